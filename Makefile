@@ -1,0 +1,49 @@
+# Every target sets up .venv by itself; `make` needs Python >= 3.10, cargo and a C linker, nothing else.
+PYTHON ?= python3
+BIN := .venv/bin
+RUST_SOURCES := $(shell find rust -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
+MANYLABEL_DATA ?=
+export MANYLABEL_DATA
+
+.PHONY: demo test lint bench bench-python clean
+
+demo: .venv/built
+	$(BIN)/manylabel demo
+
+test: .venv/built
+	cargo test --workspace --quiet
+	$(BIN)/pytest -q
+
+lint: .venv/built
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --quiet -- -D warnings
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m mypy.stubtest manylabel._core
+
+bench:
+	cargo bench --package manylabel-benches
+
+# End to end against peers, which live in .venv-peers; needs MANYLABEL_DATA.
+bench-python: .venv/built .venv-peers/installed
+	$(BIN)/python benches/python/compare.py
+
+.venv/installed: pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --upgrade 'pip>=25.1'
+	$(BIN)/pip install --quiet --group dev
+	touch $@
+
+.venv/built: .venv/installed $(RUST_SOURCES)
+	$(BIN)/maturin develop --release --quiet --extras plot
+	touch $@
+
+.venv-peers/installed: benches/python/peers.txt
+	$(PYTHON) -m venv .venv-peers
+	.venv-peers/bin/pip install --quiet --requirement benches/python/peers.txt
+	touch $@
+
+clean:
+	cargo clean
+	rm -rf .venv .venv-peers demo

@@ -1,0 +1,41 @@
+//! All a kernel knows of the outside: a counter to add to and a flag to obey.
+
+use crate::Error;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+
+/// Progress of a running kernel, and the wish of its caller that it stop.
+///
+/// Kernels call [`step`](Self::step) every few milliseconds of work; the thread that waits for
+/// them reads [`done`](Self::done) and may call [`stop`](Self::stop). Neither orders other memory.
+#[derive(Debug, Default)]
+pub struct Watch {
+    done: AtomicUsize,
+    stop: AtomicBool,
+}
+
+impl Watch {
+    /// A watch at zero that nobody has stopped.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Reports `n` finished units and asks whether to go on. `n = 0` only asks.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Stopped`] once [`stop`](Self::stop) was called.
+    pub fn step(&self, n: usize) -> Result<(), Error> {
+        self.done.fetch_add(n, Relaxed);
+        if self.stop.load(Relaxed) { Err(Error::Stopped) } else { Ok(()) }
+    }
+
+    /// Units reported so far.
+    pub fn done(&self) -> usize {
+        self.done.load(Relaxed)
+    }
+
+    /// Makes every later [`step`](Self::step) fail.
+    pub fn stop(&self) {
+        self.stop.store(true, Relaxed);
+    }
+}

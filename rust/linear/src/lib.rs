@@ -1,0 +1,1 @@
+//! One-vs-rest linear classifiers.

@@ -1,0 +1,24 @@
+//! The whole mapping from our error to Python's, on one screen.
+
+use manylabel_base::Error;
+use pyo3::PyErr;
+use pyo3::exceptions::{PyKeyboardInterrupt, PyMemoryError, PyOSError, PyRuntimeError, PyValueError};
+
+/// The Python exception that tells of `error`.
+pub(crate) fn to_py(error: Error) -> PyErr {
+    match error {
+        Error::Param { .. } | Error::Shape { .. } | Error::Csr { .. } | Error::Parse { .. } => {
+            PyValueError::new_err(error.to_string())
+        }
+        Error::TooLarge { .. } => PyMemoryError::new_err(error.to_string()),
+        // With errno and path, so that Python picks FileNotFoundError and the like.
+        Error::Io { ref path, ref source } => match source.raw_os_error() {
+            Some(errno) => {
+                PyOSError::new_err((errno, source.to_string(), path.display().to_string()))
+            }
+            None => PyOSError::new_err(error.to_string()),
+        },
+        Error::Stopped => PyKeyboardInterrupt::new_err(()),
+        other => PyRuntimeError::new_err(other.to_string()),
+    }
+}

@@ -1,0 +1,14 @@
+//! The extension module `manylabel._core`: the only crate that names pyo3 or numpy.
+//!
+//! One file per algorithm crate turns arrays into views, calls the kernel through [`run`], and
+//! hands the result to numpy without a copy. No arithmetic happens here.
+
+mod csr;
+mod error;
+mod run;
+
+use pyo3::prelude::*;
+
+#[pymodule(gil_used = false)]
+mod _core {
+}

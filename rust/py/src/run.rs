@@ -1,0 +1,83 @@
+//! The one door out of Python: long work runs without the interpreter, on a thread pool of its own,
+//! while the calling thread polls signals and reports progress.
+
+use crate::error::to_py;
+use manylabel_base::{Error, Watch};
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use rayon::ThreadPoolBuilder;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
+
+/// How often the waiting thread looks at signals. Ctrl-C is promised within a second.
+const POLL: Duration = Duration::from_millis(50);
+
+/// Runs `work` on `n_threads` threads with the interpreter released.
+///
+/// The pool lives as long as the call, so there is nothing for a fork to break. `progress`, if
+/// given, is called with the units done so far at every poll and once at the end; an exception it
+/// raises stops the work and comes back, as Ctrl-C does.
+///
+/// # Errors
+///
+/// What `work` returns, as a Python exception; `RuntimeError` if a kernel panicked.
+pub(crate) fn run<T: Send>(
+    py: Python<'_>,
+    n_threads: usize,
+    progress: Option<&Py<PyAny>>,
+    work: impl FnOnce(&Watch) -> Result<T, Error> + Send,
+) -> PyResult<T> {
+    let pool = ThreadPoolBuilder::new()
+        .num_threads(n_threads.max(1))
+        .build()
+        .map_err(|error| PyRuntimeError::new_err(format!("cannot start threads: {error}")))?;
+    let watch = Watch::new();
+    py.detach(|| {
+        thread::scope(|scope| {
+            let (tell, told) = channel();
+            let watch = &watch;
+            let worker = scope.spawn(move || {
+                // The receiver outlives this thread, so sending cannot fail.
+                let _ = tell.send(pool.install(|| work(watch)));
+            });
+            let mut raised = Ok(());
+            loop {
+                match told.recv_timeout(POLL) {
+                    Ok(result) => {
+                        raised?;
+                        let value = result.map_err(to_py)?;
+                        report(progress, watch.done())?;
+                        return Ok(value);
+                    }
+                    Err(RecvTimeoutError::Disconnected) => {
+                        // Joining here keeps the scope from panicking a second time.
+                        let cause = worker.join().err().map_or_else(String::new, |panic| describe(&*panic));
+                        return Err(PyRuntimeError::new_err(format!("internal error in manylabel: {cause}")));
+                    }
+                    Err(RecvTimeoutError::Timeout) if raised.is_err() => {} // already asked to stop
+                    Err(RecvTimeoutError::Timeout) => {
+                        raised = Python::attach(|py| py.check_signals())
+                            .and_then(|()| report(progress, watch.done()))
+                            .inspect_err(|_| watch.stop());
+                    }
+                }
+            }
+        })
+    })
+}
+
+fn report(progress: Option<&Py<PyAny>>, done: usize) -> PyResult<()> {
+    match progress {
+        Some(progress) => Python::attach(|py| progress.call1(py, (done,)).map(drop)),
+        None => Ok(()),
+    }
+}
+
+fn describe(panic: &(dyn std::any::Any + Send)) -> String {
+    match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
+        (Some(text), _) => (*text).into(),
+        (_, Some(text)) => text.clone(),
+        _ => "a kernel panicked".into(),
+    }
+}

@@ -1,0 +1,52 @@
+//! The numbers a borrowed matrix may be made of.
+
+/// An index type scipy uses: `i32` or `i64`, and our own `u32`.
+///
+/// Values are non-negative once [`CsrView::new`](crate::CsrView::new) has accepted them.
+pub trait Index: Copy + Send + Sync + std::fmt::Display + 'static {
+    /// The position as `usize`; a negative value becomes larger than any length, so that bounds
+    /// checks reject it.
+    fn get(self) -> usize;
+}
+
+macro_rules! index {
+    ($($t:ty),*) => {$(
+        impl Index for $t {
+            #[inline(always)]
+            fn get(self) -> usize {
+                self as usize
+            }
+        }
+    )*};
+}
+index!(i32, i64, u32);
+
+/// A value type of a feature matrix. Kernels compute in `f32`.
+pub trait Value: Copy + Send + Sync + 'static {
+    /// The nearest `f32`.
+    fn f32(self) -> f32;
+    /// The value as `f64`.
+    fn f64(self) -> f64;
+}
+
+impl Value for f32 {
+    #[inline(always)]
+    fn f32(self) -> f32 {
+        self
+    }
+    #[inline(always)]
+    fn f64(self) -> f64 {
+        f64::from(self)
+    }
+}
+
+impl Value for f64 {
+    #[inline(always)]
+    fn f32(self) -> f32 {
+        self as f32
+    }
+    #[inline(always)]
+    fn f64(self) -> f64 {
+        self
+    }
+}

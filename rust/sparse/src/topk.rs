@@ -1,0 +1,146 @@
+//! The k best of a stream of scores.
+
+/// Collects the `k` best `(label, score)` pairs pushed into it; equal scores go to the lower label.
+///
+/// A score of −∞ means "not scored" and is never kept. Memory O(k), reused between rows; a push
+/// costs one comparison unless it enters, then O(k) moves, or O(log k) for `k > 32`.
+///
+/// ```
+/// let mut best = manylabel_sparse::TopK::new(2);
+/// for (label, score) in [(0, 1.0), (1, 3.0), (2, f32::NEG_INFINITY), (3, 3.0)] {
+///     best.push(label, score);
+/// }
+/// let mut out = Vec::new();
+/// best.drain_by_label(|label, score| out.push((label, score)));
+/// assert_eq!(out, [(1, 3.0), (3, 3.0)]);
+/// ```
+#[derive(Debug)]
+pub struct TopK {
+    k: usize,
+    /// Best first while `k` is small; a binary heap with the worst on top otherwise.
+    kept: Vec<(f32, u32)>,
+    /// A score must beat this, once `k` are kept.
+    floor: f32,
+}
+
+/// Up to this `k`, a sorted array beats a heap.
+const SORTED_UP_TO: usize = 32;
+
+/// Whether `a` ranks before `b`.
+#[inline(always)]
+fn before(a: (f32, u32), b: (f32, u32)) -> bool {
+    a.0 > b.0 || (a.0 == b.0 && a.1 < b.1)
+}
+
+impl TopK {
+    /// An empty collector; `k = 0` keeps nothing.
+    pub fn new(k: usize) -> Self {
+        Self { k, kept: Vec::with_capacity(k.min(1 << 16)), floor: f32::NEG_INFINITY }
+    }
+
+    /// The score below which a push cannot enter: skip such scores early.
+    #[inline(always)]
+    pub fn floor(&self) -> f32 {
+        self.floor
+    }
+
+    /// Offers one score. Labels may come in any order, each at most once.
+    #[inline]
+    pub fn push(&mut self, label: u32, score: f32) {
+        // A NaN is ranked nowhere, and −∞ means "not scored".
+        if score < self.floor || score.is_nan() || score == f32::NEG_INFINITY || self.k == 0 {
+            return;
+        }
+        let new = (score, label);
+        if self.k <= SORTED_UP_TO { self.push_sorted(new) } else { self.push_heap(new) }
+    }
+
+    fn push_sorted(&mut self, new: (f32, u32)) {
+        if self.kept.len() == self.k {
+            match self.kept.last() {
+                Some(&worst) if before(new, worst) => self.kept.pop(),
+                _ => return,
+            };
+        }
+        let at = self.kept.iter().rposition(|&old| before(old, new)).map_or(0, |p| p + 1);
+        self.kept.insert(at, new);
+        if self.kept.len() == self.k {
+            self.floor = self.kept[self.k - 1].0;
+        }
+    }
+
+    fn push_heap(&mut self, new: (f32, u32)) {
+        if self.kept.len() < self.k {
+            self.kept.push(new);
+            self.sift_up();
+        } else if before(new, self.kept[0]) {
+            self.kept[0] = new;
+            self.sift_down();
+        }
+        if self.kept.len() == self.k {
+            self.floor = self.kept[0].0;
+        }
+    }
+
+    fn sift_up(&mut self) {
+        let mut at = self.kept.len() - 1;
+        while at > 0 {
+            let parent = (at - 1) / 2;
+            if !before(self.kept[parent], self.kept[at]) {
+                break;
+            }
+            self.kept.swap(parent, at);
+            at = parent;
+        }
+    }
+
+    fn sift_down(&mut self) {
+        let mut at = 0;
+        loop {
+            let Some(worse) = (2 * at + 1..self.kept.len().min(2 * at + 3))
+                .reduce(|a, b| if before(self.kept[a], self.kept[b]) { b } else { a })
+            else {
+                return;
+            };
+            if !before(self.kept[at], self.kept[worse]) {
+                return;
+            }
+            self.kept.swap(at, worse);
+            at = worse;
+        }
+    }
+
+    /// Hands over what was kept, in order of label, and empties the collector.
+    pub fn drain_by_label(&mut self, mut take: impl FnMut(u32, f32)) {
+        self.kept.sort_unstable_by_key(|&(_, label)| label);
+        for (score, label) in self.kept.drain(..) {
+            take(label, score);
+        }
+        self.floor = f32::NEG_INFINITY;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn equals_a_full_sort(scores in prop::collection::vec(-3i8..4, 0..120), k in 0usize..60) {
+            let mut best = TopK::new(k);
+            for (label, &score) in scores.iter().enumerate() {
+                // The lowest value stands for "not scored".
+                let score = if score == -3 { f32::NEG_INFINITY } else { f32::from(score) };
+                best.push(label as u32, score);
+            }
+            let mut got = Vec::new();
+            best.drain_by_label(|label, _| got.push(label));
+            let mut labels: Vec<u32> = (0..scores.len() as u32).filter(|&l| scores[l as usize] > -3).collect();
+            labels.sort_by_key(|&l| (-scores[l as usize], l));
+            labels.truncate(k);
+            labels.sort_unstable();
+            prop_assert_eq!(got, labels);
+        }
+    }
+}
