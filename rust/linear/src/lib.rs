@@ -1,1 +1,5 @@
-//! One-vs-rest linear classifiers.
+//! One-vs-rest linear classifiers for many labels.
+mod dismec;
+mod panel;
+
+pub use dismec::{Checked, Fit, Params};

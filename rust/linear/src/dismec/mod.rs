@@ -1,0 +1,8 @@
+//! DiSMEC.
+mod fit;
+mod exact;
+mod params;
+mod problem;
+
+pub use fit::Fit;
+pub use params::{Checked, Params};
