@@ -1,0 +1,4 @@
+import numpy as np
+from numpy.typing import NDArray
+
+def crc32(data: NDArray[np.uint8], start: int = 0) -> int: ...

@@ -5,10 +5,13 @@
 
 mod csr;
 mod error;
+mod persistence;
 mod run;
 
 use pyo3::prelude::*;
 
 #[pymodule(gil_used = false)]
 mod _core {
+    #[pymodule_export]
+    use crate::persistence::crc32;
 }
