@@ -60,7 +60,7 @@ _BEGINNING = re.compile(
 )
 _NO_CHECKSUM = b"00000000"
 
-# A parsed header takes some twenty times its length; about 250,000 tensors fit.
+# A parsed header takes some twenty times its length; about 200,000 tensors fit.
 _MAX_HEADER = 32 << 20
 # Of estimators, lists and tuples in one another.
 _MAX_DEPTH = 32
@@ -70,7 +70,7 @@ _ALIGNMENT = 64
 _CLASSES: dict[str, type] = {}
 
 
-def register(cls: T) -> T:
+def register(estimator_class: T) -> T:
     """Let estimators of a class be saved and loaded; a class decorator.
 
     The class takes part by scikit-learn's conventions alone: its parameters are those of ``__init__``,
@@ -78,27 +78,28 @@ def register(cls: T) -> T:
 
     Parameters
     ----------
-    cls : type
+    estimator_class : type
         An estimator class. Files know it by its bare name.
 
     Returns
     -------
     type
-        `cls` itself.
+        `estimator_class` itself.
 
     Raises
     ------
     ValueError
         If another class of that name has joined.
     """
-    known = _CLASSES.setdefault(cls.__name__, cls)
-    if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
+    name, module = estimator_class.__name__, estimator_class.__module__
+    known = _CLASSES.get(name, estimator_class)
+    if (known.__module__, known.__qualname__) != (module, estimator_class.__qualname__):
         raise ValueError(
-            f"`cls` must have a name of its own, got {cls.__name__} of {cls.__module__} beside "
-            f"that of {known.__module__}"
+            f"`estimator_class` must have a name of its own, got {name} of {module} beside that of "
+            f"{known.__module__}"
         )
-    _CLASSES[cls.__name__] = cls  # a reloaded module replaces its class
-    return cls
+    _CLASSES[name] = estimator_class  # a reloaded module replaces its class
+    return estimator_class
 
 
 def save_model(estimator: Any, path: str | os.PathLike[str]) -> None:

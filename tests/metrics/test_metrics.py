@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import coo_array, csc_array, csr_array, csr_matrix
 from sklearn.metrics import ndcg_score
@@ -62,6 +62,7 @@ def dense_scores(rows, c):
     return np.array([[row.get(j, -np.inf) for j in range(c)] for row in rows])
 
 
+@settings(deadline=None)
 @given(
     problems(),
     st.sampled_from([1, 8, 1 << 22]),
@@ -97,6 +98,7 @@ def test_every_measure_equals_its_definition(problem, block, form):
                 np.testing.assert_array_equal(scores.data, before.data)
 
 
+@settings(deadline=None)
 @given(problems(), st.floats(0.1, 2.0), st.floats(0.1, 3.0))
 def test_propensities_equal_their_definition(problem, a, b):
     c, truth, *_ = problem
@@ -112,6 +114,7 @@ def test_propensity_of_a_label_never_seen_is_the_smallest():
     assert p[1] > 0
 
 
+@settings(deadline=None)
 @given(problems())
 def test_a_perfect_ranking_reaches_one(problem):
     c, truth, _, propensity = problem

@@ -270,7 +270,7 @@ def test_hostile_files_get_an_error(tmp_path, case):
     assert str(raised.value).startswith(f"cannot load {path}: ")
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=500)
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=500)
 @given(st.data())
 def test_resealed_damage_gets_an_error_or_a_sound_model(tmp_path, content, data):
     """Damage anywhere, even in the header, under a right checksum: an error or arrays that can be read."""

@@ -59,7 +59,7 @@ def small_model():
         Blocks,
         {"estimator": Linear(C=math.inf, mode="größer"), "n_blocks": (2, [None, True])},
         n_features_in_=3,
-        feature_names_in_=np.array(["a", "", "日本"], dtype=object),
+        feature_names_in_=np.array(["a", "", "日本", "\udc80"], dtype=object),
         classes_=np.arange(4),
         label_blocks_=[np.array([0, 2], dtype=np.int32), np.array([1, 3], dtype=np.int32)],
         estimators_=[
@@ -143,7 +143,7 @@ def native(value):
 
 
 @given(st.lists(parameters, min_size=3, max_size=3), st.lists(attributes, min_size=3, max_size=3))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_every_kind_of_value_round_trips(tmp_path, params, values):
     params = dict(zip(("C", "mode", "random_state"), params, strict=True))
     model = fitted(params=params, **{f"a{i}_": value for i, value in enumerate(values)})
@@ -275,7 +275,7 @@ def test_a_header_without_end_is_not_saved(tmp_path, monkeypatch):
 
 def test_class_names_are_unique():
     assert register(Linear) is Linear
-    with pytest.raises(ValueError, match="`cls` must have a name of its own, got Linear"):
+    with pytest.raises(ValueError, match="`estimator_class` must have a name of its own, got Linear"):
         register(type("Linear", (BaseEstimator,), {"__module__": "elsewhere"}))
     assert persistence._CLASSES["Linear"] is Linear
 
