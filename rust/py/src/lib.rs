@@ -6,6 +6,7 @@
 mod csr;
 mod error;
 mod linear;
+mod persistence;
 mod run;
 
 use pyo3::prelude::*;
@@ -14,4 +15,5 @@ use pyo3::prelude::*;
 mod _core {
     #[pymodule_export]
     use crate::linear::fit_exp;
+    use crate::persistence::crc32;
 }

@@ -1,5 +1,6 @@
 //! DiSMEC.
 mod fit;
+mod active;
 mod exact;
 mod params;
 mod problem;

@@ -9,6 +9,12 @@ pub(crate) struct Problem {
     pub(crate) mean: Vec<f32>,
     /// Σ_i x_ij².
     pub(crate) square_sums: Vec<f32>,
+    /// mean . x_i
+    pub(crate) mean_dot: Vec<f32>,
+    /// |mean|^2
+    pub(crate) mean_square: f64,
+    /// |x_i|^2
+    pub(crate) row_square: Vec<f64>,
     /// 2 C sample_weight
     pub(crate) cost: Vec<f32>,
 }
@@ -28,8 +34,12 @@ impl Problem {
         }
         let xt = xb.transpose();
         let sum = |f: fn(f64) -> f64| -> Vec<f64> { (0..=d).map(|j| xt.row(j).1.iter().map(|&v| f(f64::from(v))).sum()).collect() };
+        let mean: Vec<f32> = sum(|v| v).iter().map(|&s| (s / n as f64) as f32).collect();
         Self {
-            mean: sum(|v| v).iter().map(|&s| (s / n as f64) as f32).collect(),
+            mean_dot: (0..n).map(|i| { let (c, v) = xb.row(i); c.iter().zip(v).map(|(&c, &v)| v * mean[c as usize]).sum() }).collect(),
+            mean_square: mean.iter().map(|&m| f64::from(m) * f64::from(m)).sum(),
+            row_square: (0..n).map(|i| xb.row(i).1.iter().map(|&v| f64::from(v) * f64::from(v)).sum()).collect(),
+            mean,
             square_sums: sum(|v| v * v).iter().map(|&s| s as f32).collect(),
             cost: vec![(2.0 * c) as f32; n],
             rows_of_label: y.transpose(),

@@ -1,0 +1,294 @@
+"""No file, however it came to be as it is, gets more out of `load` than an error."""
+
+import json
+import os
+import pickle
+import re
+import zlib
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from scipy.sparse import csr_array
+from sklearn.base import BaseEstimator
+
+from manylabel.persistence import load, register, save_model
+
+
+@register
+class Plain(BaseEstimator):
+    def __init__(self, C=1.0, mode="accuracy"):
+        self.C = C
+        self.mode = mode
+
+    def fit(self, X, Y):
+        raise NotImplementedError
+
+
+@register
+class Outer(BaseEstimator):
+    def __init__(self, estimator):
+        self.estimator = estimator
+
+    def fit(self, X, Y):
+        raise NotImplementedError
+
+
+def fitted(estimator, **attributes):
+    vars(estimator).update(attributes)
+    return estimator
+
+
+def small_model():
+    return fitted(
+        Outer(Plain(C=np.inf)),
+        feature_names_in_=np.array(["a", "", "日本"], dtype=object),
+        estimators_=[
+            fitted(Plain(np.float32(0.1)), coef_=csr_array(np.array([[0, 1.5], [2, 0]])), n_iter_=3),
+            fitted(Plain(), coef_=np.asfortranarray(np.ones((2, 3))), mask_=np.array([True, False])),
+        ],
+    )
+
+
+# --- damaged files
+
+
+@pytest.fixture
+def content(tmp_path):
+    save_model(small_model(), tmp_path / "whole")
+    return (tmp_path / "whole").read_bytes()
+
+
+def test_every_truncation_is_noticed(tmp_path, content):
+    path = tmp_path / "model"
+    for length in range(len(content)):
+        path.write_bytes(content[:length])
+        with pytest.raises(ValueError, match=f"cannot load {re.escape(str(path))}: "):
+            load(path)
+
+
+def test_a_flipped_bit_at_every_byte_is_noticed(tmp_path, content):
+    path = tmp_path / "model"
+    for i in range(len(content)):
+        path.write_bytes(content[:i] + bytes([content[i] ^ 1 << i % 8]) + content[i + 1 :])
+        with pytest.raises(ValueError, match=f"cannot load {re.escape(str(path))}: "):
+            load(path)
+
+
+def test_a_flipped_bit_far_inside_a_large_file_is_noticed(tmp_path):
+    save_model(fitted(Plain(), coef_=np.zeros(3_000_000)), tmp_path / "model")
+    with open(tmp_path / "model", "r+b") as file:
+        file.seek(20_000_001)
+        file.write(b"\x10")
+    with pytest.raises(ValueError, match="damaged or incomplete, its checksum is"):
+        load(tmp_path / "model")
+
+
+@pytest.mark.parametrize(
+    ("bytes_", "message"),
+    [
+        (b"", "not a manylabel model file, it has 0 bytes"),
+        (pickle.dumps({"a": 1}), "not a manylabel model file"),
+        (b"just a text\n" * 99, "not a manylabel model file, it does not begin as one"),
+        (b"\x02\0\0\0\0\0\0\0{}", "not a manylabel model file, it does not begin as one"),
+        (bytes(5000), "not a manylabel model file, it does not begin as one"),
+    ],
+)
+def test_other_kinds_of_file(tmp_path, bytes_, message):
+    (tmp_path / "model").write_bytes(bytes_)
+    with pytest.raises(ValueError, match=f"cannot load .*model: {message}"):
+        load(tmp_path / "model")
+
+
+def test_files_that_are_not_there(tmp_path):
+    with pytest.raises(FileNotFoundError, match="missing"):
+        load(tmp_path / "missing")
+    with pytest.raises(IsADirectoryError if os.name == "posix" else PermissionError, match="Errno"):
+        load(tmp_path)
+
+
+# --- hostile files: the checksum is right, the rest is not
+
+
+def seal(header, data=b"", length=None):
+    """A file with this header text, whose checksum is right."""
+    length = len(header) if length is None else length
+    blank = length.to_bytes(8, "little") + header + data
+    return blank.replace(b'"crc32":"00000000"', b'"crc32":"%08x"' % zlib.crc32(blank), 1)
+
+
+def forge(state, tensors="", data=b"", **how):
+    """A file with this state and these further header entries (as JSON text, padded to 8 bytes)."""
+    state = state if isinstance(state, str) else json.dumps(state)
+    header = (
+        '{"__metadata__":{"manylabel_format":"1","manylabel_version":"0.1.0","crc32":"00000000",'
+        f'"state":{json.dumps(state)}}}{tensors and ","}{tensors}}}'
+    ).encode()
+    return seal(header + b" " * (-len(header) % 8), data, **how)
+
+
+def plain(params=(), **attributes):
+    return {"estimator": "Plain", "params": dict(params), "fitted": attributes}
+
+
+def entry(name="a_", dtype="U8", shape=(4,), offsets=(0, 4)):
+    return json.dumps({name: {"dtype": dtype, "shape": list(shape), "data_offsets": list(offsets)}})[1:-1]
+
+
+def sparse_file(data=(1.0, 2.0), indices=(0, 1), indptr=(0, 1, 2), shape=(2, 2), index="<i4"):
+    parts = {
+        "data": np.array(data, dtype="<f8"),
+        "indices": np.array(indices, dtype=index),
+        "indptr": np.array(indptr, dtype=index),
+    }
+    entries, bytes_ = [], b""
+    for name, part in parts.items():
+        code = {"<f8": "F64", "<i4": "I32", "<i8": "I64", "<u4": "U32"}[part.dtype.str]
+        entries.append(entry(f"a_.{name}", code, part.shape, (len(bytes_), len(bytes_) + part.nbytes)))
+        bytes_ += part.tobytes()
+    return forge(plain(a_={"sparse": "a_", "format": "csr", "shape": list(shape)}), ",".join(entries), bytes_)
+
+
+def strings_file(ends, texts=b"abc"):
+    ends = np.array(ends, dtype="<i8")
+    entries = [entry("a_.ends", "I64", ends.shape, (0, ends.nbytes))]
+    entries.append(entry("a_.utf8", "U8", (len(texts),), (ends.nbytes, ends.nbytes + len(texts))))
+    return forge(plain(a_={"strings": "a_"}), ",".join(entries), ends.tobytes() + texts)
+
+
+def test_forged_files_load_when_nothing_is_wrong(tmp_path):
+    """Holds the forger to its trade: each case below differs from one of these in the one named point."""
+    path = tmp_path / "model"
+    path.write_bytes(forge(plain({"C": 2.5}, a_={"array": "a_"}), entry(), b"\1\2\3\4"))
+    model = load(path)
+    assert (type(model), model.C, model.a_.tolist()) == (Plain, 2.5, [1, 2, 3, 4])
+    path.write_bytes(sparse_file())
+    assert load(path).a_.toarray().tolist() == [[1.0, 0.0], [0.0, 2.0]]
+    path.write_bytes(strings_file([0, 1, 3]))
+    assert load(path).a_.tolist() == ["a", "bc"]
+
+
+A = {"array": "a_"}
+HOSTILE = {
+    "format of the future": (
+        forge(plain()).replace(b'format":"1"', b'format":"2"'),
+        "has format 2, written by manylabel 0.1.0; this version reads format 1",
+    ),
+    "header longer than the file": (forge(plain(), length=10**6), "header claims 1000000 bytes"),
+    "header of 2**63 bytes": (forge(plain(), length=2**63), "header claims 9223372036854775808 bytes"),
+    "header cut short": (forge(plain(), length=100), "nterminated string|Expecting"),
+    "header not ASCII": (forge(plain(), '"é":0'), "'ascii' codec"),
+    "header nested deeply": (forge(plain(), '"a":' + "[" * 10**5 + "]" * 10**5), "nested too deeply"),
+    "state nested deeply": (forge("[" * 10**5), "nested too deeply"),
+    "lists nested deeply": (forge(plain(a_=json.loads("[" * 40 + "]" * 40))), "deeper than 32 levels"),
+    "header with NaN": (forge(plain(), '"a":NaN'), "NaN, which is not JSON"),
+    "name twice": (forge(plain(a_=A), entry() + "," + entry(), bytes(4)), "has a name twice"),
+    "second metadata": (forge(plain(), '"__metadata__":{"state":"1"}'), "has a name twice"),
+    "state not JSON": (forge("{"), "Expecting property name"),
+    "state a list": (forge([]), "no estimator where one belongs"),
+    "state without params": (forge({"estimator": "Plain", "fitted": {}}), "no estimator where one belongs"),
+    "huge number": (forge('{"estimator":' + "9" * 5000 + "}"), "Exceeds the limit|no estimator"),
+    "unknown class": (forge(plain() | {"estimator": "os.system"}), "class 'os.system' is not one of"),
+    "unknown parameter": (forge(plain({"shell": "rm"})), "Plain has no parameter 'shell'"),
+    "missing parameter": (
+        forge({"estimator": "Outer", "params": {}, "fitted": {}}),
+        "Outer cannot be made of its parameters: .*missing",
+    ),
+    "attribute not fitted": (forge(plain(fit="x")), "cannot have a fitted attribute 'fit'"),
+    "attribute private": (forge(plain(__class__="x")), "cannot have a fitted attribute '__class__'"),
+    "unknown part": (forge(plain(a_={"pickle": "gASV"})), r"part of unknown kind, \['pickle'\]"),
+    "unknown float": (forge(plain(a_={"float": "1e5"})), "part of unknown kind"),
+    "tensor missing": (forge(plain(a_=A)), "tensor 'a_' is missing or used twice"),
+    "tensor used twice": (
+        forge(plain(a_=A, b_=A), entry(), bytes(4)),
+        "tensor 'a_' is missing or used twice",
+    ),
+    "tensor unused": (forge(plain(), entry(), bytes(4)), "tensor 'a_' belongs to no part"),
+    "tensor not described": (forge(plain(a_=A), '"a_":{"dtype":"U8"}'), "no known type, shape and offsets"),
+    "tensor of objects": (
+        forge(plain(a_=A), entry(dtype="O"), bytes(4)),
+        "no known type, shape and offsets",
+    ),
+    "offsets beyond the file": (
+        forge(plain(a_=A), entry(shape=[8], offsets=(0, 8)), bytes(4)),
+        "not fit its",
+    ),
+    "offsets with a gap": (forge(plain(a_=A), entry(offsets=(4, 8)), bytes(8)), "does not fit its place"),
+    "offsets backwards": (forge(plain(a_=A), entry(offsets=(0, 0)), bytes(4)), "does not fit its place"),
+    "offsets negative": (forge(plain(a_=A), entry(offsets=(-4, 0)), bytes(4)), "impossible sizes"),
+    "offsets not numbers": (forge(plain(a_=A), entry(offsets=("0", 4)), bytes(4)), "impossible sizes"),
+    "shape negative": (forge(plain(a_=A), entry(shape=(-2, -2)), bytes(4)), "impossible sizes"),
+    "shape not whole": (forge(plain(a_=A), entry(shape=(4.0,)), bytes(4)), "impossible sizes"),
+    "shape with bool": (forge(plain(a_=A), entry(shape=(True, 4)), bytes(4)), "impossible sizes"),
+    "shape of 2**70": (forge(plain(a_=A), entry(shape=(0, 2**70), offsets=(0, 0))), "impossible sizes"),
+    "shape overflowing": (
+        forge(plain(a_=A), entry(shape=(2**62, 2**62, 0, 2), offsets=(0, 0))),
+        "cannot load",
+    ),
+    "many dimensions": (forge(plain(a_=A), entry(shape=[1] * 32 + [4]), bytes(4)), "impossible sizes"),
+    "shape and offsets": (forge(plain(a_=A), entry(shape=(3,)), bytes(4)), "does not fit its place"),
+    "bytes left over": (forge(plain(a_=A), entry(), bytes(5)), "1 bytes at the end of the file"),
+    "misaligned": (
+        forge(
+            plain(a_=A, b_={"array": "b_"}),
+            entry() + "," + entry("b_", "F64", (1,), (4, 12)),
+            bytes(12),
+        ),
+        "tensor 'b_' is not aligned",
+    ),
+    "bool of 2": (forge(plain(a_=A), entry(dtype="BOOL"), b"\0\1\2\0"), "values that are not bool"),
+    "scalar with dimensions": (
+        forge(plain(a_={"scalar": "a_"}), entry(), bytes(4)),
+        "must have 0 dimensions",
+    ),
+    "strings overlapping": (strings_file([0, 2, 1, 3]), "do not fill their place"),
+    "strings too short": (strings_file([0, 1]), "do not fill their place"),
+    "strings without ends": (strings_file([]), "wrong type"),
+    "strings not UTF-8": (strings_file([0, 3], b"\xff\xfe\xfd"), "'utf-8' codec"),
+    "indices too large": (sparse_file(indices=(0, 2)), "an index of a sparse matrix is outside of 0 to 1"),
+    "indices negative": (sparse_file(indices=(0, -1)), "an index of a sparse matrix is outside of 0 to 1"),
+    "pointers falling": (sparse_file(indptr=(0, 3, 2)), "pointers of a sparse matrix"),
+    "pointers from 1": (sparse_file(indptr=(1, 1, 2)), "pointers of a sparse matrix"),
+    "pointers too far": (sparse_file(indptr=(0, 1, 3)), "pointers of a sparse matrix"),
+    "pointers missing": (sparse_file(shape=(3, 2)), "does not have a pointer array of its length"),
+    "no pointers": (sparse_file(indptr=(), shape=(-1, 2)), "shape of a sparse matrix is impossible"),
+    "more values than indices": (sparse_file(data=(1.0, 2.0, 3.0)), "pointers of a sparse matrix"),
+    "unsigned indices": (sparse_file(index="<u4"), "must be int32 or int64"),
+    "columns negative": (sparse_file((), (), (0, 0, 0), (2, -1)), "shape of a sparse matrix is impossible"),
+    "columns of 2**70": (sparse_file(shape=(2, 2**70)), "shape of a sparse matrix is impossible"),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_hostile_files_get_an_error(tmp_path, case):
+    file, message = HOSTILE[case]
+    path = tmp_path / "model"
+    path.write_bytes(file)
+    with pytest.raises(ValueError, match=message) as raised:
+        load(path)
+    assert str(raised.value).startswith(f"cannot load {path}: ")
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=500)
+@given(st.data())
+def test_resealed_damage_gets_an_error_or_a_sound_model(tmp_path, content, data):
+    """Damage anywhere, even in the header, under a right checksum: an error or arrays that can be read."""
+    damaged = bytearray(content.replace(content[content.index(b'"crc32":"') + 9 :][:8], b"00000000", 1))
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, len(damaged) - 1))
+        damaged[at] = data.draw(st.sampled_from(list(b'0129-{}[]",:eI_\\')) | st.integers(0, 255))
+    length = int.from_bytes(damaged[:8], "little")
+    path = tmp_path / "model"
+    path.write_bytes(seal(bytes(damaged[8:]), length=min(length, 2**64 - 1)))
+    message = f"cannot load {path}: "
+    try:
+        pickle.dumps(load(path))  # touches every byte of every array
+    except ValueError as error:
+        message = str(error)
+    assert message.startswith(f"cannot load {path}: ")
+
+
+def test_parameters_newer_than_the_file_take_their_defaults(tmp_path):
+    (tmp_path / "model").write_bytes(forge(plain({"C": 2.0})))
+    assert load(tmp_path / "model").mode == "accuracy"
