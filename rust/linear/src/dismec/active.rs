@@ -79,7 +79,7 @@ impl Problem {
         for round in 0..=rounds {
             let t = std::time::Instant::now();
             for (lane, label) in state.iter_mut().enumerate() {
-                if label.done { continue; }
+                if round > 0 || label.done { continue; }
                 watch.step(0)?;
                 n_iter[lane] += self.descend(label, tol, &mut ws.u[lane], &mut ws.order, u64::from(labels[lane]) << 20 | round as u64, &mut ws.stats);
             }
@@ -123,23 +123,55 @@ impl Problem {
                 first += m;
             }
             ws.stats[2] += t.elapsed().as_secs_f64();
+            let t = std::time::Instant::now();
             for (lane, label) in state.iter_mut().enumerate() {
                 if label.done { continue; }
+                watch.step(0)?;
                 let f = &mut found[lane];
                 let cap = ((label.n_pos as f64 * cap_factor) as usize).max(cap_min);
+                let pool = cap * knob[6] as usize;
                 ws.stats[5] += f.len() as f64;
-                if f.len() > cap {
-                    f.select_nth_unstable_by(cap, |a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-                    f.truncate(cap);
-                    f.sort_unstable_by_key(|f| f.1);
-                }
+                let best = |a: &(f32, u32), b: &(f32, u32)| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1));
                 if f.is_empty() { label.done = true; continue; }
-                for &(_, row) in f.iter() {
-                    ws.in_play[row as usize] |= 1 << lane;
-                    label.rows.push(row);
-                    label.alpha.push(0.0);
+                if f.len() > pool {
+                    f.select_nth_unstable_by(pool, best);
+                    f.truncate(pool);
+                }
+                let inner = knob[7] as usize;
+                for k in 0..inner {
+                    if k > 0 {
+                        let u = &ws.u[lane];
+                        for c in f.iter_mut() {
+                            let (cols, vals) = self.x.row(c.1 as usize);
+                            c.0 = sparse_dot(cols, vals, u) - label.kappa as f32 * self.mean_dot[c.1 as usize];
+                        }
+                    }
+                    // violators to the front
+                    let mut n_viol = 0;
+                    for i in 0..f.len() {
+                        if f[i].0 > (margin - 1.0) as f32 {
+                            f.swap(i, n_viol);
+                            n_viol += 1;
+                        }
+                    }
+                    if n_viol == 0 { break; }
+                    if n_viol > cap {
+                        f[..n_viol].select_nth_unstable_by(cap, best);
+                    }
+                    let take = n_viol.min(cap);
+                    f[..take].sort_unstable_by_key(|c| c.1);
+                    for (_, row) in f.drain(..take) {
+                        ws.in_play[row as usize] |= 1 << lane;
+                        label.rows.push(row);
+                        label.alpha.push(0.0);
+                    }
+                    let last = k + 1 == inner || f.is_empty();
+                    let _ = last;
+                    n_iter[lane] += self.descend(label, if last { tol } else { tol.max(knob[8]) }, &mut ws.u[lane], &mut ws.order, u64::from(labels[lane]) << 20 | (round * 16 + k) as u64, &mut ws.stats);
+                    if f.is_empty() { break; }
                 }
             }
+            ws.stats[0] += t.elapsed().as_secs_f64();
             if state.iter().all(|s| s.done) { break; }
         }
         // fold background into u

@@ -42,7 +42,7 @@ impl Checked {
             .with_max_len(1)
             .map(|labels| {
                 let mut out = Vec::new();
-                if fast {
+                if fast && (problem.positives(labels[0]).len() as f64) * p.knob[5] < problem.x.n_rows() as f64 {
                     let mut ws = pool2.lock().expect("no panic").pop().unwrap_or_else(|| super::active::Workspace::new(&problem));
                     let iters = problem.solve_active(labels, &p.knob, &mut ws, watch)?;
                     for (lane, &label) in labels.iter().enumerate() {
