@@ -1,6 +1,24 @@
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
-__all__ = ["crc32"]
+__all__ = ["crc32", "fit_dismec", "linear_above", "linear_decision", "linear_topk"]
+
+# indptr, indices, data
+_Arrays = tuple[NDArray[Any], NDArray[Any], NDArray[np.float32]]
 
 def crc32(data: NDArray[np.uint8], start: int = 0) -> int: ...
+def fit_dismec(
+    x: csr_array,
+    y: csr_array,
+    sample_weight: NDArray[np.float32] | None,
+    params: dict[str, Any],
+    n_threads: int,
+    progress: Callable[[int], object] | None,
+) -> tuple[_Arrays, NDArray[np.float32], NDArray[np.int32]]: ...
+def linear_above(model: Any, x: csr_array, threshold: float, n_threads: int) -> _Arrays: ...
+def linear_decision(model: Any, x: csr_array, n_threads: int) -> NDArray[np.float32]: ...
+def linear_topk(model: Any, x: csr_array, k: int, n_threads: int) -> _Arrays: ...

@@ -1,5 +1,34 @@
-//! One-vs-rest linear classifiers for many labels.
-mod dismec;
-mod panel;
+//! One-vs-rest linear classifiers for data with many features and many labels.
+//!
+//! Label j has a sparse weight vector `w_j` and an intercept `b_j`; its score for x is
+//! `w_j · x + b_j`. [`dismec`] fits them; [`Scorer`] ranks labels by them.
+//!
+//! Invariant: nothing of size `n_rows × n_labels` or `n_labels × n_features` is ever allocated,
+//! except the dense scores a caller of [`Scorer::decision`] asks for.
+//!
+//! ```
+//! use manylabel_base::Watch;
+//! use manylabel_linear::{Scorer, dismec};
+//! use manylabel_sparse::{CsrOwned, CsrView};
+//!
+//! // Three rows, three features, three labels: label j goes with feature j.
+//! let eye = CsrView::new("X", &[0i32, 1, 2, 3], &[0, 1, 2], &[1.0f32; 3], 3)?;
+//! let params = dismec::Params::default().check()?;
+//! let model = params.fit(eye, &CsrOwned::from_view(eye, false)?, None, &Watch::new())?;
+//! let scorer = Scorer::new(
+//!     &model.weights.indptr,
+//!     &model.weights.indices,
+//!     &model.weights.values,
+//!     &model.intercept,
+//!     true,
+//! )?;
+//! let top = scorer.topk(eye, 1, &Watch::new())?;
+//! assert_eq!(top.indices, [0, 1, 2]);
+//! # Ok::<(), manylabel_base::Error>(())
+//! ```
 
-pub use dismec::{Checked, Fit, Params};
+pub mod dismec;
+mod panel;
+mod predict;
+
+pub use predict::{ROWS_AT_ONCE, Scorer};

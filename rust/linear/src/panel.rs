@@ -39,12 +39,23 @@ impl Lanes {
         }
     }
 
+    /// The lanes above `bound`.
     #[inline(always)]
-    pub(crate) fn add_into(&self, sums: &mut Sums) {
+    pub(crate) fn above(&self, bound: f32) -> Mask {
+        (0..LANES).fold(0, |mask, lane| mask | Mask::from(self.0[lane] > bound) << lane)
+    }
+
+    #[inline(always)]
+    pub(crate) fn add_to(&self, sums: &mut Sums) {
         for lane in 0..LANES {
             sums[lane] += f64::from(self.0[lane]);
         }
     }
+}
+
+/// The nearest `f32` of each lane.
+pub(crate) fn sums_to_lanes(sums: &Sums) -> Lanes {
+    Lanes(sums.map(|sum| sum as f32))
 }
 
 /// Rows whose sums are taken in `f32` before they are added in `f64`.
@@ -76,7 +87,7 @@ fn row_times_panel(cols: &[u32], vals: &[f32], p: &[Lanes]) -> Lanes {
 ///
 /// With the transpose of X for `x` this is the gradient's half of the work, `Xᵀ u`: gathering
 /// from both sides is twice as fast as scattering along rows, whose stores stall later loads.
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl+avx2", "x86_64+avx2"))]
+#[multiversion(targets = "simd")]
 pub(crate) fn times_panel(x: &CsrOwned, first: usize, p: &[Lanes], out: &mut [Lanes]) {
     for (i, out) in out.iter_mut().enumerate() {
         let (cols, vals) = x.row(first + i);
@@ -85,7 +96,7 @@ pub(crate) fn times_panel(x: &CsrOwned, first: usize, p: &[Lanes], out: &mut [La
 }
 
 /// Lane by lane `sum_j a_j b_j`.
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl+avx2", "x86_64+avx2"))]
+#[multiversion(targets = "simd")]
 pub(crate) fn dot(a: &[Lanes], b: &[Lanes]) -> Sums {
     let mut sums = [0.0; LANES];
     for (a, b) in a.chunks(STRETCH).zip(b.chunks(STRETCH)) {
@@ -93,7 +104,7 @@ pub(crate) fn dot(a: &[Lanes], b: &[Lanes]) -> Sums {
         for (a, b) in a.iter().zip(b) {
             part.add_product(a, b);
         }
-        part.add_into(&mut sums);
+        part.add_to(&mut sums);
     }
     sums
 }

@@ -1,16 +1,16 @@
 //! scipy matrices, borrowed by their own attribute names; no element is copied.
 
 use manylabel_base::Error;
-use manylabel_sparse::{CsrView, Index};
-use numpy::{Element, PyReadonlyArray1};
+use manylabel_sparse::{CsrOwned, CsrView, Index};
+use numpy::{Element, IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 
 /// The arrays of one `scipy.sparse` CSR or CSC matrix.
 #[derive(FromPyObject)]
 pub(crate) struct Borrowed<'py, I: Element, T: Element> {
-    indptr: PyReadonlyArray1<'py, I>,
-    indices: PyReadonlyArray1<'py, I>,
-    data: PyReadonlyArray1<'py, T>,
+    pub(crate) indptr: PyReadonlyArray1<'py, I>,
+    pub(crate) indices: PyReadonlyArray1<'py, I>,
+    pub(crate) data: PyReadonlyArray1<'py, T>,
     shape: (usize, usize),
 }
 
@@ -42,11 +42,39 @@ pub(crate) enum PyCsr<'py> {
 macro_rules! with_view {
     ($csr:expr, $name:literal, |$view:ident| $body:expr) => {
         match &$csr {
-            $crate::csr::PyCsr::I32F32(m) => m.view($name).and_then(|$view| $body),
-            $crate::csr::PyCsr::I64F32(m) => m.view($name).and_then(|$view| $body),
-            $crate::csr::PyCsr::I32F64(m) => m.view($name).and_then(|$view| $body),
-            $crate::csr::PyCsr::I64F64(m) => m.view($name).and_then(|$view| $body),
+            $crate::csr::PyCsr::I32F32(m) => with_view!(@ m, $name, $view, $body),
+            $crate::csr::PyCsr::I64F32(m) => with_view!(@ m, $name, $view, $body),
+            $crate::csr::PyCsr::I32F64(m) => with_view!(@ m, $name, $view, $body),
+            $crate::csr::PyCsr::I64F64(m) => with_view!(@ m, $name, $view, $body),
         }
     };
+    (@ $m:ident, $name:literal, $view:ident, $body:expr) => {{
+        let $view = $m.view($name).map_err($crate::error::to_py)?;
+        $body
+    }};
 }
 pub(crate) use with_view;
+
+/// The three arrays of a compressed sparse matrix for scipy: indptr, indices, data. Positions are
+/// 32-bit wherever they fit.
+pub(crate) type CsrArrays<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyArray1<f32>>);
+
+/// Hands a matrix to numpy; values are moved, positions converted.
+pub(crate) fn csr_arrays(py: Python<'_>, matrix: CsrOwned) -> CsrArrays<'_> {
+    fn convert<'py, I: Element>(
+        py: Python<'py>,
+        matrix: &CsrOwned,
+        from: impl Fn(usize) -> I,
+    ) -> (Bound<'py, PyAny>, Bound<'py, PyAny>) {
+        let indptr: Vec<I> = matrix.indptr.iter().map(|&end| from(end)).collect();
+        let indices: Vec<I> = matrix.indices.iter().map(|&col| from(col as usize)).collect();
+        (indptr.into_pyarray(py).into_any(), indices.into_pyarray(py).into_any())
+    }
+    let largest = matrix.indices.len().max(matrix.n_cols);
+    let (indptr, indices) = if i32::try_from(largest).is_ok() {
+        convert(py, &matrix, |position| position as i32)
+    } else {
+        convert(py, &matrix, |position| position as i64)
+    };
+    (indptr, indices, matrix.values.into_pyarray(py))
+}

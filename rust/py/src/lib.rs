@@ -14,6 +14,7 @@ use pyo3::prelude::*;
 #[pymodule(gil_used = false)]
 mod _core {
     #[pymodule_export]
-    use crate::linear::fit_exp;
+    use crate::linear::{fit_dismec, linear_above, linear_decision, linear_topk};
+    #[pymodule_export]
     use crate::persistence::crc32;
 }

@@ -1,19 +1,173 @@
-//! exp
-use crate::csr::{PyCsr, with_view};
+//! `manylabel.linear`: DiSMEC, and scoring by sparse weights.
+
+use crate::csr::{Borrowed, CsrArrays, PyCsr, csr_arrays, with_view};
 use crate::error::to_py;
 use crate::run::run;
-use manylabel_linear::Params;
-use manylabel_sparse::CsrOwned;
-use numpy::{IntoPyArray, PyArray1};
+use manylabel_base::{Error, Watch};
+use manylabel_linear::dismec::{Params, Solver};
+use manylabel_linear::{ROWS_AT_ONCE, Scorer};
+use manylabel_sparse::{CsrOwned, Index};
+use numpy::{Element, IntoPyArray, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1};
 use pyo3::prelude::*;
 
+/// Parameters by the names the user knows.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct PyParams {
+    #[pyo3(item("C"))]
+    c: f64,
+    prune: f64,
+    fit_intercept: bool,
+    normalize: bool,
+    solver: String,
+    tol: f64,
+    max_iter: usize,
+    seed: u64,
+}
+
+impl TryFrom<PyParams> for Params {
+    type Error = Error;
+
+    fn try_from(params: PyParams) -> Result<Self, Error> {
+        let solver = match params.solver.as_str() {
+            "exact" => Solver::Exact,
+            "fast" => Solver::Fast,
+            _ => {
+                let got = format!("{:?}", params.solver);
+                return Err(Error::Param { name: "solver", expected: "\"fast\" or \"exact\"", got });
+            }
+        };
+        let PyParams { c, prune, fit_intercept, normalize, tol, max_iter, seed, .. } = params;
+        Ok(Self { c, prune, fit_intercept, normalize, solver, tol, max_iter, seed })
+    }
+}
+
+/// Fits DiSMEC: the arrays of (`n_features`, `n_labels`) weights in compressed rows, intercepts,
+/// steps of each label.
+#[allow(clippy::needless_pass_by_value, reason = "pyo3 hands arguments over")]
+#[allow(clippy::type_complexity, reason = "a tuple is what Python unpacks")]
 #[pyfunction]
-#[allow(clippy::type_complexity)]
-pub(crate) fn fit_exp<'py>(py: Python<'py>, x: PyCsr<'py>, y: PyCsr<'py>, c: f64, prune: f64, tol: f64, max_iter: usize, knob: Vec<f64>, n_threads: usize)
- -> PyResult<(Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<u32>>, Bound<'py, PyArray1<f32>>, Bound<'py, PyArray1<f32>>, Bound<'py, PyArray1<i32>>, Vec<f64>)> {
-    let x = with_view!(x, "X", |v| CsrOwned::from_view(v, true)).map_err(to_py)?;
-    let y = with_view!(y, "Y", |v| CsrOwned::from_view(v, false)).map_err(to_py)?;
-    let p = Params { c, prune, tol, max_iter, knob }.check().map_err(to_py)?;
-    let f = run(py, n_threads, None, |w| p.fit(&x, &y, w))?;
-    Ok((f.weights.indptr.iter().map(|&i| i as i64).collect::<Vec<_>>().into_pyarray(py), f.weights.indices.into_pyarray(py), f.weights.values.into_pyarray(py), f.intercept.into_pyarray(py), f.n_iter.into_pyarray(py), f.stats.to_vec()))
+#[pyo3(signature = (x, y, sample_weight, params, n_threads, progress))]
+pub(crate) fn fit_dismec<'py>(
+    py: Python<'py>,
+    x: PyCsr<'py>,
+    y: PyCsr<'py>,
+    sample_weight: Option<PyReadonlyArray1<'py, f32>>,
+    params: PyParams,
+    n_threads: usize,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<(CsrArrays<'py>, Bound<'py, PyArray1<f32>>, Bound<'py, PyArray1<i32>>)> {
+    let params = Params::try_from(params).and_then(Params::check).map_err(to_py)?;
+    let sample_weight = sample_weight.as_ref().map(|weights| weights.as_slice()).transpose()?;
+    let y = with_view!(y, "Y", |y| CsrOwned::from_view(y, false).map_err(to_py)?);
+    let model = with_view!(x, "X", |x| run(py, n_threads, progress.as_ref(), |watch| {
+        params.fit(x, &y, sample_weight, watch)
+    })?);
+    let n_iter: Vec<i32> = model.n_iter.iter().map(|&n| i32::try_from(n).unwrap_or(i32::MAX)).collect();
+    Ok((csr_arrays(py, model.weights), model.intercept.into_pyarray(py), n_iter.into_pyarray(py)))
+}
+
+/// `coef_`, an array by feature: the attributes of a (`n_labels`, `n_features`) CSC matrix.
+#[derive(FromPyObject)]
+pub(crate) enum PyCoef<'py> {
+    I32(Borrowed<'py, i32, f32>),
+    I64(Borrowed<'py, i64, f32>),
+}
+
+/// What scoring needs of a fitted estimator.
+#[derive(FromPyObject)]
+pub(crate) struct PyLinear<'py> {
+    #[pyo3(attribute("coef_"))]
+    coef: PyCoef<'py>,
+    #[pyo3(attribute("intercept_"))]
+    intercept: PyReadonlyArray1<'py, f32>,
+    normalize: bool,
+}
+
+impl PyLinear<'_> {
+    fn scorer<'a, I: Element + Index>(&'a self, coef: &'a Borrowed<'_, I, f32>) -> PyResult<Scorer<'a, I, I>> {
+        let (indptr, indices) = (coef.indptr.as_slice()?, coef.indices.as_slice()?);
+        Scorer::new(indptr, indices, coef.data.as_slice()?, self.intercept.as_slice()?, self.normalize)
+            .map_err(to_py)
+    }
+}
+
+/// Evaluates `$body` with `$scorer` bound to the scorer of `$model`, whatever its index type.
+macro_rules! with_scorer {
+    ($model:expr, |$scorer:ident| $body:expr) => {
+        match &$model.coef {
+            PyCoef::I32(coef) => {
+                let $scorer = $model.scorer(coef)?;
+                $body
+            }
+            PyCoef::I64(coef) => {
+                let $scorer = $model.scorer(coef)?;
+                $body
+            }
+        }
+    };
+}
+
+/// Scores a few rows here and now, many through the door.
+fn score<T: Send>(
+    py: Python<'_>,
+    n_rows: usize,
+    n_threads: usize,
+    work: impl FnOnce(&Watch) -> Result<T, Error> + Send,
+) -> PyResult<T> {
+    if n_rows <= ROWS_AT_ONCE {
+        py.detach(|| work(&Watch::new())).map_err(to_py)
+    } else {
+        run(py, n_threads, None, work)
+    }
+}
+
+/// The `k` best labels of each row, as the arrays of a CSR matrix.
+#[allow(clippy::needless_pass_by_value, reason = "pyo3 hands arguments over")]
+#[pyfunction]
+#[pyo3(signature = (model, x, k, n_threads))]
+pub(crate) fn linear_topk<'py>(
+    py: Python<'py>,
+    model: PyLinear<'py>,
+    x: PyCsr<'py>,
+    k: usize,
+    n_threads: usize,
+) -> PyResult<CsrArrays<'py>> {
+    let top = with_view!(x, "X", |x| with_scorer!(model, |scorer| {
+        score(py, x.n_rows(), n_threads, |watch| scorer.topk(x, k, watch))?
+    }));
+    Ok(csr_arrays(py, top))
+}
+
+/// The labels of each row with scores above `threshold`, as the arrays of a CSR matrix.
+#[allow(clippy::needless_pass_by_value, reason = "pyo3 hands arguments over")]
+#[pyfunction]
+#[pyo3(signature = (model, x, threshold, n_threads))]
+pub(crate) fn linear_above<'py>(
+    py: Python<'py>,
+    model: PyLinear<'py>,
+    x: PyCsr<'py>,
+    threshold: f32,
+    n_threads: usize,
+) -> PyResult<CsrArrays<'py>> {
+    let above = with_view!(x, "X", |x| with_scorer!(model, |scorer| {
+        score(py, x.n_rows(), n_threads, |watch| scorer.above(x, threshold, watch))?
+    }));
+    Ok(csr_arrays(py, above))
+}
+
+/// All scores, (`n_rows`, `n_labels`).
+#[allow(clippy::needless_pass_by_value, reason = "pyo3 hands arguments over")]
+#[pyfunction]
+#[pyo3(signature = (model, x, n_threads))]
+pub(crate) fn linear_decision<'py>(
+    py: Python<'py>,
+    model: PyLinear<'py>,
+    x: PyCsr<'py>,
+    n_threads: usize,
+) -> PyResult<Bound<'py, PyArray2<f32>>> {
+    with_view!(x, "X", |x| with_scorer!(model, |scorer| {
+        let scores = score(py, x.n_rows(), n_threads, |watch| scorer.decision(x, watch))?;
+        scores.into_pyarray(py).reshape([x.n_rows(), scorer.n_labels()])
+    }))
 }

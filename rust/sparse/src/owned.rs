@@ -3,7 +3,7 @@
 use crate::{CsrView, Index, Value};
 use manylabel_base::Error;
 
-/// An owned CSR matrix with `i64` row ends, `u32` columns and `f32` values.
+/// An owned CSR matrix with `usize` row ends, `u32` columns and `f32` values.
 ///
 /// Row `r` holds `indices[indptr[r]..indptr[r + 1]]`. Columns need not be sorted (a top-k row is
 /// in order of column all the same); who builds one says so.
@@ -20,15 +20,18 @@ pub struct CsrOwned {
 }
 
 impl CsrOwned {
-    /// Copies `x`, dropping stored zeros, each row divided by its Euclidean norm if `normalize`
-    /// (a zero row stays zero).
+    /// Copies `x`, dropping stored zeros, each row divided by its Euclidean norm if `normalize` (a
+    /// zero row stays zero).
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if `x` has more than 2³²−1 columns.
+    /// [`Error::TooLarge`] if `x` has more than 2³²−2 rows or columns, or a value that is
+    /// infinite as `f32`.
     pub fn from_view<I: Index, T: Value>(x: CsrView<'_, I, T>, normalize: bool) -> Result<Self, Error> {
-        if u32::try_from(x.n_cols()).is_err() {
-            return Err(Error::TooLarge { what: "number of columns of X", got: x.n_cols().to_string() });
+        for (what, size) in [("number of columns", x.n_cols()), ("number of rows", x.n_rows())] {
+            if size >= u32::MAX as usize {
+                return Err(Error::TooLarge { what, got: size.to_string() });
+            }
         }
         let mut indptr = Vec::with_capacity(x.n_rows() + 1);
         let mut indices = Vec::with_capacity(x.nnz());
@@ -39,6 +42,9 @@ impl CsrOwned {
             let (cols, vals) = x.row(row);
             for (&col, &value) in cols.iter().zip(vals) {
                 let value = (value.f64() * scale) as f32;
+                if value.is_infinite() {
+                    return Err(Error::TooLarge { what: "a feature value", got: format!("{value} as float32 (row {row})") });
+                }
                 if value != 0.0 {
                     indices.push(col.get() as u32);
                     values.push(value);
@@ -47,6 +53,25 @@ impl CsrOwned {
             indptr.push(indices.len());
         }
         Ok(Self { indptr, indices, values, n_cols: x.n_cols() })
+    }
+
+    /// Appends a column that is 1 in every row, in O(nnz).
+    pub fn append_ones(&mut self) {
+        let n_rows = self.n_rows();
+        let mut indices = Vec::with_capacity(self.indices.len() + n_rows);
+        let mut values = Vec::with_capacity(self.values.len() + n_rows);
+        for row in 0..n_rows {
+            let (cols, vals) = self.row(row);
+            indices.extend_from_slice(cols);
+            values.extend_from_slice(vals);
+            indices.push(self.n_cols as u32);
+            values.push(1.0);
+        }
+        for (row, end) in self.indptr.iter_mut().enumerate() {
+            *end += row;
+        }
+        (self.indices, self.values) = (indices, values);
+        self.n_cols += 1;
     }
 
     /// Number of rows.

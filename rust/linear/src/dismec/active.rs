@@ -1,265 +1,377 @@
-//! Rare labels: dual coordinate descent over the rows that matter, the rest standing as one row.
+//! A rare label's weights from the rows that matter to it.
+//!
+//! In play are the label's positives and the negatives that violate the margin; all other rows, the
+//! background, stand as one negative row, their mean m, with the sum W of their costs. By
+//! convexity that row's loss is a lower bound of theirs, and equal to it where they all score
+//! alike. Dual coordinate descent (Hsieh et al., ICML 2008, algorithms 1 and 3) solves the rows in
+//! play together with the background's dual variable κ:
+//!
+//! ```text
+//! w = Σ_i s_i α_i x_i − κ m,    α_i, κ ≥ 0
+//! ```
+//!
+//! With `m · x_i` computed once for all labels, a step costs O(nnz(x_i)) and the background's own
+//! step O(1). The mean of all rows stands for that of the background, from which it differs by
+//! the few rows in play.
+//!
+//! Violators are found by scoring every row for sixteen labels in one pass, which is as cheap as
+//! some fifty rows' descent. Each search brings more violators than are wanted; the worst join
+//! first and, once they are answered, few of the others still violate.
+
 use super::problem::Problem;
-use crate::panel::{LANES, Lanes, times_panel};
+use crate::panel::{LANES, Lanes, Mask, times_panel};
+use fastrand::Rng;
 use manylabel_base::{Error, Watch};
 
-/// One label's state.
-#[derive(Debug, Default, Clone)]
-struct Label {
-    /// rows in play; positives first
+/// Searches over all rows. After the second, rankings agree with those of the optimum.
+const SEARCHES: usize = 2;
+
+/// Times that violators of one search join, worst first.
+const JOINS: usize = 4;
+
+/// Negatives that join at a time: this many for each positive, but at least [`MIN_JOIN`].
+const JOIN_PER_POSITIVE: usize = 2;
+
+/// Least number of negatives that join at a time.
+const MIN_JOIN: usize = 100;
+
+/// Rows a search keeps, in units of what joins at a time.
+const KEPT: usize = 8;
+
+/// A negative violates if its score exceeds −1 by this; those below lose little, and are many.
+const MARGIN: f32 = 0.1;
+
+/// The descent's tolerance on projected gradients, in units of `tol`: at this the rankings of
+/// test rows no longer change. (LIBLINEAR stops at 0.1.)
+const DUAL_TOL: f64 = 30.0;
+
+/// Steps between two of the background's own.
+const BACKGROUND_EVERY: usize = 16;
+
+/// Rows scored between two looks at the watch.
+const ROWS_PER_STEP: usize = 1 << 12;
+
+/// One label on its way.
+#[derive(Debug, Default)]
+struct Lane {
+    /// Weights without the background's part; (dim).
+    weights: Vec<f32>,
+    /// Rows in play: the positives, then the negatives as they joined.
     rows: Vec<u32>,
-    n_pos: usize,
+    n_positive: usize,
+    /// Dual variables of `rows`.
     alpha: Vec<f32>,
-    /// background's dual variable
+    /// Dual variable of the background.
     kappa: f64,
-    done: bool,
+    /// `weights · mean`, kept up to date.
+    mean_dot: f64,
+    /// Sum of the costs of the background.
+    background_cost: f64,
+    /// Violators the last search found, with their scores.
+    found: Vec<(f32, u32)>,
+    /// Most passes a descent took.
+    passes: usize,
 }
 
+/// What the solver holds of one panel; reused for the next.
+#[derive(Debug)]
 pub(crate) struct Workspace {
-    /// sparse part of w per lane, contiguous
-    u: Vec<Vec<f32>>,
+    lanes: Vec<Lane>,
+    /// The lanes' weights side by side; (dim).
     panel: Vec<Lanes>,
     scores: Vec<Lanes>,
-    in_play: Vec<u16>,
+    /// Lanes in which a row is in play; (n).
+    in_play: Vec<Mask>,
     order: Vec<u32>,
-    pub(crate) stats: [f64; 8],
 }
 
 impl Workspace {
     pub(crate) fn new(problem: &Problem) -> Self {
-        let (n, d) = (problem.x.n_rows(), problem.x.n_cols);
-        Self { u: vec![vec![0.0; d]; LANES], panel: vec![Lanes::ZERO; d], scores: vec![Lanes::ZERO; n.min(1 << 12)], in_play: vec![0; n], order: vec![], stats: [0.0; 8] }
+        Self {
+            lanes: (0..LANES).map(|_| Lane { weights: vec![0.0; problem.dim()], ..Lane::default() }).collect(),
+            panel: vec![Lanes::ZERO; problem.dim()],
+            scores: vec![Lanes::ZERO; ROWS_PER_STEP.min(problem.n_rows())],
+            in_play: vec![0; problem.n_rows()],
+            order: Vec::new(),
+        }
     }
 
-    /// Final weight.
-    pub(crate) fn weights(&self, lane: usize) -> &[f32] {
-        &self.u[lane]
+    /// The weights of one lane, in order of feature.
+    pub(crate) fn weights(&self, lane: usize) -> impl Iterator<Item = f32> {
+        self.lanes[lane].weights.iter().copied()
     }
 }
 
-#[inline(always)]
-fn sparse_dot(cols: &[u32], vals: &[f32], w: &[f32]) -> f32 {
-    let (mut a, mut b, mut c, mut d) = (0.0f32, 0.0f32, 0.0f32, 0.0f32);
-    let (cols4, vals4) = (cols.chunks_exact(4), vals.chunks_exact(4));
-    for (&col, &val) in cols4.remainder().iter().zip(vals4.remainder()) {
-        a += val * w[col as usize];
-    }
-    for (col, val) in cols4.zip(vals4) {
-        a += val[0] * w[col[0] as usize];
-        b += val[1] * w[col[1] as usize];
-        c += val[2] * w[col[2] as usize];
-        d += val[3] * w[col[3] as usize];
-    }
-    (a + b) + (c + d)
+/// What every descent needs to know.
+struct Rule {
+    tol: f64,
+    max_iter: usize,
+    seed: u64,
 }
 
-fn next(seed: &mut u64) -> u64 {
-    *seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut z = *seed;
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
+/// Finds the weights of up to [`LANES`] labels; returns the most passes a descent of each took,
+/// `max_iter` where one did not converge.
+pub(crate) fn solve(
+    problem: &Problem,
+    labels: &[u32],
+    params: &super::Params,
+    space: &mut Workspace,
+    watch: &Watch,
+) -> Result<[usize; LANES], Error> {
+    let rule = Rule { tol: DUAL_TOL * params.tol, max_iter: params.max_iter, seed: params.seed };
+    let Workspace { lanes, panel, scores, in_play, order } = space;
+    let lanes = &mut lanes[..labels.len()];
+    in_play.fill(0);
+    for (at, (lane, &label)) in lanes.iter_mut().zip(labels).enumerate() {
+        lane.begin(problem, label);
+        for &row in &lane.rows {
+            in_play[row as usize] |= 1 << at;
+        }
+        lane.descend(problem, &rule, label, order, watch)?;
+    }
+    for _ in 0..SEARCHES {
+        search(problem, lanes, panel, scores, in_play, watch)?;
+        for (at, (lane, &label)) in lanes.iter_mut().zip(labels).enumerate() {
+            for join in 0..JOINS {
+                if join > 0 {
+                    lane.rescore_found(problem);
+                }
+                let joined = lane.join_worst(problem);
+                if joined == 0 {
+                    break;
+                }
+                for &row in &lane.rows[lane.rows.len() - joined..] {
+                    in_play[row as usize] |= 1 << at;
+                }
+                lane.descend(problem, &rule, label, order, watch)?;
+            }
+        }
+    }
+    let mut n_iter = [0; LANES];
+    for (lane, n_iter) in lanes.iter_mut().zip(&mut n_iter) {
+        lane.add_background(problem);
+        *n_iter = lane.passes;
+    }
+    Ok(n_iter)
 }
 
-impl Problem {
-    pub(crate) fn solve_active(&self, labels: &[u32], knob: &[f64], ws: &mut Workspace, watch: &Watch) -> Result<[usize; LANES], Error> {
-        let (tol, margin, rounds, cap_factor, cap_min) = (knob[0], knob[1], knob[2] as usize, knob[3], knob[4] as usize);
-        let n = self.x.n_rows();
-        let mut state = vec![Label::default(); labels.len()];
-        ws.in_play.fill(0);
-        for (lane, &label) in labels.iter().enumerate() {
-            ws.u[lane].fill(0.0);
-            let rows = self.positives(label).to_vec();
-            for &r in &rows {
-                ws.in_play[r as usize] |= 1 << lane;
-            }
-            state[lane] = Label { n_pos: rows.len(), alpha: vec![0.0; rows.len()], rows, kappa: 0.0, done: false };
+/// Scores every row for all lanes and keeps the worst violators of each lane that are not in play.
+fn search(
+    problem: &Problem,
+    lanes: &mut [Lane],
+    panel: &mut [Lanes],
+    scores: &mut [Lanes],
+    in_play: &[Mask],
+    watch: &Watch,
+) -> Result<(), Error> {
+    for (at, lane) in lanes.iter_mut().enumerate() {
+        lane.found.clear();
+        for (weights, &weight) in panel.iter_mut().zip(&lane.weights) {
+            weights.0[at] = weight;
         }
-        let mut n_iter = [0; LANES];
-        for round in 0..=rounds {
-            let t = std::time::Instant::now();
-            for (lane, label) in state.iter_mut().enumerate() {
-                if round > 0 || label.done { continue; }
-                watch.step(0)?;
-                n_iter[lane] += self.descend(label, tol, &mut ws.u[lane], &mut ws.order, u64::from(labels[lane]) << 20 | round as u64, &mut ws.stats);
-            }
-            ws.stats[0] += t.elapsed().as_secs_f64();
-            if round == rounds { break; }
-            // score all rows
-            let t = std::time::Instant::now();
-            let d = self.x.n_cols;
-            for j in 0..d {
-                for lane in 0..labels.len() {
-                    ws.panel[j].0[lane] = ws.u[lane][j];
-                }
-            }
-            ws.stats[1] += t.elapsed().as_secs_f64();
-            let t = std::time::Instant::now();
-            let mut found: Vec<Vec<(f32, u32)>> = vec![vec![]; labels.len()];
-            let size = ws.scores.len();
-            let kappas: [f32; LANES] = std::array::from_fn(|l| state.get(l).map_or(0.0, |s| s.kappa as f32));
-            let mut first = 0;
-            while first < n {
-                watch.step(0)?;
-                let m = size.min(n - first);
-                times_panel(&self.x, first, &ws.panel, &mut ws.scores[..m]);
-                for (i, s) in ws.scores[..m].iter().enumerate() {
-                    let row = first + i;
-                    let mx = self.mean_dot[row];
-                    let mut hit = 0u32;
-                    for l in 0..LANES {
-                        let v = s.0[l] - kappas[l] * mx;
-                        hit |= u32::from(v > (margin - 1.0) as f32) << l;
-                    }
-                    hit &= !u32::from(ws.in_play[row]);
-                    while hit != 0 {
-                        let l = hit.trailing_zeros() as usize;
-                        hit &= hit - 1;
-                        if l < found.len() {
-                            found[l].push((s.0[l] - kappas[l] * mx, row as u32));
-                        }
-                    }
-                }
-                first += m;
-            }
-            ws.stats[2] += t.elapsed().as_secs_f64();
-            let t = std::time::Instant::now();
-            for (lane, label) in state.iter_mut().enumerate() {
-                if label.done { continue; }
-                watch.step(0)?;
-                let f = &mut found[lane];
-                let cap = ((label.n_pos as f64 * cap_factor) as usize).max(cap_min);
-                let pool = cap * knob[6] as usize;
-                ws.stats[5] += f.len() as f64;
-                let best = |a: &(f32, u32), b: &(f32, u32)| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1));
-                if f.is_empty() { label.done = true; continue; }
-                if f.len() > pool {
-                    f.select_nth_unstable_by(pool, best);
-                    f.truncate(pool);
-                }
-                let inner = knob[7] as usize;
-                for k in 0..inner {
-                    if k > 0 {
-                        let u = &ws.u[lane];
-                        for c in f.iter_mut() {
-                            let (cols, vals) = self.x.row(c.1 as usize);
-                            c.0 = sparse_dot(cols, vals, u) - label.kappa as f32 * self.mean_dot[c.1 as usize];
-                        }
-                    }
-                    // violators to the front
-                    let mut n_viol = 0;
-                    for i in 0..f.len() {
-                        if f[i].0 > (margin - 1.0) as f32 {
-                            f.swap(i, n_viol);
-                            n_viol += 1;
-                        }
-                    }
-                    if n_viol == 0 { break; }
-                    if n_viol > cap {
-                        f[..n_viol].select_nth_unstable_by(cap, best);
-                    }
-                    let take = n_viol.min(cap);
-                    f[..take].sort_unstable_by_key(|c| c.1);
-                    for (_, row) in f.drain(..take) {
-                        ws.in_play[row as usize] |= 1 << lane;
-                        label.rows.push(row);
-                        label.alpha.push(0.0);
-                    }
-                    let last = k + 1 == inner || f.is_empty();
-                    let _ = last;
-                    n_iter[lane] += self.descend(label, if last { tol } else { tol.max(knob[8]) }, &mut ws.u[lane], &mut ws.order, u64::from(labels[lane]) << 20 | (round * 16 + k) as u64, &mut ws.stats);
-                    if f.is_empty() { break; }
-                }
-            }
-            ws.stats[0] += t.elapsed().as_secs_f64();
-            if state.iter().all(|s| s.done) { break; }
-        }
-        // fold background into u
-        for (lane, label) in state.iter().enumerate() {
-            ws.stats[6] += label.rows.len() as f64;
-            for (u, &m) in ws.u[lane].iter_mut().zip(&self.mean) {
-                *u -= label.kappa as f32 * m;
+    }
+    let kappa = Lanes(std::array::from_fn(|at| lanes.get(at).map_or(0.0, |lane| lane.kappa as f32)));
+    // Lanes beyond the labels still hold an earlier panel's weights.
+    let used = Mask::MAX >> (LANES - lanes.len());
+    for first in (0..problem.n_rows()).step_by(ROWS_PER_STEP) {
+        watch.step(0)?;
+        let n_rows = ROWS_PER_STEP.min(problem.n_rows() - first);
+        let scores = &mut scores[..n_rows];
+        times_panel(&problem.x, first, panel, scores);
+        for (row, scores) in (first..).zip(scores) {
+            scores.add_scaled(-problem.mean_dot[row], &kappa);
+            let mut violated = scores.above(MARGIN - 1.0) & !in_play[row] & used;
+            while violated != 0 {
+                let at = violated.trailing_zeros() as usize;
+                lanes[at].found.push((scores.0[at], row as u32));
+                violated &= violated - 1;
             }
         }
-        Ok(n_iter)
+    }
+    for lane in lanes {
+        let kept = KEPT * lane.n_joining();
+        if lane.found.len() > kept {
+            lane.found.select_nth_unstable_by(kept, worst_first);
+            lane.found.truncate(kept);
+        }
+    }
+    Ok(())
+}
+
+/// Higher scores are worse for a negative; ties go to the lower row.
+fn worst_first(a: &(f32, u32), b: &(f32, u32)) -> std::cmp::Ordering {
+    b.0.total_cmp(&a.0).then(a.1.cmp(&b.1))
+}
+
+impl Lane {
+    fn begin(&mut self, problem: &Problem, label: u32) {
+        self.weights.fill(0.0);
+        self.rows.clear();
+        self.rows.extend_from_slice(problem.positives(label));
+        self.n_positive = self.rows.len();
+        self.alpha.clear();
+        self.alpha.resize(self.rows.len(), 0.0);
+        (self.kappa, self.mean_dot, self.passes) = (0.0, 0.0, 0);
+        self.background_cost = problem.total_cost;
+        for &row in &self.rows {
+            self.background_cost -= f64::from(problem.cost[row as usize]);
+        }
     }
 
-    /// DCD over label.rows and the background.
-    fn descend(&self, label: &mut Label, tol: f64, u: &mut [f32], order: &mut Vec<u32>, mut seed: u64, stats: &mut [f64; 8]) -> usize {
-        let n_b = self.x.n_rows() - label.rows.len();
-        let q = self.mean_square;
-        let c2 = f64::from(self.cost[0]); // 2C
-        let diag = 1.0 / c2;
-        // u . mean
-        let mut um: f64 = label.rows.iter().zip(&label.alpha).enumerate().map(|(i, (&r, &a))| {
-            let s = if i < label.n_pos { 1.0 } else { -1.0 };
-            s * f64::from(a) * f64::from(self.mean_dot[r as usize])
-        }).sum();
+    fn n_joining(&self) -> usize {
+        (JOIN_PER_POSITIVE * self.n_positive).max(MIN_JOIN)
+    }
+
+    fn score(&self, problem: &Problem, row: u32) -> f32 {
+        let (cols, values) = problem.x.row(row as usize);
+        sparse_dot(cols, values, &self.weights) - self.kappa as f32 * problem.mean_dot[row as usize]
+    }
+
+    fn rescore_found(&mut self, problem: &Problem) {
+        let mut found = std::mem::take(&mut self.found);
+        for (score, row) in &mut found {
+            *score = self.score(problem, *row);
+        }
+        self.found = found;
+    }
+
+    /// Brings the worst of the found rows that still violate into play; returns how many.
+    fn join_worst(&mut self, problem: &Problem) -> usize {
+        let n_joining = self.n_joining();
+        // Violators to the front, the worst of them foremost.
+        let mut n_violators = 0;
+        for at in 0..self.found.len() {
+            if self.found[at].0 > MARGIN - 1.0 {
+                self.found.swap(at, n_violators);
+                n_violators += 1;
+            }
+        }
+        if n_violators > n_joining {
+            self.found[..n_violators].select_nth_unstable_by(n_joining, worst_first);
+            n_violators = n_joining;
+        }
+        self.found[..n_violators].sort_unstable_by_key(|&(_, row)| row);
+        for (_, row) in self.found.drain(..n_violators) {
+            self.rows.push(row);
+            self.alpha.push(0.0);
+            self.background_cost -= f64::from(problem.cost[row as usize]);
+        }
+        n_violators
+    }
+
+    /// Dual coordinate descent over the rows in play and the background, with shrinking.
+    fn descend(
+        &mut self,
+        problem: &Problem,
+        rule: &Rule,
+        label: u32,
+        order: &mut Vec<u32>,
+        watch: &Watch,
+    ) -> Result<(), Error> {
+        // A generator of its own for every descent of every label: independent of the panel.
+        let mut rng = Rng::with_seed(rule.seed ^ (u64::from(label) << 32) ^ self.rows.len() as u64);
         order.clear();
-        order.extend(0..label.rows.len() as u32);
-        let mut active = order.len();
-        let (mut top, mut low) = (f64::INFINITY, f64::NEG_INFINITY);
-        let mut epochs = 0;
-        while epochs < 100 {
-            epochs += 1;
-            let (mut new_top, mut new_low) = (f64::NEG_INFINITY, f64::INFINITY);
-            for i in (1..active).rev() {
-                let j = ((u128::from(next(&mut seed)) * (i as u128 + 1)) >> 64) as usize;
-                order.swap(i, j);
-            }
+        order.extend(0..self.rows.len() as u32);
+        let mut n_active = order.len();
+        // Variables at zero whose gradient exceeds the last pass's largest are left out.
+        let mut shrink_above = f64::INFINITY;
+        let mut passes = 0;
+        while passes < rule.max_iter {
+            watch.step(0)?;
+            passes += 1;
+            rng.shuffle(&mut order[..n_active]);
+            let (mut largest, mut smallest) = (f64::NEG_INFINITY, f64::INFINITY);
             let mut at = 0;
-            while at < active {
-                // background now and then
-                if at % 16 == 0 && n_b > 0 {
-                    let db = diag / n_b as f64;
-                    let score = um - label.kappa * q;
-                    let gg = -score - 1.0 + db * label.kappa;
-                    label.kappa = (label.kappa - gg / (q + db)).max(0.0);
+            while at < n_active {
+                if at % BACKGROUND_EVERY == 0 {
+                    self.step_background(problem);
                 }
-                let i = order[at] as usize;
-                let row = label.rows[i] as usize;
-                let s = if i < label.n_pos { 1.0f64 } else { -1.0 };
-                let (cols, vals) = self.x.row(row);
-                let md = f64::from(self.mean_dot[row]);
-                let score = f64::from(sparse_dot(cols, vals, u)) - label.kappa * md;
-                let a = f64::from(label.alpha[i]);
-                let g = s * score - 1.0 + diag * a;
-                stats[3] += 1.0;
-                let mut pg = g;
-                if a == 0.0 {
-                    if g > top {
-                        active -= 1;
-                        order.swap(at, active);
-                        continue;
-                    }
-                    pg = g.min(0.0);
+                let (gradient, projected) = self.gradient(problem, order[at] as usize);
+                if projected == 0.0 && gradient > shrink_above {
+                    n_active -= 1;
+                    order.swap(at, n_active);
+                    continue;
                 }
-                new_top = new_top.max(pg);
-                new_low = new_low.min(pg);
-                if pg.abs() > 1e-6 {
-                    let new = (a - g / (self.row_square[row] + diag)).max(0.0) as f32;
-                    let change = (f64::from(new) - a) * s;
-                    label.alpha[i] = new;
-                    um += change * md;
-                    let change = change as f32;
-                    for (&col, &val) in cols.iter().zip(vals) {
-                        u[col as usize] += change * val;
-                    }
-                    stats[4] += 1.0;
+                largest = largest.max(projected);
+                smallest = smallest.min(projected);
+                if projected != 0.0 {
+                    self.step(problem, order[at] as usize, gradient);
                 }
                 at += 1;
             }
-            if new_top - new_low <= tol {
-                if active == order.len() { break; }
-                active = order.len();
-                top = f64::INFINITY;
-                low = f64::NEG_INFINITY;
-                continue;
+            if largest - smallest <= rule.tol {
+                if n_active == order.len() {
+                    break;
+                }
+                // Converged on the active variables: once more over all.
+                n_active = order.len();
+                shrink_above = f64::INFINITY;
+            } else {
+                shrink_above = if largest > 0.0 { largest } else { f64::INFINITY };
             }
-            top = if new_top <= 0.0 { f64::INFINITY } else { new_top };
-            low = new_low;
         }
-        let _ = low;
-        epochs
+        self.passes = self.passes.max(passes);
+        Ok(())
     }
+
+    fn sign(&self, at: usize) -> f64 {
+        if at < self.n_positive { 1.0 } else { -1.0 }
+    }
+
+    /// The dual gradient of a row in play, and its projection on `α ≥ 0`.
+    fn gradient(&self, problem: &Problem, at: usize) -> (f64, f64) {
+        let row = self.rows[at];
+        let alpha = f64::from(self.alpha[at]);
+        let score = f64::from(self.score(problem, row));
+        let gradient = self.sign(at) * score - 1.0 + alpha / f64::from(problem.cost[row as usize]);
+        (gradient, if alpha == 0.0 { gradient.min(0.0) } else { gradient })
+    }
+
+    fn step(&mut self, problem: &Problem, at: usize, gradient: f64) {
+        let row = self.rows[at] as usize;
+        let curvature = f64::from(problem.row_squares[row]) + f64::from(problem.cost[row]).recip();
+        let alpha = f64::from(self.alpha[at]);
+        let new = (alpha - gradient / curvature).max(0.0) as f32;
+        let change = self.sign(at) * (f64::from(new) - alpha);
+        self.alpha[at] = new;
+        self.mean_dot += change * f64::from(problem.mean_dot[row]);
+        let (cols, values) = problem.x.row(row);
+        let change = change as f32;
+        for (&col, &value) in cols.iter().zip(values) {
+            self.weights[col as usize] += change * value;
+        }
+    }
+
+    fn step_background(&mut self, problem: &Problem) {
+        if self.background_cost <= 0.0 {
+            return;
+        }
+        let ease = self.background_cost.recip();
+        let score = self.mean_dot - self.kappa * problem.mean_square;
+        let gradient = -score - 1.0 + ease * self.kappa;
+        self.kappa = (self.kappa - gradient / (problem.mean_square + ease)).max(0.0);
+    }
+
+    fn add_background(&mut self, problem: &Problem) {
+        for (weight, &mean) in self.weights.iter_mut().zip(&problem.mean) {
+            *weight -= self.kappa as f32 * mean;
+        }
+    }
+}
+
+/// `Σ_j values_j w[cols_j]`, in four sums so that additions do not wait for one another.
+#[inline]
+fn sparse_dot(cols: &[u32], values: &[f32], w: &[f32]) -> f32 {
+    let (mut a, mut b, mut c, mut d) = (0.0f32, 0.0f32, 0.0f32, 0.0f32);
+    let (cols4, values4) = (cols.chunks_exact(4), values.chunks_exact(4));
+    for (&col, &value) in cols4.remainder().iter().zip(values4.remainder()) {
+        a += value * w[col as usize];
+    }
+    for (col, value) in cols4.zip(values4) {
+        a += value[0] * w[col[0] as usize];
+        b += value[1] * w[col[1] as usize];
+        c += value[2] * w[col[2] as usize];
+        d += value[3] * w[col[3] as usize];
+    }
+    (a + b) + (c + d)
 }

@@ -1,19 +1,50 @@
 //! Parameters of DiSMEC and their ranges.
+
 use manylabel_base::Error;
 
-/// Parameters as the user gave them.
+/// How labels are solved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Solver {
+    /// Every label to its optimum over all rows.
+    Exact,
+    /// Rare labels over the rows that matter, the others as [`Exact`](Self::Exact).
+    Fast,
+}
+
+/// Parameters as the user gave them; [`check`](Self::check) makes them usable.
 #[derive(Debug, Clone)]
 pub struct Params {
-    /// Weight of the loss against the regulariser.
+    /// `C`: weight of the loss against the regulariser; finite, > 0.
     pub c: f64,
-    /// Weights below this are dropped.
+    /// Weights below this in absolute value are dropped; finite, ≥ 0.
     pub prune: f64,
-    /// tolerance
+    /// Whether there is an intercept.
+    pub fit_intercept: bool,
+    /// Whether rows are scaled to unit length first.
+    pub normalize: bool,
+    /// How labels are solved.
+    pub solver: Solver,
+    /// Relative size of the gradient at which a label is done; finite, > 0.
     pub tol: f64,
-    /// Newton steps.
+    /// Steps a label may take; ≥ 1.
     pub max_iter: usize,
-    /// experimental knobs
-    pub knob: Vec<f64>,
+    /// Seeds the order in which rare labels' rows are visited.
+    pub seed: u64,
+}
+
+impl Default for Params {
+    fn default() -> Self {
+        Self {
+            c: 1.0,
+            prune: 0.01,
+            fit_intercept: true,
+            normalize: true,
+            solver: Solver::Fast,
+            tol: 0.01,
+            max_iter: 1000,
+            seed: 0,
+        }
+    }
 }
 
 /// Parameters known to be in range.
@@ -21,12 +52,28 @@ pub struct Params {
 pub struct Checked(pub(crate) Params);
 
 impl Params {
-    /// Checks.
+    /// Checks every range.
     ///
     /// # Errors
     ///
-    /// Out of range.
+    /// [`Error::Param`] for the first parameter out of its range.
     pub fn check(self) -> Result<Checked, Error> {
+        let positive = |name, value: f64| {
+            if value.is_finite() && value > 0.0 {
+                return Ok(());
+            }
+            let got = value.to_string();
+            Err(Error::Param { name, expected: "finite and > 0", got })
+        };
+        positive("C", self.c)?;
+        positive("tol", self.tol)?;
+        if !(self.prune.is_finite() && self.prune >= 0.0) {
+            let got = self.prune.to_string();
+            return Err(Error::Param { name: "prune", expected: "finite and >= 0", got });
+        }
+        if self.max_iter == 0 {
+            return Err(Error::Param { name: "max_iter", expected: ">= 1", got: "0".into() });
+        }
         Ok(Checked(self))
     }
 }

@@ -1,53 +1,100 @@
-//! What all labels share.
-use manylabel_sparse::CsrOwned;
+//! What all labels share: the features with their bias column, their transpose, their sums.
 
-/// X with its bias column, its transpose and its sums.
+use manylabel_base::Error;
+use manylabel_sparse::{CsrOwned, CsrView, Index, Value};
+
+/// The training set in the form the solvers want. Memory: 16 bytes a stored feature, twice the
+/// matrix, since one product goes along rows and the other along columns.
+#[derive(Debug)]
 pub(crate) struct Problem {
+    /// Rows, of unit length if so asked, then the bias feature; (n, dim).
     pub(crate) x: CsrOwned,
+    /// The transpose of `x`; (dim, n).
     pub(crate) xt: CsrOwned,
-    pub(crate) rows_of_label: CsrOwned,
-    pub(crate) mean: Vec<f32>,
-    /// Σ_i x_ij².
-    pub(crate) square_sums: Vec<f32>,
-    /// mean . x_i
-    pub(crate) mean_dot: Vec<f32>,
-    /// |mean|^2
-    pub(crate) mean_square: f64,
-    /// |x_i|^2
-    pub(crate) row_square: Vec<f64>,
-    /// 2 C sample_weight
+    /// Rows that carry a label; (`n_labels`, n).
+    rows_of_label: CsrOwned,
+    /// Number of features without the bias.
+    pub(crate) n_features: usize,
+    /// 2 C `m_i`, the curvature of a row's loss.
     pub(crate) cost: Vec<f32>,
+    /// `Σ_i cost_i`.
+    pub(crate) total_cost: f64,
+    /// Mean row, weighted by cost; length dim.
+    pub(crate) mean: Vec<f32>,
+    /// `‖mean‖²`.
+    pub(crate) mean_square: f64,
+    /// `mean · x_i`.
+    pub(crate) mean_dot: Vec<f32>,
+    /// `‖x_i‖²`, the bias included.
+    pub(crate) row_squares: Vec<f32>,
+    /// `Σ_i cost_i x_ij²`; length dim.
+    pub(crate) column_squares: Vec<f32>,
 }
 
 impl Problem {
-    pub(crate) fn new(x: &CsrOwned, y: &CsrOwned, c: f64) -> Self {
-        let n = x.n_rows();
-        let d = x.n_cols;
-        let mut xb = CsrOwned { indptr: vec![0], indices: Vec::with_capacity(x.indices.len() + n), values: Vec::with_capacity(x.indices.len() + n), n_cols: d + 1 };
-        for i in 0..n {
-            let (c, v) = x.row(i);
-            xb.indices.extend_from_slice(c);
-            xb.values.extend_from_slice(v);
-            xb.indices.push(d as u32);
-            xb.values.push(1.0);
-            xb.indptr.push(xb.indices.len());
+    /// Copies the training set.
+    pub(crate) fn new<I: Index, T: Value>(
+        x: CsrView<'_, I, T>,
+        y: &CsrOwned,
+        weights: Option<&[f32]>,
+        params: &super::Params,
+    ) -> Result<Self, Error> {
+        let weight = |row: usize| weights.map_or(1.0, |weights| weights[row]);
+        let n_features = x.n_cols();
+        let dim = n_features + usize::from(params.fit_intercept);
+        let mut x = CsrOwned::from_view(x, params.normalize)?;
+        if params.fit_intercept {
+            x.append_ones();
         }
-        let xt = xb.transpose();
-        let sum = |f: fn(f64) -> f64| -> Vec<f64> { (0..=d).map(|j| xt.row(j).1.iter().map(|&v| f(f64::from(v))).sum()).collect() };
-        let mean: Vec<f32> = sum(|v| v).iter().map(|&s| (s / n as f64) as f32).collect();
-        Self {
-            mean_dot: (0..n).map(|i| { let (c, v) = xb.row(i); c.iter().zip(v).map(|(&c, &v)| v * mean[c as usize]).sum() }).collect(),
+        let cost: Vec<f32> =
+            (0..y.n_rows()).map(|row| (2.0 * params.c * f64::from(weight(row))) as f32).collect();
+        let total_cost: f64 = cost.iter().map(|&cost| f64::from(cost)).sum();
+        let xt = x.transpose();
+        let column_sums = |term: fn(f64) -> f64| -> Vec<f64> {
+            let column = |j| {
+                let (rows, values) = xt.row(j);
+                let terms = rows.iter().zip(values);
+                terms.map(|(&row, &value)| f64::from(cost[row as usize]) * term(f64::from(value))).sum()
+            };
+            (0..dim).map(column).collect()
+        };
+        let mean: Vec<f32> = column_sums(|v| v).iter().map(|sum| (sum / total_cost) as f32).collect();
+        let row_sums = |term: &dyn Fn(usize, f32) -> f32| -> Vec<f32> {
+            let row = |i| {
+                let (cols, values) = x.row(i);
+                cols.iter().zip(values).map(|(&col, &value)| term(col as usize, value)).sum()
+            };
+            (0..x.n_rows()).map(row).collect()
+        };
+        Ok(Self {
+            mean_dot: row_sums(&|col, value| mean[col] * value),
+            row_squares: row_sums(&|_, value| value * value),
+            column_squares: column_sums(|v| v * v).iter().map(|&sum| sum as f32).collect(),
             mean_square: mean.iter().map(|&m| f64::from(m) * f64::from(m)).sum(),
-            row_square: (0..n).map(|i| xb.row(i).1.iter().map(|&v| f64::from(v) * f64::from(v)).sum()).collect(),
-            mean,
-            square_sums: sum(|v| v * v).iter().map(|&s| s as f32).collect(),
-            cost: vec![(2.0 * c) as f32; n],
-            rows_of_label: y.transpose(),
-            x: xb,
+            x,
             xt,
-        }
+            rows_of_label: y.transpose(),
+            n_features,
+            cost,
+            total_cost,
+            mean,
+        })
     }
 
+    pub(crate) fn n_rows(&self) -> usize {
+        self.x.n_rows()
+    }
+
+    /// Length of a weight vector, the bias included.
+    pub(crate) fn dim(&self) -> usize {
+        self.x.n_cols
+    }
+
+    pub(crate) fn n_labels(&self) -> usize {
+        self.rows_of_label.n_rows()
+    }
+
+    /// Rows that carry `label`, in increasing order.
     pub(crate) fn positives(&self, label: u32) -> &[u32] {
         self.rows_of_label.row(label as usize).0
     }

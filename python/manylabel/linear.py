@@ -1,0 +1,296 @@
+"""One-vs-rest linear classifiers for many features and many labels."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csc_array, csr_array, issparse
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
+from tqdm.auto import tqdm
+
+from manylabel import _core
+from manylabel._base import MultiLabelClassifier
+from manylabel._validation import check_count, check_features, check_training_set, n_threads, seed
+from manylabel.persistence import register
+
+__all__ = ["DiSMECClassifier"]
+
+
+@register
+class DiSMECClassifier(MultiLabelClassifier):
+    """One-vs-rest linear classifier with squared hinge loss and pruned, sparse weights.
+
+    Every label, on its own, minimizes ``|w|^2/2 + b^2/2 + C * sum_i max(0, 1 - s_i (w.x_i + b))^2`` with
+    ``s_i = 1`` where row i carries the label and -1 elsewhere; then weights below `prune` are dropped [1]_.
+
+    Parameters
+    ----------
+    C : float, default=1.0
+        Weight of the loss against the regularizer; finite and > 0.
+    prune : float, default=0.01
+        Weights whose absolute value is below are dropped; finite and >= 0.
+    fit_intercept : bool, default=True
+        Whether to fit an intercept. It is regularized, as the weight of a feature that is 1 everywhere.
+    normalize : bool, default=True
+        Whether to scale every row to unit Euclidean length, in fit and predict.
+    solver : {"fast", "exact"}, default="fast"
+        "exact" finds every label's optimum over all rows to `tol`. "fast" solves labels that fewer than one
+        row in a hundred carries over their positives and the negatives that come near them, all other rows
+        standing as one, their mean; on text it is several times faster and ranks alike (see Notes).
+    tol : float, default=0.01
+        A label is done when its gradient is below `tol` times ``min(positives, negatives) / n_samples`` of
+        the gradient at zero; rare labels under "fast" by the equivalent rule of the dual. Finite and > 0.
+    max_iter : int, default=1000
+        Steps of a label at most; >= 1.
+    random_state : int, RandomState instance or None, default=None
+        Order in which "fast" visits the rows of a rare label. An int gives the same bits every time.
+    n_jobs : int or None, default=None
+        Threads; None means 1, -1 all cores. Never changes the result.
+    verbose : int, default=0
+        1 shows a progress bar.
+
+    Attributes
+    ----------
+    coef_ : csc_array of shape (n_labels, n_features), dtype float32
+        Weights, compressed by feature: the index that scoring walks.
+    intercept_ : ndarray of shape (n_labels,), dtype float32
+        Intercepts; -inf for a label that no training row carries, so that it is never predicted.
+    n_iter_ : ndarray of shape (n_labels,), dtype int32
+        Steps (for rare labels under "fast", passes) taken; `max_iter` where a label did not converge.
+    classes_ : ndarray of shape (n_labels,), dtype int64
+        ``arange(n_labels)``.
+    sparse_output_ : bool
+        Whether Y was sparse in fit, and `predict` is.
+    n_features_in_ : int
+        Features seen in fit.
+    feature_names_in_ : ndarray of shape (n_features_in_,), dtype object
+        Their names, if X had string names.
+
+    See Also
+    --------
+    manylabel.metrics : Measures for the rankings of `predict_topk`.
+
+    Notes
+    -----
+    Time is O(nnz(X)) a step for sixteen labels at once. Memory: 16 bytes a stored feature of X; for each
+    thread about 64 bytes for each row and feature, four times; the weights. Nothing of size n_samples x
+    n_labels or n_labels x n_features is allocated, but for the scores `decision_function` returns.
+
+    The two solvers' P@1, P@3 and P@5 differ by less than 0.2 points on bibtex, delicious and eurlex57k.
+
+    References
+    ----------
+    .. [1] R. Babbar and B. Schölkopf, "DiSMEC: Distributed Sparse Machines for Extreme Multi-label
+       Classification", WSDM 2017, equation 1 and section 2.2, with the factor 1/2 of LIBLINEAR.
+
+    Examples
+    --------
+    >>> import manylabel as ml
+    >>> X, Y = ml.datasets.make_multilabel(200, 50, 10, random_state=0)
+    >>> model = ml.DiSMECClassifier(random_state=0).fit(X, Y)
+    >>> model.predict_topk(X, k=3).shape
+    (200, 10)
+    """
+
+    coef_: csc_array
+    intercept_: NDArray[np.float32]
+    n_iter_: NDArray[np.int32]
+    n_features_in_: int
+
+    def __init__(
+        self,
+        C: float = 1.0,
+        *,
+        prune: float = 0.01,
+        fit_intercept: bool = True,
+        normalize: bool = True,
+        solver: str = "fast",
+        tol: float = 0.01,
+        max_iter: int = 1000,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.C = C
+        self.prune = prune
+        self.fit_intercept = fit_intercept
+        self.normalize = normalize
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        progress: Callable[[int], object] | None = None,
+    ) -> DiSMECClassifier:
+        """Fit the weights of every label.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Features; finite, any numeric dtype, int32 or int64 positions.
+        y : array-like or sparse matrix of shape (n_samples, n_labels)
+            0/1 indicator matrix Y.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Multiplies the loss of each row; >= 0. A row of weight 0 is as good as absent.
+        progress : callable, default=None
+            Called some 20 times a second with the number of labels done. An exception it raises stops the
+            fit.
+
+        Returns
+        -------
+        DiSMECClassifier
+            self.
+
+        Raises
+        ------
+        ValueError
+            If an argument or parameter is not as described; the message says what came.
+        KeyboardInterrupt
+            Within a second of Ctrl-C.
+
+        Warns
+        -----
+        sklearn.exceptions.ConvergenceWarning
+            If a label needs more than `max_iter` steps.
+        """
+        params = {
+            "C": _number("C", self.C),
+            "prune": _number("prune", self.prune),
+            "tol": _number("tol", self.tol),
+            "fit_intercept": bool(self.fit_intercept),
+            "normalize": bool(self.normalize),
+            "solver": str(self.solver),
+            "max_iter": check_count("max_iter", self.max_iter, 1),
+            "seed": seed(self.random_state),
+        }
+        threads = n_threads(self.n_jobs)
+        sparse_output = issparse(y)
+        X, y, sample_weight = check_training_set(self, X, y, sample_weight)
+        n_labels = y.shape[1]
+        with tqdm(total=n_labels, unit="label", disable=not self.verbose) as bar:
+
+            def report(done: int) -> None:
+                bar.update(done - bar.n)
+                if progress is not None:
+                    progress(done)
+
+            weights, intercept, n_iter = _core.fit_dismec(X, y, sample_weight, params, threads, report)
+            bar.update(n_labels - bar.n)  # labels without a positive row are done before the start
+        # Compressed rows of (n_features, n_labels) are compressed columns of the transpose.
+        self.coef_ = csc_array(_parts(weights), shape=(n_labels, X.shape[1]))
+        self.intercept_, self.n_iter_ = intercept, n_iter
+        self.classes_ = np.arange(n_labels)
+        self.sparse_output_ = sparse_output
+        unfinished = int(np.count_nonzero(n_iter >= self.max_iter))
+        if unfinished:
+            warnings.warn(
+                f"{unfinished} of {n_labels} labels did not converge in max_iter={self.max_iter} steps",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        return self
+
+    def decision_function(self, X: Any) -> NDArray[np.float32]:
+        """Score every label of every row.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Features.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_labels), dtype float32
+            Signed distances from the decision boundary in units of the margin; dense by nature, 4 bytes
+            each. -inf for labels never seen in fit.
+
+        Raises
+        ------
+        ValueError
+            If X is not as in fit.
+        MemoryError
+            If the scores do not fit in memory; `predict_topk` needs no such array.
+        """
+        check_is_fitted(self)
+        X = check_features(self, X, reset=False)
+        return _core.linear_decision(self, X, n_threads(self.n_jobs))
+
+    def predict_topk(self, X: Any, k: int = 5) -> csr_array:
+        """Name the best labels of every row.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Features.
+        k : int, default=5
+            Labels a row, >= 1; fewer where fewer labels were seen in fit.
+
+        Returns
+        -------
+        csr_array of shape (n_samples, n_labels), dtype float32
+            The scores of the k best labels of each row, in order of label; equal scores go to the lower
+            label. ``np.argsort(-row.data)`` ranks them.
+
+        Raises
+        ------
+        ValueError
+            If X is not as in fit, or k < 1.
+
+        Notes
+        -----
+        Time O(number of weights of the row's features + n_labels) a row; memory O(n_samples k).
+        """
+        check_is_fitted(self)
+        k = check_count("k", k, 1)
+        X = check_features(self, X, reset=False)
+        top = _core.linear_topk(self, X, k, n_threads(self.n_jobs))
+        return csr_array(_parts(top), shape=(X.shape[0], len(self.intercept_)))
+
+    def predict(self, X: Any) -> csr_array | NDArray[np.int64]:
+        """Predict the labels with positive scores.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Features.
+
+        Returns
+        -------
+        ndarray or csr_array of shape (n_samples, n_labels), dtype int64
+            0/1 indicator matrix; sparse if Y was in fit, and then never dense in between.
+
+        Raises
+        ------
+        ValueError
+            If X is not as in fit.
+        """
+        check_is_fitted(self)
+        X = check_features(self, X, reset=False)
+        above = _core.linear_above(self, X, 0.0, n_threads(self.n_jobs))
+        return self._indicator(csr_array(_parts(above), shape=(X.shape[0], len(self.intercept_))))
+
+
+def _number(name: str, value: Any) -> float:
+    """Check that a parameter is a number; its range is checked where it is used."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        raise ValueError(f"`{name}` must be a number, got {value!r}")
+    return float(value)
+
+
+def _parts(arrays: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
+    """Order (indptr, indices, data) as scipy wants them."""
+    indptr, indices, data = arrays
+    return data, indices, indptr

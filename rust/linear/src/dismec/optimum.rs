@@ -1,0 +1,349 @@
+//! The minimum of the objective for a panel of labels, over all rows.
+//!
+//! Nonlinear conjugate gradients (Hestenes–Stiefel, restarted when the direction does not
+//! descend) on a convex piecewise quadratic function: as good as linear conjugate gradients
+//! inside a piece, and no Newton step to restart when the pieces change. One step of a panel costs
+//! a product with X, a product with its transpose and some passes over vectors; the line search
+//! works on cached products. All lanes step together; a lane that is done stands still.
+
+use super::problem::Problem;
+use crate::panel::{LANES, Lanes, Mask, STRETCH, Sums, dot, sums_to_lanes, times_panel};
+use manylabel_base::{Error, Watch};
+use manylabel_sparse::CsrOwned;
+use multiversion::multiversion;
+
+/// Newton steps of the line search on the derivative along the direction, which is piecewise
+/// linear: three bring it near enough to its root that more do not save a step of the method.
+const LINE_STEPS: usize = 3;
+
+/// Share of the Hessian's estimated diagonal in the preconditioner. The diagonal alone
+/// overrates frequent features, since the active rows are not a random sample.
+const DIAGONAL_SHARE: f64 = 0.1;
+
+/// Rows of one product between two looks at the watch.
+const ROWS_PER_STEP: usize = 1 << 15;
+
+/// What the solver holds of one panel; reused for the next.
+#[derive(Debug)]
+pub(crate) struct Workspace {
+    /// Weights; (dim).
+    weights: Vec<Lanes>,
+    gradient: Vec<Lanes>,
+    last_gradient: Vec<Lanes>,
+    direction: Vec<Lanes>,
+    /// `score − target` of every row; (n).
+    errors: Vec<Lanes>,
+    /// `x_i · direction`; (n).
+    along: Vec<Lanes>,
+    /// Derivative of the loss by the score; (n).
+    pulls: Vec<Lanes>,
+    /// Lanes whose label a row carries; (n).
+    positive: Vec<Mask>,
+}
+
+impl Workspace {
+    pub(crate) fn new(problem: &Problem) -> Self {
+        let by_feature = || vec![Lanes::ZERO; problem.dim()];
+        let by_row = || vec![Lanes::ZERO; problem.n_rows()];
+        Self {
+            weights: by_feature(),
+            gradient: by_feature(),
+            last_gradient: by_feature(),
+            direction: by_feature(),
+            errors: by_row(),
+            along: by_row(),
+            pulls: by_row(),
+            positive: vec![0; problem.n_rows()],
+        }
+    }
+
+    /// The weights of one lane, in order of feature.
+    pub(crate) fn weights(&self, lane: usize) -> impl Iterator<Item = f32> {
+        self.weights.iter().map(move |weights| weights.0[lane])
+    }
+}
+
+/// Minimizes the objective of up to [`LANES`] labels; returns the steps each of them took,
+/// `max_iter` where the gradient is still above `tol`.
+///
+/// A lane is done when `‖∇f‖ ≤ tol · max(1, min(n₊, n₋))/n · ‖∇f(0)‖`, LIBLINEAR's rule.
+pub(crate) fn solve(
+    problem: &Problem,
+    labels: &[u32],
+    tol: f64,
+    max_iter: usize,
+    space: &mut Workspace,
+    watch: &Watch,
+) -> Result<[usize; LANES], Error> {
+    let stop = start(problem, labels, tol, space);
+    product(&problem.x, &space.weights, &mut space.errors, watch)?;
+    space.positive.fill(0);
+    for (lane, &label) in labels.iter().enumerate() {
+        for &row in problem.positives(label) {
+            space.positive[row as usize] |= 1 << lane;
+        }
+    }
+    subtract_targets(&space.positive, &mut space.errors);
+
+    let mut n_iter = [0; LANES];
+    let mut live: Mask = labels.iter().enumerate().fold(0, |live, (lane, _)| live | 1 << lane);
+    let mut step = Lanes::ZERO;
+    let mut last_slope = [0.0; LANES];
+    for iter in 0..=max_iter {
+        let active = advance(&problem.cost, &step, &space.along, &space.positive, &mut space.errors, &mut space.pulls);
+        std::mem::swap(&mut space.gradient, &mut space.last_gradient);
+        product(&problem.xt, &space.pulls, &mut space.gradient, watch)?;
+        add(&space.weights, &mut space.gradient);
+        // The Hessian's diagonal is about 1 + Σ_i cost_i x_ij² times the share of active rows.
+        let share = |lane: usize| DIAGONAL_SHARE * active[lane] / problem.total_cost;
+        let share = sums_to_lanes(&std::array::from_fn(share));
+        let dots = dots(&problem.column_squares, &share, &space.gradient, &space.last_gradient, &space.direction);
+        for lane in 0..LANES {
+            if dots.gradient[lane].sqrt() <= stop[lane] {
+                live &= !(1 << lane);
+            }
+        }
+        if live == 0 || iter == max_iter {
+            break;
+        }
+        let mut turn_by = [0.0; LANES];
+        for lane in 0..LANES {
+            let curvature = dots.along[lane] - last_slope[lane];
+            let mut beta = ((dots.scaled[lane] - dots.scaled_last[lane]) / curvature).max(0.0);
+            // Restart: at the start, when curvature is lost to rounding, or uphill.
+            if iter == 0 || curvature <= 0.0 || beta * dots.along[lane] >= dots.scaled[lane] {
+                beta = 0.0;
+            }
+            turn_by[lane] = beta;
+            last_slope[lane] = beta * dots.along[lane] - dots.scaled[lane];
+        }
+        turn(&problem.column_squares, &share, &sums_to_lanes(&turn_by), &space.gradient, &mut space.direction);
+        product(&problem.x, &space.direction, &mut space.along, watch)?;
+        step = line_search(problem, space, live);
+        add_scaled(&step, &space.direction, &mut space.weights);
+        for (lane, n_iter) in n_iter.iter_mut().enumerate() {
+            *n_iter += usize::from(live >> lane & 1);
+        }
+    }
+    Ok(n_iter)
+}
+
+/// Sets the weights to a combination of the mean positive row and the mean row that gives the
+/// first the score 1 and the second −1; returns the gradient norms at which lanes are done.
+/// (Schultheis, Babbar: Speeding-up one-versus-all training for extreme classification via
+/// mean-separating initialization, Machine Learning 2022.)
+fn start(problem: &Problem, labels: &[u32], tol: f64, space: &mut Workspace) -> Sums {
+    // First the sum of the positive rows, weighted by cost.
+    space.weights.fill(Lanes::ZERO);
+    let mut positive_cost = [0.0f64; LANES];
+    for (lane, &label) in labels.iter().enumerate() {
+        for &row in problem.positives(label) {
+            let cost = problem.cost[row as usize];
+            positive_cost[lane] += f64::from(cost);
+            let (cols, values) = problem.x.row(row as usize);
+            for (&col, &value) in cols.iter().zip(values) {
+                space.weights[col as usize].0[lane] += cost * value;
+            }
+        }
+    }
+    let total = problem.total_cost;
+    let (mut at_zero, mut with_self, mut with_mean) = ([0.0f64; LANES], [0.0f64; LANES], [0.0f64; LANES]);
+    for (sum, &mean) in space.weights.iter().zip(&problem.mean) {
+        let mean = f64::from(mean);
+        for lane in 0..LANES {
+            let sum = f64::from(sum.0[lane]);
+            at_zero[lane] += (2.0 * sum - total * mean).powi(2);
+            with_self[lane] += sum * sum;
+            with_mean[lane] += sum * mean;
+        }
+    }
+    let (mut of_positive, mut of_mean) = (Lanes::ZERO, Lanes::ZERO);
+    for lane in 0..labels.len() {
+        let cost = positive_cost[lane];
+        let (pp, pm, mm) = (with_self[lane] / (cost * cost), with_mean[lane] / cost, problem.mean_square);
+        let determinant = pp * mm - pm * pm;
+        if determinant > 1e-6 * pp * mm {
+            of_positive.0[lane] = ((mm + pm) / determinant / cost) as f32;
+            of_mean.0[lane] = (-(pp + pm) / determinant) as f32;
+        } else if mm > 0.0 {
+            // Every row is positive, or none differs from the mean.
+            let target = if 2.0 * cost > total { 1.0 } else { -1.0 };
+            of_mean.0[lane] = (target / mm) as f32;
+        }
+    }
+    for (weights, &mean) in space.weights.iter_mut().zip(&problem.mean) {
+        for lane in 0..LANES {
+            weights.0[lane] = of_positive.0[lane] * weights.0[lane] + of_mean.0[lane] * mean;
+        }
+    }
+    let n = problem.n_rows();
+    std::array::from_fn(|lane| {
+        let n_positive = labels.get(lane).map_or(0, |&label| problem.positives(label).len());
+        let rarer = n_positive.min(n - n_positive).max(1);
+        tol * rarer as f64 / n as f64 * at_zero[lane].sqrt()
+    })
+}
+
+/// How far each live lane goes along its direction: a root of the objective's derivative.
+fn line_search(problem: &Problem, space: &Workspace, live: Mask) -> Lanes {
+    let with_weights = dot(&space.weights, &space.direction);
+    let with_self = dot(&space.direction, &space.direction);
+    let mut step = Lanes::ZERO;
+    for _ in 0..LINE_STEPS {
+        let (first, second) = slope(&problem.cost, &step, &space.along, &space.positive, &space.errors);
+        for lane in 0..LANES {
+            let at = f64::from(step.0[lane]);
+            let first = with_weights[lane] + at * with_self[lane] + first[lane];
+            let second = with_self[lane] + second[lane];
+            if live >> lane & 1 == 1 && second > 0.0 {
+                step.0[lane] = (at - first / second).max(0.0) as f32;
+            }
+        }
+    }
+    step
+}
+
+/// `out = x p`, asking now and then whether to stop.
+fn product(x: &CsrOwned, p: &[Lanes], out: &mut [Lanes], watch: &Watch) -> Result<(), Error> {
+    for (chunk, out) in out.chunks_mut(ROWS_PER_STEP).enumerate() {
+        watch.step(0)?;
+        times_panel(x, chunk * ROWS_PER_STEP, p, out);
+    }
+    Ok(())
+}
+
+/// Targets are 1 for positive lanes, −1 for the others.
+fn subtract_targets(positive: &[Mask], errors: &mut [Lanes]) {
+    for (errors, &positive) in errors.iter_mut().zip(positive) {
+        for lane in 0..LANES {
+            errors.0[lane] += sign(positive, lane);
+        }
+    }
+}
+
+/// −1 for a positive lane, 1 for a negative one: a row is active where `error · sign > 0`.
+#[inline(always)]
+fn sign(positive: Mask, lane: usize) -> f32 {
+    if positive & (1 << lane) != 0 { -1.0 } else { 1.0 }
+}
+
+/// Moves the errors along and derives the loss there; returns the cost of the active rows.
+#[multiversion(targets = "simd")]
+fn advance(
+    cost: &[f32],
+    step: &Lanes,
+    along: &[Lanes],
+    positive: &[Mask],
+    errors: &mut [Lanes],
+    pulls: &mut [Lanes],
+) -> Sums {
+    let mut active = [0.0; LANES];
+    for first in (0..errors.len()).step_by(STRETCH) {
+        let rows = first..(first + STRETCH).min(errors.len());
+        let mut part = Lanes::ZERO;
+        let moving = errors[rows.clone()].iter_mut().zip(&mut pulls[rows.clone()]);
+        let fixed = along[rows.clone()].iter().zip(&positive[rows.clone()]).zip(&cost[rows]);
+        for ((error, pull), ((along, &positive), &cost)) in moving.zip(fixed) {
+            for lane in 0..LANES {
+                let moved = error.0[lane] + step.0[lane] * along.0[lane];
+                let cost = if moved * sign(positive, lane) > 0.0 { cost } else { 0.0 };
+                error.0[lane] = moved;
+                pull.0[lane] = cost * moved;
+                part.0[lane] += cost;
+            }
+        }
+        part.add_to(&mut active);
+    }
+    active
+}
+
+/// First and second derivative of the loss along the direction, `step` from here.
+#[multiversion(targets = "simd")]
+fn slope(cost: &[f32], step: &Lanes, along: &[Lanes], positive: &[Mask], errors: &[Lanes]) -> (Sums, Sums) {
+    let (mut first, mut second) = ([0.0; LANES], [0.0; LANES]);
+    for start in (0..errors.len()).step_by(STRETCH) {
+        let rows = start..(start + STRETCH).min(errors.len());
+        let (mut first_part, mut second_part) = (Lanes::ZERO, Lanes::ZERO);
+        let fixed = along[rows.clone()].iter().zip(&positive[rows.clone()]).zip(&cost[rows.clone()]);
+        for (error, ((along, &positive), &cost)) in errors[rows].iter().zip(fixed) {
+            for lane in 0..LANES {
+                let moved = error.0[lane] + step.0[lane] * along.0[lane];
+                let cost = if moved * sign(positive, lane) > 0.0 { cost } else { 0.0 };
+                let pull = cost * along.0[lane];
+                first_part.0[lane] += pull * moved;
+                second_part.0[lane] += pull * along.0[lane];
+            }
+        }
+        first_part.add_to(&mut first);
+        second_part.add_to(&mut second);
+    }
+    (first, second)
+}
+
+/// The gradient divided by the preconditioner's diagonal.
+#[inline(always)]
+fn scaled(column_square: f32, share: &Lanes, gradient: &Lanes) -> Lanes {
+    Lanes(std::array::from_fn(|lane| gradient.0[lane] / (1.0 + share.0[lane] * column_square)))
+}
+
+/// Products of the gradient g, the scaled gradient M⁻¹g and the last direction p.
+struct Dots {
+    /// g·g
+    gradient: Sums,
+    /// M⁻¹g·g
+    scaled: Sums,
+    /// M⁻¹g·(last g)
+    scaled_last: Sums,
+    /// p·g
+    along: Sums,
+}
+
+#[multiversion(targets = "simd")]
+fn dots(column_squares: &[f32], share: &Lanes, gradient: &[Lanes], last: &[Lanes], direction: &[Lanes]) -> Dots {
+    let zero = [0.0; LANES];
+    let mut dots = Dots { gradient: zero, scaled: zero, scaled_last: zero, along: zero };
+    for first in (0..gradient.len()).step_by(STRETCH) {
+        let rows = first..(first + STRETCH).min(gradient.len());
+        let mut part = [Lanes::ZERO; 4];
+        let others = last[rows.clone()].iter().zip(&direction[rows.clone()]).zip(&column_squares[rows.clone()]);
+        for (gradient, ((last, direction), &column_square)) in gradient[rows].iter().zip(others) {
+            let scaled = scaled(column_square, share, gradient);
+            part[0].add_product(gradient, gradient);
+            part[1].add_product(&scaled, gradient);
+            part[2].add_product(&scaled, last);
+            part[3].add_product(direction, gradient);
+        }
+        part[0].add_to(&mut dots.gradient);
+        part[1].add_to(&mut dots.scaled);
+        part[2].add_to(&mut dots.scaled_last);
+        part[3].add_to(&mut dots.along);
+    }
+    dots
+}
+
+/// `p ← beta p − M⁻¹ g`.
+#[multiversion(targets = "simd")]
+fn turn(column_squares: &[f32], share: &Lanes, beta: &Lanes, gradient: &[Lanes], direction: &mut [Lanes]) {
+    for ((direction, gradient), &column_square) in direction.iter_mut().zip(gradient).zip(column_squares) {
+        let scaled = scaled(column_square, share, gradient);
+        for lane in 0..LANES {
+            // A direction left by an earlier panel must not pass through a beta of zero as a NaN.
+            let kept = if beta.0[lane] == 0.0 { 0.0 } else { beta.0[lane] * direction.0[lane] };
+            direction.0[lane] = kept - scaled.0[lane];
+        }
+    }
+}
+
+#[multiversion(targets = "simd")]
+fn add(x: &[Lanes], y: &mut [Lanes]) {
+    for (y, x) in y.iter_mut().zip(x) {
+        y.add_scaled(1.0, x);
+    }
+}
+
+#[multiversion(targets = "simd")]
+fn add_scaled(scale: &Lanes, x: &[Lanes], y: &mut [Lanes]) {
+    for (y, x) in y.iter_mut().zip(x) {
+        y.add_product(scale, x);
+    }
+}

@@ -1,0 +1,190 @@
+//! Scores and rankings by sparse weights.
+//!
+//! The weights lie by feature: a row touches the labels that its features have weights for, and no
+//! others. A row's scores start as the intercepts; each of its features adds to its labels.
+
+use manylabel_base::{Error, Watch};
+use manylabel_sparse::{CsrOwned, CsrView, Index, TopK, Value, scale_to_unit};
+use rayon::prelude::*;
+
+/// Rows one thread scores between two looks at the watch; so few need no threads at all.
+pub const ROWS_AT_ONCE: usize = 32;
+
+/// Scores rows by linear weights kept by feature.
+#[derive(Debug, Clone, Copy)]
+pub struct Scorer<'a, P, L> {
+    indptr: &'a [P],
+    labels: &'a [L],
+    weights: &'a [f32],
+    intercept: &'a [f32],
+    normalize: bool,
+}
+
+/// One row in the form scoring wants: non-zero features and their values.
+type Row = Vec<(usize, f32)>;
+
+impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
+    /// Borrows weights (`n_features`, `n_labels`) in compressed rows, and one intercept for each
+    /// label; −∞ marks a label that is never to be named. Rows are scaled to unit length before
+    /// they are scored if `normalize`.
+    ///
+    /// Takes O(1): positions inside are checked when they are used.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] if the lengths do not agree.
+    pub fn new(
+        indptr: &'a [P],
+        labels: &'a [L],
+        weights: &'a [f32],
+        intercept: &'a [f32],
+        normalize: bool,
+    ) -> Result<Self, Error> {
+        let same = |what, expected, got| if expected == got { Ok(()) } else { Err(Error::Shape { what, expected, got }) };
+        same("values of coef_", labels.len(), weights.len())?;
+        same("end of indptr of coef_", labels.len(), indptr.last().map_or(usize::MAX, |end| end.get()))?;
+        Ok(Self { indptr, labels, weights, intercept, normalize })
+    }
+
+    /// Number of features.
+    pub fn n_features(&self) -> usize {
+        self.indptr.len() - 1
+    }
+
+    /// Number of labels.
+    pub fn n_labels(&self) -> usize {
+        self.intercept.len()
+    }
+
+    /// The `k` best labels of each row with their scores, labels in increasing order; ties go to
+    /// the lower label, and labels with intercept −∞ are left out.
+    ///
+    /// Memory: O(`n_labels`) for each thread beside the result.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] if `x` has another number of features, [`Error::Stopped`].
+    ///
+    /// # Panics
+    ///
+    /// If the weights name a label or position that does not exist, here as in every method.
+    pub fn topk<I: Index, T: Value>(&self, x: CsrView<'_, I, T>, k: usize, watch: &Watch) -> Result<CsrOwned, Error> {
+        self.select(x, watch, || TopK::new(k.min(self.n_labels())), |best, scores, out| {
+            for (label, &score) in (0..).zip(scores) {
+                if score > best.floor() {
+                    best.push(label, score);
+                }
+            }
+            best.drain_by_label(|label, score| out.push((label, score)));
+        })
+    }
+
+    /// The labels of each row whose scores exceed `threshold`, with these scores, in increasing
+    /// order of label.
+    ///
+    /// # Errors
+    ///
+    /// As [`topk`](Self::topk).
+    pub fn above<I: Index, T: Value>(
+        &self,
+        x: CsrView<'_, I, T>,
+        threshold: f32,
+        watch: &Watch,
+    ) -> Result<CsrOwned, Error> {
+        self.select(x, watch, || (), |(), scores, out| {
+            let scored = (0..).zip(scores.iter().copied());
+            out.extend(scored.filter(|&(_, score)| score > threshold));
+        })
+    }
+
+    /// All scores, row after row: `n_rows × n_labels` of them.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`] if that many do not fit in memory's address space, otherwise as
+    /// [`topk`](Self::topk).
+    pub fn decision<I: Index, T: Value>(&self, x: CsrView<'_, I, T>, watch: &Watch) -> Result<Vec<f32>, Error> {
+        self.check(x)?;
+        let too_large = || Error::TooLarge { what: "the dense score matrix", got: format!("{} x {} scores", x.n_rows(), self.n_labels()) };
+        let size = x.n_rows().checked_mul(self.n_labels()).ok_or_else(too_large)?;
+        let mut scores = Vec::new();
+        scores.try_reserve_exact(size).map_err(|_| too_large())?;
+        scores.resize(size, 0.0);
+        let n_labels = self.n_labels().max(1);
+        let fill = |row: &mut Row, (at, block): (usize, &mut [f32])| {
+            watch.step(0)?;
+            for (i, scores) in block.chunks_mut(n_labels).enumerate() {
+                self.score(x, at * ROWS_AT_ONCE + i, row, scores);
+            }
+            Ok(())
+        };
+        if x.n_rows() <= ROWS_AT_ONCE {
+            fill(&mut Row::new(), (0, &mut scores))?;
+        } else {
+            let blocks = scores.par_chunks_mut(ROWS_AT_ONCE * n_labels).enumerate();
+            blocks.try_for_each_init(Row::new, fill)?;
+        }
+        Ok(scores)
+    }
+
+    /// Scores every row and keeps what `pick` pushes for it.
+    fn select<I: Index, T: Value, S>(
+        &self,
+        x: CsrView<'_, I, T>,
+        watch: &Watch,
+        state: impl Fn() -> S + Sync,
+        pick: impl Fn(&mut S, &[f32], &mut Vec<(u32, f32)>) + Sync,
+    ) -> Result<CsrOwned, Error> {
+        self.check(x)?;
+        let scratch = || (Row::new(), vec![0.0; self.n_labels()], state());
+        let block = |(row, scores, state): &mut (Row, Vec<f32>, S), first: usize| {
+            watch.step(0)?;
+            let (mut ends, mut pairs) = (Vec::with_capacity(ROWS_AT_ONCE), Vec::new());
+            for i in first..(first + ROWS_AT_ONCE).min(x.n_rows()) {
+                self.score(x, i, row, scores);
+                pick(state, scores, &mut pairs);
+                ends.push(pairs.len());
+            }
+            Ok((ends, pairs))
+        };
+        let firsts: Vec<usize> = (0..x.n_rows()).step_by(ROWS_AT_ONCE).collect();
+        let picked: Vec<(Vec<usize>, Vec<(u32, f32)>)> = match firsts[..] {
+            [first] => vec![block(&mut scratch(), first)?],
+            _ => firsts.par_iter().map_init(scratch, |scratch, &first| block(scratch, first)).collect::<Result<_, Error>>()?,
+        };
+        let mut out = CsrOwned { indptr: vec![0], indices: Vec::new(), values: Vec::new(), n_cols: self.n_labels() };
+        for (ends, pairs) in picked {
+            let before = out.indices.len();
+            out.indptr.extend(ends.iter().map(|end| before + end));
+            out.indices.extend(pairs.iter().map(|&(label, _)| label));
+            out.values.extend(pairs.iter().map(|&(_, score)| score));
+        }
+        Ok(out)
+    }
+
+    fn check<I: Index, T: Value>(&self, x: CsrView<'_, I, T>) -> Result<(), Error> {
+        if x.n_cols() == self.n_features() {
+            return Ok(());
+        }
+        Err(Error::Shape { what: "features of X", expected: self.n_features(), got: x.n_cols() })
+    }
+
+    /// Scores of row `at` of `x`; `row` is scratch.
+    fn score<I: Index, T: Value>(&self, x: CsrView<'_, I, T>, at: usize, row: &mut Row, scores: &mut [f32]) {
+        let scale = if self.normalize { scale_to_unit(x.row_norm(at)) } else { 1.0 };
+        let (cols, values) = x.row(at);
+        row.clear();
+        row.extend(cols.iter().zip(values).map(|(col, value)| (col.get(), (value.f64() * scale) as f32)));
+        self.add_up(row, scores);
+    }
+
+    fn add_up(&self, row: &Row, scores: &mut [f32]) {
+        scores.copy_from_slice(self.intercept);
+        for &(feature, value) in row {
+            let range = self.indptr[feature].get()..self.indptr[feature + 1].get();
+            for (label, &weight) in self.labels[range.clone()].iter().zip(&self.weights[range]) {
+                scores[label.get()] += value * weight;
+            }
+        }
+    }
+}
