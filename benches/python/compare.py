@@ -114,8 +114,9 @@ def interpreter(args: argparse.Namespace, system: str) -> str:
 
 def versions(python: str, packages: list[str]) -> str:
     script = (
-        "import platform, sys; from importlib.metadata import version;"
-        "print('Python', platform.python_version(), *[f'· {p} {version(p)}' for p in sys.argv[1:]])"
+        "import platform, sys; from importlib.metadata import distributions;"
+        "found = {d.metadata['Name']: d.version for d in distributions()};"
+        "print('Python', platform.python_version(), *[f'· {p} {found.get(p)}' for p in sys.argv[1:]])"
     )
     return subprocess.run(
         [python, "-c", script, *packages], text=True, stdout=subprocess.PIPE, check=True
