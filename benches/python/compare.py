@@ -1,0 +1,211 @@
+"""Runs our classifier and its peers on the same data, one after the other; appends the figures to the README.
+
+Every system is measured in a process of its own (worker.py): ours with the Python that runs this script, the
+peers with that of ``.venv-peers``. This process prepares the data, computes P@k and PSP@k for all by the same
+code and writes the table. A system that fails becomes a row that says why.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
+from manylabel.datasets import load_xc
+from manylabel.metrics import precision_at_k, propensities, psp_at_k
+from sklearn.preprocessing import normalize
+from systems import SYSTEMS
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+README = HERE.parent / "README.md"
+SETS = ["bibtex", "delicious", "eurlex57k", "citeulike-t", "yso-finna-en"]
+TIMEOUT = 4 * 3600  # seconds for one system on one set
+KS = (1, 3, 5)
+COLUMNS = [
+    *["system", "fit s", "fit ms/label", "test s", "rows/s", "one row p50 ms", "p99 ms", "load s"],
+    *["data MB", "peak MB", "model MB", *(f"P@{k}" for k in KS), *(f"PSP@{k}" for k in KS)],
+]
+
+
+def main():
+    args = arguments()
+    n_threads = str(args.threads)
+    # Whatever pools a system brings along are held to the same number.
+    os.environ |= dict.fromkeys(["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS"], n_threads)
+    # An OpenMP thread spinning at a barrier costs 100 ms and more as soon as its core is wanted elsewhere.
+    os.environ["OMP_WAIT_POLICY"] = "passive"
+    note(args, heading(args))
+    for name in args.sets:
+        with tempfile.TemporaryDirectory(prefix="manylabel-bench-") as folder:
+            note(args, table(args, name, Path(folder)))
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--sets", nargs="+", default=SETS, help="folders of MANYLABEL_DATA")
+    parser.add_argument("--systems", nargs="+", default=list(SYSTEMS), choices=SYSTEMS)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--repeats", type=int, default=3, help="timed predictions of the test set")
+    parser.add_argument(
+        "--sample-labels", type=int, default=50, metavar="N", help="scikit-learn on many labels"
+    )
+    parser.add_argument("--peer-python", type=Path, default=ROOT / ".venv-peers/bin/python")
+    parser.add_argument("--append", action=argparse.BooleanOptionalAction, default=True, help="to the README")
+    args = parser.parse_args()
+    if not os.environ.get("MANYLABEL_DATA"):
+        parser.error("set MANYLABEL_DATA to the folder of data sets")
+    args.data = Path(os.environ["MANYLABEL_DATA"])
+    for name in args.sets:
+        if not (args.data / name / "train.txt.gz").is_file():
+            parser.error(f"--sets: {args.data / name} has no train.txt.gz")
+    if args.systems != ["manylabel"] and not args.peer_python.is_file():
+        parser.error(
+            f"no {args.peer_python}: run `make .venv-peers/installed`, or name one with --peer-python"
+        )
+    return args
+
+
+def note(args: argparse.Namespace, text: str):
+    """Print, and append at once: an interrupted run keeps the sets it finished."""
+    print(text, flush=True)
+    if args.append:
+        with README.open("a") as file:
+            file.write("\n" + text + "\n")
+
+
+def heading(args: argparse.Namespace) -> str:
+    commit = subprocess.run(
+        ["git", "describe", "--always", "--dirty", "--abbrev=10"], cwd=ROOT, text=True, capture_output=True
+    ).stdout.strip()
+    cpu = next(
+        line.split(":")[1].strip()
+        for line in Path("/proc/cpuinfo").read_text().splitlines()
+        if line.startswith("model name")
+    )
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    lines = [
+        f"### {datetime.date.today()}, commit {commit or 'unknown'}",
+        "",
+        f"- machine: {cpu}, {os.cpu_count()} cores, {memory:.0f} GiB,"
+        f" {platform.system()} {platform.release()}; load average at the start {os.getloadavg()[0]:.2f}",
+        f"- command: `{shlex.join(['python', 'benches/python/compare.py', *sys.argv[1:]])}`",
+    ]
+    for python in dict.fromkeys(interpreter(args, system) for system in args.systems):
+        packages = [SYSTEMS[s].package for s in args.systems if interpreter(args, s) == python]
+        lines.append("- " + versions(python, [*dict.fromkeys(packages), "numpy", "scipy"]))
+    return "\n".join(lines)
+
+
+def interpreter(args: argparse.Namespace, system: str) -> str:
+    return sys.executable if system == "manylabel" else str(args.peer_python)
+
+
+def versions(python: str, packages: list[str]) -> str:
+    script = (
+        "import platform, sys; from importlib.metadata import distributions;"
+        "found = {d.metadata['Name']: d.version for d in distributions()};"
+        "print('Python', platform.python_version(), *[f'· {p} {found.get(p)}' for p in sys.argv[1:]])"
+    )
+    return subprocess.run(
+        [python, "-c", script, *packages], text=True, stdout=subprocess.PIPE, check=True
+    ).stdout.strip()
+
+
+def table(args: argparse.Namespace, name: str, folder: Path) -> str:
+    """The systems' figures on one data set, as Markdown."""
+    X_train, Y_train = load_xc(args.data / name / "train.txt.gz")
+    X_test, Y_test = load_xc(args.data / name / "test.txt.gz")
+    # A label without example teaches nothing, and some systems would rank it above all they did learn.
+    known = np.unique(Y_train.indices)
+    parts = {"X_train": normalize(X_train), "Y_train": Y_train[:, known], "X_test": normalize(X_test)}
+    for part, matrix in parts.items():
+        # csr_matrix, not csr_array: napkinXC looks at the type.
+        sp.save_npz(folder / f"{part}.npz", sp.csr_matrix(matrix, dtype=np.float32), compressed=False)
+    propensity = propensities(Y_train)
+
+    rows = []
+    for system in args.systems:
+        print(f"{name}: {system} ...", file=sys.stderr, flush=True)
+        title = SYSTEMS[system].title
+        sampled = len(known) > SYSTEMS[system].whole_up_to
+        with tempfile.TemporaryDirectory(dir=folder) as scratch:
+            try:
+                figures = run(args, system, folder, Path(scratch), sampled)
+            except WorkerError as error:
+                rows.append([title, f"failed: {error}"])
+                continue
+            if sampled:
+                rows.append(
+                    [
+                        f"{title}: {args.sample_labels} labels, 1 thread",
+                        "",
+                        f"{1000 * figures['label_seconds']:.3g}",
+                    ]
+                )
+                continue
+            scores = as_scores(np.load(Path(scratch) / "top.npy"), known, Y_train.shape[1])
+        measures = [*precision_at_k(Y_test, scores, k=KS), *psp_at_k(Y_test, scores, propensity, k=KS)]
+        rows.append(
+            [title, *cells(figures, len(known), X_test.shape[0]), *(f"{100 * m:.2f}" for m in measures)]
+        )
+
+    sizes = f"{X_train.shape[0]:,} + {X_test.shape[0]:,} rows, {X_train.shape[1]:,} features"
+    lines = [f"**{name}** ({sizes}, {len(known):,} labels with an example)", ""]
+    lines += ["| " + " | ".join(COLUMNS) + " |", "|---" + "|---:" * (len(COLUMNS) - 1) + "|"]
+    lines += ["| " + " | ".join(row + [""] * (len(COLUMNS) - len(row))) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+class WorkerError(Exception):
+    """Why a worker has no figures, in a few words."""
+
+
+def run(args: argparse.Namespace, system: str, data: Path, scratch: Path, sampled: bool) -> dict[str, float]:
+    command = [interpreter(args, system), HERE / "worker.py", system, data, scratch]
+    command += ["--threads", str(args.threads), "--repeats", str(args.repeats)]
+    if sampled:
+        command += ["--sample-labels", str(args.sample_labels)]
+    try:
+        done = subprocess.run(command, text=True, errors="replace", capture_output=True, timeout=TIMEOUT)
+    except subprocess.TimeoutExpired:
+        raise WorkerError(f"no end after {TIMEOUT} s") from None
+    if done.returncode < 0:
+        raise WorkerError(f"ended by {signal.Signals(-done.returncode).name}")
+    if done.returncode:
+        raise WorkerError(done.stderr.strip().splitlines()[-1][:200].replace("|", "/"))
+    return json.loads((scratch / "figures.json").read_text())
+
+
+def as_scores(top: np.ndarray, known: np.ndarray, n_labels: int) -> sp.csr_array:
+    """The order in which a system gave its labels, as CSR scores over all labels of the set."""
+    row, rank = np.nonzero(top >= 0)
+    scores = (top.shape[1] - rank).astype(np.float32)
+    return sp.csr_array((scores, (row, known[top[row, rank]])), shape=(top.shape[0], n_labels))
+
+
+def cells(figures: dict[str, float], n_labels: int, n_rows: int) -> list[str]:
+    return [
+        f"{figures['fit_seconds']:.4g}",
+        f"{1000 * figures['fit_seconds'] / n_labels:.3g}",
+        f"{figures['predict_seconds']:.3g}",
+        f"{n_rows / figures['predict_seconds']:,.0f}",
+        f"{1000 * figures['p50_seconds']:.3g}",
+        f"{1000 * figures['p99_seconds']:.3g}",
+        f"{figures['load_seconds']:.3g}",
+        *(f"{figures[part] / 1e6:,.1f}" for part in ("data_bytes", "peak_bytes", "model_bytes")),
+    ]
+
+
+if __name__ == "__main__":
+    main()
