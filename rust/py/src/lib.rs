@@ -4,6 +4,7 @@
 //! hands the result to numpy without a copy. No arithmetic happens here.
 
 mod csr;
+mod datasets;
 mod error;
 mod run;
 
@@ -11,4 +12,6 @@ use pyo3::prelude::*;
 
 #[pymodule(gil_used = false)]
 mod _core {
+    #[pymodule_export]
+    use crate::datasets::{read_arff, read_xc, write_xc};
 }
