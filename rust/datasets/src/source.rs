@@ -167,11 +167,13 @@ impl Unfit {
 pub(crate) fn quote(text: &[u8]) -> String {
     const LONGEST: usize = 40;
     let shown = String::from_utf8_lossy(&text[..text.len().min(4 * LONGEST)]);
-    let mut quoted: String = shown
-        .chars()
-        .take(LONGEST)
-        .flat_map(char::escape_debug)
-        .collect();
+    let mut quoted = String::new();
+    for shown in shown.chars().take(LONGEST) {
+        match shown {
+            '\'' | '"' => quoted.push(shown),
+            _ => quoted.extend(shown.escape_debug()),
+        }
+    }
     if shown.chars().count() > LONGEST || text.len() > 4 * LONGEST {
         quoted.push('…');
     }
@@ -208,7 +210,7 @@ mod tests {
 
     #[test]
     fn quotes_are_short_and_printable() {
-        assert_eq!(quote(b"a\tb\0\xff"), "`a\\tb\\0\u{fffd}`");
+        assert_eq!(quote(b"a\t'b'\0\xff"), "`a\\t'b'\\0\u{fffd}`");
         assert_eq!(quote(&[b'x'; 1000]), format!("`{}…`", "x".repeat(40)));
         assert_eq!(quote(&[b'x'; 40]), format!("`{}`", "x".repeat(40)));
     }

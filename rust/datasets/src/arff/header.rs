@@ -173,7 +173,7 @@ fn typed(line: &mut Line<'_>, name: &str) -> Result<Kind, Unfit> {
 fn n_labels(relation: &[u8]) -> Result<Option<i64>, Unfit> {
     let name = decode(relation);
     let mut words = name.split_whitespace();
-    if !words.any(|word| word.trim_start_matches(['\'', '"']) == "-C") {
+    if !words.any(|word| word.trim_matches(['\'', '"']) == "-C") {
         return Ok(None);
     }
     let number = words
