@@ -94,6 +94,8 @@ def load_xc(
 def dump_xc(X: Any, Y: Any, path: Path) -> None:
     """Write a file in the text form of the Extreme Classification Repository.
 
+    :func:`load_xc` tells the form.
+
     Parameters
     ----------
     X : {array-like, sparse matrix or array} of shape (n_samples, n_features)
@@ -375,6 +377,7 @@ def make_multilabel(
     Returns
     -------
     X : csr_array of shape (n_samples, n_features), dtype float32
+        Word weights, rows of length 1.
     Y : csr_array of shape (n_samples, n_labels), dtype int32
         Ones where a label is present.
 

@@ -14,6 +14,9 @@ const POWERS: [f64; 23] = [
     1e17, 1e18, 1e19, 1e20, 1e21, 1e22,
 ];
 
+/// Those that `f32` holds exactly.
+const SINGLE_POWERS: [f32; 11] = [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10];
+
 /// The value type of a feature matrix, `f32` or `f64`.
 pub trait Real: Value + Default + PartialEq + fast_float2::FastFloat {
     /// A finite number.
@@ -23,8 +26,8 @@ pub trait Real: Value + Default + PartialEq + fast_float2::FastFloat {
     /// One.
     const ONE: Self;
 
-    /// `quotient`, a correctly rounded decimal, in this type, unless rounding it again could err.
-    fn from_quotient(quotient: f64) -> Option<Self>;
+    /// `mantissa`·10^−`places`, correctly rounded, if one division does it.
+    fn from_decimal(mantissa: u64, places: usize) -> Option<Self>;
 
     /// Its shortest digits, as `ryu` lays them out.
     fn shortest(self, buffer: &mut ryu::Buffer) -> &str;
@@ -36,10 +39,14 @@ impl Real for f32 {
     const ONE: Self = 1.0;
 
     #[inline]
-    fn from_quotient(quotient: f64) -> Option<Self> {
+    fn from_decimal(mantissa: u64, places: usize) -> Option<Self> {
+        const BELOW_SINGLE: u64 = (1 << 29) - 1;
+        if mantissa <= 1 << 24 && places < SINGLE_POWERS.len() {
+            return Some(mantissa as f32 / SINGLE_POWERS[places]);
+        }
         // Rounding to double first is harmless unless it lands halfway between two singles. No
         // quotient here is small enough to be a subnormal single, or large enough to overflow.
-        const BELOW_SINGLE: u64 = (1 << 29) - 1;
+        let quotient = f64::from_decimal(mantissa, places)?;
         (quotient.to_bits() & BELOW_SINGLE != 1 << 28).then_some(quotient as f32)
     }
 
@@ -54,8 +61,8 @@ impl Real for f64 {
     const ONE: Self = 1.0;
 
     #[inline]
-    fn from_quotient(quotient: f64) -> Option<Self> {
-        Some(quotient)
+    fn from_decimal(mantissa: u64, places: usize) -> Option<Self> {
+        (mantissa <= 1 << 53 && places < POWERS.len()).then(|| mantissa as f64 / POWERS[places])
     }
 
     fn shortest(self, buffer: &mut ryu::Buffer) -> &str {
@@ -128,11 +135,7 @@ pub(crate) fn decimal<V: Real>(text: &[u8], at: usize) -> Option<(V, usize)> {
     // No digits, a sign or an exponent: not for here. Saturation leaves the range as well.
     let plain =
         end > at && end - at > usize::from(end > point) && !matches!(text[end], b'e' | b'E');
-    if plain
-        && mantissa <= 1 << 53
-        && places < POWERS.len()
-        && let Some(value) = V::from_quotient(mantissa as f64 / POWERS[places])
-    {
+    if plain && let Some(value) = V::from_decimal(mantissa, places) {
         return Some((value, end));
     }
     unusual(text, at)

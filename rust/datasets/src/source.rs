@@ -52,6 +52,8 @@ pub(crate) struct Source {
     carry: Vec<u8>,
     /// 1-based number of the first line not handed out.
     line: usize,
+    /// Length of the text, where it is known beforehand.
+    pub(crate) length: Option<u64>,
 }
 
 impl Source {
@@ -60,18 +62,22 @@ impl Source {
             path: path.into(),
             source,
         };
-        let mut file = BufReader::new(File::open(path).map_err(refused)?);
-        let reader: Box<dyn Read + Send> =
-            if file.fill_buf().map_err(refused)?.starts_with(&[0x1f, 0x8b]) {
-                Box::new(MultiGzDecoder::new(file))
-            } else {
-                Box::new(file)
-            };
+        let file = File::open(path).map_err(refused)?;
+        let about = file.metadata().map_err(refused)?;
+        let mut file = BufReader::new(file);
+        let packed = file.fill_buf().map_err(refused)?.starts_with(&[0x1f, 0x8b]);
+        let length = (about.is_file() && !packed).then_some(about.len());
+        let reader: Box<dyn Read + Send> = if packed {
+            Box::new(MultiGzDecoder::new(file))
+        } else {
+            Box::new(file)
+        };
         Ok(Self {
             path: path.into(),
             reader,
             carry: Vec::new(),
             line: 1,
+            length,
         })
     }
 

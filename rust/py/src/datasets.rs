@@ -1,4 +1,8 @@
 //! Files of data sets in and out.
+#![expect(
+    clippy::needless_pass_by_value,
+    reason = "pyo3 hands arguments over by value"
+)]
 
 use crate::csr::{PyCsr, with_view};
 use crate::error::to_py;
@@ -14,7 +18,13 @@ use std::path::{Path, PathBuf};
 /// `indptr`, `indices` and `data` of a CSR matrix.
 type Csr<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>);
 
-/// Reads a file in Extreme Classification form: shape, arrays of X and arrays of Y.
+/// Shape, arrays of X and arrays of Y.
+type Examples<'py> = ((usize, usize, usize), Csr<'py>, Csr<'py>);
+
+/// Flat dense values or arrays of X, arrays of Y, names of features and of labels.
+type Relation<'py> = (Bound<'py, PyAny>, Csr<'py>, Vec<String>, Vec<String>);
+
+/// Reads a file in Extreme Classification form.
 #[pyfunction]
 #[pyo3(signature = (path, *, double, n_threads))]
 pub(crate) fn read_xc(
@@ -22,7 +32,7 @@ pub(crate) fn read_xc(
     path: PathBuf,
     double: bool,
     n_threads: usize,
-) -> PyResult<((usize, usize, usize), Csr<'_>, Csr<'_>)> {
+) -> PyResult<Examples<'_>> {
     let file = py.detach(|| XcFile::open(&path)).map_err(to_py)?;
     let (_, n_features, n_labels) = file.shape();
     let narrow = n_features.max(n_labels) as u64 <= <i32 as Index>::MAX;
@@ -38,7 +48,7 @@ fn read<I: Index + Element, V: Real + Element>(
     py: Python<'_>,
     file: XcFile,
     n_threads: usize,
-) -> PyResult<((usize, usize, usize), Csr<'_>, Csr<'_>)> {
+) -> PyResult<Examples<'_>> {
     let data = run(py, n_threads, None, |watch| file.read::<I, V>(watch))?;
     let ones = vec![1i32; data.y.indices.len()];
     Ok((
@@ -87,7 +97,7 @@ pub(crate) fn write_xc(py: Python<'_>, path: PathBuf, x: PyCsr<'_>, y: PyCsr<'_>
     .map_err(to_py)?
 }
 
-/// Reads an ARFF file: X as flat dense values or as arrays, arrays of Y, names of features and labels.
+/// Reads an ARFF file.
 #[pyfunction]
 #[pyo3(signature = (path, xml, *, ignore, missing_is_absent, double))]
 pub(crate) fn read_arff(
@@ -97,7 +107,7 @@ pub(crate) fn read_arff(
     ignore: Vec<String>,
     missing_is_absent: bool,
     double: bool,
-) -> PyResult<(Bound<'_, PyAny>, Csr<'_>, Vec<String>, Vec<String>)> {
+) -> PyResult<Relation<'_>> {
     let options = ArffOptions {
         xml: xml.as_deref(),
         ignore: &ignore,
@@ -114,7 +124,7 @@ fn relation<'py, V: Real + Element>(
     py: Python<'py>,
     path: &Path,
     options: &ArffOptions<'_>,
-) -> PyResult<(Bound<'py, PyAny>, Csr<'py>, Vec<String>, Vec<String>)> {
+) -> PyResult<Relation<'py>> {
     let data = run(py, 1, None, |watch| {
         read_relation::<V>(path, options, watch)
     })?;

@@ -64,6 +64,20 @@ pub struct Xc<I, V> {
     pub shape: (usize, usize, usize),
 }
 
+impl<I, V> Xc<I, V> {
+    /// Makes room for `share` times what is here. Growing step by step would copy, and pages once
+    /// reserved cost nothing until they are written.
+    fn reserve(&mut self, share: f64) {
+        // A little more, for no part of a file is quite like another.
+        let more = |n: usize| (n as f64 * (share * 1.03 - 1.0).max(0.0)) as usize;
+        self.x.ends.reserve(more(self.x.ends.len()));
+        self.x.indices.reserve(more(self.x.indices.len()));
+        self.x.values.reserve(more(self.x.values.len()));
+        self.y.ends.reserve(more(self.y.ends.len()));
+        self.y.indices.reserve(more(self.y.indices.len()));
+    }
+}
+
 /// An open file of which the first line has been read.
 pub struct XcFile {
     path: PathBuf,
@@ -149,6 +163,9 @@ impl XcFile {
                     .map_err(|(unfit, line)| unfit.at(&path, line))?;
             }
             filled?;
+            if let Some(length) = source.length.take() {
+                all.reserve(length as f64 / now.text_len() as f64);
+            }
             std::mem::swap(&mut now, &mut next);
         }
         let n_rows = all.x.n_rows();
@@ -232,6 +249,13 @@ impl<I: Index, V: Real> Batch<I, V> {
             self.filled += 1;
         }
         Ok(())
+    }
+
+    fn text_len(&self) -> usize {
+        self.parts[..self.filled]
+            .iter()
+            .map(|part| part.block.text().len())
+            .sum()
     }
 
     fn parse(&mut self, limits: &Limits) {

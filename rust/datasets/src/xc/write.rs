@@ -47,6 +47,9 @@ pub fn write_xc<I: Index, V: Real>(
     // A link keeps pointing where it does; the file behind it is the one to replace.
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.into());
     let (unfinished, file) = Unfinished::beside(&target).map_err(refused)?;
+    if let Ok(old) = fs::metadata(&target) {
+        file.set_permissions(old.permissions()).map_err(refused)?;
+    }
     let file = write_to(file, path, x, y, watch)?;
     file.sync_all().map_err(refused)?;
     unfinished.rename(&target).map_err(refused)
