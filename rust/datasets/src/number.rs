@@ -17,6 +17,17 @@ const POWERS: [f64; 23] = [
 /// Those that `f32` holds exactly.
 const SINGLE_POWERS: [f32; 11] = [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10];
 
+/// Those that `u64` holds.
+const INTEGER_POWERS: [u64; 20] = {
+    let mut powers = [1; 20];
+    let mut exponent = 1;
+    while exponent < powers.len() {
+        powers[exponent] = powers[exponent - 1] * 10;
+        exponent += 1;
+    }
+    powers
+};
+
 /// The value type of a feature matrix, `f32` or `f64`.
 pub trait Real: Value + Default + PartialEq + fast_float2::FastFloat {
     /// A finite number.
@@ -122,14 +133,17 @@ fn up_to_eight_digits(text: &[u8], at: usize) -> (u64, usize) {
 /// Unless eight bytes follow the number.
 #[inline]
 pub(crate) fn decimal<V: Real>(text: &[u8], at: usize) -> Option<(V, usize)> {
-    let (whole, point) = digits(text, at);
+    // Most values begin with one digit and a point.
+    let (whole, point) = match (text[at], text[at + 1]) {
+        (digit @ b'0'..=b'9', b'.') => (u64::from(digit - b'0'), at + 1),
+        _ => digits(text, at),
+    };
     let (mut mantissa, mut end, mut places) = (whole, point, 0);
     if text[point] == b'.' {
         let (fraction, behind) = digits(text, point + 1);
         places = behind - point - 1;
-        mantissa = whole
-            .saturating_mul(10u64.saturating_pow(places as u32))
-            .saturating_add(fraction);
+        let shift = INTEGER_POWERS.get(places).copied().unwrap_or(u64::MAX);
+        mantissa = whole.saturating_mul(shift).saturating_add(fraction);
         end = behind;
     }
     // No digits, a sign or an exponent: not for here. Saturation leaves the range as well.
