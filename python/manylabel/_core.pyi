@@ -1,14 +1,23 @@
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-__all__ = ["crc32", "fit_dismec", "linear_above", "linear_decision", "linear_topk"]
+__all__ = [
+    "crc32",
+    "fit_dismec",
+    "linear_above",
+    "linear_decision",
+    "linear_topk",
+    "read_arff",
+    "read_xc",
+    "write_xc",
+]
 
 # indptr, indices, data
-_Arrays = tuple[NDArray[Any], NDArray[Any], NDArray[np.float32]]
+_Csr: TypeAlias = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
 
 def crc32(data: NDArray[np.uint8], start: int = 0) -> int: ...
 def fit_dismec(
@@ -18,7 +27,12 @@ def fit_dismec(
     params: dict[str, Any],
     n_threads: int,
     progress: Callable[[int], object] | None,
-) -> tuple[_Arrays, NDArray[np.float32], NDArray[np.int32]]: ...
-def linear_above(model: Any, x: csr_array, threshold: float, n_threads: int) -> _Arrays: ...
+) -> tuple[_Csr, NDArray[np.float32], NDArray[np.int32]]: ...
+def linear_above(model: Any, x: csr_array, threshold: float, n_threads: int) -> _Csr: ...
 def linear_decision(model: Any, x: csr_array, n_threads: int) -> NDArray[np.float32]: ...
-def linear_topk(model: Any, x: csr_array, k: int, n_threads: int) -> _Arrays: ...
+def linear_topk(model: Any, x: csr_array, k: int, n_threads: int) -> _Csr: ...
+def read_arff(
+    path: str, xml: str | None, *, ignore: list[str], missing_is_absent: bool, double: bool
+) -> tuple[NDArray[Any] | _Csr, _Csr, list[str], list[str]]: ...
+def read_xc(path: str, *, double: bool, n_threads: int) -> tuple[tuple[int, int, int], _Csr, _Csr]: ...
+def write_xc(path: str, x: csr_array, y: csr_array) -> None: ...

@@ -26,7 +26,11 @@ impl Watch {
     /// [`Error::Stopped`] once [`stop`](Self::stop) was called.
     pub fn step(&self, n: usize) -> Result<(), Error> {
         self.done.fetch_add(n, Relaxed);
-        if self.stop.load(Relaxed) { Err(Error::Stopped) } else { Ok(()) }
+        if self.stop.load(Relaxed) {
+            Err(Error::Stopped)
+        } else {
+            Ok(())
+        }
     }
 
     /// Units reported so far.

@@ -42,7 +42,9 @@ impl Lanes {
     /// The lanes above `bound`.
     #[inline(always)]
     pub(crate) fn above(&self, bound: f32) -> Mask {
-        (0..LANES).fold(0, |mask, lane| mask | Mask::from(self.0[lane] > bound) << lane)
+        (0..LANES).fold(0, |mask, lane| {
+            mask | Mask::from(self.0[lane] > bound) << lane
+        })
     }
 
     #[inline(always)]

@@ -40,10 +40,30 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
         intercept: &'a [f32],
         normalize: bool,
     ) -> Result<Self, Error> {
-        let same = |what, expected, got| if expected == got { Ok(()) } else { Err(Error::Shape { what, expected, got }) };
+        let same = |what, expected, got| {
+            if expected == got {
+                Ok(())
+            } else {
+                Err(Error::Shape {
+                    what,
+                    expected,
+                    got,
+                })
+            }
+        };
         same("values of coef_", labels.len(), weights.len())?;
-        same("end of indptr of coef_", labels.len(), indptr.last().map_or(usize::MAX, |end| end.get()))?;
-        Ok(Self { indptr, labels, weights, intercept, normalize })
+        same(
+            "end of indptr of coef_",
+            labels.len(),
+            indptr.last().map_or(usize::MAX, |end| end.get()),
+        )?;
+        Ok(Self {
+            indptr,
+            labels,
+            weights,
+            intercept,
+            normalize,
+        })
     }
 
     /// Number of features.
@@ -68,15 +88,25 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
     /// # Panics
     ///
     /// If the weights name a label or position that does not exist, here as in every method.
-    pub fn topk<I: Index, T: Value>(&self, x: CsrView<'_, I, T>, k: usize, watch: &Watch) -> Result<CsrOwned, Error> {
-        self.select(x, watch, || TopK::new(k.min(self.n_labels())), |best, scores, out| {
-            for (label, &score) in (0..).zip(scores) {
-                if score > best.floor() {
-                    best.push(label, score);
+    pub fn topk<I: Index, T: Value>(
+        &self,
+        x: CsrView<'_, I, T>,
+        k: usize,
+        watch: &Watch,
+    ) -> Result<CsrOwned, Error> {
+        self.select(
+            x,
+            watch,
+            || TopK::new(k.min(self.n_labels())),
+            |best, scores, out| {
+                for (label, &score) in (0..).zip(scores) {
+                    if score > best.floor() {
+                        best.push(label, score);
+                    }
                 }
-            }
-            best.drain_by_label(|label, score| out.push((label, score)));
-        })
+                best.drain_by_label(|label, score| out.push((label, score)));
+            },
+        )
     }
 
     /// The labels of each row whose scores exceed `threshold`, with these scores, in increasing
@@ -91,10 +121,15 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
         threshold: f32,
         watch: &Watch,
     ) -> Result<CsrOwned, Error> {
-        self.select(x, watch, || (), |(), scores, out| {
-            let scored = (0..).zip(scores.iter().copied());
-            out.extend(scored.filter(|&(_, score)| score > threshold));
-        })
+        self.select(
+            x,
+            watch,
+            || (),
+            |(), scores, out| {
+                let scored = (0..).zip(scores.iter().copied());
+                out.extend(scored.filter(|&(_, score)| score > threshold));
+            },
+        )
     }
 
     /// All scores, row after row: `n_rows × n_labels` of them.
@@ -103,10 +138,20 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
     ///
     /// [`Error::TooLarge`] if that many do not fit in memory's address space, otherwise as
     /// [`topk`](Self::topk).
-    pub fn decision<I: Index, T: Value>(&self, x: CsrView<'_, I, T>, watch: &Watch) -> Result<Vec<f32>, Error> {
+    pub fn decision<I: Index, T: Value>(
+        &self,
+        x: CsrView<'_, I, T>,
+        watch: &Watch,
+    ) -> Result<Vec<f32>, Error> {
         self.check(x)?;
-        let too_large = || Error::TooLarge { what: "the dense score matrix", got: format!("{} x {} scores", x.n_rows(), self.n_labels()) };
-        let size = x.n_rows().checked_mul(self.n_labels()).ok_or_else(too_large)?;
+        let too_large = || Error::TooLarge {
+            what: "the dense score matrix",
+            got: format!("{} x {} scores", x.n_rows(), self.n_labels()),
+        };
+        let size = x
+            .n_rows()
+            .checked_mul(self.n_labels())
+            .ok_or_else(too_large)?;
         let mut scores = Vec::new();
         scores.try_reserve_exact(size).map_err(|_| too_large())?;
         scores.resize(size, 0.0);
@@ -150,9 +195,17 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
         let firsts: Vec<usize> = (0..x.n_rows()).step_by(ROWS_AT_ONCE).collect();
         let picked: Vec<(Vec<usize>, Vec<(u32, f32)>)> = match firsts[..] {
             [first] => vec![block(&mut scratch(), first)?],
-            _ => firsts.par_iter().map_init(scratch, |scratch, &first| block(scratch, first)).collect::<Result<_, Error>>()?,
+            _ => firsts
+                .par_iter()
+                .map_init(scratch, |scratch, &first| block(scratch, first))
+                .collect::<Result<_, Error>>()?,
         };
-        let mut out = CsrOwned { indptr: vec![0], indices: Vec::new(), values: Vec::new(), n_cols: self.n_labels() };
+        let mut out = CsrOwned {
+            indptr: vec![0],
+            indices: Vec::new(),
+            values: Vec::new(),
+            n_cols: self.n_labels(),
+        };
         for (ends, pairs) in picked {
             let before = out.indices.len();
             out.indptr.extend(ends.iter().map(|end| before + end));
@@ -166,15 +219,33 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
         if x.n_cols() == self.n_features() {
             return Ok(());
         }
-        Err(Error::Shape { what: "features of X", expected: self.n_features(), got: x.n_cols() })
+        Err(Error::Shape {
+            what: "features of X",
+            expected: self.n_features(),
+            got: x.n_cols(),
+        })
     }
 
     /// Scores of row `at` of `x`; `row` is scratch.
-    fn score<I: Index, T: Value>(&self, x: CsrView<'_, I, T>, at: usize, row: &mut Row, scores: &mut [f32]) {
-        let scale = if self.normalize { scale_to_unit(x.row_norm(at)) } else { 1.0 };
+    fn score<I: Index, T: Value>(
+        &self,
+        x: CsrView<'_, I, T>,
+        at: usize,
+        row: &mut Row,
+        scores: &mut [f32],
+    ) {
+        let scale = if self.normalize {
+            scale_to_unit(x.row_norm(at))
+        } else {
+            1.0
+        };
         let (cols, values) = x.row(at);
         row.clear();
-        row.extend(cols.iter().zip(values).map(|(col, value)| (col.get(), (value.f64() * scale) as f32)));
+        row.extend(
+            cols.iter()
+                .zip(values)
+                .map(|(col, value)| (col.get(), (value.f64() * scale) as f32)),
+        );
         self.add_up(row, scores);
     }
 

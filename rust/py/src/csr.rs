@@ -18,12 +18,20 @@ impl<I: Element + Index, T: Element> Borrowed<'_, I, T> {
     /// The checked view; `name` is the argument to blame.
     pub(crate) fn view(&self, name: &'static str) -> Result<CsrView<'_, I, T>, Error> {
         // Contiguity is settled in `_validation.py`; a stray strided array is an error, not a copy.
-        let strided = |what| Error::Csr { matrix: name, row: 0, rule: format!("{what} is not contiguous") };
+        let strided = |what| Error::Csr {
+            matrix: name,
+            row: 0,
+            rule: format!("{what} is not contiguous"),
+        };
         let indptr = self.indptr.as_slice().map_err(|_| strided("indptr"))?;
         let indices = self.indices.as_slice().map_err(|_| strided("indices"))?;
         let data = self.data.as_slice().map_err(|_| strided("data"))?;
         if indptr.len() != self.shape.0 + 1 {
-            return Err(Error::Shape { what: "length of indptr", expected: self.shape.0 + 1, got: indptr.len() });
+            return Err(Error::Shape {
+                what: "length of indptr",
+                expected: self.shape.0 + 1,
+                got: indptr.len(),
+            });
         }
         CsrView::new(name, indptr, indices, data, self.shape.1)
     }
@@ -57,7 +65,11 @@ pub(crate) use with_view;
 
 /// The three arrays of a compressed sparse matrix for scipy: indptr, indices, data. Positions are
 /// 32-bit wherever they fit.
-pub(crate) type CsrArrays<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyArray1<f32>>);
+pub(crate) type CsrArrays<'py> = (
+    Bound<'py, PyAny>,
+    Bound<'py, PyAny>,
+    Bound<'py, PyArray1<f32>>,
+);
 
 /// Hands a matrix to numpy; values are moved, positions converted.
 pub(crate) fn csr_arrays(py: Python<'_>, matrix: CsrOwned) -> CsrArrays<'_> {
@@ -67,8 +79,15 @@ pub(crate) fn csr_arrays(py: Python<'_>, matrix: CsrOwned) -> CsrArrays<'_> {
         from: impl Fn(usize) -> I,
     ) -> (Bound<'py, PyAny>, Bound<'py, PyAny>) {
         let indptr: Vec<I> = matrix.indptr.iter().map(|&end| from(end)).collect();
-        let indices: Vec<I> = matrix.indices.iter().map(|&col| from(col as usize)).collect();
-        (indptr.into_pyarray(py).into_any(), indices.into_pyarray(py).into_any())
+        let indices: Vec<I> = matrix
+            .indices
+            .iter()
+            .map(|&col| from(col as usize))
+            .collect();
+        (
+            indptr.into_pyarray(py).into_any(),
+            indices.into_pyarray(py).into_any(),
+        )
     }
     let largest = matrix.indices.len().max(matrix.n_cols);
     let (indptr, indices) = if i32::try_from(largest).is_ok() {

@@ -2,7 +2,9 @@
 
 use manylabel_base::Error;
 use pyo3::PyErr;
-use pyo3::exceptions::{PyKeyboardInterrupt, PyMemoryError, PyOSError, PyRuntimeError, PyValueError};
+use pyo3::exceptions::{
+    PyKeyboardInterrupt, PyMemoryError, PyOSError, PyRuntimeError, PyValueError,
+};
 
 /// The Python exception that tells of `error`.
 pub(crate) fn to_py(error: Error) -> PyErr {
@@ -12,7 +14,10 @@ pub(crate) fn to_py(error: Error) -> PyErr {
         }
         Error::TooLarge { .. } => PyMemoryError::new_err(error.to_string()),
         // With errno and path, so that Python picks FileNotFoundError and the like.
-        Error::Io { ref path, ref source } => match source.raw_os_error() {
+        Error::Io {
+            ref path,
+            ref source,
+        } => match source.raw_os_error() {
             Some(errno) => {
                 PyOSError::new_err((errno, source.to_string(), path.display().to_string()))
             }

@@ -4,6 +4,7 @@
 //! hands the result to numpy without a copy. No arithmetic happens here.
 
 mod csr;
+mod datasets;
 mod error;
 mod linear;
 mod persistence;
@@ -13,6 +14,8 @@ use pyo3::prelude::*;
 
 #[pymodule(gil_used = false)]
 mod _core {
+    #[pymodule_export]
+    use crate::datasets::{read_arff, read_xc, write_xc};
     #[pymodule_export]
     use crate::linear::{fit_dismec, linear_above, linear_decision, linear_topk};
     #[pymodule_export]

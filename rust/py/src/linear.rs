@@ -34,11 +34,33 @@ impl TryFrom<PyParams> for Params {
             "fast" => Solver::Fast,
             _ => {
                 let got = format!("{:?}", params.solver);
-                return Err(Error::Param { name: "solver", expected: "\"fast\" or \"exact\"", got });
+                return Err(Error::Param {
+                    name: "solver",
+                    expected: "\"fast\" or \"exact\"",
+                    got,
+                });
             }
         };
-        let PyParams { c, prune, fit_intercept, normalize, tol, max_iter, seed, .. } = params;
-        Ok(Self { c, prune, fit_intercept, normalize, solver, tol, max_iter, seed })
+        let PyParams {
+            c,
+            prune,
+            fit_intercept,
+            normalize,
+            tol,
+            max_iter,
+            seed,
+            ..
+        } = params;
+        Ok(Self {
+            c,
+            prune,
+            fit_intercept,
+            normalize,
+            solver,
+            tol,
+            max_iter,
+            seed,
+        })
     }
 }
 
@@ -56,15 +78,35 @@ pub(crate) fn fit_dismec<'py>(
     params: PyParams,
     n_threads: usize,
     progress: Option<Py<PyAny>>,
-) -> PyResult<(CsrArrays<'py>, Bound<'py, PyArray1<f32>>, Bound<'py, PyArray1<i32>>)> {
-    let params = Params::try_from(params).and_then(Params::check).map_err(to_py)?;
-    let sample_weight = sample_weight.as_ref().map(|weights| weights.as_slice()).transpose()?;
+) -> PyResult<(
+    CsrArrays<'py>,
+    Bound<'py, PyArray1<f32>>,
+    Bound<'py, PyArray1<i32>>,
+)> {
+    let params = Params::try_from(params)
+        .and_then(Params::check)
+        .map_err(to_py)?;
+    let sample_weight = sample_weight
+        .as_ref()
+        .map(|weights| weights.as_slice())
+        .transpose()?;
     let y = with_view!(y, "Y", |y| CsrOwned::from_view(y, false).map_err(to_py)?);
-    let model = with_view!(x, "X", |x| run(py, n_threads, progress.as_ref(), |watch| {
-        params.fit(x, &y, sample_weight, watch)
-    })?);
-    let n_iter: Vec<i32> = model.n_iter.iter().map(|&n| i32::try_from(n).unwrap_or(i32::MAX)).collect();
-    Ok((csr_arrays(py, model.weights), model.intercept.into_pyarray(py), n_iter.into_pyarray(py)))
+    let model = with_view!(x, "X", |x| run(
+        py,
+        n_threads,
+        progress.as_ref(),
+        |watch| { params.fit(x, &y, sample_weight, watch) }
+    )?);
+    let n_iter: Vec<i32> = model
+        .n_iter
+        .iter()
+        .map(|&n| i32::try_from(n).unwrap_or(i32::MAX))
+        .collect();
+    Ok((
+        csr_arrays(py, model.weights),
+        model.intercept.into_pyarray(py),
+        n_iter.into_pyarray(py),
+    ))
 }
 
 /// `coef_`, an array by feature: the attributes of a (`n_labels`, `n_features`) CSC matrix.
@@ -85,10 +127,19 @@ pub(crate) struct PyLinear<'py> {
 }
 
 impl PyLinear<'_> {
-    fn scorer<'a, I: Element + Index>(&'a self, coef: &'a Borrowed<'_, I, f32>) -> PyResult<Scorer<'a, I, I>> {
+    fn scorer<'a, I: Element + Index>(
+        &'a self,
+        coef: &'a Borrowed<'_, I, f32>,
+    ) -> PyResult<Scorer<'a, I, I>> {
         let (indptr, indices) = (coef.indptr.as_slice()?, coef.indices.as_slice()?);
-        Scorer::new(indptr, indices, coef.data.as_slice()?, self.intercept.as_slice()?, self.normalize)
-            .map_err(to_py)
+        Scorer::new(
+            indptr,
+            indices,
+            coef.data.as_slice()?,
+            self.intercept.as_slice()?,
+            self.normalize,
+        )
+        .map_err(to_py)
     }
 }
 
@@ -151,7 +202,9 @@ pub(crate) fn linear_above<'py>(
     n_threads: usize,
 ) -> PyResult<CsrArrays<'py>> {
     let above = with_view!(x, "X", |x| with_scorer!(model, |scorer| {
-        score(py, x.n_rows(), n_threads, |watch| scorer.above(x, threshold, watch))?
+        score(py, x.n_rows(), n_threads, |watch| {
+            scorer.above(x, threshold, watch)
+        })?
     }));
     Ok(csr_arrays(py, above))
 }
@@ -168,6 +221,8 @@ pub(crate) fn linear_decision<'py>(
 ) -> PyResult<Bound<'py, PyArray2<f32>>> {
     with_view!(x, "X", |x| with_scorer!(model, |scorer| {
         let scores = score(py, x.n_rows(), n_threads, |watch| scorer.decision(x, watch))?;
-        scores.into_pyarray(py).reshape([x.n_rows(), scorer.n_labels()])
+        scores
+            .into_pyarray(py)
+            .reshape([x.n_rows(), scorer.n_labels()])
     }))
 }

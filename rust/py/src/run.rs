@@ -52,8 +52,13 @@ pub(crate) fn run<T: Send>(
                     }
                     Err(RecvTimeoutError::Disconnected) => {
                         // Joining here keeps the scope from panicking a second time.
-                        let cause = worker.join().err().map_or_else(String::new, |panic| describe(&*panic));
-                        return Err(PyRuntimeError::new_err(format!("internal error in manylabel: {cause}")));
+                        let cause = worker
+                            .join()
+                            .err()
+                            .map_or_else(String::new, |panic| describe(&*panic));
+                        return Err(PyRuntimeError::new_err(format!(
+                            "internal error in manylabel: {cause}"
+                        )));
                     }
                     Err(RecvTimeoutError::Timeout) if raised.is_err() => {} // already asked to stop
                     Err(RecvTimeoutError::Timeout) => {

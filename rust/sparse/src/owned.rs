@@ -27,10 +27,19 @@ impl CsrOwned {
     ///
     /// [`Error::TooLarge`] if `x` has more than 2³²−2 rows or columns, or a value that is
     /// infinite as `f32`.
-    pub fn from_view<I: Index, T: Value>(x: CsrView<'_, I, T>, normalize: bool) -> Result<Self, Error> {
-        for (what, size) in [("number of columns", x.n_cols()), ("number of rows", x.n_rows())] {
+    pub fn from_view<I: Index, T: Value>(
+        x: CsrView<'_, I, T>,
+        normalize: bool,
+    ) -> Result<Self, Error> {
+        for (what, size) in [
+            ("number of columns", x.n_cols()),
+            ("number of rows", x.n_rows()),
+        ] {
             if size >= u32::MAX as usize {
-                return Err(Error::TooLarge { what, got: size.to_string() });
+                return Err(Error::TooLarge {
+                    what,
+                    got: size.to_string(),
+                });
             }
         }
         let mut indptr = Vec::with_capacity(x.n_rows() + 1);
@@ -38,12 +47,19 @@ impl CsrOwned {
         let mut values = Vec::with_capacity(x.nnz());
         indptr.push(0);
         for row in 0..x.n_rows() {
-            let scale = if normalize { scale_to_unit(x.row_norm(row)) } else { 1.0 };
+            let scale = if normalize {
+                scale_to_unit(x.row_norm(row))
+            } else {
+                1.0
+            };
             let (cols, vals) = x.row(row);
             for (&col, &value) in cols.iter().zip(vals) {
                 let value = (value.f64() * scale) as f32;
                 if value.is_infinite() {
-                    return Err(Error::TooLarge { what: "a feature value", got: format!("{value} as float32 (row {row})") });
+                    return Err(Error::TooLarge {
+                        what: "a feature value",
+                        got: format!("{value} as float32 (row {row})"),
+                    });
                 }
                 if value != 0.0 {
                     indices.push(col.get() as u32);
@@ -52,7 +68,12 @@ impl CsrOwned {
             }
             indptr.push(indices.len());
         }
-        Ok(Self { indptr, indices, values, n_cols: x.n_cols() })
+        Ok(Self {
+            indptr,
+            indices,
+            values,
+            n_cols: x.n_cols(),
+        })
     }
 
     /// Appends a column that is 1 in every row, in O(nnz).
@@ -111,7 +132,12 @@ impl CsrOwned {
                 *at += 1;
             }
         }
-        Self { indptr, indices, values, n_cols: self.n_rows() }
+        Self {
+            indptr,
+            indices,
+            values,
+            n_cols: self.n_rows(),
+        }
     }
 }
 

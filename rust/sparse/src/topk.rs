@@ -35,7 +35,11 @@ fn before(a: (f32, u32), b: (f32, u32)) -> bool {
 impl TopK {
     /// An empty collector; `k = 0` keeps nothing.
     pub fn new(k: usize) -> Self {
-        Self { k, kept: Vec::with_capacity(k.min(1 << 16)), floor: f32::NEG_INFINITY }
+        Self {
+            k,
+            kept: Vec::with_capacity(k.min(1 << 16)),
+            floor: f32::NEG_INFINITY,
+        }
     }
 
     /// The score below which a push cannot enter: skip such scores early.
@@ -52,7 +56,11 @@ impl TopK {
             return;
         }
         let new = (score, label);
-        if self.k <= SORTED_UP_TO { self.push_sorted(new) } else { self.push_heap(new) }
+        if self.k <= SORTED_UP_TO {
+            self.push_sorted(new)
+        } else {
+            self.push_heap(new)
+        }
     }
 
     fn push_sorted(&mut self, new: (f32, u32)) {
@@ -62,7 +70,11 @@ impl TopK {
                 _ => return,
             };
         }
-        let at = self.kept.iter().rposition(|&old| before(old, new)).map_or(0, |p| p + 1);
+        let at = self
+            .kept
+            .iter()
+            .rposition(|&old| before(old, new))
+            .map_or(0, |p| p + 1);
         self.kept.insert(at, new);
         if self.kept.len() == self.k {
             self.floor = self.kept[self.k - 1].0;
@@ -97,9 +109,13 @@ impl TopK {
     fn sift_down(&mut self) {
         let mut at = 0;
         loop {
-            let Some(worse) = (2 * at + 1..self.kept.len().min(2 * at + 3))
-                .reduce(|a, b| if before(self.kept[a], self.kept[b]) { b } else { a })
-            else {
+            let Some(worse) = (2 * at + 1..self.kept.len().min(2 * at + 3)).reduce(|a, b| {
+                if before(self.kept[a], self.kept[b]) {
+                    b
+                } else {
+                    a
+                }
+            }) else {
                 return;
             };
             if !before(self.kept[at], self.kept[worse]) {

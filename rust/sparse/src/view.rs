@@ -36,10 +36,16 @@ impl<'a, I: Index, T> CsrView<'a, I, T> {
             return fail(0, format!("indptr starts at {first}, not 0"));
         }
         if indices.len() != values.len() {
-            return fail(0, format!("{} indices but {} values", indices.len(), values.len()));
+            return fail(
+                0,
+                format!("{} indices but {} values", indices.len(), values.len()),
+            );
         }
         if last.get() != indices.len() {
-            let rule = format!("indptr ends at {last}, but there are {} indices", indices.len());
+            let rule = format!(
+                "indptr ends at {last}, but there are {} indices",
+                indices.len()
+            );
             return fail(indptr.len() - 1, rule);
         }
         for (row, ends) in indptr.windows(2).enumerate() {
@@ -58,7 +64,12 @@ impl<'a, I: Index, T> CsrView<'a, I, T> {
                 next = col.get() + 1;
             }
         }
-        Ok(Self { indptr, indices, values, n_cols })
+        Ok(Self {
+            indptr,
+            indices,
+            values,
+            n_cols,
+        })
     }
 
     /// Number of rows.
@@ -92,6 +103,11 @@ impl<I: Index, T: Value> CsrView<'_, I, T> {
     /// Euclidean norm of a row, summed in `f64`.
     #[inline]
     pub fn row_norm(&self, row: usize) -> f64 {
-        self.row(row).1.iter().map(|v| v.f64() * v.f64()).sum::<f64>().sqrt()
+        self.row(row)
+            .1
+            .iter()
+            .map(|v| v.f64() * v.f64())
+            .sum::<f64>()
+            .sqrt()
     }
 }

@@ -88,7 +88,12 @@ pub(crate) struct Workspace {
 impl Workspace {
     pub(crate) fn new(problem: &Problem) -> Self {
         Self {
-            lanes: (0..LANES).map(|_| Lane { weights: vec![0.0; problem.dim()], ..Lane::default() }).collect(),
+            lanes: (0..LANES)
+                .map(|_| Lane {
+                    weights: vec![0.0; problem.dim()],
+                    ..Lane::default()
+                })
+                .collect(),
             panel: vec![Lanes::ZERO; problem.dim()],
             scores: vec![Lanes::ZERO; ROWS_PER_STEP.min(problem.n_rows())],
             in_play: vec![0; problem.n_rows()],
@@ -118,8 +123,18 @@ pub(crate) fn solve(
     space: &mut Workspace,
     watch: &Watch,
 ) -> Result<[usize; LANES], Error> {
-    let rule = Rule { tol: DUAL_TOL * params.tol, max_iter: params.max_iter, seed: params.seed };
-    let Workspace { lanes, panel, scores, in_play, order } = space;
+    let rule = Rule {
+        tol: DUAL_TOL * params.tol,
+        max_iter: params.max_iter,
+        seed: params.seed,
+    };
+    let Workspace {
+        lanes,
+        panel,
+        scores,
+        in_play,
+        order,
+    } = space;
     let lanes = &mut lanes[..labels.len()];
     in_play.fill(0);
     for (at, (lane, &label)) in lanes.iter_mut().zip(labels).enumerate() {
@@ -170,7 +185,9 @@ fn search(
             weights.0[at] = weight;
         }
     }
-    let kappa = Lanes(std::array::from_fn(|at| lanes.get(at).map_or(0.0, |lane| lane.kappa as f32)));
+    let kappa = Lanes(std::array::from_fn(|at| {
+        lanes.get(at).map_or(0.0, |lane| lane.kappa as f32)
+    }));
     // Lanes beyond the labels still hold an earlier panel's weights.
     let used = Mask::MAX >> (LANES - lanes.len());
     for first in (0..problem.n_rows()).step_by(ROWS_PER_STEP) {
@@ -307,7 +324,11 @@ impl Lane {
                 n_active = order.len();
                 shrink_above = f64::INFINITY;
             } else {
-                shrink_above = if largest > 0.0 { largest } else { f64::INFINITY };
+                shrink_above = if largest > 0.0 {
+                    largest
+                } else {
+                    f64::INFINITY
+                };
             }
         }
         self.passes = self.passes.max(passes);
@@ -324,7 +345,14 @@ impl Lane {
         let alpha = f64::from(self.alpha[at]);
         let score = f64::from(self.score(problem, row));
         let gradient = self.sign(at) * score - 1.0 + alpha / f64::from(problem.cost[row as usize]);
-        (gradient, if alpha == 0.0 { gradient.min(0.0) } else { gradient })
+        (
+            gradient,
+            if alpha == 0.0 {
+                gradient.min(0.0)
+            } else {
+                gradient
+            },
+        )
     }
 
     fn step(&mut self, problem: &Problem, at: usize, gradient: f64) {

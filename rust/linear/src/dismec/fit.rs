@@ -55,10 +55,21 @@ impl Checked {
         watch: &Watch,
     ) -> Result<Model, Error> {
         let rows = |what, got| {
-            if got == x.n_rows() { Ok(()) } else { Err(Error::Shape { what, expected: x.n_rows(), got }) }
+            if got == x.n_rows() {
+                Ok(())
+            } else {
+                Err(Error::Shape {
+                    what,
+                    expected: x.n_rows(),
+                    got,
+                })
+            }
         };
         rows("rows of Y", y.n_rows())?;
-        rows("length of sample_weight", weights.map_or(x.n_rows(), <[f32]>::len))?;
+        rows(
+            "length of sample_weight",
+            weights.map_or(x.n_rows(), <[f32]>::len),
+        )?;
         let problem = Problem::new(x, y, weights, &self.0)?;
 
         // Labels of like frequency take a like number of steps, so that lanes finish together.
@@ -66,34 +77,66 @@ impl Checked {
         labels.sort_by_key(|&label| (Reverse(problem.positives(label).len()), label));
         labels.truncate(labels.partition_point(|&label| !problem.positives(label).is_empty()));
         let rare = labels.partition_point(|&label| {
-            self.0.solver == Solver::Exact || problem.positives(label).len() * RARE >= problem.n_rows()
+            self.0.solver == Solver::Exact
+                || problem.positives(label).len() * RARE >= problem.n_rows()
         });
         let (frequent, rare) = labels.split_at(rare);
 
         let spaces = Spaces::default();
         let frequent = frequent.par_chunks(LANES).with_max_len(1).map(|labels| {
             let (tol, max_iter) = (self.0.tol, self.0.max_iter);
-            spaces.optimum.with(|| optimum::Workspace::new(&problem), |space| {
-                let n_iter = optimum::solve(&problem, labels, tol, max_iter, space, watch)?;
-                watch.step(labels.len())?;
-                Ok(labels.iter().zip(n_iter).enumerate().map(|(lane, (&label, n_iter))| self.prune(&problem, label, space.weights(lane), n_iter)).collect())
-            })
+            spaces.optimum.with(
+                || optimum::Workspace::new(&problem),
+                |space| {
+                    let n_iter = optimum::solve(&problem, labels, tol, max_iter, space, watch)?;
+                    watch.step(labels.len())?;
+                    Ok(labels
+                        .iter()
+                        .zip(n_iter)
+                        .enumerate()
+                        .map(|(lane, (&label, n_iter))| {
+                            self.prune(&problem, label, space.weights(lane), n_iter)
+                        })
+                        .collect())
+                },
+            )
         });
         let rare = rare.par_chunks(LANES).with_max_len(1).map(|labels| {
-            spaces.active.with(|| active::Workspace::new(&problem), |space| {
-                let n_iter = active::solve(&problem, labels, &self.0, space, watch)?;
-                watch.step(labels.len())?;
-                Ok(labels.iter().zip(n_iter).enumerate().map(|(lane, (&label, n_iter))| self.prune(&problem, label, space.weights(lane), n_iter)).collect())
-            })
+            spaces.active.with(
+                || active::Workspace::new(&problem),
+                |space| {
+                    let n_iter = active::solve(&problem, labels, &self.0, space, watch)?;
+                    watch.step(labels.len())?;
+                    Ok(labels
+                        .iter()
+                        .zip(n_iter)
+                        .enumerate()
+                        .map(|(lane, (&label, n_iter))| {
+                            self.prune(&problem, label, space.weights(lane), n_iter)
+                        })
+                        .collect())
+                },
+            )
         });
         let panels: Vec<Vec<Solved>> = frequent.chain(rare).collect::<Result<_, Error>>()?;
         Ok(assemble(&problem, panels))
     }
 
-    fn prune(&self, problem: &Problem, label: u32, weights: impl Iterator<Item = f32>, n_iter: usize) -> Solved {
+    fn prune(
+        &self,
+        problem: &Problem,
+        label: u32,
+        weights: impl Iterator<Item = f32>,
+        n_iter: usize,
+    ) -> Solved {
         let prune = self.0.prune as f32;
-        let mut solved =
-            Solved { label, features: Vec::new(), weights: Vec::new(), intercept: 0.0, n_iter: n_iter as u32 };
+        let mut solved = Solved {
+            label,
+            features: Vec::new(),
+            weights: Vec::new(),
+            intercept: 0.0,
+            n_iter: n_iter as u32,
+        };
         for (feature, weight) in weights.enumerate() {
             if feature == problem.n_features {
                 solved.intercept = weight;
@@ -125,7 +168,8 @@ fn assemble(problem: &Problem, panels: Vec<Vec<Solved>>) -> Model {
         indptr[feature + 1] += indptr[feature];
     }
     let n_weights = indptr[problem.n_features];
-    let (mut next, mut indices, mut values) = (indptr.clone(), vec![0; n_weights], vec![0.0; n_weights]);
+    let (mut next, mut indices, mut values) =
+        (indptr.clone(), vec![0; n_weights], vec![0.0; n_weights]);
     for solved in solved {
         for (feature, weight) in solved.features.into_iter().zip(solved.weights) {
             let at = &mut next[feature as usize];
@@ -133,7 +177,16 @@ fn assemble(problem: &Problem, panels: Vec<Vec<Solved>>) -> Model {
             *at += 1;
         }
     }
-    Model { weights: CsrOwned { indptr, indices, values, n_cols: n_labels }, intercept, n_iter }
+    Model {
+        weights: CsrOwned {
+            indptr,
+            indices,
+            values,
+            n_cols: n_labels,
+        },
+        intercept,
+        n_iter,
+    }
 }
 
 /// Workspaces not in use; a panel takes one and gives it back, so there is one for each thread.

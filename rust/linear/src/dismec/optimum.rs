@@ -86,18 +86,34 @@ pub(crate) fn solve(
     subtract_targets(&space.positive, &mut space.errors);
 
     let mut n_iter = [0; LANES];
-    let mut live: Mask = labels.iter().enumerate().fold(0, |live, (lane, _)| live | 1 << lane);
+    let mut live: Mask = labels
+        .iter()
+        .enumerate()
+        .fold(0, |live, (lane, _)| live | 1 << lane);
     let mut step = Lanes::ZERO;
     let mut last_slope = [0.0; LANES];
     for iter in 0..=max_iter {
-        let active = advance(&problem.cost, &step, &space.along, &space.positive, &mut space.errors, &mut space.pulls);
+        let active = advance(
+            &problem.cost,
+            &step,
+            &space.along,
+            &space.positive,
+            &mut space.errors,
+            &mut space.pulls,
+        );
         std::mem::swap(&mut space.gradient, &mut space.last_gradient);
         product(&problem.xt, &space.pulls, &mut space.gradient, watch)?;
         add(&space.weights, &mut space.gradient);
         // The Hessian's diagonal is about 1 + Σ_i cost_i x_ij² times the share of active rows.
         let share = |lane: usize| DIAGONAL_SHARE * active[lane] / problem.total_cost;
         let share = sums_to_lanes(&std::array::from_fn(share));
-        let dots = dots(&problem.column_squares, &share, &space.gradient, &space.last_gradient, &space.direction);
+        let dots = dots(
+            &problem.column_squares,
+            &share,
+            &space.gradient,
+            &space.last_gradient,
+            &space.direction,
+        );
         for lane in 0..LANES {
             if dots.gradient[lane].sqrt() <= stop[lane] {
                 live &= !(1 << lane);
@@ -117,7 +133,13 @@ pub(crate) fn solve(
             turn_by[lane] = beta;
             last_slope[lane] = beta * dots.along[lane] - dots.scaled[lane];
         }
-        turn(&problem.column_squares, &share, &sums_to_lanes(&turn_by), &space.gradient, &mut space.direction);
+        turn(
+            &problem.column_squares,
+            &share,
+            &sums_to_lanes(&turn_by),
+            &space.gradient,
+            &mut space.direction,
+        );
         product(&problem.x, &space.direction, &mut space.along, watch)?;
         step = line_search(problem, space, live);
         add_scaled(&step, &space.direction, &mut space.weights);
@@ -147,7 +169,8 @@ fn start(problem: &Problem, labels: &[u32], tol: f64, space: &mut Workspace) -> 
         }
     }
     let total = problem.total_cost;
-    let (mut at_zero, mut with_self, mut with_mean) = ([0.0f64; LANES], [0.0f64; LANES], [0.0f64; LANES]);
+    let (mut at_zero, mut with_self, mut with_mean) =
+        ([0.0f64; LANES], [0.0f64; LANES], [0.0f64; LANES]);
     for (sum, &mean) in space.weights.iter().zip(&problem.mean) {
         let mean = f64::from(mean);
         for lane in 0..LANES {
@@ -160,7 +183,11 @@ fn start(problem: &Problem, labels: &[u32], tol: f64, space: &mut Workspace) -> 
     let (mut of_positive, mut of_mean) = (Lanes::ZERO, Lanes::ZERO);
     for lane in 0..labels.len() {
         let cost = positive_cost[lane];
-        let (pp, pm, mm) = (with_self[lane] / (cost * cost), with_mean[lane] / cost, problem.mean_square);
+        let (pp, pm, mm) = (
+            with_self[lane] / (cost * cost),
+            with_mean[lane] / cost,
+            problem.mean_square,
+        );
         let determinant = pp * mm - pm * pm;
         if determinant > 1e-6 * pp * mm {
             of_positive.0[lane] = ((mm + pm) / determinant / cost) as f32;
@@ -178,7 +205,9 @@ fn start(problem: &Problem, labels: &[u32], tol: f64, space: &mut Workspace) -> 
     }
     let n = problem.n_rows();
     std::array::from_fn(|lane| {
-        let n_positive = labels.get(lane).map_or(0, |&label| problem.positives(label).len());
+        let n_positive = labels
+            .get(lane)
+            .map_or(0, |&label| problem.positives(label).len());
         let rarer = n_positive.min(n - n_positive).max(1);
         tol * rarer as f64 / n as f64 * at_zero[lane].sqrt()
     })
@@ -190,7 +219,13 @@ fn line_search(problem: &Problem, space: &Workspace, live: Mask) -> Lanes {
     let with_self = dot(&space.direction, &space.direction);
     let mut step = Lanes::ZERO;
     for _ in 0..LINE_STEPS {
-        let (first, second) = slope(&problem.cost, &step, &space.along, &space.positive, &space.errors);
+        let (first, second) = slope(
+            &problem.cost,
+            &step,
+            &space.along,
+            &space.positive,
+            &space.errors,
+        );
         for lane in 0..LANES {
             let at = f64::from(step.0[lane]);
             let first = with_weights[lane] + at * with_self[lane] + first[lane];
@@ -224,7 +259,11 @@ fn subtract_targets(positive: &[Mask], errors: &mut [Lanes]) {
 /// −1 for a positive lane, 1 for a negative one: a row is active where `error · sign > 0`.
 #[inline(always)]
 fn sign(positive: Mask, lane: usize) -> f32 {
-    if positive & (1 << lane) != 0 { -1.0 } else { 1.0 }
+    if positive & (1 << lane) != 0 {
+        -1.0
+    } else {
+        1.0
+    }
 }
 
 /// Moves the errors along and derives the loss there; returns the cost of the active rows.
@@ -241,12 +280,21 @@ fn advance(
     for first in (0..errors.len()).step_by(STRETCH) {
         let rows = first..(first + STRETCH).min(errors.len());
         let mut part = Lanes::ZERO;
-        let moving = errors[rows.clone()].iter_mut().zip(&mut pulls[rows.clone()]);
-        let fixed = along[rows.clone()].iter().zip(&positive[rows.clone()]).zip(&cost[rows]);
+        let moving = errors[rows.clone()]
+            .iter_mut()
+            .zip(&mut pulls[rows.clone()]);
+        let fixed = along[rows.clone()]
+            .iter()
+            .zip(&positive[rows.clone()])
+            .zip(&cost[rows]);
         for ((error, pull), ((along, &positive), &cost)) in moving.zip(fixed) {
             for lane in 0..LANES {
                 let moved = error.0[lane] + step.0[lane] * along.0[lane];
-                let cost = if moved * sign(positive, lane) > 0.0 { cost } else { 0.0 };
+                let cost = if moved * sign(positive, lane) > 0.0 {
+                    cost
+                } else {
+                    0.0
+                };
                 error.0[lane] = moved;
                 pull.0[lane] = cost * moved;
                 part.0[lane] += cost;
@@ -259,16 +307,29 @@ fn advance(
 
 /// First and second derivative of the loss along the direction, `step` from here.
 #[multiversion(targets = "simd")]
-fn slope(cost: &[f32], step: &Lanes, along: &[Lanes], positive: &[Mask], errors: &[Lanes]) -> (Sums, Sums) {
+fn slope(
+    cost: &[f32],
+    step: &Lanes,
+    along: &[Lanes],
+    positive: &[Mask],
+    errors: &[Lanes],
+) -> (Sums, Sums) {
     let (mut first, mut second) = ([0.0; LANES], [0.0; LANES]);
     for start in (0..errors.len()).step_by(STRETCH) {
         let rows = start..(start + STRETCH).min(errors.len());
         let (mut first_part, mut second_part) = (Lanes::ZERO, Lanes::ZERO);
-        let fixed = along[rows.clone()].iter().zip(&positive[rows.clone()]).zip(&cost[rows.clone()]);
+        let fixed = along[rows.clone()]
+            .iter()
+            .zip(&positive[rows.clone()])
+            .zip(&cost[rows.clone()]);
         for (error, ((along, &positive), &cost)) in errors[rows].iter().zip(fixed) {
             for lane in 0..LANES {
                 let moved = error.0[lane] + step.0[lane] * along.0[lane];
-                let cost = if moved * sign(positive, lane) > 0.0 { cost } else { 0.0 };
+                let cost = if moved * sign(positive, lane) > 0.0 {
+                    cost
+                } else {
+                    0.0
+                };
                 let pull = cost * along.0[lane];
                 first_part.0[lane] += pull * moved;
                 second_part.0[lane] += pull * along.0[lane];
@@ -283,7 +344,9 @@ fn slope(cost: &[f32], step: &Lanes, along: &[Lanes], positive: &[Mask], errors:
 /// The gradient divided by the preconditioner's diagonal.
 #[inline(always)]
 fn scaled(column_square: f32, share: &Lanes, gradient: &Lanes) -> Lanes {
-    Lanes(std::array::from_fn(|lane| gradient.0[lane] / (1.0 + share.0[lane] * column_square)))
+    Lanes(std::array::from_fn(|lane| {
+        gradient.0[lane] / (1.0 + share.0[lane] * column_square)
+    }))
 }
 
 /// Products of the gradient g, the scaled gradient M⁻¹g and the last direction p.
@@ -299,13 +362,27 @@ struct Dots {
 }
 
 #[multiversion(targets = "simd")]
-fn dots(column_squares: &[f32], share: &Lanes, gradient: &[Lanes], last: &[Lanes], direction: &[Lanes]) -> Dots {
+fn dots(
+    column_squares: &[f32],
+    share: &Lanes,
+    gradient: &[Lanes],
+    last: &[Lanes],
+    direction: &[Lanes],
+) -> Dots {
     let zero = [0.0; LANES];
-    let mut dots = Dots { gradient: zero, scaled: zero, scaled_last: zero, along: zero };
+    let mut dots = Dots {
+        gradient: zero,
+        scaled: zero,
+        scaled_last: zero,
+        along: zero,
+    };
     for first in (0..gradient.len()).step_by(STRETCH) {
         let rows = first..(first + STRETCH).min(gradient.len());
         let mut part = [Lanes::ZERO; 4];
-        let others = last[rows.clone()].iter().zip(&direction[rows.clone()]).zip(&column_squares[rows.clone()]);
+        let others = last[rows.clone()]
+            .iter()
+            .zip(&direction[rows.clone()])
+            .zip(&column_squares[rows.clone()]);
         for (gradient, ((last, direction), &column_square)) in gradient[rows].iter().zip(others) {
             let scaled = scaled(column_square, share, gradient);
             part[0].add_product(gradient, gradient);
@@ -323,12 +400,24 @@ fn dots(column_squares: &[f32], share: &Lanes, gradient: &[Lanes], last: &[Lanes
 
 /// `p ← beta p − M⁻¹ g`.
 #[multiversion(targets = "simd")]
-fn turn(column_squares: &[f32], share: &Lanes, beta: &Lanes, gradient: &[Lanes], direction: &mut [Lanes]) {
-    for ((direction, gradient), &column_square) in direction.iter_mut().zip(gradient).zip(column_squares) {
+fn turn(
+    column_squares: &[f32],
+    share: &Lanes,
+    beta: &Lanes,
+    gradient: &[Lanes],
+    direction: &mut [Lanes],
+) {
+    for ((direction, gradient), &column_square) in
+        direction.iter_mut().zip(gradient).zip(column_squares)
+    {
         let scaled = scaled(column_square, share, gradient);
         for lane in 0..LANES {
             // A direction left by an earlier panel must not pass through a beta of zero as a NaN.
-            let kept = if beta.0[lane] == 0.0 { 0.0 } else { beta.0[lane] * direction.0[lane] };
+            let kept = if beta.0[lane] == 0.0 {
+                0.0
+            } else {
+                beta.0[lane] * direction.0[lane]
+            };
             direction.0[lane] = kept - scaled.0[lane];
         }
     }

@@ -63,16 +63,28 @@ impl Params {
                 return Ok(());
             }
             let got = value.to_string();
-            Err(Error::Param { name, expected: "finite and > 0", got })
+            Err(Error::Param {
+                name,
+                expected: "finite and > 0",
+                got,
+            })
         };
         positive("C", self.c)?;
         positive("tol", self.tol)?;
         if !(self.prune.is_finite() && self.prune >= 0.0) {
             let got = self.prune.to_string();
-            return Err(Error::Param { name: "prune", expected: "finite and >= 0", got });
+            return Err(Error::Param {
+                name: "prune",
+                expected: "finite and >= 0",
+                got,
+            });
         }
         if self.max_iter == 0 {
-            return Err(Error::Param { name: "max_iter", expected: ">= 1", got: "0".into() });
+            return Err(Error::Param {
+                name: "max_iter",
+                expected: ">= 1",
+                got: "0".into(),
+            });
         }
         Ok(Checked(self))
     }

@@ -46,30 +46,42 @@ impl Problem {
         if params.fit_intercept {
             x.append_ones();
         }
-        let cost: Vec<f32> =
-            (0..y.n_rows()).map(|row| (2.0 * params.c * f64::from(weight(row))) as f32).collect();
+        let cost: Vec<f32> = (0..y.n_rows())
+            .map(|row| (2.0 * params.c * f64::from(weight(row))) as f32)
+            .collect();
         let total_cost: f64 = cost.iter().map(|&cost| f64::from(cost)).sum();
         let xt = x.transpose();
         let column_sums = |term: fn(f64) -> f64| -> Vec<f64> {
             let column = |j| {
                 let (rows, values) = xt.row(j);
                 let terms = rows.iter().zip(values);
-                terms.map(|(&row, &value)| f64::from(cost[row as usize]) * term(f64::from(value))).sum()
+                terms
+                    .map(|(&row, &value)| f64::from(cost[row as usize]) * term(f64::from(value)))
+                    .sum()
             };
             (0..dim).map(column).collect()
         };
-        let mean: Vec<f32> = column_sums(|v| v).iter().map(|sum| (sum / total_cost) as f32).collect();
+        let mean: Vec<f32> = column_sums(|v| v)
+            .iter()
+            .map(|sum| (sum / total_cost) as f32)
+            .collect();
         let row_sums = |term: &dyn Fn(usize, f32) -> f32| -> Vec<f32> {
             let row = |i| {
                 let (cols, values) = x.row(i);
-                cols.iter().zip(values).map(|(&col, &value)| term(col as usize, value)).sum()
+                cols.iter()
+                    .zip(values)
+                    .map(|(&col, &value)| term(col as usize, value))
+                    .sum()
             };
             (0..x.n_rows()).map(row).collect()
         };
         Ok(Self {
             mean_dot: row_sums(&|col, value| mean[col] * value),
             row_squares: row_sums(&|_, value| value * value),
-            column_squares: column_sums(|v| v * v).iter().map(|&sum| sum as f32).collect(),
+            column_squares: column_sums(|v| v * v)
+                .iter()
+                .map(|&sum| sum as f32)
+                .collect(),
             mean_square: mean.iter().map(|&m| f64::from(m) * f64::from(m)).sum(),
             x,
             xt,

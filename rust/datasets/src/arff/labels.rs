@@ -1,0 +1,169 @@
+//! The label list of MULAN: `<labels><label name="…">…</label></labels>`, labels within labels
+//! where they form a hierarchy. Only the names matter here; what nests in what is checked all the
+//! same, so that a file cut short is noticed.
+
+use super::line::decode;
+use crate::source::{Source, Unfit, quote};
+use manylabel_base::{Error, Watch};
+use memchr::memchr_iter;
+use memchr::memmem::find;
+use std::path::Path;
+
+/// Names of the labels in the order of the file, with their 1-based lines.
+pub(crate) fn read_labels(path: &Path, watch: &Watch) -> Result<Vec<(String, usize)>, Error> {
+    let text = Source::open(path)?.rest(watch)?;
+    labels(&text).map_err(|(unfit, at)| unfit.at(path, line_of(&text, at)))
+}
+
+fn line_of(text: &[u8], at: usize) -> usize {
+    1 + memchr_iter(b'\n', &text[..at]).count()
+}
+
+/// On error, with the position of the fault.
+fn labels(text: &[u8]) -> Result<Vec<(String, usize)>, (Unfit, usize)> {
+    let mut labels = Vec::new();
+    let mut open: Vec<&[u8]> = Vec::new();
+    let mut at = 0;
+    while let Some(offset) = memchr::memchr(b'<', &text[at..]) {
+        let start = at + offset;
+        let left = &text[start..];
+        let close: &[u8] = if left.starts_with(b"<!--") {
+            b"-->"
+        } else {
+            b">"
+        };
+        let Some(length) = find(left, close) else {
+            let expected = format!("`{}`", String::from_utf8_lossy(close));
+            return Err((Unfit::new(expected, quote(left)), start));
+        };
+        at = start + length + close.len();
+        let tag = &left[1..length];
+        if tag.starts_with(b"!") || tag.starts_with(b"?") {
+            continue;
+        }
+        if let Some(name) = tag.strip_prefix(b"/") {
+            let innermost = open.pop();
+            if innermost != Some(name.trim_ascii()) {
+                let expected = innermost.map_or("no closing tag".into(), |name| {
+                    format!("</{}>", decode(name))
+                });
+                return Err((Unfit::new(expected, quote(&left[..=length])), start));
+            }
+            continue;
+        }
+        let alone = tag.ends_with(b"/");
+        let tag = tag.strip_suffix(b"/").unwrap_or(tag).trim_ascii();
+        let end = tag
+            .iter()
+            .position(u8::is_ascii_whitespace)
+            .unwrap_or(tag.len());
+        if tag[..end].rsplit(|&byte| byte == b':').next() == Some(b"label") {
+            let name = name_attribute(&tag[end..]).ok_or_else(|| {
+                (
+                    Unfit::new("<label name=\"…\">", quote(&left[..=length])),
+                    start,
+                )
+            })?;
+            labels.push((name, line_of(text, start)));
+        }
+        if !alone {
+            open.push(&tag[..end]);
+        }
+    }
+    if let Some(name) = open.pop() {
+        return Err((
+            Unfit::new(format!("</{}>", decode(name)), "the end of the file"),
+            text.len(),
+        ));
+    }
+    if labels.is_empty() {
+        return Err((Unfit::new("<label name=\"…\"> elements", "none"), 0));
+    }
+    Ok(labels)
+}
+
+/// The value of `name` among the attributes of a tag.
+fn name_attribute(mut attributes: &[u8]) -> Option<String> {
+    loop {
+        let equals = attributes.iter().position(|&byte| byte == b'=')?;
+        let key = attributes[..equals].trim_ascii();
+        let rest = attributes[equals + 1..].trim_ascii_start();
+        let mark = *rest
+            .first()
+            .filter(|&&mark| mark == b'"' || mark == b'\'')?;
+        let length = rest[1..].iter().position(|&byte| byte == mark)?;
+        if key == b"name" {
+            return unescape(&decode(&rest[1..=length]));
+        }
+        attributes = &rest[length + 2..];
+    }
+}
+
+/// Resolves `&amp;` and the like; `None` if an entity is unknown.
+fn unescape(text: &str) -> Option<String> {
+    let mut parts = text.split('&');
+    let mut out = String::from(parts.next()?);
+    for part in parts {
+        let (entity, rest) = part.split_once(';')?;
+        out.push(match entity {
+            "amp" => '&',
+            "lt" => '<',
+            "gt" => '>',
+            "quot" => '"',
+            "apos" => '\'',
+            _ => {
+                let number = entity.strip_prefix('#')?;
+                let code = match number.strip_prefix(['x', 'X']) {
+                    Some(digits) => u32::from_str_radix(digits, 16),
+                    None => number.parse(),
+                };
+                char::from_u32(code.ok()?)?
+            }
+        });
+        out.push_str(rest);
+    }
+    Some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nesting_entities_and_comments() {
+        let text = b"<?xml version='1.0'?>\n<!-- <label name=\"no\"> -->\n<m:labels>\n\
+            <m:label id='7' name = 'a &amp; b'><m:label name=\"&#228;&#x41;\"/>\n</m:label ><other/></m:labels>";
+        assert_eq!(
+            labels(text).expect("well formed"),
+            [("a & b".into(), 4), ("äA".into(), 4)]
+        );
+    }
+
+    #[test]
+    fn faults_are_told_with_their_place() {
+        for (text, expected, line) in [
+            ("<labels>\n<label name='a'>\n</labels>", "</label>", 3),
+            ("<labels>\n<label name='a'/>\n", "</labels>", 3),
+            ("<labels>\n<label name='a'", "`>`", 2),
+            (
+                "<labels><label title='a'/></labels>",
+                "<label name=\"…\">",
+                1,
+            ),
+            (
+                "<labels><label name='&wrong;'/></labels>",
+                "<label name=\"…\">",
+                1,
+            ),
+            ("\n</labels>", "no closing tag", 2),
+            ("red, green", "<label name=\"…\"> elements", 1),
+        ] {
+            let (unfit, at) = labels(text.as_bytes()).expect_err(text);
+            assert_eq!(
+                (&*unfit.expected, line_of(text.as_bytes(), at)),
+                (expected, line),
+                "{text}"
+            );
+        }
+    }
+}

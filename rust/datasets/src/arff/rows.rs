@@ -1,0 +1,317 @@
+//! The examples behind `@data`.
+
+use super::columns::{Columns, Role};
+use super::header::Values;
+use super::line::{Line, Word, decode};
+use super::{Arff, ArffOptions, Cells};
+use crate::number::{Real, decimal};
+use crate::source::{Unfit, quote};
+use crate::xc::Rows;
+
+/// The examples so far.
+pub(crate) struct Examples<V> {
+    columns: Columns,
+    missing_is_absent: bool,
+    /// Dense or sparse, as the first example is.
+    x: Option<Cells<V>>,
+    y: Rows<i32, ()>,
+    /// What a sparse example that omits an attribute says of it by that, where this is not zero.
+    implied: Vec<(usize, Entry)>,
+    /// By attribute, the number of the last sparse example that gives it; examples count from 1.
+    given: Vec<usize>,
+    row: Row<V>,
+}
+
+/// The example being read.
+struct Row<V> {
+    cells: Vec<(i32, V)>,
+    labels: Vec<i32>,
+    /// A number with the room behind it that [`decimal`] asks for.
+    padded: Vec<u8>,
+}
+
+/// A one in X or in Y.
+#[derive(Clone, Copy)]
+enum Entry {
+    Feature(i32),
+    Label(i32),
+}
+
+impl<V: Real> Examples<V> {
+    pub(crate) fn new(columns: Columns, options: &ArffOptions<'_>) -> Self {
+        // The value omitted is the first declared one, or the number 0.
+        let first = |role: &Role| match role {
+            Role::Pair { column, one: 0 } | Role::Choice { column } => {
+                Some(Entry::Feature(*column))
+            }
+            Role::Label { label, on } if on[0] => Some(Entry::Label(*label)),
+            _ => None,
+        };
+        let implied = columns.attributes.iter().enumerate();
+        let implied = implied
+            .filter_map(|(position, (role, ..))| Some((position, first(role)?)))
+            .collect();
+        Self {
+            implied,
+            given: vec![0; columns.attributes.len()],
+            missing_is_absent: options.missing_is_absent,
+            x: None,
+            y: Rows::default(),
+            row: Row {
+                cells: Vec::new(),
+                labels: Vec::new(),
+                padded: Vec::new(),
+            },
+            columns,
+        }
+    }
+
+    /// Takes a line; empty ones and comments say nothing.
+    pub(crate) fn push(&mut self, text: &[u8]) -> Result<(), Unfit> {
+        let mut line = Line::new(text);
+        let Some(start) = line.peek() else {
+            return Ok(());
+        };
+        let sparse = start == b'{';
+        let empty = || {
+            if sparse {
+                Cells::Sparse(Rows::default())
+            } else {
+                Cells::Dense(Vec::new())
+            }
+        };
+        let x = self.x.get_or_insert_with(empty);
+        if sparse != matches!(x, Cells::Sparse(_)) {
+            let expected = if sparse {
+                "values without braces, as above"
+            } else {
+                "values in braces, as above"
+            };
+            return Err(Unfit::new(expected, quote(text.trim_ascii())));
+        }
+        self.row.cells.clear();
+        self.row.labels.clear();
+        if sparse {
+            self.sparse(&mut line)?;
+        } else {
+            self.dense(&mut line)?;
+        }
+        line.end()?;
+        self.keep()
+    }
+
+    fn dense(&mut self, line: &mut Line<'_>) -> Result<(), Unfit> {
+        let n = self.columns.attributes.len();
+        for (position, attribute) in self.columns.attributes.iter().enumerate() {
+            let word = line.word(b",", "a value")?;
+            self.row.place(&word, attribute, self.missing_is_absent)?;
+            if position + 1 < n && !line.take(b',') {
+                return Err(Unfit::new(
+                    format!("{n} values"),
+                    (position + 1).to_string(),
+                ));
+            }
+        }
+        if line.peek() == Some(b',') {
+            return Err(Unfit::new(format!("{n} values"), "more"));
+        }
+        Ok(())
+    }
+
+    fn sparse(&mut self, line: &mut Line<'_>) -> Result<(), Unfit> {
+        let n = self.columns.attributes.len();
+        let number = self.y.n_rows() + 1;
+        line.take(b'{');
+        while !line.take(b'}') {
+            let word = line.word(b" \t,}", "a pair `index value`")?;
+            let index = std::str::from_utf8(&word.text)
+                .ok()
+                .and_then(|text| text.parse::<usize>().ok());
+            let Some(index) = index.filter(|&index| index < n) else {
+                let expected = format!("the index of an attribute, below {n} (they count from 0)");
+                return Err(Unfit::new(expected, quote(&word.text)));
+            };
+            if std::mem::replace(&mut self.given[index], number) == number {
+                return Err(Unfit::new(
+                    "each attribute once",
+                    format!("attribute {index} twice"),
+                ));
+            }
+            let word = line.word(b",}", "a value")?;
+            self.row.place(
+                &word,
+                &self.columns.attributes[index],
+                self.missing_is_absent,
+            )?;
+            if !line.take(b',') && line.peek() != Some(b'}') {
+                let got = if line.peek().is_none() {
+                    "the end of the line".into()
+                } else {
+                    quote(line.rest())
+                };
+                return Err(Unfit::new("`,` or `}`", got));
+            }
+        }
+        for &(position, entry) in &self.implied {
+            if self.given[position] != number {
+                self.row.push(entry);
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves the example read into X and Y.
+    fn keep(&mut self) -> Result<(), Unfit> {
+        let Row { cells, labels, .. } = &mut self.row;
+        labels.sort_unstable();
+        labels.dedup();
+        self.y.indices.append(labels);
+        self.y.end_row();
+        match &mut self.x {
+            Some(Cells::Dense(values)) => {
+                let (start, width) = (values.len(), self.columns.feature_names.len());
+                // A file of many nominal values can be far smaller than its dense matrix.
+                if values.try_reserve(width).is_err() {
+                    return Err(Unfit::new(
+                        "a matrix that fits into memory",
+                        format!("rows of {width} values"),
+                    ));
+                }
+                values.resize(start + width, V::default());
+                for &(column, value) in &*cells {
+                    values[start + column as usize] = value;
+                }
+            }
+            Some(Cells::Sparse(rows)) => {
+                cells.sort_unstable_by_key(|&(column, _)| column);
+                rows.indices.extend(cells.iter().map(|&(column, _)| column));
+                rows.values.extend(cells.iter().map(|&(_, value)| value));
+                rows.end_row();
+            }
+            None => {}
+        }
+        Ok(())
+    }
+
+    pub(crate) fn finish(self) -> Arff<V> {
+        Arff {
+            x: self.x.unwrap_or(Cells::Dense(Vec::new())),
+            y: self.y,
+            feature_names: self.columns.feature_names,
+            label_names: self.columns.label_names,
+        }
+    }
+}
+
+impl<V: Real> Row<V> {
+    /// Puts one value of one attribute where it belongs.
+    fn place(
+        &mut self,
+        word: &Word<'_>,
+        (role, values, name): &(Role, Option<Values>, String),
+        missing_is_absent: bool,
+    ) -> Result<(), Unfit> {
+        if word.is_missing() {
+            return self.place_missing(role, values.as_ref(), name, missing_is_absent);
+        }
+        match (role, values) {
+            (Role::Ignored, _) => {}
+            (Role::Number { column }, _) => {
+                let value = self.number(&word.text, name)?;
+                if value != V::default() {
+                    self.cells.push((*column, value));
+                }
+            }
+            (Role::NumberLabel { label }, _) => {
+                let value = self.number(&word.text, name)?;
+                if value == V::ONE {
+                    self.labels.push(*label);
+                } else if value != V::default() {
+                    return Err(Unfit::new(
+                        format!("0 or 1 for label `{name}`"),
+                        quote(&word.text),
+                    ));
+                }
+            }
+            (Role::Paths(hierarchy), _) => {
+                for path in decode(&word.text).split('@') {
+                    if !hierarchy.closure(path.trim(), |label| self.labels.push(label)) {
+                        let expected = format!("declared paths of `{name}`, joined by @");
+                        return Err(Unfit::new(expected, quote(path.as_bytes())));
+                    }
+                }
+            }
+            (_, Some(values)) => {
+                let Some(position) = values.position(&word.text) else {
+                    let shown: Vec<String> = values
+                        .list
+                        .iter()
+                        .take(5)
+                        .map(|value| decode(value))
+                        .collect();
+                    let more = if values.list.len() > 5 { ", …" } else { "" };
+                    let expected = format!("one of {{{}{more}}} for `{name}`", shown.join(", "));
+                    return Err(Unfit::new(expected, quote(&word.text)));
+                };
+                match role {
+                    Role::Pair { column, one } if position == *one => {
+                        self.push(Entry::Feature(*column));
+                    }
+                    Role::Choice { column } => self.push(Entry::Feature(column + position as i32)),
+                    Role::Label { label, on } if on[position] => self.push(Entry::Label(*label)),
+                    _ => {}
+                }
+            }
+            (_, None) => unreachable!("only nominal attributes are pairs, choices or labels"),
+        }
+        Ok(())
+    }
+
+    fn place_missing(
+        &mut self,
+        role: &Role,
+        values: Option<&Values>,
+        name: &str,
+        missing_is_absent: bool,
+    ) -> Result<(), Unfit> {
+        match role {
+            Role::Number { column } | Role::Pair { column, .. } => {
+                self.cells.push((*column, V::MISSING));
+            }
+            Role::Choice { column } => {
+                let n = values.map_or(0, |values| values.list.len()) as i32;
+                self.cells
+                    .extend((*column..column + n).map(|column| (column, V::MISSING)));
+            }
+            Role::Label { .. } | Role::NumberLabel { .. } | Role::Paths(_)
+                if !missing_is_absent =>
+            {
+                let expected =
+                    format!("a known value of label `{name}` (or `missing_labels=\"absent\"`)");
+                return Err(Unfit::new(expected, "`?`"));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, entry: Entry) {
+        match entry {
+            Entry::Feature(column) => self.cells.push((column, V::ONE)),
+            Entry::Label(label) => self.labels.push(label),
+        }
+    }
+
+    fn number(&mut self, text: &[u8], name: &str) -> Result<V, Unfit> {
+        self.padded.clear();
+        self.padded.extend_from_slice(text);
+        self.padded.extend_from_slice(&[0; 8]);
+        match decimal(&self.padded, 0) {
+            Some((value, end)) if end == text.len() => Ok(value),
+            _ => Err(Unfit::new(
+                format!("{} for `{name}`", V::FINITE),
+                quote(text),
+            )),
+        }
+    }
+}
