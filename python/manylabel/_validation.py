@@ -66,9 +66,7 @@ def check_features(estimator: Any, X: Any, *, reset: bool) -> csr_array:
     )
     canonical = _canonical(csr_array(checked))
     if canonical.dtype == np.float64 and not getattr(estimator, "normalize", False):
-        largest = max(canonical.data.max(initial=0), -canonical.data.min(initial=0))
-        if largest > np.finfo(np.float32).max:
-            raise ValueError(f"values of X must be finite as float32, got {largest} in absolute value")
+        _check_single(canonical.data, "values of X")
     return canonical
 
 
@@ -158,8 +156,10 @@ def check_training_set(
         raise ValueError(f"rows of Y: expected {X.shape[0]} as in X, got {Y.shape[0]}")
     if sample_weight is None:
         return X, Y, None
-    weights = _check_sample_weight(sample_weight, X, dtype=np.float32, ensure_non_negative=True)
+    weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     check_consistent_length(X, weights)
+    _check_single(weights, "sample_weight")
+    weights = weights.astype(np.float32)
     kept = weights > 0
     if not kept.any():
         raise ValueError("sample_weight must be > 0 for at least one row, got zeros only")
@@ -233,6 +233,13 @@ def _canonical(matrix: csr_array) -> csr_array:
     matrix.indices = np.require(matrix.indices, positions, ["C", "A"])
     matrix.indptr = np.require(matrix.indptr, positions, ["C", "A"])
     return matrix
+
+
+def _check_single(values: NDArray[np.float64], name: str) -> None:
+    """Reject what single precision, in which the core works, would make infinite."""
+    for extreme in (values.max(initial=0), values.min(initial=0)):
+        if abs(extreme) > np.finfo(np.float32).max:
+            raise ValueError(f"{name} must be finite as float32, got {extreme}")
 
 
 def _check_positions(matrix: Any, name: str) -> Any:
