@@ -220,7 +220,6 @@ _VARIABLES = {_INK: "var(--ink)", _MUTED: "var(--muted)", _GRID: "var(--grid)", 
 
 _STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
-    "svg.hashsalt": "manylabel",
     "font.size": 10.5,
     "figure.facecolor": "none",
     "axes.facecolor": "none",
@@ -245,12 +244,16 @@ _STYLE: dict[Any, Any] = {
 
 def _svg(figure: Any, what: str) -> str:
     """Return a figure as an element that takes its width and colours from the page."""
+    import matplotlib
+
     text = io.StringIO()
-    figure.savefig(text, format="svg", metadata={"Date": None})
+    # Ids are hashes of this and of what they name: the same in every run, others in every chart.
+    with matplotlib.rc_context({"svg.hashsalt": what}):
+        figure.savefig(text, format="svg", metadata={"Date": None})
     svg = text.getvalue()
     svg = svg[svg.index("<svg") :]
     # Groups are numbered alike in every chart, and an id may be in a page only once. Nothing refers to them.
-    svg = re.sub(r'<g id="[^"]*">', "<g>", svg)
+    svg = re.sub(r'<g id="[^"]*"', "<g", svg)
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r'(<svg [^>]*?) width="[^"]*"', r"\1", svg, count=1)
     svg = re.sub(r'(<svg [^>]*?) height="[^"]*"', r"\1", svg, count=1)
@@ -276,7 +279,7 @@ def _precision_chart(data: Data, results: Sequence[Result], colors: dict[str, st
             axes.plot(_KS, values, color=_MUTED, linewidth=1.2, linestyle=(0, (2, 2)))
         note: dict[str, Any] = {"textcoords": "offset points", "color": _MUTED, "fontsize": 9}
         axes.annotate("best possible", (_KS[0], best_possible[0]), (0, 6), **note)
-        axes.annotate("most frequent labels", (_KS[-1], most_frequent[-1]), (0, 6), ha="right", **note)
+        axes.annotate("most frequent labels", (_KS[2], most_frequent[2]), (0, 6), **note)
         for result in results:
             axes.plot(_KS, result.precision, "o-", color=colors[result.title], clip_on=False, zorder=3)
         axes.set(xticks=_KS, xlabel="k", xlim=(0.85, 5.15), ylim=(None, 1.04))
