@@ -14,7 +14,7 @@ const BUDGET: usize = 64 << 20;
 
 /// A feature is full if at least one label in this many has a weight for it. Below, walking
 /// along its few labels is as fast.
-const FULL: usize = 6;
+const FULL: usize = 2;
 
 /// A feature that has no place in the layout.
 const NONE: u32 = u32::MAX;
