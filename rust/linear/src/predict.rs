@@ -4,6 +4,7 @@
 //! others. A row's scores start as the intercepts; each of its features adds to its labels.
 
 use crate::full::FullFeatures;
+use crate::panel::LANES;
 use manylabel_base::{Error, Watch};
 use manylabel_sparse::{CsrOwned, CsrView, Index, TopK, Value, scale_to_unit};
 use rayon::prelude::*;
@@ -100,9 +101,16 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
             watch,
             || TopK::new(k.min(self.n_labels())),
             |best, scores, out| {
-                for (label, &score) in (0..).zip(scores) {
-                    if score > best.floor() {
-                        best.push(label, score);
+                for (first, scores) in (0..).step_by(LANES).zip(scores.chunks(LANES)) {
+                    // Sixteen comparisons at once: hardly any label is among the best.
+                    let floor = best.floor();
+                    if scores
+                        .iter()
+                        .fold(false, |any, &score| any | (score > floor))
+                    {
+                        for (label, &score) in (first..).zip(scores) {
+                            best.push(label, score);
+                        }
                     }
                 }
                 best.drain_by_label(|label, score| out.push((label, score)));
