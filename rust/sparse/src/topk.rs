@@ -27,6 +27,7 @@ pub struct TopK {
 const SORTED_UP_TO: usize = 32;
 
 /// Whether `a` ranks before `b`.
+#[expect(clippy::float_cmp, reason = "a tie is exact equality")]
 #[inline(always)]
 fn before(a: (f32, u32), b: (f32, u32)) -> bool {
     a.0 > b.0 || (a.0 == b.0 && a.1 < b.1)
@@ -57,9 +58,9 @@ impl TopK {
         }
         let new = (score, label);
         if self.k <= SORTED_UP_TO {
-            self.push_sorted(new)
+            self.push_sorted(new);
         } else {
-            self.push_heap(new)
+            self.push_heap(new);
         }
     }
 
