@@ -142,22 +142,42 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// A score from a small number: few of them, so that there are ties.
+    fn score(code: i8) -> f32 {
+        match code {
+            -3 => f32::NEG_INFINITY,
+            3 => f32::NAN,
+            _ => f32::from(code),
+        }
+    }
+
     proptest! {
         #[test]
-        fn equals_a_full_sort(scores in prop::collection::vec(-3i8..4, 0..120), k in 0usize..60) {
+        fn equals_a_full_sort(
+            codes in prop::collection::vec(-3i8..4, 0..120),
+            k in 0usize..60,
+            seed in any::<prop::sample::Index>(),
+        ) {
+            let n = codes.len();
             let mut best = TopK::new(k);
-            for (label, &score) in scores.iter().enumerate() {
-                // The lowest value stands for "not scored".
-                let score = if score == -3 { f32::NEG_INFINITY } else { f32::from(score) };
-                best.push(label as u32, score);
-            }
-            let mut got = Vec::new();
-            best.drain_by_label(|label, _| got.push(label));
-            let mut labels: Vec<u32> = (0..scores.len() as u32).filter(|&l| scores[l as usize] > -3).collect();
-            labels.sort_by_key(|&l| (-scores[l as usize], l));
+            let mut labels: Vec<usize> = (0..n).filter(|&label| codes[label].abs() < 3).collect();
+            labels.sort_by_key(|&label| (-codes[label], label));
             labels.truncate(k);
             labels.sort_unstable();
-            prop_assert_eq!(got, labels);
+            // Labels in order, then from somewhere in the middle; the collector serves both.
+            for start in [0, seed.index(n.max(1))] {
+                for label in (start..n).chain(0..start) {
+                    let score = score(codes[label]);
+                    // What is below the floor may be skipped.
+                    if score.is_nan() || score >= best.floor() {
+                        best.push(label as u32, score);
+                    }
+                }
+                let mut got = Vec::new();
+                best.drain_by_label(|label, score| got.push((label as usize, score)));
+                let expected: Vec<_> = labels.iter().map(|&label| (label, score(codes[label]))).collect();
+                prop_assert_eq!(got, expected);
+            }
         }
     }
 }
