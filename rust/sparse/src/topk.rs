@@ -164,10 +164,11 @@ mod tests {
             labels.sort_by_key(|&label| (-codes[label], label));
             labels.truncate(k);
             labels.sort_unstable();
-            // Labels in order, then from somewhere in the middle; the collector serves both.
-            for start in [0, seed.index(n.max(1))] {
+            // Labels in order, then from somewhere in the middle with lower scores; the collector
+            // serves both.
+            for (start, lower) in [(0, 0.0), (seed.index(n.max(1)), 10.0)] {
                 for label in (start..n).chain(0..start) {
-                    let score = score(codes[label]);
+                    let score = score(codes[label]) - lower;
                     // What is below the floor may be skipped.
                     if score.is_nan() || score >= best.floor() {
                         best.push(label as u32, score);
@@ -175,7 +176,7 @@ mod tests {
                 }
                 let mut got = Vec::new();
                 best.drain_by_label(|label, score| got.push((label as usize, score)));
-                let expected: Vec<_> = labels.iter().map(|&label| (label, score(codes[label]))).collect();
+                let expected: Vec<_> = labels.iter().map(|&label| (label, score(codes[label]) - lower)).collect();
                 prop_assert_eq!(got, expected);
             }
         }
