@@ -50,3 +50,22 @@ impl Value for f64 {
         self
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn negative_positions_are_beyond_any_length() {
+        let longest = isize::MAX as usize;
+        for position in [-1, i32::MIN] {
+            assert!(position.get() > longest);
+            assert!(i64::from(position).get() > longest);
+        }
+        assert!(i64::MIN.get() > longest);
+        assert_eq!(
+            (i32::MAX.get(), u32::MAX.get()),
+            (2_147_483_647, 4_294_967_295)
+        );
+    }
+}
