@@ -43,3 +43,31 @@ impl Watch {
         self.stop.store(true, Relaxed);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    #[test]
+    fn adds_up_over_threads_and_stops_all_of_them() {
+        let watch = Watch::new();
+        let each = |step: fn(&Watch)| {
+            thread::scope(|scope| {
+                for _ in 0..4 {
+                    scope.spawn(|| step(&watch));
+                }
+            });
+        };
+        each(|watch| (0..1000).for_each(|n| assert!(watch.step(n % 3).is_ok())));
+        assert_eq!(watch.done(), 4 * 999);
+        watch.stop();
+        each(|watch| assert!(matches!(watch.step(0), Err(Error::Stopped))));
+        each(|watch| assert!(matches!(watch.step(1), Err(Error::Stopped))));
+        assert_eq!(
+            watch.done(),
+            4 * 999 + 4,
+            "work done after the stop is still done"
+        );
+    }
+}

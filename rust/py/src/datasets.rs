@@ -1,8 +1,4 @@
 //! Files of data sets in and out.
-#![expect(
-    clippy::needless_pass_by_value,
-    reason = "pyo3 hands arguments over by value"
-)]
 
 use crate::csr::{PyCsr, with_view};
 use crate::error::to_py;

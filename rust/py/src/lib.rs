@@ -2,6 +2,10 @@
 //!
 //! One file per algorithm crate turns arrays into views, calls the kernel through [`run`], and
 //! hands the result to numpy without a copy. No arithmetic happens here.
+#![allow(
+    clippy::needless_pass_by_value,
+    reason = "pyo3 hands arguments over by value"
+)]
 
 mod csr;
 mod datasets;

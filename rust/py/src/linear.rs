@@ -66,8 +66,7 @@ impl TryFrom<PyParams> for Params {
 
 /// Fits DiSMEC: the arrays of (`n_features`, `n_labels`) weights in compressed rows, intercepts,
 /// steps of each label.
-#[allow(clippy::needless_pass_by_value, reason = "pyo3 hands arguments over")]
-#[allow(clippy::type_complexity, reason = "a tuple is what Python unpacks")]
+#[expect(clippy::type_complexity, reason = "a tuple is what Python unpacks")]
 #[pyfunction]
 #[pyo3(signature = (x, y, sample_weight, params, n_threads, progress))]
 pub(crate) fn fit_dismec<'py>(
@@ -174,7 +173,6 @@ fn score<T: Send>(
 }
 
 /// The `k` best labels of each row, as the arrays of a CSR matrix.
-#[allow(clippy::needless_pass_by_value, reason = "pyo3 hands arguments over")]
 #[pyfunction]
 #[pyo3(signature = (model, x, k, n_threads))]
 pub(crate) fn linear_topk<'py>(
@@ -191,7 +189,6 @@ pub(crate) fn linear_topk<'py>(
 }
 
 /// The labels of each row with scores above `threshold`, as the arrays of a CSR matrix.
-#[allow(clippy::needless_pass_by_value, reason = "pyo3 hands arguments over")]
 #[pyfunction]
 #[pyo3(signature = (model, x, threshold, n_threads))]
 pub(crate) fn linear_above<'py>(
@@ -210,7 +207,6 @@ pub(crate) fn linear_above<'py>(
 }
 
 /// All scores, (`n_rows`, `n_labels`).
-#[allow(clippy::needless_pass_by_value, reason = "pyo3 hands arguments over")]
 #[pyfunction]
 #[pyo3(signature = (model, x, n_threads))]
 pub(crate) fn linear_decision<'py>(

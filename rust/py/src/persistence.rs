@@ -22,7 +22,6 @@ const N_THREADS: usize = 2;
 /// # Errors
 ///
 /// `ValueError` if `data` is not contiguous.
-#[allow(clippy::needless_pass_by_value, reason = "pyo3 hands arguments over")]
 #[pyfunction]
 #[pyo3(signature = (data, start = 0))]
 pub(crate) fn crc32(py: Python<'_>, data: PyReadonlyArray1<'_, u8>, start: u32) -> PyResult<u32> {

@@ -59,9 +59,11 @@ pub(crate) fn run<T: Send>(
                     }
                     Err(RecvTimeoutError::Timeout) if raised.is_err() => {} // already asked to stop
                     Err(RecvTimeoutError::Timeout) => {
-                        raised = Python::attach(|py| py.check_signals())
-                            .and_then(|()| report(progress, watch.done()))
-                            .inspect_err(|_| watch.stop());
+                        raised = Python::attach(|py| {
+                            py.check_signals()?;
+                            report(progress, watch.done())
+                        })
+                        .inspect_err(|_| watch.stop());
                     }
                 }
             }

@@ -146,3 +146,126 @@ impl CsrOwned {
 pub fn scale_to_unit(norm: f64) -> f64 {
     if norm > 0.0 { norm.recip() } else { 1.0 }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A dense matrix of small numbers, many of them zero, and which of the zeros CSR is to store.
+    #[derive(Debug)]
+    struct Dense {
+        rows: Vec<Vec<f64>>,
+        n_cols: usize,
+        stored: Vec<Vec<bool>>,
+    }
+
+    fn dense() -> impl Strategy<Value = Dense> {
+        (0..6usize, 0..6usize).prop_flat_map(|(n_rows, n_cols)| {
+            let value = prop_oneof![Just(0.0), Just(0.0), -8.0..8.0];
+            let rows = prop::collection::vec(prop::collection::vec(value, n_cols), n_rows);
+            let stored =
+                prop::collection::vec(prop::collection::vec(any::<bool>(), n_cols), n_rows);
+            (rows, stored).prop_map(move |(rows, stored)| Dense {
+                rows,
+                n_cols,
+                stored,
+            })
+        })
+    }
+
+    impl Dense {
+        /// Our copy of the matrix, by way of a view of 64-bit positions and values.
+        fn to_csr(&self, normalize: bool) -> CsrOwned {
+            let (mut indptr, mut indices, mut values) = (vec![0i64], Vec::new(), Vec::new());
+            for (row, stored) in self.rows.iter().zip(&self.stored) {
+                for (col, (&value, &stored)) in row.iter().zip(stored).enumerate() {
+                    if value != 0.0 || stored {
+                        indices.push(col as i64);
+                        values.push(value);
+                    }
+                }
+                indptr.push(indices.len() as i64);
+            }
+            CsrView::new("X", &indptr, &indices, &values, self.n_cols)
+                .and_then(|x| CsrOwned::from_view(x, normalize))
+                .expect("a valid matrix")
+        }
+
+        fn map(&self, f: impl Fn(&[f64]) -> Vec<f32>) -> Vec<Vec<f32>> {
+            self.rows.iter().map(|row| f(row)).collect()
+        }
+    }
+
+    /// The cells of `x`, whose rows must be in order of column and without stored zeros.
+    fn cells(x: &CsrOwned) -> Vec<Vec<f32>> {
+        let row = |row| {
+            let (cols, values) = x.row(row);
+            assert!(cols.is_sorted_by(|a, b| a < b) && !values.contains(&0.0));
+            let mut cells = vec![0.0; x.n_cols];
+            for (&col, &value) in cols.iter().zip(values) {
+                cells[col as usize] = value;
+            }
+            cells
+        };
+        (0..x.n_rows()).map(row).collect()
+    }
+
+    fn to_f32(row: &[f64]) -> Vec<f32> {
+        row.iter().map(|&value| value as f32).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn copies_what_is_not_zero(dense in dense()) {
+            prop_assert_eq!(cells(&dense.to_csr(false)), dense.map(to_f32));
+        }
+
+        #[test]
+        fn normalizes_to_unit_length(dense in dense()) {
+            let by_hand = dense.map(|row| {
+                let norm = row.iter().map(|value| value * value).sum::<f64>().sqrt();
+                to_f32(&row.iter().map(|value| value / norm.max(1e-9)).collect::<Vec<_>>())
+            });
+            let normalized = cells(&dense.to_csr(true));
+            prop_assert_eq!(normalized.len(), by_hand.len());
+            for (cells, by_hand) in normalized.iter().zip(&by_hand) {
+                for (cell, by_hand) in cells.iter().zip(by_hand) {
+                    prop_assert!((cell - by_hand).abs() <= 1e-7, "{cell} is not {by_hand}");
+                }
+            }
+        }
+
+        #[test]
+        fn transposes_as_a_dense_matrix_does(dense in dense()) {
+            let x = dense.to_csr(false);
+            let xt = x.transpose();
+            let (rows, columns) = (cells(&x), cells(&xt));
+            let across = |col: usize| rows.iter().map(|row| row[col]).collect::<Vec<_>>();
+            prop_assert_eq!(columns, (0..x.n_cols).map(across).collect::<Vec<_>>());
+            prop_assert_eq!(xt.n_cols, rows.len());
+            prop_assert_eq!(xt.transpose(), x);
+        }
+
+        #[test]
+        fn appends_a_column_of_ones(dense in dense()) {
+            let mut x = dense.to_csr(false);
+            x.append_ones();
+            prop_assert_eq!(x.n_cols, dense.n_cols + 1);
+            let with_one = |row: &[f64]| [&to_f32(row)[..], &[1.0]].concat();
+            prop_assert_eq!(cells(&x), dense.map(with_one));
+        }
+    }
+
+    #[test]
+    fn refuses_what_is_infinite_in_single_precision() {
+        let x = CsrView::new("X", &[0i32, 0, 1], &[0], &[1e39f64], 1).expect("valid");
+        let error = CsrOwned::from_view(x, false).expect_err("too large");
+        assert_eq!(
+            error.to_string(),
+            "a feature value is too large: inf as float32 (row 1)"
+        );
+        let unit = CsrOwned::from_view(x, true).expect("fits once it is of unit length");
+        assert_eq!(unit.values, [1.0]);
+    }
+}

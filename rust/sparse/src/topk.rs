@@ -27,6 +27,7 @@ pub struct TopK {
 const SORTED_UP_TO: usize = 32;
 
 /// Whether `a` ranks before `b`.
+#[expect(clippy::float_cmp, reason = "a tie is exact equality")]
 #[inline(always)]
 fn before(a: (f32, u32), b: (f32, u32)) -> bool {
     a.0 > b.0 || (a.0 == b.0 && a.1 < b.1)
@@ -57,9 +58,9 @@ impl TopK {
         }
         let new = (score, label);
         if self.k <= SORTED_UP_TO {
-            self.push_sorted(new)
+            self.push_sorted(new);
         } else {
-            self.push_heap(new)
+            self.push_heap(new);
         }
     }
 
@@ -141,22 +142,43 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// A score from a small number: few of them, so that there are ties.
+    fn score(code: i8) -> f32 {
+        match code {
+            -3 => f32::NEG_INFINITY,
+            3 => f32::NAN,
+            _ => f32::from(code),
+        }
+    }
+
     proptest! {
         #[test]
-        fn equals_a_full_sort(scores in prop::collection::vec(-3i8..4, 0..120), k in 0usize..60) {
+        fn equals_a_full_sort(
+            codes in prop::collection::vec(-3i8..4, 0..120),
+            k in 0usize..60,
+            seed in any::<prop::sample::Index>(),
+        ) {
+            let n = codes.len();
             let mut best = TopK::new(k);
-            for (label, &score) in scores.iter().enumerate() {
-                // The lowest value stands for "not scored".
-                let score = if score == -3 { f32::NEG_INFINITY } else { f32::from(score) };
-                best.push(label as u32, score);
-            }
-            let mut got = Vec::new();
-            best.drain_by_label(|label, _| got.push(label));
-            let mut labels: Vec<u32> = (0..scores.len() as u32).filter(|&l| scores[l as usize] > -3).collect();
-            labels.sort_by_key(|&l| (-scores[l as usize], l));
+            let mut labels: Vec<usize> = (0..n).filter(|&label| codes[label].abs() < 3).collect();
+            labels.sort_by_key(|&label| (-codes[label], label));
             labels.truncate(k);
             labels.sort_unstable();
-            prop_assert_eq!(got, labels);
+            // Labels in order, then from somewhere in the middle with lower scores; the collector
+            // serves both.
+            for (start, lower) in [(0, 0.0), (seed.index(n.max(1)), 10.0)] {
+                for label in (start..n).chain(0..start) {
+                    let score = score(codes[label]) - lower;
+                    // What is below the floor may be skipped.
+                    if score.is_nan() || score >= best.floor() {
+                        best.push(label as u32, score);
+                    }
+                }
+                let mut got = Vec::new();
+                best.drain_by_label(|label, score| got.push((label as usize, score)));
+                let expected: Vec<_> = labels.iter().map(|&label| (label, score(codes[label]) - lower)).collect();
+                prop_assert_eq!(got, expected);
+            }
         }
     }
 }

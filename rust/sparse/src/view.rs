@@ -111,3 +111,110 @@ impl<I: Index, T: Value> CsrView<'_, I, T> {
             .sqrt()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// The arrays of a CSR matrix, valid or not.
+    #[derive(Debug)]
+    struct Arrays {
+        indptr: Vec<i64>,
+        indices: Vec<i64>,
+        n_values: usize,
+    }
+
+    const N_COLS: usize = 5;
+
+    impl Arrays {
+        /// Whether row ends and lengths are as the definition has them, word by word.
+        fn has_rows(&self) -> bool {
+            let n = self.indices.len();
+            self.indptr.first() == Some(&0)
+                && self.indptr.last() == Some(&(n as i64))
+                && self.indptr.is_sorted()
+                && self.n_values == n
+        }
+
+        fn row(&self, row: usize) -> &[i64] {
+            &self.indices[self.indptr[row] as usize..self.indptr[row + 1] as usize]
+        }
+
+        /// The first row with a column out of range, out of order or repeated.
+        fn first_bad_row(&self) -> Option<usize> {
+            (0..self.indptr.len() - 1).find(|&row| {
+                let cols = self.row(row);
+                let in_range = |&col: &i64| (0..N_COLS as i64).contains(&col);
+                let increasing = (1..cols.len()).all(|at| cols[at - 1] < cols[at]);
+                !(cols.iter().all(in_range) && increasing)
+            })
+        }
+    }
+
+    /// A valid matrix, and up to two changes that often make it an invalid one.
+    fn arrays() -> impl Strategy<Value = Arrays> {
+        let rows = prop::collection::vec(prop::collection::btree_set(0..N_COLS as i64, 0..4), 0..5);
+        let change = (0..4, any::<prop::sample::Index>(), -1..=N_COLS as i64);
+        (rows, prop::collection::vec(change, 0..3)).prop_map(|(rows, changes)| {
+            let mut indptr = vec![0];
+            for row in &rows {
+                indptr.push(indptr[indptr.len() - 1] + row.len() as i64);
+            }
+            let mut indices: Vec<i64> = rows.into_iter().flatten().collect();
+            let mut n_values = indices.len();
+            for (what, at, value) in changes {
+                match what {
+                    0 if !indptr.is_empty() => *at.get_mut(&mut indptr) = value,
+                    1 if !indices.is_empty() => *at.get_mut(&mut indices) = value,
+                    2 => n_values = at.index(n_values + 1),
+                    _ => indptr.truncate(at.index(indptr.len() + 1)),
+                }
+            }
+            Arrays {
+                indptr,
+                indices,
+                n_values,
+            }
+        })
+    }
+
+    /// Compares what `CsrView::new` finds with the definition, positions held as `I`.
+    fn compare<I: Index>(arrays: &Arrays, narrow: fn(i64) -> I) -> Result<(), TestCaseError> {
+        let indptr: Vec<I> = arrays.indptr.iter().map(|&end| narrow(end)).collect();
+        let indices: Vec<I> = arrays.indices.iter().map(|&col| narrow(col)).collect();
+        let values = vec![1.0f32; arrays.n_values];
+        match CsrView::new("X", &indptr, &indices, &values, N_COLS) {
+            Ok(x) => {
+                prop_assert!(arrays.has_rows());
+                prop_assert_eq!(arrays.first_bad_row(), None);
+                prop_assert_eq!(x.n_rows(), arrays.indptr.len() - 1);
+                for row in 0..x.n_rows() {
+                    let (cols, values) = x.row(row);
+                    let cols: Vec<i64> = cols.iter().map(|col| col.get() as i64).collect();
+                    prop_assert_eq!(&cols[..], arrays.row(row));
+                    prop_assert_eq!(values.len(), cols.len());
+                }
+            }
+            Err(Error::Csr { matrix, row, .. }) => {
+                prop_assert_eq!(matrix, "X");
+                if arrays.has_rows() {
+                    prop_assert_eq!(Some(row), arrays.first_bad_row());
+                }
+            }
+            Err(other) => return Err(TestCaseError::fail(other.to_string())),
+        }
+        Ok(())
+    }
+
+    proptest! {
+        // Many, since few changes hit the one place where a rule matters.
+        #![proptest_config(ProptestConfig::with_cases(4096))]
+
+        #[test]
+        fn accepts_exactly_the_valid_structures(arrays in arrays()) {
+            compare(&arrays, |position| position as i32)?;
+            compare(&arrays, |position| position)?;
+        }
+    }
+}
