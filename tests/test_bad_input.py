@@ -1,5 +1,6 @@
 """Bad and extreme input: a documented result, or an error that says what was wanted and what came."""
 
+import os
 import subprocess
 import sys
 import textwrap

@@ -56,8 +56,8 @@ def test_readme(tmp_path, monkeypatch):
     assert blocks, "README.md shows no Python"
     monkeypatch.chdir(tmp_path)
     X, Y = make_multilabel(400, 100, 30, random_state=0)
-    dump_xc("train.txt.gz", X[:300], Y[:300])
-    dump_xc("test.txt.gz", X[300:], Y[300:])
+    dump_xc(X[:300], Y[:300], "train.txt.gz")
+    dump_xc(X[300:], Y[300:], "test.txt.gz")
     namespace = {"__name__": "readme"}
     for block in blocks:
         exec(compile(block, str(README), "exec"), namespace)
