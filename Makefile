@@ -2,8 +2,6 @@
 PYTHON ?= python3
 BIN := .venv/bin
 RUST_SOURCES := $(shell find rust -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
-MANYLABEL_DATA ?=
-export MANYLABEL_DATA
 
 .PHONY: demo test lint bench bench-python clean
 

@@ -7,6 +7,7 @@ is not is copied; the caller's matrices are never sorted, summed or widened in p
 
 from __future__ import annotations
 
+import copy
 import os
 from numbers import Integral
 from typing import Any
@@ -17,7 +18,16 @@ from scipy.sparse import csr_array, issparse
 from sklearn.utils import check_array, check_consistent_length, check_random_state
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
-__all__ = ["check_count", "check_features", "check_labels", "check_training_set", "n_threads", "seed"]
+__all__ = [
+    "check_count",
+    "check_features",
+    "check_flag",
+    "check_labels",
+    "check_training_set",
+    "is_verbose",
+    "n_threads",
+    "seed",
+]
 
 
 def check_features(estimator: Any, X: Any, *, reset: bool) -> csr_array:
@@ -41,14 +51,23 @@ def check_features(estimator: Any, X: Any, *, reset: bool) -> csr_array:
     ------
     ValueError
         If X is not 2-D, is empty, has values that are not finite or not numbers, positions outside its
-        shape, or another number of features than fit has seen.
+        shape, or another number of features than fit has seen. Values must be finite as float32 too, unless
+        the estimator's ``normalize`` scales them first.
     """
     if issparse(X):
-        _check_positions(X, "X")
-    X = validate_data(
-        estimator, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32], accept_large_sparse=True
+        X = _check_positions(X, "X")
+    checked = validate_data(
+        estimator,
+        X,
+        reset=reset,
+        accept_sparse="csr",
+        dtype=[np.float64, np.float32],
+        accept_large_sparse=True,
     )
-    return _canonical(csr_array(X))
+    canonical = _canonical(csr_array(checked))
+    if canonical.dtype == np.float64 and not getattr(estimator, "normalize", False):
+        _check_single(canonical.data, "values of X")
+    return canonical
 
 
 def check_labels(Y: Any) -> csr_array:
@@ -69,24 +88,33 @@ def check_labels(Y: Any) -> csr_array:
     ValueError
         If Y is not 2-D, has no column, or holds anything but 0 and 1.
     """
-    if np.ndim(Y) == 1:
-        raise ValueError(
-            "Y must be a 2-D indicator matrix (n_samples, n_labels) of 0 and 1, got a 1-D array; "
-            "sklearn.preprocessing.MultiLabelBinarizer makes one"
-        )
+    expected = "Y must be a 2-D indicator matrix (n_samples, n_labels) of 0 and 1"
+    hint = "sklearn.preprocessing.MultiLabelBinarizer makes one"
+    if not hasattr(Y, "ndim"):
+        try:
+            Y = np.asarray(Y)
+        except ValueError:
+            raise ValueError(f"{expected}, got rows of unequal length; {hint}") from None
+    if Y.ndim != 2:
+        raise ValueError(f"{expected}, got a {Y.ndim}-D array; {hint}")
     if issparse(Y):
-        _check_positions(Y, "Y")
-    Y = check_array(Y, accept_sparse="csr", dtype="numeric", input_name="Y", ensure_min_samples=0)
-    Y = _canonical(csr_array(Y))
-    if not np.isin(Y.data, (0, 1)).all():
-        wrong = np.unique(Y.data[~np.isin(Y.data, (0, 1))])
+        Y = _check_positions(Y, "Y")
+    try:
+        Y = check_array(Y, accept_sparse="csr", dtype="numeric", input_name="Y", ensure_min_samples=0)
+    except ValueError as error:
+        raise ValueError(f"{expected}: {error}") from None
+    canonical = _canonical(csr_array(Y))
+    data = canonical.data
+    if not np.isin(data, (0, 1)).all():
+        wrong = np.unique(data[~np.isin(data, (0, 1))])
         raise ValueError(f"Y must hold 0 and 1 only, got {', '.join(map(str, wrong[:3]))}")
-    if Y.dtype != np.float32:
-        Y = csr_array((Y.data.astype(np.float32), Y.indices, Y.indptr), shape=Y.shape)
-    if not Y.data.all():
-        Y = Y.copy()
-        Y.eliminate_zeros()
-    return Y
+    ones = csr_array(
+        (data.astype(np.float32, copy=False), canonical.indices, canonical.indptr), shape=canonical.shape
+    )
+    if not data.all():
+        ones = ones.copy()
+        ones.eliminate_zeros()
+    return ones
 
 
 def check_training_set(
@@ -128,8 +156,10 @@ def check_training_set(
         raise ValueError(f"rows of Y: expected {X.shape[0]} as in X, got {Y.shape[0]}")
     if sample_weight is None:
         return X, Y, None
-    weights = _check_sample_weight(sample_weight, X, dtype=np.float32, ensure_non_negative=True)
+    weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     check_consistent_length(X, weights)
+    _check_single(weights, "sample_weight")
+    weights = weights.astype(np.float32)
     kept = weights > 0
     if not kept.any():
         raise ValueError("sample_weight must be > 0 for at least one row, got zeros only")
@@ -139,13 +169,13 @@ def check_training_set(
 
 
 def check_count(name: str, value: Any, least: int) -> int:
-    """Check that a parameter is an integer of at least `least`."""
+    """Check that a parameter is an integer of at least `least`; more than 2**31 - 1 is as good as that."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, Integral) or value < least:
         raise ValueError(f"`{name}` must be an integer >= {least}, got {value!r}")
-    return int(value)
+    return min(int(value), np.iinfo(np.int32).max)
 
 
-def n_threads(n_jobs: int | None) -> int:
+def n_threads(n_jobs: Any) -> int:
     """Turn scikit-learn's ``n_jobs`` into a number of threads; never more than the machine's cores.
 
     None means 1; -1 all cores this process may use, -2 all but one, and so on.
@@ -156,36 +186,84 @@ def n_threads(n_jobs: int | None) -> int:
         raise ValueError(f"`n_jobs` must be None or an integer other than 0, got {n_jobs!r}")
     affinity = getattr(os, "sched_getaffinity", None)
     cores = len(affinity(0)) if affinity else os.cpu_count() or 1
-    wanted = int(n_jobs) if n_jobs > 0 else cores + 1 + int(n_jobs)
+    wanted = int(n_jobs) + (cores + 1 if int(n_jobs) < 0 else 0)
     return max(1, min(wanted, cores))
+
+
+def check_flag(name: str, value: Any) -> bool:
+    """Check that a parameter is True or False."""
+    if not isinstance(value, bool | np.bool_):
+        raise ValueError(f"`{name}` must be True or False, got {value!r}")
+    return bool(value)
+
+
+def is_verbose(verbose: Any) -> bool:
+    """Tell whether ``verbose``, a bool or a level, asks for a progress bar."""
+    if not isinstance(verbose, Integral | np.bool_) or verbose < 0:
+        raise ValueError(f"`verbose` must be an integer >= 0, got {verbose!r}")
+    return bool(verbose)
 
 
 def seed(random_state: Any) -> int:
     """Turn scikit-learn's ``random_state`` into one seed; None draws one from numpy's global state."""
-    if isinstance(random_state, Integral) and not isinstance(random_state, bool) and random_state >= 0:
+    try:
+        if isinstance(random_state, bool):
+            raise ValueError
+        generator = check_random_state(random_state)
+    except ValueError:
+        raise ValueError(
+            "`random_state` must be None, an integer from 0 to 2**32 - 1 or a numpy RandomState, "
+            f"got {random_state!r}"
+        ) from None
+    if isinstance(random_state, Integral):
         return int(random_state)
-    return int(check_random_state(random_state).randint(np.iinfo(np.int64).max, dtype=np.int64))
+    return int(generator.randint(np.iinfo(np.int64).max, dtype=np.int64))
 
 
 def _canonical(matrix: csr_array) -> csr_array:
-    """Sort columns and add up duplicates, on a copy if there is anything to do."""
+    """Sort columns, add up duplicates and lay arrays out for the core, on copies where there is need."""
     if not matrix.has_canonical_format:
         # Not `matrix.copy()` alone: a view's flags may be shared with the caller's matrix.
-        matrix = csr_array((matrix.data.copy(), matrix.indices.copy(), matrix.indptr.copy()), shape=matrix.shape)
-        matrix.sum_duplicates()
-    if matrix.indices.dtype != matrix.indptr.dtype:
-        wide = np.promote_types(matrix.indices.dtype, matrix.indptr.dtype)
         matrix = csr_array(
-            (matrix.data, matrix.indices.astype(wide), matrix.indptr.astype(wide)), shape=matrix.shape
+            (matrix.data.copy(), matrix.indices.copy(), matrix.indptr.copy()), shape=matrix.shape
         )
+        matrix.sum_duplicates()
+    positions = np.promote_types(matrix.indices.dtype, matrix.indptr.dtype)
+    matrix.data = np.require(matrix.data, requirements=["C", "A"])
+    matrix.indices = np.require(matrix.indices, positions, ["C", "A"])
+    matrix.indptr = np.require(matrix.indptr, positions, ["C", "A"])
     return matrix
 
 
-def _check_positions(matrix: Any, name: str) -> None:
-    """Reject a hand-made sparse matrix whose positions leave its shape, before scipy's code trusts them."""
+def _check_single(values: NDArray[np.float64], name: str) -> None:
+    """Reject what single precision, in which the core works, would make infinite."""
+    for extreme in (values.max(initial=0), values.min(initial=0)):
+        if abs(extreme) > np.finfo(np.float32).max:
+            raise ValueError(f"{name} must be finite as float32, got {extreme}")
+
+
+def _check_positions(matrix: Any, name: str) -> Any:
+    """Reject a hand-made sparse matrix whose positions leave its shape, before scipy's code trusts them.
+
+    Returns the matrix with positions of one sound dtype. Arrays are shared with the caller's; scipy's check
+    trims and casts what it is called on, which is why it is called on a shallow copy.
+    """
+    if matrix.format == "coo":
+        for axis, positions in enumerate(matrix.coords):
+            size = matrix.shape[axis]
+            if len(positions) and not 0 <= positions.min() <= positions.max() < size:
+                raise ValueError(
+                    f"{name} is not a valid COO matrix: coords[{axis}] must be from 0 to {size - 1}"
+                )
     if matrix.format not in ("csr", "csc", "bsr"):
-        return
+        return matrix
+    matrix = copy.copy(matrix)
+    invalid = f"{name} is not a valid {matrix.format.upper()} matrix"
     try:
         matrix.check_format(full_check=True)
     except ValueError as error:
-        raise ValueError(f"{name} is not a valid {matrix.format.upper()} matrix: {error}") from None
+        raise ValueError(f"{invalid}: {error}") from None
+    # scipy does not look at the inside of indptr when its end is 0.
+    if (matrix.indptr[1:] < matrix.indptr[:-1]).any():
+        raise ValueError(f"{invalid}: indptr must be a non-decreasing sequence")
+    return matrix

@@ -15,7 +15,15 @@ from tqdm.auto import tqdm
 
 from manylabel import _core
 from manylabel._base import MultiLabelClassifier
-from manylabel._validation import check_count, check_features, check_training_set, n_threads, seed
+from manylabel._validation import (
+    check_count,
+    check_features,
+    check_flag,
+    check_training_set,
+    is_verbose,
+    n_threads,
+    seed,
+)
 from manylabel.persistence import register
 
 __all__ = ["DiSMECClassifier"]
@@ -170,17 +178,18 @@ class DiSMECClassifier(MultiLabelClassifier):
             "C": _number("C", self.C),
             "prune": _number("prune", self.prune),
             "tol": _number("tol", self.tol),
-            "fit_intercept": bool(self.fit_intercept),
-            "normalize": bool(self.normalize),
+            "fit_intercept": check_flag("fit_intercept", self.fit_intercept),
+            "normalize": check_flag("normalize", self.normalize),
             "solver": str(self.solver),
             "max_iter": check_count("max_iter", self.max_iter, 1),
             "seed": seed(self.random_state),
         }
         threads = n_threads(self.n_jobs)
+        verbose = is_verbose(self.verbose)
         sparse_output = issparse(y)
         X, y, sample_weight = check_training_set(self, X, y, sample_weight)
         n_labels = y.shape[1]
-        with tqdm(total=n_labels, unit="label", disable=not self.verbose) as bar:
+        with tqdm(total=n_labels, unit="label", disable=not verbose) as bar:
 
             def report(done: int) -> None:
                 bar.update(done - bar.n)

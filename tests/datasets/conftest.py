@@ -1,17 +1,6 @@
-import os
 import signal
-from pathlib import Path
 
 import pytest
-
-
-@pytest.fixture(scope="session")
-def data():
-    """The folder of real data sets."""
-    folder = os.environ.get("MANYLABEL_DATA")
-    if not folder:
-        pytest.skip("MANYLABEL_DATA does not name the folder of data sets")
-    return Path(folder)
 
 
 @pytest.fixture

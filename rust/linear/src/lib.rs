@@ -28,6 +28,7 @@
 //! ```
 
 pub mod dismec;
+mod full;
 mod panel;
 mod predict;
 

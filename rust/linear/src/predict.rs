@@ -3,12 +3,17 @@
 //! The weights lie by feature: a row touches the labels that its features have weights for, and no
 //! others. A row's scores start as the intercepts; each of its features adds to its labels.
 
+use crate::full::FullFeatures;
+use crate::panel::LANES;
 use manylabel_base::{Error, Watch};
 use manylabel_sparse::{CsrOwned, CsrView, Index, TopK, Value, scale_to_unit};
 use rayon::prelude::*;
 
 /// Rows one thread scores between two looks at the watch; so few need no threads at all.
 pub const ROWS_AT_ONCE: usize = 32;
+
+/// From so many rows on, laying out the full features pays.
+const FULL_FROM: usize = 512;
 
 /// Scores rows by linear weights kept by feature.
 #[derive(Debug, Clone, Copy)]
@@ -20,8 +25,8 @@ pub struct Scorer<'a, P, L> {
     normalize: bool,
 }
 
-/// One row in the form scoring wants: non-zero features and their values.
-type Row = Vec<(usize, f32)>;
+/// What a block of rows picked: the ends of its rows, their labels with scores.
+type Picked = (Vec<usize>, Vec<(u32, f32)>);
 
 impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
     /// Borrows weights (`n_features`, `n_labels`) in compressed rows, and one intercept for each
@@ -99,9 +104,17 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
             watch,
             || TopK::new(k.min(self.n_labels())),
             |best, scores, out| {
-                for (label, &score) in (0..).zip(scores) {
-                    if score > best.floor() {
-                        best.push(label, score);
+                for (first, scores) in (0..).step_by(LANES).zip(scores.chunks(LANES)) {
+                    // Sixteen comparisons at once: hardly any label is among the best.
+                    let floor = best.floor();
+                    if scores
+                        .iter()
+                        .fold(f32::NEG_INFINITY, |best, &score| best.max(score))
+                        > floor
+                    {
+                        for (label, &score) in (first..).zip(scores) {
+                            best.push(label, score);
+                        }
                     }
                 }
                 best.drain_by_label(|label, score| out.push((label, score)));
@@ -156,18 +169,21 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
         scores.try_reserve_exact(size).map_err(|_| too_large())?;
         scores.resize(size, 0.0);
         let n_labels = self.n_labels().max(1);
-        let fill = |row: &mut Row, (at, block): (usize, &mut [f32])| {
+        let full = self.full_features(x.n_rows());
+        let fill = |(at, block): (usize, &mut [f32])| {
             watch.step(0)?;
             for (i, scores) in block.chunks_mut(n_labels).enumerate() {
-                self.score(x, at * ROWS_AT_ONCE + i, row, scores);
+                self.score(x, at * ROWS_AT_ONCE + i, full.as_ref(), scores);
             }
             Ok(())
         };
         if x.n_rows() <= ROWS_AT_ONCE {
-            fill(&mut Row::new(), (0, &mut scores))?;
+            fill((0, &mut scores))?;
         } else {
-            let blocks = scores.par_chunks_mut(ROWS_AT_ONCE * n_labels).enumerate();
-            blocks.try_for_each_init(Row::new, fill)?;
+            scores
+                .par_chunks_mut(ROWS_AT_ONCE * n_labels)
+                .enumerate()
+                .try_for_each(fill)?;
         }
         Ok(scores)
     }
@@ -181,19 +197,20 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
         pick: impl Fn(&mut S, &[f32], &mut Vec<(u32, f32)>) + Sync,
     ) -> Result<CsrOwned, Error> {
         self.check(x)?;
-        let scratch = || (Row::new(), vec![0.0; self.n_labels()], state());
-        let block = |(row, scores, state): &mut (Row, Vec<f32>, S), first: usize| {
+        let full = self.full_features(x.n_rows());
+        let scratch = || (vec![0.0; self.n_labels()], state());
+        let block = |(scores, state): &mut (Vec<f32>, S), first: usize| {
             watch.step(0)?;
             let (mut ends, mut pairs) = (Vec::with_capacity(ROWS_AT_ONCE), Vec::new());
             for i in first..(first + ROWS_AT_ONCE).min(x.n_rows()) {
-                self.score(x, i, row, scores);
+                self.score(x, i, full.as_ref(), scores);
                 pick(state, scores, &mut pairs);
                 ends.push(pairs.len());
             }
             Ok((ends, pairs))
         };
         let firsts: Vec<usize> = (0..x.n_rows()).step_by(ROWS_AT_ONCE).collect();
-        let picked: Vec<(Vec<usize>, Vec<(u32, f32)>)> = match firsts[..] {
+        let picked: Vec<Picked> = match firsts[..] {
             [first] => vec![block(&mut scratch(), first)?],
             _ => firsts
                 .par_iter()
@@ -226,12 +243,18 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
         })
     }
 
-    /// Scores of row `at` of `x`; `row` is scratch.
+    /// The layout for a batch of so many rows, if it pays.
+    fn full_features(&self, n_rows: usize) -> Option<FullFeatures> {
+        (n_rows >= FULL_FROM)
+            .then(|| FullFeatures::new(self.indptr, self.labels, self.weights, self.n_labels()))
+    }
+
+    /// Scores row `at` of `x`.
     fn score<I: Index, T: Value>(
         &self,
         x: CsrView<'_, I, T>,
         at: usize,
-        row: &mut Row,
+        full: Option<&FullFeatures>,
         scores: &mut [f32],
     ) {
         let scale = if self.normalize {
@@ -239,19 +262,13 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
         } else {
             1.0
         };
-        let (cols, values) = x.row(at);
-        row.clear();
-        row.extend(
-            cols.iter()
-                .zip(values)
-                .map(|(col, value)| (col.get(), (value.f64() * scale) as f32)),
-        );
-        self.add_up(row, scores);
-    }
-
-    fn add_up(&self, row: &Row, scores: &mut [f32]) {
         scores.copy_from_slice(self.intercept);
-        for &(feature, value) in row {
+        let (cols, values) = x.row(at);
+        for (col, value) in cols.iter().zip(values) {
+            let (feature, value) = (col.get(), (value.f64() * scale) as f32);
+            if full.is_some_and(|full| full.add(feature, value, scores)) {
+                continue;
+            }
             let range = self.indptr[feature].get()..self.indptr[feature + 1].get();
             for (label, &weight) in self.labels[range.clone()].iter().zip(&self.weights[range]) {
                 scores[label.get()] += value * weight;

@@ -2,7 +2,7 @@
 
 use crate::csr::{Borrowed, CsrArrays, PyCsr, csr_arrays, with_view};
 use crate::error::to_py;
-use crate::run::run;
+use crate::run::{run, run_here};
 use manylabel_base::{Error, Watch};
 use manylabel_linear::dismec::{Params, Solver};
 use manylabel_linear::{ROWS_AT_ONCE, Scorer};
@@ -166,7 +166,7 @@ fn score<T: Send>(
     work: impl FnOnce(&Watch) -> Result<T, Error> + Send,
 ) -> PyResult<T> {
     if n_rows <= ROWS_AT_ONCE {
-        py.detach(|| work(&Watch::new())).map_err(to_py)
+        run_here(py, work)
     } else {
         run(py, n_threads, None, work)
     }

@@ -6,6 +6,8 @@ use manylabel_base::{Error, Watch};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use rayon::ThreadPoolBuilder;
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
@@ -52,13 +54,8 @@ pub(crate) fn run<T: Send>(
                     }
                     Err(RecvTimeoutError::Disconnected) => {
                         // Joining here keeps the scope from panicking a second time.
-                        let cause = worker
-                            .join()
-                            .err()
-                            .map_or_else(String::new, |panic| describe(&*panic));
-                        return Err(PyRuntimeError::new_err(format!(
-                            "internal error in manylabel: {cause}"
-                        )));
+                        let panic = worker.join().err().unwrap_or_else(|| Box::new(""));
+                        return Err(panicked(&*panic));
                     }
                     Err(RecvTimeoutError::Timeout) if raised.is_err() => {} // already asked to stop
                     Err(RecvTimeoutError::Timeout) => {
@@ -74,6 +71,21 @@ pub(crate) fn run<T: Send>(
     })
 }
 
+/// Runs `work` on the calling thread, for what is over before a pool would stand.
+///
+/// # Errors
+///
+/// As [`run`].
+pub(crate) fn run_here<T: Send>(
+    py: Python<'_>,
+    work: impl FnOnce(&Watch) -> Result<T, Error> + Send,
+) -> PyResult<T> {
+    // What a panic leaves half done is dropped with `work`; the borrowed arrays are only read.
+    py.detach(|| catch_unwind(AssertUnwindSafe(|| work(&Watch::new()))))
+        .map_err(|panic| panicked(&*panic))?
+        .map_err(to_py)
+}
+
 fn report(progress: Option<&Py<PyAny>>, done: usize) -> PyResult<()> {
     match progress {
         Some(progress) => Python::attach(|py| progress.call1(py, (done,)).map(drop)),
@@ -81,10 +93,12 @@ fn report(progress: Option<&Py<PyAny>>, done: usize) -> PyResult<()> {
     }
 }
 
-fn describe(panic: &(dyn std::any::Any + Send)) -> String {
-    match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
-        (Some(text), _) => (*text).into(),
-        (_, Some(text)) => text.clone(),
-        _ => "a kernel panicked".into(),
-    }
+/// A kernel's panic as an exception that `except Exception` catches.
+fn panicked(panic: &(dyn Any + Send)) -> PyErr {
+    let cause = match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
+        (Some(text), _) => *text,
+        (_, Some(text)) => text,
+        _ => "a kernel panicked",
+    };
+    PyRuntimeError::new_err(format!("internal error in manylabel: {cause}"))
 }

@@ -1,6 +1,6 @@
 //! The numbers a borrowed matrix may be made of.
 
-/// An index type scipy uses: `i32` or `i64`, and our own `u32`.
+/// An index type scipy uses: `i32` or `i64`, and our own `u32` and `usize`.
 ///
 /// Values are non-negative once [`CsrView::new`](crate::CsrView::new) has accepted them.
 pub trait Index: Copy + Send + Sync + std::fmt::Display + 'static {
@@ -19,7 +19,7 @@ macro_rules! index {
         }
     )*};
 }
-index!(i32, i64, u32);
+index!(i32, i64, u32, usize);
 
 /// A value type of a feature matrix. Kernels compute in `f32`.
 pub trait Value: Copy + Send + Sync + 'static {

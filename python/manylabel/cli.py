@@ -1,0 +1,462 @@
+"""The command line: ``manylabel train``, ``predict``, ``evaluate``, ``inspect`` and ``demo``.
+
+Data files are in the text form of the Extreme Classification Repository, plain or gzip, or in ARFF if
+their name ends in ``.arff`` or ``.arff.gz``. Results go to stdout, all else (progress on a terminal, what
+was done, errors) to stderr. Every error is one line ``manylabel: error: ...``.
+
+Exit codes: 0 done, 1 failed, 2 called wrongly, 130 interrupted, 141 stdout closed by its reader. Files are
+written aside and renamed, so that none is ever half there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import importlib.metadata
+import json
+import math
+import os
+import re
+import secrets
+import sys
+import types
+import typing
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from time import perf_counter
+from typing import Any, Literal, NoReturn, TextIO
+
+import numpy as np
+from scipy.sparse import csc_array, csr_array, issparse, vstack
+from sklearn.base import clone
+from tqdm import tqdm
+
+from manylabel import metrics
+from manylabel.datasets import load_arff, load_xc
+from manylabel.linear import DiSMECClassifier
+from manylabel.persistence import load
+
+__all__ = ["MODELS", "main"]
+
+MODELS: dict[str, type] = {
+    "dismec": DiSMECClassifier,
+}
+
+# Set by options of their own, and no part of what a model has learned.
+_RUN_PARAMETERS = ("n_jobs", "random_state", "verbose")
+
+# Rows predicted at a time: enough for all threads, and the first lines come out early.
+_BLOCK = 4096
+
+
+class UsageError(Exception):
+    """The command was called wrongly."""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    Parameters
+    ----------
+    argv : sequence of str or None, default=None
+        The arguments; None means those of the process.
+
+    Returns
+    -------
+    int
+        The exit code, see the module.
+
+    Raises
+    ------
+    SystemExit
+        With code 0, after ``--help`` and ``--version``.
+    """
+    try:
+        arguments = _parser().parse_args(argv)
+        with warnings.catch_warnings():
+            warnings.showwarning = lambda message, *_: _say(f"warning: {message}")
+            arguments.run(arguments)
+        sys.stdout.flush()
+    except UsageError as error:
+        _say(f"error: {error}")
+        return 2
+    except KeyboardInterrupt:
+        _say("interrupted")
+        return 130
+    except BrokenPipeError:
+        # What is left in the buffer has nowhere to go, and flushing it at exit would complain again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except (OSError, ValueError, TypeError, OverflowError, RuntimeError, MemoryError) as error:
+        _say(f"error: {_reason(error)}")
+        return 1
+    return 0
+
+
+def _say(text: str) -> None:
+    print("manylabel:", " ".join(text.split()), file=sys.stderr)
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OSError) and error.errno is not None and error.filename is not None:
+        return f"{error.filename}: {os.strerror(error.errno)}"
+    return str(error) or ("not enough memory" if isinstance(error, MemoryError) else type(error).__name__)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="manylabel", description="Multi-label and extreme multi-label classification.")
+    version = f"manylabel {importlib.metadata.version('manylabel')}"
+    parser.add_argument("--version", action="version", version=version)
+    commands = parser.add_subparsers(metavar="command", required=True)
+
+    running = _Parser(add_help=False)
+    running.add_argument(
+        "--jobs",
+        type=int,
+        default=-1,
+        metavar="N",
+        help="threads; -1, the default, for all. Never changes a result",
+    )
+    running.add_argument("--quiet", action="store_true", help="no progress and no messages but errors")
+    reading = _Parser(add_help=False)
+    reading.add_argument(
+        "--xml", metavar="FILE", help="names the labels of ARFF files whose relation does not (MULAN)"
+    )
+
+    def command(name: str, run: Any, help: str, *parents: _Parser) -> _Parser:
+        added = commands.add_parser(name, help=help, description=f"{help}.", parents=parents)
+        added.set_defaults(run=run)
+        return added
+
+    train = command("train", _train, "Fit a model to a data file and save it", running, reading)
+    train.add_argument("--model", required=True, choices=MODELS, help="the method: %(choices)s")
+    train.add_argument("data", help="the training data")
+    train.add_argument("-o", "--output", required=True, metavar="MODEL", help="the model file to write")
+    train.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        dest="settings",
+        metavar="NAME=VALUE",
+        help="a parameter of the model, C=0.5 or estimator__C=0.5; may be repeated",
+    )
+    train.add_argument("--seed", type=int, metavar="S", help="the same seed gives the same model")
+
+    predict = command("predict", _predict, "Write the best labels of every row", running, reading)
+    predict.add_argument("model", help="the model file")
+    predict.add_argument("data", help="the rows; their labels are not looked at")
+    predict.add_argument("-k", type=_rank, default=5, help="labels per row (default 5)")
+    predict.add_argument(
+        "-o", "--output", metavar="FILE", help="one line a row, label:score, best first (default stdout)"
+    )
+
+    evaluate = command("evaluate", _evaluate, "Measure a model on a data file", running, reading)
+    evaluate.add_argument("model", help="the model file")
+    evaluate.add_argument("data", help="the test data")
+    evaluate.add_argument(
+        "--train", metavar="DATA", help="the training data, for measures weighted by propensity"
+    )
+    evaluate.add_argument(
+        "-k", type=_ranks, default=(1, 3, 5), metavar="K,...", help="ranks to measure at (default 1,3,5)"
+    )
+    evaluate.add_argument("--json", action="store_true", help="a JSON object instead of a table")
+
+    inspect = command("inspect", _inspect, "Show what a model file holds")
+    inspect.add_argument("model", help="the model file")
+
+    demo = command("demo", _demo, "Train every family on handwritten digits and draw the results", running)
+    demo.add_argument(
+        "--output", default="demo", metavar="FOLDER", help="where report.html goes (default demo)"
+    )
+    return parser
+
+
+def _rank(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a number >= 1, got {text!r}")
+    return int(text)
+
+
+def _ranks(text: str) -> tuple[int, ...]:
+    return tuple(_rank(part.strip()) for part in text.split(","))
+
+
+def _train(arguments: argparse.Namespace) -> None:
+    model = MODELS[arguments.model]()
+    for setting in arguments.settings:
+        name, equals, value = setting.partition("=")
+        if not equals:
+            raise UsageError(f"--set: expected NAME=VALUE, got {setting!r}")
+        _set(model, name, value)
+    if arguments.seed is not None:
+        if "random_state" not in model.get_params(deep=False):
+            raise UsageError(f"--seed: {arguments.model} has nothing random")
+        model.set_params(random_state=arguments.seed)
+    path = _output(arguments.output)
+    X, Y = _read(arguments.data, arguments)
+    if not arguments.quiet:
+        _say(f"{arguments.data}: {X.shape[0]:,} rows, {X.shape[1]:,} features, {Y.shape[1]:,} labels")
+    start = perf_counter()
+    _set_run(model, n_jobs=arguments.jobs, verbose=int(_shows_progress(arguments)))
+    model.fit(X, Y)
+    _set_run(model, n_jobs=None, verbose=0)
+    seconds = perf_counter() - start
+    model.save(path)
+    if not arguments.quiet:
+        _say(f"{arguments.output}: {path.stat().st_size:,} bytes, fitted in {seconds:.1f} s")
+
+
+def _predict(arguments: argparse.Namespace) -> None:
+    output = None if arguments.output is None else _output(arguments.output)
+    model = _load(arguments)
+    X = _widen(
+        _read(arguments.data, arguments)[0], model.n_features_in_, "features", arguments.data, arguments
+    )
+    with _writing(output) as file:
+        for top in _topk(model, X, arguments.k, arguments):
+            file.writelines(f"{line}\n" for line in _lines(top))
+
+
+def _evaluate(arguments: argparse.Namespace) -> None:
+    model = _load(arguments)
+    n_labels = len(model.classes_)
+    X, Y = _read(arguments.data, arguments)
+    X = _widen(X, model.n_features_in_, "features", arguments.data, arguments)
+    Y = _widen(Y, n_labels, "labels", arguments.data, arguments)
+    propensities = None
+    if arguments.train is not None:
+        Y_train = _widen(_read(arguments.train, arguments)[1], n_labels, "labels", arguments.train, arguments)
+        propensities = metrics.propensities(Y_train)
+    if X.shape[0] == 0:
+        raise ValueError(f"{arguments.data}: no rows to measure on")
+    scores = vstack(list(_topk(model, X, max(arguments.k), arguments)), format="csr")
+
+    table = {
+        "P": metrics.precision_at_k(Y, scores, arguments.k),
+        "nDCG": metrics.ndcg_at_k(Y, scores, arguments.k),
+        "R": metrics.recall_at_k(Y, scores, arguments.k),
+    }
+    if propensities is not None:
+        table["PSP"] = metrics.psp_at_k(Y, scores, propensities, arguments.k)
+        table["PSnDCG"] = metrics.psndcg_at_k(Y, scores, propensities, arguments.k)
+    values = {name: np.atleast_1d(found).tolist() for name, found in table.items()}
+    if arguments.json:
+        # JSON has no nan, which is what recall is where no row has a label.
+        flat = {
+            f"{name}@{k}": value if math.isfinite(value) else None
+            for name, row in values.items()
+            for k, value in zip(arguments.k, row, strict=True)
+        }
+        print(json.dumps({"rows": X.shape[0], **flat}, indent=2))
+        return
+    print(f"{'':8}" + "".join(f"{f'k={k}':>9}" for k in arguments.k))
+    for name, row in values.items():
+        print(f"{f'{name}@k':8}" + "".join(f"{value:9.4f}" for value in row))
+
+
+def _inspect(arguments: argparse.Namespace) -> None:
+    model = load(arguments.model)
+    with open(arguments.model, "rb") as file:
+        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))["__metadata__"]
+    parameters = ", ".join(f"{name}={value!r}" for name, value in model.get_params(deep=False).items())
+    rows = {
+        "class": type(model).__name__,
+        "file": f"{os.stat(arguments.model).st_size:,} bytes, format {header['manylabel_format']}, "
+        f"written by manylabel {header['manylabel_version']}",
+        "features": f"{model.n_features_in_:,}",
+        "labels": f"{len(model.classes_):,}" if hasattr(model, "classes_") else "none",
+        "parameters": " ".join(parameters.split()),
+    }
+    rows |= {
+        name: _describe(value)
+        for name, value in vars(model).items()
+        if name.endswith("_") and name not in ("classes_", "n_features_in_")
+    }
+    width = max(map(len, rows))
+    for name, text in rows.items():
+        print(f"{name:{width}}  {text}")
+
+
+def _describe(value: Any) -> str:
+    kind = type(value).__name__
+    if isinstance(value, csr_array | csc_array):
+        used = np.count_nonzero(np.diff(value.indptr))
+        density = value.nnz / max(1, math.prod(value.shape))
+        lines = f"in {used:,} of {len(value.indptr) - 1:,} {'rows' if value.format == 'csr' else 'columns'}"
+        return f"{kind} {value.shape} of {value.dtype}, {value.nnz:,} stored ({density:.2%}), {lines}"
+    if isinstance(value, np.ndarray):
+        text = f"{kind} {value.shape} of {value.dtype}"
+        if value.size and value.dtype.kind in "iuf":
+            text += f", from {value.min():.4g} to {value.max():.4g}"
+        return text
+    if isinstance(value, list | tuple):
+        return f"{kind} of {len(value)}" + (f", the first: {_describe(value[0])}" if value else "")
+    return kind if hasattr(value, "get_params") else repr(value)
+
+
+def _demo(arguments: argparse.Namespace) -> None:
+    from manylabel import demo
+
+    folder = Path(arguments.output)
+    folder.mkdir(parents=True, exist_ok=True)
+    data = demo.load_data()
+    print(f"{len(data.X_train):,} digits to learn from, {len(data.X_test):,} to test on\n")
+    print(demo.HEADER)
+    results = []
+    for title, estimator in demo.FAMILIES:
+        model = clone(estimator)
+        _set_run(model, n_jobs=arguments.jobs)
+        results.append(demo.train(title, model, data, folder))
+        print(results[-1].row(), flush=True)
+    print("\nEach model was saved and loaded, and predicts exactly what it did before.")
+    try:
+        page = demo.page(data, results)
+    except ModuleNotFoundError as error:
+        if error.name != "matplotlib":
+            raise
+        raise RuntimeError("the page needs matplotlib: pip install 'manylabel[plot]'") from None
+    with _writing(folder / "report.html") as file:
+        file.write(page)
+    print(f"See {folder / 'report.html'}")
+
+
+def _set(model: Any, name: str, text: str) -> None:
+    """Set a parameter to a value given as text, which its annotation says how to read."""
+    head, _, rest = name.partition("__")
+    kind = type(model)
+    known = [parameter for parameter in model.get_params(deep=False) if parameter not in _RUN_PARAMETERS]
+    if head not in known:
+        option = {"n_jobs": "; use --jobs", "random_state": "; use --seed"}.get(head, "")
+        raise UsageError(f"--set: {kind.__name__} has {', '.join(known)}, got {head!r}{option}")
+    if rest:
+        inner = getattr(model, head)
+        if not hasattr(inner, "get_params"):
+            raise UsageError(f"--set {name}: expected `{head}` to be an estimator, got {inner!r}")
+        _set(inner, rest, text)
+        return
+    hint = typing.get_type_hints(kind.__init__).get(head, Any)
+    try:
+        model.set_params(**{head: _value(text, hint)})
+    except ValueError:
+        wanted = hint.__name__ if isinstance(hint, type) else re.sub(r"\w+\.", "", str(hint))
+        raise UsageError(f"--set {name}: expected {wanted}, got {text!r}") from None
+
+
+def _value(text: str, hint: Any) -> Any:
+    kinds = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
+    if types.NoneType in kinds and text == "None":
+        return None
+    if bool in kinds and text in ("True", "False", "true", "false"):
+        return text in ("True", "true")
+    for number in (int, float):
+        if number in kinds:
+            try:
+                return number(text)
+            except ValueError:
+                pass
+    if any(typing.get_origin(kind) is Literal and text in typing.get_args(kind) for kind in kinds):
+        return text
+    if str in kinds:
+        return text
+    # What is neither number nor word is an estimator, by its name in the table.
+    simple = (bool, int, float, types.NoneType)
+    if text in MODELS and any(
+        kind not in simple and typing.get_origin(kind) is not Literal for kind in kinds
+    ):
+        return MODELS[text]()
+    raise ValueError
+
+
+def _set_run(model: Any, **parameters: Any) -> None:
+    known = model.get_params(deep=False)
+    model.set_params(**{name: value for name, value in parameters.items() if name in known})
+
+
+def _read(path: str, arguments: argparse.Namespace) -> tuple[Any, csr_array]:
+    if path.lower().endswith((".arff", ".arff.gz")):
+        return load_arff(path, arguments.xml)
+    if arguments.xml is not None:
+        raise UsageError(f"--xml: only ARFF files have labels named in XML, got {path}")
+    return load_xc(path, n_jobs=arguments.jobs)
+
+
+def _load(arguments: argparse.Namespace) -> Any:
+    model = load(arguments.model)
+    if not hasattr(model, "predict_topk"):
+        raise ValueError(f"{arguments.model}: expected a classifier, got {type(model).__name__}")
+    _set_run(model, n_jobs=arguments.jobs)
+    return model
+
+
+def _widen(matrix: Any, width: int, what: str, path: str, arguments: argparse.Namespace) -> Any:
+    """Give `matrix` the width the model knows: files may be written without the last, unused numbers."""
+    n_rows, found = matrix.shape
+    if found > width or (found < width and not issparse(matrix)):
+        raise ValueError(f"{path}: expected the model's {width:,} {what}, got {found:,}")
+    if found < width:
+        if not arguments.quiet:
+            _say(f"{path}: {found:,} {what}; the other {width - found:,} of the model are taken for zero")
+        matrix.resize((n_rows, width))
+    return matrix
+
+
+def _topk(model: Any, X: Any, k: int, arguments: argparse.Namespace) -> Iterator[csr_array]:
+    """Predictions for blocks of rows, with a bar that counts rows."""
+    n_rows = X.shape[0]
+    with tqdm(total=n_rows, unit=" rows", disable=not _shows_progress(arguments)) as bar:
+        for start in range(0, n_rows, _BLOCK):
+            top = model.predict_topk(X[start : start + _BLOCK], k=k)
+            yield top
+            bar.update(top.shape[0])
+
+
+def _lines(top: csr_array) -> Iterator[str]:
+    rows = np.repeat(np.arange(top.shape[0]), np.diff(top.indptr))
+    order = np.lexsort((top.indices, -top.data, rows))
+    # As text numpy gives the shortest digits that read back to the same number, in its own precision.
+    scores = top.data[order].astype(str).tolist()
+    pairs = [f"{label}:{score}" for label, score in zip(top.indices[order].tolist(), scores, strict=True)]
+    for begin, end in pairwise(top.indptr.tolist()):
+        yield " ".join(pairs[begin:end])
+
+
+def _shows_progress(arguments: argparse.Namespace) -> bool:
+    return not arguments.quiet and sys.stderr.isatty()
+
+
+def _output(path: str) -> Path:
+    """Follow links to where a file will be written, and fail now if it cannot be, not after the work."""
+    real = Path(os.path.realpath(path))
+    if real.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "", path)
+    if not real.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "", str(real.parent))
+    if real.exists() and not real.is_file():
+        raise ValueError(f"{path}: expected a regular file")  # renaming would replace a device or pipe
+    if not os.access(real.parent, os.W_OK):
+        raise PermissionError(errno.EACCES, "", path)
+    return real
+
+
+@contextmanager
+def _writing(path: Path | None) -> Iterator[TextIO]:
+    """Open stdout, or a file that appears at `path` only when all of it is written."""
+    if path is None:
+        yield sys.stdout
+        return
+    temporary = path.parent / f".manylabel-{secrets.token_hex(8)}.tmp"
+    try:
+        with open(temporary, "x", encoding="utf-8", newline="\n") as file:
+            yield file
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,218 @@
+//! DiSMEC against its own definition: the objective's gradient, recomputed in `f64`, and the
+//! promises that results depend on neither neighbours nor threads.
+
+use manylabel_base::Watch;
+use manylabel_linear::Scorer;
+use manylabel_linear::dismec::{Model, Params, Solver};
+use manylabel_sparse::{CsrOwned, CsrView};
+use proptest::prelude::*;
+
+/// A random sparse matrix, rows of up to `nnz` entries.
+fn sparse(
+    n_rows: usize,
+    n_cols: usize,
+    nnz: usize,
+    values: impl Strategy<Value = f32>,
+) -> impl Strategy<Value = CsrOwned> {
+    let row = prop::collection::btree_map(0..n_cols as u32, values, 0..=nnz);
+    prop::collection::vec(row, n_rows).prop_map(move |rows| {
+        let mut out = CsrOwned {
+            indptr: vec![0],
+            indices: Vec::new(),
+            values: Vec::new(),
+            n_cols,
+        };
+        for row in rows {
+            out.indices.extend(row.keys());
+            out.values.extend(row.values());
+            out.indptr.push(out.indices.len());
+        }
+        out
+    })
+}
+
+fn fit(params: &Params, x: &CsrOwned, y: &CsrOwned, weights: Option<&[f32]>) -> Model {
+    let indptr = x.indptr_u32();
+    let view = CsrView::new("X", &indptr, &x.indices, &x.values, x.n_cols).expect("valid");
+    let params = params.clone().check().expect("in range");
+    params
+        .fit(view, y, weights, &Watch::new())
+        .expect("nobody stops it")
+}
+
+/// The norms of the objective's gradient at the model and at zero, for one label.
+fn gradient_norms(
+    model: &Model,
+    params: &Params,
+    x: &CsrOwned,
+    y: &CsrOwned,
+    weights: &[f32],
+    label: u32,
+) -> (f64, f64) {
+    let at = |feature: usize| {
+        let (labels, weights) = model.weights.row(feature);
+        let found = labels.iter().position(|&other| other == label);
+        found.map_or(0.0, |found| f64::from(weights[found]))
+    };
+    let w: Vec<f64> = (0..x.n_cols).map(at).collect();
+    let b = f64::from(model.intercept[label as usize]);
+    let mut gradient: Vec<f64> = w.clone();
+    gradient.push(b);
+    let mut at_zero = vec![0.0; x.n_cols + 1];
+    for row in 0..x.n_rows() {
+        let (cols, values) = x.row(row);
+        let sign = if y.row(row).0.contains(&label) {
+            1.0
+        } else {
+            -1.0
+        };
+        let norm = values
+            .iter()
+            .map(|&v| f64::from(v).powi(2))
+            .sum::<f64>()
+            .sqrt();
+        let scale = if norm > 0.0 { norm.recip() } else { 1.0 };
+        let pairs = || {
+            let features = cols.iter().map(|&col| col as usize);
+            features
+                .zip(values.iter().map(|&value| f64::from(value) * scale))
+                .chain([(x.n_cols, 1.0)])
+        };
+        let score: f64 = pairs()
+            .map(|(col, value)| value * w.get(col).unwrap_or(&b))
+            .sum();
+        let cost = 2.0 * params.c * f64::from(weights[row]);
+        let pull = -cost * sign * (1.0 - sign * score).max(0.0);
+        for (col, value) in pairs() {
+            gradient[col] += pull * value;
+            at_zero[col] -= cost * sign * value;
+        }
+    }
+    let norm = |v: &[f64]| v.iter().map(|v| v * v).sum::<f64>().sqrt();
+    (norm(&gradient), norm(&at_zero))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    #[test]
+    fn exact_reaches_a_stationary_point(
+        x in sparse(30, 12, 5, prop::sample::select(vec![-1.5f32, -0.5, 0.25, 1.0, 3.0])),
+        y in sparse(30, 20, 4, Just(1.0)),
+        weights in prop::collection::vec(0.5f32..3.0, 30),
+        c in prop::sample::select(vec![0.1, 1.0, 10.0]),
+    ) {
+        let params = Params { c, prune: 0.0, tol: 1e-4, solver: Solver::Exact, ..Params::default() };
+        let model = fit(&params, &x, &y, Some(&weights));
+        for label in 0..20 {
+            if model.intercept[label as usize] == f32::NEG_INFINITY {
+                prop_assert!(y.indices.iter().all(|&other| other != label));
+                continue;
+            }
+            prop_assert!((model.n_iter[label as usize] as usize) < params.max_iter);
+            let (norm, at_zero) = gradient_norms(&model, &params, &x, &y, &weights, label);
+            // Single precision adds some 1e-5 of the sum of its terms.
+            prop_assert!(norm <= 2e-4 * at_zero, "label {}: {} of {}", label, norm, at_zero);
+        }
+    }
+
+    #[test]
+    fn labels_threads_and_neighbours_are_independent(
+        x in sparse(400, 30, 6, 0.1f32..2.0),
+        y in sparse(400, 40, 2, Just(1.0)),
+        exact in any::<bool>(),
+    ) {
+        // With 400 rows and some 20 of them for each label, "fast" needs rarer labels to differ:
+        // thin out all but the first labels.
+        let mut y = y;
+        let mut kept = [0usize; 40];
+        let keep: Vec<bool> = y.indices.iter().map(|&label| {
+            kept[label as usize] += 1;
+            label < 5 || kept[label as usize] <= 3
+        }).collect();
+        for row in (0..y.n_rows()).rev() {
+            for at in (y.indptr[row]..y.indptr[row + 1]).rev() {
+                if !keep[at] {
+                    y.indices.remove(at);
+                    y.values.remove(at);
+                    for end in &mut y.indptr[row + 1..] {
+                        *end -= 1;
+                    }
+                }
+            }
+        }
+        let solver = if exact { Solver::Exact } else { Solver::Fast };
+        let params = Params { solver, ..Params::default() };
+        let pool = |n| rayon::ThreadPoolBuilder::new().num_threads(n).build().expect("threads");
+        let one = pool(1).install(|| fit(&params, &x, &y, None));
+        let two = pool(2).install(|| fit(&params, &x, &y, None));
+        prop_assert_eq!(&one, &two);
+        // Without the labels before and after it, a label's panel has other neighbours.
+        let mut alone = y.clone();
+        for (label, value) in alone.indices.iter().zip(&mut alone.values) {
+            *value = if (10..13).contains(label) { 1.0 } else { 0.0 };
+        }
+        let indptr = alone.indptr_u32();
+        let view = CsrView::new("Y", &indptr, &alone.indices, &alone.values, 40).expect("valid");
+        let alone = CsrOwned::from_view(view, false).expect("small");
+        let alone = fit(&params, &x, &alone, None);
+        for label in 10..13 {
+            prop_assert_eq!(one.intercept[label].to_bits(), alone.intercept[label].to_bits());
+            prop_assert_eq!(one.n_iter[label], alone.n_iter[label]);
+        }
+        let only = |model: &Model| -> Vec<(usize, u32, u32)> {
+            (0..30).flat_map(|feature| {
+                let (labels, weights) = model.weights.row(feature);
+                labels.iter().zip(weights).filter(|(label, _)| (10..13).contains(*label))
+                    .map(move |(&label, weight)| (feature, label, weight.to_bits())).collect::<Vec<_>>()
+            }).collect()
+        };
+        prop_assert_eq!(only(&one), only(&alone));
+    }
+
+    #[test]
+    fn rankings_equal_a_sort_of_all_scores(
+        weights in sparse(15, 40, 40, -2.0f32..2.0),
+        intercept in prop::collection::vec(prop::option::of(-1.0f32..1.0), 40),
+        // Over 512 rows the full features are laid out: the same bits are asked of both.
+        x in sparse(600, 15, 6, -2.0f32..2.0),
+        k in 1usize..50,
+    ) {
+        let intercept: Vec<f32> = intercept.iter().map(|b| b.unwrap_or(f32::NEG_INFINITY)).collect();
+        let scorer = Scorer::new(&weights.indptr, &weights.indices, &weights.values, &intercept, true).expect("agrees");
+        let ends = x.indptr_u32();
+        let view = CsrView::new("X", &ends, &x.indices, &x.values, 15).expect("valid");
+        let watch = Watch::new();
+        let scores = scorer.decision(view, &watch).expect("small");
+        let top = scorer.topk(view, k, &watch).expect("small");
+        let above = scorer.above(view, 0.25, &watch).expect("small");
+        for row in 0..600 {
+            let scores = &scores[row * 40..][..40];
+            let mut order: Vec<u32> = (0..40).filter(|&l| scores[l as usize] > f32::NEG_INFINITY).collect();
+            order.sort_by(|&a, &b| scores[b as usize].total_cmp(&scores[a as usize]).then(a.cmp(&b)));
+            order.truncate(k);
+            order.sort_unstable();
+            prop_assert_eq!(top.row(row).0, &order[..]);
+            prop_assert!(top.row(row).0.iter().zip(top.row(row).1).all(|(&l, &s)| s.to_bits() == scores[l as usize].to_bits()));
+            let expected: Vec<u32> = (0..40).filter(|&l| scores[l as usize] > 0.25).collect();
+            prop_assert_eq!(above.row(row).0, &expected[..]);
+        }
+        // A few rows at a time, on the plain path.
+        for row in [0usize, 299, 599] {
+            let (cols, values) = x.row(row);
+            let one = CsrView::new("X", &[0u32, cols.len() as u32], cols, values, 15).map(|view| scorer.decision(view, &watch));
+            prop_assert_eq!(one.expect("valid").expect("small"), &scores[row * 40..][..40]);
+        }
+    }
+}
+
+/// Row ends as `u32`, the form a view wants beside `u32` columns.
+trait Ends {
+    fn indptr_u32(&self) -> Vec<u32>;
+}
+
+impl Ends for CsrOwned {
+    fn indptr_u32(&self) -> Vec<u32> {
+        self.indptr.iter().map(|&end| end as u32).collect()
+    }
+}

@@ -1,0 +1,314 @@
+"""The commands, by `main`: what they write is what the library computes, and every misuse has its line."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+from sklearn.base import BaseEstimator
+
+import manylabel as ml
+from manylabel import cli, metrics
+from manylabel.datasets import dump_xc, load_xc, make_multilabel
+
+posix_only = pytest.mark.skipif(os.name != "posix", reason="signals and pipes are those of POSIX")
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory):
+    """Files of 60 features and 12 labels, one of fewer and one of more, and a model; not to be changed."""
+    folder = tmp_path_factory.mktemp("cli")
+    X, Y = make_multilabel(300, 60, 12, random_state=0)
+    dump_xc(X[:200], Y[:200], folder / "train.txt.gz")
+    dump_xc(X[200:], Y[200:], folder / "test.txt")
+    dump_xc(X[200:, :50], Y[200:, :9], folder / "narrow.txt")
+    dump_xc(*make_multilabel(50, 61, 13, random_state=0), folder / "wide.txt")
+    (folder / "text.txt").write_text("no numbers here\n")
+    ml.DiSMECClassifier(random_state=0).fit(X[:200], Y[:200]).save(folder / "model.safetensors")
+    return folder
+
+
+@pytest.fixture
+def run(capsys, folder, monkeypatch):
+    """Run a command line in the folder; returns exit code, stdout and stderr."""
+    monkeypatch.chdir(folder)
+
+    def run(words, *more):
+        code = cli.main([*words.split(), *map(str, more)])
+        return code, *capsys.readouterr()
+
+    return run
+
+
+def dense_topk(folder, data, k):
+    return ml.load(folder / "model.safetensors").predict_topk(load_xc(folder / data)[0], k=k)
+
+
+def test_train_writes_the_model_that_fit_gives(run, folder, tmp_path):
+    path = tmp_path / "model.safetensors"
+    code, out, err = run(
+        "train --model dismec train.txt.gz --seed 0 --set C=0.5 --set solver=exact --set fit_intercept=false",
+        "-o",
+        path,
+    )
+    assert (code, out) == (0, "")
+    assert "train.txt.gz: 200 rows, 60 features, 12 labels" in err
+    model = ml.load(path)
+    expected = ml.DiSMECClassifier(C=0.5, solver="exact", fit_intercept=False, random_state=0)
+    assert model.get_params() == expected.get_params()
+    expected.fit(*load_xc(folder / "train.txt.gz"))
+    assert np.array_equal(model.coef_.toarray(), expected.coef_.toarray())
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_train_reads_arff_with_its_xml(run, folder, tmp_path):
+    rows = "".join(f"{i / 7},{int(i > 8)},{i % 2}\n" for i in range(20))
+    (tmp_path / "a.arff").write_text(
+        "@relation a\n@attribute x numeric\n@attribute l {0,1}\n@attribute m {0,1}\n@data\n" + rows
+    )
+    (tmp_path / "a.xml").write_text('<labels><label name="l"/><label name="m"/></labels>')
+    path = tmp_path / "model.safetensors"
+    assert run(f"train --quiet --model dismec {tmp_path}/a.arff --xml {tmp_path}/a.xml -o", path) == (
+        0,
+        "",
+        "",
+    )
+    code, out, _ = run(f"predict {path} {tmp_path}/a.arff --xml {tmp_path}/a.xml -k 1")
+    assert code == 0
+    assert len(out.splitlines()) == 20
+
+
+@pytest.mark.parametrize("k", [3, 12, 40])
+@pytest.mark.parametrize("to_file", [False, True])
+def test_predict_writes_predict_topk_best_first(run, folder, tmp_path, monkeypatch, k, to_file):
+    monkeypatch.setattr(cli, "_BLOCK", 7)  # several blocks, the last one short
+    path = tmp_path / "out.txt"
+    code, out, err = run(f"predict model.safetensors test.txt -k {k}", *(("-o", path) if to_file else ()))
+    assert (code, err) == (0, "")
+    lines = (path.read_text() if to_file else out).splitlines()
+    rows = [[(int(j), np.float32(s)) for j, s in (p.split(":") for p in line.split())] for line in lines]
+    for row in rows:
+        assert row == sorted(row, key=lambda pair: (-pair[1], pair[0]))
+    written = csr_array(
+        (
+            np.array([s for row in rows for _, s in row], dtype=np.float32),
+            np.array([j for row in rows for j, _ in row]),
+            np.cumsum([0] + [len(row) for row in rows]),
+        ),
+        shape=(100, 12),
+    )
+    written.sort_indices()
+    expected = dense_topk(folder, "test.txt", k)
+    assert np.array_equal(written.indptr, expected.indptr)
+    assert np.array_equal(written.indices, expected.indices)
+    assert np.array_equal(written.data, expected.data)
+
+
+def test_equal_scores_are_written_lower_label_first():
+    top = csr_array(
+        (np.array([0.5, 0.5, 0.75], np.float32), np.array([0, 1, 2]), np.array([0, 0, 3])), shape=(2, 3)
+    )
+    assert list(cli._lines(top)) == ["", "2:0.75 0:0.5 1:0.5"]
+
+
+def test_evaluate_prints_the_metrics(run, folder):
+    code, out, err = run("evaluate model.safetensors test.txt --train train.txt.gz -k 1,4 --json")
+    assert (code, err) == (0, "")
+    found = json.loads(out)
+    Y, scores = load_xc(folder / "test.txt")[1], dense_topk(folder, "test.txt", 4)
+    p = metrics.propensities(load_xc(folder / "train.txt.gz")[1])
+    expected = {"rows": 100}
+    for at, k in enumerate((1, 4)):
+        expected |= {
+            f"P@{k}": metrics.precision_at_k(Y, scores, (1, 4))[at],
+            f"nDCG@{k}": metrics.ndcg_at_k(Y, scores, (1, 4))[at],
+            f"R@{k}": metrics.recall_at_k(Y, scores, (1, 4))[at],
+            f"PSP@{k}": metrics.psp_at_k(Y, scores, p, (1, 4))[at],
+            f"PSnDCG@{k}": metrics.psndcg_at_k(Y, scores, p, (1, 4))[at],
+        }
+    assert found == expected
+
+    code, table, _ = run("evaluate model.safetensors test.txt --train train.txt.gz -k 1,4")
+    assert code == 0
+    assert {f"{name}@{k}": float(value)
+            for name, *values in (line.replace("@k", "").split() for line in table.splitlines()[1:])
+            for k, value in zip((1, 4), values, strict=True)
+    } == {name: round(value, 4) for name, value in expected.items() if name != "rows"}  # fmt: skip
+
+
+def test_json_has_null_where_there_is_nothing_to_recall(run, folder, tmp_path):
+    dump_xc(np.ones((3, 60)), np.zeros((3, 12)), tmp_path / "unlabelled.txt")
+    code, out, _ = run("evaluate model.safetensors -k 1 --json", tmp_path / "unlabelled.txt")
+    assert code == 0
+    assert json.loads(out) == {"rows": 3, "P@1": 0.0, "nDCG@1": 0.0, "R@1": None}
+
+
+def test_a_narrower_file_is_filled_up_and_says_so(run, folder):
+    code, out, err = run("evaluate model.safetensors narrow.txt --json -k 1")
+    assert code == 0
+    assert "narrow.txt: 50 features; the other 10 of the model are taken for zero" in err
+    X, Y = load_xc(folder / "narrow.txt")
+    X.resize(100, 60)
+    Y.resize(100, 12)
+    top = ml.load(folder / "model.safetensors").predict_topk(X, k=1)
+    assert json.loads(out)["P@1"] == metrics.precision_at_k(Y, top, 1)
+
+
+def test_inspect_tells_what_the_model_is(run, folder):
+    code, out, _ = run("inspect model.safetensors")
+    assert code == 0
+    rows = dict(line.split(maxsplit=1) for line in out.splitlines())
+    model = ml.load(folder / "model.safetensors")
+    assert rows["class"] == "DiSMECClassifier"
+    assert rows["features"] == "60"
+    assert rows["labels"] == "12"
+    assert "solver='fast'" in rows["parameters"]
+    assert f"{model.coef_.nnz} stored" in rows["coef_"]
+    assert rows["file"].startswith(f"{(folder / 'model.safetensors').stat().st_size:,} bytes, format 1,")
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "message"),
+    [
+        ("", 2, "the following arguments are required: command"),
+        ("train train.txt.gz -o m", 2, "the following arguments are required: --model"),
+        ("train --model disco train.txt.gz -o m", 2, "invalid choice: 'disco'"),
+        ("train --model disco train.txt.gz -o m", 2, "dismec"),
+        ("train --model dismec train.txt.gz -o m --set c=1", 2, "DiSMECClassifier has C, fit_intercept, "),
+        ("train --model dismec train.txt.gz -o m --set n_jobs=2", 2, "got 'n_jobs'; use --jobs"),
+        ("train --model dismec train.txt.gz -o m --set C", 2, "expected NAME=VALUE, got 'C'"),
+        ("train --model dismec train.txt.gz -o m --set C=high", 2, "--set C: expected float, got 'high'"),
+        ("train --model dismec train.txt.gz -o m --set max_iter=1.5", 2, "expected int, got '1.5'"),
+        ("train --model dismec train.txt.gz -o m --set normalize=1", 2, "expected bool, got '1'"),
+        (
+            "train --model dismec train.txt.gz -o m --set C__x=1",
+            2,
+            "expected `C` to be an estimator, got 1.0",
+        ),
+        ("train --model dismec train.txt.gz -o m --xml a.xml", 2, "only ARFF files have labels named in XML"),
+        ("train --model dismec train.txt.gz -o m --seed one", 2, "invalid int value: 'one'"),
+        ("train --model dismec train.txt.gz -o m --set C=-1", 1, "`C` must be finite and > 0, got -1"),
+        ("train --model dismec absent.txt -o m", 1, "absent.txt: No such file or directory"),
+        ("train --model dismec text.txt -o m", 1, "text.txt, line 1: expected "),
+        ("train --model dismec train.txt.gz -o no/folder/m", 1, "folder: No such file or directory"),
+        ("train --model dismec absent.txt -o .", 1, ".: Is a directory"),
+        ("predict absent.safetensors test.txt", 1, "absent.safetensors: No such file or directory"),
+        ("predict test.txt test.txt", 1, "cannot load test.txt: not a manylabel model file"),
+        ("predict model.safetensors wide.txt", 1, "wide.txt: expected the model's 60 features, got 61"),
+        ("predict model.safetensors test.txt -k 0", 2, "argument -k: expected a number >= 1, got '0'"),
+        ("predict model.safetensors test.txt -o .", 1, ".: Is a directory"),
+        ("evaluate model.safetensors test.txt -k 1,x", 2, "argument -k: expected a number >= 1, got 'x'"),
+        ("evaluate model.safetensors test.txt --train wide.txt", 1, "expected the model's 12 labels, got 13"),
+        ("inspect text.txt", 1, "cannot load text.txt: not a manylabel model file"),
+    ],
+)
+def test_misuse_is_one_line_and_leaves_nothing(run, folder, line, code, message):
+    before = sorted(folder.iterdir())
+    found, out, err = run(line)
+    last = err.splitlines()[-1]
+    assert (found, out) == (code, "")
+    assert last.startswith("manylabel: error: ")
+    assert message in last
+    assert "Traceback" not in err
+    assert sorted(folder.iterdir()) == before
+
+
+@posix_only
+def test_a_device_is_not_replaced_by_a_model(run, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    code, _, err = run("train --model dismec train.txt.gz -o", tmp_path / "pipe")
+    assert code == 1
+    assert "pipe: expected a regular file" in err
+    assert (tmp_path / "pipe").is_fifo()
+
+
+def test_a_failed_prediction_leaves_the_older_file(run, folder, tmp_path, monkeypatch):
+    path = tmp_path / "out.txt"
+    path.write_text("older")
+    monkeypatch.setattr(cli, "_BLOCK", 40)
+    blocks = iter(range(1))
+    whole = ml.DiSMECClassifier.predict_topk
+
+    def fails_at_the_second_block(self, X, k):
+        if next(blocks, None) is None:
+            raise MemoryError
+        return whole(self, X, k)
+
+    monkeypatch.setattr(ml.DiSMECClassifier, "predict_topk", fails_at_the_second_block)
+    code, _, err = run("predict model.safetensors test.txt -o", path)
+    assert (code, err) == (1, "manylabel: error: not enough memory\n")
+    assert [file.name for file in tmp_path.iterdir()] == ["out.txt"]
+    assert path.read_text() == "older"
+
+
+@pytest.mark.parametrize(("terminal", "quiet"), [(True, False), (True, True), (False, False)])
+def test_progress_is_for_terminals_that_want_it(run, monkeypatch, tmp_path, terminal, quiet):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
+    more = ["--quiet"] if quiet else []
+    _, _, trained = run(f"train --model dismec train.txt.gz -o {tmp_path}/m", *more)
+    _, _, predicted = run(f"predict {tmp_path}/m test.txt", *more)
+    assert ("12/12" in trained) == (terminal and not quiet)
+    assert ("100/100" in predicted) == (terminal and not quiet)
+    if quiet:
+        assert trained == predicted == ""
+
+
+class Nested(BaseEstimator):
+    def __init__(self, estimator: BaseEstimator | None = None, n_blocks: int | str = "auto"):
+        self.estimator = estimator
+        self.n_blocks = n_blocks
+
+
+def test_an_estimator_is_set_by_its_name_and_then_from_inside(monkeypatch):
+    monkeypatch.setitem(cli.MODELS, "nested", Nested)
+    model = Nested()
+    for name, text in [("estimator", "dismec"), ("estimator__C", "3"), ("n_blocks", "4")]:
+        cli._set(model, name, text)
+    assert model.estimator.get_params() == ml.DiSMECClassifier(C=3.0).get_params()
+    assert model.n_blocks == 4
+    cli._set(model, "n_blocks", "auto")
+    assert model.n_blocks == "auto"
+    cli._set(model, "estimator", "None")
+    assert model.estimator is None
+    with pytest.raises(cli.UsageError, match="expected `estimator` to be an estimator, got None"):
+        cli._set(model, "estimator__C", "3")
+    with pytest.raises(cli.UsageError, match=r"--set estimator: expected .*BaseEstimator.*, got 'no'"):
+        cli._set(model, "estimator", "no")
+
+
+def start(*arguments, **options):
+    code = "import sys; from manylabel.cli import main; sys.exit(main())"
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, **options)
+
+
+@posix_only
+def test_ctrl_c_stops_training_and_leaves_nothing(tmp_path):
+    # Random labels, nearly no regularizer and a tolerance out of reach: the fit would take very long.
+    rng = np.random.default_rng(0)
+    dump_xc(rng.normal(size=(1500, 300)), rng.random((1500, 400)) < 0.5, tmp_path / "train.txt")
+    with start(
+        "train", "--model", "dismec", tmp_path / "train.txt", "-o", tmp_path / "m", "--set", "solver=exact",
+        "--set", "tol=1e-300", "--set", "max_iter=2000000000", "--set", "C=1e9",
+    ) as process:  # fmt: skip
+        assert "1,500 rows" in process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        err = process.stderr.read()
+    assert (process.returncode, err) == (130, "manylabel: interrupted\n")
+    assert [file.name for file in tmp_path.iterdir()] == ["train.txt"]
+
+
+@posix_only
+def test_a_reader_that_leaves_is_no_error(folder, tmp_path):
+    X = load_xc(folder / "test.txt")[0][np.arange(5000) % 100]
+    dump_xc(X, np.zeros((5000, 12)), tmp_path / "long.txt")  # more than a pipe holds
+    with start("predict", folder / "model.safetensors", tmp_path / "long.txt", "-k", "12",
+               stdout=subprocess.PIPE) as process:  # fmt: skip
+        assert ":" in process.stdout.readline()
+        process.stdout.close()
+        err = process.stderr.read()
+    assert (process.returncode, err) == (141, "")

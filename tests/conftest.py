@@ -1,0 +1,18 @@
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+# A loaded machine is not a failure.
+settings.register_profile("manylabel", deadline=None)
+settings.load_profile("manylabel")
+
+
+@pytest.fixture(scope="session")
+def data():
+    """The folder of real data sets."""
+    folder = os.environ.get("MANYLABEL_DATA")
+    if not folder:
+        pytest.skip("MANYLABEL_DATA does not name the folder of data sets")
+    return Path(folder)

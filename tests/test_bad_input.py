@@ -1,0 +1,384 @@
+"""Bad and extreme input: a documented result, or an error that says what was wanted and what came."""
+
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+from scipy.sparse import coo_array, csc_array, csr_array
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+from estimators import CLASSIFIERS
+
+N, D, C = 40, 6, 4
+RNG = np.random.default_rng(0)
+X = RNG.random((N, D))
+Y = (RNG.random((N, C)) < 0.4).astype(int)
+X_SPARSE = csr_array(np.where(X < 0.5, X, 0))
+
+every_classifier = pytest.mark.parametrize("classifier", CLASSIFIERS, ids=repr)
+
+
+def with_value(matrix, value):
+    matrix = np.array(matrix, dtype=np.result_type(matrix, type(value)))
+    matrix[3, 1] = value
+    return matrix
+
+
+def broken(form, part, at, value):
+    """A sparse X whose part `part` holds `value` at `at`."""
+    matrix = form(X_SPARSE.copy())
+    array = matrix.coords[at[0]] if part == "coords" else getattr(matrix, part)
+    array[at[-1]] = value
+    return matrix
+
+
+def hollow():
+    """An indptr that rises to a billion and falls back, over no values at all."""
+    matrix = csr_array((3, D))
+    matrix.indptr = np.array([0, 10**9, 10**9, 0], dtype=np.int32)
+    return matrix
+
+
+def repeated():
+    return csr_array((np.ones(2), np.array([0, 0]), np.repeat([0, 2], [1, N])), shape=(N, C))
+
+
+INDICATOR = r"Y must be a 2-D indicator matrix \(n_samples, n_labels\) of 0 and 1"
+
+# name: (X, Y, message of the ValueError)
+BAD_TRAINING_SETS = {
+    "X NaN": (with_value(X, np.nan), Y, "Input X contains NaN"),
+    "X sparse NaN": (csr_array(with_value(X, np.nan)), Y, "Input X contains NaN"),
+    "X inf": (with_value(X, np.inf), Y, "Input X contains infinity"),
+    "X -inf": (with_value(X, -np.inf), Y, "Input X contains infinity"),
+    "X complex": (X + 1j, Y, "Complex data not supported"),
+    "X sparse complex": (csr_array(X + 1j), Y, "Complex data not supported"),
+    "X words": (with_value(X.astype(object), "much"), Y, "could not convert string to float: 'much'"),
+    "X 1-D": (X[:, 0], Y, "Expected 2D array, got 1D array"),
+    "X sparse 1-D": (coo_array(X[:, 0]), Y, "Expected 2D input, got input with shape"),
+    "X 3-D": (X.reshape(N, 3, 2), Y, "Found array with dim 3"),
+    "X no rows": (X[:0], Y[:0], "0 sample"),
+    "X no columns": (X[:, :0], Y, "0 feature"),
+    "X None": (None, Y, "Expected 2D array, got scalar"),
+    "CSR column too large": (broken(csr_array, "indices", [3], D), Y, "X is not a valid CSR.*must be < 6"),
+    "CSR column negative": (broken(csr_array, "indices", [3], -1), Y, "X is not a valid CSR.*must be >= 0"),
+    "CSC row too large": (broken(csc_array, "indices", [3], 2**30), Y, "X is not a valid CSC.*must be < 40"),
+    "CSC row negative": (
+        broken(csc_array, "indices", [3], -(2**30)),
+        Y,
+        "X is not a valid CSC.*be >= 0",
+    ),
+    "COO row too large": (broken(coo_array, "coords", [0, 3], 2**30), Y, r"COO.*coords\[0\].*from 0 to 39"),
+    "COO column negative": (broken(coo_array, "coords", [1, 3], -(2**30)), Y, r"COO.*coords\[1\].*0 to 5"),
+    "CSR indptr falls": (broken(csr_array, "indptr", [7], 0), Y, "X is not a valid CSR.*non-decreasing"),
+    "CSR indptr falls in nothing": (hollow(), Y[:3], "X is not a valid CSR.*non-decreasing"),
+    "CSR indptr too long": (
+        broken(csr_array, "indptr", [-1], 10**6),
+        Y,
+        "X is not a valid CSR.*pointer",
+    ),
+    "Y rows": (X, Y[:-1], "rows of Y: expected 40 as in X, got 39"),
+    "Y None": (X, None, "requires y to be passed, but the target y is None"),
+    "Y NaN": (X, with_value(Y, np.nan), f"{INDICATOR}: Input Y contains NaN"),
+    "Y negative": (X, with_value(Y, -1), "Y must hold 0 and 1 only, got -1"),
+    "Y signs": (X, 2 * Y - 1, "Y must hold 0 and 1 only, got -1"),
+    "Y three values": (X, with_value(Y, 2), "Y must hold 0 and 1 only, got 2"),
+    "Y fractions": (X, Y * 0.5, "Y must hold 0 and 1 only, got 0.5"),
+    "Y duplicates": (X, repeated(), "Y must hold 0 and 1 only, got 2"),
+    "Y complex": (X, Y + 0j, f"{INDICATOR}: Complex data not supported"),
+    "Y words": (X, Y.astype(str), f"{INDICATOR}: .*strings"),
+    "Y labels": (X, [["cat", "dog"], ["sun"]] * 20, f"{INDICATOR}, got rows of unequal length"),
+    "Y 1-D": (X, Y[:, 0], f"{INDICATOR}, got a 1-D array; sklearn.preprocessing.MultiLabelBinarizer"),
+    "Y sparse 1-D": (X, coo_array(Y[:, 0]), f"{INDICATOR}, got a 1-D array"),
+    "Y 3-D": (X, Y.reshape(N, 2, 2), f"{INDICATOR}, got a 3-D array"),
+    "Y scalar": (X, 1, f"{INDICATOR}, got a 0-D array"),
+    "Y no columns": (X, Y[:, :0], f"{INDICATOR}: .*0 feature"),
+    "Y column too large": (
+        X[:, :C],
+        broken(csr_array, "indices", [3], 9),
+        "Y is not a valid CSR.*< 6",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD_TRAINING_SETS)
+@every_classifier
+def test_bad_training_set(classifier, name):
+    features, labels, message = BAD_TRAINING_SETS[name]
+    with pytest.raises(ValueError, match=message):
+        clone(classifier).fit(features, labels)
+
+
+BAD_WEIGHTS = {
+    "too few": (np.ones(N - 1), r"sample_weight.shape == \(39,\), expected \(40,\)"),
+    "2-D": (np.ones((N, 1)), "Sample weights must be 1D array or scalar, got 2D"),
+    "negative": (np.where(np.arange(N) == 3, -1.0, 1.0), "Negative values in data passed to `sample_weight`"),
+    "NaN": (np.where(np.arange(N) == 3, np.nan, 1.0), "Input sample_weight contains NaN"),
+    "infinite": (np.full(N, np.inf), "Input sample_weight contains infinity"),
+    "beyond float32": (np.full(N, 1e39), r"sample_weight must be finite as float32, got 1e\+39"),
+    "zero": (np.zeros(N), "(S|s)ample.weight.* must .*zero"),
+    "words": (["much"] * N, "could not convert string to float: .*'much'"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_WEIGHTS)
+@every_classifier
+def test_bad_sample_weight(classifier, name):
+    weights, message = BAD_WEIGHTS[name]
+    with pytest.raises(ValueError, match=message):
+        clone(classifier).fit(X, Y, sample_weight=weights)
+
+
+POSITIVE = r"must be (finite and > 0|a number), got"
+NOT_NEGATIVE = r"must be (finite and >= 0|a number), got"
+COUNT = r"must be an integer >= 1, got"
+FLAG = r"must be True or False, got"
+BAD_PARAMETERS = {
+    "C": (POSITIVE, [0, -1, np.nan, np.inf, "a", None, True, 1j]),
+    "prune": (NOT_NEGATIVE, [-1, np.nan, np.inf, "a", None]),
+    "tol": (POSITIVE, [0, -1e-3, np.nan, np.inf, "a", None]),
+    "max_iter": (COUNT, [0, -1, 1.5, np.nan, "a", None, True]),
+    "solver": (r"must be \"fast\" or \"exact\", got", ["newton", "", None, 3]),
+    "fit_intercept": (FLAG, ["no", None, 1]),
+    "normalize": (FLAG, ["no", None, 1]),
+    "n_jobs": (r"must be None or an integer other than 0, got", [0, 1.5, "a", True]),
+    "random_state": (r"must be None, an integer from 0 to 2\*\*32 - 1 or a .*, got", ["x", 1.5, -1, 2**70]),
+    "verbose": (r"must be an integer >= 0, got", [-1, "loud", None]),
+}
+
+
+@every_classifier
+def test_every_parameter_has_bad_values(classifier):
+    assert set(classifier.get_params()) <= set(BAD_PARAMETERS)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [(name, value) for name, (_, values) in BAD_PARAMETERS.items() for value in values]
+)
+@every_classifier
+def test_bad_parameter(classifier, name, value):
+    if name not in classifier.get_params():
+        pytest.skip(f"has no {name}")
+    with pytest.raises(ValueError, match=f"^`{name}` {BAD_PARAMETERS[name][0]} "):
+        clone(classifier).set_params(**{name: value}).fit(X, Y)
+
+
+# --- asking too early, for too much, or of a model that has been spoiled
+
+
+@every_classifier
+@pytest.mark.parametrize("method", ["predict", "decision_function", "predict_topk"])
+def test_bad_question(classifier, method):
+    with pytest.raises(NotFittedError, match="is not fitted yet"):
+        getattr(clone(classifier), method)(X)
+    model = clone(classifier).fit(X, Y)
+    for name in (
+        "X NaN",
+        "X inf",
+        "X complex",
+        "X 1-D",
+        "X no rows",
+        "CSR column too large",
+        "CSR indptr falls",
+    ):
+        features, _, message = BAD_TRAINING_SETS[name]
+        with pytest.raises(ValueError, match=message):
+            getattr(model, method)(features)
+    with pytest.raises(ValueError, match=r"X has 5 features, but .* is expecting 6 features"):
+        getattr(model, method)(X[:, :5])
+
+
+@pytest.mark.parametrize("k", [0, -1, 2.5, "five", None, True])
+@every_classifier
+def test_bad_k(classifier, k):
+    with pytest.raises(ValueError, match="`k` must be an integer >= 1, got"):
+        clone(classifier).fit(X, Y).predict_topk(X, k=k)
+
+
+SPOILED = {
+    "label too large": lambda coef, _: coef.indices.__setitem__(0, 10**6),
+    "label negative": lambda coef, _: coef.indices.__setitem__(0, -1),
+    "position too large": lambda coef, _: coef.indptr.__setitem__(1, 2**30),
+    "positions fall": lambda coef, _: coef.indptr.__setitem__(1, coef.indptr[3]),
+    "values missing": lambda coef, _: setattr(coef, "data", coef.data[:2]),
+    "positions missing": lambda coef, _: setattr(coef, "indptr", coef.indptr[:0]),
+    "features missing": lambda coef, _: setattr(coef, "indptr", coef.indptr[[0, 1, 2, -1]]),
+    "values of another type": lambda coef, _: setattr(coef, "data", coef.data.astype(np.int8)),
+    "intercepts missing": lambda _, model: setattr(model, "intercept_", model.intercept_[:1]),
+    "intercepts of another type": lambda _, model: setattr(model, "intercept_", model.intercept_.astype(int)),
+    "dense": lambda coef, model: setattr(model, "coef_", coef.toarray()),
+    "by label": lambda coef, model: setattr(model, "coef_", coef.tocsr()),
+}
+
+
+@pytest.mark.parametrize("n_rows", [2, N])  # below and above what is scored without threads
+@pytest.mark.parametrize("method", ["predict", "decision_function", "predict_topk"])
+@pytest.mark.parametrize("how", SPOILED)
+@every_classifier
+def test_a_spoiled_model_is_an_error(classifier, how, method, n_rows):
+    model = clone(classifier).fit(X, Y)
+    SPOILED[how](model.coef_, model)
+    with pytest.raises((ValueError, TypeError, RuntimeError), match=r"internal error|expected|PyLinear"):
+        getattr(model, method)(X[:n_rows])
+
+
+# --- extreme, but with an answer
+
+
+def fitted(classifier, X=X, Y=Y, sample_weight=None, **params):
+    model = clone(classifier).set_params(**params).fit(X, Y, sample_weight=sample_weight)
+    scores = model.decision_function(X)
+    assert not np.isnan(scores).any()
+    assert not np.isposinf(scores).any()
+    np.testing.assert_array_equal(csr_array(model.predict(X)).toarray(), scores > 0)
+    return model
+
+
+def same(model, other):
+    np.testing.assert_allclose(model.coef_.toarray(), other.coef_.toarray(), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(model.intercept_, other.intercept_, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "factor",
+    [
+        1e38,
+        1e39,
+        1e-39,
+        1e-150,
+        pytest.param(1e200, marks=pytest.mark.xfail(reason="the square of a row's length overflows")),
+        pytest.param(1e-200, marks=pytest.mark.xfail(reason="the square of a row's length underflows")),
+    ],
+)
+@every_classifier
+def test_scale_of_rows_does_not_matter(classifier, factor):
+    model = fitted(classifier)
+    scaled = X * np.where(np.arange(N) % 2, factor, 1.0)[:, None]
+    same(model, fitted(classifier, X=scaled))
+    np.testing.assert_allclose(
+        model.decision_function(scaled), model.decision_function(X), rtol=1e-5, atol=1e-6
+    )
+
+
+@every_classifier
+def test_values_beyond_single_precision_are_refused_where_they_stay(classifier):
+    with pytest.raises(ValueError, match=r"values of X must be finite as float32, got -?1e\+39"):
+        fitted(classifier, X=with_value(X, 1e39), normalize=False)
+    model = fitted(classifier, normalize=False)
+    with pytest.raises(ValueError, match=r"values of X must be finite as float32, got -?1e\+39"):
+        model.decision_function(with_value(X, -1e39))
+
+
+overflow = pytest.mark.xfail(reason="overflows in single precision and becomes NaN unseen")
+
+
+@pytest.mark.parametrize(
+    "extreme",
+    [
+        {"C": 1e30},
+        {"C": 1e-30},
+        {"sample_weight": np.full(N, 1e30)},
+        {"sample_weight": np.full(N, 1e-30)},
+        {"tol": 1e300},
+        {"prune": 1e300},
+        {"max_iter": 2**70},
+        {"X": X * 1e10, "normalize": False},
+        pytest.param({"C": 1e300}, marks=overflow),
+        pytest.param({"C": 1e-300}, marks=overflow),
+        pytest.param({"sample_weight": np.full(N, 1e38)}, marks=overflow),
+        pytest.param({"sample_weight": np.full(N, 1e-44)}, marks=overflow),
+        pytest.param({"X": X * 1e38, "normalize": False}, marks=overflow),
+    ],
+    ids=lambda extreme: " ".join(f"{name}={np.ravel(value)[0]:.3g}" for name, value in extreme.items()),
+)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@every_classifier
+def test_extreme_numbers_fit_or_are_refused(classifier, extreme):
+    try:
+        fitted(classifier, **extreme)
+    except ValueError as error:
+        assert "must be" in str(error) or "too large" in str(error)  # noqa: PT017
+
+
+@every_classifier
+def test_rows_of_zeros_and_one_label(classifier):
+    zeros = fitted(classifier, X=np.zeros((N, D)))
+    assert zeros.coef_.nnz == 0
+    assert (zeros.decision_function(X) == zeros.intercept_).all()
+    assert fitted(classifier, Y=Y[:, :1]).predict(X).shape == (N, 1)
+    assert fitted(classifier, X=X[:1], Y=[[1, 0]]).predict(X[:1]).tolist() == [[1, 0]]
+
+
+@every_classifier
+def test_labels_held_by_no_row_or_by_all(classifier):
+    none = fitted(classifier, Y=np.zeros((N, C)))
+    assert np.isneginf(none.decision_function(X)).all()
+    assert none.predict(X).sum() == none.predict_topk(X, k=9).nnz == 0
+    assert fitted(classifier, Y=np.ones((N, C))).predict(X).all()
+    some = fitted(classifier, Y=np.hstack([Y[:, :1], np.zeros((N, 1))]))
+    assert set(some.predict_topk(X, k=2).indices) == {0}
+
+
+@every_classifier
+def test_a_second_fit_forgets_the_first(classifier):
+    model = fitted(classifier)
+    model.fit(X_SPARSE[:30, :3], csr_array(Y[:30, :2]))
+    fresh = fitted(classifier, X=X_SPARSE[:30, :3], Y=csr_array(Y[:30, :2]))
+    same(model, fresh)
+    assert vars(model).keys() == vars(fresh).keys()
+    assert (model.n_features_in_, len(model.classes_), model.sparse_output_) == (3, 2, True)
+
+
+@every_classifier
+def test_a_failed_fit_leaves_no_wrong_model(classifier):
+    model = fitted(classifier)
+    with pytest.raises(ValueError, match="rows of Y"):
+        model.fit(X[:, :3], Y[:-1])
+    with pytest.raises(ValueError, match="features"):
+        model.predict(X[:, :3])
+
+
+# --- sizes no machine has
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits the memory of a process as Linux does")
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        pytest.param(
+            "(3, 2**31 + 5), (3, 3)", marks=pytest.mark.xfail(reason="a failed allocation ends the process")
+        ),
+        pytest.param(
+            "(3, 3), (3, 2**31 + 5)", marks=pytest.mark.xfail(reason="a failed allocation ends the process")
+        ),
+        "(3, 2**40), (3, 3)",
+        "(3, 3), (3, 2**40)",
+    ],
+)
+@every_classifier
+def test_columns_beyond_memory_are_an_error(classifier, shapes):
+    code = f"""
+        import resource
+        resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
+        import numpy as np
+        from scipy.sparse import csr_array
+        from manylabel import *
+        def diagonal(shape):
+            last = np.array([0, shape[1] // 2, shape[1] - 1])
+            return csr_array((np.ones(3), last, np.arange(4)), shape=shape)
+        try:
+            {classifier!r}.fit(*map(diagonal, ({shapes})))
+        except (MemoryError, ValueError) as error:
+            print("refused:", error)
+        """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.stdout.startswith("refused: "), done.stderr[-300:]

@@ -1,0 +1,364 @@
+"""Every estimator against scikit-learn's checks, and against what multi-label users rely on."""
+
+import copy
+import inspect
+import pickle
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.sparse import coo_array, csc_array, csr_array, csr_matrix, issparse, lil_array
+from sklearn.base import BaseEstimator, clone
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MultiLabelBinarizer, StandardScaler
+from sklearn.utils import get_tags
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import manylabel as ml
+from estimators import CLASSIFIERS
+from manylabel.datasets import make_multilabel
+
+one_dimensional = "wants 1-D targets or predictions; ours are indicator matrices"
+not_0_and_1 = "passes a target of other numbers than 0 and 1; tested here with indicator matrices instead"
+single = "wants seven digits of weights that are kept in single precision"
+EXPECTED_FAILED_CHECKS = {
+    "check_classifier_data_not_an_array": not_0_and_1,
+    "check_classifier_not_supporting_multiclass": one_dimensional,
+    "check_classifiers_classes": one_dimensional,
+    "check_classifiers_one_label": one_dimensional,
+    "check_classifiers_one_label_sample_weights": one_dimensional,
+    "check_classifiers_regression_target": one_dimensional,
+    "check_classifiers_train": one_dimensional,
+    "check_estimators_dtypes": not_0_and_1,
+    "check_fit2d_1feature": not_0_and_1,
+    "check_sample_weights_not_an_array": not_0_and_1,
+    "check_sample_weights_not_overwritten": not_0_and_1,
+    "check_sample_weights_pandas_series": not_0_and_1,
+    "check_sample_weights_shape": not_0_and_1,
+    "check_sample_weight_equivalence_on_dense_data": single,
+    "check_sample_weight_equivalence_on_sparse_data": single,
+}
+
+every_classifier = pytest.mark.parametrize("classifier", CLASSIFIERS, ids=repr)
+
+
+def test_no_public_estimator_is_left_out():
+    public = [getattr(ml, name) for name in ml.__all__]
+    classes = {value for value in public if inspect.isclass(value) and issubclass(value, BaseEstimator)}
+    assert classes == {type(classifier) for classifier in CLASSIFIERS}
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
+@parametrize_with_checks(CLASSIFIERS, expected_failed_checks=lambda _: EXPECTED_FAILED_CHECKS)
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+@every_classifier
+def test_tags(classifier):
+    tags = get_tags(classifier)
+    assert tags.estimator_type == "classifier"
+    assert tags.input_tags.sparse
+    assert tags.classifier_tags.multi_label
+    assert not tags.classifier_tags.multi_class
+    assert tags.target_tags.multi_output
+    assert not tags.target_tags.single_output
+
+
+# --- what is compared, and how
+
+
+def bits(value):
+    """A value in a form whose `==` compares bit for bit."""
+    if isinstance(value, BaseEstimator):
+        return {name: bits(part) for name, part in vars(value).items() if name.endswith("_")}
+    if issparse(value):
+        return value.format, value.shape, [bits(part) for part in (value.data, value.indices, value.indptr)]
+    if isinstance(value, np.ndarray) and value.dtype != object:
+        return value.dtype.str, value.shape, value.tobytes()
+    if isinstance(value, list | np.ndarray):
+        return [bits(part) for part in value]
+    return value
+
+
+def predictions(model, X):
+    return bits([model.predict(X), model.decision_function(X), model.predict_topk(X, k=3)])
+
+
+@pytest.fixture(scope="module")
+def problem():
+    """Labels from one held by a third of the rows to one held by two rows: every way of solving is taken."""
+    X, Y = make_multilabel(700, 60, 40, n_nonzero=10, random_state=0)
+    X.data = np.ceil(X.data * 8)  # whole numbers, which all dtypes hold
+    return X, Y
+
+
+@pytest.fixture(scope="module", params=CLASSIFIERS, ids=repr)
+def fitted(request, problem):
+    return clone(request.param).fit(*problem)
+
+
+# --- in scikit-learn's company
+
+
+TEXTS = ["a cat sat", "a dog ran", "cat and dog", "the sun rose", "sun and cat", "dog in sun"] * 6
+TOPICS = [{"cat"}, {"dog"}, {"cat", "dog"}, {"sun"}, {"sun", "cat"}, {"dog", "sun"}] * 6
+
+
+@every_classifier
+@pytest.mark.parametrize("sparse_output", [False, True])
+def test_text_pipeline(classifier, sparse_output):
+    Y = MultiLabelBinarizer(sparse_output=sparse_output).fit_transform(TOPICS)
+    model = make_pipeline(TfidfVectorizer(token_pattern=r"\w{3,}"), classifier)
+    if not sparse_output:  # which scikit-learn's function does not take
+        assert cross_val_score(model, TEXTS, Y, cv=3).tolist() == [1, 1, 1]
+    step = model.steps[-1][0]
+    search = GridSearchCV(model, {f"{step}__n_jobs": [1, 2]}, cv=2).fit(TEXTS, Y)
+    assert search.cv_results_["mean_test_score"].tolist() == [1, 1]
+    assert issparse(search.predict(TEXTS)) == sparse_output
+
+
+@every_classifier
+def test_feature_names(classifier, problem):
+    X = pd.DataFrame(problem[0].toarray()[:, :3], columns=["red", "green", "blue"])
+    model = make_pipeline(StandardScaler(), clone(classifier)).set_output(transform="pandas")
+    model.fit(X, pd.DataFrame(problem[1].toarray()))
+    assert model[-1].feature_names_in_.tolist() == ["red", "green", "blue"]
+    scaled = model[0].transform(X)
+    with pytest.raises(ValueError, match=r"feature names should match.*\n.*unseen at fit time:\n- cyan"):
+        model[-1].predict(scaled.rename(columns={"red": "cyan"}))
+    with pytest.warns(UserWarning, match="X does not have valid feature names"):
+        np.testing.assert_array_equal(model[-1].predict(scaled.to_numpy()), model.predict(X))
+
+
+def test_copies_of_every_kind(fitted, problem, tmp_path):
+    X, Y = problem
+    assert not [name for name in vars(clone(fitted)) if name.endswith("_")]
+    assert bits(clone(fitted).fit(X, Y)) == bits(fitted)
+    path = tmp_path / "model"
+    joblib.dump(fitted, path)
+    fitted.save(tmp_path / "model.safetensors")
+    for model in (
+        copy.deepcopy(fitted),
+        pickle.loads(pickle.dumps(fitted)),
+        joblib.load(path),
+        joblib.load(path, mmap_mode="r"),
+        ml.load(tmp_path / "model.safetensors"),
+    ):
+        assert type(model) is type(fitted)
+        assert model.get_params() == fitted.get_params()
+        assert bits(model) == bits(fitted)
+        assert predictions(model, X) == predictions(fitted, X)
+
+
+# --- what must not matter
+
+
+def test_number_of_threads(fitted, problem):
+    model = clone(fitted).set_params(n_jobs=2).fit(*problem)
+    assert bits(model) == bits(fitted)
+    assert predictions(model, problem[0]) == predictions(fitted, problem[0])
+
+
+def test_a_random_state_instance_is_a_seed(fitted, problem):
+    first, second = (
+        clone(fitted).set_params(random_state=np.random.RandomState(5)).fit(*problem) for _ in range(2)
+    )
+    assert bits(first) == bits(second)
+
+
+def test_company_and_order_of_rows(fitted, problem):
+    X = problem[0]
+    scores, indicator, top = fitted.decision_function(X), fitted.predict(X), fitted.predict_topk(X, k=3)
+    order = np.random.default_rng(0).permutation(X.shape[0])
+    assert bits(fitted.decision_function(X[order])) == bits(scores[order])
+    assert bits(fitted.predict(X[order])) == bits(indicator[order])
+    assert bits(fitted.predict_topk(X[order], k=3)) == bits(top[order])
+    for i in range(0, X.shape[0], 50):
+        row = slice(i, i + 1)
+        assert predictions(fitted, X[row]) == bits([indicator[row], scores[row], top[row]])
+
+
+def read_only(X):
+    X = X.copy()
+    for part in (X.data, X.indices, X.indptr):
+        part.flags.writeable = False
+    return X
+
+
+def shifted(array):
+    """The same numbers, one byte off from where the processor wants them."""
+    room = np.empty(array.nbytes + 1, dtype=np.uint8)[1:].view(array.dtype)
+    room[...] = array
+    assert not room.flags.aligned
+    return room
+
+
+def by_parts(X, change):
+    X = X.copy()
+    X.data, X.indices, X.indptr = change(X.data), change(X.indices), change(X.indptr)
+    return X
+
+
+def untidy(X):
+    """The same matrix: rows backwards, each value as two halves, zeros stored, room at the end."""
+    X = X.tocsr()
+    coo = coo_array(X)
+    rows = np.concatenate([coo.row, coo.row, coo.row])
+    cols = np.concatenate([coo.col, coo.col, (coo.col + 1) % X.shape[1]])
+    data = np.concatenate([coo.data / 2, coo.data / 2, coo.data * 0])
+    order = np.lexsort([-cols, rows])
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=X.shape[0]))])
+    result = csr_array((data[order], cols[order], indptr), shape=X.shape)
+    result.data, result.indices = np.append(result.data, 7.0), np.append(result.indices, 0)
+    assert not result.has_canonical_format
+    return csr_array((result.data, result.indices, result.indptr), shape=X.shape)
+
+
+def mapped(array, folder):
+    path = folder / f"{len(list(folder.iterdir()))}.npy"
+    np.save(path, array)
+    return np.load(path, mmap_mode="r")
+
+
+X_FORMS = {
+    "dense": lambda X, _: X.toarray(),
+    "Fortran order": lambda X, _: np.asfortranarray(X.toarray()),
+    "every other column": lambda X, _: np.repeat(X.toarray(), 2, axis=1)[:, ::2],
+    "lists": lambda X, _: X.toarray().tolist(),
+    "CSR matrix": lambda X, _: csr_matrix(X),
+    "CSC": lambda X, _: csc_array(X),
+    "COO": lambda X, _: coo_array(X),
+    "LIL": lambda X, _: lil_array(X),
+    "float32": lambda X, _: X.astype(np.float32),
+    "float64": lambda X, _: X.astype(np.float64),
+    "float16": lambda X, _: X.toarray().astype(np.float16),
+    "int8": lambda X, _: X.astype(np.int8),
+    "uint64": lambda X, _: X.astype(np.uint64),
+    "object": lambda X, _: X.toarray().astype(object),
+    "other byte order": lambda X, _: X.toarray().astype(">f8"),
+    "int64 positions": lambda X, _: by_parts(
+        X, lambda part: part.astype(np.int64) if part.dtype == np.int32 else part
+    ),
+    "int16 positions": lambda X, _: by_parts(
+        X, lambda part: part.astype(np.int16) if part.dtype == np.int32 else part
+    ),
+    "positions of both widths": lambda X, _: by_parts(
+        X, lambda part: part.astype(np.int64) if len(part) == X.shape[0] + 1 else part
+    ),
+    "read-only": lambda X, _: read_only(X),
+    "not aligned": lambda X, _: by_parts(X, shifted),
+    "strided": lambda X, _: by_parts(X, lambda part: np.repeat(part, 2)[::2]),
+    "mapped": lambda X, folder: by_parts(X, lambda part: mapped(part, folder)),
+    "mapped dense": lambda X, folder: mapped(X.toarray(), folder),
+    "not canonical": lambda X, _: untidy(X),
+}
+
+
+def frozen(value):
+    """What must be the same of an argument before and after."""
+    if isinstance(value, coo_array):
+        return [(id(part), bits(part)) for part in (value.data, *value.coords)]
+    if isinstance(value, lil_array):
+        return value.rows.tolist(), value.data.tolist()
+    if issparse(value):
+        return [(id(part), bits(part)) for part in (value.data, value.indices, value.indptr)]
+    return bits(np.asarray(value, dtype=float))
+
+
+@pytest.mark.parametrize("form", X_FORMS)
+def test_form_of_features(fitted, problem, tmp_path, form):
+    X, Y = problem
+    same = X_FORMS[form](X, tmp_path)
+    before = frozen(same)
+    model = clone(fitted).fit(same, Y)
+    assert bits(model) == bits(fitted)
+    assert predictions(model, same) == predictions(fitted, X)
+    assert frozen(same) == before
+
+
+@every_classifier
+def test_bool_features(classifier, problem):
+    X, Y = problem[0].astype(bool), problem[1]
+    assert bits(clone(classifier).fit(X, Y)) == bits(clone(classifier).fit(X.astype(np.float32), Y))
+
+
+Y_FORMS = {
+    "dense": lambda Y: Y.toarray(),
+    "lists": lambda Y: Y.toarray().tolist(),
+    "bool": lambda Y: Y.toarray().astype(bool),
+    "frame": lambda Y: pd.DataFrame(Y.toarray()),
+    "sparse bool": lambda Y: Y.astype(bool),
+    "uint8": lambda Y: Y.astype(np.uint8),
+    "float64": lambda Y: Y.astype(np.float64),
+    "CSR matrix": lambda Y: csr_matrix(Y),
+    "CSC": lambda Y: csc_array(Y),
+    "COO": lambda Y: coo_array(Y),
+    "LIL": lambda Y: lil_array(Y),
+    "int64 positions": lambda Y: by_parts(Y, lambda part: part.astype(np.int64)),
+    "read-only": lambda Y: read_only(Y),
+    "not canonical": lambda Y: untidy(Y),
+}
+
+
+@pytest.mark.parametrize("form", Y_FORMS)
+def test_form_of_labels(fitted, problem, form):
+    X, Y = problem
+    same = Y_FORMS[form](Y)
+    before = frozen(same)
+    model = clone(fitted).fit(X, same)
+    assert frozen(same) == before
+    assert model.sparse_output_ == issparse(same)
+    prediction = model.predict(X)
+    assert (prediction.shape, prediction.dtype) == (Y.shape, np.int64)
+    assert type(prediction) is (csr_array if issparse(same) else np.ndarray)
+    np.testing.assert_array_equal(np.asarray(csr_array(prediction).todense()), fitted.predict(X).toarray())
+    model.sparse_output_ = True
+    assert bits(model) == bits(fitted)
+
+
+@every_classifier
+def test_form_of_sample_weight(classifier, problem):
+    X, Y = problem
+    weights = np.random.default_rng(0).integers(1, 4, X.shape[0]).astype(np.float64)
+    before = weights.copy()
+    expected = bits(clone(classifier).fit(X, Y, weights))
+    np.testing.assert_array_equal(weights, before)
+    for same in (weights.astype(int), weights.tolist(), pd.Series(weights), weights.astype(np.float32)):
+        assert bits(clone(classifier).fit(X, Y, sample_weight=same)) == expected
+    assert bits(clone(classifier).fit(X, Y, np.ones(X.shape[0]))) == bits(clone(classifier).fit(X, Y))
+
+
+@every_classifier
+def test_a_row_of_weight_zero_is_absent(classifier, problem):
+    X, Y = problem
+    kept = np.arange(X.shape[0]) % 3 > 0
+    weighted = clone(classifier).fit(X, Y, sample_weight=kept)
+    assert bits(weighted) == bits(clone(classifier).fit(X[kept], Y[kept]))
+
+
+# --- how predictions hang together
+
+
+@pytest.mark.parametrize("k", [1, 3, 39, 41, 2**70])
+def test_rankings_are_those_of_the_scores(fitted, problem, k):
+    X, Y = problem
+    Y = Y.toarray()
+    Y[:, 20:] = Y[:, :20]  # twins, whose scores are equal if the solver says so
+    Y[:, [4, 24, 30]] = 0  # never seen
+    model = clone(fitted).fit(X, Y)
+    X = csr_array(np.vstack([X.toarray(), np.zeros((1, X.shape[1]))]))
+    scores, top = model.decision_function(X), model.predict_topk(X, k=k)
+    assert scores.shape == top.shape == (X.shape[0], 40)
+    assert np.isneginf(scores).any(axis=0).nonzero()[0].tolist() == [4, 24, 30]
+    assert (np.diff(top.indptr) == min(k, 37)).all()
+    for i, row in enumerate(scores):
+        best = np.lexsort([np.arange(40), -row])[: min(k, 37)]
+        stored = slice(*top.indptr[i : i + 2])
+        np.testing.assert_array_equal(top.indices[stored], np.sort(best))
+        np.testing.assert_array_equal(top.data[stored], row[np.sort(best)])
+    np.testing.assert_array_equal(model.predict(X), scores > 0)
+    assert model.score(X[:-1], Y) == (model.predict(X[:-1]) == Y).all(axis=1).mean()
