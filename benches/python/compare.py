@@ -19,10 +19,11 @@ from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
-from manylabel.datasets import load_xc
-from manylabel.metrics import precision_at_k, propensities, psp_at_k
 from sklearn.preprocessing import normalize
 from systems import SYSTEMS
+
+from manylabel.datasets import load_xc
+from manylabel.metrics import precision_at_k, propensities, psp_at_k
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]

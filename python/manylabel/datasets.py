@@ -85,9 +85,7 @@ def load_xc(
     array([[0, 1, 0, 1],
            [0, 0, 0, 0]], dtype=int32)
     """
-    (n, d, m), x, y = _core.read_xc(
-        os.fsdecode(path), double=_is_double(dtype), n_threads=n_threads(n_jobs)
-    )
+    (n, d, m), x, y = _core.read_xc(os.fsdecode(path), double=_is_double(dtype), n_threads=n_threads(n_jobs))
     return _csr(x, (n, d)), _csr(y, (n, m))
 
 

@@ -25,6 +25,9 @@ pub struct Scorer<'a, P, L> {
     normalize: bool,
 }
 
+/// What a block of rows picked: the ends of its rows, their labels with scores.
+type Picked = (Vec<usize>, Vec<(u32, f32)>);
+
 impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
     /// Borrows weights (`n_features`, `n_labels`) in compressed rows, and one intercept for each
     /// label; −∞ marks a label that is never to be named. Rows are scaled to unit length before
@@ -106,7 +109,8 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
                     let floor = best.floor();
                     if scores
                         .iter()
-                        .fold(false, |any, &score| any | (score > floor))
+                        .fold(f32::NEG_INFINITY, |best, &score| best.max(score))
+                        > floor
                     {
                         for (label, &score) in (first..).zip(scores) {
                             best.push(label, score);
@@ -206,7 +210,7 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
             Ok((ends, pairs))
         };
         let firsts: Vec<usize> = (0..x.n_rows()).step_by(ROWS_AT_ONCE).collect();
-        let picked: Vec<(Vec<usize>, Vec<(u32, f32)>)> = match firsts[..] {
+        let picked: Vec<Picked> = match firsts[..] {
             [first] => vec![block(&mut scratch(), first)?],
             _ => firsts
                 .par_iter()

@@ -10,7 +10,7 @@
 //! w = Σ_i s_i α_i x_i − κ m,    α_i, κ ≥ 0
 //! ```
 //!
-//! With `m · x_i` computed once for all labels, a step costs O(nnz(x_i)) and the background's own
+//! With `m · x_i` computed once for all labels, a step costs `O(nnz(x_i))` and the background's own
 //! step O(1). The mean of all rows stands for that of the background, from which it differs by
 //! the few rows in play.
 //!
@@ -216,6 +216,7 @@ fn search(
 }
 
 /// Higher scores are worse for a negative; ties go to the lower row.
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "the form sorting wants")]
 fn worst_first(a: &(f32, u32), b: &(f32, u32)) -> std::cmp::Ordering {
     b.0.total_cmp(&a.0).then(a.1.cmp(&b.1))
 }

@@ -1,0 +1,48 @@
+//! Reading files in Extreme Classification form, plain and gzip, on one thread.
+
+use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use manylabel_base::Watch;
+use manylabel_benches::{Text, briefly};
+use manylabel_datasets::{XcFile, write_xc};
+use manylabel_sparse::CsrOwned;
+use rayon::ThreadPoolBuilder;
+use std::{env, fs, process};
+
+fn read(criterion: &mut Criterion) {
+    let text = Text {
+        n: 5_000,
+        d: 20_000,
+        nnz: 80,
+        c: 1_000,
+    };
+    let (x, y) = text.examples(0);
+    let y = CsrOwned::from_view(y.view(), false).expect("small");
+    let pool = ThreadPoolBuilder::new().num_threads(1);
+    pool.build_global().expect("nobody was before us");
+    let mut group = criterion.benchmark_group("read_xc");
+    let mut n_bytes = 0;
+    for (form, ending) in [("plain", "txt"), ("gzip", "txt.gz")] {
+        let path = env::temp_dir().join(format!("manylabel-bench-{}.{ending}", process::id()));
+        write_xc(&path, x.view(), &y, &Watch::new()).expect("room for a few megabytes");
+        if form == "plain" {
+            n_bytes = fs::metadata(&path).expect("just written").len();
+        }
+        // Of text, also where it is compressed.
+        group.throughput(Throughput::BytesDecimal(n_bytes));
+        group.bench_function(BenchmarkId::new(form, text), |b| {
+            b.iter_batched(
+                || XcFile::open(&path).expect("just written"),
+                |file| file.read::<i32, f32>(&Watch::new()),
+                BatchSize::PerIteration,
+            );
+        });
+        fs::remove_file(&path).expect("just written");
+    }
+}
+
+criterion_group! {
+    name = benches;
+    config = briefly();
+    targets = read
+}
+criterion_main!(benches);

@@ -1,0 +1,82 @@
+//! Fits and predictions of DiSMEC on one thread.
+
+use criterion::{
+    BenchmarkId, Criterion, SamplingMode, Throughput, criterion_group, criterion_main,
+};
+use manylabel_base::Watch;
+use manylabel_benches::{Text, briefly};
+use manylabel_linear::Scorer;
+use manylabel_linear::dismec::{Params, Solver};
+use manylabel_sparse::CsrOwned;
+use rayon::ThreadPoolBuilder;
+
+fn fit(criterion: &mut Criterion) {
+    let text = Text {
+        n: 2_000,
+        d: 5_000,
+        nnz: 60,
+        c: 128,
+    };
+    let (x, y) = text.examples(0);
+    let y = CsrOwned::from_view(y.view(), false).expect("small");
+    let mut group = criterion.benchmark_group("fit");
+    group
+        .throughput(Throughput::Elements(text.c as u64))
+        .sample_size(10)
+        .sampling_mode(SamplingMode::Flat);
+    for (name, solver) in [("fast", Solver::Fast), ("exact", Solver::Exact)] {
+        let params = Params {
+            solver,
+            ..Params::default()
+        };
+        let params = params.check().expect("defaults");
+        group.bench_function(BenchmarkId::new(name, text), |b| {
+            b.iter_with_large_drop(|| params.fit(x.view(), &y, None, &Watch::new()));
+        });
+    }
+}
+
+fn predict(criterion: &mut Criterion) {
+    const K: usize = 5;
+    let text = Text {
+        n: 1_000,
+        d: 20_000,
+        nnz: 80,
+        c: 4_271,
+    };
+    let weights = text.weights(0);
+    let intercept = vec![-0.5; text.c];
+    let scorer = Scorer::new(
+        &weights.indptr,
+        &weights.indices,
+        &weights.values,
+        &intercept,
+        true,
+    )
+    .expect("lengths agree");
+    let mut group = criterion.benchmark_group("predict");
+    for n in [text.n, 1] {
+        let text = Text { n, ..text };
+        let (x, _) = text.examples(0);
+        let name = format!("{text},weights={},k={K}", weights.values.len());
+        group.throughput(Throughput::Elements(n as u64));
+        group.bench_function(BenchmarkId::new("topk", name), |b| {
+            b.iter_with_large_drop(|| scorer.topk(x.view(), K, &Watch::new()));
+        });
+    }
+}
+
+/// Both, with rayon held to one thread.
+fn on_one_thread(criterion: &mut Criterion) {
+    let pool = ThreadPoolBuilder::new().num_threads(1);
+    pool.build_global().expect("nobody was before us");
+    fit(criterion);
+    predict(criterion);
+}
+
+criterion_group! {
+    name = benches;
+    config = briefly();
+    targets = on_one_thread
+}
+criterion_main!(benches);
