@@ -66,7 +66,6 @@ def test_exact_solver_reaches_the_minimum(problem, C, fit_intercept, normalize, 
         assert oracle.value(weights_of(model, label), *arguments) <= best * (1 + 1e-4)
 
 
-@pytest.mark.xfail(reason="stops relative to the gradient at zero, which is zero here")
 def test_a_label_whose_minimum_is_zero():
     X, Y = [[1.0, 0.0], [0.0, 1.0]] * 2, [[1], [1], [0], [0]]
     model = DiSMECClassifier(solver="exact").fit(X, Y)
