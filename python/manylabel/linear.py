@@ -160,7 +160,7 @@ class DiSMECClassifier(MultiLabelClassifier):
         Returns
         -------
         DiSMECClassifier
-            self.
+            The estimator itself.
 
         Raises
         ------

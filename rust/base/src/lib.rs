@@ -13,8 +13,10 @@
 //! assert_eq!(watch.done(), 11);
 //! ```
 
+mod alloc;
 mod error;
 mod watch;
 
+pub use alloc::filled;
 pub use error::Error;
 pub use watch::Watch;

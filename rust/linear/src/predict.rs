@@ -6,7 +6,7 @@
 use crate::full::FullFeatures;
 use crate::panel::LANES;
 use manylabel_base::{Error, Watch};
-use manylabel_sparse::{CsrOwned, CsrView, Index, TopK, Value, scale_to_unit};
+use manylabel_sparse::{CsrOwned, CsrView, Index, TopK, Value};
 use rayon::prelude::*;
 
 /// Rows one thread scores between two looks at the watch; so few need no threads at all.
@@ -257,15 +257,11 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
         full: Option<&FullFeatures>,
         scores: &mut [f32],
     ) {
-        let scale = if self.normalize {
-            scale_to_unit(x.row_norm(at))
-        } else {
-            1.0
-        };
+        let divisor = x.row_divisor(at, self.normalize);
         scores.copy_from_slice(self.intercept);
         let (cols, values) = x.row(at);
         for (col, value) in cols.iter().zip(values) {
-            let (feature, value) = (col.get(), (value.f64() * scale) as f32);
+            let (feature, value) = (col.get(), (value.f64() / divisor) as f32);
             if full.is_some_and(|full| full.add(feature, value, scores)) {
                 continue;
             }

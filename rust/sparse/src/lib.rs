@@ -18,7 +18,7 @@ mod scalar;
 mod topk;
 mod view;
 
-pub use owned::{CsrOwned, scale_to_unit};
+pub use owned::CsrOwned;
 pub use scalar::{Index, Value};
 pub use topk::TopK;
 pub use view::CsrView;

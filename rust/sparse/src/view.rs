@@ -100,15 +100,26 @@ impl<'a, I: Index, T> CsrView<'a, I, T> {
 }
 
 impl<I: Index, T: Value> CsrView<'_, I, T> {
-    /// Euclidean norm of a row, summed in `f64`.
-    #[inline]
-    pub fn row_norm(&self, row: usize) -> f64 {
-        self.row(row)
-            .1
+    /// What scales a row to unit length when its values are divided by it: its Euclidean norm, or
+    /// 1 if that is zero or nothing is to be scaled. Rows of any magnitude have a norm: where
+    /// squares overflow or vanish, it is that of the row in units of its largest value.
+    pub fn row_divisor(&self, row: usize, normalize: bool) -> f64 {
+        if !normalize {
+            return 1.0;
+        }
+        let values = self.row(row).1;
+        let norm_in = |unit: f64| {
+            let squares = values.iter().map(|value| (value.f64() / unit).powi(2));
+            squares.sum::<f64>().sqrt() * unit
+        };
+        let norm = norm_in(1.0);
+        if (1e-140..1e140).contains(&norm) {
+            return norm;
+        }
+        let largest = values
             .iter()
-            .map(|v| v.f64() * v.f64())
-            .sum::<f64>()
-            .sqrt()
+            .fold(0.0f64, |largest, value| largest.max(value.f64().abs()));
+        if largest > 0.0 { norm_in(largest) } else { 1.0 }
     }
 }
 

@@ -4,7 +4,7 @@ use super::params::{Checked, Solver};
 use super::problem::Problem;
 use super::{active, optimum};
 use crate::panel::LANES;
-use manylabel_base::{Error, Watch};
+use manylabel_base::{Error, Watch, filled};
 use manylabel_sparse::{CsrOwned, CsrView, Index, Value};
 use rayon::prelude::*;
 use std::cmp::Reverse;
@@ -119,7 +119,7 @@ impl Checked {
             )
         });
         let panels: Vec<Vec<Solved>> = frequent.chain(rare).collect::<Result<_, Error>>()?;
-        Ok(assemble(&problem, panels))
+        assemble(&problem, panels)
     }
 
     fn prune(
@@ -137,12 +137,14 @@ impl Checked {
             intercept: 0.0,
             n_iter: n_iter as u32,
         };
-        for (feature, weight) in weights.enumerate() {
-            if feature == problem.n_features {
-                solved.intercept = weight;
-            } else if weight != 0.0 && weight.abs() >= prune {
-                solved.features.push(feature as u32);
-                solved.weights.push(weight);
+        for (at, weight) in weights.enumerate() {
+            match problem.features.get(at) {
+                Some(&feature) if weight != 0.0 && weight.abs() >= prune => {
+                    solved.features.push(feature);
+                    solved.weights.push(weight);
+                }
+                Some(_) => {}
+                None => solved.intercept = weight,
             }
         }
         solved
@@ -150,43 +152,34 @@ impl Checked {
 }
 
 /// Turns the labels' weights into the index by feature, labels of each feature in order.
-fn assemble(problem: &Problem, panels: Vec<Vec<Solved>>) -> Model {
+fn assemble(problem: &Problem, panels: Vec<Vec<Solved>>) -> Result<Model, Error> {
     let n_labels = problem.n_labels();
     let mut intercept = vec![f32::NEG_INFINITY; n_labels];
     let mut n_iter = vec![0; n_labels];
     let mut solved: Vec<Solved> = panels.into_iter().flatten().collect();
     solved.sort_unstable_by_key(|solved| solved.label);
-    let mut indptr = vec![0usize; problem.n_features + 1];
-    for solved in &solved {
-        intercept[solved.label as usize] = solved.intercept;
-        n_iter[solved.label as usize] = solved.n_iter;
-        for &feature in &solved.features {
-            indptr[feature as usize + 1] += 1;
-        }
-    }
-    for feature in 0..problem.n_features {
-        indptr[feature + 1] += indptr[feature];
-    }
-    let n_weights = indptr[problem.n_features];
-    let (mut next, mut indices, mut values) =
-        (indptr.clone(), vec![0; n_weights], vec![0.0; n_weights]);
+    let mut by_label = CsrOwned {
+        indptr: filled("number of labels", 0, n_labels + 1)?,
+        indices: Vec::new(),
+        values: Vec::new(),
+        n_cols: problem.n_features,
+    };
     for solved in solved {
-        for (feature, weight) in solved.features.into_iter().zip(solved.weights) {
-            let at = &mut next[feature as usize];
-            (indices[*at], values[*at]) = (solved.label, weight);
-            *at += 1;
-        }
+        let label = solved.label as usize;
+        (intercept[label], n_iter[label]) = (solved.intercept, solved.n_iter);
+        by_label.indices.extend(solved.features);
+        by_label.values.extend(solved.weights);
+        by_label.indptr[label + 1] = by_label.indices.len();
     }
-    Model {
-        weights: CsrOwned {
-            indptr,
-            indices,
-            values,
-            n_cols: n_labels,
-        },
+    // Labels nobody solved have no weights.
+    for label in 0..n_labels {
+        by_label.indptr[label + 1] = by_label.indptr[label + 1].max(by_label.indptr[label]);
+    }
+    Ok(Model {
+        weights: by_label.transpose()?,
         intercept,
         n_iter,
-    }
+    })
 }
 
 /// Workspaces not in use; a panel takes one and gives it back, so there is one for each thread.

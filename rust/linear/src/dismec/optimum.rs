@@ -183,6 +183,11 @@ fn start(problem: &Problem, labels: &[u32], tol: f64, space: &mut Workspace) -> 
     let (mut of_positive, mut of_mean) = (Lanes::ZERO, Lanes::ZERO);
     for lane in 0..labels.len() {
         let cost = positive_cost[lane];
+        // The minimum is no further from zero than the gradient there is long: this near, zero it is,
+        // and squares of what is left would vanish in single precision.
+        if at_zero[lane] < 1e-24 {
+            continue;
+        }
         let (pp, pm, mm) = (
             with_self[lane] / (cost * cost),
             with_mean[lane] / cost,

@@ -13,7 +13,9 @@ pub(crate) struct Problem {
     pub(crate) xt: CsrOwned,
     /// Rows that carry a label; (`n_labels`, n).
     rows_of_label: CsrOwned,
-    /// Number of features without the bias.
+    /// The features some row has, by the numbers the caller knows them by; the bias is not one.
+    pub(crate) features: Vec<u32>,
+    /// Number of features the caller knows.
     pub(crate) n_features: usize,
     /// 2 C `m_i`, the curvature of a row's loss.
     pub(crate) cost: Vec<f32>,
@@ -41,8 +43,9 @@ impl Problem {
     ) -> Result<Self, Error> {
         let weight = |row: usize| weights.map_or(1.0, |weights| weights[row]);
         let n_features = x.n_cols();
-        let dim = n_features + usize::from(params.fit_intercept);
         let mut x = CsrOwned::from_view(x, params.normalize)?;
+        // A hashed or declared width costs nothing in the solvers.
+        let features = x.drop_empty_columns()?;
         if params.fit_intercept {
             x.append_ones();
         }
@@ -50,7 +53,8 @@ impl Problem {
             .map(|row| (2.0 * params.c * f64::from(weight(row))) as f32)
             .collect();
         let total_cost: f64 = cost.iter().map(|&cost| f64::from(cost)).sum();
-        let xt = x.transpose();
+        check_magnitude(&x, &cost)?;
+        let xt = x.transpose()?;
         let column_sums = |term: fn(f64) -> f64| -> Vec<f64> {
             let column = |j| {
                 let (rows, values) = xt.row(j);
@@ -59,7 +63,7 @@ impl Problem {
                     .map(|(&row, &value)| f64::from(cost[row as usize]) * term(f64::from(value)))
                     .sum()
             };
-            (0..dim).map(column).collect()
+            (0..x.n_cols).map(column).collect()
         };
         let mean: Vec<f32> = column_sums(|v| v)
             .iter()
@@ -85,7 +89,8 @@ impl Problem {
             mean_square: mean.iter().map(|&m| f64::from(m) * f64::from(m)).sum(),
             x,
             xt,
-            rows_of_label: y.transpose(),
+            rows_of_label: y.transpose()?,
+            features,
             n_features,
             cost,
             total_cost,
@@ -109,5 +114,42 @@ impl Problem {
     /// Rows that carry `label`, in increasing order.
     pub(crate) fn positives(&self, label: u32) -> &[u32] {
         self.rows_of_label.row(label as usize).0
+    }
+}
+
+/// Refuses what single precision would turn into infinities or zeros on the way: products of
+/// gradients and scores go up to the square of this.
+fn check_magnitude(x: &CsrOwned, cost: &[f32]) -> Result<(), Error> {
+    const LARGEST: f64 = 1e17;
+    const SMALLEST: f32 = 1e-30;
+    let longest = (0..x.n_rows())
+        .map(|row| {
+            x.row(row)
+                .1
+                .iter()
+                .map(|&value| f64::from(value).powi(2))
+                .sum::<f64>()
+        })
+        .fold(1.0, f64::max);
+    let magnitude = longest * cost.iter().map(|&cost| f64::from(cost)).sum::<f64>();
+    if magnitude.is_nan() || magnitude > LARGEST {
+        let expected = "such that 2 C times the sum of sample_weight times the largest squared \
+                        length of a row is at most 1e17 (see `normalize`)";
+        return Err(Error::Param {
+            name: "C",
+            expected,
+            got: format!("{magnitude:.1e}"),
+        });
+    }
+    match cost.iter().find(|&&cost| cost < SMALLEST) {
+        Some(cost) => {
+            let expected = "such that 2 C times each sample_weight is at least 1e-30";
+            Err(Error::Param {
+                name: "C",
+                expected,
+                got: format!("{cost:.1e}"),
+            })
+        }
+        None => Ok(()),
     }
 }

@@ -1,0 +1,161 @@
+"""`DiSMECClassifier` against its objective, LIBLINEAR, its own two solvers, and published figures."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as st_np
+from scipy.optimize import check_grad
+from sklearn.svm import LinearSVC
+
+from manylabel import DiSMECClassifier
+from manylabel.datasets import load_xc, make_multilabel
+from manylabel.metrics import precision_at_k
+from oracle import linear as oracle
+
+
+@st.composite
+def problems(draw):
+    """Features full or sparse, whole numbers and others, so that rows repeat; labels for up to two panels."""
+    n, d, c = draw(st.integers(1, 12)), draw(st.integers(1, 6)), draw(st.integers(1, 18))
+    values = draw(
+        st.sampled_from([st.integers(-3, 3), st.sampled_from([0, 0, 0, 1, 2]), st.floats(-2, 2, width=16)])
+    )
+    X = draw(st_np.arrays(np.float64, (n, d), elements=values))
+    Y = draw(st_np.arrays(np.int8, (n, c), elements=st.integers(0, 1)))
+    return X, Y
+
+
+def weights_of(model, label):
+    """v: weights, then the intercept if there is one."""
+    coef = model.coef_.tocsr()[[label]].toarray()[0].astype(float)
+    return np.append(coef, model.intercept_[label]) if model.fit_intercept else coef
+
+
+@given(problems(), st.sampled_from([0.1, 1.0, 10.0]), st.integers(0, 100))
+def test_gradient_of_the_oracle(problem, C, seed):
+    X, Y = problem
+    A = oracle.design(X)
+    rng = np.random.default_rng(seed)
+    v, m = rng.normal(size=A.shape[1]), rng.random(len(A))
+    error = check_grad(oracle.value, oracle.gradient, v, A, 2.0 * Y[:, 0] - 1, C, m)
+    assert error < 1e-5 * (1 + np.linalg.norm(oracle.gradient(v, A, 2.0 * Y[:, 0] - 1, C, m)))
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # tol is at the edge of rounding
+@given(
+    problems(),
+    st.sampled_from([0.1, 1.0, 10.0]),
+    st.booleans(),
+    st.booleans(),
+    st.one_of(st.none(), st.lists(st.sampled_from([0.25, 1.0, 3.0]), min_size=12, max_size=12)),
+)
+def test_exact_solver_reaches_the_minimum(problem, C, fit_intercept, normalize, weights):
+    X, Y = problem
+    m = None if weights is None else np.array(weights[: len(X)])
+    model = DiSMECClassifier(
+        C, prune=0, fit_intercept=fit_intercept, normalize=normalize, solver="exact", tol=1e-5
+    ).fit(X, Y, sample_weight=m)
+    A = oracle.design(X, normalize, fit_intercept)
+    for label, y in enumerate(Y.T):
+        if not y.any():
+            assert np.isneginf(model.intercept_[label])
+            continue
+        arguments = A, 2.0 * y - 1, C, np.ones(len(X)) if m is None else m
+        best = oracle.value(oracle.minimum(*arguments), *arguments)
+        assert oracle.value(weights_of(model, label), *arguments) <= best * (1 + 1e-4)
+
+
+def test_a_label_whose_minimum_is_zero():
+    X, Y = [[1.0, 0.0], [0.0, 1.0]] * 2, [[1], [1], [0], [0]]
+    model = DiSMECClassifier(solver="exact").fit(X, Y)
+    np.testing.assert_allclose(model.decision_function(X), 0, atol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def planted():
+    """Four thousand rows, three quarters to train, with labels down to a few positives."""
+    X, Y = make_multilabel(4000, 500, 200, random_state=0)
+    return X[:3000], Y[:3000], X[3000:], Y[3000:]
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_agrees_with_liblinear(planted, fit_intercept):
+    X, Y, *_ = planted
+    X, Y = X[:600], Y[:600, :20]
+    model = DiSMECClassifier(prune=0, fit_intercept=fit_intercept, solver="exact", tol=1e-5).fit(X, Y)
+    for label in range(20):
+        reference = LinearSVC(loss="squared_hinge", dual=False, tol=1e-8, fit_intercept=fit_intercept)
+        reference.fit(X, Y[:, [label]].toarray()[:, 0])
+        expected = np.append(reference.coef_, reference.intercept_ if fit_intercept else [])
+        np.testing.assert_allclose(weights_of(model, label), expected, atol=1e-3)
+
+
+@pytest.mark.parametrize("solver", ["fast", "exact"])
+def test_pruning_drops_small_weights_and_keeps_the_others(planted, solver):
+    X, Y, *_ = planted
+    full = DiSMECClassifier(prune=0, solver=solver, random_state=0).fit(X, Y)
+    for prune in (0.01, 0.1):
+        pruned = DiSMECClassifier(prune=prune, solver=solver, random_state=0).fit(X, Y)
+        expected = full.coef_.copy()
+        expected.data[np.abs(expected.data) < np.float32(prune)] = 0
+        expected.eliminate_zeros()
+        assert 0 < expected.nnz < full.coef_.nnz
+        for part in ("data", "indices", "indptr"):
+            np.testing.assert_array_equal(getattr(pruned.coef_, part), getattr(expected, part))
+        np.testing.assert_array_equal(pruned.intercept_, full.intercept_)
+
+
+def test_order_of_labels(planted):
+    X, Y, X_test, _ = planted
+    order = np.random.default_rng(0).permutation(Y.shape[1])
+    exact = DiSMECClassifier(solver="exact").fit(X, Y)
+    permuted = DiSMECClassifier(solver="exact").fit(X, Y[:, order])
+    np.testing.assert_array_equal(permuted.coef_.toarray(), exact.coef_.toarray()[order])
+    np.testing.assert_array_equal(permuted.intercept_, exact.intercept_[order])
+    # "fast" visits the rows of a rare label in an order that depends on the label's number.
+    fast = DiSMECClassifier(random_state=0).fit(X, Y).decision_function(X_test)
+    permuted = DiSMECClassifier(random_state=0).fit(X, Y[:, order]).decision_function(X_test)
+    assert np.abs(permuted - fast[:, order]).mean() < 0.02 * np.abs(fast).mean()
+
+
+def test_whole_weights_equal_repeated_rows(planted):
+    X, Y, *_ = planted
+    X, Y = X[:500], Y[:500, :20]
+    counts = np.random.default_rng(0).integers(0, 4, X.shape[0])
+    rows = np.repeat(np.arange(X.shape[0]), counts)
+    # Scores at a minimum: the rows' order and number change the way there and not the place.
+    model = DiSMECClassifier(solver="exact", tol=1e-5, prune=0)
+    weighted = model.fit(X, Y, sample_weight=counts).decision_function(X)
+    repeated = model.fit(X[rows], Y[rows]).decision_function(X)
+    np.testing.assert_allclose(weighted, repeated, atol=1e-3)
+
+
+def precisions(solver, X, Y, X_test, Y_test, **params):
+    model = DiSMECClassifier(solver=solver, random_state=0, n_jobs=-1, **params).fit(X, Y)
+    return 100 * precision_at_k(Y_test, model.predict_topk(X_test, 5), k=(1, 3, 5))
+
+
+@pytest.mark.parametrize("structure", ["blocks", "low-rank", "rules"])
+def test_solvers_rank_alike_on_planted_labels(structure):
+    X, Y = make_multilabel(6000, 500, 300, structure=structure, random_state=0)
+    sets = X[:5000], Y[:5000], X[5000:], Y[5000:]
+    np.testing.assert_allclose(precisions("fast", *sets), precisions("exact", *sets), atol=0.5)
+
+
+REFERENCE = {"bibtex": [63.9, 38.7, 28.0], "delicious": [67.2, 60.7, 56.0]}
+
+
+@pytest.mark.parametrize("name", REFERENCE)
+def test_published_figures(data, name):
+    sets = *load_xc(data / name / "train.txt.gz"), *load_xc(data / name / "test.txt.gz")
+    fast, exact = precisions("fast", *sets), precisions("exact", *sets)
+    np.testing.assert_allclose(exact, REFERENCE[name], atol=0.3)
+    np.testing.assert_allclose(fast, exact, atol=0.2)
+
+
+def test_fast_solver_on_eurlex57k(data):
+    folder = data / "eurlex57k"
+    sets = *load_xc(folder / "train.txt.gz"), *load_xc(folder / "test.txt.gz")
+    exact = [91.3, 81.7, 68.6]  # found once; the fit takes minutes
+    np.testing.assert_allclose(precisions("fast", *sets), exact, atol=0.2)
