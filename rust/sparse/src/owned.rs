@@ -246,11 +246,17 @@ mod tests {
         }
 
         #[test]
-        fn normalizes_to_unit_length(dense in dense()) {
+        fn normalizes_to_unit_length(
+            mut dense in dense(),
+            magnitude in prop::sample::select(vec![1.0, 1e-200, 1e200]),
+        ) {
             let by_hand = dense.map(|row| {
                 let norm = row.iter().map(|value| value * value).sum::<f64>().sqrt();
                 to_f32(&row.iter().map(|value| value / norm.max(1e-9)).collect::<Vec<_>>())
             });
+            for value in dense.rows.iter_mut().flatten() {
+                *value *= magnitude;
+            }
             let normalized = cells(&dense.to_csr(true));
             prop_assert_eq!(normalized.len(), by_hand.len());
             for (cells, by_hand) in normalized.iter().zip(&by_hand) {
@@ -269,6 +275,18 @@ mod tests {
             prop_assert_eq!(columns, (0..x.n_cols).map(across).collect::<Vec<_>>());
             prop_assert_eq!(xt.n_cols, rows.len());
             prop_assert_eq!(xt.transpose().expect("small"), x);
+        }
+
+        #[test]
+        fn drops_empty_columns(dense in dense()) {
+            let mut x = dense.to_csr(false);
+            let kept = x.drop_empty_columns().expect("small");
+            let full = |col: &usize| dense.rows.iter().any(|row| row[*col] != 0.0);
+            let expected: Vec<usize> = (0..dense.n_cols).filter(full).collect();
+            prop_assert!(kept.iter().map(|&col| col as usize).eq(expected.iter().copied()));
+            prop_assert_eq!(x.n_cols, expected.len());
+            let of_kept = |row: &[f64]| expected.iter().map(|&col| row[col] as f32).collect();
+            prop_assert_eq!(cells(&x), dense.map(of_kept));
         }
 
         #[test]
