@@ -21,7 +21,7 @@ lint: .venv/built
 	$(BIN)/python -m mypy.stubtest manylabel._core
 
 bench:
-	cargo bench --package manylabel-benches
+	cargo bench
 
 # End to end against peers, which live in .venv-peers; needs MANYLABEL_DATA.
 bench-python: .venv/built .venv-peers/installed
@@ -34,7 +34,7 @@ bench-python: .venv/built .venv-peers/installed
 	touch $@
 
 .venv/built: .venv/installed $(RUST_SOURCES)
-	$(BIN)/maturin develop --release --quiet --extras plot
+	PIP_QUIET=1 $(BIN)/maturin develop --release --quiet --extras plot
 	touch $@
 
 .venv-peers/installed: benches/python/peers.txt

@@ -257,11 +257,11 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
         full: Option<&FullFeatures>,
         scores: &mut [f32],
     ) {
-        let divisor = x.row_divisor(at, self.normalize);
+        let (unit, norm) = x.row_divisors(at, self.normalize);
         scores.copy_from_slice(self.intercept);
         let (cols, values) = x.row(at);
         for (col, value) in cols.iter().zip(values) {
-            let (feature, value) = (col.get(), (value.f64() / divisor) as f32);
+            let (feature, value) = (col.get(), (value.f64() / unit / norm) as f32);
             if full.is_some_and(|full| full.add(feature, value, scores)) {
                 continue;
             }

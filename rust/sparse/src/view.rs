@@ -100,26 +100,31 @@ impl<'a, I: Index, T> CsrView<'a, I, T> {
 }
 
 impl<I: Index, T: Value> CsrView<'_, I, T> {
-    /// What scales a row to unit length when its values are divided by it: its Euclidean norm, or
-    /// 1 if that is zero or nothing is to be scaled. Rows of any magnitude have a norm: where
-    /// squares overflow or vanish, it is that of the row in units of its largest value.
-    pub fn row_divisor(&self, row: usize, normalize: bool) -> f64 {
+    /// What scales a row to unit length when its values are divided by the one and then the other:
+    /// its Euclidean norm and 1; or its largest value and the norm in units of that, where the
+    /// squares or the norm itself would overflow or vanish; or 1 and 1 if all values are zero or
+    /// nothing is to be scaled.
+    pub fn row_divisors(&self, row: usize, normalize: bool) -> (f64, f64) {
         if !normalize {
-            return 1.0;
+            return (1.0, 1.0);
         }
         let values = self.row(row).1;
         let norm_in = |unit: f64| {
             let squares = values.iter().map(|value| (value.f64() / unit).powi(2));
-            squares.sum::<f64>().sqrt() * unit
+            squares.sum::<f64>().sqrt()
         };
         let norm = norm_in(1.0);
         if (1e-140..1e140).contains(&norm) {
-            return norm;
+            return (norm, 1.0);
         }
         let largest = values
             .iter()
             .fold(0.0f64, |largest, value| largest.max(value.f64().abs()));
-        if largest > 0.0 { norm_in(largest) } else { 1.0 }
+        if largest > 0.0 {
+            (largest, norm_in(largest))
+        } else {
+            (1.0, 1.0)
+        }
     }
 }
 
