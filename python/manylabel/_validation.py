@@ -18,6 +18,8 @@ from scipy.sparse import csr_array, issparse
 from sklearn.utils import check_array, check_consistent_length, check_random_state
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
+from manylabel import _core
+
 __all__ = [
     "check_count",
     "check_features",
@@ -54,6 +56,8 @@ def check_features(estimator: Any, X: Any, *, reset: bool) -> csr_array:
         shape, or another number of features than fit has seen. Values must be finite as float32 too, unless
         the estimator's ``normalize`` scales them first.
     """
+    if not reset and _is_ready(estimator, X):
+        return X
     if issparse(X):
         X = _check_positions(X, "X")
     checked = validate_data(
@@ -218,6 +222,26 @@ def seed(random_state: Any) -> int:
     if isinstance(random_state, Integral):
         return int(random_state)
     return int(generator.randint(np.iinfo(np.int64).max, dtype=np.int64))
+
+
+def _is_ready(estimator: Any, X: Any) -> bool:
+    """Tell whether a fitted estimator can take X as it is, in a tenth of the time the full check needs.
+
+    That is most of the time of a single row. What is not ready goes through the full check.
+    """
+    if not issparse(X):
+        return False
+    matrix: Any = X
+    return bool(
+        matrix.format == "csr"
+        and matrix.ndim == 2
+        and matrix.shape[0] > 0
+        and matrix.shape[1] == estimator.n_features_in_
+        and not hasattr(estimator, "feature_names_in_")
+        and _core.is_canonical(matrix)
+        and np.isfinite(matrix.data).all()
+        and (matrix.dtype == np.float32 or getattr(estimator, "normalize", False))
+    )
 
 
 def _canonical(matrix: csr_array) -> csr_array:

@@ -46,6 +46,22 @@ pub(crate) enum PyCsr<'py> {
     I64F64(Borrowed<'py, i64, f64>),
 }
 
+/// Whether the core takes a matrix as it is: a CSR matrix of known types, laid out in one piece,
+/// its structure valid, its columns sorted and unique. O(rows + nnz), and never an exception.
+#[pyfunction]
+pub(crate) fn is_canonical(matrix: &Bound<'_, PyAny>) -> bool {
+    fn valid<I: Element + Index, T: Element>(matrix: &Borrowed<'_, I, T>) -> bool {
+        matrix.view("X").is_ok()
+    }
+    match matrix.extract() {
+        Ok(PyCsr::I32F32(matrix)) => valid(&matrix),
+        Ok(PyCsr::I64F32(matrix)) => valid(&matrix),
+        Ok(PyCsr::I32F64(matrix)) => valid(&matrix),
+        Ok(PyCsr::I64F64(matrix)) => valid(&matrix),
+        Err(_) => false,
+    }
+}
+
 /// Evaluates `$body` with `$view` bound to the checked view of `$csr`, whatever its types.
 macro_rules! with_view {
     ($csr:expr, $name:literal, |$view:ident| $body:expr) => {

@@ -19,6 +19,8 @@ use pyo3::prelude::*;
 #[pymodule(gil_used = false)]
 mod _core {
     #[pymodule_export]
+    use crate::csr::is_canonical;
+    #[pymodule_export]
     use crate::datasets::{read_arff, read_xc, write_xc};
     #[pymodule_export]
     use crate::linear::{fit_dismec, linear_above, linear_decision, linear_topk};
