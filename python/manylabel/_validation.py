@@ -57,7 +57,8 @@ def check_features(estimator: Any, X: Any, *, reset: bool) -> csr_array:
         the estimator's ``normalize`` scales them first.
     """
     if not reset and _is_ready(estimator, X):
-        return X
+        ready: csr_array = X
+        return ready
     if issparse(X):
         X = _check_positions(X, "X")
     checked = validate_data(
