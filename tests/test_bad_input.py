@@ -12,6 +12,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from estimators import CLASSIFIERS
+from manylabel import datasets, metrics
 
 N, D, C = 40, 6, 4
 RNG = np.random.default_rng(0)
@@ -72,8 +73,8 @@ BAD_TRAINING_SETS = {
         Y,
         "X is not a valid CSC.*be >= 0",
     ),
-    "COO row too large": (broken(coo_array, "coords", [0, 3], 2**30), Y, r"COO.*coords\[0\].*from 0 to 39"),
-    "COO column negative": (broken(coo_array, "coords", [1, 3], -(2**30)), Y, r"COO.*coords\[1\].*0 to 5"),
+    "COO row too large": (broken(coo_array, "coords", [0, 3], 2**30), Y, r"COO.*row.*from 0 to 39"),
+    "COO column negative": (broken(coo_array, "coords", [1, 3], -(2**30)), Y, r"COO.*col.*0 to 5"),
     "CSR indptr falls": (broken(csr_array, "indptr", [7], 0), Y, "X is not a valid CSR.*non-decreasing"),
     "CSR indptr falls in nothing": (hollow(), Y[:3], "X is not a valid CSR.*non-decreasing"),
     "CSR indptr too long": (
@@ -378,3 +379,34 @@ def test_columns_beyond_memory_are_an_error(classifier, shapes):
         env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},  # the stacks of more would count
     )
     assert done.stdout.startswith("refused: "), done.stderr[-300:]
+
+
+def malformed(kind):
+    if kind == "indptr":
+        matrix = csr_array(np.eye(3))
+        matrix.indptr[1] = 10**8
+    elif kind == "column":
+        matrix = csr_array(np.eye(3))
+        matrix.indices[1] = 10**8
+    else:
+        matrix = coo_array(np.eye(3))
+        matrix.row[1] = 10**8
+    return matrix
+
+
+@pytest.mark.parametrize("kind", ["indptr", "column", "row"])
+def test_malformed_matrices_are_refused_outside_of_estimators_too(kind, tmp_path):
+    with pytest.raises(ValueError, match=r"scores.* is not a valid"):
+        metrics.precision_at_k(np.eye(3), malformed(kind), k=1)
+    with pytest.raises(ValueError, match=r"Y_true.* is not a valid"):
+        metrics.precision_at_k(malformed(kind), np.eye(3), k=1)
+    with pytest.raises(ValueError, match="X is not a valid"):
+        datasets.dump_xc(malformed(kind), np.eye(3), tmp_path / "out.txt")
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+@every_classifier
+def test_entries_that_add_up_to_infinity_are_refused(classifier, normalize):
+    matrix = csr_array((np.full(3, 3e38, np.float32), [0, 0, 1], [0, 3, *[3] * (N - 1)]), shape=(N, D))
+    with pytest.raises(ValueError, match="values of X must be finite"):
+        fitted(classifier, X=matrix, normalize=normalize)

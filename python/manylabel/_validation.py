@@ -21,6 +21,7 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 from manylabel import _core
 
 __all__ = [
+    "canonical_csr",
     "check_count",
     "check_features",
     "check_flag",
@@ -70,6 +71,9 @@ def check_features(estimator: Any, X: Any, *, reset: bool) -> csr_array:
         accept_large_sparse=True,
     )
     canonical = _canonical(csr_array(checked))
+    # Each value is finite, but entries of one cell may add up to what is not.
+    if not np.isfinite(canonical.data).all():
+        raise ValueError("values of X must be finite, got inf or NaN as the sum of repeated entries")
     if canonical.dtype == np.float64 and not getattr(estimator, "normalize", False):
         _check_single(canonical.data, "values of X")
     return canonical
@@ -245,6 +249,31 @@ def _is_ready(estimator: Any, X: Any) -> bool:
     )
 
 
+def canonical_csr(matrix: Any, name: str) -> csr_array:
+    """Turn a 2-D ndarray or sparse matrix into a CSR array with sorted, unique columns.
+
+    Parameters
+    ----------
+    matrix : ndarray or sparse matrix of shape (n_rows, n_columns)
+        Left as it is; what is canonical already is shared, not copied.
+    name : str
+        The argument to blame.
+
+    Returns
+    -------
+    csr_array of shape (n_rows, n_columns)
+        Of the dtype of `matrix`.
+
+    Raises
+    ------
+    ValueError
+        If positions of a sparse matrix leave its shape.
+    """
+    if issparse(matrix):
+        matrix = _check_positions(matrix, name)
+    return _canonical(csr_array(matrix))
+
+
 def _canonical(matrix: csr_array) -> csr_array:
     """Sort columns, add up duplicates and lay arrays out for the core, on copies where there is need."""
     if not matrix.has_canonical_format:
@@ -273,12 +302,12 @@ def _check_positions(matrix: Any, name: str) -> Any:
     Returns the matrix with positions of one sound dtype. Arrays are shared with the caller's; scipy's check
     trims and casts what it is called on, which is why it is called on a shallow copy.
     """
-    if matrix.format == "coo":
-        for axis, positions in enumerate(matrix.coords):
+    if matrix.format == "coo" and len(matrix.shape) == 2:
+        for axis, positions in enumerate((matrix.row, matrix.col)):
             size = matrix.shape[axis]
             if len(positions) and not 0 <= positions.min() <= positions.max() < size:
                 raise ValueError(
-                    f"{name} is not a valid COO matrix: coords[{axis}] must be from 0 to {size - 1}"
+                    f"{name} is not a valid COO matrix: {('row', 'col')[axis]} must be from 0 to {size - 1}"
                 )
     if matrix.format not in ("csr", "csc", "bsr"):
         return matrix

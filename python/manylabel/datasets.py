@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from scipy import sparse
 
 from manylabel import _core
-from manylabel._validation import n_threads
+from manylabel._validation import canonical_csr, n_threads
 
 __all__ = ["dump_xc", "load_arff", "load_digit_attributes", "load_xc", "make_multilabel"]
 
@@ -544,8 +544,5 @@ def _canonical(matrix: Any, name: str) -> sparse.csr_array:
         matrix = np.asarray(matrix)
     if matrix.ndim != 2 or matrix.dtype.kind not in "biuf":
         raise ValueError(f"{name} must be a 2-D matrix of numbers, got {matrix.ndim}-D of {matrix.dtype}")
-    csr = sparse.csr_array(matrix, dtype=np.float32 if matrix.dtype == np.float32 else np.float64)
-    if not csr.has_canonical_format:
-        csr = csr.copy()
-        csr.sum_duplicates()
-    return csr
+    csr = canonical_csr(matrix, name)
+    return csr if csr.dtype in (np.float32, np.float64) else csr.astype(np.float64)

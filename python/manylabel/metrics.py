@@ -47,6 +47,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array, issparse, sparray, spmatrix
 
+from manylabel._validation import canonical_csr
+
 __all__ = ["ndcg_at_k", "precision_at_k", "propensities", "psndcg_at_k", "psp_at_k", "recall_at_k"]
 
 Matrix: TypeAlias = ArrayLike | sparray | spmatrix
@@ -427,11 +429,7 @@ def _check_matrix(matrix: Any, name: str) -> Any:
         raise ValueError(f"`{name}` must be numeric or bool, got dtype {checked.dtype}")
     if isinstance(checked, np.ndarray):
         return checked
-    canonical: Any = csr_array(checked)
-    if not canonical.has_canonical_format:
-        canonical = canonical.copy()
-        canonical.sum_duplicates()
-    return canonical
+    return canonical_csr(checked, f"`{name}`")
 
 
 def _check_propensities(propensities: ArrayLike, c: int) -> Floats:

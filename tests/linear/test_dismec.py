@@ -159,3 +159,15 @@ def test_fast_solver_on_eurlex57k(data):
     sets = *load_xc(folder / "train.txt.gz"), *load_xc(folder / "test.txt.gz")
     exact = [91.3, 81.7, 68.6]  # found once; the fit takes minutes
     np.testing.assert_allclose(precisions("fast", *sets), exact, atol=0.2)
+
+
+@pytest.mark.parametrize("n", [150, 401])
+def test_fast_with_every_row_in_play_counts_none_twice(n):
+    X = np.random.default_rng(0).normal(size=(n, 20))
+    Y = np.zeros((n, 1))
+    Y[0] = 1
+    fast, exact = (
+        DiSMECClassifier(C=1e-4, tol=1e-4, prune=0, solver=solver, random_state=0).fit(X, Y)
+        for solver in ("fast", "exact")
+    )
+    np.testing.assert_allclose(fast.decision_function(X), exact.decision_function(X), atol=2e-4)

@@ -171,8 +171,8 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
         let n_labels = self.n_labels().max(1);
         let full = self.full_features(x.n_rows());
         let fill = |(at, block): (usize, &mut [f32])| {
-            watch.step(0)?;
             for (i, scores) in block.chunks_mut(n_labels).enumerate() {
+                watch.step(0)?;
                 self.score(x, at * ROWS_AT_ONCE + i, full.as_ref(), scores);
             }
             Ok(())
@@ -200,9 +200,9 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
         let full = self.full_features(x.n_rows());
         let scratch = || (vec![0.0; self.n_labels()], state());
         let block = |(scores, state): &mut (Vec<f32>, S), first: usize| {
-            watch.step(0)?;
             let (mut ends, mut pairs) = (Vec::with_capacity(ROWS_AT_ONCE), Vec::new());
             for i in first..(first + ROWS_AT_ONCE).min(x.n_rows()) {
+                watch.step(0)?;
                 self.score(x, i, full.as_ref(), scores);
                 pick(state, scores, &mut pairs);
                 ends.push(pairs.len());

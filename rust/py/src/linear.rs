@@ -158,14 +158,18 @@ macro_rules! with_scorer {
     };
 }
 
+/// Up to so many scores take a moment.
+const FEW_SCORES: usize = 1 << 20;
+
 /// Scores a few rows here and now, many through the door.
 fn score<T: Send>(
     py: Python<'_>,
     n_rows: usize,
+    n_labels: usize,
     n_threads: usize,
     work: impl FnOnce(&Watch) -> Result<T, Error> + Send,
 ) -> PyResult<T> {
-    if n_rows <= ROWS_AT_ONCE {
+    if n_rows <= 1 || (n_rows <= ROWS_AT_ONCE && n_rows.saturating_mul(n_labels) <= FEW_SCORES) {
         run_here(py, work)
     } else {
         run(py, n_threads, None, work)
@@ -183,7 +187,9 @@ pub(crate) fn linear_topk<'py>(
     n_threads: usize,
 ) -> PyResult<CsrArrays<'py>> {
     let top = with_view!(x, "X", |x| with_scorer!(model, |scorer| {
-        score(py, x.n_rows(), n_threads, |watch| scorer.topk(x, k, watch))?
+        score(py, x.n_rows(), scorer.n_labels(), n_threads, |watch| {
+            scorer.topk(x, k, watch)
+        })?
     }));
     Ok(csr_arrays(py, top))
 }
@@ -199,7 +205,7 @@ pub(crate) fn linear_above<'py>(
     n_threads: usize,
 ) -> PyResult<CsrArrays<'py>> {
     let above = with_view!(x, "X", |x| with_scorer!(model, |scorer| {
-        score(py, x.n_rows(), n_threads, |watch| {
+        score(py, x.n_rows(), scorer.n_labels(), n_threads, |watch| {
             scorer.above(x, threshold, watch)
         })?
     }));
@@ -216,7 +222,9 @@ pub(crate) fn linear_decision<'py>(
     n_threads: usize,
 ) -> PyResult<Bound<'py, PyArray2<f32>>> {
     with_view!(x, "X", |x| with_scorer!(model, |scorer| {
-        let scores = score(py, x.n_rows(), n_threads, |watch| scorer.decision(x, watch))?;
+        let scores = score(py, x.n_rows(), scorer.n_labels(), n_threads, |watch| {
+            scorer.decision(x, watch)
+        })?;
         scores
             .into_pyarray(py)
             .reshape([x.n_rows(), scorer.n_labels()])

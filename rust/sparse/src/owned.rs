@@ -28,8 +28,8 @@ impl CsrOwned {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if `x` has more than 2³¹−2 rows or columns, or a value that is
-    /// infinite as `f32`.
+    /// [`Error::TooLarge`] if `x` has more than 2³¹−2 rows or columns, [`Error::Param`] if a
+    /// value is not finite as `f32`.
     pub fn from_view<I: Index, T: Value>(
         x: CsrView<'_, I, T>,
         normalize: bool,
@@ -54,10 +54,11 @@ impl CsrOwned {
             let (cols, vals) = x.row(row);
             for (&col, &value) in cols.iter().zip(vals) {
                 let value = (value.f64() / unit / norm) as f32;
-                if value.is_infinite() {
-                    return Err(Error::TooLarge {
-                        what: "a feature value",
-                        got: format!("{value} as float32 (row {row})"),
+                if !value.is_finite() {
+                    return Err(Error::Param {
+                        name: "X",
+                        expected: "finite as float32",
+                        got: format!("{value} in row {row}"),
                     });
                 }
                 if value != 0.0 {
@@ -305,7 +306,7 @@ mod tests {
         let error = CsrOwned::from_view(x, false).expect_err("too large");
         assert_eq!(
             error.to_string(),
-            "a feature value is too large: inf as float32 (row 1)"
+            "`X` must be finite as float32, got inf in row 1"
         );
         let unit = CsrOwned::from_view(x, true).expect("fits once it is of unit length");
         assert_eq!(unit.values, [1.0]);

@@ -2,7 +2,7 @@
 //!
 //! In play are the label's positives and the negatives that violate the margin; all other rows, the
 //! background, stand as one negative row, their mean m, with the sum W of their costs. By
-//! convexity that row's loss is a lower bound of theirs, and equal to it where they all score
+//! convexity such a row's loss is a lower bound of theirs, and equal to it where they all score
 //! alike. Dual coordinate descent (Hsieh et al., ICML 2008, algorithms 1 and 3) solves the rows in
 //! play together with the background's dual variable κ:
 //!
@@ -372,7 +372,9 @@ impl Lane {
     }
 
     fn step_background(&mut self, problem: &Problem) {
-        if self.background_cost <= 0.0 {
+        // What rounding leaves when every row is in play is no background.
+        if self.background_cost <= 1e-9 * problem.total_cost {
+            self.kappa = 0.0;
             return;
         }
         let ease = self.background_cost.recip();

@@ -70,7 +70,7 @@ impl Checked {
             "length of sample_weight",
             weights.map_or(x.n_rows(), <[f32]>::len),
         )?;
-        let problem = Problem::new(x, y, weights, &self.0)?;
+        let problem = Problem::new(x, y, weights, &self.0, watch)?;
 
         // Labels of like frequency take a like number of steps, so that lanes finish together.
         let mut labels: Vec<u32> = (0..problem.n_labels() as u32).collect();

@@ -18,7 +18,7 @@
 //! * `active`: for a label with few positives nearly all rows are far on the right side. Dual
 //!   coordinate descent over the positives and the negatives found to violate the margin, while
 //!   all other rows stand together as one: their mean. This is what [`Solver::Fast`] does for
-//!   rare labels; it minimizes a lower bound of `f` that is exact where the other rows score alike.
+//!   rare labels: an approximation, good where the other rows score alike.
 //!
 //! Every label's arithmetic is its own, in a fixed order: results do not depend on threads.
 

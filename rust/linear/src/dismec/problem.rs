@@ -1,6 +1,6 @@
 //! What all labels share: the features with their bias column, their transpose, their sums.
 
-use manylabel_base::Error;
+use manylabel_base::{Error, Watch};
 use manylabel_sparse::{CsrOwned, CsrView, Index, Value};
 
 /// The training set in the form the solvers want. Memory: 16 bytes a stored feature, twice the
@@ -40,10 +40,12 @@ impl Problem {
         y: &CsrOwned,
         weights: Option<&[f32]>,
         params: &super::Params,
+        watch: &Watch,
     ) -> Result<Self, Error> {
         let weight = |row: usize| weights.map_or(1.0, |weights| weights[row]);
         let n_features = x.n_cols();
         let mut x = CsrOwned::from_view(x, params.normalize)?;
+        watch.step(0)?;
         // A hashed or declared width costs nothing in the solvers.
         let features = x.drop_empty_columns()?;
         if params.fit_intercept {
@@ -53,7 +55,9 @@ impl Problem {
             .map(|row| (2.0 * params.c * f64::from(weight(row))) as f32)
             .collect();
         let total_cost: f64 = cost.iter().map(|&cost| f64::from(cost)).sum();
+        watch.step(0)?;
         check_magnitude(&x, &cost)?;
+        watch.step(0)?;
         let xt = x.transpose()?;
         let column_sums = |term: fn(f64) -> f64| -> Vec<f64> {
             let column = |j| {
@@ -69,6 +73,7 @@ impl Problem {
             .iter()
             .map(|sum| (sum / total_cost) as f32)
             .collect();
+        watch.step(0)?;
         let row_sums = |term: &dyn Fn(usize, f32) -> f32| -> Vec<f32> {
             let row = |i| {
                 let (cols, values) = x.row(i);
@@ -130,6 +135,7 @@ fn check_magnitude(x: &CsrOwned, cost: &[f32]) -> Result<(), Error> {
                 .map(|&value| f64::from(value).powi(2))
                 .sum::<f64>()
         })
+        // Values are finite as f32, so their squares are as f64, and none is NaN.
         .fold(1.0, f64::max);
     let magnitude = longest * cost.iter().map(|&cost| f64::from(cost)).sum::<f64>();
     if magnitude.is_nan() || magnitude > LARGEST {
