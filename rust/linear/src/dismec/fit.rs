@@ -90,14 +90,7 @@ impl Checked {
                 |space| {
                     let n_iter = optimum::solve(&problem, labels, tol, max_iter, space, watch)?;
                     watch.step(labels.len())?;
-                    Ok(labels
-                        .iter()
-                        .zip(n_iter)
-                        .enumerate()
-                        .map(|(lane, (&label, n_iter))| {
-                            self.prune(&problem, label, space.weights(lane), n_iter)
-                        })
-                        .collect())
+                    Ok(self.prune_panel(&problem, labels, n_iter, |lane| space.weights(lane)))
                 },
             )
         });
@@ -107,19 +100,25 @@ impl Checked {
                 |space| {
                     let n_iter = active::solve(&problem, labels, &self.0, space, watch)?;
                     watch.step(labels.len())?;
-                    Ok(labels
-                        .iter()
-                        .zip(n_iter)
-                        .enumerate()
-                        .map(|(lane, (&label, n_iter))| {
-                            self.prune(&problem, label, space.weights(lane), n_iter)
-                        })
-                        .collect())
+                    Ok(self.prune_panel(&problem, labels, n_iter, |lane| space.weights(lane)))
                 },
             )
         });
         let panels: Vec<Vec<Solved>> = frequent.chain(rare).collect::<Result<_, Error>>()?;
         assemble(&problem, panels)
+    }
+
+    fn prune_panel<W: Iterator<Item = f32>>(
+        &self,
+        problem: &Problem,
+        labels: &[u32],
+        n_iter: [usize; LANES],
+        weights: impl Fn(usize) -> W,
+    ) -> Vec<Solved> {
+        let lanes = labels.iter().zip(n_iter).enumerate();
+        lanes
+            .map(|(lane, (&label, n_iter))| self.prune(problem, label, weights(lane), n_iter))
+            .collect()
     }
 
     fn prune(
