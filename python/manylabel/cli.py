@@ -17,7 +17,6 @@ import json
 import math
 import os
 import re
-import secrets
 import sys
 import types
 import typing
@@ -27,7 +26,7 @@ from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Literal, NoReturn, TextIO
+from typing import IO, Any, Literal, NoReturn
 
 import numpy as np
 from scipy.sparse import csc_array, csr_array, issparse, vstack
@@ -37,7 +36,7 @@ from tqdm import tqdm
 from manylabel import metrics
 from manylabel.datasets import load_arff, load_xc
 from manylabel.linear import DiSMECClassifier
-from manylabel.persistence import load
+from manylabel.persistence import load, written_aside
 
 __all__ = ["MODELS", "main"]
 
@@ -447,16 +446,10 @@ def _output(path: str) -> Path:
 
 
 @contextmanager
-def _writing(path: Path | None) -> Iterator[TextIO]:
+def _writing(path: Path | None) -> Iterator[IO[str]]:
     """Open stdout, or a file that appears at `path` only when all of it is written."""
     if path is None:
         yield sys.stdout
         return
-    temporary = path.parent / f".manylabel-{secrets.token_hex(8)}.tmp"
-    try:
-        with open(temporary, "x", encoding="utf-8", newline="\n") as file:
-            yield file
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    with written_aside(path, "x", encoding="utf-8", newline="\n") as file:
+        yield file

@@ -29,8 +29,10 @@ import mmap
 import os
 import re
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import IO, Any, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +41,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from manylabel import _core
 
-__all__ = ["load", "register", "save_model"]
+__all__ = ["load", "register", "save_model", "written_aside"]
 
 T = TypeVar("T", bound=type)
 
@@ -240,13 +242,35 @@ def _write(path: Path, chunks: list[Any]) -> None:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if not path.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path.parent))
+    with written_aside(path, "xb") as file:
+        for chunk in chunks:
+            file.write(chunk)
+
+
+@contextmanager
+def written_aside(path: Path, mode: str, **options: Any) -> Iterator[IO[Any]]:
+    """Open a file that appears at `path` only when all of it is written and on the disk.
+
+    Parameters
+    ----------
+    path : Path
+        Where to; what is there stays until then, and for good if anything fails.
+    mode : str
+        As in `open`, of the "x" kind: what is opened is a new file in the same directory.
+    **options
+        As in `open`.
+
+    Yields
+    ------
+    file
+        Open for writing.
+    """
     # In the same directory, or renaming would be copying. Not `tempfile`, whose files only the owner may
     # read, whatever the umask.
     temporary = path.parent / f".manylabel-{secrets.token_hex(8)}.tmp"
     try:
-        with open(temporary, "xb") as file:
-            for chunk in chunks:
-                file.write(chunk)
+        with open(temporary, mode, **options) as file:
+            yield file
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)

@@ -23,17 +23,11 @@ index!(i32, i64, u32, usize);
 
 /// A value type of a feature matrix. Kernels compute in `f32`.
 pub trait Value: Copy + Send + Sync + 'static {
-    /// The nearest `f32`.
-    fn f32(self) -> f32;
     /// The value as `f64`.
     fn f64(self) -> f64;
 }
 
 impl Value for f32 {
-    #[inline(always)]
-    fn f32(self) -> f32 {
-        self
-    }
     #[inline(always)]
     fn f64(self) -> f64 {
         f64::from(self)
@@ -41,10 +35,6 @@ impl Value for f32 {
 }
 
 impl Value for f64 {
-    #[inline(always)]
-    fn f32(self) -> f32 {
-        self as f32
-    }
     #[inline(always)]
     fn f64(self) -> f64 {
         self
