@@ -17,15 +17,6 @@ pub enum Operator {
     NotEqual = 3,
 }
 
-impl Operator {
-    /// The operator of a number, if there is one.
-    pub fn from_number(number: u8) -> Option<Self> {
-        [Self::AtMost, Self::Above, Self::Equal, Self::NotEqual]
-            .into_iter()
-            .nth(usize::from(number))
-    }
-}
-
 /// A rule ensemble. Rule r has the conditions `body_indptr[r]..body_indptr[r + 1]`, all of which a
 /// row must satisfy, and the row `r` of `heads`; the first rule is the default rule, without
 /// conditions. The score of a row is the sum of the heads of the rules that cover it.

@@ -51,7 +51,12 @@ pub(crate) struct ParentBins {
 }
 
 impl<'a> Parent<'a> {
-    fn new(context: &Context<'_>, rows: &'a [u32], weights: &'a [f64], gram: Option<Gram>) -> Self {
+    fn new(
+        context: &Context<'_>,
+        rows: &'a [u32],
+        weights: &'a [f64],
+        gram: Option<&'a Gram>,
+    ) -> Self {
         let statistics = context.statistics;
         let sums = Sums::over(statistics, context.method.kinds(), rows, weights);
         let mut parent = Self {
