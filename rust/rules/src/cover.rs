@@ -155,7 +155,7 @@ impl Bodies {
 }
 
 /// Notes each rule that covers some of the rows in `all`, with these rows.
-#[multiversion(targets = "simd")]
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
 fn fire(
     ends: &[(u32, usize)],
     conditions: &[Condition],

@@ -470,7 +470,7 @@ fn round(sums: &[f64], sets: &LabelSets, scores: &mut [f32]) {
 }
 
 /// Adds heads that score every label to the rows they cover, in order.
-#[multiversion(targets = "simd")]
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
 fn add_complete(heads: &[(&[f32], Mask)], sums: &mut Sums) {
     if heads.is_empty() {
         return;
