@@ -1,4 +1,5 @@
 //! Prediction against its definitions, one row, one rule and one label set at a time.
+#![allow(clippy::float_cmp, reason = "the same bits are asked for")]
 
 use manylabel_base::{Error, Watch};
 use manylabel_rules::{LabelSets, Model, Rules, Scorer};
@@ -276,8 +277,7 @@ fn errors_name_the_array_at_fault() {
     };
     let none = |rules: Rules<'_, u32>| Scorer::new(rules, 0..2).map(drop);
     good.with(none).expect("nothing is wrong");
-    type Damage = fn(&mut Arrays);
-    let damages: [(Damage, &str); 11] = [
+    let damages: [(fn(&mut Arrays), &str); 11] = [
         (
             |a| a.indptr = vec![0, 2],
             "length of body_indptr_: expected 3, got 2",
