@@ -265,6 +265,8 @@ fn at_mut<T>(values: &mut [T], at: impl Fn(usize) -> usize) -> &mut T {
     &mut values[at]
 }
 
+type Damage = fn(&mut Arrays);
+
 #[test]
 fn errors_name_the_array_at_fault() {
     let good = Arrays {
@@ -277,7 +279,7 @@ fn errors_name_the_array_at_fault() {
     };
     let none = |rules: Rules<'_, u32>| Scorer::new(rules, 0..2).map(drop);
     good.with(none).expect("nothing is wrong");
-    let damages: [(fn(&mut Arrays), &str); 11] = [
+    let damages: [(Damage, &str); 11] = [
         (
             |a| a.indptr = vec![0, 2],
             "length of body_indptr_: expected 3, got 2",
