@@ -153,7 +153,7 @@ fn label_sets(sets: &[Vec<u32>], n_labels: usize) -> LabelSets {
         .collect();
     let (ends, labels, ones) = matrix(&rows);
     let view = CsrView::new("label_sets_", &ends, &labels, &ones, n_labels).expect("valid");
-    LabelSets::new(view).expect("small")
+    LabelSets::new(view, n_labels).expect("small")
 }
 
 fn on_threads<T: Send>(n: usize, work: impl FnOnce() -> T + Send) -> T {
