@@ -104,9 +104,11 @@ fn model(n_rules: usize, n_labels: usize) -> impl Strategy<Value = Arrays> {
         value().prop_filter("finite", |value| !value.is_nan()),
     );
     let body = prop::collection::vec(condition, 0..4);
-    let full = prop::collection::vec(-2.0f32..2.0, n_labels)
+    // Of such different sizes that the order of their sum shows, even in double precision.
+    let score = || (-2.0f32..2.0, -12i32..6).prop_map(|(score, size)| score * 10f32.powi(size));
+    let full = prop::collection::vec(score(), n_labels)
         .prop_map(|scores| (0..).zip(scores).collect::<Vec<_>>());
-    let part = prop::collection::btree_map(0..n_labels as u32, -2.0f32..2.0, 0..3)
+    let part = prop::collection::btree_map(0..n_labels as u32, score(), 0..3)
         .prop_map(|scores| scores.into_iter().collect());
     let head = prop_oneof![8 => full, 1 => part];
     prop::collection::vec((body, head), n_rules).prop_map(move |rules| {
@@ -136,13 +138,13 @@ fn problem() -> impl Strategy<Value = (Arrays, Vec<Vec<(u32, f64)>>)> {
     let sizes = (
         prop::sample::select(vec![1usize, 30, 300]),
         prop::sample::select(vec![1usize, 8, 14, 33, 70]),
-        prop::sample::select(vec![1usize, 63, 64, 65, 200]),
+        // One block and its borders; then enough that one task has several.
+        prop::sample::select(vec![1usize, 63, 64, 65, 1000]),
+        prop::sample::select(vec![0u32, 9]),
     );
-    sizes.prop_flat_map(|(n_rules, n_labels, n_rows)| {
-        (
-            model(n_rules, n_labels),
-            prop::collection::vec(features(), n_rows),
-        )
+    sizes.prop_flat_map(|(n_rules, n_labels, n_rows, empty)| {
+        let row = prop_oneof![empty => Just(Vec::new()), 1 => features()];
+        (model(n_rules, n_labels), prop::collection::vec(row, n_rows))
     })
 }
 
