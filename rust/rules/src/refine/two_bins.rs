@@ -50,7 +50,7 @@ impl<'a, const C: usize> TwoBins<'a, C> {
         } else {
             &self.halves.taken
         };
-        let stride = C * WIDTH;
+        let stride = self.halves.statistics.stride;
         let (g, h) = (&sums.g()[..stride], &sums.h()[..stride]);
         let (first, second) = (&mut self.first[..stride], &mut self.second[..stride]);
         // One short loop for each number: together they would be more than the compiler keeps in
@@ -75,10 +75,10 @@ impl<'a, const C: usize> TwoBins<'a, C> {
         product.fill(0.0);
         let columns = chunks_mut(product);
         if others {
-            multiply_columns::<C>(self.all, stride, 1.0, first, 0, columns);
-            multiply_columns::<C>(&self.taken, stride, -1.0, first, 0, columns);
+            multiply_columns::<C>(self.all, C * WIDTH, 1.0, first, 0, columns);
+            multiply_columns::<C>(&self.taken, C * WIDTH, -1.0, first, 0, columns);
         } else {
-            multiply_columns::<C>(&self.taken, stride, 1.0, first, 0, columns);
+            multiply_columns::<C>(&self.taken, C * WIDTH, 1.0, first, 0, columns);
         }
         let between = dot(product, &self.second[..stride]);
         let determinant = h * h_other - between * between;
