@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from operator import attrgetter
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from estimators import CLASSIFIERS, predicts_signs, scales_rows, takes_missing_values
-from manylabel import datasets, metrics
+from manylabel import BoostedRulesClassifier, DiSMECClassifier, datasets, metrics
 
 N, D, C = 40, 6, 4
 RNG = np.random.default_rng(0)
@@ -231,31 +232,85 @@ def test_bad_k(classifier, k):
         clone(classifier).fit(X, Y).predict_topk(X, k=k)
 
 
+def put(name, at, value):
+    """Overwrite an element of a fitted array, ``coef_.indices`` and the like."""
+    return lambda model: attrgetter(name)(model).__setitem__(at, value)
+
+
+def change(name, how):
+    """Replace a fitted array, or one of a fitted sparse matrix."""
+    *owner, last = name.split(".")
+
+    def spoil(model):
+        owned = attrgetter(owner[0])(model) if owner else model
+        setattr(owned, last, how(getattr(owned, last)))
+
+    return spoil
+
+
+def spoiled_sparse(name):
+    return {
+        f"{name} column too large": put(f"{name}.indices", 0, 10**6),
+        f"{name} column negative": put(f"{name}.indices", 0, -1),
+        f"{name} position too large": put(f"{name}.indptr", 1, 2**30),
+        f"{name} positions fall": lambda model: put(f"{name}.indptr", 1, getattr(model, name).indptr[-1] + 1)(
+            model
+        ),
+        f"{name} values missing": change(f"{name}.data", lambda data: data[:2]),
+        f"{name} positions missing": change(f"{name}.indptr", lambda indptr: indptr[:0]),
+        f"{name} values of another type": change(f"{name}.data", lambda data: data.astype(np.int8)),
+        f"{name} dense": change(name, lambda matrix: matrix.toarray()),
+    }
+
+
 SPOILED = {
-    "label too large": lambda coef, _: coef.indices.__setitem__(0, 10**6),
-    "label negative": lambda coef, _: coef.indices.__setitem__(0, -1),
-    "position too large": lambda coef, _: coef.indptr.__setitem__(1, 2**30),
-    "positions fall": lambda coef, _: coef.indptr.__setitem__(1, coef.indptr[3]),
-    "values missing": lambda coef, _: setattr(coef, "data", coef.data[:2]),
-    "positions missing": lambda coef, _: setattr(coef, "indptr", coef.indptr[:0]),
-    "features missing": lambda coef, _: setattr(coef, "indptr", coef.indptr[[0, 1, 2, -1]]),
-    "values of another type": lambda coef, _: setattr(coef, "data", coef.data.astype(np.int8)),
-    "intercepts missing": lambda _, model: setattr(model, "intercept_", model.intercept_[:1]),
-    "intercepts of another type": lambda _, model: setattr(model, "intercept_", model.intercept_.astype(int)),
-    "dense": lambda coef, model: setattr(model, "coef_", coef.toarray()),
-    "by label": lambda coef, model: setattr(model, "coef_", coef.tocsr()),
+    DiSMECClassifier: {
+        **spoiled_sparse("coef_"),
+        "features missing": change("coef_.indptr", lambda indptr: indptr[[0, 1, 2, -1]]),
+        "by label": change("coef_", lambda coef: coef.tocsr()),
+        "intercepts missing": change("intercept_", lambda intercept: intercept[:1]),
+        "intercepts of another type": change("intercept_", lambda intercept: intercept.astype(int)),
+    },
+    BoostedRulesClassifier: {
+        **spoiled_sparse("heads_"),
+        **spoiled_sparse("label_sets_"),
+        "labels missing": change("label_sets_", lambda sets: sets[:, :2]),
+        "rules missing": change("heads_", lambda heads: heads[:3]),
+        "feature too large": put("body_feature_", 0, D),
+        "feature negative": put("body_feature_", 0, -1),
+        "operator unknown": put("body_operator_", 0, 4),
+        "threshold NaN": put("body_threshold_", 0, np.nan),
+        "score NaN": put("heads_.data", 0, np.nan),
+        "ends fall": put("body_indptr_", 2, -1),
+        "ends beyond the conditions": put("body_indptr_", 2, 10**9),
+        **{
+            f"{name} too short": change(name, lambda array: array[:-1])
+            for name in ("body_indptr_", "body_feature_", "body_operator_", "body_threshold_")
+        },
+        **{
+            f"{name} of another type": change(name, lambda array: array.astype(np.float64))
+            for name in ("body_indptr_", "body_feature_", "body_operator_", "body_threshold_")
+        },
+    },
 }
 
 
-@pytest.mark.parametrize("n_rows", [2, N])  # below and above what is scored without threads
+def test_every_estimator_is_spoiled():
+    assert SPOILED.keys() == {type(classifier) for classifier in CLASSIFIERS}
+
+
+@pytest.mark.parametrize("n_rows", [2, 3 * N])  # below and above what is scored without threads
 @pytest.mark.parametrize("method", ["predict", "decision_function", "predict_topk"])
-@pytest.mark.parametrize("how", SPOILED)
-@every_classifier
+@pytest.mark.parametrize(
+    ("classifier", "how"), [(each, how) for each in CLASSIFIERS for how in SPOILED[type(each)]], ids=repr
+)
 def test_a_spoiled_model_is_an_error(classifier, how, method, n_rows):
     model = clone(classifier).fit(X, Y)
-    SPOILED[how](model.coef_, model)
-    with pytest.raises((ValueError, TypeError, RuntimeError), match=r"internal error|expected|PyLinear"):
-        getattr(model, method)(X[:n_rows])
+    SPOILED[type(model)][how](model)
+    with pytest.raises(
+        (ValueError, TypeError, RuntimeError), match=r"internal error|expected|must be|PyLinear|PyRules"
+    ):
+        getattr(model, method)(np.resize(X, (n_rows, D)))
 
 
 # --- extreme, but with an answer

@@ -187,7 +187,7 @@ def frame(model: Any, feature_names: Sequence[str] | None, label_names: Sequence
         "head": ["; ".join(writer.scores(rule)) for rule in range(len(rules))],
         "n_conditions": np.diff(rules.body_indptr),
         "coverage": rules.coverage,
-        "n_labels": np.diff(rules.heads.indptr),
+        "n_labels": [len(labels) for labels, _ in heads],
         "strongest_label": [
             None if at is None else writer.label_names[labels[at]]
             for at, (labels, _) in zip(strongest, heads, strict=True)
@@ -331,10 +331,11 @@ class _Writer:
         return " and ".join(texts.values())
 
     def head(self, rule: int) -> tuple[NDArray[Any], NDArray[np.float32]]:
-        """Return the labels that a rule scores, and their scores."""
+        """Return the labels that a rule scores other than 0, and their scores."""
         heads = self.rules.heads
         stored = slice(*heads.indptr[rule : rule + 2])
-        return heads.indices[stored], heads.data[stored]
+        labels, scores = heads.indices[stored], heads.data[stored]
+        return labels[scores != 0], scores[scores != 0]
 
     def scores(self, rule: int) -> Iterator[str]:
         """Write every score once with its labels, the largest absolute first, until enough are named."""

@@ -31,7 +31,7 @@ def core_params(model: Any) -> dict[str, Any]:
     if not 0 < share < 1:
         raise ValueError(f"`validation_fraction` must be > 0 and < 1, got {model.validation_fraction!r}")
     binning = model.label_binning
-    step = str(model.step)
+    step = _choice("step", model.step, "auto", "newton", "safeguarded")
     if step == "auto":
         short = model.loss == "label-wise-logistic" or (binning is not None and model.hessian == "paper")
         step = "newton" if short else "safeguarded"
@@ -56,12 +56,10 @@ def core_params(model: Any) -> dict[str, Any]:
 
 def chosen_predictor(model: Any) -> str:
     """Return "known-label-sets" or "signs", whatever "auto" stands for."""
-    predictor = model.predictor
+    predictor = _choice("predictor", model.predictor, "auto", "known-label-sets", "signs")
     if predictor == "auto":
         return "signs" if model.loss == "label-wise-logistic" else "known-label-sets"
-    if predictor not in ("known-label-sets", "signs"):
-        raise ValueError(f'`predictor` must be "auto", "known-label-sets" or "signs", got {predictor!r}')
-    return str(predictor)
+    return predictor
 
 
 def n_tried(max_features: Any, n_features: int) -> int:
@@ -136,6 +134,14 @@ def label_sets(
     _, first = np.unique(number, return_index=True)
     order = np.argsort(-total, kind="stable")
     return Y[first[order]], total[order]
+
+
+def _choice(name: str, value: Any, *choices: str) -> str:
+    """Check a choice that is settled here; the core checks the others."""
+    if not isinstance(value, str) or value not in choices:
+        *most, last = (f'"{choice}"' for choice in choices)
+        raise ValueError(f"`{name}` must be {', '.join(most)} or {last}, got {value!r}")
+    return value
 
 
 def _limit(name: str, value: Any) -> int | None:

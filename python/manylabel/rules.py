@@ -312,7 +312,7 @@ class BoostedRulesClassifier(MultiLabelClassifier):
                 if progress is not None:
                     progress(done)
 
-            *body, heads, coverage, validation_loss = _core.fit_rules(
+            fitted = _core.fit_rules(
                 X,
                 y,
                 sample_weight,
@@ -323,9 +323,9 @@ class BoostedRulesClassifier(MultiLabelClassifier):
                 threads,
                 report,
             )
-        self.body_indptr_, self.body_feature_, self.body_operator_, self.body_threshold_ = body
-        self.heads_ = csr_array(core_parts(heads), shape=(len(coverage), y.shape[1]))
-        self.coverage_, self.validation_loss_ = coverage, validation_loss
+        self.body_indptr_, self.body_feature_, self.body_operator_, self.body_threshold_ = fitted[:4]
+        self.coverage_, self.validation_loss_ = fitted[5:]
+        self.heads_ = csr_array(core_parts(fitted[4]), shape=(len(self.coverage_), y.shape[1]))
         self.label_sets_, self.label_set_weights_ = label_sets(y, sample_weight, held_out)
         self.seed_ = seed_
         self.classes_ = np.arange(y.shape[1])
