@@ -88,9 +88,10 @@ impl<'a> Parent<'a> {
 
     /// The cheaper form of `Σ w g gᵀ`.
     fn outer(&self) -> Outer<'_> {
-        self.gram
-            .as_ref()
-            .map_or(Outer::Rows(self.rows, self.weights), Outer::Matrix)
+        match self.gram {
+            Some(gram) => Outer::Matrix(gram),
+            None => Outer::Rows(self.rows, self.weights),
+        }
     }
 }
 
