@@ -23,6 +23,11 @@ def predicts_signs(classifier):
     return getattr(classifier, "predictor", "signs") == "signs"
 
 
+def is_sampled(classifier):
+    """Whether fitting draws rows at random."""
+    return getattr(classifier, "bootstrap", False)
+
+
 def scales_rows(classifier):
     """Whether the length of a row does not matter."""
     return getattr(classifier, "normalize", False)

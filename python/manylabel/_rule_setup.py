@@ -96,7 +96,7 @@ def categorical_positions(model: Any) -> NDArray[np.int32]:
     if listed.ndim == 1 and names is not None and all(isinstance(name, str) for name in listed):
         unknown = sorted(set(listed) - set(names))
         if unknown:
-            raise ValueError(f"`categorical_features` must be names of features, got {unknown[0]!r}")
+            raise ValueError(f"`categorical_features` must be names of features, got {str(unknown[0])!r}")
         return np.flatnonzero(np.isin(names, listed)).astype(np.int32)
     raise ValueError(
         f"`categorical_features` must be None, positions from 0 to {n_features - 1}, a mask of {n_features} "
@@ -133,7 +133,11 @@ def label_sets(
     total = np.bincount(number, weights=weights).astype(np.float64)
     _, first = np.unique(number, return_index=True)
     order = np.argsort(-total, kind="stable")
-    return Y[first[order]], total[order]
+    sets = Y[first[order]]
+    # As narrow as they can be: the model is the same, however wide the positions of Y are.
+    narrow = np.int32 if max(sets.nnz, sets.shape[1]) <= np.iinfo(np.int32).max else np.int64
+    positions = sets.indices.astype(narrow), sets.indptr.astype(narrow)
+    return csr_array((sets.data, *positions), shape=sets.shape), total[order]
 
 
 def _choice(name: str, value: Any, *choices: str) -> str:

@@ -454,8 +454,8 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         -------
         ndarray of shape (n_samples, n_labels), dtype float64
             ``1 / (1 + exp(-score))`` for the label-wise loss. For the example-wise loss the marginals of
-            ``P(y) ~ 1 / (1 + sum_k exp(-y_k score_k))`` over the label sets seen in fit. 0 for labels never
-            seen in fit. Dense by nature.
+            ``P(y) ~ 1 / (1 + sum_k exp(-y_k p_k))`` over the label sets seen in fit, p the sums of heads.
+            0 for labels never seen in fit. Dense by nature.
 
         Raises
         ------
