@@ -308,7 +308,8 @@ def test_a_spoiled_model_is_an_error(classifier, how, method, n_rows):
     model = clone(classifier).fit(X, Y)
     SPOILED[type(model)][how](model)
     with pytest.raises(
-        (ValueError, TypeError, RuntimeError), match=r"internal error|expected|must be|PyLinear|PyRules"
+        (ValueError, TypeError, RuntimeError),
+        match=r"internal error|expected|must be|is not a valid|PyLinear|PyRules",
     ):
         getattr(model, method)(np.resize(X, (n_rows, D)))
 

@@ -102,7 +102,7 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         latter for the label-wise.
     categorical_features : sequence of int, bool or str, default=None
         Nominal features, by position, by a mask or by name; their conditions ask whether the value equals
-        another. Others are numeric. (Of a list the model can be saved, of an ndarray it cannot.)
+        another. Others are numeric. A model can be saved if this is a list, but not if it is an ndarray.
     warm_start : bool, default=False
         Whether `fit` goes on from the rules of the fit before. `n_rules` must not be smaller than their
         number; the seed stays. On the same data the result is that of one fit.
