@@ -21,7 +21,7 @@ type Lanes = [f32; ROWS];
 
 /// The rows in a mask, in order.
 #[inline(always)]
-pub(crate) fn rows(mut mask: Mask) -> impl Iterator<Item = usize> {
+pub(crate) fn bits(mut mask: Mask) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let row = mask.trailing_zeros() as usize;
         mask &= mask.wrapping_sub(1);
