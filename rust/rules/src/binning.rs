@@ -11,6 +11,10 @@ use crate::lanes::{WIDTH, chunks, chunks_mut, total};
 /// mask over numbers.
 pub(crate) const NONE: f64 = -1.0;
 
+/// Criteria that differ by less, relative to the largest, are equal: labels alike get sums that
+/// rounding alone sets apart, where one is a difference of others.
+const ROUNDING: f64 = 1e-9;
+
 /// Least diagonal to divide by; matters without L2 regularization only.
 const TINY: f64 = 1e-150;
 
@@ -123,7 +127,12 @@ impl Binner {
                 last[sign] = bins - 1.0;
                 // Bins of negative criteria begin at the lowest, that is at the largest magnitude.
                 low[sign] = if sign == 0 { -hi } else { lo };
-                width[sign] = (hi - lo) / bins;
+                // What differs by rounding alone is equal.
+                width[sign] = if hi - lo > ROUNDING * hi {
+                    (hi - lo) / bins
+                } else {
+                    0.0
+                };
             }
         }
         // Where all criteria are equal, all are in the first bin.
@@ -156,7 +165,9 @@ pub(crate) fn add_up(x: &[f64], bins: &[f64], out: &mut [f64]) {
             let mut sums = [0.0; WIDTH];
             for (x, bins) in chunks(x).iter().zip(chunks(bins)) {
                 for lane in 0..WIDTH {
-                    sums[lane] += if bins[lane] == b as f64 { x[lane] } else { 0.0 };
+                    // Not a choice of two numbers, which the compiler makes a jump.
+                    let keep = u64::from(bins[lane] == b as f64).wrapping_neg();
+                    sums[lane] += f64::from_bits(x[lane].to_bits() & keep);
                 }
             }
             *out = total(&sums);
