@@ -5,7 +5,7 @@ use crate::head::Method;
 use crate::params::Checked;
 use crate::refine::{ABSENT, Candidate, Context, RowSet};
 use crate::statistics::{Gram, Statistics};
-use crate::{Head, Model, Operator, Params, Search, Step};
+use crate::{Head, Model, Operator, Params, Step};
 use fastrand::Rng;
 use manylabel_base::{Error, Watch, filled};
 use manylabel_sparse::{CsrOwned, CsrView, Index, Value};
@@ -256,7 +256,6 @@ impl<'a> Boosting<'a> {
             params,
             method: *method,
         };
-        let estimated = params.search == Search::Fast && matches!(method, Method::Bins { .. });
         let mut body = Body {
             conditions: Vec::new(),
             rows: (0..columns.n_rows as u32).collect(),
@@ -310,7 +309,7 @@ impl<'a> Boosting<'a> {
             let mut rows = body.rows.clone();
             column.retain(operator, threshold, &mut rows, marks);
             let kept: Vec<u32> = rows.iter().copied().filter(in_sample).collect();
-            if estimated {
+            if condition.estimated {
                 condition.quality = method
                     .head(statistics, &kept, sampled, params.l2, None, None)
                     .1;

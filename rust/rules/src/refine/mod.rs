@@ -21,11 +21,16 @@ use rayon::prelude::*;
 use sweep::{Split, sweep};
 use two_bins::{MOST_CHUNKS, TwoBins};
 
+/// Most labels (padded) of which the fast search keeps a matrix.
+const MOST_LABELS: usize = 256;
+
 /// A condition that a rule might be given.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Candidate {
-    /// Of the rows of the sample that satisfy it; of the fast search an estimate.
+    /// Of the rows of the sample that satisfy it.
     pub(crate) quality: f64,
+    /// Whether that is by the bins of the parent set rather than their own.
+    pub(crate) estimated: bool,
     pub(crate) feature: usize,
     pub(crate) operator: Operator,
     pub(crate) threshold: f32,
@@ -107,15 +112,22 @@ pub(crate) struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// Whether candidates are compared by the bins of their parent.
-    fn by_histograms(&self) -> bool {
-        self.params.search == Search::Fast && matches!(self.method, Method::Bins { .. })
+    /// Whether conditions on a feature are compared by the bins of their parent: those on features
+    /// that most rows have, and all where a matrix of all labels would be too much.
+    fn is_estimated(&self, column: &Column) -> bool {
+        self.params.search == Search::Fast
+            && matches!(self.method, Method::Bins { .. })
+            && (column.implicit.is_none() || self.statistics.stride > MOST_LABELS)
     }
 
     /// `Σ w g gᵀ` over a set of rows, if the search needs it as a matrix.
     pub(crate) fn gram(&self, rows: &[u32], weights: &[f64]) -> Option<Gram> {
         let needed = match self.method {
-            Method::Bins { .. } => !self.by_histograms(),
+            Method::Bins { .. } => self
+                .columns
+                .columns
+                .iter()
+                .any(|column| !self.is_estimated(column)),
             // With few rows, products with them are cheaper.
             Method::Full => 2 * rows.len() > self.statistics.stride,
             _ => false,
@@ -135,22 +147,33 @@ impl Context<'_> {
         bound: f64,
         label: Option<usize>,
     ) -> Option<Candidate> {
-        let search: Box<dyn Fn(&usize) -> Option<Candidate> + Send + Sync> = if self.by_histograms()
-        {
-            let statistics = BinnedStatistics::new(self, set.rows, weights);
-            Box::new(move |&feature: &usize| {
-                let column = &self.columns.columns[feature];
-                let (split, threshold) = statistics.search(self, column, set, weights, bound)?;
-                Some(candidate(feature, split, threshold))
-            })
-        } else {
-            let parent = Parent::new(self, set.rows, weights, gram);
-            Box::new(move |&feature: &usize| {
-                let column = &self.columns.columns[feature];
-                let coarse = self.params.search == Search::Fast;
-                let groups = Groups::new(column, &set, coarse);
-                let split = self.sweep(&parent, &groups, column, bound, label)?;
-                Some(candidate(feature, split, threshold(column, &groups, split)))
+        let is_estimated = |&feature: &usize| self.is_estimated(&self.columns.columns[feature]);
+        let estimates = features
+            .iter()
+            .any(is_estimated)
+            .then(|| BinnedStatistics::new(self, set.rows, weights));
+        let parent = (!features.iter().all(is_estimated))
+            .then(|| Parent::new(self, set.rows, weights, gram));
+        let search = |&feature: &usize| {
+            let column = &self.columns.columns[feature];
+            let (split, threshold) = match (&parent, &estimates) {
+                (_, Some(estimates)) if self.is_estimated(column) => {
+                    estimates.search(self, column, set, weights, bound)?
+                }
+                (Some(parent), _) => {
+                    let coarse = self.params.search == Search::Fast;
+                    let groups = Groups::new(column, &set, coarse);
+                    let split = self.sweep(parent, &groups, column, bound, label)?;
+                    (split, threshold(column, &groups, split))
+                }
+                (None, _) => return None,
+            };
+            Some(Candidate {
+                quality: split.quality,
+                estimated: self.is_estimated(column),
+                feature,
+                operator: split.operator,
+                threshold,
             })
         };
         let work = set.rows.len() * self.statistics.stride * features.len();
@@ -246,18 +269,6 @@ impl Context<'_> {
                 sweep_full(self, parent, groups, nominal, bound)
             }
         }
-    }
-}
-
-fn candidate(feature: usize, split: Split, threshold: f32) -> Candidate {
-    let Split {
-        quality, operator, ..
-    } = split;
-    Candidate {
-        quality,
-        feature,
-        operator,
-        threshold,
     }
 }
 
