@@ -1,13 +1,13 @@
 """Boosted multi-label rules from their definitions: one row, one pair of labels, one threshold at a time.
 
-The scores p of a row are the sum of the heads of the rules that cover it; its labels are y_k = 1 or -1. A head
-is a Newton step on the loss summed over the covered rows, with gradient g, Hessian H and an L2 weight w:
+The scores p of a row are the sum of the heads of the rules that cover it; its labels are y_k = 1 or -1. A
+head is a Newton step on the loss of the covered rows, with gradient g, Hessian H and an L2 weight w:
 
     head = -(H + w I)^-1 g        quality = g.head + head.H head / 2 + w |head|^2 / 2 = g.head / 2
 
-Labels may be binned by -g_k / (H_kk + w); a head then has one value per bin. A rule grows condition by condition
-towards the least quality. Sums here and elsewhere differ by rounding, and a label at the edge of a bin may then
-fall on either side: `heads` gives every head that rounding allows.
+Labels may be binned by -g_k / (H_kk + w); a head then has one value per bin. A rule grows condition by
+condition towards the least quality. Sums here and elsewhere differ by rounding, and a label at the edge of a
+bin may then fall on either side: `heads` gives every head that rounding allows.
 """
 
 import itertools
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from scipy.special import expit, logsumexp
+from scipy.special import expit
 
 ROUNDING = 1e-12  # of a sum, relative to the sum of absolute values
 MANY = 300  # heads that rounding allows, above which nothing is said about them
@@ -88,7 +88,10 @@ def bins(criteria, settings):
 
 
 def possible_bins(criteria, noise, alike, settings):
-    """Every outcome of `bins` for criteria within `noise` of these. Labels of one number in `alike` move as one."""
+    """Every outcome of `bins` for criteria within `noise` of these.
+
+    Labels of one number in `alike` have the same rounding.
+    ."""
     labels = range(len(criteria))
     kinds = sorted(set(alike))
     first = {kind: alike.index(kind) for kind in kinds}
@@ -281,7 +284,7 @@ class Boosting:
         return self.settings.learning_rate * head
 
     def conditions(self, rows):
-        """(feature, operator, threshold, covered rows) of every condition on the rows that drops some of them."""
+        """(feature, operator, threshold, covered rows) of every condition that drops some of the rows."""
         for feature in range(self.X.shape[1]):
             values = self.X[rows, feature]
             distinct = np.unique(values[~np.isnan(values)])
@@ -303,7 +306,7 @@ class Boosting:
         return len(rows) > self.settings.min_coverage and (most is None or n_conditions < most)
 
     def grow(self):
-        """Conditions of the next rule and the label of a single-label head; no condition if none drops a row."""
+        """Conditions of the next rule, none if none drops a row, and the label of a single-label head."""
         rows, body, best, label = self.sampled_rows(), [], math.inf, None
         while self.may_grow(rows, len(body)):
             found = None
@@ -359,6 +362,9 @@ def set_cost(p, labels):
 
 
 def marginals(p, sets):
-    """P(y_k = 1) where P(y) over the sets (n_sets, n_labels) of 0/1 is proportional to 1 / (1 + sum_k e^{-y_k p_k})."""
-    logs = np.array([-value("example-wise-logistic", p, np.where(y > 0, 1.0, -1.0)) for y in sets])
-    return np.exp(logs - logsumexp(logs)) @ (np.asarray(sets) > 0)
+    """P(y_k = 1), where P(y) over `sets` is proportional to 1 / (1 + sum_k e^{-y_k p_k})."""
+    Z = np.where(np.asarray(sets) > 0, -p, p)
+    least = max(0.0, Z.max(axis=1).min())
+    with np.errstate(over="ignore"):  # what overflows is out of the question
+        P = 1 / (np.exp(-least) + np.exp(Z - least).sum(axis=1))
+    return P / P.sum() @ (np.asarray(sets) > 0)
