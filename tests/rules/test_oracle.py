@@ -236,10 +236,11 @@ def problems(draw):
     return X, Y, weights, [at for at, kind in enumerate(kinds) if kind == "nominal"]
 
 
-def fitted(problem, s, n_rules, search):
+def fitted(problem, s, n_rules, search, **sampling):
     X, Y, weights, nominal = problem
+    sampling = {"bootstrap": False, "max_features": None} | sampling
     model = BoostedRulesClassifier(
-        n_rules, **asdict(s), search=search, bootstrap=False, max_features=None, categorical_features=nominal
+        n_rules, **asdict(s), search=search, categorical_features=nominal, **sampling
     )
     return model.fit(X, Y, sample_weight=weights)
 
@@ -267,8 +268,9 @@ def qualities(boosting, rows, label):
     return min(found, default=0) - slack, max(found, default=0) + slack
 
 
-def follow(model, boosting, search):
+def follow(model, boosting):
     """Walks through the rules of a model, and holds every choice to what the twin finds at that point."""
+    sampled = model.bootstrap or model.max_features is not None
     heads = model.heads_.toarray().astype(float)
     everywhere = np.arange(len(boosting.y))
     for (number, body), head in zip(enumerate(bodies(model)), heads, strict=True):
@@ -283,13 +285,15 @@ def follow(model, boosting, search):
             label = int(np.argmax(abs(head)))
             if head[label] == 0:  # which label it was, the head does not say
                 return
-        follow_body(boosting, body, label, search)
+        assert body
+        if not sampled:
+            follow_body(boosting, body, label, model.search)
         rows = boosting.covered(body)
         assert model.coverage_[number] == pytest.approx(boosting.weights[rows].sum())
         possible = [boosting.shrunken(possible, rows) for possible, _ in boosting.heads(rows, label)]
         assert not possible or any(head == near(p) for p in possible), (head, possible)
         boosting.add(head, rows)
-    if len(heads) < model.n_rules:
+    if len(heads) < model.n_rules and not sampled:
         assert not list(boosting.conditions(boosting.sampled_rows()))
 
 
@@ -330,7 +334,24 @@ def follow_body(boosting, body, label, search):
 def test_every_rule_is_what_the_definitions_ask(search, problem, s):
     X, Y, weights, nominal = problem
     model = fitted(problem, s, 4, search)
-    follow(model, oracle.Boosting(X, Y, s, weights, nominal), search)
+    follow(model, oracle.Boosting(X, Y, s, weights, nominal))
+
+
+@given(problems(), chosen_settings(), st.sampled_from(["exact", "fast"]), st.integers(0, 99))
+def test_heads_of_sampled_rules_come_from_all_rows(problem, s, search, seed):
+    X, Y, weights, nominal = problem
+    model = fitted(problem, s, 6, search, bootstrap=True, max_features="log2", random_state=seed)
+    follow(model, oracle.Boosting(X, Y, s, weights, nominal))
+
+
+@pytest.mark.parametrize("search", ["exact", "fast"])
+@settings(max_examples=30)
+@given(problems(), chosen_settings())
+def test_of_equal_conditions_the_first_is_taken(search, problem, s):
+    X, Y, weights, nominal = problem
+    twice = np.hstack([X, X]), Y, weights, nominal + [X.shape[1] + at for at in nominal]
+    model = fitted(twice, s, 4, search, n_jobs=2)
+    assert np.all(model.body_feature_ < X.shape[1])
 
 
 def roomy(seed, n_rows=50, n_labels=5):
