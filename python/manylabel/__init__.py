@@ -2,10 +2,19 @@
 
 from importlib.metadata import version
 
-from manylabel import datasets, metrics
+from manylabel import datasets, metrics, rules
 from manylabel.linear import DiSMECClassifier
 from manylabel.persistence import load
+from manylabel.rules import BoostedRulesClassifier
 
-__all__ = ["DiSMECClassifier", "__version__", "datasets", "load", "metrics"]
+__all__ = [
+    "BoostedRulesClassifier",
+    "DiSMECClassifier",
+    "__version__",
+    "datasets",
+    "load",
+    "metrics",
+    "rules",
+]
 
 __version__ = version("manylabel")

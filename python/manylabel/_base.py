@@ -13,7 +13,7 @@ from sklearn.utils import Tags
 
 from manylabel import persistence
 
-__all__ = ["MultiLabelClassifier"]
+__all__ = ["MultiLabelClassifier", "core_parts"]
 
 
 class MultiLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -75,3 +75,9 @@ class MultiLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             1 minus the subset 0/1 loss.
         """
         return float(super().score(X, y, sample_weight))
+
+
+def core_parts(arrays: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
+    """Order what the core returns, (indptr, indices, data), as the constructors of scipy want it."""
+    indptr, indices, data = arrays
+    return data, indices, indptr

@@ -8,12 +8,20 @@ from scipy.sparse import csr_array
 __all__ = [
     "crc32",
     "fit_dismec",
+    "fit_rules",
     "is_canonical",
     "linear_above",
     "linear_decision",
     "linear_topk",
     "read_arff",
     "read_xc",
+    "rules_above",
+    "rules_add",
+    "rules_decision",
+    "rules_fired",
+    "rules_known",
+    "rules_marginals",
+    "rules_topk",
     "write_xc",
 ]
 
@@ -29,6 +37,25 @@ def fit_dismec(
     n_threads: int,
     progress: Callable[[int], object] | None,
 ) -> tuple[_Csr, NDArray[np.float32], NDArray[np.int32]]: ...
+def fit_rules(
+    x: csr_array,
+    y: csr_array,
+    sample_weight: NDArray[np.float32] | None,
+    held_out: NDArray[np.bool_] | None,
+    categorical: NDArray[np.int32],
+    start: Any | None,
+    params: dict[str, Any],
+    n_threads: int,
+    progress: Callable[[int], object] | None,
+) -> tuple[
+    NDArray[np.int64],
+    NDArray[np.int32],
+    NDArray[np.uint8],
+    NDArray[np.float32],
+    _Csr,
+    NDArray[np.float64],
+    NDArray[np.float64],
+]: ...
 def is_canonical(matrix: Any) -> bool: ...
 def linear_above(model: Any, x: csr_array, threshold: float, n_threads: int) -> _Csr: ...
 def linear_decision(model: Any, x: csr_array, n_threads: int) -> NDArray[np.float32]: ...
@@ -37,4 +64,13 @@ def read_arff(
     path: str, xml: str | None, *, ignore: list[str], missing_is_absent: bool, double: bool
 ) -> tuple[NDArray[Any] | _Csr, _Csr, list[str], list[str]]: ...
 def read_xc(path: str, *, double: bool, n_threads: int) -> tuple[tuple[int, int, int], _Csr, _Csr]: ...
+def rules_above(model: Any, x: csr_array, n_threads: int) -> _Csr: ...
+def rules_add(
+    model: Any, x: csr_array, scores: NDArray[np.float64], begin: int, end: int, n_threads: int
+) -> None: ...
+def rules_decision(model: Any, x: csr_array, n_threads: int) -> NDArray[np.float32]: ...
+def rules_fired(model: Any, x: csr_array, n_threads: int) -> _Csr: ...
+def rules_known(model: Any, x: csr_array, n_threads: int) -> NDArray[np.int64]: ...
+def rules_marginals(model: Any, x: csr_array, n_threads: int) -> NDArray[np.float64]: ...
+def rules_topk(model: Any, x: csr_array, k: int, n_threads: int) -> _Csr: ...
 def write_xc(path: str, x: csr_array, y: csr_array) -> None: ...

@@ -1,8 +1,9 @@
 """The one place where user input becomes canonical arrays.
 
 Canonical is: X a CSR array of float32 or float64 with sorted, unique columns, int32 or int64 positions,
-finite values; Y a CSR array of float32 ones. What already is so is passed on as it is, without a copy. What
-is not is copied; the caller's matrices are never sorted, summed or widened in place.
+finite values (or NaN, for estimators whose tags allow it); Y a CSR array of float32 ones. What already is
+so is passed on as it is, without a copy. What is not is copied; the caller's matrices are never sorted,
+summed or widened in place.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
-from sklearn.utils import check_array, check_consistent_length, check_random_state
+from sklearn.utils import check_array, check_consistent_length, check_random_state, get_tags
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from manylabel import _core
@@ -26,6 +27,7 @@ __all__ = [
     "check_features",
     "check_flag",
     "check_labels",
+    "check_number",
     "check_training_set",
     "is_verbose",
     "n_threads",
@@ -41,7 +43,8 @@ def check_features(estimator: Any, X: Any, *, reset: bool) -> csr_array:
     estimator : estimator
         Whose ``n_features_in_`` and ``feature_names_in_`` are set (`reset`) or compared with.
     X : array-like or sparse matrix of shape (n_samples, n_features)
-        Any numeric or bool dtype; int32 or int64 positions.
+        Any numeric or bool dtype; int32 or int64 positions. NaN is refused, unless the estimator's tags
+        say ``allow_nan``; it is then a value that the result stores.
     reset : bool
         True in fit, False afterwards.
 
@@ -69,10 +72,11 @@ def check_features(estimator: Any, X: Any, *, reset: bool) -> csr_array:
         accept_sparse="csr",
         dtype=[np.float64, np.float32],
         accept_large_sparse=True,
+        ensure_all_finite="allow-nan" if get_tags(estimator).input_tags.allow_nan else True,
     )
     canonical = _canonical(csr_array(checked))
     # Each value is finite, but entries of one cell may add up to what is not.
-    if not np.isfinite(canonical.data).all():
+    if not _has_sound_values(estimator, canonical):
         raise ValueError("values of X must be finite, got inf or NaN as the sum of repeated entries")
     if canonical.dtype == np.float64 and not getattr(estimator, "normalize", False):
         _check_single(canonical.data, "values of X")
@@ -127,7 +131,7 @@ def check_labels(Y: Any) -> csr_array:
 
 
 def check_training_set(
-    estimator: Any, X: Any, Y: Any, sample_weight: Any
+    estimator: Any, X: Any, Y: Any, sample_weight: Any, *, reset: bool = True
 ) -> tuple[csr_array, csr_array, NDArray[np.float32] | None]:
     """Check what ``fit`` is given; rows of weight zero are left out.
 
@@ -141,6 +145,8 @@ def check_training_set(
         Indicator matrix.
     sample_weight : array-like of shape (n_samples,) or None
         Weights of the rows, at least 0.
+    reset : bool, default=True
+        False if the fit goes on from an earlier one: features must be those seen there.
 
     Returns
     -------
@@ -159,7 +165,7 @@ def check_training_set(
             f"{type(estimator).__name__} requires y to be passed, but the target y is None: "
             "it must be an indicator matrix (n_samples, n_labels)"
         )
-    X = check_features(estimator, X, reset=True)
+    X = check_features(estimator, X, reset=reset)
     Y = check_labels(Y)
     if Y.shape[0] != X.shape[0]:
         raise ValueError(f"rows of Y: expected {X.shape[0]} as in X, got {Y.shape[0]}")
@@ -182,6 +188,13 @@ def check_count(name: str, value: Any, least: int) -> int:
     if isinstance(value, bool | np.bool_) or not isinstance(value, Integral) or value < least:
         raise ValueError(f"`{name}` must be an integer >= {least}, got {value!r}")
     return min(int(value), np.iinfo(np.int32).max)
+
+
+def check_number(name: str, value: Any) -> float:
+    """Check that a parameter is a number; its range is checked where it is used."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        raise ValueError(f"`{name}` must be a number, got {value!r}")
+    return float(value)
 
 
 def n_threads(n_jobs: Any) -> int:
@@ -244,8 +257,17 @@ def _is_ready(estimator: Any, X: Any) -> bool:
         and matrix.shape[1] == estimator.n_features_in_
         and not hasattr(estimator, "feature_names_in_")
         and _core.is_canonical(matrix)
-        and np.isfinite(matrix.data).all()
+        and _has_sound_values(estimator, matrix)
         and (matrix.dtype == np.float32 or getattr(estimator, "normalize", False))
+    )
+
+
+def _has_sound_values(estimator: Any, matrix: csr_array) -> bool:
+    """Tell whether all values are finite, or NaN where that is allowed."""
+    # Asking for tags takes longer than looking at the values of a row: it comes second.
+    return bool(
+        np.isfinite(matrix.data).all()
+        or (get_tags(estimator).input_tags.allow_nan and not np.isinf(matrix.data).any())
     )
 
 
@@ -291,7 +313,7 @@ def _canonical(matrix: csr_array) -> csr_array:
 
 def _check_single(values: NDArray[np.float64], name: str) -> None:
     """Reject what single precision, in which the core works, would make infinite."""
-    for extreme in (values.max(initial=0), values.min(initial=0)):
+    for extreme in (np.fmax.reduce(values, initial=0), np.fmin.reduce(values, initial=0)):
         if abs(extreme) > np.finfo(np.float32).max:
             raise ValueError(f"{name} must be finite as float32, got {extreme}")
 

@@ -37,11 +37,13 @@ from manylabel import metrics
 from manylabel.datasets import load_arff, load_xc
 from manylabel.linear import DiSMECClassifier
 from manylabel.persistence import load, written_aside
+from manylabel.rules import BoostedRulesClassifier
 
 __all__ = ["MODELS", "main"]
 
 MODELS: dict[str, type] = {
     "dismec": DiSMECClassifier,
+    "rules": BoostedRulesClassifier,
 }
 
 # Set by options of their own, and no part of what a model has learned.
@@ -363,6 +365,12 @@ def _value(text: str, hint: Any) -> Any:
                 pass
     if any(typing.get_origin(kind) is Literal and text in typing.get_args(kind) for kind in kinds):
         return text
+    # A list of numbers, 0,3,7, or else of names.
+    items = {typing.get_args(kind)[0] for kind in kinds if typing.get_origin(kind) is Sequence}
+    if int in items and re.fullmatch(r"\d+(,\d+)*", text):
+        return [int(item) for item in text.split(",")]
+    if str in items:
+        return text.split(",")
     if str in kinds:
         return text
     # What is neither number nor word is an estimator, by its name in the table.

@@ -14,11 +14,12 @@ from sklearn.utils.validation import check_is_fitted
 from tqdm.auto import tqdm
 
 from manylabel import _core
-from manylabel._base import MultiLabelClassifier
+from manylabel._base import MultiLabelClassifier, core_parts
 from manylabel._validation import (
     check_count,
     check_features,
     check_flag,
+    check_number,
     check_training_set,
     is_verbose,
     n_threads,
@@ -178,9 +179,9 @@ class DiSMECClassifier(MultiLabelClassifier):
             If a label needs more than `max_iter` steps.
         """
         params = {
-            "C": _number("C", self.C),
-            "prune": _number("prune", self.prune),
-            "tol": _number("tol", self.tol),
+            "C": check_number("C", self.C),
+            "prune": check_number("prune", self.prune),
+            "tol": check_number("tol", self.tol),
             "fit_intercept": check_flag("fit_intercept", self.fit_intercept),
             "normalize": check_flag("normalize", self.normalize),
             "solver": str(self.solver),
@@ -202,7 +203,7 @@ class DiSMECClassifier(MultiLabelClassifier):
             weights, intercept, n_iter = _core.fit_dismec(X, y, sample_weight, params, threads, report)
             bar.update(n_labels - bar.n)  # labels without a positive row are done before the start
         # Compressed rows of (n_features, n_labels) are compressed columns of the transpose.
-        self.coef_ = csc_array(_parts(weights), shape=(n_labels, X.shape[1]))
+        self.coef_ = csc_array(core_parts(weights), shape=(n_labels, X.shape[1]))
         self.intercept_, self.n_iter_ = intercept, n_iter
         self.classes_ = np.arange(n_labels)
         self.sparse_output_ = sparse_output
@@ -269,7 +270,7 @@ class DiSMECClassifier(MultiLabelClassifier):
         k = check_count("k", k, 1)
         X = check_features(self, X, reset=False)
         top = _core.linear_topk(self, X, k, n_threads(self.n_jobs))
-        return csr_array(_parts(top), shape=(X.shape[0], len(self.intercept_)))
+        return csr_array(core_parts(top), shape=(X.shape[0], len(self.intercept_)))
 
     def predict(self, X: Any) -> csr_array | NDArray[np.int64]:
         """Predict the labels with positive scores.
@@ -292,17 +293,4 @@ class DiSMECClassifier(MultiLabelClassifier):
         check_is_fitted(self)
         X = check_features(self, X, reset=False)
         above = _core.linear_above(self, X, 0.0, n_threads(self.n_jobs))
-        return self._indicator(csr_array(_parts(above), shape=(X.shape[0], len(self.intercept_))))
-
-
-def _number(name: str, value: Any) -> float:
-    """Check that a parameter is a number; its range is checked where it is used."""
-    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
-        raise ValueError(f"`{name}` must be a number, got {value!r}")
-    return float(value)
-
-
-def _parts(arrays: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
-    """Order (indptr, indices, data) as scipy wants them."""
-    indptr, indices, data = arrays
-    return data, indices, indptr
+        return self._indicator(csr_array(core_parts(above), shape=(X.shape[0], len(self.intercept_))))

@@ -1,6 +1,7 @@
 //! Rules as plain arrays: what fitting makes and what prediction borrows.
 
-use manylabel_sparse::CsrOwned;
+use manylabel_base::Error;
+use manylabel_sparse::{CsrOwned, CsrView, Index};
 
 /// How a condition compares the value of a feature with its threshold. A missing value (NaN)
 /// satisfies none of them.
@@ -15,6 +16,15 @@ pub enum Operator {
     Equal = 2,
     /// `value ≠ threshold`, of a nominal feature.
     NotEqual = 3,
+}
+
+impl Operator {
+    /// The operator of this number, if it has one.
+    pub fn from_number(number: u8) -> Option<Self> {
+        [Self::AtMost, Self::Above, Self::Equal, Self::NotEqual]
+            .get(usize::from(number))
+            .copied()
+    }
 }
 
 /// A rule ensemble. Rule r has the conditions `body_indptr[r]..body_indptr[r + 1]`, all of which a
@@ -36,4 +46,207 @@ pub struct Model {
     pub coverage: Vec<f64>,
     /// Mean loss of the held-out rows after each rule; empty if none were held out.
     pub validation_loss: Vec<f64>,
+}
+
+/// Borrows the rules of a [`Model`] that may come from anywhere; see [`new`](Self::new) for what
+/// is known of them.
+#[derive(Debug, Clone, Copy)]
+pub struct Rules<'a, I> {
+    indptr: &'a [i64],
+    feature: &'a [i32],
+    operator: &'a [u8],
+    threshold: &'a [f32],
+    heads: CsrView<'a, I, f32>,
+    n_features: usize,
+}
+
+/// Rules and labels are numbered by `u32`, and by numpy's `i32`.
+const MOST: usize = i32::MAX as usize;
+
+/// `Ok` where two sizes agree.
+pub(crate) fn same(what: &'static str, expected: usize, got: usize) -> Result<(), Error> {
+    if expected == got {
+        Ok(())
+    } else {
+        Err(Error::Shape {
+            what,
+            expected,
+            got,
+        })
+    }
+}
+
+impl<'a, I: Index> Rules<'a, I> {
+    /// Borrows the arrays of a model for `n_features` features after checking all of them, in
+    /// O(conditions + entries of the heads).
+    ///
+    /// The ends run from 0 to the number of conditions and never decrease; features exist,
+    /// operators have a meaning, thresholds and heads are finite.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] if lengths do not agree, [`Error::Param`] with the array and the rule at
+    /// fault, [`Error::TooLarge`] beyond 2³¹−1 rules or labels.
+    pub fn new(
+        body_indptr: &'a [i64],
+        body_feature: &'a [i32],
+        body_operator: &'a [u8],
+        body_threshold: &'a [f32],
+        heads: CsrView<'a, I, f32>,
+        n_features: usize,
+    ) -> Result<Self, Error> {
+        let (n_rules, n_conditions) = (heads.n_rows(), body_feature.len());
+        for (what, size) in [
+            ("number of rules", n_rules),
+            ("number of labels", heads.n_cols()),
+        ] {
+            if size > MOST {
+                let got = format!("{size}, at most {MOST}");
+                return Err(Error::TooLarge { what, got });
+            }
+        }
+        same("length of body_indptr_", n_rules + 1, body_indptr.len())?;
+        same(
+            "length of body_operator_",
+            n_conditions,
+            body_operator.len(),
+        )?;
+        same(
+            "length of body_threshold_",
+            n_conditions,
+            body_threshold.len(),
+        )?;
+        let ensure = |name, holds: bool, expected, got: &dyn Fn() -> String| {
+            if holds {
+                Ok(())
+            } else {
+                let got = got();
+                Err(Error::Param {
+                    name,
+                    expected,
+                    got,
+                })
+            }
+        };
+        let reaches = [body_indptr.first(), body_indptr.last()];
+        ensure(
+            "body_indptr_",
+            reaches == [Some(&0), Some(&(n_conditions as i64))] && body_indptr.is_sorted(),
+            "never decreasing, from 0 to the number of conditions",
+            &|| format!("{reaches:?} at its ends, for {n_conditions} conditions"),
+        )?;
+        for (at, &feature) in body_feature.iter().enumerate() {
+            ensure(
+                "body_feature_",
+                feature.get() < n_features,
+                "a feature of X",
+                &|| format!("{feature} in condition {at}, with {n_features} features"),
+            )?;
+        }
+        for (at, &operator) in body_operator.iter().enumerate() {
+            ensure(
+                "body_operator_",
+                Operator::from_number(operator).is_some(),
+                "0, 1, 2 or 3",
+                &|| format!("{operator} in condition {at}"),
+            )?;
+        }
+        for (at, &threshold) in body_threshold.iter().enumerate() {
+            ensure("body_threshold_", threshold.is_finite(), "finite", &|| {
+                format!("{threshold} in condition {at}")
+            })?;
+        }
+        for rule in 0..n_rules {
+            // Without a way out of the loop, it is one pass of vectors.
+            let finite = |all, value: &f32| all & value.is_finite();
+            let head = heads.row(rule).1;
+            ensure("heads_", head.iter().fold(true, finite), "finite", &|| {
+                format!("another score in rule {rule}")
+            })?;
+        }
+        Ok(Self {
+            indptr: body_indptr,
+            feature: body_feature,
+            operator: body_operator,
+            threshold: body_threshold,
+            heads,
+            n_features,
+        })
+    }
+
+    /// Number of rules, the default rule among them.
+    pub fn n_rules(&self) -> usize {
+        self.heads.n_rows()
+    }
+
+    /// Number of features.
+    pub fn n_features(&self) -> usize {
+        self.n_features
+    }
+
+    /// Number of labels.
+    pub fn n_labels(&self) -> usize {
+        self.heads.n_cols()
+    }
+
+    /// Feature, operator and threshold of each condition of a rule.
+    ///
+    /// # Panics
+    ///
+    /// If `rule >= n_rules`, or if another thread has rewritten the borrowed arrays meanwhile.
+    pub fn body(&self, rule: usize) -> impl Iterator<Item = (usize, Operator, f32)> {
+        let range = self.indptr[rule].get()..self.indptr[rule + 1].get();
+        range.map(|at| {
+            let operator = Operator::from_number(self.operator[at]).expect("checked by `new`");
+            (self.feature[at].get(), operator, self.threshold[at])
+        })
+    }
+
+    /// Labels and scores of a rule's head, labels in increasing order.
+    ///
+    /// # Panics
+    ///
+    /// As [`body`](Self::body).
+    #[inline]
+    pub fn head(&self, rule: usize) -> (&'a [I], &'a [f32]) {
+        self.heads.row(rule)
+    }
+
+    /// Copies the rules, with what fitting has noted about them.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] if there is not one coverage for each rule, or not one validation loss
+    /// for each or none at all.
+    pub fn to_model(&self, coverage: &[f64], validation_loss: &[f64]) -> Result<Model, Error> {
+        same("length of coverage_", self.n_rules(), coverage.len())?;
+        if !validation_loss.is_empty() {
+            let got = validation_loss.len();
+            same("length of validation_loss_", self.n_rules(), got)?;
+        }
+        let mut heads = CsrOwned {
+            indptr: Vec::with_capacity(self.n_rules() + 1),
+            indices: Vec::with_capacity(self.heads.nnz()),
+            values: Vec::with_capacity(self.heads.nnz()),
+            n_cols: self.n_labels(),
+        };
+        heads.indptr.push(0);
+        for rule in 0..self.n_rules() {
+            // Zeros stay: a head that stores every label is added without a look at its labels.
+            let (labels, scores) = self.head(rule);
+            let labels = labels.iter().map(|label| label.get() as u32);
+            heads.indices.extend(labels);
+            heads.values.extend_from_slice(scores);
+            heads.indptr.push(heads.indices.len());
+        }
+        Ok(Model {
+            body_indptr: self.indptr.to_vec(),
+            body_feature: self.feature.to_vec(),
+            body_operator: self.operator.to_vec(),
+            body_threshold: self.threshold.to_vec(),
+            heads,
+            coverage: coverage.to_vec(),
+            validation_loss: validation_loss.to_vec(),
+        })
+    }
 }

@@ -1,0 +1,393 @@
+"""Rules as arrays, as text, as a frame and as bars: what a person looks at in a fitted ensemble."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from sklearn.utils.validation import check_is_fitted
+
+from manylabel._validation import check_count
+
+__all__ = [
+    "FiredRule",
+    "Rules",
+    "export_text",
+    "feature_importances",
+    "fired_rules",
+    "frame",
+    "label_importances",
+    "plot_importance",
+]
+
+_AT_MOST, _ABOVE, _EQUAL = 0, 1, 2
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Rules as plain arrays; the first one is the default rule, which has no conditions.
+
+    Parameters
+    ----------
+    body_indptr : ndarray of shape (n_rules + 1,), dtype int64
+        Rule r has the conditions ``body_indptr[r]`` to ``body_indptr[r + 1]``, and covers a row that
+        satisfies all of them.
+    feature : ndarray of shape (n_conditions,), dtype int32
+        Feature of each condition.
+    operator : ndarray of shape (n_conditions,), dtype uint8
+        0 for ``value <= threshold``, 1 for ``>``, 2 for ``==``, 3 for ``!=``. NaN satisfies none of them.
+    threshold : ndarray of shape (n_conditions,), dtype float32
+        Threshold of each condition.
+    heads : csr_array of shape (n_rules, n_labels), dtype float32
+        What a rule adds to the scores of the rows it covers.
+    coverage : ndarray of shape (n_rules,), dtype float64
+        Training rows that a rule covers, by weight.
+    """
+
+    body_indptr: NDArray[np.int64]
+    feature: NDArray[np.int32]
+    operator: NDArray[np.uint8]
+    threshold: NDArray[np.float32]
+    heads: csr_array
+    coverage: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.coverage)
+
+
+@dataclass(frozen=True)
+class FiredRule:
+    """A rule that covers a row.
+
+    Parameters
+    ----------
+    rule : int
+        Its number in the ensemble.
+    text : str
+        The rule, as `export_text` has it.
+    coverage : float
+        Training rows that it covers, by weight.
+    labels : ndarray of shape (n_scored,), dtype int
+        Labels that it scores.
+    scores : ndarray of shape (n_scored,), dtype float32
+        What it adds to their scores.
+    """
+
+    rule: int
+    text: str
+    coverage: float
+    labels: NDArray[Any]
+    scores: NDArray[np.float32]
+
+    def __repr__(self) -> str:
+        return f"{self.rule}: {self.text}"
+
+
+def export_text(
+    model: Any,
+    *,
+    feature_names: Sequence[str] | None = None,
+    label_names: Sequence[str] | None = None,
+    max_rules: int | None = None,
+    max_labels: int | None = 10,
+    decimals: int = 2,
+) -> str:
+    """Write the rules of a model as text.
+
+    Parameters
+    ----------
+    model : BoostedRulesClassifier
+        A fitted model.
+    feature_names : sequence of str of length n_features, default=None
+        None for ``feature_names_in_``, or "feature 0" and so on.
+    label_names : sequence of str of length n_labels, default=None
+        None for "label 0" and so on.
+    max_rules : int, default=None
+        Rules written, the first ones; >= 1. None for all.
+    max_labels : int, default=10
+        Labels named in a rule, those of largest absolute score; the others are counted. >= 1; None for all.
+    decimals : int, default=2
+        Digits of scores after the point; >= 0. Labels whose scores read the same share a line. Thresholds
+        have at least four digits; `rules_` has all of them.
+
+    Returns
+    -------
+    str
+        For every rule a line ``if alpha > 0.5 and beta <= 1.2 then +0.80 topic_a  (covers 123)``, or, if
+        scores differ, further lines with each of them. Conditions on one feature are put together,
+        ``0.2 < alpha <= 0.5``.
+
+    Raises
+    ------
+    ValueError
+        If a number of names is not that of features or labels, or another argument is not as described.
+    sklearn.exceptions.NotFittedError
+        If the model is not fitted.
+
+    Examples
+    --------
+    >>> from manylabel.rules import BoostedRulesClassifier, export_text
+    >>> X, Y = [[0.0], [0.0], [1.0], [1.0]], [[1, 0], [1, 0], [0, 1], [0, 1]]
+    >>> model = BoostedRulesClassifier(2, bootstrap=False, learning_rate=1.0).fit(X, Y)
+    >>> print(export_text(model, feature_names=["age"], label_names=["young", "old"]))
+    """
+    check_is_fitted(model, "heads_")
+    max_rules = _up_to("max_rules", max_rules)
+    writer = _Writer(model, feature_names, label_names, _up_to("max_labels", max_labels), decimals)
+    n_rules = len(writer.rules)
+    lines = [writer.rule(rule) for rule in range(min(n_rules, max_rules))]
+    if n_rules > max_rules:
+        lines.append(f"... and {n_rules - max_rules:,} more rules")
+    return "\n".join(lines)
+
+
+def fired_rules(
+    model: Any,
+    rules: NDArray[Any],
+    label: int | None,
+    feature_names: Sequence[str] | None,
+    label_names: Sequence[str] | None,
+) -> list[FiredRule]:
+    """Describe the rules with the given numbers, or those that score a label; see `explain`."""
+    writer = _Writer(model, feature_names, label_names, max_labels=10, decimals=2)
+    heads = model.heads_
+    if label is not None:
+        label = check_count("label", label, 0)
+        if label >= heads.shape[1]:
+            raise ValueError(f"`label` must be from 0 to {heads.shape[1] - 1}, got {label}")
+        scores = heads[rules][:, [label]].toarray().ravel()
+        order = np.argsort(-np.abs(scores), kind="stable")
+        rules = rules[order[scores[order] != 0]]
+    fired = []
+    for rule in rules.tolist():
+        labels, scores = writer.head(rule)
+        fired.append(FiredRule(rule, writer.rule(rule), float(model.coverage_[rule]), labels, scores))
+    return fired
+
+
+def frame(model: Any, feature_names: Sequence[str] | None, label_names: Sequence[str] | None) -> Any:
+    """Return the rules as a data frame; see `to_frame`."""
+    try:
+        import pandas as pd
+    except ModuleNotFoundError as error:
+        if error.name != "pandas":
+            raise
+        raise ModuleNotFoundError("a data frame needs pandas: pip install pandas", name="pandas") from None
+    writer = _Writer(model, feature_names, label_names, max_labels=10, decimals=2)
+    rules = writer.rules
+    heads = [writer.head(rule) for rule in range(len(rules))]
+    strongest = [int(np.argmax(np.abs(scores))) if len(scores) else None for _, scores in heads]
+    columns: dict[str, Any] = {
+        "conditions": [writer.body(rule) for rule in range(len(rules))],
+        "head": ["; ".join(writer.scores(rule)) for rule in range(len(rules))],
+        "n_conditions": np.diff(rules.body_indptr),
+        "coverage": rules.coverage,
+        "n_labels": np.diff(rules.heads.indptr),
+        "strongest_label": [
+            None if at is None else writer.label_names[labels[at]]
+            for at, (labels, _) in zip(strongest, heads, strict=True)
+        ],
+        "score": [
+            0.0 if at is None else float(scores[at]) for at, (_, scores) in zip(strongest, heads, strict=True)
+        ],
+    }
+    if len(model.validation_loss_):
+        columns["validation_loss"] = model.validation_loss_
+    return pd.DataFrame(columns, index=pd.RangeIndex(len(rules), name="rule"))
+
+
+def feature_importances(rules: Rules, n_features: int) -> NDArray[np.float64]:
+    """Return the shares of features in the movement of scores; a rule's conditions share it equally."""
+    lengths = np.diff(rules.body_indptr)
+    moved = np.asarray(abs(rules.heads).sum(axis=1), dtype=np.float64) * rules.coverage
+    each = np.repeat(moved / np.maximum(lengths, 1), lengths)
+    return _shares(np.bincount(rules.feature, weights=each, minlength=n_features))
+
+
+def label_importances(rules: Rules) -> NDArray[np.float64]:
+    """Return the shares of labels in the movement of scores by all rules that have conditions."""
+    heads = rules.heads
+    weights = np.where(np.diff(rules.body_indptr) > 0, rules.coverage, 0.0)
+    each = np.repeat(weights, np.diff(heads.indptr)) * np.abs(heads.data)
+    return _shares(np.bincount(heads.indices, weights=each, minlength=heads.shape[1]))
+
+
+def plot_importance(
+    model: Any,
+    *,
+    feature_names: Sequence[str] | None = None,
+    label_names: Sequence[str] | None = None,
+    max_bars: int = 20,
+    axes: Sequence[Any] | None = None,
+) -> NDArray[Any]:
+    """Draw the importances of features and labels as bars, the largest on top.
+
+    Parameters
+    ----------
+    model : BoostedRulesClassifier
+        A fitted model.
+    feature_names : sequence of str of length n_features, default=None
+        None for ``feature_names_in_``, or "feature 0" and so on.
+    label_names : sequence of str of length n_labels, default=None
+        None for "label 0" and so on.
+    max_bars : int, default=20
+        Features and labels shown; >= 1.
+    axes : sequence of two matplotlib.axes.Axes, default=None
+        Where to draw features and labels; None for a new figure.
+
+    Returns
+    -------
+    ndarray of two matplotlib.axes.Axes
+        Those drawn on.
+
+    Raises
+    ------
+    ModuleNotFoundError
+        If matplotlib is not installed.
+    ValueError
+        If a number of names is not that of features or labels, or another argument is not as described.
+    sklearn.exceptions.NotFittedError
+        If the model is not fitted.
+    """
+    check_is_fitted(model, "heads_")
+    max_bars = check_count("max_bars", max_bars, 1)
+    features = _names("feature", feature_names, model.n_features_in_, model)
+    labels = _names("label", label_names, model.heads_.shape[1], model)
+    if axes is None:
+        try:
+            import matplotlib.pyplot as plt
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] != "matplotlib":
+                raise
+            raise ModuleNotFoundError(
+                "a plot needs matplotlib: pip install 'manylabel[plot]'", name="matplotlib"
+            ) from None
+        n_bars = min(max_bars, max(len(features), len(labels)))
+        _, axes = plt.subplots(1, 2, figsize=(11, 1.2 + 0.26 * n_bars), layout="constrained")
+    both = np.asarray(axes, dtype=object)
+    if both.shape != (2,):
+        raise ValueError(f"`axes` must be two axes, for features and labels, got shape {both.shape}")
+    for ax, what, names, shares in (
+        (both[0], "features", features, model.feature_importances_),
+        (both[1], "labels", labels, model.label_importances_),
+    ):
+        top = np.argsort(-shares, kind="stable")[:max_bars]
+        ax.barh(range(len(top)), shares[top])
+        ax.set_yticks(range(len(top)), [names[at] for at in top])
+        ax.invert_yaxis()
+        ax.set(xlabel=f"importance of {what}")
+    return both
+
+
+class _Writer:
+    """Puts rules into words."""
+
+    def __init__(
+        self,
+        model: Any,
+        feature_names: Sequence[str] | None,
+        label_names: Sequence[str] | None,
+        max_labels: int,
+        decimals: int,
+    ) -> None:
+        self.rules: Rules = model.rules_
+        self.feature_names = _names("feature", feature_names, model.n_features_in_, model)
+        self.label_names = _names("label", label_names, self.rules.heads.shape[1], model)
+        self.max_labels = max_labels
+        self.decimals = check_count("decimals", decimals, 0)
+
+    def rule(self, rule: int) -> str:
+        covers = f"(covers {self.rules.coverage[rule]:,.10g})"
+        body = self.body(rule)
+        condition = f"if {body} then" if body else "always"
+        scores = list(self.scores(rule))
+        if len(scores) == 1:
+            return f"{condition} {scores[0]}  {covers}"
+        return "\n    ".join([f"{condition}  {covers}", *scores])
+
+    def body(self, rule: int) -> str:
+        """Join the conditions; those on one feature become one interval, or one text for each value."""
+        rules = self.rules
+        bounds: dict[int, tuple[float, float]] = {}
+        texts: dict[tuple[int, float | None], str] = {}
+        for at in range(*rules.body_indptr[rule : rule + 2]):
+            feature, operator = int(rules.feature[at]), rules.operator[at]
+            name, threshold = self.feature_names[feature], float(rules.threshold[at])
+            if operator in (_AT_MOST, _ABOVE):
+                low, high = bounds.get(feature, (-math.inf, math.inf))
+                if operator == _AT_MOST:
+                    bounds[feature] = low, min(high, threshold)
+                else:
+                    bounds[feature] = max(low, threshold), high
+                texts[feature, None] = _interval(name, *bounds[feature])
+            else:
+                sign = "==" if operator == _EQUAL else "!="
+                texts[feature, threshold] = f"{name} {sign} {_digits(threshold)}"
+        return " and ".join(texts.values())
+
+    def head(self, rule: int) -> tuple[NDArray[Any], NDArray[np.float32]]:
+        """Return the labels that a rule scores, and their scores."""
+        heads = self.rules.heads
+        stored = slice(*heads.indptr[rule : rule + 2])
+        return heads.indices[stored], heads.data[stored]
+
+    def scores(self, rule: int) -> Iterator[str]:
+        """Write every score once with its labels, the largest absolute first, until enough are named."""
+        labels, values = self.head(rule)
+        if not len(labels):
+            yield "nothing"
+            return
+        groups: dict[str, list[int]] = {}
+        for at in np.argsort(-np.abs(values), kind="stable").tolist():
+            groups.setdefault(f"{values[at]:+.{self.decimals}f}", []).append(int(labels[at]))
+        left = self.max_labels
+        texts = list(groups)
+        for at, text in enumerate(texts):
+            if left == 0:
+                others = sum(len(groups[other]) for other in texts[at:])
+                low, high = (extreme(texts[at:], key=float) for extreme in (min, max))
+                yield f"{low if low == high else f'{low} to {high}'} {others:,} other labels"
+                return
+            named = groups[text][:left]
+            left -= len(named)
+            more = len(groups[text]) - len(named)
+            names = ", ".join(self.label_names[label] for label in sorted(named))
+            yield f"{text} {names}" + (f" and {more:,} more" if more else "")
+
+
+def _interval(name: str, low: float, high: float) -> str:
+    if math.isinf(low):
+        return f"{name} <= {_digits(high)}"
+    if math.isinf(high):
+        return f"{name} > {_digits(low)}"
+    return f"{_digits(low)} < {name} <= {_digits(high)}"
+
+
+def _digits(threshold: float) -> str:
+    """Four digits, or all before the point if they are more and single precision has them."""
+    before = len(str(abs(int(threshold)))) if abs(threshold) < 1e9 else 0
+    return f"{threshold:.{max(4, before)}g}"
+
+
+def _names(kind: str, names: Sequence[str] | None, count: int, model: Any) -> Sequence[str]:
+    if names is None:
+        if kind == "feature" and hasattr(model, "feature_names_in_"):
+            return [str(name) for name in model.feature_names_in_]
+        return [f"{kind} {at}" for at in range(count)]
+    if len(names) != count:
+        raise ValueError(f"`{kind}_names` must be {count} names, got {len(names)}")
+    return names
+
+
+def _up_to(name: str, value: Any) -> int:
+    return np.iinfo(np.int32).max if value is None else check_count(name, value, 1)
+
+
+def _shares(amounts: NDArray[Any]) -> NDArray[np.float64]:
+    total = float(amounts.sum())
+    return amounts.astype(np.float64) / (total if total > 0 else 1.0)

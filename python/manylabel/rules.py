@@ -1,0 +1,581 @@
+"""Gradient-boosted multi-label rules that a person can read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array, issparse
+from scipy.special import expit
+from sklearn.utils.validation import check_is_fitted
+from tqdm.auto import tqdm
+
+from manylabel import _core
+from manylabel._base import MultiLabelClassifier, core_parts
+from manylabel._rule_inspection import (
+    FiredRule,
+    Rules,
+    export_text,
+    feature_importances,
+    fired_rules,
+    frame,
+    label_importances,
+    plot_importance,
+)
+from manylabel._rule_setup import (
+    categorical_positions,
+    chosen_predictor,
+    core_params,
+    held_out_rows,
+    label_sets,
+    n_tried,
+)
+from manylabel._validation import (
+    check_count,
+    check_features,
+    check_flag,
+    check_training_set,
+    is_verbose,
+    n_threads,
+    seed,
+)
+from manylabel.persistence import register
+
+__all__ = ["BoostedRulesClassifier", "FiredRule", "Rules", "export_text", "plot_importance"]
+
+
+@register
+class BoostedRulesClassifier(MultiLabelClassifier):
+    """Gradient-boosted rules ``if alpha > 0.5 and beta <= 1.2 then +0.8 for these labels``.
+
+    A row's score of label k is the sum of what the rules that cover the row add to it. Rules are added one by
+    one; each is grown condition by condition on a bootstrap sample, so that its head, a Newton step of the
+    loss over the rows it covers, gains most [1]_. A head for all labels would need a system of equations as
+    large as their number for every candidate: labels with similar steps share a bin and a score instead,
+    which makes the system small, and the model better where most labels are rare [2]_.
+
+    Parameters
+    ----------
+    n_rules : int, default=1000
+        Rules, the default rule (which covers every row) among them; >= 1. [2]_ has 5000.
+    loss : {"example-wise-logistic", "label-wise-logistic"}, default="example-wise-logistic"
+        For scores p and labels y = +-1 of a row, ``log(1 + sum_k exp(-y_k p_k))``, which stands for the
+        subset 0/1 loss and sees labels together, or ``sum_k log(1 + exp(-y_k p_k))``, which stands for the
+        Hamming loss.
+    head : {"complete", "single-label"}, default="complete"
+        Whether a rule scores all labels, or the one that gains most.
+    label_binning : float or None, default=0.04
+        Bins of a complete head as a share of the labels of either sign; in (0, 1]. None gives every label a
+        score of its own.
+    min_bins : int, default=1
+        Bins of either sign at least; >= 1.
+    max_bins : int or None, default=None
+        Bins of either sign at most; >= `min_bins`. None for no limit.
+    hessian : {"paper", "restricted"}, default="paper"
+        Whether second derivatives between labels of one bin are dropped, as [2]_ has it and what keeps steps
+        short, or kept.
+    step : {"auto", "newton", "safeguarded"}, default="auto"
+        How far a head goes: the Newton step, or that halved until the loss falls enough. "auto" is "newton"
+        for the label-wise loss and for bins with the Hessian "paper", and "safeguarded" else, where full
+        steps overshoot if most labels are rare.
+    search : {"fast", "exact"}, default="fast"
+        "exact" tries every threshold, each with bins of its own. "fast" tries at most 64 thresholds a
+        feature, with the bins of the rule so far; heads are exact in both.
+    learning_rate : float, default=0.3
+        What every head but the default rule's is multiplied by; in (0, 1].
+    l2 : float, default=1.0
+        Weight of the squared scores of a head against the loss; finite and >= 0.
+    bootstrap : bool, default=True
+        Whether each rule is grown on rows drawn with replacement, rather than on all.
+    max_features : {"log2"}, int, float or None, default="log2"
+        Features tried for a condition, drawn anew for each: ``floor(log2(n_features - 1) + 1)``, a number,
+        a share in (0, 1], or all.
+    min_coverage : int, default=1
+        Rows of its sample that a rule covers at least; >= 1.
+    max_conditions : int or None, default=None
+        Conditions of a rule at most; >= 1. None for no limit.
+    predictor : {"auto", "known-label-sets", "signs"}, default="auto"
+        What `predict` returns: the label set of a training row with the least example-wise loss at the
+        scores, or the labels with positive scores. "auto" is the former for the example-wise loss and the
+        latter for the label-wise.
+    categorical_features : sequence of int, bool or str, default=None
+        Nominal features, by position, by a mask or by name; their conditions ask whether the value equals
+        another. Others are numeric. (Of a list the model can be saved, of an ndarray it cannot.)
+    warm_start : bool, default=False
+        Whether `fit` goes on from the rules of the fit before. `n_rules` must not be smaller than their
+        number; the seed stays. On the same data the result is that of one fit.
+    early_stopping : bool, default=False
+        Whether to hold rows out of training and stop when their loss no longer falls; the model then keeps
+        the rules up to the least loss.
+    validation_fraction : float, default=0.1
+        Share of the rows held out, drawn by the seed, at least one; > 0 and < 1.
+    n_iter_no_change : int, default=50
+        Rules without a lower loss of the held-out rows after which fitting stops; >= 1.
+    random_state : int, RandomState instance or None, default=None
+        Draws samples of rows and features and the held-out rows. An int gives the same bits every time.
+    n_jobs : int or None, default=None
+        Threads; None means 1, -1 all cores. Never changes the result.
+    verbose : int, default=0
+        1 shows a progress bar.
+
+    Attributes
+    ----------
+    body_indptr_ : ndarray of shape (n_rules + 1,), dtype int64
+        Rule r has the conditions ``body_indptr_[r]`` to ``body_indptr_[r + 1]``. The first rule is the
+        default rule, without conditions. There are fewer than `n_rules` if none could be found any more.
+    body_feature_ : ndarray of shape (n_conditions,), dtype int32
+        Feature of each condition.
+    body_operator_ : ndarray of shape (n_conditions,), dtype uint8
+        0 for ``value <= threshold``, 1 for ``>``, 2 for ``==``, 3 for ``!=``. NaN satisfies none of them.
+    body_threshold_ : ndarray of shape (n_conditions,), dtype float32
+        Threshold of each condition; values are rounded to float32 before they are compared.
+    heads_ : csr_array of shape (n_rules, n_labels), dtype float32
+        What a rule adds to the scores of the rows it covers.
+    coverage_ : ndarray of shape (n_rules,), dtype float64
+        Training rows that a rule covers, by weight.
+    validation_loss_ : ndarray of shape (n_rules,) or (0,), dtype float64
+        Mean loss of the held-out rows after each rule; empty without `early_stopping`.
+    label_sets_ : csr_array of shape (n_label_sets, n_labels), dtype float32
+        The distinct label sets of the rows trained on (not those held out) as rows of ones, most frequent
+        first, then first seen.
+    label_set_weights_ : ndarray of shape (n_label_sets,), dtype float64
+        Rows that have them, by weight.
+    seed_ : int
+        The seed drawn from `random_state`.
+    rules_ : Rules
+        The rules as one object of plain arrays.
+    feature_importances_ : ndarray of shape (n_features,), dtype float64
+        What conditions on a feature move, see Notes.
+    label_importances_ : ndarray of shape (n_labels,), dtype float64
+        How much rules move a label, see Notes.
+    classes_ : ndarray of shape (n_labels,), dtype int64
+        ``arange(n_labels)``.
+    sparse_output_ : bool
+        Whether Y was sparse in fit, and `predict` is.
+    n_features_in_ : int
+        Features seen in fit.
+    feature_names_in_ : ndarray of shape (n_features_in_,), dtype object
+        Their names, if X had string names.
+
+    See Also
+    --------
+    manylabel.rules.export_text : The rules as text.
+    manylabel.rules.plot_importance : Bars for features and labels.
+
+    Notes
+    -----
+    X may hold NaN for values that are missing, and they fail every condition. Labels that no row trained on
+    carries score -inf and are never predicted.
+
+    Memory: 8 bytes for the score and as much for the gradient of each row and label; no matrix of labels by
+    labels for each row, and with bins none at all. A fit of `n_rules` draws the same rules as one of more.
+
+    The movement of a label by a rule is its absolute score times the rule's coverage. `label_importances_`
+    are the shares of labels in the movement by all rules but the default rule; `feature_importances_` those
+    of features, if the conditions of a rule share its movement equally.
+
+    References
+    ----------
+    .. [1] M. Rapp, E. Loza Mencía, J. Fürnkranz, V.-L. Nguyen and E. Hüllermeier, "Learning Gradient
+       Boosted Multi-label Classification Rules", ECML PKDD 2020.
+    .. [2] M. Rapp, E. Loza Mencía, J. Fürnkranz and E. Hüllermeier, "Gradient-based Label Binning in
+       Multi-label Classification", ECML PKDD 2021, equations 18 to 20.
+
+    Examples
+    --------
+    >>> import manylabel as ml
+    >>> X, Y = ml.datasets.make_multilabel(200, 20, 10, random_state=0)
+    >>> model = ml.BoostedRulesClassifier(n_rules=20, random_state=0).fit(X, Y)
+    >>> model.predict_topk(X, k=3).shape
+    (200, 10)
+    """
+
+    body_indptr_: NDArray[np.int64]
+    body_feature_: NDArray[np.int32]
+    body_operator_: NDArray[np.uint8]
+    body_threshold_: NDArray[np.float32]
+    heads_: csr_array
+    coverage_: NDArray[np.float64]
+    validation_loss_: NDArray[np.float64]
+    label_sets_: csr_array
+    label_set_weights_: NDArray[np.float64]
+    seed_: int
+    n_features_in_: int
+
+    def __init__(
+        self,
+        n_rules: int = 1000,
+        *,
+        loss: str = "example-wise-logistic",
+        head: str = "complete",
+        label_binning: float | None = 0.04,
+        min_bins: int = 1,
+        max_bins: int | None = None,
+        hessian: str = "paper",
+        step: str = "auto",
+        search: str = "fast",
+        learning_rate: float = 0.3,
+        l2: float = 1.0,
+        bootstrap: bool = True,
+        max_features: int | float | Literal["log2"] | None = "log2",
+        min_coverage: int = 1,
+        max_conditions: int | None = None,
+        predictor: str = "auto",
+        categorical_features: Sequence[int] | Sequence[bool] | Sequence[str] | None = None,
+        warm_start: bool = False,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: int = 50,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_rules = n_rules
+        self.loss = loss
+        self.head = head
+        self.label_binning = label_binning
+        self.min_bins = min_bins
+        self.max_bins = max_bins
+        self.hessian = hessian
+        self.step = step
+        self.search = search
+        self.learning_rate = learning_rate
+        self.l2 = l2
+        self.bootstrap = bootstrap
+        self.max_features = max_features
+        self.min_coverage = min_coverage
+        self.max_conditions = max_conditions
+        self.predictor = predictor
+        self.categorical_features = categorical_features
+        self.warm_start = warm_start
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        progress: Callable[[int], object] | None = None,
+    ) -> BoostedRulesClassifier:
+        """Grow the rules.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Features; finite as float32 or NaN, any numeric dtype, int32 or int64 positions.
+        y : array-like or sparse matrix of shape (n_samples, n_labels)
+            0/1 indicator matrix Y.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Multiplies the loss of each row; >= 0. A row of weight 0 is as good as absent.
+        progress : callable, default=None
+            Called some 20 times a second with the number of rules. An exception it raises stops the fit.
+
+        Returns
+        -------
+        BoostedRulesClassifier
+            The estimator itself.
+
+        Raises
+        ------
+        ValueError
+            If an argument or parameter is not as described; the message says what came.
+        KeyboardInterrupt
+            Within a second of Ctrl-C.
+        """
+        params = core_params(self)
+        early_stopping = check_flag("early_stopping", self.early_stopping)
+        threads = n_threads(self.n_jobs)
+        verbose = is_verbose(self.verbose)
+        goes_on = check_flag("warm_start", self.warm_start) and hasattr(self, "heads_")
+        sparse_output = issparse(y)
+        if not goes_on:
+            for name in [name for name in vars(self) if name.endswith("_")]:
+                delattr(self, name)
+        X, y, sample_weight = check_training_set(self, X, y, sample_weight, reset=not goes_on)
+        if goes_on:
+            self._check_goes_on(params["n_rules"], y.shape[1])
+        seed_ = params["seed"] = self.seed_ if goes_on else seed(self.random_state)
+        params["max_features"] = n_tried(self.max_features, X.shape[1])
+        held_out = held_out_rows(self.validation_fraction, X.shape[0], seed_) if early_stopping else None
+        with tqdm(total=params["n_rules"], unit="rule", disable=not verbose) as bar:
+
+            def report(done: int) -> None:
+                bar.update(done - bar.n)
+                if progress is not None:
+                    progress(done)
+
+            *body, heads, coverage, validation_loss = _core.fit_rules(
+                X,
+                y,
+                sample_weight,
+                held_out,
+                categorical_positions(self),
+                self if goes_on else None,
+                params,
+                threads,
+                report,
+            )
+        self.body_indptr_, self.body_feature_, self.body_operator_, self.body_threshold_ = body
+        self.heads_ = csr_array(core_parts(heads), shape=(len(coverage), y.shape[1]))
+        self.coverage_, self.validation_loss_ = coverage, validation_loss
+        self.label_sets_, self.label_set_weights_ = label_sets(y, sample_weight, held_out)
+        self.seed_ = seed_
+        self.classes_ = np.arange(y.shape[1])
+        self.sparse_output_ = sparse_output
+        return self
+
+    def decision_function(self, X: Any) -> NDArray[np.float32]:
+        """Score every label of every row.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Features.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_labels), dtype float32
+            Sums of the heads of the rules that cover a row, added up in double precision; dense by nature,
+            4 bytes each. -inf for labels never seen in fit.
+
+        Raises
+        ------
+        ValueError
+            If X is not as in fit.
+        MemoryError
+            If the scores do not fit in memory; `predict_topk` needs no such array.
+        """
+        return _core.rules_decision(self, self._features(X), n_threads(self.n_jobs))
+
+    def staged_decision_function(self, X: Any) -> Iterator[NDArray[np.float32]]:
+        """Score every label of every row by the first rule, the first two, and so on.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Features.
+
+        Returns
+        -------
+        iterator of ndarray of shape (n_samples, n_labels), dtype float32
+            As many as there are rules, each an array of its own; the last is that of `decision_function`.
+
+        Raises
+        ------
+        ValueError
+            If X is not as in fit.
+        """
+        return self._stages(self._features(X))
+
+    def _stages(self, X: csr_array) -> Iterator[NDArray[np.float32]]:
+        n_rules, n_labels = self.heads_.shape
+        threads = n_threads(self.n_jobs)
+        never_seen = np.bincount(self.label_sets_.indices, minlength=n_labels) == 0
+        scores = np.zeros((X.shape[0], n_labels))
+        for rule in range(n_rules):
+            _core.rules_add(self, X, scores, rule, rule + 1, threads)
+            stage = scores.astype(np.float32)
+            stage[:, never_seen] = -np.inf
+            yield stage
+
+    def predict_topk(self, X: Any, k: int = 5) -> csr_array:
+        """Name the best labels of every row.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Features.
+        k : int, default=5
+            Labels a row, >= 1; fewer where fewer labels were seen in fit.
+
+        Returns
+        -------
+        csr_array of shape (n_samples, n_labels), dtype float32
+            The scores of the k best labels of each row, in order of label; equal scores go to the lower
+            label. ``np.argsort(-row.data, kind="stable")`` ranks them.
+
+        Raises
+        ------
+        ValueError
+            If X is not as in fit, or k < 1.
+        """
+        check_is_fitted(self, "heads_")
+        k = check_count("k", k, 1)
+        X = self._features(X)
+        top = _core.rules_topk(self, X, k, n_threads(self.n_jobs))
+        return csr_array(core_parts(top), shape=(X.shape[0], self.heads_.shape[1]))
+
+    def predict(self, X: Any) -> csr_array | NDArray[np.int64]:
+        """Predict a label set for every row, as `predictor` says.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Features.
+
+        Returns
+        -------
+        ndarray or csr_array of shape (n_samples, n_labels), dtype int64
+            0/1 indicator matrix; sparse if Y was in fit, and then never dense in between.
+
+        Raises
+        ------
+        ValueError
+            If X is not as in fit.
+
+        Notes
+        -----
+        With "known-label-sets" equal losses go to the set that comes first in `label_sets_`.
+        """
+        X = self._features(X)
+        threads = n_threads(self.n_jobs)
+        if chosen_predictor(self) == "known-label-sets":
+            return self._indicator(self.label_sets_[_core.rules_known(self, X, threads)])
+        above = _core.rules_above(self, X, threads)
+        return self._indicator(csr_array(core_parts(above), shape=(X.shape[0], self.heads_.shape[1])))
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Estimate the probability of every label of every row.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Features.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_labels), dtype float64
+            ``1 / (1 + exp(-score))`` for the label-wise loss. For the example-wise loss the marginals of
+            ``P(y) ~ 1 / (1 + sum_k exp(-y_k score_k))`` over the label sets seen in fit. 0 for labels never
+            seen in fit. Dense by nature.
+
+        Raises
+        ------
+        ValueError
+            If X is not as in fit.
+        MemoryError
+            If the probabilities do not fit in memory.
+        """
+        if self.loss == "label-wise-logistic":
+            return np.asarray(expit(self.decision_function(X), dtype=np.float64))
+        return _core.rules_marginals(self, self._features(X), n_threads(self.n_jobs))
+
+    @property
+    def rules_(self) -> Rules:
+        """The rules as one object of plain arrays."""
+        check_is_fitted(self, "heads_")
+        return Rules(
+            body_indptr=self.body_indptr_,
+            feature=self.body_feature_,
+            operator=self.body_operator_,
+            threshold=self.body_threshold_,
+            heads=self.heads_,
+            coverage=self.coverage_,
+        )
+
+    @property
+    def feature_importances_(self) -> NDArray[np.float64]:
+        """Shares of the features in what rules move; they sum to 1, or 0 without rules."""
+        return feature_importances(self.rules_, self.n_features_in_)
+
+    @property
+    def label_importances_(self) -> NDArray[np.float64]:
+        """Shares of the labels in what rules move; they sum to 1, or 0 without rules."""
+        return label_importances(self.rules_)
+
+    def explain(
+        self,
+        x: Any,
+        label: int | None = None,
+        *,
+        feature_names: Sequence[str] | None = None,
+        label_names: Sequence[str] | None = None,
+    ) -> list[FiredRule]:
+        """List the rules that cover a row, with what each adds to the scores.
+
+        Parameters
+        ----------
+        x : array-like or sparse matrix of shape (n_features,) or (1, n_features)
+            The row.
+        label : int, default=None
+            If given, only the rules that score this label, the largest absolute score first; else all in
+            order.
+        feature_names : sequence of str of length n_features, default=None
+            Names for the texts; None for ``feature_names_in_``, or "feature 0" and so on.
+        label_names : sequence of str of length n_labels, default=None
+            Names for the texts; None for "label 0" and so on.
+
+        Returns
+        -------
+        list of FiredRule
+            They print as text; their scores sum to the row's `decision_function`.
+
+        Raises
+        ------
+        ValueError
+            If x is not one row as in fit, or there is no such label.
+        """
+        check_is_fitted(self, "heads_")
+        if not issparse(x) and np.ndim(x) == 1:
+            x = np.asarray(x).reshape(1, -1)
+        X = self._features(x)
+        if X.shape[0] != 1:
+            raise ValueError(f"x must be one row, got {X.shape[0]}")
+        _, fired, _ = _core.rules_fired(self, X, 1)
+        return fired_rules(self, fired, label, feature_names, label_names)
+
+    def to_frame(
+        self, *, feature_names: Sequence[str] | None = None, label_names: Sequence[str] | None = None
+    ) -> Any:
+        """Return the rules as a data frame, to sort and filter them.
+
+        Parameters
+        ----------
+        feature_names : sequence of str of length n_features, default=None
+            Names for the texts; None for ``feature_names_in_``, or "feature 0" and so on.
+        label_names : sequence of str of length n_labels, default=None
+            Names for the texts; None for "label 0" and so on.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row a rule: "conditions" and "head" as text, "n_conditions", "coverage", "n_labels" (scored),
+            the "strongest_label" with its "score", and "validation_loss" if rows were held out.
+
+        Raises
+        ------
+        ModuleNotFoundError
+            If pandas is not installed.
+        """
+        check_is_fitted(self, "heads_")
+        return frame(self, feature_names, label_names)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+    def _features(self, X: Any) -> csr_array:
+        check_is_fitted(self, "heads_")
+        return check_features(self, X, reset=False)
+
+    def _check_goes_on(self, n_rules: int, n_labels: int) -> None:
+        """Check that a warm start continues what is there; features are checked with X."""
+        if n_labels != self.heads_.shape[1]:
+            raise ValueError(
+                f"labels of Y: expected {self.heads_.shape[1]} as in the fit that `warm_start` goes on from, "
+                f"got {n_labels}"
+            )
+        if n_rules < len(self.coverage_):
+            raise ValueError(
+                f"`n_rules` must be an integer >= {len(self.coverage_)}, the number of rules that "
+                f"`warm_start` goes on from, got {n_rules}"
+            )

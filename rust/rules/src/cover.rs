@@ -1,0 +1,200 @@
+//! Which rules cover which rows, sixty-four rows at a time.
+//!
+//! Of a block of rows only the features that some condition names are laid out, feature by feature:
+//! a condition is then one comparison of sixty-four neighbours with one threshold, and the rows a
+//! rule covers are the bits of one word.
+
+use crate::model::{Operator, Rules};
+use manylabel_base::{Error, filled};
+use manylabel_sparse::{CsrView, Index, Value};
+use multiversion::multiversion;
+use std::ops::Range;
+
+/// Rows of a block: the bits of a [`Mask`].
+pub(crate) const ROWS: usize = 64;
+
+/// A set of rows of a block, one bit each.
+pub(crate) type Mask = u64;
+
+/// One feature of a block of rows.
+type Lanes = [f32; ROWS];
+
+/// The rows in a mask, in order.
+#[inline(always)]
+pub(crate) fn rows(mut mask: Mask) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let row = mask.trailing_zeros() as usize;
+        mask &= mask.wrapping_sub(1);
+        (row < ROWS).then_some(row)
+    })
+}
+
+/// A condition on the feature in a slot of the block.
+#[derive(Debug, Clone, Copy)]
+struct Condition {
+    slot: u32,
+    operator: Operator,
+    threshold: f32,
+}
+
+/// The bodies of some rules, ready for blocks of rows.
+#[derive(Debug)]
+pub(crate) struct Bodies {
+    /// One more than the slot of each feature, 0 for those without one; as long as it must be.
+    slots: Vec<u32>,
+    n_slots: usize,
+    conditions: Vec<Condition>,
+    /// Rules by number, each with the end of its conditions.
+    ends: Vec<(u32, usize)>,
+}
+
+/// A block of rows and the rules that cover some of them; made by [`Bodies::block`], used for one
+/// block after the other.
+#[derive(Debug)]
+pub(crate) struct Block {
+    /// Slot by slot; all zero between two blocks.
+    values: Vec<Lanes>,
+    /// The rules, in order, with the rows they cover.
+    pub(crate) fired: Vec<(u32, Mask)>,
+}
+
+impl Bodies {
+    /// Prepares the bodies of the rules in `range`, in O(largest feature they name + conditions).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`] if a number for each feature does not fit in memory.
+    pub(crate) fn new<I: Index>(rules: &Rules<'_, I>, range: Range<usize>) -> Result<Self, Error> {
+        let features = range.clone().flat_map(|rule| rules.body(rule));
+        let n_named = features.map(|(feature, ..)| feature + 1).max().unwrap_or(0);
+        let mut slots = filled("number of features", 0, n_named)?;
+        let (mut n_slots, mut conditions) = (0u32, Vec::new());
+        let mut ends = Vec::with_capacity(range.len());
+        for rule in range {
+            for (feature, operator, threshold) in rules.body(rule) {
+                if slots[feature] == 0 {
+                    n_slots += 1;
+                    slots[feature] = n_slots;
+                }
+                conditions.push(Condition {
+                    slot: slots[feature] - 1,
+                    operator,
+                    threshold,
+                });
+            }
+            ends.push((rule as u32, conditions.len()));
+        }
+        Ok(Self {
+            slots,
+            n_slots: n_slots as usize,
+            conditions,
+            ends,
+        })
+    }
+
+    /// Room for a block.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`] if the features of a block do not fit in memory.
+    pub(crate) fn block(&self) -> Result<Block, Error> {
+        Ok(Block {
+            values: filled("a block of rows", [0.0; ROWS], self.n_slots)?,
+            fired: Vec::new(),
+        })
+    }
+
+    /// Finds the rules that cover some of these rows of `x`, at least one and at most [`ROWS`].
+    pub(crate) fn cover<I: Index, T: Value>(
+        &self,
+        x: CsrView<'_, I, T>,
+        rows: Range<usize>,
+        block: &mut Block,
+    ) {
+        let mut stored = 0;
+        for (lane, row) in rows.clone().enumerate() {
+            stored += self.each_value(x, row, |slot, value| {
+                block.values[slot][lane] = value.f64() as f32;
+            });
+        }
+        block.fired.clear();
+        let all = Mask::MAX >> (ROWS - rows.len());
+        fire(
+            &self.ends,
+            &self.conditions,
+            &block.values,
+            all,
+            &mut block.fired,
+        );
+        // Walking along the rows again costs some thirty times as much a value as clearing does.
+        if stored < 2 * self.n_slots {
+            for (lane, row) in rows.enumerate() {
+                self.each_value(x, row, |slot, _| block.values[slot][lane] = 0.0);
+            }
+        } else {
+            block.values.fill([0.0; ROWS]);
+        }
+    }
+
+    /// Visits the values of a row that have a slot; the number of its values.
+    #[inline(always)]
+    fn each_value<I: Index, T: Value>(
+        &self,
+        x: CsrView<'_, I, T>,
+        row: usize,
+        mut visit: impl FnMut(usize, T),
+    ) -> usize {
+        let (cols, values) = x.row(row);
+        for (col, &value) in cols.iter().zip(values) {
+            if let Some(slot @ 1..) = self.slots.get(col.get()) {
+                visit(*slot as usize - 1, value);
+            }
+        }
+        cols.len()
+    }
+}
+
+/// Notes each rule that covers some of the rows in `all`, with these rows.
+#[multiversion(targets = "simd")]
+fn fire(
+    ends: &[(u32, usize)],
+    conditions: &[Condition],
+    values: &[Lanes],
+    all: Mask,
+    fired: &mut Vec<(u32, Mask)>,
+) {
+    let mut start = 0;
+    for &(rule, end) in ends {
+        let mut mask = all;
+        for condition in &conditions[start..end] {
+            mask &= satisfied(&values[condition.slot as usize], *condition);
+            if mask == 0 {
+                break;
+            }
+        }
+        if mask != 0 {
+            fired.push((rule, mask));
+        }
+        start = end;
+    }
+}
+
+/// The rows whose values satisfy a condition.
+#[inline(always)]
+#[expect(clippy::float_cmp, reason = "nominal values are codes")]
+fn satisfied(values: &Lanes, condition: Condition) -> Mask {
+    let t = condition.threshold;
+    match condition.operator {
+        Operator::AtMost => mask(values, |value| value <= t),
+        Operator::Above => mask(values, |value| value > t),
+        Operator::Equal => mask(values, |value| value == t),
+        // A missing value is neither below nor above.
+        Operator::NotEqual => mask(values, |value| value < t) | mask(values, |value| value > t),
+    }
+}
+
+/// The rows whose values pass a test.
+#[inline(always)]
+fn mask(values: &Lanes, test: impl Fn(f32) -> bool) -> Mask {
+    (0..ROWS).fold(0, |mask, row| mask | Mask::from(test(values[row])) << row)
+}

@@ -1,0 +1,263 @@
+//! Known label vectors: the one a row most probably has, and what they say of its labels.
+//!
+//! For scores p the example-wise loss of a label vector y is `log(1 + Σ_k e^{−y_k p_k})`, and
+//!
+//! ```text
+//! Σ_k e^{−y_k p_k} = Σ_k e^{−|p_k|} + Σ_{k: y_k disagrees with the sign of p_k} 2 sinh |p_k|
+//! ```
+//!
+//! The first sum is common to all y, so the least loss has the least second sum: terms ≥ 0 for the
+//! labels of y with `p_k ≤ 0` and the labels with `p_k > 0` that y lacks. Nothing is subtracted, so
+//! small differences beside a large common term are not lost.
+//!
+//! A label vector costs at least the dearest of its terms. The vectors lie in groups by their
+//! rarest label, and a group is passed over whose label alone costs more than the best vector so
+//! far. Two searches find the best one: the first by the dearest term, `max |p_k|`, which needs no
+//! exponential; its result R scales the terms of the second, by the sum, so that they neither
+//! overflow nor vanish, and rules out nearly all labels before their terms are known.
+
+use manylabel_base::{Error, filled};
+use manylabel_sparse::{CsrView, Index};
+
+/// The label sets of the training rows.
+#[derive(Debug, Clone)]
+pub struct LabelSets {
+    /// Rarest label of each group, with the end of the group in `sets`; first and without a label
+    /// the group of the empty set.
+    groups: Vec<(Option<u32>, usize)>,
+    /// Number of each set, with the end of its labels; group by group, in order.
+    sets: Vec<(usize, usize)>,
+    /// Labels set by set, in order.
+    labels: Vec<u32>,
+    n_labels: usize,
+    absent: Vec<u32>,
+}
+
+/// What a search works in; kept from row to row.
+#[derive(Debug, Default)]
+pub(crate) struct Search {
+    /// Labels with positive scores, in order.
+    likely: Vec<u32>,
+    /// Cost of each label if it disagrees.
+    cost: Vec<f64>,
+}
+
+/// The best label set so far.
+#[derive(Debug, Clone, Copy)]
+struct Best {
+    cost: f64,
+    set: usize,
+    /// Labels on which the set disagrees with the scores.
+    n_wrong: usize,
+}
+
+impl LabelSets {
+    /// Takes the columns of the entries of each row as a label set, in O(entries + labels).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`] if a number for each label does not fit in memory.
+    pub fn new<I: Index>(sets: CsrView<'_, I, f32>) -> Result<Self, Error> {
+        let n_labels = sets.n_cols();
+        let mut count = filled("number of labels", 0usize, n_labels)?;
+        for set in 0..sets.n_rows() {
+            for label in sets.row(set).0 {
+                count[label.get()] += 1;
+            }
+        }
+        let mut order: Vec<(Option<u32>, usize)> = (0..sets.n_rows())
+            .map(|set| {
+                let labels = sets.row(set).0.iter().map(|label| label.get());
+                let rarest = labels.min_by_key(|&label| (count[label], label));
+                (rarest.map(|label| label as u32), set)
+            })
+            .collect();
+        order.sort_unstable();
+        let mut new = Self {
+            groups: Vec::new(),
+            sets: Vec::with_capacity(sets.n_rows()),
+            labels: Vec::with_capacity(sets.nnz()),
+            n_labels,
+            absent: (0u32..)
+                .zip(&count)
+                .filter(|&(_, &count)| count == 0)
+                .map(|(label, _)| label)
+                .collect(),
+        };
+        for group in order.chunk_by(|a, b| a.0 == b.0) {
+            for &(_, set) in group {
+                let labels = sets.row(set).0.iter().map(|label| label.get() as u32);
+                new.labels.extend(labels);
+                new.sets.push((set, new.labels.len()));
+            }
+            new.groups.push((group[0].0, new.sets.len()));
+        }
+        Ok(new)
+    }
+
+    /// Number of labels.
+    pub fn n_labels(&self) -> usize {
+        self.n_labels
+    }
+
+    /// Labels that are in no set, in order.
+    pub fn absent(&self) -> &[u32] {
+        &self.absent
+    }
+
+    /// # Errors
+    ///
+    /// [`Error::Param`] if there is no set at all.
+    pub(crate) fn check_any(&self) -> Result<(), Error> {
+        if self.sets.is_empty() {
+            return Err(Error::Param {
+                name: "label_sets_",
+                expected: "at least one label set",
+                got: "none".into(),
+            });
+        }
+        Ok(())
+    }
+
+    /// The set of least example-wise loss at these scores, finite and `n_labels` of them; the first
+    /// of several.
+    pub(crate) fn nearest(&self, scores: &[f64], search: &mut Search) -> usize {
+        let dearest = self.minimax(scores, search);
+        // A sum of n terms is no more than n times the dearest, and sinh grows by more than the
+        // factor e^d where its argument grows by d. The rest is for rounding.
+        let most = dearest.n_wrong.max(1) as f64;
+        let bound = dearest.cost + most.ln() + 1e-9 * (1.0 + dearest.cost);
+        for cost in &mut search.cost {
+            *cost = if *cost <= bound {
+                term(*cost, dearest.cost)
+            } else {
+                f64::INFINITY
+            };
+        }
+        self.least(scores, search, |sum, term| sum + term).set
+    }
+
+    /// The probability of each label where that of a label set is proportional to
+    /// `1 / (1 + Σ_k e^{−y_k p_k})`, in O(entries + sets · labels with positive scores).
+    pub(crate) fn marginals(&self, scores: &[f64], search: &mut Search, out: &mut [f64]) {
+        let scale = self.minimax(scores, search).cost;
+        let mut common = (-scale).exp();
+        for cost in &mut search.cost {
+            common += (-*cost - scale).exp();
+            *cost = term(*cost, scale);
+        }
+        out.fill(0.0);
+        let (mut total, mut start) = (0.0, 0);
+        for &(_, end) in &self.sets {
+            let labels = &self.labels[start..end];
+            let add = |sum, term| sum + term;
+            // An infinite sum leaves nothing; the scale keeps that of one set small.
+            let cost = search.cost_of(labels, f64::INFINITY, add);
+            let share = cost.map_or(0.0, |(cost, _)| (common + cost).recip());
+            total += share;
+            for &label in labels {
+                out[label as usize] += share;
+            }
+            start = end;
+        }
+        for probability in out {
+            *probability /= total;
+        }
+    }
+
+    /// The set whose dearest term is the least; leaves `|p_k|` as the costs.
+    fn minimax(&self, scores: &[f64], search: &mut Search) -> Best {
+        search.cost.clear();
+        search.cost.extend(scores.iter().map(|score| score.abs()));
+        search.likely.clear();
+        let likely = (0..).zip(scores).filter(|&(_, &score)| score > 0.0);
+        search.likely.extend(likely.map(|(label, _)| label));
+        self.least(scores, search, f64::max)
+    }
+
+    /// The set of least cost, the first of several. `join` takes costs ≥ 0 to one that is no less
+    /// than either.
+    fn least(
+        &self,
+        scores: &[f64],
+        search: &Search,
+        join: impl Fn(f64, f64) -> f64 + Copy,
+    ) -> Best {
+        let bound = |label: Option<u32>| match label.map(|label| label as usize) {
+            Some(label) if scores[label] <= 0.0 => search.cost[label],
+            _ => 0.0,
+        };
+        let bounds = self.groups.iter().map(|&(label, _)| bound(label));
+        let lowest = bounds.fold(f64::INFINITY, f64::min);
+        let mut best = Best {
+            cost: f64::INFINITY,
+            set: usize::MAX,
+            n_wrong: 0,
+        };
+        // What promises most comes first: it spares the rest.
+        for promising in [true, false] {
+            let mut start = 0;
+            for &(label, end) in &self.groups {
+                let group = start..end;
+                start = end;
+                let bound = bound(label);
+                if (bound <= lowest) != promising || bound > best.cost {
+                    continue;
+                }
+                let mut first = match group.start.checked_sub(1) {
+                    Some(before) => self.sets[before].1,
+                    None => 0,
+                };
+                for &(set, end) in &self.sets[group] {
+                    let labels = &self.labels[first..end];
+                    first = end;
+                    let Some((cost, n_wrong)) = search.cost_of(labels, best.cost, join) else {
+                        continue;
+                    };
+                    if cost < best.cost || set < best.set {
+                        best = Best { cost, set, n_wrong };
+                    }
+                }
+            }
+        }
+        best
+    }
+}
+
+impl Search {
+    /// What a label set costs and on how many labels it disagrees with the scores; none if it
+    /// costs more than `most`. Terms are joined in order of label.
+    #[inline(always)]
+    fn cost_of(
+        &self,
+        labels: &[u32],
+        most: f64,
+        join: impl Fn(f64, f64) -> f64,
+    ) -> Option<(f64, usize)> {
+        let (mut cost, mut n_wrong) = (0.0, 0);
+        let mut missing = self.likely.iter().copied().peekable();
+        for &label in labels {
+            while let Some(likely) = missing.next_if(|&likely| likely < label) {
+                cost = join(cost, self.cost[likely as usize]);
+                n_wrong += 1;
+            }
+            if missing.next_if_eq(&label).is_none() {
+                cost = join(cost, self.cost[label as usize]);
+                n_wrong += 1;
+            }
+            if cost > most {
+                return None;
+            }
+        }
+        for likely in missing {
+            cost = join(cost, self.cost[likely as usize]);
+            n_wrong += 1;
+        }
+        (cost <= most).then_some((cost, n_wrong))
+    }
+}
+
+/// `2 sinh(p) e^{−scale}` for p ≥ 0.
+fn term(p: f64, scale: f64) -> f64 {
+    -(p - scale).exp() * (-2.0 * p).exp_m1()
+}
