@@ -1,0 +1,284 @@
+//! Gradient-based label binning (GBLB, section 4): labels that want alike scores share one.
+//!
+//! The criterion of a label is the score it wants on its own, `c_k = −g_k / (h_kk + ω)`. Labels of
+//! either sign are cut into bins of equal width between their extremes. A label whose gradient is
+//! 0 is in no bin.
+
+use crate::Binning;
+use crate::lanes::{WIDTH, chunks, chunks_mut, total};
+
+/// The bin of a label that is in none. Bins are held as `f64`, so that comparing with them is a
+/// mask over numbers.
+pub(crate) const NONE: f64 = -1.0;
+
+/// Least diagonal to divide by; matters without L2 regularization only.
+const TINY: f64 = 1e-150;
+
+/// How labels are binned. Bins of negative criteria are numbered from 0 up, those of positive
+/// criteria from `n_bins − 1` down, so that few labels change their bin's number when the number
+/// of bins changes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Binner {
+    binning: Binning,
+    /// Bins there may be, empty ones included; the numbers of bins are below.
+    pub(crate) n_bins: usize,
+    /// Whether there is never more than one bin of a sign.
+    signs_only: bool,
+    l2: f64,
+}
+
+impl Binner {
+    /// For `n_labels` labels.
+    pub(crate) fn new(binning: Binning, n_labels: usize, l2: f64) -> Self {
+        let mut binner = Self {
+            binning,
+            n_bins: 0,
+            signs_only: false,
+            l2,
+        };
+        binner.signs_only = binner.count(n_labels) <= 1;
+        binner.n_bins = (0..=n_labels)
+            .map(|negative| binner.count(negative) + binner.count(n_labels - negative))
+            .max()
+            .unwrap_or(0);
+        binner
+    }
+
+    /// Bins of one sign with `n` labels.
+    fn count(&self, n: usize) -> usize {
+        let Binning {
+            ratio,
+            min_bins,
+            max_bins,
+        } = self.binning;
+        // A hair less, so that a share of 0.04 of 25 labels is 1 and not 2.
+        let share = (ratio * n as f64 - 1e-9).ceil() as usize;
+        share.clamp(min_bins, max_bins).min(n)
+    }
+
+    /// Finds the bin of every label from sums of gradients `g` and of diagonals `h`.
+    ///
+    /// `criteria` is room for as many numbers.
+    #[inline(always)]
+    pub(crate) fn assign(&self, g: &[f64], h: &[f64], criteria: &mut [f64], bins: &mut [f64]) {
+        if self.signs_only {
+            for (g, bins) in chunks(g).iter().zip(chunks_mut(bins)) {
+                for lane in 0..WIDTH {
+                    let bin = if g[lane] > 0.0 {
+                        0.0
+                    } else {
+                        self.n_bins as f64 - 1.0
+                    };
+                    bins[lane] = if g[lane] == 0.0 { NONE } else { bin };
+                }
+            }
+            return;
+        }
+        // Extremes of both signs, and how many labels each has.
+        let mut lowest = [[f64::INFINITY; WIDTH]; 2];
+        let mut highest = [[0.0f64; WIDTH]; 2];
+        let mut counts = [[0.0; WIDTH]; 2];
+        for ((g, h), c) in chunks(g).iter().zip(chunks(h)).zip(chunks_mut(criteria)) {
+            for lane in 0..WIDTH {
+                let h = if h[lane] > 0.0 { h[lane] } else { 0.0 };
+                c[lane] = -g[lane] / (h + self.l2 + TINY);
+                for (sign, c) in [-c[lane], c[lane]].into_iter().enumerate() {
+                    let here = c > 0.0;
+                    let low = if here { c } else { f64::INFINITY };
+                    let high = if here { c } else { 0.0 };
+                    lowest[sign][lane] = if low < lowest[sign][lane] {
+                        low
+                    } else {
+                        lowest[sign][lane]
+                    };
+                    highest[sign][lane] = if high > highest[sign][lane] {
+                        high
+                    } else {
+                        highest[sign][lane]
+                    };
+                    counts[sign][lane] += if here { 1.0 } else { 0.0 };
+                }
+            }
+        }
+        let mut low = [0.0; 2];
+        let mut width = [0.0; 2];
+        let mut last = [0.0; 2];
+        for sign in 0..2 {
+            let (mut lo, mut hi, mut n) = (f64::INFINITY, 0.0, 0.0);
+            for lane in 0..WIDTH {
+                lo = if lowest[sign][lane] < lo {
+                    lowest[sign][lane]
+                } else {
+                    lo
+                };
+                hi = if highest[sign][lane] > hi {
+                    highest[sign][lane]
+                } else {
+                    hi
+                };
+                n += counts[sign][lane];
+            }
+            if n > 0.0 {
+                let bins = self.count(n as usize) as f64;
+                last[sign] = bins - 1.0;
+                // Bins of negative criteria begin at the lowest, that is at the largest magnitude.
+                low[sign] = if sign == 0 { -hi } else { lo };
+                width[sign] = (hi - lo) / bins;
+            }
+        }
+        // Where all criteria are equal, all are in the first bin.
+        let width = width.map(|width| if width > 0.0 { width } else { f64::INFINITY });
+        let from_end = (self.n_bins - 1) as f64;
+        for (c, bins) in chunks(criteria).iter().zip(chunks_mut(bins)) {
+            for lane in 0..WIDTH {
+                let c = c[lane];
+                let positive = c > 0.0;
+                let low = if positive { low[1] } else { low[0] };
+                let width = if positive { width[1] } else { width[0] };
+                let last = if positive { last[1] } else { last[0] };
+                let at = (c - low) / width;
+                let at = if at < last { at } else { last };
+                let at = at.floor();
+                let bin = if positive { from_end - at } else { at };
+                bins[lane] = if c == 0.0 { NONE } else { bin };
+            }
+        }
+    }
+}
+
+/// `out[b] = Σ_{k in bin b} x_k`.
+#[inline(always)]
+pub(crate) fn add_up(x: &[f64], bins: &[f64], out: &mut [f64]) {
+    // Up to here masks cost less than stores that wait for one another.
+    const FEW: usize = 8;
+    if out.len() <= FEW {
+        for (b, out) in out.iter_mut().enumerate() {
+            let mut sums = [0.0; WIDTH];
+            for (x, bins) in chunks(x).iter().zip(chunks(bins)) {
+                for lane in 0..WIDTH {
+                    sums[lane] += if bins[lane] == b as f64 { x[lane] } else { 0.0 };
+                }
+            }
+            *out = total(&sums);
+        }
+    } else {
+        out.fill(0.0);
+        for (x, &bin) in x.iter().zip(bins) {
+            if bin >= 0.0 {
+                out[bin as usize] += x;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lanes::padded;
+
+    /// Bins as the definition has them: for each label its sign and place within the sign.
+    fn expected(binning: Binning, g: &[f64], h: &[f64], l2: f64) -> Vec<Option<(bool, usize)>> {
+        let criteria: Vec<f64> = g.iter().zip(h).map(|(g, h)| -g / (h + l2)).collect();
+        let mut bins = vec![None; g.len()];
+        for positive in [false, true] {
+            let of_sign = |c: f64| c != 0.0 && (c > 0.0) == positive;
+            let these: Vec<f64> = criteria.iter().copied().filter(|&c| of_sign(c)).collect();
+            let share = (binning.ratio * these.len() as f64 - 1e-9).ceil() as usize;
+            let n = share
+                .max(binning.min_bins)
+                .min(binning.max_bins)
+                .min(these.len());
+            let low = these.iter().copied().fold(f64::INFINITY, f64::min);
+            let high = these.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let width = (high - low) / n as f64;
+            for (bin, &c) in bins.iter_mut().zip(&criteria) {
+                if of_sign(c) {
+                    let at = if width == 0.0 {
+                        0
+                    } else {
+                        ((c - low) / width) as usize
+                    };
+                    *bin = Some((positive, at.min(n - 1)));
+                }
+            }
+        }
+        bins
+    }
+
+    #[test]
+    fn bins_are_those_of_the_definition() {
+        let mut rng = fastrand::Rng::with_seed(3);
+        let binnings = [
+            (0.04, 1, usize::MAX),
+            (0.32, 1, usize::MAX),
+            (1.0, 1, 1),
+            (0.1, 3, 5),
+            (1.0, 1, 50),
+        ];
+        for round in 0..2000 {
+            let (ratio, min_bins, max_bins) = binnings[round % binnings.len()];
+            let binning = Binning {
+                ratio,
+                min_bins,
+                max_bins,
+            };
+            let n = 1 + rng.usize(0..60);
+            let kind = round / 5 % 4;
+            let g: Vec<f64> = (0..n)
+                .map(|_| match kind {
+                    0 => rng.f64() - 0.5,
+                    1 => f64::from(rng.i32(-2..3)),
+                    2 => rng.f64(), // one sign alone
+                    _ => 0.5,       // no width
+                })
+                .collect();
+            let h: Vec<f64> = (0..n)
+                .map(|_| if kind == 0 { rng.f64() } else { 0.25 })
+                .collect();
+            let padded_row = |x: &[f64]| {
+                let mut row = x.to_vec();
+                row.resize(padded(n), 0.0);
+                row
+            };
+            let binner = Binner::new(binning, n, 1.0);
+            let mut bins = vec![0.0; padded(n)];
+            let mut criteria = bins.clone();
+            binner.assign(&padded_row(&g), &padded_row(&h), &mut criteria, &mut bins);
+            assert!(bins[n..].iter().all(|&bin| bin == NONE));
+            for (k, expected) in expected(binning, &g, &h, 1.0).into_iter().enumerate() {
+                let number = match expected {
+                    None => NONE,
+                    Some((false, at)) => at as f64,
+                    Some((true, at)) => (binner.n_bins - 1 - at) as f64,
+                };
+                assert_eq!(bins[k], number, "label {k} of {g:?}");
+            }
+            let mut sums = vec![0.0; binner.n_bins];
+            add_up(&padded_row(&g), &bins, &mut sums);
+            for (b, sum) in sums.iter().enumerate() {
+                let of_bin = g.iter().zip(&bins).filter(|(_, bin)| **bin == b as f64);
+                assert!((sum - of_bin.map(|(g, _)| g).sum::<f64>()).abs() < 1e-12);
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_of_bins() {
+        let n_bins = |ratio, n| {
+            let binning = Binning {
+                ratio,
+                min_bins: 1,
+                max_bins: usize::MAX,
+            };
+            Binner::new(binning, n, 1.0).count(n)
+        };
+        assert_eq!(
+            (n_bins(0.04, 25), n_bins(0.04, 26), n_bins(0.04, 50)),
+            (1, 2, 2)
+        );
+        assert_eq!(
+            (n_bins(0.1, 30), n_bins(1.0, 7), n_bins(0.04, 0)),
+            (3, 7, 0)
+        );
+    }
+}

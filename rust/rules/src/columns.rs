@@ -1,0 +1,257 @@
+//! The features of the training rows, column by column, in the order of their values.
+
+use crate::Operator;
+use manylabel_base::{Error, Watch, filled};
+use manylabel_sparse::{CsrView, Index, Value};
+use rayon::prelude::*;
+
+/// The code of a missing value in [`Column::by_row`].
+pub(crate) const MISSING: u32 = u32::MAX;
+
+/// Thresholds that the fast search tries of a feature are the borders of so many groups.
+pub(crate) const GROUPS: usize = 64;
+
+/// One feature. Its distinct values are numbered in ascending order; the number is the value's
+/// *code*.
+#[derive(Debug, Default)]
+pub(crate) struct Column {
+    /// Distinct values, ascending; 0 is among them if a row has it.
+    pub(crate) values: Vec<f32>,
+    /// Rows in ascending order of value, then of row: those with a stored value, or of a full
+    /// column all that are not missing.
+    pub(crate) rows: Vec<u32>,
+    /// Of a sparse column: the codes of `rows`.
+    codes: Vec<u32>,
+    /// Of a full column: the code of every row, or [`MISSING`].
+    by_row: Vec<u32>,
+    /// Group of each code, for the fast search; groups hold alike many rows, 0 stands alone in a
+    /// sparse column.
+    pub(crate) groups: Vec<u8>,
+    /// Rows whose value is missing.
+    pub(crate) missing: Vec<u32>,
+    /// Of a sparse column: the code of 0, which the rows without a stored value have.
+    pub(crate) implicit: Option<u32>,
+    /// Whether values are names rather than magnitudes.
+    pub(crate) nominal: bool,
+}
+
+/// Columns of all features.
+#[derive(Debug)]
+pub(crate) struct Columns {
+    pub(crate) columns: Vec<Column>,
+    pub(crate) n_rows: usize,
+}
+
+impl Columns {
+    /// Sorts every feature of `x`, in O(nnz log n); 8 to 12 bytes a stored value.
+    pub(crate) fn new<I: Index, T: Value>(
+        x: CsrView<'_, I, T>,
+        nominal: &[usize],
+        watch: &Watch,
+    ) -> Result<Self, Error> {
+        let n_rows = x.n_rows();
+        let mut counts = filled("number of features", 0usize, x.n_cols())?;
+        for row in 0..n_rows {
+            let (cols, values) = x.row(row);
+            for (col, value) in cols.iter().zip(values) {
+                counts[col.get()] += usize::from(single(*value) != 0.0);
+            }
+        }
+        watch.step(0)?;
+        let mut entries: Vec<Vec<(f32, u32)>> =
+            counts.iter().map(|&n| Vec::with_capacity(n)).collect();
+        for row in 0..n_rows {
+            let (cols, values) = x.row(row);
+            for (col, value) in cols.iter().zip(values) {
+                let value = single(*value);
+                if value.is_infinite() {
+                    return Err(Error::Param {
+                        name: "X",
+                        expected: "finite as float32, or NaN where missing",
+                        got: format!("{value} in row {row}"),
+                    });
+                }
+                if value != 0.0 {
+                    entries[col.get()].push((value, row as u32));
+                }
+            }
+        }
+        let mut columns: Vec<Column> = entries
+            .into_par_iter()
+            .map(|entries| {
+                watch.step(0)?;
+                Column::new(entries, n_rows)
+            })
+            .collect::<Result<_, _>>()?;
+        for &col in nominal {
+            let Some(column) = columns.get_mut(col) else {
+                return Err(Error::Param {
+                    name: "categorical_features",
+                    expected: "numbers of features",
+                    got: col.to_string(),
+                });
+            };
+            column.nominal = true;
+        }
+        Ok(Self { columns, n_rows })
+    }
+}
+
+fn single<T: Value>(value: T) -> f32 {
+    value.f64() as f32
+}
+
+impl Column {
+    fn new(mut entries: Vec<(f32, u32)>, n_rows: usize) -> Result<Self, Error> {
+        let missing: Vec<u32> = entries
+            .iter()
+            .filter(|entry| entry.0.is_nan())
+            .map(|entry| entry.1)
+            .collect();
+        entries.retain(|entry| !entry.0.is_nan());
+        // A column in which zeros are the smaller part stores them as any other value.
+        let n_zeros = n_rows - entries.len() - missing.len();
+        let full = n_zeros <= entries.len();
+        if full && n_zeros > 0 {
+            let mut is_zero = filled("number of rows", true, n_rows)?;
+            for row in entries
+                .iter()
+                .map(|entry| entry.1)
+                .chain(missing.iter().copied())
+            {
+                is_zero[row as usize] = false;
+            }
+            entries.extend(
+                (0..n_rows)
+                    .filter(|&row| is_zero[row])
+                    .map(|row| (0.0, row as u32)),
+            );
+        }
+        entries.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        let mut values: Vec<f32> = entries.iter().map(|entry| entry.0).collect();
+        values.dedup();
+        let mut implicit = None;
+        if !full {
+            let zero = values.partition_point(|&value| value < 0.0);
+            values.insert(zero, 0.0);
+            implicit = Some(zero as u32);
+        }
+        let mut codes = Vec::with_capacity(entries.len());
+        let mut code = 0;
+        for &(value, _) in &entries {
+            while values[code] != value {
+                code += 1;
+            }
+            codes.push(code as u32);
+        }
+        let groups = groups(&codes, values.len(), implicit);
+        let rows: Vec<u32> = entries.iter().map(|entry| entry.1).collect();
+        let mut by_row = Vec::new();
+        if full {
+            by_row = filled("number of rows", MISSING, n_rows)?;
+            for (&row, &code) in rows.iter().zip(&codes) {
+                by_row[row as usize] = code;
+            }
+            codes = Vec::new();
+        }
+        Ok(Self {
+            values,
+            rows,
+            codes,
+            by_row,
+            groups,
+            missing,
+            implicit,
+            nominal: false,
+        })
+    }
+
+    /// The code of the row that stands at `at` in `rows`.
+    #[inline(always)]
+    pub(crate) fn code(&self, at: usize) -> u32 {
+        if self.by_row.is_empty() {
+            self.codes[at]
+        } else {
+            self.by_row[self.rows[at] as usize]
+        }
+    }
+
+    /// The codes of all rows, if the column is a full one.
+    pub(crate) fn codes_by_row(&self) -> Option<&[u32]> {
+        (self.implicit.is_none()).then_some(&self.by_row[..])
+    }
+
+    /// Keeps of `rows` (ascending) those that satisfy a condition. `marks` is false everywhere, and
+    /// is so again afterwards.
+    pub(crate) fn retain(
+        &self,
+        operator: Operator,
+        threshold: f32,
+        rows: &mut Vec<u32>,
+        marks: &mut [bool],
+    ) {
+        let below = self.values.partition_point(|&value| value <= threshold) as u32;
+        let equal = self.values.partition_point(|&value| value < threshold) as u32..below;
+        let satisfies = |code: u32| match operator {
+            Operator::AtMost => code < below,
+            Operator::Above => code >= below && code != MISSING,
+            Operator::Equal => equal.contains(&code),
+            Operator::NotEqual => !equal.contains(&code) && code != MISSING,
+        };
+        let Some(zero) = self.implicit else {
+            rows.retain(|&row| satisfies(self.by_row[row as usize]));
+            return;
+        };
+        // Rows that a stored (or missing) value sets apart from those without.
+        let of_zeros = satisfies(zero);
+        let apart = |marks: &mut [bool], mark: bool| {
+            for (&row, &code) in self.rows.iter().zip(&self.codes) {
+                if satisfies(code) != of_zeros {
+                    marks[row as usize] = mark;
+                }
+            }
+            if of_zeros {
+                for &row in &self.missing {
+                    marks[row as usize] = mark;
+                }
+            }
+        };
+        apart(marks, true);
+        rows.retain(|&row| marks[row as usize] != of_zeros);
+        apart(marks, false);
+    }
+
+    /// A threshold between two codes: at least the value of `low`, less than that of `high`.
+    pub(crate) fn between(&self, low: u32, high: u32) -> f32 {
+        let (low, high) = (self.values[low as usize], self.values[high as usize]);
+        // In double precision, where neither sum nor difference overflows.
+        let middle = f64::midpoint(f64::from(low), f64::from(high)) as f32;
+        if middle < high { middle } else { low }
+    }
+}
+
+/// Cuts codes into at most [`GROUPS`] groups, beside that of the implicit zeros.
+fn groups(codes: &[u32], n_codes: usize, implicit: Option<u32>) -> Vec<u8> {
+    let mut counts = vec![0usize; n_codes];
+    for &code in codes {
+        counts[code as usize] += 1;
+    }
+    let most = n_codes - usize::from(implicit.is_some());
+    let mut groups = Vec::with_capacity(n_codes);
+    let (mut group, mut before, mut last) = (0u8, 0usize, usize::MAX);
+    for (code, &count) in counts.iter().enumerate() {
+        let is_zero = implicit == Some(code as u32);
+        // A share of the rows, or a number of its own where there are few values.
+        let share = if most <= GROUPS {
+            code
+        } else {
+            before * GROUPS / codes.len()
+        };
+        let begins = code > 0 && (is_zero || share != last || implicit == Some(code as u32 - 1));
+        group += u8::from(begins);
+        last = share;
+        before += count;
+        groups.push(group);
+    }
+    groups
+}

@@ -1,0 +1,267 @@
+//! Heads of label bins: one score for each bin (GBLB, equations 18 to 20).
+//!
+//! With P the matrix that tells which label is in which bin, the scores p of the bins solve
+//! `(H̃ + ω diag(n)) p = −Pᵀg`, where n are the sizes of the bins. Between bins,
+//! `H̃ = −(G P)ᵀ(G P)`, a sum of products over rows. Within a bin, the paper's equations leave
+//! the products of its labels out: `H̃_bb = Σ_{k in b} h_kk`. The exact restriction of the Hessian
+//! has them: `H̃_bb = Σ_{k in b} d_k − Σ (G P)_b²`.
+
+use super::solve::factorize;
+use crate::binning::add_up;
+use crate::statistics::Sums;
+
+/// The linear system of one set of rows, and room to solve it.
+#[derive(Debug, Clone)]
+pub(crate) struct System {
+    l2: f64,
+    restricted: bool,
+    n_bins: usize,
+    /// 1 for every label, to count them.
+    ones: Vec<f64>,
+    g: Vec<f64>,
+    h: Vec<f64>,
+    sizes: Vec<f64>,
+    /// Bins that are not empty.
+    used: Vec<usize>,
+    matrix: Vec<f64>,
+    scores: Vec<f64>,
+}
+
+impl System {
+    pub(crate) fn new(n_bins: usize, stride: usize, l2: f64, restricted: bool) -> Self {
+        Self {
+            l2,
+            restricted,
+            n_bins,
+            ones: vec![1.0; stride],
+            g: vec![0.0; n_bins],
+            h: vec![0.0; n_bins],
+            sizes: vec![0.0; n_bins],
+            used: Vec::with_capacity(n_bins),
+            matrix: vec![0.0; n_bins * n_bins],
+            scores: vec![0.0; n_bins],
+        }
+    }
+
+    /// Adds up `sums` by bins.
+    #[inline(always)]
+    pub(crate) fn set_bins(&mut self, sums: &Sums, bins: &[f64]) {
+        add_up(&self.ones, bins, &mut self.sizes);
+        add_up(sums.g(), bins, &mut self.g);
+        add_up(
+            if self.restricted { sums.d() } else { sums.h() },
+            bins,
+            &mut self.h,
+        );
+    }
+
+    /// Takes sums by bins that are there already; `h` is that of equation 18, or exact.
+    #[inline(always)]
+    pub(crate) fn set_sums(&mut self, sizes: &[f64], g: &[f64], h: &[f64]) {
+        self.sizes.copy_from_slice(sizes);
+        self.g.copy_from_slice(g);
+        self.h.copy_from_slice(h);
+    }
+
+    /// Quality of the head, `½ gᵀp`: the change of the objective, so lower is better. `product`
+    /// gives `Σ (G P)_a (G P)_b` of two bins, `a ≥ b`, and is asked for `a = b` only if those are
+    /// not yet in the diagonal.
+    #[inline(always)]
+    pub(crate) fn quality(&mut self, product: impl Fn(usize, usize) -> f64) -> f64 {
+        self.used.clear();
+        self.used
+            .extend((0..self.n_bins).filter(|&b| self.sizes[b] > 0.0));
+        let n = self.used.len();
+        for (i, &a) in self.used.iter().enumerate() {
+            let within = if self.restricted { product(a, a) } else { 0.0 };
+            // Rounding, or the difference of two sums, may have brought it below 0.
+            self.matrix[i * n + i] = (self.h[a] - within).max(0.0) + self.l2 * self.sizes[a];
+            for (j, &b) in self.used[..i].iter().enumerate() {
+                self.matrix[i * n + j] = -product(a, b);
+            }
+            self.scores[i] = -self.g[a];
+        }
+        if factorize(&mut self.matrix[..n * n], n, self.l2) {
+            forward(&self.matrix, n, &mut self.scores);
+            -0.5 * self.scores[..n].iter().map(|y| y * y).sum::<f64>()
+        } else {
+            self.scores[..n].fill(0.0);
+            0.0
+        }
+    }
+
+    /// The scores of the bins, after [`quality`](Self::quality); 0 for empty ones.
+    pub(crate) fn solution(&mut self) -> Vec<f64> {
+        let n = self.used.len();
+        for i in (0..n).rev() {
+            let above: f64 = (i + 1..n)
+                .map(|j| self.matrix[j * n + i] * self.scores[j])
+                .sum();
+            self.scores[i] = (self.scores[i] - above) / self.matrix[i * n + i];
+        }
+        let mut solution = vec![0.0; self.n_bins];
+        for (&bin, &score) in self.used.iter().zip(&self.scores) {
+            solution[bin] = if score.is_finite() { score } else { 0.0 };
+        }
+        solution
+    }
+}
+
+/// Solves `L y = b` in place.
+#[inline(always)]
+fn forward(factor: &[f64], n: usize, b: &mut [f64]) {
+    for i in 0..n {
+        let mut sum = b[i];
+        for j in 0..i {
+            sum -= factor[i * n + j] * b[j];
+        }
+        b[i] = sum / factor[i * n + i];
+    }
+}
+
+/// The rows of a growing set, each added up by bins that may change as it grows; and the products
+/// of bins over the rows.
+#[derive(Debug, Clone)]
+pub(crate) struct BinnedRows {
+    n_bins: usize,
+    /// The bin of each label.
+    pub(crate) bins: Vec<f64>,
+    /// For each bin, `√w Σ_{k in b} g_k` of every row.
+    columns: Vec<Vec<f64>>,
+    /// Rows in `columns`.
+    n_rows: usize,
+    products: Vec<f64>,
+    changed: Vec<bool>,
+    sums: Vec<f64>,
+}
+
+/// A label whose bin has changed, and from which to which.
+pub(crate) type Move = (usize, f64, f64);
+
+impl BinnedRows {
+    pub(crate) fn new(n_bins: usize, stride: usize) -> Self {
+        Self {
+            n_bins,
+            bins: vec![super::NONE; stride],
+            columns: vec![Vec::new(); n_bins],
+            n_rows: 0,
+            products: vec![0.0; n_bins * n_bins],
+            changed: vec![false; n_bins],
+            sums: vec![0.0; n_bins],
+        }
+    }
+
+    /// Forgets the rows; the bins stay.
+    #[inline(always)]
+    pub(crate) fn clear(&mut self) {
+        self.columns.iter_mut().for_each(Vec::clear);
+        self.n_rows = 0;
+        self.products.fill(0.0);
+    }
+
+    /// Changes the bins, and appends those of the rows `0..n_rows` that are new. `gradient` gives
+    /// a row's gradients, `root` the root of its weight. `moves` are the changes from
+    /// [`find_moves`].
+    #[inline(always)]
+    pub(crate) fn update<'a>(
+        &mut self,
+        moves: &[Move],
+        n_rows: usize,
+        gradient: impl Fn(usize) -> &'a [f64],
+        root: impl Fn(usize) -> f64,
+    ) {
+        let old_rows = self.n_rows;
+        // A move costs a pass over a column of gradients, which lies across the rows; from about so
+        // many on, a pass along the rows is cheaper.
+        if moves.len() * 2 > self.bins.len() / 8 + 2 && old_rows > 0 {
+            self.clear();
+            for &(label, _, to) in moves {
+                self.bins[label] = to;
+            }
+        } else {
+            self.changed.fill(false);
+            for &(label, from, to) in moves {
+                self.bins[label] = to;
+                for (bin, sign) in [(from, -1.0), (to, 1.0)] {
+                    if bin >= 0.0 {
+                        let bin = bin as usize;
+                        self.changed[bin] = true;
+                        for (i, sum) in self.columns[bin].iter_mut().enumerate() {
+                            *sum += sign * (root(i) * gradient(i)[label]);
+                        }
+                    }
+                }
+            }
+        }
+        let kept_rows = self.n_rows;
+        for i in kept_rows..n_rows {
+            add_up(gradient(i), &self.bins, &mut self.sums);
+            let root = root(i);
+            for (column, sum) in self.columns.iter_mut().zip(&self.sums) {
+                column.push(root * sum);
+            }
+        }
+        self.n_rows = n_rows;
+        for a in 0..self.n_bins {
+            for b in 0..=a {
+                let at = a * self.n_bins + b;
+                let anew = kept_rows > 0 && (self.changed[a] || self.changed[b]);
+                let from = if anew { 0 } else { kept_rows };
+                let added = dot(&self.columns[a][from..], &self.columns[b][from..]);
+                self.products[at] = if anew {
+                    added
+                } else {
+                    self.products[at] + added
+                };
+            }
+        }
+    }
+
+    /// The sum over rows of the products of two bins, `a ≥ b`.
+    #[inline(always)]
+    pub(crate) fn product(&self, a: usize, b: usize) -> f64 {
+        self.products[a * self.n_bins + b]
+    }
+}
+
+/// Lists the labels whose bins differ.
+#[inline(always)]
+pub(crate) fn find_moves(old: &[f64], new: &[f64], moves: &mut Vec<Move>) {
+    moves.clear();
+    for (chunk, (old, new)) in old
+        .as_chunks::<8>()
+        .0
+        .iter()
+        .zip(new.as_chunks::<8>().0)
+        .enumerate()
+    {
+        let mut differ = 0u8;
+        for lane in 0..8 {
+            differ |= u8::from(old[lane] != new[lane]) << lane;
+        }
+        if differ != 0 {
+            for lane in 0..8 {
+                if old[lane] != new[lane] {
+                    moves.push((chunk * 8 + lane, old[lane], new[lane]));
+                }
+            }
+        }
+    }
+}
+
+/// `Σ x_i y_i`, of any length.
+#[inline(always)]
+fn dot(x: &[f64], y: &[f64]) -> f64 {
+    let ((x, last_x), (y, last_y)) = (x.as_chunks::<8>(), y.as_chunks::<8>());
+    let mut sums = [0.0; 8];
+    for (x, y) in x.iter().zip(y) {
+        for lane in 0..8 {
+            sums[lane] += x[lane] * y[lane];
+        }
+    }
+    let mut sum = crate::lanes::total(&sums);
+    for (x, y) in last_x.iter().zip(last_y) {
+        sum += x * y;
+    }
+    sum
+}

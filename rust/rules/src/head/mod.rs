@@ -1,0 +1,198 @@
+//! The heads of rules: what a set of rows wants to be added to the scores.
+//!
+//! For sums of gradients g and Hessians H over the rows, a head p minimizes `gᵀp + ½ pᵀ(H + ωI)p`,
+//! possibly with one score for all labels of a bin, or for one label alone. The minimum, `½ gᵀp`,
+//! is the *quality* of the set; lower is better.
+
+pub(crate) mod bins;
+pub(crate) mod solve;
+
+use crate::binning::Binner;
+pub(crate) use crate::binning::NONE;
+use crate::lanes::{WIDTH, chunks};
+use crate::statistics::{Kinds, Statistics, Sums};
+use crate::{Head, Hessian, Loss, Params};
+use bins::{BinnedRows, System, find_moves};
+use multiversion::multiversion;
+use solve::{Outer, Solver};
+
+/// Which head, by loss and parameters.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Method {
+    /// One label, with the diagonal of the Hessian alone.
+    Single,
+    /// All labels, independent of one another.
+    Diagonal,
+    /// Bins, independent of one another.
+    DiagonalBins(Binner),
+    /// Bins under the example-wise loss.
+    Bins { binner: Binner, restricted: bool },
+    /// All labels under the example-wise loss.
+    Full,
+}
+
+impl Method {
+    pub(crate) fn new(params: &Params, n_labels: usize) -> Self {
+        let binner = params
+            .binning
+            .map(|binning| Binner::new(binning, n_labels, params.l2));
+        match (params.head, params.loss, binner) {
+            (Head::Single, ..) => Self::Single,
+            (_, Loss::LabelWise, None) => Self::Diagonal,
+            (_, Loss::LabelWise, Some(binner)) => Self::DiagonalBins(binner),
+            (_, Loss::ExampleWise, None) => Self::Full,
+            (_, Loss::ExampleWise, Some(binner)) => {
+                let restricted = params.hessian == Hessian::Restricted;
+                Self::Bins { binner, restricted }
+            }
+        }
+    }
+
+    pub(crate) fn kinds(&self) -> Kinds {
+        match self {
+            Self::Bins {
+                restricted: true, ..
+            } => Kinds::Magnitudes,
+            Self::Full => Kinds::Bounds,
+            _ => Kinds::Diagonal,
+        }
+    }
+
+    /// The head of a set of rows and its quality, to rounding, given what the rows' scores have
+    /// got in common already, which the regularization counts in. `label` is the one of a
+    /// single-label head, if that is settled.
+    pub(crate) fn head(
+        &self,
+        statistics: &Statistics,
+        rows: &[u32],
+        weights: &[f64],
+        l2: f64,
+        label: Option<usize>,
+        given: Option<&[f64]>,
+    ) -> (Vec<f64>, f64) {
+        let mut sums = Sums::over(statistics, self.kinds(), rows, weights);
+        if let Some(given) = given {
+            sums.shift_gradients(l2, given);
+        }
+        match *self {
+            Self::Single => {
+                let label = label.unwrap_or_else(|| best_label(&sums, l2, None).0);
+                let mut head = vec![0.0; statistics.stride];
+                head[label] = alone(sums.g()[label], sums.h()[label], l2);
+                let quality = 0.5 * head[label] * sums.g()[label];
+                (head, quality)
+            }
+            Self::Diagonal => {
+                let parts = sums.g().iter().zip(sums.h());
+                let head: Vec<f64> = parts.map(|(&g, &h)| alone(g, h, l2)).collect();
+                let quality = 0.5 * crate::lanes::dot(sums.g(), &head);
+                (head, quality)
+            }
+            Self::DiagonalBins(binner) => {
+                binned_head(statistics, &sums, rows, weights, &binner, l2, None)
+            }
+            Self::Bins { binner, restricted } => binned_head(
+                statistics,
+                &sums,
+                rows,
+                weights,
+                &binner,
+                l2,
+                Some(restricted),
+            ),
+            Self::Full => {
+                let mut head = vec![0.0; statistics.stride];
+                let quality = full_head(statistics, &sums, rows, weights, l2, &mut head);
+                (head, quality)
+            }
+        }
+    }
+}
+
+/// The score of a label on its own.
+#[inline(always)]
+pub(crate) fn alone(g: f64, h: f64, l2: f64) -> f64 {
+    if g == 0.0 {
+        0.0
+    } else {
+        -g / (h.max(0.0) + l2 + 1e-150)
+    }
+}
+
+/// The label with the best quality on its own, or the quality of `label`.
+#[inline(always)]
+pub(crate) fn best_label(sums: &Sums, l2: f64, label: Option<usize>) -> (usize, f64) {
+    let quality = |g: f64, h: f64| 0.5 * g * alone(g, h, l2);
+    if let Some(label) = label {
+        return (label, quality(sums.g()[label], sums.h()[label]));
+    }
+    let mut best = [0.0f64; WIDTH];
+    for (g, h) in chunks(sums.g()).iter().zip(chunks(sums.h())) {
+        for lane in 0..WIDTH {
+            let quality = quality(g[lane], h[lane]);
+            best[lane] = if quality < best[lane] {
+                quality
+            } else {
+                best[lane]
+            };
+        }
+    }
+    let best = best.iter().fold(0.0, |a: f64, &b| a.min(b));
+    let parts = sums.g().iter().zip(sums.h());
+    let label = parts.into_iter().position(|(&g, &h)| quality(g, h) == best);
+    (label.unwrap_or(0), best)
+}
+
+#[multiversion(targets = "simd")]
+fn binned_head(
+    statistics: &Statistics,
+    sums: &Sums,
+    rows: &[u32],
+    weights: &[f64],
+    binner: &Binner,
+    l2: f64,
+    restricted: Option<bool>,
+) -> (Vec<f64>, f64) {
+    let stride = statistics.stride;
+    let mut system = System::new(binner.n_bins, stride, l2, restricted == Some(true));
+    let mut bins = vec![NONE; stride];
+    binner.assign(sums.g(), sums.h(), &mut vec![0.0; stride], &mut bins);
+    system.set_bins(sums, &bins);
+    let quality = if restricted.is_some() {
+        let mut binned = BinnedRows::new(binner.n_bins, stride);
+        let mut moves = Vec::new();
+        find_moves(&binned.bins, &bins, &mut moves);
+        let gradient = |i: usize| statistics.gradient(rows[i]);
+        binned.update(&moves, rows.len(), gradient, |i| {
+            weights[rows[i] as usize].sqrt()
+        });
+        system.quality(|a, b| binned.product(a, b))
+    } else {
+        system.quality(|_, _| 0.0)
+    };
+    let scores = system.solution();
+    let head = bins.iter().map(|&bin| {
+        if bin >= 0.0 {
+            scores[bin as usize]
+        } else {
+            0.0
+        }
+    });
+    (head.collect(), quality)
+}
+
+#[multiversion(targets = "simd")]
+fn full_head(
+    statistics: &Statistics,
+    sums: &Sums,
+    rows: &[u32],
+    weights: &[f64],
+    l2: f64,
+    head: &mut [f64],
+) -> f64 {
+    let parts = [(1.0, Outer::Rows(rows, weights))];
+    let mut solver = Solver::new(statistics.stride, l2);
+    // Nothing is above infinity, so there is a quality.
+    let quality = solver.quality(statistics, sums, &parts, f64::INFINITY, head);
+    quality.unwrap_or(0.0)
+}

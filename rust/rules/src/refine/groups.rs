@@ -1,0 +1,125 @@
+//! The rows of a set in the order of one feature, in groups between which thresholds may lie.
+
+use crate::columns::{Column, MISSING};
+
+/// Rows that conditions on one feature do not tell apart.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Group {
+    /// Lowest and highest code among the rows.
+    pub(crate) first: u32,
+    pub(crate) last: u32,
+    /// Where its rows are in [`Groups::rows`]; none for the rows of an implicit zero.
+    pub(crate) from: usize,
+    pub(crate) to: usize,
+    /// How many rows it has.
+    pub(crate) count: usize,
+}
+
+/// The rows of a set by ascending value of a feature.
+#[derive(Debug, Default)]
+pub(crate) struct Groups {
+    pub(crate) rows: Vec<u32>,
+    pub(crate) groups: Vec<Group>,
+    /// Rows of the set whose value is missing.
+    pub(crate) missing: Vec<u32>,
+}
+
+/// The position of a row that is not in the set.
+pub(crate) const ABSENT: u32 = u32::MAX;
+
+/// A set of training rows.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RowSet<'a> {
+    /// Ascending.
+    pub(crate) rows: &'a [u32],
+    /// For every training row where it stands in `rows`, or [`ABSENT`].
+    pub(crate) positions: &'a [u32],
+}
+
+impl Groups {
+    /// Groups the rows of `set`, one group for each value, or for each of the column's coarse
+    /// groups. O(stored values of the column), or O(set log set) where that is less.
+    pub(crate) fn new(column: &Column, set: &RowSet<'_>, coarse: bool) -> Self {
+        let n_set = set.rows.len();
+        let is_in = |row: &u32| set.positions[*row as usize] != ABSENT;
+        let missing: Vec<u32> = column.missing.iter().copied().filter(is_in).collect();
+        let mut coded: Vec<(u32, u32)>;
+        match column.codes_by_row() {
+            Some(codes) if n_set * (n_set.ilog2() as usize + 1) * 2 < column.rows.len() => {
+                let pairs = set.rows.iter().map(|&row| (codes[row as usize], row));
+                coded = pairs.filter(|&(code, _)| code != MISSING).collect();
+                coded.sort_unstable();
+            }
+            _ => {
+                coded = Vec::with_capacity(n_set.min(column.rows.len()));
+                let places = column.rows.iter().enumerate().filter(|(_, row)| is_in(row));
+                coded.extend(places.map(|(at, &row)| (column.code(at), row)));
+            }
+        }
+        let mut n_zeros = 0;
+        let mut at_zero = u32::MAX;
+        if let Some(zero) = column.implicit {
+            n_zeros = n_set - coded.len() - missing.len();
+            at_zero = zero;
+            if n_zeros > 0 && n_zeros < coded.len() {
+                // Their sums as those of all without the others would lose digits.
+                let mut others: Vec<u32> = coded.iter().map(|pair| pair.1).collect();
+                others.extend(&missing);
+                others.sort_unstable();
+                let zeros = set
+                    .rows
+                    .iter()
+                    .filter(|row| others.binary_search(row).is_err());
+                let place = coded.partition_point(|pair| pair.0 < zero);
+                let zeros: Vec<(u32, u32)> = zeros.map(|&row| (zero, row)).collect();
+                coded.splice(place..place, zeros);
+                n_zeros = 0;
+            }
+        }
+        let key = |code: u32| {
+            if coarse && !column.nominal {
+                u32::from(column.groups[code as usize])
+            } else {
+                code
+            }
+        };
+        let mut groups: Vec<Group> = Vec::new();
+        let zeros = |at: usize| Group {
+            first: at_zero,
+            last: at_zero,
+            from: at,
+            to: at,
+            count: n_zeros,
+        };
+        let mut placed = n_zeros == 0;
+        for (at, &(code, _)) in coded.iter().enumerate() {
+            if !placed && code > at_zero {
+                groups.push(zeros(at));
+                placed = true;
+            }
+            match groups.last_mut() {
+                Some(group) if group.to > group.from && key(group.last) == key(code) => {
+                    group.last = code;
+                    group.to += 1;
+                    group.count += 1;
+                }
+                _ => groups.push(Group {
+                    first: code,
+                    last: code,
+                    from: at,
+                    to: at + 1,
+                    count: 1,
+                }),
+            }
+        }
+        if !placed {
+            groups.push(zeros(coded.len()));
+        }
+        let rows = coded.into_iter().map(|pair| pair.1).collect();
+        Self {
+            rows,
+            groups,
+            missing,
+        }
+    }
+}

@@ -1,0 +1,358 @@
+//! The fast search under the example-wise loss: labels stay in the bins that the parent set wants,
+//! so a row is a few numbers, and a candidate the sum of them over its rows. Nothing in the loop
+//! over rows depends on the number of labels.
+
+use super::groups::{ABSENT, RowSet};
+use super::sweep::Split;
+use super::{Context, Method};
+use crate::Operator;
+use crate::binning::add_up;
+use crate::columns::{Column, MISSING};
+use crate::head::bins::System;
+use crate::lanes::{add_scaled, chunks, chunks_mut, padded};
+use crate::statistics::{PARALLEL, Statistics, Sums};
+use multiversion::multiversion;
+use rayon::prelude::*;
+
+/// The statistics of a set of rows by the bins of the set.
+#[derive(Debug)]
+pub(crate) struct BinnedStatistics {
+    l2: f64,
+    n_bins: usize,
+    sizes: Vec<f64>,
+    /// Numbers to a row: gradients of bins, diagonals, products of two bins; times the weight.
+    width: usize,
+    rows: Vec<f64>,
+    all: Vec<f64>,
+}
+
+/// Sums over the rows of one group of values.
+struct Histogram {
+    width: usize,
+    sums: Vec<f64>,
+    groups: Vec<Slot>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Slot {
+    count: usize,
+    first: u32,
+    last: u32,
+}
+
+const EMPTY: Slot = Slot {
+    count: 0,
+    first: u32::MAX,
+    last: 0,
+};
+
+impl BinnedStatistics {
+    pub(crate) fn new(context: &Context<'_>, rows: &[u32], weights: &[f64]) -> Self {
+        let (statistics, l2) = (context.statistics, context.params.l2);
+        let Method::Bins { binner, restricted } = context.method else {
+            unreachable!("histograms are of bins under the example-wise loss");
+        };
+        let sums = Sums::over(statistics, context.method.kinds(), rows, weights);
+        let stride = statistics.stride;
+        let mut bins = vec![0.0; stride];
+        binner.assign(sums.g(), sums.h(), &mut vec![0.0; stride], &mut bins);
+        // Bins that are not empty, renumbered.
+        let mut sizes = vec![0.0; binner.n_bins];
+        add_up(&vec![1.0; stride], &bins, &mut sizes);
+        let mut names = vec![0.0; binner.n_bins];
+        let mut n_bins = 0;
+        for (name, &size) in names.iter_mut().zip(&sizes) {
+            *name = n_bins as f64;
+            n_bins += usize::from(size > 0.0);
+        }
+        for bin in &mut bins {
+            if *bin >= 0.0 {
+                *bin = names[*bin as usize];
+            }
+        }
+        sizes.retain(|&size| size > 0.0);
+        let width = padded(2 * n_bins + n_bins * n_bins.saturating_sub(1) / 2);
+        let mut by_row = vec![0.0; width * rows.len()];
+        let block = 256;
+        let work = |(out, rows): (&mut [f64], &[u32])| {
+            reduce(
+                statistics, &bins, n_bins, restricted, rows, weights, width, out,
+            );
+        };
+        if width == 0 {
+        } else if rows.len() * stride < PARALLEL {
+            by_row
+                .chunks_mut(width * block)
+                .zip(rows.chunks(block))
+                .for_each(work);
+        } else {
+            by_row
+                .par_chunks_mut(width * block)
+                .zip(rows.par_chunks(block))
+                .for_each(work);
+        }
+        let mut all = vec![0.0; width];
+        for row in by_row.chunks(width.max(1)) {
+            add_scaled(&mut all, 1.0, row);
+        }
+        Self {
+            l2,
+            n_bins,
+            sizes,
+            width,
+            rows: by_row,
+            all,
+        }
+    }
+
+    /// The best condition on a feature and its threshold.
+    pub(crate) fn search(
+        &self,
+        column: &Column,
+        set: RowSet<'_>,
+        least: usize,
+        bound: f64,
+    ) -> Option<(Split, f32)> {
+        let split = search(self, column, set, least, bound)?;
+        Some(split)
+    }
+
+    #[inline(always)]
+    fn row(&self, position: usize) -> &[f64] {
+        &self.rows[position * self.width..(position + 1) * self.width]
+    }
+
+    #[inline(always)]
+    fn quality(&self, system: &mut System, sums: &[f64]) -> f64 {
+        let n = self.n_bins;
+        if n == 2 && self.l2 > 0.0 {
+            // The usual case of few labels: one bin of either sign.
+            let (g, h) = ([sums[0], sums[1]], [sums[2], sums[3]]);
+            let h = [
+                h[0].max(0.0) + self.l2 * self.sizes[0],
+                h[1].max(0.0) + self.l2 * self.sizes[1],
+            ];
+            let determinant = h[0] * h[1] - sums[4] * sums[4];
+            let gain = g[0] * g[0] * h[1] + 2.0 * g[0] * g[1] * sums[4] + g[1] * g[1] * h[0];
+            return if determinant > 0.0 {
+                -0.5 * gain / determinant
+            } else {
+                0.0
+            };
+        }
+        system.set_sums(&self.sizes, &sums[..n], &sums[n..2 * n]);
+        system.quality(|a, b| sums[2 * n + a * (a - 1) / 2 + b])
+    }
+}
+
+/// Writes the numbers of each row.
+#[expect(
+    clippy::too_many_arguments,
+    reason = "one loop, compiled for every instruction set"
+)]
+#[multiversion(targets = "simd")]
+fn reduce(
+    statistics: &Statistics,
+    bins: &[f64],
+    n_bins: usize,
+    restricted: bool,
+    rows: &[u32],
+    weights: &[f64],
+    width: usize,
+    out: &mut [f64],
+) {
+    let mut diagonal = vec![0.0; bins.len()];
+    for (out, &row) in out.chunks_mut(width).zip(rows) {
+        let gradient = statistics.gradient(row);
+        for (h, g) in chunks_mut(&mut diagonal).iter_mut().zip(chunks(gradient)) {
+            for lane in 0..8 {
+                let magnitude = g[lane].abs();
+                h[lane] = magnitude
+                    - if restricted {
+                        0.0
+                    } else {
+                        magnitude * magnitude
+                    };
+            }
+        }
+        let (g, others) = out.split_at_mut(n_bins);
+        let (h, products) = others.split_at_mut(n_bins);
+        add_up(gradient, bins, g);
+        add_up(&diagonal, bins, h);
+        let mut at = 0;
+        for a in 0..n_bins {
+            if restricted {
+                h[a] -= g[a] * g[a];
+            }
+            for b in 0..a {
+                products[at] = g[a] * g[b];
+                at += 1;
+            }
+        }
+        let weight = weights[row as usize];
+        for out in out.iter_mut() {
+            *out *= weight;
+        }
+    }
+}
+
+#[multiversion(targets = "simd")]
+fn search(
+    statistics: &BinnedStatistics,
+    column: &Column,
+    set: RowSet<'_>,
+    least: usize,
+    bound: f64,
+) -> Option<(Split, f32)> {
+    let width = statistics.width;
+    let mut histogram = Histogram::new(column, width);
+    let mut n_rows = set.rows.len();
+    // Of all rows with a value.
+    let mut all = statistics.all.clone();
+    let mut counted = 0;
+    if let Some(codes) = column.codes_by_row() {
+        for (position, &row) in set.rows.iter().enumerate() {
+            let code = codes[row as usize];
+            if code == MISSING {
+                n_rows -= 1;
+                add_scaled(&mut all, -1.0, statistics.row(position));
+            } else {
+                histogram.add(column, code, statistics.row(position));
+            }
+        }
+    } else {
+        for (at, &row) in column.rows.iter().enumerate() {
+            let position = set.positions[row as usize];
+            if position != ABSENT {
+                counted += 1;
+                histogram.add(column, column.code(at), statistics.row(position as usize));
+            }
+        }
+        for &row in &column.missing {
+            let position = set.positions[row as usize];
+            if position != ABSENT {
+                n_rows -= 1;
+                add_scaled(&mut all, -1.0, statistics.row(position as usize));
+            }
+        }
+    }
+    if let Some(zero) = column.implicit
+        && counted < n_rows
+    {
+        histogram.add_rest(column, zero, n_rows - counted, &all);
+    }
+    let mut system = System::new(statistics.n_bins, 0, statistics.l2, false);
+    let mut best: Option<(Split, f32)> = None;
+    let mut below = vec![0.0; width];
+    let mut above = vec![0.0; width];
+    let mut n_below = 0;
+    let used: Vec<usize> = (0..histogram.groups.len())
+        .filter(|&group| histogram.groups[group].count > 0)
+        .collect();
+    for (at, &group) in used.iter().enumerate() {
+        let slot = histogram.groups[group];
+        let next = used.get(at + 1).map(|&next| histogram.groups[next]);
+        let operators = if column.nominal {
+            below.copy_from_slice(histogram.sums(group));
+            n_below = slot.count;
+            [Operator::Equal, Operator::NotEqual]
+        } else {
+            add_scaled(&mut below, 1.0, histogram.sums(group));
+            n_below += slot.count;
+            [Operator::AtMost, Operator::Above]
+        };
+        if n_below == n_rows || (next.is_none() && !column.nominal) {
+            break;
+        }
+        for lane in 0..width {
+            above[lane] = all[lane] - below[lane];
+        }
+        for (side, operator) in operators.into_iter().enumerate() {
+            let (sums, covered) = if side == 0 {
+                (&below, n_below)
+            } else {
+                (&above, n_rows - n_below)
+            };
+            if covered < least {
+                continue;
+            }
+            let quality = statistics.quality(&mut system, sums);
+            if quality < best.map_or(bound, |(best, _)| best.quality) {
+                let threshold = match next {
+                    Some(next) if !column.nominal => column.between(slot.last, next.first),
+                    _ => column.values[slot.first as usize],
+                };
+                best = Some((
+                    Split {
+                        quality,
+                        group,
+                        operator,
+                    },
+                    threshold,
+                ));
+            }
+        }
+    }
+    best
+}
+
+impl Histogram {
+    fn new(column: &Column, width: usize) -> Self {
+        let n_groups = if column.nominal {
+            column.values.len()
+        } else {
+            column
+                .groups
+                .last()
+                .map_or(0, |&last| usize::from(last) + 1)
+        };
+        Self {
+            width,
+            sums: vec![0.0; n_groups * width],
+            groups: vec![EMPTY; n_groups],
+        }
+    }
+
+    #[inline(always)]
+    fn group(column: &Column, code: u32) -> usize {
+        if column.nominal {
+            code as usize
+        } else {
+            usize::from(column.groups[code as usize])
+        }
+    }
+
+    #[inline(always)]
+    fn add(&mut self, column: &Column, code: u32, row: &[f64]) {
+        let group = Self::group(column, code);
+        let slot = &mut self.groups[group];
+        slot.count += 1;
+        slot.first = slot.first.min(code);
+        slot.last = slot.last.max(code);
+        add_scaled(
+            &mut self.sums[group * self.width..(group + 1) * self.width],
+            1.0,
+            row,
+        );
+    }
+
+    /// Gives the rows that no group has to the one of a value.
+    fn add_rest(&mut self, column: &Column, code: u32, count: usize, all: &[f64]) {
+        let mut rest = all.to_vec();
+        for sums in self.sums.chunks(self.width.max(1)) {
+            add_scaled(&mut rest, -1.0, sums);
+        }
+        let group = Self::group(column, code);
+        self.groups[group] = Slot {
+            count,
+            first: code,
+            last: code,
+        };
+        self.sums[group * self.width..(group + 1) * self.width].copy_from_slice(&rest);
+    }
+
+    #[inline(always)]
+    fn sums(&self, group: usize) -> &[f64] {
+        &self.sums[group * self.width..(group + 1) * self.width]
+    }
+}

@@ -1,0 +1,393 @@
+//! Sums over sets of training rows: all that heads and their quality depend on.
+
+use crate::Loss;
+use crate::lanes::{WIDTH, add_scaled, chunks, chunks_mut, padded};
+use crate::loss::{self, PADDING};
+use faer::linalg::matmul::triangular::{BlockStructure, matmul};
+use faer::{Accum, MatMut, MatRef, Par};
+use manylabel_base::{Error, filled};
+use manylabel_sparse::CsrOwned;
+use rayon::prelude::*;
+
+/// Rows whose sums are taken together; the number of threads does not change it.
+const ROWS: usize = 512;
+
+/// Scores and gradients of all training rows, (`n_rows`, padded labels).
+#[derive(Debug)]
+pub(crate) struct Statistics {
+    pub(crate) loss: Loss,
+    pub(crate) n_labels: usize,
+    /// Length of a row.
+    pub(crate) stride: usize,
+    scores: Vec<f64>,
+    gradients: Vec<f64>,
+    /// `1 − Σ_k |g_k|` of each row (example-wise loss).
+    rest: Vec<f64>,
+}
+
+impl Statistics {
+    /// All scores 0, in O(rows × labels); 16 bytes a row and label.
+    pub(crate) fn new(loss: Loss, y: &CsrOwned) -> Result<Self, Error> {
+        let (n_rows, n_labels) = (y.n_rows(), y.n_cols);
+        let stride = padded(n_labels);
+        let too_large = || Error::TooLarge {
+            what: "gradients",
+            got: format!("{n_rows} x {n_labels} numbers"),
+        };
+        let size = n_rows.checked_mul(stride).ok_or_else(too_large)?;
+        let mut scores = filled("scores", 0.0, size)?;
+        let mut gradients = filled("gradients", 0.0, size)?;
+        let rest = filled("number of rows", 0.0, n_rows)?;
+        for row in 0..n_rows {
+            scores[row * stride + n_labels..(row + 1) * stride].fill(PADDING);
+            for &label in y.row(row).0 {
+                gradients[row * stride + label as usize] = -0.0;
+            }
+        }
+        Ok(Self {
+            loss,
+            n_labels,
+            stride,
+            scores,
+            gradients,
+            rest,
+        })
+    }
+
+    /// The gradients of one row.
+    #[inline(always)]
+    pub(crate) fn gradient(&self, row: u32) -> &[f64] {
+        let at = row as usize * self.stride;
+        &self.gradients[at..at + self.stride]
+    }
+
+    /// Adds a head to the scores of `rows` (ascending).
+    pub(crate) fn add(&mut self, rows: &[u32], labels: &[u32], values: &[f32]) {
+        for &row in rows {
+            let at = row as usize * self.stride;
+            let scores = &mut self.scores[at..at + self.n_labels];
+            for (&label, &value) in labels.iter().zip(values) {
+                scores[label as usize] += f64::from(value);
+            }
+        }
+    }
+
+    /// Computes the gradients of `rows` (ascending) anew.
+    pub(crate) fn refresh(&mut self, rows: &[u32]) {
+        let Self { loss, stride, .. } = *self;
+        let all = (self.gradients.par_chunks_mut(stride * ROWS))
+            .zip(self.scores.par_chunks(stride * ROWS))
+            .zip(self.rest.par_chunks_mut(ROWS))
+            .enumerate();
+        let work =
+            |(block, ((gradients, scores), rest)): (usize, ((&mut [f64], &[f64]), &mut [f64]))| {
+                let first = block * ROWS;
+                let from = rows.partition_point(|&row| (row as usize) < first);
+                let to = rows.partition_point(|&row| (row as usize) < first + ROWS);
+                for &row in &rows[from..to] {
+                    let at = row as usize - first;
+                    let range = at * stride..(at + 1) * stride;
+                    rest[at] = loss::refresh(loss, &scores[range.clone()], &mut gradients[range]);
+                }
+            };
+        if rows.len() * stride < PARALLEL {
+            for block in self
+                .gradients
+                .chunks_mut(stride * ROWS)
+                .zip(self.scores.chunks(stride * ROWS))
+                .zip(self.rest.chunks_mut(ROWS))
+                .enumerate()
+            {
+                work(block);
+            }
+        } else {
+            all.for_each(work);
+        }
+    }
+
+    /// Adds a padded head to the scores of `rows`.
+    pub(crate) fn add_dense(&mut self, rows: &[u32], head: &[f64]) {
+        for &row in rows {
+            let at = row as usize * self.stride;
+            add_scaled(&mut self.scores[at..at + self.stride], 1.0, head);
+        }
+    }
+
+    /// Sets all scores to 0; gradients stay.
+    pub(crate) fn reset(&mut self) {
+        for scores in self.scores.chunks_mut(self.stride.max(1)) {
+            scores[..self.n_labels].fill(0.0);
+        }
+    }
+
+    /// The sum of the losses of `rows`.
+    pub(crate) fn loss(&self, rows: &[u32]) -> f64 {
+        self.sum_over(rows, |row| {
+            let at = row as usize * self.stride;
+            loss::value(
+                self.loss,
+                &self.scores[at..at + self.stride],
+                self.gradient(row),
+            )
+        })
+    }
+
+    /// The sum of the losses of `rows`, times their weights, with `scale · head` added to scores.
+    pub(crate) fn loss_after(
+        &self,
+        rows: &[u32],
+        weights: &[f64],
+        scale: f64,
+        head: &[f64],
+    ) -> f64 {
+        self.sum_over(rows, |row| {
+            let at = row as usize * self.stride;
+            let mut moved = self.scores[at..at + self.stride].to_vec();
+            add_scaled(&mut moved, scale, head);
+            weights[row as usize] * loss::value(self.loss, &moved, self.gradient(row))
+        })
+    }
+
+    fn sum_over(&self, rows: &[u32], value: impl Fn(u32) -> f64 + Sync) -> f64 {
+        let sum = |rows: &[u32]| rows.iter().map(|&row| value(row)).sum::<f64>();
+        if rows.len() * self.stride < PARALLEL {
+            rows.chunks(ROWS).map(sum).sum()
+        } else {
+            let parts: Vec<f64> = rows.par_chunks(ROWS).map(sum).collect();
+            parts.iter().sum()
+        }
+    }
+}
+
+/// Below so many numbers of work, threads cost more than they bring.
+pub(crate) const PARALLEL: usize = 1 << 15;
+
+/// Which sums a method needs; each includes those before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kinds {
+    /// Gradients `g` and diagonals `h` of the Hessian.
+    Diagonal = 2,
+    /// Also `d = Σ |g|`.
+    Magnitudes = 3,
+    /// Also `f = Σ |g| (1 − Σ_k |g_k|)`, a diagonal below the Hessian.
+    Bounds = 4,
+}
+
+/// Sums over a set of rows, one after the other as [`Kinds`] has them, each of a padded row's
+/// length.
+#[derive(Debug, Clone)]
+pub(crate) struct Sums {
+    pub(crate) stride: usize,
+    kinds: Kinds,
+    data: Vec<f64>,
+}
+
+impl Sums {
+    pub(crate) fn new(stride: usize, kinds: Kinds) -> Self {
+        Self {
+            stride,
+            kinds,
+            data: vec![0.0; stride * kinds as usize],
+        }
+    }
+
+    /// Sums of the same kinds over no row.
+    pub(crate) fn emptied(&self) -> Self {
+        Self::new(self.stride, self.kinds)
+    }
+
+    /// Adds `scale · x` to the sums of gradients.
+    pub(crate) fn shift_gradients(&mut self, scale: f64, x: &[f64]) {
+        let stride = self.stride;
+        add_scaled(&mut self.data[..stride], scale, x);
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.data.fill(0.0);
+    }
+
+    /// Adds `weight` times the statistics of a row.
+    #[inline(always)]
+    pub(crate) fn add(&mut self, statistics: &Statistics, row: u32, weight: f64) {
+        let gradient = chunks(statistics.gradient(row));
+        let stride = self.stride;
+        let (g, others) = self.data.split_at_mut(stride);
+        let (h, others) = others.split_at_mut(stride);
+        for ((x, g), h) in gradient.iter().zip(chunks_mut(g)).zip(chunks_mut(h)) {
+            for lane in 0..WIDTH {
+                let magnitude = x[lane].abs();
+                g[lane] += weight * x[lane];
+                h[lane] += weight * (magnitude - magnitude * magnitude);
+            }
+        }
+        if self.kinds >= Kinds::Magnitudes {
+            let (d, f) = others.split_at_mut(stride);
+            for (x, d) in gradient.iter().zip(chunks_mut(d)) {
+                for lane in 0..WIDTH {
+                    d[lane] += weight * x[lane].abs();
+                }
+            }
+            if self.kinds == Kinds::Bounds {
+                let weight = weight * statistics.rest[row as usize];
+                for (x, f) in gradient.iter().zip(chunks_mut(f)) {
+                    for lane in 0..WIDTH {
+                        f[lane] += weight * x[lane].abs();
+                    }
+                }
+            }
+        }
+    }
+
+    /// Becomes `all − part`.
+    #[inline(always)]
+    pub(crate) fn set_difference(&mut self, all: &Self, part: &Self) {
+        let parts = chunks(&all.data).iter().zip(chunks(&part.data));
+        for (out, (all, part)) in chunks_mut(&mut self.data).iter_mut().zip(parts) {
+            for lane in 0..WIDTH {
+                out[lane] = all[lane] - part[lane];
+            }
+        }
+    }
+
+    fn add_sums(&mut self, other: &Self) {
+        add_scaled(&mut self.data, 1.0, &other.data);
+    }
+
+    /// Sums of gradients.
+    #[inline(always)]
+    pub(crate) fn g(&self) -> &[f64] {
+        &self.data[..self.stride]
+    }
+
+    /// Sums of diagonals of the Hessian.
+    #[inline(always)]
+    pub(crate) fn h(&self) -> &[f64] {
+        &self.data[self.stride..2 * self.stride]
+    }
+
+    /// Sums of magnitudes of gradients.
+    #[inline(always)]
+    pub(crate) fn d(&self) -> &[f64] {
+        &self.data[2 * self.stride..3 * self.stride]
+    }
+
+    /// Sums of the diagonal below the Hessian.
+    #[inline(always)]
+    pub(crate) fn f(&self) -> &[f64] {
+        &self.data[3 * self.stride..4 * self.stride]
+    }
+
+    /// Sums over `rows`, of which each weighs `weights[row]`.
+    pub(crate) fn over(
+        statistics: &Statistics,
+        kinds: Kinds,
+        rows: &[u32],
+        weights: &[f64],
+    ) -> Self {
+        #[multiversion::multiversion(targets = "simd")]
+        fn add_all(sums: &mut Sums, statistics: &Statistics, rows: &[u32], weights: &[f64]) {
+            for &row in rows {
+                sums.add(statistics, row, weights[row as usize]);
+            }
+        }
+        let stride = statistics.stride;
+        let sum = |rows: &[u32]| {
+            let mut sums = Self::new(stride, kinds);
+            add_all(&mut sums, statistics, rows, weights);
+            sums
+        };
+        let parts: Vec<Self> = if rows.len() * stride < PARALLEL {
+            rows.chunks(ROWS).map(sum).collect()
+        } else {
+            rows.par_chunks(ROWS).map(sum).collect()
+        };
+        let mut sums = Self::new(stride, kinds);
+        for part in &parts {
+            sums.add_sums(part);
+        }
+        sums
+    }
+}
+
+/// `Σ w g gᵀ` over a set of rows: a full symmetric matrix of padded rows.
+#[derive(Debug, Clone)]
+pub(crate) struct Gram {
+    pub(crate) stride: usize,
+    pub(crate) data: Vec<f64>,
+}
+
+impl Gram {
+    pub(crate) fn new(stride: usize) -> Self {
+        Self {
+            stride,
+            data: vec![0.0; stride * stride],
+        }
+    }
+
+    /// Over `rows`, of which each weighs `weights[row]`; O(rows × labels²).
+    pub(crate) fn over(statistics: &Statistics, rows: &[u32], weights: &[f64]) -> Self {
+        let mut gram = Self::new(statistics.stride);
+        gram.add_rows(1.0, statistics, rows, weights);
+        gram
+    }
+
+    /// Adds `scale` times the matrix of `rows`.
+    pub(crate) fn add_rows(
+        &mut self,
+        scale: f64,
+        statistics: &Statistics,
+        rows: &[u32],
+        weights: &[f64],
+    ) {
+        let stride = self.stride;
+        let part = |rows: &[u32]| {
+            let mut weighted = vec![0.0; rows.len() * stride];
+            for (out, &row) in weighted.chunks_mut(stride).zip(rows) {
+                add_scaled(out, weights[row as usize].sqrt(), statistics.gradient(row));
+            }
+            let mut product = vec![0.0; stride * stride];
+            let weighted = MatRef::from_row_major_slice(&weighted, rows.len(), stride);
+            matmul(
+                MatMut::from_row_major_slice_mut(&mut product, stride, stride),
+                BlockStructure::TriangularLower,
+                Accum::Replace,
+                weighted.transpose(),
+                BlockStructure::Rectangular,
+                weighted,
+                BlockStructure::Rectangular,
+                1.0,
+                Par::Seq,
+            );
+            product
+        };
+        // Blocks are long, since each makes a matrix of its own.
+        let long = ROWS.max(4 * stride);
+        let parts: Vec<Vec<f64>> = if rows.len() * stride * stride < 64 * PARALLEL {
+            rows.chunks(long).map(part).collect()
+        } else {
+            rows.par_chunks(long).map(part).collect()
+        };
+        for part in &parts {
+            add_scaled(&mut self.data, scale, part);
+        }
+        for k in 0..stride {
+            for j in 0..k {
+                self.data[j * stride + k] = self.data[k * stride + j];
+            }
+        }
+    }
+
+    /// One row.
+    #[inline(always)]
+    pub(crate) fn row(&self, k: usize) -> &[f64] {
+        &self.data[k * self.stride..(k + 1) * self.stride]
+    }
+
+    /// Adds `scale · x xᵀ`.
+    #[inline(always)]
+    pub(crate) fn add_outer(&mut self, scale: f64, x: &[f64]) {
+        for (row, &entry) in self.data.chunks_exact_mut(self.stride).zip(x) {
+            add_scaled(row, scale * entry, x);
+        }
+    }
+}
