@@ -19,6 +19,7 @@ import numpy as np
 from scipy.special import expit
 
 ROUNDING = 1e-12  # of a sum, relative to the sum of absolute values
+SAME = 1e-9  # of criteria, relative: those nearer to one another share a bin
 MANY = 300  # heads that rounding allows, above which nothing is said about them
 
 OPERATORS = ["<=", ">", "==", "!="]
@@ -69,66 +70,50 @@ def count_bins(n_labels, settings):
     return min(wanted, n_labels if settings.max_bins is None else settings.max_bins, n_labels)
 
 
+def place(criterion, low, high, n_bins):
+    """Which of the bins of one sign, before rounding down. What differs by rounding alone is equal."""
+    if high - low <= SAME * max(abs(low), abs(high)):
+        return 0.0
+    return (criterion - low) / ((high - low) / n_bins)
+
+
 def bins(criteria, settings):
     """Lists of labels, none of them empty; a label without gradient is in none."""
     groups = []
     for sign in (-1, 1):
-        labels = [k for k, c in enumerate(criteria) if np.sign(c) == sign]
-        if not labels:
-            continue
-        n_bins = count_bins(len(labels), settings)
-        low = min(criteria[k] for k in labels)
-        width = (max(criteria[k] for k in labels) - low) / n_bins
+        members = {k: c for k, c in enumerate(criteria) if np.sign(c) == sign}
+        n_bins = count_bins(len(members), settings)
         of_sign = [[] for _ in range(n_bins)]
-        for k in labels:
-            at = 0 if width == 0 else min(math.floor((criteria[k] - low) / width), n_bins - 1)
-            of_sign[at].append(k)
+        for k, c in members.items():
+            at = math.floor(place(c, min(members.values()), max(members.values()), n_bins))
+            of_sign[min(at, n_bins - 1)].append(k)
         groups += [group for group in of_sign if group]
     return groups
 
 
-def possible_bins(criteria, noise, alike, settings):
-    """Every outcome of `bins` for criteria within `noise` of these.
-
-    Labels of one number in `alike` have the same rounding.
-    ."""
-    labels = range(len(criteria))
-    kinds = sorted(set(alike))
-    first = {kind: alike.index(kind) for kind in kinds}
-    signs = []
-    for kind in kinds:
-        c = criteria[first[kind]]
-        signs.append((np.sign(c),) if abs(c) > noise[first[kind]] else (-1, 0, 1))
+def possible_bins(criteria, noise, settings):
+    """Every outcome of `bins` for criteria within `noise` of these."""
+    signs = [(np.sign(c),) if abs(c) > wide else (-1, 0, 1) for c, wide in zip(criteria, noise, strict=True)]
     for chosen in itertools.product(*signs):
         sides = []
         for sign in (-1, 1):
-            members = [kind for kind, s in zip(kinds, chosen, strict=True) if s == sign]
-            n_members = sum(alike.count(kind) for kind in members)
+            members = [k for k, s in enumerate(chosen) if s == sign]
             if not members:
                 continue
-            n_bins = count_bins(n_members, settings)
-            low = min(criteria[first[kind]] for kind in members)
-            width = (max(criteria[first[kind]] for kind in members) - low) / n_bins
-            blur = 4 * max(noise[first[kind]] for kind in members)
+            n_bins = count_bins(len(members), settings)
+            low, high = min(criteria[k] for k in members), max(criteria[k] for k in members)
             places = []
-            for kind in members:
-                above = criteria[first[kind]] - low
-                if len(members) == 1:
-                    places.append(range(1))
-                elif width <= blur:
-                    places.append(range(n_bins))
-                else:
-                    lowest = max(math.floor((above - blur) / width), 0)
-                    places.append(
-                        range(
-                            min(lowest, n_bins - 1), min(math.floor((above + blur) / width), n_bins - 1) + 1
-                        )
-                    )
+            for k in members:
+                around = [place(criteria[k] + by * max(noise), low, high, n_bins) for by in (-4, 4)]
+                least, most = (min(max(math.floor(at), 0), n_bins - 1) for at in around)
+                if max(abs(low), abs(high)) <= max(noise):  # all of them may be nothing
+                    least, most = 0, n_bins - 1
+                places.append(range(least, most + 1))
             sides.append([dict(zip(members, where, strict=True)) for where in itertools.product(*places)])
         for placed in itertools.product(*sides):
             groups = []
             for side in placed:
-                groups += [[k for k in labels if side.get(alike[k]) == b] for b in sorted(set(side.values()))]
+                groups += [[k for k in side if side[k] == b] for b in sorted(set(side.values()))]
             yield groups
 
 
@@ -254,9 +239,7 @@ class Boosting:
             return [complete_head(g, H, self.settings)]
         c = criteria(g, H, self.settings.l2)
         noise = ROUNDING * (self.weights[rows] @ abs(self.gradients[rows])) / (np.diag(H) + self.settings.l2)
-        columns = [(*self.y[rows, k], *self.scores[rows, k]) for k in range(len(g))]
-        alike = [columns.index(column) for column in columns]
-        ways = list(itertools.islice(possible_bins(c, noise, alike, self.settings), MANY + 1))
+        ways = list(itertools.islice(possible_bins(c, noise, self.settings), MANY + 1))
         return [] if len(ways) > MANY else [step(g, H, groups, self.settings) for groups in ways]
 
     def default_head(self):
@@ -289,7 +272,8 @@ class Boosting:
             values = self.X[rows, feature]
             distinct = np.unique(values[~np.isnan(values)])
             if feature in self.nominal:
-                tried = [(operator, v) for v in distinct for operator in ("==", "!=")]
+                values_told_apart = distinct if len(distinct) > 1 else []
+                tried = [(operator, v) for v in values_told_apart for operator in ("==", "!=")]
             else:
                 middles = [midpoint(low, high) for low, high in itertools.pairwise(distinct)]
                 tried = [(operator, t) for t in middles for operator in ("<=", ">")]

@@ -95,6 +95,7 @@ def test_one_bin_has_a_closed_form(seed):
         ([0.0, -0.0], 1.0, {}, []),
         ([3.0], 1.0, {}, [[0]]),
         ([2.0, 2.0, 2.0], 1.0, {}, [[0, 1, 2]]),  # no width
+        ([0.3, 0.1 + 0.2, -0.3, -0.1 - 0.2], 1.0, {}, [[2, 3], [0, 1]]),  # but of rounding
         ([1.0, 2.0, 3.0], 0.5, {}, [[0], [1, 2]]),  # on an edge: above; the largest: in the last
         ([1.0, 1.5, 9.0], 1.0, {}, [[0, 1], [2]]),  # an empty bin between
         ([-1.0, -5.0, -9.0], 0.5, {}, [[2], [0, 1]]),
@@ -123,10 +124,9 @@ def test_a_whole_number_of_bins_stays_whole():
 )
 def test_possible_bins_hold_the_bins_of_criteria_nearby(criteria, label_binning):
     s = oracle.Settings(label_binning=label_binning)
-    alone = list(range(len(criteria)))
     rng = np.random.default_rng(0)
-    noise = np.full(len(criteria), 1e-6)
-    ways = list(oracle.possible_bins(criteria, noise, alone, s))
+    noise = np.full(len(criteria), 1e-12)
+    ways = list(oracle.possible_bins(criteria, noise, s))
     for _ in range(5):
         near = criteria + noise * rng.uniform(-1, 1, len(criteria)) * rng.integers(0, 2, len(criteria))
         assert oracle.bins(near, s) in ways
@@ -226,7 +226,7 @@ def problems(draw):
         draw(st.sampled_from([1, 2, 3, 5, 8])),
     )
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    X = np.column_stack([column(kind, rng, n_rows) for kind in kinds])
+    X = np.column_stack([column(kind, rng, n_rows) for kind in kinds]).astype(float)  # sums do not overflow
     X[rng.random(X.shape) < draw(st.sampled_from([0.0, 0.0, 0.2]))] = np.nan
     Y = (rng.random((n_rows, n_labels)) < draw(st.sampled_from([0.15, 0.5]))).astype(int)
     weights = None
@@ -238,11 +238,16 @@ def problems(draw):
 
 def fitted(problem, s, n_rules, search, **sampling):
     X, Y, weights, nominal = problem
-    sampling = {"bootstrap": False, "max_features": None} | sampling
+    sampling = {"bootstrap": False, "max_features": None, "random_state": 0} | sampling
     model = BoostedRulesClassifier(
         n_rules, **asdict(s), search=search, categorical_features=nominal, **sampling
     )
     return model.fit(X, Y, sample_weight=weights)
+
+
+def learned(Y, weights):
+    """The labels of the rows that weigh anything."""
+    return Y if weights is None else Y[weights > 0]
 
 
 def bodies(model):
@@ -344,16 +349,6 @@ def test_heads_of_sampled_rules_come_from_all_rows(problem, s, search, seed):
     follow(model, oracle.Boosting(X, Y, s, weights, nominal))
 
 
-@pytest.mark.parametrize("search", ["exact", "fast"])
-@settings(max_examples=30)
-@given(problems(), chosen_settings())
-def test_of_equal_conditions_the_first_is_taken(search, problem, s):
-    X, Y, weights, nominal = problem
-    twice = np.hstack([X, X]), Y, weights, nominal + [X.shape[1] + at for at in nominal]
-    model = fitted(twice, s, 4, search, n_jobs=2)
-    assert np.all(model.body_feature_ < X.shape[1])
-
-
 def roomy(seed, n_rows=50, n_labels=5):
     """Rows of which no two sets have equal sums by chance, so that no choice is a matter of rounding."""
     rng = np.random.default_rng(seed)
@@ -373,7 +368,7 @@ def test_whole_ensembles_equal_those_of_the_twin(parameters):
         rules = oracle.Boosting(X, Y, s, weights, nominal).fit(8)
         assert [len(body) for body, _ in rules] == [len(body) for body in bodies(model)]
         seen = X[weights > 0]  # where few rows are left, several conditions cover the same of these
-        wanted = np.where(Y.any(axis=0), oracle.decision(rules, seen), -np.inf)
+        wanted = np.where(learned(Y, weights).any(axis=0), oracle.decision(rules, seen), -np.inf)
         np.testing.assert_allclose(model.decision_function(seen), wanted, rtol=1e-5, atol=1e-5)
 
 
@@ -392,11 +387,11 @@ def test_whole_weights_equal_repeated_rows(parameters, search):
 
 @given(problems(), chosen_settings())
 def test_scores_are_sums_of_the_heads_that_fire(problem, s):
-    X, Y, *_ = problem
+    X, Y, weights, _ = problem
     model = fitted(problem, s, 6, "fast")
     others = np.random.default_rng(0).permuted(X, axis=0)
     rules = list(zip(bodies(model), model.heads_.toarray().astype(float), strict=True))
-    wanted = np.where(Y.any(axis=0), oracle.decision(rules, others), -np.inf)
+    wanted = np.where(learned(Y, weights).any(axis=0), oracle.decision(rules, others), -np.inf)
     np.testing.assert_allclose(model.decision_function(others), wanted, rtol=1e-6, atol=1e-6)
 
 
@@ -407,7 +402,8 @@ def test_label_sets_are_those_of_the_rows_most_frequent_first(problem, s):
     model = fitted(problem, s, 2, "fast")
     total = {}
     for labels, weight in zip(Y, np.ones(len(Y)) if weights is None else weights, strict=True):
-        total[tuple(labels)] = total.get(tuple(labels), 0.0) + weight
+        if weight > 0:
+            total[tuple(labels)] = total.get(tuple(labels), 0.0) + weight
     ranked = sorted(total, key=lambda labels: -total[labels])  # keeps the order of first sight
     assert [tuple(labels) for labels in model.label_sets_.toarray()] == ranked
     np.testing.assert_allclose(model.label_set_weights_, [total[labels] for labels in ranked])
@@ -428,16 +424,16 @@ def test_predicted_label_sets_cost_least(problem, s):
 
 @given(problems(), chosen_settings(), st.sampled_from([1.0, 30.0, 700.0, 1e30]))
 def test_probabilities_are_marginals_over_label_sets(problem, s, scale):
-    X, Y, *_ = problem
+    X, Y, weights, _ = problem
     model = fitted(problem, s, 4, "fast")
     heads = model.heads_ * np.float32(scale)
     model.heads_ = heads.astype(np.float32)
     rules = list(zip(bodies(model), model.heads_.toarray().astype(float), strict=True))
     scores = oracle.decision(rules, X)
     if s.loss == "label-wise-logistic":
-        wanted = np.where(Y.any(axis=0), oracle.expit(scores), 0.0)
+        wanted = np.where(learned(Y, weights).any(axis=0), oracle.expit(scores), 0.0)
     else:
         wanted = [oracle.marginals(p, model.label_sets_.toarray()) for p in scores]
     got = model.predict_proba(X)
     assert np.isfinite(got).all()
-    np.testing.assert_allclose(got, wanted, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-9)
