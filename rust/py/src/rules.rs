@@ -159,12 +159,16 @@ impl PyRules<'_> {
         .map_err(to_py)
     }
 
-    fn label_sets(&self) -> PyResult<LabelSets> {
-        match &self.label_sets {
-            PyCsr32::I32(sets) => sets.view("label_sets_").and_then(LabelSets::new),
-            PyCsr32::I64(sets) => sets.view("label_sets_").and_then(LabelSets::new),
-        }
-        .map_err(to_py)
+    fn label_sets(&self, n_labels: usize) -> PyResult<LabelSets> {
+        let sets = match &self.label_sets {
+            PyCsr32::I32(sets) => {
+                LabelSets::new(sets.view("label_sets_").map_err(to_py)?, n_labels)
+            }
+            PyCsr32::I64(sets) => {
+                LabelSets::new(sets.view("label_sets_").map_err(to_py)?, n_labels)
+            }
+        };
+        sets.map_err(to_py)
     }
 
     fn model(&self) -> PyResult<Model> {
@@ -285,8 +289,8 @@ pub(crate) fn rules_decision<'py>(
     x: PyCsr<'py>,
     n_threads: usize,
 ) -> PyResult<Bound<'py, PyArray2<f32>>> {
-    let sets = model.label_sets()?;
     with_view!(x, "X", |x| with_scorer!(model, ALL, |scorer, n_labels| {
+        let sets = model.label_sets(n_labels)?;
         let scores = score(py, x.n_rows(), n_threads, |watch| {
             scorer.decision(x, &sets, watch)
         })?;
@@ -304,8 +308,8 @@ pub(crate) fn rules_topk<'py>(
     k: usize,
     n_threads: usize,
 ) -> PyResult<CsrArrays<'py>> {
-    let sets = model.label_sets()?;
-    let top = with_view!(x, "X", |x| with_scorer!(model, ALL, |scorer, _n_labels| {
+    let top = with_view!(x, "X", |x| with_scorer!(model, ALL, |scorer, n_labels| {
+        let sets = model.label_sets(n_labels)?;
         score(py, x.n_rows(), n_threads, |watch| {
             scorer.topk(x, k, &sets, watch)
         })?
@@ -322,8 +326,8 @@ pub(crate) fn rules_above<'py>(
     x: PyCsr<'py>,
     n_threads: usize,
 ) -> PyResult<CsrArrays<'py>> {
-    let sets = model.label_sets()?;
-    let above = with_view!(x, "X", |x| with_scorer!(model, ALL, |scorer, _n_labels| {
+    let above = with_view!(x, "X", |x| with_scorer!(model, ALL, |scorer, n_labels| {
+        let sets = model.label_sets(n_labels)?;
         score(py, x.n_rows(), n_threads, |watch| {
             scorer.above(x, &sets, watch)
         })?
@@ -340,8 +344,8 @@ pub(crate) fn rules_known<'py>(
     x: PyCsr<'py>,
     n_threads: usize,
 ) -> PyResult<Bound<'py, PyArray1<i64>>> {
-    let sets = model.label_sets()?;
-    let nearest = with_view!(x, "X", |x| with_scorer!(model, ALL, |scorer, _n_labels| {
+    let nearest = with_view!(x, "X", |x| with_scorer!(model, ALL, |scorer, n_labels| {
+        let sets = model.label_sets(n_labels)?;
         score(py, x.n_rows(), n_threads, |watch| {
             scorer.known(x, &sets, watch)
         })?
@@ -358,8 +362,8 @@ pub(crate) fn rules_marginals<'py>(
     x: PyCsr<'py>,
     n_threads: usize,
 ) -> PyResult<Bound<'py, PyArray2<f64>>> {
-    let sets = model.label_sets()?;
     with_view!(x, "X", |x| with_scorer!(model, ALL, |scorer, n_labels| {
+        let sets = model.label_sets(n_labels)?;
         let marginals = score(py, x.n_rows(), n_threads, |watch| {
             scorer.marginals(x, &sets, watch)
         })?;
@@ -386,10 +390,11 @@ pub(crate) fn rules_add<'py>(
             if !scores.is_c_contiguous() || scores.shape() != [x.n_rows(), n_labels] {
                 return Err(to_py(Error::Param {
                     name: "scores",
-                    expected: "a C-contiguous array of shape (n_rows, n_labels)",
+                    expected: "of shape (n_rows, n_labels), laid out in C order",
                     got: format!(
-                        "shape {:?} for {} rows and {n_labels} labels",
+                        "shape {:?}, strides {:?} for {} rows and {n_labels} labels",
                         scores.shape(),
+                        scores.strides(),
                         x.n_rows()
                     ),
                 }));

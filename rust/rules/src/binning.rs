@@ -23,7 +23,7 @@ pub(crate) struct Binner {
     /// Bins there may be, empty ones included; the numbers of bins are below.
     pub(crate) n_bins: usize,
     /// Whether there is never more than one bin of a sign.
-    signs_only: bool,
+    pub(crate) signs_only: bool,
     l2: f64,
 }
 

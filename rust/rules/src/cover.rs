@@ -21,7 +21,7 @@ type Lanes = [f32; ROWS];
 
 /// The rows in a mask, in order.
 #[inline(always)]
-pub(crate) fn rows(mut mask: Mask) -> impl Iterator<Item = usize> {
+pub(crate) fn bits(mut mask: Mask) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let row = mask.trailing_zeros() as usize;
         mask &= mask.wrapping_sub(1);
@@ -155,7 +155,7 @@ impl Bodies {
 }
 
 /// Notes each rule that covers some of the rows in `all`, with these rows.
-#[multiversion(targets = "simd")]
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
 fn fire(
     ends: &[(u32, usize)],
     conditions: &[Condition],

@@ -16,6 +16,7 @@
 //! exponential; its result R scales the terms of the second, by the sum, so that they neither
 //! overflow nor vanish, and rules out nearly all labels before their terms are known.
 
+use crate::model::same;
 use manylabel_base::{Error, filled};
 use manylabel_sparse::{CsrView, Index};
 
@@ -52,13 +53,15 @@ struct Best {
 }
 
 impl LabelSets {
-    /// Takes the columns of the entries of each row as a label set, in O(entries + labels).
+    /// Takes the columns of the entries of each row as a set of the `n_labels` labels, in
+    /// O(entries + labels + sets · log sets).
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if a number for each label does not fit in memory.
-    pub fn new<I: Index>(sets: CsrView<'_, I, f32>) -> Result<Self, Error> {
-        let n_labels = sets.n_cols();
+    /// [`Error::Shape`] if there is not one column for each label, [`Error::TooLarge`] if a number
+    /// for each does not fit in memory.
+    pub fn new<I: Index>(sets: CsrView<'_, I, f32>, n_labels: usize) -> Result<Self, Error> {
+        same("labels of label_sets_", n_labels, sets.n_cols())?;
         let mut count = filled("number of labels", 0usize, n_labels)?;
         for set in 0..sets.n_rows() {
             for label in sets.row(set).0 {
@@ -252,8 +255,11 @@ impl Search {
         for likely in missing {
             cost = join(cost, self.cost[likely as usize]);
             n_wrong += 1;
+            if cost > most {
+                return None;
+            }
         }
-        (cost <= most).then_some((cost, n_wrong))
+        Some((cost, n_wrong))
     }
 }
 

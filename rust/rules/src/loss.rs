@@ -17,7 +17,7 @@ pub(crate) const PADDING: f64 = -1e6;
 
 /// Replaces the gradients of one row by those at `scores`, keeping signs; returns
 /// `1 − Σ_k q_k` for the example-wise loss and 0 for the label-wise.
-#[multiversion(targets = "simd")]
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
 pub(crate) fn refresh(loss: Loss, scores: &[f64], gradients: &mut [f64]) -> f64 {
     match loss {
         Loss::LabelWise => {
@@ -62,7 +62,7 @@ pub(crate) fn refresh(loss: Loss, scores: &[f64], gradients: &mut [f64]) -> f64 
 }
 
 /// The loss of one row at `scores`; `gradients` tell the labels by their signs.
-#[multiversion(targets = "simd")]
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
 pub(crate) fn value(loss: Loss, scores: &[f64], gradients: &[f64]) -> f64 {
     match loss {
         Loss::LabelWise => {

@@ -5,7 +5,7 @@
 //! by, each read once for all rows of the block. The sums run over the rules in order, in `f64`,
 //! whichever rows share the block: results depend on neither threads nor company.
 
-use crate::cover::{Block, Bodies, Mask, ROWS, rows};
+use crate::cover::{Block, Bodies, Mask, ROWS, bits};
 use crate::known::{LabelSets, Search};
 use crate::model::{Rules, same};
 use manylabel_base::{Error, Watch, filled};
@@ -20,6 +20,9 @@ pub const ROWS_AT_ONCE: usize = ROWS;
 /// Labels whose sums are added to together: for a block of rows they fill a third of a usual
 /// first-level cache.
 const LABELS_AT_ONCE: usize = 32;
+
+/// Sums in a cache line.
+const LINE: usize = 8;
 
 /// Heads that are walked along together: few enough that their pages stay known to the processor
 /// from one group of labels to the next.
@@ -44,6 +47,8 @@ struct Scratch {
 /// The sums of a block of rows, row after row.
 struct Sums {
     values: Vec<f64>,
+    /// Where the first row starts: at a cache line, since a vector across two costs twice.
+    start: usize,
     /// From one row to the next. An odd number of cache lines, so that a few labels of all rows
     /// do not fall upon one another in the cache; with room for a whole last group of labels.
     stride: usize,
@@ -55,20 +60,24 @@ impl Sums {
     ///
     /// [`Error::TooLarge`] if they do not fit in memory.
     fn new(n_rows: usize, n_labels: usize) -> Result<Self, Error> {
-        let stride = n_labels.next_multiple_of(LABELS_AT_ONCE) + 8;
+        let stride = n_labels.next_multiple_of(LABELS_AT_ONCE) + LINE;
+        let values = filled("a block of scores", 0.0, n_rows * stride + LINE)?;
+        let start = values.as_ptr().align_offset(LINE * size_of::<f64>());
         Ok(Self {
-            values: filled("a block of scores", 0.0, n_rows * stride)?,
+            // Where memory cannot be aligned, the sums are only slower.
+            start: start.min(LINE),
+            values,
             stride,
             n_labels,
         })
     }
 
     fn row(&self, row: usize) -> &[f64] {
-        &self.values[row * self.stride..][..self.n_labels]
+        &self.values[self.start + row * self.stride..][..self.n_labels]
     }
 
     fn row_mut(&mut self, row: usize) -> &mut [f64] {
-        &mut self.values[row * self.stride..][..self.n_labels]
+        &mut self.values[self.start + row * self.stride..][..self.n_labels]
     }
 }
 
@@ -196,7 +205,8 @@ impl<'a, I: Index> Scorer<'a, I> {
         )
     }
 
-    /// The label set of each row that [`LabelSets::nearest`] finds for its sums.
+    /// The number of the set that has the least example-wise loss at the sums of each row, the
+    /// first of several.
     ///
     /// # Errors
     ///
@@ -226,8 +236,8 @@ impl<'a, I: Index> Scorer<'a, I> {
         Ok(nearest)
     }
 
-    /// The probability of each label that [`LabelSets::marginals`] finds for the sums of each
-    /// row, row after row.
+    /// The probability of each label, row after row, where that of a label set y is proportional
+    /// to `1 / (1 + Σ_k e^{−y_k p_k})` at the sums p of the row; 0 for labels in no set.
     ///
     /// # Errors
     ///
@@ -313,12 +323,24 @@ impl<'a, I: Index> Scorer<'a, I> {
             watch,
             state,
             |(), scratch, rows, (ends, pairs)| {
-                self.bodies.cover(x, rows.clone(), &mut scratch.block);
-                for row in 0..rows.len() {
-                    let fired = scratch.block.fired.iter();
-                    let covering = fired.filter(|(_, mask)| mask >> row & 1 == 1);
-                    pairs.extend(covering.map(|&(rule, _)| (rule, 1.0)));
-                    ends.push(pairs.len());
+                let n_rows = rows.len();
+                self.bodies.cover(x, rows, &mut scratch.block);
+                let fired = &scratch.block.fired;
+                let mut next = [0; ROWS];
+                for row in fired.iter().flat_map(|&(_, mask)| bits(mask)) {
+                    next[row] += 1;
+                }
+                let mut size = 0;
+                for next in &mut next[..n_rows] {
+                    size += std::mem::replace(next, size);
+                    ends.push(size);
+                }
+                pairs.resize(size, (0, 1.0));
+                for &(rule, mask) in fired {
+                    for row in bits(mask) {
+                        pairs[next[row]].0 = rule;
+                        next[row] += 1;
+                    }
                 }
             },
         )
@@ -438,7 +460,7 @@ impl<'a, I: Index> Scorer<'a, I> {
             }
             add_complete(&complete, sums);
             complete.clear();
-            for row in rows(mask) {
+            for row in bits(mask) {
                 let sums = sums.row_mut(row);
                 for (label, &score) in labels.iter().zip(head) {
                     sums[label.get()] += f64::from(score);
@@ -470,7 +492,7 @@ fn round(sums: &[f64], sets: &LabelSets, scores: &mut [f32]) {
 }
 
 /// Adds heads that score every label to the rows they cover, in order.
-#[multiversion(targets = "simd")]
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
 fn add_complete(heads: &[(&[f32], Mask)], sums: &mut Sums) {
     if heads.is_empty() {
         return;
@@ -494,8 +516,9 @@ fn add_labels<const N: usize>(heads: &[(&[f32], Mask)], first: usize, sums: &mut
         for (add, &score) in add.iter_mut().zip(&head[first..]) {
             *add = f64::from(score);
         }
-        for row in rows(mask) {
-            if let Some(sums) = sums.values[row * sums.stride + first..].first_chunk_mut::<N>() {
+        for row in bits(mask) {
+            let at = sums.start + row * sums.stride + first;
+            if let Some(sums) = sums.values[at..].first_chunk_mut::<N>() {
                 for label in 0..N {
                     sums[label] += add[label];
                 }

@@ -284,7 +284,10 @@ impl Sums {
         rows: &[u32],
         weights: &[f64],
     ) -> Self {
-        #[multiversion::multiversion(targets = "simd")]
+        #[multiversion::multiversion(targets(
+            "x86_64+avx512f+avx512bw+avx512dq+avx512vl",
+            "x86_64+avx2"
+        ))]
         fn add_all(sums: &mut Sums, statistics: &Statistics, rows: &[u32], weights: &[f64]) {
             for &row in rows {
                 sums.add(statistics, row, weights[row as usize]);

@@ -143,7 +143,7 @@ pub(crate) fn best_label(sums: &Sums, l2: f64, label: Option<usize>) -> (usize, 
     (label.unwrap_or(0), best)
 }
 
-#[multiversion(targets = "simd")]
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
 fn binned_head(
     statistics: &Statistics,
     sums: &Sums,
@@ -181,7 +181,7 @@ fn binned_head(
     (head.collect(), quality)
 }
 
-#[multiversion(targets = "simd")]
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
 fn full_head(
     statistics: &Statistics,
     sums: &Sums,

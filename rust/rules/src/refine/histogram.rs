@@ -150,7 +150,7 @@ impl BinnedStatistics {
     clippy::too_many_arguments,
     reason = "one loop, compiled for every instruction set"
 )]
-#[multiversion(targets = "simd")]
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
 fn reduce(
     statistics: &Statistics,
     bins: &[f64],
@@ -196,7 +196,7 @@ fn reduce(
     }
 }
 
-#[multiversion(targets = "simd")]
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
 fn search(
     statistics: &BinnedStatistics,
     column: &Column,

@@ -4,10 +4,12 @@ mod evaluators;
 mod groups;
 mod histogram;
 mod sweep;
+mod two_bins;
 
 use crate::columns::{Column, Columns};
 use crate::head::Method;
 use crate::head::solve::{Outer, Solver};
+use crate::lanes::WIDTH;
 use crate::statistics::{Gram, PARALLEL, Statistics, Sums};
 use crate::{Operator, Params, Search};
 use evaluators::{Binned, Full, Independent};
@@ -17,6 +19,7 @@ use histogram::BinnedStatistics;
 use multiversion::multiversion;
 use rayon::prelude::*;
 use sweep::{Split, sweep};
+use two_bins::{MOST_CHUNKS, TwoBins};
 
 /// A condition that a rule might be given.
 #[derive(Debug, Clone, Copy)]
@@ -218,6 +221,16 @@ impl Context<'_> {
                 sweep_binned(&mut evaluator, groups, nominal, least, bound)
             }
             Method::Bins { binner, restricted } => {
+                let few = statistics.stride <= MOST_CHUNKS * WIDTH;
+                if let (Some(gram), true) = (parent.gram, few && binner.signs_only && !restricted) {
+                    let two_bins = match statistics.stride / WIDTH {
+                        1 => sweep_two_bins::<1>,
+                        2 => sweep_two_bins::<2>,
+                        3 => sweep_two_bins::<3>,
+                        _ => sweep_two_bins::<MOST_CHUNKS>,
+                    };
+                    return two_bins(self, parent, gram, groups, nominal, bound);
+                }
                 let mut evaluator = Binned::new(statistics, parent, binner, l2, restricted);
                 sweep_binned(&mut evaluator, groups, nominal, least, bound)
             }
@@ -255,7 +268,7 @@ fn threshold(column: &Column, groups: &Groups, split: Split) -> f32 {
 // One function for each kind, so that the loops of all it calls are compiled for every instruction
 // set.
 
-#[multiversion(targets = "simd")]
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
 fn sweep_independent(
     evaluator: &mut Independent<'_>,
     groups: &Groups,
@@ -266,7 +279,7 @@ fn sweep_independent(
     sweep(evaluator, groups, nominal, least, bound)
 }
 
-#[multiversion(targets = "simd")]
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
 fn sweep_binned(
     evaluator: &mut Binned<'_>,
     groups: &Groups,
@@ -277,7 +290,7 @@ fn sweep_binned(
     sweep(evaluator, groups, nominal, least, bound)
 }
 
-#[multiversion(targets = "simd")]
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
 fn sweep_full(
     evaluator: &mut Full<'_>,
     groups: &Groups,
@@ -286,4 +299,18 @@ fn sweep_full(
     bound: f64,
 ) -> Option<Split> {
     sweep(evaluator, groups, nominal, least, bound)
+}
+
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+fn sweep_two_bins<const C: usize>(
+    context: &Context<'_>,
+    parent: &Parent<'_>,
+    gram: &Gram,
+    groups: &Groups,
+    nominal: bool,
+    bound: f64,
+) -> Option<Split> {
+    let params = context.params;
+    let mut evaluator = TwoBins::<C>::new(context.statistics, parent, gram, params.l2);
+    sweep(&mut evaluator, groups, nominal, params.min_coverage, bound)
 }

@@ -2,6 +2,7 @@
 
 use super::groups::Groups;
 use crate::Operator;
+use std::ops::Range;
 
 /// Knows the quality of a growing set of rows and of its complement within the parent set.
 ///
@@ -36,11 +37,83 @@ impl Split {
     }
 }
 
-/// Finds the best condition that keeps at least `least` rows and whose quality is below `bound`.
+/// Some rows to take in, and the two conditions to judge then.
+struct Step {
+    /// Whether the growing set starts anew.
+    restart: bool,
+    /// Which rows of [`Groups::rows`].
+    rows: [Range<usize>; 2],
+    /// Rows in the growing set then.
+    taken: usize,
+    /// As in [`Split`].
+    group: usize,
+    /// The condition that keeps the growing set, and the one that keeps the others.
+    operators: [Operator; 2],
+}
+
+/// The order in which conditions on a feature are judged.
 ///
 /// Rows are taken in from both ends towards the middle, so that the growing set is the smaller
 /// part: the sums of the other are differences from those of all rows, which must not be small,
 /// and rows of an implicit zero are never touched.
+fn steps(groups: &Groups, nominal: bool) -> Vec<Step> {
+    let Groups { rows, groups, .. } = groups;
+    let n_rows: usize = groups.iter().map(|group| group.count).sum();
+    let mut steps = Vec::with_capacity(groups.len());
+    if nominal {
+        for (at, group) in groups.iter().enumerate() {
+            let inside = group.from..group.to;
+            steps.push(if inside.is_empty() || 2 * group.count > n_rows {
+                Step {
+                    restart: true,
+                    rows: [0..group.from, group.to..rows.len()],
+                    taken: n_rows - group.count,
+                    group: at,
+                    operators: [Operator::NotEqual, Operator::Equal],
+                }
+            } else {
+                Step {
+                    restart: true,
+                    rows: [inside, 0..0],
+                    taken: group.count,
+                    group: at,
+                    operators: [Operator::Equal, Operator::NotEqual],
+                }
+            });
+        }
+        return steps;
+    }
+    let last = groups.len().saturating_sub(1);
+    let mut taken = 0;
+    for (at, group) in groups[..last].iter().enumerate() {
+        if group.to == group.from || 2 * (taken + group.count) > n_rows {
+            break;
+        }
+        taken += group.count;
+        steps.push(Step {
+            restart: at == 0,
+            rows: [group.from..group.to, 0..0],
+            taken,
+            group: at,
+            operators: [Operator::AtMost, Operator::Above],
+        });
+    }
+    taken = 0;
+    for at in (steps.len()..last).rev() {
+        let group = groups[at + 1];
+        taken += group.count;
+        steps.push(Step {
+            restart: at + 1 == last,
+            rows: [group.from..group.to, 0..0],
+            taken,
+            group: at,
+            operators: [Operator::Above, Operator::AtMost],
+        });
+    }
+    steps
+}
+
+/// Finds the best condition that keeps at least `least` rows and whose quality is below `bound`.
 #[inline(always)]
 pub(crate) fn sweep(
     evaluator: &mut impl Evaluator,
@@ -49,85 +122,39 @@ pub(crate) fn sweep(
     least: usize,
     bound: f64,
 ) -> Option<Split> {
-    let mut best: Option<Split> = None;
     let n_rows: usize = groups.groups.iter().map(|group| group.count).sum();
-    let mut consider = |evaluator: &mut _, taken: usize, group: usize, operators: [Operator; 2]| {
-        for (side, operator) in operators.into_iter().enumerate() {
-            let covered = if side == 0 { taken } else { n_rows - taken };
-            if covered < least {
-                continue;
-            }
-            let limit = best.map_or(bound, |best| best.quality);
-            let quality = if side == 0 {
-                Evaluator::of_taken(evaluator, limit)
-            } else {
-                Evaluator::of_others(evaluator, limit)
-            };
-            if let Some(quality) = quality {
-                let split = Split {
-                    quality,
-                    group,
-                    operator,
-                };
-                if quality < bound && best.is_none_or(|best| split.precedes(&best)) {
-                    best = Some(split);
-                }
-            }
-        }
-    };
-    if nominal {
-        for (at, group) in groups.groups.iter().enumerate() {
+    let mut best: Option<Split> = None;
+    let mut limit = bound;
+    for step in steps(groups, nominal) {
+        if step.restart {
             evaluator.restart();
-            let (inside, outside) = (
-                group.from..group.to,
-                [0..group.from, group.to..groups.rows.len()],
-            );
-            if inside.is_empty() || 2 * group.count > n_rows {
-                for range in outside {
-                    groups.rows[range]
-                        .iter()
-                        .for_each(|&row| evaluator.take(row));
-                }
-                let taken = n_rows - group.count;
-                consider(evaluator, taken, at, [Operator::NotEqual, Operator::Equal]);
-            } else {
-                groups.rows[inside]
-                    .iter()
-                    .for_each(|&row| evaluator.take(row));
-                consider(
-                    evaluator,
-                    group.count,
-                    at,
-                    [Operator::Equal, Operator::NotEqual],
-                );
+        }
+        for rows in step.rows {
+            for &row in &groups.rows[rows] {
+                evaluator.take(row);
             }
         }
-        return best;
-    }
-    let last = groups.groups.len().saturating_sub(1);
-    let mut from_below = 0;
-    let mut taken = 0;
-    evaluator.restart();
-    for (at, group) in groups.groups[..last].iter().enumerate() {
-        if group.to == group.from || 2 * (taken + group.count) > n_rows {
-            break;
+        let mut judge = |quality: Option<f64>, operator| {
+            let Some(quality) = quality else { return };
+            let split = Split {
+                quality,
+                group: step.group,
+                operator,
+            };
+            if quality < bound && best.is_none_or(|best| split.precedes(&best)) {
+                best = Some(split);
+            }
+        };
+        // Not in the closure: what is compiled for wider registers must not leave this function.
+        if step.taken >= least {
+            let quality = evaluator.of_taken(limit);
+            judge(quality, step.operators[0]);
         }
-        taken += group.count;
-        groups.rows[group.from..group.to]
-            .iter()
-            .for_each(|&row| evaluator.take(row));
-        consider(evaluator, taken, at, [Operator::AtMost, Operator::Above]);
-        from_below = at + 1;
-    }
-    taken = 0;
-    evaluator.restart();
-    for at in (from_below..last).rev() {
-        let group = groups.groups[at + 1];
-        taken += group.count;
-        groups.rows[group.from..group.to]
-            .iter()
-            .for_each(|&row| evaluator.take(row));
-        consider(evaluator, taken, at, [Operator::Above, Operator::AtMost]);
+        if n_rows - step.taken >= least {
+            let quality = evaluator.of_others(limit);
+            judge(quality, step.operators[1]);
+        }
+        limit = best.map_or(bound, |best| best.quality);
     }
     best
 }
