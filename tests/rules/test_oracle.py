@@ -223,7 +223,7 @@ def problems(draw):
     )
     n_rows, n_labels = (
         draw(st.sampled_from([2, 5, 9, 16, 25, 40, 40])),
-        draw(st.sampled_from([1, 2, 3, 5, 8])),
+        draw(st.sampled_from([1, 2, 3, 5, 8, 17])),
     )
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     X = np.column_stack([column(kind, rng, n_rows) for kind in kinds]).astype(float)  # sums do not overflow
