@@ -1,8 +1,37 @@
 """Every public estimator, ready to fit a small set. The tests of the house run over these lists."""
 
-from manylabel import DiSMECClassifier
+from sklearn.utils import get_tags
+
+from manylabel import BoostedRulesClassifier, DiSMECClassifier
 
 CLASSIFIERS = [
     DiSMECClassifier(random_state=0),
     DiSMECClassifier(solver="exact", tol=1e-3),
+    BoostedRulesClassifier(40, random_state=0),
+    BoostedRulesClassifier(30, search="exact", label_binning=None, random_state=0),
+    BoostedRulesClassifier(
+        40, loss="label-wise-logistic", head="single-label", predictor="signs", random_state=0
+    ),
 ]
+
+
+# What estimators differ in, and what is therefore asked of some only.
+
+
+def predicts_signs(classifier):
+    """Whether `predict` is where scores are positive."""
+    return getattr(classifier, "predictor", "signs") == "signs"
+
+
+def is_sampled(classifier):
+    """Whether fitting draws rows at random."""
+    return getattr(classifier, "bootstrap", False)
+
+
+def scales_rows(classifier):
+    """Whether the length of a row does not matter."""
+    return getattr(classifier, "normalize", False)
+
+
+def takes_missing_values(classifier):
+    return get_tags(classifier).input_tags.allow_nan

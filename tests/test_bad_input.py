@@ -4,15 +4,16 @@ import os
 import subprocess
 import sys
 import textwrap
+from operator import attrgetter
 
 import numpy as np
 import pytest
-from scipy.sparse import coo_array, csc_array, csr_array
+from scipy.sparse import coo_array, csc_array, csr_array, issparse
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from estimators import CLASSIFIERS
-from manylabel import datasets, metrics
+from estimators import CLASSIFIERS, predicts_signs, scales_rows, takes_missing_values
+from manylabel import BoostedRulesClassifier, DiSMECClassifier, datasets, metrics
 
 N, D, C = 40, 6, 4
 RNG = np.random.default_rng(0)
@@ -51,6 +52,7 @@ def repeated():
 INDICATOR = r"Y must be a 2-D indicator matrix \(n_samples, n_labels\) of 0 and 1"
 
 # name: (X, Y, message of the ValueError)
+MISSING_VALUES = ("X NaN", "X sparse NaN")
 BAD_TRAINING_SETS = {
     "X NaN": (with_value(X, np.nan), Y, "Input X contains NaN"),
     "X sparse NaN": (csr_array(with_value(X, np.nan)), Y, "Input X contains NaN"),
@@ -110,6 +112,9 @@ BAD_TRAINING_SETS = {
 @every_classifier
 def test_bad_training_set(classifier, name):
     features, labels, message = BAD_TRAINING_SETS[name]
+    if name in MISSING_VALUES and takes_missing_values(classifier):
+        assert fitted(classifier, features, labels).predict(features).shape == Y.shape
+        return
     with pytest.raises(ValueError, match=message):
         clone(classifier).fit(features, labels)
 
@@ -138,14 +143,39 @@ POSITIVE = r"must be (finite and > 0|a number), got"
 NOT_NEGATIVE = r"must be (finite and >= 0|a number), got"
 COUNT = r"must be an integer >= 1, got"
 FLAG = r"must be True or False, got"
+SHARE = r"must be (> 0 and <= 1|a number), got"
+CHOICE = r"must be \"[a-z-]+\"(, \"[a-z-]+\")? or \"[a-z-]+\", got"
 BAD_PARAMETERS = {
     "C": (POSITIVE, [0, -1, np.nan, np.inf, "a", None, True, 1j]),
     "prune": (NOT_NEGATIVE, [-1, np.nan, np.inf, "a", None]),
     "tol": (POSITIVE, [0, -1e-3, np.nan, np.inf, "a", None]),
     "max_iter": (COUNT, [0, -1, 1.5, np.nan, "a", None, True]),
-    "solver": (r"must be \"fast\" or \"exact\", got", ["newton", "", None, 3]),
+    "solver": (CHOICE, ["newton", "", None, 3]),
     "fit_intercept": (FLAG, ["no", None, 1]),
     "normalize": (FLAG, ["no", None, 1]),
+    "n_rules": (COUNT, [0, -1, 1.5, np.nan, "a", None, True]),
+    **{name: (CHOICE, ["newt", "", None, 3]) for name in ("loss", "head", "hessian", "step", "search")},
+    "label_binning": (r"must be (None, or > 0 and <= 1|a number), got", [0, -1, 1.5, np.nan, "a", True]),
+    "min_bins": (COUNT, [0, 1.5, "a", None]),
+    "max_bins": (COUNT, [0, 1.5, "a"]),
+    "learning_rate": (SHARE, [0, -1, 1.5, np.nan, "a", None]),
+    "l2": (NOT_NEGATIVE, [-1, np.nan, np.inf, "a", None]),
+    "bootstrap": (FLAG, ["no", None, 1]),
+    "max_features": (
+        r"must be None, \"log2\", an integer >= 1 or a share.*, got",
+        [0, -1, 0.0, 1.5, "a", True],
+    ),
+    "min_coverage": (COUNT, [0, 1.5, "a", None]),
+    "max_conditions": (COUNT, [0, 1.5, "a"]),
+    "predictor": (CHOICE, ["sign", "", None, 3]),
+    "categorical_features": (
+        r"must be None, positions from 0 to 5, .*, got",
+        [[6], [-1], [0.5], "a", 3, [[1]]],
+    ),
+    "warm_start": (FLAG, ["no", None, 1]),
+    "early_stopping": (FLAG, ["no", None, 1]),
+    "validation_fraction": (r"must be (> 0 and < 1|a number), got", [0, 1, -1, np.nan, "a", None, True]),
+    "n_iter_no_change": (COUNT, [0, 1.5, "a", None]),
     "n_jobs": (r"must be None or an integer other than 0, got", [0, 1.5, "a", True]),
     "random_state": (r"must be None, an integer from 0 to 2\*\*32 - 1 or a .*, got", ["x", 1.5, -1, 2**70]),
     "verbose": (r"must be an integer >= 0, got", [-1, "loud", None]),
@@ -187,6 +217,8 @@ def test_bad_question(classifier, method):
         "CSR indptr falls",
     ):
         features, _, message = BAD_TRAINING_SETS[name]
+        if name in MISSING_VALUES and takes_missing_values(classifier):
+            continue
         with pytest.raises(ValueError, match=message):
             getattr(model, method)(features)
     with pytest.raises(ValueError, match=r"X has 5 features, but .* is expecting 6 features"):
@@ -200,31 +232,86 @@ def test_bad_k(classifier, k):
         clone(classifier).fit(X, Y).predict_topk(X, k=k)
 
 
+def put(name, at, value):
+    """Overwrite an element of a fitted array, ``coef_.indices`` and the like."""
+    return lambda model: attrgetter(name)(model).__setitem__(at, value)
+
+
+def change(name, how):
+    """Replace a fitted array, or one of a fitted sparse matrix."""
+    *owner, last = name.split(".")
+
+    def spoil(model):
+        owned = attrgetter(owner[0])(model) if owner else model
+        setattr(owned, last, how(getattr(owned, last)))
+
+    return spoil
+
+
+def spoiled_sparse(name):
+    return {
+        f"{name} column too large": put(f"{name}.indices", 0, 10**6),
+        f"{name} column negative": put(f"{name}.indices", 0, -1),
+        f"{name} position too large": put(f"{name}.indptr", 1, 2**30),
+        f"{name} positions fall": lambda model: put(f"{name}.indptr", 1, getattr(model, name).indptr[-1] + 1)(
+            model
+        ),
+        f"{name} values missing": change(f"{name}.data", lambda data: data[:2]),
+        f"{name} positions missing": change(f"{name}.indptr", lambda indptr: indptr[:0]),
+        f"{name} values of another type": change(f"{name}.data", lambda data: data.astype(np.int8)),
+        f"{name} dense": change(name, lambda matrix: matrix.toarray()),
+    }
+
+
 SPOILED = {
-    "label too large": lambda coef, _: coef.indices.__setitem__(0, 10**6),
-    "label negative": lambda coef, _: coef.indices.__setitem__(0, -1),
-    "position too large": lambda coef, _: coef.indptr.__setitem__(1, 2**30),
-    "positions fall": lambda coef, _: coef.indptr.__setitem__(1, coef.indptr[3]),
-    "values missing": lambda coef, _: setattr(coef, "data", coef.data[:2]),
-    "positions missing": lambda coef, _: setattr(coef, "indptr", coef.indptr[:0]),
-    "features missing": lambda coef, _: setattr(coef, "indptr", coef.indptr[[0, 1, 2, -1]]),
-    "values of another type": lambda coef, _: setattr(coef, "data", coef.data.astype(np.int8)),
-    "intercepts missing": lambda _, model: setattr(model, "intercept_", model.intercept_[:1]),
-    "intercepts of another type": lambda _, model: setattr(model, "intercept_", model.intercept_.astype(int)),
-    "dense": lambda coef, model: setattr(model, "coef_", coef.toarray()),
-    "by label": lambda coef, model: setattr(model, "coef_", coef.tocsr()),
+    DiSMECClassifier: {
+        **spoiled_sparse("coef_"),
+        "features missing": change("coef_.indptr", lambda indptr: indptr[[0, 1, 2, -1]]),
+        "by label": change("coef_", lambda coef: coef.tocsr()),
+        "intercepts missing": change("intercept_", lambda intercept: intercept[:1]),
+        "intercepts of another type": change("intercept_", lambda intercept: intercept.astype(int)),
+    },
+    BoostedRulesClassifier: {
+        **spoiled_sparse("heads_"),
+        **spoiled_sparse("label_sets_"),
+        "labels missing": change("label_sets_", lambda sets: sets[:, :2]),
+        "rules missing": change("heads_", lambda heads: heads[:3]),
+        "feature too large": put("body_feature_", 0, D),
+        "feature negative": put("body_feature_", 0, -1),
+        "operator unknown": put("body_operator_", 0, 4),
+        "threshold NaN": put("body_threshold_", 0, np.nan),
+        "score NaN": put("heads_.data", 0, np.nan),
+        "ends fall": put("body_indptr_", 2, -1),
+        "ends beyond the conditions": put("body_indptr_", 2, 10**9),
+        **{
+            f"{name} too short": change(name, lambda array: array[:-1])
+            for name in ("body_indptr_", "body_feature_", "body_operator_", "body_threshold_")
+        },
+        **{
+            f"{name} of another type": change(name, lambda array: array.astype(np.float64))
+            for name in ("body_indptr_", "body_feature_", "body_operator_", "body_threshold_")
+        },
+    },
 }
 
 
-@pytest.mark.parametrize("n_rows", [2, N])  # below and above what is scored without threads
+def test_every_estimator_is_spoiled():
+    assert SPOILED.keys() == {type(classifier) for classifier in CLASSIFIERS}
+
+
+@pytest.mark.parametrize("n_rows", [2, 3 * N])  # below and above what is scored without threads
 @pytest.mark.parametrize("method", ["predict", "decision_function", "predict_topk"])
-@pytest.mark.parametrize("how", SPOILED)
-@every_classifier
+@pytest.mark.parametrize(
+    ("classifier", "how"), [(each, how) for each in CLASSIFIERS for how in SPOILED[type(each)]], ids=repr
+)
 def test_a_spoiled_model_is_an_error(classifier, how, method, n_rows):
     model = clone(classifier).fit(X, Y)
-    SPOILED[how](model.coef_, model)
-    with pytest.raises((ValueError, TypeError, RuntimeError), match=r"internal error|expected|PyLinear"):
-        getattr(model, method)(X[:n_rows])
+    SPOILED[type(model)][how](model)
+    with pytest.raises(
+        (ValueError, TypeError, RuntimeError),
+        match=r"internal error|expected|must be|is not a valid|PyLinear|PyRules",
+    ):
+        getattr(model, method)(np.resize(X, (n_rows, D)))
 
 
 # --- extreme, but with an answer
@@ -235,13 +322,24 @@ def fitted(classifier, X=X, Y=Y, sample_weight=None, **params):
     scores = model.decision_function(X)
     assert not np.isnan(scores).any()
     assert not np.isposinf(scores).any()
-    np.testing.assert_array_equal(csr_array(model.predict(X)).toarray(), scores > 0)
+    predicted = csr_array(model.predict(X)).toarray()
+    if predicts_signs(model):
+        np.testing.assert_array_equal(predicted, scores > 0)
+    assert not predicted[np.isneginf(scores)].any()
     return model
 
 
+def unscaled(classifier):
+    """The classifier, taking rows as long as they are."""
+    return clone(classifier).set_params(**({"normalize": False} if scales_rows(classifier) else {}))
+
+
 def same(model, other):
-    np.testing.assert_allclose(model.coef_.toarray(), other.coef_.toarray(), rtol=1e-4, atol=1e-6)
-    np.testing.assert_allclose(model.intercept_, other.intercept_, rtol=1e-4, atol=1e-6)
+    """Whether all that was fitted is the same but for rounding."""
+    for name in (name for name in vars(model) if name.endswith("_") and name != "n_iter_"):
+        one, two = (getattr(each, name) for each in (model, other))
+        one, two = (each.toarray() if issparse(each) else each for each in (one, two))
+        np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-6, err_msg=name)
 
 
 @pytest.mark.parametrize(
@@ -257,6 +355,8 @@ def same(model, other):
 )
 @every_classifier
 def test_scale_of_rows_does_not_matter(classifier, factor):
+    if not scales_rows(classifier):
+        pytest.skip("does not scale rows")
     model = fitted(classifier)
     scaled = X * np.where(np.arange(N) % 2, factor, 1.0)[:, None]
     same(model, fitted(classifier, X=scaled))
@@ -267,9 +367,10 @@ def test_scale_of_rows_does_not_matter(classifier, factor):
 
 @every_classifier
 def test_values_beyond_single_precision_are_refused_where_they_stay(classifier):
+    as_they_are = unscaled(classifier)
     with pytest.raises(ValueError, match=r"values of X must be finite as float32, got -?1e\+39"):
-        fitted(classifier, X=with_value(X, 1e39), normalize=False)
-    model = fitted(classifier, normalize=False)
+        fitted(as_they_are, X=with_value(X, 1e39))
+    model = fitted(as_they_are)
     with pytest.raises(ValueError, match=r"values of X must be finite as float32, got -?1e\+39"):
         model.decision_function(with_value(X, -1e39))
 
@@ -284,29 +385,41 @@ def test_values_beyond_single_precision_are_refused_where_they_stay(classifier):
         {"tol": 1e300},
         {"prune": 1e300},
         {"max_iter": 2**70},
-        {"X": X * 1e10, "normalize": False},
+        {"X": X * 1e10},
+        {"X": X * 1e-44},
         {"C": 1e300},
         {"C": 1e-300},
+        {"l2": 0.0},
+        {"l2": 1e300},
+        {"learning_rate": 1e-300},
+        {"label_binning": 1e-300},
+        {"min_bins": 2**70},
+        {"max_bins": 2**70},
+        {"max_features": 2**70},
+        {"min_coverage": 2**70},
+        {"max_conditions": 2**70},
         {"sample_weight": np.full(N, 1e38)},
         {"sample_weight": np.full(N, 1e-44)},
-        {"X": X * 1e38, "normalize": False},
+        {"X": X * 1e38},
     ],
     ids=lambda extreme: " ".join(f"{name}={np.ravel(value)[0]:.3g}" for name, value in extreme.items()),
 )
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @every_classifier
 def test_extreme_numbers_fit_or_are_refused(classifier, extreme):
+    unknown = extreme.keys() - classifier.get_params() - {"X", "sample_weight"}
+    if unknown:
+        pytest.skip(f"has no {min(unknown)}")
     try:
-        fitted(classifier, **extreme)
+        fitted(unscaled(classifier) if "X" in extreme else classifier, **extreme)
     except ValueError as error:
         assert "must be" in str(error) or "too large" in str(error)  # noqa: PT017
 
 
 @every_classifier
 def test_rows_of_zeros_and_one_label(classifier):
-    zeros = fitted(classifier, X=np.zeros((N, D)))
-    assert zeros.coef_.nnz == 0
-    assert (zeros.decision_function(X) == zeros.intercept_).all()
+    scores = fitted(classifier, X=np.zeros((N, D))).decision_function(X)
+    assert (scores == scores[0]).all()  # nothing is said about features
     assert fitted(classifier, Y=Y[:, :1]).predict(X).shape == (N, 1)
     assert fitted(classifier, X=X[:1], Y=[[1, 0]]).predict(X[:1]).tolist() == [[1, 0]]
 
@@ -336,7 +449,7 @@ def test_a_failed_fit_leaves_no_wrong_model(classifier):
     model = fitted(classifier)
     with pytest.raises(ValueError, match="rows of Y"):
         model.fit(X[:, :3], Y[:-1])
-    with pytest.raises(ValueError, match="features"):
+    with pytest.raises(ValueError, match=r"features|is not fitted yet"):
         model.predict(X[:, :3])
 
 
@@ -404,9 +517,9 @@ def test_malformed_matrices_are_refused_outside_of_estimators_too(kind, tmp_path
         datasets.dump_xc(malformed(kind), np.eye(3), tmp_path / "out.txt")
 
 
-@pytest.mark.parametrize("normalize", [True, False])
 @every_classifier
-def test_entries_that_add_up_to_infinity_are_refused(classifier, normalize):
+def test_entries_that_add_up_to_infinity_are_refused(classifier):
     matrix = csr_array((np.full(3, 3e38, np.float32), [0, 0, 1], [0, 3, *[3] * (N - 1)]), shape=(N, D))
-    with pytest.raises(ValueError, match="values of X must be finite"):
-        fitted(classifier, X=matrix, normalize=normalize)
+    for each in (classifier, unscaled(classifier)):
+        with pytest.raises(ValueError, match="values of X must be finite"):
+            fitted(each, X=matrix)

@@ -39,12 +39,8 @@ COLUMNS = [
 
 def main():
     args = arguments()
-    n_threads = str(args.threads)
-    # Whatever pools a system brings along are held to the same number.
-    os.environ |= dict.fromkeys(["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS"], n_threads)
-    # An OpenMP thread spinning at a barrier costs 100 ms and more as soon as its core is wanted elsewhere.
-    os.environ["OMP_WAIT_POLICY"] = "passive"
-    note(args, heading(args))
+    hold_threads(args.threads)
+    note(args, heading([(interpreter(args, system), SYSTEMS[system].package) for system in args.systems]))
     for name in args.sets:
         with tempfile.TemporaryDirectory(prefix="manylabel-bench-") as folder:
             note(args, table(args, name, Path(folder)))
@@ -77,6 +73,14 @@ def arguments() -> argparse.Namespace:
     return args
 
 
+def hold_threads(n_threads: int):
+    """Hold whatever pools a system brings along to the same number."""
+    pools = ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS"]
+    os.environ |= dict.fromkeys(pools, str(n_threads))
+    # An OpenMP thread spinning at a barrier costs 100 ms and more as soon as its core is wanted elsewhere.
+    os.environ["OMP_WAIT_POLICY"] = "passive"
+
+
 def note(args: argparse.Namespace, text: str):
     """Print, and append at once: an interrupted run keeps the sets it finished."""
     print(text, flush=True)
@@ -85,10 +89,8 @@ def note(args: argparse.Namespace, text: str):
             file.write("\n" + text + "\n")
 
 
-def heading(args: argparse.Namespace) -> str:
-    commit = subprocess.run(
-        ["git", "describe", "--always", "--dirty", "--abbrev=10"], cwd=ROOT, text=True, capture_output=True
-    ).stdout.strip()
+def heading(packages: list[tuple[str, str]]) -> str:
+    """Date, commit, machine, command, and the versions of `packages`: pairs of Python and distribution."""
     cpu = next(
         line.split(":")[1].strip()
         for line in Path("/proc/cpuinfo").read_text().splitlines()
@@ -96,16 +98,21 @@ def heading(args: argparse.Namespace) -> str:
     )
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     lines = [
-        f"### {datetime.date.today()}, commit {commit or 'unknown'}",
+        f"### {datetime.date.today()}, commit {commit()}",
         "",
         f"- machine: {cpu}, {os.cpu_count()} cores, {memory:.0f} GiB,"
         f" {platform.system()} {platform.release()}; load average at the start {os.getloadavg()[0]:.2f}",
-        f"- command: `{shlex.join(['python', 'benches/python/compare.py', *sys.argv[1:]])}`",
+        f"- command: `{shlex.join(['python', f'benches/python/{Path(sys.argv[0]).name}', *sys.argv[1:]])}`",
     ]
-    for python in dict.fromkeys(interpreter(args, system) for system in args.systems):
-        packages = [SYSTEMS[s].package for s in args.systems if interpreter(args, s) == python]
-        lines.append("- " + versions(python, [*dict.fromkeys(packages), "numpy", "scipy"]))
+    for python in dict.fromkeys(python for python, _ in packages):
+        names = [name for of, name in packages if of == python]
+        lines.append("- " + versions(python, [*dict.fromkeys(names), "numpy", "scipy"]))
     return "\n".join(lines)
+
+
+def commit() -> str:
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=10"]
+    return subprocess.run(command, cwd=ROOT, text=True, capture_output=True).stdout.strip() or "unknown"
 
 
 def interpreter(args: argparse.Namespace, system: str) -> str:
@@ -177,6 +184,11 @@ def run(args: argparse.Namespace, system: str, data: Path, scratch: Path, sample
     command += ["--threads", str(args.threads), "--repeats", str(args.repeats)]
     if sampled:
         command += ["--sample-labels", str(args.sample_labels)]
+    return figures_of(command, scratch)
+
+
+def figures_of(command: list, scratch: Path) -> dict[str, float]:
+    """What a worker leaves in ``figures.json``."""
     try:
         done = subprocess.run(command, text=True, errors="replace", capture_output=True, timeout=TIMEOUT)
     except subprocess.TimeoutExpired:

@@ -47,6 +47,14 @@ class Rules:
         What a rule adds to the scores of the rows it covers.
     coverage : ndarray of shape (n_rules,), dtype float64
         Training rows that a rule covers, by weight.
+
+    Examples
+    --------
+    >>> import manylabel as ml
+    >>> X, Y = [[20], [30], [70]], [[1, 0], [1, 0], [0, 1]]
+    >>> model = ml.BoostedRulesClassifier(2, bootstrap=False, random_state=0).fit(X, Y)
+    >>> model.rules_.threshold
+    array([50.], dtype=float32)
     """
 
     body_indptr: NDArray[np.int64]
@@ -76,6 +84,16 @@ class FiredRule:
         Labels that it scores.
     scores : ndarray of shape (n_scored,), dtype float32
         What it adds to their scores.
+
+    Examples
+    --------
+    >>> import manylabel as ml
+    >>> X, Y = [[20], [30], [70]], [[1, 0], [1, 0], [0, 1]]
+    >>> model = ml.BoostedRulesClassifier(2, bootstrap=False, random_state=0).fit(X, Y)
+    >>> model.explain([20])[1]
+    1: if feature 0 <= 50 then  (covers 2)
+        +0.15 label 0
+        -0.15 label 1
     """
 
     rule: int
@@ -131,10 +149,16 @@ def export_text(
 
     Examples
     --------
-    >>> from manylabel.rules import BoostedRulesClassifier, export_text
-    >>> X, Y = [[0.0], [0.0], [1.0], [1.0]], [[1, 0], [1, 0], [0, 1], [0, 1]]
-    >>> model = BoostedRulesClassifier(2, bootstrap=False, learning_rate=1.0).fit(X, Y)
-    >>> print(export_text(model, feature_names=["age"], label_names=["young", "old"]))
+    >>> import manylabel as ml
+    >>> X, Y = [[20], [30], [70]], [[1, 0], [1, 0], [0, 1]]
+    >>> model = ml.BoostedRulesClassifier(2, bootstrap=False, random_state=0).fit(X, Y)
+    >>> print(ml.rules.export_text(model, feature_names=["age"], label_names=["young", "old"]))
+    always  (covers 3)
+        +0.25 young
+        -0.25 old
+    if age <= 50 then  (covers 2)
+        +0.15 young
+        -0.15 old
     """
     check_is_fitted(model, "heads_")
     max_rules = _up_to("max_rules", max_rules)
@@ -187,7 +211,7 @@ def frame(model: Any, feature_names: Sequence[str] | None, label_names: Sequence
         "head": ["; ".join(writer.scores(rule)) for rule in range(len(rules))],
         "n_conditions": np.diff(rules.body_indptr),
         "coverage": rules.coverage,
-        "n_labels": np.diff(rules.heads.indptr),
+        "n_labels": [len(labels) for labels, _ in heads],
         "strongest_label": [
             None if at is None else writer.label_names[labels[at]]
             for at, (labels, _) in zip(strongest, heads, strict=True)
@@ -331,10 +355,11 @@ class _Writer:
         return " and ".join(texts.values())
 
     def head(self, rule: int) -> tuple[NDArray[Any], NDArray[np.float32]]:
-        """Return the labels that a rule scores, and their scores."""
+        """Return the labels that a rule scores other than 0, and their scores."""
         heads = self.rules.heads
         stored = slice(*heads.indptr[rule : rule + 2])
-        return heads.indices[stored], heads.data[stored]
+        labels, scores = heads.indices[stored], heads.data[stored]
+        return labels[scores != 0], scores[scores != 0]
 
     def scores(self, rule: int) -> Iterator[str]:
         """Write every score once with its labels, the largest absolute first, until enough are named."""

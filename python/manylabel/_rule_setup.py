@@ -31,7 +31,7 @@ def core_params(model: Any) -> dict[str, Any]:
     if not 0 < share < 1:
         raise ValueError(f"`validation_fraction` must be > 0 and < 1, got {model.validation_fraction!r}")
     binning = model.label_binning
-    step = str(model.step)
+    step = _choice("step", model.step, "auto", "newton", "safeguarded")
     if step == "auto":
         short = model.loss == "label-wise-logistic" or (binning is not None and model.hessian == "paper")
         step = "newton" if short else "safeguarded"
@@ -56,12 +56,10 @@ def core_params(model: Any) -> dict[str, Any]:
 
 def chosen_predictor(model: Any) -> str:
     """Return "known-label-sets" or "signs", whatever "auto" stands for."""
-    predictor = model.predictor
+    predictor = _choice("predictor", model.predictor, "auto", "known-label-sets", "signs")
     if predictor == "auto":
         return "signs" if model.loss == "label-wise-logistic" else "known-label-sets"
-    if predictor not in ("known-label-sets", "signs"):
-        raise ValueError(f'`predictor` must be "auto", "known-label-sets" or "signs", got {predictor!r}')
-    return str(predictor)
+    return predictor
 
 
 def n_tried(max_features: Any, n_features: int) -> int:
@@ -98,7 +96,7 @@ def categorical_positions(model: Any) -> NDArray[np.int32]:
     if listed.ndim == 1 and names is not None and all(isinstance(name, str) for name in listed):
         unknown = sorted(set(listed) - set(names))
         if unknown:
-            raise ValueError(f"`categorical_features` must be names of features, got {unknown[0]!r}")
+            raise ValueError(f"`categorical_features` must be names of features, got {str(unknown[0])!r}")
         return np.flatnonzero(np.isin(names, listed)).astype(np.int32)
     raise ValueError(
         f"`categorical_features` must be None, positions from 0 to {n_features - 1}, a mask of {n_features} "
@@ -135,7 +133,19 @@ def label_sets(
     total = np.bincount(number, weights=weights).astype(np.float64)
     _, first = np.unique(number, return_index=True)
     order = np.argsort(-total, kind="stable")
-    return Y[first[order]], total[order]
+    sets = Y[first[order]]
+    # As narrow as they can be: the model is the same, however wide the positions of Y are.
+    narrow = np.int32 if max(sets.nnz, sets.shape[1]) <= np.iinfo(np.int32).max else np.int64
+    positions = sets.indices.astype(narrow), sets.indptr.astype(narrow)
+    return csr_array((sets.data, *positions), shape=sets.shape), total[order]
+
+
+def _choice(name: str, value: Any, *choices: str) -> str:
+    """Check a choice that is settled here; the core checks the others."""
+    if not isinstance(value, str) or value not in choices:
+        *most, last = (f'"{choice}"' for choice in choices)
+        raise ValueError(f"`{name}` must be {', '.join(most)} or {last}, got {value!r}")
+    return value
 
 
 def _limit(name: str, value: Any) -> int | None:

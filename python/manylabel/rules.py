@@ -102,7 +102,7 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         latter for the label-wise.
     categorical_features : sequence of int, bool or str, default=None
         Nominal features, by position, by a mask or by name; their conditions ask whether the value equals
-        another. Others are numeric. (Of a list the model can be saved, of an ndarray it cannot.)
+        another. Others are numeric. A model can be saved if this is a list, but not if it is an ndarray.
     warm_start : bool, default=False
         Whether `fit` goes on from the rules of the fit before. `n_rules` must not be smaller than their
         number; the seed stays. On the same data the result is that of one fit.
@@ -312,7 +312,7 @@ class BoostedRulesClassifier(MultiLabelClassifier):
                 if progress is not None:
                     progress(done)
 
-            *body, heads, coverage, validation_loss = _core.fit_rules(
+            fitted = _core.fit_rules(
                 X,
                 y,
                 sample_weight,
@@ -323,9 +323,9 @@ class BoostedRulesClassifier(MultiLabelClassifier):
                 threads,
                 report,
             )
-        self.body_indptr_, self.body_feature_, self.body_operator_, self.body_threshold_ = body
-        self.heads_ = csr_array(core_parts(heads), shape=(len(coverage), y.shape[1]))
-        self.coverage_, self.validation_loss_ = coverage, validation_loss
+        self.body_indptr_, self.body_feature_, self.body_operator_, self.body_threshold_ = fitted[:4]
+        self.coverage_, self.validation_loss_ = fitted[5:]
+        self.heads_ = csr_array(core_parts(fitted[4]), shape=(len(self.coverage_), y.shape[1]))
         self.label_sets_, self.label_set_weights_ = label_sets(y, sample_weight, held_out)
         self.seed_ = seed_
         self.classes_ = np.arange(y.shape[1])
@@ -454,8 +454,8 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         -------
         ndarray of shape (n_samples, n_labels), dtype float64
             ``1 / (1 + exp(-score))`` for the label-wise loss. For the example-wise loss the marginals of
-            ``P(y) ~ 1 / (1 + sum_k exp(-y_k score_k))`` over the label sets seen in fit. 0 for labels never
-            seen in fit. Dense by nature.
+            ``P(y) ~ 1 / (1 + sum_k exp(-y_k p_k))`` over the label sets seen in fit, p the sums of heads.
+            0 for labels never seen in fit. Dense by nature.
 
         Raises
         ------

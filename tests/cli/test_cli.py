@@ -280,6 +280,35 @@ def test_an_estimator_is_set_by_its_name_and_then_from_inside(monkeypatch):
         cli._set(model, "estimator", "no")
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("label_binning", "None", None),
+        ("label_binning", "0.1", 0.1),
+        ("max_bins", "3", 3),
+        ("max_features", "7", 7),
+        ("max_features", "0.5", 0.5),
+        ("max_features", "log2", "log2"),
+        ("categorical_features", "None", None),
+        ("categorical_features", "3", [3]),
+        ("categorical_features", "0,3,12", [0, 3, 12]),
+        ("categorical_features", "color,size", ["color", "size"]),
+    ],
+)
+def test_values_of_several_kinds(name, text, value):
+    model = ml.BoostedRulesClassifier(label_binning=0.5, categorical_features=[1], max_features=1)
+    cli._set(model, name, text)
+    assert getattr(model, name) == value
+    assert type(getattr(model, name)) is type(value)
+
+
+def test_a_value_of_none_of_the_kinds():
+    model = ml.BoostedRulesClassifier()
+    for name, kind in [("max_features", "'log2'"), ("label_binning", "float")]:
+        with pytest.raises(cli.UsageError, match=rf"--set {name}: expected .*{kind}.*, got 'all'"):
+            cli._set(model, name, "all")
+
+
 def start(*arguments, **options):
     code = "import sys; from manylabel.cli import main; sys.exit(main())"
     command = [sys.executable, "-c", code, *map(str, arguments)]

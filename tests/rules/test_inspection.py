@@ -77,15 +77,19 @@ def test_text_in_short(model):
 
 
 def test_every_label_can_be_named():
-    model = by_hand([[]], [np.linspace(-1, 1, 159)], [5])
+    model = by_hand([[]], [np.linspace(0.02, 2, 159)], [5])
     text = export_text(model, max_labels=None)
     assert all(f" label {at}\n" in f"{text}\n" for at in range(159))
     assert text.count("\n") == 159
     assert "149 other labels" in export_text(model)
 
 
-def test_a_rule_without_scores_says_so():
-    assert export_text(by_hand([[]], [[0, 0]], [3])) == "always nothing  (covers 3)"
+def test_zeros_are_no_scores():
+    model = by_hand([[]], [[1, 2]], [3])
+    model.heads_.data[:] = 0
+    assert export_text(model) == "always nothing  (covers 3)"
+    assert model.to_frame()["n_labels"].tolist() == [0]
+    assert model.explain(np.zeros(3), label=0) == []
 
 
 @pytest.mark.parametrize(
@@ -149,7 +153,7 @@ def test_explanation(model):
         total = np.zeros(4, dtype=np.float32)
         for each in fired:
             total[each.labels] += each.scores
-        np.testing.assert_allclose(total, model.decision_function(row[None])[0])
+        np.testing.assert_allclose(total, model.decision_function(row[None])[0], rtol=1e-6)
     assert [each.coverage for each in fired] == [1200, 40.5, 7]
     assert repr(model.explain(row, feature_names=FEATURES, label_names=LABELS)[-1]) == (
         "3: if color != 1 then -0.00 grey  (covers 7)"

@@ -118,10 +118,10 @@ def test_predictions_are_those_of_the_scores(fitted, problem):
     label_wise = fitted.loss == "label-wise-logistic"
     fitted.set_params(predictor="auto")
     np.testing.assert_array_equal(fitted.predict(X), scores > 0 if label_wise else known)
-    # Never seen: absent from every known set, and of no weight in the loss.
-    sets, scores = fitted.label_sets_.toarray()[:, :9], scores[:, :9].astype(np.float64)
+    # Of a label never seen rules know a score; it is all of the label that the loss has.
+    sets, scores = fitted.label_sets_.toarray(), covered(fitted, X) @ fitted.heads_.toarray().astype(float)
     losses = example_wise_loss(2 * sets - 1, scores[:, None, :])
-    chosen = np.array([np.flatnonzero((sets == row).all(axis=1))[0] for row in known[:, :9]])
+    chosen = np.array([np.flatnonzero((sets == row).all(axis=1))[0] for row in known])
     np.testing.assert_allclose(losses[np.arange(len(X)), chosen], losses.min(axis=1), rtol=1e-6)
     if label_wise:
         expected = expit(scores)
@@ -130,8 +130,8 @@ def test_predictions_are_those_of_the_scores(fitted, problem):
         expected = (weights / weights.sum(axis=1, keepdims=True)) @ sets
     probabilities = fitted.predict_proba(X)
     assert probabilities.dtype == np.float64
-    np.testing.assert_allclose(probabilities[:, :9], expected, rtol=1e-5, atol=1e-12)
-    assert (probabilities[:, 9] == 0).all()
+    expected[:, 9] = 0
+    np.testing.assert_allclose(probabilities, expected, rtol=1e-5, atol=1e-12)
     assert (probabilities >= 0).all()
     assert (probabilities <= 1).all()
 
@@ -357,9 +357,9 @@ def test_bad_categorical_features(problem, how):
 # --- real data
 
 
-@pytest.mark.parametrize(("name", "most"), [("yeast", 0.85), ("medical", 0.35)])
+@pytest.mark.parametrize(("name", "most"), [("yeast", 0.83), ("medical", 0.45)])
 def test_subset_loss_on_real_data(data, name, most):
     X, Y = load_xc(data / name / "train.txt.gz")
     X_test, Y_test = load_xc(data / name / "test.txt.gz")
-    model = BoostedRulesClassifier(n_rules=200, random_state=0, n_jobs=-1).fit(X, Y)
+    model = BoostedRulesClassifier(random_state=0, n_jobs=-1).fit(X, Y)
     assert 1 - model.score(X_test, Y_test) < most

@@ -2,12 +2,17 @@
 //! text; and how long to measure.
 //!
 //! ```
-//! use manylabel_benches::Text;
+//! use manylabel_benches::{Measurements, Text};
 //!
 //! let text = Text { n: 10, d: 500, nnz: 20, c: 30 };
 //! let (x, y) = text.examples(0);
 //! assert_eq!((x.view().n_rows(), x.view().nnz(), y.view().nnz()), (10, 200, 30));
 //! assert_eq!(text.to_string(), "n=10,d=500,nnz=20,c=30");
+//!
+//! let measured = Measurements { n: 200, d: 10, c: 5 };
+//! let (x, y) = measured.examples(0);
+//! assert_eq!((x.view().n_rows(), x.view().nnz()), (200, 2000));
+//! assert!((300..600).contains(&y.view().nnz()));
 //! ```
 
 use criterion::Criterion;
@@ -137,6 +142,47 @@ impl Text {
             weights.push_row(labels, || rng.f32() - 0.5);
         }
         weights
+    }
+}
+
+/// Sizes of a data set of measurements, all of them present.
+#[derive(Debug, Clone, Copy)]
+pub struct Measurements {
+    /// Rows.
+    pub n: usize,
+    /// Features.
+    pub d: usize,
+    /// Labels.
+    pub c: usize,
+}
+
+impl fmt::Display for Measurements {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { n, d, c } = self;
+        write!(f, "n={n},d={d},c={c}")
+    }
+}
+
+impl Measurements {
+    /// Features, uniform in [0, 1), and labels. A label is present where two features of its own
+    /// add up to a bound; the bounds go up from label to label, so that the first label holds for
+    /// about three rows in four and the last for one in ten.
+    pub fn examples(&self, seed: u64) -> (Csr, Csr) {
+        let mut rng = Rng::with_seed(seed);
+        let of_label: Vec<(usize, usize)> = (0..self.c)
+            .map(|_| (rng.usize(..self.d), rng.usize(..self.d)))
+            .collect();
+        let (mut x, mut y) = (Csr::new(self.d), Csr::new(self.c));
+        for _ in 0..self.n {
+            x.push_row(0..self.d, || rng.f32());
+            let row = &x.values[x.values.len() - self.d..];
+            let present = |&label: &usize| {
+                let (a, b) = of_label[label];
+                row[a] + row[b] > 0.7 + 0.9 * label as f32 / self.c as f32
+            };
+            y.push_row((0..self.c).filter(present), || 1.0);
+        }
+        (x, y)
     }
 }
 

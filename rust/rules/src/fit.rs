@@ -181,6 +181,9 @@ impl<'a> Boosting<'a> {
     }
 
     fn run(&mut self, watch: &Watch) -> Result<(), Error> {
+        if self.model.n_rules() == 0 {
+            self.add_default_rule();
+        }
         let mut best = (f64::INFINITY, 0);
         for (rule, &loss) in self.model.validation_loss.iter().enumerate() {
             best = if loss < best.0 {
@@ -188,9 +191,6 @@ impl<'a> Boosting<'a> {
             } else {
                 best
             };
-        }
-        if self.model.n_rules() == 0 {
-            self.add_default_rule();
         }
         while self.model.n_rules() < self.params.n_rules {
             watch.step(1)?;
@@ -208,9 +208,11 @@ impl<'a> Boosting<'a> {
             if loss < best.0 {
                 best = (loss, n_rules);
             } else if n_rules - best.1 >= self.params.n_iter_no_change {
-                self.model.truncate(best.1);
                 break;
             }
+        }
+        if !self.held_out.is_empty() {
+            self.model.truncate(best.1.max(1));
         }
         watch.step(1)
     }
@@ -351,11 +353,15 @@ impl<'a> Boosting<'a> {
             Step::Safeguarded => DEFAULT_STEPS,
         };
         let all: Vec<u32> = (0..self.columns.n_rows as u32).collect();
+        // It scores all labels, whatever heads the other rules have.
+        let method = match self.method {
+            Method::Single => Method::Diagonal,
+            method => method,
+        };
         for _ in 0..steps {
             let given = (steps > 1).then_some(&total[..]);
             let (mut head, quality) =
-                self.method
-                    .head(&self.statistics, &rows, &self.weights, l2, None, given);
+                method.head(&self.statistics, &rows, &self.weights, l2, None, given);
             let mut decrease = 0.0;
             if steps > 1 {
                 decrease = self.safeguard(&rows, &mut head, quality, &total);
@@ -421,6 +427,7 @@ impl<'a> Boosting<'a> {
             head[..self.statistics.n_labels]
                 .iter()
                 .map(|score| (scale * score) as f32),
+            self.params.head == Head::Complete || body.conditions.is_empty(),
             body.rows
                 .iter()
                 .map(|&row| self.weights[row as usize])
@@ -509,6 +516,7 @@ impl Model {
         &mut self,
         conditions: impl Iterator<Item = (usize, Operator, f32)>,
         head: impl Iterator<Item = f32>,
+        complete: bool,
         coverage: f64,
     ) {
         for (feature, operator, threshold) in conditions {
@@ -517,7 +525,11 @@ impl Model {
             self.body_threshold.push(threshold);
         }
         self.body_indptr.push(self.body_feature.len() as i64);
-        for (label, score) in head.enumerate().filter(|(_, score)| *score != 0.0) {
+        // Of a complete head all scores are stored, zeros too: prediction is faster so.
+        for (label, score) in head
+            .enumerate()
+            .filter(|(_, score)| complete || *score != 0.0)
+        {
             self.heads.indices.push(label as u32);
             self.heads.values.push(score);
         }

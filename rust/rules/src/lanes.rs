@@ -28,10 +28,8 @@ pub(crate) fn chunks_mut(row: &mut [f64]) -> &mut [[f64; WIDTH]] {
 /// `y += a x`.
 #[inline(always)]
 pub(crate) fn add_scaled(y: &mut [f64], a: f64, x: &[f64]) {
-    for (y, x) in chunks_mut(y).iter_mut().zip(chunks(x)) {
-        for lane in 0..WIDTH {
-            y[lane] += a * x[lane];
-        }
+    for (y, x) in y.iter_mut().zip(x) {
+        *y += a * x;
     }
 }
 

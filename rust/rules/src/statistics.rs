@@ -1,7 +1,7 @@
 //! Sums over sets of training rows: all that heads and their quality depend on.
 
 use crate::Loss;
-use crate::lanes::{WIDTH, add_scaled, chunks, chunks_mut, padded};
+use crate::lanes::{add_scaled, padded};
 use crate::loss::{self, PADDING};
 use faer::linalg::matmul::triangular::{BlockStructure, matmul};
 use faer::{Accum, MatMut, MatRef, Par};
@@ -209,31 +209,23 @@ impl Sums {
     /// Adds `weight` times the statistics of a row.
     #[inline(always)]
     pub(crate) fn add(&mut self, statistics: &Statistics, row: u32, weight: f64) {
-        let gradient = chunks(statistics.gradient(row));
+        let gradient = statistics.gradient(row);
         let stride = self.stride;
         let (g, others) = self.data.split_at_mut(stride);
         let (h, others) = others.split_at_mut(stride);
-        for ((x, g), h) in gradient.iter().zip(chunks_mut(g)).zip(chunks_mut(h)) {
-            for lane in 0..WIDTH {
-                let magnitude = x[lane].abs();
-                g[lane] += weight * x[lane];
-                h[lane] += weight * (magnitude - magnitude * magnitude);
-            }
+        for ((x, g), h) in gradient.iter().zip(g).zip(h) {
+            let magnitude = x.abs();
+            *g += weight * x;
+            *h += weight * (magnitude - magnitude * magnitude);
         }
         if self.kinds >= Kinds::Magnitudes {
             let (d, f) = others.split_at_mut(stride);
-            for (x, d) in gradient.iter().zip(chunks_mut(d)) {
-                for lane in 0..WIDTH {
-                    d[lane] += weight * x[lane].abs();
-                }
+            for (x, d) in gradient.iter().zip(d) {
+                *d += weight * x.abs();
             }
-            if self.kinds == Kinds::Bounds {
-                let weight = weight * statistics.rest[row as usize];
-                for (x, f) in gradient.iter().zip(chunks_mut(f)) {
-                    for lane in 0..WIDTH {
-                        f[lane] += weight * x[lane].abs();
-                    }
-                }
+            let weight = weight * statistics.rest[row as usize];
+            for (x, f) in gradient.iter().zip(f) {
+                *f += weight * x.abs();
             }
         }
     }
@@ -241,11 +233,8 @@ impl Sums {
     /// Becomes `all − part`.
     #[inline(always)]
     pub(crate) fn set_difference(&mut self, all: &Self, part: &Self) {
-        let parts = chunks(&all.data).iter().zip(chunks(&part.data));
-        for (out, (all, part)) in chunks_mut(&mut self.data).iter_mut().zip(parts) {
-            for lane in 0..WIDTH {
-                out[lane] = all[lane] - part[lane];
-            }
+        for (out, (all, part)) in self.data.iter_mut().zip(all.data.iter().zip(&part.data)) {
+            *out = all - part;
         }
     }
 

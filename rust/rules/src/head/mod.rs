@@ -191,7 +191,7 @@ fn full_head(
     head: &mut [f64],
 ) -> f64 {
     let parts = [(1.0, Outer::Rows(rows, weights))];
-    let mut solver = Solver::new(statistics.stride, l2);
+    let mut solver = Solver::<0>::new(statistics.stride, l2);
     // Nothing is above infinity, so there is a quality.
     let quality = solver.quality(statistics, sums, &parts, f64::INFINITY, head);
     quality.unwrap_or(0.0)

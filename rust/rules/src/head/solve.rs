@@ -33,6 +33,19 @@ pub(crate) fn factorize(matrix: &mut [f64], n: usize, l2: f64) -> bool {
     true
 }
 
+/// The length of a padded row: of `C` chunks if that is known when compiling, which lets loops be
+/// laid out in full, else as given.
+#[inline(always)]
+pub(crate) fn length<const C: usize>(stride: usize) -> usize {
+    if C > 0 { C * WIDTH } else { stride }
+}
+
+/// A padded row of [`length`] `C`.
+#[inline(always)]
+fn cut<const C: usize>(row: &[f64]) -> &[f64] {
+    &row[..length::<C>(row.len())]
+}
+
 /// `Σ w g gᵀ` over some rows, as it is or as a matrix.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Outer<'a> {
@@ -41,19 +54,65 @@ pub(crate) enum Outer<'a> {
     Rows(&'a [u32], &'a [f64]),
 }
 
+/// `y += sign · (Σ w g gᵀ) x` for `B` chunks of y from the one at `first`.
+#[inline(always)]
+pub(crate) fn multiply_columns<const B: usize>(
+    gram: &Gram,
+    stride: usize,
+    sign: f64,
+    x: &[f64],
+    first: usize,
+    y: &mut [[f64; WIDTH]],
+) {
+    let mut sums = [[0.0; WIDTH]; B];
+    for (row, &x) in gram.data.chunks_exact(stride).zip(x) {
+        let row = &chunks(row)[first..first + B];
+        for c in 0..B {
+            for lane in 0..WIDTH {
+                sums[c][lane] += x * row[c][lane];
+            }
+        }
+    }
+    for c in 0..B {
+        for lane in 0..WIDTH {
+            y[first + c][lane] += sign * sums[c][lane];
+        }
+    }
+}
+
 impl Outer<'_> {
     /// `y += sign · (Σ w g gᵀ) x`.
     #[inline(always)]
-    fn add_product(&self, statistics: &Statistics, sign: f64, x: &[f64], y: &mut [f64]) {
+    fn add_product<const C: usize>(
+        &self,
+        statistics: &Statistics,
+        sign: f64,
+        x: &[f64],
+        y: &mut [f64],
+    ) {
         match *self {
             Self::Matrix(gram) => {
-                for (k, &x) in x.iter().enumerate() {
-                    add_scaled(y, sign * x, gram.row(k));
+                // A few chunks of the product stay in registers while the rows pass by.
+                let x = &x[..statistics.n_labels];
+                let y = chunks_mut(y);
+                if C > 0 {
+                    multiply_columns::<C>(gram, length::<C>(0), sign, x, 0, y);
+                } else {
+                    let mut first = 0;
+                    while first < y.len() {
+                        if first + 4 <= y.len() {
+                            multiply_columns::<4>(gram, gram.stride, sign, x, first, y);
+                            first += 4;
+                        } else {
+                            multiply_columns::<1>(gram, gram.stride, sign, x, first, y);
+                            first += 1;
+                        }
+                    }
                 }
             }
             Self::Rows(rows, weights) => {
                 for &row in rows {
-                    let g = statistics.gradient(row);
+                    let g = cut::<C>(statistics.gradient(row));
                     add_scaled(y, sign * weights[row as usize] * dot(g, x), g);
                 }
             }
@@ -80,7 +139,7 @@ impl Outer<'_> {
 /// `f + ω`, since every row has `diag(q) − q qᵀ ⪰ (1 − Σq) diag(q)`. So a candidate that cannot be
 /// the best is known as such after one product, if the solution for its neighbour is near.
 #[derive(Debug, Clone)]
-pub(crate) struct Solver {
+pub(crate) struct Solver<const C: usize> {
     l2: f64,
     residual: Vec<f64>,
     direction: Vec<f64>,
@@ -93,7 +152,7 @@ const MOST_STEPS: usize = 30;
 /// What may be missing from a quality, relative to it.
 const TOLERANCE: f64 = 1e-13;
 
-impl Solver {
+impl<const C: usize> Solver<C> {
     pub(crate) fn new(stride: usize, l2: f64) -> Self {
         let room = vec![0.0; stride];
         Self {
@@ -113,14 +172,15 @@ impl Solver {
         parts: &[(f64, Outer<'_>)],
         x: &[f64],
     ) {
-        let diagonal = chunks(sums.d()).iter().zip(chunks(x));
-        for (out, (d, x)) in chunks_mut(&mut self.product).iter_mut().zip(diagonal) {
+        let product = &mut self.product[..length::<C>(sums.stride)];
+        let diagonal = chunks(cut::<C>(sums.d())).iter().zip(chunks(cut::<C>(x)));
+        for (out, (d, x)) in chunks_mut(product).iter_mut().zip(diagonal) {
             for lane in 0..WIDTH {
                 out[lane] = (d[lane] + self.l2) * x[lane];
             }
         }
         for (sign, part) in parts {
-            part.add_product(statistics, -sign, x, &mut self.product);
+            part.add_product::<C>(statistics, -sign, cut::<C>(x), product);
         }
     }
 
@@ -137,10 +197,12 @@ impl Solver {
         x: &mut [f64],
     ) -> Option<f64> {
         self.multiply(statistics, sums, parts, x);
-        for (r, (g, product)) in chunks_mut(&mut self.residual)
-            .iter_mut()
-            .zip(chunks(sums.g()).iter().zip(chunks(&self.product)))
-        {
+        let n = length::<C>(sums.stride);
+        for (r, (g, product)) in chunks_mut(&mut self.residual[..n]).iter_mut().zip(
+            chunks(cut::<C>(sums.g()))
+                .iter()
+                .zip(chunks(&self.product[..n])),
+        ) {
             for lane in 0..WIDTH {
                 r[lane] = -g[lane] - product[lane];
             }
@@ -157,8 +219,9 @@ impl Solver {
             // direction = M₀⁻¹ r + β direction
             let beta = if step == 0 { 0.0 } else { scaled / last };
             last = scaled;
-            let parts_of = chunks(&self.residual).iter().zip(chunks(sums.h()));
-            for (p, (r, h)) in chunks_mut(&mut self.direction).iter_mut().zip(parts_of) {
+            let parts_of = chunks(&self.residual[..n]).iter().zip(chunks(sums.h()));
+            let direction = chunks_mut(&mut self.direction[..n]);
+            for (p, (r, h)) in direction.iter_mut().zip(parts_of) {
                 for lane in 0..WIDTH {
                     let h = if h[lane] > 0.0 { h[lane] } else { 0.0 };
                     let step = if beta == 0.0 { 0.0 } else { beta * p[lane] };
@@ -167,12 +230,12 @@ impl Solver {
             }
             let direction = std::mem::take(&mut self.direction);
             self.multiply(statistics, sums, parts, &direction);
-            let curvature = dot(&direction, &self.product);
+            let curvature = dot(&direction[..n], &self.product[..n]);
             let usable = curvature > 0.0 && curvature.is_finite();
             if usable {
-                let alpha = dot(&direction, &self.residual) / curvature;
-                add_scaled(x, alpha, &direction);
-                add_scaled(&mut self.residual, -alpha, &self.product);
+                let alpha = dot(&direction[..n], &self.residual[..n]) / curvature;
+                add_scaled(&mut x[..n], alpha, &direction[..n]);
+                add_scaled(&mut self.residual[..n], -alpha, &self.product[..n]);
             }
             self.direction = direction;
             if !usable {
@@ -188,9 +251,10 @@ impl Solver {
         let mut gains = [0.0; WIDTH];
         let mut missing = [0.0; WIDTH];
         let mut scaled = [0.0; WIDTH];
-        let diagonals = chunks(sums.f()).iter().zip(chunks(sums.h()));
+        let diagonals = chunks(cut::<C>(sums.f())).iter().zip(chunks(sums.h()));
         let heads = chunks(sums.g()).iter().zip(chunks(x));
-        for ((r, (g, x)), (f, h)) in chunks(&self.residual).iter().zip(heads).zip(diagonals) {
+        let residual = &self.residual[..length::<C>(sums.stride)];
+        for ((r, (g, x)), (f, h)) in chunks(residual).iter().zip(heads).zip(diagonals) {
             for lane in 0..WIDTH {
                 let (f, h) = (
                     if f[lane] > 0.0 { f[lane] } else { 0.0 },

@@ -10,16 +10,16 @@ use crate::lanes::{WIDTH, add_scaled, chunks, total};
 use crate::statistics::{Gram, Statistics, Sums};
 
 /// The sums of the growing set and of its complement.
-struct Halves<'a> {
-    statistics: &'a Statistics,
-    weights: &'a [f64],
+pub(crate) struct Halves<'a> {
+    pub(crate) statistics: &'a Statistics,
+    pub(crate) weights: &'a [f64],
     parent: &'a Parent<'a>,
-    taken: Sums,
-    others: Sums,
+    pub(crate) taken: Sums,
+    pub(crate) others: Sums,
 }
 
 impl<'a> Halves<'a> {
-    fn new(statistics: &'a Statistics, parent: &'a Parent<'a>) -> Self {
+    pub(crate) fn new(statistics: &'a Statistics, parent: &'a Parent<'a>) -> Self {
         let empty = parent.sums.emptied();
         let weights = parent.weights;
         Self {
@@ -32,13 +32,13 @@ impl<'a> Halves<'a> {
     }
 
     #[inline(always)]
-    fn take(&mut self, row: u32) {
+    pub(crate) fn take(&mut self, row: u32) {
         self.taken
             .add(self.statistics, row, self.weights[row as usize]);
     }
 
     #[inline(always)]
-    fn subtract(&mut self) {
+    pub(crate) fn subtract(&mut self) {
         self.others.set_difference(&self.parent.sums, &self.taken);
     }
 }
@@ -103,39 +103,33 @@ impl Evaluator for Independent<'_> {
     }
 }
 
-/// Bins of each candidate's own sums, under the label-wise loss or the example-wise.
-pub(crate) struct Binned<'a> {
-    halves: Halves<'a>,
+/// A growing set of rows, judged by bins of its own sums.
+pub(crate) struct OwnBins<'a> {
+    statistics: &'a Statistics,
+    weights: &'a [f64],
     binner: Binner,
     system: System,
-    /// Rows of the growing set, and the roots of their weights.
     rows: Vec<u32>,
+    /// The roots of their weights.
     roots: Vec<f64>,
     next: Vec<f64>,
     criteria: Vec<f64>,
     moves: Vec<Move>,
-    /// For the example-wise loss: the rows by the bins of the growing set, the same rows by those
-    /// of the complement, and all rows of the parent by the latter.
-    products: Option<(BinnedRows, BinnedRows, ParentBins)>,
+    binned: BinnedRows,
 }
 
-impl<'a> Binned<'a> {
+impl<'a> OwnBins<'a> {
     pub(crate) fn new(
         statistics: &'a Statistics,
-        parent: &'a Parent<'a>,
+        weights: &'a [f64],
         binner: Binner,
         l2: f64,
         restricted: bool,
     ) -> Self {
         let stride = statistics.stride;
-        let products = parent.bins.as_ref().map(|bins| {
-            let empty = BinnedRows::new(binner.n_bins, stride);
-            let mut others = empty.clone();
-            others.bins.copy_from_slice(&bins.bins);
-            (empty, others, bins.clone())
-        });
         Self {
-            halves: Halves::new(statistics, parent),
+            statistics,
+            weights,
             binner,
             system: System::new(binner.n_bins, stride, l2, restricted),
             rows: Vec::new(),
@@ -143,7 +137,83 @@ impl<'a> Binned<'a> {
             next: vec![0.0; stride],
             criteria: vec![0.0; stride],
             moves: Vec::new(),
-            products,
+            binned: BinnedRows::new(binner.n_bins, stride),
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn clear(&mut self) {
+        self.rows.clear();
+        self.roots.clear();
+        self.binned.clear();
+    }
+
+    #[inline(always)]
+    pub(crate) fn take(&mut self, row: u32) {
+        self.rows.push(row);
+        self.roots.push(self.weights[row as usize].sqrt());
+    }
+
+    /// Brings bins up to date with `sums`, which need not be those of the rows.
+    #[inline(always)]
+    fn rebin(&mut self, sums: &Sums) {
+        self.binner
+            .assign(sums.g(), sums.h(), &mut self.criteria, &mut self.next);
+        self.system.set_bins(sums, &self.next);
+        find_moves(&self.binned.bins, &self.next, &mut self.moves);
+        let (statistics, rows, roots) = (self.statistics, &self.rows, &self.roots);
+        let gradient = |i: usize| statistics.gradient(rows[i]);
+        self.binned
+            .update(&self.moves, rows.len(), gradient, |i| roots[i]);
+    }
+
+    /// The quality of the rows, whose sums are given.
+    #[inline(always)]
+    pub(crate) fn quality(&mut self, sums: &Sums) -> f64 {
+        self.rebin(sums);
+        self.system.quality(|a, b| self.binned.product(a, b))
+    }
+
+    /// The quality of the parent set without the rows, whose sums are given.
+    #[inline(always)]
+    fn quality_without(&mut self, sums: &Sums, gram: &Gram, all: &mut ParentBins) -> f64 {
+        self.rebin(sums);
+        all.update(gram, &self.moves);
+        self.system
+            .quality(|a, b| all.product(a, b) - self.binned.product(a, b))
+    }
+}
+
+/// Bins of each candidate's own sums, under the example-wise loss.
+pub(crate) struct Binned<'a> {
+    halves: Halves<'a>,
+    gram: &'a Gram,
+    taken: OwnBins<'a>,
+    /// The growing set again, by the bins of its complement.
+    others: OwnBins<'a>,
+    /// All rows of the parent, by the same.
+    all: ParentBins,
+}
+
+impl<'a> Binned<'a> {
+    pub(crate) fn new(
+        statistics: &'a Statistics,
+        parent: &'a Parent<'a>,
+        gram: &'a Gram,
+        bins: &ParentBins,
+        binner: Binner,
+        l2: f64,
+        restricted: bool,
+    ) -> Self {
+        let own = || OwnBins::new(statistics, parent.weights, binner, l2, restricted);
+        let mut others = own();
+        others.binned.bins.copy_from_slice(&bins.bins);
+        Self {
+            halves: Halves::new(statistics, parent),
+            gram,
+            taken: own(),
+            others,
+            all: bins.clone(),
         }
     }
 }
@@ -152,67 +222,96 @@ impl Evaluator for Binned<'_> {
     #[inline(always)]
     fn restart(&mut self) {
         self.halves.taken.clear();
-        self.rows.clear();
-        self.roots.clear();
-        if let Some((taken, others, _)) = &mut self.products {
-            taken.clear();
-            others.clear();
-        }
+        self.taken.clear();
+        self.others.clear();
     }
 
     #[inline(always)]
     fn take(&mut self, row: u32) {
         self.halves.take(row);
-        if self.products.is_some() {
-            self.rows.push(row);
-            self.roots.push(self.halves.weights[row as usize].sqrt());
-        }
+        self.taken.take(row);
+        self.others.take(row);
     }
 
     #[inline(always)]
     fn of_taken(&mut self, _: f64) -> Option<f64> {
-        let sums = &self.halves.taken;
-        self.binner
-            .assign(sums.g(), sums.h(), &mut self.criteria, &mut self.next);
-        self.system.set_bins(sums, &self.next);
-        let Some((taken, ..)) = &mut self.products else {
-            return Some(self.system.quality(|_, _| 0.0));
-        };
-        find_moves(&taken.bins, &self.next, &mut self.moves);
-        let (statistics, rows, roots) = (self.halves.statistics, &self.rows, &self.roots);
-        let gradient = |i: usize| statistics.gradient(rows[i]);
-        taken.update(&self.moves, rows.len(), gradient, |i| roots[i]);
-        Some(self.system.quality(|a, b| taken.product(a, b)))
+        Some(self.taken.quality(&self.halves.taken))
     }
 
     #[inline(always)]
     fn of_others(&mut self, _: f64) -> Option<f64> {
         self.halves.subtract();
         let sums = &self.halves.others;
-        self.binner
-            .assign(sums.g(), sums.h(), &mut self.criteria, &mut self.next);
-        self.system.set_bins(sums, &self.next);
-        let Some((_, others, all)) = &mut self.products else {
-            return Some(self.system.quality(|_, _| 0.0));
-        };
-        find_moves(&others.bins, &self.next, &mut self.moves);
-        let (statistics, rows, roots) = (self.halves.statistics, &self.rows, &self.roots);
-        let gradient = |i: usize| statistics.gradient(rows[i]);
-        others.update(&self.moves, rows.len(), gradient, |i| roots[i]);
-        if let Some(gram) = self.halves.parent.gram {
-            all.update(gram, &self.moves);
-        }
-        Some(
-            self.system
-                .quality(|a, b| all.product(a, b) - others.product(a, b)),
-        )
+        Some(self.others.quality_without(sums, self.gram, &mut self.all))
     }
 }
 
-/// All labels under the example-wise loss.
-pub(crate) struct Full<'a> {
+/// Bins of each candidate's own sums, under the label-wise loss.
+pub(crate) struct IndependentBins<'a> {
     halves: Halves<'a>,
-    solver: Solver,
+    binner: Binner,
+    system: System,
+    bins: Vec<f64>,
+    criteria: Vec<f64>,
+}
+
+impl<'a> IndependentBins<'a> {
+    pub(crate) fn new(
+        statistics: &'a Statistics,
+        parent: &'a Parent<'a>,
+        binner: Binner,
+        l2: f64,
+    ) -> Self {
+        Self {
+            halves: Halves::new(statistics, parent),
+            binner,
+            system: System::new(binner.n_bins, statistics.stride, l2, false),
+            bins: vec![0.0; statistics.stride],
+            criteria: vec![0.0; statistics.stride],
+        }
+    }
+
+    #[inline(always)]
+    fn quality(&mut self, others: bool) -> f64 {
+        let sums = if others {
+            &self.halves.others
+        } else {
+            &self.halves.taken
+        };
+        self.binner
+            .assign(sums.g(), sums.h(), &mut self.criteria, &mut self.bins);
+        self.system.set_bins(sums, &self.bins);
+        self.system.quality(|_, _| 0.0)
+    }
+}
+
+impl Evaluator for IndependentBins<'_> {
+    #[inline(always)]
+    fn restart(&mut self) {
+        self.halves.taken.clear();
+    }
+
+    #[inline(always)]
+    fn take(&mut self, row: u32) {
+        self.halves.take(row);
+    }
+
+    #[inline(always)]
+    fn of_taken(&mut self, _: f64) -> Option<f64> {
+        Some(self.quality(false))
+    }
+
+    #[inline(always)]
+    fn of_others(&mut self, _: f64) -> Option<f64> {
+        self.halves.subtract();
+        Some(self.quality(true))
+    }
+}
+
+/// All labels under the example-wise loss; rows have `C` chunks, or any number if `C` is 0.
+pub(crate) struct Full<'a, const C: usize> {
+    halves: Halves<'a>,
+    solver: Solver<C>,
     rows: Vec<u32>,
     /// `Σ w g gᵀ` of the growing set, where that is cheaper than its rows.
     gram: Option<Gram>,
@@ -221,7 +320,7 @@ pub(crate) struct Full<'a> {
     of_others: Vec<f64>,
 }
 
-impl<'a> Full<'a> {
+impl<'a, const C: usize> Full<'a, C> {
     /// `n_rows` rows will be taken, and quality asked for after `n_steps` of them.
     pub(crate) fn new(
         statistics: &'a Statistics,
@@ -246,7 +345,7 @@ impl<'a> Full<'a> {
     }
 }
 
-impl Evaluator for Full<'_> {
+impl<const C: usize> Evaluator for Full<'_, C> {
     fn restart(&mut self) {
         self.halves.taken.clear();
         self.rows.clear();

@@ -2,7 +2,7 @@
 
 mod evaluators;
 mod groups;
-mod histogram;
+mod parent_bins;
 mod sweep;
 mod two_bins;
 
@@ -12,11 +12,11 @@ use crate::head::solve::{Outer, Solver};
 use crate::lanes::WIDTH;
 use crate::statistics::{Gram, PARALLEL, Statistics, Sums};
 use crate::{Operator, Params, Search};
-use evaluators::{Binned, Full, Independent};
+use evaluators::{Binned, Full, Independent, IndependentBins};
 use groups::Groups;
 pub(crate) use groups::{ABSENT, RowSet};
-use histogram::BinnedStatistics;
 use multiversion::multiversion;
+use parent_bins::BinnedStatistics;
 use rayon::prelude::*;
 use sweep::{Split, sweep};
 use two_bins::{MOST_CHUNKS, TwoBins};
@@ -80,7 +80,7 @@ impl<'a> Parent<'a> {
             (Method::Full, _) => {
                 let mut head = vec![0.0; statistics.stride];
                 let parts = [(1.0, parent.outer())];
-                let mut solver = Solver::new(statistics.stride, context.params.l2);
+                let mut solver = Solver::<0>::new(statistics.stride, context.params.l2);
                 solver.quality(statistics, &parent.sums, &parts, f64::INFINITY, &mut head);
                 parent.head = head;
             }
@@ -140,8 +140,7 @@ impl Context<'_> {
             let statistics = BinnedStatistics::new(self, set.rows, weights);
             Box::new(move |&feature: &usize| {
                 let column = &self.columns.columns[feature];
-                let least = self.params.min_coverage;
-                let (split, threshold) = statistics.search(column, set, least, bound)?;
+                let (split, threshold) = statistics.search(self, column, set, weights, bound)?;
                 Some(candidate(feature, split, threshold))
             })
         } else {
@@ -217,27 +216,34 @@ impl Context<'_> {
                 sweep_independent(&mut evaluator, groups, nominal, least, bound)
             }
             Method::DiagonalBins(binner) => {
-                let mut evaluator = Binned::new(statistics, parent, binner, l2, false);
-                sweep_binned(&mut evaluator, groups, nominal, least, bound)
+                let mut evaluator = IndependentBins::new(statistics, parent, binner, l2);
+                sweep_independent_bins(&mut evaluator, groups, nominal, least, bound)
             }
             Method::Bins { binner, restricted } => {
-                let few = statistics.stride <= MOST_CHUNKS * WIDTH;
-                if let (Some(gram), true) = (parent.gram, few && binner.signs_only && !restricted) {
-                    let two_bins = match statistics.stride / WIDTH {
+                let (gram, bins) = parent.gram.zip(parent.bins.as_ref())?;
+                let n_chunks = statistics.stride / WIDTH;
+                if n_chunks <= MOST_CHUNKS && binner.signs_only && !restricted {
+                    let sweep_two_bins = match n_chunks {
                         1 => sweep_two_bins::<1>,
                         2 => sweep_two_bins::<2>,
                         3 => sweep_two_bins::<3>,
                         _ => sweep_two_bins::<MOST_CHUNKS>,
                     };
-                    return two_bins(self, parent, gram, groups, nominal, bound);
+                    return sweep_two_bins(self, parent, gram, groups, nominal, bound);
                 }
-                let mut evaluator = Binned::new(statistics, parent, binner, l2, restricted);
+                let mut evaluator =
+                    Binned::new(statistics, parent, gram, bins, binner, l2, restricted);
                 sweep_binned(&mut evaluator, groups, nominal, least, bound)
             }
             Method::Full => {
-                let (n_rows, n_steps) = (groups.rows.len(), groups.groups.len() - 1);
-                let mut evaluator = Full::new(statistics, parent, l2, n_rows, n_steps);
-                sweep_full(&mut evaluator, groups, nominal, least, bound)
+                let sweep_full = match statistics.stride / WIDTH {
+                    1 => sweep_full::<1>,
+                    2 => sweep_full::<2>,
+                    3 => sweep_full::<3>,
+                    4 => sweep_full::<4>,
+                    _ => sweep_full::<0>,
+                };
+                sweep_full(self, parent, groups, nominal, bound)
             }
         }
     }
@@ -280,6 +286,17 @@ fn sweep_independent(
 }
 
 #[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+fn sweep_independent_bins(
+    evaluator: &mut IndependentBins<'_>,
+    groups: &Groups,
+    nominal: bool,
+    least: usize,
+    bound: f64,
+) -> Option<Split> {
+    sweep(evaluator, groups, nominal, least, bound)
+}
+
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
 fn sweep_binned(
     evaluator: &mut Binned<'_>,
     groups: &Groups,
@@ -291,14 +308,17 @@ fn sweep_binned(
 }
 
 #[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
-fn sweep_full(
-    evaluator: &mut Full<'_>,
+fn sweep_full<const C: usize>(
+    context: &Context<'_>,
+    parent: &Parent<'_>,
     groups: &Groups,
     nominal: bool,
-    least: usize,
     bound: f64,
 ) -> Option<Split> {
-    sweep(evaluator, groups, nominal, least, bound)
+    let params = context.params;
+    let (n_rows, n_steps) = (groups.rows.len(), groups.groups.len() - 1);
+    let mut evaluator = Full::<C>::new(context.statistics, parent, params.l2, n_rows, n_steps);
+    sweep(&mut evaluator, groups, nominal, params.min_coverage, bound)
 }
 
 #[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]

@@ -1,10 +1,16 @@
-//! The fast search under the example-wise loss: labels stay in the bins that the parent set wants,
-//! so a row is a few numbers, and a candidate the sum of them over its rows. Nothing in the loop
-//! over rows depends on the number of labels.
+//! The fast search under the example-wise loss.
+//!
+//! The bins that a set of rows wants are much like those that the greater part of it wants. So
+//! labels stay in the bins of the parent set, a row is a few numbers, and a candidate the sum of
+//! them over its rows: the cost of a row no longer depends on the number of labels. Features that
+//! most rows have take a histogram over [`GROUPS`](crate::columns::GROUPS) groups of values. Of a
+//! sparse feature, the rows that have it are few and may want quite different bins: those get their
+//! own, as in the exact search, and only the others keep the parent's.
 
-use super::groups::{ABSENT, RowSet};
-use super::sweep::Split;
-use super::{Context, Method};
+use super::evaluators::OwnBins;
+use super::groups::{Groups, RowSet};
+use super::sweep::{Evaluator, Split, sweep};
+use super::{Context, Method, threshold};
 use crate::Operator;
 use crate::binning::add_up;
 use crate::columns::{Column, MISSING};
@@ -108,13 +114,19 @@ impl BinnedStatistics {
     /// The best condition on a feature and its threshold.
     pub(crate) fn search(
         &self,
+        context: &Context<'_>,
         column: &Column,
         set: RowSet<'_>,
-        least: usize,
+        weights: &[f64],
         bound: f64,
     ) -> Option<(Split, f32)> {
-        let split = search(self, column, set, least, bound)?;
-        Some(split)
+        let least = context.params.min_coverage;
+        if column.implicit.is_none() {
+            return search_full(self, column, set, least, bound);
+        }
+        let groups = Groups::new(column, &set, true);
+        let split = search_sparse(self, context, &groups, column.nominal, set, weights, bound)?;
+        Some((split, threshold(column, &groups, split)))
     }
 
     #[inline(always)]
@@ -196,8 +208,9 @@ fn reduce(
     }
 }
 
+/// The search over a feature that most rows have.
 #[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
-fn search(
+fn search_full(
     statistics: &BinnedStatistics,
     column: &Column,
     set: RowSet<'_>,
@@ -209,37 +222,15 @@ fn search(
     let mut n_rows = set.rows.len();
     // Of all rows with a value.
     let mut all = statistics.all.clone();
-    let mut counted = 0;
-    if let Some(codes) = column.codes_by_row() {
-        for (position, &row) in set.rows.iter().enumerate() {
-            let code = codes[row as usize];
-            if code == MISSING {
-                n_rows -= 1;
-                add_scaled(&mut all, -1.0, statistics.row(position));
-            } else {
-                histogram.add(column, code, statistics.row(position));
-            }
+    let codes = column.codes_by_row()?;
+    for (position, &row) in set.rows.iter().enumerate() {
+        let code = codes[row as usize];
+        if code == MISSING {
+            n_rows -= 1;
+            add_scaled(&mut all, -1.0, statistics.row(position));
+        } else {
+            histogram.add(column, code, statistics.row(position));
         }
-    } else {
-        for (at, &row) in column.rows.iter().enumerate() {
-            let position = set.positions[row as usize];
-            if position != ABSENT {
-                counted += 1;
-                histogram.add(column, column.code(at), statistics.row(position as usize));
-            }
-        }
-        for &row in &column.missing {
-            let position = set.positions[row as usize];
-            if position != ABSENT {
-                n_rows -= 1;
-                add_scaled(&mut all, -1.0, statistics.row(position as usize));
-            }
-        }
-    }
-    if let Some(zero) = column.implicit
-        && counted < n_rows
-    {
-        histogram.add_rest(column, zero, n_rows - counted, &all);
     }
     let mut system = System::new(statistics.n_bins, 0, statistics.l2, false);
     let mut best: Option<(Split, f32)> = None;
@@ -336,23 +327,105 @@ impl Histogram {
         );
     }
 
-    /// Gives the rows that no group has to the one of a value.
-    fn add_rest(&mut self, column: &Column, code: u32, count: usize, all: &[f64]) {
-        let mut rest = all.to_vec();
-        for sums in self.sums.chunks(self.width.max(1)) {
-            add_scaled(&mut rest, -1.0, sums);
-        }
-        let group = Self::group(column, code);
-        self.groups[group] = Slot {
-            count,
-            first: code,
-            last: code,
-        };
-        self.sums[group * self.width..(group + 1) * self.width].copy_from_slice(&rest);
-    }
-
     #[inline(always)]
     fn sums(&self, group: usize) -> &[f64] {
         &self.sums[group * self.width..(group + 1) * self.width]
+    }
+}
+
+/// The search over a feature that few rows have.
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+fn search_sparse(
+    estimates: &BinnedStatistics,
+    context: &Context<'_>,
+    groups: &Groups,
+    nominal: bool,
+    set: RowSet<'_>,
+    weights: &[f64],
+    bound: f64,
+) -> Option<Split> {
+    let Method::Bins { binner, restricted } = context.method else {
+        return None;
+    };
+    if groups.groups.len() < 2 {
+        return None;
+    }
+    let mut all = estimates.all.clone();
+    for &row in &groups.missing {
+        add_scaled(
+            &mut all,
+            -1.0,
+            estimates.row(set.positions[row as usize] as usize),
+        );
+    }
+    let statistics = context.statistics;
+    let mut evaluator = FewRows {
+        statistics,
+        weights,
+        estimates,
+        positions: set.positions,
+        own: OwnBins::new(statistics, weights, binner, context.params.l2, restricted),
+        taken: Sums::new(statistics.stride, context.method.kinds()),
+        reduced: vec![0.0; estimates.width],
+        others: vec![0.0; estimates.width],
+        all,
+        system: System::new(estimates.n_bins, 0, estimates.l2, false),
+    };
+    sweep(
+        &mut evaluator,
+        groups,
+        nominal,
+        context.params.min_coverage,
+        bound,
+    )
+}
+
+/// Few rows by bins of their own, all others by those of the parent.
+struct FewRows<'a> {
+    statistics: &'a Statistics,
+    weights: &'a [f64],
+    estimates: &'a BinnedStatistics,
+    positions: &'a [u32],
+    own: OwnBins<'a>,
+    taken: Sums,
+    /// The growing set by the bins of the parent, room for its complement, and both together.
+    reduced: Vec<f64>,
+    others: Vec<f64>,
+    all: Vec<f64>,
+    system: System,
+}
+
+impl Evaluator for FewRows<'_> {
+    #[inline(always)]
+    fn restart(&mut self) {
+        self.own.clear();
+        self.taken.clear();
+        self.reduced.fill(0.0);
+    }
+
+    #[inline(always)]
+    fn take(&mut self, row: u32) {
+        self.own.take(row);
+        self.taken
+            .add(self.statistics, row, self.weights[row as usize]);
+        let position = self.positions[row as usize] as usize;
+        add_scaled(&mut self.reduced, 1.0, self.estimates.row(position));
+    }
+
+    #[inline(always)]
+    fn of_taken(&mut self, _: f64) -> Option<f64> {
+        Some(self.own.quality(&self.taken))
+    }
+
+    #[inline(always)]
+    fn of_others(&mut self, _: f64) -> Option<f64> {
+        for (out, (all, taken)) in self
+            .others
+            .iter_mut()
+            .zip(self.all.iter().zip(&self.reduced))
+        {
+            *out = all - taken;
+        }
+        Some(self.estimates.quality(&mut self.system, &self.others))
     }
 }

@@ -1,0 +1,86 @@
+"""What fits of boosted rules need as data grow: memory on many rows, time against the number of labels.
+
+The data are planted (`manylabel.datasets.make_multilabel`). Each fit has a process of its own, which reads
+its data from the disk: so the memory before the fit is that of the data and the imports, and nothing freed
+while the data were made hides what the fit takes.
+"""
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+from compare import heading, hold_threads
+from rules import add_worker_arguments, markdown, packages, prepare, run
+from rules_systems import SYSTEMS
+
+from manylabel.datasets import make_multilabel
+
+WITHIN = {"n_samples": 17_000, "n_features": 5_000, "n_nonzero": 200, "labels_per_sample": 2.2}  # as EUR-Lex
+ALONG = {"n_samples": 5_000, "n_features": 1_000, "n_nonzero": 50, "labels_per_sample": 3.0}
+
+
+def main():
+    args = arguments()
+    hold_threads(args.threads)
+    print(heading(packages(args)), "", sep="\n", flush=True)
+    print(memory_of_fits(args), "", sep="\n", flush=True)
+    print(time_of_fits(args), flush=True)
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--systems", nargs="+", default=["default", "exact-binned"], choices=SYSTEMS)
+    parser.add_argument("--labels", nargs="+", type=int, default=[25, 50, 100, 200, 400])
+    parser.add_argument("--rules", type=int, default=200)
+    parser.add_argument("--fits", type=int, default=3, help="timed fits of each size, of which the median")
+    add_worker_arguments(parser)
+    args = parser.parse_args()
+    if len(set(args.labels)) < 2:
+        parser.error("--labels: an exponent needs two different numbers")
+    return args
+
+
+def fits(args: argparse.Namespace, system: str, n_labels: int, n_fits: int, sizes: dict) -> list[dict]:
+    """Figures of `n_fits` fits of the same planted data, by different seeds."""
+    print(f"{n_labels} labels: {system} ...", file=sys.stderr, flush=True)
+    X, Y = make_multilabel(n_labels=n_labels, **sizes, random_state=0)
+    with tempfile.TemporaryDirectory(prefix="manylabel-bench-") as folder:
+        data = Path(folder) / "planted"
+        prepare(data, (X, Y, X[:100], Y[:100]))
+        return [run(args, system, data, args.rules, seed) for seed in range(1, n_fits + 1)]
+
+
+def memory_of_fits(args: argparse.Namespace) -> str:
+    n_labels, rows = 201, []
+    for system in args.systems:
+        (figures,) = fits(args, system, n_labels, 1, WITHIN)
+        before, peak = figures["data_bytes"] / 1e6, figures["peak_bytes"] / 1e6
+        rows.append([SYSTEMS[system].title, f"{figures['fit_seconds']:.3g}"])
+        rows[-1] += [f"{size:,.1f}" for size in (before, peak, peak - before)]
+    columns = ["system", "fit s", "before MB", "peak MB", "fit's MB"]
+    sizes = f"{WITHIN['n_samples']:,} rows, {WITHIN['n_features']:,} features, {n_labels} labels"
+    return f"Memory, {args.rules} rules on planted data ({sizes}):\n\n{markdown(columns, rows, n_left=1)}"
+
+
+def time_of_fits(args: argparse.Namespace) -> str:
+    rows = []
+    for system in args.systems:
+        seconds = [
+            np.median([figures["fit_seconds"] for figures in fits(args, system, n_labels, args.fits, ALONG)])
+            for n_labels in args.labels
+        ]
+        exponent, _ = np.polyfit(np.log(args.labels), np.log(seconds), 1)
+        rows.append([SYSTEMS[system].title, *(f"{time:.3g}" for time in seconds), f"{exponent:.2f}"])
+    columns = ["system", *(f"{n_labels} labels" for n_labels in args.labels), "exponent"]
+    sizes = f"{ALONG['n_samples']:,} rows, {ALONG['n_features']:,} features"
+    return (
+        f"Fit seconds, {args.rules} rules on planted data ({sizes}):\n\n{markdown(columns, rows, n_left=1)}"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""Measures one fit of boosted rules and its predictions; rules.py and its sisters start it once per fit.
+
+As with worker.py, the process belongs to one system alone.
+"""
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
+from rules_systems import SYSTEMS, Boosted
+from worker import memory, timed
+
+
+def measure(system: Boosted, data: Path, scratch: Path, n_repeats: int) -> dict[str, float]:
+    """Fit and predict; the predicted labels go to ``labels.npz`` in `scratch`, the figures are returned."""
+    train = system.read(data, scratch)
+    X = system.rows(sp.load_npz(data / "X_test.npz"))
+    data_bytes = memory("VmRSS")
+    cpu_start = time.process_time()
+    fit_seconds, _ = timed(lambda: system.fit(*train))
+    fit_cpu_seconds = time.process_time() - cpu_start
+    peak_bytes = memory("VmHWM")
+
+    answer = system.predict(X)  # the warm-up
+    predict_seconds = np.median([timed(lambda: system.predict(X))[0] for _ in range(n_repeats)])
+    sp.save_npz(scratch / "labels.npz", sp.csr_matrix(answer, dtype=np.int8))
+    return {
+        "fit_seconds": fit_seconds,
+        "fit_cpu_seconds": fit_cpu_seconds,
+        "predict_seconds": predict_seconds,
+        "data_bytes": data_bytes,
+        "peak_bytes": peak_bytes,
+        "fitted_rules": system.fitted_rules(),
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("system", choices=SYSTEMS)
+    parser.add_argument("data", type=Path, help="folder with X_train, Y_train and X_test as .npz")
+    parser.add_argument("scratch", type=Path, help="folder for labels.npz and figures.json")
+    for name in ("--threads", "--rules", "--seed", "--repeats"):
+        parser.add_argument(name, type=int, required=True)
+    args = parser.parse_args()
+    system = SYSTEMS[args.system](args.threads, args.rules, args.seed)
+    figures = measure(system, args.data, args.scratch, args.repeats)
+    (args.scratch / "figures.json").write_text(json.dumps(figures))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,161 @@
+//! Fits and predictions of boosted rules on one thread, on planted data of the shapes of yeast
+//! (measurements) and bibtex (words, present or not).
+
+use criterion::{
+    BenchmarkId, Criterion, SamplingMode, Throughput, criterion_group, criterion_main,
+};
+use manylabel_base::Watch;
+use manylabel_benches::{Csr, Measurements, Text, briefly};
+use manylabel_rules::{LabelSets, Model, Params, Rules, Scorer, Search, Step};
+use manylabel_sparse::{CsrOwned, CsrView};
+use rayon::ThreadPoolBuilder;
+use std::collections::BTreeSet;
+
+/// A data set of one shape, and the features to try for a condition: log2 of those it has.
+struct Data {
+    name: String,
+    x: Csr,
+    y: Csr,
+    max_features: usize,
+}
+
+fn shapes() -> [Data; 2] {
+    let yeast = Measurements {
+        n: 1_500,
+        d: 103,
+        c: 14,
+    };
+    let bibtex = Text {
+        n: 4_880,
+        d: 1_836,
+        nnz: 69,
+        c: 159,
+    };
+    [
+        (format!("{yeast}"), yeast.d, yeast.examples(0)),
+        (format!("{bibtex}"), bibtex.d, binary(bibtex.examples(0))),
+    ]
+    .map(|(name, d, (x, y))| Data {
+        name,
+        x,
+        y,
+        max_features: (d - 1).ilog2() as usize + 1,
+    })
+}
+
+fn binary((mut x, y): (Csr, Csr)) -> (Csr, Csr) {
+    x.values.fill(1.0);
+    (x, y)
+}
+
+impl Data {
+    fn fit(&self, y: &CsrOwned, params: &Params) -> Model {
+        let params = Params {
+            max_features: self.max_features,
+            ..params.clone()
+        };
+        let params = params.check().expect("in range");
+        let watch = Watch::new();
+        params
+            .fit(self.x.view(), y, None, None, &[], None, &watch)
+            .expect("sound data")
+    }
+
+    fn labels(&self) -> CsrOwned {
+        CsrOwned::from_view(self.y.view(), false).expect("small")
+    }
+}
+
+fn fit(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("rules/fit");
+    group
+        .sample_size(10)
+        .sampling_mode(SamplingMode::Flat)
+        .throughput(Throughput::Elements(10));
+    for data in shapes() {
+        let y = data.labels();
+        for (search, of_search) in [("fast", Search::Fast), ("exact", Search::Exact)] {
+            for (bins, binning, step) in [
+                ("4%", Params::default().binning, Step::Newton),
+                ("none", None, Step::Safeguarded),
+            ] {
+                let params = Params {
+                    n_rules: 10,
+                    search: of_search,
+                    binning,
+                    step,
+                    ..Params::default()
+                };
+                let name = format!("{},bins={bins},rules={}", data.name, params.n_rules);
+                group.bench_function(BenchmarkId::new(search, name), |b| {
+                    b.iter_with_large_drop(|| data.fit(&y, &params));
+                });
+            }
+        }
+    }
+}
+
+fn predict(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("rules/predict");
+    for data in shapes() {
+        let params = Params {
+            n_rules: 300,
+            ..Params::default()
+        };
+        let model = data.fit(&data.labels(), &params);
+        // As numpy numbers rows and columns.
+        let indptr: Vec<i32> = model.heads.indptr.iter().map(|&end| end as i32).collect();
+        let labels: Vec<i32> = model.heads.indices.iter().map(|&l| l as i32).collect();
+        let (values, n_labels) = (&model.heads.values, model.heads.n_cols);
+        let heads = CsrView::new("heads_", &indptr, &labels, values, n_labels).expect("sorted");
+        let rules = Rules::new(
+            &model.body_indptr,
+            &model.body_feature,
+            &model.body_operator,
+            &model.body_threshold,
+            heads,
+            data.x.view().n_cols(),
+        );
+        let rules = rules.expect("a model of ours");
+        let scorer = Scorer::new(rules, 0..rules.n_rules()).expect("all rules");
+        let sets = known_sets(&data.y, n_labels);
+        let name = format!("{},rules={}", data.name, rules.n_rules());
+        let (x, watch) = (data.x.view(), Watch::new());
+        group.throughput(Throughput::Elements(x.n_rows() as u64));
+        group.bench_function(BenchmarkId::new("scores", &name), |b| {
+            b.iter_with_large_drop(|| scorer.decision(x, &sets, &watch));
+        });
+        group.bench_function(BenchmarkId::new("label-sets", &name), |b| {
+            b.iter_with_large_drop(|| scorer.known(x, &sets, &watch));
+        });
+    }
+}
+
+/// The distinct label sets of all rows.
+fn known_sets(y: &Csr, n_labels: usize) -> LabelSets {
+    let y = y.view();
+    let distinct: BTreeSet<&[i32]> = (0..y.n_rows()).map(|row| y.row(row).0).collect();
+    let (mut indptr, mut labels) = (vec![0], Vec::new());
+    for set in distinct {
+        labels.extend_from_slice(set);
+        indptr.push(labels.len() as i32);
+    }
+    let ones = vec![1.0; labels.len()];
+    let sets = CsrView::new("label_sets_", &indptr, &labels, &ones, n_labels);
+    LabelSets::new(sets.expect("sorted")).expect("few labels")
+}
+
+/// Both, with rayon held to one thread.
+fn on_one_thread(criterion: &mut Criterion) {
+    let pool = ThreadPoolBuilder::new().num_threads(1);
+    pool.build_global().expect("nobody was before us");
+    fit(criterion);
+    predict(criterion);
+}
+
+criterion_group! {
+    name = benches;
+    config = briefly();
+    targets = on_one_thread
+}
+criterion_main!(benches);
