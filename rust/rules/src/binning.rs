@@ -155,19 +155,24 @@ impl Binner {
     }
 }
 
+/// Up to so many bins, masks cost less than stores that wait for one another.
+const FEW: usize = 8;
+
+/// `x` where `keep`, else 0. Not a choice of two numbers, which the compiler makes a jump.
+#[inline(always)]
+fn masked(x: f64, keep: bool) -> f64 {
+    f64::from_bits(x.to_bits() & u64::from(keep).wrapping_neg())
+}
+
 /// `out[b] = Σ_{k in bin b} x_k`.
 #[inline(always)]
 pub(crate) fn add_up(x: &[f64], bins: &[f64], out: &mut [f64]) {
-    // Up to here masks cost less than stores that wait for one another.
-    const FEW: usize = 8;
     if out.len() <= FEW {
         for (b, out) in out.iter_mut().enumerate() {
             let mut sums = [0.0; WIDTH];
             for (x, bins) in chunks(x).iter().zip(chunks(bins)) {
                 for lane in 0..WIDTH {
-                    // Not a choice of two numbers, which the compiler makes a jump.
-                    let keep = u64::from(bins[lane] == b as f64).wrapping_neg();
-                    sums[lane] += f64::from_bits(x[lane].to_bits() & keep);
+                    sums[lane] += masked(x[lane], bins[lane] == b as f64);
                 }
             }
             *out = total(&sums);
@@ -177,6 +182,41 @@ pub(crate) fn add_up(x: &[f64], bins: &[f64], out: &mut [f64]) {
         for (x, &bin) in x.iter().zip(bins) {
             if bin >= 0.0 {
                 out[bin as usize] += x;
+            }
+        }
+    }
+}
+
+/// [`add_up`] of two rows, and the number of labels of each bin.
+#[inline(always)]
+pub(crate) fn add_up_both(
+    [x, y]: [&[f64]; 2],
+    bins: &[f64],
+    [x_out, y_out, sizes]: [&mut [f64]; 3],
+) {
+    if sizes.len() <= FEW {
+        for b in 0..sizes.len() {
+            let (mut x_sums, mut y_sums, mut counts) = ([0.0; WIDTH], [0.0; WIDTH], [0.0; WIDTH]);
+            for ((x, y), bins) in chunks(x).iter().zip(chunks(y)).zip(chunks(bins)) {
+                for lane in 0..WIDTH {
+                    let keep = bins[lane] == b as f64;
+                    x_sums[lane] += masked(x[lane], keep);
+                    y_sums[lane] += masked(y[lane], keep);
+                    counts[lane] += masked(1.0, keep);
+                }
+            }
+            (x_out[b], y_out[b], sizes[b]) = (total(&x_sums), total(&y_sums), total(&counts));
+        }
+    } else {
+        x_out.fill(0.0);
+        y_out.fill(0.0);
+        sizes.fill(0.0);
+        for ((x, y), &bin) in x.iter().zip(y).zip(bins) {
+            if bin >= 0.0 {
+                let bin = bin as usize;
+                x_out[bin] += x;
+                y_out[bin] += y;
+                sizes[bin] += 1.0;
             }
         }
     }

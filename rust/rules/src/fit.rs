@@ -353,10 +353,11 @@ impl<'a> Boosting<'a> {
         };
         let all: Vec<u32> = (0..self.columns.n_rows as u32).collect();
         // It scores all labels, whatever heads the other rules have.
-        let method = match self.method {
-            Method::Single => Method::Diagonal,
-            method => method,
+        let complete = Params {
+            head: Head::Complete,
+            ..self.params.clone()
         };
+        let method = Method::new(&complete, self.statistics.n_labels);
         for _ in 0..steps {
             let given = (steps > 1).then_some(&total[..]);
             let (mut head, quality) =
@@ -444,9 +445,12 @@ impl<'a> Boosting<'a> {
     }
 }
 
-/// A sample of `n` numbers without replacement, in random order, from the numbers in `order`.
+/// A sample of `n` numbers without replacement, in random order, from the numbers in `order`; all
+/// of them as they are.
 fn draw<'a>(rng: &mut Rng, order: &'a mut [usize], n: usize) -> &'a [usize] {
-    let n = n.min(order.len());
+    if n >= order.len() {
+        return order;
+    }
     for i in 0..n {
         order.swap(i, rng.usize(i..order.len()));
     }

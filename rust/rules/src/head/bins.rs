@@ -7,7 +7,7 @@
 //! has them: `H̃_bb = Σ_{k in b} d_k − Σ (G P)_b²`.
 
 use super::solve::factorize;
-use crate::binning::add_up;
+use crate::binning::{add_up, add_up_both};
 use crate::statistics::Sums;
 
 /// The linear system of one set of rows, and room to solve it.
@@ -16,8 +16,6 @@ pub(crate) struct System {
     l2: f64,
     restricted: bool,
     n_bins: usize,
-    /// 1 for every label, to count them.
-    ones: Vec<f64>,
     g: Vec<f64>,
     h: Vec<f64>,
     sizes: Vec<f64>,
@@ -28,12 +26,11 @@ pub(crate) struct System {
 }
 
 impl System {
-    pub(crate) fn new(n_bins: usize, stride: usize, l2: f64, restricted: bool) -> Self {
+    pub(crate) fn new(n_bins: usize, l2: f64, restricted: bool) -> Self {
         Self {
             l2,
             restricted,
             n_bins,
-            ones: vec![1.0; stride],
             g: vec![0.0; n_bins],
             h: vec![0.0; n_bins],
             sizes: vec![0.0; n_bins],
@@ -46,13 +43,9 @@ impl System {
     /// Adds up `sums` by bins.
     #[inline(always)]
     pub(crate) fn set_bins(&mut self, sums: &Sums, bins: &[f64]) {
-        add_up(&self.ones, bins, &mut self.sizes);
-        add_up(sums.g(), bins, &mut self.g);
-        add_up(
-            if self.restricted { sums.d() } else { sums.h() },
-            bins,
-            &mut self.h,
-        );
+        let diagonal = if self.restricted { sums.d() } else { sums.h() };
+        let out = [&mut self.g[..], &mut self.h[..], &mut self.sizes[..]];
+        add_up_both([sums.g(), diagonal], bins, out);
     }
 
     /// Takes sums by bins that are there already; `h` is that of equation 18, or exact.

@@ -154,7 +154,7 @@ fn binned_head(
     restricted: Option<bool>,
 ) -> (Vec<f64>, f64) {
     let stride = statistics.stride;
-    let mut system = System::new(binner.n_bins, stride, l2, restricted == Some(true));
+    let mut system = System::new(binner.n_bins, l2, restricted == Some(true));
     let mut bins = vec![NONE; stride];
     binner.assign(sums.g(), sums.h(), &mut vec![0.0; stride], &mut bins);
     system.set_bins(sums, &bins);

@@ -131,7 +131,7 @@ impl<'a> OwnBins<'a> {
             statistics,
             weights,
             binner,
-            system: System::new(binner.n_bins, stride, l2, restricted),
+            system: System::new(binner.n_bins, l2, restricted),
             rows: Vec::new(),
             roots: Vec::new(),
             next: vec![0.0; stride],
@@ -265,7 +265,7 @@ impl<'a> IndependentBins<'a> {
         Self {
             halves: Halves::new(statistics, parent),
             binner,
-            system: System::new(binner.n_bins, statistics.stride, l2, false),
+            system: System::new(binner.n_bins, l2, false),
             bins: vec![0.0; statistics.stride],
             criteria: vec![0.0; statistics.stride],
         }

@@ -232,7 +232,7 @@ fn search_full(
             histogram.add(column, code, statistics.row(position));
         }
     }
-    let mut system = System::new(statistics.n_bins, 0, statistics.l2, false);
+    let mut system = System::new(statistics.n_bins, statistics.l2, false);
     let mut best: Option<(Split, f32)> = None;
     let mut below = vec![0.0; width];
     let mut above = vec![0.0; width];
@@ -369,7 +369,7 @@ fn search_sparse(
         reduced: vec![0.0; estimates.width],
         others: vec![0.0; estimates.width],
         all,
-        system: System::new(estimates.n_bins, 0, estimates.l2, false),
+        system: System::new(estimates.n_bins, estimates.l2, false),
     };
     sweep(
         &mut evaluator,
