@@ -318,10 +318,10 @@ def test_label_sets(Y, weighted):
     [("log2", 4), (10**9, 13), (0.4, 5), (1.0, 13), (None, 13), (1e-9, 1)],
 )
 def test_numbers_of_features(problem, max_features, number):
-    model = classifier(max_features=max_features, n_rules=5).fit(*problem)
-    assert_same_rules(model, classifier(max_features=number, n_rules=5).fit(*problem))
+    model = classifier(max_features=max_features, n_rules=20).fit(*problem)
+    assert_same_rules(model, classifier(max_features=number, n_rules=20).fit(*problem))
     assert not np.array_equal(
-        model.body_feature_, classifier(max_features=number % 13 + 1, n_rules=5).fit(*problem).body_feature_
+        model.body_feature_, classifier(max_features=number % 13 + 1, n_rules=20).fit(*problem).body_feature_
     )
 
 

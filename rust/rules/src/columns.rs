@@ -40,6 +40,8 @@ pub(crate) struct Column {
 pub(crate) struct Columns {
     pub(crate) columns: Vec<Column>,
     pub(crate) n_rows: usize,
+    /// Whether there is a column most rows have no stored value of.
+    pub(crate) any_sparse: bool,
 }
 
 impl Columns {
@@ -93,7 +95,12 @@ impl Columns {
             };
             column.nominal = true;
         }
-        Ok(Self { columns, n_rows })
+        let any_sparse = columns.iter().any(|column| column.implicit.is_some());
+        Ok(Self {
+            columns,
+            n_rows,
+            any_sparse,
+        })
     }
 }
 

@@ -3,8 +3,8 @@
 use crate::columns::Columns;
 use crate::head::Method;
 use crate::params::Checked;
-use crate::refine::{ABSENT, Candidate, Context, RowSet};
-use crate::statistics::{Gram, Statistics};
+use crate::refine::{ABSENT, Candidate, Context, Moments, RowSet};
+use crate::statistics::Statistics;
 use crate::{Head, Model, Operator, Params, Step};
 use fastrand::Rng;
 use manylabel_base::{Error, Watch, filled};
@@ -243,27 +243,24 @@ impl<'a> Boosting<'a> {
         let Self {
             params,
             columns,
-            method,
             statistics,
             sampled,
             positions,
             marks,
             ..
         } = self;
-        let context = Context {
-            statistics,
-            columns,
-            params,
-            method: *method,
-        };
+        let context = Context::new(statistics, columns, params, self.method);
         let mut body = Body {
             conditions: Vec::new(),
-            rows: (0..columns.n_rows as u32).collect(),
+            rows: Vec::new(),
             label: None,
         };
-        let in_sample = |row: &u32| sampled[*row as usize] > 0.0;
-        let mut covered: Vec<u32> = body.rows.iter().copied().filter(in_sample).collect();
-        let mut gram = context.gram(&covered, sampled);
+        let rows = 0..columns.n_rows as u32;
+        let mut covered: Vec<u32> = rows
+            .clone()
+            .filter(|&row| sampled[row as usize] > 0.0)
+            .collect();
+        let mut moments = Moments::over(&context, &covered, sampled);
         let mut bound = f64::INFINITY;
         let mut order: Vec<usize> = (0..columns.columns.len()).collect();
         while body.conditions.len() < params.max_conditions {
@@ -282,15 +279,9 @@ impl<'a> Boosting<'a> {
                 let set = RowSet {
                     rows: &covered,
                     positions,
+                    weights: sampled,
                 };
-                found = context.best_condition(
-                    set,
-                    sampled,
-                    gram.as_ref(),
-                    features,
-                    bound,
-                    body.label,
-                );
+                found = context.best_condition(set, &moments, features, bound, body.label);
                 if found.is_some() {
                     break;
                 }
@@ -305,32 +296,43 @@ impl<'a> Boosting<'a> {
                 threshold,
                 ..
             } = condition;
-            let column = &columns.columns[feature];
-            let mut rows = body.rows.clone();
-            column.retain(operator, threshold, &mut rows, marks);
-            let kept: Vec<u32> = rows.iter().copied().filter(in_sample).collect();
+            let mut kept = covered.clone();
+            columns.columns[feature].retain(operator, threshold, &mut kept, marks);
+            let head = |label| {
+                let method = context.method;
+                method.head(statistics, &kept, sampled, params.l2, label, None)
+            };
             if condition.estimated {
-                condition.quality = method
-                    .head(statistics, &kept, sampled, params.l2, None, None)
-                    .1;
+                condition.quality = head(None).1;
                 if condition.quality >= bound {
                     break;
                 }
             }
             if params.head == Head::Single && body.label.is_none() {
-                let (head, _) = method.head(statistics, &kept, sampled, params.l2, None, None);
-                body.label = head.iter().position(|&score| score != 0.0);
+                body.label = head(None).0.iter().position(|&score| score != 0.0);
             }
-            gram = remaining(&context, gram, &covered, &kept, sampled);
             bound = condition.quality;
-            body.rows = rows;
-            covered = kept;
             body.conditions.push(condition);
-            if covered.len() <= params.min_coverage {
+            if kept.len() <= params.min_coverage {
                 break;
             }
+            moments.keep(&context, &covered, &kept, sampled);
+            covered = kept;
         }
-        Ok((!body.conditions.is_empty()).then_some(body))
+        if body.conditions.is_empty() {
+            return Ok(None);
+        }
+        body.rows = rows.collect();
+        for &Candidate {
+            feature,
+            operator,
+            threshold,
+            ..
+        } in &body.conditions
+        {
+            columns.columns[feature].retain(operator, threshold, &mut body.rows, marks);
+        }
+        Ok(Some(body))
     }
 
     /// The rows among `rows` that are learned from.
@@ -400,7 +402,8 @@ impl<'a> Boosting<'a> {
     /// enough; to 0 if it never does. Returns the decrease relative to the loss.
     fn safeguard(&self, rows: &[u32], head: &mut [f64], quality: f64, given: &[f64]) -> f64 {
         let objective = |scale: f64| {
-            let loss = self.statistics.loss_after(rows, &self.weights, scale, head);
+            let weight = |row: u32| self.weights[row as usize];
+            let loss = self.statistics.loss_after(rows, weight, scale, head);
             let square = |(given, head): (&f64, &f64)| (given + scale * head).powi(2);
             loss + 0.5 * self.params.l2 * given.iter().zip(&*head).map(square).sum::<f64>()
         };
@@ -437,7 +440,10 @@ impl<'a> Boosting<'a> {
         self.statistics.add(&body.rows, labels, values);
         self.statistics.refresh(&body.rows);
         if !self.held_out.is_empty() {
-            let loss = self.statistics.loss(&self.held_out);
+            let zero = vec![0.0; self.statistics.stride];
+            let loss = self
+                .statistics
+                .loss_after(&self.held_out, |_| 1.0, 0.0, &zero);
             self.model
                 .validation_loss
                 .push(loss / self.held_out.len() as f64);
@@ -455,29 +461,6 @@ fn draw<'a>(rng: &mut Rng, order: &'a mut [usize], n: usize) -> &'a [usize] {
         order.swap(i, rng.usize(i..order.len()));
     }
     &order[..n]
-}
-
-/// `Σ w g gᵀ` of the rows that were kept, by what is less work.
-fn remaining(
-    context: &Context<'_>,
-    gram: Option<Gram>,
-    covered: &[u32],
-    kept: &[u32],
-    weights: &[f64],
-) -> Option<Gram> {
-    match gram {
-        Some(mut gram) if covered.len() < 2 * kept.len() => {
-            let mut others = kept.iter().peekable();
-            let gone: Vec<u32> = covered
-                .iter()
-                .copied()
-                .filter(|row| others.next_if(|&&other| other == *row).is_none())
-                .collect();
-            gram.add_rows(-1.0, context.statistics, &gone, weights);
-            Some(gram)
-        }
-        _ => context.gram(kept, weights),
-    }
 }
 
 impl Model {

@@ -61,31 +61,45 @@ pub(crate) fn refresh(loss: Loss, scores: &[f64], gradients: &mut [f64]) -> f64 
     }
 }
 
-/// The loss of one row at `scores`; `gradients` tell the labels by their signs.
+/// The loss of one row at `scores + scale · head`; `gradients` tell the labels by their signs.
 #[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
-pub(crate) fn value(loss: Loss, scores: &[f64], gradients: &[f64]) -> f64 {
+pub(crate) fn value(
+    loss: Loss,
+    scores: &[f64],
+    scale: f64,
+    head: &[f64],
+    gradients: &[f64],
+) -> f64 {
     match loss {
         Loss::LabelWise => {
             let mut sum = 0.0;
-            for (p, g) in scores.iter().zip(gradients) {
-                let z = p * 1.0f64.copysign(*g);
+            for ((p, head), g) in scores.iter().zip(head).zip(gradients) {
+                let z = (p + scale * head) * 1.0f64.copysign(*g);
                 sum += z.max(0.0) + exp(-z.abs()).ln_1p();
             }
             sum
         }
         Loss::ExampleWise => {
             let mut highest = [0.0f64; WIDTH];
-            for (p, g) in chunks(scores).iter().zip(chunks(gradients)) {
+            for ((p, head), g) in chunks(scores)
+                .iter()
+                .zip(chunks(head))
+                .zip(chunks(gradients))
+            {
                 for lane in 0..WIDTH {
-                    let z = p[lane] * 1.0f64.copysign(g[lane]);
+                    let z = (p[lane] + scale * head[lane]) * 1.0f64.copysign(g[lane]);
                     highest[lane] = if z > highest[lane] { z } else { highest[lane] };
                 }
             }
             let highest = highest.iter().fold(0.0, |a: f64, &b| a.max(b));
             let mut sums = [0.0; WIDTH];
-            for (p, g) in chunks(scores).iter().zip(chunks(gradients)) {
+            for ((p, head), g) in chunks(scores)
+                .iter()
+                .zip(chunks(head))
+                .zip(chunks(gradients))
+            {
                 for lane in 0..WIDTH {
-                    let z = p[lane] * 1.0f64.copysign(g[lane]);
+                    let z = (p[lane] + scale * head[lane]) * 1.0f64.copysign(g[lane]);
                     sums[lane] += exp(z - highest);
                 }
             }
@@ -126,6 +140,10 @@ mod tests {
             .collect()
     }
 
+    fn loss_at(loss: Loss, p: &[f64], g: &[f64]) -> f64 {
+        value(loss, p, 0.0, &vec![0.0; p.len()], g)
+    }
+
     const LOSSES: [Loss; 2] = [Loss::LabelWise, Loss::ExampleWise];
 
     #[test]
@@ -149,8 +167,8 @@ mod tests {
                         p[k] += by;
                         p
                     };
-                    let slope = (value(loss, &moved(1e-5), &signs)
-                        - value(loss, &moved(-1e-5), &signs))
+                    let slope = (loss_at(loss, &moved(1e-5), &signs)
+                        - loss_at(loss, &moved(-1e-5), &signs))
                         / 2e-5;
                     assert!((slope - g[k]).abs() < 1e-8, "{loss:?} {slope} {}", g[k]);
                     let (up, down) = (gradient(&moved(1e-5)).0, gradient(&moved(-1e-5)).0);
@@ -172,7 +190,7 @@ mod tests {
         for loss in LOSSES {
             for scale in [700.0, 1e5, 1e300] {
                 let (p, mut g) = row(&[scale, -scale, 0.0], &[false, true, true]);
-                let at = value(loss, &p, &g);
+                let at = loss_at(loss, &p, &g);
                 assert!((at / scale - 2.0).abs() < 0.01 || (at / scale - 1.0).abs() < 0.01);
                 refresh(loss, &p, &mut g);
                 assert!(g.iter().all(|g| g.abs() <= 1.0));

@@ -120,31 +120,18 @@ impl Statistics {
         }
     }
 
-    /// The sum of the losses of `rows`.
-    pub(crate) fn loss(&self, rows: &[u32]) -> f64 {
-        self.sum_over(rows, |row| {
-            let at = row as usize * self.stride;
-            loss::value(
-                self.loss,
-                &self.scores[at..at + self.stride],
-                self.gradient(row),
-            )
-        })
-    }
-
     /// The sum of the losses of `rows`, times their weights, with `scale · head` added to scores.
     pub(crate) fn loss_after(
         &self,
         rows: &[u32],
-        weights: &[f64],
+        weight: impl Fn(u32) -> f64 + Sync,
         scale: f64,
         head: &[f64],
     ) -> f64 {
         self.sum_over(rows, |row| {
             let at = row as usize * self.stride;
-            let mut moved = self.scores[at..at + self.stride].to_vec();
-            add_scaled(&mut moved, scale, head);
-            weights[row as usize] * loss::value(self.loss, &moved, self.gradient(row))
+            let scores = &self.scores[at..at + self.stride];
+            weight(row) * loss::value(self.loss, scores, scale, head, self.gradient(row))
         })
     }
 
@@ -236,6 +223,12 @@ impl Sums {
         for (out, (all, part)) in self.data.iter_mut().zip(all.data.iter().zip(&part.data)) {
             *out = all - part;
         }
+    }
+
+    /// Takes rows out again, of which each weighs `weights[row]`.
+    pub(crate) fn remove(&mut self, statistics: &Statistics, rows: &[u32], weights: &[f64]) {
+        let gone = Self::over(statistics, self.kinds, rows, weights);
+        add_scaled(&mut self.data, -1.0, &gone.data);
     }
 
     fn add_sums(&mut self, other: &Self) {

@@ -39,7 +39,7 @@ impl<'a> Halves<'a> {
 
     #[inline(always)]
     pub(crate) fn subtract(&mut self) {
-        self.others.set_difference(&self.parent.sums, &self.taken);
+        self.others.set_difference(self.parent.sums, &self.taken);
     }
 }
 

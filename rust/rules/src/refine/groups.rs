@@ -34,6 +34,8 @@ pub(crate) struct RowSet<'a> {
     pub(crate) rows: &'a [u32],
     /// For every training row where it stands in `rows`, or [`ABSENT`].
     pub(crate) positions: &'a [u32],
+    /// Weights of all training rows; 0 outside of the sample.
+    pub(crate) weights: &'a [f64],
 }
 
 impl Groups {

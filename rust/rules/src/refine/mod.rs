@@ -36,17 +36,60 @@ pub(crate) struct Candidate {
     pub(crate) threshold: f32,
 }
 
+/// Sums over a set of rows, which the rows of its subsets may be taken out of.
+#[derive(Debug)]
+pub(crate) struct Moments {
+    sums: Sums,
+    /// `Σ w g gᵀ`, where candidates need it as a matrix.
+    gram: Option<Gram>,
+}
+
+impl Moments {
+    pub(crate) fn over(context: &Context<'_>, rows: &[u32], weights: &[f64]) -> Self {
+        let statistics = context.statistics;
+        Self {
+            sums: Sums::over(statistics, context.method.kinds(), rows, weights),
+            gram: context
+                .needs_gram(rows.len())
+                .then(|| Gram::over(statistics, rows, weights)),
+        }
+    }
+
+    /// Leaves those rows of a set (both ascending) that were kept, by what is less work.
+    pub(crate) fn keep(
+        &mut self,
+        context: &Context<'_>,
+        rows: &[u32],
+        kept: &[u32],
+        weights: &[f64],
+    ) {
+        if 2 * kept.len() <= rows.len() {
+            *self = Self::over(context, kept, weights);
+            return;
+        }
+        let mut others = kept.iter().peekable();
+        let gone = rows
+            .iter()
+            .filter(|row| others.next_if(|other| other == row).is_none());
+        let gone: Vec<u32> = gone.copied().collect();
+        self.sums.remove(context.statistics, &gone, weights);
+        self.gram.take_if(|_| !context.needs_gram(kept.len()));
+        if let Some(gram) = &mut self.gram {
+            gram.add_rows(-1.0, context.statistics, &gone, weights);
+        }
+    }
+}
+
 /// The rows of the sample that the conditions so far cover, with all that depends on them alone.
 pub(crate) struct Parent<'a> {
-    pub(crate) rows: &'a [u32],
+    rows: &'a [u32],
     /// Of all training rows; 0 outside of the sample.
-    pub(crate) weights: &'a [f64],
-    pub(crate) sums: Sums,
-    /// `Σ w g gᵀ`, where candidates need it.
-    pub(crate) gram: Option<&'a Gram>,
-    pub(crate) bins: Option<ParentBins>,
+    weights: &'a [f64],
+    sums: &'a Sums,
+    gram: Option<&'a Gram>,
+    bins: Option<ParentBins>,
     /// The head of all labels, where candidates begin with it.
-    pub(crate) head: Vec<f64>,
+    head: Vec<f64>,
 }
 
 /// `Σ w g gᵀ` of a parent set added up by bins: by the rows alone, and on both sides.
@@ -63,15 +106,14 @@ impl<'a> Parent<'a> {
         context: &Context<'_>,
         rows: &'a [u32],
         weights: &'a [f64],
-        gram: Option<&'a Gram>,
+        moments: &'a Moments,
     ) -> Self {
         let statistics = context.statistics;
-        let sums = Sums::over(statistics, context.method.kinds(), rows, weights);
         let mut parent = Self {
             rows,
             weights,
-            sums,
-            gram,
+            sums: &moments.sums,
+            gram: moments.gram.as_ref(),
             bins: None,
             head: Vec::new(),
         };
@@ -86,7 +128,7 @@ impl<'a> Parent<'a> {
                 let mut head = vec![0.0; statistics.stride];
                 let parts = [(1.0, parent.outer())];
                 let mut solver = Solver::<0>::new(statistics.stride, context.params.l2);
-                solver.quality(statistics, &parent.sums, &parts, f64::INFINITY, &mut head);
+                solver.quality(statistics, parent.sums, &parts, f64::INFINITY, &mut head);
                 parent.head = head;
             }
             _ => {}
@@ -106,12 +148,26 @@ impl<'a> Parent<'a> {
 /// What does not change while a rule grows.
 pub(crate) struct Context<'a> {
     pub(crate) statistics: &'a Statistics,
-    pub(crate) columns: &'a Columns,
-    pub(crate) params: &'a Params,
+    columns: &'a Columns,
+    params: &'a Params,
     pub(crate) method: Method,
 }
 
-impl Context<'_> {
+impl<'a> Context<'a> {
+    pub(crate) fn new(
+        statistics: &'a Statistics,
+        columns: &'a Columns,
+        params: &'a Params,
+        method: Method,
+    ) -> Self {
+        Self {
+            statistics,
+            columns,
+            params,
+            method,
+        }
+    }
+
     /// Whether conditions on a feature are compared by the bins of their parent: those on features
     /// that most rows have, and all where a matrix of all labels would be too much.
     fn is_estimated(&self, column: &Column) -> bool {
@@ -120,19 +176,17 @@ impl Context<'_> {
             && (column.implicit.is_none() || self.statistics.stride > MOST_LABELS)
     }
 
-    /// `Σ w g gᵀ` over a set of rows, if the search needs it as a matrix.
-    pub(crate) fn gram(&self, rows: &[u32], weights: &[f64]) -> Option<Gram> {
-        let needed = match self.method {
-            Method::Bins { .. } => self
-                .columns
-                .columns
-                .iter()
-                .any(|column| !self.is_estimated(column)),
+    /// Whether the search needs `Σ w g gᵀ` over so many rows as a matrix.
+    fn needs_gram(&self, n_rows: usize) -> bool {
+        match self.method {
+            Method::Bins { .. } => {
+                let estimated = self.params.search == Search::Fast;
+                !estimated || self.statistics.stride <= MOST_LABELS && self.columns.any_sparse
+            }
             // With few rows, products with them are cheaper.
-            Method::Full => 2 * rows.len() > self.statistics.stride,
+            Method::Full => 2 * n_rows > self.statistics.stride,
             _ => false,
-        };
-        needed.then(|| Gram::over(self.statistics, rows, weights))
+        }
     }
 
     /// The best condition on one of `features` with a quality below `bound`; of equal ones the
@@ -141,8 +195,7 @@ impl Context<'_> {
     pub(crate) fn best_condition(
         &self,
         set: RowSet<'_>,
-        weights: &[f64],
-        gram: Option<&Gram>,
+        moments: &Moments,
         features: &[usize],
         bound: f64,
         label: Option<usize>,
@@ -151,14 +204,14 @@ impl Context<'_> {
         let estimates = features
             .iter()
             .any(is_estimated)
-            .then(|| BinnedStatistics::new(self, set.rows, weights));
+            .then(|| BinnedStatistics::new(self, set, &moments.sums));
         let parent = (!features.iter().all(is_estimated))
-            .then(|| Parent::new(self, set.rows, weights, gram));
+            .then(|| Parent::new(self, set.rows, set.weights, moments));
         let search = |&feature: &usize| {
             let column = &self.columns.columns[feature];
             let (split, threshold) = match (&parent, &estimates) {
                 (_, Some(estimates)) if self.is_estimated(column) => {
-                    estimates.search(self, column, set, weights, bound)?
+                    estimates.search(self, column, set, bound)?
                 }
                 (Some(parent), _) => {
                     let coarse = self.params.search == Search::Fast;
@@ -210,15 +263,17 @@ impl Context<'_> {
         missing.sort_unstable();
         let absent = |row: &u32| missing.binary_search(row).is_err();
         let rows: Vec<u32> = parent.rows.iter().copied().filter(absent).collect();
-        let gram = match parent.gram {
-            Some(gram) if missing.len() < rows.len() => {
-                let mut gram = gram.clone();
+        let moments = if missing.len() < rows.len() {
+            let (mut sums, mut gram) = (parent.sums.clone(), parent.gram.cloned());
+            sums.remove(self.statistics, &missing, parent.weights);
+            if let Some(gram) = &mut gram {
                 gram.add_rows(-1.0, self.statistics, &missing, parent.weights);
-                Some(gram)
             }
-            _ => self.gram(&rows, parent.weights),
+            Moments { sums, gram }
+        } else {
+            Moments::over(self, &rows, parent.weights)
         };
-        let parent = Parent::new(self, &rows, parent.weights, gram.as_ref());
+        let parent = Parent::new(self, &rows, parent.weights, &moments);
         self.sweep_all(&parent, groups, column.nominal, bound, label)
     }
 

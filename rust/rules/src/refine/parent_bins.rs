@@ -53,12 +53,12 @@ const EMPTY: Slot = Slot {
 };
 
 impl BinnedStatistics {
-    pub(crate) fn new(context: &Context<'_>, rows: &[u32], weights: &[f64]) -> Self {
+    pub(crate) fn new(context: &Context<'_>, set: RowSet<'_>, sums: &Sums) -> Self {
+        let RowSet { rows, weights, .. } = set;
         let (statistics, l2) = (context.statistics, context.params.l2);
         let Method::Bins { binner, restricted } = context.method else {
             unreachable!("histograms are of bins under the example-wise loss");
         };
-        let sums = Sums::over(statistics, context.method.kinds(), rows, weights);
         let stride = statistics.stride;
         let mut bins = vec![0.0; stride];
         binner.assign(sums.g(), sums.h(), &mut vec![0.0; stride], &mut bins);
@@ -117,7 +117,6 @@ impl BinnedStatistics {
         context: &Context<'_>,
         column: &Column,
         set: RowSet<'_>,
-        weights: &[f64],
         bound: f64,
     ) -> Option<(Split, f32)> {
         let least = context.params.min_coverage;
@@ -125,7 +124,7 @@ impl BinnedStatistics {
             return search_full(self, column, set, least, bound);
         }
         let groups = Groups::new(column, &set, true);
-        let split = search_sparse(self, context, &groups, column.nominal, set, weights, bound)?;
+        let split = search_sparse(self, context, &groups, column.nominal, set, bound)?;
         Some((split, threshold(column, &groups, split)))
     }
 
@@ -341,9 +340,9 @@ fn search_sparse(
     groups: &Groups,
     nominal: bool,
     set: RowSet<'_>,
-    weights: &[f64],
     bound: f64,
 ) -> Option<Split> {
+    let weights = set.weights;
     let Method::Bins { binner, restricted } = context.method else {
         return None;
     };
