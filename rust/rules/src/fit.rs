@@ -401,17 +401,16 @@ impl<'a> Boosting<'a> {
     /// Halves `head` until the loss of `rows`, with the regularization of `given + head`, falls
     /// enough; to 0 if it never does. Returns the decrease relative to the loss.
     fn safeguard(&self, rows: &[u32], head: &mut [f64], quality: f64, given: &[f64]) -> f64 {
-        let objective = |scale: f64| {
-            let weight = |row: u32| self.weights[row as usize];
-            let loss = self.statistics.loss_after(rows, weight, scale, head);
+        let weight = |row: u32| self.weights[row as usize];
+        let penalty = |scale: f64| {
             let square = |(given, head): (&f64, &f64)| (given + scale * head).powi(2);
-            loss + 0.5 * self.params.l2 * given.iter().zip(&*head).map(square).sum::<f64>()
+            0.5 * self.params.l2 * given.iter().zip(&*head).map(square).sum::<f64>()
         };
-        let before = objective(0.0);
+        let before = self.statistics.loss(rows, weight) + penalty(0.0);
         let mut scale = 1.0;
         for _ in 0..HALVINGS {
             // The quality is half of the slope along the head.
-            let after = objective(scale);
+            let after = self.statistics.loss_after(rows, weight, scale, head) + penalty(scale);
             if after <= before + SUFFICIENT * scale * 2.0 * quality {
                 head.iter_mut().for_each(|score| *score *= scale);
                 return (before - after) / before.abs().max(f64::MIN_POSITIVE);

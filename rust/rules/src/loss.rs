@@ -15,8 +15,8 @@ use multiversion::multiversion;
 /// The score of padding labels, which are absent everywhere: so low that they weigh nothing.
 pub(crate) const PADDING: f64 = -1e6;
 
-/// Replaces the gradients of one row by those at `scores`, keeping signs; returns
-/// `1 − Σ_k q_k` for the example-wise loss and 0 for the label-wise.
+/// Replaces the gradients of one row by those at `scores`, keeping signs; returns `1 − Σ_k q_k`
+/// for the example-wise loss and 0 for the label-wise.
 #[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
 pub(crate) fn refresh(loss: Loss, scores: &[f64], gradients: &mut [f64]) -> f64 {
     match loss {

@@ -120,6 +120,19 @@ impl Statistics {
         }
     }
 
+    /// The sum of the losses of `rows`, times their weights.
+    pub(crate) fn loss(&self, rows: &[u32], weight: impl Fn(u32) -> f64 + Sync) -> f64 {
+        // Under the example-wise loss, `rest` is e to the minus loss.
+        if self.loss == Loss::ExampleWise
+            && rows
+                .iter()
+                .all(|&row| self.rest[row as usize] > f64::MIN_POSITIVE)
+        {
+            return self.sum_over(rows, |row| -weight(row) * self.rest[row as usize].ln());
+        }
+        self.loss_after(rows, weight, 0.0, &vec![0.0; self.stride])
+    }
+
     /// The sum of the losses of `rows`, times their weights, with `scale · head` added to scores.
     pub(crate) fn loss_after(
         &self,

@@ -14,7 +14,7 @@ use crate::statistics::{Kinds, Statistics, Sums};
 use crate::{Head, Hessian, Loss, Params};
 use bins::{BinnedRows, System, find_moves};
 use multiversion::multiversion;
-use solve::{Outer, Solver};
+use solve::{HEAD, Outer, Solver};
 
 /// Which head, by loss and parameters.
 #[derive(Debug, Clone, Copy)]
@@ -193,6 +193,6 @@ fn full_head(
     let parts = [(1.0, Outer::Rows(rows, weights))];
     let mut solver = Solver::<0>::new(statistics.stride, l2);
     // Nothing is above infinity, so there is a quality.
-    let quality = solver.quality(statistics, sums, &parts, f64::INFINITY, head);
+    let quality = solver.quality(statistics, sums, &parts, f64::INFINITY, HEAD, head);
     quality.unwrap_or(0.0)
 }

@@ -149,8 +149,11 @@ pub(crate) struct Solver<const C: usize> {
 /// Steps after which a system is factorized instead.
 const MOST_STEPS: usize = 30;
 
-/// What may be missing from a quality, relative to it.
-const TOLERANCE: f64 = 1e-13;
+/// What may be missing from the quality of a candidate, relative to it.
+pub(crate) const CANDIDATE: f64 = 1e-10;
+
+/// What may be missing from the quality of a rule's head.
+pub(crate) const HEAD: f64 = 1e-13;
 
 impl<const C: usize> Solver<C> {
     pub(crate) fn new(stride: usize, l2: f64) -> Self {
@@ -186,7 +189,8 @@ impl<const C: usize> Solver<C> {
 
     /// Improves the head `x` of a set with these sums until its quality is exact; returns the
     /// quality, or nothing if it is certainly not below `bound`. `parts` are added and subtracted
-    /// (by their signs) to `Σ w g gᵀ` over the set.
+    /// (by their signs) to `Σ w g gᵀ` over the set; `tolerance` is what may be missing, relative to
+    /// the quality.
     #[inline(always)]
     pub(crate) fn quality(
         &mut self,
@@ -194,9 +198,14 @@ impl<const C: usize> Solver<C> {
         sums: &Sums,
         parts: &[(f64, Outer<'_>)],
         bound: f64,
+        tolerance: f64,
         x: &mut [f64],
     ) -> Option<f64> {
-        self.multiply(statistics, sums, parts, x);
+        if x.iter().all(|&x| x == 0.0) {
+            self.product.fill(0.0);
+        } else {
+            self.multiply(statistics, sums, parts, x);
+        }
         let n = length::<C>(sums.stride);
         for (r, (g, product)) in chunks_mut(&mut self.residual[..n]).iter_mut().zip(
             chunks(cut::<C>(sums.g()))
@@ -213,7 +222,7 @@ impl<const C: usize> Solver<C> {
             if -(gain + missing) > bound {
                 return None;
             }
-            if missing <= TOLERANCE * gain || scaled <= 1e-2 * TOLERANCE * gain {
+            if missing <= tolerance * gain || scaled <= 1e-2 * tolerance * gain {
                 return Some(-gain);
             }
             // direction = M₀⁻¹ r + β direction

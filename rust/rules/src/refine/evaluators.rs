@@ -4,7 +4,7 @@ use super::sweep::Evaluator;
 use super::{Parent, ParentBins};
 use crate::binning::Binner;
 use crate::head::bins::{BinnedRows, Move, System, find_moves};
-use crate::head::solve::{Outer, Solver};
+use crate::head::solve::{CANDIDATE, Outer, Solver};
 use crate::head::{alone, best_label};
 use crate::lanes::{WIDTH, add_scaled, chunks, total};
 use crate::statistics::{Gram, Statistics, Sums};
@@ -375,8 +375,14 @@ impl<const C: usize> Evaluator for Full<'_, C> {
             None => Outer::Rows(&self.rows, self.halves.weights),
         };
         let (statistics, sums) = (self.halves.statistics, &self.halves.taken);
-        self.solver
-            .quality(statistics, sums, &[(1.0, taken)], bound, &mut self.of_taken)
+        self.solver.quality(
+            statistics,
+            sums,
+            &[(1.0, taken)],
+            bound,
+            CANDIDATE,
+            &mut self.of_taken,
+        )
     }
 
     #[inline(always)]
@@ -388,8 +394,14 @@ impl<const C: usize> Evaluator for Full<'_, C> {
         };
         let parts = [(1.0, self.halves.parent.outer()), (-1.0, taken)];
         let (statistics, sums) = (self.halves.statistics, &self.halves.others);
-        self.solver
-            .quality(statistics, sums, &parts, bound, &mut self.of_others)
+        self.solver.quality(
+            statistics,
+            sums,
+            &parts,
+            bound,
+            CANDIDATE,
+            &mut self.of_others,
+        )
     }
 }
 

@@ -8,7 +8,7 @@ mod two_bins;
 
 use crate::columns::{Column, Columns};
 use crate::head::Method;
-use crate::head::solve::{Outer, Solver};
+use crate::head::solve::{CANDIDATE, Outer, Solver};
 use crate::lanes::WIDTH;
 use crate::statistics::{Gram, PARALLEL, Statistics, Sums};
 use crate::{Operator, Params, Search};
@@ -128,7 +128,14 @@ impl<'a> Parent<'a> {
                 let mut head = vec![0.0; statistics.stride];
                 let parts = [(1.0, parent.outer())];
                 let mut solver = Solver::<0>::new(statistics.stride, context.params.l2);
-                solver.quality(statistics, parent.sums, &parts, f64::INFINITY, &mut head);
+                solver.quality(
+                    statistics,
+                    parent.sums,
+                    &parts,
+                    f64::INFINITY,
+                    CANDIDATE,
+                    &mut head,
+                );
                 parent.head = head;
             }
             _ => {}
