@@ -52,9 +52,9 @@ class BoostedRulesClassifier(MultiLabelClassifier):
 
     A row's score of label k is the sum of what the rules that cover the row add to it. Rules are added one by
     one; each is grown condition by condition on a bootstrap sample, so that its head, a Newton step of the
-    loss over the rows it covers, gains most [1]_. A head for all labels would need a system of equations as
-    large as their number for every candidate: labels with similar steps share a bin and a score instead,
-    which makes the system small, and the model better where most labels are rare [2]_.
+    loss over the rows it covers, gains most [1]_. Labels with similar steps may share a bin and a score, which
+    makes a step short and its system of equations small [2]_; by default each label has its own score, and
+    steps that overshoot are halved.
 
     Parameters
     ----------
@@ -66,9 +66,9 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         Hamming loss.
     head : {"complete", "single-label"}, default="complete"
         Whether a rule scores all labels, or the one that gains most.
-    label_binning : float or None, default=0.04
+    label_binning : float or None, default=None
         Bins of a complete head as a share of the labels of either sign; in (0, 1]. None gives every label a
-        score of its own.
+        score of its own. [2]_ has 0.04 and Newton steps.
     min_bins : int, default=1
         Bins of either sign at least; >= 1.
     max_bins : int or None, default=None
@@ -82,7 +82,8 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         steps overshoot if most labels are rare.
     search : {"fast", "exact"}, default="fast"
         "exact" tries every threshold, each with bins of its own. "fast" tries at most 64 thresholds a
-        feature, with the bins of the rule so far; heads are exact in both.
+        feature and, of features that most rows have, with the bins of the rule so far; heads are exact in
+        both.
     learning_rate : float, default=0.3
         What every head but the default rule's is multiplied by; in (0, 1].
     l2 : float, default=1.0
@@ -210,7 +211,7 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         *,
         loss: str = "example-wise-logistic",
         head: str = "complete",
-        label_binning: float | None = 0.04,
+        label_binning: float | None = None,
         min_bins: int = 1,
         max_bins: int | None = None,
         hessian: str = "paper",
