@@ -8,7 +8,8 @@ CLASSIFIERS = [
     DiSMECClassifier(random_state=0),
     DiSMECClassifier(solver="exact", tol=1e-3),
     BoostedRulesClassifier(40, random_state=0),
-    BoostedRulesClassifier(30, search="exact", label_binning=None, random_state=0),
+    BoostedRulesClassifier(30, search="exact", label_binning=0.2, random_state=0),
+    BoostedRulesClassifier(40, label_binning=0.04, random_state=0),
     BoostedRulesClassifier(
         40, loss="label-wise-logistic", head="single-label", predictor="signs", random_state=0
     ),

@@ -33,7 +33,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--systems", nargs="+", default=["default", "exact-binned"], choices=SYSTEMS)
+    parser.add_argument("--systems", nargs="+", default=["fast-binned", "exact-binned", "default"], choices=SYSTEMS)
     parser.add_argument("--labels", nargs="+", type=int, default=[25, 50, 100, 200, 400])
     parser.add_argument("--rules", type=int, default=200)
     parser.add_argument("--fits", type=int, default=3, help="timed fits of each size, of which the median")

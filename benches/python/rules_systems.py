@@ -93,7 +93,7 @@ class BoomerBinnedThreads(Boomer):
 class ManyLabelRules(Boosted):
     title = "manylabel, default"
     package = "manylabel"
-    peer = "boomer-binned"
+    peer = "boomer"
 
     def __init__(self, n_threads, n_rules, seed):
         super().__init__(n_threads, n_rules, seed)
@@ -116,6 +116,7 @@ class Exact(ManyLabelRules):
 
 class ExactBinned(ManyLabelRules):
     title = "manylabel, reproduction, 4 % bins"
+    peer = "boomer-binned"
     settings = MappingProxyType({"search": "exact", "step": "newton", "label_binning": 0.04})
 
 
@@ -125,19 +126,19 @@ class ExactTwoBins(ManyLabelRules):
     settings = MappingProxyType({**ExactBinned.settings, "max_bins": 1})
 
 
-class Safeguarded(ManyLabelRules):
-    title = "manylabel, safeguarded step, no binning"
-    peer = "boomer"
-    settings = MappingProxyType({"step": "safeguarded", "label_binning": None})
+class FastBinned(ManyLabelRules):
+    title = "manylabel, fast, 4 % bins"
+    peer = "boomer-binned"
+    settings = MappingProxyType({"label_binning": 0.04})
 
 
 SYSTEMS: dict[str, type[Boosted]] = {
     "boomer": Boomer,
     "exact": Exact,
-    "safeguarded": Safeguarded,
     "boomer-binned": BoomerBinned,
     "exact-binned": ExactBinned,
     "default": ManyLabelRules,
+    "fast-binned": FastBinned,
     "exact-two-bins": ExactTwoBins,
     "boomer-threads": BoomerThreads,
     "boomer-binned-threads": BoomerBinnedThreads,
