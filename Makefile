@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 RUST_SOURCES := $(shell find rust -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
-.PHONY: demo test lint bench bench-python clean
+.PHONY: demo test lint bench bench-python bench-rules clean
 
 demo: .venv/built
 	$(BIN)/manylabel demo
@@ -27,6 +27,10 @@ bench:
 bench-python: .venv/built .venv-peers/installed
 	$(BIN)/python benches/python/compare.py
 
+# The same for boosted rules, whose peer lives in .venv-boomer and needs Python 3.11.
+bench-rules: .venv/built .venv-boomer/installed
+	$(BIN)/python benches/python/rules.py --results target/rules.jsonl
+
 .venv/installed: pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --upgrade 'pip>=25.1'
@@ -42,6 +46,11 @@ bench-python: .venv/built .venv-peers/installed
 	.venv-peers/bin/pip install --quiet --requirement benches/python/peers.txt
 	touch $@
 
+.venv-boomer/installed: benches/python/rules_peers.txt
+	$(PYTHON) -m venv .venv-boomer
+	.venv-boomer/bin/pip install --quiet --requirement benches/python/rules_peers.txt
+	touch $@
+
 clean:
 	cargo clean
-	rm -rf .venv .venv-peers demo
+	rm -rf .venv .venv-peers .venv-boomer demo

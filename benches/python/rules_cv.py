@@ -13,9 +13,10 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 from compare import heading, hold_threads
-from rules import add_worker_arguments, check_worker_arguments, markdown, packages, prepare, run, split
 from rules_systems import SYSTEMS
 from sklearn.model_selection import KFold
+
+from rules import add_worker_arguments, check_worker_arguments, markdown, packages, prepare, run, split
 
 # Rapp, Loza Mencía, Fürnkranz and Hüllermeier, "Gradient-based Label Binning in Multi-label Classification",
 # ECML PKDD 2021, Table 2: subset 0/1 and Hamming loss in percent. Of at most 25 labels, 4 % makes the same

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 from compare import heading, hold_threads
-from rules import add_worker_arguments, markdown, packages, prepare, run
 from rules_systems import SYSTEMS
 
 from manylabel.datasets import make_multilabel
+from rules import add_worker_arguments, markdown, packages, prepare, run
 
 WITHIN = {"n_samples": 17_000, "n_features": 5_000, "n_nonzero": 200, "labels_per_sample": 2.2}  # as EUR-Lex
 ALONG = {"n_samples": 5_000, "n_features": 1_000, "n_nonzero": 50, "labels_per_sample": 3.0}
@@ -33,7 +33,9 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--systems", nargs="+", default=["fast-binned", "exact-binned", "default"], choices=SYSTEMS)
+    parser.add_argument(
+        "--systems", nargs="+", default=["fast-binned", "exact-binned", "default"], choices=SYSTEMS
+    )
     parser.add_argument("--labels", nargs="+", type=int, default=[25, 50, 100, 200, 400])
     parser.add_argument("--rules", type=int, default=200)
     parser.add_argument("--fits", type=int, default=3, help="timed fits of each size, of which the median")

@@ -52,9 +52,9 @@ class BoostedRulesClassifier(MultiLabelClassifier):
 
     A row's score of label k is the sum of what the rules that cover the row add to it. Rules are added one by
     one; each is grown condition by condition on a bootstrap sample, so that its head, a Newton step of the
-    loss over the rows it covers, gains most [1]_. Labels with similar steps may share a bin and a score, which
-    makes a step short and its system of equations small [2]_; by default each label has its own score, and
-    steps that overshoot are halved.
+    loss over the rows it covers, gains most [1]_. Labels with similar steps may share a bin and a score,
+    which makes a step short and its system of equations small [2]_; by default each label has its own
+    score, and steps that overshoot are halved.
 
     Parameters
     ----------
@@ -81,9 +81,10 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         for the label-wise loss and for bins with the Hessian "paper", and "safeguarded" else, where full
         steps overshoot if most labels are rare.
     search : {"fast", "exact"}, default="fast"
-        "exact" tries every threshold, each with bins of its own. "fast" tries at most 64 thresholds a
-        feature and, of features that most rows have, with the bins of the rule so far; heads are exact in
-        both.
+        "exact" tries every threshold, each with bins of its own. "fast" tries at most 64 thresholds a numeric
+        feature (one more where most values are 0) and, with label binning, judges features that most rows
+        have by the bins of the rule so far, as all features if there are more than 256 labels. Heads are
+        exact in both.
     learning_rate : float, default=0.3
         What every head but the default rule's is multiplied by; in (0, 1].
     l2 : float, default=1.0
@@ -137,7 +138,7 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     coverage_ : ndarray of shape (n_rules,), dtype float64
         Training rows that a rule covers, by weight.
     validation_loss_ : ndarray of shape (n_rules,) or (0,), dtype float64
-        Mean loss of the held-out rows after each rule; empty without `early_stopping`.
+        Mean loss of the held-out rows, by weight, after each rule; empty without `early_stopping`.
     label_sets_ : csr_array of shape (n_label_sets, n_labels), dtype float32
         The distinct label sets of the rows trained on (not those held out) as rows of ones, most frequent
         first, then first seen.
@@ -170,8 +171,9 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     X may hold NaN for values that are missing, and they fail every condition. Labels that no row trained on
     carries score -inf and are never predicted.
 
-    Memory: 8 bytes for the score and as much for the gradient of each row and label; no matrix of labels by
-    labels for each row, and with bins none at all. A fit of `n_rules` draws the same rules as one of more.
+    Memory: 16 bytes a row and label, and about 16 a stored feature. No row has a matrix of labels by labels;
+    sets of rows have, a few for each thread, without bins, with exact search, or with bins and sparse
+    features of up to 256 labels. A fit of `n_rules` draws the same rules as one of more.
 
     The movement of a label by a rule is its absolute score times the rule's coverage. `label_importances_`
     are the shares of labels in the movement by all rules but the default rule; `feature_importances_` those
@@ -277,7 +279,8 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         sample_weight : array-like of shape (n_samples,), default=None
             Multiplies the loss of each row; >= 0. A row of weight 0 is as good as absent.
         progress : callable, default=None
-            Called some 20 times a second with the number of rules. An exception it raises stops the fit.
+            Called some 20 times a second with the number of rules there are. An exception it raises stops
+            the fit.
 
         Returns
         -------
@@ -373,6 +376,11 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         ------
         ValueError
             If X is not as in fit.
+
+        Notes
+        -----
+        Every stage checks the arrays of the whole model again, so all stages together take time quadratic in
+        the number of rules.
         """
         return self._stages(self._features(X))
 

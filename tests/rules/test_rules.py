@@ -31,7 +31,7 @@ ARRAYS = (
 VARIANTS = {
     "default": {},
     "exact": {"search": "exact", "label_binning": 0.3},
-    "not binned": {"label_binning": None},
+    "binned": {"label_binning": 0.2},
     "restricted": {"hessian": "restricted"},
     "single-label": {"head": "single-label"},
     "label-wise": {"loss": "label-wise-logistic"},
@@ -194,6 +194,56 @@ def test_warm_start_on_held_out_rows(problem):
     assert_same_rules(model, classifier(**params).fit(*problem))
 
 
+def test_early_stopping_may_begin_and_end_between_fits(problem):
+    model = classifier(n_rules=8, warm_start=True).fit(*problem)
+    assert len(model.validation_loss_) == 0
+    done = []
+    model.set_params(n_rules=20, early_stopping=True).fit(*problem, progress=done.append)
+    assert len(model.validation_loss_) == len(model.rules_)
+    assert done[-1] == 20
+    assert model.validation_loss_.argmin() + 1 == len(model.rules_)
+    model.set_params(n_rules=25, early_stopping=False).fit(*problem)
+    assert (len(model.validation_loss_), len(model.rules_)) == (0, 25)
+
+
+def test_held_out_rows_count_by_weight(problem):
+    X, Y = problem
+    weights = np.where(np.arange(len(Y)) % 2, 1e-6, 1.0)
+    model = classifier(n_rules=1, early_stopping=True).fit(X, Y, weights)
+    out = held_out_rows(model.validation_fraction, len(Y), model.seed_)
+    losses = example_wise_loss(2 * Y[out] - 1, model.heads_.toarray()[0])
+    assert model.validation_loss_[0] == pytest.approx(np.average(losses, weights=weights[out]), rel=1e-6)
+
+
+@pytest.mark.parametrize("head", ["complete", "single-label"])
+def test_scores_are_finite_without_regularization(head):
+    Y = np.eye(60, dtype=int)
+    X = np.random.default_rng(0).normal(size=(60, 4))
+    model = classifier(head=head, step="newton", l2=0.0).fit(X, Y)
+    assert np.isfinite(model.decision_function(X)).all()
+
+
+def test_one_useful_feature_of_many_is_found():
+    X = np.zeros((50, 500))
+    X[:25, 123] = 1
+    model = classifier(n_rules=5).fit(X, X[:, [123]].astype(int))
+    assert set(model.body_feature_) == {123}
+    assert len(model.rules_) == 5
+
+
+@pytest.mark.parametrize("search", ["fast", "exact"])
+def test_more_labels_than_the_fast_search_keeps_a_matrix_of(search):
+    X, Y = make_multilabel(300, 60, 270, n_nonzero=10, random_state=0)
+    first, second = (
+        classifier(label_binning=0.04, search=search, n_jobs=n_jobs).fit(X, Y) for n_jobs in (1, 2)
+    )
+    assert_same_rules(first, second)
+    signs = 2 * Y.toarray() - 1
+    before = example_wise_loss(signs, first.heads_.toarray()[0]).mean()
+    after = example_wise_loss(signs, covered(first, X.toarray()) @ first.heads_.toarray()).mean()
+    assert after < 0.9 * before
+
+
 def test_warm_start_refuses_what_it_cannot_go_on_from(problem):
     X, Y = problem
     model = classifier(warm_start=True).fit(X, Y)
@@ -206,7 +256,7 @@ def test_warm_start_refuses_what_it_cannot_go_on_from(problem):
     np.testing.assert_array_equal(model.predict(X), classifier().fit(X, Y).predict(X))
 
 
-@pytest.mark.parametrize("variant", ["default", "exact", "label-wise", "not binned"])
+@pytest.mark.parametrize("variant", ["default", "exact", "label-wise", "default"])
 def test_whole_weights_equal_repeated_rows(variant, problem):
     X, Y = problem
     counts = np.random.default_rng(1).integers(0, 4, len(X))

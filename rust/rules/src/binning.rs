@@ -16,7 +16,7 @@ pub(crate) const NONE: f64 = -1.0;
 const ROUNDING: f64 = 1e-9;
 
 /// Least diagonal to divide by; matters without L2 regularization only.
-const TINY: f64 = 1e-150;
+pub(crate) const TINY: f64 = 1e-150;
 
 /// How labels are binned. Bins of negative criteria are numbered from 0 up, those of positive
 /// criteria from `n_bins − 1` down, so that few labels change their bin's number when the number

@@ -1,17 +1,16 @@
 //! Boosting: one rule after the other, each fitted to the gradients that those before have left.
 
 use crate::columns::Columns;
+use crate::grow::Body;
 use crate::head::Method;
+use crate::lanes::add_scaled;
 use crate::params::Checked;
-use crate::refine::{ABSENT, Candidate, Context, Moments, RowSet};
+use crate::refine::ABSENT;
 use crate::statistics::Statistics;
-use crate::{Head, Model, Operator, Params, Step};
+use crate::{Head, Model, Params, Step};
 use fastrand::Rng;
 use manylabel_base::{Error, Watch, filled};
 use manylabel_sparse::{CsrOwned, CsrView, Index, Value};
-
-/// Samples of features that are tried before boosting ends for want of a first condition.
-const ATTEMPTS: usize = 10;
 
 /// Halvings of a step at most.
 const HALVINGS: usize = 40;
@@ -33,8 +32,8 @@ impl Checked {
     /// are counted. The same data, parameters and seed give the same bits, whatever the number of
     /// threads, and whether rules are fitted at once or after a start.
     ///
-    /// Memory: 16 bytes a row and label, 8 to 12 a stored feature; with un-binned heads, or exact
-    /// search, also 8 `n_labels²`.
+    /// Memory: 16 bytes a row and label and about 16 a stored feature; with un-binned heads, exact
+    /// search, or bins and sparse features, also some matrices of labels × labels for each thread.
     ///
     /// # Errors
     ///
@@ -81,46 +80,35 @@ impl Checked {
                 *weight = f64::from(given);
             }
         }
-        for (weight, &out) in weights.iter_mut().zip(held_out.unwrap_or(&[])) {
-            *weight = if out { 0.0 } else { *weight };
-        }
-        let mut boosting = Boosting::new(&self.0, &columns, y, weights)?;
-        if held_out.is_some() {
-            let out = (0..n_rows as u32).filter(|&row| boosting.weights[row as usize] == 0.0);
-            boosting.held_out = out.collect();
-        }
+        let mut boosting = Boosting::new(&self.0, &columns, y, weights, held_out, watch)?;
         if let Some(start) = start {
             boosting.resume(start)?;
         }
-        boosting.run(watch)?;
+        boosting.run()?;
         Ok(boosting.model)
     }
 }
 
 /// The state of boosting between rules.
-struct Boosting<'a> {
-    params: &'a Params,
-    columns: &'a Columns,
-    method: Method,
-    statistics: Statistics,
-    /// Of the training rows; 0 for those held out.
+pub(crate) struct Boosting<'a> {
+    pub(crate) params: &'a Params,
+    pub(crate) columns: &'a Columns,
+    pub(crate) method: Method,
+    pub(crate) statistics: Statistics<'a>,
+    pub(crate) watch: &'a Watch,
+    /// Of the rows that are learned from; 0 for others.
     weights: Vec<f64>,
     /// Rows of positive weight, from which samples are drawn.
     learned: Vec<u32>,
+    /// Rows held out, the weights of all rows for their loss, and the sum over those held out.
     held_out: Vec<u32>,
+    held_out_weights: Vec<f64>,
+    held_out_weight: f64,
     model: Model,
-    /// Weights within the sample, room for every row.
-    sampled: Vec<f64>,
-    positions: Vec<u32>,
-    marks: Vec<bool>,
-}
-
-/// The body of a rule, and what it covers.
-struct Body {
-    conditions: Vec<Candidate>,
-    /// All training rows it covers, ascending.
-    rows: Vec<u32>,
-    label: Option<usize>,
+    /// Weights within the sample, and room for every row.
+    pub(crate) sampled: Vec<f64>,
+    pub(crate) positions: Vec<u32>,
+    pub(crate) marks: Vec<bool>,
 }
 
 impl<'a> Boosting<'a> {
@@ -128,20 +116,35 @@ impl<'a> Boosting<'a> {
         params: &'a Params,
         columns: &'a Columns,
         y: &CsrOwned,
-        weights: Vec<f64>,
+        mut weights: Vec<f64>,
+        held_out: Option<&[bool]>,
+        watch: &'a Watch,
     ) -> Result<Self, Error> {
         let n_rows = columns.n_rows;
         let rows = 0..n_rows as u32;
-        let mut statistics = Statistics::new(params.loss, y)?;
+        let mut statistics = Statistics::new(params.loss, y, watch)?;
         statistics.refresh(&rows.clone().collect::<Vec<_>>());
+        watch.step(0)?;
+        let mut out = Vec::new();
+        let mut held_out_weights = Vec::new();
+        if let Some(held_out) = held_out {
+            held_out_weights.clone_from(&weights);
+            out.extend(rows.clone().filter(|&row| held_out[row as usize]));
+            for &row in &out {
+                weights[row as usize] = 0.0;
+            }
+        }
         Ok(Self {
             params,
             columns,
             method: Method::new(params, y.n_cols),
             statistics,
+            watch,
             learned: rows.filter(|&row| weights[row as usize] > 0.0).collect(),
             weights,
-            held_out: Vec::new(),
+            held_out_weight: out.iter().map(|&row| held_out_weights[row as usize]).sum(),
+            held_out: out,
+            held_out_weights,
             model: Model::empty(y.n_cols),
             sampled: filled("weights", 0.0, n_rows)?,
             positions: filled("number of rows", ABSENT, n_rows)?,
@@ -159,30 +162,46 @@ impl<'a> Boosting<'a> {
                 got: start.heads.n_cols,
             });
         }
+        self.model = start.clone();
+        self.model.validation_loss.clear();
         for rule in 0..start.n_rules() {
             let mut rows: Vec<u32> = (0..self.columns.n_rows as u32).collect();
             for (feature, operator, threshold) in start.body(rule) {
-                let Some(column) = self.columns.columns.get(feature) else {
+                let Some(column) = self.columns.all.get(feature) else {
                     return Err(Error::Shape {
                         what: "features of the rules to go on from",
-                        expected: self.columns.columns.len(),
+                        expected: self.columns.all.len(),
                         got: feature + 1,
                     });
                 };
-                column.retain(operator, threshold, &mut rows, &mut self.marks);
+                rows = column.part(operator, threshold, &rows, &mut self.marks).0;
             }
             let (labels, values) = start.heads.row(rule);
             self.statistics.add(&rows, labels, values);
+            if !self.held_out.is_empty() {
+                self.statistics.refresh(&self.held_out);
+            }
+            self.note_loss();
+            self.watch.step(1)?;
         }
         self.statistics
             .refresh(&(0..self.columns.n_rows as u32).collect::<Vec<_>>());
-        self.model = start.clone();
-        Ok(())
+        self.watch.step(0)
     }
 
-    fn run(&mut self, watch: &Watch) -> Result<(), Error> {
+    /// Notes the mean loss of the rows held out, if there are any.
+    fn note_loss(&mut self) {
+        if !self.held_out.is_empty() {
+            let weight = |row: u32| self.held_out_weights[row as usize];
+            let loss = self.statistics.loss(&self.held_out, weight);
+            self.model.validation_loss.push(loss / self.held_out_weight);
+        }
+    }
+
+    fn run(&mut self) -> Result<(), Error> {
         if self.model.n_rules() == 0 {
-            self.add_default_rule();
+            self.add_default_rule()?;
+            self.watch.step(1)?;
         }
         let mut best = (f64::INFINITY, 0);
         for (rule, &loss) in self.model.validation_loss.iter().enumerate() {
@@ -193,13 +212,13 @@ impl<'a> Boosting<'a> {
             };
         }
         while self.model.n_rules() < self.params.n_rules {
-            watch.step(1)?;
             let mut rng = self.rng();
             self.sample(&mut rng);
-            let Some(body) = self.grow(&mut rng, watch)? else {
+            let Some(body) = self.grow(&mut rng)? else {
                 break;
             };
-            self.add_rule(body);
+            self.add_rule(&body)?;
+            self.watch.step(1)?;
             if self.held_out.is_empty() {
                 continue;
             }
@@ -214,7 +233,7 @@ impl<'a> Boosting<'a> {
         if !self.held_out.is_empty() {
             self.model.truncate(best.1.max(1));
         }
-        watch.step(1)
+        Ok(())
     }
 
     /// A generator of its own for every rule, so that fitting may go on from any.
@@ -238,103 +257,6 @@ impl<'a> Boosting<'a> {
         }
     }
 
-    /// Adds conditions as long as the sample is the better for it.
-    fn grow(&mut self, rng: &mut Rng, watch: &Watch) -> Result<Option<Body>, Error> {
-        let Self {
-            params,
-            columns,
-            statistics,
-            sampled,
-            positions,
-            marks,
-            ..
-        } = self;
-        let context = Context::new(statistics, columns, params, self.method);
-        let mut body = Body {
-            conditions: Vec::new(),
-            rows: Vec::new(),
-            label: None,
-        };
-        let rows = 0..columns.n_rows as u32;
-        let mut covered: Vec<u32> = rows
-            .clone()
-            .filter(|&row| sampled[row as usize] > 0.0)
-            .collect();
-        let mut moments = Moments::over(&context, &covered, sampled);
-        let mut bound = f64::INFINITY;
-        let mut order: Vec<usize> = (0..columns.columns.len()).collect();
-        while body.conditions.len() < params.max_conditions {
-            for (position, &row) in covered.iter().enumerate() {
-                positions[row as usize] = position as u32;
-            }
-            let attempts = if body.conditions.is_empty() {
-                ATTEMPTS
-            } else {
-                1
-            };
-            let mut found = None;
-            for _ in 0..attempts {
-                watch.step(0)?;
-                let features = draw(rng, &mut order, params.max_features);
-                let set = RowSet {
-                    rows: &covered,
-                    positions,
-                    weights: sampled,
-                };
-                found = context.best_condition(set, &moments, features, bound, body.label);
-                if found.is_some() {
-                    break;
-                }
-            }
-            covered
-                .iter()
-                .for_each(|&row| positions[row as usize] = ABSENT);
-            let Some(mut condition) = found else { break };
-            let Candidate {
-                feature,
-                operator,
-                threshold,
-                ..
-            } = condition;
-            let mut kept = covered.clone();
-            columns.columns[feature].retain(operator, threshold, &mut kept, marks);
-            let head = |label| {
-                let method = context.method;
-                method.head(statistics, &kept, sampled, params.l2, label, None)
-            };
-            if condition.estimated {
-                condition.quality = head(None).1;
-                if condition.quality >= bound {
-                    break;
-                }
-            }
-            if params.head == Head::Single && body.label.is_none() {
-                body.label = head(None).0.iter().position(|&score| score != 0.0);
-            }
-            bound = condition.quality;
-            body.conditions.push(condition);
-            if kept.len() <= params.min_coverage {
-                break;
-            }
-            moments.keep(&context, &covered, &kept, sampled);
-            covered = kept;
-        }
-        if body.conditions.is_empty() {
-            return Ok(None);
-        }
-        body.rows = rows.collect();
-        for &Candidate {
-            feature,
-            operator,
-            threshold,
-            ..
-        } in &body.conditions
-        {
-            columns.columns[feature].retain(operator, threshold, &mut body.rows, marks);
-        }
-        Ok(Some(body))
-    }
-
     /// The rows among `rows` that are learned from.
     fn learned_of(&self, rows: &[u32]) -> Vec<u32> {
         rows.iter()
@@ -344,7 +266,7 @@ impl<'a> Boosting<'a> {
     }
 
     /// Adds the rule that covers every row, without shrinkage.
-    fn add_default_rule(&mut self) {
+    fn add_default_rule(&mut self) -> Result<(), Error> {
         let l2 = self.params.l2;
         let rows = self.learned.clone();
         let stride = self.statistics.stride;
@@ -368,9 +290,10 @@ impl<'a> Boosting<'a> {
             if steps > 1 {
                 decrease = self.safeguard(&rows, &mut head, quality, &total);
             }
-            crate::lanes::add_scaled(&mut total, 1.0, &head);
+            add_scaled(&mut total, 1.0, &head);
             self.statistics.add_dense(&all, &head);
             self.statistics.refresh(&all);
+            self.watch.step(0)?;
             if decrease <= DEFAULT_TOLERANCE {
                 break;
             }
@@ -383,9 +306,10 @@ impl<'a> Boosting<'a> {
             label: None,
         };
         self.push(&body, &total, 1.0);
+        Ok(())
     }
 
-    fn add_rule(&mut self, body: Body) {
+    fn add_rule(&mut self, body: &Body) -> Result<(), Error> {
         let rows = self.learned_of(&body.rows);
         let l2 = self.params.l2;
         let (mut head, quality) =
@@ -395,7 +319,9 @@ impl<'a> Boosting<'a> {
             let none = vec![0.0; self.statistics.stride];
             self.safeguard(&rows, &mut head, quality, &none);
         }
-        self.push(&body, &head, self.params.learning_rate);
+        self.watch.step(0)?;
+        self.push(body, &head, self.params.learning_rate);
+        Ok(())
     }
 
     /// Halves `head` until the loss of `rows`, with the regularization of `given + head`, falls
@@ -412,7 +338,9 @@ impl<'a> Boosting<'a> {
             // The quality is half of the slope along the head.
             let after = self.statistics.loss_after(rows, weight, scale, head) + penalty(scale);
             if after <= before + SUFFICIENT * scale * 2.0 * quality {
-                head.iter_mut().for_each(|score| *score *= scale);
+                for score in head.iter_mut() {
+                    *score *= scale;
+                }
                 return (before - after) / before.abs().max(f64::MIN_POSITIVE);
             }
             scale *= 0.5;
@@ -438,102 +366,6 @@ impl<'a> Boosting<'a> {
         let (labels, values) = self.model.heads.row(self.model.n_rules() - 1);
         self.statistics.add(&body.rows, labels, values);
         self.statistics.refresh(&body.rows);
-        if !self.held_out.is_empty() {
-            let zero = vec![0.0; self.statistics.stride];
-            let loss = self
-                .statistics
-                .loss_after(&self.held_out, |_| 1.0, 0.0, &zero);
-            self.model
-                .validation_loss
-                .push(loss / self.held_out.len() as f64);
-        }
-    }
-}
-
-/// A sample of `n` numbers without replacement, in random order, from the numbers in `order`; all
-/// of them as they are.
-fn draw<'a>(rng: &mut Rng, order: &'a mut [usize], n: usize) -> &'a [usize] {
-    if n >= order.len() {
-        return order;
-    }
-    for i in 0..n {
-        order.swap(i, rng.usize(i..order.len()));
-    }
-    &order[..n]
-}
-
-impl Model {
-    fn empty(n_labels: usize) -> Self {
-        Self {
-            body_indptr: vec![0],
-            body_feature: Vec::new(),
-            body_operator: Vec::new(),
-            body_threshold: Vec::new(),
-            heads: CsrOwned {
-                indptr: vec![0],
-                indices: Vec::new(),
-                values: Vec::new(),
-                n_cols: n_labels,
-            },
-            coverage: Vec::new(),
-            validation_loss: Vec::new(),
-        }
-    }
-
-    fn n_rules(&self) -> usize {
-        self.coverage.len()
-    }
-
-    fn body(&self, rule: usize) -> impl Iterator<Item = (usize, Operator, f32)> + '_ {
-        let range = self.body_indptr[rule] as usize..self.body_indptr[rule + 1] as usize;
-        range.map(|at| {
-            let operator = Operator::from_number(self.body_operator[at]);
-            let feature = self.body_feature[at] as usize;
-            (
-                feature,
-                operator.unwrap_or(Operator::AtMost),
-                self.body_threshold[at],
-            )
-        })
-    }
-
-    fn push(
-        &mut self,
-        conditions: impl Iterator<Item = (usize, Operator, f32)>,
-        head: impl Iterator<Item = f32>,
-        complete: bool,
-        coverage: f64,
-    ) {
-        for (feature, operator, threshold) in conditions {
-            self.body_feature.push(feature as i32);
-            self.body_operator.push(operator as u8);
-            self.body_threshold.push(threshold);
-        }
-        self.body_indptr.push(self.body_feature.len() as i64);
-        // Of a complete head all scores are stored, zeros too: prediction is faster so.
-        for (label, score) in head
-            .enumerate()
-            .filter(|(_, score)| complete || *score != 0.0)
-        {
-            self.heads.indices.push(label as u32);
-            self.heads.values.push(score);
-        }
-        self.heads.indptr.push(self.heads.indices.len());
-        self.coverage.push(coverage);
-    }
-
-    /// Keeps the first `n_rules` rules.
-    fn truncate(&mut self, n_rules: usize) {
-        let n_conditions = self.body_indptr[n_rules] as usize;
-        self.body_indptr.truncate(n_rules + 1);
-        self.body_feature.truncate(n_conditions);
-        self.body_operator.truncate(n_conditions);
-        self.body_threshold.truncate(n_conditions);
-        let n_scores = self.heads.indptr[n_rules];
-        self.heads.indptr.truncate(n_rules + 1);
-        self.heads.indices.truncate(n_scores);
-        self.heads.values.truncate(n_scores);
-        self.coverage.truncate(n_rules);
-        self.validation_loss.truncate(n_rules);
+        self.note_loss();
     }
 }

@@ -19,7 +19,7 @@
 //! | `loss.rs`, `statistics.rs` | gradients of rows, and their sums over sets of rows |
 //! | `binning.rs`, `head/` | which labels share a score; heads and their quality |
 //! | `refine/` | the search for the next condition, exact or fast |
-//! | `fit.rs` | boosting: samples, rules, steps, early stopping |
+//! | `fit.rs`, `grow.rs` | boosting: samples, rules, steps, early stopping; how a rule grows |
 //! | `cover.rs`, `predict.rs`, `known.rs` | which rules cover a row; scores; label sets and marginals |
 //!
 //! Invariant: no matrix of labels × labels belongs to a row, only ever to a set of rows; nothing
@@ -40,10 +40,16 @@
 //! # Ok::<(), manylabel_base::Error>(())
 //! ```
 
+#![allow(
+    clippy::float_cmp,
+    reason = "bins are numbered by floats, ties between qualities are exact"
+)]
+
 mod binning;
 mod columns;
 mod cover;
 mod fit;
+mod grow;
 mod head;
 mod known;
 mod lanes;

@@ -48,6 +48,86 @@ pub struct Model {
     pub validation_loss: Vec<f64>,
 }
 
+impl Model {
+    /// No rules yet.
+    pub(crate) fn empty(n_labels: usize) -> Self {
+        Self {
+            body_indptr: vec![0],
+            body_feature: Vec::new(),
+            body_operator: Vec::new(),
+            body_threshold: Vec::new(),
+            heads: CsrOwned {
+                indptr: vec![0],
+                indices: Vec::new(),
+                values: Vec::new(),
+                n_cols: n_labels,
+            },
+            coverage: Vec::new(),
+            validation_loss: Vec::new(),
+        }
+    }
+
+    /// Number of rules.
+    pub(crate) fn n_rules(&self) -> usize {
+        self.coverage.len()
+    }
+
+    /// Feature, operator and threshold of each condition of a rule.
+    pub(crate) fn body(&self, rule: usize) -> impl Iterator<Item = (usize, Operator, f32)> + '_ {
+        let range = self.body_indptr[rule] as usize..self.body_indptr[rule + 1] as usize;
+        range.map(|at| {
+            let operator = Operator::from_number(self.body_operator[at]);
+            let feature = self.body_feature[at] as usize;
+            (
+                feature,
+                operator.unwrap_or(Operator::AtMost),
+                self.body_threshold[at],
+            )
+        })
+    }
+
+    /// Appends a rule; of a complete head all scores are stored, zeros too.
+    pub(crate) fn push(
+        &mut self,
+        conditions: impl Iterator<Item = (usize, Operator, f32)>,
+        head: impl Iterator<Item = f32>,
+        complete: bool,
+        coverage: f64,
+    ) {
+        for (feature, operator, threshold) in conditions {
+            self.body_feature.push(feature as i32);
+            self.body_operator.push(operator as u8);
+            self.body_threshold.push(threshold);
+        }
+        self.body_indptr.push(self.body_feature.len() as i64);
+        // Of a complete head all scores are stored, zeros too: prediction is faster so.
+        for (label, score) in head
+            .enumerate()
+            .filter(|(_, score)| complete || *score != 0.0)
+        {
+            self.heads.indices.push(label as u32);
+            self.heads.values.push(score);
+        }
+        self.heads.indptr.push(self.heads.indices.len());
+        self.coverage.push(coverage);
+    }
+
+    /// Keeps the first `n_rules` rules.
+    pub(crate) fn truncate(&mut self, n_rules: usize) {
+        let n_conditions = self.body_indptr[n_rules] as usize;
+        self.body_indptr.truncate(n_rules + 1);
+        self.body_feature.truncate(n_conditions);
+        self.body_operator.truncate(n_conditions);
+        self.body_threshold.truncate(n_conditions);
+        let n_scores = self.heads.indptr[n_rules];
+        self.heads.indptr.truncate(n_rules + 1);
+        self.heads.indices.truncate(n_scores);
+        self.heads.values.truncate(n_scores);
+        self.coverage.truncate(n_rules);
+        self.validation_loss.truncate(n_rules);
+    }
+}
+
 /// Borrows the rules of a [`Model`] that may come from anywhere; see [`new`](Self::new) for what
 /// is known of them.
 #[derive(Debug, Clone, Copy)]

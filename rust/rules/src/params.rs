@@ -43,7 +43,9 @@ pub enum Step {
 pub enum Search {
     /// Every threshold, by the quality of its own head.
     Exact,
-    /// At most 64 thresholds a feature; with label binning, bins of the parent set.
+    /// At most 64 thresholds a numeric feature (one more at an implicit 0); with label binning,
+    /// bins of the parent set for features that most rows have, and for all if there are more than
+    /// 256 labels.
     Fast,
 }
 
@@ -93,6 +95,7 @@ pub struct Params {
     pub seed: u64,
 }
 
+/// As the paper on label binning has them, but for the number of rules and the search.
 impl Default for Params {
     fn default() -> Self {
         Self {

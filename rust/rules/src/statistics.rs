@@ -5,16 +5,20 @@ use crate::lanes::{add_scaled, padded};
 use crate::loss::{self, PADDING};
 use faer::linalg::matmul::triangular::{BlockStructure, matmul};
 use faer::{Accum, MatMut, MatRef, Par};
-use manylabel_base::{Error, filled};
+use manylabel_base::{Error, Watch, filled};
 use manylabel_sparse::CsrOwned;
 use rayon::prelude::*;
 
 /// Rows whose sums are taken together; the number of threads does not change it.
-const ROWS: usize = 512;
+pub(crate) const ROWS: usize = 512;
 
 /// Scores and gradients of all training rows, (`n_rows`, padded labels).
+///
+/// Long operations go through the rows in blocks, and leave out what is left once the watch says to
+/// stop: whoever uses them asks the watch before believing a result.
 #[derive(Debug)]
-pub(crate) struct Statistics {
+pub(crate) struct Statistics<'w> {
+    watch: &'w Watch,
     pub(crate) loss: Loss,
     pub(crate) n_labels: usize,
     /// Length of a row.
@@ -25,9 +29,9 @@ pub(crate) struct Statistics {
     rest: Vec<f64>,
 }
 
-impl Statistics {
+impl<'w> Statistics<'w> {
     /// All scores 0, in O(rows × labels); 16 bytes a row and label.
-    pub(crate) fn new(loss: Loss, y: &CsrOwned) -> Result<Self, Error> {
+    pub(crate) fn new(loss: Loss, y: &CsrOwned, watch: &'w Watch) -> Result<Self, Error> {
         let (n_rows, n_labels) = (y.n_rows(), y.n_cols);
         let stride = padded(n_labels);
         let too_large = || Error::TooLarge {
@@ -39,12 +43,16 @@ impl Statistics {
         let mut gradients = filled("gradients", 0.0, size)?;
         let rest = filled("number of rows", 0.0, n_rows)?;
         for row in 0..n_rows {
+            if row % ROWS == 0 {
+                watch.step(0)?;
+            }
             scores[row * stride + n_labels..(row + 1) * stride].fill(PADDING);
             for &label in y.row(row).0 {
                 gradients[row * stride + label as usize] = -0.0;
             }
         }
         Ok(Self {
+            watch,
             loss,
             n_labels,
             stride,
@@ -61,55 +69,75 @@ impl Statistics {
         &self.gradients[at..at + self.stride]
     }
 
+    /// Whether there is no use in going on.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.watch.step(0).is_err()
+    }
+
     /// Adds a head to the scores of `rows` (ascending).
     pub(crate) fn add(&mut self, rows: &[u32], labels: &[u32], values: &[f32]) {
-        for &row in rows {
-            let at = row as usize * self.stride;
-            let scores = &mut self.scores[at..at + self.n_labels];
+        self.for_blocks(rows, |_, scores, _, _| {
             for (&label, &value) in labels.iter().zip(values) {
                 scores[label as usize] += f64::from(value);
             }
-        }
+        });
+    }
+
+    /// Adds a padded head to the scores of `rows` (ascending).
+    pub(crate) fn add_dense(&mut self, rows: &[u32], head: &[f64]) {
+        self.for_blocks(rows, |_, scores, _, _| add_scaled(scores, 1.0, head));
     }
 
     /// Computes the gradients of `rows` (ascending) anew.
     pub(crate) fn refresh(&mut self, rows: &[u32]) {
-        let Self { loss, stride, .. } = *self;
-        let all = (self.gradients.par_chunks_mut(stride * ROWS))
-            .zip(self.scores.par_chunks(stride * ROWS))
-            .zip(self.rest.par_chunks_mut(ROWS))
-            .enumerate();
-        let work =
-            |(block, ((gradients, scores), rest)): (usize, ((&mut [f64], &[f64]), &mut [f64]))| {
-                let first = block * ROWS;
-                let from = rows.partition_point(|&row| (row as usize) < first);
-                let to = rows.partition_point(|&row| (row as usize) < first + ROWS);
-                for &row in &rows[from..to] {
-                    let at = row as usize - first;
-                    let range = at * stride..(at + 1) * stride;
-                    rest[at] = loss::refresh(loss, &scores[range.clone()], &mut gradients[range]);
-                }
-            };
-        if rows.len() * stride < PARALLEL {
-            for block in self
-                .gradients
-                .chunks_mut(stride * ROWS)
-                .zip(self.scores.chunks(stride * ROWS))
-                .zip(self.rest.chunks_mut(ROWS))
-                .enumerate()
-            {
-                work(block);
-            }
-        } else {
-            all.for_each(work);
-        }
+        self.for_blocks(rows, |loss, scores, gradients, rest| {
+            *rest = loss::refresh(loss, scores, gradients);
+        });
     }
 
-    /// Adds a padded head to the scores of `rows`.
-    pub(crate) fn add_dense(&mut self, rows: &[u32], head: &[f64]) {
-        for &row in rows {
-            let at = row as usize * self.stride;
-            add_scaled(&mut self.scores[at..at + self.stride], 1.0, head);
+    /// Calls `work` with scores, gradients and rest of each of `rows` (ascending).
+    fn for_blocks(
+        &mut self,
+        rows: &[u32],
+        work: impl Fn(Loss, &mut [f64], &mut [f64], &mut f64) + Sync,
+    ) {
+        let Self {
+            watch,
+            loss,
+            stride,
+            ..
+        } = *self;
+        let long = stride * ROWS;
+        let block = |block: usize, scores: &mut [f64], gradients: &mut [f64], rest: &mut [f64]| {
+            let first = block * ROWS;
+            let from = rows.partition_point(|&row| (row as usize) < first);
+            let to = rows.partition_point(|&row| (row as usize) < first + ROWS);
+            if from == to || watch.step(0).is_err() {
+                return;
+            }
+            for &row in &rows[from..to] {
+                let at = row as usize - first;
+                let range = at * stride..(at + 1) * stride;
+                work(
+                    loss,
+                    &mut scores[range.clone()],
+                    &mut gradients[range],
+                    &mut rest[at],
+                );
+            }
+        };
+        if rows.len() * stride < PARALLEL {
+            (self.scores.chunks_mut(long))
+                .zip(self.gradients.chunks_mut(long))
+                .zip(self.rest.chunks_mut(ROWS))
+                .enumerate()
+                .for_each(|(at, ((scores, gradients), rest))| block(at, scores, gradients, rest));
+        } else {
+            (self.scores.par_chunks_mut(long))
+                .zip(self.gradients.par_chunks_mut(long))
+                .zip(self.rest.par_chunks_mut(ROWS))
+                .enumerate()
+                .for_each(|(at, ((scores, gradients), rest))| block(at, scores, gradients, rest));
         }
     }
 
@@ -149,7 +177,13 @@ impl Statistics {
     }
 
     fn sum_over(&self, rows: &[u32], value: impl Fn(u32) -> f64 + Sync) -> f64 {
-        let sum = |rows: &[u32]| rows.iter().map(|&row| value(row)).sum::<f64>();
+        let sum = |rows: &[u32]| {
+            if self.is_stopped() {
+                0.0
+            } else {
+                rows.iter().map(|&row| value(row)).sum::<f64>()
+            }
+        };
         if rows.len() * self.stride < PARALLEL {
             rows.chunks(ROWS).map(sum).sum()
         } else {
@@ -158,6 +192,12 @@ impl Statistics {
         }
     }
 }
+
+/// Rows of a block of a product of gradients have together at most so many numbers, 16 MB.
+const MOST_NUMBERS: usize = 1 << 21;
+
+/// Blocks whose products are held at once.
+const AT_ONCE: usize = 4;
 
 /// Below so many numbers of work, threads cost more than they bring.
 pub(crate) const PARALLEL: usize = 1 << 15;
@@ -208,7 +248,7 @@ impl Sums {
 
     /// Adds `weight` times the statistics of a row.
     #[inline(always)]
-    pub(crate) fn add(&mut self, statistics: &Statistics, row: u32, weight: f64) {
+    pub(crate) fn add(&mut self, statistics: &Statistics<'_>, row: u32, weight: f64) {
         let gradient = statistics.gradient(row);
         let stride = self.stride;
         let (g, others) = self.data.split_at_mut(stride);
@@ -239,7 +279,7 @@ impl Sums {
     }
 
     /// Takes rows out again, of which each weighs `weights[row]`.
-    pub(crate) fn remove(&mut self, statistics: &Statistics, rows: &[u32], weights: &[f64]) {
+    pub(crate) fn remove(&mut self, statistics: &Statistics<'_>, rows: &[u32], weights: &[f64]) {
         let gone = Self::over(statistics, self.kinds, rows, weights);
         add_scaled(&mut self.data, -1.0, &gone.data);
     }
@@ -274,7 +314,7 @@ impl Sums {
 
     /// Sums over `rows`, of which each weighs `weights[row]`.
     pub(crate) fn over(
-        statistics: &Statistics,
+        statistics: &Statistics<'_>,
         kinds: Kinds,
         rows: &[u32],
         weights: &[f64],
@@ -283,7 +323,7 @@ impl Sums {
             "x86_64+avx512f+avx512bw+avx512dq+avx512vl",
             "x86_64+avx2"
         ))]
-        fn add_all(sums: &mut Sums, statistics: &Statistics, rows: &[u32], weights: &[f64]) {
+        fn add_all(sums: &mut Sums, statistics: &Statistics<'_>, rows: &[u32], weights: &[f64]) {
             for &row in rows {
                 sums.add(statistics, row, weights[row as usize]);
             }
@@ -291,7 +331,9 @@ impl Sums {
         let stride = statistics.stride;
         let sum = |rows: &[u32]| {
             let mut sums = Self::new(stride, kinds);
-            add_all(&mut sums, statistics, rows, weights);
+            if !statistics.is_stopped() {
+                add_all(&mut sums, statistics, rows, weights);
+            }
             sums
         };
         let parts: Vec<Self> = if rows.len() * stride < PARALLEL {
@@ -323,7 +365,7 @@ impl Gram {
     }
 
     /// Over `rows`, of which each weighs `weights[row]`; O(rows × labels²).
-    pub(crate) fn over(statistics: &Statistics, rows: &[u32], weights: &[f64]) -> Self {
+    pub(crate) fn over(statistics: &Statistics<'_>, rows: &[u32], weights: &[f64]) -> Self {
         let mut gram = Self::new(statistics.stride);
         gram.add_rows(1.0, statistics, rows, weights);
         gram
@@ -333,12 +375,15 @@ impl Gram {
     pub(crate) fn add_rows(
         &mut self,
         scale: f64,
-        statistics: &Statistics,
+        statistics: &Statistics<'_>,
         rows: &[u32],
         weights: &[f64],
     ) {
         let stride = self.stride;
         let part = |rows: &[u32]| {
+            if statistics.is_stopped() {
+                return Vec::new();
+            }
             let mut weighted = vec![0.0; rows.len() * stride];
             for (out, &row) in weighted.chunks_mut(stride).zip(rows) {
                 add_scaled(out, weights[row as usize].sqrt(), statistics.gradient(row));
@@ -358,15 +403,17 @@ impl Gram {
             );
             product
         };
-        // Blocks are long, since each makes a matrix of its own.
-        let long = ROWS.max(4 * stride);
-        let parts: Vec<Vec<f64>> = if rows.len() * stride * stride < 64 * PARALLEL {
-            rows.chunks(long).map(part).collect()
-        } else {
-            rows.par_chunks(long).map(part).collect()
-        };
-        for part in &parts {
-            add_scaled(&mut self.data, scale, part);
+        // Blocks are long, since each makes a matrix of its own, and a few at a time.
+        let long = ROWS.max((4 * stride).min(MOST_NUMBERS / stride.max(1)));
+        for rows in rows.chunks(AT_ONCE * long) {
+            let parts: Vec<Vec<f64>> = if rows.len() * stride * stride < 64 * PARALLEL {
+                rows.chunks(long).map(part).collect()
+            } else {
+                rows.par_chunks(long).map(part).collect()
+            };
+            for part in &parts {
+                add_scaled(&mut self.data, scale, part);
+            }
         }
         for k in 0..stride {
             for j in 0..k {

@@ -63,7 +63,7 @@ impl Method {
     /// single-label head, if that is settled.
     pub(crate) fn head(
         &self,
-        statistics: &Statistics,
+        statistics: &Statistics<'_>,
         rows: &[u32],
         weights: &[f64],
         l2: f64,
@@ -109,13 +109,14 @@ impl Method {
     }
 }
 
-/// The score of a label on its own.
+/// The score of a label on its own; 0 where nothing bounds it but rounding.
 #[inline(always)]
 pub(crate) fn alone(g: f64, h: f64, l2: f64) -> f64 {
-    if g == 0.0 {
-        0.0
+    let curvature = h.max(0.0) + l2;
+    if curvature > f64::EPSILON * g.abs() {
+        -g / curvature
     } else {
-        -g / (h.max(0.0) + l2 + 1e-150)
+        0.0
     }
 }
 
@@ -145,7 +146,7 @@ pub(crate) fn best_label(sums: &Sums, l2: f64, label: Option<usize>) -> (usize, 
 
 #[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
 fn binned_head(
-    statistics: &Statistics,
+    statistics: &Statistics<'_>,
     sums: &Sums,
     rows: &[u32],
     weights: &[f64],
@@ -183,7 +184,7 @@ fn binned_head(
 
 #[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
 fn full_head(
-    statistics: &Statistics,
+    statistics: &Statistics<'_>,
     sums: &Sums,
     rows: &[u32],
     weights: &[f64],

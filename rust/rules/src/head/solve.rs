@@ -1,10 +1,13 @@
 //! Linear systems: small ones by Cholesky factorization, those of all labels by conjugate
 //! gradients.
 
-use crate::lanes::{WIDTH, add_scaled, chunks, chunks_mut, dot};
-use crate::statistics::{Gram, Statistics, Sums};
+use crate::binning::TINY;
+use crate::lanes::{WIDTH, add_scaled, chunks, chunks_mut, dot, total};
+use crate::statistics::{Gram, PARALLEL, ROWS, Statistics, Sums};
 use faer::Side;
 use faer::prelude::Solve;
+use multiversion::multiversion;
+use rayon::prelude::*;
 
 /// Overwrites the lower triangle of an n × n matrix (rows one after the other) with its Cholesky
 /// factor. A matrix that only regularization would make definite, where there is none, gets a
@@ -80,12 +83,30 @@ pub(crate) fn multiply_columns<const B: usize>(
     }
 }
 
+/// `(Σ w g gᵀ) x` over some rows; 0 once the watch says to stop.
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+fn product_of_rows(
+    statistics: &Statistics<'_>,
+    rows: &[u32],
+    weights: &[f64],
+    x: &[f64],
+) -> Vec<f64> {
+    let mut y = vec![0.0; x.len()];
+    if !statistics.is_stopped() {
+        for &row in rows {
+            let g = statistics.gradient(row);
+            add_scaled(&mut y, weights[row as usize] * dot(g, x), g);
+        }
+    }
+    y
+}
+
 impl Outer<'_> {
     /// `y += sign · (Σ w g gᵀ) x`.
     #[inline(always)]
     fn add_product<const C: usize>(
         &self,
-        statistics: &Statistics,
+        statistics: &Statistics<'_>,
         sign: f64,
         x: &[f64],
         y: &mut [f64],
@@ -110,16 +131,23 @@ impl Outer<'_> {
                     }
                 }
             }
-            Self::Rows(rows, weights) => {
+            Self::Rows(rows, weights) if rows.len() * y.len() < PARALLEL => {
                 for &row in rows {
                     let g = cut::<C>(statistics.gradient(row));
                     add_scaled(y, sign * weights[row as usize] * dot(g, x), g);
                 }
             }
+            Self::Rows(rows, weights) => {
+                let part = |rows: &[u32]| product_of_rows(statistics, rows, weights, x);
+                let parts: Vec<Vec<f64>> = rows.par_chunks(ROWS).map(part).collect();
+                for part in &parts {
+                    add_scaled(y, sign, part);
+                }
+            }
         }
     }
 
-    fn subtract_from(&self, statistics: &Statistics, sign: f64, matrix: &mut Gram) {
+    fn subtract_from(&self, statistics: &Statistics<'_>, sign: f64, matrix: &mut Gram) {
         match *self {
             Self::Matrix(gram) => add_scaled(&mut matrix.data, -sign, &gram.data),
             Self::Rows(rows, weights) => matrix.add_rows(-sign, statistics, rows, weights),
@@ -166,11 +194,11 @@ impl<const C: usize> Solver<C> {
         }
     }
 
-    /// The diagonal `d + ω`.
+    /// `product = (diag(d + ω) − Σ w g gᵀ) x`.
     #[inline(always)]
     fn multiply(
         &mut self,
-        statistics: &Statistics,
+        statistics: &Statistics<'_>,
         sums: &Sums,
         parts: &[(f64, Outer<'_>)],
         x: &[f64],
@@ -194,7 +222,7 @@ impl<const C: usize> Solver<C> {
     #[inline(always)]
     pub(crate) fn quality(
         &mut self,
-        statistics: &Statistics,
+        statistics: &Statistics<'_>,
         sums: &Sums,
         parts: &[(f64, Outer<'_>)],
         bound: f64,
@@ -234,7 +262,7 @@ impl<const C: usize> Solver<C> {
                 for lane in 0..WIDTH {
                     let h = if h[lane] > 0.0 { h[lane] } else { 0.0 };
                     let step = if beta == 0.0 { 0.0 } else { beta * p[lane] };
-                    p[lane] = r[lane] / (h + self.l2 + 1e-150) + step;
+                    p[lane] = r[lane] / (h + self.l2 + TINY) + step;
                 }
             }
             let direction = std::mem::take(&mut self.direction);
@@ -271,11 +299,10 @@ impl<const C: usize> Solver<C> {
                 );
                 gains[lane] += x[lane] * (r[lane] - g[lane]);
                 let square = r[lane] * r[lane];
-                missing[lane] += square / (f + self.l2 + 1e-150);
-                scaled[lane] += square / (h + self.l2 + 1e-150);
+                missing[lane] += square / (f + self.l2 + TINY);
+                scaled[lane] += square / (h + self.l2 + TINY);
             }
         }
-        use crate::lanes::total;
         (0.5 * total(&gains), 0.5 * total(&missing), total(&scaled))
     }
 
@@ -284,7 +311,7 @@ impl<const C: usize> Solver<C> {
     #[cold]
     fn factorized(
         &mut self,
-        statistics: &Statistics,
+        statistics: &Statistics<'_>,
         sums: &Sums,
         parts: &[(f64, Outer<'_>)],
         x: &mut [f64],

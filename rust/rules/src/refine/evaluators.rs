@@ -11,7 +11,7 @@ use crate::statistics::{Gram, Statistics, Sums};
 
 /// The sums of the growing set and of its complement.
 pub(crate) struct Halves<'a> {
-    pub(crate) statistics: &'a Statistics,
+    pub(crate) statistics: &'a Statistics<'a>,
     pub(crate) weights: &'a [f64],
     parent: &'a Parent<'a>,
     pub(crate) taken: Sums,
@@ -19,7 +19,7 @@ pub(crate) struct Halves<'a> {
 }
 
 impl<'a> Halves<'a> {
-    pub(crate) fn new(statistics: &'a Statistics, parent: &'a Parent<'a>) -> Self {
+    pub(crate) fn new(statistics: &'a Statistics<'a>, parent: &'a Parent<'a>) -> Self {
         let empty = parent.sums.emptied();
         let weights = parent.weights;
         Self {
@@ -43,32 +43,42 @@ impl<'a> Halves<'a> {
     }
 }
 
-/// Labels that do not depend on one another: all of them, the best one, or a given one.
+/// Which labels a head scores.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Scored {
+    All,
+    /// The one that gains most.
+    Best,
+    One(usize),
+}
+
+/// Labels that do not depend on one another.
 pub(crate) struct Independent<'a> {
     halves: Halves<'a>,
     l2: f64,
-    /// Whether a head scores one label, and which, if that is settled.
-    single: Option<Option<usize>>,
+    scored: Scored,
 }
 
 impl<'a> Independent<'a> {
     pub(crate) fn new(
-        statistics: &'a Statistics,
+        statistics: &'a Statistics<'a>,
         parent: &'a Parent<'a>,
         l2: f64,
-        single: Option<Option<usize>>,
+        scored: Scored,
     ) -> Self {
         Self {
             halves: Halves::new(statistics, parent),
             l2,
-            single,
+            scored,
         }
     }
 
     #[inline(always)]
     fn quality(&self, sums: &Sums) -> f64 {
-        if let Some(label) = self.single {
-            return best_label(sums, self.l2, label).1;
+        match self.scored {
+            Scored::All => {}
+            Scored::Best => return best_label(sums, self.l2, None).1,
+            Scored::One(label) => return best_label(sums, self.l2, Some(label)).1,
         }
         let mut gains = [0.0; WIDTH];
         for (g, h) in chunks(sums.g()).iter().zip(chunks(sums.h())) {
@@ -105,7 +115,7 @@ impl Evaluator for Independent<'_> {
 
 /// A growing set of rows, judged by bins of its own sums.
 pub(crate) struct OwnBins<'a> {
-    statistics: &'a Statistics,
+    statistics: &'a Statistics<'a>,
     weights: &'a [f64],
     binner: Binner,
     system: System,
@@ -120,7 +130,7 @@ pub(crate) struct OwnBins<'a> {
 
 impl<'a> OwnBins<'a> {
     pub(crate) fn new(
-        statistics: &'a Statistics,
+        statistics: &'a Statistics<'a>,
         weights: &'a [f64],
         binner: Binner,
         l2: f64,
@@ -197,7 +207,7 @@ pub(crate) struct Binned<'a> {
 
 impl<'a> Binned<'a> {
     pub(crate) fn new(
-        statistics: &'a Statistics,
+        statistics: &'a Statistics<'a>,
         parent: &'a Parent<'a>,
         gram: &'a Gram,
         bins: &ParentBins,
@@ -257,7 +267,7 @@ pub(crate) struct IndependentBins<'a> {
 
 impl<'a> IndependentBins<'a> {
     pub(crate) fn new(
-        statistics: &'a Statistics,
+        statistics: &'a Statistics<'a>,
         parent: &'a Parent<'a>,
         binner: Binner,
         l2: f64,
@@ -323,7 +333,7 @@ pub(crate) struct Full<'a, const C: usize> {
 impl<'a, const C: usize> Full<'a, C> {
     /// `n_rows` rows will be taken, and quality asked for after `n_steps` of them.
     pub(crate) fn new(
-        statistics: &'a Statistics,
+        statistics: &'a Statistics<'a>,
         parent: &'a Parent<'a>,
         l2: f64,
         n_rows: usize,

@@ -19,7 +19,7 @@ pub(crate) struct Group {
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
     pub(crate) rows: Vec<u32>,
-    pub(crate) groups: Vec<Group>,
+    pub(crate) list: Vec<Group>,
     /// Rows of the set whose value is missing.
     pub(crate) missing: Vec<u32>,
 }
@@ -120,7 +120,7 @@ impl Groups {
         let rows = coded.into_iter().map(|pair| pair.1).collect();
         Self {
             rows,
-            groups,
+            list: groups,
             missing,
         }
     }

@@ -4,15 +4,17 @@ mod evaluators;
 mod groups;
 mod parent_bins;
 mod sweep;
+#[cfg(test)]
+mod tests;
 mod two_bins;
 
-use crate::columns::{Column, Columns};
+use crate::columns::{Column, Columns, GROUPS};
 use crate::head::Method;
 use crate::head::solve::{CANDIDATE, Outer, Solver};
 use crate::lanes::WIDTH;
 use crate::statistics::{Gram, PARALLEL, Statistics, Sums};
 use crate::{Operator, Params, Search};
-use evaluators::{Binned, Full, Independent, IndependentBins};
+use evaluators::{Binned, Full, Independent, IndependentBins, Scored};
 use groups::Groups;
 pub(crate) use groups::{ABSENT, RowSet};
 use multiversion::multiversion;
@@ -55,27 +57,22 @@ impl Moments {
         }
     }
 
-    /// Leaves those rows of a set (both ascending) that were kept, by what is less work.
+    /// Leaves the rows that were kept of a set and not those that are gone, by what is less work.
     pub(crate) fn keep(
         &mut self,
         context: &Context<'_>,
-        rows: &[u32],
         kept: &[u32],
+        gone: &[u32],
         weights: &[f64],
     ) {
-        if 2 * kept.len() <= rows.len() {
+        if kept.len() <= gone.len() {
             *self = Self::over(context, kept, weights);
             return;
         }
-        let mut others = kept.iter().peekable();
-        let gone = rows
-            .iter()
-            .filter(|row| others.next_if(|other| other == row).is_none());
-        let gone: Vec<u32> = gone.copied().collect();
-        self.sums.remove(context.statistics, &gone, weights);
+        self.sums.remove(context.statistics, gone, weights);
         self.gram.take_if(|_| !context.needs_gram(kept.len()));
         if let Some(gram) = &mut self.gram {
-            gram.add_rows(-1.0, context.statistics, &gone, weights);
+            gram.add_rows(-1.0, context.statistics, gone, weights);
         }
     }
 }
@@ -154,7 +151,7 @@ impl<'a> Parent<'a> {
 
 /// What does not change while a rule grows.
 pub(crate) struct Context<'a> {
-    pub(crate) statistics: &'a Statistics,
+    pub(crate) statistics: &'a Statistics<'a>,
     columns: &'a Columns,
     params: &'a Params,
     pub(crate) method: Method,
@@ -162,7 +159,7 @@ pub(crate) struct Context<'a> {
 
 impl<'a> Context<'a> {
     pub(crate) fn new(
-        statistics: &'a Statistics,
+        statistics: &'a Statistics<'a>,
         columns: &'a Columns,
         params: &'a Params,
         method: Method,
@@ -176,24 +173,46 @@ impl<'a> Context<'a> {
     }
 
     /// Whether conditions on a feature are compared by the bins of their parent: those on features
-    /// that most rows have, and all where a matrix of all labels would be too much.
+    /// that most rows have, and all where a matrix of all labels would be too much; if bins are so
+    /// few that it saves work.
     fn is_estimated(&self, column: &Column) -> bool {
         self.params.search == Search::Fast
-            && matches!(self.method, Method::Bins { .. })
             && (column.implicit.is_none() || self.statistics.stride > MOST_LABELS)
+            && self.has_few_bins()
+    }
+
+    /// Whether a row by bins, with the products of bins, is at most twice as long as one by labels.
+    fn has_few_bins(&self) -> bool {
+        matches!(self.method, Method::Bins { binner, .. }
+            if binner.n_bins * (binner.n_bins + 3) / 2 <= 2 * self.statistics.stride)
     }
 
     /// Whether the search needs `Σ w g gᵀ` over so many rows as a matrix.
     fn needs_gram(&self, n_rows: usize) -> bool {
         match self.method {
             Method::Bins { .. } => {
-                let estimated = self.params.search == Search::Fast;
+                let estimated = self.params.search == Search::Fast && self.has_few_bins();
                 !estimated || self.statistics.stride <= MOST_LABELS && self.columns.any_sparse
             }
             // With few rows, products with them are cheaper.
             Method::Full => 2 * n_rows > self.statistics.stride,
             _ => false,
         }
+    }
+
+    /// About how many numbers the search over a feature of a set of rows touches.
+    fn work(&self, feature: usize, n_rows: usize) -> usize {
+        let (column, stride) = (&self.columns.all[feature], self.statistics.stride);
+        let n_rows = n_rows.min(column.rows.len());
+        let mut n_thresholds = n_rows.min(column.values.len());
+        if self.params.search == Search::Fast {
+            n_thresholds = n_thresholds.min(GROUPS);
+        }
+        let for_each = match self.method {
+            Method::Full => 2 * stride,
+            _ => 32,
+        };
+        stride * (n_rows + for_each * n_thresholds)
     }
 
     /// The best condition on one of `features` with a quality below `bound`; of equal ones the
@@ -207,7 +226,7 @@ impl<'a> Context<'a> {
         bound: f64,
         label: Option<usize>,
     ) -> Option<Candidate> {
-        let is_estimated = |&feature: &usize| self.is_estimated(&self.columns.columns[feature]);
+        let is_estimated = |&feature: &usize| self.is_estimated(&self.columns.all[feature]);
         let estimates = features
             .iter()
             .any(is_estimated)
@@ -215,7 +234,10 @@ impl<'a> Context<'a> {
         let parent = (!features.iter().all(is_estimated))
             .then(|| Parent::new(self, set.rows, set.weights, moments));
         let search = |&feature: &usize| {
-            let column = &self.columns.columns[feature];
+            if self.statistics.is_stopped() {
+                return None;
+            }
+            let column = &self.columns.all[feature];
             let (split, threshold) = match (&parent, &estimates) {
                 (_, Some(estimates)) if self.is_estimated(column) => {
                     estimates.search(self, column, set, bound)?
@@ -236,11 +258,20 @@ impl<'a> Context<'a> {
                 threshold,
             })
         };
-        let work = set.rows.len() * self.statistics.stride * features.len();
-        let found: Vec<Option<Candidate>> = if work < PARALLEL {
+        let work: usize = features
+            .iter()
+            .map(|&feature| self.work(feature, set.rows.len()))
+            .sum();
+        let found: Vec<Option<Candidate>> = if work < 8 * PARALLEL {
             features.iter().map(search).collect()
         } else {
-            features.par_iter().with_max_len(1).map(search).collect()
+            // Few pieces: threads that wait for work have to be woken.
+            let piece = features.len().div_ceil(2 * rayon::current_num_threads());
+            features
+                .par_iter()
+                .with_min_len(piece)
+                .map(search)
+                .collect()
         };
         let mut best: Option<Candidate> = None;
         for candidate in found.into_iter().flatten() {
@@ -259,7 +290,7 @@ impl<'a> Context<'a> {
         bound: f64,
         label: Option<usize>,
     ) -> Option<Split> {
-        if groups.groups.len() < 2 {
+        if groups.list.len() < 2 {
             return None;
         }
         if groups.missing.is_empty() {
@@ -296,8 +327,12 @@ impl<'a> Context<'a> {
         let least = self.params.min_coverage;
         match self.method {
             Method::Single | Method::Diagonal => {
-                let single = matches!(self.method, Method::Single).then_some(label);
-                let mut evaluator = Independent::new(statistics, parent, l2, single);
+                let scored = match (self.method, label) {
+                    (Method::Diagonal, _) => Scored::All,
+                    (_, None) => Scored::Best,
+                    (_, Some(label)) => Scored::One(label),
+                };
+                let mut evaluator = Independent::new(statistics, parent, l2, scored);
                 sweep_independent(&mut evaluator, groups, nominal, least, bound)
             }
             Method::DiagonalBins(binner) => {
@@ -336,11 +371,11 @@ impl<'a> Context<'a> {
 
 /// The threshold of a split: between two groups, or the value of one.
 fn threshold(column: &Column, groups: &Groups, split: Split) -> f32 {
-    let group = groups.groups[split.group];
+    let group = groups.list[split.group];
     if column.nominal {
         column.values[group.first as usize]
     } else {
-        column.between(group.last, groups.groups[split.group + 1].first)
+        column.between(group.last, groups.list[split.group + 1].first)
     }
 }
 
@@ -389,7 +424,7 @@ fn sweep_full<const C: usize>(
     bound: f64,
 ) -> Option<Split> {
     let params = context.params;
-    let (n_rows, n_steps) = (groups.rows.len(), groups.groups.len() - 1);
+    let (n_rows, n_steps) = (groups.rows.len(), groups.list.len() - 1);
     let mut evaluator = Full::<C>::new(context.statistics, parent, params.l2, n_rows, n_steps);
     sweep(&mut evaluator, groups, nominal, params.min_coverage, bound)
 }

@@ -15,7 +15,7 @@ use crate::Operator;
 use crate::binning::add_up;
 use crate::columns::{Column, MISSING};
 use crate::head::bins::System;
-use crate::lanes::{add_scaled, chunks, chunks_mut, padded};
+use crate::lanes::{WIDTH, add_scaled, chunks, chunks_mut, padded};
 use crate::statistics::{PARALLEL, Statistics, Sums};
 use multiversion::multiversion;
 use rayon::prelude::*;
@@ -85,15 +85,16 @@ impl BinnedStatistics {
                 statistics, &bins, n_bins, restricted, rows, weights, width, out,
             );
         };
-        if width == 0 {
-        } else if rows.len() * stride < PARALLEL {
+        // All gradients may be 0, so that there is no bin.
+        let block_width = (width * block).max(1);
+        if rows.len() * stride < PARALLEL {
             by_row
-                .chunks_mut(width * block)
+                .chunks_mut(block_width)
                 .zip(rows.chunks(block))
                 .for_each(work);
         } else {
             by_row
-                .par_chunks_mut(width * block)
+                .par_chunks_mut(block_width)
                 .zip(rows.par_chunks(block))
                 .for_each(work);
         }
@@ -163,7 +164,7 @@ impl BinnedStatistics {
 )]
 #[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
 fn reduce(
-    statistics: &Statistics,
+    statistics: &Statistics<'_>,
     bins: &[f64],
     n_bins: usize,
     restricted: bool,
@@ -176,7 +177,7 @@ fn reduce(
     for (out, &row) in out.chunks_mut(width).zip(rows) {
         let gradient = statistics.gradient(row);
         for (h, g) in chunks_mut(&mut diagonal).iter_mut().zip(chunks(gradient)) {
-            for lane in 0..8 {
+            for lane in 0..WIDTH {
                 let magnitude = g[lane].abs();
                 h[lane] = magnitude
                     - if restricted {
@@ -334,42 +335,18 @@ impl Histogram {
 
 /// The search over a feature that few rows have.
 #[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
-fn search_sparse(
-    estimates: &BinnedStatistics,
-    context: &Context<'_>,
+fn search_sparse<'a>(
+    estimates: &'a BinnedStatistics,
+    context: &'a Context<'a>,
     groups: &Groups,
     nominal: bool,
-    set: RowSet<'_>,
+    set: RowSet<'a>,
     bound: f64,
 ) -> Option<Split> {
-    let weights = set.weights;
-    let Method::Bins { binner, restricted } = context.method else {
-        return None;
-    };
-    if groups.groups.len() < 2 {
+    if groups.list.len() < 2 {
         return None;
     }
-    let mut all = estimates.all.clone();
-    for &row in &groups.missing {
-        add_scaled(
-            &mut all,
-            -1.0,
-            estimates.row(set.positions[row as usize] as usize),
-        );
-    }
-    let statistics = context.statistics;
-    let mut evaluator = FewRows {
-        statistics,
-        weights,
-        estimates,
-        positions: set.positions,
-        own: OwnBins::new(statistics, weights, binner, context.params.l2, restricted),
-        taken: Sums::new(statistics.stride, context.method.kinds()),
-        reduced: vec![0.0; estimates.width],
-        others: vec![0.0; estimates.width],
-        all,
-        system: System::new(estimates.n_bins, estimates.l2, false),
-    };
+    let mut evaluator = FewRows::new(estimates, context, set, &groups.missing)?;
     sweep(
         &mut evaluator,
         groups,
@@ -380,8 +357,8 @@ fn search_sparse(
 }
 
 /// Few rows by bins of their own, all others by those of the parent.
-struct FewRows<'a> {
-    statistics: &'a Statistics,
+pub(crate) struct FewRows<'a> {
+    statistics: &'a Statistics<'a>,
     weights: &'a [f64],
     estimates: &'a BinnedStatistics,
     positions: &'a [u32],
@@ -392,6 +369,41 @@ struct FewRows<'a> {
     others: Vec<f64>,
     all: Vec<f64>,
     system: System,
+}
+
+impl<'a> FewRows<'a> {
+    /// For subsets of `set` without the rows `missing`; none if heads have no bins.
+    pub(crate) fn new(
+        estimates: &'a BinnedStatistics,
+        context: &'a Context<'a>,
+        set: RowSet<'a>,
+        missing: &[u32],
+    ) -> Option<Self> {
+        let Method::Bins { binner, restricted } = context.method else {
+            return None;
+        };
+        let mut all = estimates.all.clone();
+        for &row in missing {
+            add_scaled(
+                &mut all,
+                -1.0,
+                estimates.row(set.positions[row as usize] as usize),
+            );
+        }
+        let (statistics, l2) = (context.statistics, context.params.l2);
+        Some(Self {
+            statistics,
+            weights: set.weights,
+            estimates,
+            positions: set.positions,
+            own: OwnBins::new(statistics, set.weights, binner, l2, restricted),
+            taken: Sums::new(statistics.stride, context.method.kinds()),
+            reduced: vec![0.0; estimates.width],
+            others: vec![0.0; estimates.width],
+            all,
+            system: System::new(estimates.n_bins, l2, false),
+        })
+    }
 }
 
 impl Evaluator for FewRows<'_> {

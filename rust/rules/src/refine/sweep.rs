@@ -57,7 +57,9 @@ struct Step {
 /// part: the sums of the other are differences from those of all rows, which must not be small,
 /// and rows of an implicit zero are never touched.
 fn steps(groups: &Groups, nominal: bool) -> Vec<Step> {
-    let Groups { rows, groups, .. } = groups;
+    let Groups {
+        rows, list: groups, ..
+    } = groups;
     let n_rows: usize = groups.iter().map(|group| group.count).sum();
     let mut steps = Vec::with_capacity(groups.len());
     if nominal {
@@ -122,7 +124,7 @@ pub(crate) fn sweep(
     least: usize,
     bound: f64,
 ) -> Option<Split> {
-    let n_rows: usize = groups.groups.iter().map(|group| group.count).sum();
+    let n_rows: usize = groups.list.iter().map(|group| group.count).sum();
     let mut best: Option<Split> = None;
     let mut limit = bound;
     for step in steps(groups, nominal) {

@@ -26,7 +26,7 @@ pub(crate) struct TwoBins<'a, const C: usize> {
 
 impl<'a, const C: usize> TwoBins<'a, C> {
     pub(crate) fn new(
-        statistics: &'a Statistics,
+        statistics: &'a Statistics<'a>,
         parent: &'a Parent<'a>,
         all: &'a Gram,
         l2: f64,
