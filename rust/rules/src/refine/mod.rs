@@ -20,7 +20,7 @@ pub(crate) use groups::{ABSENT, RowSet};
 use multiversion::multiversion;
 use parent_bins::BinnedStatistics;
 use rayon::prelude::*;
-use sweep::{Split, sweep};
+use sweep::{Evaluator, Split, sweep};
 use two_bins::{MOST_CHUNKS, TwoBins};
 
 /// Most labels (padded) of which the fast search keeps a matrix.
@@ -333,11 +333,11 @@ impl<'a> Context<'a> {
                     (_, Some(label)) => Scored::One(label),
                 };
                 let mut evaluator = Independent::new(statistics, parent, l2, scored);
-                sweep_independent(&mut evaluator, groups, nominal, least, bound)
+                sweep_with(&mut evaluator, groups, nominal, least, bound)
             }
             Method::DiagonalBins(binner) => {
                 let mut evaluator = IndependentBins::new(statistics, parent, binner, l2);
-                sweep_independent_bins(&mut evaluator, groups, nominal, least, bound)
+                sweep_with(&mut evaluator, groups, nominal, least, bound)
             }
             Method::Bins { binner, restricted } => {
                 let (gram, bins) = parent.gram.zip(parent.bins.as_ref())?;
@@ -353,7 +353,7 @@ impl<'a> Context<'a> {
                 }
                 let mut evaluator =
                     Binned::new(statistics, parent, gram, bins, binner, l2, restricted);
-                sweep_binned(&mut evaluator, groups, nominal, least, bound)
+                sweep_with(&mut evaluator, groups, nominal, least, bound)
             }
             Method::Full => {
                 let sweep_full = match statistics.stride / WIDTH {
@@ -379,34 +379,10 @@ fn threshold(column: &Column, groups: &Groups, split: Split) -> f32 {
     }
 }
 
-// One function for each kind, so that the loops of all it calls are compiled for every instruction
-// set.
-
+/// [`sweep`], compiled for every instruction set with all it calls.
 #[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
-fn sweep_independent(
-    evaluator: &mut Independent<'_>,
-    groups: &Groups,
-    nominal: bool,
-    least: usize,
-    bound: f64,
-) -> Option<Split> {
-    sweep(evaluator, groups, nominal, least, bound)
-}
-
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
-fn sweep_independent_bins(
-    evaluator: &mut IndependentBins<'_>,
-    groups: &Groups,
-    nominal: bool,
-    least: usize,
-    bound: f64,
-) -> Option<Split> {
-    sweep(evaluator, groups, nominal, least, bound)
-}
-
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
-fn sweep_binned(
-    evaluator: &mut Binned<'_>,
+fn sweep_with<E: Evaluator>(
+    evaluator: &mut E,
     groups: &Groups,
     nominal: bool,
     least: usize,
