@@ -256,7 +256,7 @@ def test_warm_start_refuses_what_it_cannot_go_on_from(problem):
     np.testing.assert_array_equal(model.predict(X), classifier().fit(X, Y).predict(X))
 
 
-@pytest.mark.parametrize("variant", ["default", "exact", "label-wise", "default"])
+@pytest.mark.parametrize("variant", ["default", "exact", "label-wise", "binned"])
 def test_whole_weights_equal_repeated_rows(variant, problem):
     X, Y = problem
     counts = np.random.default_rng(1).integers(0, 4, len(X))
