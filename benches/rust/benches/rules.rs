@@ -142,7 +142,7 @@ fn known_sets(y: &Csr, n_labels: usize) -> LabelSets {
     }
     let ones = vec![1.0; labels.len()];
     let sets = CsrView::new("label_sets_", &indptr, &labels, &ones, n_labels);
-    LabelSets::new(sets.expect("sorted")).expect("few labels")
+    LabelSets::new(sets.expect("sorted"), n_labels).expect("few labels")
 }
 
 /// Both, with rayon held to one thread.
