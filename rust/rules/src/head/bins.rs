@@ -8,6 +8,7 @@
 
 use super::solve::factorize;
 use crate::binning::{add_up, add_up_both};
+use crate::lanes::{self, WIDTH};
 use crate::statistics::Sums;
 
 /// The linear system of one set of rows, and room to solve it.
@@ -222,20 +223,20 @@ impl BinnedRows {
 pub(crate) fn find_moves(old: &[f64], new: &[f64], moves: &mut Vec<Move>) {
     moves.clear();
     for (chunk, (old, new)) in old
-        .as_chunks::<8>()
+        .as_chunks::<WIDTH>()
         .0
         .iter()
-        .zip(new.as_chunks::<8>().0)
+        .zip(new.as_chunks::<WIDTH>().0)
         .enumerate()
     {
         let mut differ = 0u8;
-        for lane in 0..8 {
+        for lane in 0..WIDTH {
             differ |= u8::from(old[lane] != new[lane]) << lane;
         }
         if differ != 0 {
-            for lane in 0..8 {
+            for lane in 0..WIDTH {
                 if old[lane] != new[lane] {
-                    moves.push((chunk * 8 + lane, old[lane], new[lane]));
+                    moves.push((chunk * WIDTH + lane, old[lane], new[lane]));
                 }
             }
         }
@@ -245,15 +246,13 @@ pub(crate) fn find_moves(old: &[f64], new: &[f64], moves: &mut Vec<Move>) {
 /// `Σ x_i y_i`, of any length.
 #[inline(always)]
 fn dot(x: &[f64], y: &[f64]) -> f64 {
-    let ((x, last_x), (y, last_y)) = (x.as_chunks::<8>(), y.as_chunks::<8>());
-    let mut sums = [0.0; 8];
-    for (x, y) in x.iter().zip(y) {
-        for lane in 0..8 {
-            sums[lane] += x[lane] * y[lane];
-        }
-    }
-    let mut sum = crate::lanes::total(&sums);
-    for (x, y) in last_x.iter().zip(last_y) {
+    let mut sum = lanes::dot(x, y); // of whole chunks
+    for (x, y) in x
+        .as_chunks::<WIDTH>()
+        .1
+        .iter()
+        .zip(y.as_chunks::<WIDTH>().1)
+    {
         sum += x * y;
     }
     sum
