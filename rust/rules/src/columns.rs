@@ -198,23 +198,29 @@ impl Column {
         (self.implicit.is_none()).then_some(&self.by_row[..])
     }
 
-    /// Parts `rows` (ascending) into those that satisfy a condition and those that do not. `marks`
-    /// is false everywhere, and is so again afterwards.
+    /// Which codes satisfy a condition.
+    fn satisfying(&self, operator: Operator, threshold: f32) -> impl Fn(u32) -> bool + use<> {
+        let below = self.values.partition_point(|&value| value <= threshold) as u32;
+        let equal = self.values.partition_point(|&value| value < threshold) as u32..below;
+        move |code| match operator {
+            Operator::AtMost => code < below,
+            Operator::Above => code >= below && code != MISSING,
+            Operator::Equal => equal.contains(&code),
+            Operator::NotEqual => !equal.contains(&code) && code != MISSING,
+        }
+    }
+
+    /// Parts `rows` (ascending) into those that satisfy a condition and those that do not.
+    /// `is_among` tells whether a row is among them. Of a sparse column, a row costs no more than
+    /// to be copied.
     pub(crate) fn part(
         &self,
         operator: Operator,
         threshold: f32,
         rows: &[u32],
-        marks: &mut [bool],
+        is_among: impl Fn(u32) -> bool,
     ) -> (Vec<u32>, Vec<u32>) {
-        let below = self.values.partition_point(|&value| value <= threshold) as u32;
-        let equal = self.values.partition_point(|&value| value < threshold) as u32..below;
-        let satisfies = |code: u32| match operator {
-            Operator::AtMost => code < below,
-            Operator::Above => code >= below && code != MISSING,
-            Operator::Equal => equal.contains(&code),
-            Operator::NotEqual => !equal.contains(&code) && code != MISSING,
-        };
+        let satisfies = self.satisfying(operator, threshold);
         let Some(zero) = self.implicit else {
             return rows
                 .iter()
@@ -222,24 +228,50 @@ impl Column {
         };
         // Rows that a stored (or missing) value sets apart from those without.
         let of_zeros = satisfies(zero);
-        let apart = |marks: &mut [bool], mark: bool| {
-            for (&row, &code) in self.rows.iter().zip(&self.codes) {
-                if satisfies(code) != of_zeros {
-                    marks[row as usize] = mark;
-                }
+        let places = self.rows.iter().zip(&self.codes);
+        let mut apart: Vec<u32> = places
+            .filter(|&(&row, &code)| satisfies(code) != of_zeros && is_among(row))
+            .map(|(&row, _)| row)
+            .collect();
+        if of_zeros {
+            apart.extend(self.missing.iter().filter(|&&row| is_among(row)));
+        }
+        apart.sort_unstable();
+        let others = without(rows, &apart);
+        if of_zeros {
+            (others, apart)
+        } else {
+            (apart, others)
+        }
+    }
+
+    /// Leaves those of all rows marked that satisfy a condition.
+    pub(crate) fn narrow(&self, operator: Operator, threshold: f32, marks: &mut [bool]) {
+        let satisfies = self.satisfying(operator, threshold);
+        let Some(zero) = self.implicit else {
+            for (mark, &code) in marks.iter_mut().zip(&self.by_row) {
+                *mark &= satisfies(code);
             }
-            if of_zeros {
-                for &row in &self.missing {
-                    marks[row as usize] = mark;
-                }
-            }
+            return;
         };
-        apart(marks, true);
-        let parts = rows
-            .iter()
-            .partition(|&&row| marks[row as usize] != of_zeros);
-        apart(marks, false);
-        parts
+        let places = self.rows.iter().zip(&self.codes);
+        if satisfies(zero) {
+            for (&row, &code) in places {
+                marks[row as usize] &= satisfies(code);
+            }
+            for &row in &self.missing {
+                marks[row as usize] = false;
+            }
+        } else {
+            let kept: Vec<u32> = places
+                .filter(|&(&row, &code)| satisfies(code) && marks[row as usize])
+                .map(|(&row, _)| row)
+                .collect();
+            marks.fill(false);
+            for row in kept {
+                marks[row as usize] = true;
+            }
+        }
     }
 
     /// A threshold between two codes: at least the value of `low`, less than that of `high`.
@@ -249,6 +281,25 @@ impl Column {
         let middle = f64::midpoint(f64::from(low), f64::from(high)) as f32;
         if middle < high { middle } else { low }
     }
+}
+
+/// `rows` without those in `gone`, which are among them; both ascending.
+fn without(rows: &[u32], gone: &[u32]) -> Vec<u32> {
+    let mut kept = Vec::with_capacity(rows.len() - gone.len());
+    let mut left = rows;
+    for row in gone {
+        // Whole runs are copied, and found in few steps if they are short.
+        let mut reach = 1;
+        while reach < left.len() && left[reach] < *row {
+            reach *= 2;
+        }
+        let within = &left[..left.len().min(reach + 1)];
+        let (run, others) = left.split_at(within.partition_point(|other| other < row));
+        kept.extend_from_slice(run);
+        left = &others[1..];
+    }
+    kept.extend_from_slice(left);
+    kept
 }
 
 /// Cuts codes into at most [`GROUPS`] groups, beside that of the implicit zeros.

@@ -1,7 +1,7 @@
 //! Boosting: one rule after the other, each fitted to the gradients that those before have left.
 
 use crate::columns::Columns;
-use crate::grow::Body;
+use crate::grow::{Body, marked};
 use crate::head::Method;
 use crate::lanes::add_scaled;
 use crate::params::Checked;
@@ -109,6 +109,8 @@ pub(crate) struct Boosting<'a> {
     pub(crate) sampled: Vec<f64>,
     pub(crate) positions: Vec<u32>,
     pub(crate) marks: Vec<bool>,
+    /// The numbers of the features.
+    pub(crate) order: Vec<usize>,
 }
 
 impl<'a> Boosting<'a> {
@@ -123,7 +125,7 @@ impl<'a> Boosting<'a> {
         let n_rows = columns.n_rows;
         let rows = 0..n_rows as u32;
         let mut statistics = Statistics::new(params.loss, y, watch)?;
-        statistics.refresh(&rows.clone().collect::<Vec<_>>());
+        statistics.refresh();
         watch.step(0)?;
         let mut out = Vec::new();
         let mut held_out_weights = Vec::new();
@@ -149,6 +151,7 @@ impl<'a> Boosting<'a> {
             sampled: filled("weights", 0.0, n_rows)?,
             positions: filled("number of rows", ABSENT, n_rows)?,
             marks: filled("number of rows", false, n_rows)?,
+            order: (0..columns.all.len()).collect(),
         })
     }
 
@@ -165,7 +168,7 @@ impl<'a> Boosting<'a> {
         self.model = start.clone();
         self.model.validation_loss.clear();
         for rule in 0..start.n_rules() {
-            let mut rows: Vec<u32> = (0..self.columns.n_rows as u32).collect();
+            self.marks.fill(true);
             for (feature, operator, threshold) in start.body(rule) {
                 let Some(column) = self.columns.all.get(feature) else {
                     return Err(Error::Shape {
@@ -174,19 +177,28 @@ impl<'a> Boosting<'a> {
                         got: feature + 1,
                     });
                 };
-                rows = column.part(operator, threshold, &rows, &mut self.marks).0;
+                column.narrow(operator, threshold, &mut self.marks);
             }
-            let (labels, values) = start.heads.row(rule);
-            self.statistics.add(&rows, labels, values);
-            if !self.held_out.is_empty() {
-                self.statistics.refresh(&self.held_out);
-            }
-            self.note_loss();
+            let rows = marked(&self.marks);
+            self.apply(rule, &rows);
             self.watch.step(1)?;
         }
-        self.statistics
-            .refresh(&(0..self.columns.n_rows as u32).collect::<Vec<_>>());
         self.watch.step(0)
+    }
+
+    /// Brings scores and gradients up to date with a rule of the model.
+    fn apply(&mut self, rule: usize, rows: &[u32]) {
+        let mut head = vec![0.0; self.statistics.stride];
+        let (labels, values) = self.model.heads.row(rule);
+        for (&label, &value) in labels.iter().zip(values) {
+            head[label as usize] = f64::from(value);
+        }
+        if rule == 0 {
+            self.statistics.add(rows, &head);
+        } else {
+            self.statistics.advance(rows, &head);
+        }
+        self.note_loss();
     }
 
     /// Notes the mean loss of the rows held out, if there are any.
@@ -285,16 +297,16 @@ impl<'a> Boosting<'a> {
         for _ in 0..steps {
             let given = (steps > 1).then_some(&total[..]);
             let (mut head, quality) =
-                method.head(&self.statistics, &rows, &self.weights, l2, None, given);
+                method.head(&self.statistics, &rows, &self.weights, l2, None, given, &[]);
             let mut decrease = 0.0;
             if steps > 1 {
                 decrease = self.safeguard(&rows, &mut head, quality, &total);
             }
             add_scaled(&mut total, 1.0, &head);
-            self.statistics.add_dense(&all, &head);
-            self.statistics.refresh(&all);
+            self.statistics.add(&all, &head);
             self.watch.step(0)?;
-            if decrease <= DEFAULT_TOLERANCE {
+            let weight = |row: u32| self.weights[row as usize];
+            if decrease <= DEFAULT_TOLERANCE * self.statistics.loss(&rows, weight) {
                 break;
             }
         }
@@ -304,6 +316,7 @@ impl<'a> Boosting<'a> {
             conditions: Vec::new(),
             rows: all,
             label: None,
+            start: Vec::new(),
         };
         self.push(&body, &total, 1.0);
         Ok(())
@@ -311,10 +324,15 @@ impl<'a> Boosting<'a> {
 
     fn add_rule(&mut self, body: &Body) -> Result<(), Error> {
         let rows = self.learned_of(&body.rows);
-        let l2 = self.params.l2;
-        let (mut head, quality) =
-            self.method
-                .head(&self.statistics, &rows, &self.weights, l2, body.label, None);
+        let (mut head, quality) = self.method.head(
+            &self.statistics,
+            &rows,
+            &self.weights,
+            self.params.l2,
+            body.label,
+            None,
+            &body.start,
+        );
         if self.params.step == Step::Safeguarded {
             let none = vec![0.0; self.statistics.stride];
             self.safeguard(&rows, &mut head, quality, &none);
@@ -325,23 +343,21 @@ impl<'a> Boosting<'a> {
     }
 
     /// Halves `head` until the loss of `rows`, with the regularization of `given + head`, falls
-    /// enough; to 0 if it never does. Returns the decrease relative to the loss.
+    /// enough; to 0 if it never does. Returns the decrease.
     fn safeguard(&self, rows: &[u32], head: &mut [f64], quality: f64, given: &[f64]) -> f64 {
         let weight = |row: u32| self.weights[row as usize];
-        let penalty = |scale: f64| {
-            let square = |(given, head): (&f64, &f64)| (given + scale * head).powi(2);
-            0.5 * self.params.l2 * given.iter().zip(&*head).map(square).sum::<f64>()
-        };
-        let before = self.statistics.loss(rows, weight) + penalty(0.0);
         let mut scale = 1.0;
         for _ in 0..HALVINGS {
+            let growth = |(given, head): (&f64, &f64)| scale * head * (2.0 * given + scale * head);
+            let penalty: f64 = given.iter().zip(&*head).map(growth).sum();
+            let change = self.statistics.loss_change(rows, weight, scale, head)
+                + 0.5 * self.params.l2 * penalty;
             // The quality is half of the slope along the head.
-            let after = self.statistics.loss_after(rows, weight, scale, head) + penalty(scale);
-            if after <= before + SUFFICIENT * scale * 2.0 * quality {
+            if change <= SUFFICIENT * scale * 2.0 * quality {
                 for score in head.iter_mut() {
                     *score *= scale;
                 }
-                return (before - after) / before.abs().max(f64::MIN_POSITIVE);
+                return -change;
             }
             scale *= 0.5;
         }
@@ -363,9 +379,6 @@ impl<'a> Boosting<'a> {
                 .map(|&row| self.weights[row as usize])
                 .sum(),
         );
-        let (labels, values) = self.model.heads.row(self.model.n_rules() - 1);
-        self.statistics.add(&body.rows, labels, values);
-        self.statistics.refresh(&body.rows);
-        self.note_loss();
+        self.apply(self.model.n_rules() - 1, &body.rows);
     }
 }

@@ -1,7 +1,6 @@
 //! How a rule grows: condition by condition, each the best of a sample of features.
 
 use crate::Head;
-use crate::columns::Columns;
 use crate::fit::Boosting;
 use crate::refine::{ABSENT, Candidate, Context, Moments, RowSet};
 use fastrand::Rng;
@@ -18,6 +17,8 @@ pub(crate) struct Body {
     pub(crate) rows: Vec<u32>,
     /// That of a single-label head.
     pub(crate) label: Option<usize>,
+    /// A head near that of these rows, or none.
+    pub(crate) start: Vec<f64>,
 }
 
 impl Boosting<'_> {
@@ -30,27 +31,29 @@ impl Boosting<'_> {
             sampled,
             positions,
             marks,
+            order,
             watch,
             ..
         } = self;
+        let mut features = Draws::new(order);
         let context = Context::new(statistics, columns, params, self.method);
         let mut body = Body {
             conditions: Vec::new(),
             rows: Vec::new(),
             label: None,
+            start: Vec::new(),
         };
-        let rows = 0..columns.n_rows as u32;
-        let mut covered: Vec<u32> = rows
-            .clone()
+        let mut covered: Vec<u32> = (0..columns.n_rows as u32)
             .filter(|&row| sampled[row as usize] > 0.0)
             .collect();
         let mut moments = Moments::over(&context, &covered, sampled);
         let mut bound = f64::INFINITY;
-        let mut order: Vec<usize> = (0..columns.all.len()).collect();
         positions.fill(ABSENT);
         while body.conditions.len() < params.max_conditions {
-            for (position, &row) in covered.iter().enumerate() {
-                positions[row as usize] = position as u32;
+            if body.conditions.is_empty() || context.needs_positions() {
+                for (position, &row) in covered.iter().enumerate() {
+                    positions[row as usize] = position as u32;
+                }
             }
             let attempts = if body.conditions.is_empty() {
                 ATTEMPTS
@@ -59,13 +62,11 @@ impl Boosting<'_> {
             };
             let mut found = None;
             for attempt in 1..=attempts {
-                let all = attempt == ATTEMPTS;
-                let n = if all {
-                    order.len()
+                let features = if attempt == ATTEMPTS {
+                    features.all()
                 } else {
-                    params.max_features
+                    features.draw(rng, params.max_features)
                 };
-                let features = draw(rng, &mut order, n);
                 let set = RowSet {
                     rows: &covered,
                     positions,
@@ -78,10 +79,13 @@ impl Boosting<'_> {
                 }
             }
             let Some(mut condition) = found else { break };
-            let (kept, gone) = condition.part(columns, &covered, marks);
+            let column = &columns.all[condition.feature];
+            let is_among = |row: u32| positions[row as usize] != ABSENT;
+            let (kept, gone) =
+                column.part(condition.operator, condition.threshold, &covered, is_among);
             let head = || {
                 let method = context.method;
-                method.head(statistics, &kept, sampled, params.l2, None, None)
+                method.head(statistics, &kept, sampled, params.l2, None, None, &[])
             };
             if condition.estimated {
                 condition.quality = head().1;
@@ -106,29 +110,59 @@ impl Boosting<'_> {
         if body.conditions.is_empty() {
             return Ok(None);
         }
-        body.rows = rows.collect();
+        marks.fill(true);
         for condition in &body.conditions {
-            body.rows = condition.part(columns, &body.rows, marks).0;
+            columns.all[condition.feature].narrow(condition.operator, condition.threshold, marks);
         }
+        body.rows = marked(marks);
+        body.start = moments.near.x;
         Ok(Some(body))
     }
 }
 
-impl Candidate {
-    /// Parts rows (ascending) into those that satisfy the condition and those that do not.
-    fn part(&self, columns: &Columns, rows: &[u32], marks: &mut [bool]) -> (Vec<u32>, Vec<u32>) {
-        columns.all[self.feature].part(self.operator, self.threshold, rows, marks)
+/// The numbers that are marked.
+pub(crate) fn marked(marks: &[bool]) -> Vec<u32> {
+    let numbers = marks.iter().zip(0..).filter(|&(&mark, _)| mark);
+    numbers.map(|(_, number)| number).collect()
+}
+
+/// Samples without replacement from the numbers in `order`, which is in order again afterwards.
+struct Draws<'a> {
+    order: &'a mut [usize],
+    swaps: Vec<(usize, usize)>,
+}
+
+impl<'a> Draws<'a> {
+    fn new(order: &'a mut [usize]) -> Self {
+        Self {
+            order,
+            swaps: Vec::new(),
+        }
+    }
+
+    /// All numbers, in any order.
+    fn all(&self) -> &[usize] {
+        self.order
+    }
+
+    /// `n` numbers in random order; all of them as they are if there are no more.
+    fn draw(&mut self, rng: &mut Rng, n: usize) -> &[usize] {
+        if n >= self.order.len() {
+            return self.order;
+        }
+        for i in 0..n {
+            let j = rng.usize(i..self.order.len());
+            self.order.swap(i, j);
+            self.swaps.push((i, j));
+        }
+        &self.order[..n]
     }
 }
 
-/// A sample of `n` numbers without replacement, in random order, from the numbers in `order`; all
-/// of them as they are.
-fn draw<'a>(rng: &mut Rng, order: &'a mut [usize], n: usize) -> &'a [usize] {
-    if n >= order.len() {
-        return order;
+impl Drop for Draws<'_> {
+    fn drop(&mut self) {
+        for &(i, j) in self.swaps.iter().rev() {
+            self.order.swap(i, j);
+        }
     }
-    for i in 0..n {
-        order.swap(i, rng.usize(i..order.len()));
-    }
-    &order[..n]
 }

@@ -61,6 +61,84 @@ pub(crate) fn refresh(loss: Loss, scores: &[f64], gradients: &mut [f64]) -> f64 
     }
 }
 
+/// What adding a head to scores does to the weights `e^{z_k}` of the example-wise loss.
+pub(crate) struct Factors {
+    /// Of absent labels, and of present ones.
+    absent: Vec<f64>,
+    present: Vec<f64>,
+}
+
+/// Beyond such a score, or below such a share of a label, gradients are computed from scores.
+const FAR: f64 = 200.0;
+const LOW: f64 = 1e-200;
+
+impl Factors {
+    /// Of a padded head times `scale`; none if it is so large that products may overflow.
+    pub(crate) fn new(scale: f64, head: &[f64]) -> Option<Self> {
+        let steps = || head.iter().map(|head| scale * head);
+        steps().all(|step| step.abs() < FAR).then(|| Self {
+            absent: steps().map(f64::exp).collect(),
+            present: steps().map(|step| (-step).exp()).collect(),
+        })
+    }
+
+    /// `1 + Σ_k e^{z_k}` of a row after over before, whose logarithm the loss grows by.
+    #[inline(always)]
+    pub(crate) fn ratio(&self, gradients: &[f64], rest: f64) -> f64 {
+        let mut sums = [0.0; WIDTH];
+        let factors = chunks(&self.absent).iter().zip(chunks(&self.present));
+        for (g, (absent, present)) in chunks(gradients).iter().zip(factors) {
+            for lane in 0..WIDTH {
+                sums[lane] += product(g[lane], absent[lane], present[lane]).abs();
+            }
+        }
+        rest + total(&sums)
+    }
+
+    /// Brings the gradients of a row, and `1 − Σ_k q_k`, up to date without its scores, in a few
+    /// operations a label; false if numbers have become so small that it has to be done from the
+    /// scores. Rounding adds up to a few units in the last place each time.
+    #[inline(always)]
+    pub(crate) fn advance(&self, n_labels: usize, gradients: &mut [f64], rest: &mut f64) -> bool {
+        let mut sums = [0.0; WIDTH];
+        let mut lowest = [1.0f64; WIDTH];
+        let factors = chunks(&self.absent).iter().zip(chunks(&self.present));
+        for (at, (g, (absent, present))) in
+            chunks_mut(gradients).iter_mut().zip(factors).enumerate()
+        {
+            for lane in 0..WIDTH {
+                g[lane] = product(g[lane], absent[lane], present[lane]);
+                let q = g[lane].abs();
+                sums[lane] += q;
+                let padding = at * WIDTH + lane >= n_labels;
+                lowest[lane] = if q < lowest[lane] && !padding {
+                    q
+                } else {
+                    lowest[lane]
+                };
+            }
+        }
+        let scale = 1.0 / (*rest + total(&sums));
+        for g in chunks_mut(gradients) {
+            for lane in 0..WIDTH {
+                g[lane] *= scale;
+            }
+        }
+        *rest *= scale;
+        *rest > LOW && lowest.iter().all(|&q| q > LOW)
+    }
+}
+
+/// A gradient, whose sign tells whether its label is present, times the factor.
+#[inline(always)]
+fn product(g: f64, absent: f64, present: f64) -> f64 {
+    g * if g.is_sign_negative() {
+        present
+    } else {
+        absent
+    }
+}
+
 /// The loss of one row at `scores + scale · head`; `gradients` tell the labels by their signs.
 #[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
 pub(crate) fn value(
@@ -183,6 +261,45 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn advanced_gradients_are_those_of_the_scores() {
+        for (mut p, mut g) in rows() {
+            let mut rest = refresh(Loss::ExampleWise, &p, &mut g);
+            let mut rng = fastrand::Rng::with_seed(7);
+            let n_labels = p.iter().filter(|&&score| score > PADDING).count();
+            for _ in 0..300 {
+                let mut head = vec![0.0; p.len()];
+                head[..n_labels].fill_with(|| rng.f64() - 0.5);
+                let before = loss_at(Loss::ExampleWise, &p, &g);
+                for (p, head) in p.iter_mut().zip(&head) {
+                    *p += 0.5 * head;
+                }
+                let factors = Factors::new(0.5, &head).expect("it is small");
+                let change = factors.ratio(&g, rest).ln();
+                assert!((loss_at(Loss::ExampleWise, &p, &g) - before - change).abs() < 1e-12);
+                assert!(factors.advance(n_labels, &mut g, &mut rest));
+            }
+            let mut anew = g.clone();
+            let expected = refresh(Loss::ExampleWise, &p, &mut anew);
+            assert!((rest - expected).abs() < 1e-12 * expected);
+            for (g, anew) in g.iter().zip(&anew) {
+                assert!((g - anew).abs() <= 1e-12 * anew.abs(), "{g} {anew}");
+            }
+        }
+    }
+
+    #[test]
+    fn steps_too_long_to_advance_by_are_told() {
+        let (p, mut g) = row(&[1.0, -150.0, 0.5], &[false, false, true]);
+        let mut rest = refresh(Loss::ExampleWise, &p, &mut g);
+        let head = |score: f64| [score, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0];
+        assert!(Factors::new(1.0, &head(250.0)).is_none());
+        assert!(Factors::new(1.0, &head(f64::NAN)).is_none());
+        let far = Factors::new(1.0, &head(100.0)).expect("it is small enough");
+        assert!(far.advance(3, &mut g, &mut rest));
+        assert!((0..5).any(|_| !far.advance(3, &mut g, &mut rest)));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::Loss;
 use crate::lanes::{add_scaled, padded};
-use crate::loss::{self, PADDING};
+use crate::loss::{self, Factors, PADDING};
 use faer::linalg::matmul::triangular::{BlockStructure, matmul};
 use faer::{Accum, MatMut, MatRef, Par};
 use manylabel_base::{Error, Watch, filled};
@@ -74,56 +74,58 @@ impl<'w> Statistics<'w> {
         self.watch.step(0).is_err()
     }
 
-    /// Adds a head to the scores of `rows` (ascending).
-    pub(crate) fn add(&mut self, rows: &[u32], labels: &[u32], values: &[f32]) {
-        self.for_blocks(rows, |_, scores, _, _| {
-            for (&label, &value) in labels.iter().zip(values) {
-                scores[label as usize] += f64::from(value);
+    /// Adds a padded head to the scores of `rows` (ascending) and computes their gradients from them.
+    pub(crate) fn add(&mut self, rows: &[u32], head: &[f64]) {
+        let Self { loss, stride, .. } = *self;
+        self.for_blocks(rows, |rows, block| {
+            for &row in rows {
+                let (scores, gradients, rest) = block.row(row, stride);
+                add_scaled(scores, 1.0, head);
+                *rest = loss::refresh(loss, scores, gradients);
             }
         });
     }
 
-    /// Adds a padded head to the scores of `rows` (ascending).
-    pub(crate) fn add_dense(&mut self, rows: &[u32], head: &[f64]) {
-        self.for_blocks(rows, |_, scores, _, _| add_scaled(scores, 1.0, head));
-    }
-
-    /// Computes the gradients of `rows` (ascending) anew.
-    pub(crate) fn refresh(&mut self, rows: &[u32]) {
-        self.for_blocks(rows, |loss, scores, gradients, rest| {
-            *rest = loss::refresh(loss, scores, gradients);
+    /// The same, with gradients that follow from those before, where that is possible.
+    pub(crate) fn advance(&mut self, rows: &[u32], head: &[f64]) {
+        let factors = match self.loss {
+            Loss::ExampleWise => Factors::new(1.0, head),
+            Loss::LabelWise => None,
+        };
+        let Some(factors) = factors else {
+            return self.add(rows, head);
+        };
+        let Self {
+            n_labels, stride, ..
+        } = *self;
+        self.for_blocks(rows, |rows, block| {
+            advance_rows(&factors, head, n_labels, stride, rows, block);
         });
     }
 
-    /// Calls `work` with scores, gradients and rest of each of `rows` (ascending).
-    fn for_blocks(
-        &mut self,
-        rows: &[u32],
-        work: impl Fn(Loss, &mut [f64], &mut [f64], &mut f64) + Sync,
-    ) {
-        let Self {
-            watch,
-            loss,
-            stride,
-            ..
-        } = *self;
+    /// Computes the gradients of all rows.
+    pub(crate) fn refresh(&mut self) {
+        let all: Vec<u32> = (0..self.rest.len() as u32).collect();
+        let none = vec![0.0; self.stride];
+        self.add(&all, &none);
+    }
+
+    /// Calls `work` with the rows of each block and where the block keeps them; `rows` are ascending.
+    fn for_blocks(&mut self, rows: &[u32], work: impl Fn(&[u32], &mut Block<'_>) + Sync) {
+        let Self { watch, stride, .. } = *self;
         let long = stride * ROWS;
-        let block = |block: usize, scores: &mut [f64], gradients: &mut [f64], rest: &mut [f64]| {
-            let first = block * ROWS;
+        let of_block = |(at, ((scores, gradients), rest)): (usize, Arrays<'_>)| {
+            let first = at * ROWS;
             let from = rows.partition_point(|&row| (row as usize) < first);
             let to = rows.partition_point(|&row| (row as usize) < first + ROWS);
-            if from == to || watch.step(0).is_err() {
-                return;
-            }
-            for &row in &rows[from..to] {
-                let at = row as usize - first;
-                let range = at * stride..(at + 1) * stride;
-                work(
-                    loss,
-                    &mut scores[range.clone()],
-                    &mut gradients[range],
-                    &mut rest[at],
-                );
+            if from < to && watch.step(0).is_ok() {
+                let mut block = Block {
+                    first,
+                    scores,
+                    gradients,
+                    rest,
+                };
+                work(&rows[from..to], &mut block);
             }
         };
         if rows.len() * stride < PARALLEL {
@@ -131,13 +133,13 @@ impl<'w> Statistics<'w> {
                 .zip(self.gradients.chunks_mut(long))
                 .zip(self.rest.chunks_mut(ROWS))
                 .enumerate()
-                .for_each(|(at, ((scores, gradients), rest))| block(at, scores, gradients, rest));
+                .for_each(of_block);
         } else {
             (self.scores.par_chunks_mut(long))
                 .zip(self.gradients.par_chunks_mut(long))
                 .zip(self.rest.par_chunks_mut(ROWS))
                 .enumerate()
-                .for_each(|(at, ((scores, gradients), rest))| block(at, scores, gradients, rest));
+                .for_each(of_block);
         }
     }
 
@@ -161,8 +163,29 @@ impl<'w> Statistics<'w> {
         self.loss_after(rows, weight, 0.0, &vec![0.0; self.stride])
     }
 
+    /// How much the sum of the losses of `rows`, times their weights, grows if `scale · head` is
+    /// added to their scores.
+    pub(crate) fn loss_change(
+        &self,
+        rows: &[u32],
+        weight: impl Fn(u32) -> f64 + Sync,
+        scale: f64,
+        head: &[f64],
+    ) -> f64 {
+        let factors = match self.loss {
+            Loss::ExampleWise => Factors::new(scale, head),
+            Loss::LabelWise => None,
+        };
+        if let Some(factors) = factors {
+            return self.sum_blocks(rows, |rows| {
+                change_of_rows(&factors, self, rows, |row| weight(row))
+            });
+        }
+        self.loss_after(rows, &weight, scale, head) - self.loss(rows, weight)
+    }
+
     /// The sum of the losses of `rows`, times their weights, with `scale · head` added to scores.
-    pub(crate) fn loss_after(
+    fn loss_after(
         &self,
         rows: &[u32],
         weight: impl Fn(u32) -> f64 + Sync,
@@ -177,13 +200,11 @@ impl<'w> Statistics<'w> {
     }
 
     fn sum_over(&self, rows: &[u32], value: impl Fn(u32) -> f64 + Sync) -> f64 {
-        let sum = |rows: &[u32]| {
-            if self.is_stopped() {
-                0.0
-            } else {
-                rows.iter().map(|&row| value(row)).sum::<f64>()
-            }
-        };
+        self.sum_blocks(rows, |rows| rows.iter().map(|&row| value(row)).sum())
+    }
+
+    fn sum_blocks(&self, rows: &[u32], value: impl Fn(&[u32]) -> f64 + Sync) -> f64 {
+        let sum = |rows: &[u32]| if self.is_stopped() { 0.0 } else { value(rows) };
         if rows.len() * self.stride < PARALLEL {
             rows.chunks(ROWS).map(sum).sum()
         } else {
@@ -191,6 +212,71 @@ impl<'w> Statistics<'w> {
             parts.iter().sum()
         }
     }
+}
+
+/// Scores, gradients and rest of a block of rows.
+type Arrays<'a> = ((&'a mut [f64], &'a mut [f64]), &'a mut [f64]);
+
+/// The same, and the first of the rows.
+struct Block<'a> {
+    first: usize,
+    scores: &'a mut [f64],
+    gradients: &'a mut [f64],
+    rest: &'a mut [f64],
+}
+
+impl Block<'_> {
+    #[inline(always)]
+    fn row(&mut self, row: u32, stride: usize) -> (&mut [f64], &mut [f64], &mut f64) {
+        let at = row as usize - self.first;
+        let range = at * stride..(at + 1) * stride;
+        (
+            &mut self.scores[range.clone()],
+            &mut self.gradients[range],
+            &mut self.rest[at],
+        )
+    }
+}
+
+#[multiversion::multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+fn advance_rows(
+    factors: &Factors,
+    head: &[f64],
+    n_labels: usize,
+    stride: usize,
+    rows: &[u32],
+    block: &mut Block<'_>,
+) {
+    for &row in rows {
+        let (scores, gradients, rest) = block.row(row, stride);
+        add_scaled(scores, 1.0, head);
+        if !factors.advance(n_labels, gradients, rest) {
+            *rest = loss::refresh(Loss::ExampleWise, scores, gradients);
+        }
+    }
+}
+
+/// By how much the sum of the losses of `rows` grows.
+#[multiversion::multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+fn change_of_rows<W: Fn(u32) -> f64>(
+    factors: &Factors,
+    statistics: &Statistics<'_>,
+    rows: &[u32],
+    weight: W,
+) -> f64 {
+    // One logarithm for many factors; each is between e^-200 and e^200.
+    let mut sum = 0.0;
+    let (mut product, mut weight_of_product) = (1.0f64, 0.0);
+    for &row in rows {
+        let ratio = factors.ratio(statistics.gradient(row), statistics.rest[row as usize]);
+        let weight = weight(row);
+        if weight != weight_of_product || !(1e-100..1e100).contains(&product) {
+            sum += weight_of_product * product.ln();
+            (product, weight_of_product) = (1.0, weight);
+        }
+        product *= ratio;
+    }
+    sum + weight_of_product * product.ln()
 }
 
 /// Rows of a block of a product of gradients have together at most so many numbers, 16 MB.

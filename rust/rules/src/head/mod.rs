@@ -10,11 +10,14 @@ pub(crate) mod solve;
 use crate::binning::Binner;
 pub(crate) use crate::binning::NONE;
 use crate::lanes::{WIDTH, chunks};
-use crate::statistics::{Kinds, Statistics, Sums};
+use crate::statistics::{Gram, Kinds, Statistics, Sums};
 use crate::{Head, Hessian, Loss, Params};
 use bins::{BinnedRows, System, find_moves};
 use multiversion::multiversion;
-use solve::{HEAD, Outer, Solver};
+use solve::{HEAD, Near, Outer, Solver};
+
+/// Labels (padded) up to which a head is solved by a matrix.
+const FEW_LABELS: usize = 128;
 
 /// Which head, by loss and parameters.
 #[derive(Debug, Clone, Copy)]
@@ -60,7 +63,7 @@ impl Method {
 
     /// The head of a set of rows and its quality, to rounding, given what the rows' scores have
     /// got in common already, which the regularization counts in. `label` is the one of a
-    /// single-label head, if that is settled.
+    /// single-label head, if that is settled. `start` is a head near the one wanted, or empty.
     pub(crate) fn head(
         &self,
         statistics: &Statistics<'_>,
@@ -69,6 +72,7 @@ impl Method {
         l2: f64,
         label: Option<usize>,
         given: Option<&[f64]>,
+        start: &[f64],
     ) -> (Vec<f64>, f64) {
         let mut sums = Sums::over(statistics, self.kinds(), rows, weights);
         if let Some(given) = given {
@@ -101,9 +105,10 @@ impl Method {
                 Some(restricted),
             ),
             Self::Full => {
-                let mut head = vec![0.0; statistics.stride];
-                let quality = full_head(statistics, &sums, rows, weights, l2, &mut head);
-                (head, quality)
+                let mut near = Near::zero(statistics.stride);
+                near.x[..start.len()].copy_from_slice(start);
+                let quality = full_head(statistics, &sums, rows, weights, l2, &mut near);
+                (near.x, quality)
             }
         }
     }
@@ -189,11 +194,16 @@ fn full_head(
     rows: &[u32],
     weights: &[f64],
     l2: f64,
-    head: &mut [f64],
+    near: &mut Near,
 ) -> f64 {
-    let parts = [(1.0, Outer::Rows(rows, weights))];
+    // With few labels, the matrix costs less than the products with rows that it saves.
+    let few = statistics.stride <= FEW_LABELS && statistics.stride < rows.len();
+    let gram = few.then(|| Gram::over(statistics, rows, weights));
+    let outer = Outer::of(gram.as_ref(), rows, weights);
+    near.multiply(statistics, outer);
+    let parts = [(1.0, outer)];
     let mut solver = Solver::<0>::new(statistics.stride, l2);
     // Nothing is above infinity, so there is a quality.
-    let quality = solver.quality(statistics, sums, &parts, f64::INFINITY, HEAD, head);
+    let quality = solver.quality(statistics, sums, &parts, f64::INFINITY, HEAD, near);
     quality.unwrap_or(0.0)
 }

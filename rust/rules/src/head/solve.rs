@@ -101,7 +101,12 @@ fn product_of_rows(
     y
 }
 
-impl Outer<'_> {
+impl<'a> Outer<'a> {
+    /// By the matrix if there is one.
+    pub(crate) fn of(gram: Option<&'a Gram>, rows: &'a [u32], weights: &'a [f64]) -> Self {
+        gram.map_or(Self::Rows(rows, weights), Self::Matrix)
+    }
+
     /// `y += sign · (Σ w g gᵀ) x`.
     #[inline(always)]
     fn add_product<const C: usize>(
@@ -119,14 +124,21 @@ impl Outer<'_> {
                 if C > 0 {
                     multiply_columns::<C>(gram, length::<C>(0), sign, x, 0, y);
                 } else {
-                    let mut first = 0;
-                    while first < y.len() {
-                        if first + 4 <= y.len() {
-                            multiply_columns::<4>(gram, gram.stride, sign, x, first, y);
-                            first += 4;
-                        } else {
-                            multiply_columns::<1>(gram, gram.stride, sign, x, first, y);
-                            first += 1;
+                    // All at once if they are few, else four at a time.
+                    let n = y.len();
+                    match n {
+                        5 => multiply_columns::<5>(gram, gram.stride, sign, x, 0, y),
+                        6 => multiply_columns::<6>(gram, gram.stride, sign, x, 0, y),
+                        7 => multiply_columns::<7>(gram, gram.stride, sign, x, 0, y),
+                        8 => multiply_columns::<8>(gram, gram.stride, sign, x, 0, y),
+                        _ => {
+                            let fours = n - n % 4;
+                            for first in (0..fours).step_by(4) {
+                                multiply_columns::<4>(gram, gram.stride, sign, x, first, y);
+                            }
+                            for first in fours..n {
+                                multiply_columns::<1>(gram, gram.stride, sign, x, first, y);
+                            }
                         }
                     }
                 }
@@ -155,6 +167,44 @@ impl Outer<'_> {
     }
 }
 
+/// A head `x` that is near the one wanted of a set of rows, and `(Σ w g gᵀ) x` over these rows. It
+/// takes a few operations a label to bring the product up to date with a row more or less.
+#[derive(Debug, Clone)]
+pub(crate) struct Near {
+    pub(crate) x: Vec<f64>,
+    pub(crate) product: Vec<f64>,
+}
+
+impl Near {
+    pub(crate) fn zero(stride: usize) -> Self {
+        Self {
+            x: vec![0.0; stride],
+            product: vec![0.0; stride],
+        }
+    }
+
+    /// Computes the product anew.
+    pub(crate) fn multiply(&mut self, statistics: &Statistics<'_>, outer: Outer<'_>) {
+        self.product.fill(0.0);
+        if self.x.iter().all(|&x| x == 0.0) {
+            return;
+        }
+        outer.add_product::<0>(statistics, 1.0, &self.x, &mut self.product);
+    }
+
+    pub(crate) fn copy_from(&mut self, other: &Self) {
+        self.x.copy_from_slice(&other.x);
+        self.product.copy_from_slice(&other.product);
+    }
+
+    /// Adds `weight` times a row.
+    #[inline(always)]
+    pub(crate) fn add(&mut self, weight: f64, gradient: &[f64]) {
+        let scale = weight * dot(gradient, &self.x);
+        add_scaled(&mut self.product, scale, gradient);
+    }
+}
+
 /// The heads of all labels under the example-wise loss: solutions of
 /// `(diag(d + ω) − Σ w g gᵀ) x = −g`.
 ///
@@ -168,7 +218,7 @@ impl Outer<'_> {
 /// the best is known as such after one product, if the solution for its neighbour is near.
 #[derive(Debug, Clone)]
 pub(crate) struct Solver<const C: usize> {
-    l2: f64,
+    pub(crate) l2: f64,
     residual: Vec<f64>,
     direction: Vec<f64>,
     product: Vec<f64>,
@@ -215,10 +265,10 @@ impl<const C: usize> Solver<C> {
         }
     }
 
-    /// Improves the head `x` of a set with these sums until its quality is exact; returns the
-    /// quality, or nothing if it is certainly not below `bound`. `parts` are added and subtracted
-    /// (by their signs) to `Σ w g gᵀ` over the set; `tolerance` is what may be missing, relative to
-    /// the quality.
+    /// Improves the head of a set with these sums until its quality is exact; returns the quality,
+    /// or nothing if it is certainly not below `bound`. `parts` are added and subtracted (by their
+    /// signs) to `Σ w g gᵀ` over the set; `tolerance` is what may be missing, relative to the
+    /// quality.
     #[inline(always)]
     pub(crate) fn quality(
         &mut self,
@@ -227,23 +277,38 @@ impl<const C: usize> Solver<C> {
         parts: &[(f64, Outer<'_>)],
         bound: f64,
         tolerance: f64,
+        near: &mut Near,
+    ) -> Option<f64> {
+        let n = length::<C>(sums.stride);
+        let known = near.product.iter().zip(&near.x);
+        let sums_of = sums.g().iter().zip(sums.d());
+        for (r, ((product, x), (g, d))) in self.residual[..n].iter_mut().zip(known.zip(sums_of)) {
+            *r = product - (d + self.l2) * x - g;
+        }
+        let quality = self.improve(statistics, sums, parts, bound, tolerance, &mut near.x);
+        let parts = self
+            .residual
+            .iter()
+            .zip(sums.g())
+            .zip(near.x.iter().zip(sums.d()));
+        for (product, ((r, g), (x, d))) in near.product.iter_mut().zip(parts) {
+            *product = (d + self.l2) * x + g + r;
+        }
+        quality
+    }
+
+    /// The same, where `residual` is that of `x`, and is so afterwards.
+    #[inline(always)]
+    fn improve(
+        &mut self,
+        statistics: &Statistics<'_>,
+        sums: &Sums,
+        parts: &[(f64, Outer<'_>)],
+        bound: f64,
+        tolerance: f64,
         x: &mut [f64],
     ) -> Option<f64> {
-        if x.iter().all(|&x| x == 0.0) {
-            self.product.fill(0.0);
-        } else {
-            self.multiply(statistics, sums, parts, x);
-        }
         let n = length::<C>(sums.stride);
-        for (r, (g, product)) in chunks_mut(&mut self.residual[..n]).iter_mut().zip(
-            chunks(cut::<C>(sums.g()))
-                .iter()
-                .zip(chunks(&self.product[..n])),
-        ) {
-            for lane in 0..WIDTH {
-                r[lane] = -g[lane] - product[lane];
-            }
-        }
         let mut last = 0.0;
         for step in 0..MOST_STEPS {
             let (gain, missing, scaled) = self.gain(sums, x);
@@ -333,6 +398,9 @@ impl<const C: usize> Solver<C> {
             matrix.row(i)[j] + on
         });
         x.fill(0.0);
+        for (r, g) in self.residual.iter_mut().zip(sums.g()) {
+            *r = -g;
+        }
         let Ok(factor) = dense.llt(Side::Lower) else {
             return 0.0;
         };
@@ -342,6 +410,7 @@ impl<const C: usize> Solver<C> {
             x[k] = solution[k];
         }
         if x.iter().all(|x| x.is_finite()) {
+            self.residual.fill(0.0);
             0.5 * dot(sums.g(), x)
         } else {
             x.fill(0.0);

@@ -2,9 +2,9 @@
 
 use super::sweep::Evaluator;
 use super::{Parent, ParentBins};
-use crate::binning::Binner;
+use crate::binning::{Binner, TINY};
 use crate::head::bins::{BinnedRows, Move, System, find_moves};
-use crate::head::solve::{CANDIDATE, Outer, Solver};
+use crate::head::solve::{CANDIDATE, Near, Outer, Solver, length};
 use crate::head::{alone, best_label};
 use crate::lanes::{WIDTH, add_scaled, chunks, total};
 use crate::statistics::{Gram, Statistics, Sums};
@@ -20,7 +20,7 @@ pub(crate) struct Halves<'a> {
 
 impl<'a> Halves<'a> {
     pub(crate) fn new(statistics: &'a Statistics<'a>, parent: &'a Parent<'a>) -> Self {
-        let empty = parent.sums.emptied();
+        let empty = parent.moments.sums.emptied();
         let weights = parent.weights;
         Self {
             statistics,
@@ -39,7 +39,8 @@ impl<'a> Halves<'a> {
 
     #[inline(always)]
     pub(crate) fn subtract(&mut self) {
-        self.others.set_difference(self.parent.sums, &self.taken);
+        self.others
+            .set_difference(&self.parent.moments.sums, &self.taken);
     }
 }
 
@@ -322,97 +323,145 @@ impl Evaluator for IndependentBins<'_> {
 pub(crate) struct Full<'a, const C: usize> {
     halves: Halves<'a>,
     solver: Solver<C>,
+    /// Heads of candidates shortly before. Most candidates are known by them not to be the best.
+    of_taken: Near,
+    of_others: Near,
     rows: Vec<u32>,
-    /// `Σ w g gᵀ` of the growing set, where that is cheaper than its rows.
-    gram: Option<Gram>,
-    /// Heads of the candidates before.
-    of_taken: Vec<f64>,
-    of_others: Vec<f64>,
+    /// `Σ w g gᵀ` of the first rows, and of how many.
+    gram: Gram,
+    n_gram: usize,
+    /// Rows that products have gone through since the matrix had all.
+    gone_through: usize,
 }
 
 impl<'a, const C: usize> Full<'a, C> {
-    /// `n_rows` rows will be taken, and quality asked for after `n_steps` of them.
-    pub(crate) fn new(
-        statistics: &'a Statistics<'a>,
-        parent: &'a Parent<'a>,
-        l2: f64,
-        n_rows: usize,
-        n_steps: usize,
-    ) -> Self {
+    pub(crate) fn new(statistics: &'a Statistics<'a>, parent: &'a Parent<'a>, l2: f64) -> Self {
         let stride = statistics.stride;
-        // Two candidates a step. A product is 2·K operations for each row, or K² by the matrix;
-        // adding a row to which is K², too.
-        let by_rows = 2 * n_steps * n_rows;
-        let by_matrix = stride * (n_rows + 2 * n_steps);
         Self {
             halves: Halves::new(statistics, parent),
             solver: Solver::new(stride, l2),
+            of_taken: Near::zero(stride),
+            of_others: parent.moments.near.clone(),
             rows: Vec::new(),
-            gram: (by_matrix < by_rows).then(|| Gram::new(stride)),
-            of_taken: vec![0.0; stride],
-            of_others: parent.head.clone(),
+            gram: Gram::new(0),
+            n_gram: 0,
+            gone_through: 0,
+        }
+    }
+
+    /// Makes the matrix that of all rows, if it would have been worth it before.
+    #[inline(always)]
+    fn choose_form(&mut self) {
+        // A product by the rows is 2·K operations for each; adding one to the matrix is K².
+        let stride = self.halves.statistics.stride;
+        self.gone_through += PRODUCTS * self.rows.len();
+        if 2 * self.gone_through > stride * (self.rows.len() - self.n_gram) {
+            if self.gram.stride == 0 {
+                self.gram = Gram::new(stride);
+            }
+            for &row in &self.rows[self.n_gram..] {
+                let gradient = self.halves.statistics.gradient(row);
+                (self.gram).add_outer(self.halves.weights[row as usize], gradient);
+            }
+            self.n_gram = self.rows.len();
+            self.gone_through = 0;
         }
     }
 }
 
+/// Products that a head takes, about.
+const PRODUCTS: usize = 4;
+
 impl<const C: usize> Evaluator for Full<'_, C> {
+    #[inline(always)]
     fn restart(&mut self) {
         self.halves.taken.clear();
         self.rows.clear();
-        if let Some(gram) = &mut self.gram {
-            gram.data.fill(0.0);
+        if self.n_gram > 0 {
+            self.gram.data.fill(0.0);
+            self.n_gram = 0;
         }
-        self.of_taken.fill(0.0);
-        self.of_others.copy_from_slice(&self.halves.parent.head);
+        self.gone_through = 0;
+        self.of_taken.x.fill(0.0);
+        self.of_taken.product.fill(0.0);
+        self.of_others.copy_from(&self.halves.parent.moments.near);
     }
 
     #[inline(always)]
     fn take(&mut self, row: u32) {
         self.halves.take(row);
-        match &mut self.gram {
-            Some(gram) => {
-                let gradient = self.halves.statistics.gradient(row);
-                gram.add_outer(self.halves.weights[row as usize], gradient);
-            }
-            None => self.rows.push(row),
-        }
+        self.rows.push(row);
+        let (weight, gradient) = (
+            self.halves.weights[row as usize],
+            self.halves.statistics.gradient(row),
+        );
+        self.of_taken.add(weight, gradient);
+        self.of_others.add(-weight, gradient);
     }
 
     #[inline(always)]
     fn of_taken(&mut self, bound: f64) -> Option<f64> {
-        let taken = match &self.gram {
-            Some(gram) => Outer::Matrix(gram),
-            None => Outer::Rows(&self.rows, self.halves.weights),
-        };
+        let l2 = self.solver.l2;
+        let (all, taken) = (&self.halves.parent.moments.sums, &self.halves.taken);
+        if excludes::<C, false>(&self.of_taken, all, taken, l2, bound) {
+            return None;
+        }
+        self.choose_form();
         let (statistics, sums) = (self.halves.statistics, &self.halves.taken);
-        self.solver.quality(
-            statistics,
-            sums,
-            &[(1.0, taken)],
-            bound,
-            CANDIDATE,
-            &mut self.of_taken,
-        )
+        let gram = (self.n_gram > 0 && self.n_gram == self.rows.len()).then_some(&self.gram);
+        let parts = [(1.0, Outer::of(gram, &self.rows, self.halves.weights))];
+        let near = &mut self.of_taken;
+        (self.solver).quality(statistics, sums, &parts, bound, CANDIDATE, near)
     }
 
     #[inline(always)]
     fn of_others(&mut self, bound: f64) -> Option<f64> {
+        let l2 = self.solver.l2;
+        let (all, taken) = (&self.halves.parent.moments.sums, &self.halves.taken);
+        if excludes::<C, true>(&self.of_others, all, taken, l2, bound) {
+            return None;
+        }
         self.halves.subtract();
-        let taken = match &self.gram {
-            Some(gram) => Outer::Matrix(gram),
-            None => Outer::Rows(&self.rows, self.halves.weights),
-        };
-        let parts = [(1.0, self.halves.parent.outer()), (-1.0, taken)];
+        self.choose_form();
         let (statistics, sums) = (self.halves.statistics, &self.halves.others);
-        self.solver.quality(
-            statistics,
-            sums,
-            &parts,
-            bound,
-            CANDIDATE,
-            &mut self.of_others,
-        )
+        let gram = (self.n_gram > 0 && self.n_gram == self.rows.len()).then_some(&self.gram);
+        let taken = Outer::of(gram, &self.rows, self.halves.weights);
+        let parts = [(1.0, self.halves.parent.outer()), (-1.0, taken)];
+        let near = &mut self.of_others;
+        (self.solver).quality(statistics, sums, &parts, bound, CANDIDATE, near)
     }
+}
+
+/// Whether the head of a set cannot have a quality below `bound`, by the argument at
+/// [`Solver`]. The set is what was taken, or what was not.
+#[inline(always)]
+fn excludes<'s, const C: usize, const OTHERS: bool>(
+    near: &'s Near,
+    all: &'s Sums,
+    taken: &'s Sums,
+    l2: f64,
+    bound: f64,
+) -> bool {
+    let n = length::<C>(all.stride) / WIDTH;
+    let cut = |sums: &'s [f64]| &chunks(sums)[..n];
+    let (x, product) = (cut(&near.x), cut(&near.product));
+    let [all_g, all_d, all_f] = [cut(all.g()), cut(all.d()), cut(all.f())];
+    let [taken_g, taken_d, taken_f] = [cut(taken.g()), cut(taken.d()), cut(taken.f())];
+    let side = |all: f64, taken: f64| if OTHERS { all - taken } else { taken };
+    let mut gains = [0.0; WIDTH];
+    let mut missing = [0.0; WIDTH];
+    for c in 0..n {
+        for lane in 0..WIDTH {
+            let g = side(all_g[c][lane], taken_g[c][lane]);
+            let d = side(all_d[c][lane], taken_d[c][lane]);
+            let f = side(all_f[c][lane], taken_f[c][lane]);
+            let residual = product[c][lane] - (d + l2) * x[c][lane] - g;
+            gains[lane] += x[c][lane] * (residual - g);
+            let least = if f > 0.0 { f } else { 0.0 } + l2 + TINY;
+            missing[lane] += residual * residual / least;
+        }
+    }
+    -0.5 * (total(&gains) + total(&missing)) > bound
 }
 
 impl ParentBins {

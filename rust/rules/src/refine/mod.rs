@@ -10,7 +10,7 @@ mod two_bins;
 
 use crate::columns::{Column, Columns, GROUPS};
 use crate::head::Method;
-use crate::head::solve::{CANDIDATE, Outer, Solver};
+use crate::head::solve::{CANDIDATE, Near, Outer, Solver};
 use crate::lanes::WIDTH;
 use crate::statistics::{Gram, PARALLEL, Statistics, Sums};
 use crate::{Operator, Params, Search};
@@ -26,6 +26,9 @@ use two_bins::{MOST_CHUNKS, TwoBins};
 /// Most labels (padded) of which the fast search keeps a matrix.
 const MOST_LABELS: usize = 256;
 
+/// Features that one thread searches with one evaluator, of which each profits from those before.
+const PIECE: usize = 4;
+
 /// A condition that a rule might be given.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Candidate {
@@ -39,21 +42,33 @@ pub(crate) struct Candidate {
 }
 
 /// Sums over a set of rows, which the rows of its subsets may be taken out of.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Moments {
     sums: Sums,
     /// `Σ w g gᵀ`, where candidates need it as a matrix.
     gram: Option<Gram>,
+    /// The head of all labels, where candidates begin with it.
+    pub(crate) near: Near,
 }
 
 impl Moments {
     pub(crate) fn over(context: &Context<'_>, rows: &[u32], weights: &[f64]) -> Self {
+        let n = match context.method {
+            Method::Full => context.statistics.stride,
+            _ => 0,
+        };
+        let mut moments = Self::sums(context, rows, weights, Near::zero(n));
+        moments.solve(context, rows, weights);
+        moments
+    }
+
+    fn sums(context: &Context<'_>, rows: &[u32], weights: &[f64], near: Near) -> Self {
         let statistics = context.statistics;
+        let gram = context.needs_gram(rows.len());
         Self {
             sums: Sums::over(statistics, context.method.kinds(), rows, weights),
-            gram: context
-                .needs_gram(rows.len())
-                .then(|| Gram::over(statistics, rows, weights)),
+            gram: gram.then(|| Gram::over(statistics, rows, weights)),
+            near,
         }
     }
 
@@ -66,13 +81,28 @@ impl Moments {
         weights: &[f64],
     ) {
         if kept.len() <= gone.len() {
-            *self = Self::over(context, kept, weights);
-            return;
+            let near = std::mem::replace(&mut self.near, Near::zero(0));
+            *self = Self::sums(context, kept, weights, near);
+        } else {
+            self.sums.remove(context.statistics, gone, weights);
+            self.gram.take_if(|_| !context.needs_gram(kept.len()));
+            if let Some(gram) = &mut self.gram {
+                gram.add_rows(-1.0, context.statistics, gone, weights);
+            }
         }
-        self.sums.remove(context.statistics, gone, weights);
-        self.gram.take_if(|_| !context.needs_gram(kept.len()));
-        if let Some(gram) = &mut self.gram {
-            gram.add_rows(-1.0, context.statistics, gone, weights);
+        self.solve(context, kept, weights);
+    }
+
+    /// Improves the head until it is that of `rows`.
+    fn solve(&mut self, context: &Context<'_>, rows: &[u32], weights: &[f64]) {
+        let statistics = context.statistics;
+        if let Method::Full = context.method {
+            let outer = Outer::of(self.gram.as_ref(), rows, weights);
+            let (sums, near) = (&self.sums, &mut self.near);
+            near.multiply(statistics, outer);
+            let parts = [(1.0, outer)];
+            let mut solver = Solver::<0>::new(statistics.stride, context.params.l2);
+            solver.quality(statistics, sums, &parts, f64::INFINITY, CANDIDATE, near);
         }
     }
 }
@@ -82,11 +112,8 @@ pub(crate) struct Parent<'a> {
     rows: &'a [u32],
     /// Of all training rows; 0 outside of the sample.
     weights: &'a [f64],
-    sums: &'a Sums,
-    gram: Option<&'a Gram>,
+    moments: &'a Moments,
     bins: Option<ParentBins>,
-    /// The head of all labels, where candidates begin with it.
-    head: Vec<f64>,
 }
 
 /// `Σ w g gᵀ` of a parent set added up by bins: by the rows alone, and on both sides.
@@ -109,43 +136,24 @@ impl<'a> Parent<'a> {
         let mut parent = Self {
             rows,
             weights,
-            sums: &moments.sums,
-            gram: moments.gram.as_ref(),
+            moments,
             bins: None,
-            head: Vec::new(),
         };
-        match (context.method, parent.gram) {
-            (Method::Bins { binner, .. }, Some(gram)) => {
-                let mut bins = vec![0.0; statistics.stride];
-                let (g, h) = (parent.sums.g(), parent.sums.h());
-                binner.assign(g, h, &mut vec![0.0; statistics.stride], &mut bins);
-                parent.bins = Some(ParentBins::new(gram, bins, binner.n_bins));
-            }
-            (Method::Full, _) => {
-                let mut head = vec![0.0; statistics.stride];
-                let parts = [(1.0, parent.outer())];
-                let mut solver = Solver::<0>::new(statistics.stride, context.params.l2);
-                solver.quality(
-                    statistics,
-                    parent.sums,
-                    &parts,
-                    f64::INFINITY,
-                    CANDIDATE,
-                    &mut head,
-                );
-                parent.head = head;
-            }
-            _ => {}
+        if let (Method::Bins { binner, .. }, Some(gram)) = (context.method, parent.gram()) {
+            let mut bins = vec![0.0; statistics.stride];
+            let (g, h) = (moments.sums.g(), moments.sums.h());
+            binner.assign(g, h, &mut vec![0.0; statistics.stride], &mut bins);
+            parent.bins = Some(ParentBins::new(gram, bins, binner.n_bins));
         }
         parent
     }
 
-    /// The cheaper form of `Σ w g gᵀ`.
+    fn gram(&self) -> Option<&'a Gram> {
+        self.moments.gram.as_ref()
+    }
+
     fn outer(&self) -> Outer<'_> {
-        match self.gram {
-            Some(gram) => Outer::Matrix(gram),
-            None => Outer::Rows(self.rows, self.weights),
-        }
+        Outer::of(self.gram(), self.rows, self.weights)
     }
 }
 
@@ -179,6 +187,11 @@ impl<'a> Context<'a> {
         self.params.search == Search::Fast
             && (column.implicit.is_none() || self.statistics.stride > MOST_LABELS)
             && self.has_few_bins()
+    }
+
+    /// Whether the search uses where rows stand in their set, not only which are in it.
+    pub(crate) fn needs_positions(&self) -> bool {
+        self.params.search == Search::Fast && self.has_few_bins()
     }
 
     /// Whether a row by bins, with the products of bins, is at most twice as long as one by labels.
@@ -233,96 +246,95 @@ impl<'a> Context<'a> {
             .then(|| BinnedStatistics::new(self, set, &moments.sums));
         let parent = (!features.iter().all(is_estimated))
             .then(|| Parent::new(self, set.rows, set.weights, moments));
-        let search = |&feature: &usize| {
-            if self.statistics.is_stopped() {
-                return None;
+        let search = |(piece, features): (usize, &[usize])| {
+            let mut best = None;
+            let mut tasks = Vec::with_capacity(features.len());
+            for (at, &feature) in (piece * PIECE..).zip(features) {
+                if self.statistics.is_stopped() {
+                    return None;
+                }
+                let column = &self.columns.all[feature];
+                match &estimates {
+                    Some(estimates) if self.is_estimated(column) => {
+                        let found = estimates.search(self, column, set, bound);
+                        best = better(best, found.map(|found| Found::new(at, found)));
+                    }
+                    _ => {
+                        let coarse = self.params.search == Search::Fast;
+                        let groups = Groups::new(column, &set, coarse);
+                        tasks.push(Task { at, column, groups });
+                    }
+                }
             }
-            let column = &self.columns.all[feature];
-            let (split, threshold) = match (&parent, &estimates) {
-                (_, Some(estimates)) if self.is_estimated(column) => {
-                    estimates.search(self, column, set, bound)?
-                }
-                (Some(parent), _) => {
-                    let coarse = self.params.search == Search::Fast;
-                    let groups = Groups::new(column, &set, coarse);
-                    let split = self.sweep(parent, &groups, column, bound, label)?;
-                    (split, threshold(column, &groups, split))
-                }
-                (None, _) => return None,
-            };
-            Some(Candidate {
-                quality: split.quality,
-                estimated: self.is_estimated(column),
-                feature,
-                operator: split.operator,
-                threshold,
-            })
+            let found =
+                (parent.as_ref()).and_then(|parent| self.sweep(parent, tasks, bound, label));
+            better(best, found)
         };
         let work: usize = features
             .iter()
             .map(|&feature| self.work(feature, set.rows.len()))
             .sum();
-        let found: Vec<Option<Candidate>> = if work < 8 * PARALLEL {
-            features.iter().map(search).collect()
+        let best = if work < 8 * PARALLEL {
+            search((0, features))
         } else {
-            // Few pieces: threads that wait for work have to be woken.
-            let piece = features.len().div_ceil(2 * rayon::current_num_threads());
-            features
-                .par_iter()
-                .with_min_len(piece)
-                .map(search)
-                .collect()
+            let pieces = features.par_chunks(PIECE).enumerate();
+            let found: Vec<Option<Found>> = pieces.map(search).collect();
+            found.into_iter().fold(None, better)
         };
-        let mut best: Option<Candidate> = None;
-        for candidate in found.into_iter().flatten() {
-            if best.is_none_or(|best| candidate.quality < best.quality) {
-                best = Some(candidate);
-            }
+        best.map(
+            |Found {
+                 at,
+                 split,
+                 threshold,
+             }| Candidate {
+                quality: split.quality,
+                estimated: is_estimated(&features[at]),
+                feature: features[at],
+                operator: split.operator,
+                threshold,
+            },
+        )
+    }
+
+    /// The best condition of all `tasks`.
+    fn sweep(
+        &self,
+        parent: &Parent<'_>,
+        tasks: Vec<Task<'_>>,
+        bound: f64,
+        label: Option<usize>,
+    ) -> Option<Found> {
+        let (full, lacking): (Vec<_>, Vec<_>) = tasks
+            .into_iter()
+            .filter(|task| task.groups.list.len() >= 2)
+            .partition(|task| task.groups.missing.is_empty());
+        let mut best = self.sweep_full(parent, &full, bound, label);
+        for task in lacking {
+            // No condition keeps the rows without a value, nor does the complement of one.
+            let mut missing = task.groups.missing.clone();
+            missing.sort_unstable();
+            let absent = |row: &u32| missing.binary_search(row).is_err();
+            let rows: Vec<u32> = parent.rows.iter().copied().filter(absent).collect();
+            let mut moments = parent.moments.clone();
+            moments.keep(self, &rows, &missing, parent.weights);
+            let parent = Parent::new(self, &rows, parent.weights, &moments);
+            let found = self.sweep_full(&parent, &[task], bound, label);
+            best = better(best, found);
         }
         best
     }
 
-    fn sweep(
+    /// The same where no row lacks a value.
+    fn sweep_full(
         &self,
         parent: &Parent<'_>,
-        groups: &Groups,
-        column: &Column,
+        tasks: &[Task<'_>],
         bound: f64,
         label: Option<usize>,
-    ) -> Option<Split> {
-        if groups.list.len() < 2 {
+    ) -> Option<Found> {
+        if tasks.is_empty() {
             return None;
         }
-        if groups.missing.is_empty() {
-            return self.sweep_all(parent, groups, column.nominal, bound, label);
-        }
-        // No condition keeps the rows without a value, nor does the complement of one.
-        let mut missing = groups.missing.clone();
-        missing.sort_unstable();
-        let absent = |row: &u32| missing.binary_search(row).is_err();
-        let rows: Vec<u32> = parent.rows.iter().copied().filter(absent).collect();
-        let moments = if missing.len() < rows.len() {
-            let (mut sums, mut gram) = (parent.sums.clone(), parent.gram.cloned());
-            sums.remove(self.statistics, &missing, parent.weights);
-            if let Some(gram) = &mut gram {
-                gram.add_rows(-1.0, self.statistics, &missing, parent.weights);
-            }
-            Moments { sums, gram }
-        } else {
-            Moments::over(self, &rows, parent.weights)
-        };
-        let parent = Parent::new(self, &rows, parent.weights, &moments);
-        self.sweep_all(&parent, groups, column.nominal, bound, label)
-    }
-
-    fn sweep_all(
-        &self,
-        parent: &Parent<'_>,
-        groups: &Groups,
-        nominal: bool,
-        bound: f64,
-        label: Option<usize>,
-    ) -> Option<Split> {
         let (statistics, l2) = (self.statistics, self.params.l2);
         let least = self.params.min_coverage;
         match self.method {
@@ -333,14 +345,14 @@ impl<'a> Context<'a> {
                     (_, Some(label)) => Scored::One(label),
                 };
                 let mut evaluator = Independent::new(statistics, parent, l2, scored);
-                sweep_with(&mut evaluator, groups, nominal, least, bound)
+                sweep_with(&mut evaluator, tasks, least, bound)
             }
             Method::DiagonalBins(binner) => {
                 let mut evaluator = IndependentBins::new(statistics, parent, binner, l2);
-                sweep_with(&mut evaluator, groups, nominal, least, bound)
+                sweep_with(&mut evaluator, tasks, least, bound)
             }
             Method::Bins { binner, restricted } => {
-                let (gram, bins) = parent.gram.zip(parent.bins.as_ref())?;
+                let (gram, bins) = parent.gram().zip(parent.bins.as_ref())?;
                 let n_chunks = statistics.stride / WIDTH;
                 if n_chunks <= MOST_CHUNKS && binner.signs_only && !restricted {
                     let sweep_two_bins = match n_chunks {
@@ -349,23 +361,59 @@ impl<'a> Context<'a> {
                         3 => sweep_two_bins::<3>,
                         _ => sweep_two_bins::<MOST_CHUNKS>,
                     };
-                    return sweep_two_bins(self, parent, gram, groups, nominal, bound);
+                    return sweep_two_bins(self, parent, gram, tasks, bound);
                 }
                 let mut evaluator =
                     Binned::new(statistics, parent, gram, bins, binner, l2, restricted);
-                sweep_with(&mut evaluator, groups, nominal, least, bound)
+                sweep_with(&mut evaluator, tasks, least, bound)
             }
             Method::Full => {
-                let sweep_full = match statistics.stride / WIDTH {
-                    1 => sweep_full::<1>,
-                    2 => sweep_full::<2>,
-                    3 => sweep_full::<3>,
-                    4 => sweep_full::<4>,
-                    _ => sweep_full::<0>,
+                let sweep_all_labels = match statistics.stride / WIDTH {
+                    1 => sweep_all_labels::<1>,
+                    2 => sweep_all_labels::<2>,
+                    3 => sweep_all_labels::<3>,
+                    4 => sweep_all_labels::<4>,
+                    _ => sweep_all_labels::<0>,
                 };
-                sweep_full(self, parent, groups, nominal, bound)
+                sweep_all_labels(self, parent, tasks, bound)
             }
         }
+    }
+}
+
+/// The search over one feature.
+struct Task<'a> {
+    /// Where the feature stands in the sample.
+    at: usize,
+    column: &'a Column,
+    groups: Groups,
+}
+
+/// The best condition on a feature.
+#[derive(Debug, Clone, Copy)]
+struct Found {
+    /// Where the feature stands in the sample.
+    at: usize,
+    split: Split,
+    threshold: f32,
+}
+
+impl Found {
+    fn new(at: usize, (split, threshold): (Split, f32)) -> Self {
+        Self {
+            at,
+            split,
+            threshold,
+        }
+    }
+}
+
+/// The better of two; of equal ones that on the feature that comes first.
+fn better(a: Option<Found>, b: Option<Found>) -> Option<Found> {
+    let key = |found: &Found| (found.split.quality, found.at);
+    match (a, b) {
+        (Some(a), Some(b)) => Some(if key(&b) < key(&a) { b } else { a }),
+        (a, b) => a.or(b),
     }
 }
 
@@ -379,30 +427,48 @@ fn threshold(column: &Column, groups: &Groups, split: Split) -> f32 {
     }
 }
 
-/// [`sweep`], compiled for every instruction set with all it calls.
+/// The best condition of all `tasks` by one evaluator. A condition that is not better than one on a
+/// feature before need not be judged to the end.
+#[inline(always)]
+fn sweep_each(
+    evaluator: &mut impl Evaluator,
+    tasks: &[Task<'_>],
+    least: usize,
+    bound: f64,
+) -> Option<Found> {
+    let mut best: Option<(&Task<'_>, Split)> = None;
+    for task in tasks {
+        let bound = best.map_or(bound, |(_, split)| split.quality);
+        let split = sweep(evaluator, &task.groups, task.column.nominal, least, bound);
+        best = split.map(|split| (task, split)).or(best);
+    }
+    best.map(|(task, split)| {
+        let threshold = threshold(task.column, &task.groups, split);
+        Found::new(task.at, (split, threshold))
+    })
+}
+
+/// [`sweep_each`], compiled for every instruction set with all it calls.
 #[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
 fn sweep_with<E: Evaluator>(
     evaluator: &mut E,
-    groups: &Groups,
-    nominal: bool,
+    tasks: &[Task<'_>],
     least: usize,
     bound: f64,
-) -> Option<Split> {
-    sweep(evaluator, groups, nominal, least, bound)
+) -> Option<Found> {
+    sweep_each(evaluator, tasks, least, bound)
 }
 
 #[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
-fn sweep_full<const C: usize>(
+fn sweep_all_labels<const C: usize>(
     context: &Context<'_>,
     parent: &Parent<'_>,
-    groups: &Groups,
-    nominal: bool,
+    tasks: &[Task<'_>],
     bound: f64,
-) -> Option<Split> {
+) -> Option<Found> {
     let params = context.params;
-    let (n_rows, n_steps) = (groups.rows.len(), groups.list.len() - 1);
-    let mut evaluator = Full::<C>::new(context.statistics, parent, params.l2, n_rows, n_steps);
-    sweep(&mut evaluator, groups, nominal, params.min_coverage, bound)
+    let mut evaluator = Full::<C>::new(context.statistics, parent, params.l2);
+    sweep_each(&mut evaluator, tasks, params.min_coverage, bound)
 }
 
 #[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
@@ -410,11 +476,10 @@ fn sweep_two_bins<const C: usize>(
     context: &Context<'_>,
     parent: &Parent<'_>,
     gram: &Gram,
-    groups: &Groups,
-    nominal: bool,
+    tasks: &[Task<'_>],
     bound: f64,
-) -> Option<Split> {
+) -> Option<Found> {
     let params = context.params;
     let mut evaluator = TwoBins::<C>::new(context.statistics, parent, gram, params.l2);
-    sweep(&mut evaluator, groups, nominal, params.min_coverage, bound)
+    sweep_each(&mut evaluator, tasks, params.min_coverage, bound)
 }
