@@ -177,9 +177,7 @@ impl<'w> Statistics<'w> {
             Loss::LabelWise => None,
         };
         if let Some(factors) = factors {
-            return self.sum_blocks(rows, |rows| {
-                change_of_rows(&factors, self, rows, |row| weight(row))
-            });
+            return self.sum_blocks(rows, |rows| change_of_rows(&factors, self, rows, &weight));
         }
         self.loss_after(rows, &weight, scale, head) - self.loss(rows, weight)
     }
@@ -281,6 +279,9 @@ fn change_of_rows<W: Fn(u32) -> f64>(
 
 /// Rows of a block of a product of gradients have together at most so many numbers, 16 MB.
 const MOST_NUMBERS: usize = 1 << 21;
+
+/// Up to so many rows are added to a matrix one after the other.
+const FEW_ROWS: usize = 16;
 
 /// Blocks whose products are held at once.
 const AT_ONCE: usize = 4;
@@ -466,6 +467,10 @@ impl Gram {
         weights: &[f64],
     ) {
         let stride = self.stride;
+        if rows.len() <= FEW_ROWS {
+            add_outer_each(self, scale, statistics, rows, weights);
+            return;
+        }
         let part = |rows: &[u32]| {
             if statistics.is_stopped() {
                 return Vec::new();
@@ -520,5 +525,19 @@ impl Gram {
         for (row, &entry) in self.data.chunks_exact_mut(self.stride).zip(x) {
             add_scaled(row, scale * entry, x);
         }
+    }
+}
+
+#[multiversion::multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+fn add_outer_each(
+    gram: &mut Gram,
+    scale: f64,
+    statistics: &Statistics<'_>,
+    rows: &[u32],
+    weights: &[f64],
+) {
+    for &row in rows {
+        let gradient = statistics.gradient(row);
+        gram.add_outer(scale * weights[row as usize], gradient);
     }
 }

@@ -64,6 +64,7 @@ impl Method {
     /// The head of a set of rows and its quality, to rounding, given what the rows' scores have
     /// got in common already, which the regularization counts in. `label` is the one of a
     /// single-label head, if that is settled. `start` is a head near the one wanted, or empty.
+    #[expect(clippy::too_many_arguments, reason = "all of what a head depends on")]
     pub(crate) fn head(
         &self,
         statistics: &Statistics<'_>,
