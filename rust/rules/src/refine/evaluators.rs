@@ -199,6 +199,8 @@ impl<'a> OwnBins<'a> {
 pub(crate) struct Binned<'a> {
     halves: Halves<'a>,
     gram: &'a Gram,
+    /// All rows of the parent by its own bins, which large complements want much the same of.
+    parent: &'a ParentBins,
     taken: OwnBins<'a>,
     /// The growing set again, by the bins of its complement.
     others: OwnBins<'a>,
@@ -211,19 +213,18 @@ impl<'a> Binned<'a> {
         statistics: &'a Statistics<'a>,
         parent: &'a Parent<'a>,
         gram: &'a Gram,
-        bins: &ParentBins,
+        bins: &'a ParentBins,
         binner: Binner,
         l2: f64,
         restricted: bool,
     ) -> Self {
         let own = || OwnBins::new(statistics, parent.weights, binner, l2, restricted);
-        let mut others = own();
-        others.binned.bins.copy_from_slice(&bins.bins);
         Self {
             halves: Halves::new(statistics, parent),
             gram,
+            parent: bins,
             taken: own(),
-            others,
+            others: own(),
             all: bins.clone(),
         }
     }
@@ -235,6 +236,8 @@ impl Evaluator for Binned<'_> {
         self.halves.taken.clear();
         self.taken.clear();
         self.others.clear();
+        self.others.binned.bins.copy_from_slice(&self.parent.bins);
+        self.all.copy_from(self.parent);
     }
 
     #[inline(always)]
@@ -483,6 +486,12 @@ impl ParentBins {
         };
         (0..n_bins).for_each(|bin| all.add_up(bin));
         all
+    }
+
+    fn copy_from(&mut self, other: &Self) {
+        self.bins.copy_from_slice(&other.bins);
+        self.by_bin.copy_from_slice(&other.by_bin);
+        self.products.copy_from_slice(&other.products);
     }
 
     /// Adds up one bin's row by bins.

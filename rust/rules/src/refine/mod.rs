@@ -27,7 +27,7 @@ use two_bins::{MOST_CHUNKS, TwoBins};
 const MOST_LABELS: usize = 256;
 
 /// Features that one thread searches with one evaluator, of which each profits from those before.
-const PIECE: usize = 4;
+const PIECE: usize = 2;
 
 /// A condition that a rule might be given.
 #[derive(Debug, Clone, Copy)]
