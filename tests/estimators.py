@@ -18,7 +18,7 @@ CLASSIFIERS = [
 TRANSFORMERS = [
     Rembrandt(6, random_state=0),
     Rembrandt(20, solver="cg", variant="ritz", n_iter=2, random_state=0),
-    Rembrandt(0.5, solver="dual", center=True, random_state=0),
+    Rembrandt(0.9, solver="dual", center=True, random_state=0),
     Rembrandt(6, embedding="gaussian", solver="cg", tol=0.1, max_iter=100, random_state=0),
     Rembrandt(6, embedding="pca", random_state=0),
 ]

@@ -34,8 +34,16 @@ every_transformer = pytest.mark.parametrize("transformer", TRANSFORMERS, ids=rep
 posix_only = pytest.mark.skipif(os.name != "posix", reason="needs signals and fork")
 
 
+def expected_failed_checks(transformer):
+    if transformer.solver != "cg" or transformer.embedding != "rembrandt":
+        return {}
+    reason = "wants seven digits, of which a few steps of conjugate gradients lose some to rounding"
+    name = "check_sample_weight_equivalence_on"
+    return {f"{name}_dense_data": reason, f"{name}_sparse_data": reason}
+
+
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
-@parametrize_with_checks(TRANSFORMERS)
+@parametrize_with_checks(TRANSFORMERS, expected_failed_checks=expected_failed_checks)
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
@@ -59,7 +67,7 @@ def answers(model, X, Y):
 
 def test_tags(fitted):
     tags = get_tags(fitted)
-    assert tags.estimator_type == "transformer"
+    assert tags.transformer_tags.preserves_dtype == ["float64", "float32"]
     assert tags.input_tags.sparse
     assert tags.target_tags.required
 
@@ -117,7 +125,16 @@ def test_company_and_order_of_rows(fitted, problem):
 
 
 SINGLE = {"float32", "float16"}  # kept in single precision, so that other bits come out
-DENSE = {"dense", "Fortran order", "every other column", "lists", "float16", "object", "mapped dense"}
+DENSE = {
+    "dense",
+    "Fortran order",
+    "every other column",
+    "lists",
+    "float16",
+    "object",
+    "mapped dense",
+    "other byte order",
+}
 
 
 @pytest.mark.parametrize("form", X_FORMS)

@@ -38,10 +38,11 @@ def ridge(A, Omega, l2):
 
 
 def regress(A, Omega, R, lam):
-    """argmin |R - A Z|^2 + lam |Z|^2, of least norm."""
+    """argmin |R - A Z|^2 + lam |Z|^2 in the norm of Omega; of least norm if lam is 0."""
+    if lam > 0:
+        return np.linalg.solve(A.T @ Omega @ A + lam * np.eye(A.shape[1]), A.T @ Omega @ R)
     root = np.sqrt(Omega)
-    rows = np.vstack([root @ A, np.sqrt(lam) * np.eye(A.shape[1])])
-    return np.linalg.lstsq(rows, np.vstack([root @ R, np.zeros((A.shape[1], R.shape[1]))]), rcond=1e-12)[0]
+    return np.linalg.lstsq(root @ A, root @ R, rcond=None)[0]
 
 
 def embedding(X, Y, k, l2=1.0, l2_final=1e-6, weights=None, center=False, fit_intercept=False):

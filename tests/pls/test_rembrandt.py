@@ -29,8 +29,8 @@ def noisy():
     n, d, c, latent = 1009, 2007, 47, 105
     Z = rng.normal(size=(n, latent))
     X = Z @ rng.normal(size=(latent, d)) / np.sqrt(latent) + 0.1 * rng.normal(size=(n, d))
-    Y = (Z[:, :c] @ (rng.normal(size=(c, c)) * np.linspace(2, 0.2, c)[:, None]) > 4).astype(int)
-    return X, Y
+    Y = (Z[:, :c] @ (rng.normal(size=(c, c)) * 0.8 ** np.arange(c)[:, None]) > 1).astype(int)
+    return X, Y, oracle.embedding(X, Y, 11, l2=1e-4)
 
 
 @pytest.fixture(scope="module")
@@ -56,8 +56,7 @@ def assert_equal_models(model, other, rtol=1e-6):
 
 @pytest.mark.parametrize(("n_iter", "angle"), [(1, 0.5), (4, 0.01)])
 def test_angles_of_the_authors_unit_test(noisy, n_iter, angle):
-    X, Y = noisy
-    expected = oracle.embedding(X, Y, 11, l2=1e-4)
+    X, Y, expected = noisy
     model = Rembrandt(11, n_iter=n_iter, l2=1e-4, fit_intercept=False, random_state=0).fit(X, Y)
     assert oracle.sine_of_largest_angle(model.label_embedding_, expected.U) < angle
     assert abs(model.label_embedding_.T @ model.label_embedding_ - np.eye(11)).max() < 1e-10
@@ -70,8 +69,7 @@ def test_angles_of_the_authors_unit_test(noisy, n_iter, angle):
 
 
 def test_power_is_one_more_iteration_than_ritz(noisy):
-    X, Y = noisy
-    expected = oracle.embedding(X, Y, 11, l2=1e-4)
+    X, Y, expected = noisy
     fit = {"n_oversamples": 5, "l2": 1e-4, "fit_intercept": False, "random_state": 0}
     angles = {}
     for variant in ("power", "ritz"):
@@ -106,7 +104,7 @@ def problems(draw):
     return X, Y, weights
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(
     problems(),
     st.integers(1, 20),
@@ -121,11 +119,11 @@ def test_definition(problem, k, solver, l2, center, fit_intercept, sparse):
     how = {"l2": l2, "l2_final": 1.0, "center": center, "fit_intercept": fit_intercept}
     model = exact(k, solver=solver, **how).fit(csr_array(X) if sparse else X, Y, weights)
     expected = oracle.embedding(X, Y, k, weights=weights, **how)
-    k = model.n_components_
+    asked, k = k, model.n_components_
     U, top = model.label_embedding_, expected.eigenvalues[0]
     scale = max(top, 1.0)
     np.testing.assert_allclose(model.eigenvalues_, expected.eigenvalues[:k], atol=1e-6 * scale)
-    assert expected.eigenvalues[k:].sum() < 1e-6 * scale or k == how.get("k", k)
+    assert k == asked or expected.eigenvalues[k:].sum() < 1e-6 * scale
     # Directions of equal eigenvalues are anyone's choice; what they hold is not.
     np.testing.assert_allclose(
         np.trace(U.T @ expected.B @ U), expected.eigenvalues[:k].sum(), atol=1e-6 * scale
@@ -186,8 +184,8 @@ def test_more_rows_than_a_block_holds():
             model = exact(5, l2=0.1, solver=solver, fit_intercept=True).fit(features, Y)
             np.testing.assert_allclose(model.eigenvalues_, expected.eigenvalues[:5], rtol=1e-6)
             np.testing.assert_allclose(model.label_embedding_, expected.U, atol=1e-5)
-            np.testing.assert_allclose(model.coef_, expected.W, atol=1e-5)
-            np.testing.assert_allclose(model.intercept_, expected.intercept, atol=1e-5)
+            np.testing.assert_allclose(model.coef_, expected.W, atol=1e-4)
+            np.testing.assert_allclose(model.intercept_, expected.intercept, atol=1e-4)
 
 
 @pytest.mark.parametrize("sparse", [False, True])
@@ -320,19 +318,19 @@ def test_share(problem, share):
 
 
 def test_share_of_many_labels():
-    """Beyond what is decomposed as a whole: k may be a little too large, never too small."""
-    rng = np.random.default_rng(0)
-    topics = [rng.choice(2500, 60, replace=False) for _ in range(150)]
-    rows = [rng.choice(topics[int(150 * rng.random() ** 2)], 12, replace=False) for _ in range(4000)]
-    Y = csr_array((np.ones(48_000), np.concatenate(rows), np.arange(0, 48_001, 12)), shape=(4000, 2500))
-    expected = oracle.components_of_share(Y.toarray(), 0.6)
-    k = Rembrandt(0.6, embedding="gaussian", random_state=0).fit(np.ones((4000, 1)), Y).n_components_
-    assert expected <= k <= 1.1 * expected
-    everywhere = csr_array((np.ones(5000), np.arange(5000), np.arange(5001)), shape=(5000, 5000))
+    """Beyond what is decomposed as a whole. Ten labels come together or not at all: eigenvalues are counts."""
+    counts = np.maximum(1, (2000 * 0.99 ** np.arange(600)).astype(int))
+    group = np.repeat(np.arange(600), counts)
+    Y = csr_array(np.eye(600, dtype=int))[group][:, np.arange(6000) // 10]
+    expected = 1 + int(np.argmax(np.cumsum(counts) > 0.6 * counts.sum()))
+    fit = {"embedding": "gaussian", "solver": "cg", "random_state": 0}
+    k = Rembrandt(0.6, **fit).fit(np.ones((len(group), 1)), Y).n_components_
+    assert expected <= k <= 1.05 * expected
+    everywhere = csr_array((np.ones(6000), np.arange(6000), np.arange(6001)), shape=(6000, 6000))
     with pytest.raises(
-        ValueError, match=r"`n_components` must be an integer, or a share that 2048 .* hold 0.4"
+        ValueError, match=r"`n_components` must be an integer, or a share that 1024 .* hold 0.1"
     ):
-        Rembrandt(0.9).fit(np.ones((5000, 1)), everywhere)
+        Rembrandt(0.9, **fit).fit(np.ones((6000, 1)), everywhere)
 
 
 # --- embeddings for comparison
