@@ -318,7 +318,7 @@ def test_share(problem, share):
 
 
 def test_share_of_many_labels():
-    """Beyond what is decomposed as a whole. Ten labels come together or not at all: eigenvalues are counts."""
+    """Beyond what is decomposed at once. Ten labels come together or not at all: eigenvalues are counts."""
     counts = np.maximum(1, (2000 * 0.99 ** np.arange(600)).astype(int))
     group = np.repeat(np.arange(600), counts)
     Y = csr_array(np.eye(600, dtype=int))[group][:, np.arange(6000) // 10]
