@@ -36,7 +36,8 @@ def main():
     for name in args.sets:
         train, test = (read(args.data / name / f"{part}.txt.gz") for part in ("train", "test"))
         sizes = f"{name}, {train[0].shape[0]:,} x {train[0].shape[1]:,}, {train[1].shape[1]:,} labels"
-        for k in args.components:
+        n_labels = len(np.unique(train[1].indices))
+        for k in (k for k in args.components if k <= n_labels):  # more than the labels embed in
             for embedding in args.embeddings:
                 for link in args.links:
                     print(f"{name}, k={k}: {embedding}, {link} ...", file=sys.stderr, flush=True)
