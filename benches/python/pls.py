@@ -148,7 +148,7 @@ def weigh(args: argparse.Namespace, X: sp.csr_matrix, Y: sp.csr_matrix, fits: li
         left = R - matrix(Z)
         # For any Z, R·A⁻¹R = R·Z + Z·left + left·A⁻¹left, and the last is at most |left|² / ridge.
         fit["energy"] = np.vdot(R + left, Z)
-        if np.vdot(left, left) > 1e-5 * ridge * fit["energy"]:
+        if np.vdot(left, left) > 1e-6 * ridge * fit["energy"]:
             raise RuntimeError("the energies are less certain than they are printed")
 
 
