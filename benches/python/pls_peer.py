@@ -165,14 +165,15 @@ def product(matrix: sp.csr_matrix, n_threads: int) -> Callable[[np.ndarray], np.
     bounds[-1] = matrix.shape[0]
     blocks = [rows_between(matrix, lo, hi) for lo, hi in pairwise(bounds)]
 
+    pool = ThreadPoolExecutor(n_threads)
+
     def times(D: np.ndarray) -> np.ndarray:
         out = np.empty((matrix.shape[0], D.shape[1]), D.dtype)
 
         def one(block: int):
             out[bounds[block] : bounds[block + 1]] = blocks[block] @ D
 
-        with ThreadPoolExecutor(n_threads) as pool:
-            list(pool.map(one, range(n_threads)))
+        list(pool.map(one, range(n_threads)))
         return out
 
     return times
