@@ -52,9 +52,9 @@ class LabelEmbedding(System):
         """Project by W from now on: what `transform` costs does not depend on how W came about."""
         self.model.coef_ = W
 
-    def iterations(self) -> list[int]:
-        """Of the solver, one number a solve; none with a direct solver."""
-        return [int(n_iter) for n_iter in self.model.n_solver_iter_]
+    def n_iter(self) -> int:
+        """Steps of the longest solution."""
+        return int(self.model.n_iter_)
 
 
 class Ours(LabelEmbedding):
@@ -64,7 +64,12 @@ class Ours(LabelEmbedding):
         super().__init__(n_threads, settings)
         from manylabel import Rembrandt
 
-        self.model = Rembrandt(n_jobs=n_threads, **settings)
+        # The peer has no column of ones either.
+        self.model = Rembrandt(fit_intercept=False, n_jobs=n_threads, **settings)
+
+    def set_coef(self, W):
+        super().set_coef(W)
+        self.model.intercept_ = np.zeros(W.shape[1], W.dtype)
 
 
 class Numpy(LabelEmbedding):

@@ -29,7 +29,7 @@ def measure_fit(system: LabelEmbedding, data: Path, scratch: Path) -> dict:
         "data_bytes": read_bytes - before_bytes,
         "read_bytes": read_bytes,
         "peak_bytes": peak_bytes,
-        "iterations": system.iterations(),
+        "n_iter": system.n_iter(),
     }
 
 
