@@ -33,7 +33,7 @@ impl ColumnOrder {
     ///
     /// [`Error::TooLarge`] if there are more than 2³²−1 columns or numbers for them do not fit in
     /// memory.
-    pub fn new<I: Index, T>(x: CsrView<'_, I, T>) -> Result<Self, Error> {
+    pub fn new<I: Index, V: Value>(x: CsrView<'_, I, V>) -> Result<Self, Error> {
         if u32::try_from(x.n_cols()).is_err() {
             return Err(Error::TooLarge {
                 what: "number of columns",
