@@ -1,0 +1,186 @@
+"""Runs our label embedding and the peer in numpy on the same data in turn; prints time, memory and energy.
+
+Every fit has a process of its own (pls_worker.py), and each repetition a seed of its own. This process
+prepares the data and weighs the embeddings by the same code: the energy of U is trace(Uᵀ B U) with
+B = Yᵀ X (XᵀX + ridge I)⁻¹ XᵀY, that is how much of the labels' squares the ridge predictions span, and of all
+U with as many orthonormal columns the exact eigenvectors have the most.
+"""
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
+from compare import HERE, WorkerError, figures_of, heading, hold_threads
+from pls_peer import conjugate_gradients, product
+from pls_systems import SYSTEMS, append_csr
+from rates import rates
+from sklearn.preprocessing import normalize
+
+from manylabel.datasets import load_xc
+from rules import markdown
+
+SETS = ["eurlex57k", "yso-finna-en"]
+COLUMNS = [
+    *["set", "system", "fit s", "times faster", "fit CPU s", "CG steps", "data MB", "peak MB", "beyond MB"],
+    *["energy %", "ratio"],
+]
+
+
+def main():
+    args = arguments()
+    hold_threads(args.threads)
+    print(heading([(sys.executable, "manylabel")]), "", rates(args.threads)[2], "", sep="\n", flush=True)
+    rows = []
+    for name in args.sets:
+        rows += rows_of(args, name)
+    settings = ", ".join(f"{name}={value}" for name, value in settings_of(args, "seed").items())
+    print(f"{settings}; medians of {args.repeats} seeds:", "", markdown(COLUMNS, rows, n_left=2), sep="\n")
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--sets", nargs="+", default=SETS, help="folders of MANYLABEL_DATA")
+    parser.add_argument("--systems", nargs="+", default=list(SYSTEMS), choices=SYSTEMS)
+    parser.add_argument("--components", type=int, default=100)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--rows", type=int, help="the first of the training rows, not all")
+    add_solver_arguments(parser)
+    args = parser.parse_args()
+    args.data = data_folder(parser, args.sets)
+    return args
+
+
+def add_solver_arguments(parser: argparse.ArgumentParser):
+    """What all systems are told; by default ours of single precision."""
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--oversamples", type=int, default=20)
+    parser.add_argument("--n-iter", type=int, default=1, help="passes of the range finder")
+    parser.add_argument("--l2", type=float, default=1.0)
+    parser.add_argument("--max-iter", type=int, default=10, help="of conjugate gradients, a solve")
+    parser.add_argument(
+        "--tol",
+        type=float,
+        default=1e-2,
+        help="of the norm of residuals: of each column in ours, of all in the peer",
+    )
+
+
+def data_folder(parser: argparse.ArgumentParser, sets: list[str]) -> Path:
+    if not os.environ.get("MANYLABEL_DATA"):
+        parser.error("set MANYLABEL_DATA to the folder of data sets")
+    data = Path(os.environ["MANYLABEL_DATA"])
+    for name in sets:
+        if not (data / name / "train.txt.gz").is_file():
+            parser.error(f"--sets: {data / name} has no train.txt.gz")
+    return data
+
+
+def settings_of(args: argparse.Namespace, seed) -> dict:
+    return {
+        "n_components": args.components,
+        "n_oversamples": args.oversamples,
+        "n_iter": args.n_iter,
+        "l2": args.l2,
+        "max_iter": args.max_iter,
+        "tol": args.tol,
+        "random_state": seed,
+    }
+
+
+def rows_of(args: argparse.Namespace, name: str) -> list[list[str]]:
+    """The table's rows of one set."""
+    X, Y = load_xc(args.data / name / "train.txt.gz")
+    X = sp.csr_matrix(normalize(X)[: args.rows], dtype=np.float32)
+    Y = sp.csr_matrix(Y[: args.rows], dtype=np.float32)
+    fits: dict[str, list[dict]] = {system: [] for system in args.systems}
+    failed: dict[str, str] = {}
+    with tempfile.TemporaryDirectory(prefix="manylabel-bench-") as folder:
+        data = Path(folder)
+        append_csr(data, "X", X)
+        append_csr(data, "Y", Y)
+        for seed in range(args.repeats):
+            for system in args.systems:
+                print(f"{name}, seed {seed}: {system} ...", file=sys.stderr, flush=True)
+                try:
+                    fits[system].append(run(args, system, data, settings_of(args, seed)))
+                except WorkerError as error:
+                    failed[system] = f"failed: {error}"
+    weigh(args, X, Y, [fit for of_system in fits.values() for fit in of_system])
+    ours = fits.get("manylabel")
+    sizes = f"{name}, {X.shape[0]:,} x {X.shape[1]:,}, {Y.shape[1]:,} labels"
+    return [
+        [
+            sizes,
+            SYSTEMS[system].title,
+            *(cells(fits[system], ours, Y.nnz) if fits[system] else [failed[system]]),
+        ]
+        for system in args.systems
+    ]
+
+
+def run(args: argparse.Namespace, system: str, data: Path, settings: dict, *more: str) -> dict:
+    """Figures of one worker; those of a fit with its label embedding among them."""
+    with tempfile.TemporaryDirectory(dir=data) as scratch:
+        command = [sys.executable, HERE / "pls_worker.py", system, data, scratch]
+        command += ["--threads", str(args.threads), "--settings", json.dumps(settings), *more]
+        figures = figures_of(command, Path(scratch))
+        embedding = Path(scratch) / "embedding.npy"
+        return figures | ({"embedding": np.load(embedding)} if embedding.is_file() else {})
+
+
+def weigh(args: argparse.Namespace, X: sp.csr_matrix, Y: sp.csr_matrix, fits: list[dict]):
+    """Put the captured energy beside each fit, in float64 and with a bound on its error."""
+    X, Y = X.astype(np.float64), Y.astype(np.float64)
+    times_x, times_xt = product(X, args.threads), product(X.T.tocsr(), args.threads)
+    diagonal = np.asarray(X.multiply(X).sum(axis=0)).ravel()
+    ridge = args.l2 * diagonal.mean()
+
+    def matrix(Z):
+        return times_xt(times_x(Z)) + ridge * Z
+
+    known: dict[bytes, float] = {}  # the peer's answers are the same with threads and without
+    for number, fit in enumerate(fits):
+        embedding = fit.pop("embedding")
+        if (key := embedding.tobytes()) in known:
+            fit["energy"] = known[key]
+            continue
+        print(f"energy {number + 1} of {len(fits)} ...", file=sys.stderr, flush=True)
+        U, _ = np.linalg.qr(embedding.astype(np.float64))  # what counts is what the columns span
+        R = times_xt(Y @ U)
+        Z, _ = conjugate_gradients(matrix, diagonal + ridge, R, 1000, 1e-5)
+        left = R - matrix(Z)
+        # For any Z, R·A⁻¹R = R·Z + Z·left + left·A⁻¹left, and the last is at most |left|² / ridge.
+        fit["energy"] = known[key] = np.vdot(R + left, Z)
+        if np.vdot(left, left) > 1e-6 * ridge * fit["energy"]:
+            raise RuntimeError("the energies are less certain than they are printed")
+
+
+def cells(fits: list[dict], ours: list[dict] | None, nnz: int) -> list[str]:
+    median = {part: np.median([fit[part] for fit in fits]) for part in fits[0]}
+    energy = np.mean([fit["energy"] for fit in fits])
+    faster = ratio = ""
+    if ours:
+        faster = f"{median['fit_seconds'] / np.median([fit['fit_seconds'] for fit in ours]):.3g}"
+        ratio = f"{np.mean([fit['energy'] for fit in ours]) / energy:.5f}"
+    return [
+        f"{median['fit_seconds']:.3g}",
+        faster,
+        f"{median['fit_cpu_seconds']:.3g}",
+        f"{median['n_iter']:.0f}",
+        f"{median['data_bytes'] / 1e6:,.1f}",
+        f"{median['peak_bytes'] / 1e6:,.1f}",
+        f"{(median['peak_bytes'] - median['read_bytes']) / 1e6:,.1f}",
+        f"{100 * energy / nnz:.3f}",
+        ratio,
+    ]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+"""Measures one label embedding, or a projection; pls.py and its sisters start it once per measurement.
+
+As with worker.py, the process belongs to one system alone.
+"""
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+from pls_systems import SYSTEMS, LabelEmbedding
+from worker import memory, timed
+
+
+def measure_fit(system: LabelEmbedding, data: Path, scratch: Path) -> dict:
+    """Fit; the label embedding goes to ``embedding.npy`` in `scratch`, the figures are returned."""
+    before_bytes = memory("VmRSS")
+    train = system.read(data, scratch)
+    read_bytes = memory("VmRSS")
+    cpu_start = time.process_time()
+    fit_seconds, _ = timed(lambda: system.fit(*train))
+    fit_cpu_seconds = time.process_time() - cpu_start
+    peak_bytes = memory("VmHWM")
+    np.save(scratch / "embedding.npy", system.model.label_embedding_)
+    return {
+        "fit_seconds": fit_seconds,
+        "fit_cpu_seconds": fit_cpu_seconds,
+        "data_bytes": read_bytes - before_bytes,
+        "read_bytes": read_bytes,
+        "peak_bytes": peak_bytes,
+        "n_iter": system.n_iter(),
+    }
+
+
+def measure_product(
+    system: LabelEmbedding, data: Path, scratch: Path, n_columns: int, n_repeats: int
+) -> dict:
+    """Project all rows to `n_columns` dimensions, the median of so many times."""
+    X, Y = system.read(data, scratch)
+    system.fit(X[:1000], Y[:1000])  # any fit will do: its W gives way to one that is drawn
+    system.set_coef(np.random.default_rng(0).standard_normal((X.shape[1], n_columns), dtype=np.float32))
+    system.transform(X)  # the warm-up
+    seconds = np.median([timed(lambda: system.transform(X))[0] for _ in range(n_repeats)])
+    return {"seconds": seconds, "n_rows": X.shape[0], "nnz": X.nnz}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("system", choices=SYSTEMS)
+    parser.add_argument("data", type=Path, help="folder with the matrices X and Y")
+    parser.add_argument("scratch", type=Path, help="folder for embedding.npy and figures.json")
+    parser.add_argument("--threads", type=int, required=True)
+    parser.add_argument("--settings", type=json.loads, required=True, help="the system's, as JSON")
+    parser.add_argument("--columns", type=int, help="time projections to so many dimensions, and no fit")
+    parser.add_argument("--repeats", type=int, default=1, help="timed projections")
+    args = parser.parse_args()
+    system = SYSTEMS[args.system](args.threads, args.settings)
+    if args.columns:
+        figures = measure_product(system, args.data, args.scratch, args.columns, args.repeats)
+    else:
+        figures = measure_fit(system, args.data, args.scratch)
+    (args.scratch / "figures.json").write_text(json.dumps(figures))
+
+
+if __name__ == "__main__":
+    main()
