@@ -8,11 +8,15 @@ from scipy.sparse import csr_array
 __all__ = [
     "crc32",
     "fit_dismec",
+    "fit_link",
     "fit_rules",
     "is_canonical",
     "linear_above",
     "linear_decision",
     "linear_topk",
+    "link_above",
+    "link_decision",
+    "link_topk",
     "read_arff",
     "read_xc",
     "rules_above",
@@ -37,6 +41,25 @@ def fit_dismec(
     n_threads: int,
     progress: Callable[[int], object] | None,
 ) -> tuple[_Csr, NDArray[np.float32], NDArray[np.int32]]: ...
+def fit_link(
+    x: csr_array,
+    projection_weights: NDArray[np.float64],
+    projection_intercept: NDArray[np.float64],
+    y: csr_array,
+    sample_weight: NDArray[np.float32] | None,
+    held_out: NDArray[np.bool_] | None,
+    params: dict[str, Any],
+    n_threads: int,
+    progress: Callable[[int], object] | None,
+) -> tuple[
+    NDArray[np.float32],
+    NDArray[np.float32],
+    NDArray[np.float32],
+    NDArray[np.float32],
+    float,
+    NDArray[np.float64],
+    NDArray[np.int32],
+]: ...
 def fit_rules(
     x: csr_array,
     y: csr_array,
@@ -60,6 +83,9 @@ def is_canonical(matrix: Any) -> bool: ...
 def linear_above(model: Any, x: csr_array, threshold: float, n_threads: int) -> _Csr: ...
 def linear_decision(model: Any, x: csr_array, n_threads: int) -> NDArray[np.float32]: ...
 def linear_topk(model: Any, x: csr_array, k: int, n_threads: int) -> _Csr: ...
+def link_above(model: Any, x: csr_array, n_threads: int) -> _Csr: ...
+def link_decision(model: Any, x: csr_array, n_threads: int) -> NDArray[np.float32]: ...
+def link_topk(model: Any, x: csr_array, k: int, n_threads: int) -> _Csr: ...
 def read_arff(
     path: str, xml: str | None, *, ignore: list[str], missing_is_absent: bool, double: bool
 ) -> tuple[NDArray[Any] | _Csr, _Csr, list[str], list[str]]: ...
