@@ -6,6 +6,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 __all__ = [
+    "check_link",
     "crc32",
     "fit_dismec",
     "fit_link",
@@ -32,6 +33,7 @@ __all__ = [
 # indptr, indices, data
 _Csr: TypeAlias = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
 
+def check_link(params: dict[str, Any]) -> None: ...
 def crc32(data: NDArray[np.uint8], start: int = 0) -> int: ...
 def fit_dismec(
     x: csr_array,

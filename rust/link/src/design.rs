@@ -22,14 +22,21 @@ impl<'a> Projection<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if the weights are not whole rows of k.
+    /// [`Error::Shape`] if k is 0, or the weights are not `n_features` rows of it.
     pub fn new(weights: &'a [f64], intercept: &'a [f64], n_features: usize) -> Result<Self, Error> {
-        let expected = n_features.saturating_mul(intercept.len());
-        if weights.len() != expected {
+        let k = intercept.len();
+        if k == 0 || !weights.len().is_multiple_of(k) {
             return Err(Error::Shape {
-                what: "values of the projection",
-                expected,
+                what: "components of projection_",
+                expected: k,
                 got: weights.len(),
+            });
+        }
+        if weights.len() / k != n_features {
+            return Err(Error::Shape {
+                what: "features of X",
+                expected: weights.len() / k,
+                got: n_features,
             });
         }
         Ok(Self { weights, intercept })

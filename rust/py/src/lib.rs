@@ -27,7 +27,7 @@ mod _core {
     #[pymodule_export]
     use crate::linear::{fit_dismec, linear_above, linear_decision, linear_topk};
     #[pymodule_export]
-    use crate::link::{fit_link, link_above, link_decision, link_topk};
+    use crate::link::{check_link, fit_link, link_above, link_decision, link_topk};
     #[pymodule_export]
     use crate::persistence::crc32;
     #[pymodule_export]

@@ -154,6 +154,15 @@ fn projection<'a>(
     Projection::new(weights.as_slice()?, intercept.as_slice()?, n_features).map_err(to_py)
 }
 
+/// Checks the ranges of parameters, ahead of a fit.
+#[pyfunction]
+pub(crate) fn check_link(params: PyParams) -> PyResult<()> {
+    Params::try_from(params)
+        .and_then(Params::check)
+        .map(drop)
+        .map_err(to_py)
+}
+
 /// Fits the link: frequencies, phases, weights, intercepts, the ridge used, held-out losses and
 /// Newton steps.
 #[expect(clippy::type_complexity, reason = "a tuple is what Python unpacks")]
