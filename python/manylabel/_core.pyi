@@ -10,6 +10,7 @@ __all__ = [
     "crc32",
     "fit_dismec",
     "fit_link",
+    "fit_pls",
     "fit_rules",
     "is_canonical",
     "linear_above",
@@ -18,6 +19,8 @@ __all__ = [
     "link_above",
     "link_decision",
     "link_topk",
+    "pls_n_components",
+    "pls_project",
     "read_arff",
     "read_xc",
     "rules_above",
@@ -62,6 +65,14 @@ def fit_link(
     NDArray[np.float64],
     NDArray[np.int32],
 ]: ...
+def fit_pls(
+    x: csr_array | NDArray[Any],
+    y: csr_array,
+    sample_weight: NDArray[np.float32] | None,
+    params: dict[str, Any],
+    n_threads: int,
+    progress: Callable[[int], object] | None,
+) -> tuple[NDArray[Any] | None, NDArray[Any], NDArray[Any], NDArray[np.float64] | None, int, int]: ...
 def fit_rules(
     x: csr_array,
     y: csr_array,
@@ -88,6 +99,12 @@ def linear_topk(model: Any, x: csr_array, k: int, n_threads: int) -> _Csr: ...
 def link_above(model: Any, x: csr_array, n_threads: int) -> _Csr: ...
 def link_decision(model: Any, x: csr_array, n_threads: int) -> NDArray[np.float32]: ...
 def link_topk(model: Any, x: csr_array, k: int, n_threads: int) -> _Csr: ...
+def pls_n_components(
+    y: csr_array, sample_weight: NDArray[np.float32] | None, params: dict[str, Any], n_threads: int
+) -> int: ...
+def pls_project(
+    x: csr_array | NDArray[Any], coef: tuple[NDArray[Any], NDArray[Any]], n_threads: int
+) -> NDArray[Any]: ...
 def read_arff(
     path: str, xml: str | None, *, ignore: list[str], missing_is_absent: bool, double: bool
 ) -> tuple[NDArray[Any] | _Csr, _Csr, list[str], list[str]]: ...

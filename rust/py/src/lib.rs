@@ -13,6 +13,7 @@ mod error;
 mod linear;
 mod link;
 mod persistence;
+mod pls;
 mod rules;
 mod run;
 
@@ -30,6 +31,8 @@ mod _core {
     use crate::link::{check_link, fit_link, link_above, link_decision, link_topk};
     #[pymodule_export]
     use crate::persistence::crc32;
+    #[pymodule_export]
+    use crate::pls::{fit_pls, pls_n_components, pls_project};
     #[pymodule_export]
     use crate::rules::{
         fit_rules, rules_above, rules_add, rules_decision, rules_fired, rules_known,
