@@ -236,6 +236,14 @@ impl Plan {
         ]
         .into_iter()
         .fold(0, u64::saturating_add);
+        // What the system does not grant at once would be refused, or worse, in the middle.
+        let probe = usize::try_from(needed).unwrap_or(usize::MAX);
+        if Vec::<u8>::new().try_reserve_exact(probe).is_err() {
+            return Err(Error::TooLarge {
+                what: "the fit",
+                got: format!("{needed} bytes for {n_all} labels and {size} features"),
+            });
+        }
         let kept = product(&[4, n_rows, size]);
         if let Some(most) = params.max_memory.filter(|&most| needed > most) {
             return Err(Error::TooLarge {

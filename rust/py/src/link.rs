@@ -7,7 +7,7 @@ use manylabel_base::{Error, Watch};
 use manylabel_link::{Kernel, Loss, Params, Projection, ROWS_AT_ONCE, Scorer, Solver};
 use manylabel_sparse::CsrOwned;
 use numpy::{
-    IntoPyArray, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2,
+    Element, IntoPyArray, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2,
     PyUntypedArrayMethods,
 };
 use pyo3::prelude::*;
@@ -129,13 +129,28 @@ impl PyLink<'_> {
         let projection = projection(&self.projection, &self.projection_intercept, n_features)?;
         Scorer::new(
             projection,
-            self.frequencies.as_slice()?,
+            by_rows("frequencies_", &self.frequencies)?,
             self.phases.as_slice()?,
-            self.weights.as_slice()?,
+            by_rows("coef_", &self.weights)?,
             self.intercept.as_slice()?,
         )
         .map_err(to_py)
     }
+}
+
+/// The values of a matrix, row after row; `as_slice` takes Fortran order for contiguous too.
+fn by_rows<'a, T: Element>(
+    name: &'static str,
+    matrix: &'a PyReadonlyArray2<'_, T>,
+) -> PyResult<&'a [T]> {
+    if !matrix.is_c_contiguous() {
+        return Err(to_py(Error::Param {
+            name,
+            expected: "laid out in C order",
+            got: format!("strides {:?}", matrix.strides()),
+        }));
+    }
+    Ok(matrix.as_slice()?)
 }
 
 fn projection<'a>(
@@ -143,15 +158,8 @@ fn projection<'a>(
     intercept: &'a PyReadonlyArray1<'_, f64>,
     n_features: usize,
 ) -> PyResult<Projection<'a>> {
-    // `as_slice` takes Fortran order for contiguous too.
-    if !weights.is_c_contiguous() {
-        return Err(to_py(Error::Param {
-            name: "projection_",
-            expected: "laid out in C order",
-            got: format!("strides {:?}", weights.strides()),
-        }));
-    }
-    Projection::new(weights.as_slice()?, intercept.as_slice()?, n_features).map_err(to_py)
+    let weights = by_rows("projection_", weights)?;
+    Projection::new(weights, intercept.as_slice()?, n_features).map_err(to_py)
 }
 
 /// Checks the ranges of parameters, ahead of a fit.
