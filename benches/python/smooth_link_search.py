@@ -77,7 +77,7 @@ def main():
             )
             print(
                 f"| {name} | {measure} | {args.draws} | {value:.4f} | "
-                f"{of_measure(split.Y_test, named):.4f} | {low:.4f}–{high:.4f} | {seconds:.0f} | "
+                f"{of_measure(split.Y_test, named):.4f} | {low:.4f}-{high:.4f} | {seconds:.0f} | "
                 f"{settings} | {PUBLISHED.get((measure, name), '')} |",
                 flush=True,
             )

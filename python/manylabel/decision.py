@@ -143,8 +143,8 @@ class F1Inference(BaseEstimator):  # type: ignore[misc]
         if not self.sparse_output_:
             return np.hstack(named).astype(np.int64)
         # Labels by rows, stacked, so that each block may be thrown away.
-        by_label = vstack([csr_array(block.T) for block in named], format="csr")
-        return csr_array(by_label.T, dtype=np.int64)
+        by_label: Any = vstack([csr_array(block.T.astype(np.int64)) for block in named], format="csr")
+        return csr_array(by_label.T)
 
 
 def _blocks(n_labels: int) -> list[slice]:

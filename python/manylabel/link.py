@@ -189,7 +189,7 @@ class SmoothLinkClassifier(MultiLabelClassifier):
 
     def __init__(
         self,
-        n_components: float = 0.9,
+        n_components: int | float = 0.9,
         *,
         kernel: str = "gaussian",
         n_features: int = 2000,
@@ -297,7 +297,8 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         if self.loss == "softmax":
             _check_one_label(y)
         held_out = None
-        if early_stopping and self.solver == "psgd" and self.loss != "squared":
+        # A single row is there to learn from.
+        if X.shape[0] > 1 and early_stopping and self.solver == "psgd" and self.loss != "squared":
             held_out = held_out_rows(self.validation_fraction, X.shape[0], params["seed"])
         n_seen = int((np.bincount(y.indices, minlength=y.shape[1]) > 0).sum())
         rounds = self.n_passes + 1 if self.solver == "psgd" and self.loss != "squared" else 1
@@ -477,7 +478,7 @@ class SmoothLinkClassifier(MultiLabelClassifier):
             raise ValueError(
                 f'`embedding` must be "rembrandt", "gaussian", "pca" or "none", got {self.embedding!r}'
             )
-        n_components = self.n_components
+        n_components: Any = self.n_components
         is_count = isinstance(n_components, Integral) and not isinstance(n_components, bool | np.bool_)
         is_share = isinstance(n_components, float | np.floating) and 0 < n_components < 1
         if not (is_share or (is_count and n_components >= 1)):
@@ -512,17 +513,22 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         if held_out is not None:
             X, Y = X[~held_out], Y[~held_out]
             sample_weight = None if sample_weight is None else sample_weight[~held_out]
-        embedding.l2 = (1e-4 if X.shape[1] < _MANY_FEATURES else 1.0) if self.l2 == "auto" else self.l2
+        automatic = 1e-4 if X.shape[1] < _MANY_FEATURES else 1.0
+        embedding.l2 = automatic if self.l2 == "auto" else float(self.l2)
         if self.embedding == "none":
             embedding.n_components = min(X.shape[1] + 1, Y.shape[1])
-        elif isinstance(self.n_components, Integral):
-            embedding.n_components = self.n_components
-        else:
+        elif isinstance(self.n_components, float | np.floating):
             embedding.n_components = _n_components(float(self.n_components), Y, sample_weight)
-        # In double precision whatever X is, and by what it holds rather than how: the same bits for all forms.
-        features = X.astype(np.float64, copy=False)
-        if np.count_nonzero(X.data) > X.shape[0] * X.shape[1] / 2:
+        else:
+            embedding.n_components = self.n_components
+        # In double precision, and by what X holds rather than how: the same bits for all its forms.
+        features: Any = X.astype(np.float64, copy=False)
+        n_stored = np.count_nonzero(X.data)
+        if n_stored > X.shape[0] * X.shape[1] / 2:
             features = features.toarray()
+        elif n_stored < X.nnz:
+            features = features.copy()
+            features.eliminate_zeros()
         embedding.fit(features, Y, sample_weight, progress=lambda _: report(0))
         if self.embedding == "none":
             labels = embedding.label_embedding_.T
@@ -617,8 +623,9 @@ def _n_components(share: float, Y: csr_array, sample_weight: NDArray[np.float32]
     n_labels = Y.shape[1]
     if n_labels > _MOST_EIGENVALUES:
         return _MOST_COMPONENTS
+    Y = Y.astype(np.float64)
     weighted = Y if sample_weight is None else Y * sample_weight[:, None]
-    eigenvalues = np.linalg.eigvalsh((Y.T @ weighted).toarray().astype(np.float64))[::-1]
+    eigenvalues = np.linalg.eigvalsh((Y.T @ weighted).toarray())[::-1]
     held = np.cumsum(eigenvalues)
     if held[-1] <= 0:
         return 1

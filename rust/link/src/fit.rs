@@ -223,7 +223,7 @@ impl Plan {
         let batch = if stochastic {
             batch_rows(n_rows, size.max(labels_at_once))
         } else {
-            GRAM_ROWS
+            n_rows.min(GRAM_ROWS)
         };
         let needed = [
             product(&[4, n_rows, width]),

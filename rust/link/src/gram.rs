@@ -119,16 +119,26 @@ impl Gram {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if C is not finite, or there is no memory for the factor.
+    /// [`Error::Param`] if C is not finite, [`Error::TooLarge`] if there is no memory for L.
     pub(crate) fn factor(&self, ridge: f64, watch: &Watch) -> Result<(Factor, f64), Error> {
         let mean = self.mean_diagonal();
         let mut relative = ridge;
         loop {
             let absolute = relative * if mean > 0.0 { mean } else { 1.0 };
             if !absolute.is_finite() {
-                return Err(Error::TooLarge {
-                    what: "the Gram matrix of the features with its ridge",
-                    got: format!("mean diagonal {mean:e}, relative ridge {relative:e}"),
+                // Cosines are never large; predictions, as the linear kernel takes them, may be.
+                let (name, expected) = if mean.is_finite() {
+                    ("l2_link", "so small that the ridge is finite")
+                } else {
+                    (
+                        "X",
+                        "so small that squares of its projection are finite as float32",
+                    )
+                };
+                return Err(Error::Param {
+                    name,
+                    expected,
+                    got: format!("a mean square of {mean:e}, times {relative:e}"),
                 });
             }
             if let Some(factor) = self.try_factor(absolute, watch)? {
