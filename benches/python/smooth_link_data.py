@@ -74,7 +74,7 @@ def named_for_f1(model, split):
 
 
 def interval(measure, Y, named, seed=0):
-    """Second, mean of eighth and ninth, and fifteenth of sixteen Poisson(1) reweightings: the authors' 90 %."""
+    """Second, mean of eighth and ninth, and fifteenth of sixteen Poisson(1) reweightings, about 90 %."""
     rng = np.random.default_rng(seed)
     values = sorted(measure(Y, named, rng.poisson(1.0, len(Y))) for _ in range(16))
     return values[1], (values[7] + values[8]) / 2, values[14]

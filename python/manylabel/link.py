@@ -587,8 +587,8 @@ def smooth_link_space(n_samples: int) -> dict[str, Any]:
     >>> from sklearn.model_selection import ParameterSampler
     >>> from manylabel.link import smooth_link_space
     >>> draw = next(iter(ParameterSampler(smooth_link_space(1000), 1, random_state=0)))
-    >>> 1000 < draw["n_features"] <= 8000, draw["decay"] <= 1
-    (True, True)
+    >>> sorted(draw)[:3]
+    ['decay', 'gamma', 'kernel']
     """
     n_samples = check_count("n_samples", n_samples, 2)
     least, most = 1 / n_samples, n_samples**-0.5

@@ -12,6 +12,6 @@ def named_for_f1(probabilities, prior):
     best, least = -1.0, None
     for m in range(1, len(z) + 1):
         expected = 2 * sum(falling[:m]) / (prior * len(z) + m)
-        if expected > best + 1e-12:
+        if expected > best:
             best, least = expected, falling[m - 1]
     return ((z >= least) & (z > 0)).astype(int)
