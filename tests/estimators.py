@@ -2,7 +2,7 @@
 
 from sklearn.utils import get_tags
 
-from manylabel import BoostedRulesClassifier, DiSMECClassifier, SmoothLinkClassifier
+from manylabel import BoostedRulesClassifier, DiSMECClassifier, Rembrandt, SmoothLinkClassifier
 
 CLASSIFIERS = [
     DiSMECClassifier(random_state=0),
@@ -19,6 +19,14 @@ CLASSIFIERS = [
     ),
     SmoothLinkClassifier(n_features=100, loss="squared", embedding="none", random_state=0),
     SmoothLinkClassifier(3, kernel="linear", embedding="pca", solver="newton-cg", random_state=0),
+]
+
+TRANSFORMERS = [
+    Rembrandt(6, random_state=0),
+    Rembrandt(20, solver="cg", variant="ritz", n_iter=2, random_state=0),
+    Rembrandt(0.9, solver="dual", center=True, random_state=0),
+    Rembrandt(6, embedding="gaussian", solver="cg", tol=0.1, max_iter=100, random_state=0),
+    Rembrandt(6, embedding="pca", random_state=0),
 ]
 
 

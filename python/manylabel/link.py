@@ -523,12 +523,8 @@ class SmoothLinkClassifier(MultiLabelClassifier):
             embedding.n_components = self.n_components
         # In double precision, and by what X holds rather than how: the same bits for all its forms.
         features: Any = X.astype(np.float64, copy=False)
-        n_stored = np.count_nonzero(X.data)
-        if n_stored > X.shape[0] * X.shape[1] / 2:
+        if np.count_nonzero(X.data) > X.shape[0] * X.shape[1] / 2:
             features = features.toarray()
-        elif n_stored < X.nnz:
-            features = features.copy()
-            features.eliminate_zeros()
         embedding.fit(features, Y, sample_weight, progress=lambda _: report(0))
         if self.embedding == "none":
             labels = embedding.label_embedding_.T

@@ -134,9 +134,9 @@ class Rembrandt(SavedToFile, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
     X is taken as it is: float32 is computed in float32 (orthogonalization in float64), which halves time and
     memory, all else in float64. "cg" solves sixteen components at a time on one thread.
 
-    A share in `n_components` is exact for up to 2048 labels, in O(n_labels^3). With more, random probes
-    that double in width bound the eigenvalues from below; if 2048 components do not hold the share, fit
-    raises.
+    A share in `n_components` is exact for up to 5000 labels, in O(n_labels^3), which takes some 20 seconds
+    for 5000. With more, random probes that double in width bound the eigenvalues from below, and fit raises
+    if 1024 components do not hold the share.
 
     The papers' settings: LSHTC has rows divided by their sums, ``n_components=800, l2=128, max_iter=50,
     n_iter=2``; the Mulan sets ``n_components=0.9, l2=1e-4, max_iter=100, n_iter=2``.

@@ -57,7 +57,7 @@ impl<T: Real> Settings<T> {
                     alpha[lane] = step;
                 }
             }
-            if alpha == [0.0; LANES] {
+            if alpha.iter().all(|&step| step == 0.0) {
                 break; // rounding has consumed what was left
             }
             let new = descend(&mut r, &p, &g, self.ridge, &Lanes::of(&alpha));

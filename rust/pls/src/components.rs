@@ -10,24 +10,25 @@ use faer::{MatRef, Side};
 use manylabel_base::{Error, Watch};
 use manylabel_sparse::{CsrView, Index};
 
-/// Up to so many labels the covariance itself is decomposed. Beyond, as many components at most.
-const SMALL: usize = 2048;
+/// Up to so many labels the covariance itself is decomposed.
+const SMALL: usize = 5000;
 
-/// Width of the first probe.
+/// Widths of the first probe and of the last.
 const FIRST_PROBE: usize = 128;
+const LAST_PROBE: usize = 1024;
 
 impl Checked {
     /// The number of components that the parameters ask for, given Y and weights of its rows: a count
     /// as it is; for a share the smallest k whose top eigenvalues of `YᵀΩY` sum to more than that
     /// share of its trace.
     ///
-    /// Exact for up to 2048 labels that some row carries, by a decomposition in O(c³). With more,
+    /// Exact for up to 5000 labels that some row carries, by a decomposition in O(c³). With more,
     /// random probes of growing width find the eigenvalues from below, so that k may be a few too
     /// large; no matrix of labels × labels is formed.
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] if 2048 components do not hold the share of more labels than that,
+    /// [`Error::Param`] if 1024 components do not hold the share of more labels than that,
     /// [`Error::Shape`], [`Error::TooLarge`], [`Error::Stopped`].
     pub fn n_components<I: Index>(
         &self,
@@ -70,10 +71,10 @@ impl Checked {
             probe = probe.map_panels(|q| cross(&rows, &y, &y, q, watch))?;
             match reached(&probe.spectrum(watch)?.values, goal) {
                 (Some(k), _) => return Ok(k),
-                (None, sum) if width == SMALL => {
+                (None, sum) if width == LAST_PROBE => {
                     return Err(Error::Param {
                         name: "n_components",
-                        expected: "an integer, or a share that 2048 components hold",
+                        expected: "an integer, or a share that 1024 components hold",
                         got: format!("{share}, where they hold {:.3}", share * sum / goal),
                     });
                 }

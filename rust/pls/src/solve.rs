@@ -12,9 +12,13 @@ use manylabel_sparse::{LANES, Lanes, Real};
 /// Up to so many features, or rows, `auto` factorizes a Gram matrix.
 const SMALL: usize = 4000;
 
-/// Where λ is 0, this much of the mean diagonal: the solution is then that of least norm but for
-/// rounding, and its projection that of least squares.
+/// Where λ is 0, this much of the mean diagonal of the Gram matrix of features: the solution is then
+/// that of least norm but for rounding, and its projection that of least squares.
 const LEAST: f64 = 1e-12;
+
+/// The same of that of rows, where labels that no features explain are divided by it: in the middle
+/// between what it changes and what it makes of rounding.
+const LEAST_OF_ROWS: f64 = 1e-9;
 
 /// Ridge beyond which, with entries of at most about 1, single precision is in danger, and every
 /// solution is 0 all the same.
@@ -90,7 +94,6 @@ impl<T: Real> Regression<T> {
     ) -> Result<Self, Error> {
         let mean = problem.x.diagonal.iter().sum::<f64>() / n_features as f64;
         let ridge = (l2 * mean).min(MOST);
-        let least = LEAST * mean;
         watch.step(0)?;
         Ok(Self(match gram {
             Gram::None => {
@@ -108,9 +111,11 @@ impl<T: Real> Regression<T> {
                 })
             }
             Gram::OfFeatures(gram) => {
-                Method::Features(factor(gram, problem.x.n_cols(), ridge, least)?)
+                Method::Features(factor(gram, problem.x.n_cols(), ridge, LEAST * mean)?)
             }
-            Gram::OfRows(gram) => Method::Rows(factor(gram, problem.rows.n(), ridge, least)?),
+            Gram::OfRows(gram) => {
+                Method::Rows(factor(gram, problem.rows.n(), ridge, LEAST_OF_ROWS * mean)?)
+            }
         }))
     }
 

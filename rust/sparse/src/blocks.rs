@@ -14,7 +14,7 @@ use rayon::prelude::*;
 use std::cmp::Reverse;
 use std::ops::Range;
 
-/// The columns of a matrix that have entries, most frequent first.
+/// The columns of a matrix that have entries, most frequent first. Stored zeros are none.
 #[derive(Debug, Clone)]
 pub struct ColumnOrder {
     /// The original column at each place.
@@ -33,7 +33,7 @@ impl ColumnOrder {
     ///
     /// [`Error::TooLarge`] if there are more than 2³²−1 columns or numbers for them do not fit in
     /// memory.
-    pub fn new<I: Index, T>(x: CsrView<'_, I, T>) -> Result<Self, Error> {
+    pub fn new<I: Index, V: Value>(x: CsrView<'_, I, V>) -> Result<Self, Error> {
         if u32::try_from(x.n_cols()).is_err() {
             return Err(Error::TooLarge {
                 what: "number of columns",
@@ -42,8 +42,9 @@ impl ColumnOrder {
         }
         let mut counts = filled("number of columns", 0usize, x.n_cols())?;
         for row in 0..x.n_rows() {
-            for col in x.row(row).0 {
-                counts[col.get()] += 1;
+            let (cols, values) = x.row(row);
+            for (col, value) in cols.iter().zip(values) {
+                counts[col.get()] += usize::from(value.f64() != 0.0);
             }
         }
         let mut columns: Vec<u32> = (0..x.n_cols() as u32)
@@ -111,7 +112,7 @@ impl<T: Real> RowBlocks<T> {
     }
 
     /// Copies `x` with its columns renumbered by `order`, with `ones` after a first column that is 1
-    /// in every row, and all of that multiplied by `scale`. In O(nnz log(entries of a row)) on all threads; takes 6 bytes and two values for
+    /// in every row, and all of that multiplied by `scale`; stored zeros are left out. In O(nnz log(entries of a row)) on all threads; takes 6 bytes and two values for
     /// each entry.
     ///
     /// # Errors
@@ -165,12 +166,11 @@ impl<T: Real> RowBlock<T> {
         for row in block.clone() {
             let (of_row, vals) = x.row(row);
             entries.clear();
-            entries.extend(
-                of_row
-                    .iter()
-                    .zip(vals)
-                    .map(|(col, &value)| (order.places[col.get()] + shift, value)),
-            );
+            for (col, &value) in of_row.iter().zip(vals) {
+                if value.f64() != 0.0 {
+                    entries.push((order.places[col.get()] + shift, value));
+                }
+            }
             entries.sort_unstable_by_key(|&(place, _)| place);
             if ones {
                 cols.push(0);
@@ -364,7 +364,8 @@ mod tests {
             }
             let x = CsrView::new("X", &indptr, &indices, &values, n_cols).expect("valid");
             let order = ColumnOrder::new(x).expect("small");
-            let counts = |col: u32| indices.iter().filter(|&&each| each == col as i32).count();
+            let entries = || indices.iter().zip(&values).filter(|(_, value)| **value != 0.0);
+            let counts = |col: u32| entries().filter(|(each, _)| **each == col as i32).count();
             prop_assert!(order.columns().is_sorted_by(|&a, &b| (Reverse(counts(a)), a) < (Reverse(counts(b)), b)));
             let starts = (0..rows.len()).step_by(every);
             let cuts: Vec<_> = starts.map(|first| first..(first + every).min(rows.len())).collect();
@@ -381,7 +382,8 @@ mod tests {
                 for (row, out) in cut.clone().zip(&out) {
                     let mut sum = Lanes::default();
                     let one = ones.then_some((0, 1.0));
-                    let entries = rows[row].iter().map(|&(col, value)| (place(col), value));
+                    let stored = rows[row].iter().filter(|(_, value)| *value != 0.0);
+                    let entries = stored.map(|&(col, value)| (place(col), value));
                     for (col, value) in entries.chain(one) {
                         let value = value * scale as f32;
                         sum.add_scaled(value, &p[col]);
