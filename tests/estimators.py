@@ -2,7 +2,7 @@
 
 from sklearn.utils import get_tags
 
-from manylabel import BoostedRulesClassifier, DiSMECClassifier, Rembrandt
+from manylabel import BoostedRulesClassifier, DiSMECClassifier, Rembrandt, SmoothLinkClassifier
 
 CLASSIFIERS = [
     DiSMECClassifier(random_state=0),
@@ -13,6 +13,12 @@ CLASSIFIERS = [
     BoostedRulesClassifier(
         40, loss="label-wise-logistic", head="single-label", predictor="signs", random_state=0
     ),
+    SmoothLinkClassifier(n_features=200, random_state=0),
+    SmoothLinkClassifier(
+        4, n_features=50, kernel="cauchy", embedding="gaussian", early_stopping=True, random_state=0
+    ),
+    SmoothLinkClassifier(n_features=100, loss="squared", embedding="none", random_state=0),
+    SmoothLinkClassifier(3, kernel="linear", embedding="pca", solver="newton-cg", random_state=0),
 ]
 
 TRANSFORMERS = [
@@ -34,7 +40,7 @@ def predicts_signs(classifier):
 
 def is_sampled(classifier):
     """Whether fitting draws rows at random."""
-    return getattr(classifier, "bootstrap", False)
+    return getattr(classifier, "bootstrap", False) or getattr(classifier, "solver", "") == "psgd"
 
 
 def scales_rows(classifier):

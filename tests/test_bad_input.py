@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from estimators import CLASSIFIERS, predicts_signs, scales_rows, takes_missing_values
-from manylabel import BoostedRulesClassifier, DiSMECClassifier, datasets, metrics
+from manylabel import BoostedRulesClassifier, DiSMECClassifier, SmoothLinkClassifier, datasets, metrics
 
 N, D, C = 40, 6, 4
 RNG = np.random.default_rng(0)
@@ -140,11 +140,11 @@ def test_bad_sample_weight(classifier, name):
 
 
 POSITIVE = r"must be (finite and > 0|a number), got"
-NOT_NEGATIVE = r"must be (finite and >= 0|a number), got"
+NOT_NEGATIVE = r"must be (finite and >= 0|a number|\"auto\" or a finite number >= 0), got"
 COUNT = r"must be an integer >= 1, got"
 FLAG = r"must be True or False, got"
 SHARE = r"must be (> 0 and <= 1|a number), got"
-CHOICE = r"must be \"[a-z-]+\"(, \"[a-z-]+\")? or \"[a-z-]+\", got"
+CHOICE = r"must be \"[a-z0-9-]+\"(, \"[a-z0-9-]+\")* or \"[a-z0-9-]+\", got"
 BAD_PARAMETERS = {
     "C": (POSITIVE, [0, -1, np.nan, np.inf, "a", None, True, 1j]),
     "prune": (NOT_NEGATIVE, [-1, np.nan, np.inf, "a", None]),
@@ -176,6 +176,23 @@ BAD_PARAMETERS = {
     "early_stopping": (FLAG, ["no", None, 1]),
     "validation_fraction": (r"must be (> 0 and < 1|a number), got", [0, 1, -1, np.nan, "a", None, True]),
     "n_iter_no_change": (COUNT, [0, 1.5, "a", None]),
+    "n_components": (
+        r"must be an integer >= 1 or a share > 0 and < 1, got",
+        [0, -1, 0.0, 1.5, np.nan, "a", None, True],
+    ),
+    **{name: (CHOICE, ["newt", "", None, 3]) for name in ("kernel", "embedding")},
+    **{name: (COUNT, [0, -1, 1.5, np.nan, "a", None, True]) for name in ("n_features", "n_passes")},
+    **{name: (POSITIVE, [0, -1, np.nan, np.inf, "a", None]) for name in ("gamma", "step_size")},
+    "l2_link": (NOT_NEGATIVE, [-1, np.nan, np.inf, "a", None]),
+    **{
+        name: (r"must be an integer >= 0, got", [-1, 1.5, "a", None, True])
+        for name in ("n_iter", "n_oversamples")
+    },
+    "momentum": (r"must be (>= 0 and < 1|a number), got", [-0.1, 1, np.nan, "a", None]),
+    "decay": (SHARE, [0, -1, 1.5, np.nan, "a", None]),
+    "shrink": (r"must be (None, or > 0.5 and <= 1|a number), got", [0.5, 1.5, np.nan, "a"]),
+    "preflate": (FLAG, ["no", None, 1]),
+    "max_memory": (r"must be None or an integer >= 1, got", [0, -1, 1.5, "a", True]),
     "n_jobs": (r"must be None or an integer other than 0, got", [0, 1.5, "a", True]),
     "random_state": (r"must be None, an integer from 0 to 2\*\*32 - 1 or a .*, got", ["x", 1.5, -1, 2**70]),
     "verbose": (r"must be an integer >= 0, got", [-1, "loud", None]),
@@ -292,6 +309,19 @@ SPOILED = {
             for name in ("body_indptr_", "body_feature_", "body_operator_", "body_threshold_")
         },
     },
+    SmoothLinkClassifier: {
+        "labels missing": change("coef_", lambda coef: coef[:2]),
+        "random features missing": change("coef_", lambda coef: np.ascontiguousarray(coef[:, :2])),
+        "intercepts missing": change("intercept_", lambda intercept: intercept[:1]),
+        "features missing": change("projection_", lambda projection: projection[:2]),
+        "components missing": change("projection_intercept_", lambda intercept: intercept[:0]),
+        "phases too many": change("phases_", lambda phases: np.append(phases, np.float32(1))),
+        **{f"{name} by columns": change(name, np.asfortranarray) for name in ("coef_", "projection_")},
+        **{
+            f"{name} of another type": change(name, lambda array: array.astype(np.int16))
+            for name in ("coef_", "intercept_", "projection_", "frequencies_", "phases_")
+        },
+    },
 }
 
 
@@ -309,7 +339,7 @@ def test_a_spoiled_model_is_an_error(classifier, how, method, n_rows):
     SPOILED[type(model)][how](model)
     with pytest.raises(
         (ValueError, TypeError, RuntimeError),
-        match=r"internal error|expected|must be|is not a valid|PyLinear|PyRules",
+        match=r"internal error|expected|must be|is not a valid|PyLinear|PyRules|PyLink",
     ):
         getattr(model, method)(np.resize(X, (n_rows, D)))
 
@@ -398,6 +428,15 @@ def test_values_beyond_single_precision_are_refused_where_they_stay(classifier):
         {"max_features": 2**70},
         {"min_coverage": 2**70},
         {"max_conditions": 2**70},
+        {"gamma": 1e-300},
+        {"gamma": 1e300},
+        {"l2_link": 0.0},
+        {"l2_link": 1e300},
+        {"step_size": 1e-300},
+        {"step_size": 1e300},
+        {"shrink": 0.5000001},
+        {"n_components": 2**70},
+        {"n_oversamples": 2**70},
         {"sample_weight": np.full(N, 1e38)},
         {"sample_weight": np.full(N, 1e-44)},
         {"X": X * 1e38},

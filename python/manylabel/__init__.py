@@ -2,8 +2,9 @@
 
 from importlib.metadata import version
 
-from manylabel import datasets, metrics, rules
+from manylabel import datasets, decision, link, metrics, rules
 from manylabel.linear import DiSMECClassifier
+from manylabel.link import SmoothLinkClassifier
 from manylabel.persistence import load
 from manylabel.pls import Rembrandt
 from manylabel.rules import BoostedRulesClassifier
@@ -12,8 +13,11 @@ __all__ = [
     "BoostedRulesClassifier",
     "DiSMECClassifier",
     "Rembrandt",
+    "SmoothLinkClassifier",
     "__version__",
     "datasets",
+    "decision",
+    "link",
     "load",
     "metrics",
     "rules",

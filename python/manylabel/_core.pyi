@@ -6,14 +6,19 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 __all__ = [
+    "check_link",
     "crc32",
     "fit_dismec",
+    "fit_link",
     "fit_pls",
     "fit_rules",
     "is_canonical",
     "linear_above",
     "linear_decision",
     "linear_topk",
+    "link_above",
+    "link_decision",
+    "link_topk",
     "pls_n_components",
     "pls_project",
     "read_arff",
@@ -31,6 +36,7 @@ __all__ = [
 # indptr, indices, data
 _Csr: TypeAlias = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
 
+def check_link(params: dict[str, Any]) -> None: ...
 def crc32(data: NDArray[np.uint8], start: int = 0) -> int: ...
 def fit_dismec(
     x: csr_array,
@@ -40,6 +46,25 @@ def fit_dismec(
     n_threads: int,
     progress: Callable[[int], object] | None,
 ) -> tuple[_Csr, NDArray[np.float32], NDArray[np.int32]]: ...
+def fit_link(
+    x: csr_array,
+    projection_weights: NDArray[np.float64],
+    projection_intercept: NDArray[np.float64],
+    y: csr_array,
+    sample_weight: NDArray[np.float32] | None,
+    held_out: NDArray[np.bool_] | None,
+    params: dict[str, Any],
+    n_threads: int,
+    progress: Callable[[int], object] | None,
+) -> tuple[
+    NDArray[np.float32],
+    NDArray[np.float32],
+    NDArray[np.float32],
+    NDArray[np.float32],
+    float,
+    NDArray[np.float64],
+    NDArray[np.int32],
+]: ...
 def fit_pls(
     x: csr_array | NDArray[Any],
     y: csr_array,
@@ -71,6 +96,9 @@ def is_canonical(matrix: Any) -> bool: ...
 def linear_above(model: Any, x: csr_array, threshold: float, n_threads: int) -> _Csr: ...
 def linear_decision(model: Any, x: csr_array, n_threads: int) -> NDArray[np.float32]: ...
 def linear_topk(model: Any, x: csr_array, k: int, n_threads: int) -> _Csr: ...
+def link_above(model: Any, x: csr_array, n_threads: int) -> _Csr: ...
+def link_decision(model: Any, x: csr_array, n_threads: int) -> NDArray[np.float32]: ...
+def link_topk(model: Any, x: csr_array, k: int, n_threads: int) -> _Csr: ...
 def pls_n_components(
     y: csr_array, sample_weight: NDArray[np.float32] | None, params: dict[str, Any], n_threads: int
 ) -> int: ...

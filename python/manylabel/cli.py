@@ -36,6 +36,7 @@ from tqdm import tqdm
 from manylabel import metrics
 from manylabel.datasets import load_arff, load_xc
 from manylabel.linear import DiSMECClassifier
+from manylabel.link import SmoothLinkClassifier
 from manylabel.persistence import load, written_aside
 from manylabel.rules import BoostedRulesClassifier
 
@@ -44,6 +45,7 @@ __all__ = ["MODELS", "main"]
 MODELS: dict[str, type] = {
     "dismec": DiSMECClassifier,
     "rules": BoostedRulesClassifier,
+    "smooth-link": SmoothLinkClassifier,
 }
 
 # Set by options of their own, and no part of what a model has learned.

@@ -28,6 +28,7 @@ from sklearn.model_selection import train_test_split
 
 from manylabel.datasets import load_digit_attributes
 from manylabel.linear import DiSMECClassifier
+from manylabel.link import SmoothLinkClassifier
 from manylabel.metrics import precision_at_k
 from manylabel.persistence import load
 from manylabel.rules import BoostedRulesClassifier
@@ -37,6 +38,7 @@ __all__ = ["FAMILIES", "HEADER", "Data", "Result", "load_data", "page", "train"]
 FAMILIES: list[tuple[str, Any]] = [
     ("DiSMEC", DiSMECClassifier(random_state=0)),
     ("Boosted rules", BoostedRulesClassifier(n_rules=500, random_state=0)),
+    ("Smooth link", SmoothLinkClassifier(random_state=0)),
 ]
 
 HEADER = f"{'':28}{'fit, s':>9}{'bytes':>12}{'Hamming':>10}{'subset 0/1':>12}{'micro F1':>10}{'macro F1':>10}"

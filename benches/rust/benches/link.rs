@@ -1,0 +1,120 @@
+//! Fits and scores of the smooth link on one thread, on synthetic data of the shapes of yeast and
+//! bibtex, with a random projection in place of an embedding.
+
+use criterion::{
+    BenchmarkId, Criterion, SamplingMode, Throughput, criterion_group, criterion_main,
+};
+use fastrand::Rng;
+use manylabel_base::Watch;
+use manylabel_benches::{Csr, Measurements, Text, briefly};
+use manylabel_link::{Kernel, Loss, Params, Projection, Scorer, Solver};
+use manylabel_sparse::CsrOwned;
+
+struct Data {
+    name: String,
+    x: Csr,
+    y: CsrOwned,
+    projection: Vec<f64>,
+    intercept: Vec<f64>,
+}
+
+impl Data {
+    fn new(name: &str, (x, y): (Csr, Csr), d: usize, k: usize) -> Self {
+        let mut rng = Rng::with_seed(0);
+        Self {
+            name: format!("{name},k={k}"),
+            x,
+            y: CsrOwned::from_view(y.view(), false).expect("small"),
+            projection: (0..d * k).map(|_| rng.f64() - 0.5).collect(),
+            intercept: vec![0.0; k],
+        }
+    }
+
+    fn projection(&self) -> Projection<'_> {
+        let d = self.projection.len() / self.intercept.len();
+        Projection::new(&self.projection, &self.intercept, d).expect("whole rows")
+    }
+}
+
+fn shapes() -> [Data; 2] {
+    let yeast = Measurements {
+        n: 1_500,
+        d: 103,
+        c: 14,
+    };
+    let bibtex = Text {
+        n: 4_880,
+        d: 1_836,
+        nnz: 69,
+        c: 159,
+    };
+    [
+        Data::new(&yeast.to_string(), yeast.examples(0), yeast.d, 6),
+        Data::new(&bibtex.to_string(), bibtex.examples(0), bibtex.d, 112),
+    ]
+}
+
+fn fit(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("link/fit");
+    group.sample_size(10).sampling_mode(SamplingMode::Flat);
+    for data in shapes() {
+        for (name, loss, solver) in [
+            ("squared", Loss::Squared, Solver::Psgd),
+            ("psgd", Loss::Logistic, Solver::Psgd),
+            ("newton-cg", Loss::Logistic, Solver::NewtonCg),
+        ] {
+            let params = Params {
+                n_features: 1000,
+                loss,
+                solver,
+                ..Params::default()
+            };
+            let params = params.check().expect("in range");
+            group.bench_function(BenchmarkId::new(name, &data.name), |b| {
+                b.iter_with_large_drop(|| {
+                    let (x, projection) = (data.x.view(), data.projection());
+                    params
+                        .fit(x, projection, &data.y, None, None, &Watch::new())
+                        .expect("sound data")
+                });
+            });
+        }
+    }
+}
+
+fn score(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("link/topk");
+    for data in shapes() {
+        for (name, kernel) in [("gaussian", Kernel::Gaussian), ("linear", Kernel::Linear)] {
+            let params = Params {
+                kernel,
+                loss: Loss::Squared,
+                ..Params::default()
+            };
+            let params = params.check().expect("in range");
+            let (x, watch) = (data.x.view(), Watch::new());
+            let model = params
+                .fit(x, data.projection(), &data.y, None, None, &watch)
+                .expect("sound data");
+            let scorer = Scorer::new(
+                data.projection(),
+                &model.frequencies,
+                &model.phases,
+                &model.weights,
+                &model.intercept,
+            )
+            .expect("of one model");
+            group.throughput(Throughput::Elements(x.n_rows() as u64));
+            group.bench_function(BenchmarkId::new(name, &data.name), |b| {
+                b.iter_with_large_drop(|| scorer.topk(x, 5, &watch).expect("same features"));
+            });
+        }
+    }
+}
+
+criterion_group! {
+    name = benches;
+    config = briefly();
+    targets = fit, score
+}
+criterion_main!(benches);

@@ -1,0 +1,645 @@
+"""Joint predictions of many labels as a smooth function of a few linear predictions."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+from scipy.sparse import csr_array, issparse
+from scipy.special import expit, softmax
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, column_or_1d
+from tqdm.auto import tqdm
+
+from manylabel import _core
+from manylabel._base import MultiLabelClassifier, core_parts
+from manylabel._rule_setup import held_out_rows
+from manylabel._validation import (
+    check_count,
+    check_features,
+    check_flag,
+    check_number,
+    check_training_set,
+    is_verbose,
+    n_threads,
+    seed,
+)
+from manylabel.persistence import register
+from manylabel.pls import Rembrandt
+
+__all__ = ["SmoothLinkClassifier", "smooth_link_space"]
+
+# A share of the labels' variance asks for so many components at most, and for their eigenvalues only up to
+# so many labels.
+_MOST_COMPONENTS = 300
+_MOST_EIGENVALUES = 1024
+
+# Features from which on the ridge of the embedding is 1 by default.
+_MANY_FEATURES = 5000
+
+
+@register
+class SmoothLinkClassifier(MultiLabelClassifier):
+    """Random cosine features of a low-rank linear prediction, with a linear model on top.
+
+    `Rembrandt` gives k linear predictions p of a row that know what labels have in common. The scores are
+    ``cos((p, 1) R + b) V``, with random frequencies R: the primal form of a kernel machine on predictions,
+    which bends independent linear predictions into joint ones [1]_.
+
+    Parameters
+    ----------
+    n_components : int or float, default=0.9
+        Size of the embedding; >= 1. A float in (0, 1) is a share: the fewest components whose eigenvalues of
+        ``Y'Y`` sum to more than that share of its trace, at most 300; with more than 1024 labels 300.
+    kernel : str, default="gaussian"
+        "gaussian", "matern-3", "matern-5" or "cauchy" (for ever more components), "linear" for no cosines, or
+        "quasi-gaussian", "quasi-matern-3" or "quasi-matern-5" with frequencies drawn by Latin hypercube.
+    n_features : int, default=2000
+        Random features s; >= 1. Of no consequence with "linear".
+    gamma : float, default=1.0
+        Multiple of the frequencies that the median of squared distances suggests: the Gaussian kernel is
+        ``exp(-gamma^2 |p - p'|^2 / median)``; finite and > 0.
+    loss : {"logistic", "squared", "softmax"}, default="logistic"
+        Of every label, or of the one class of a row.
+    embedding : {"rembrandt", "gaussian", "pca", "none"}, default="rembrandt"
+        Where the linear predictions come from; see `Rembrandt`. "none" takes those of the labels themselves,
+        one ridge regression each: n_features_in_ x n_labels numbers.
+    solver : {"psgd", "newton-cg"}, default="psgd"
+        "psgd" takes preconditioned stochastic gradients with momentum from the least-squares solution;
+        stopping after a few passes, the ridge and label smoothing are its regularization. "newton-cg" finds
+        the optimum of the logistic loss plus ridge. The squared loss has a closed form.
+    l2 : float or "auto", default="auto"
+        Ridge of the embedding, relative; finite and >= 0. "auto" is 1e-4 below 5000 features, else 1.
+    l2_link : float, default=0.01
+        Ridge of V relative to the mean diagonal of the Gram matrix of features; finite and >= 0.
+    n_iter : int, default=1
+        Passes of the range finder of the embedding before the last; >= 0.
+    n_oversamples : int, default=20
+        Columns of its probe beyond `n_components`; >= 0.
+    n_passes : int, default=8
+        Passes of "psgd" over the rows; >= 1.
+    step_size : float, default=1.0
+        Step of "psgd"; finite and > 0. Up to 4 is fast, more may not converge.
+    momentum : float, default=0.5
+        Of "psgd"; in [0, 1).
+    decay : float, default=0.95
+        What step and momentum are multiplied by after each pass; in (0, 1].
+    shrink : float or None, default=None
+        Label smoothing: the target of a label that is present; in (0.5, 1]. None is ``1 - 1/n_samples``.
+    preflate : bool, default=False
+        Whether the start of rare classes is enlarged; for the kernel "linear" with "softmax" only.
+    early_stopping : bool, default=False
+        Whether "psgd" stops when the loss on held-out rows no longer falls, and keeps the best pass.
+    validation_fraction : float, default=0.1
+        Share of the rows held out; in (0, 1).
+    n_iter_no_change : int, default=2
+        Passes without a better held-out loss after which it stops; >= 1.
+    max_iter : int, default=100
+        Steps of "newton-cg" at most; >= 1.
+    tol : float, default=1e-3
+        Length of a label's gradient, relative to that at zero weights, at which "newton-cg" is done; finite
+        and > 0.
+    max_memory : int or None, default=None
+        Bytes that the fit of the link may take; >= 1. What is forecast to need more raises; features are kept
+        from pass to pass if there is room, or computed anew. None for no limit, and features of 2 GiB.
+    random_state : int, RandomState instance or None, default=None
+        Seeds the embedding, frequencies and the order of rows. An int gives the same bits every time.
+    n_jobs : int or None, default=None
+        Threads; None means 1, -1 all cores. Never changes the result.
+    verbose : int, default=0
+        1 shows a progress bar.
+
+    Attributes
+    ----------
+    projection_ : ndarray of shape (n_features_in_, n_components_), dtype float64
+        W of the linear predictions.
+    projection_intercept_ : ndarray of shape (n_components_,), dtype float64
+        What is added to them.
+    frequencies_ : ndarray of shape (n_components_ + 1, n_features), dtype float32
+        R, the last row that of the constant; no columns with "linear".
+    phases_ : ndarray of shape (n_features,), dtype float32
+        b; empty with "linear".
+    coef_ : ndarray of shape (n_labels, n_features), dtype float32
+        V, one row a label; with "linear" (n_labels, n_components_).
+    intercept_ : ndarray of shape (n_labels,), dtype float32
+        Weight of a constant feature, less 1/2 with the squared loss; -inf for labels never seen in fit.
+    ridge_ : float
+        The relative ridge that was used: `l2_link`, or more where the Gram matrix was singular.
+    validation_loss_ : ndarray of shape (n_iter_,), dtype float64
+        Mean held-out loss of a row after each pass, or empty.
+    n_iter_ : int
+        Passes, or the most Newton steps that a label took; 1 for the closed form.
+    n_components_ : int
+        Linear predictions.
+    classes_ : ndarray of shape (n_labels,)
+        ``arange(n_labels)``, or the classes of a 1-D y.
+    one_dimensional_ : bool
+        Whether y was 1-D in fit, and `predict` is.
+    sparse_output_ : bool
+        Whether Y was sparse in fit, and `predict` is.
+    n_features_in_ : int
+        Features of X seen in fit.
+    feature_names_in_ : ndarray of shape (n_features_in_,), dtype object
+        Their names, if X had string names.
+
+    See Also
+    --------
+    manylabel.decision.F1Inference : Label sets for macro-F1 from `predict_proba`.
+    smooth_link_space : Ranges of the parameters for a random search.
+
+    Notes
+    -----
+    Let n be the rows, s the random features, k the components and c the labels. Time: the embedding; O(n s k)
+    for features, O(n s^2 + s^3) for the least-squares start, O(n s c) a pass of "psgd", and O(s^2 c) for
+    each of its ten batches if rows are many. Memory: 4 n s bytes where features are kept; 20 s^2; 4 s c for V
+    and 24 s times at most 4096 labels (all with "softmax" and early stopping) that are fitted together.
+    Scoring works on blocks of rows.
+
+    Settings of the paper's authors: ``n_iter=2, l2=1e-4`` and the parameters of `smooth_link_space`. Their
+    quasi-random frequencies are those of ``gamma / sqrt(2)`` here.
+
+    References
+    ----------
+    .. [1] N. Karampatziakis and P. Mineiro, "Scalable Multilabel Prediction via Randomized Methods",
+       arXiv:1502.02710, algorithm 3 (algorithm 2 with ``embedding="none"``).
+
+    Examples
+    --------
+    >>> import manylabel as ml
+    >>> X, Y = ml.datasets.make_multilabel(200, 50, 10, random_state=0)
+    >>> model = ml.SmoothLinkClassifier(n_features=300, random_state=0).fit(X, Y)
+    >>> model.predict_proba(X).shape
+    (200, 10)
+    """
+
+    projection_: NDArray[np.float64]
+    projection_intercept_: NDArray[np.float64]
+    frequencies_: NDArray[np.float32]
+    phases_: NDArray[np.float32]
+    coef_: NDArray[np.float32]
+    intercept_: NDArray[np.float32]
+    validation_loss_: NDArray[np.float64]
+    n_features_in_: int
+
+    def __init__(
+        self,
+        n_components: int | float = 0.9,
+        *,
+        kernel: str = "gaussian",
+        n_features: int = 2000,
+        gamma: float = 1.0,
+        loss: str = "logistic",
+        embedding: str = "rembrandt",
+        solver: str = "psgd",
+        l2: float | str = "auto",
+        l2_link: float = 0.01,
+        n_iter: int = 1,
+        n_oversamples: int = 20,
+        n_passes: int = 8,
+        step_size: float = 1.0,
+        momentum: float = 0.5,
+        decay: float = 0.95,
+        shrink: float | None = None,
+        preflate: bool = False,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: int = 2,
+        max_iter: int = 100,
+        tol: float = 1e-3,
+        max_memory: int | None = None,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.kernel = kernel
+        self.n_features = n_features
+        self.gamma = gamma
+        self.loss = loss
+        self.embedding = embedding
+        self.solver = solver
+        self.l2 = l2
+        self.l2_link = l2_link
+        self.n_iter = n_iter
+        self.n_oversamples = n_oversamples
+        self.n_passes = n_passes
+        self.step_size = step_size
+        self.momentum = momentum
+        self.decay = decay
+        self.shrink = shrink
+        self.preflate = preflate
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.max_iter = max_iter
+        self.tol = tol
+        self.max_memory = max_memory
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        progress: Callable[[int], object] | None = None,
+    ) -> SmoothLinkClassifier:
+        """Fit the embedding, draw frequencies and fit the weights of every label.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features_in_)
+            Features; finite as float32, any numeric dtype, int32 or int64 positions.
+        y : array-like or sparse matrix of shape (n_samples, n_labels)
+            0/1 indicator matrix Y. With "softmax" each row has one label, and y may be 1-D: one class a row.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Multiplies the loss of each row; >= 0. A row of weight 0 is as good as absent.
+        progress : callable, default=None
+            Called some 20 times a second with the number of labels done, fractions of them left out. An
+            exception it raises stops the fit.
+
+        Returns
+        -------
+        SmoothLinkClassifier
+            The estimator itself.
+
+        Raises
+        ------
+        ValueError
+            If an argument or parameter is not as described; the message says what came.
+        MemoryError
+            If the fit is forecast to take more than `max_memory`, or there is less.
+        KeyboardInterrupt
+            Within a second of Ctrl-C.
+
+        Warns
+        -----
+        sklearn.exceptions.ConvergenceWarning
+            If the Gram matrix was singular and its ridge had to be raised, or a label needs more than
+            `max_iter` Newton steps.
+        """
+        params = self._core_params()
+        embedding = self._embedding(params["seed"])
+        early_stopping = check_flag("early_stopping", self.early_stopping)
+        threads = n_threads(self.n_jobs)
+        verbose = is_verbose(self.verbose)
+        sparse_output = issparse(y)
+        y, classes = self._targets(y)
+        X, y, sample_weight = check_training_set(self, X, y, sample_weight)
+        if self.loss == "softmax":
+            _check_one_label(y)
+        held_out = None
+        # A single row is there to learn from.
+        if X.shape[0] > 1 and early_stopping and self.solver == "psgd" and self.loss != "squared":
+            held_out = held_out_rows(self.validation_fraction, X.shape[0], params["seed"])
+        n_seen = int((np.bincount(y.indices, minlength=y.shape[1]) > 0).sum())
+        rounds = self.n_passes + 1 if self.solver == "psgd" and self.loss != "squared" else 1
+        with tqdm(total=n_seen, unit="label", disable=not verbose) as bar:
+
+            def report(done: int) -> None:
+                bar.update(done // rounds - bar.n)
+                if progress is not None:
+                    progress(done // rounds)
+
+            projection, intercept = self._project(embedding, X, y, sample_weight, held_out, report)
+            fitted = _core.fit_link(
+                X, projection, intercept, y, sample_weight, held_out, params, threads, report
+            )
+        self.projection_, self.projection_intercept_ = projection, intercept
+        self.n_components_ = len(intercept)
+        self.frequencies_, self.phases_, self.coef_, self.intercept_ = fitted[:4]
+        self.ridge_, self.validation_loss_, steps = fitted[4:]
+        self.classes_ = np.arange(y.shape[1]) if classes is None else classes
+        self.one_dimensional_ = classes is not None
+        self.sparse_output_ = sparse_output
+        self._note_convergence(steps)
+        return self
+
+    def decision_function(self, X: Any) -> NDArray[np.float32]:
+        """Score every label of every row.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features_in_)
+            Features.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_labels), dtype float32
+            Logits; with the squared loss predictions less 1/2. Labels with positive scores are predicted.
+            Dense by nature, 4 bytes each. -inf for labels never seen in fit.
+
+        Raises
+        ------
+        ValueError
+            If X is not as in fit.
+        MemoryError
+            If the scores do not fit in memory; `predict_topk` needs no such array.
+        """
+        return _core.link_decision(self, self._features(X), n_threads(self.n_jobs))
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Estimate the probability of every label of every row.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features_in_)
+            Features.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_labels), dtype float64
+            ``1 / (1 + exp(-score))``; with "softmax" rows sum to 1; with the squared loss predictions, cut
+            off at 0 and 1. 0 for labels never seen in fit. Dense by nature.
+
+        Raises
+        ------
+        ValueError
+            If X is not as in fit.
+        MemoryError
+            If the probabilities do not fit in memory.
+        """
+        scores = self.decision_function(X).astype(np.float64)
+        if self.loss == "softmax":
+            return np.asarray(softmax(scores, axis=1))
+        if self.loss == "squared":
+            return np.clip(scores + 0.5, 0.0, 1.0)
+        return np.asarray(expit(scores))
+
+    def predict_topk(self, X: Any, k: int = 5) -> csr_array:
+        """Name the best labels of every row.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features_in_)
+            Features.
+        k : int, default=5
+            Labels a row, >= 1; fewer where fewer labels were seen in fit.
+
+        Returns
+        -------
+        csr_array of shape (n_samples, n_labels), dtype float32
+            The scores of the k best labels of each row, in order of label; equal scores go to the lower
+            label. ``np.argsort(-row.data, kind="stable")`` ranks them.
+
+        Raises
+        ------
+        ValueError
+            If X is not as in fit, or k < 1.
+
+        Notes
+        -----
+        Memory: O(n_samples k), and 16 MB or a row of scores a thread.
+        """
+        check_is_fitted(self, "coef_")
+        k = check_count("k", k, 1)
+        X = self._features(X)
+        top = _core.link_topk(self, X, k, n_threads(self.n_jobs))
+        return csr_array(core_parts(top), shape=(X.shape[0], len(self.intercept_)))
+
+    def predict(self, X: Any) -> csr_array | NDArray[Any]:
+        """Predict the labels with positive scores, or the best class.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features_in_)
+            Features.
+
+        Returns
+        -------
+        ndarray or csr_array of shape (n_samples, n_labels), dtype int64
+            0/1 indicator matrix; sparse if Y was in fit, and then never dense in between. With "softmax" one
+            label a row; the classes themselves, of shape (n_samples,), if y was 1-D.
+
+        Raises
+        ------
+        ValueError
+            If X is not as in fit.
+        """
+        if self.loss == "softmax":
+            best = self.predict_topk(X, k=1)
+            if self.one_dimensional_:
+                return self.classes_[best.indices]
+            return self._indicator(best)
+        X = self._features(X)
+        above = _core.link_above(self, X, n_threads(self.n_jobs))
+        return self._indicator(csr_array(core_parts(above), shape=(X.shape[0], len(self.intercept_))))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        if self.loss == "softmax":
+            tags.classifier_tags.multi_class = True
+            tags.target_tags.single_output = True
+        return tags
+
+    def _features(self, X: Any) -> csr_array:
+        check_is_fitted(self, "coef_")
+        return check_features(self, X, reset=False)
+
+    def _core_params(self) -> dict[str, Any]:
+        """Check the parameters of the link; the core checks ranges."""
+        share = check_number("validation_fraction", self.validation_fraction)
+        if not 0 < share < 1:
+            raise ValueError(f"`validation_fraction` must be > 0 and < 1, got {self.validation_fraction!r}")
+        params = {
+            "kernel": str(self.kernel),
+            "n_features": check_count("n_features", self.n_features, 1),
+            "gamma": check_number("gamma", self.gamma),
+            "loss": str(self.loss),
+            "solver": str(self.solver),
+            "l2_link": check_number("l2_link", self.l2_link),
+            "n_passes": check_count("n_passes", self.n_passes, 1),
+            "step_size": check_number("step_size", self.step_size),
+            "momentum": check_number("momentum", self.momentum),
+            "decay": check_number("decay", self.decay),
+            "shrink": None if self.shrink is None else check_number("shrink", self.shrink),
+            "preflate": check_flag("preflate", self.preflate),
+            "n_iter_no_change": check_count("n_iter_no_change", self.n_iter_no_change, 1),
+            "max_iter": check_count("max_iter", self.max_iter, 1),
+            "tol": check_number("tol", self.tol),
+            "max_memory": _check_bytes(self.max_memory),
+            "seed": seed(self.random_state),
+        }
+        _core.check_link(params)  # before the embedding takes its time
+        return params
+
+    def _embedding(self, seed_: int) -> Rembrandt:
+        """Return the unfitted embedding, but for a share in `n_components` and an automatic ridge."""
+        names = ("rembrandt", "gaussian", "pca", "none")
+        if not isinstance(self.embedding, str) or self.embedding not in names:
+            raise ValueError(
+                f'`embedding` must be "rembrandt", "gaussian", "pca" or "none", got {self.embedding!r}'
+            )
+        n_components: Any = self.n_components
+        is_count = isinstance(n_components, Integral) and not isinstance(n_components, bool | np.bool_)
+        is_share = isinstance(n_components, float | np.floating) and 0 < n_components < 1
+        if not (is_share or (is_count and n_components >= 1)):
+            raise ValueError(
+                f"`n_components` must be an integer >= 1 or a share > 0 and < 1, got {n_components!r}"
+            )
+        if self.l2 != "auto":
+            number = self.l2 if isinstance(self.l2, int | float | np.number) else np.nan
+            if isinstance(self.l2, bool) or not 0 <= number < np.inf:
+                raise ValueError(f'`l2` must be "auto" or a finite number >= 0, got {self.l2!r}')
+        none = self.embedding == "none"
+        return Rembrandt(
+            n_iter=check_count("n_iter", self.n_iter, 0),
+            n_oversamples=check_count("n_oversamples", self.n_oversamples, 0),
+            embedding="rembrandt" if none else self.embedding,
+            # Without an embedding these are the predictions, which the ridge is for.
+            l2_final=1.0 if none else 1e-6,
+            random_state=seed_ % 2**32,
+            n_jobs=self.n_jobs,
+        )
+
+    def _project(
+        self,
+        embedding: Rembrandt,
+        X: csr_array,
+        Y: csr_array,
+        sample_weight: NDArray[np.float32] | None,
+        held_out: NDArray[np.bool_] | None,
+        report: Callable[[int], None],
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Fit the embedding to the rows that are learned from; return weights and intercepts."""
+        if held_out is not None:
+            X, Y = X[~held_out], Y[~held_out]
+            sample_weight = None if sample_weight is None else sample_weight[~held_out]
+        automatic = 1e-4 if X.shape[1] < _MANY_FEATURES else 1.0
+        embedding.l2 = automatic if self.l2 == "auto" else float(self.l2)
+        if self.embedding == "none":
+            embedding.n_components = min(X.shape[1] + 1, Y.shape[1])
+        elif isinstance(self.n_components, float | np.floating):
+            embedding.n_components = _n_components(float(self.n_components), Y, sample_weight)
+        else:
+            embedding.n_components = self.n_components
+        # In double precision, and by what X holds rather than how: the same bits for all its forms.
+        features: Any = X.astype(np.float64, copy=False)
+        if np.count_nonzero(X.data) > X.shape[0] * X.shape[1] / 2:
+            features = features.toarray()
+        embedding.fit(features, Y, sample_weight, progress=lambda _: report(0))
+        if self.embedding == "none":
+            labels = embedding.label_embedding_.T
+            return embedding.coef_ @ labels, embedding.intercept_ @ labels
+        return np.ascontiguousarray(embedding.coef_), embedding.intercept_
+
+    def _targets(self, y: Any) -> tuple[Any, NDArray[Any] | None]:
+        """Turn the classes of a 1-D y into an indicator matrix; leave others."""
+        if self.loss != "softmax" or y is None or issparse(y) or np.ndim(y) != 1:
+            return y, None
+        y = column_or_1d(y)
+        check_classification_targets(y)
+        classes, positions = np.unique(y, return_inverse=True)
+        ones = np.ones(len(y), dtype=np.float32)
+        indicator = csr_array((ones, positions, np.arange(len(y) + 1)), shape=(len(y), len(classes)))
+        # Strings as objects, which a model file can hold.
+        return indicator, classes.astype(object) if classes.dtype.kind == "U" else classes
+
+    def _note_convergence(self, steps: NDArray[np.int32]) -> None:
+        if self.ridge_ > self.l2_link * (1 + 1e-9):
+            warnings.warn(
+                f"the Gram matrix was singular with l2_link={self.l2_link}; took {self.ridge_:.3g}",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        self.n_iter_ = 1
+        if self.loss != "squared" and self.solver == "psgd":
+            self.n_iter_ = len(self.validation_loss_) or self.n_passes
+        elif self.loss != "squared":
+            unfinished = int(np.count_nonzero(steps > self.max_iter))
+            self.n_iter_ = max(1, min(int(steps.max(initial=1)), self.max_iter))
+            if unfinished:
+                warnings.warn(
+                    f"{unfinished} of {len(steps)} labels did not converge in max_iter={self.max_iter} steps",
+                    ConvergenceWarning,
+                    stacklevel=3,
+                )
+
+
+def smooth_link_space(n_samples: int) -> dict[str, Any]:
+    """Return the ranges that the paper's authors searched for their tables.
+
+    Parameters
+    ----------
+    n_samples : int
+        Rows of a training fold; >= 2. Label smoothing depends on it.
+
+    Returns
+    -------
+    dict of str to list or distribution
+        For `sklearn.model_selection.RandomizedSearchCV`, over a classifier with ``n_iter=2, l2=1e-4``. The
+        authors drew 300 times and kept a tenth of the rows for validation.
+
+    Examples
+    --------
+    >>> from sklearn.model_selection import ParameterSampler
+    >>> from manylabel.link import smooth_link_space
+    >>> draw = next(iter(ParameterSampler(smooth_link_space(1000), 1, random_state=0)))
+    >>> sorted(draw)[:3]
+    ['decay', 'gamma', 'kernel']
+    """
+    n_samples = check_count("n_samples", n_samples, 2)
+    least, most = 1 / n_samples, n_samples**-0.5
+    return {
+        "n_features": stats.randint(1001, 8001),
+        "gamma": stats.uniform(0.25, 3.5),
+        "l2_link": stats.loguniform(1e-4, 1e-1),
+        "n_passes": stats.randint(2, 16),
+        "step_size": stats.uniform(0.25, 1.0),
+        "momentum": stats.uniform(0.05, 0.85),
+        "decay": _CappedUniform(0.9, 0.15),
+        "kernel": [f"{quasi}{kernel}" for quasi in ("", "quasi-") for kernel in _SEARCHED_KERNELS],
+        "shrink": stats.uniform(1 - most, most - least),
+    }
+
+
+_SEARCHED_KERNELS = ("gaussian", "matern-3", "matern-5")
+
+
+class _CappedUniform:
+    """Uniform on [low, low + width], what exceeds 1 taken for 1."""
+
+    def __init__(self, low: float, width: float) -> None:
+        self._uniform = stats.uniform(low, width)
+
+    def rvs(self, *args: Any, **kwargs: Any) -> Any:
+        return np.minimum(self._uniform.rvs(*args, **kwargs), 1.0)
+
+
+def _n_components(share: float, Y: csr_array, sample_weight: NDArray[np.float32] | None) -> int:
+    """Return the fewest components that hold more than `share` of the labels' variance, at most 300."""
+    n_labels = Y.shape[1]
+    if n_labels > _MOST_EIGENVALUES:
+        return _MOST_COMPONENTS
+    Y = Y.astype(np.float64)
+    weighted = Y if sample_weight is None else Y * sample_weight[:, None]
+    eigenvalues = np.linalg.eigvalsh((Y.T @ weighted).toarray())[::-1]
+    held = np.cumsum(eigenvalues)
+    if held[-1] <= 0:
+        return 1
+    return min(int(np.searchsorted(held, share * held[-1], side="right")) + 1, n_labels, _MOST_COMPONENTS)
+
+
+def _check_one_label(Y: csr_array) -> None:
+    counts = np.diff(Y.indptr)
+    if (counts != 1).any():
+        row = int(np.flatnonzero(counts != 1)[0])
+        raise ValueError(
+            f'rows of Y must have one label each with `loss="softmax"`, got {counts[row]} in row {row}'
+        )
+
+
+def _check_bytes(max_memory: Any) -> int | None:
+    if max_memory is None:
+        return None
+    if isinstance(max_memory, bool) or not isinstance(max_memory, Integral) or max_memory < 1:
+        raise ValueError(f"`max_memory` must be None or an integer >= 1, got {max_memory!r}")
+    return min(int(max_memory), 2**63)

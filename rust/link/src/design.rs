@@ -1,0 +1,185 @@
+//! The features Φ of the training rows: computed from the projected predictions whenever rows are
+//! asked for, or kept.
+
+use crate::gram::Factor;
+use crate::lanes::cosines;
+use manylabel_base::{Error, Watch, filled};
+use manylabel_sparse::{CsrView, Index, Value};
+use rayon::prelude::*;
+
+/// Rows one thread computes at a time.
+const ROWS: usize = 64;
+
+/// The linear predictions that features are made of: `h = (x W + a, 1)`.
+#[derive(Debug, Clone, Copy)]
+pub struct Projection<'a> {
+    weights: &'a [f64],
+    intercept: &'a [f64],
+}
+
+impl<'a> Projection<'a> {
+    /// Borrows W, (`n_features`, k) row after row, and a, of length k.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] if k is 0, or the weights are not `n_features` rows of it.
+    pub fn new(weights: &'a [f64], intercept: &'a [f64], n_features: usize) -> Result<Self, Error> {
+        let k = intercept.len();
+        if k == 0 || !weights.len().is_multiple_of(k) {
+            return Err(Error::Shape {
+                what: "components of projection_",
+                expected: k,
+                got: weights.len(),
+            });
+        }
+        if weights.len() / k != n_features {
+            return Err(Error::Shape {
+                what: "features of X",
+                expected: weights.len() / k,
+                got: n_features,
+            });
+        }
+        Ok(Self { weights, intercept })
+    }
+
+    /// k + 1: predictions and the constant.
+    pub(crate) fn width(&self) -> usize {
+        self.intercept.len() + 1
+    }
+
+    /// Writes h of one row. Sums are in `f64`; what single precision does not hold becomes its
+    /// largest number.
+    pub(crate) fn project<I: Index, T: Value>(
+        &self,
+        x: CsrView<'_, I, T>,
+        row: usize,
+        sums: &mut Vec<f64>,
+        out: &mut [f32],
+    ) {
+        let k = self.intercept.len();
+        sums.clear();
+        sums.extend_from_slice(self.intercept);
+        let (cols, values) = x.row(row);
+        for (col, value) in cols.iter().zip(values) {
+            let value = value.f64();
+            for (sum, weight) in sums.iter_mut().zip(&self.weights[col.get() * k..][..k]) {
+                *sum += value * weight;
+            }
+        }
+        for (out, sum) in out.iter_mut().zip(&*sums) {
+            // A sum of infinities is NaN, and says as little as one of zeros.
+            let sum = if sum.is_nan() { 0.0 } else { *sum };
+            *out = sum.clamp(f64::from(f32::MIN), f64::from(f32::MAX)) as f32;
+        }
+        out[k] = 1.0;
+    }
+
+    /// h of all rows, row after row.
+    pub(crate) fn all<I: Index, T: Value>(
+        &self,
+        x: CsrView<'_, I, T>,
+        watch: &Watch,
+    ) -> Result<Vec<f32>, Error> {
+        let width = self.width();
+        let mut h = filled("projected predictions", 0.0, x.n_rows() * width)?;
+        h.par_chunks_mut(ROWS * width)
+            .enumerate()
+            .try_for_each_init(Vec::new, |sums, (block, out)| {
+                watch.step(0)?;
+                for (i, out) in out.chunks_mut(width).enumerate() {
+                    self.project(x, block * ROWS + i, sums, out);
+                }
+                Ok(())
+            })?;
+        Ok(h)
+    }
+}
+
+/// Features of the training rows, `size` of them: cosines (or, without frequencies, predictions)
+/// and a constant 1.
+pub(crate) struct Design {
+    h: Vec<f32>,
+    width: usize,
+    pub(crate) frequencies: Vec<f32>,
+    pub(crate) phases: Vec<f32>,
+    pub(crate) size: usize,
+    kept: Option<Vec<f32>>,
+}
+
+impl Design {
+    pub(crate) fn new(h: Vec<f32>, width: usize, frequencies: Vec<f32>, phases: Vec<f32>) -> Self {
+        let size = if phases.is_empty() {
+            width
+        } else {
+            phases.len() + 1
+        };
+        Self {
+            h,
+            width,
+            frequencies,
+            phases,
+            size,
+            kept: None,
+        }
+    }
+
+    /// Computes all features now: 4 bytes a row and feature.
+    pub(crate) fn keep(&mut self, watch: &Watch) -> Result<(), Error> {
+        let n_rows = self.h.len() / self.width;
+        let mut kept = filled("features", 0.0, n_rows * self.size)?;
+        let rows: Vec<u32> = (0..n_rows as u32).collect();
+        self.fill(&rows, &mut kept, watch)?;
+        self.kept = Some(kept);
+        Ok(())
+    }
+
+    /// Replaces the features that are kept by `L⁻¹ φ`; false if none are kept.
+    pub(crate) fn whiten(&mut self, factor: &Factor, watch: &Watch) -> Result<bool, Error> {
+        match &mut self.kept {
+            Some(kept) => factor.whiten(kept, watch).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    /// Writes the features of `rows`, row after row.
+    pub(crate) fn fill(&self, rows: &[u32], out: &mut [f32], watch: &Watch) -> Result<(), Error> {
+        let (size, width) = (self.size, self.width);
+        let out = &mut out[..rows.len() * size];
+        out.par_chunks_mut(ROWS * size)
+            .zip(rows.par_chunks(ROWS))
+            .try_for_each_init(Vec::new, |h, (out, rows)| {
+                watch.step(0)?;
+                if let Some(kept) = &self.kept {
+                    for (out, &row) in out.chunks_mut(size).zip(rows) {
+                        out.copy_from_slice(&kept[row as usize * size..][..size]);
+                    }
+                    return Ok(());
+                }
+                h.clear();
+                for &row in rows {
+                    h.extend_from_slice(&self.h[row as usize * width..][..width]);
+                }
+                features(h, width, &self.frequencies, &self.phases, out, size);
+                Ok(())
+            })
+    }
+}
+
+/// Features of some rows of predictions h.
+pub(crate) fn features(
+    h: &[f32],
+    width: usize,
+    frequencies: &[f32],
+    phases: &[f32],
+    out: &mut [f32],
+    size: usize,
+) {
+    if phases.is_empty() {
+        out.copy_from_slice(h);
+        return;
+    }
+    cosines(h, width, frequencies, phases, out, size);
+    for row in out.chunks_mut(size) {
+        row[size - 1] = 1.0;
+    }
+}

@@ -1,0 +1,341 @@
+//! The Gram matrix `C = ΦᵀΩΦ + ridge`, its Cholesky factor, and solves with it.
+//!
+//! C is kept as square tiles of its lower triangle, which are summed up, factored and updated in
+//! parallel, each by one thread: results do not depend on how many there are, and between tiles
+//! there is a chance to stop.
+
+use faer::linalg::cholesky::llt::factor::{
+    LltRegularization, cholesky_in_place, cholesky_in_place_scratch,
+};
+use faer::linalg::matmul::matmul;
+use faer::linalg::triangular_solve::{
+    solve_lower_triangular_in_place, solve_upper_triangular_in_place,
+};
+use faer::reborrow::ReborrowMut;
+use faer::traits::ComplexField;
+use faer::{Accum, MatMut, MatRef, Par, Spec};
+use manylabel_base::{Error, Watch, filled};
+use rayon::prelude::*;
+
+/// Rows and columns of a tile.
+const SIDE: usize = 256;
+
+/// Right-hand sides solved for by one thread at a time.
+const SOLVED_AT_ONCE: usize = 32;
+
+/// Ridge if the least-squares problem has none and is singular, relative to the mean diagonal.
+const LEAST_RIDGE: f64 = 1e-12;
+
+/// One tile of the lower triangle, by columns.
+struct Tile {
+    row: usize,
+    col: usize,
+    n_rows: usize,
+    n_cols: usize,
+    values: Vec<f64>,
+}
+
+impl Tile {
+    fn view(&self) -> MatRef<'_, f64> {
+        MatRef::from_column_major_slice(&self.values, self.n_rows, self.n_cols)
+    }
+
+    fn view_mut(&mut self) -> MatMut<'_, f64> {
+        MatMut::from_column_major_slice_mut(&mut self.values, self.n_rows, self.n_cols)
+    }
+}
+
+/// The lower triangle of C, column of tiles after column of tiles.
+pub(crate) struct Gram {
+    size: usize,
+    columns: Vec<Vec<Tile>>,
+}
+
+impl Gram {
+    /// C = 0.
+    pub(crate) fn zeros(size: usize) -> Result<Self, Error> {
+        let n_tiles = size.div_ceil(SIDE);
+        let extent = |at: usize| SIDE.min(size - at * SIDE);
+        let mut columns = Vec::new();
+        for col in 0..n_tiles {
+            let mut column = Vec::new();
+            for row in col..n_tiles {
+                let (n_rows, n_cols) = (extent(row), extent(col));
+                let values = filled("the Gram matrix", 0.0, n_rows * n_cols)?;
+                column.push(Tile {
+                    row,
+                    col,
+                    n_rows,
+                    n_cols,
+                    values,
+                });
+            }
+            columns.push(column);
+        }
+        Ok(Self { size, columns })
+    }
+
+    /// Adds `leftᵀ right` of two blocks of rows, products in `f32`, the sum in `f64`. Blocks are
+    /// short, so that little is lost.
+    pub(crate) fn add(&mut self, left: &[f32], right: &[f32], watch: &Watch) -> Result<(), Error> {
+        let n_rows = left.len() / self.size;
+        let left = MatRef::from_row_major_slice(left, n_rows, self.size);
+        let right = MatRef::from_row_major_slice(right, n_rows, self.size);
+        self.columns.par_iter_mut().flatten().try_for_each_init(
+            Vec::new,
+            |products: &mut Vec<f32>, tile| {
+                watch.step(0)?;
+                products.resize(tile.values.len(), 0.0);
+                let left = left.subcols(tile.row * SIDE, tile.n_rows);
+                let right = right.subcols(tile.col * SIDE, tile.n_cols);
+                matmul(
+                    MatMut::from_column_major_slice_mut(products, tile.n_rows, tile.n_cols),
+                    Accum::Replace,
+                    left.transpose(),
+                    right,
+                    1.0,
+                    Par::Seq,
+                );
+                for (sum, &product) in tile.values.iter_mut().zip(products.iter()) {
+                    *sum += f64::from(product);
+                }
+                Ok(())
+            },
+        )
+    }
+
+    /// The mean of the diagonal.
+    pub(crate) fn mean_diagonal(&self) -> f64 {
+        let diagonal = |tile: &Tile| -> f64 {
+            let at = |i| tile.values[i * (tile.n_rows + 1)];
+            (0..tile.n_cols).map(at).sum()
+        };
+        let trace: f64 = self.columns.iter().map(|column| diagonal(&column[0])).sum();
+        trace / self.size as f64
+    }
+
+    /// Adds `ridge` times the mean diagonal and factors. Where rounding makes C indefinite, the
+    /// ridge is multiplied by ten until it works. Returns the factor and the absolute ridge.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Param`] if C is not finite, [`Error::TooLarge`] if there is no memory for L.
+    pub(crate) fn factor(&self, ridge: f64, watch: &Watch) -> Result<(Factor, f64), Error> {
+        let mean = self.mean_diagonal();
+        let mut relative = ridge;
+        loop {
+            let absolute = relative * if mean > 0.0 { mean } else { 1.0 };
+            if !absolute.is_finite() {
+                // Cosines are never large; predictions, as the linear kernel takes them, may be.
+                let (name, expected) = if mean.is_finite() {
+                    ("l2_link", "so small that the ridge is finite")
+                } else {
+                    (
+                        "X",
+                        "so small that squares of its projection are finite as float32",
+                    )
+                };
+                return Err(Error::Param {
+                    name,
+                    expected,
+                    got: format!("a mean square of {mean:e}, times {relative:e}"),
+                });
+            }
+            if let Some(factor) = self.try_factor(absolute, watch)? {
+                return Ok((factor, absolute));
+            }
+            relative = (10.0 * relative).max(LEAST_RIDGE);
+        }
+    }
+
+    fn try_factor(&self, ridge: f64, watch: &Watch) -> Result<Option<Factor>, Error> {
+        let mut columns: Vec<Vec<Tile>> = Vec::new();
+        for column in &self.columns {
+            let mut copies = Vec::new();
+            for tile in column {
+                let mut values = filled("the Cholesky factor", 0.0, tile.values.len())?;
+                values.copy_from_slice(&tile.values);
+                copies.push(Tile { values, ..*tile });
+            }
+            let diagonal = &mut copies[0];
+            for i in 0..diagonal.n_cols {
+                diagonal.values[i * (diagonal.n_rows + 1)] += ridge;
+            }
+            columns.push(copies);
+        }
+        for at in 0..columns.len() {
+            let (done, rest) = columns.split_at_mut(at + 1);
+            let Some((diagonal, below)) = done[at].split_first_mut() else {
+                continue;
+            };
+            let n = diagonal.n_cols;
+            let scratch = cholesky_in_place_scratch::<f64>(n, Par::Seq, Spec::default());
+            let mut memory = faer::dyn_stack::MemBuffer::new(scratch);
+            let stack = faer::dyn_stack::MemStack::new(&mut memory);
+            if cholesky_in_place(
+                diagonal.view_mut(),
+                LltRegularization::default(),
+                Par::Seq,
+                stack,
+                Spec::default(),
+            )
+            .is_err()
+                || !diagonal.values[0].is_finite()
+            {
+                return Ok(None);
+            }
+            let lower = diagonal.view();
+            below.par_iter_mut().try_for_each(|tile| {
+                watch.step(0)?;
+                // X Lᵀ = tile, as L Xᵀ = tileᵀ.
+                let right = tile.view_mut().transpose_mut();
+                solve_lower_triangular_in_place(lower, right, Par::Seq);
+                Ok::<(), Error>(())
+            })?;
+            let below = &*below;
+            rest.par_iter_mut().flatten().try_for_each(|tile| {
+                watch.step(0)?;
+                let (left, right) = (&below[tile.row - at - 1], &below[tile.col - at - 1]);
+                matmul(
+                    tile.view_mut(),
+                    Accum::Add,
+                    left.view(),
+                    right.view().transpose(),
+                    -1.0,
+                    Par::Seq,
+                );
+                Ok::<(), Error>(())
+            })?;
+        }
+        Factor::assemble(self.size, &columns).map(Some)
+    }
+}
+
+/// The Cholesky factor L of C, by columns, in both precisions.
+pub(crate) struct Factor {
+    size: usize,
+    exact: Vec<f64>,
+    single: Vec<f32>,
+}
+
+impl Factor {
+    fn assemble(size: usize, columns: &[Vec<Tile>]) -> Result<Self, Error> {
+        let mut exact = filled("the Cholesky factor", 0.0, size * size)?;
+        for tile in columns.iter().flatten() {
+            for j in 0..tile.n_cols {
+                let to = (tile.col * SIDE + j) * size + tile.row * SIDE;
+                let from = &tile.values[j * tile.n_rows..][..tile.n_rows];
+                exact[to..to + tile.n_rows].copy_from_slice(from);
+            }
+        }
+        let mut single = filled("the Cholesky factor", 0.0, size * size)?;
+        for (to, &from) in single.iter_mut().zip(&exact) {
+            *to = from as f32;
+        }
+        Ok(Self {
+            size,
+            exact,
+            single,
+        })
+    }
+
+    /// x ← `L⁻¹ x` for every row x of `rows`.
+    pub(crate) fn whiten(&self, rows: &mut [f32], watch: &Watch) -> Result<(), Error> {
+        in_parts(&self.single, self.size, rows, watch, |l, x| {
+            solve_lower_triangular_in_place(l, x, Par::Seq);
+        })
+    }
+
+    /// x ← `L⁻¹ x` for every row x of `rows`.
+    pub(crate) fn whiten_exactly(&self, rows: &mut [f64], watch: &Watch) -> Result<(), Error> {
+        in_parts(&self.exact, self.size, rows, watch, |l, x| {
+            solve_lower_triangular_in_place(l, x, Par::Seq);
+        })
+    }
+
+    /// x ← `L⁻ᵀ x` for every row x of `rows`.
+    pub(crate) fn unwhiten_exactly(&self, rows: &mut [f64], watch: &Watch) -> Result<(), Error> {
+        in_parts(&self.exact, self.size, rows, watch, |l, x| {
+            solve_upper_triangular_in_place(l.transpose(), x, Par::Seq);
+        })
+    }
+
+    /// x ← `C⁻¹ x` for every row x of `rows`.
+    pub(crate) fn precondition(&self, rows: &mut [f32], watch: &Watch) -> Result<(), Error> {
+        in_parts(&self.single, self.size, rows, watch, |l, mut x| {
+            solve_lower_triangular_in_place(l, x.rb_mut(), Par::Seq);
+            solve_upper_triangular_in_place(l.transpose(), x, Par::Seq);
+        })
+    }
+}
+
+/// Solves for some rows at a time, which are the columns of a matrix laid out by columns.
+fn in_parts<T: ComplexField + Send + Sync>(
+    lower: &[T],
+    size: usize,
+    rows: &mut [T],
+    watch: &Watch,
+    solve: impl Fn(MatRef<'_, T>, MatMut<'_, T>) + Sync,
+) -> Result<(), Error> {
+    let lower = MatRef::from_column_major_slice(lower, size, size);
+    rows.par_chunks_mut(SOLVED_AT_ONCE * size)
+        .try_for_each(|part| {
+            watch.step(0)?;
+            let n = part.len() / size;
+            solve(lower, MatMut::from_column_major_slice_mut(part, size, n));
+            Ok(())
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn solves_are_those_of_the_whole_matrix() {
+        let watch = Watch::new();
+        let (n, p) = (700, 2 * SIDE + 40);
+        let mut rng = fastrand::Rng::with_seed(0);
+        let rows: Vec<f32> = (0..n * p).map(|_| rng.f32() - 0.5).collect();
+        let mut gram = Gram::zeros(p).expect("small");
+        for block in rows.chunks(300 * p) {
+            gram.add(block, block, &watch).expect("goes on");
+        }
+        let (factor, ridge) = gram.factor(0.01, &watch).expect("definite");
+        let x: Vec<f64> = (0..40 * p).map(|_| rng.f64() - 0.5).collect();
+        // C x, by the definition.
+        let product = |x: &[f64]| {
+            let mut out: Vec<f64> = x.iter().map(|x| ridge * x).collect();
+            for row in rows.chunks(p) {
+                let dot: f64 = row.iter().zip(x).map(|(&a, b)| f64::from(a) * b).sum();
+                for (out, &a) in out.iter_mut().zip(row) {
+                    *out += dot * f64::from(a);
+                }
+            }
+            out
+        };
+        let mut solved: Vec<f64> = x.chunks(p).flat_map(product).collect();
+        let mut single: Vec<f32> = solved.iter().map(|&v| v as f32).collect();
+        factor.whiten_exactly(&mut solved, &watch).expect("goes on");
+        factor
+            .unwhiten_exactly(&mut solved, &watch)
+            .expect("goes on");
+        factor.precondition(&mut single, &watch).expect("goes on");
+        for ((x, got), single) in x.iter().zip(&solved).zip(&single) {
+            assert!((x - got).abs() < 1e-4 && (x - f64::from(*single)).abs() < 1e-3);
+        }
+    }
+
+    #[test]
+    fn a_singular_matrix_gets_a_ridge() {
+        let watch = Watch::new();
+        let mut gram = Gram::zeros(3).expect("small");
+        gram.add(&[1.0, 2.0, 3.0], &[1.0, 2.0, 3.0], &watch)
+            .expect("goes on");
+        let (_, ridge) = gram.factor(0.0, &watch).expect("definite in the end");
+        assert!(ridge > 0.0 && ridge < 1e-6, "{ridge}");
+        let zeros = Gram::zeros(3).expect("small");
+        let (_, ridge) = zeros.factor(0.0, &watch).expect("definite in the end");
+        assert!(ridge > 0.0);
+    }
+}

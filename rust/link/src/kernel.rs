@@ -1,0 +1,245 @@
+//! Random frequencies of a kernel, and the bandwidth that the data suggest (Rahimi and Recht's
+//! primal approximation of a kernel machine; bandwidth by the median heuristic).
+
+use crate::Kernel;
+use fastrand::Rng;
+use std::f64::consts::{PI, TAU};
+
+/// Rows whose distances the median is taken of, at most.
+const ROWS: usize = 1000;
+
+/// The median of the squared distances of all pairs of some rows, each row's to itself among them;
+/// 1 if that is 0.
+///
+/// h: rows of `width`; at most a thousand of `rows` are drawn.
+pub(crate) fn median_squared_distance(h: &[f32], width: usize, rows: &[u32], rng: &mut Rng) -> f64 {
+    let mut drawn = rows.to_vec();
+    if drawn.len() > ROWS {
+        for at in 0..ROWS {
+            let other = rng.usize(at..drawn.len());
+            drawn.swap(at, other);
+        }
+        drawn.truncate(ROWS);
+    }
+    let n = drawn.len();
+    let row = |at: usize| &h[drawn[at] as usize * width..][..width];
+    let mut distances = vec![0.0; n];
+    for i in 0..n {
+        for j in 0..i {
+            let squared = row(i)
+                .iter()
+                .zip(row(j))
+                .map(|(&a, &b)| (f64::from(a) - f64::from(b)).powi(2))
+                .sum::<f64>();
+            distances.extend([squared, squared]);
+        }
+    }
+    let middle = distances.len() / 2;
+    let (below, &mut upper, _) = distances.select_nth_unstable_by(middle, f64::total_cmp);
+    let median = if n.is_multiple_of(2) {
+        let lower = below.iter().copied().fold(0.0, f64::max);
+        0.5 * (lower + upper)
+    } else {
+        upper
+    };
+    if median > 0.0 { median } else { 1.0 }
+}
+
+/// Frequencies, `width` rows of s, and s phases in [0, 2π), of a kernel with bandwidth `q`.
+///
+/// Drawn feature by feature from one generator, so that they depend on nothing but seed and sizes.
+pub(crate) fn draw(
+    kernel: Kernel,
+    width: usize,
+    s: usize,
+    gamma: f64,
+    q: f64,
+    rng: &mut Rng,
+) -> (Vec<f32>, Vec<f32>) {
+    use Kernel::{
+        Cauchy, Gaussian, Linear, Matern3, Matern5, QuasiGaussian, QuasiMatern3, QuasiMatern5,
+    };
+    let scale = match kernel {
+        Matern3 | Matern5 | QuasiMatern3 | QuasiMatern5 => gamma / q.sqrt(),
+        Gaussian | QuasiGaussian | Cauchy | Linear => gamma * (2.0 / q).sqrt(),
+    };
+    let mut values = vec![0.0f64; width * s];
+    match kernel {
+        Linear => return (Vec::new(), Vec::new()),
+        Cauchy => {
+            for j in 0..s {
+                for t in 0..width {
+                    values[t * s + j] = (PI * (open_unit(rng) - 0.5)).tan();
+                }
+            }
+        }
+        Gaussian | Matern3 | Matern5 => {
+            for j in 0..s {
+                for t in 0..width {
+                    values[t * s + j] = quantile(open_unit(rng));
+                }
+            }
+        }
+        QuasiGaussian | QuasiMatern3 | QuasiMatern5 => {
+            let mut order: Vec<usize> = (0..s).collect();
+            for row in values.chunks_mut(s) {
+                rng.shuffle(&mut order);
+                for (value, &stratum) in row.iter_mut().zip(&order) {
+                    *value = quantile((stratum as f64 + open_unit(rng)) / s as f64);
+                }
+            }
+        }
+    }
+    let freedom = match kernel {
+        Matern3 | QuasiMatern3 => 3,
+        Matern5 | QuasiMatern5 => 5,
+        _ => 0,
+    };
+    for j in 0..s {
+        let mut factor = scale;
+        if freedom > 0 {
+            let chi2: f64 = (0..freedom).map(|_| quantile(open_unit(rng)).powi(2)).sum();
+            factor *= (f64::from(freedom) / chi2).sqrt();
+        }
+        for t in 0..width {
+            values[t * s + j] *= factor;
+        }
+    }
+    // Tails and extreme multiples stay finite: a frequency beyond this is noise all the same.
+    let frequencies = values
+        .iter()
+        .map(|&value| value.clamp(-1e30, 1e30) as f32)
+        .collect();
+    let phases = (0..s).map(|_| (rng.f64() * TAU) as f32).collect();
+    (frequencies, phases)
+}
+
+/// A number in (0, 1), never at its ends.
+fn open_unit(rng: &mut Rng) -> f64 {
+    rng.f64() + f64::EPSILON / 4.0
+}
+
+/// The standard normal quantile of 0 < p < 1 to a relative 1.2e-9: Acklam's rational functions, one
+/// for the middle and one for the tails.
+fn quantile(p: f64) -> f64 {
+    const TAIL: f64 = 0.024_25;
+    let horner = |coefficients: &[f64], x: f64| coefficients.iter().fold(0.0, |sum, c| sum * x + c);
+    if (TAIL..=1.0 - TAIL).contains(&p) {
+        let q = p - 0.5;
+        let r = q * q;
+        let numerator = [
+            -39.696_830_286_653_76,
+            220.946_098_424_520_5,
+            -275.928_510_446_968_7,
+            138.357_751_867_269,
+            -30.664_798_066_147_16,
+            2.506_628_277_459_239,
+        ];
+        let denominator = [
+            -54.476_098_798_224_06,
+            161.585_836_858_040_9,
+            -155.698_979_859_886_6,
+            66.801_311_887_719_72,
+            -13.280_681_552_885_72,
+            1.0,
+        ];
+        return horner(&numerator, r) * q / horner(&denominator, r);
+    }
+    let r = (-2.0 * p.min(1.0 - p).ln()).sqrt();
+    let numerator = [
+        -7.784_894_002_430_293e-3,
+        -0.322_396_458_041_136_5,
+        -2.400_758_277_161_838,
+        -2.549_732_539_343_734,
+        4.374_664_141_464_968,
+        2.938_163_982_698_783,
+    ];
+    let denominator = [
+        7.784_695_709_041_462e-3,
+        0.322_467_129_070_039_8,
+        2.445_134_137_142_996,
+        3.754_408_661_907_416,
+        1.0,
+    ];
+    let tail = horner(&numerator, r) / horner(&denominator, r);
+    if p < 0.5 { tail } else { -tail }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_known_ones() {
+        for (p, expected) in [
+            (0.5, 0.0),
+            (0.975, 1.959_963_984_540_054),
+            (0.01, -2.326_347_874_040_841),
+            (1e-6, -4.753_424_308_822_899),
+            (1.0 - 1e-6, 4.753_424_308_822_899),
+        ] {
+            assert!((quantile(p) - expected).abs() < 1e-7, "{p}");
+        }
+    }
+
+    /// Mean and standard error of `2 cos(rᵀu + b) cos(rᵀv + b)` over many features.
+    fn estimate(kernel: Kernel, u: &[f32], v: &[f32], q: f64, gamma: f64) -> (f64, f64) {
+        let n = 100_000;
+        let (r, b) = draw(kernel, u.len(), n, gamma, q, &mut Rng::with_seed(7));
+        let angle = |h: &[f32], j: usize| {
+            let dot = h
+                .iter()
+                .enumerate()
+                .map(|(t, &h)| f64::from(h) * f64::from(r[t * n + j]));
+            dot.sum::<f64>() + f64::from(b[j])
+        };
+        let products: Vec<f64> = (0..n)
+            .map(|j| 2.0 * angle(u, j).cos() * angle(v, j).cos())
+            .collect();
+        let mean = products.iter().sum::<f64>() / n as f64;
+        let variance = products.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / n as f64;
+        (mean, (variance / n as f64).sqrt())
+    }
+
+    #[test]
+    fn features_stand_for_their_kernels() {
+        let (u, v) = ([0.3f32, -1.0, 0.8, 1.0], [0.9f32, -0.2, 0.5, 1.0]);
+        let delta: Vec<f64> = u.iter().zip(&v).map(|(&a, &b)| f64::from(a - b)).collect();
+        let squared: f64 = delta.iter().map(|d| d * d).sum();
+        let (q, gamma) = (1.7f64, 1.3f64);
+        let gaussian = (-gamma * gamma * squared / q).exp();
+        let laplacian =
+            (-gamma * (2.0 / q).sqrt() * delta.iter().map(|d| d.abs()).sum::<f64>()).exp();
+        // The characteristic function of a multivariate Student t at γ δ / √q.
+        let a = gamma * (squared / q).sqrt();
+        let (a3, a5) = (3.0f64.sqrt() * a, 5.0f64.sqrt() * a);
+        let matern3 = (1.0 + a3) * (-a3).exp();
+        let matern5 = (1.0 + a5 + a5 * a5 / 3.0) * (-a5).exp();
+        for (kernel, expected) in [
+            (Kernel::Gaussian, gaussian),
+            (Kernel::QuasiGaussian, gaussian),
+            (Kernel::Matern3, matern3),
+            (Kernel::QuasiMatern3, matern3),
+            (Kernel::Matern5, matern5),
+            (Kernel::QuasiMatern5, matern5),
+            (Kernel::Cauchy, laplacian),
+        ] {
+            let (mean, error) = estimate(kernel, &u, &v, q, gamma);
+            assert!(
+                (mean - expected).abs() < 3.0 * error,
+                "{kernel:?}: {mean} {expected} ± {error}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_median_is_that_of_all_pairs() {
+        // Rows at 0, 1, 3: squared distances 0 0 0 1 1 4 4 9 9, the median 1.
+        let h = [0.0, 1.0, 3.0];
+        let mut rng = Rng::with_seed(0);
+        assert!((median_squared_distance(&h, 1, &[0, 1, 2], &mut rng) - 1.0).abs() < 1e-12);
+        // Two rows: 0 0 1 1.
+        assert!((median_squared_distance(&h, 1, &[0, 1], &mut rng) - 0.5).abs() < 1e-12);
+        assert!((median_squared_distance(&h, 1, &[2], &mut rng) - 1.0).abs() < 1e-12);
+    }
+}

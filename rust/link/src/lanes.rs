@@ -1,0 +1,297 @@
+//! The elementwise functions and the products of scoring, sixteen numbers side by side.
+//!
+//! Each output is computed by the same operations in the same order however many rows and labels
+//! are worked on together, so scores do not depend on the company of a row.
+
+use multiversion::multiversion;
+
+/// Numbers side by side; sixteen `f32` fill a cache line and one vector of AVX-512.
+pub(crate) const LANES: usize = 16;
+
+/// Rows, and labels, whose products are in registers together.
+const SIDE: usize = 4;
+
+/// `cos(2π t)` for t in turns, to an absolute 3e-7; whole numbers of turns beyond 2⁵¹, where `f64`
+/// has no more fractions.
+#[inline(always)]
+fn cos_turns(t: f64) -> f32 {
+    // Adding 1.5 · 2⁵² rounds to an integer.
+    const ROUND: f64 = 6_755_399_441_055_744.0;
+    const MOST: f64 = 2_251_799_813_685_248.0;
+    let whole = (t + ROUND) - ROUND;
+    let fraction = if t.abs() < MOST { t - whole } else { 0.0 };
+    // cos 2πf = sin 2π(¼ − |f|), whose argument is within ±π/2; the series up to x¹¹.
+    let x = (0.25 - fraction.abs() as f32) * std::f32::consts::TAU;
+    let y = x * x;
+    let mut series = -1.0 / 39_916_800.0;
+    for inverse in [
+        1.0 / 362_880.0,
+        -1.0 / 5_040.0,
+        1.0 / 120.0,
+        -1.0 / 6.0,
+        1.0,
+    ] {
+        series = series * y + inverse;
+    }
+    series * x
+}
+
+/// `e^x` for −87 ≤ x ≤ 0, to a relative 2e-7.
+#[inline(always)]
+fn exp(x: f32) -> f32 {
+    const ROUND: f32 = 12_582_912.0; // 1.5 · 2²³
+    const LN2_HIGH: f32 = 0.693_359_4;
+    const LN2_LOW: f32 = -2.121_944_4e-4;
+    let shifted = x * std::f32::consts::LOG2_E + ROUND;
+    let n = shifted - ROUND;
+    let r = (x - n * LN2_HIGH) - n * LN2_LOW;
+    let mut series = 1.0 / 5_040.0;
+    for inverse in [
+        1.0 / 720.0,
+        1.0 / 120.0,
+        1.0 / 24.0,
+        1.0 / 6.0,
+        0.5,
+        1.0,
+        1.0,
+    ] {
+        series = series * r + inverse;
+    }
+    series * f32::from_bits((shifted.to_bits() << 23).wrapping_add(1.0f32.to_bits()))
+}
+
+/// `1 / (1 + e^{−x})`; logits beyond ±40 count as that.
+#[inline(always)]
+fn sigmoid(x: f32) -> f32 {
+    let below = if x.abs() < 40.0 { x.abs() } else { 40.0 };
+    let tail = exp(-below);
+    let numerator = if x < 0.0 { tail } else { 1.0 };
+    numerator / (1.0 + tail)
+}
+
+/// Turns logits of one row into probabilities times `weight`.
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2+fma"))]
+pub(crate) fn sigmoids(row: &mut [f32], weight: f32) {
+    for x in row {
+        *x = sigmoid(*x) * weight;
+    }
+}
+
+/// Turns logits of one row into its softmax times `weight`.
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2+fma"))]
+pub(crate) fn softmax(row: &mut [f32], weight: f32) {
+    let highest = row.iter().fold(f32::NEG_INFINITY, |a, &b| a.max(b));
+    for x in row.iter_mut() {
+        let below = *x - highest;
+        *x = exp(if below > -80.0 { below } else { -80.0 });
+    }
+    let scale = weight / row.iter().map(|&x| f64::from(x)).sum::<f64>() as f32;
+    for x in row {
+        *x *= scale;
+    }
+}
+
+/// `Σ_labels log(1 + e^{ŝ}) − ỹ ŝ` up to the part of ỹ: the sum of `log(1 + e^{ŝ})` over a row.
+#[inline]
+pub(crate) fn softplus(x: f32) -> f64 {
+    f64::from(x.max(0.0)) + f64::from((-x.abs()).exp()).ln_1p()
+}
+
+/// Cosine features of some rows: `out[i, j] = cos(Σ_t h[i, t] r[t, j] + b[j])`.
+///
+/// h: predictions, rows of `width`; r: frequencies, `width` rows of s; b: s phases; out: rows of
+/// `stride` ≥ s, of which the first s are written. Angles are `f64` and are reduced as such: with
+/// heavy-tailed frequencies they have many turns.
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2+fma"))]
+pub(crate) fn cosines(
+    h: &[f32],
+    width: usize,
+    r: &[f32],
+    b: &[f32],
+    out: &mut [f32],
+    stride: usize,
+) {
+    let s = b.len();
+    for (h, out) in h.chunks(SIDE * width).zip(out.chunks_mut(SIDE * stride)) {
+        let n_rows = h.len() / width;
+        for first in (0..s).step_by(LANES) {
+            let n = LANES.min(s - first);
+            let mut angles = [[0.0f64; LANES]; SIDE];
+            for t in 0..width {
+                let mut frequency = [0.0f64; LANES];
+                if n == LANES {
+                    let from: &[f32; LANES] = r[t * s + first..][..LANES].try_into().expect("16");
+                    for lane in 0..LANES {
+                        frequency[lane] = f64::from(from[lane]);
+                    }
+                } else {
+                    for (to, &from) in frequency.iter_mut().zip(&r[t * s + first..][..n]) {
+                        *to = f64::from(from);
+                    }
+                }
+                for row in 0..SIDE {
+                    // Rows that are not there repeat the last, and are not written.
+                    let value = f64::from(h[row.min(n_rows - 1) * width + t]);
+                    for lane in 0..LANES {
+                        angles[row][lane] += value * frequency[lane];
+                    }
+                }
+            }
+            let mut phase = [0.0f64; LANES];
+            for (to, &from) in phase.iter_mut().zip(&b[first..][..n]) {
+                *to = f64::from(from);
+            }
+            for row in 0..n_rows {
+                let mut cosine = [0.0; LANES];
+                for lane in 0..LANES {
+                    let angle = angles[row][lane] + phase[lane];
+                    cosine[lane] = cos_turns(angle * (1.0 / std::f64::consts::TAU));
+                }
+                out[row * stride + first..][..n].copy_from_slice(&cosine[..n]);
+            }
+        }
+    }
+}
+
+/// Scores of some rows: `out[i, l] = Σ_j f[i, j] v[l, j] + a[l]`.
+///
+/// f: features, rows of `stride` ≥ s, of which the first s count; v: weights, one row of s a label;
+/// a: intercepts; out: one row of intercepts' length a row of f.
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2+fma"))]
+pub(crate) fn scores(f: &[f32], stride: usize, v: &[f32], a: &[f32], out: &mut [f32]) {
+    #[inline(always)]
+    fn tile<const R: usize, const L: usize>(f: [&[f32]; R], v: [&[f32]; L]) -> [[f32; L]; R] {
+        let mut sums = [[[0.0f32; LANES]; L]; R];
+        let s = v[0].len();
+        let full = s - s % LANES;
+        for j in (0..full).step_by(LANES) {
+            for row in 0..R {
+                let x: &[f32; LANES] = f[row][j..j + LANES].try_into().expect("16");
+                for label in 0..L {
+                    let w: &[f32; LANES] = v[label][j..j + LANES].try_into().expect("16");
+                    for lane in 0..LANES {
+                        sums[row][label][lane] += x[lane] * w[lane];
+                    }
+                }
+            }
+        }
+        for row in 0..R {
+            for label in 0..L {
+                for j in full..s {
+                    sums[row][label][j - full] += f[row][j] * v[label][j];
+                }
+            }
+        }
+        let mut out = [[0.0; L]; R];
+        for row in 0..R {
+            for label in 0..L {
+                let mut half = 8;
+                while half > 0 {
+                    for lane in 0..half {
+                        sums[row][label][lane] += sums[row][label][lane + half];
+                    }
+                    half /= 2;
+                }
+                out[row][label] = sums[row][label][0];
+            }
+        }
+        out
+    }
+
+    let (n_labels, n_rows) = (a.len(), f.len() / stride);
+    let s = v.len() / n_labels.max(1);
+    let row_of = |row: usize| &f[row * stride..][..s];
+    let label_of = |label: usize| &v[label * s..][..s];
+    let fours = n_labels - n_labels % SIDE;
+    for first in (0..fours).step_by(SIDE) {
+        let labels: [&[f32]; SIDE] = std::array::from_fn(|l| label_of(first + l));
+        let mut write = |row: usize, sums: &[f32; SIDE]| {
+            for label in 0..SIDE {
+                out[row * n_labels + first + label] = sums[label] + a[first + label];
+            }
+        };
+        let full = n_rows - n_rows % SIDE;
+        for row in (0..full).step_by(SIDE) {
+            let sums = tile(
+                std::array::from_fn::<_, SIDE, _>(|r| row_of(row + r)),
+                labels,
+            );
+            for (r, sums) in sums.iter().enumerate() {
+                write(row + r, sums);
+            }
+        }
+        for row in full..n_rows {
+            write(row, &tile([row_of(row)], labels)[0]);
+        }
+    }
+    for label in fours..n_labels {
+        for row in 0..n_rows {
+            out[row * n_labels + label] = tile([row_of(row)], [label_of(label)])[0][0] + a[label];
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_are_those_of_the_standard_library() {
+        for i in -200_000..200_000 {
+            let x = f64::from(i) * 1.237e-3;
+            let turns = x / std::f64::consts::TAU;
+            assert!((f64::from(cos_turns(turns)) - x.cos()).abs() < 3e-7, "{x}");
+            let logit = (x * 0.3) as f32;
+            let expected = 1.0 / (1.0 + f64::from(-logit.clamp(-40.0, 40.0)).exp());
+            let got = f64::from(sigmoid(logit));
+            assert!(
+                (got - expected).abs() < 4e-7 * expected,
+                "{logit}: {got} {expected}"
+            );
+        }
+        for angle in [1e300, -1e17, f64::MAX] {
+            assert!(cos_turns(angle).abs() <= 1.0);
+        }
+        // Many turns, exactly: 2⁴⁰ + ⅛.
+        let cosine = f64::from(cos_turns(1_099_511_627_776.125));
+        assert!((cosine - std::f64::consts::FRAC_1_SQRT_2).abs() < 3e-7);
+        let mut row = [1000.0, 999.0, -1e30];
+        softmax(&mut row, 2.0);
+        assert!((row[0] - 2.0 * 0.731_058_6).abs() < 1e-6 && row[2] < 1e-30);
+    }
+
+    #[test]
+    fn products_do_not_depend_on_company() {
+        let (width, s, n_labels, n_rows) = (3, 37, 7, 6);
+        let mut rng = fastrand::Rng::with_seed(0);
+        let mut draw = |n: usize| (0..n).map(|_| rng.f32() - 0.5).collect::<Vec<_>>();
+        let (h, r, b) = (draw(n_rows * width), draw(width * s), draw(s));
+        let (v, a) = (draw(n_labels * s), draw(n_labels));
+        let mut features = vec![0.0; n_rows * s];
+        cosines(&h, width, &r, &b, &mut features, s);
+        let mut all = vec![0.0; n_rows * n_labels];
+        scores(&features, s, &v, &a, &mut all);
+        for row in 0..n_rows {
+            let mut one = vec![0.0; s];
+            cosines(&h[row * width..][..width], width, &r, &b, &mut one, s);
+            assert_eq!(one, features[row * s..][..s]);
+            let mut scored = vec![0.0; n_labels];
+            scores(&one, s, &v, &a, &mut scored);
+            assert_eq!(scored, all[row * n_labels..][..n_labels]);
+            for j in 0..s {
+                let angle: f64 = (0..width)
+                    .map(|t| f64::from(h[row * width + t]) * f64::from(r[t * s + j]))
+                    .sum::<f64>()
+                    + f64::from(b[j]);
+                assert!((f64::from(one[j]) - angle.cos()).abs() < 3e-7);
+            }
+            for label in 0..n_labels {
+                let dot: f64 = (0..s)
+                    .map(|j| f64::from(one[j]) * f64::from(v[label * s + j]))
+                    .sum::<f64>()
+                    + f64::from(a[label]);
+                assert!((f64::from(scored[label]) - dot).abs() < 1e-5);
+            }
+        }
+    }
+}

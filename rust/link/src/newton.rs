@@ -1,0 +1,307 @@
+//! Newton's method for the logistic loss plus ridge, `Σ_i ω_i log(1 + e^{ŝ_i}) − ỹ_i ŝ_i + λ‖v‖²`,
+//! some labels at a time on one thread; labels are independent given the features.
+//!
+//! Steps come from conjugate gradients, preconditioned by the least-squares Gram matrix, which has
+//! the Hessian's directions of much and of little curvature. A step is halved until the loss falls
+//! enough; that needs no features, since scores are linear in it.
+
+use crate::lanes::softplus;
+use crate::psgd::Problem;
+use faer::linalg::matmul::matmul;
+use faer::{Accum, MatMut, MatRef, Par};
+use manylabel_base::Error;
+use rayon::prelude::*;
+
+/// Labels that share the products with the features.
+const LABELS: usize = 16;
+
+/// Rows that are in the nearer caches while they are multiplied.
+const ROWS: usize = 256;
+
+/// Conjugate-gradient steps at most, and halvings of a Newton step.
+const INNER: usize = 100;
+const HALVINGS: usize = 30;
+
+/// Share of the expected decrease that a step must bring (Armijo's rule).
+const SUFFICIENT: f64 = 1e-4;
+
+/// Refines `start`, one row of weights a label, with the absolute ridge `ridge`. `positive` has for
+/// each label of the block the numbers of its rows among the training rows; `shrink` is the target
+/// of these. Returns the steps of each label, one more than allowed where it did not converge.
+pub(crate) fn refine(
+    problem: &Problem<'_>,
+    start: &mut [f32],
+    positive: &[&[u32]],
+    shrink: f64,
+    ridge: f64,
+) -> Result<Vec<i32>, Error> {
+    let size = problem.design.size;
+    let chunks: Result<Vec<_>, Error> = start
+        .par_chunks_mut(LABELS * size)
+        .zip(positive.par_chunks(LABELS))
+        .map(|(weights, positive)| {
+            let n_labels = positive.len();
+            let steps = Chunk::new(problem, positive, shrink, ridge).minimize(weights)?;
+            problem.watch.step(n_labels)?;
+            Ok(steps)
+        })
+        .collect();
+    Ok(chunks?.concat())
+}
+
+/// Some labels, their targets and the scores at the current weights, row after row.
+struct Chunk<'a> {
+    problem: &'a Problem<'a>,
+    n_labels: usize,
+    targets: Vec<f32>,
+    ridge: f64,
+}
+
+impl<'a> Chunk<'a> {
+    fn new(problem: &'a Problem<'a>, positive: &[&[u32]], shrink: f64, ridge: f64) -> Self {
+        let n_labels = positive.len();
+        let mut targets = vec![(1.0 - shrink) as f32; problem.train.len() * n_labels];
+        for (label, rows) in positive.iter().enumerate() {
+            for &row in *rows {
+                targets[row as usize * n_labels + label] = shrink as f32;
+            }
+        }
+        Self {
+            problem,
+            n_labels,
+            targets,
+            ridge,
+        }
+    }
+
+    fn minimize(&self, weights: &mut [f32]) -> Result<Vec<i32>, Error> {
+        let params = self.problem.params;
+        let (size, n_labels) = (self.problem.design.size, self.n_labels);
+        let most = i32::try_from(params.max_iter).unwrap_or(i32::MAX - 1);
+        let mut steps = vec![0; n_labels];
+        let zeros = vec![0.0; self.targets.len()];
+        let origin = self.gradient(&zeros, &vec![0.0; weights.len()])?;
+        let allowed: Vec<f64> = norms(&origin, size)
+            .iter()
+            .map(|g| params.tol * g)
+            .collect();
+        let mut scores = self.scores(weights)?;
+        loop {
+            let gradient = self.gradient(&scores, weights)?;
+            let lengths = norms(&gradient, size);
+            let active: Vec<bool> = (0..n_labels)
+                .map(|label| lengths[label] > allowed[label] && steps[label] < most)
+                .collect();
+            if !active.contains(&true) {
+                for label in 0..n_labels {
+                    steps[label] += i32::from(lengths[label] > allowed[label]);
+                }
+                return Ok(steps);
+            }
+            let direction = self.direction(&scores, &gradient, &active)?;
+            let change = self.scores(&direction)?;
+            for label in (0..n_labels).filter(|&label| active[label]) {
+                let range = label * size..(label + 1) * size;
+                let (v, d) = (&mut weights[range.clone()], &direction[range.clone()]);
+                let slope = dot(&gradient[range], d);
+                let (vd, dd) = (dot(v, d), dot(d, d));
+                let before = self.loss(label, &scores, &change, 0.0);
+                let mut step = 1.0;
+                let falls = |step: f64| {
+                    let after = self.loss(label, &scores, &change, step)
+                        + self.ridge * (2.0 * step * vd + step * step * dd);
+                    after - before <= SUFFICIENT * step * slope
+                };
+                let mut halvings = 0;
+                while halvings < HALVINGS && !falls(step) {
+                    step *= 0.5;
+                    halvings += 1;
+                }
+                steps[label] += 1;
+                if halvings == HALVINGS {
+                    // Rounding hides what is left to gain.
+                    steps[label] = most;
+                    continue;
+                }
+                for (v, d) in v.iter_mut().zip(d) {
+                    *v += step as f32 * d;
+                }
+                for at in (label..scores.len()).step_by(n_labels) {
+                    scores[at] += step as f32 * change[at];
+                }
+            }
+        }
+    }
+
+    /// The loss of one label at the scores `s + step · change`, without its ridge.
+    fn loss(&self, label: usize, scores: &[f32], change: &[f32], step: f64) -> f64 {
+        let at = (label..scores.len()).step_by(self.n_labels);
+        at.zip(self.problem.train)
+            .map(|(at, &row)| {
+                let score = scores[at] + step as f32 * change[at];
+                let loss = softplus(score) - f64::from(self.targets[at]) * f64::from(score);
+                f64::from(self.problem.weights[row as usize]) * loss
+            })
+            .sum()
+    }
+
+    /// `Φᵀ ω(σ(s) − ỹ) + 2λv`.
+    fn gradient(&self, scores: &[f32], weights: &[f32]) -> Result<Vec<f32>, Error> {
+        let mut residuals: Vec<f32> = scores
+            .iter()
+            .zip(&self.targets)
+            .map(|(&score, &target)| probability(score) - target)
+            .collect();
+        self.weigh(&mut residuals);
+        self.back(&residuals, weights)
+    }
+
+    /// An approximate solution of `H d = −g` for the active labels, 0 for the others.
+    fn direction(
+        &self,
+        scores: &[f32],
+        gradient: &[f32],
+        active: &[bool],
+    ) -> Result<Vec<f32>, Error> {
+        let (size, n_labels) = (self.problem.design.size, self.n_labels);
+        let mut curvature: Vec<f32> = scores
+            .iter()
+            .map(|&score| probability(score) * (1.0 - probability(score)))
+            .collect();
+        self.weigh(&mut curvature);
+        let mut d = vec![0.0; gradient.len()];
+        let mut residual: Vec<f32> = gradient.iter().map(|g| -g).collect();
+        let first = norms(&residual, size);
+        let mut going = active.to_vec();
+        let mut search = vec![0.0; d.len()];
+        let mut energy = vec![0.0; n_labels];
+        for inner in 0..INNER {
+            let mut solved = residual.clone();
+            let factor = self.problem.factor;
+            factor.precondition(&mut solved, self.problem.watch)?;
+            for label in 0..n_labels {
+                let range = label * size..(label + 1) * size;
+                let now = dot(&residual[range.clone()], &solved[range.clone()]);
+                let beta = if inner > 0 { now / energy[label] } else { 0.0 };
+                energy[label] = now;
+                let going = if going[label] { 1.0 } else { 0.0 };
+                for (s, z) in search[range.clone()].iter_mut().zip(&solved[range]) {
+                    *s = going * (z + beta as f32 * *s);
+                }
+            }
+            let mut along = self.scores(&search)?;
+            for (a, c) in along.iter_mut().zip(&curvature) {
+                *a *= c;
+            }
+            let product = self.back(&along, &search)?;
+            for label in (0..n_labels).filter(|&label| going[label]) {
+                let range = label * size..(label + 1) * size;
+                let bend = dot(&search[range.clone()], &product[range.clone()]);
+                let alpha = energy[label] / bend;
+                if !alpha.is_finite() {
+                    continue;
+                }
+                for at in range {
+                    d[at] += alpha as f32 * search[at];
+                    residual[at] -= alpha as f32 * product[at];
+                }
+            }
+            let left = norms(&residual, size);
+            for label in 0..n_labels {
+                // Tighter as the gradient falls, so that convergence is faster than linear.
+                let forcing = (left[label] / first[label].max(f64::MIN_POSITIVE)).min(1.0);
+                going[label] &= forcing > 0.05 && energy[label] > 0.0;
+            }
+            if !going.contains(&true) {
+                break;
+            }
+        }
+        Ok(d)
+    }
+
+    /// Multiplies the entries of each row by its weight.
+    fn weigh(&self, values: &mut [f32]) {
+        for (values, &row) in values.chunks_mut(self.n_labels).zip(self.problem.train) {
+            let weight = self.problem.weights[row as usize];
+            for value in values {
+                *value *= weight;
+            }
+        }
+    }
+
+    /// `Φ v`, row after row.
+    fn scores(&self, weights: &[f32]) -> Result<Vec<f32>, Error> {
+        let (size, n_labels) = (self.problem.design.size, self.n_labels);
+        let mut out = vec![0.0; self.targets.len()];
+        let weights = MatRef::from_column_major_slice(weights, size, n_labels);
+        self.each_block(|at, features| {
+            let n_rows = features.len() / size;
+            let out = &mut out[at * n_labels..][..n_rows * n_labels];
+            matmul(
+                MatMut::from_row_major_slice_mut(out, n_rows, n_labels),
+                Accum::Replace,
+                MatRef::from_row_major_slice(features, n_rows, size),
+                weights,
+                1.0,
+                Par::Seq,
+            );
+        })?;
+        Ok(out)
+    }
+
+    /// `Φᵀ r + 2λ v`, one row a label.
+    fn back(&self, residuals: &[f32], weights: &[f32]) -> Result<Vec<f32>, Error> {
+        let (size, n_labels) = (self.problem.design.size, self.n_labels);
+        let mut out: Vec<f32> = weights
+            .iter()
+            .map(|v| (2.0 * self.ridge) as f32 * v)
+            .collect();
+        self.each_block(|at, features| {
+            let n_rows = features.len() / size;
+            let residuals = &residuals[at * n_labels..][..n_rows * n_labels];
+            matmul(
+                MatMut::from_column_major_slice_mut(&mut out, size, n_labels),
+                Accum::Add,
+                MatRef::from_row_major_slice(features, n_rows, size).transpose(),
+                MatRef::from_row_major_slice(residuals, n_rows, n_labels),
+                1.0,
+                Par::Seq,
+            );
+        })?;
+        Ok(out)
+    }
+
+    /// Hands blocks of the features of the training rows, in order, to `work`.
+    fn each_block(&self, mut work: impl FnMut(usize, &[f32])) -> Result<(), Error> {
+        let Problem {
+            design,
+            train,
+            watch,
+            ..
+        } = self.problem;
+        let mut features = vec![0.0; ROWS.min(train.len()) * design.size];
+        for (block, rows) in train.chunks(ROWS).enumerate() {
+            watch.step(0)?;
+            let features = &mut features[..rows.len() * design.size];
+            design.fill(rows, features, watch)?;
+            work(block * ROWS, features);
+        }
+        Ok(())
+    }
+}
+
+fn probability(score: f32) -> f32 {
+    1.0 / (1.0 + (-score).exp())
+}
+
+fn dot(a: &[f32], b: &[f32]) -> f64 {
+    a.iter()
+        .zip(b)
+        .map(|(&a, &b)| f64::from(a) * f64::from(b))
+        .sum()
+}
+
+/// Length of each row of `size`.
+fn norms(rows: &[f32], size: usize) -> Vec<f64> {
+    rows.chunks(size).map(|row| dot(row, row).sqrt()).collect()
+}

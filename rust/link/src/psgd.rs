@@ -1,0 +1,282 @@
+//! Preconditioned stochastic gradients with momentum.
+//!
+//! With the least-squares Gram matrix C, a step is `D ← αD + η(1−α) (n/|b|) C⁻¹ (|b|/n ΦᵀỸ −
+//! Φ_bᵀP_b)`, `V ← V + D`: the half of the gradient that has the labels is that of all rows. Since
+//! `C⁻¹ΦᵀỸ` is the least-squares solution V₀, that is `D ← αD + η(1−α) (V₀ − (n/|b|) C⁻¹Φ_bᵀP_b)`.
+//!
+//! In the coordinates `U = LᵀV`, `Ψ = ΦL⁻ᵀ` of the Cholesky factor L, the same steps have no C:
+//! `U₀ = ΨᵀỸ` and `U₀ − (n/|b|) Ψ_bᵀP_b`. Whitening all rows once costs what ten passes of solves
+//! for n/10 labels do, so it is done unless rows are many or are not kept.
+
+use crate::design::Design;
+use crate::gram::Factor;
+use crate::lanes::{sigmoids, softmax, softplus};
+use crate::{Loss, Params};
+use faer::linalg::matmul::matmul;
+use faer::{Accum, MatMut, MatRef, Par};
+use fastrand::Rng;
+use manylabel_base::{Error, Watch, filled};
+use manylabel_sparse::CsrOwned;
+use rayon::prelude::*;
+
+/// Tiles of the gradient: labels × features.
+const LABELS: usize = 128;
+const FEATURES: usize = 256;
+
+/// Numbers of a batch at most, of features and of probabilities alike.
+const BATCH: usize = 100_000_000;
+
+/// Rows of a batch, for `n` training rows and `widest` features or labels, whichever are more: a
+/// tenth of all, or what 400 MB hold.
+pub(crate) fn batch_rows(n: usize, widest: usize) -> usize {
+    n.div_ceil(10).min(BATCH.div_ceil(widest))
+}
+
+/// Rows of a batch that one thread turns into probabilities: a matter of sizes only.
+fn tile_rows(batch: usize) -> usize {
+    batch.div_ceil(8).clamp(16, 256)
+}
+
+/// All that a fit of some labels needs to know of the rest.
+pub(crate) struct Problem<'a> {
+    pub(crate) params: &'a Params,
+    pub(crate) design: &'a Design,
+    pub(crate) factor: &'a Factor,
+    /// Whether the features of `design` are Ψ rather than Φ.
+    pub(crate) whitened: bool,
+    /// Rows that are learned from and rows that tell when to stop.
+    pub(crate) train: &'a [u32],
+    pub(crate) held_out: &'a [u32],
+    /// Weight of each row.
+    pub(crate) weights: &'a [f32],
+    pub(crate) watch: &'a Watch,
+}
+
+/// Refines `start`, one row of weights a label, and returns the held-out loss after each pass.
+///
+/// `gradient` is V₀ (or U₀), from which `start` may differ; `y` has the labels of all rows by
+/// their numbers in the block, for the held-out loss.
+pub(crate) fn refine(
+    problem: &Problem<'_>,
+    gradient: &[f32],
+    start: &mut Vec<f32>,
+    y: &CsrOwned,
+) -> Result<Vec<f64>, Error> {
+    let Problem { params, design, .. } = *problem;
+    let (size, n) = (design.size, problem.train.len());
+    let n_labels = start.len() / size;
+    let length = batch_rows(n, size.max(n_labels));
+    let mut features = filled("a batch of features", 0.0, length * size)?;
+    let mut probabilities = filled("a batch of probabilities", 0.0, length * n_labels)?;
+    let mut sums = filled("the gradient", 0.0, start.len())?;
+    let mut velocity = filled("the momentum", 0.0, start.len())?;
+    let mut order = problem.train.to_vec();
+    // A generator of its own: the order is that of every block of labels.
+    let mut rng = Rng::with_seed(params.seed ^ 0x5eed);
+    let (mut step, mut losses) = (params.step_size * (1.0 - params.momentum), Vec::new());
+    let mut best: Option<(f64, Vec<f32>)> = None;
+    let mut waited = 0;
+    for pass in 0..params.n_passes {
+        rng.shuffle(&mut order);
+        for batch in order.chunks(length) {
+            let features = &mut features[..batch.len() * size];
+            let probabilities = &mut probabilities[..batch.len() * n_labels];
+            design.fill(batch, features, problem.watch)?;
+            problem.probabilities(batch, features, start, probabilities)?;
+            problem.gradient(features, probabilities, &mut sums, batch.len())?;
+            if !problem.whitened {
+                problem.factor.precondition(&mut sums, problem.watch)?;
+            }
+            let share = (n as f64 / batch.len() as f64) as f32;
+            let (step, momentum) = (step as f32, params.momentum as f32);
+            start
+                .par_chunks_mut(size)
+                .zip(velocity.par_chunks_mut(size))
+                .zip(sums.par_chunks(size).zip(gradient.par_chunks(size)))
+                .for_each(|((weights, velocity), (sums, gradient))| {
+                    for j in 0..size {
+                        velocity[j] =
+                            momentum * velocity[j] + step * (gradient[j] - share * sums[j]);
+                        weights[j] += velocity[j];
+                    }
+                });
+        }
+        if params.decay < 1.0 {
+            step *= params.decay;
+            velocity
+                .par_iter_mut()
+                .for_each(|v| *v *= params.decay as f32);
+        }
+        problem.watch.step(n_labels)?;
+        if problem.held_out.is_empty() {
+            continue;
+        }
+        let loss = problem.held_out_loss(start, y, &mut features, &mut probabilities, length)?;
+        losses.push(loss);
+        if best.as_ref().is_none_or(|(least, _)| loss < *least) {
+            waited = 0;
+            best = Some((loss, start.clone()));
+        } else {
+            waited += 1;
+            if waited == params.n_iter_no_change {
+                problem
+                    .watch
+                    .step(n_labels * (params.n_passes - pass - 1))?;
+                break;
+            }
+        }
+    }
+    if let Some((_, weights)) = best {
+        *start = weights;
+    }
+    Ok(losses)
+}
+
+impl Problem<'_> {
+    /// Probabilities of the labels of a batch, times the weights of the rows.
+    fn probabilities(
+        &self,
+        batch: &[u32],
+        features: &[f32],
+        weights: &[f32],
+        out: &mut [f32],
+    ) -> Result<(), Error> {
+        let n_labels = weights.len() / self.design.size;
+        self.products(
+            features,
+            weights,
+            out,
+            |at, row| {
+                let weight = self.weights[batch[at] as usize];
+                match self.params.loss {
+                    Loss::Softmax => softmax(row, weight),
+                    Loss::Logistic | Loss::Squared => sigmoids(row, weight),
+                }
+            },
+            n_labels,
+        )
+    }
+
+    /// Scores, each row then handed to `finish` with its number in the batch.
+    fn products(
+        &self,
+        features: &[f32],
+        weights: &[f32],
+        out: &mut [f32],
+        finish: impl Fn(usize, &mut [f32]) + Sync,
+        n_labels: usize,
+    ) -> Result<(), Error> {
+        let size = self.design.size;
+        let rows = tile_rows(features.len() / size);
+        let weights = MatRef::from_column_major_slice(weights, size, n_labels);
+        out.par_chunks_mut(rows * n_labels)
+            .zip(features.par_chunks(rows * size))
+            .enumerate()
+            .try_for_each(|(tile, (out, features))| {
+                self.watch.step(0)?;
+                let n_rows = features.len() / size;
+                matmul(
+                    MatMut::from_row_major_slice_mut(out, n_rows, n_labels),
+                    Accum::Replace,
+                    MatRef::from_row_major_slice(features, n_rows, size),
+                    weights,
+                    1.0,
+                    Par::Seq,
+                );
+                for (i, row) in out.chunks_mut(n_labels).enumerate() {
+                    finish(tile * rows + i, row);
+                }
+                Ok(())
+            })
+    }
+
+    /// `out = PᵀΦ`, one row a label.
+    fn gradient(
+        &self,
+        features: &[f32],
+        probabilities: &[f32],
+        out: &mut [f32],
+        n_rows: usize,
+    ) -> Result<(), Error> {
+        let size = self.design.size;
+        let n_labels = out.len() / size;
+        let features = MatRef::from_row_major_slice(features, n_rows, size);
+        let probabilities = MatRef::from_row_major_slice(probabilities, n_rows, n_labels);
+        tiles(MatMut::from_column_major_slice_mut(out, size, n_labels))
+            .into_par_iter()
+            .try_for_each(|(first_feature, first_label, tile)| {
+                self.watch.step(0)?;
+                let features = features.subcols(first_feature, tile.nrows());
+                let probabilities = probabilities.subcols(first_label, tile.ncols());
+                matmul(
+                    tile,
+                    Accum::Replace,
+                    features.transpose(),
+                    probabilities,
+                    1.0,
+                    Par::Seq,
+                );
+                Ok(())
+            })
+    }
+
+    /// Mean over the held-out rows, by weight, of the loss summed over labels.
+    fn held_out_loss(
+        &self,
+        weights: &[f32],
+        y: &CsrOwned,
+        features: &mut [f32],
+        scores: &mut [f32],
+        length: usize,
+    ) -> Result<f64, Error> {
+        let size = self.design.size;
+        let n_labels = weights.len() / size;
+        let (mut loss, mut weight) = (0.0, 0.0);
+        for rows in self.held_out.chunks(length) {
+            let features = &mut features[..rows.len() * size];
+            let scores = &mut scores[..rows.len() * n_labels];
+            self.design.fill(rows, features, self.watch)?;
+            self.products(features, weights, scores, |_, _| {}, n_labels)?;
+            for (&row, scores) in rows.iter().zip(scores.chunks(n_labels)) {
+                let (row, of_row) = (row as usize, f64::from(self.weights[row as usize]));
+                let partition = match self.params.loss {
+                    Loss::Softmax => {
+                        let highest = scores.iter().fold(f32::NEG_INFINITY, |a, &b| a.max(b));
+                        let sum: f64 = scores.iter().map(|s| f64::from(s - highest).exp()).sum();
+                        f64::from(highest) + sum.ln()
+                    }
+                    Loss::Logistic | Loss::Squared => scores.iter().map(|&s| softplus(s)).sum(),
+                };
+                let present = y
+                    .row(row)
+                    .0
+                    .iter()
+                    .map(|&label| f64::from(scores[label as usize]));
+                loss += of_row * (partition - present.sum::<f64>());
+                weight += of_row;
+            }
+        }
+        Ok(loss / weight)
+    }
+}
+
+/// Cuts a matrix into tiles, with the first row and column of each.
+fn tiles(matrix: MatMut<'_, f32>) -> Vec<(usize, usize, MatMut<'_, f32>)> {
+    let mut tiles = Vec::new();
+    let (mut rest, mut col) = (matrix, 0);
+    while rest.ncols() > 0 {
+        let width = LABELS.min(rest.ncols());
+        let (mut column, others) = rest.split_at_col_mut(width);
+        let mut row = 0;
+        while column.nrows() > 0 {
+            let height = FEATURES.min(column.nrows());
+            let (tile, below) = column.split_at_row_mut(height);
+            tiles.push((row, col, tile));
+            row += height;
+            column = below;
+        }
+        col += width;
+        rest = others;
+    }
+    tiles
+}

@@ -1,0 +1,283 @@
+"""`SmoothLinkClassifier` against its oracle, ridge regression, and what its parameters promise."""
+
+from itertools import permutations, product
+
+import numpy as np
+import pytest
+from scipy.optimize import check_grad
+from scipy.sparse import csr_array
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import RandomizedSearchCV
+
+import manylabel as ml
+from manylabel import SmoothLinkClassifier
+from manylabel.datasets import make_multilabel
+from manylabel.link import smooth_link_space
+from oracle import link as oracle
+
+CLOSED = {"loss": "squared", "shrink": 1.0}
+# Too little memory for keeping the features of 300 rows beside the rest of the fit.
+ANEW = 150_000
+
+
+@pytest.fixture(scope="module")
+def problem():
+    X, Y = make_multilabel(300, 40, 12, random_state=0)
+    return X.toarray().astype(np.float64), Y.toarray().astype(float)
+
+
+@pytest.fixture(scope="module")
+def weights():
+    return np.random.default_rng(1).integers(1, 4, 300).astype(float)
+
+
+def fit(problem, sample_weight=None, **params):
+    return (
+        SmoothLinkClassifier(5, n_features=60, random_state=0)
+        .set_params(**params)
+        .fit(*problem, sample_weight=sample_weight)
+    )
+
+
+def design(model, X):
+    p = X @ model.projection_ + model.projection_intercept_
+    return oracle.design(p, model.frequencies_, model.phases_)
+
+
+def weights_of(model):
+    """V, the last row that of the constant."""
+    middle = 0.5 if model.loss == "squared" else 0
+    return np.vstack([model.coef_.T, model.intercept_ + middle])
+
+
+KERNELS = ["gaussian", "matern-3", "matern-5", "cauchy", "linear", "quasi-gaussian"]
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("shrink", [1.0, 0.9])
+def test_squared_loss_is_least_squares(problem, weights, kernel, shrink):
+    model = fit(problem, weights, kernel=kernel, loss="squared", shrink=shrink)
+    Phi = design(model, problem[0])
+    V = oracle.least_squares(Phi, oracle.smoothed(problem[1], shrink), weights, model.l2_link)
+    np.testing.assert_allclose(model.decision_function(problem[0]) + 0.5, Phi @ V, atol=2e-4)
+    np.testing.assert_allclose(model.predict_proba(problem[0]), np.clip(Phi @ V, 0, 1), atol=2e-4)
+
+
+@pytest.mark.parametrize("loss", ["logistic", "softmax"])
+@pytest.mark.parametrize("max_memory", [None, 80_000])  # features kept, and whitened; computed anew
+def test_passes_are_those_of_the_oracle(problem, loss, max_memory):
+    """Batches have one row if there are at most ten: three rows and two passes have 36 orders."""
+    X, Y = problem[0][:3], np.eye(3)
+    weights = np.array([1.0, 3.0, 2.0])
+    params = {"step_size": 0.7, "momentum": 0.4, "decay": 0.9}
+    model = fit(
+        (X, Y), weights, loss=loss, n_passes=2, max_memory=max_memory, shrink=0.9, l2_link=0.05, **params
+    )
+    Phi, targets = design(model, X), oracle.smoothed(Y, 0.9, loss == "softmax")
+    orders = [[[row] for row in order] for order in permutations(range(3))]
+    errors = []
+    for batches in product(orders, repeat=2):
+        V = oracle.steps(Phi, targets, weights, 0.05, batches, loss=loss, **params)
+        errors.append(np.abs(Phi @ (weights_of(model) - V)).max())
+    assert sum(error < 1e-4 for error in errors) == 1, sorted(errors)[:3]
+
+
+@pytest.mark.parametrize("loss", ["logistic", "softmax"])
+def test_gradient_of_the_oracle(problem, weights, loss):
+    Phi = oracle.design(problem[0][:20, :3], np.zeros((4, 0)), np.zeros(0))
+    targets, m = oracle.smoothed(problem[1][:20, :3], 0.9, loss == "softmax"), weights[:20]
+    if loss == "softmax":
+        targets = targets / targets.sum(axis=1, keepdims=True)
+    V = np.random.default_rng(0).normal(size=(4, 3))
+
+    def value(v):
+        return oracle.loss(v.reshape(4, 3), Phi, targets, m, 0.3, loss)
+
+    def slope(v):
+        return oracle.gradient(v.reshape(4, 3), Phi, targets, m, 0.3, loss).ravel()
+
+    assert check_grad(value, slope, V.ravel()) < 1e-4
+
+
+@pytest.mark.parametrize("max_memory", [None, 200_000])
+def test_newton_reaches_the_optimum(problem, weights, max_memory):
+    model = fit(problem, weights, solver="newton-cg", tol=1e-4, shrink=0.95, max_memory=max_memory)
+    Phi, targets = design(model, problem[0]), oracle.smoothed(problem[1], 0.95)
+    _, ridge = oracle.gram(Phi, weights, model.l2_link)
+    V = weights_of(model)
+    # The gradient is that of weights scaled as the data's.
+    at_zero = oracle.gradient(0 * V, Phi, targets, weights, ridge, "logistic")
+    left = oracle.gradient(V, Phi, targets, weights, ridge, "logistic")
+    assert (np.linalg.norm(left, axis=0) < 3e-4 * np.linalg.norm(at_zero, axis=0)).all()
+
+
+def test_many_passes_approach_newtons_without_ridge(problem):
+    """Both minimize the same smoothed loss, but for the ridge."""
+    settings = {"kernel": "linear", "l2_link": 1e-6, "shrink": 0.9}
+    newton = fit(problem, solver="newton-cg", tol=1e-4, **settings)
+    passes = fit(problem, n_passes=200, decay=0.98, step_size=3.0, **settings)
+    np.testing.assert_allclose(
+        passes.decision_function(problem[0]), newton.decision_function(problem[0]), atol=0.05
+    )
+
+
+def test_linear_kernel_of_full_rank_is_ridge_regression(problem):
+    X, Y = problem
+    l2 = 1e-3
+    n_components = 12
+    model = fit(problem, n_components=n_components, kernel="linear", l2_link=1e-9, l2=1e-9, **CLOSED)
+    expected = Ridge(1e-9).fit(X, Y).predict(X)
+    np.testing.assert_allclose(model.decision_function(X) + 0.5, expected, atol=1e-3)
+    # Algorithm 2: the labels' own ridge regressions. The constant of X is ridged too.
+    model = fit(problem, embedding="none", l2=l2, **CLOSED)
+    A = np.column_stack([X, np.ones(len(X))])
+    ridge = l2 * np.trace(A.T @ A) / A.shape[1]
+    W = np.linalg.solve(A.T @ A + ridge * np.eye(A.shape[1]), A.T @ Y)
+    np.testing.assert_allclose(X @ model.projection_ + model.projection_intercept_, A @ W, atol=1e-6)
+
+
+def test_bandwidth_is_that_of_the_median(problem):
+    """Frequencies scale with gamma and the inverse of the median distance, and with nothing else."""
+    base, double = fit(problem), fit(problem, gamma=2.0)
+    np.testing.assert_allclose(double.frequencies_, 2 * base.frequencies_, rtol=1e-6)
+    p = problem[0] @ base.projection_ + base.projection_intercept_
+    median = np.median(((p[:, None] - p[None]) ** 2).sum(axis=2))
+    many = fit(problem, n_features=5000, loss="squared", kernel="quasi-gaussian")
+    np.testing.assert_allclose(many.frequencies_.std() ** 2, 2 / median, rtol=0.02)
+
+
+def test_more_features_than_rows_and_no_ridge(problem):
+    few = problem[0][:20], problem[1][:20]
+    with pytest.warns(ConvergenceWarning, match="the Gram matrix was singular with l2_link=0"):
+        model = fit(few, n_features=100, gamma=3.0, l2_link=0.0, **CLOSED)
+    assert model.ridge_ > 0
+    # All but what two rows of nearly equal predictions disagree on.
+    assert ((model.decision_function(few[0]) + 0.5 - few[1]) ** 2).mean() < 0.02
+
+
+def test_early_stopping_keeps_the_best_pass(problem):
+    X, Y = problem
+    model = fit(problem, early_stopping=True, n_passes=30, step_size=4.0, decay=1.0, n_iter_no_change=3)
+    losses = model.validation_loss_
+    assert model.n_iter_ == len(losses) < 30
+    assert losses.argmin() == len(losses) - 4
+    shorter = fit(problem, early_stopping=True, n_passes=int(losses.argmin()) + 1, step_size=4.0, decay=1.0)
+    np.testing.assert_allclose(model.decision_function(X), shorter.decision_function(X), atol=2e-3)
+    held_out = np.random.default_rng(0).permutation(300)[:30]
+    np.testing.assert_allclose(
+        oracle.loss(weights_of(model), design(model, X[held_out]), Y[held_out], np.ones(30), 0, "logistic")
+        / 30,
+        losses.min(),
+        rtol=1e-4,
+    )
+
+
+def test_blocks_of_labels_do_not_matter(monkeypatch):
+    """More labels than are fitted together, each twice: twins in different blocks have equal weights."""
+    X, Y = make_multilabel(200, 30, 4100, random_state=0)
+    model = SmoothLinkClassifier(3, n_features=30, n_passes=2, random_state=0)
+    first = model.fit(X, Y[:, :2050]).decision_function(X)
+    twice = SmoothLinkClassifier(3, n_features=30, n_passes=2, random_state=0)
+    columns = csr_array(Y[:, np.r_[:2050, :2050, :2050]])
+    scores = twice.fit(X, columns).decision_function(X)
+    seen = np.isfinite(first).all(axis=0)
+    np.testing.assert_allclose(scores[:, 4100:][:, seen], scores[:, :2050][:, seen], rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("kernel", ["gaussian", "linear"])
+def test_softmax(problem, tmp_path, kernel):
+    X = problem[0]
+    names = np.array(["red", "green", "blue"])
+    y = names[np.argmax(X[:, :3], axis=1)]
+    model = fit((X, y), loss="softmax", kernel=kernel, n_components=3, preflate=kernel == "linear")
+    assert model.classes_.tolist() == sorted(names)
+    assert (model.predict(X) == y).mean() > 0.8
+    np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1)
+    assert model.score(X, y) == (model.predict(X) == y).mean()
+    model.save(tmp_path / "model")
+    np.testing.assert_array_equal(ml.load(tmp_path / "model").predict(X), model.predict(X))
+    # The same as an indicator matrix.
+    Y = (y[:, None] == np.sort(names)).astype(int)
+    same = fit((X, Y), loss="softmax", kernel=kernel, n_components=3, preflate=kernel == "linear")
+    np.testing.assert_array_equal(same.coef_, model.coef_)
+    np.testing.assert_array_equal(
+        same.predict(X).argmax(axis=1), np.searchsorted(np.sort(names), model.predict(X))
+    )
+    with pytest.raises(ValueError, match=r'one label each with `loss="softmax"`, got 0 in row 4'):
+        fit((X, np.where(np.arange(len(Y))[:, None] == 4, 0, Y)), loss="softmax")
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"loss": "softmax", "solver": "newton-cg"}, '`solver` must be "psgd" for the loss "softmax"'),
+        ({"preflate": True}, "`preflate` must be False but for the linear kernel"),
+    ],
+)
+def test_parameters_that_do_not_go_together(problem, params, message):
+    with pytest.raises(ValueError, match=message):
+        fit(problem, **params)
+
+
+def test_memory_is_forecast(problem):
+    with pytest.raises(MemoryError, match=r"the fit is too large: \d+ bytes are forecast for 12 labels"):
+        fit(problem, max_memory=10_000)
+    # Kept or not, whitened or not: the same model but for rounding.
+    kept, anew = fit(problem), fit(problem, max_memory=ANEW)
+    np.testing.assert_allclose(
+        kept.decision_function(problem[0]), anew.decision_function(problem[0]), atol=5e-3
+    )
+
+
+def test_random_search(problem):
+    X, Y = problem
+    search = RandomizedSearchCV(
+        SmoothLinkClassifier(3, random_state=0), smooth_link_space(200), n_iter=2, cv=3, random_state=0
+    ).fit(X, Y.astype(int))
+    assert 0 <= search.best_score_ <= 1
+
+
+def figures(data, **params):
+    """Hamming loss by sign and macro-F1 by algorithm 4 on the test rows of yeast."""
+    folder = data / "_arff"
+    sets = [
+        ml.datasets.load_arff(folder / f"yeast-{part}.arff.gz", folder / "yeast.xml.gz")
+        for part in ("train", "test")
+    ]
+    return sets, SmoothLinkClassifier(n_iter=2, l2=1e-4, random_state=0, n_jobs=-1, **params).fit(*sets[0])
+
+
+def test_yeast_as_published(data):
+    """The settings of the authors' log and the intervals of their tables, for one seed."""
+    (_, (X, Y)), model = figures(
+        data,
+        n_features=1638,
+        gamma=1.388 / np.sqrt(2),
+        l2_link=0.0978,
+        n_passes=6,
+        step_size=0.835,
+        momentum=0.530,
+        decay=0.937,
+        kernel="quasi-matern-5",
+        shrink=0.9827,
+    )
+    assert model.n_components_ == 6
+    assert (model.predict(X) != Y).mean() < 0.2305
+    ((_, Y_train), (X, Y)), model = figures(
+        data,
+        n_features=3228,
+        gamma=0.566 / np.sqrt(2),
+        l2_link=0.0801,
+        n_passes=3,
+        step_size=0.901,
+        momentum=0.085,
+        decay=1.0,
+        kernel="quasi-gaussian",
+        shrink=0.9735,
+    )
+    named = ml.decision.F1Inference().fit(None, Y_train).predict(model.predict_proba(X))
+    true = csr_array(Y).toarray()
+    named = csr_array(named).toarray()
+    f1 = 2 * (true * named).sum(axis=0) / np.maximum(1, true.sum(axis=0) + named.sum(axis=0))
+    assert f1.mean() > 0.4681
