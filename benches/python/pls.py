@@ -35,11 +35,10 @@ def main():
     args = arguments()
     hold_threads(args.threads)
     print(heading([(sys.executable, "manylabel")]), "", rates(args.threads)[2], "", sep="\n", flush=True)
-    rows = []
-    for name in args.sets:
-        rows += rows_of(args, name)
     settings = ", ".join(f"{name}={value}" for name, value in settings_of(args, "seed").items())
-    print(f"{settings}; medians of {args.repeats} seeds:", "", markdown(COLUMNS, rows, n_left=2), sep="\n")
+    print(f"{settings}; medians of {args.repeats} seeds.", flush=True)
+    for name in args.sets:
+        print("", markdown(COLUMNS, rows_of(args, name), n_left=2), sep="\n", flush=True)
 
 
 def arguments() -> argparse.Namespace:
@@ -112,6 +111,8 @@ def rows_of(args: argparse.Namespace, name: str) -> list[list[str]]:
                     fits[system].append(run(args, system, data, settings_of(args, seed)))
                 except WorkerError as error:
                     failed[system] = f"failed: {error}"
+                else:
+                    print(f"{fits[system][-1]['fit_seconds']:.4g} s", file=sys.stderr, flush=True)
     weigh(args, X, Y, [fit for of_system in fits.values() for fit in of_system])
     ours = fits.get("manylabel")
     sizes = f"{name}, {X.shape[0]:,} x {X.shape[1]:,}, {Y.shape[1]:,} labels"
