@@ -8,8 +8,11 @@ use multiversion::multiversion;
 /// Numbers side by side; sixteen `f32` fill a cache line and one vector of AVX-512.
 pub(crate) const LANES: usize = 16;
 
-/// Rows, and labels, whose products are in registers together.
+/// Rows whose products with frequencies or weights are in registers together.
 const SIDE: usize = 4;
+
+/// Labels whose weights stay in the second-level cache while rows pass by.
+const LABELS: usize = 32;
 
 /// `cos(2π t)` for t in turns, to an absolute 3e-7; whole numbers of turns beyond 2⁵¹, where `f64`
 /// has no more fractions.
@@ -153,80 +156,81 @@ pub(crate) fn cosines(
     }
 }
 
+/// Sixteen partial sums of a product.
+type Sums = [f32; LANES];
+
+#[inline(always)]
+fn add_products(sums: &mut Sums, x: &[f32], w: &Sums) {
+    let x: &Sums = x.try_into().expect("sixteen");
+    for lane in 0..LANES {
+        sums[lane] += x[lane] * w[lane];
+    }
+}
+
+/// The sum of what vectors have added up and of the products beyond the last vector, in a fixed
+/// order.
+#[inline(always)]
+fn total(mut sums: Sums, x: &[f32], w: &[f32]) -> f32 {
+    for (sum, (x, w)) in sums.iter_mut().zip(x.iter().zip(w)) {
+        *sum += x * w;
+    }
+    let mut half = LANES / 2;
+    while half > 0 {
+        for lane in 0..half {
+            sums[lane] += sums[lane + half];
+        }
+        half /= 2;
+    }
+    sums[0]
+}
+
 /// Scores of some rows: `out[i, l] = Σ_j f[i, j] v[l, j] + a[l]`.
 ///
 /// f: features, rows of `stride` ≥ s, of which the first s count; v: weights, one row of s a label;
 /// a: intercepts; out: one row of intercepts' length a row of f.
 #[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2+fma"))]
 pub(crate) fn scores(f: &[f32], stride: usize, v: &[f32], a: &[f32], out: &mut [f32]) {
-    #[inline(always)]
-    fn tile<const R: usize, const L: usize>(f: [&[f32]; R], v: [&[f32]; L]) -> [[f32; L]; R] {
-        let mut sums = [[[0.0f32; LANES]; L]; R];
-        let s = v[0].len();
-        let full = s - s % LANES;
-        for j in (0..full).step_by(LANES) {
-            for row in 0..R {
-                let x: &[f32; LANES] = f[row][j..j + LANES].try_into().expect("16");
-                for label in 0..L {
-                    let w: &[f32; LANES] = v[label][j..j + LANES].try_into().expect("16");
-                    for lane in 0..LANES {
-                        sums[row][label][lane] += x[lane] * w[lane];
-                    }
-                }
-            }
-        }
-        for row in 0..R {
-            for label in 0..L {
-                for j in full..s {
-                    sums[row][label][j - full] += f[row][j] * v[label][j];
-                }
-            }
-        }
-        let mut out = [[0.0; L]; R];
-        for row in 0..R {
-            for label in 0..L {
-                let mut half = 8;
-                while half > 0 {
-                    for lane in 0..half {
-                        sums[row][label][lane] += sums[row][label][lane + half];
-                    }
-                    half /= 2;
-                }
-                out[row][label] = sums[row][label][0];
-            }
-        }
-        out
-    }
-
     let (n_labels, n_rows) = (a.len(), f.len() / stride);
     let s = v.len() / n_labels.max(1);
+    let full = s - s % LANES;
     let row_of = |row: usize| &f[row * stride..][..s];
-    let label_of = |label: usize| &v[label * s..][..s];
-    let fours = n_labels - n_labels % SIDE;
-    for first in (0..fours).step_by(SIDE) {
-        let labels: [&[f32]; SIDE] = std::array::from_fn(|l| label_of(first + l));
-        let mut write = |row: usize, sums: &[f32; SIDE]| {
-            for label in 0..SIDE {
-                out[row * n_labels + first + label] = sums[label] + a[first + label];
-            }
-        };
-        let full = n_rows - n_rows % SIDE;
-        for row in (0..full).step_by(SIDE) {
-            let sums = tile(
-                std::array::from_fn::<_, SIDE, _>(|r| row_of(row + r)),
-                labels,
-            );
-            for (r, sums) in sums.iter().enumerate() {
-                write(row + r, sums);
+    let fours = n_rows - n_rows % SIDE;
+    for first in (0..n_labels).step_by(LABELS) {
+        let labels = first..n_labels.min(first + LABELS);
+        for row in (0..fours).step_by(SIDE) {
+            let x: [&[f32]; SIDE] = [
+                row_of(row),
+                row_of(row + 1),
+                row_of(row + 2),
+                row_of(row + 3),
+            ];
+            for label in labels.clone() {
+                let v = &v[label * s..][..s];
+                // Sums by name: an indexed array of them would live in memory.
+                let (mut p, mut q) = ([0.0; LANES], [0.0; LANES]);
+                let (mut r, mut t) = ([0.0; LANES], [0.0; LANES]);
+                for (j, w) in (0..full).step_by(LANES).zip(v.as_chunks().0) {
+                    add_products(&mut p, &x[0][j..j + LANES], w);
+                    add_products(&mut q, &x[1][j..j + LANES], w);
+                    add_products(&mut r, &x[2][j..j + LANES], w);
+                    add_products(&mut t, &x[3][j..j + LANES], w);
+                }
+                for (i, sums) in [p, q, r, t].into_iter().enumerate() {
+                    out[(row + i) * n_labels + label] =
+                        total(sums, &x[i][full..], &v[full..]) + a[label];
+                }
             }
         }
-        for row in full..n_rows {
-            write(row, &tile([row_of(row)], labels)[0]);
-        }
-    }
-    for label in fours..n_labels {
-        for row in 0..n_rows {
-            out[row * n_labels + label] = tile([row_of(row)], [label_of(label)])[0][0] + a[label];
+        for row in fours..n_rows {
+            let x = row_of(row);
+            for label in labels.clone() {
+                let v = &v[label * s..][..s];
+                let mut sums = [0.0; LANES];
+                for (x, w) in x.chunks_exact(LANES).zip(v.as_chunks().0) {
+                    add_products(&mut sums, x, w);
+                }
+                out[row * n_labels + label] = total(sums, &x[full..], &v[full..]) + a[label];
+            }
         }
     }
 }
