@@ -357,7 +357,7 @@ def test_an_exception_of_the_callback_stops_the_fit(large, problem):
 
 def test_progress_counts_panels(problem):
     done = []
-    ml.Rembrandt(20, n_oversamples=0, n_iter=2).fit(*problem, progress=done.append)
+    ml.Rembrandt(36, n_oversamples=0, n_iter=2).fit(*problem, progress=done.append)
     assert done == sorted(done)
     assert done[-1] == 4 * 2  # three passes for U, one for W, of two panels each
 

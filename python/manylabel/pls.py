@@ -37,7 +37,7 @@ from manylabel.persistence import register
 __all__ = ["Rembrandt"]
 
 # Right-hand sides that the core solves for side by side.
-_PANEL = 16
+_PANEL = 32
 
 
 def _embeds_labels(estimator: Any) -> bool:
@@ -127,12 +127,13 @@ class Rembrandt(SavedToFile, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
     n_features^3) once and O(n_features^2 l) for each of the q + 2 regressions.
 
     Memory: a copy of a sparse X, 14 bytes a stored value (22 in float64), and none of a dense one; about
-    three times l numbers a label and n_components a feature; for each thread 100 numbers a feature;
+    three times l numbers a label and n_components a feature; for each thread 200 numbers a feature;
     "cholesky" 24 bytes times n_features^2, "dual" 24 times n_samples^2. Nothing of size n_samples x
     n_labels, n_samples x n_components or n_labels x n_labels is formed.
 
     X is taken as it is: float32 is computed in float32 (orthogonalization in float64), which halves time and
-    memory, all else in float64. "cg" solves sixteen components at a time on one thread.
+    memory, all else in float64. "cg" solves 32 components at a time on one thread,
+    so that few components occupy few threads.
 
     A share in `n_components` is exact for up to 5000 labels, in O(n_labels^3), which takes some 20 seconds
     for 5000. With more, random probes that double in width bound the eigenvalues from below, and fit raises
@@ -218,7 +219,7 @@ class Rembrandt(SavedToFile, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the rows, >= 0; a row of weight 2 counts as two rows do.
         progress : callable, default=None
-            Called some 20 times a second with the number of panels of 16 components done, over all passes.
+            Called some 20 times a second with the number of panels of 32 components done, over all passes.
             An exception it raises stops the fit.
 
         Returns

@@ -1,4 +1,4 @@
-//! Products of sparse and dense features with sixteen columns, and fits of Rembrandt, on one thread.
+//! Products of sparse and dense features with thirty-two columns, and fits of Rembrandt, on one thread.
 
 use criterion::{
     BenchmarkId, Criterion, SamplingMode, Throughput, criterion_group, criterion_main,

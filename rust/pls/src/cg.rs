@@ -1,10 +1,10 @@
-//! Conjugate gradients on `(XᵀΩX + λI) Z = G`, sixteen right-hand sides side by side.
+//! Conjugate gradients on `(XᵀΩX + λI) Z = G`, thirty-two right-hand sides side by side.
 //!
 //! The sides share products with X and nothing else: each has its own step lengths, is done when its
 //! own residual is small, and keeps its own best iterate, since residuals do not fall monotonically.
 //! So what comes out does not depend on who shares the panel.
 
-use crate::design::{Design, Rows, cross};
+use crate::design::{Design, Rows, cross_into};
 use crate::solve::Fit;
 use manylabel_base::{Error, Watch, filled};
 use manylabel_sparse::{LANES, Lanes, Real};
@@ -34,21 +34,20 @@ impl<T: Real> Settings<T> {
         mut r: Vec<Lanes<T>>,
         watch: &Watch,
     ) -> Result<Fit<T>, Error> {
-        let d = r.len();
-        let mut z = filled("number of features", Lanes::<T>::default(), d)?;
-        let mut p = filled("number of features", Lanes::<T>::default(), d)?;
-        let zeros = Lanes::<T>::default();
-        // r·r and r·M⁻¹r; p = M⁻¹r.
-        let (mut squares, mut rho) = direct(&self.preconditioner, &r, &zeros, &mut p);
+        let m = &self.preconditioner;
+        let room = || filled("number of features", Lanes::<T>::default(), r.len());
+        let (mut z, mut p, mut g) = (room()?, room()?, room()?);
+        let mut buffer = rows.buffer();
+        let (mut squares, mut rho) = start(m, &r, &mut p);
         let goals = squares.map(|square| self.tol * self.tol * square);
+        let unfinished = |squares: &Sums| (0..LANES).filter(|&l| squares[l] > goals[l]).count();
         let mut best = squares;
         // Whether a side's best iterate is an older one, kept aside.
-        let mut aside = [false; LANES];
-        let mut older: Vec<Lanes<T>> = Vec::new();
+        let mut is_older = [false; LANES];
+        let mut older = Vec::new();
         let mut n_steps = 0;
-        let unfinished = |squares: &Sums| (0..LANES).filter(|&l| squares[l] > goals[l]).count();
         while n_steps < self.max_iter && unfinished(&squares) > 0 {
-            let g = cross(rows, x, x, &p, watch)?;
+            cross_into(rows, x, x, &p, &mut buffer, &mut g, watch)?;
             let curvature = curvature(&p, &g, self.ridge);
             let mut alpha = [0.0; LANES];
             for lane in 0..LANES {
@@ -60,39 +59,31 @@ impl<T: Real> Settings<T> {
             if alpha.iter().all(|&step| step == 0.0) {
                 break; // rounding has consumed what was left
             }
-            let new = descend(&mut r, &p, &g, self.ridge, &Lanes::of(&alpha));
-            for lane in 0..LANES {
-                if new[lane] <= best[lane] {
-                    best[lane] = new[lane];
-                    aside[lane] = false;
-                } else if !aside[lane] {
-                    aside[lane] = true;
-                    if older.is_empty() {
-                        older = filled("number of features", Lanes::<T>::default(), d)?;
-                    }
-                    for (older, z) in older.iter_mut().zip(&z) {
-                        older.0[lane] = z.0[lane];
-                    }
-                }
-            }
-            advance(&mut z, &p, &Lanes::of(&alpha));
-            squares = new;
             let before = rho;
-            rho = preconditioned(&self.preconditioner, &r);
+            (squares, rho) = descend(m, &mut r, &p, &g, self.ridge, &Lanes::of(&alpha));
+            let mut leaves_best = [false; LANES];
             let mut beta = [0.0; LANES];
             for lane in 0..LANES {
+                let worse = squares[lane] > best[lane];
+                leaves_best[lane] = worse && !is_older[lane];
+                is_older[lane] = worse;
+                best[lane] = best[lane].min(squares[lane]);
                 let ratio = rho[lane] / before[lane];
                 if alpha[lane] != 0.0 && ratio.is_finite() {
                     beta[lane] = ratio;
                 }
             }
-            direct(&self.preconditioner, &r, &Lanes::of(&beta), &mut p);
+            if leaves_best.contains(&true) {
+                if older.is_empty() {
+                    older = filled("number of features", Lanes::default(), r.len())?;
+                }
+                copy_lanes(&leaves_best, &z, &mut older);
+            }
+            advance(m, &r, &Lanes::of(&alpha), &Lanes::of(&beta), &mut z, &mut p);
             n_steps += 1;
         }
-        for lane in (0..LANES).filter(|&lane| aside[lane]) {
-            for (z, older) in z.iter_mut().zip(&older) {
-                z.0[lane] = older.0[lane];
-            }
+        if is_older.contains(&true) {
+            copy_lanes(&is_older, &older, &mut z);
         }
         Ok(Fit {
             z,
@@ -109,41 +100,24 @@ fn add_to<T: Real>(part: &Lanes<T>, sums: &mut Sums) {
     }
 }
 
-/// `p = M⁻¹r + beta p`; returns `r·r` and `r·M⁻¹r`.
+/// `p = M⁻¹r`; returns `r·r` and `r·M⁻¹r`.
 #[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
-fn direct<T: Real>(m: &[T], r: &[Lanes<T>], beta: &Lanes<T>, p: &mut [Lanes<T>]) -> (Sums, Sums) {
+fn start<T: Real>(m: &[T], r: &[Lanes<T>], p: &mut [Lanes<T>]) -> (Sums, Sums) {
     let (mut squares, mut rho) = ([0.0; LANES], [0.0; LANES]);
     let chunks = m.chunks(STRETCH).zip(r.chunks(STRETCH));
     for ((m, r), p) in chunks.zip(p.chunks_mut(STRETCH)) {
         let (mut square, mut part) = (Lanes::<T>::default(), Lanes::<T>::default());
         for ((&m, r), p) in m.iter().zip(r).zip(p) {
             for lane in 0..LANES {
-                let (r, y) = (r.0[lane], m * r.0[lane]);
-                square.0[lane] += r * r;
-                part.0[lane] += r * y;
-                p.0[lane] = y + beta.0[lane] * p.0[lane];
+                p.0[lane] = m * r.0[lane];
+                square.0[lane] += r.0[lane] * r.0[lane];
+                part.0[lane] += r.0[lane] * p.0[lane];
             }
         }
         add_to(&square, &mut squares);
         add_to(&part, &mut rho);
     }
     (squares, rho)
-}
-
-/// `r·M⁻¹r`.
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
-fn preconditioned<T: Real>(m: &[T], r: &[Lanes<T>]) -> Sums {
-    let mut sums = [0.0; LANES];
-    for (m, r) in m.chunks(STRETCH).zip(r.chunks(STRETCH)) {
-        let mut part = Lanes::<T>::default();
-        for (&m, r) in m.iter().zip(r) {
-            for lane in 0..LANES {
-                part.0[lane] += m * r.0[lane] * r.0[lane];
-            }
-        }
-        add_to(&part, &mut sums);
-    }
-    sums
 }
 
 /// `p·(g + ridge p)`.
@@ -162,36 +136,62 @@ fn curvature<T: Real>(p: &[Lanes<T>], g: &[Lanes<T>], ridge: T) -> Sums {
     sums
 }
 
-/// `r −= alpha (g + ridge p)`; returns `r·r`.
+/// `r −= alpha (g + ridge p)`; returns `r·r` and `r·M⁻¹r`.
 #[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
 fn descend<T: Real>(
+    m: &[T],
     r: &mut [Lanes<T>],
     p: &[Lanes<T>],
     g: &[Lanes<T>],
     ridge: T,
     alpha: &Lanes<T>,
-) -> Sums {
-    let mut sums = [0.0; LANES];
+) -> (Sums, Sums) {
+    let (mut squares, mut rho) = ([0.0; LANES], [0.0; LANES]);
     let chunks = p.chunks(STRETCH).zip(g.chunks(STRETCH));
-    for (r, (p, g)) in r.chunks_mut(STRETCH).zip(chunks) {
-        let mut part = Lanes::<T>::default();
-        for ((r, p), g) in r.iter_mut().zip(p).zip(g) {
+    for ((m, r), (p, g)) in m.chunks(STRETCH).zip(r.chunks_mut(STRETCH)).zip(chunks) {
+        let (mut square, mut part) = (Lanes::<T>::default(), Lanes::<T>::default());
+        for ((&m, r), (p, g)) in m.iter().zip(r).zip(p.iter().zip(g)) {
             for lane in 0..LANES {
                 r.0[lane] -= alpha.0[lane] * (g.0[lane] + ridge * p.0[lane]);
-                part.0[lane] += r.0[lane] * r.0[lane];
+                let r = r.0[lane];
+                square.0[lane] += r * r;
+                part.0[lane] += r * (m * r);
             }
         }
-        add_to(&part, &mut sums);
+        add_to(&square, &mut squares);
+        add_to(&part, &mut rho);
     }
-    sums
+    (squares, rho)
 }
 
-/// `z += alpha p`.
+/// `z += alpha p`, then `p = M⁻¹r + beta p`.
 #[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
-fn advance<T: Real>(z: &mut [Lanes<T>], p: &[Lanes<T>], alpha: &Lanes<T>) {
-    for (z, p) in z.iter_mut().zip(p) {
+fn advance<T: Real>(
+    m: &[T],
+    r: &[Lanes<T>],
+    alpha: &Lanes<T>,
+    beta: &Lanes<T>,
+    z: &mut [Lanes<T>],
+    p: &mut [Lanes<T>],
+) {
+    for ((&m, r), (z, p)) in m.iter().zip(r).zip(z.iter_mut().zip(p)) {
         for lane in 0..LANES {
-            z.0[lane] += alpha.0[lane] * p.0[lane];
+            let before = p.0[lane];
+            z.0[lane] += alpha.0[lane] * before;
+            p.0[lane] = m * r.0[lane] + beta.0[lane] * before;
+        }
+    }
+}
+
+/// Copies some of the lanes.
+fn copy_lanes<T: Real>(which: &[bool; LANES], from: &[Lanes<T>], to: &mut [Lanes<T>]) {
+    for (from, to) in from.iter().zip(to) {
+        for lane in 0..LANES {
+            to.0[lane] = if which[lane] {
+                from.0[lane]
+            } else {
+                to.0[lane]
+            };
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A dense matrix borrowed from whoever owns it, and its products with sixteen columns.
+//! A dense matrix borrowed from whoever owns it, and its products with thirty-two columns.
 
 use manylabel_base::Error;
 use manylabel_sparse::{LANES, Lanes, Real};

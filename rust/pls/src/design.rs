@@ -1,5 +1,5 @@
 //! A matrix as the algorithm sees it: scaled, perhaps centred, perhaps with a column of ones, and
-//! multiplied from either side by sixteen columns at a time.
+//! multiplied from either side by thirty-two columns at a time.
 
 use crate::dense::{self, DenseView};
 use manylabel_base::{Error, Watch, filled};
@@ -334,7 +334,7 @@ impl<'a, T: Real> Design<'a, T> {
     }
 }
 
-/// `toᵀ Ω from p`, row block by row block: `from p` is never held for all rows.
+/// `toᵀ Ω from p`.
 pub(crate) fn cross<T: Real>(
     rows: &Rows<T>,
     from: &Design<'_, T>,
@@ -343,9 +343,24 @@ pub(crate) fn cross<T: Real>(
     watch: &Watch,
 ) -> Result<Vec<Lanes<T>>, Error> {
     let mut g = filled("number of columns", Lanes::default(), to.n_cols())?;
+    cross_into(rows, from, to, p, &mut rows.buffer(), &mut g, watch)?;
+    Ok(g)
+}
+
+/// `g = toᵀ Ω from p`, row block by row block: `from p` is never held for all rows, but in `buffer`
+/// for those of a block.
+pub(crate) fn cross_into<T: Real>(
+    rows: &Rows<T>,
+    from: &Design<'_, T>,
+    to: &Design<'_, T>,
+    p: &[Lanes<T>],
+    buffer: &mut [Lanes<T>],
+    g: &mut [Lanes<T>],
+    watch: &Watch,
+) -> Result<(), Error> {
+    g.fill(Lanes::default());
     let shift = from.mean_times(p);
     let mut sum = [0.0; LANES];
-    let mut buffer = rows.buffer();
     for (block, cut) in rows.cuts.iter().enumerate() {
         watch.step(0)?;
         let u = &mut buffer[..cut.len()];
@@ -362,8 +377,8 @@ pub(crate) fn cross<T: Real>(
                 }
             }
         }
-        to.add_transposed(block, cut, u, &mut g);
+        to.add_transposed(block, cut, u, g);
     }
-    to.center_transposed(&sum, &mut g);
-    Ok(g)
+    to.center_transposed(&sum, g);
+    Ok(())
 }

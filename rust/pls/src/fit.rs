@@ -74,10 +74,10 @@ impl Checked {
     /// Fits the embedding of `y` and the projection of `x`.
     ///
     /// The same data, parameters and seed give the same bits, whatever the number of threads. The
-    /// watch counts panels of sixteen right-hand sides.
+    /// watch counts panels of thirty-two right-hand sides.
     ///
     /// Memory: a copy of sparse `x`, stored twice; k+p numbers a label, two times; k a feature, two
-    /// times; for each thread six times sixteen numbers a feature. With `Cholesky` three
+    /// times; for each thread six times thirty-two numbers a feature. With `Cholesky` three
     /// matrices of features × features, with `Dual` of rows × rows.
     ///
     /// # Errors

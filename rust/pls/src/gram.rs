@@ -125,7 +125,7 @@ pub(crate) fn gram_of_rows<T: Real>(
 ) -> Result<Vec<f64>, Error> {
     let n = rows.n();
     let mut gram = square(n)?;
-    // Sixteen rows as a panel, times X.
+    // Thirty-two rows as a panel, times X.
     gram.par_chunks_mut(LANES * n.max(1))
         .enumerate()
         .try_for_each(|(at, gram)| {

@@ -10,7 +10,7 @@
 //! algorithm 1, with line 8 as `F = (YᵀXZ)ᵀ(YᵀXZ)`; ridge and weights from "Scalable Multilabel
 //! Prediction via Randomized Methods" (2015). [`Variant`] has the departure of the authors' code.
 //!
-//! Everything but small factorizations is done in panels of sixteen columns of the probe, one panel a
+//! Everything but small factorizations is done in panels of thirty-two columns of the probe, one panel a
 //! unit of work for one thread: nothing of size rows × columns is kept, threads share no sums, and the
 //! bits do not depend on their number. Storage and products are in the precision of X;
 //! orthogonalization and Gram matrices in double.

@@ -1,4 +1,4 @@
-//! Ridge regressions `argmin_Z ‖YQ − XZ‖² + λ‖Z‖²`, weighted by Ω, sixteen right-hand sides at a time.
+//! Ridge regressions `argmin_Z ‖YQ − XZ‖² + λ‖Z‖²`, weighted by Ω, thirty-two right-hand sides at a time.
 
 use crate::cg;
 use crate::design::{Cells, Design, Rows, cross};
@@ -24,7 +24,7 @@ const LEAST_OF_ROWS: f64 = 1e-9;
 /// solution is 0 all the same.
 const MOST: f64 = 1e30;
 
-/// What each regression yields for sixteen right-hand sides.
+/// What each regression yields for thirty-two right-hand sides.
 pub(crate) struct Fit<T> {
     /// Z, a row for each feature.
     pub(crate) z: Vec<Lanes<T>>,

@@ -1,4 +1,4 @@
-//! Tall matrices as panels of sixteen columns, and their orthogonalization.
+//! Tall matrices as panels of thirty-two columns, and their orthogonalization.
 
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatRef, Par};
@@ -7,7 +7,7 @@ use manylabel_sparse::{LANES, Lanes, Real};
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// A matrix of many rows; column `16 t + l` is lane l of panel t. Lanes beyond `n_cols` are zero.
+/// A matrix of many rows; column `LANES t + l` is lane l of panel t. Lanes beyond `n_cols` are zero.
 pub(crate) struct Tall<T> {
     pub(crate) n_rows: usize,
     pub(crate) n_cols: usize,

@@ -7,7 +7,7 @@
 //! Columns are numbered by falling frequency ([`ColumnOrder`]), so that the lines of P and G that
 //! most values meet lie together.
 
-use crate::{CsrView, Index, LANES, Lanes, Real, Value};
+use crate::{CsrView, Index, Lanes, Real, Value};
 use manylabel_base::{Error, Watch, filled};
 use multiversion::multiversion;
 use rayon::prelude::*;
@@ -87,7 +87,7 @@ pub struct RowBlocks<T> {
 }
 
 impl<T: Real> RowBlocks<T> {
-    /// Rows of a block at most: their sixteen sums take 256 KiB in single precision.
+    /// Rows of a block at most: their sums take 512 KiB in single precision.
     pub const MAX_ROWS: usize = 4096;
 
     /// Entries of a block at most, unless a single row has more: milliseconds of work.
@@ -269,21 +269,17 @@ impl<T: Real> RowBlock<T> {
 /// `Σ_k values_k p_{at_k}`.
 #[inline(always)]
 fn combination<T: Real, I: Index>(at: &[I], values: &[T], p: &[Lanes<T>]) -> Lanes<T> {
-    // Four sums by name, so that additions do not wait for one another.
-    let (mut a, mut b, mut c, mut d) = Default::default();
-    let (at4, values4) = (at.chunks_exact(4), values.chunks_exact(4));
-    for (&at, &value) in at4.remainder().iter().zip(values4.remainder()) {
-        Lanes::add_scaled(&mut a, value, &p[at.get()]);
+    // Two sums by name, so that additions do not wait for one another.
+    let (mut a, mut b) = (Lanes::<T>::default(), Lanes::<T>::default());
+    let (at2, values2) = (at.chunks_exact(2), values.chunks_exact(2));
+    for (&at, &value) in at2.remainder().iter().zip(values2.remainder()) {
+        a.add_scaled(value, &p[at.get()]);
     }
-    for (at, value) in at4.zip(values4) {
-        Lanes::add_scaled(&mut a, value[0], &p[at[0].get()]);
-        Lanes::add_scaled(&mut b, value[1], &p[at[1].get()]);
-        Lanes::add_scaled(&mut c, value[2], &p[at[2].get()]);
-        Lanes::add_scaled(&mut d, value[3], &p[at[3].get()]);
+    for (at, value) in at2.zip(values2) {
+        a.add_scaled(value[0], &p[at[0].get()]);
+        b.add_scaled(value[1], &p[at[1].get()]);
     }
-    for lane in 0..LANES {
-        a.0[lane] = (a.0[lane] + b.0[lane]) + (c.0[lane] + d.0[lane]);
-    }
+    a.add(&b);
     a
 }
 
@@ -319,6 +315,7 @@ fn gather_columns<T: Real>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::LANES;
     use proptest::prelude::*;
 
     /// Rows of a sparse matrix of small whole numbers, whose products are exact.

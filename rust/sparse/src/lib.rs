@@ -1,6 +1,6 @@
 //! Compressed sparse rows: what is borrowed from scipy ([`CsrView`]), what we own ([`CsrOwned`]),
 //! and the few kernels on rows that every method shares. [`RowBlocks`] is a copy made for products
-//! with many dense columns, from both sides, sixteen columns ([`Lanes`]) at a time.
+//! with many dense columns, from both sides, thirty-two columns ([`Lanes`]) at a time.
 //!
 //! Invariant: structure is checked once, by [`CsrView::new`]; no kernel allocates in a row loop.
 //! No losses and no labels here.

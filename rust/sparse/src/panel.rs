@@ -1,4 +1,4 @@
-//! Sixteen columns of a dense matrix side by side.
+//! Thirty-two columns of a dense matrix side by side.
 //!
 //! A product of a sparse matrix with many dense columns reads one [`Lanes`] for each stored value.
 //! Lane by lane the arithmetic is that of a column on its own, in the same order whichever columns
@@ -6,10 +6,11 @@
 
 use crate::Real;
 
-/// Columns that share one pass over a sparse matrix; sixteen `f32` fill one cache line.
-pub const LANES: usize = 16;
+/// Columns that share one pass over a sparse matrix. In single precision they fill two cache lines,
+/// which arrive together; with one, walking along positions took as long as the arithmetic.
+pub const LANES: usize = 32;
 
-/// One row of a panel: a number for each of sixteen columns.
+/// One row of a panel: a number for each of its columns.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 #[repr(C, align(64))]
 pub struct Lanes<T>(pub [T; LANES]);
