@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as st_np
 from scipy.sparse import csr_array
@@ -116,6 +116,8 @@ def problems(draw):
 )
 def test_definition(problem, k, solver, l2, center, fit_intercept, sparse):
     X, Y, weights = problem
+    # Constant features less their means are rounding, and so would be what is regressed on them.
+    assume(not center or (X != X[0]).any())
     how = {"l2": l2, "l2_final": 1.0, "center": center, "fit_intercept": fit_intercept}
     model = exact(k, solver=solver, **how).fit(csr_array(X) if sparse else X, Y, weights)
     expected = oracle.embedding(X, Y, k, weights=weights, **how)
