@@ -8,11 +8,15 @@ from scipy.sparse import csr_array
 __all__ = [
     "crc32",
     "fit_dismec",
+    "fit_kmeans",
+    "fit_partition",
+    "fit_router",
     "fit_rules",
     "is_canonical",
     "linear_above",
     "linear_decision",
     "linear_topk",
+    "partition_labels",
     "read_arff",
     "read_xc",
     "rules_above",
@@ -22,6 +26,7 @@ __all__ = [
     "rules_known",
     "rules_marginals",
     "rules_topk",
+    "topk_of_rows",
     "write_xc",
 ]
 
@@ -32,6 +37,33 @@ def crc32(data: NDArray[np.uint8], start: int = 0) -> int: ...
 def fit_dismec(
     x: csr_array,
     y: csr_array,
+    sample_weight: NDArray[np.float32] | None,
+    params: dict[str, Any],
+    n_threads: int,
+    progress: Callable[[int], object] | None,
+) -> tuple[_Csr, NDArray[np.float32], NDArray[np.int32]]: ...
+def fit_kmeans(
+    x: csr_array,
+    sample_weight: NDArray[np.float32] | None,
+    *,
+    n_clusters: int,
+    leaf_size: int | None,
+    n_init: int,
+    seed: int,
+    n_threads: int,
+    progress: Callable[[int], object] | None,
+) -> tuple[NDArray[np.int32], _Csr, NDArray[np.float32], float]: ...
+def fit_partition(
+    x: csr_array,
+    y: csr_array,
+    params: dict[str, Any],
+    n_threads: int,
+    progress: Callable[[int], object] | None,
+) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int32], NDArray[np.float64], int]: ...
+def fit_router(
+    x: csr_array,
+    classes: NDArray[np.int32],
+    n_classes: int,
     sample_weight: NDArray[np.float32] | None,
     params: dict[str, Any],
     n_threads: int,
@@ -60,6 +92,14 @@ def is_canonical(matrix: Any) -> bool: ...
 def linear_above(model: Any, x: csr_array, threshold: float, n_threads: int) -> _Csr: ...
 def linear_decision(model: Any, x: csr_array, n_threads: int) -> NDArray[np.float32]: ...
 def linear_topk(model: Any, x: csr_array, k: int, n_threads: int) -> _Csr: ...
+def partition_labels(
+    y: csr_array,
+    row_blocks: NDArray[np.int32],
+    n_blocks: int,
+    lam: float,
+    max_labels: int | None,
+    n_threads: int,
+) -> tuple[NDArray[np.int64], NDArray[np.int32], int]: ...
 def read_arff(
     path: str, xml: str | None, *, ignore: list[str], missing_is_absent: bool, double: bool
 ) -> tuple[NDArray[Any] | _Csr, _Csr, list[str], list[str]]: ...
@@ -73,4 +113,5 @@ def rules_fired(model: Any, x: csr_array, n_threads: int) -> _Csr: ...
 def rules_known(model: Any, x: csr_array, n_threads: int) -> NDArray[np.int64]: ...
 def rules_marginals(model: Any, x: csr_array, n_threads: int) -> NDArray[np.float64]: ...
 def rules_topk(model: Any, x: csr_array, k: int, n_threads: int) -> _Csr: ...
+def topk_of_rows(scores: csr_array, k: int) -> _Csr: ...
 def write_xc(path: str, x: csr_array, y: csr_array) -> None: ...

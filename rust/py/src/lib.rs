@@ -11,6 +11,7 @@ mod csr;
 mod datasets;
 mod error;
 mod linear;
+mod partition;
 mod persistence;
 mod rules;
 mod run;
@@ -25,6 +26,8 @@ mod _core {
     use crate::datasets::{read_arff, read_xc, write_xc};
     #[pymodule_export]
     use crate::linear::{fit_dismec, linear_above, linear_decision, linear_topk};
+    #[pymodule_export]
+    use crate::partition::{fit_kmeans, fit_partition, fit_router, partition_labels, topk_of_rows};
     #[pymodule_export]
     use crate::persistence::crc32;
     #[pymodule_export]
