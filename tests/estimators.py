@@ -2,7 +2,14 @@
 
 from sklearn.utils import get_tags
 
-from manylabel import BoostedRulesClassifier, DiSMECClassifier
+from manylabel import (
+    BlockPartitionClassifier,
+    BlockPartitioner,
+    BoostedRulesClassifier,
+    CBMLCClassifier,
+    DiSMECClassifier,
+    LPSRClassifier,
+)
 
 CLASSIFIERS = [
     DiSMECClassifier(random_state=0),
@@ -13,7 +20,16 @@ CLASSIFIERS = [
     BoostedRulesClassifier(
         40, loss="label-wise-logistic", head="single-label", predictor="signs", random_state=0
     ),
+    BlockPartitionClassifier(DiSMECClassifier(random_state=0), n_blocks=3, lam=0.2, random_state=0),
+    BlockPartitionClassifier(
+        DiSMECClassifier(solver="exact"), n_blocks=4, max_labels=15, n_routes=2, random_state=0
+    ),
+    CBMLCClassifier(DiSMECClassifier(random_state=0), 3, random_state=0),
+    LPSRClassifier(DiSMECClassifier(random_state=0), 200, 15, random_state=0),
 ]
+
+# What is no classifier.
+PARTITIONERS = [BlockPartitioner(3, random_state=0)]
 
 
 # What estimators differ in, and what is therefore asked of some only.
@@ -27,6 +43,11 @@ def predicts_signs(classifier):
 def is_sampled(classifier):
     """Whether fitting draws rows at random."""
     return getattr(classifier, "bootstrap", False)
+
+
+def scores_every_label(classifier):
+    """Whether a label that any training row carries has a score for every row."""
+    return not hasattr(classifier, "measure_speedup")
 
 
 def scales_rows(classifier):

@@ -125,8 +125,8 @@ def choose_lam(
 
     In each fold the partition, the router and the block models are fitted once, with the least weight and
     hence the largest label sets. The label sets of greater weights for the same rows are parts of these:
-    their scores are there already. "accuracy" takes the weight with the largest sum of P@1, P@3 and P@5 over all
-    folds; "speed" the largest one that in every fold loses at most 2 points of each of them against
+    their scores are there already. "accuracy" takes the weight with the largest sum of P@1, P@3 and P@5 over
+    all folds; "speed" the largest one that in every fold loses at most 2 points of each of them against
     `estimator` fitted to all rows and labels of the fold, or, where none does, that of "accuracy".
 
     Parameters

@@ -17,11 +17,20 @@ from sklearn.base import clone
 from manylabel._any_classifier import AnyClassifier
 from manylabel._base import MultiLabelClassifier
 
-__all__ = ["fit_models", "rows_of_blocks", "seeded"]
+__all__ = ["base_estimator", "fit_models", "rows_of_blocks", "seeded"]
 
 
 class _StoppedError(Exception):
     """A sibling failed, or the caller wants no more."""
+
+
+def base_estimator(estimator: Any, default: Callable[[], Any]) -> Any:
+    """Return the estimator to clone, `default` for None."""
+    if estimator is None:
+        return default()
+    if isinstance(estimator, type) or not (hasattr(estimator, "fit") and hasattr(estimator, "get_params")):
+        raise ValueError(f"`estimator` must be None or a multi-label classifier, got {estimator!r}")
+    return estimator
 
 
 def rows_of_blocks(row_blocks: NDArray[np.int32], n_blocks: int) -> list[NDArray[np.intp]]:

@@ -192,10 +192,19 @@ class BlockClassifier(MultiLabelClassifier):
 
     def _features(self, X: Any) -> csr_array:
         check_is_fitted(self)
+        if len(self.label_blocks_) != len(self.router_intercept_):
+            raise ValueError(
+                f"blocks of label_blocks_: expected {len(self.router_intercept_)} as the router has, "
+                f"got {len(self.label_blocks_)}"
+            )
         return check_features(self, X, reset=False)
 
     def _model(self, block: int) -> Any:
         """Return what scores a block's labels."""
+        if len(self.estimators_) != len(self.label_blocks_):
+            raise ValueError(
+                f"models of estimators_: expected {len(self.label_blocks_)}, got {len(self.estimators_)}"
+            )
         return self.estimators_[block]
 
     def _router(self) -> Router:
@@ -217,7 +226,16 @@ class BlockClassifier(MultiLabelClassifier):
         def answer(at: int) -> _Answer[T]:
             block, rows = blocks[at], of_row[groups[at]]
             part = X if len(rows) == X.shape[0] else X[rows]
-            return _Answer(rows, groups[at], self.label_blocks_[block], ask(self._model(block), part))
+            labels = self.label_blocks_[block]
+            value = ask(self._model(block), part)
+            # Fitted arrays may come from a file that somebody made.
+            if getattr(value, "shape", None) != (len(rows), len(labels)):
+                raise ValueError(
+                    f"scores of block {block}: expected {len(labels)} labels as in label_blocks_"
+                )
+            if len(labels) and not 0 <= labels.min() <= labels.max() < len(self.classes_):
+                raise ValueError(f"labels of block {block} must be from 0 to {len(self.classes_) - 1}")
+            return _Answer(rows, groups[at], labels, value)
 
         threads = min(n_threads(self.n_jobs), len(blocks))
         if threads <= 1 or X.shape[0] <= _FEW_ROWS:

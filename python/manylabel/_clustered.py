@@ -15,7 +15,7 @@ from tqdm.auto import tqdm
 from manylabel import _core
 from manylabel._any_classifier import topk_of_decisions
 from manylabel._base import core_parts
-from manylabel._block_models import fit_models, rows_of_blocks
+from manylabel._block_models import base_estimator, fit_models, rows_of_blocks
 from manylabel._blocks import BlockClassifier, reporter
 from manylabel._naive_bayes import NaiveBayes
 from manylabel._router import nearest_center
@@ -170,7 +170,7 @@ class CBMLCClassifier(BlockClassifier):
             label_blocks = np.split(labels, ends[1:-1])
             bar.reset(total=len(labels))
             models = fit_models(
-                DiSMECClassifier() if self.estimator is None else self.estimator,
+                base_estimator(self.estimator, DiSMECClassifier),
                 X,
                 y,
                 sample_weight,
@@ -331,7 +331,7 @@ class LPSRClassifier(BlockClassifier):
         with tqdm(total=len(labels), unit="label", disable=not verbose) as bar:
             report = reporter(bar, progress)
             models = fit_models(
-                NaiveBayes() if self.estimator is None else self.estimator,
+                base_estimator(self.estimator, NaiveBayes),
                 X,
                 y,
                 sample_weight,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable
+from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
@@ -17,7 +18,7 @@ from tqdm.auto import tqdm
 
 from manylabel import persistence
 from manylabel._block_choice import Choice, Setting, choose_lam, default_lam, find_partition, routing_rows
-from manylabel._block_models import fit_models, rows_of_blocks
+from manylabel._block_models import base_estimator, fit_models, rows_of_blocks
 from manylabel._block_plot import draw_blocks
 from manylabel._blocks import BlockClassifier, reporter
 from manylabel._clustered import CBMLCClassifier, LPSRClassifier
@@ -48,9 +49,10 @@ def _partition_params(estimator: Any) -> tuple[int | None, float | None, dict[st
     if not (isinstance(estimator.n_blocks, str) and estimator.n_blocks == "auto"):
         n_blocks = _count_or("n_blocks", estimator.n_blocks, '"auto"')
     if not (isinstance(estimator.lam, str) and estimator.lam == "auto"):
-        lam = check_number("lam", estimator.lam)
-        if not 0 <= lam < np.inf:
-            raise ValueError(f"`lam` must be finite and >= 0, got {estimator.lam!r}")
+        lam = estimator.lam
+        if isinstance(lam, bool) or not isinstance(lam, Real) or not 0 <= lam < np.inf:
+            raise ValueError(f'`lam` must be "auto" or finite and >= 0, got {lam!r}')
+        lam = float(lam)
     most = estimator.max_labels
     return (
         n_blocks,
@@ -99,7 +101,7 @@ class BlockPartitioner(BaseEstimator):  # type: ignore[misc]
     max_iter : int, default=100
         Rounds of choosing labels and rows at most, >= 1.
     tol : float, default=1e-5
-        The round that lowers the objective by less is the last; finite and >= 0. The objective changes in
+        The round that lowers the objective by less is the last; finite and > 0. The objective changes in
         steps, so any small number means "no change".
     random_state : int, RandomState instance or None, default=None
         Seeds k-means. An int gives the same bits every time.
@@ -313,7 +315,7 @@ class BlockPartitionClassifier(BlockClassifier):
     max_iter : int, default=100
         Rounds of the partition at most, >= 1.
     tol : float, default=1e-5
-        The partition's last round lowers its objective by less; finite and >= 0.
+        The partition's last round lowers its objective by less; finite and > 0.
     random_state : int, RandomState instance or None, default=None
         Seeds k-means, the router, and what in `estimator` has ``random_state=None``. An int gives the same
         bits every time, if `estimator` does.
@@ -472,7 +474,7 @@ class BlockPartitionClassifier(BlockClassifier):
         if self.mode not in ("accuracy", "speed"):
             raise ValueError(f'`mode` must be "accuracy" or "speed", got {self.mode!r}')
         setting = Setting(
-            estimator=DiSMECClassifier() if self.estimator is None else self.estimator,
+            estimator=base_estimator(self.estimator, DiSMECClassifier),
             params=params,
             router={
                 "C": _positive("router_C", self.router_C),

@@ -15,7 +15,7 @@ pub struct Params {
     pub n_init: usize,
     /// `max_iter`: rounds of a label step and a row step; ≥ 1.
     pub max_iter: usize,
-    /// `tol`: a round that lowers the objective by less is the last; finite, ≥ 0.
+    /// `tol`: a round that lowers the objective by less is the last; finite, > 0.
     pub tol: f64,
     /// Seeds the starts.
     pub seed: u64,
@@ -56,7 +56,7 @@ impl Params {
             at_least_one(name, count)?;
         }
         not_negative("lam", self.lam)?;
-        not_negative("tol", self.tol)?;
+        positive("tol", self.tol)?;
         Ok(Checked(self))
     }
 }

@@ -252,7 +252,13 @@ impl Visit {
         let mut steps = 0;
         while gradient.abs() >= tol && steps < STEPS {
             let newton = z - gradient / (a + c / ((c - z) * z));
-            z = if newton <= 0.0 { 0.1 * z } else { newton };
+            z = if newton <= 0.0 {
+                0.1 * z
+            } else if newton >= c {
+                0.5 * (z + c) // only rounding leads here
+            } else {
+                newton
+            };
             gradient = slope(z);
             steps += 1;
         }
