@@ -2,7 +2,16 @@
 
 from sklearn.utils import get_tags
 
-from manylabel import BoostedRulesClassifier, DiSMECClassifier, Rembrandt, SmoothLinkClassifier
+from manylabel import (
+    BlockPartitionClassifier,
+    BlockPartitioner,
+    BoostedRulesClassifier,
+    CBMLCClassifier,
+    DiSMECClassifier,
+    LPSRClassifier,
+    Rembrandt,
+    SmoothLinkClassifier,
+)
 
 CLASSIFIERS = [
     DiSMECClassifier(random_state=0),
@@ -19,6 +28,12 @@ CLASSIFIERS = [
     ),
     SmoothLinkClassifier(n_features=100, loss="squared", embedding="none", random_state=0),
     SmoothLinkClassifier(3, kernel="linear", embedding="pca", solver="newton-cg", random_state=0),
+    BlockPartitionClassifier(DiSMECClassifier(random_state=0), n_blocks=3, lam=0.2, random_state=0),
+    BlockPartitionClassifier(
+        DiSMECClassifier(solver="exact"), n_blocks=4, max_labels=15, n_routes=2, random_state=0
+    ),
+    CBMLCClassifier(DiSMECClassifier(random_state=0), 3, random_state=0),
+    LPSRClassifier(DiSMECClassifier(random_state=0), 200, 15, random_state=0),
 ]
 
 TRANSFORMERS = [
@@ -28,6 +43,9 @@ TRANSFORMERS = [
     Rembrandt(6, embedding="gaussian", solver="cg", tol=0.1, max_iter=100, random_state=0),
     Rembrandt(6, embedding="pca", random_state=0),
 ]
+
+# What is no classifier.
+PARTITIONERS = [BlockPartitioner(3, random_state=0)]
 
 
 # What estimators differ in, and what is therefore asked of some only.
@@ -41,6 +59,11 @@ def predicts_signs(classifier):
 def is_sampled(classifier):
     """Whether fitting draws rows at random."""
     return getattr(classifier, "bootstrap", False) or getattr(classifier, "solver", "") == "psgd"
+
+
+def scores_every_label(classifier):
+    """Whether a label that any training row carries has a score for every row."""
+    return not hasattr(classifier, "measure_speedup")
 
 
 def scales_rows(classifier):

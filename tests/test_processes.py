@@ -94,12 +94,18 @@ def test_an_exception_of_the_callback_stops_the_fit(classifier, large, small):
 
 
 @every_classifier
-def test_progress_counts_labels_or_rules(classifier, small):
+def test_progress_counts_labels_or_rules_or_labels_of_blocks(classifier, small):
     X, Y = small
     done = []
     model = clone(classifier).fit(X, Y, progress=done.append)
     assert done == sorted(done)
-    assert done[-1] == (len(model.rules_) if hasattr(model, "rules_") else (Y.sum(axis=0) > 0).sum())
+    n_labels = (Y.sum(axis=0) > 0).sum()
+    if hasattr(model, "rules_"):
+        assert done[-1] == len(model.rules_)
+    elif hasattr(model, "label_blocks_") and len(model.estimators_) > 1:
+        assert done[-1] == sum(map(len, model.label_blocks_))
+    else:
+        assert done[-1] == n_labels
 
 
 @every_classifier

@@ -2,16 +2,21 @@
 
 from importlib.metadata import version
 
-from manylabel import datasets, decision, link, metrics, rules
+from manylabel import datasets, decision, link, metrics, partition, rules
 from manylabel.linear import DiSMECClassifier
 from manylabel.link import SmoothLinkClassifier
+from manylabel.partition import BlockPartitionClassifier, BlockPartitioner, CBMLCClassifier, LPSRClassifier
 from manylabel.persistence import load
 from manylabel.pls import Rembrandt
 from manylabel.rules import BoostedRulesClassifier
 
 __all__ = [
+    "BlockPartitionClassifier",
+    "BlockPartitioner",
     "BoostedRulesClassifier",
+    "CBMLCClassifier",
     "DiSMECClassifier",
+    "LPSRClassifier",
     "Rembrandt",
     "SmoothLinkClassifier",
     "__version__",
@@ -20,6 +25,7 @@ __all__ = [
     "link",
     "load",
     "metrics",
+    "partition",
     "rules",
 ]
 

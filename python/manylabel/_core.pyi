@@ -9,8 +9,11 @@ __all__ = [
     "check_link",
     "crc32",
     "fit_dismec",
+    "fit_kmeans",
     "fit_link",
+    "fit_partition",
     "fit_pls",
+    "fit_router",
     "fit_rules",
     "is_canonical",
     "linear_above",
@@ -19,6 +22,7 @@ __all__ = [
     "link_above",
     "link_decision",
     "link_topk",
+    "partition_labels",
     "pls_n_components",
     "pls_project",
     "read_arff",
@@ -30,6 +34,7 @@ __all__ = [
     "rules_known",
     "rules_marginals",
     "rules_topk",
+    "topk_of_rows",
     "write_xc",
 ]
 
@@ -46,6 +51,17 @@ def fit_dismec(
     n_threads: int,
     progress: Callable[[int], object] | None,
 ) -> tuple[_Csr, NDArray[np.float32], NDArray[np.int32]]: ...
+def fit_kmeans(
+    x: csr_array,
+    sample_weight: NDArray[np.float32] | None,
+    *,
+    n_clusters: int,
+    leaf_size: int | None,
+    n_init: int,
+    seed: int,
+    n_threads: int,
+    progress: Callable[[int], object] | None,
+) -> tuple[NDArray[np.int32], _Csr, NDArray[np.float32], float]: ...
 def fit_link(
     x: csr_array,
     projection_weights: NDArray[np.float64],
@@ -65,6 +81,13 @@ def fit_link(
     NDArray[np.float64],
     NDArray[np.int32],
 ]: ...
+def fit_partition(
+    x: csr_array,
+    y: csr_array,
+    params: dict[str, Any],
+    n_threads: int,
+    progress: Callable[[int], object] | None,
+) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int32], NDArray[np.float64], int]: ...
 def fit_pls(
     x: csr_array | NDArray[Any],
     y: csr_array,
@@ -73,6 +96,15 @@ def fit_pls(
     n_threads: int,
     progress: Callable[[int], object] | None,
 ) -> tuple[NDArray[Any] | None, NDArray[Any], NDArray[Any], NDArray[np.float64] | None, int, int]: ...
+def fit_router(
+    x: csr_array,
+    classes: NDArray[np.int32],
+    n_classes: int,
+    sample_weight: NDArray[np.float32] | None,
+    params: dict[str, Any],
+    n_threads: int,
+    progress: Callable[[int], object] | None,
+) -> tuple[_Csr, NDArray[np.float32], NDArray[np.int32]]: ...
 def fit_rules(
     x: csr_array,
     y: csr_array,
@@ -99,6 +131,14 @@ def linear_topk(model: Any, x: csr_array, k: int, n_threads: int) -> _Csr: ...
 def link_above(model: Any, x: csr_array, n_threads: int) -> _Csr: ...
 def link_decision(model: Any, x: csr_array, n_threads: int) -> NDArray[np.float32]: ...
 def link_topk(model: Any, x: csr_array, k: int, n_threads: int) -> _Csr: ...
+def partition_labels(
+    y: csr_array,
+    row_blocks: NDArray[np.int32],
+    n_blocks: int,
+    lam: float,
+    max_labels: int | None,
+    n_threads: int,
+) -> tuple[NDArray[np.int64], NDArray[np.int32], int]: ...
 def pls_n_components(
     y: csr_array, sample_weight: NDArray[np.float32] | None, params: dict[str, Any], n_threads: int
 ) -> int: ...
@@ -118,4 +158,5 @@ def rules_fired(model: Any, x: csr_array, n_threads: int) -> _Csr: ...
 def rules_known(model: Any, x: csr_array, n_threads: int) -> NDArray[np.int64]: ...
 def rules_marginals(model: Any, x: csr_array, n_threads: int) -> NDArray[np.float64]: ...
 def rules_topk(model: Any, x: csr_array, k: int, n_threads: int) -> _Csr: ...
+def topk_of_rows(scores: csr_array, k: int) -> _Csr: ...
 def write_xc(path: str, x: csr_array, y: csr_array) -> None: ...

@@ -12,6 +12,7 @@ mod datasets;
 mod error;
 mod linear;
 mod link;
+mod partition;
 mod persistence;
 mod pls;
 mod rules;
@@ -29,6 +30,8 @@ mod _core {
     use crate::linear::{fit_dismec, linear_above, linear_decision, linear_topk};
     #[pymodule_export]
     use crate::link::{check_link, fit_link, link_above, link_decision, link_topk};
+    #[pymodule_export]
+    use crate::partition::{fit_kmeans, fit_partition, fit_router, partition_labels, topk_of_rows};
     #[pymodule_export]
     use crate::persistence::crc32;
     #[pymodule_export]
