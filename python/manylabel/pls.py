@@ -135,7 +135,7 @@ class Rembrandt(SavedToFile, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
     memory, all else in float64. "cg" solves 32 components at a time on one thread,
     so that few components occupy few threads.
 
-    A share in `n_components` is exact for up to 5000 labels, in O(n_labels^3), which takes some 20 seconds
+    A share in `n_components` is exact for up to 5000 labels, in O(n_labels^3), which takes some 15 seconds
     for 5000. With more, random probes that double in width bound the eigenvalues from below, and fit raises
     if 1024 components do not hold the share.
 

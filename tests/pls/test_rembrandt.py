@@ -178,6 +178,7 @@ def test_scale_of_weights_and_features(small):
 
 def test_more_rows_than_a_block_holds():
     X, Y = make_multilabel(9000, 50, 30, n_nonzero=5, random_state=0)
+    X = X.astype(np.float64)
     expected = oracle.embedding(X.toarray(), Y.toarray(), 5, l2=0.1, fit_intercept=True)
     for features in (X, X.toarray()):
         for solver in ("cholesky", "cg"):
@@ -370,7 +371,9 @@ def test_pca(small, center, sparse):
 def test_embedding_of_eurlex_holds_what_long_iterations_do(data):
     """One pass, ten steps of conjugate gradients: most of the energy of a fit that takes its time."""
     X, Y = load_xc(data / "eurlex57k" / "train.txt.gz")
-    fit = {"random_state": 0, "n_jobs": 2}
+    fit = {"l2_final": 1.0, "random_state": 0, "n_jobs": 2}
     quick = Rembrandt(50, **fit).fit(X, Y)
-    slow = Rembrandt(50, n_iter=4, max_iter=50, tol=1e-5, **fit).fit(X, Y)
-    assert quick.eigenvalues_.sum() > 0.95 * slow.eigenvalues_.sum()
+    slow = Rembrandt(50, n_iter=4, max_iter=100, tol=1e-3, **fit).fit(X, Y)
+    assert 0.93 < quick.eigenvalues_.sum() / slow.eigenvalues_.sum() < 1
+    more = Rembrandt(50, n_iter=2, **fit).fit(X, Y)
+    assert 0.97 < more.eigenvalues_.sum() / slow.eigenvalues_.sum() < 1
