@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 from compare import WorkerError, heading, hold_threads
 from planted import Planted
-from pls import add_solver_arguments, run, settings_of
 from pls_systems import SYSTEMS, append_csr
 from rates import rates
 
+from pls import add_solver_arguments, run, settings_of
 from rules import markdown
 
 ROWS = [100_000, 200_000, 400_000, 800_000]

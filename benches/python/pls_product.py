@@ -14,12 +14,12 @@ import numpy as np
 import scipy.sparse as sp
 from compare import WorkerError, heading, hold_threads
 from planted import Planted
-from pls import data_folder, run
 from pls_systems import SYSTEMS, append_csr
 from rates import rates
 from sklearn.preprocessing import normalize
 
 from manylabel.datasets import load_xc
+from pls import data_folder, run
 from rules import markdown
 
 SETS = ["eurlex57k", "yso-finna-en", "planted"]
