@@ -278,17 +278,14 @@ def test_lam_by_cross_validation(problem, base, n_jobs):
 
 
 def test_speed_without_a_weight_that_is_near_enough(base):
-    """Features say nothing of the blocks, so that routing loses much whatever the weight."""
-    rng = np.random.default_rng(0)
-    X = rng.random((200, 5))
-    Y = np.eye(8, dtype=int)[rng.integers(0, 8, 200)] | (rng.random((200, 8)) < 0.05)
-    Y[:, 0] = 1
-    model = BlockPartitionClassifier(base, n_blocks=8, max_labels=2, mode="speed", random_state=0)
-    assert model.fit(X, Y).lam_ == 0  # bounded otherwise: nothing is chosen
-    Y = np.eye(4, dtype=int)[np.arange(200) % 4]
-    X = csr_array(np.eye(200))
-    model = BlockPartitionClassifier(base, n_blocks=100, mode="speed", random_state=0).fit(X, Y)
-    assert model.lam_ in model.lams_
+    """Features that say nothing of a new row's block: routing loses much whatever the weight."""
+    X, Y = csr_array(np.eye(200)), np.eye(4, dtype=int)[np.arange(200) % 4]
+    model = BlockPartitionClassifier(base, n_blocks=100, mode="speed", random_state=0)
+    with pytest.warns(UserWarning, match=r"no `lam` from .* keeps P@1, P@3 and P@5 within 2 points"):
+        model.fit(X, Y)
+    assert model.lam_ == model.lams_[model.lam_precision_.sum(axis=(1, 2)).argmax()]
+    bounded = BlockPartitionClassifier(base, n_blocks=8, max_labels=2, mode="speed", random_state=0)
+    assert bounded.fit(X, Y).lam_ == 0  # nothing is left to choose
 
 
 # --- CBMLC and LPSR
@@ -323,11 +320,11 @@ def test_candidates_of_a_leaf(problem, base, weighting):
     assert len(model.label_blocks_) >= 6
     for leaf, labels in enumerate(model.label_blocks_):
         total = gains[model.row_blocks_ == leaf].sum(axis=0)
-        assert len(labels) == 7
+        assert len(labels) == min(7, np.count_nonzero(total))
         others = np.setdiff1d(np.arange(30), labels)
         assert total[labels].min() >= total[others].max() - 1e-6
     own = model.decision_function(X)
-    assert (np.isfinite(own).sum(axis=1) == 7).all()
+    assert np.isfinite(own).sum(axis=1).max() == 7
     np.testing.assert_array_equal(own[np.isfinite(own)], scores[np.isfinite(own)])
 
 

@@ -5,7 +5,7 @@ use crate::centers::Centers;
 use crate::members::{Members, drop_empty};
 use crate::params::at_least_one;
 use fastrand::Rng;
-use manylabel_base::{Error, Watch};
+use manylabel_base::{Error, Watch, filled};
 use manylabel_sparse::{CsrOwned, CsrView, Index, Value};
 use rayon::prelude::*;
 use std::borrow::Cow;
@@ -435,54 +435,73 @@ impl<'a> Lloyd<'a> {
         })
     }
 
-    /// Different rows to begin at: k-means++ (Arthur, Vassilvitskii 2007) while there are few.
+    /// Different rows to begin at: k-means++ while there are few (Arthur, Vassilvitskii 2007), each
+    /// the best of some drawn.
     fn seeds(&self, k: usize, rng: &mut Rng) -> Result<Vec<u32>, Error> {
         let n = self.x.n_rows();
         if k > SPREAD_UP_TO {
             return Ok(sample(n, k, rng));
         }
+        let draws = 2 + (k as f64).ln() as usize;
         let weigh = |distances: &[f64]| {
-            let weighted = distances
-                .iter()
-                .enumerate()
-                .map(|(row, d)| self.weight(row) * d);
-            weighted.collect::<Vec<f64>>()
+            let weighted = distances.iter().enumerate();
+            weighted
+                .map(|(row, d)| self.weight(row) * d)
+                .collect::<Vec<f64>>()
         };
-        let mut distances = vec![f64::INFINITY; n];
+        let mut center = filled("number of features", 0f32, self.x.n_cols)?;
         let mut seeds = vec![draw(&weigh(&vec![1.0; n]), rng).unwrap_or(0)];
-        let mut center = vec![0f32; self.x.n_cols];
-        loop {
-            self.watch.step(0)?;
-            let newest = seeds[seeds.len() - 1] as usize;
-            let (cols, values) = self.x.row(newest);
-            for (&col, &value) in cols.iter().zip(values) {
-                center[col as usize] = value;
+        let mut distances = self.nearer(&vec![f64::INFINITY; n], seeds[0], &mut center);
+        while seeds.len() < k {
+            let chances = weigh(&distances);
+            let mut best: Option<(f64, u32, Vec<f64>)> = None;
+            for _ in 0..draws {
+                self.watch.step(0)?;
+                // Where all that is left weighs nothing or stands on a seed, there are no more.
+                let Some(row) = draw(&chances, rng) else {
+                    return Ok(seeds);
+                };
+                let nearer = self.nearer(&distances, row, &mut center);
+                let left: f64 = weigh(&nearer).iter().sum();
+                if best.as_ref().is_none_or(|&(least, ..)| left < least) {
+                    best = Some((left, row, nearer));
+                }
             }
-            distances
-                .par_chunks_mut(4096)
-                .enumerate()
-                .for_each(|(chunk, distances)| {
-                    for (row, distance) in (chunk * 4096..).zip(distances) {
-                        let (cols, values) = self.x.row(row);
-                        let both = cols.iter().zip(values);
-                        let product: f32 = both.map(|(&c, &v)| v * center[c as usize]).sum();
-                        let squared =
-                            self.squared[row] + self.squared[newest] - 2.0 * f64::from(product);
-                        *distance = distance.min(if squared > NOWHERE { squared } else { 0.0 });
-                    }
-                });
-            if seeds.len() == k {
-                return Ok(seeds);
-            }
-            for &col in cols {
-                center[col as usize] = 0.0;
-            }
-            // Where all that is left weighs nothing or stands on a seed, there are no more.
-            match draw(&weigh(&distances), rng) {
-                Some(row) => seeds.push(row),
-                None => return Ok(seeds),
+            if let Some((_, row, nearer)) = best {
+                seeds.push(row);
+                distances = nearer;
             }
         }
+        Ok(seeds)
+    }
+
+    /// Squared distances, where `seed` is not farther than what was nearest. `center` is zero
+    /// before and after.
+    fn nearer(&self, distances: &[f64], seed: u32, center: &mut [f32]) -> Vec<f64> {
+        let seed = seed as usize;
+        let (cols, values) = self.x.row(seed);
+        for (&col, &value) in cols.iter().zip(values) {
+            center[col as usize] = value;
+        }
+        let from_seed = |row: usize| {
+            let (cols, values) = self.x.row(row);
+            let both = cols.iter().zip(values);
+            let product: f32 = both
+                .map(|(&col, &value)| value * center[col as usize])
+                .sum();
+            let squared = self.squared[row] + self.squared[seed] - 2.0 * f64::from(product);
+            if squared > NOWHERE { squared } else { 0.0 }
+        };
+        let nearer = distances
+            .par_iter()
+            .with_min_len(4096)
+            .enumerate()
+            .map(|(row, &distance)| distance.min(from_seed(row)))
+            .collect();
+        for &col in cols {
+            center[col as usize] = 0.0;
+        }
+        nearer
     }
 }
 
