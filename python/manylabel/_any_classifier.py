@@ -162,7 +162,7 @@ class AnyClassifier(BaseEstimator):  # type: ignore[misc]
         """
         positive = np.tile(self.log_odds_ > 0, (X.shape[0], 1))
         if self.estimator_ is not None:
-            found = self.estimator_.predict(self._features(X))
+            found: Any = self.estimator_.predict(self._features(X))
             found = csr_array(found).toarray() if issparse(found) else np.asarray(found)
             positive[:, self.varying_] = found[:, : len(self.varying_)] > 0
         return csr_array(positive)

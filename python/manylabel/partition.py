@@ -50,7 +50,7 @@ def _partition_params(estimator: Any) -> tuple[int | None, float | None, dict[st
         n_blocks = _count_or("n_blocks", estimator.n_blocks, '"auto"')
     if not (isinstance(estimator.lam, str) and estimator.lam == "auto"):
         lam = estimator.lam
-        if isinstance(lam, bool) or not isinstance(lam, Real) or not 0 <= lam < np.inf:
+        if isinstance(lam, bool) or not isinstance(lam, Real) or not 0 <= float(lam) < np.inf:
             raise ValueError(f'`lam` must be "auto" or finite and >= 0, got {lam!r}')
         lam = float(lam)
     most = estimator.max_labels
