@@ -163,7 +163,7 @@ class AnyClassifier(BaseEstimator):  # type: ignore[misc]
         positive = np.tile(self.log_odds_ > 0, (X.shape[0], 1))
         if self.estimator_ is not None:
             found: Any = self.estimator_.predict(self._features(X))
-            found = csr_array(found).toarray() if issparse(found) else np.asarray(found)
+            found = np.asarray(found.toarray() if hasattr(found, "toarray") else found)
             positive[:, self.varying_] = found[:, : len(self.varying_)] > 0
         return csr_array(positive)
 
