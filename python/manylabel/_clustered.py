@@ -369,7 +369,10 @@ class LPSRClassifier(BlockClassifier):
         return self
 
     def _model(self, block: int) -> Any:
-        places = np.searchsorted(self.labels_, self.label_blocks_[block])
+        labels = self.label_blocks_[block]
+        places = np.searchsorted(self.labels_, labels)
+        if not np.isin(labels, self.labels_).all():
+            raise ValueError(f"labels of block {block} must be among labels_")
         base = self.estimators_[0]
         return base.restricted(places) if isinstance(base, NaiveBayes) else _Restricted(base, places)
 
