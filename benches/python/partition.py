@@ -107,7 +107,8 @@ def table(args: argparse.Namespace, name: str) -> str:
 
 
 def systems(args: argparse.Namespace, Y: Any):
-    base, run = partial(getattr(ml, BASES[args.base]), random_state=0), {"random_state": 0, "n_jobs": args.threads}
+    base = partial(getattr(ml, BASES[args.base]), random_state=0)
+    run = {"random_state": 0, "n_jobs": args.threads}
     yield args.base, base().set_params(n_jobs=args.threads)
     for n_blocks in args.blocks:
         for share in args.shares:
