@@ -303,8 +303,8 @@ def spoiled_sparse(name):
 SPOILED_BLOCKS = {
     **spoiled_sparse("router_coef_"),
     "router of another type": change("router_intercept_", lambda intercept: intercept.astype(int)),
-    "router of fewer blocks": change("router_intercept_", lambda intercept: intercept[:1]),
-    "blocks missing": change("label_blocks_", lambda blocks: blocks[:1]),
+    "router of fewer blocks": change("router_intercept_", lambda intercept: intercept[:0]),
+    "blocks missing": change("label_blocks_", lambda blocks: blocks[:0]),
     "labels too large": change("label_blocks_", lambda blocks: [labels + 10**6 for labels in blocks]),
     "labels negative": change("label_blocks_", lambda blocks: [labels - 10**6 for labels in blocks]),
     "labels missing": change("label_blocks_", lambda blocks: [labels[:1] for labels in blocks]),

@@ -164,6 +164,14 @@ def test_feature_names(classifier, problem):
         np.testing.assert_array_equal(model[-1].predict(scaled.to_numpy()), model.predict(X))
 
 
+def params(model):
+    """The parameters, those of estimators in estimators among them."""
+    return {
+        name: type(value) if isinstance(value, BaseEstimator) else value
+        for name, value in model.get_params().items()
+    }
+
+
 def test_copies_of_every_kind(fitted, problem, tmp_path):
     X, Y = problem
     assert not [name for name in vars(clone(fitted)) if name.endswith("_")]
@@ -179,7 +187,7 @@ def test_copies_of_every_kind(fitted, problem, tmp_path):
         ml.load(tmp_path / "model.safetensors"),
     ):
         assert type(model) is type(fitted)
-        assert model.get_params() == fitted.get_params()
+        assert params(model) == params(fitted)
         assert bits(model) == bits(fitted)
         assert predictions(model, X) == predictions(fitted, X)
 
@@ -386,7 +394,7 @@ def test_rankings_are_those_of_the_scores(fitted, problem, k):
     assert np.isneginf(scores).all(axis=0).nonzero()[0].tolist() == [4, 24, 30]
     scored = np.isfinite(scores).sum(axis=1)
     assert (scored == 37).all() or not scores_every_label(model)
-    np.testing.assert_array_equal(np.diff(top.indptr), np.minimum(k, scored))
+    np.testing.assert_array_equal(np.diff(top.indptr), np.minimum(min(k, 40), scored))
     for i, row in enumerate(scores):
         best = np.lexsort([np.arange(40), -row])[: min(k, scored[i])]
         stored = slice(*top.indptr[i : i + 2])

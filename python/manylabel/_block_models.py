@@ -114,16 +114,24 @@ def fit_models(
         rows, labels = rows_of_blocks[block], label_blocks[block]
         all_rows = len(rows) == X.shape[0]
         of_rows = Y if all_rows else Y[rows]
-        part = X if all_rows else X[rows], of_rows if len(labels) == Y.shape[1] else of_rows[:, labels]
-        weights = None if sample_weight is None else sample_weight[rows]
+        if len(labels) < Y.shape[1]:
+            # In 64 bits, or scipy could not tell that there are more columns than 32 can count.
+            of_rows = of_rows[:, labels.astype(np.int64)]
         model = seeded(estimator, seed, block)
         if not ours:
             model = AnyClassifier(model, dense_X=dense[0], dense_Y=dense[1])
-        model.fit(*part, **_fit_arguments(model, weights, report, threads // workers))
+        arguments: dict[str, Any] = {} if sample_weight is None else {"sample_weight": sample_weight[rows]}
+        if "progress" in inspect.signature(model.fit).parameters:
+            arguments["progress"] = report
+        # Threads to spare are lent for the fit, so that no model remembers how many there were.
+        lent = threads // workers > 1 and ours and model.get_params(deep=False).get("n_jobs", 1) is None
+        model.set_params(**({"n_jobs": threads // workers} if lent else {}))
+        model.fit(X if all_rows else X[rows], of_rows, **arguments)
+        model.set_params(**({"n_jobs": None} if lent else {}))
         report(len(labels))
         models[block] = model
 
-    in_threads(fit, blocks, workers, progress)
+    _in_threads(fit, blocks, workers, progress)
     broken = [models[block] for block in blocks if getattr(models[block], "error_", None)]
     if broken:
         learned = any(getattr(models[block], "estimator_", None) is not None for block in blocks)
@@ -138,20 +146,7 @@ def fit_models(
     return models
 
 
-def _fit_arguments(
-    model: Any, sample_weight: NDArray[np.float32] | None, report: Callable[[int], None], threads: int
-) -> dict[str, Any]:
-    arguments: dict[str, Any] = {}
-    if sample_weight is not None:
-        arguments["sample_weight"] = sample_weight
-    if "progress" in inspect.signature(model.fit).parameters:
-        arguments["progress"] = report
-    if threads > 1 and "n_jobs" in model.get_params(deep=False) and model.n_jobs is None:
-        model.set_params(n_jobs=threads)
-    return arguments
-
-
-def in_threads(
+def _in_threads(
     work: Callable[[Any, Callable[[int], None]], None],
     items: Sequence[Any],
     threads: int,

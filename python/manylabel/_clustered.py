@@ -33,7 +33,7 @@ _PRECISION_AT = 5
 
 @register
 class CBMLCClassifier(BlockClassifier):
-    """k-means of the rows, and in each cluster a classifier of all labels.
+    """Clusters of rows by k-means, and in each a classifier of all labels.
 
     A row is scored by the model of the nearest center [1]_. Where `BlockPartitionClassifier` makes clusters
     agree with labels and leaves labels out of them, this looks at the features alone and leaves out only
@@ -224,7 +224,7 @@ class LPSRClassifier(BlockClassifier):
         The part of each training row.
     label_blocks_ : list of ndarray, dtype int32
         The candidates of each part, increasing.
-    labels_ : ndarray of shape (n_seen,), dtype int32
+    labels_ : ndarray of shape (n_seen,), dtype int32 or int64
         The labels any row carries: those that ``estimators_[0]`` scores, in order.
     estimators_ : list of one estimator
         The base scorer.
@@ -327,7 +327,7 @@ class LPSRClassifier(BlockClassifier):
         threads, verbose = n_threads(self.n_jobs), is_verbose(self.verbose)
         dense, sparse_output = (not issparse(X), not issparse(y)), issparse(y)
         X, y, sample_weight = check_training_set(self, X, y, sample_weight)
-        labels = np.unique(y.indices).astype(np.int32)
+        labels = np.unique(y.indices)
         with tqdm(total=len(labels), unit="label", disable=not verbose) as bar:
             report = reporter(bar, progress)
             models = fit_models(
@@ -369,15 +369,20 @@ class LPSRClassifier(BlockClassifier):
         return self
 
     def _model(self, block: int) -> Any:
-        places = np.searchsorted(self.labels_, self.label_blocks_[block])
+        labels = self.label_blocks_[block]
+        places = np.searchsorted(self.labels_, labels)
+        if not np.isin(labels, self.labels_).all():
+            raise ValueError(f"labels of block {block} must be among labels_")
         base = self.estimators_[0]
         return base.restricted(places) if isinstance(base, NaiveBayes) else _Restricted(base, places)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        base = NaiveBayes() if self.estimator is None else self.estimator
-        tags.input_tags.positive_only = (
-            isinstance(base, NaiveBayes) or get_tags(base).input_tags.positive_only
+        tags.input_tags.positive_only = self.estimator is None or (
+            # What is no estimator is an error of fit, not of asking for tags.
+            not isinstance(self.estimator, type)
+            and hasattr(self.estimator, "__sklearn_tags__")
+            and get_tags(self.estimator).input_tags.positive_only
         )
         return tags
 

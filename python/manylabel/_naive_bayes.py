@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csc_array, csr_array, diags_array
 from scipy.special import logsumexp
+from sklearn.utils import Tags
 
 from manylabel import _core
 from manylabel._any_classifier import topk_of_decisions
@@ -51,6 +52,11 @@ class NaiveBayes(MultiLabelClassifier):
 
     def __init__(self, n_jobs: int | None = None) -> None:
         self.n_jobs = n_jobs
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.positive_only = True
+        return tags
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> NaiveBayes:
         """Count.

@@ -122,6 +122,8 @@ class BlockPartitioner(BaseEstimator):  # type: ignore[misc]
         Its value in the end.
     objective_history_ : ndarray of shape (n_half_steps,), dtype float64
         Its value after each choice of labels, of rows, and so on; it never rises.
+    n_iter_ : int
+        Rounds of the partition.
     captured_ : float
         Share of the ones of Y that lie in a block.
     overlap_ : float
@@ -212,6 +214,7 @@ class BlockPartitioner(BaseEstimator):  # type: ignore[misc]
         self.n_blocks_ = len(found.label_blocks)
         self.lam_ = lam
         self.objective_history_ = found.history
+        self.n_iter_ = len(found.history) // 2
         self.objective_ = float(found.history[-1])
         self.captured_ = found.captured
         held = np.unique(np.concatenate(found.label_blocks))
@@ -348,6 +351,8 @@ class BlockPartitionClassifier(BlockClassifier):
         The partition's objective.
     objective_history_ : ndarray of shape (n_half_steps,), dtype float64
         After each half step.
+    n_iter_ : int
+        Rounds of the partition.
     captured_ : float
         Share of the ones of Y that lie in a block.
     speedup_ : tuple of two float
@@ -364,7 +369,7 @@ class BlockPartitionClassifier(BlockClassifier):
     See Also
     --------
     BlockPartitioner : The partition alone.
-    CBMLCClassifier : k-means of the rows, and all labels in each cluster.
+    CBMLCClassifier : Clusters of rows from the features alone, and all labels in each.
 
     Notes
     -----
@@ -527,6 +532,7 @@ class BlockPartitionClassifier(BlockClassifier):
         self.n_blocks_ = len(blocks)
         self.lam_, self.lams_, self.lam_precision_ = choice.lam, choice.lams, choice.precision
         self.objective_history_ = found.history
+        self.n_iter_ = len(found.history) // 2
         self.objective_ = float(found.history[-1])
         self.captured_ = found.captured
         self._finish(X, router, y.shape[1], sparse_output)

@@ -324,7 +324,7 @@ def test_candidates_of_a_leaf(problem, base, weighting):
         others = np.setdiff1d(np.arange(30), labels)
         assert total[labels].min() >= total[others].max() - 1e-6
     own = model.decision_function(X)
-    assert np.isfinite(own).sum(axis=1).max() == 7
+    assert set(np.isfinite(own).sum(axis=1)) <= set(map(len, model.label_blocks_))
     np.testing.assert_array_equal(own[np.isfinite(own)], scores[np.isfinite(own)])
 
 

@@ -108,7 +108,7 @@ def test_lam_of_a_share():
 def test_kmeans_is_as_good_as_another(n_clusters):
     X, _ = make_multilabel(600, 80, 30, random_state=1)
     found, reference = [], []
-    for seed in range(5):
+    for seed in range(40):
         clusters, _, _, inertia = kmeans(X, n_clusters=n_clusters, seed=seed)
         points = normalize(X).toarray()
         means = np.array([points[clusters == k].mean(axis=0) for k in range(clusters.max() + 1)])
@@ -116,7 +116,8 @@ def test_kmeans_is_as_good_as_another(n_clusters):
         found.append(inertia)
         other = KMeans(n_clusters, n_init=1, max_iter=20, random_state=seed).fit(points)
         reference.append(other.inertia_)
-    assert np.mean(found) < np.mean(reference) * 1.02
+    assert np.mean(found) < np.mean(reference) * 1.03
+    assert min(found) < min(reference) * 1.01
 
 
 def kmeans(X, weights=None, n_clusters=1, leaf_size=None, n_init=1, seed=0, n_threads=1):
