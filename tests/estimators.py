@@ -2,7 +2,7 @@
 
 from sklearn.utils import get_tags
 
-from manylabel import BoostedRulesClassifier, DiSMECClassifier
+from manylabel import BoostedRulesClassifier, DiSMECClassifier, Rembrandt
 
 CLASSIFIERS = [
     DiSMECClassifier(random_state=0),
@@ -13,6 +13,14 @@ CLASSIFIERS = [
     BoostedRulesClassifier(
         40, loss="label-wise-logistic", head="single-label", predictor="signs", random_state=0
     ),
+]
+
+TRANSFORMERS = [
+    Rembrandt(6, random_state=0),
+    Rembrandt(20, solver="cg", variant="ritz", n_iter=2, random_state=0),
+    Rembrandt(0.5, solver="dual", center=True, random_state=0),
+    Rembrandt(6, embedding="gaussian", solver="cg", tol=0.1, max_iter=100, random_state=0),
+    Rembrandt(6, embedding="pca", random_state=0),
 ]
 
 

@@ -18,7 +18,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import manylabel as ml
-from estimators import CLASSIFIERS, is_sampled, predicts_signs
+from estimators import CLASSIFIERS, TRANSFORMERS, is_sampled, predicts_signs
 from manylabel.datasets import make_multilabel
 
 one_dimensional = "wants 1-D targets or predictions; ours are indicator matrices"
@@ -66,7 +66,7 @@ every_classifier = pytest.mark.parametrize("classifier", CLASSIFIERS, ids=repr)
 def test_no_public_estimator_is_left_out():
     public = [getattr(ml, name) for name in ml.__all__]
     classes = {value for value in public if inspect.isclass(value) and issubclass(value, BaseEstimator)}
-    assert classes == {type(classifier) for classifier in CLASSIFIERS}
+    assert classes == {type(estimator) for estimator in CLASSIFIERS + TRANSFORMERS}
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")

@@ -5,11 +5,13 @@ from importlib.metadata import version
 from manylabel import datasets, metrics, rules
 from manylabel.linear import DiSMECClassifier
 from manylabel.persistence import load
+from manylabel.pls import Rembrandt
 from manylabel.rules import BoostedRulesClassifier
 
 __all__ = [
     "BoostedRulesClassifier",
     "DiSMECClassifier",
+    "Rembrandt",
     "__version__",
     "datasets",
     "load",

@@ -13,17 +13,11 @@ from sklearn.utils import Tags
 
 from manylabel import persistence
 
-__all__ = ["MultiLabelClassifier", "core_parts"]
+__all__ = ["MultiLabelClassifier", "SavedToFile", "core_parts"]
 
 
-class MultiLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Base of the classifiers: indicator targets in, indicator predictions out.
-
-    A subclass fits ``classes_``, ``sparse_output_`` and what else it needs.
-    """
-
-    classes_: NDArray[np.int64]
-    sparse_output_: bool
+class SavedToFile:
+    """Saving, for estimators of registered classes."""
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to one file, complete or not at all.
@@ -41,6 +35,16 @@ class MultiLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             If the file cannot be written; an older file at `path` is then still there.
         """
         persistence.save_model(self, path)
+
+
+class MultiLabelClassifier(SavedToFile, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Base of the classifiers: indicator targets in, indicator predictions out.
+
+    A subclass fits ``classes_``, ``sparse_output_`` and what else it needs.
+    """
+
+    classes_: NDArray[np.int64]
+    sparse_output_: bool
 
     def _indicator(self, positive: csr_array) -> csr_array | NDArray[np.int64]:
         """Give 0/1 predictions the form Y had at fit."""

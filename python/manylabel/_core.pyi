@@ -8,11 +8,14 @@ from scipy.sparse import csr_array
 __all__ = [
     "crc32",
     "fit_dismec",
+    "fit_pls",
     "fit_rules",
     "is_canonical",
     "linear_above",
     "linear_decision",
     "linear_topk",
+    "pls_n_components",
+    "pls_project",
     "read_arff",
     "read_xc",
     "rules_above",
@@ -37,6 +40,14 @@ def fit_dismec(
     n_threads: int,
     progress: Callable[[int], object] | None,
 ) -> tuple[_Csr, NDArray[np.float32], NDArray[np.int32]]: ...
+def fit_pls(
+    x: csr_array | NDArray[Any],
+    y: csr_array,
+    sample_weight: NDArray[np.float32] | None,
+    params: dict[str, Any],
+    n_threads: int,
+    progress: Callable[[int], object] | None,
+) -> tuple[NDArray[Any] | None, NDArray[Any], NDArray[Any], NDArray[np.float64] | None, int, int]: ...
 def fit_rules(
     x: csr_array,
     y: csr_array,
@@ -60,6 +71,12 @@ def is_canonical(matrix: Any) -> bool: ...
 def linear_above(model: Any, x: csr_array, threshold: float, n_threads: int) -> _Csr: ...
 def linear_decision(model: Any, x: csr_array, n_threads: int) -> NDArray[np.float32]: ...
 def linear_topk(model: Any, x: csr_array, k: int, n_threads: int) -> _Csr: ...
+def pls_n_components(
+    y: csr_array, sample_weight: NDArray[np.float32] | None, params: dict[str, Any], n_threads: int
+) -> int: ...
+def pls_project(
+    x: csr_array | NDArray[Any], coef: tuple[NDArray[Any], NDArray[Any]], n_threads: int
+) -> NDArray[Any]: ...
 def read_arff(
     path: str, xml: str | None, *, ignore: list[str], missing_is_absent: bool, double: bool
 ) -> tuple[NDArray[Any] | _Csr, _Csr, list[str], list[str]]: ...

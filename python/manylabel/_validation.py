@@ -27,6 +27,7 @@ __all__ = [
     "check_features",
     "check_flag",
     "check_labels",
+    "check_matrix",
     "check_number",
     "check_training_set",
     "is_verbose",
@@ -83,6 +84,38 @@ def check_features(estimator: Any, X: Any, *, reset: bool) -> csr_array:
     return canonical
 
 
+def check_matrix(estimator: Any, X: Any, *, reset: bool) -> csr_array | NDArray[Any]:
+    """Turn X into a canonical CSR array if it is sparse, else into an ndarray in C order.
+
+    Parameters
+    ----------
+    estimator : estimator
+        As in `check_features`.
+    X : array-like or sparse matrix of shape (n_samples, n_features)
+        Any numeric or bool dtype.
+    reset : bool
+        True in fit, False afterwards.
+
+    Returns
+    -------
+    csr_array or ndarray of shape (n_samples, n_features)
+        float32 if X was, otherwise float64.
+
+    Raises
+    ------
+    ValueError
+        As `check_features`.
+    """
+    if issparse(X):
+        return check_features(estimator, X, reset=reset)
+    checked: NDArray[Any] = validate_data(
+        estimator, X, reset=reset, accept_sparse=True, dtype=[np.float64, np.float32], order="C"
+    )
+    if checked.dtype == np.float64:
+        _check_single(checked, "values of X")
+    return np.require(checked, requirements=["C", "A"])
+
+
 def check_labels(Y: Any) -> csr_array:
     """Turn an indicator matrix into a canonical CSR array of ones.
 
@@ -131,8 +164,8 @@ def check_labels(Y: Any) -> csr_array:
 
 
 def check_training_set(
-    estimator: Any, X: Any, Y: Any, sample_weight: Any, *, reset: bool = True
-) -> tuple[csr_array, csr_array, NDArray[np.float32] | None]:
+    estimator: Any, X: Any, Y: Any, sample_weight: Any, *, reset: bool = True, dense: bool = False
+) -> tuple[Any, csr_array, NDArray[np.float32] | None]:
     """Check what ``fit`` is given; rows of weight zero are left out.
 
     Parameters
@@ -147,10 +180,12 @@ def check_training_set(
         Weights of the rows, at least 0.
     reset : bool, default=True
         False if the fit goes on from an earlier one: features must be those seen there.
+    dense : bool, default=False
+        Whether an X that is dense stays so.
 
     Returns
     -------
-    X : csr_array of shape (n_kept, n_features)
+    X : csr_array, or ndarray if `dense`, of shape (n_kept, n_features)
     Y : csr_array of shape (n_kept, n_labels), dtype float32
     sample_weight : ndarray of shape (n_kept,), dtype float32, or None
 
@@ -165,7 +200,8 @@ def check_training_set(
             f"{type(estimator).__name__} requires y to be passed, but the target y is None: "
             "it must be an indicator matrix (n_samples, n_labels)"
         )
-    X = check_features(estimator, X, reset=reset)
+    check = check_matrix if dense else check_features
+    X = check(estimator, X, reset=reset)
     Y = check_labels(Y)
     if Y.shape[0] != X.shape[0]:
         raise ValueError(f"rows of Y: expected {X.shape[0]} as in X, got {Y.shape[0]}")
@@ -313,7 +349,10 @@ def _canonical(matrix: csr_array) -> csr_array:
 
 def _check_single(values: NDArray[np.float64], name: str) -> None:
     """Reject what single precision, in which the core works, would make infinite."""
-    for extreme in (np.fmax.reduce(values, initial=0), np.fmin.reduce(values, initial=0)):
+    for extreme in (
+        np.fmax.reduce(values, axis=None, initial=0),
+        np.fmin.reduce(values, axis=None, initial=0),
+    ):
         if abs(extreme) > np.finfo(np.float32).max:
             raise ValueError(f"{name} must be finite as float32, got {extreme}")
 

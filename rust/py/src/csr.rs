@@ -46,6 +46,13 @@ pub(crate) enum PyCsr<'py> {
     I64F64(Borrowed<'py, i64, f64>),
 }
 
+/// A matrix of single values, positions of either width.
+#[derive(FromPyObject)]
+pub(crate) enum PyCsr32<'py> {
+    I32(Borrowed<'py, i32, f32>),
+    I64(Borrowed<'py, i64, f32>),
+}
+
 /// Whether the core takes a matrix as it is: a CSR matrix of known types, laid out in one piece,
 /// its structure valid, its columns sorted and unique. O(rows + nnz), and never an exception.
 #[pyfunction]

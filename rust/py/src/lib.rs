@@ -12,6 +12,7 @@ mod datasets;
 mod error;
 mod linear;
 mod persistence;
+mod pls;
 mod rules;
 mod run;
 
@@ -27,6 +28,8 @@ mod _core {
     use crate::linear::{fit_dismec, linear_above, linear_decision, linear_topk};
     #[pymodule_export]
     use crate::persistence::crc32;
+    #[pymodule_export]
+    use crate::pls::{fit_pls, pls_n_components, pls_project};
     #[pymodule_export]
     use crate::rules::{
         fit_rules, rules_above, rules_add, rules_decision, rules_fired, rules_known,

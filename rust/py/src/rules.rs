@@ -1,6 +1,6 @@
 //! `manylabel.rules`: boosted rules, and scoring by them.
 
-use crate::csr::{Borrowed, CsrArrays, PyCsr, csr_arrays, with_view};
+use crate::csr::{Borrowed, CsrArrays, PyCsr, PyCsr32, csr_arrays, with_view};
 use crate::error::to_py;
 use crate::run::{run, run_here};
 use manylabel_base::{Error, Watch};
@@ -111,13 +111,6 @@ impl TryFrom<PyParams> for Params {
             seed: params.seed,
         })
     }
-}
-
-/// A matrix of single values, positions of either width.
-#[derive(FromPyObject)]
-pub(crate) enum PyCsr32<'py> {
-    I32(Borrowed<'py, i32, f32>),
-    I64(Borrowed<'py, i64, f32>),
 }
 
 /// The fitted attributes of an estimator that describe its rules.

@@ -1,6 +1,8 @@
 //! The numbers a borrowed matrix may be made of.
 
-/// An index type scipy uses: `i32` or `i64`, and our own `u32` and `usize`.
+use std::ops::{Add, AddAssign, Mul, Sub, SubAssign};
+
+/// An index type scipy uses, `i32` or `i64`, and our own `u16`, `u32` and `usize`.
 ///
 /// Values are non-negative once [`CsrView::new`](crate::CsrView::new) has accepted them.
 pub trait Index: Copy + Send + Sync + std::fmt::Display + 'static {
@@ -19,9 +21,9 @@ macro_rules! index {
         }
     )*};
 }
-index!(i32, i64, u32, usize);
+index!(i32, i64, u16, u32, usize);
 
-/// A value type of a feature matrix. Kernels compute in `f32`.
+/// A value type of a feature matrix.
 pub trait Value: Copy + Send + Sync + 'static {
     /// The value as `f64`.
     fn f64(self) -> f64;
@@ -40,6 +42,39 @@ impl Value for f64 {
         self
     }
 }
+
+/// A number that kernels generic in precision compute with.
+pub trait Real:
+    Value
+    + Default
+    + PartialOrd
+    + std::fmt::Debug
+    + Add<Output = Self>
+    + Sub<Output = Self>
+    + Mul<Output = Self>
+    + AddAssign
+    + SubAssign
+{
+    /// Distance from 1 to the next larger number.
+    const EPSILON: f64;
+
+    /// The nearest number of this type.
+    fn of(value: f64) -> Self;
+}
+
+macro_rules! real {
+    ($($t:ty),*) => {$(
+        impl Real for $t {
+            const EPSILON: f64 = <$t>::EPSILON as f64;
+
+            #[inline(always)]
+            fn of(value: f64) -> Self {
+                value as Self
+            }
+        }
+    )*};
+}
+real!(f32, f64);
 
 #[cfg(test)]
 mod tests {

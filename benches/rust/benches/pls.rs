@@ -1,0 +1,130 @@
+//! Products of sparse and dense features with sixteen columns, and fits of Rembrandt, on one thread.
+
+use criterion::{
+    BenchmarkId, Criterion, SamplingMode, Throughput, criterion_group, criterion_main,
+};
+use manylabel_base::Watch;
+use manylabel_benches::{Text, briefly};
+use manylabel_pls::{Components, DenseView, Matrix, Params, Solver, project};
+use manylabel_sparse::{ColumnOrder, LANES, Lanes, RowBlocks};
+use rayon::ThreadPoolBuilder;
+
+/// Both products of a block with a panel; throughput counts multiplications with additions.
+fn products(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("products");
+    for text in [
+        Text {
+            n: 45_000,
+            d: 20_000,
+            nnz: 150,
+            c: 4_000,
+        },
+        Text {
+            n: 100_000,
+            d: 500_000,
+            nnz: 70,
+            c: 20_000,
+        },
+    ] {
+        let (x, _) = text.examples(0);
+        let order = ColumnOrder::new(x.view()).expect("small");
+        let cuts = RowBlocks::<f32>::cut(text.n, |_| text.nnz);
+        let blocks = RowBlocks::<f32>::new(x.view(), &order, false, 1.0, &cuts, &Watch::new());
+        let blocks = blocks.expect("not stopped");
+        let p = vec![Lanes([0.5f32; LANES]); blocks.n_cols()];
+        let mut g = vec![Lanes([0.0f32; LANES]); blocks.n_cols()];
+        let mut u = vec![Lanes([0.25f32; LANES]); RowBlocks::<f32>::MAX_ROWS];
+        group.throughput(Throughput::Elements((text.n * text.nnz * LANES) as u64));
+        group.bench_function(BenchmarkId::new("times", text), |b| {
+            b.iter(|| {
+                for (cut, block) in cuts.iter().zip(blocks.blocks()) {
+                    block.times(&p, &mut u[..cut.len()]);
+                }
+            });
+        });
+        group.bench_function(BenchmarkId::new("transposed", text), |b| {
+            b.iter(|| {
+                for (cut, block) in cuts.iter().zip(blocks.blocks()) {
+                    block.add_transposed(&u[..cut.len()], &mut g);
+                }
+            });
+        });
+    }
+}
+
+fn fit(criterion: &mut Criterion) {
+    const K: usize = 32;
+    let text = Text {
+        n: 5_000,
+        d: 6_000,
+        nnz: 60,
+        c: 1_000,
+    };
+    let (x, y) = text.examples(0);
+    let mut group = criterion.benchmark_group("fit");
+    group.sample_size(10).sampling_mode(SamplingMode::Flat);
+    let params = Params {
+        n_components: Components::Count(K),
+        solver: Solver::Cg,
+        ..Params::default()
+    };
+    let params = params.check().expect("in range");
+    let name = format!("{text},k={K}");
+    group.bench_function(BenchmarkId::new("cg", name), |b| {
+        let x = Matrix::Sparse(x.view());
+        b.iter_with_large_drop(|| params.fit(x, y.view(), None, &Watch::new()));
+    });
+
+    let (n, d) = (4_000, 500);
+    let cells: Vec<f32> = (0..n * d).map(|at| (at * 37 % 101) as f32).collect();
+    let dense = DenseView::new(&cells, n, d).expect("as many");
+    let text = Text { n, ..text };
+    let (_, y) = text.examples(0);
+    for (name, solver) in [("cholesky", Solver::Cholesky), ("cg", Solver::Cg)] {
+        let params = Params {
+            n_components: Components::Count(K),
+            solver,
+            ..Params::default()
+        };
+        let params = params.check().expect("in range");
+        let id = BenchmarkId::new(name, format!("n={n},d={d},dense,c={},k={K}", text.c));
+        group.bench_function(id, |b| {
+            let x = Matrix::<i32, f32>::Dense(dense);
+            b.iter_with_large_drop(|| params.fit(x, y.view(), None, &Watch::new()));
+        });
+    }
+}
+
+fn transform(criterion: &mut Criterion) {
+    const K: usize = 100;
+    let text = Text {
+        n: 1_000,
+        d: 20_000,
+        nnz: 80,
+        c: 100,
+    };
+    let (x, _) = text.examples(0);
+    let (coef, intercept) = (vec![0.5f32; text.d * K], vec![0.0; K]);
+    let mut group = criterion.benchmark_group("transform");
+    group.throughput(Throughput::Elements(text.n as u64));
+    group.bench_function(BenchmarkId::new("sparse", format!("{text},k={K}")), |b| {
+        let x = Matrix::Sparse(x.view());
+        b.iter_with_large_drop(|| project(x, &coef, &intercept, &Watch::new()));
+    });
+}
+
+/// All, with rayon held to one thread.
+fn on_one_thread(criterion: &mut Criterion) {
+    let pool = ThreadPoolBuilder::new().num_threads(1);
+    pool.build_global().expect("nobody was before us");
+    products(criterion);
+    fit(criterion);
+    transform(criterion);
+}
+
+criterion_group! {
+    name = benches;
+    config = briefly();
+    targets = on_one_thread
+}
+criterion_main!(benches);

@@ -1,0 +1,116 @@
+//! A dense matrix borrowed from whoever owns it, and its products with sixteen columns.
+
+use manylabel_base::Error;
+use manylabel_sparse::{LANES, Lanes, Real};
+use multiversion::multiversion;
+
+/// A dense matrix, row after row.
+#[derive(Debug, Clone, Copy)]
+pub struct DenseView<'a, T> {
+    values: &'a [T],
+    n_rows: usize,
+    n_cols: usize,
+}
+
+impl<'a, T: Real> DenseView<'a, T> {
+    /// Borrows `n_rows` rows of `n_cols` values each.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] if there are not so many values.
+    pub fn new(values: &'a [T], n_rows: usize, n_cols: usize) -> Result<Self, Error> {
+        if n_rows.checked_mul(n_cols) == Some(values.len()) {
+            Ok(Self {
+                values,
+                n_rows,
+                n_cols,
+            })
+        } else {
+            Err(Error::Shape {
+                what: "values of X",
+                expected: n_rows.saturating_mul(n_cols),
+                got: values.len(),
+            })
+        }
+    }
+
+    /// Number of rows.
+    pub fn n_rows(&self) -> usize {
+        self.n_rows
+    }
+
+    /// Number of columns.
+    pub fn n_cols(&self) -> usize {
+        self.n_cols
+    }
+
+    /// One row.
+    ///
+    /// # Panics
+    ///
+    /// If `row >= n_rows`.
+    pub fn row(&self, row: usize) -> &'a [T] {
+        &self.values[row * self.n_cols..][..self.n_cols]
+    }
+
+    /// Some rows, one after the other.
+    pub(crate) fn rows(&self, rows: std::ops::Range<usize>) -> &'a [T] {
+        &self.values[rows.start * self.n_cols..rows.end * self.n_cols]
+    }
+}
+
+/// Rows that share a pass over a panel, so that each line of it is loaded once for all of them.
+const ROWS: usize = 4;
+
+/// `out_i = scale Σ_j x_ij p_j`.
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+pub(crate) fn times<T: Real>(x: &[T], scale: T, p: &[Lanes<T>], out: &mut [Lanes<T>]) {
+    let d = p.len();
+    for (x, out) in x.chunks(ROWS * d).zip(out.chunks_mut(ROWS)) {
+        if let [a, b, c, e] = out {
+            let rows =
+                (x[..d].iter().zip(&x[d..2 * d])).zip(x[2 * d..3 * d].iter().zip(&x[3 * d..]));
+            let mut sums = [Lanes::<T>::default(); ROWS];
+            for (((&x0, &x1), (&x2, &x3)), p) in rows.zip(p) {
+                sums[0].add_scaled(x0 * scale, p);
+                sums[1].add_scaled(x1 * scale, p);
+                sums[2].add_scaled(x2 * scale, p);
+                sums[3].add_scaled(x3 * scale, p);
+            }
+            [*a, *b, *c, *e] = sums;
+        } else {
+            for (x, out) in x.chunks(d).zip(out) {
+                let mut sum = Lanes::<T>::default();
+                for (&x, p) in x.iter().zip(p) {
+                    sum.add_scaled(x * scale, p);
+                }
+                *out = sum;
+            }
+        }
+    }
+}
+
+/// `g_j += scale Σ_i x_ij u_i`.
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+pub(crate) fn add_transposed<T: Real>(x: &[T], scale: T, u: &[Lanes<T>], g: &mut [Lanes<T>]) {
+    let d = g.len();
+    for (x, u) in x.chunks(ROWS * d).zip(u.chunks(ROWS)) {
+        if let [u0, u1, u2, u3] = u {
+            let rows =
+                (x[..d].iter().zip(&x[d..2 * d])).zip(x[2 * d..3 * d].iter().zip(&x[3 * d..]));
+            for (((&x0, &x1), (&x2, &x3)), g) in rows.zip(g.iter_mut()) {
+                let (x0, x1, x2, x3) = (x0 * scale, x1 * scale, x2 * scale, x3 * scale);
+                for lane in 0..LANES {
+                    let first = x0 * u0.0[lane] + x1 * u1.0[lane];
+                    g.0[lane] += first + (x2 * u2.0[lane] + x3 * u3.0[lane]);
+                }
+            }
+        } else {
+            for (x, u) in x.chunks(d).zip(u) {
+                for (&x, g) in x.iter().zip(g.iter_mut()) {
+                    g.add_scaled(x * scale, u);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,376 @@
+//! The algorithm: a randomized range finder around ridge regressions, and one more regression.
+
+use crate::design::{Design, Matrix, Rows, cross, power_of_two_near_inverse};
+use crate::normal::normal;
+use crate::params::Checked;
+use crate::solve::{Gram, Problem, Regression};
+use crate::tall::{Spectrum, Tall};
+use crate::{Components, Embedding, Variant};
+use manylabel_base::{Error, Watch, filled};
+use manylabel_sparse::{CsrView, Index, LANES, Lanes, Real, RowBlocks};
+use rayon::prelude::*;
+
+/// What is fitted. Matrices are row after row, k columns.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Model<T> {
+    /// k: what was asked for, or less if the data have fewer directions; at least 1.
+    pub n_components: usize,
+    /// U, (`n_labels`, k); none for [`Embedding::Pca`].
+    pub label_embedding: Option<Vec<T>>,
+    /// W, (`n_features`, k).
+    pub coef: Vec<T>,
+    /// What is added to `XW`, (k,).
+    pub intercept: Vec<T>,
+    /// Of `YᵀΠ_X Y` or, for [`Embedding::Pca`], `XᵀΩX`; largest first; none for
+    /// [`Embedding::Gaussian`].
+    pub eigenvalues: Option<Vec<f64>>,
+    /// Steps of the longest solution by conjugate gradients; 1 by a factorization.
+    pub n_steps: usize,
+    /// Right-hand sides that have not reached `tol`, if that was given.
+    pub n_unfinished: usize,
+}
+
+/// Cuts `n_rows` rows, of so many values each, and scales their weights; returns these and the factor.
+pub(crate) fn rows_of<T: Real>(
+    n_rows: usize,
+    n_values: impl Fn(usize) -> usize,
+    sample_weight: Option<&[f32]>,
+) -> Result<(Rows<T>, f64), Error> {
+    let n_weights = sample_weight.map_or(n_rows, <[f32]>::len);
+    check_rows("length of sample_weight", n_rows, n_weights)?;
+    let largest = sample_weight.map_or(1.0, |weights| {
+        let weights = weights.iter().copied().map(f64::from);
+        weights.fold(0.0f64, f64::max)
+    });
+    let scale = power_of_two_near_inverse(largest);
+    let weights: Option<Vec<T>> = sample_weight.map(|weights| {
+        let scaled = |&weight: &f32| T::of(f64::from(weight) * scale);
+        weights.iter().map(scaled).collect()
+    });
+    let total = match &weights {
+        Some(weights) => weights.iter().map(|weight| weight.f64()).sum(),
+        None => n_rows as f64,
+    };
+    let rows = Rows {
+        cuts: RowBlocks::<T>::cut(n_rows, n_values),
+        weights,
+        total,
+    };
+    Ok((rows, scale))
+}
+
+fn check_rows(what: &'static str, expected: usize, got: usize) -> Result<(), Error> {
+    if got == expected {
+        return Ok(());
+    }
+    Err(Error::Shape {
+        what,
+        expected,
+        got,
+    })
+}
+
+impl Checked {
+    /// Fits the embedding of `y` and the projection of `x`.
+    ///
+    /// The same data, parameters and seed give the same bits, whatever the number of threads. The
+    /// watch counts panels of sixteen right-hand sides.
+    ///
+    /// Memory: a copy of sparse `x`, stored twice; k+p numbers a label, two times; k a feature, two
+    /// times; for each thread six times sixteen numbers a feature. With `Cholesky` three
+    /// matrices of features × features, with `Dual` of rows × rows.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] if sizes disagree, [`Error::Param`] if `n_components` is still a share (see
+    /// [`n_components`](Self::n_components)) or products overflow, [`Error::TooLarge`] if memory does
+    /// not suffice, [`Error::Stopped`] through `watch`.
+    pub fn fit<I: Index, J: Index, T: Real>(
+        &self,
+        x: Matrix<'_, I, T>,
+        y: CsrView<'_, J, f32>,
+        sample_weight: Option<&[f32]>,
+        watch: &Watch,
+    ) -> Result<Model<T>, Error> {
+        let params = &self.0;
+        let Components::Count(k) = params.n_components else {
+            return Err(Error::Param {
+                name: "n_components",
+                expected: "a count in a fit",
+                got: format!("{:?}", params.n_components),
+            });
+        };
+        let pca = params.embedding == Embedding::Pca;
+        let ones = params.fit_intercept && !params.center && !pca;
+        check_rows("rows of Y", x.n_rows(), y.n_rows())?;
+        // With the one of the column of ones.
+        let n_values = |row: usize| x.n_values(row) + y.row(row).0.len() + 1;
+        let (rows, weight_scale) = rows_of(x.n_rows(), n_values, sample_weight)?;
+        let (n_features, n_labels) = (x.n_cols(), y.n_cols());
+        let problem = Problem {
+            x: Design::features(x, &rows, ones, params.center, watch)?,
+            y: Design::labels(y, &rows, params.center, watch)?,
+            rows,
+        };
+        let mut fit = Fitting {
+            params,
+            problem: &problem,
+            watch,
+            n_steps: 1,
+            n_unfinished: 0,
+        };
+        if pca {
+            let (w, eigenvalues) = fit.principal_components(k)?;
+            // Components are unit vectors of the features, whatever the scale of these.
+            let (coef, intercept) = fit.original(&w, n_features, None, 1.0)?;
+            return Ok(Model {
+                n_components: w.n_cols,
+                label_embedding: None,
+                coef,
+                intercept,
+                eigenvalues: Some(scaled(&eigenvalues, weight_scale * problem.x.scale.powi(2))),
+                n_steps: 1,
+                n_unfinished: 0,
+            });
+        }
+        let gram = Gram::new(params, &problem, watch)?;
+        let n_equations = n_features + usize::from(ones);
+        let regression = |l2| Regression::new(params, &problem, &gram, l2, n_equations, watch);
+        let (u, eigenvalues) = if params.embedding == Embedding::Gaussian {
+            (fit.gaussian(k, n_labels)?, None)
+        } else {
+            let (u, eigenvalues) = fit.range(&regression(params.l2)?, k)?;
+            (u, Some(scaled(&eigenvalues, weight_scale)))
+        };
+        let regression = regression(params.l2 * params.l2_final)?;
+        drop(gram);
+        let w = fit.solutions(&regression, &u)?;
+        drop(regression);
+        let (n_steps, n_unfinished) = (fit.n_steps, fit.n_unfinished);
+        let (coef, intercept) = fit.original(&w, n_features, Some(&u), problem.x.scale)?;
+        if coef.iter().chain(&intercept).any(|w| !w.f64().is_finite()) {
+            return Err(Error::Param {
+                name: "X",
+                expected: "of a scale at which coef_ is finite",
+                got: format!("values up to about {:e}", problem.x.scale.recip()),
+            });
+        }
+        Ok(Model {
+            n_components: u.n_cols,
+            label_embedding: Some(by_row(&u, n_labels, |row| problem.y.original(row), 1.0)?),
+            coef,
+            intercept,
+            eigenvalues,
+            n_steps,
+            n_unfinished: if params.tol.is_some() {
+                n_unfinished
+            } else {
+                0
+            },
+        })
+    }
+}
+
+fn scaled(eigenvalues: &[f64], scale: f64) -> Vec<f64> {
+    eigenvalues.iter().map(|value| value / scale).collect()
+}
+
+struct Fitting<'a, T> {
+    params: &'a crate::Params,
+    problem: &'a Problem<'a, T>,
+    watch: &'a Watch,
+    n_steps: usize,
+    n_unfinished: usize,
+}
+
+impl<T: Real> Fitting<'_, T> {
+    /// Steps 1 to 6 of the algorithm: U and the eigenvalues of `YᵀΠ_X Y`.
+    fn range(
+        &mut self,
+        regression: &Regression<T>,
+        k: usize,
+    ) -> Result<(Tall<T>, Vec<f64>), Error> {
+        let (d, c) = (self.problem.x.n_cols(), self.problem.y.n_cols());
+        let width = k.saturating_add(self.params.n_oversamples).min(d).min(c);
+        let seed = self.params.seed;
+        let label = |row| self.problem.y.original(row).unwrap_or(0);
+        let mut q = Tall::from_fn(c, width, |row, col| normal(seed, label(row), col))?;
+        let (mut t, mut spectrum) = self.apply(regression, &q)?;
+        for _ in 0..self.params.n_iter {
+            q = t.orthonormal(&spectrum, width, self.watch)?;
+            (t, spectrum) = self.apply(regression, &q)?;
+        }
+        self.basis(&q, &t, spectrum, k)
+    }
+
+    /// `T = YᵀΩXZ`, where Z regresses `YQ` on X, and its singular values.
+    fn apply(
+        &mut self,
+        regression: &Regression<T>,
+        q: &Tall<T>,
+    ) -> Result<(Tall<T>, Spectrum), Error> {
+        let Problem { rows, x, y } = self.problem;
+        let parts = q.panels.par_iter().map(|q| {
+            let fit = regression.fit(self.problem, q, self.watch)?;
+            let t = cross(rows, x, y, &fit.z, self.watch)?;
+            self.watch.step(1)?;
+            Ok((t, fit.n_steps, fit.n_unfinished))
+        });
+        let parts = parts.collect::<Result<Vec<_>, Error>>()?;
+        let t = Tall {
+            n_rows: q.n_rows,
+            n_cols: q.n_cols,
+            panels: self.note(parts),
+        };
+        let spectrum = t.spectrum(self.watch)?;
+        Ok((t, spectrum))
+    }
+
+    fn note(&mut self, parts: Vec<(Vec<Lanes<T>>, usize, usize)>) -> Vec<Vec<Lanes<T>>> {
+        parts
+            .into_iter()
+            .map(|(panel, n_steps, n_unfinished)| {
+                self.n_steps = self.n_steps.max(n_steps);
+                self.n_unfinished += n_unfinished;
+                panel
+            })
+            .collect()
+    }
+
+    /// The embedding within the last range, signs settled. Data without any direction have one
+    /// component of zeros.
+    fn basis(
+        &self,
+        q: &Tall<T>,
+        t: &Tall<T>,
+        spectrum: Spectrum,
+        k: usize,
+    ) -> Result<(Tall<T>, Vec<f64>), Error> {
+        let mut u = t.orthonormal(&spectrum, k, self.watch)?;
+        if self.params.variant == Variant::Ritz {
+            u = q.times(spectrum.vectors.as_ref().subcols(0, u.n_cols), self.watch)?;
+        }
+        let mut eigenvalues = spectrum.values;
+        eigenvalues.truncate(u.n_cols);
+        if u.n_cols == 0 {
+            u = Tall::from_fn(t.n_rows, 1, |_, _| 0.0)?;
+            eigenvalues = vec![0.0];
+        }
+        u.settle_signs();
+        Ok((u, eigenvalues))
+    }
+
+    /// W that regresses `YU` on X.
+    fn solutions(&mut self, regression: &Regression<T>, u: &Tall<T>) -> Result<Tall<T>, Error> {
+        let parts = u.panels.par_iter().map(|u| {
+            let fit = regression.fit(self.problem, u, self.watch)?;
+            self.watch.step(1)?;
+            Ok((fit.z, fit.n_steps, fit.n_unfinished))
+        });
+        let parts = parts.collect::<Result<Vec<_>, Error>>()?;
+        Ok(Tall {
+            n_rows: self.problem.x.n_cols(),
+            n_cols: u.n_cols,
+            panels: self.note(parts),
+        })
+    }
+
+    /// Standard normal numbers over √k, so that distances between labels are kept on average.
+    fn gaussian(&self, k: usize, n_labels: usize) -> Result<Tall<T>, Error> {
+        let y = &self.problem.y;
+        let k = k.min(n_labels);
+        Tall::from_fn(y.n_cols(), k, |row, col| {
+            normal(self.params.seed, y.original(row).unwrap_or(0), col) / (k as f64).sqrt()
+        })
+    }
+
+    /// The range finder for `XᵀΩX`: leading right singular vectors of X, and eigenvalues.
+    fn principal_components(&mut self, k: usize) -> Result<(Tall<T>, Vec<f64>), Error> {
+        let Problem { rows, x, .. } = self.problem;
+        let width = k
+            .saturating_add(self.params.n_oversamples)
+            .min(x.n_cols())
+            .min(rows.n());
+        let seed = self.params.seed;
+        let feature = |row| x.original(row).unwrap_or(0);
+        let product = |q: &Tall<T>| {
+            q.map_panels(|q| {
+                let product = cross(rows, x, x, q, self.watch);
+                self.watch.step(1)?;
+                product
+            })
+        };
+        let mut q = Tall::from_fn(x.n_cols(), width, |row, col| {
+            normal(seed, feature(row), col)
+        })?;
+        let mut t = product(&q)?;
+        let mut spectrum = t.spectrum(self.watch)?;
+        for _ in 0..self.params.n_iter {
+            q = t.orthonormal(&spectrum, width, self.watch)?;
+            t = product(&q)?;
+            spectrum = t.spectrum(self.watch)?;
+        }
+        self.basis(&q, &t, spectrum, k)
+    }
+
+    /// W in the caller's features, multiplied by `scale`, and the intercept: the weight of the column
+    /// of ones, or what centring left out.
+    fn original(
+        &self,
+        w: &Tall<T>,
+        n_features: usize,
+        u: Option<&Tall<T>>,
+        scale: f64,
+    ) -> Result<(Vec<T>, Vec<T>), Error> {
+        let Problem { x, y, .. } = self.problem;
+        let dot = |mean: &Option<Vec<T>>, of: &Tall<T>, col: usize| -> f64 {
+            let mean = mean.iter().flatten().enumerate();
+            mean.map(|(row, mean)| mean.f64() * of.get(row, col).f64())
+                .sum()
+        };
+        let intercept = (0..w.n_cols).map(|col| {
+            let ones = x.column_of_ones().map_or(0.0, |row| w.get(row, col).f64());
+            let labels = u.map_or(0.0, |u| dot(&y.mean, u, col));
+            // Means are of what is scaled already.
+            T::of(ones * scale + labels - dot(&x.mean, w, col) * (scale / x.scale))
+        });
+        let intercept = intercept.collect();
+        let coef = by_row(w, n_features, |row| x.original(row), scale)?;
+        Ok((coef, intercept))
+    }
+}
+
+/// A matrix row after row, its rows where `original` says, zeros elsewhere, multiplied by `scale`.
+fn by_row<T: Real>(
+    tall: &Tall<T>,
+    n_rows: usize,
+    original: impl Fn(usize) -> Option<usize> + Sync,
+    scale: f64,
+) -> Result<Vec<T>, Error> {
+    let size = n_rows
+        .checked_mul(tall.n_cols)
+        .ok_or_else(|| Error::TooLarge {
+            what: "the fitted matrix",
+            got: format!("{n_rows} x {} numbers", tall.n_cols),
+        })?;
+    let mut own = filled("number of rows", u32::MAX, n_rows)?;
+    for row in 0..tall.n_rows {
+        if let Some(to) = original(row) {
+            own[to] = row as u32;
+        }
+    }
+    let mut by_row = filled("the fitted matrix", T::default(), size)?;
+    by_row
+        .par_chunks_mut(tall.n_cols)
+        .zip(own)
+        .for_each(|(out, row)| {
+            if row != u32::MAX {
+                for (panel, out) in tall.panels.iter().zip(out.chunks_mut(LANES)) {
+                    for (out, &value) in out.iter_mut().zip(&panel[row as usize].0) {
+                        *out = T::of(value.f64() * scale);
+                    }
+                }
+            }
+        });
+    Ok(by_row)
+}

@@ -1,0 +1,409 @@
+//! A sparse matrix laid out for products with many dense columns, from both sides.
+//!
+//! The rows are cut into blocks, and each block is stored twice: by row for `u = X P`, by column for
+//! `G += Xᵀ u`. Both products then gather: they add up in registers and store a sum once, where
+//! scattering along rows would load and store a line of G for every value. In a block of a few
+//! thousand rows, u stays in cache and a frequent column's line of G is touched once for many values.
+//! Columns are numbered by falling frequency ([`ColumnOrder`]), so that the lines of P and G that
+//! most values meet lie together.
+
+use crate::{CsrView, Index, LANES, Lanes, Real, Value};
+use manylabel_base::{Error, Watch, filled};
+use multiversion::multiversion;
+use rayon::prelude::*;
+use std::cmp::Reverse;
+use std::ops::Range;
+
+/// The columns of a matrix that have entries, most frequent first.
+#[derive(Debug, Clone)]
+pub struct ColumnOrder {
+    /// The original column at each place.
+    columns: Vec<u32>,
+    /// The place of each original column, [`Self::NONE`] for an empty one.
+    places: Vec<u32>,
+}
+
+impl ColumnOrder {
+    /// Stands for a column without entries.
+    const NONE: u32 = u32::MAX;
+
+    /// Counts the entries of the columns, in O(nnz + `n_cols` log `n_cols`).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`] if there are more than 2³²−1 columns or numbers for them do not fit in
+    /// memory.
+    pub fn new<I: Index, V: Value>(x: CsrView<'_, I, V>) -> Result<Self, Error> {
+        if u32::try_from(x.n_cols()).is_err() {
+            return Err(Error::TooLarge {
+                what: "number of columns",
+                got: format!("{}, at most {}", x.n_cols(), u32::MAX),
+            });
+        }
+        let mut counts = filled("number of columns", 0usize, x.n_cols())?;
+        for row in 0..x.n_rows() {
+            for col in x.row(row).0 {
+                counts[col.get()] += 1;
+            }
+        }
+        let mut columns: Vec<u32> = (0..x.n_cols() as u32)
+            .filter(|&col| counts[col as usize] > 0)
+            .collect();
+        columns.sort_unstable_by_key(|&col| (Reverse(counts[col as usize]), col));
+        let mut places = filled("number of columns", Self::NONE, x.n_cols())?;
+        for (place, &col) in (0..).zip(&columns) {
+            places[col as usize] = place;
+        }
+        Ok(Self { columns, places })
+    }
+
+    /// The original columns in this order.
+    pub fn columns(&self) -> &[u32] {
+        &self.columns
+    }
+}
+
+/// Some rows of a matrix, by row and by column.
+#[derive(Debug, Clone)]
+pub struct RowBlock<T> {
+    /// Row r of the block holds `cols[ends[r]..ends[r + 1]]`, in increasing order.
+    ends: Vec<u32>,
+    cols: Vec<u32>,
+    values: Vec<T>,
+    /// The columns with entries in the block, in increasing order; the f-th holds
+    /// `rows[col_ends[f]..col_ends[f + 1]]`.
+    distinct: Vec<u32>,
+    col_ends: Vec<u32>,
+    rows: Vec<u16>,
+    values_by_col: Vec<T>,
+}
+
+/// A matrix in blocks of rows; see the module.
+#[derive(Debug, Clone)]
+pub struct RowBlocks<T> {
+    blocks: Vec<RowBlock<T>>,
+    n_cols: usize,
+}
+
+impl<T: Real> RowBlocks<T> {
+    /// Rows of a block at most: their sixteen sums take 256 KiB in single precision.
+    pub const MAX_ROWS: usize = 4096;
+
+    /// Entries of a block at most, unless a single row has more: milliseconds of work.
+    const MAX_ENTRIES: usize = 1 << 22;
+
+    /// Cuts rows into blocks, given the number of entries of each row.
+    pub fn cut(n_rows: usize, entries: impl Fn(usize) -> usize) -> Vec<Range<usize>> {
+        let mut cuts = Vec::new();
+        let (mut first, mut sum) = (0, 0);
+        for row in 0..n_rows {
+            let more = entries(row);
+            if row > first && (row - first == Self::MAX_ROWS || sum + more > Self::MAX_ENTRIES) {
+                cuts.push(first..row);
+                (first, sum) = (row, 0);
+            }
+            sum += more;
+        }
+        if first < n_rows {
+            cuts.push(first..n_rows);
+        }
+        cuts
+    }
+
+    /// Copies `x` with its columns renumbered by `order`, with `ones` after a first column that is 1
+    /// in every row, and all of that multiplied by `scale`. In O(nnz log(entries of a row)) on all threads; takes 6 bytes and two values for
+    /// each entry.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Stopped`].
+    ///
+    /// # Panics
+    ///
+    /// If `order` is of another matrix, or the cuts are not those of [`cut`](Self::cut) for at least
+    /// as many entries.
+    pub fn new<I: Index, V: Value>(
+        x: CsrView<'_, I, V>,
+        order: &ColumnOrder,
+        ones: bool,
+        scale: f64,
+        cuts: &[Range<usize>],
+        watch: &Watch,
+    ) -> Result<Self, Error> {
+        let blocks = cuts.par_iter().map(|rows| {
+            watch.step(0)?;
+            Ok(RowBlock::new(x, order, ones, scale, rows.clone()))
+        });
+        Ok(Self {
+            blocks: blocks.collect::<Result<_, Error>>()?,
+            n_cols: order.columns.len() + usize::from(ones),
+        })
+    }
+
+    /// The blocks, in order of their rows.
+    pub fn blocks(&self) -> &[RowBlock<T>] {
+        &self.blocks
+    }
+
+    /// Number of columns with entries, the column of ones among them.
+    pub fn n_cols(&self) -> usize {
+        self.n_cols
+    }
+}
+
+impl<T: Real> RowBlock<T> {
+    fn new<I: Index, V: Value>(
+        x: CsrView<'_, I, V>,
+        order: &ColumnOrder,
+        ones: bool,
+        scale: f64,
+        block: Range<usize>,
+    ) -> Self {
+        let shift = u32::from(ones);
+        let (mut ends, mut cols, mut values) = (vec![0], Vec::new(), Vec::new());
+        let mut entries = Vec::new();
+        for row in block.clone() {
+            let (of_row, vals) = x.row(row);
+            entries.clear();
+            entries.extend(
+                of_row
+                    .iter()
+                    .zip(vals)
+                    .map(|(col, &value)| (order.places[col.get()] + shift, value)),
+            );
+            entries.sort_unstable_by_key(|&(place, _)| place);
+            if ones {
+                cols.push(0);
+                values.push(T::of(scale));
+            }
+            cols.extend(entries.iter().map(|&(place, _)| place));
+            values.extend(entries.iter().map(|&(_, value)| T::of(value.f64() * scale)));
+            ends.push(u32::try_from(cols.len()).expect("a block has few entries"));
+        }
+        let mut by_col: Vec<(u32, u16, u32)> = Vec::with_capacity(cols.len());
+        for row in 0..block.len() {
+            let row_number = u16::try_from(row).expect("a block has few rows");
+            let range = ends[row]..ends[row + 1];
+            by_col.extend(range.map(|at| (cols[at as usize], row_number, at)));
+        }
+        by_col.sort_unstable_by_key(|&(col, row, _)| (col, row));
+        let (mut distinct, mut col_ends) = (Vec::new(), vec![0]);
+        for run in by_col.chunk_by(|a, b| a.0 == b.0) {
+            distinct.push(run[0].0);
+            col_ends.push(col_ends[col_ends.len() - 1] + run.len() as u32);
+        }
+        let values_by_col = by_col
+            .iter()
+            .map(|&(_, _, at)| values[at as usize])
+            .collect();
+        // What stays for the whole fit does not keep the slack of growing.
+        cols.shrink_to_fit();
+        values.shrink_to_fit();
+        Self {
+            ends,
+            cols,
+            values,
+            distinct,
+            col_ends,
+            rows: by_col.iter().map(|&(_, row, _)| row).collect(),
+            values_by_col,
+        }
+    }
+
+    /// Number of rows.
+    pub fn n_rows(&self) -> usize {
+        self.ends.len() - 1
+    }
+
+    /// Columns and values of one row of the block.
+    ///
+    /// # Panics
+    ///
+    /// If `row >= n_rows`.
+    pub fn row(&self, row: usize) -> (&[u32], &[T]) {
+        let range = self.ends[row] as usize..self.ends[row + 1] as usize;
+        (&self.cols[range.clone()], &self.values[range])
+    }
+
+    /// Rows, within the block, and values of each column in `columns` that has some, in order.
+    pub fn columns(
+        &self,
+        columns: Range<usize>,
+    ) -> impl Iterator<Item = (usize, &[u16], &[T])> + '_ {
+        let first = self
+            .distinct
+            .partition_point(|&col| (col as usize) < columns.start);
+        let last = self
+            .distinct
+            .partition_point(|&col| (col as usize) < columns.end);
+        (first..last).map(|f| {
+            let range = self.col_ends[f] as usize..self.col_ends[f + 1] as usize;
+            (
+                self.distinct[f] as usize,
+                &self.rows[range.clone()],
+                &self.values_by_col[range],
+            )
+        })
+    }
+
+    /// `out_i = Σ_j x_ij p_j` for the rows of the block.
+    ///
+    /// # Panics
+    ///
+    /// If `p` has fewer rows than the matrix has columns.
+    pub fn times(&self, p: &[Lanes<T>], out: &mut [Lanes<T>]) {
+        gather_rows(&self.ends, &self.cols, &self.values, p, out);
+    }
+
+    /// `g_j += Σ_i x_ij u_i` over the rows of the block.
+    ///
+    /// # Panics
+    ///
+    /// If `u` has fewer rows than the block, or `g` than the matrix has columns.
+    pub fn add_transposed(&self, u: &[Lanes<T>], g: &mut [Lanes<T>]) {
+        let ends = &self.col_ends;
+        gather_columns(&self.distinct, ends, &self.rows, &self.values_by_col, u, g);
+    }
+}
+
+/// `Σ_k values_k p_{at_k}`.
+#[inline(always)]
+fn combination<T: Real, I: Index>(at: &[I], values: &[T], p: &[Lanes<T>]) -> Lanes<T> {
+    // Four sums by name, so that additions do not wait for one another.
+    let (mut a, mut b, mut c, mut d) = Default::default();
+    let (at4, values4) = (at.chunks_exact(4), values.chunks_exact(4));
+    for (&at, &value) in at4.remainder().iter().zip(values4.remainder()) {
+        Lanes::add_scaled(&mut a, value, &p[at.get()]);
+    }
+    for (at, value) in at4.zip(values4) {
+        Lanes::add_scaled(&mut a, value[0], &p[at[0].get()]);
+        Lanes::add_scaled(&mut b, value[1], &p[at[1].get()]);
+        Lanes::add_scaled(&mut c, value[2], &p[at[2].get()]);
+        Lanes::add_scaled(&mut d, value[3], &p[at[3].get()]);
+    }
+    for lane in 0..LANES {
+        a.0[lane] = (a.0[lane] + b.0[lane]) + (c.0[lane] + d.0[lane]);
+    }
+    a
+}
+
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+fn gather_rows<T: Real>(
+    ends: &[u32],
+    cols: &[u32],
+    values: &[T],
+    p: &[Lanes<T>],
+    out: &mut [Lanes<T>],
+) {
+    for (ends, out) in ends.windows(2).zip(out) {
+        let range = ends[0] as usize..ends[1] as usize;
+        *out = combination(&cols[range.clone()], &values[range], p);
+    }
+}
+
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+fn gather_columns<T: Real>(
+    distinct: &[u32],
+    ends: &[u32],
+    rows: &[u16],
+    values: &[T],
+    u: &[Lanes<T>],
+    g: &mut [Lanes<T>],
+) {
+    for (ends, &col) in ends.windows(2).zip(distinct) {
+        let range = ends[0] as usize..ends[1] as usize;
+        g[col as usize].add(&combination(&rows[range.clone()], &values[range], u));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Rows of a sparse matrix of small whole numbers, whose products are exact.
+    fn rows() -> impl Strategy<Value = (Vec<Vec<(i32, f32)>>, usize)> {
+        (1..9usize).prop_flat_map(|n_cols| {
+            let row = prop::collection::btree_map(0..n_cols as i32, -4i8..5, 0..=n_cols);
+            let rows = prop::collection::vec(row, 0..12);
+            rows.prop_map(move |rows| {
+                let to_f32 = |row: std::collections::BTreeMap<i32, i8>| {
+                    row.into_iter()
+                        .map(|(col, v)| (col, f32::from(v)))
+                        .collect()
+                };
+                (rows.into_iter().map(to_f32).collect(), n_cols)
+            })
+        })
+    }
+
+    /// A panel whose lanes all differ.
+    fn panel(n: usize) -> Vec<Lanes<f32>> {
+        let row = |i: usize| {
+            Lanes(std::array::from_fn(|lane| {
+                ((i * 7 + lane * 3) % 11) as f32 - 5.0
+            }))
+        };
+        (0..n).map(row).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn products_are_those_of_the_definition(
+            (rows, n_cols) in rows(),
+            ones in any::<bool>(),
+            scale in prop::sample::select(vec![1.0, 0.5]),
+            every in 1..5usize,
+        ) {
+            let mut indptr = vec![0i32];
+            let (mut indices, mut values) = (Vec::new(), Vec::new());
+            for row in &rows {
+                indices.extend(row.iter().map(|&(col, _)| col));
+                values.extend(row.iter().map(|&(_, value)| value));
+                indptr.push(indices.len() as i32);
+            }
+            let x = CsrView::new("X", &indptr, &indices, &values, n_cols).expect("valid");
+            let order = ColumnOrder::new(x).expect("small");
+            let counts = |col: u32| indices.iter().filter(|&&each| each == col as i32).count();
+            prop_assert!(order.columns().is_sorted_by(|&a, &b| (Reverse(counts(a)), a) < (Reverse(counts(b)), b)));
+            let starts = (0..rows.len()).step_by(every);
+            let cuts: Vec<_> = starts.map(|first| first..(first + every).min(rows.len())).collect();
+            let blocks = RowBlocks::new(x, &order, ones, scale, &cuts, &Watch::new()).expect("not stopped");
+            let place = |col: i32| order.places[col as usize] as usize + usize::from(ones);
+            let p = panel(blocks.n_cols());
+            let u = panel(rows.len());
+            let mut g = vec![Lanes([1.0f32; LANES]); blocks.n_cols()];
+            let mut expected = g.clone();
+            for (cut, block) in cuts.iter().zip(blocks.blocks()) {
+                let mut out = vec![Lanes([9.0; LANES]); cut.len()];
+                block.times(&p, &mut out);
+                block.add_transposed(&u[cut.clone()], &mut g);
+                for (row, out) in cut.clone().zip(&out) {
+                    let mut sum = Lanes::default();
+                    let one = ones.then_some((0, 1.0));
+                    let entries = rows[row].iter().map(|&(col, value)| (place(col), value));
+                    for (col, value) in entries.chain(one) {
+                        let value = value * scale as f32;
+                        sum.add_scaled(value, &p[col]);
+                        expected[col].add_scaled(value, &u[row]);
+                    }
+                    prop_assert_eq!(&sum, out);
+                }
+            }
+            prop_assert_eq!(g, expected);
+        }
+    }
+
+    #[test]
+    fn blocks_are_cut_by_rows_and_entries() {
+        let most = RowBlocks::<f32>::MAX_ROWS;
+        assert_eq!(RowBlocks::<f32>::cut(0, |_| 1), []);
+        assert_eq!(
+            RowBlocks::<f32>::cut(2 * most + 1, |_| 1),
+            [0..most, most..2 * most, 2 * most..2 * most + 1]
+        );
+        let half = RowBlocks::<f32>::MAX_ENTRIES / 2;
+        assert_eq!(RowBlocks::<f32>::cut(5, |_| half), [0..2, 2..4, 4..5]);
+        assert_eq!(RowBlocks::<f32>::cut(3, |_| 3 * half), [0..1, 1..2, 2..3]);
+    }
+}

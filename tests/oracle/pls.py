@@ -1,0 +1,71 @@
+"""The label embedding from its definition: dense, in double precision, by full eigendecompositions.
+
+B = Y' Omega A (A' Omega A + lambda I)^-1 A' Omega Y, where A is X, perhaps with a column of ones, or X and Y
+less their weighted means; lambda is `l2` times the mean diagonal of A' Omega A. U holds the top eigenvectors
+of B, and W regresses YU on A with a ridge of `l2_final` times lambda.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass
+class Embedding:
+    B: np.ndarray
+    eigenvalues: np.ndarray
+    U: np.ndarray
+    W: np.ndarray
+    intercept: np.ndarray
+
+
+def parts(X, Y, weights=None, center=False, fit_intercept=False):
+    """A, Y and Omega, with the means that were subtracted."""
+    X, Y = np.asarray(X, dtype=float), np.asarray(Y, dtype=float)
+    weights = np.ones(len(X)) if weights is None else np.asarray(weights, dtype=float)
+    x_mean, y_mean = np.zeros(X.shape[1]), np.zeros(Y.shape[1])
+    if center:
+        x_mean, y_mean = (np.average(M, axis=0, weights=weights) for M in (X, Y))
+    elif fit_intercept:
+        X = np.hstack([X, np.ones((len(X), 1))])
+        x_mean = np.zeros(X.shape[1])
+    return X - x_mean, Y - y_mean, np.diag(weights), x_mean, y_mean
+
+
+def ridge(A, Omega, l2):
+    G = A.T @ Omega @ A
+    return l2 * np.trace(G) / len(G)
+
+
+def regress(A, Omega, R, lam):
+    """argmin |R - A Z|^2 + lam |Z|^2, of least norm."""
+    root = np.sqrt(Omega)
+    rows = np.vstack([root @ A, np.sqrt(lam) * np.eye(A.shape[1])])
+    return np.linalg.lstsq(rows, np.vstack([root @ R, np.zeros((A.shape[1], R.shape[1]))]), rcond=1e-12)[0]
+
+
+def embedding(X, Y, k, l2=1.0, l2_final=1e-6, weights=None, center=False, fit_intercept=False):
+    A, Y, Omega, x_mean, y_mean = parts(X, Y, weights, center, fit_intercept)
+    lam = ridge(A, Omega, l2)
+    B = Y.T @ Omega @ A @ regress(A, Omega, Y, lam)
+    values, vectors = np.linalg.eigh((B + B.T) / 2)
+    U = vectors[:, ::-1][:, :k]
+    U = U * np.sign(U[np.argmax(abs(U), axis=0), np.arange(U.shape[1])])
+    W = regress(A, Omega, Y @ U, l2_final * lam)
+    intercept = y_mean @ U - x_mean @ W
+    if fit_intercept and not center:
+        W, intercept = W[:-1], W[-1]
+    return Embedding(B, values[::-1], U, W, intercept)
+
+
+def sine_of_largest_angle(U, V):
+    """Between the spaces that two matrices of orthonormal columns span."""
+    return np.linalg.norm(U - V @ (V.T @ U), 2)
+
+
+def components_of_share(Y, share, weights=None):
+    """The smallest k whose top eigenvalues of Y' Omega Y sum to more than a share of its trace."""
+    weights = np.ones(len(Y)) if weights is None else weights
+    C = Y.T @ np.diag(weights) @ Y
+    values = np.linalg.eigvalsh(C)[::-1]
+    return 1 + int(np.argmax(np.cumsum(values) > share * np.trace(C)))

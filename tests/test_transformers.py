@@ -1,0 +1,368 @@
+"""Every transformer against scikit-learn's checks, hostile input, and what must not matter."""
+
+import copy
+import multiprocessing
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import textwrap
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.sparse import csr_array
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MultiLabelBinarizer
+from sklearn.utils import get_tags
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import manylabel as ml
+from estimators import TRANSFORMERS
+from manylabel.datasets import make_multilabel
+from test_bad_input import BAD_TRAINING_SETS, BAD_WEIGHTS, X, Y
+from test_common import TEXTS, TOPICS, X_FORMS, Y_FORMS, bits, frozen
+
+every_transformer = pytest.mark.parametrize("transformer", TRANSFORMERS, ids=repr)
+posix_only = pytest.mark.skipif(os.name != "posix", reason="needs signals and fork")
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
+@parametrize_with_checks(TRANSFORMERS)
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def problem():
+    X, Y = make_multilabel(300, 60, 40, n_nonzero=10, random_state=0)
+    X.data = np.ceil(X.data * 8)  # whole numbers, which all dtypes hold
+    return X.astype(np.float64), Y
+
+
+@pytest.fixture(scope="module", params=TRANSFORMERS, ids=repr)
+def fitted(request, problem):
+    return clone(request.param).fit(*problem)
+
+
+def answers(model, X, Y):
+    embedded = model.embed_labels(Y) if hasattr(model, "embed_labels") else None
+    return bits([model.transform(X), embedded])
+
+
+def test_tags(fitted):
+    tags = get_tags(fitted)
+    assert tags.estimator_type == "transformer"
+    assert tags.input_tags.sparse
+    assert tags.target_tags.required
+
+
+@every_transformer
+def test_text_pipeline(transformer):
+    Y = MultiLabelBinarizer().fit_transform(TOPICS)
+    model = make_pipeline(
+        TfidfVectorizer(token_pattern=r"\w{3,}"), transformer, OneVsRestClassifier(LogisticRegression(C=100))
+    )
+    assert model.fit(TEXTS, Y).score(TEXTS, Y) == 1
+
+
+def test_names_of_output(fitted, problem):
+    k = fitted.n_components_
+    names = [f"rembrandt{at}" for at in range(k)]
+    assert fitted.get_feature_names_out().tolist() == names
+    frame = clone(fitted).set_output(transform="pandas").fit(*problem).transform(problem[0])
+    assert frame.columns.tolist() == names
+
+
+def test_copies_of_every_kind(fitted, problem, tmp_path):
+    path = tmp_path / "model"
+    joblib.dump(fitted, path)
+    fitted.save(tmp_path / "model.safetensors")
+    for model in (
+        copy.deepcopy(fitted),
+        pickle.loads(pickle.dumps(fitted)),
+        joblib.load(path, mmap_mode="r"),
+        ml.load(tmp_path / "model.safetensors"),
+        clone(fitted).fit(*problem),
+    ):
+        assert model.get_params() == fitted.get_params()
+        assert bits(model) == bits(fitted)
+        assert answers(model, *problem) == answers(fitted, *problem)
+
+
+# --- what must not matter
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_number_of_threads(fitted, problem, dtype):
+    X, Y = problem[0].astype(dtype), problem[1]
+    one, two = (clone(fitted).set_params(n_jobs=n).fit(X, Y) for n in (1, 2))
+    assert bits(one) == bits(two)
+    assert answers(one, X, Y) == answers(two, X, Y)
+
+
+def test_company_and_order_of_rows(fitted, problem):
+    X = problem[0]
+    projected = fitted.transform(X)
+    order = np.random.default_rng(0).permutation(X.shape[0])
+    assert bits(fitted.transform(X[order])) == bits(projected[order])
+    assert bits(fitted.transform(X[5:6])) == bits(projected[5:6])
+
+
+SINGLE = {"float32", "float16"}  # kept in single precision, so that other bits come out
+DENSE = {"dense", "Fortran order", "every other column", "lists", "float16", "object", "mapped dense"}
+
+
+@pytest.mark.parametrize("form", X_FORMS)
+def test_form_of_features(fitted, problem, tmp_path, form):
+    X, Y = problem
+    if form in SINGLE:
+        pytest.skip("computed in another precision")
+    same = X_FORMS[form](X, tmp_path)
+    before = frozen(same)
+    expected = clone(fitted).fit(X.toarray(), Y) if form in DENSE else fitted
+    model = clone(fitted).fit(same, Y)
+    assert bits(model) == bits(expected)
+    assert frozen(same) == before
+    np.testing.assert_allclose(model.transform(same), model.transform(X), rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("form", Y_FORMS)
+def test_form_of_labels(fitted, problem, form):
+    X, Y = problem
+    same = Y_FORMS[form](Y)
+    before = frozen(same)
+    model = clone(fitted).fit(X, same)
+    assert bits(model) == bits(fitted)
+    assert answers(model, X, same) == answers(fitted, X, Y)
+    assert frozen(same) == before
+
+
+def test_form_of_sample_weight(fitted, problem):
+    X, Y = problem
+    weights = np.random.default_rng(0).integers(0, 4, X.shape[0]).astype(np.float64)
+    expected = bits(clone(fitted).fit(X, Y, weights))
+    for same in (weights.astype(int), weights.tolist(), pd.Series(weights)):
+        assert bits(clone(fitted).fit(X, Y, sample_weight=same)) == expected
+    kept = weights > 0
+    assert bits(clone(fitted).fit(X[kept], Y[kept], weights[kept])) == expected
+
+
+# --- hostile input
+
+
+@pytest.mark.parametrize("name", BAD_TRAINING_SETS.keys() - {"Y 1-D"})
+@every_transformer
+def test_bad_training_set(transformer, name):
+    features, labels, message = BAD_TRAINING_SETS[name]
+    with pytest.raises(ValueError, match=message):
+        clone(transformer).fit(features, labels)
+
+
+@pytest.mark.parametrize("name", BAD_WEIGHTS)
+@every_transformer
+def test_bad_sample_weight(transformer, name):
+    weights, message = BAD_WEIGHTS[name]
+    with pytest.raises(ValueError, match=message):
+        clone(transformer).fit(X, Y, sample_weight=weights)
+
+
+NOT_NEGATIVE = r"must be (finite and >= 0|a number), got"
+COUNT = r"must be an integer >= [01], got"
+FLAG = r"must be True or False, got"
+CHOICE = r"must be \"[a-z]+\"(, \"[a-z]+\")* or \"[a-z]+\", got"
+BAD_PARAMETERS = {
+    "n_components": (
+        r"must be an integer >= 1( or a share > 0 and < 1)?, got|`n_components` must be a number, got",
+        [0, -1, 0.0, 1.0, 1.5, -0.1, np.nan, "a", None, True],
+    ),
+    "n_oversamples": (COUNT, [-1, 1.5, "a", None, True]),
+    "n_iter": (COUNT, [-1, 1.5, "a", None, True]),
+    "l2": (NOT_NEGATIVE, [-1, np.nan, np.inf, "a", None]),
+    "l2_final": (NOT_NEGATIVE, [-1, np.nan, np.inf, "a", None]),
+    "variant": (CHOICE, ["Power", "", None, 3]),
+    "embedding": (CHOICE, ["Pca", "", None, 3]),
+    "center": (FLAG, ["no", None, 1]),
+    "fit_intercept": (FLAG, ["no", None, 1]),
+    "solver": (CHOICE, ["lu", "", None, 3]),
+    "max_iter": (COUNT, [0, -1, 1.5, "a", None, True]),
+    "tol": (r"must be (finite and > 0|a number), got", [0, -1e-3, np.nan, np.inf, "a"]),
+    "n_jobs": (r"must be None or an integer other than 0, got", [0, 1.5, "a", True]),
+    "random_state": (r"must be None, an integer from 0 to 2\*\*32 - 1 or a .*, got", ["x", 1.5, -1, 2**70]),
+    "verbose": (r"must be an integer >= 0, got", [-1, "loud", None]),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [(name, value) for name, (_, values) in BAD_PARAMETERS.items() for value in values]
+)
+@every_transformer
+def test_bad_parameter(transformer, name, value):
+    assert transformer.get_params().keys() == BAD_PARAMETERS.keys()
+    with pytest.raises(ValueError, match=f"^(`{name}` )?({BAD_PARAMETERS[name][0]}) "):
+        clone(transformer).set_params(**{name: value}).fit(X, Y)
+
+
+def test_bad_question(fitted):
+    with pytest.raises(NotFittedError, match="is not fitted yet"):
+        clone(fitted).transform(X)
+    model = clone(fitted).fit(X, Y)
+    for name in (
+        "X NaN",
+        "X inf",
+        "X complex",
+        "X 1-D",
+        "X no rows",
+        "CSR column too large",
+        "CSR indptr falls",
+    ):
+        features, _, message = BAD_TRAINING_SETS[name]
+        with pytest.raises(ValueError, match=message):
+            model.transform(features)
+    with pytest.raises(ValueError, match=r"X has 5 features, but .* is expecting 6 features"):
+        model.transform(X[:, :5])
+    if hasattr(model, "embed_labels"):
+        with pytest.raises(ValueError, match="labels of Y: expected 4 as in fit, got 3"):
+            model.embed_labels(Y[:, :3])
+
+
+SPOILED = {
+    "features missing": lambda model: setattr(model, "coef_", model.coef_[1:]),
+    "components missing": lambda model: setattr(model, "coef_", model.coef_[:, 1:]),
+    "by component": lambda model: setattr(model, "coef_", np.asfortranarray(model.coef_)),
+    "intercepts missing": lambda model: setattr(model, "intercept_", model.intercept_[1:]),
+    "of another type": lambda model: setattr(model, "coef_", model.coef_.astype(int)),
+}
+
+
+@pytest.mark.parametrize("n_rows", [2, 200])  # below and above what is projected without threads
+@pytest.mark.parametrize("how", SPOILED)
+def test_a_spoiled_model_is_an_error(fitted, how, n_rows):
+    model = clone(fitted).fit(X, Y)
+    SPOILED[how](model)
+    with pytest.raises((ValueError, TypeError), match=r"expected|must be|PyCoef"):
+        model.transform(np.resize(X, (n_rows, X.shape[1])))
+
+
+@pytest.mark.parametrize(
+    "extreme",
+    [
+        {"l2": 0.0},
+        {"l2": 1e300},
+        {"l2_final": 0.0},
+        {"l2_final": 1e300},
+        {"n_components": 2**70},
+        {"n_oversamples": 2**70},
+        {"max_iter": 2**70},
+        {"tol": 1e300},
+        {"sample_weight": np.full(len(X), 1e38)},
+        {"sample_weight": np.full(len(X), 1e-44)},
+        {"X": X * 1e38},
+        {"X": X * 1e-30},
+        {"X": X * 1e-44},
+        {"X": np.zeros_like(X)},
+        {"Y": np.zeros_like(Y)},
+        {"Y": np.ones_like(Y)},
+    ],
+    ids=lambda extreme: " ".join(f"{name}={np.ravel(value)[0]:.3g}" for name, value in extreme.items()),
+)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@every_transformer
+def test_extreme_numbers_fit_or_are_refused(transformer, extreme, dtype):
+    features, labels = extreme.get("X", X).astype(dtype), extreme.get("Y", Y)
+    model = clone(transformer).set_params(
+        **{name: value for name, value in extreme.items() if name in transformer.get_params()}
+    )
+    try:
+        model.fit(features, labels, sample_weight=extreme.get("sample_weight"))
+    except ValueError as error:
+        assert "must be" in str(error)  # noqa: PT017
+        return
+    for array in (model.coef_, model.intercept_, model.transform(features)):
+        assert np.isfinite(array).all()
+
+
+# --- among signals, threads and processes
+
+
+@pytest.fixture(scope="module")
+def large():
+    """Takes many seconds to fit by conjugate gradients."""
+    return make_multilabel(60_000, 5_000, 2_000, n_nonzero=60, random_state=0)
+
+
+@posix_only
+def test_ctrl_c():
+    code = """
+        from manylabel import Rembrandt
+        from manylabel.datasets import make_multilabel
+        large, small = make_multilabel(60_000, 5_000, 2_000, n_nonzero=60), make_multilabel(300, 50, 20)
+        model = Rembrandt(300, max_iter=1000, tol=1e-12, n_jobs=2)
+        begun = False
+        def tell(done):
+            global begun
+            if not begun:
+                begun = True
+                print("begun", flush=True)
+        try:
+            model.fit(*large, progress=tell)
+        except KeyboardInterrupt:
+            print("stopped", flush=True)
+        model.set_params(tol=None).fit(*small)
+        print(model.transform(small[0]).shape)
+        """
+    command = [sys.executable, "-c", textwrap.dedent(code)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout.readline() == "begun\n"
+            process.send_signal(signal.SIGINT)
+            assert process.communicate(timeout=10)[0] == "stopped\n(300, 20)\n"
+        finally:
+            process.kill()
+
+
+def test_an_exception_of_the_callback_stops_the_fit(large, problem):
+    def refuse(done):
+        raise LookupError("enough")
+
+    model = ml.Rembrandt(300, max_iter=1000, tol=1e-12, n_jobs=2)
+    with pytest.raises(LookupError, match="enough"):
+        model.fit(*large, progress=refuse)
+    assert not hasattr(model, "coef_")
+
+
+def test_progress_counts_panels(problem):
+    done = []
+    ml.Rembrandt(20, n_oversamples=0, n_iter=2).fit(*problem, progress=done.append)
+    assert done == sorted(done)
+    assert done[-1] == 4 * 2  # three passes for U, one for W, of two panels each
+
+
+def fit_and_answer(model, X, Y):
+    return answers(model, X, Y), answers(clone(model).fit(X, Y), X, Y)
+
+
+@posix_only
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+def test_a_forked_child_fits_and_transforms(fitted, problem):
+    X, Y = problem
+    model = clone(fitted).set_params(n_jobs=2).fit(X, Y)
+    expected = answers(model, X, Y)
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        for pair in pool.starmap_async(fit_and_answer, [(model, X, Y)] * 4).get(timeout=60):
+            assert pair == (expected, expected)
+
+
+def test_values_beyond_single_precision_are_refused(fitted):
+    for form in (np.asarray, csr_array):
+        huge = X.copy()
+        huge[3, 1] = 1e39
+        with pytest.raises(ValueError, match=r"values of X must be finite as float32, got 1e\+39"):
+            clone(fitted).fit(form(huge), Y)
