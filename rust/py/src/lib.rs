@@ -11,6 +11,7 @@ mod csr;
 mod datasets;
 mod error;
 mod linear;
+mod pdsparse;
 mod persistence;
 mod pls;
 mod rules;
@@ -26,6 +27,8 @@ mod _core {
     use crate::datasets::{read_arff, read_xc, write_xc};
     #[pymodule_export]
     use crate::linear::{fit_dismec, linear_above, linear_decision, linear_topk};
+    #[pymodule_export]
+    use crate::pdsparse::fit_pdsparse;
     #[pymodule_export]
     use crate::persistence::crc32;
     #[pymodule_export]
