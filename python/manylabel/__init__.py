@@ -3,7 +3,7 @@
 from importlib.metadata import version
 
 from manylabel import datasets, metrics, rules
-from manylabel.linear import DiSMECClassifier
+from manylabel.linear import DiSMECClassifier, LEMLClassifier, PDSparseClassifier
 from manylabel.persistence import load
 from manylabel.pls import Rembrandt
 from manylabel.rules import BoostedRulesClassifier
@@ -11,6 +11,8 @@ from manylabel.rules import BoostedRulesClassifier
 __all__ = [
     "BoostedRulesClassifier",
     "DiSMECClassifier",
+    "LEMLClassifier",
+    "PDSparseClassifier",
     "Rembrandt",
     "__version__",
     "datasets",

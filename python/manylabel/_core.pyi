@@ -8,12 +8,17 @@ from scipy.sparse import csr_array
 __all__ = [
     "crc32",
     "fit_dismec",
+    "fit_leml",
+    "fit_pdsparse",
     "fit_pls",
     "fit_rules",
     "is_canonical",
     "linear_above",
     "linear_decision",
     "linear_topk",
+    "low_rank_above",
+    "low_rank_decision",
+    "low_rank_topk",
     "pls_n_components",
     "pls_project",
     "read_arff",
@@ -40,6 +45,30 @@ def fit_dismec(
     n_threads: int,
     progress: Callable[[int], object] | None,
 ) -> tuple[_Csr, NDArray[np.float32], NDArray[np.int32]]: ...
+def fit_leml(
+    x: csr_array,
+    y: csr_array,
+    observed: csr_array | None,
+    sample_weight: NDArray[np.float32] | None,
+    params: dict[str, Any],
+    n_threads: int,
+    progress: Callable[[int], object] | None,
+) -> tuple[
+    NDArray[np.int32],
+    NDArray[np.float32],
+    NDArray[np.float32],
+    NDArray[np.float32],
+    NDArray[np.float64],
+]: ...
+def fit_pdsparse(
+    x: csr_array,
+    y: csr_array,
+    sample_weight: NDArray[np.float32] | None,
+    held_out: NDArray[np.bool_] | None,
+    params: dict[str, Any],
+    n_threads: int,
+    progress: Callable[[int], object] | None,
+) -> tuple[_Csr, NDArray[np.float32], int, float, NDArray[np.float64]]: ...
 def fit_pls(
     x: csr_array | NDArray[Any],
     y: csr_array,
@@ -71,6 +100,9 @@ def is_canonical(matrix: Any) -> bool: ...
 def linear_above(model: Any, x: csr_array, threshold: float, n_threads: int) -> _Csr: ...
 def linear_decision(model: Any, x: csr_array, n_threads: int) -> NDArray[np.float32]: ...
 def linear_topk(model: Any, x: csr_array, k: int, n_threads: int) -> _Csr: ...
+def low_rank_above(model: Any, x: csr_array, threshold: float, n_threads: int) -> _Csr: ...
+def low_rank_decision(model: Any, x: csr_array, n_threads: int) -> NDArray[np.float32]: ...
+def low_rank_topk(model: Any, x: csr_array, k: int, n_threads: int) -> _Csr: ...
 def pls_n_components(
     y: csr_array, sample_weight: NDArray[np.float32] | None, params: dict[str, Any], n_threads: int
 ) -> int: ...

@@ -35,7 +35,7 @@ from tqdm import tqdm
 
 from manylabel import metrics
 from manylabel.datasets import load_arff, load_xc
-from manylabel.linear import DiSMECClassifier
+from manylabel.linear import DiSMECClassifier, LEMLClassifier, PDSparseClassifier
 from manylabel.persistence import load, written_aside
 from manylabel.rules import BoostedRulesClassifier
 
@@ -43,6 +43,8 @@ __all__ = ["MODELS", "main"]
 
 MODELS: dict[str, type] = {
     "dismec": DiSMECClassifier,
+    "leml": LEMLClassifier,
+    "pd-sparse": PDSparseClassifier,
     "rules": BoostedRulesClassifier,
 }
 

@@ -10,6 +10,7 @@
 mod csr;
 mod datasets;
 mod error;
+mod leml;
 mod linear;
 mod pdsparse;
 mod persistence;
@@ -25,6 +26,8 @@ mod _core {
     use crate::csr::is_canonical;
     #[pymodule_export]
     use crate::datasets::{read_arff, read_xc, write_xc};
+    #[pymodule_export]
+    use crate::leml::{fit_leml, low_rank_above, low_rank_decision, low_rank_topk};
     #[pymodule_export]
     use crate::linear::{fit_dismec, linear_above, linear_decision, linear_topk};
     #[pymodule_export]

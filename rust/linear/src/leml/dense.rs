@@ -36,7 +36,7 @@ impl Tall {
     pub(super) fn from_panels(
         n_rows: usize,
         n_cols: usize,
-        panel: impl Fn(usize) -> Result<Vec<Lanes<f32>>, Error> + Sync,
+        panel: impl Fn(usize) -> Result<Vec<Lanes<f32>>, Error> + Sync + Send,
     ) -> Result<Self, Error> {
         let panels = (0..n_cols.div_ceil(LANES)).into_par_iter().map(panel);
         Ok(Self {

@@ -128,11 +128,6 @@ impl Weights {
         }
     }
 
-    /// Numbers of v that are kept.
-    pub(super) fn n_kept(&self) -> usize {
-        self.features.iter().map(|feature| feature.v.len()).sum()
-    }
-
     /// `Σ ½ w²` and `Σ |w|`.
     pub(super) fn norms(&self) -> (f64, f64) {
         let weights = (0..self.features.len()).flat_map(|feature| self.of_feature(feature));
