@@ -56,11 +56,7 @@ pub(crate) fn topk(rows: &impl Scores, k: usize, watch: &Watch) -> Result<CsrOwn
 }
 
 /// The labels of each row whose scores exceed `threshold`, in increasing order.
-pub(crate) fn above(
-    rows: &impl Scores,
-    threshold: f32,
-    watch: &Watch,
-) -> Result<CsrOwned, Error> {
+pub(crate) fn above(rows: &impl Scores, threshold: f32, watch: &Watch) -> Result<CsrOwned, Error> {
     select(
         rows,
         watch,

@@ -104,10 +104,7 @@ pub(crate) fn fit_leml<'py>(
     let (n_features, n_labels) = (model.features.len(), model.intercept.len());
     Ok((
         model.features.into_pyarray(py),
-        model
-            .w
-            .into_pyarray(py)
-            .reshape([n_features, model.rank])?,
+        model.w.into_pyarray(py).reshape([n_features, model.rank])?,
         model.ht.into_pyarray(py).reshape([model.rank, n_labels])?,
         model.intercept.into_pyarray(py),
         model.objective.into_pyarray(py),

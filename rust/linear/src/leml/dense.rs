@@ -61,7 +61,9 @@ impl Tall {
     /// The rows, one after the other.
     pub(super) fn to_rows(&self) -> Result<Vec<f32>, Error> {
         let mut rows = filled("rows of a factor", 0.0, self.n_rows * self.n_cols)?;
-        let chunks = rows.par_chunks_mut((CHUNK * self.n_cols).max(1)).enumerate();
+        let chunks = rows
+            .par_chunks_mut((CHUNK * self.n_cols).max(1))
+            .enumerate();
         chunks.for_each(|(chunk, rows)| {
             for (i, row) in rows.chunks_exact_mut(self.n_cols).enumerate() {
                 for (part, panel) in row.chunks_mut(LANES).zip(&self.panels) {
@@ -105,8 +107,18 @@ impl Tall {
                 watch.step(0)?;
                 let left = self.chunk(rows.clone(), end, None);
                 let weighted = weights.map(|_| self.chunk(rows, end, weights));
-                let right = weighted.as_ref().unwrap_or(&left).subcols(first, end - first);
-                matmul(&mut gram, Accum::Add, left.transpose(), right, 1.0, Par::Seq);
+                let right = weighted
+                    .as_ref()
+                    .unwrap_or(&left)
+                    .subcols(first, end - first);
+                matmul(
+                    &mut gram,
+                    Accum::Add,
+                    left.transpose(),
+                    right,
+                    1.0,
+                    Par::Seq,
+                );
             }
             Ok((first, gram))
         });
@@ -175,11 +187,7 @@ pub(super) struct Design {
 }
 
 impl Design {
-    pub(super) fn new(
-        x: CsrView<'_, u32, f32>,
-        ones: bool,
-        watch: &Watch,
-    ) -> Result<Self, Error> {
+    pub(super) fn new(x: CsrView<'_, u32, f32>, ones: bool, watch: &Watch) -> Result<Self, Error> {
         let order = ColumnOrder::new(x)?;
         let cuts = RowBlocks::<f32>::cut(x.n_rows(), |row| x.row(row).0.len() + 1);
         Ok(Self {
@@ -210,11 +218,7 @@ impl Design {
     }
 
     /// `X p` for one panel.
-    pub(super) fn times(
-        &self,
-        p: &[Lanes<f32>],
-        watch: &Watch,
-    ) -> Result<Vec<Lanes<f32>>, Error> {
+    pub(super) fn times(&self, p: &[Lanes<f32>], watch: &Watch) -> Result<Vec<Lanes<f32>>, Error> {
         let mut out = filled("number of rows", Lanes::default(), self.n_rows)?;
         for (cut, block) in self.cuts.iter().zip(self.blocks.blocks()) {
             watch.step(0)?;

@@ -246,7 +246,14 @@ impl Block<'_> {
             let scores = |own: &[f32]| {
                 let own = MatRef::from_row_major_slice(own, n_own, rank);
                 let mut scores = Mat::<f32>::zeros(width, n_own);
-                matmul(&mut scores, Accum::Replace, part, own.transpose(), 1.0, Par::Seq);
+                matmul(
+                    &mut scores,
+                    Accum::Replace,
+                    part,
+                    own.transpose(),
+                    1.0,
+                    Par::Seq,
+                );
                 scores
             };
             let mut pulls = scores(self.own);
@@ -258,7 +265,10 @@ impl Block<'_> {
                 for (i, pull) in pulls.col_mut(at).iter_mut().enumerate() {
                     let other = first + i;
                     let mut y = 0.0;
-                    if stored.get(*next).is_some_and(|&next| next as usize == other) {
+                    if stored
+                        .get(*next)
+                        .is_some_and(|&next| next as usize == other)
+                    {
                         y = values[*next];
                         *next += 1;
                     }

@@ -64,7 +64,11 @@ impl Checked {
         };
         let n = x.n_rows();
         same("rows of Y", n, y.n_rows())?;
-        same("length of sample_weight", n, weights.map_or(n, <[f32]>::len))?;
+        same(
+            "length of sample_weight",
+            n,
+            weights.map_or(n, <[f32]>::len),
+        )?;
         if let Some(observed) = observed {
             same("rows of observed", n, observed.n_rows())?;
             same("columns of observed", y.n_cols, observed.n_cols)?;
@@ -91,7 +95,15 @@ impl Checked {
         let (w, h) = if rank == 0 {
             (Tall::zeros(design.n_cols(), 0)?, Tall::zeros(0, 0)?)
         } else if params.loss == Loss::Squared && observed.is_none() {
-            fit_ridge(params, &design, &known, weights, rank, &mut objective, watch)?
+            fit_ridge(
+                params,
+                &design,
+                &known,
+                weights,
+                rank,
+                &mut objective,
+                watch,
+            )?
         } else {
             let entries = Entries::new(known, params.loss, observed.is_none(), weights)?;
             fit_entries(params, &design, &entries, rank, &mut objective, watch)?
@@ -154,7 +166,11 @@ fn fit_entries(
         let mut image = h.clone();
         let value = newton::improve(&by_label, params, &mut h, &mut image, watch)?;
         watch.step(1)?;
-        if is_last(params, objective, value + params.alpha / 2.0 * newton::square(&w)) {
+        if is_last(
+            params,
+            objective,
+            value + params.alpha / 2.0 * newton::square(&w),
+        ) {
             return Ok((
                 Tall::from_rows(&w, design.n_cols(), rank)?,
                 Tall::from_rows(&h, n_labels, rank)?,
@@ -179,7 +195,10 @@ fn u32_ends(x: &CsrOwned) -> Result<Vec<u32>, Error> {
         what: "number of stored features",
         got: format!("{}, at most {}", x.indices.len(), u32::MAX),
     };
-    let ends = x.indptr.iter().map(|&end| u32::try_from(end).map_err(|_| too_large()));
+    let ends = x
+        .indptr
+        .iter()
+        .map(|&end| u32::try_from(end).map_err(|_| too_large()));
     ends.collect()
 }
 

@@ -87,8 +87,13 @@ pub(super) fn improve(
     image: &mut [f32],
     watch: &Watch,
 ) -> Result<f64, Error> {
-    let steps = if params.loss == Loss::Squared { 1 } else { STEPS };
-    let ask = |ask: Ask<'_>, image: &[f32]| half.side.answer(ask, image, half.other, half.rank, watch);
+    let steps = if params.loss == Loss::Squared {
+        1
+    } else {
+        STEPS
+    };
+    let ask =
+        |ask: Ask<'_>, image: &[f32]| half.side.answer(ask, image, half.other, half.rank, watch);
     let mut first = None;
     for _ in 0..steps {
         let (loss, pulls) = ask(Ask::Gradient, image)?;
@@ -107,8 +112,7 @@ pub(super) fn improve(
         for _ in 0..HALVINGS {
             let mut at = image.to_vec();
             add_scaled(length as f32, &of_step, &mut at);
-            let square =
-                square(factor) + 2.0 * length * products.0 + length * length * products.1;
+            let square = square(factor) + 2.0 * length * products.0 + length * length * products.1;
             let there = ask(Ask::Value, &at)?.0 + params.alpha / 2.0 * square;
             if there <= value + ARMIJO * length * slope {
                 add_scaled(length as f32, &step, factor);

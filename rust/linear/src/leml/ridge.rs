@@ -207,8 +207,7 @@ impl<'a> Ridge<'a> {
             }
         }
         let trace: f64 = (0..rank).map(|k| of_h[(k, k)]).sum();
-        let objective =
-            self.constant - product + square / 2.0 + alpha / 2.0 * (w.square() + trace);
+        let objective = self.constant - product + square / 2.0 + alpha / 2.0 * (w.square() + trace);
         Ok((h, of_h, objective))
     }
 

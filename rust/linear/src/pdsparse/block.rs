@@ -50,7 +50,9 @@ fn balance(b: &[f64], e: &[f64]) -> f64 {
     // The root lies between the last breakpoint where the difference is positive and the next; what
     // is positive somewhere between them is so everywhere between them.
     let next = points.partition_point(|&theta| difference(theta) > 0.0);
-    let last = next.checked_sub(1).map_or(f64::NEG_INFINITY, |at| points[at]);
+    let last = next
+        .checked_sub(1)
+        .map_or(f64::NEG_INFINITY, |at| points[at]);
     let (falls, rises) = (
         b.iter().filter(|&&b| b > last),
         e.iter().filter(|&&e| -e <= last),

@@ -130,7 +130,12 @@ impl Checked {
             rng: Rng::with_seed(params.seed),
             n_candidates: params.n_candidates.unwrap_or_else(|| {
                 let n_rows = problem.order.len().max(1);
-                problem.y.indices.len().div_ceil(n_rows).clamp(1, MOST_CANDIDATES)
+                problem
+                    .y
+                    .indices
+                    .len()
+                    .div_ceil(n_rows)
+                    .clamp(1, MOST_CANDIDATES)
             }),
             scratch: Scratch::new(labels.len()),
         };
@@ -232,7 +237,11 @@ fn spread(
     }
     Ok(CsrOwned {
         indptr,
-        indices: found.indices.iter().map(|&label| labels[label as usize]).collect(),
+        indices: found
+            .indices
+            .iter()
+            .map(|&label| labels[label as usize])
+            .collect(),
         values: found.values.clone(),
         n_cols: n_labels,
     })
@@ -268,7 +277,9 @@ impl Problem {
             squares[row] > 0.0 && n_positive > 0 && n_positive < y.n_cols
         };
         Ok(Self {
-            order: (0..n as u32).filter(|&row| has_a_say(row as usize)).collect(),
+            order: (0..n as u32)
+                .filter(|&row| has_a_say(row as usize))
+                .collect(),
             x,
             y,
             cost,
@@ -324,9 +335,11 @@ impl Problem {
             for &row in rows {
                 watch.step(0)?;
                 self.score(weights, row, &mut scores);
-                let best = (0..).zip(&scores).fold((0, f32::NEG_INFINITY), |best, (at, &score)| {
-                    if score > best.1 { (at, score) } else { best }
-                });
+                let best = (0..)
+                    .zip(&scores)
+                    .fold((0, f32::NEG_INFINITY), |best, (at, &score)| {
+                        if score > best.1 { (at, score) } else { best }
+                    });
                 let best = labels.get(best.0);
                 n_right += usize::from(best.is_some_and(|best| y.row(row).0.contains(best)));
             }
@@ -348,7 +361,9 @@ impl Problem {
                 let positives = self.y.row(row).0;
                 let loss = 1.0 + worst_violation(&mut scores, positives);
                 sum += self.cost[row] * f64::from(loss).max(0.0);
-                sum += state.duals[row].alpha[positives.len()..].iter().sum::<f64>();
+                sum += state.duals[row].alpha[positives.len()..]
+                    .iter()
+                    .sum::<f64>();
             }
             Ok(sum)
         });
@@ -365,7 +380,10 @@ fn worst_violation(scores: &mut [f32], positives: &[u32]) -> f32 {
         least = least.min(scores[label as usize]);
         scores[label as usize] = f32::NEG_INFINITY;
     }
-    scores.iter().fold(f32::NEG_INFINITY, |most, &score| most.max(score)) - least
+    scores
+        .iter()
+        .fold(f32::NEG_INFINITY, |most, &score| most.max(score))
+        - least
 }
 
 impl Scratch {
@@ -429,7 +447,12 @@ impl Fit<'_> {
         let n_terms = self.problem.score(weights, row, scores);
         pass.search += n_terms + scores.len() / 8;
         active.clear();
-        active.extend(duals.labels.iter().map(|&label| f64::from(scores[label as usize])));
+        active.extend(
+            duals
+                .labels
+                .iter()
+                .map(|&label| f64::from(scores[label as usize])),
+        );
         self.add_best(duals, |best| f64::from(best.1));
     }
 
@@ -460,7 +483,9 @@ impl Fit<'_> {
         let unit = (sum / n_drawn as f64) as f32;
         for _ in 0..n_drawn {
             let drawn = self.rng.f64() * sum;
-            let at = sums.partition_point(|&sum| sum <= drawn).min(cols.len() - 1);
+            let at = sums
+                .partition_point(|&sum| sum <= drawn)
+                .min(cols.len() - 1);
             let (col, unit) = (cols[at] as usize, unit.copysign(values[at]));
             pass.search += weights.n_weights(col);
             for (label, weight) in weights.of_feature(col) {
@@ -490,7 +515,11 @@ impl Fit<'_> {
         for part in [from, before] {
             for chunk in part.chunks(16) {
                 let floor = best.floor().max(-1.0);
-                if chunk.iter().fold(f32::NEG_INFINITY, |best, &score| best.max(score)) > floor {
+                if chunk
+                    .iter()
+                    .fold(f32::NEG_INFINITY, |best, &score| best.max(score))
+                    > floor
+                {
                     for (number, &score) in (number..).zip(chunk) {
                         if score > -1.0 {
                             best.push(number, score);
@@ -532,9 +561,18 @@ impl Fit<'_> {
 
         let pairs = duals.alpha.iter().zip(active.iter());
         e.clear();
-        e.extend(pairs.clone().take(n_positive).map(|(alpha, score)| alpha - score / square));
+        e.extend(
+            pairs
+                .clone()
+                .take(n_positive)
+                .map(|(alpha, score)| alpha - score / square),
+        );
         b.clear();
-        b.extend(pairs.skip(n_positive).map(|(alpha, score)| (1.0 + score) / square - alpha));
+        b.extend(
+            pairs
+                .skip(n_positive)
+                .map(|(alpha, score)| (1.0 + score) / square - alpha),
+        );
         if b.is_empty() {
             return;
         }
@@ -562,5 +600,84 @@ impl Fit<'_> {
         }
         duals.labels.truncate(kept);
         duals.alpha.truncate(kept);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weights_are_those_of_the_duals() {
+        let (n, d, c) = (60, 12, 9);
+        let mut rng = Rng::with_seed(0);
+        let mut sparse = |n_cols: usize, share: f64| {
+            let mut out = CsrOwned {
+                indptr: vec![0],
+                indices: Vec::new(),
+                values: Vec::new(),
+                n_cols,
+            };
+            for _ in 0..n {
+                out.indices
+                    .extend((0..n_cols as u32).filter(|_| rng.f64() < share));
+                out.values
+                    .resize_with(out.indices.len(), || rng.f32() + 0.5);
+                out.indptr.push(out.indices.len());
+            }
+            out
+        };
+        let (x, y) = (sparse(d, 0.4), sparse(c, 0.2));
+        let params = Params::default();
+        let problem = Problem::new(x, y, None, &params).expect("in range");
+        let mut state = State {
+            weights: Weights::new(d, 0.05),
+            duals: problem.empty_duals(),
+        };
+        let mut fit = Fit {
+            params: &params,
+            problem: &problem,
+            rng: Rng::with_seed(1),
+            n_candidates: 2,
+            scratch: Scratch::new(c),
+        };
+        for _ in 0..20 {
+            fit.pass(&mut state, true, &Watch::new())
+                .expect("nobody stops it");
+        }
+        let mut v = vec![vec![0.0; c]; d];
+        for (row, duals) in state.duals.iter().enumerate() {
+            let positives = problem.y.row(row).0;
+            let (mut up, mut down) = (0.0, 0.0);
+            for (at, (&label, &alpha)) in duals.labels.iter().zip(&duals.alpha).enumerate() {
+                assert_eq!(at < positives.len(), positives.contains(&label));
+                *if at < positives.len() {
+                    &mut up
+                } else {
+                    &mut down
+                } += alpha;
+                assert!(if at < positives.len() {
+                    alpha >= 0.0
+                } else {
+                    alpha < 0.0
+                });
+                let (cols, values) = problem.x.row(row);
+                for (&col, &value) in cols.iter().zip(values) {
+                    v[col as usize][label as usize] += alpha * f64::from(value);
+                }
+            }
+            assert!((up + down).abs() < 1e-9 && up <= 1.0 + 1e-9);
+        }
+        for (feature, v) in v.iter().enumerate() {
+            for (label, &v) in v.iter().enumerate() {
+                let w = v.signum() * (v.abs() - 0.05).max(0.0);
+                let found = f64::from(state.weights.get(feature, label as u32));
+                assert!((found - w).abs() < 1e-5, "{found} is not {w}");
+            }
+        }
+        let gap = problem
+            .dual_gap(&state, 0.05, &Watch::new())
+            .expect("nobody stops it");
+        assert!((-1e-4..2.0).contains(&gap), "{gap}");
     }
 }

@@ -67,7 +67,9 @@ impl Weights {
             feature.labels.truncate(feature.n_weights);
             feature.v.truncate(feature.n_weights);
             feature.places.clear();
-            feature.places.extend(feature.labels.iter().copied().zip(0..));
+            feature
+                .places
+                .extend(feature.labels.iter().copied().zip(0..));
         }
     }
 
@@ -167,5 +169,65 @@ impl Feature {
         self.v.swap(a, b);
         self.places.insert(self.labels[a], a as u32);
         self.places.insert(self.labels[b], b as u32);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const N_FEATURES: usize = 3;
+    const N_LABELS: usize = 6;
+    const L1: f32 = 0.75;
+
+    proptest! {
+        #[test]
+        fn are_the_soft_thresholds_of_a_dense_matrix(
+            // Quarters, whose sums are exact.
+            changes in prop::collection::vec((0..N_FEATURES, 0..N_LABELS as u32, -6i8..7), 0..80),
+            later in prop::collection::vec((0..N_FEATURES, 0..N_LABELS as u32, -6i8..7), 0..20),
+        ) {
+            let mut weights = Weights::new(N_FEATURES, L1);
+            let mut v = [[0.0f32; N_LABELS]; N_FEATURES];
+            for &(feature, label, change) in &changes {
+                let change = f32::from(change) / 4.0;
+                weights.add(feature, label, change);
+                v[feature][label as usize] += change;
+            }
+            let soft = |v: f32| v.signum() * (v.abs() - L1).max(0.0);
+            let check = |weights: &Weights, w: &dyn Fn(f32) -> f32, v: &[[f32; N_LABELS]; N_FEATURES]| {
+                let csr = weights.to_csr(N_LABELS);
+                for feature in 0..N_FEATURES {
+                    let mut walked: Vec<(u32, f32)> = weights.of_feature(feature).collect();
+                    prop_assert_eq!(walked.len(), weights.n_weights(feature));
+                    walked.retain(|&(_, w)| w != 0.0);
+                    walked.sort_by_key(|&(label, _)| label);
+                    let expected: Vec<(u32, f32)> = (0..).zip(v[feature].map(w)).filter(|&(_, w)| w != 0.0).collect();
+                    prop_assert_eq!(&walked, &expected);
+                    let (labels, values) = csr.row(feature);
+                    prop_assert!(labels.iter().copied().zip(values.iter().copied()).eq(expected));
+                    for label in 0..N_LABELS {
+                        prop_assert_eq!(weights.get(feature, label as u32), w(v[feature][label]));
+                    }
+                }
+                Ok(())
+            };
+            check(&weights, &soft, &v)?;
+            // Fixed supports: what had no weight gets none, and l1 is gone.
+            let had = v.map(|row| row.map(|v| v.abs() > L1));
+            weights.fix_supports();
+            for &(feature, label, change) in &later {
+                let change = f32::from(change) / 4.0;
+                weights.add(feature, label, change);
+                v[feature][label as usize] += change;
+            }
+            for (row, had) in v.iter_mut().zip(&had) {
+                for (v, &had) in row.iter_mut().zip(had) {
+                    *v = if had { *v } else { 0.0 };
+                }
+            }
+            check(&weights, &|v| v, &v)?;
+        }
     }
 }
