@@ -8,7 +8,9 @@ from manylabel import (
     BoostedRulesClassifier,
     CBMLCClassifier,
     DiSMECClassifier,
+    LEMLClassifier,
     LPSRClassifier,
+    PDSparseClassifier,
     Rembrandt,
     SmoothLinkClassifier,
 )
@@ -16,6 +18,9 @@ from manylabel import (
 CLASSIFIERS = [
     DiSMECClassifier(random_state=0),
     DiSMECClassifier(solver="exact", tol=1e-3),
+    LEMLClassifier(20, random_state=0),
+    LEMLClassifier(4, loss="logistic", max_iter=2, random_state=0),
+    PDSparseClassifier(random_state=0),
     BoostedRulesClassifier(40, random_state=0),
     BoostedRulesClassifier(30, search="exact", label_binning=0.2, random_state=0),
     BoostedRulesClassifier(40, label_binning=0.04, random_state=0),
@@ -53,7 +58,8 @@ PARTITIONERS = [BlockPartitioner(3, random_state=0)]
 
 def predicts_signs(classifier):
     """Whether `predict` is where scores are positive."""
-    return getattr(classifier, "predictor", "signs") == "signs"
+    least_squares = getattr(classifier, "loss", None) == "squared"
+    return getattr(classifier, "predictor", "signs") == "signs" and not least_squares
 
 
 def is_sampled(classifier):

@@ -18,7 +18,9 @@ from manylabel import (
     BoostedRulesClassifier,
     CBMLCClassifier,
     DiSMECClassifier,
+    LEMLClassifier,
     LPSRClassifier,
+    PDSparseClassifier,
     SmoothLinkClassifier,
     datasets,
     metrics,
@@ -162,6 +164,13 @@ BAD_PARAMETERS = {
     "solver": (CHOICE, ["newton", "", None, 3]),
     "fit_intercept": (FLAG, ["no", None, 1]),
     "normalize": (FLAG, ["no", None, 1]),
+    "rank": (COUNT, [0, -1, 1.5, np.nan, "a", None, True]),
+    "alpha": (r"must be (finite and > 0|from 1e-30 to 1e30|a number), got", [0, -1, np.nan, 1e31, "a", None]),
+    "cg_max_iter": (COUNT, [0, 1.5, "a", None]),
+    "cg_tol": (POSITIVE, [0, -1e-3, np.nan, np.inf, "a", None]),
+    "l1": (NOT_NEGATIVE, [-1, np.nan, np.inf, "a", None]),
+    "n_candidates": (COUNT, [0, -1, 1.5, "a", True]),
+    "post_solve": (FLAG, ["no", None, 1]),
     "n_rules": (COUNT, [0, -1, 1.5, np.nan, "a", None, True]),
     **{name: (CHOICE, ["newt", "", None, 3]) for name in ("loss", "head", "hessian", "step", "search")},
     "label_binning": (r"must be (None, or > 0 and <= 1|a number), got", [0, -1, 1.5, np.nan, "a", True]),
@@ -310,13 +319,28 @@ SPOILED_BLOCKS = {
     "labels missing": change("label_blocks_", lambda blocks: [labels[:1] for labels in blocks]),
 }
 
+SPOILED_SPARSE_WEIGHTS = {
+    **spoiled_sparse("coef_"),
+    "features missing": change("coef_.indptr", lambda indptr: indptr[[0, 1, 2, -1]]),
+    "by label": change("coef_", lambda coef: coef.tocsr()),
+    "intercepts missing": change("intercept_", lambda intercept: intercept[:1]),
+    "intercepts of another type": change("intercept_", lambda intercept: intercept.astype(int)),
+}
+
 SPOILED = {
-    DiSMECClassifier: {
-        **spoiled_sparse("coef_"),
-        "features missing": change("coef_.indptr", lambda indptr: indptr[[0, 1, 2, -1]]),
-        "by label": change("coef_", lambda coef: coef.tocsr()),
+    DiSMECClassifier: SPOILED_SPARSE_WEIGHTS,
+    PDSparseClassifier: SPOILED_SPARSE_WEIGHTS,
+    LEMLClassifier: {
+        "feature too large": put("features_", -1, D),
+        "feature negative": put("features_", 0, -1),
+        "feature twice": put("features_", 1, 0),
+        "features missing": change("features_", lambda features: features[1:]),
+        "features' factors missing": change("feature_factors_", lambda factors: factors[1:]),
+        "factors missing": change("feature_factors_", lambda factors: factors[:, 1:]),
+        "labels missing": change("label_factors_", lambda factors: factors[:, 1:].copy()),
+        "factors transposed": change("label_factors_", np.asfortranarray),
+        "factors of another type": change("label_factors_", lambda factors: factors.astype(float)),
         "intercepts missing": change("intercept_", lambda intercept: intercept[:1]),
-        "intercepts of another type": change("intercept_", lambda intercept: intercept.astype(int)),
     },
     BlockPartitionClassifier: {
         **SPOILED_BLOCKS,
@@ -378,7 +402,7 @@ def test_a_spoiled_model_is_an_error(classifier, how, method, n_rows):
     SPOILED[type(model)][how](model)
     with pytest.raises(
         (ValueError, TypeError, RuntimeError),
-        match=r"internal error|expected|must be|is not a valid|PyLinear|PyRules|PyLink",
+        match=r"internal error|expected|must be|is not a valid|PyLinear|PyLowRank|PyRules|PyLink",
     ):
         getattr(model, method)(np.resize(X, (n_rows, D)))
 
@@ -465,6 +489,14 @@ def test_values_beyond_single_precision_are_refused_where_they_stay(classifier):
         {"max_iter": 2**70},
         {"X": X * 1e10},
         {"X": X * 1e-44},
+        {"alpha": 1e-30},
+        {"alpha": 1e30},
+        {"rank": 2**70},
+        {"cg_max_iter": 2**70},
+        {"cg_tol": 1e300},
+        {"l1": 0.0},
+        {"l1": 1e300},
+        {"n_candidates": 2**70},
         {"C": 1e300},
         {"C": 1e-300},
         {"l2": 0.0},

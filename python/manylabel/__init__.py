@@ -3,7 +3,7 @@
 from importlib.metadata import version
 
 from manylabel import datasets, decision, link, metrics, partition, rules
-from manylabel.linear import DiSMECClassifier
+from manylabel.linear import DiSMECClassifier, LEMLClassifier, PDSparseClassifier
 from manylabel.link import SmoothLinkClassifier
 from manylabel.partition import BlockPartitionClassifier, BlockPartitioner, CBMLCClassifier, LPSRClassifier
 from manylabel.persistence import load
@@ -16,7 +16,9 @@ __all__ = [
     "BoostedRulesClassifier",
     "CBMLCClassifier",
     "DiSMECClassifier",
+    "LEMLClassifier",
     "LPSRClassifier",
+    "PDSparseClassifier",
     "Rembrandt",
     "SmoothLinkClassifier",
     "__version__",

@@ -22,7 +22,7 @@ from manylabel._base import MultiLabelClassifier, core_parts
 from manylabel._router import Router
 from manylabel._validation import check_count, check_features, n_threads
 
-__all__ = ["BlockClassifier", "reporter"]
+__all__ = ["BlockClassifier"]
 
 T = TypeVar("T")
 
@@ -30,17 +30,6 @@ T = TypeVar("T")
 _SCORES_AT_ONCE = 1 << 24
 # Rows for which it is not worth to start threads.
 _FEW_ROWS = 32
-
-
-def reporter(bar: Any, progress: Callable[[int], object] | None) -> Callable[[int], None]:
-    """Return what tells a progress bar and the caller of a fit how far it is."""
-
-    def report(done: int) -> None:
-        bar.update(done - bar.n)
-        if progress is not None:
-            progress(done)
-
-    return report
 
 
 class BlockClassifier(MultiLabelClassifier):

@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 from scipy.sparse import csc_array, csr_array, issparse
 from sklearn.base import BaseEstimator
 from sklearn.utils import get_tags
-from tqdm.auto import tqdm
 
 from manylabel import _core
 from manylabel._any_classifier import topk_of_decisions
 from manylabel._base import core_parts
 from manylabel._block_models import base_estimator, fit_models, rows_of_blocks
-from manylabel._blocks import BlockClassifier, reporter
+from manylabel._blocks import BlockClassifier
 from manylabel._naive_bayes import NaiveBayes
+from manylabel._progress import reported
 from manylabel._router import nearest_center
 from manylabel._validation import check_count, check_training_set, is_verbose, n_threads, seed
 from manylabel.linear import DiSMECClassifier
@@ -154,8 +154,7 @@ class CBMLCClassifier(BlockClassifier):
         threads, verbose = n_threads(self.n_jobs), is_verbose(self.verbose)
         dense, sparse_output = (not issparse(X), not issparse(y)), issparse(y)
         X, y, sample_weight = check_training_set(self, X, y, sample_weight)
-        with tqdm(unit="label", disable=not verbose) as bar:
-            report = reporter(bar, progress)
+        with reported(None, "label", verbose, progress) as report:
             clusters, centers, intercept, inertia = _core.fit_kmeans(
                 X,
                 sample_weight,
@@ -168,7 +167,7 @@ class CBMLCClassifier(BlockClassifier):
             )
             ends, labels, _ = _core.partition_labels(y, clusters, len(intercept), 0.0, None, threads)
             label_blocks = np.split(labels, ends[1:-1])
-            bar.reset(total=len(labels))
+            report.restart(len(labels))
             models = fit_models(
                 base_estimator(self.estimator, DiSMECClassifier),
                 X,
@@ -328,8 +327,7 @@ class LPSRClassifier(BlockClassifier):
         dense, sparse_output = (not issparse(X), not issparse(y)), issparse(y)
         X, y, sample_weight = check_training_set(self, X, y, sample_weight)
         labels = np.unique(y.indices)
-        with tqdm(total=len(labels), unit="label", disable=not verbose) as bar:
-            report = reporter(bar, progress)
+        with reported(len(labels), "label", verbose, progress) as report:
             models = fit_models(
                 base_estimator(self.estimator, NaiveBayes),
                 X,

@@ -10,8 +10,10 @@ __all__ = [
     "crc32",
     "fit_dismec",
     "fit_kmeans",
+    "fit_leml",
     "fit_link",
     "fit_partition",
+    "fit_pdsparse",
     "fit_pls",
     "fit_router",
     "fit_rules",
@@ -22,6 +24,9 @@ __all__ = [
     "link_above",
     "link_decision",
     "link_topk",
+    "low_rank_above",
+    "low_rank_decision",
+    "low_rank_topk",
     "partition_labels",
     "pls_n_components",
     "pls_project",
@@ -62,6 +67,21 @@ def fit_kmeans(
     n_threads: int,
     progress: Callable[[int], object] | None,
 ) -> tuple[NDArray[np.int32], _Csr, NDArray[np.float32], float]: ...
+def fit_leml(
+    x: csr_array,
+    y: csr_array,
+    observed: csr_array | None,
+    sample_weight: NDArray[np.float32] | None,
+    params: dict[str, Any],
+    n_threads: int,
+    progress: Callable[[int], object] | None,
+) -> tuple[
+    NDArray[np.int32],
+    NDArray[np.float32],
+    NDArray[np.float32],
+    NDArray[np.float32],
+    NDArray[np.float64],
+]: ...
 def fit_link(
     x: csr_array,
     projection_weights: NDArray[np.float64],
@@ -88,6 +108,15 @@ def fit_partition(
     n_threads: int,
     progress: Callable[[int], object] | None,
 ) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int32], NDArray[np.float64], int]: ...
+def fit_pdsparse(
+    x: csr_array,
+    y: csr_array,
+    sample_weight: NDArray[np.float32] | None,
+    held_out: NDArray[np.bool_] | None,
+    params: dict[str, Any],
+    n_threads: int,
+    progress: Callable[[int], object] | None,
+) -> tuple[_Csr, NDArray[np.float32], int, float, NDArray[np.float64]]: ...
 def fit_pls(
     x: csr_array | NDArray[Any],
     y: csr_array,
@@ -131,6 +160,9 @@ def linear_topk(model: Any, x: csr_array, k: int, n_threads: int) -> _Csr: ...
 def link_above(model: Any, x: csr_array, n_threads: int) -> _Csr: ...
 def link_decision(model: Any, x: csr_array, n_threads: int) -> NDArray[np.float32]: ...
 def link_topk(model: Any, x: csr_array, k: int, n_threads: int) -> _Csr: ...
+def low_rank_above(model: Any, x: csr_array, threshold: float, n_threads: int) -> _Csr: ...
+def low_rank_decision(model: Any, x: csr_array, n_threads: int) -> NDArray[np.float32]: ...
+def low_rank_topk(model: Any, x: csr_array, k: int, n_threads: int) -> _Csr: ...
 def partition_labels(
     y: csr_array,
     row_blocks: NDArray[np.int32],

@@ -30,6 +30,7 @@ __all__ = [
     "check_matrix",
     "check_number",
     "check_training_set",
+    "held_out_rows",
     "is_verbose",
     "n_threads",
     "seed",
@@ -276,6 +277,39 @@ def seed(random_state: Any) -> int:
     if isinstance(random_state, Integral):
         return int(random_state)
     return int(generator.randint(np.iinfo(np.int64).max, dtype=np.int64))
+
+
+def held_out_rows(fraction: float, n_rows: int, seed: int) -> NDArray[np.bool_]:
+    """Draw the rows on which early stopping looks.
+
+    Parameters
+    ----------
+    fraction : float
+        Share of the rows; > 0 and < 1.
+    n_rows : int
+        Number of rows.
+    seed : int
+        Decides which.
+
+    Returns
+    -------
+    ndarray of shape (n_rows,), dtype bool
+        True for the rows held out.
+
+    Raises
+    ------
+    ValueError
+        If there is no row to hold out and one to train on.
+    """
+    n_held = max(1, round(fraction * n_rows))
+    if n_held >= n_rows:
+        raise ValueError(
+            f"`early_stopping` must have a row to train on and one to hold out, got {n_held} of {n_rows} "
+            f"rows to hold out"
+        )
+    held_out = np.zeros(n_rows, dtype=bool)
+    held_out[np.random.default_rng(seed).permutation(n_rows)[:n_held]] = True
+    return held_out
 
 
 def _is_ready(estimator: Any, X: Any) -> bool:

@@ -35,7 +35,7 @@ from tqdm import tqdm
 
 from manylabel import metrics
 from manylabel.datasets import load_arff, load_xc
-from manylabel.linear import DiSMECClassifier
+from manylabel.linear import DiSMECClassifier, LEMLClassifier, PDSparseClassifier
 from manylabel.link import SmoothLinkClassifier
 from manylabel.partition import BlockPartitionClassifier, CBMLCClassifier, LPSRClassifier
 from manylabel.persistence import load, written_aside
@@ -49,6 +49,8 @@ MODELS: dict[str, Callable[[], Any]] = {
     "cbmlc-dismec": lambda: CBMLCClassifier(DiSMECClassifier()),
     "lpsr": LPSRClassifier,
     "dismec": DiSMECClassifier,
+    "leml": LEMLClassifier,
+    "pd-sparse": PDSparseClassifier,
     "rules": BoostedRulesClassifier,
     "smooth-link": SmoothLinkClassifier,
 }

@@ -19,13 +19,13 @@ from tqdm.auto import tqdm
 
 from manylabel import _core
 from manylabel._base import MultiLabelClassifier, core_parts
-from manylabel._rule_setup import held_out_rows
 from manylabel._validation import (
     check_count,
     check_features,
     check_flag,
     check_number,
     check_training_set,
+    held_out_rows,
     is_verbose,
     n_threads,
     seed,

@@ -14,14 +14,14 @@ from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
-from tqdm.auto import tqdm
 
 from manylabel import persistence
 from manylabel._block_choice import Choice, Setting, choose_lam, default_lam, find_partition, routing_rows
 from manylabel._block_models import base_estimator, fit_models, rows_of_blocks
 from manylabel._block_plot import draw_blocks
-from manylabel._blocks import BlockClassifier, reporter
+from manylabel._blocks import BlockClassifier
 from manylabel._clustered import CBMLCClassifier, LPSRClassifier
+from manylabel._progress import reported
 from manylabel._router import fit_router
 from manylabel._validation import (
     check_count,
@@ -497,8 +497,7 @@ class BlockPartitionClassifier(BlockClassifier):
         sparse_output = issparse(y)
         X, y, sample_weight = check_training_set(self, X, y, sample_weight)
 
-        with tqdm(unit="label", disable=not verbose) as bar:
-            report = reporter(bar, progress)
+        with reported(None, "label", verbose, progress) as report:
             if lam is None and params["max_labels"] is not None:
                 lam = 0.0
             if lam is None:
@@ -515,7 +514,7 @@ class BlockPartitionClassifier(BlockClassifier):
             router, n_iter = fit_router(
                 X, rows, usable, sample_weight, setting.router, setting.threads, report
             )
-            bar.reset(total=sum(map(len, blocks)))
+            report.restart(sum(map(len, blocks)))
             models = fit_models(
                 setting.estimator,
                 X,

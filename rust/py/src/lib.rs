@@ -10,9 +10,11 @@
 mod csr;
 mod datasets;
 mod error;
+mod leml;
 mod linear;
 mod link;
 mod partition;
+mod pdsparse;
 mod persistence;
 mod pls;
 mod rules;
@@ -27,11 +29,15 @@ mod _core {
     #[pymodule_export]
     use crate::datasets::{read_arff, read_xc, write_xc};
     #[pymodule_export]
+    use crate::leml::{fit_leml, low_rank_above, low_rank_decision, low_rank_topk};
+    #[pymodule_export]
     use crate::linear::{fit_dismec, linear_above, linear_decision, linear_topk};
     #[pymodule_export]
     use crate::link::{check_link, fit_link, link_above, link_decision, link_topk};
     #[pymodule_export]
     use crate::partition::{fit_kmeans, fit_partition, fit_router, partition_labels, topk_of_rows};
+    #[pymodule_export]
+    use crate::pdsparse::fit_pdsparse;
     #[pymodule_export]
     use crate::persistence::crc32;
     #[pymodule_export]
