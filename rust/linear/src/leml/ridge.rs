@@ -113,7 +113,9 @@ impl<'a> Ridge<'a> {
         let lambda = Lanes::of(lambda);
         let product = |p: &[Lanes<f32>]| self.x.normal_times(self.weights, p, watch);
         let mut w = start.to_vec();
-        if w.iter().any(|lanes| lanes.0.iter().any(|&value| value != 0.0)) {
+        if w.iter()
+            .any(|lanes| lanes.0.iter().any(|&value| value != 0.0))
+        {
             let g = product(&w)?;
             descend(&mut r, &w, &g, &lambda, alpha, &Lanes([1.0; LANES]));
         }

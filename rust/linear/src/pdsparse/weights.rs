@@ -208,7 +208,7 @@ mod tests {
                     let (labels, values) = csr.row(feature);
                     prop_assert!(labels.iter().copied().zip(values.iter().copied()).eq(expected));
                     for label in 0..N_LABELS {
-                        prop_assert_eq!(weights.get(feature, label as u32), w(v[feature][label]));
+                        prop_assert_eq!(weights.get(feature, label as u32).to_bits(), w(v[feature][label]).to_bits());
                     }
                 }
                 Ok(())
