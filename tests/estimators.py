@@ -72,6 +72,11 @@ def scores_every_label(classifier):
     return not hasattr(classifier, "measure_speedup")
 
 
+def compares_labels(classifier):
+    """Whether only labels of a row are compared with others, so that a label alone teaches nothing."""
+    return isinstance(classifier, PDSparseClassifier)
+
+
 def scales_rows(classifier):
     """Whether the length of a row does not matter."""
     return getattr(classifier, "normalize", False)

@@ -14,7 +14,6 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csc_array, csr_array, vstack
-from scipy.special import expit, logit
 from sklearn.utils.validation import check_is_fitted
 
 from manylabel import _core
@@ -111,11 +110,7 @@ class BlockClassifier(MultiLabelClassifier):
         k = check_count("k", k, 1)
         X = self._features(X)
         if self._n_routes > 1:
-            best = [
-                csr_array(core_parts(_core.topk_of_rows(merged, k)), shape=merged.shape)
-                for _, merged in self._merged(X)
-            ]
-            return _stacked(best)
+            return _stacked([best for _, best in self._merged(X, k)])
         return self._joined(X, lambda model, X: model.predict_topk(X, k=k), np.float32)
 
     def predict(self, X: Any) -> csr_array | NDArray[np.int64]:
@@ -224,7 +219,7 @@ class BlockClassifier(MultiLabelClassifier):
                 )
             if len(labels) and not 0 <= labels.min() <= labels.max() < len(self.classes_):
                 raise ValueError(f"labels of block {block} must be from 0 to {len(self.classes_) - 1}")
-            return _Answer(rows, groups[at], labels, value)
+            return _Answer(int(block), rows, labels, value)
 
         threads = min(n_threads(self.n_jobs), len(blocks))
         if threads <= 1 or X.shape[0] <= _FEW_ROWS:
@@ -250,11 +245,12 @@ class BlockClassifier(MultiLabelClassifier):
             indptr = indptr.astype(np.int32)
         return csr_array((data, indices, indptr), shape=(X.shape[0], len(self.classes_)))
 
-    def _merged(self, X: csr_array) -> Iterator[tuple[int, csr_array]]:
+    def _merged(self, X: csr_array, k: int | None = None) -> Iterator[tuple[int, csr_array]]:
         """Merge the scores of several blocks: the first row and the scores of as many as there is room for.
 
         A label's score is the logit of ``sum_l p_l / (1 + exp(-s_l))`` over the row's blocks l that have it,
-        s_l its score there and p_l the router's probabilities, scaled to sum to 1 over the row's blocks.
+        s_l its score there and p_l the router's probabilities, scaled to sum to 1 over the row's blocks. Of
+        each row the `k` best are given, or all.
         """
         routes = self._router().routes(X, self._n_routes, n_threads(self.n_jobs))
         sizes = np.array([len(labels) for labels in self.label_blocks_], dtype=np.int64)
@@ -263,37 +259,25 @@ class BlockClassifier(MultiLabelClassifier):
         while start < X.shape[0]:
             stop = int(np.searchsorted(scored, scored[start] + _SCORES_AT_ONCE, side="right")) - 1
             rows = slice(start, max(start + 1, min(stop, X.shape[0])))
-            yield start, self._merge(X[rows], routes[rows])
+            yield start, self._merge(X[rows], routes[rows], k)
             start = rows.stop
 
-    def _merge(self, X: csr_array, routes: csr_array) -> csr_array:
-        of_row = np.repeat(np.arange(X.shape[0]), np.diff(routes.indptr))
-        weights = expit(routes.data.astype(np.float64))
-        weights /= np.bincount(of_row, weights, minlength=X.shape[0])[of_row]
-        rows: list[NDArray[Any]] = [of_row[:0]]
-        labels: list[NDArray[Any]] = [of_row[:0]]
-        shares: list[NDArray[Any]] = [weights[:0]]
+    def _merge(self, X: csr_array, routes: csr_array, k: int | None) -> csr_array:
+        labels = list(self.label_blocks_)
+        scores = [np.empty((0, len(known)), dtype=np.float32) for known in labels]
         for answer in self._answers(X, routes, lambda model, X: model.decision_function(X)):
-            scored, named = np.nonzero(answer.value > -np.inf)
-            rows.append(answer.rows[scored])
-            labels.append(answer.labels[named])
-            shares.append(
-                weights[answer.routes[scored]] * expit(answer.value[scored, named], dtype=np.float64)
-            )
-        places = np.concatenate(rows), np.concatenate(labels)
-        merged = csr_array((np.concatenate(shares), places), shape=(X.shape[0], len(self.classes_)))
-        merged.sum_duplicates()
-        # Neither 0 nor 1, whose logits are infinite.
-        merged.data = logit(np.clip(merged.data, 1e-300, 1 - 1e-16)).astype(np.float32)
-        return merged
+            scores[answer.block] = np.ascontiguousarray(answer.value, dtype=np.float32)
+        threads = n_threads(self.n_jobs) if X.shape[0] > _FEW_ROWS else 1
+        merged = _core.merge_blocks(routes, labels, scores, len(self.classes_), k, threads)
+        return csr_array(core_parts(merged), shape=(X.shape[0], len(self.classes_)))
 
 
 @dataclass(frozen=True)
 class _Answer(Generic[T]):
-    """What the model of one block says of the rows sent there, and which entries of the routes sent them."""
+    """What the model of one block says of the rows sent there."""
 
+    block: int
     rows: NDArray[Any]
-    routes: NDArray[Any]
     labels: NDArray[np.int32]
     value: T
 

@@ -223,7 +223,7 @@ class LPSRClassifier(BlockClassifier):
         The part of each training row.
     label_blocks_ : list of ndarray, dtype int32
         The candidates of each part, increasing.
-    labels_ : ndarray of shape (n_seen,), dtype int32 or int64
+    labels_ : ndarray of shape (n_seen,), dtype int64
         The labels any row carries: those that ``estimators_[0]`` scores, in order.
     estimators_ : list of one estimator
         The base scorer.
@@ -326,7 +326,7 @@ class LPSRClassifier(BlockClassifier):
         threads, verbose = n_threads(self.n_jobs), is_verbose(self.verbose)
         dense, sparse_output = (not issparse(X), not issparse(y)), issparse(y)
         X, y, sample_weight = check_training_set(self, X, y, sample_weight)
-        labels = np.unique(y.indices)
+        labels = np.unique(y.indices).astype(np.int64)
         with reported(len(labels), "label", verbose, progress) as report:
             models = fit_models(
                 base_estimator(self.estimator, NaiveBayes),
@@ -404,7 +404,7 @@ class _Restricted:
 
 
 def _by_rank(
-    model: Any, X: csr_array, y: csr_array, labels: NDArray[np.int32]
+    model: Any, X: csr_array, y: csr_array, labels: NDArray[np.int64]
 ) -> tuple[csr_array, NDArray[np.float32]]:
     """Weigh the ones of Y by the base scorer's ranks, and rows by its precision."""
     top = model.predict_topk(X, k=_RANKS)

@@ -27,6 +27,7 @@ __all__ = [
     "low_rank_above",
     "low_rank_decision",
     "low_rank_topk",
+    "merge_blocks",
     "partition_labels",
     "pls_n_components",
     "pls_project",
@@ -163,6 +164,14 @@ def link_topk(model: Any, x: csr_array, k: int, n_threads: int) -> _Csr: ...
 def low_rank_above(model: Any, x: csr_array, threshold: float, n_threads: int) -> _Csr: ...
 def low_rank_decision(model: Any, x: csr_array, n_threads: int) -> NDArray[np.float32]: ...
 def low_rank_topk(model: Any, x: csr_array, k: int, n_threads: int) -> _Csr: ...
+def merge_blocks(
+    routes: csr_array,
+    labels: list[NDArray[np.int32]],
+    scores: list[NDArray[np.float32]],
+    n_labels: int,
+    k: int | None,
+    n_threads: int,
+) -> _Csr: ...
 def partition_labels(
     y: csr_array,
     row_blocks: NDArray[np.int32],

@@ -56,6 +56,7 @@ class PDSparseClassifier(LinearClassifier):
         rest of the work.
     post_solve : bool, default=True
         Whether, once it is found which weights are not zero, as many passes follow for these without `l1`.
+        With `early_stopping` what they find is kept only if it is no worse on the rows held out.
     normalize : bool, default=True
         Whether to scale every row to unit Euclidean length, in fit and predict.
     early_stopping : bool, default=False

@@ -36,11 +36,13 @@ mod centers;
 mod fit;
 mod kmeans;
 mod members;
+mod merge;
 mod params;
 mod router;
 
 pub use alternate::{LabelSets, label_step, row_step};
 pub use fit::Partition;
 pub use kmeans::{Clustering, KMeans, Until};
+pub use merge::{Answer, merge};
 pub use params::{Checked, Params};
 pub use router::{Router, Routes};

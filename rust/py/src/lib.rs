@@ -35,7 +35,9 @@ mod _core {
     #[pymodule_export]
     use crate::link::{check_link, fit_link, link_above, link_decision, link_topk};
     #[pymodule_export]
-    use crate::partition::{fit_kmeans, fit_partition, fit_router, partition_labels, topk_of_rows};
+    use crate::partition::{
+        fit_kmeans, fit_partition, fit_router, merge_blocks, partition_labels, topk_of_rows,
+    };
     #[pymodule_export]
     use crate::pdsparse::fit_pdsparse;
     #[pymodule_export]

@@ -3,9 +3,9 @@
 use crate::csr::{CsrArrays, PyCsr, csr_arrays, with_view};
 use crate::error::to_py;
 use crate::run::run;
-use manylabel_partition::{KMeans, Params, Router, Until, label_step};
+use manylabel_partition::{Answer, KMeans, Params, Router, Until, label_step, merge};
 use manylabel_sparse::{CsrOwned, Index, TopK, Value};
-use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
+use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 
 /// Parameters of the partition by the names the user knows.
@@ -220,6 +220,37 @@ pub(crate) fn fit_router<'py>(
         routes.intercept.into_pyarray(py),
         to_i32(&routes.n_iter).into_pyarray(py),
     ))
+}
+
+/// Merges the scores of the blocks that rows were sent to: the arrays of (`n_rows`, `n_labels`).
+#[pyfunction]
+#[pyo3(signature = (routes, labels, scores, n_labels, k, n_threads))]
+pub(crate) fn merge_blocks<'py>(
+    py: Python<'py>,
+    routes: PyCsr<'py>,
+    labels: Vec<PyReadonlyArray1<'py, i32>>,
+    scores: Vec<PyReadonlyArray2<'py, f32>>,
+    n_labels: usize,
+    k: Option<usize>,
+    n_threads: usize,
+) -> PyResult<CsrArrays<'py>> {
+    let answers: Vec<Answer<'_>> = labels
+        .iter()
+        .zip(&scores)
+        .map(|(labels, scores)| {
+            Ok(Answer {
+                labels: labels.as_slice()?,
+                scores: scores.as_slice()?,
+            })
+        })
+        .collect::<PyResult<_>>()?;
+    let merged = with_view!(routes, "routes", |routes| run(
+        py,
+        n_threads,
+        None,
+        |watch| merge(routes, &answers, n_labels, k, watch)
+    )?);
+    Ok(csr_arrays(py, merged))
 }
 
 /// The `k` largest values of each row, ties to the lower column, columns in increasing order.

@@ -172,21 +172,23 @@ impl Checked {
                 fit.n_candidates = (2 * fit.n_candidates).min(MOST_CANDIDATES);
             }
         }
-        if let Some((.., of_best)) = best {
-            state = of_best;
+        let mut n_post = n_iter;
+        let mut precision_of_best = None;
+        if let Some((precision, at, of_best)) = best {
+            (precision_of_best, n_post, state) = (Some(precision), at, of_best);
         }
         let dual_gap = problem.dual_gap(&state, params.l1, watch)?;
+        let mut weights = state.weights.clone();
         if params.post_solve && params.l1 > 0.0 {
-            state.weights.fix_supports();
-            for _ in 0..n_iter {
-                let pass = fit.pass(&mut state, false, watch)?;
-                let (squares, _) = state.weights.norms();
-                if pass.gap <= params.tol * (squares + pass.loss) {
-                    break;
-                }
+            fit.post_solve(&mut state, n_post, watch)?;
+            let precision = precision_of_best
+                .map(|_| problem.precision(&state.weights, &held, &labels, y, watch))
+                .transpose()?;
+            if precision >= precision_of_best {
+                weights = state.weights;
             }
         }
-        let found = state.weights.to_csr(labels.len());
+        let found = weights.to_csr(labels.len());
         let mut intercept = vec![f32::NEG_INFINITY; n_labels];
         for &label in &labels {
             intercept[label as usize] = 0.0;
@@ -427,6 +429,24 @@ impl Fit<'_> {
             self.solve(state, row, &mut pass);
         }
         Ok(pass)
+    }
+
+    /// Keeps which weights are not zero and solves for these without `l1`.
+    fn post_solve(
+        &mut self,
+        state: &mut State,
+        max_iter: usize,
+        watch: &Watch,
+    ) -> Result<(), Error> {
+        state.weights.fix_supports();
+        for _ in 0..max_iter {
+            let pass = self.pass(state, false, watch)?;
+            let (squares, _) = state.weights.norms();
+            if pass.gap <= self.params.tol * (squares + pass.loss) {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Scores the active labels of a row one by one.
