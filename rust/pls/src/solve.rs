@@ -97,9 +97,11 @@ impl<T: Real> Regression<T> {
         watch.step(0)?;
         Ok(Self(match gram {
             Gram::None => {
+                // Where features differ by many orders, the squares of the small ones leave single
+                // precision, though their values do not.
                 let inverse = |&entry: &f64| match entry + ridge {
                     0.0 => T::of(0.0),
-                    entry => T::of(1.0 / entry),
+                    entry => T::of((1.0 / entry).min(f64::from(f32::MAX))),
                 };
                 Method::ConjugateGradients(cg::Settings {
                     preconditioner: problem.x.diagonal.iter().map(inverse).collect(),

@@ -12,6 +12,7 @@ mod datasets;
 mod error;
 mod linear;
 mod link;
+mod named;
 mod persistence;
 mod pls;
 mod rules;
