@@ -10,12 +10,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, issparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 from tqdm.auto import tqdm
 
@@ -30,6 +28,7 @@ from manylabel._validation import (
     check_training_set,
     is_verbose,
     n_threads,
+    one_hot,
     seed,
 )
 from manylabel.persistence import register
@@ -241,29 +240,12 @@ class Rembrandt(SavedToFile, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         sklearn.exceptions.ConvergenceWarning
             If `tol` was given and `max_iter` steps do not reach it.
         """
-        share = not isinstance(self.n_components, Integral)
-        params = {
-            "n_components": check_number("n_components", self.n_components)
-            if share
-            else check_count("n_components", self.n_components, 1),
-            "n_oversamples": check_count("n_oversamples", self.n_oversamples, 0),
-            "n_iter": check_count("n_iter", self.n_iter, 0),
-            "l2": check_number("l2", self.l2),
-            "l2_final": check_number("l2_final", self.l2_final),
-            "variant": str(self.variant),
-            "embedding": str(self.embedding),
-            "center": check_flag("center", self.center),
-            "fit_intercept": check_flag("fit_intercept", self.fit_intercept),
-            "solver": str(self.solver),
-            "max_iter": check_count("max_iter", self.max_iter, 1),
-            "tol": None if self.tol is None else check_number("tol", self.tol),
-            "seed": seed(self.random_state),
-        }
+        params = self._core_params()
         threads = n_threads(self.n_jobs)
         verbose = is_verbose(self.verbose)
-        y, classes = _one_hot(y)
+        y, classes = one_hot(y)
         X, y, sample_weight = check_training_set(self, X, y, sample_weight, dense=True)
-        if share:
+        if isinstance(params["n_components"], float):
             params["n_components"] = _core.pls_n_components(y, sample_weight, params, threads)
         with tqdm(total=_n_panels(params, X.shape[1], y.shape[1]), unit="panel", disable=not verbose) as bar:
 
@@ -334,12 +316,33 @@ class Rembrandt(SavedToFile, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
             If y has another number of labels or an unknown class.
         """
         check_is_fitted(self)
-        Y = check_labels(_one_hot(y, self.classes_)[0])
+        Y = check_labels(one_hot(y, self.classes_)[0])
         n_labels = len(self.classes_)
         if Y.shape[1] != n_labels:
             raise ValueError(f"labels of Y: expected {n_labels} as in fit, got {Y.shape[1]}")
         nothing = np.zeros_like(self.intercept_)
         return _core.pls_project(Y, (self.label_embedding_, nothing), n_threads(self.n_jobs))
+
+    def _core_params(self) -> dict[str, Any]:
+        """Name the parameters for the core, which checks ranges; `n_components` may be a share."""
+        n_components: Any = self.n_components
+        return {
+            "n_components": check_count("n_components", n_components, 1)
+            if isinstance(n_components, Integral)
+            else check_number("n_components", n_components),
+            "n_oversamples": check_count("n_oversamples", self.n_oversamples, 0),
+            "n_iter": check_count("n_iter", self.n_iter, 0),
+            "l2": check_number("l2", self.l2),
+            "l2_final": check_number("l2_final", self.l2_final),
+            "variant": str(self.variant),
+            "embedding": str(self.embedding),
+            "center": check_flag("center", self.center),
+            "fit_intercept": check_flag("fit_intercept", self.fit_intercept),
+            "solver": str(self.solver),
+            "max_iter": check_count("max_iter", self.max_iter, 1),
+            "tol": None if self.tol is None else check_number("tol", self.tol),
+            "seed": seed(self.random_state),
+        }
 
     @property
     def _n_features_out(self) -> int:
@@ -354,29 +357,6 @@ class Rembrandt(SavedToFile, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         tags.target_tags.multi_output = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
-
-
-def _one_hot(y: Any, classes: NDArray[Any] | None = None) -> tuple[Any, NDArray[Any] | None]:
-    """Turn a 1-D y into an indicator matrix of its `classes`, by default those it has; leave others."""
-    if y is None or issparse(y):
-        return y, None
-    try:
-        labels = np.asarray(y)
-    except ValueError:  # rows of unequal length, for `check_labels` to refuse
-        return y, None
-    if labels.ndim != 1:
-        return y, None
-    check_classification_targets(labels)
-    found, positions = np.unique(labels, return_inverse=True)
-    if classes is not None:
-        unknown = ~np.isin(found, classes)
-        if unknown.any():
-            raise ValueError(f"y must have classes seen in fit, got {found[unknown][0]!r}")
-        positions = np.searchsorted(classes, found)[positions]
-        found = classes
-    shape = (len(labels), len(found))
-    ones = np.ones(len(labels), dtype=np.float32)
-    return csr_array((ones, positions, np.arange(len(labels) + 1)), shape=shape), found
 
 
 def _n_panels(params: dict[str, Any], n_features: int, n_labels: int) -> int:

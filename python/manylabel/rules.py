@@ -28,7 +28,6 @@ from manylabel._rule_setup import (
     categorical_positions,
     chosen_predictor,
     core_params,
-    held_out_rows,
     label_sets,
     n_tried,
 )
@@ -37,6 +36,7 @@ from manylabel._validation import (
     check_features,
     check_flag,
     check_training_set,
+    held_out_rows,
     is_verbose,
     n_threads,
     seed,

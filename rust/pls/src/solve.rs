@@ -97,14 +97,20 @@ impl<T: Real> Regression<T> {
         watch.step(0)?;
         Ok(Self(match gram {
             Gram::None => {
-                // Where features differ by many orders, the squares of the small ones leave single
-                // precision, though their values do not.
                 let inverse = |&entry: &f64| match entry + ridge {
                     0.0 => T::of(0.0),
-                    entry => T::of((1.0 / entry).min(f64::from(f32::MAX))),
+                    entry => T::of(1.0 / entry),
                 };
+                let preconditioner: Vec<T> = problem.x.diagonal.iter().map(inverse).collect();
+                if preconditioner.iter().any(|entry| !entry.f64().is_finite()) {
+                    return Err(Error::Param {
+                        name: "l2",
+                        expected: "> 0, or X in float64, for features of such different scale",
+                        got: l2.to_string(),
+                    });
+                }
                 Method::ConjugateGradients(cg::Settings {
-                    preconditioner: problem.x.diagonal.iter().map(inverse).collect(),
+                    preconditioner,
                     ridge: T::of(ridge),
                     max_iter: params.max_iter,
                     tol: params
