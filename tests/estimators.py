@@ -18,9 +18,7 @@ CLASSIFIERS = [
         4, n_features=50, kernel="cauchy", embedding="gaussian", early_stopping=True, random_state=0
     ),
     SmoothLinkClassifier(n_features=100, loss="squared", embedding="none", random_state=0),
-    SmoothLinkClassifier(
-        kernel="linear", embedding=Rembrandt(3, embedding="pca"), solver="newton-cg", random_state=0
-    ),
+    SmoothLinkClassifier(3, kernel="linear", embedding="pca", solver="newton-cg", random_state=0),
 ]
 
 TRANSFORMERS = [

@@ -13,7 +13,14 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from estimators import CLASSIFIERS, predicts_signs, scales_rows, takes_missing_values
-from manylabel import BoostedRulesClassifier, DiSMECClassifier, SmoothLinkClassifier, datasets, metrics
+from manylabel import (
+    BoostedRulesClassifier,
+    DiSMECClassifier,
+    Rembrandt,
+    SmoothLinkClassifier,
+    datasets,
+    metrics,
+)
 
 N, D, C = 40, 6, 4
 RNG = np.random.default_rng(0)
@@ -180,7 +187,11 @@ BAD_PARAMETERS = {
         r"must be an integer >= 1 or a share > 0 and < 1, got",
         [0, -1, 0.0, 1.5, np.nan, "a", None, True],
     ),
-    **{name: (CHOICE, ["newt", "", None, 3]) for name in ("kernel", "embedding")},
+    "kernel": (CHOICE, ["newt", "", None, 3]),
+    "embedding": (
+        r'must be "rembrandt", "gaussian", "pca", "none" or a Rembrandt, got',
+        ["newt", "", None, 3, Rembrandt],
+    ),
     **{name: (COUNT, [0, -1, 1.5, np.nan, "a", None, True]) for name in ("n_features", "n_passes")},
     **{name: (POSITIVE, [0, -1, np.nan, np.inf, "a", None]) for name in ("gamma", "step_size")},
     "l2_link": (NOT_NEGATIVE, [-1, np.nan, np.inf, "a", None]),

@@ -156,9 +156,9 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     the link alone: the embedding takes what `Rembrandt` in float64 does and, where more than half of X is not
     zero, 8 bytes a cell for a dense copy.
 
-    The link learns from predictions of the very rows that the embedding was fitted to. So all regressions of
-    that have one ridge, as printed in [1]_; `Rembrandt` by itself leaves its last one nearly without, as the
-    authors' code does, and on texts predicts far better here than for new rows.
+    The link learns from predictions of the very rows that the embedding was fitted to, which must be no
+    better than those of new rows. So all regressions of the embedding have one ridge, as printed in [1]_;
+    `Rembrandt` by itself, as the authors' code, leaves the last one almost without.
 
     Settings of the paper's authors: ``n_iter=2, l2=1e-4`` and the parameters of `smooth_link_space`. Their
     quasi-random frequencies are those of ``gamma / sqrt(2)`` here.

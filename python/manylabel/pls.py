@@ -65,7 +65,8 @@ class Rembrandt(SavedToFile, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         Ridge of the regressions that find U, relative to the mean diagonal of ``X'X``; finite and >= 0.
         With 0 and an exact solver these are least squares, as in [1]_.
     l2_final : float, default=1e-6
-        Ridge of the regression for W, relative to that of the others; finite and >= 0.
+        Ridge of the regression for W, relative to that of the others; finite and >= 0. The default is that
+        of the authors' code; 1 is what [2]_ prints, and better for texts, which see in Notes.
     variant : {"power", "ritz"}, default="power"
         "ritz" takes U from the last probe, as printed in [1]_; "power" takes it from the product with that,
         as the authors' code does: one more pass, for nothing.
@@ -137,6 +138,11 @@ class Rembrandt(SavedToFile, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
     A share in `n_components` is exact for up to 5000 labels, in O(n_labels^3), which takes some 15 seconds
     for 5000. With more, random probes that double in width bound the eigenvalues from below, and fit raises
     if 1024 components do not hold the share.
+
+    A W almost without ridge learns rows by heart where features are nearly as many, and a classifier then
+    learns from projections of the training rows that no new row has. With ``l2_final=1`` logistic
+    regressions on 50 components of reuters-21578 (9603 x 11411) have a precision at 1 of 0.86, else 0.82.
+    Where rows are many times the features, or features differ in scale, the default is the safer one.
 
     The papers' settings: LSHTC has rows divided by their sums, ``n_components=800, l2=128, max_iter=50,
     n_iter=2``; the Mulan sets ``n_components=0.9, l2=1e-4, max_iter=100, n_iter=2``.
