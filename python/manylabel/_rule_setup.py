@@ -1,4 +1,4 @@
-"""What boosted rules are fitted with: parameters as the core takes them, rows held out, label sets."""
+"""What boosted rules are fitted with: parameters as the core takes them, and label sets."""
 
 from __future__ import annotations
 

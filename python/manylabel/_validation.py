@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 from sklearn.utils import check_array, check_consistent_length, check_random_state, get_tags
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from manylabel import _core
@@ -33,6 +34,7 @@ __all__ = [
     "held_out_rows",
     "is_verbose",
     "n_threads",
+    "one_hot",
     "seed",
 ]
 
@@ -162,6 +164,49 @@ def check_labels(Y: Any) -> csr_array:
         ones = ones.copy()
         ones.eliminate_zeros()
     return ones
+
+
+def one_hot(y: Any, classes: NDArray[Any] | None = None) -> tuple[Any, NDArray[Any] | None]:
+    """Turn a 1-D y into an indicator matrix of its classes; pass on what has another shape.
+
+    Parameters
+    ----------
+    y : array-like or sparse matrix
+        One class for each row, or an indicator matrix, or neither, which `check_labels` refuses.
+    classes : ndarray of shape (n_classes,), default=None
+        Sorted classes, by default those that `y` has.
+
+    Returns
+    -------
+    y : csr_array of shape (n_samples, n_classes), or as it was
+    classes : ndarray of shape (n_classes,) or None
+        Strings as objects, which a model file can hold.
+
+    Raises
+    ------
+    ValueError
+        If a 1-D y is continuous, or has what is not in `classes`.
+    """
+    if y is None or issparse(y):
+        return y, None
+    try:
+        labels = np.asarray(y)
+    except ValueError:  # rows of unequal length
+        return y, None
+    if labels.ndim != 1:
+        return y, None
+    check_classification_targets(labels)
+    found, positions = np.unique(labels, return_inverse=True)
+    if classes is not None:
+        known = np.asarray(classes.tolist()) if classes.dtype == object else classes
+        unknown = ~np.isin(found, known)
+        if unknown.any():
+            raise ValueError(f"y must have classes seen in fit, got {found[unknown][0]!r}")
+        positions = np.searchsorted(known, found)[positions]
+        found = classes
+    ones = np.ones(len(labels), dtype=np.float32)
+    indicator = csr_array((ones, positions, np.arange(len(labels) + 1)), shape=(len(labels), len(found)))
+    return indicator, found.astype(object) if found.dtype.kind == "U" else found
 
 
 def check_training_set(

@@ -129,12 +129,18 @@ def test_rows_without_a_say():
     assert (nothing.coef_.nnz, nothing.dual_gap_) == (0, 0)
 
 
-FLOORS = {"bibtex": [61.2, 35.2, 25.2], "delicious": [51.0, 44.0, 39.0]}
+# Of the authors' program; where labels are so many that no margin parts them, it is the rows held out that
+# find the pass to stop after.
+FLOORS = {
+    "bibtex": ([61.8, 35.5, 25.5], {}),
+    "delicious": ([51.0, 44.0, 39.0], {"l1": 0.1, "early_stopping": True}),
+}
 
 
 @pytest.mark.parametrize("name", FLOORS)
 def test_published_figures(data, name):
+    floors, params = FLOORS[name]
     X, Y = load_xc(data / name / "train.txt.gz")
     X_test, Y_test = load_xc(data / name / "test.txt.gz")
-    model = PDSparseClassifier(random_state=0, n_jobs=-1).fit(X, Y)
-    assert (precision(model, X_test, Y_test) >= FLOORS[name]).all()
+    model = PDSparseClassifier(**params, random_state=0, n_jobs=-1).fit(X, Y)
+    assert (precision(model, X_test, Y_test) >= floors).all()

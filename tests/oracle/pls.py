@@ -20,7 +20,7 @@ class Embedding:
 
 
 def parts(X, Y, weights=None, center=False, fit_intercept=False):
-    """A, Y and Omega, with the means that were subtracted."""
+    """A, Y and the diagonal of Omega, with the means that were subtracted."""
     X, Y = np.asarray(X, dtype=float), np.asarray(Y, dtype=float)
     weights = np.ones(len(X)) if weights is None else np.asarray(weights, dtype=float)
     x_mean, y_mean = np.zeros(X.shape[1]), np.zeros(Y.shape[1])
@@ -29,30 +29,30 @@ def parts(X, Y, weights=None, center=False, fit_intercept=False):
     elif fit_intercept:
         X = np.hstack([X, np.ones((len(X), 1))])
         x_mean = np.zeros(X.shape[1])
-    return X - x_mean, Y - y_mean, np.diag(weights), x_mean, y_mean
+    return X - x_mean, Y - y_mean, weights, x_mean, y_mean
 
 
-def ridge(A, Omega, l2):
-    G = A.T @ Omega @ A
-    return l2 * np.trace(G) / len(G)
+def ridge(A, weights, l2):
+    return l2 * np.sum(weights[:, None] * A**2) / A.shape[1]
 
 
-def regress(A, Omega, R, lam):
+def regress(A, weights, R, lam):
     """argmin |R - A Z|^2 + lam |Z|^2 in the norm of Omega; of least norm if lam is 0."""
+    root = np.sqrt(weights)[:, None]
+    A, R = root * A, root * R
     if lam > 0:
-        return np.linalg.solve(A.T @ Omega @ A + lam * np.eye(A.shape[1]), A.T @ Omega @ R)
-    root = np.sqrt(Omega)
-    return np.linalg.lstsq(root @ A, root @ R, rcond=None)[0]
+        return np.linalg.solve(A.T @ A + lam * np.eye(A.shape[1]), A.T @ R)
+    return np.linalg.lstsq(A, R, rcond=None)[0]
 
 
 def embedding(X, Y, k, l2=1.0, l2_final=1e-6, weights=None, center=False, fit_intercept=False):
-    A, Y, Omega, x_mean, y_mean = parts(X, Y, weights, center, fit_intercept)
-    lam = ridge(A, Omega, l2)
-    B = Y.T @ Omega @ A @ regress(A, Omega, Y, lam)
+    A, Y, weights, x_mean, y_mean = parts(X, Y, weights, center, fit_intercept)
+    lam = ridge(A, weights, l2)
+    B = (weights[:, None] * Y).T @ A @ regress(A, weights, Y, lam)
     values, vectors = np.linalg.eigh((B + B.T) / 2)
     U = vectors[:, ::-1][:, :k]
     U = U * np.sign(U[np.argmax(abs(U), axis=0), np.arange(U.shape[1])])
-    W = regress(A, Omega, Y @ U, l2_final * lam)
+    W = regress(A, weights, Y @ U, l2_final * lam)
     intercept = y_mean @ U - x_mean @ W
     if fit_intercept and not center:
         W, intercept = W[:-1], W[-1]
@@ -67,6 +67,6 @@ def sine_of_largest_angle(U, V):
 def components_of_share(Y, share, weights=None):
     """The smallest k whose top eigenvalues of Y' Omega Y sum to more than a share of its trace."""
     weights = np.ones(len(Y)) if weights is None else weights
-    C = Y.T @ np.diag(weights) @ Y
+    C = Y.T @ (weights[:, None] * Y)
     values = np.linalg.eigvalsh(C)[::-1]
     return 1 + int(np.argmax(np.cumsum(values) > share * np.trace(C)))

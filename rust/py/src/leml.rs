@@ -3,6 +3,7 @@
 use crate::csr::{CsrArrays, PyCsr, csr_arrays, with_view};
 use crate::error::to_py;
 use crate::linear::score;
+use crate::named::named;
 use crate::run::run;
 use manylabel_base::Error;
 use manylabel_linear::leml::{Loss, Params, Scorer};
@@ -36,18 +37,16 @@ impl TryFrom<PyParams> for Params {
         Ok(Self {
             rank: params.rank,
             alpha: params.alpha,
-            loss: match params.loss.as_str() {
-                "squared" => Loss::Squared,
-                "logistic" => Loss::Logistic,
-                "squared-hinge" => Loss::SquaredHinge,
-                _ => {
-                    return Err(Error::Param {
-                        name: "loss",
-                        expected: "\"squared\", \"logistic\" or \"squared-hinge\"",
-                        got: format!("{:?}", params.loss),
-                    });
-                }
-            },
+            loss: named(
+                "loss",
+                "\"squared\", \"logistic\" or \"squared-hinge\"",
+                &[
+                    ("squared", Loss::Squared),
+                    ("logistic", Loss::Logistic),
+                    ("squared-hinge", Loss::SquaredHinge),
+                ],
+                &params.loss,
+            )?,
             max_iter: params.max_iter,
             tol: params.tol,
             cg_max_iter: params.cg_max_iter,

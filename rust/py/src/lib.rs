@@ -13,6 +13,7 @@ mod error;
 mod leml;
 mod linear;
 mod link;
+mod named;
 mod partition;
 mod pdsparse;
 mod persistence;

@@ -2,6 +2,7 @@
 
 use crate::csr::{CsrArrays, PyCsr, csr_arrays, with_view};
 use crate::error::to_py;
+use crate::named::named;
 use crate::run::run;
 use manylabel_base::Error;
 use manylabel_linear::pdsparse::{Params, Search};
@@ -35,17 +36,12 @@ impl TryFrom<PyParams> for Params {
             l1: params.l1,
             max_iter: params.max_iter,
             tol: params.tol,
-            search: match params.search.as_str() {
-                "exact" => Search::Exact,
-                "sampled" => Search::Sampled,
-                _ => {
-                    return Err(Error::Param {
-                        name: "search",
-                        expected: "\"exact\" or \"sampled\"",
-                        got: format!("{:?}", params.search),
-                    });
-                }
-            },
+            search: named(
+                "search",
+                "\"exact\" or \"sampled\"",
+                &[("exact", Search::Exact), ("sampled", Search::Sampled)],
+                &params.search,
+            )?,
             n_candidates: params.n_candidates,
             post_solve: params.post_solve,
             normalize: params.normalize,
