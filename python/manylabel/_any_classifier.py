@@ -12,7 +12,7 @@ from scipy.special import logit
 from sklearn.base import BaseEstimator
 
 from manylabel import _core
-from manylabel._base import core_parts
+from manylabel._base import ODDS_OF_MARGINS, core_parts
 from manylabel.persistence import register
 
 __all__ = ["AnyClassifier", "topk_of_decisions"]
@@ -134,6 +134,10 @@ class AnyClassifier(BaseEstimator):  # type: ignore[misc]
         if self.estimator_ is not None:
             scores[:, self.varying_] = self._scores(self._features(X))[:, : len(self.varying_)]
         return scores
+
+    def _log_odds(self, scores: NDArray[Any]) -> NDArray[Any]:
+        has_odds = self.estimator_ is None or hasattr(self.estimator_, "predict_proba")
+        return scores if has_odds else ODDS_OF_MARGINS * scores
 
     def predict_topk(self, X: csr_array, k: int = 5) -> csr_array:
         """Name the best labels of every row.

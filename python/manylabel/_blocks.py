@@ -249,8 +249,8 @@ class BlockClassifier(MultiLabelClassifier):
         """Merge the scores of several blocks: the first row and the scores of as many as there is room for.
 
         A label's score is the logit of ``sum_l p_l / (1 + exp(-s_l))`` over the row's blocks l that have it,
-        s_l its score there and p_l the router's probabilities, scaled to sum to 1 over the row's blocks. Of
-        each row the `k` best are given, or all.
+        s_l its log-odds there and p_l the router's probabilities, scaled to sum to 1 over the row's blocks.
+        Of each row the `k` best are given, or all.
         """
         routes = self._router().routes(X, self._n_routes, n_threads(self.n_jobs))
         sizes = np.array([len(labels) for labels in self.label_blocks_], dtype=np.int64)
@@ -266,7 +266,8 @@ class BlockClassifier(MultiLabelClassifier):
         labels = list(self.label_blocks_)
         scores = [np.empty((0, len(known)), dtype=np.float32) for known in labels]
         for answer in self._answers(X, routes, lambda model, X: model.decision_function(X)):
-            scores[answer.block] = np.ascontiguousarray(answer.value, dtype=np.float32)
+            odds = self._model(answer.block)._log_odds(answer.value)
+            scores[answer.block] = np.ascontiguousarray(odds, dtype=np.float32)
         threads = n_threads(self.n_jobs) if X.shape[0] > _FEW_ROWS else 1
         merged = _core.merge_blocks(routes, labels, scores, len(self.classes_), k, threads)
         return csr_array(core_parts(merged), shape=(X.shape[0], len(self.classes_)))

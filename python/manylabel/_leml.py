@@ -228,6 +228,11 @@ class LEMLClassifier(LinearClassifier):
     def _threshold(self) -> float:
         return 0.5 if self.loss == "squared" else 0.0
 
+    def _log_odds(self, scores: NDArray[Any]) -> NDArray[Any]:
+        if self.loss == "logistic":
+            return scores
+        return super()._log_odds(2 * scores - 1 if self.loss == "squared" else scores)
+
     @available_if(lambda self: self.loss == "logistic")  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> NDArray[np.float32]:
         """Return the probability of every label of every row; with ``loss="logistic"`` only.

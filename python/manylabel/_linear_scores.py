@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from sklearn.utils.validation import check_is_fitted
 
-from manylabel._base import MultiLabelClassifier, core_parts
+from manylabel._base import ODDS_OF_MARGINS, MultiLabelClassifier, core_parts
 from manylabel._validation import check_count, check_features, n_threads
 
 __all__ = ["LinearClassifier"]
@@ -33,6 +33,9 @@ class LinearClassifier(MultiLabelClassifier):
     def _threshold(self) -> float:
         """Return the score above which a label is predicted."""
         return 0.0
+
+    def _log_odds(self, scores: NDArray[Any]) -> NDArray[Any]:
+        return ODDS_OF_MARGINS * scores
 
     def decision_function(self, X: Any) -> NDArray[np.float32]:
         """Score every label of every row.

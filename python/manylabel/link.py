@@ -15,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from manylabel import _core
-from manylabel._base import MultiLabelClassifier, core_parts
+from manylabel._base import ODDS_OF_MARGINS, MultiLabelClassifier, core_parts
 from manylabel._link_setup import check_one_label, core_params, linear_predictions, unfitted_embedding
 from manylabel._progress import reported
 from manylabel._validation import (
@@ -325,6 +325,9 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         self.sparse_output_ = sparse_output
         self._note_convergence(steps)
         return self
+
+    def _log_odds(self, scores: NDArray[Any]) -> NDArray[Any]:
+        return ODDS_OF_MARGINS * (2 * scores - 1) if self.loss == "squared" else scores
 
     def decision_function(self, X: Any) -> NDArray[np.float32]:
         """Score every label of every row.

@@ -302,8 +302,9 @@ class BlockPartitionClassifier(BlockClassifier):
         Most labels of a block, >= 1.
     n_routes : int, default=1
         Blocks a row is sent to, >= 1. With more than one a label's score is the logit of
-        ``sum_l p_l / (1 + exp(-s_l))`` over the row's blocks l that have it, s_l being its score there and
-        p_l the router's probability of the block, scaled to sum to 1: 0 where it is as likely as not.
+        ``sum_l p_l / (1 + exp(-s_l))`` over the row's blocks l that have it, s_l being its log-odds there and
+        p_l the router's probability of the block, scaled to sum to 1: 0 where it is as likely as not. Scores
+        of models that learn a margin of 1, as `DiSMECClassifier` does, count fourfold as log-odds.
     mode : {"accuracy", "speed"}, default="accuracy"
         What an automatic `lam` is best for: "accuracy" has the largest P@1 + P@3 + P@5, "speed" is the
         largest weight that loses at most 2 points of each against `estimator` alone.

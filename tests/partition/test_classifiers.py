@@ -105,7 +105,8 @@ def test_scores_of_several_blocks_are_merged_by_probability(problem, base, n_rou
         blocks = np.argsort(-routed[i], kind="stable")[:n_routes]
         parts = np.full((n_routes, 30), -np.inf)
         for part, block in zip(parts, blocks, strict=True):
-            part[model.label_blocks_[block]] = model.estimators_[block].decision_function(X[i : i + 1])[0]
+            # Margins of DiSMEC; of what has probabilities the scores are log-odds.
+            part[model.label_blocks_[block]] = 4 * model.estimators_[block].decision_function(X[i : i + 1])[0]
         probabilities = 1 / (1 + np.exp(-routed[i, blocks]))
         expected = [oracle.merged(probabilities, parts[:, label]) for label in range(30)]
         np.testing.assert_allclose(scores[i], expected, rtol=1e-3, atol=1e-4)
