@@ -44,7 +44,7 @@ class PDSparseClassifier(LinearClassifier):
         Weight of the absolute values of the weights; finite and >= 0. The larger, the fewer weights.
     max_iter : int, default=50
         Passes over the rows at most; >= 1.
-    tol : float, default=0.001
+    tol : float, default=0.01
         The fit is done when the duality gap, as seen row by row during a pass, is below this share of the
         objective; finite and > 0.
     search : {"exact", "sampled"}, default="exact"
@@ -142,7 +142,7 @@ class PDSparseClassifier(LinearClassifier):
         *,
         l1: float = 0.01,
         max_iter: int = 50,
-        tol: float = 1e-3,
+        tol: float = 0.01,
         search: str = "exact",
         n_candidates: int | None = None,
         post_solve: bool = True,

@@ -132,7 +132,7 @@ def test_rows_without_a_say():
 # Of the authors' program; where labels are so many that no margin parts them, it is the rows held out that
 # find the pass to stop after.
 FLOORS = {
-    "bibtex": ([61.8, 35.5, 25.5], {}),
+    "bibtex": ([61.8, 35.5, 25.5], {"tol": 1e-3}),
     "delicious": ([51.0, 44.0, 39.0], {"l1": 0.1, "early_stopping": True}),
 }
 

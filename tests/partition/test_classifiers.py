@@ -12,7 +12,14 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 
 import manylabel as ml
-from manylabel import BlockPartitionClassifier, CBMLCClassifier, DiSMECClassifier, LPSRClassifier
+from manylabel import (
+    BlockPartitionClassifier,
+    BlockPartitioner,
+    CBMLCClassifier,
+    DiSMECClassifier,
+    LPSRClassifier,
+)
+from manylabel._block_choice import TOLERANCE
 from manylabel._naive_bayes import NaiveBayes
 from manylabel.datasets import load_xc, make_multilabel
 from manylabel.metrics import precision_at_k
@@ -287,6 +294,18 @@ def test_speed_without_a_weight_that_is_near_enough(base):
     assert model.lam_ == model.lams_[model.lam_precision_.sum(axis=(1, 2)).argmax()]
     bounded = BlockPartitionClassifier(base, n_blocks=8, max_labels=2, mode="speed", random_state=0)
     assert bounded.fit(X, Y).lam_ == 0  # nothing is left to choose
+
+
+@pytest.mark.parametrize("allowed", [1.0, -1.0])
+def test_blocks_become_fewer_while_each_weight_loses_too_much(problem, base, monkeypatch, allowed):
+    X, Y = problem
+    monkeypatch.setitem(TOLERANCE, "accuracy", allowed)
+    several = BlockPartitioner(random_state=0).fit(X, Y).n_blocks_
+    assert several > 1
+    found = BlockPartitionClassifier(base, random_state=0).fit(X, Y).n_blocks_
+    assert found == (several if allowed > 0 else 1)
+    fixed = BlockPartitionClassifier(base, n_blocks=several, random_state=0).fit(X, Y)
+    assert fixed.n_blocks_ == several
 
 
 # --- CBMLC and LPSR

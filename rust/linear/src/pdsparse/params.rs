@@ -44,7 +44,7 @@ impl Default for Params {
             c: 1.0,
             l1: 0.01,
             max_iter: 50,
-            tol: 1e-3,
+            tol: 0.01,
             search: Search::Exact,
             n_candidates: None,
             post_solve: true,
