@@ -1,7 +1,8 @@
 //! One ranking from the scores of several blocks.
 
 use manylabel_base::{Error, Watch, filled};
-use manylabel_sparse::{CsrOwned, CsrView, Index, TopK, Value};
+use manylabel_sparse::{CsrOwned, CsrView, Index, TopK, Value, exp};
+use multiversion::multiversion;
 use rayon::prelude::*;
 
 /// Rows of a task.
@@ -140,6 +141,8 @@ struct Scratch {
     /// Labels whose sums are not.
     touched: Vec<u32>,
     weights: Vec<f64>,
+    /// Of one block.
+    terms: Vec<f64>,
 }
 
 impl Scratch {
@@ -165,13 +168,15 @@ impl Scratch {
                 1.0 / blocks.len() as f64
             };
             let scores = &scores[place * labels.len()..][..labels.len()];
-            for (&label, &score) in labels.iter().zip(scores) {
-                if score > f32::NEG_INFINITY {
+            self.terms.resize(scores.len(), 0.0);
+            weighted(scores, weight, &mut self.terms);
+            for (&label, &term) in labels.iter().zip(&self.terms) {
+                if term > 0.0 {
                     let share = &mut self.shares[label as usize];
                     if *share == 0.0 {
                         self.touched.push(label as u32);
                     }
-                    *share += (weight * logistic(f64::from(score))).max(LEAST);
+                    *share += term;
                 }
             }
         }
@@ -206,8 +211,29 @@ impl Scratch {
     }
 }
 
+/// `weight / (1 + e^{−s})` of each score s, at least [`LEAST`]; 0 where it is −∞.
+#[multiversion(targets = "simd")]
+fn weighted(scores: &[f32], weight: f64, terms: &mut [f64]) {
+    for (term, &score) in terms.iter_mut().zip(scores) {
+        let score = f64::from(score);
+        let tail = exp(-score.abs());
+        let part = weight * (if score < 0.0 { tail } else { 1.0 }) / (1.0 + tail);
+        let known = if part > LEAST { part } else { LEAST };
+        *term = if score > f64::NEG_INFINITY {
+            known
+        } else {
+            0.0
+        };
+    }
+}
+
 fn logistic(score: f64) -> f64 {
-    1.0 / (1.0 + (-score).exp())
+    let tail = exp(-score.abs());
+    if score < 0.0 {
+        tail / (1.0 + tail)
+    } else {
+        1.0 / (1.0 + tail)
+    }
 }
 
 fn logit(share: f64) -> f32 {
