@@ -140,9 +140,9 @@ def parts(model: Any, X: Any, Y: Any) -> list[str]:
     """Seconds of partition and router, each done once more."""
     if not isinstance(model, ml.BlockPartitionClassifier):
         return ["", ""]
-    names = ("n_blocks", "lam", "max_labels", "n_init", "max_iter", "tol", "random_state", "n_jobs")
+    names = ("max_labels", "n_init", "max_iter", "tol", "random_state", "n_jobs")
     params = {name: getattr(model, name) for name in names}
-    blocks = ml.BlockPartitioner(**(params | {"lam": model.lam_}))
+    blocks = ml.BlockPartitioner(n_blocks=model.n_blocks_, lam=model.lam_, **params)
     start = perf_counter()
     blocks.fit(X, Y)
     partitioned = perf_counter()
