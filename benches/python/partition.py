@@ -147,7 +147,13 @@ def parts(model: Any, X: Any, Y: Any) -> list[str]:
     blocks.fit(X, Y)
     partitioned = perf_counter()
     usable = np.array([len(labels) > 0 for labels in blocks.label_blocks_])
-    router = {"C": model.router_C, "fit_intercept": True, "tol": 0.1, "max_iter": 1000, "seed": 0}
+    router = {
+        "C": model.router_C,
+        "fit_intercept": model.router_intercept,
+        "tol": 0.1,
+        "max_iter": 1000,
+        "seed": 0,
+    }
     rows = routing_rows(Y, blocks.row_blocks_, drop_unlabeled=model.drop_unlabeled)
     fit_router(X, rows, usable, None, router, model.n_jobs, lambda _: None)
     return [f"{partitioned - start:.1f}", f"{perf_counter() - partitioned:.1f}"]

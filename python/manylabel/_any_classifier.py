@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -15,12 +15,19 @@ from manylabel import _core
 from manylabel._base import ODDS_OF_MARGINS, core_parts
 from manylabel.persistence import register
 
-__all__ = ["AnyClassifier", "topk_of_decisions"]
+__all__ = ["AnyClassifier", "rows_at_once", "topk_of_decisions"]
 
 # Scores of so many rows and labels are held at a time.
 _SCORES_AT_ONCE = 1 << 22
 # Probabilities 0 and 1 are taken for this and 1 minus this: their logits are infinite.
 _LEAST = 1e-7
+
+
+def rows_at_once(n_rows: int, n_labels: int) -> Iterator[slice]:
+    """Cut rows into slices whose dense scores fit in memory; one, if empty, for no rows."""
+    step = max(1, _SCORES_AT_ONCE // max(1, n_labels))
+    for start in range(0, max(1, n_rows), step):
+        yield slice(start, min(start + step, n_rows))
 
 
 def topk_of_decisions(
@@ -42,10 +49,9 @@ def topk_of_decisions(
     csr_array of shape (n_samples, n_labels), dtype float32
         As `predict_topk` has it.
     """
-    step = max(1, _SCORES_AT_ONCE // n_labels)
     parts = []
-    for start in range(0, X.shape[0], step):
-        scores = decide(X if X.shape[0] <= step else X[start : start + step])
+    for rows in rows_at_once(X.shape[0], n_labels):
+        scores = decide(X[rows])
         ends = n_labels * np.arange(len(scores) + 1)
         columns = np.tile(np.arange(n_labels), len(scores))
         every = csr_array((scores.ravel(), columns, ends), shape=scores.shape)
@@ -136,8 +142,11 @@ class AnyClassifier(BaseEstimator):  # type: ignore[misc]
         return scores
 
     def _log_odds(self, scores: NDArray[Any]) -> NDArray[Any]:
-        has_odds = self.estimator_ is None or hasattr(self.estimator_, "predict_proba")
-        return scores if has_odds else ODDS_OF_MARGINS * scores
+        if self.estimator_ is None or hasattr(self.estimator_, "predict_proba"):
+            return scores
+        odds = scores.copy()
+        odds[:, self.varying_] *= ODDS_OF_MARGINS
+        return odds
 
     def predict_topk(self, X: csr_array, k: int = 5) -> csr_array:
         """Name the best labels of every row.
@@ -164,12 +173,15 @@ class AnyClassifier(BaseEstimator):  # type: ignore[misc]
         -------
         csr_array of shape (n_samples, n_labels)
         """
-        positive = np.tile(self.log_odds_ > 0, (X.shape[0], 1))
-        if self.estimator_ is not None:
-            found: Any = self.estimator_.predict(self._features(X))
-            found = np.asarray(found.toarray() if hasattr(found, "toarray") else found)
-            positive[:, self.varying_] = found[:, : len(self.varying_)] > 0
-        return csr_array(positive)
+        parts = []
+        for rows in rows_at_once(X.shape[0], len(self.log_odds_)):
+            positive = np.tile(self.log_odds_ > 0, (rows.stop - rows.start, 1))
+            if self.estimator_ is not None:
+                found: Any = self.estimator_.predict(self._features(X[rows]))
+                found = np.asarray(found.toarray() if hasattr(found, "toarray") else found)
+                positive[:, self.varying_] = found[:, : len(self.varying_)] > 0
+            parts.append(csr_array(positive))
+        return csr_array(vstack(parts, format="csr"))
 
     def _features(self, X: csr_array) -> Any:
         return X.toarray() if self.dense_X else X
@@ -177,9 +189,17 @@ class AnyClassifier(BaseEstimator):  # type: ignore[misc]
     def _scores(self, X: Any) -> NDArray[Any]:
         estimator: Any = self.estimator_
         if hasattr(estimator, "decision_function"):
-            return np.asarray(estimator.decision_function(X))
+            return _finite(np.asarray(estimator.decision_function(X)))
+        if not hasattr(estimator, "predict_proba"):
+            raise ValueError(f"`estimator` must have decision_function or predict_proba, got {estimator!r}")
         probabilities = estimator.predict_proba(X)
         if isinstance(probabilities, list):
             # One array a label, a column each for its absence and its presence.
             probabilities = np.column_stack([each[:, 1] for each in probabilities])
-        return np.asarray(logit(np.clip(probabilities, _LEAST, 1 - _LEAST)))
+        return _finite(np.asarray(logit(np.clip(probabilities, _LEAST, 1 - _LEAST))))
+
+
+def _finite(scores: NDArray[Any]) -> NDArray[Any]:
+    if np.isnan(scores).any():
+        raise ValueError("`estimator` must score without NaN, which it gave")
+    return scores

@@ -16,7 +16,15 @@ from manylabel._block_models import fit_models, rows_of_blocks
 from manylabel._router import fit_router
 from manylabel.metrics import precision_at_k
 
-__all__ = ["Choice", "Partition", "Setting", "choose_lam", "default_lam", "find_partition"]
+__all__ = [
+    "Choice",
+    "Partition",
+    "Setting",
+    "choose_lam",
+    "default_lam",
+    "find_partition",
+    "routing_rows",
+]
 
 KS = (1, 3, 5)
 # Shares of the ones that a single block of all rows would capture at the candidate weights.
@@ -250,18 +258,26 @@ def _precisions(
             scores = np.asarray(models[block].decision_function(X_out[part]))
             for i, masks in enumerate(chosen):
                 kept = np.flatnonzero(masks[block])
-                # Sorted whole where labels are few; a part of them first where they are many.
-                best[i, part, : len(kept)] = labels[kept][_best(scores[:, kept], k)]
+                best[i, part, : len(kept)] = _named(scores[:, kept], labels[kept], k)
     return np.array([_hits(named, Y_out) for named in best])
 
 
-def _best(scores: NDArray[Any], k: int) -> NDArray[np.int64]:
-    """Columns of the k largest scores of each row, the largest first."""
-    if scores.shape[1] > 4 * k:
-        some = np.argpartition(scores, -k, axis=1)[:, -k:]
-        order = np.argsort(-np.take_along_axis(scores, some, axis=1), axis=1, kind="stable")
-        return np.take_along_axis(some, order, axis=1)
-    return np.argsort(-scores, axis=1, kind="stable")[:, :k]
+def _named(scores: NDArray[Any], labels: NDArray[np.int32], k: int) -> NDArray[np.int64]:
+    """Labels of the k largest scores of each row, the largest first, -1 where there are none.
+
+    As `predict_topk` has it: ties go to the lower label, and scores of -inf name nothing.
+    """
+    k = min(k, scores.shape[1])
+    if k == 0:
+        return np.empty((len(scores), 0), dtype=np.int64)
+    # Only what reaches the k-th largest score is worth sorting.
+    least = np.partition(scores, -k, axis=1)[:, -k]
+    rows, columns = np.nonzero(scores >= least[:, None])
+    reached = scores[rows, columns]
+    order = np.lexsort([columns, -reached, rows])
+    starts = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(scores)))[:-1]])
+    first = order[starts[:, None] + np.arange(k)]
+    return np.where(reached[first] > -np.inf, labels[columns[first]], -1)
 
 
 def _hits(named: NDArray[np.int64], Y: csr_array) -> NDArray[np.float64]:
@@ -283,19 +299,22 @@ def _plain_precision(
     progress: Callable[[int], object],
 ) -> NDArray[np.float64]:
     """P@1, P@3 and P@5 on held-out rows of the estimator fitted to all labels."""
+    labels = np.unique(Y.indices)
+    if len(labels) == 0:
+        return np.zeros(len(KS))
     (model,) = fit_models(
         setting.estimator,
         X,
         Y,
         sample_weight,
         [np.arange(X.shape[0])],
-        [np.unique(Y.indices)],
+        [labels],
         seed=setting.seed,
         dense=setting.dense,
         threads=setting.threads,
         progress=lambda _: progress(0),
     )
     top = model.predict_topk(X_out, k=max(KS))
-    found = precision_at_k(Y_out[:, np.unique(Y.indices)], top, KS)
+    found = precision_at_k(Y_out[:, labels], top, KS)
     # Labels that no training row carries are missing from both sides; P@k divides by k all the same.
     return np.asarray(found)

@@ -25,7 +25,7 @@ __all__ = ["BlockClassifier"]
 
 T = TypeVar("T")
 
-# So many scores are held at a time where scores are dense: 128 MB in double precision.
+# So many scores are held at a time where scores are dense: 64 MB.
 _SCORES_AT_ONCE = 1 << 24
 # Rows for which it is not worth to start threads.
 _FEW_ROWS = 32
@@ -48,6 +48,13 @@ class BlockClassifier(MultiLabelClassifier):
     @property
     def _n_routes(self) -> int:
         return 1
+
+    def _log_odds(self, scores: NDArray[Any]) -> NDArray[Any]:
+        inner = next((model for model in self.estimators_ if model is not None), None)
+        if self._n_routes > 1 or inner is None:
+            return scores
+        odds: NDArray[Any] = inner._log_odds(scores)
+        return odds
 
     def decision_function(self, X: Any) -> NDArray[np.float32]:
         """Score every label of every row.

@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import get_tags
 
 from manylabel import _core
-from manylabel._any_classifier import topk_of_decisions
+from manylabel._any_classifier import rows_at_once, topk_of_decisions
 from manylabel._base import core_parts
 from manylabel._block_models import base_estimator, fit_models, rows_of_blocks
 from manylabel._blocks import BlockClassifier
@@ -232,7 +232,7 @@ class LPSRClassifier(BlockClassifier):
     router_intercept_ : ndarray of shape (n_parts,), dtype float32
         Minus half their squared lengths; -inf where no row has a label.
     speedup_ : tuple of two float
-        What `measure_speedup` counts on the training rows.
+        What `measure_speedup` counts on the training rows; saved in fact by naive Bayes only (see Notes).
     classes_ : ndarray of shape (n_labels,), dtype int64
         ``arange(n_labels)``.
     sparse_output_ : bool
@@ -372,7 +372,11 @@ class LPSRClassifier(BlockClassifier):
         if not np.isin(labels, self.labels_).all():
             raise ValueError(f"labels of block {block} must be among labels_")
         base = self.estimators_[0]
-        return base.restricted(places) if isinstance(base, NaiveBayes) else _Restricted(base, places)
+        return (
+            base.restricted(places)
+            if isinstance(base, NaiveBayes)
+            else _Restricted(base, places, len(self.labels_))
+        )
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -388,13 +392,17 @@ class LPSRClassifier(BlockClassifier):
 class _Restricted:
     """A model whose other labels are not looked at."""
 
-    def __init__(self, model: Any, labels: NDArray[Any]) -> None:
+    def __init__(self, model: Any, labels: NDArray[Any], n_labels: int) -> None:
         self.model = model
         self.labels = labels
+        self.n_labels = n_labels  # of the model
 
     def decision_function(self, X: csr_array) -> NDArray[np.float32]:
-        scores = np.asarray(self.model.decision_function(X))
-        return scores[:, self.labels].astype(np.float32, copy=False)
+        parts = [
+            np.asarray(self.model.decision_function(X[rows]))[:, self.labels]
+            for rows in rows_at_once(X.shape[0], self.n_labels)
+        ]
+        return np.concatenate(parts).astype(np.float32, copy=False)
 
     def predict_topk(self, X: csr_array, k: int) -> csr_array:
         return topk_of_decisions(self.decision_function, X, len(self.labels), k)

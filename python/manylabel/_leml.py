@@ -41,7 +41,7 @@ class LEMLClassifier(LinearClassifier):
     rank : int, default=100
         Columns of W and H; >= 1. No more are used than there are rows and labels with a positive row.
     alpha : float, default=0.1
-        Weight of the squares of W and H; from 1e-30 to 1e30.
+        Weight of the squares of W and H; from 1e-30 to 1e12.
     loss : {"squared", "logistic", "squared-hinge"}, default="squared"
         What an entry costs: ``(y - z)^2 / 2``, ``log(1 + exp(-s z))`` or ``max(0, 1 - s z)^2 / 2`` with
         ``s = 2 y - 1``. With all entries known, "squared" is by far the fastest (see Notes).
@@ -210,10 +210,10 @@ class LEMLClassifier(LinearClassifier):
         }
         threads, verbose = n_threads(self.n_jobs), is_verbose(self.verbose)
         sparse_output = issparse(y)
-        n_rows = np.shape(X)[0] if observed is not None else None
+        X_given = X
         X, y, kept_weight = check_training_set(self, X, y, sample_weight)
         if observed is not None:
-            observed = _check_observed(observed, (n_rows, y.shape[1]))
+            observed = _check_observed(observed, (np.shape(X_given)[0], y.shape[1]))
             if sample_weight is not None:
                 observed = observed[np.asarray(sample_weight) > 0]
         with reported(params["max_iter"], "turn", verbose, progress) as report:

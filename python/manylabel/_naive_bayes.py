@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csc_array, csr_array, diags_array
+from scipy.sparse import csc_array, csr_array, diags_array, vstack
 from scipy.special import logsumexp
 from sklearn.utils import Tags
 
 from manylabel import _core
-from manylabel._any_classifier import topk_of_decisions
+from manylabel._any_classifier import rows_at_once, topk_of_decisions
 from manylabel._base import MultiLabelClassifier
 from manylabel._router import Router
 from manylabel._validation import check_features, check_training_set, n_threads
@@ -154,5 +154,9 @@ class NaiveBayes(MultiLabelClassifier):
         -------
         csr_array of shape (n_samples, n_labels), dtype int64
         """
-        top = self.predict_topk(X, len(self.classes_))
-        return csr_array(top > 0).astype(np.int64)
+        X = check_features(self, X, reset=False)
+        parts = [
+            csr_array(self.decision_function(X[rows]) > 0)
+            for rows in rows_at_once(X.shape[0], len(self.classes_))
+        ]
+        return csr_array(vstack(parts, format="csr")).astype(np.int64)

@@ -25,6 +25,8 @@ class Router:
     coef_ : csc_array of shape (n_blocks, n_features), dtype float32
     intercept_ : ndarray of shape (n_blocks,), dtype float32
         -inf for a block that no row is to be sent to.
+    normalize : bool
+        Whether rows are scaled to unit length before they are scored.
     """
 
     coef_: csc_array

@@ -87,8 +87,8 @@ class BlockPartitioner(BaseEstimator):  # type: ignore[misc]
     ----------
     n_blocks : int or "auto", default="auto"
         Clusters to start with, >= 1; no more than there are different rows. "auto" tries 1 to 16, then each a
-        quarter more, while no block is without rows or labels, and takes what captures the most ones (of
-        those within a thousandth of all ones the smallest); it ends after five that capture no more.
+        quarter more, while no block is without rows or labels. A number is taken if it captures more ones
+        than the one taken before, by a thousandth of all ones at least; five that do not end the search.
     lam : float or "auto", default="auto"
         Weight of squared label-set sizes, in counts of ones; finite and >= 0. "auto" is 0 if `max_labels` is
         given, otherwise the weight at which a single block of all rows would capture nine tenths of the ones:
@@ -114,6 +114,8 @@ class BlockPartitioner(BaseEstimator):  # type: ignore[misc]
         The block of each row; no block is without rows.
     label_blocks_ : list of ndarray, dtype int32
         The labels of each block, increasing. Empty for a block whose rows have none worth their cost.
+    n_labels_ : int
+        Labels, those of no block counted.
     n_blocks_ : int
         Blocks there are; fewer than `n_blocks` if some lost their rows.
     lam_ : float
@@ -142,7 +144,9 @@ class BlockPartitioner(BaseEstimator):  # type: ignore[misc]
     Rows that tie between blocks stay where they are, which keeps the objective falling. Time is
     O(nnz(X) n_blocks) a sweep of k-means, over at most 256 rows a cluster, drawn at random, and
     O(nnz(Y) + n_samples n_blocks) a round, more where frequent labels are in many blocks. k-means takes 4
-    bytes a cluster and feature, at most 1 GiB: beyond, the rarest features do not count.
+    bytes a cluster and feature, at most 1 GiB: beyond, the rarest features do not count. The search for a
+    number of blocks takes that room for 2,048, and so may end in other blocks than a fit with the number it
+    found.
 
     References
     ----------
@@ -211,6 +215,7 @@ class BlockPartitioner(BaseEstimator):  # type: ignore[misc]
             lam = default_lam(y) if params["max_labels"] is None else 0.0
         found = find_partition(X, y, n_blocks, lam, params, threads, None)
         self.row_blocks_, self.label_blocks_ = found.row_blocks, found.label_blocks
+        self.n_labels_ = y.shape[1]
         self.n_blocks_ = len(found.label_blocks)
         self.lam_ = lam
         self.objective_history_ = found.history
@@ -243,13 +248,14 @@ class BlockPartitioner(BaseEstimator):  # type: ignore[misc]
         ModuleNotFoundError
             If matplotlib is not installed.
         ValueError
-            If Y has other rows than in fit.
+            If Y has another shape than in fit.
         """
         check_is_fitted(self)
         max_rows = check_count("max_rows", max_rows, 1)
         Y = check_labels(Y)
-        if Y.shape[0] != len(self.row_blocks_):
-            raise ValueError(f"rows of Y: expected {len(self.row_blocks_)} as in fit, got {Y.shape[0]}")
+        expected = len(self.row_blocks_), self.n_labels_
+        if Y.shape != expected:
+            raise ValueError(f"shape of Y: expected {expected} as in fit, got {Y.shape}")
         return draw_blocks(Y, self.row_blocks_, self.label_blocks_, max_rows, ax)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -374,6 +380,8 @@ class BlockPartitionClassifier(BlockClassifier):
 
     Notes
     -----
+    While the router is fitted, it has 4 bytes a block and feature.
+
     With one block and ``lam=0`` the scores are those of `estimator` fitted to the labels that any row
     carries.
 
@@ -551,7 +559,7 @@ class BlockPartitionClassifier(BlockClassifier):
 
     @property
     def _n_routes(self) -> int:
-        return check_count("n_routes", self.n_routes, 1)
+        return min(check_count("n_routes", self.n_routes, 1), len(self.label_blocks_))
 
 
 def _positive(name: str, value: Any) -> float:

@@ -10,6 +10,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
+from sklearn.svm import LinearSVC
 
 import manylabel as ml
 from manylabel import (
@@ -124,6 +125,26 @@ def test_scores_of_several_blocks_are_merged_by_probability(problem, base, n_rou
         model.speedup_[0]
         < BlockPartitionClassifier(base, n_blocks=4, lam=1.0, random_state=0).fit(X, Y).speedup_[0]
     )
+
+
+def test_margins_within_blocks_are_margins(problem, base):
+    """One cluster around a classifier changes neither its scores nor what they count as."""
+    X, Y = problem
+    plain, nested = (
+        BlockPartitionClassifier(inner, n_blocks=4, lam=1.0, n_routes=2, random_state=0).fit(X, Y)
+        for inner in (base, CBMLCClassifier(base, 1, random_state=0))
+    )
+    np.testing.assert_allclose(nested.decision_function(X), plain.decision_function(X), rtol=1e-5)
+
+
+def test_constant_scores_of_others_are_log_odds_already():
+    X = np.repeat(np.eye(2), 20, axis=0)
+    Y = np.column_stack([np.arange(40) < 20, np.arange(40) % 2, np.ones(40)]).astype(int)
+    model = BlockPartitionClassifier(
+        OneVsRestClassifier(LinearSVC()), n_blocks=2, lam=0, n_routes=2, random_state=0
+    ).fit(X, Y)
+    # Label 2 is in all rows of both blocks, whatever the router says.
+    np.testing.assert_allclose(model.decision_function(X)[:, 2], np.log(20.5 / 0.5), rtol=1e-5)
 
 
 def test_merging_in_parts_changes_nothing(problem, base, monkeypatch):
@@ -258,9 +279,10 @@ def test_seeds_reach_what_has_none(problem):
 # --- the choice of lam
 
 
-@pytest.mark.parametrize("n_jobs", [1, 2])
-def test_lam_by_cross_validation(problem, base, n_jobs):
-    X, Y = problem
+@pytest.mark.parametrize("estimator", [DiSMECClassifier(random_state=0), KNeighborsClassifier(3)])
+def test_lam_by_cross_validation(problem, estimator):
+    """Of the neighbours' scores many are equal, and whose rank is higher must not depend on who asks."""
+    (X, Y), base, n_jobs = problem, estimator, 2
     accurate, speedy = (
         BlockPartitionClassifier(base, n_blocks=3, mode=mode, random_state=0, n_jobs=n_jobs).fit(X, Y)
         for mode in ("accuracy", "speed")
@@ -294,6 +316,14 @@ def test_speed_without_a_weight_that_is_near_enough(base):
     assert model.lam_ == model.lams_[model.lam_precision_.sum(axis=(1, 2)).argmax()]
     bounded = BlockPartitionClassifier(base, n_blocks=8, max_labels=2, mode="speed", random_state=0)
     assert bounded.fit(X, Y).lam_ == 0  # nothing is left to choose
+
+
+def test_folds_without_labels(base):
+    Y = np.zeros((10, 3), dtype=int)
+    Y[3, 1] = 1
+    for mode in ("accuracy", "speed"):
+        model = BlockPartitionClassifier(base, mode=mode, random_state=0).fit(np.eye(10), Y)
+        assert set(model.predict_topk(np.eye(10), 2).indices) == {1}
 
 
 @pytest.mark.parametrize("allowed", [1.0, -1.0])

@@ -133,7 +133,7 @@ def kmeans(X, weights=None, n_clusters=1, leaf_size=None, n_init=1, seed=0, n_th
     )
 
 
-def test_rows_are_nearest_to_their_centers():
+def test_centers_are_the_means_of_their_rows():
     X, _ = make_multilabel(400, 60, 30, random_state=1)
     for how in ({"n_clusters": 7}, {"leaf_size": 50}):
         clusters, centers, intercept, _ = kmeans(X, **how)
@@ -144,6 +144,14 @@ def test_rows_are_nearest_to_their_centers():
         for k in range(len(intercept)):
             np.testing.assert_allclose(dense[:, k], points[clusters == k].mean(axis=0), atol=1e-6)
     assert len(intercept) >= 400 / 50
+
+
+def test_rows_that_weigh_nothing_are_halved_as_well():
+    X, _ = make_multilabel(400, 60, 30, random_state=1)
+    for weights in (np.zeros(400), np.arange(400) < 5):
+        sizes = np.bincount(kmeans(X, weights.astype(np.float32), leaf_size=50)[0])
+        assert len(sizes) >= 8
+        assert sizes.max() < 100
 
 
 def test_whole_weights_of_kmeans_equal_repeated_rows():
@@ -206,8 +214,10 @@ def test_a_partition_is_saved_and_drawn(tmp_path):
     assert len(ax.images) == 3
     assert ax.images[0].get_array().sum() == len(found.label_blocks_[0])
     plt.close(figure)
-    with pytest.raises(ValueError, match="rows of Y: expected 300 as in fit, got 299"):
+    with pytest.raises(ValueError, match=r"shape of Y: expected \(300, 20\) as in fit, got \(299, 20\)"):
         found.plot(Y[:299])
+    with pytest.raises(ValueError, match=r"shape of Y: expected \(300, 20\) as in fit, got \(300, 10\)"):
+        found.plot(Y[:, :10])
 
 
 @pytest.mark.parametrize(

@@ -231,7 +231,8 @@ impl<'a> Points<'a> {
         let lloyd = Lloyd::new(&self.x, self.weights, watch);
         let members = Members::new(&row_clusters, n_clusters as usize)?;
         let centers = Centers::means(&self.x, self.weights, &members, watch)?;
-        // Rows go to the nearest center, where a new row would: a leaf may so end a little larger.
+        // A leaf may end a little larger: rows go to the nearest of these centers, before they move for
+        // the last time.
         lloyd.assign(&centers)
     }
 
@@ -253,7 +254,12 @@ impl<'a> Points<'a> {
             x,
             weights: weights.as_deref(),
         };
-        let start = points.start(2, seed, watch)?;
+        let mut start = points.start(2, seed, watch)?;
+        if start.n_clusters < 2 && weights.is_some() {
+            // Rows that weigh nothing are to be parted as well.
+            let weights = None;
+            start = Points { weights, ..points }.start(2, seed, watch)?;
+        }
         if start.n_clusters < 2 {
             return Ok(None);
         }

@@ -2,7 +2,7 @@
 
 use crate::csr::{CsrArrays, PyCsr, csr_arrays, with_view};
 use crate::error::to_py;
-use crate::run::run;
+use crate::run::{run, run_here};
 use manylabel_partition::{Answer, KMeans, Params, Router, Until, label_step, merge};
 use manylabel_sparse::{CsrOwned, Index, TopK, Value};
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1, PyReadonlyArray2};
@@ -261,16 +261,16 @@ pub(crate) fn topk_of_rows<'py>(
     scores: PyCsr<'py>,
     k: usize,
 ) -> PyResult<CsrArrays<'py>> {
-    let mut out = CsrOwned {
-        indptr: vec![0],
-        indices: Vec::new(),
-        values: Vec::new(),
-        n_cols: 0,
-    };
-    with_view!(scores, "scores", |scores| {
-        out.n_cols = scores.n_cols();
+    let out = with_view!(scores, "scores", |scores| run_here(py, |watch| {
+        let mut out = CsrOwned {
+            indptr: vec![0],
+            indices: Vec::new(),
+            values: Vec::new(),
+            n_cols: scores.n_cols(),
+        };
         let mut best = TopK::new(k);
         for row in 0..scores.n_rows() {
+            watch.step(0)?;
             let (cols, values) = scores.row(row);
             for (&col, &value) in cols.iter().zip(values) {
                 best.push(col.get() as u32, value.f64() as f32);
@@ -281,6 +281,7 @@ pub(crate) fn topk_of_rows<'py>(
             });
             out.indptr.push(out.indices.len());
         }
-    });
+        Ok(out)
+    })?);
     Ok(csr_arrays(py, out))
 }

@@ -82,8 +82,8 @@ impl Params {
                 return fail(name, "finite and > 0", &value);
             }
         }
-        if !(1e-30..=1e30).contains(&self.alpha) {
-            return fail("alpha", "from 1e-30 to 1e30", &self.alpha);
+        if !(1e-30..=1e12).contains(&self.alpha) {
+            return fail("alpha", "from 1e-30 to 1e12", &self.alpha);
         }
         for (name, count) in [
             ("rank", self.rank),
