@@ -195,6 +195,11 @@ class AnyClassifier(BaseEstimator):  # type: ignore[misc]
         probabilities = estimator.predict_proba(X)
         if isinstance(probabilities, list):
             # One array a label, a column each for its absence and its presence.
+            if any(each.shape[1] != 2 for each in probabilities):
+                raise ValueError(
+                    f"`estimator` must tell 0 and 1 of every label apart, which {estimator!r} did not; does "
+                    f"it take Y in this form ({'dense' if self.dense_Y else 'sparse'})?"
+                )
             probabilities = np.column_stack([each[:, 1] for each in probabilities])
         return _finite(np.asarray(logit(np.clip(probabilities, _LEAST, 1 - _LEAST))))
 

@@ -77,8 +77,8 @@ class Setting:
 def default_lam(Y: csr_array, share: float = DEFAULT_SHARE) -> float:
     """Return the weight at which one block of all rows captures just about a share of the ones.
 
-    With labels by falling frequency N_1 >= N_2 >= ..., that is ``N_J / (2 J - 1)`` for the smallest J whose
-    first J labels hold that share: such a weight grows with the number of rows, as counts do.
+    With labels by falling frequency N_1 >= N_2 >= ..., that is just below ``N_J / (2 J - 1)`` for the
+    smallest J whose first J labels hold that share: such a weight grows with the number of rows, as counts do.
 
     Parameters
     ----------
@@ -95,7 +95,8 @@ def default_lam(Y: csr_array, share: float = DEFAULT_SHARE) -> float:
     if total[-1] == 0:
         return 0.0
     size = int(np.searchsorted(total, share * total[-1])) + 1
-    return float(counts[size - 1] / (2 * size - 1))
+    # A little less, as a label that gains nothing stays outside.
+    return float(counts[size - 1] / (2 * size - 1) * (1 - 1e-9))
 
 
 def find_partition(

@@ -93,7 +93,7 @@ class BlockPartitioner(BaseEstimator):  # type: ignore[misc]
         Weight of squared label-set sizes, in counts of ones; finite and >= 0. "auto" is 0 if `max_labels` is
         given, otherwise the weight at which a single block of all rows would capture nine tenths of the ones:
         ``N_J / (2 J - 1)``, N_J being the count of the J-th label by frequency, J the fewest labels that hold
-        nine tenths. It grows with the number of rows as counts do.
+        nine tenths, and a little less. It grows with the number of rows as counts do.
     max_labels : int or None, default=None
         Most labels of a block, >= 1.
     n_init : int, default=1

@@ -94,13 +94,15 @@ def test_more_starts_are_never_worse():
 def test_lam_of_a_share():
     Y = csr_array(np.repeat(np.eye(4, dtype=int), [50, 30, 15, 5], axis=0))
     for share, lam in [(0.5, 50), (0.8, 30 / 3), (0.95, 15 / 5), (0.9, 15 / 5), (1.0, 5 / 7)]:
-        assert default_lam(Y, share) == lam
-        # Just below it, one block has the label that completes the share; at it, not.
-        for factor, captured in [(0.999, share), (1, 0)]:
-            found = BlockPartitioner(1, lam=lam * factor).fit(np.ones((100, 1)), Y)
-            assert (found.captured_ >= share) == (captured == share)
+        assert default_lam(Y, share) == pytest.approx(lam, rel=1e-8)
+        # One block has the label that completes the share, and not with any larger weight.
+        for factor, captures in [(1, True), (1 + 2e-9, False)]:
+            found = BlockPartitioner(1, lam=default_lam(Y, share) * factor).fit(np.ones((100, 1)), Y)
+            assert (found.captured_ >= share) == captures
     assert default_lam(csr_array((5, 3))) == 0
-    assert BlockPartitioner(2).fit(np.eye(100), Y).lam_ == 3
+    assert BlockPartitioner(2).fit(np.eye(100), Y).lam_ == default_lam(Y)
+    # A label alone is worth a block.
+    assert BlockPartitioner(1).fit(np.eye(100), np.ones((100, 1))).captured_ == 1
     assert BlockPartitioner(2, max_labels=2).fit(np.eye(100), Y).lam_ == 0
 
 
