@@ -78,7 +78,8 @@ def default_lam(Y: csr_array, share: float = DEFAULT_SHARE) -> float:
     """Return the weight at which one block of all rows captures just about a share of the ones.
 
     With labels by falling frequency N_1 >= N_2 >= ..., that is just below ``N_J / (2 J - 1)`` for the
-    smallest J whose first J labels hold that share: such a weight grows with the number of rows, as counts do.
+    smallest J whose first J labels hold that share: such a weight grows with the number of rows, as counts
+    do.
 
     Parameters
     ----------
