@@ -50,7 +50,7 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--sets", nargs="+", default=SETS, help="folders of MANYLABEL_DATA")
     parser.add_argument("--base", default="dismec", choices=BASES)
-    parser.add_argument("--blocks", type=int, nargs="+", default=[10], help="numbers of blocks")
+    parser.add_argument("--blocks", type=int, nargs="*", default=[10], help="numbers of blocks")
     parser.add_argument(
         "--shares", type=float, nargs="+", default=[0.99, 0.9], help="lam, as the share one block captures"
     )

@@ -70,7 +70,7 @@ def draw(rows, plain, args):
     left.set(xscale="log", xlabel="weight on label-set sizes", ylabel="P@k, % (dotted: DiSMEC alone)")
     right.set(yscale="log", ylabel="times fewer products")
     left.set_title(f"{args.set}, {args.blocks} blocks")
-    figure.legend(loc="outside lower center", ncols=5)
+    figure.legend(loc="outside lower center", ncols=3)
     figure.savefig(args.png, dpi=150)
 
 
