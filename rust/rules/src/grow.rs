@@ -115,7 +115,7 @@ impl Boosting<'_> {
             columns.all[condition.feature].narrow(condition.operator, condition.threshold, marks);
         }
         body.rows = marked(marks);
-        body.start = moments.near.x;
+        body.start = moments.near.x.to_vec();
         Ok(Some(body))
     }
 }

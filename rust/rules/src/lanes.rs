@@ -5,8 +5,71 @@
 //! that uses them, which `multiversion` compiles for several instruction sets. Each label is added
 //! up on its own and in the order of rows: labels with equal gradients have equal sums.
 
+use manylabel_base::{Error, filled};
+use std::ops::{Deref, DerefMut};
+
 /// Labels to a chunk; eight `f64` fill one cache line.
 pub(crate) const WIDTH: usize = 8;
+
+/// Numbers that begin with a cache line: no chunk of a padded row among them lies across two, which
+/// would take twice as long to read or write.
+#[derive(Debug)]
+pub(crate) struct Aligned {
+    room: Vec<f64>,
+    start: usize,
+    len: usize,
+}
+
+impl Aligned {
+    /// Zeros.
+    pub(crate) fn zeros(len: usize) -> Self {
+        Self::within(vec![0.0; len + WIDTH - 1], len)
+    }
+
+    /// The same, unless memory does not suffice.
+    pub(crate) fn try_zeros(what: &'static str, len: usize) -> Result<Self, Error> {
+        Ok(Self::within(filled(what, 0.0, len + WIDTH - 1)?, len))
+    }
+
+    fn within(room: Vec<f64>, len: usize) -> Self {
+        let start = room.as_ptr().align_offset(size_of::<[f64; WIDTH]>());
+        let start = start.min(WIDTH - 1);
+        Self { room, start, len }
+    }
+}
+
+impl FromIterator<f64> for Aligned {
+    fn from_iter<I: IntoIterator<Item = f64>>(numbers: I) -> Self {
+        let numbers: Vec<f64> = numbers.into_iter().collect();
+        let mut aligned = Self::zeros(numbers.len());
+        aligned.copy_from_slice(&numbers);
+        aligned
+    }
+}
+
+impl Clone for Aligned {
+    fn clone(&self) -> Self {
+        let mut copy = Self::zeros(self.len);
+        copy.copy_from_slice(self);
+        copy
+    }
+}
+
+impl Deref for Aligned {
+    type Target = [f64];
+
+    #[inline(always)]
+    fn deref(&self) -> &[f64] {
+        &self.room[self.start..self.start + self.len]
+    }
+}
+
+impl DerefMut for Aligned {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut [f64] {
+        &mut self.room[self.start..self.start + self.len]
+    }
+}
 
 /// `n` rounded up to whole chunks.
 pub(crate) fn padded(n: usize) -> usize {

@@ -45,6 +45,7 @@
     reason = "bins are numbered by floats, ties between qualities are exact"
 )]
 
+mod batch;
 mod binning;
 mod columns;
 mod cover;

@@ -9,7 +9,7 @@
 //! The sign of a gradient is that of `−y` even where it is 0, which keeps the labels.
 
 use crate::Loss;
-use crate::lanes::{WIDTH, chunks, chunks_mut, total};
+use crate::lanes::{Aligned, WIDTH, chunks, chunks_mut, total};
 use manylabel_sparse::exp;
 use multiversion::multiversion;
 
@@ -65,8 +65,8 @@ pub(crate) fn refresh(loss: Loss, scores: &[f64], gradients: &mut [f64]) -> f64 
 /// What adding a head to scores does to the weights `e^{z_k}` of the example-wise loss.
 pub(crate) struct Factors {
     /// Of absent labels, and of present ones.
-    absent: Vec<f64>,
-    present: Vec<f64>,
+    absent: Aligned,
+    present: Aligned,
 }
 
 /// Beyond such a score, or below such a share of a label, gradients are computed from scores.
@@ -83,9 +83,10 @@ impl Factors {
         })
     }
 
-    /// `1 + Σ_k e^{z_k}` of a row after over before, whose logarithm the loss grows by.
+    /// `Σ_k q_k` after over `1 + Σ_k e^{z_k}` before, in parts that [`total`] adds up. With
+    /// `1 − Σ_k q_k` of before, that is what the loss grows by the logarithm of.
     #[inline(always)]
-    pub(crate) fn ratio(&self, gradients: &[f64], rest: f64) -> f64 {
+    pub(crate) fn ratio(&self, gradients: &[f64]) -> [f64; WIDTH] {
         let mut sums = [0.0; WIDTH];
         let factors = chunks(&self.absent).iter().zip(chunks(&self.present));
         for (g, (absent, present)) in chunks(gradients).iter().zip(factors) {
@@ -93,41 +94,52 @@ impl Factors {
                 sums[lane] += product(g[lane], absent[lane], present[lane]).abs();
             }
         }
-        rest + total(&sums)
+        sums
     }
 
-    /// Brings the gradients of a row, and `1 − Σ_k q_k`, up to date without its scores, in a few
-    /// operations a label; false if numbers have become so small that it has to be done from the
-    /// scores. Rounding adds up to a few units in the last place each time.
+    /// Multiplies the gradients of a row by the factors, but for the one common to all that
+    /// [`scale`] knows; returns [`ratio`](Self::ratio).
     #[inline(always)]
-    pub(crate) fn advance(&self, n_labels: usize, gradients: &mut [f64], rest: &mut f64) -> bool {
+    pub(crate) fn advance(&self, gradients: &mut [f64]) -> [f64; WIDTH] {
         let mut sums = [0.0; WIDTH];
-        let mut lowest = [1.0f64; WIDTH];
         let factors = chunks(&self.absent).iter().zip(chunks(&self.present));
-        for (at, (g, (absent, present))) in
-            chunks_mut(gradients).iter_mut().zip(factors).enumerate()
-        {
+        for (g, (absent, present)) in chunks_mut(gradients).iter_mut().zip(factors) {
             for lane in 0..WIDTH {
                 g[lane] = product(g[lane], absent[lane], present[lane]);
-                let q = g[lane].abs();
-                sums[lane] += q;
-                let padding = at * WIDTH + lane >= n_labels;
-                lowest[lane] = if q < lowest[lane] && !padding {
-                    q
-                } else {
-                    lowest[lane]
-                };
+                sums[lane] += g[lane].abs();
             }
         }
-        let scale = 1.0 / (*rest + total(&sums));
-        for g in chunks_mut(gradients) {
-            for lane in 0..WIDTH {
-                g[lane] *= scale;
-            }
-        }
-        *rest *= scale;
-        *rest > LOW && lowest.iter().all(|&q| q > LOW)
+        sums
     }
+}
+
+/// Brings the gradients of a row, and `1 − Σ_k q_k`, up to date without its scores, after
+/// [`Factors::advance`] of which `ratio` is the total: a few operations a label. False if numbers
+/// have become so small that it has to be done from the scores. Rounding adds up to a few units in
+/// the last place each time.
+#[inline(always)]
+pub(crate) fn scale(n_labels: usize, ratio: f64, gradients: &mut [f64], rest: &mut f64) -> bool {
+    let scale = 1.0 / (*rest + ratio);
+    *rest *= scale;
+    let mut lowest = [1.0f64; WIDTH];
+    let (labels, last) = chunks_mut(gradients).split_at_mut(n_labels / WIDTH);
+    for g in labels {
+        for lane in 0..WIDTH {
+            g[lane] *= scale;
+            let q = g[lane].abs();
+            lowest[lane] = if q < lowest[lane] { q } else { lowest[lane] };
+        }
+    }
+    if let Some(g) = last.first_mut() {
+        for lane in 0..WIDTH {
+            g[lane] *= scale;
+            // Padding labels have gradients of 0.
+            let padding = if lane < n_labels % WIDTH { 0.0 } else { 1.0 };
+            let q = g[lane].abs() + padding;
+            lowest[lane] = if q < lowest[lane] { q } else { lowest[lane] };
+        }
+    }
+    *rest > LOW && lowest.iter().all(|&q| q > LOW)
 }
 
 /// A gradient, whose sign tells whether its label is present, times the factor.
@@ -264,6 +276,11 @@ mod tests {
         }
     }
 
+    fn advance(factors: &Factors, n_labels: usize, g: &mut [f64], rest: &mut f64) -> bool {
+        let ratio = total(&factors.advance(g));
+        scale(n_labels, ratio, g, rest)
+    }
+
     #[test]
     fn advanced_gradients_are_those_of_the_scores() {
         for (mut p, mut g) in rows() {
@@ -278,9 +295,9 @@ mod tests {
                     *p += 0.5 * head;
                 }
                 let factors = Factors::new(0.5, &head).expect("it is small");
-                let change = factors.ratio(&g, rest).ln();
+                let change = (rest + total(&factors.ratio(&g))).ln();
                 assert!((loss_at(Loss::ExampleWise, &p, &g) - before - change).abs() < 1e-12);
-                assert!(factors.advance(n_labels, &mut g, &mut rest));
+                assert!(advance(&factors, n_labels, &mut g, &mut rest));
             }
             let mut anew = g.clone();
             let expected = refresh(Loss::ExampleWise, &p, &mut anew);
@@ -299,8 +316,8 @@ mod tests {
         assert!(Factors::new(1.0, &head(250.0)).is_none());
         assert!(Factors::new(1.0, &head(f64::NAN)).is_none());
         let far = Factors::new(1.0, &head(100.0)).expect("it is small enough");
-        assert!(far.advance(3, &mut g, &mut rest));
-        assert!((0..5).any(|_| !far.advance(3, &mut g, &mut rest)));
+        assert!(advance(&far, 3, &mut g, &mut rest));
+        assert!((0..5).any(|_| !advance(&far, 3, &mut g, &mut rest)));
     }
 
     #[test]

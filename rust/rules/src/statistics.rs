@@ -1,7 +1,8 @@
 //! Sums over sets of training rows: all that heads and their quality depend on.
 
 use crate::Loss;
-use crate::lanes::{add_scaled, padded};
+use crate::batch::{Batch, ROWS_AT_ONCE};
+use crate::lanes::{Aligned, WIDTH, add_scaled, padded, total};
 use crate::loss::{self, Factors, PADDING};
 use faer::linalg::matmul::triangular::{BlockStructure, matmul};
 use faer::{Accum, MatMut, MatRef, Par};
@@ -23,8 +24,8 @@ pub(crate) struct Statistics<'w> {
     pub(crate) n_labels: usize,
     /// Length of a row.
     pub(crate) stride: usize,
-    scores: Vec<f64>,
-    gradients: Vec<f64>,
+    scores: Aligned,
+    gradients: Aligned,
     /// `1 − Σ_k |g_k|` of each row (example-wise loss).
     rest: Vec<f64>,
 }
@@ -39,8 +40,8 @@ impl<'w> Statistics<'w> {
             got: format!("{n_rows} x {n_labels} numbers"),
         };
         let size = n_rows.checked_mul(stride).ok_or_else(too_large)?;
-        let mut scores = filled("scores", 0.0, size)?;
-        let mut gradients = filled("gradients", 0.0, size)?;
+        let mut scores = Aligned::try_zeros("scores", size)?;
+        let mut gradients = Aligned::try_zeros("gradients", size)?;
         let rest = filled("number of rows", 0.0, n_rows)?;
         for row in 0..n_rows {
             if row % ROWS == 0 {
@@ -67,6 +68,14 @@ impl<'w> Statistics<'w> {
     pub(crate) fn gradient(&self, row: u32) -> &[f64] {
         let at = row as usize * self.stride;
         &self.gradients[at..at + self.stride]
+    }
+
+    /// A few rows, of which each weighs `weights[row]`.
+    #[inline(always)]
+    pub(crate) fn batch(&self, rows: &[u32], weights: &[f64]) -> Batch<'_> {
+        Batch::new(&self.gradients, self.stride, rows, |row| {
+            weights[row as usize]
+        })
     }
 
     /// Whether there is no use in going on.
@@ -245,11 +254,19 @@ fn advance_rows(
     rows: &[u32],
     block: &mut Block<'_>,
 ) {
-    for &row in rows {
-        let (scores, gradients, rest) = block.row(row, stride);
-        add_scaled(scores, 1.0, head);
-        if !factors.advance(n_labels, gradients, rest) {
-            *rest = loss::refresh(Loss::ExampleWise, scores, gradients);
+    for rows in rows.chunks(ROWS_AT_ONCE) {
+        // Totals are taken in a loop of their own: what they read has arrived by then.
+        let mut ratios = [[0.0; WIDTH]; ROWS_AT_ONCE];
+        for (&row, ratio) in rows.iter().zip(&mut ratios) {
+            let (scores, gradients, _) = block.row(row, stride);
+            add_scaled(scores, 1.0, head);
+            *ratio = factors.advance(gradients);
+        }
+        for (&row, ratio) in rows.iter().zip(&ratios) {
+            let (scores, gradients, rest) = block.row(row, stride);
+            if !loss::scale(n_labels, total(ratio), gradients, rest) {
+                *rest = loss::refresh(Loss::ExampleWise, scores, gradients);
+            }
         }
     }
 }
@@ -265,14 +282,19 @@ fn change_of_rows<W: Fn(u32) -> f64>(
     // One logarithm for many factors; each is between e^-200 and e^200.
     let mut sum = 0.0;
     let (mut product, mut weight_of_product) = (1.0f64, 0.0);
-    for &row in rows {
-        let ratio = factors.ratio(statistics.gradient(row), statistics.rest[row as usize]);
-        let weight = weight(row);
-        if weight != weight_of_product || !(1e-100..1e100).contains(&product) {
-            sum += weight_of_product * product.ln();
-            (product, weight_of_product) = (1.0, weight);
+    for rows in rows.chunks(ROWS_AT_ONCE) {
+        let mut ratios = [[0.0; WIDTH]; ROWS_AT_ONCE];
+        for (&row, ratio) in rows.iter().zip(&mut ratios) {
+            *ratio = factors.ratio(statistics.gradient(row));
         }
-        product *= ratio;
+        for (&row, ratio) in rows.iter().zip(&ratios) {
+            let weight = weight(row);
+            if weight != weight_of_product || !(1e-100..1e100).contains(&product) {
+                sum += weight_of_product * product.ln();
+                (product, weight_of_product) = (1.0, weight);
+            }
+            product *= statistics.rest[row as usize] + total(ratio);
+        }
     }
     sum + weight_of_product * product.ln()
 }
@@ -306,7 +328,7 @@ pub(crate) enum Kinds {
 pub(crate) struct Sums {
     pub(crate) stride: usize,
     kinds: Kinds,
-    data: Vec<f64>,
+    data: Aligned,
 }
 
 impl Sums {
@@ -314,7 +336,7 @@ impl Sums {
         Self {
             stride,
             kinds,
-            data: vec![0.0; stride * kinds as usize],
+            data: Aligned::zeros(stride * kinds as usize),
         }
     }
 
@@ -333,26 +355,23 @@ impl Sums {
         self.data.fill(0.0);
     }
 
-    /// Adds `weight` times the statistics of a row.
+    /// Adds the statistics of rows, of which each weighs `weights[row]`.
     #[inline(always)]
-    pub(crate) fn add(&mut self, statistics: &Statistics<'_>, row: u32, weight: f64) {
-        let gradient = statistics.gradient(row);
+    pub(crate) fn add(&mut self, statistics: &Statistics<'_>, rows: &[u32], weights: &[f64]) {
         let stride = self.stride;
-        let (g, others) = self.data.split_at_mut(stride);
-        let (h, others) = others.split_at_mut(stride);
-        for ((x, g), h) in gradient.iter().zip(g).zip(h) {
-            let magnitude = x.abs();
-            *g += weight * x;
-            *h += weight * (magnitude - magnitude * magnitude);
-        }
-        if self.kinds >= Kinds::Magnitudes {
-            let (d, f) = others.split_at_mut(stride);
-            for (x, d) in gradient.iter().zip(d) {
-                *d += weight * x.abs();
-            }
-            let weight = weight * statistics.rest[row as usize];
-            for (x, f) in gradient.iter().zip(f) {
-                *f += weight * x.abs();
+        for rows in rows.chunks(ROWS_AT_ONCE) {
+            let batch = statistics.batch(rows, weights);
+            let (g, others) = self.data.split_at_mut(stride);
+            let (h, others) = others.split_at_mut(stride);
+            match self.kinds {
+                Kinds::Diagonal => batch.add_moments_to(&batch, [g, h]),
+                Kinds::Magnitudes => batch.add_moments_to(&batch, [g, h, others]),
+                Kinds::Bounds => {
+                    let (d, f) = others.split_at_mut(stride);
+                    let rest = |row: u32| weights[row as usize] * statistics.rest[row as usize];
+                    let by_rest = Batch::new(&statistics.gradients, stride, rows, rest);
+                    batch.add_moments_to(&by_rest, [g, h, d, f]);
+                }
             }
         }
     }
@@ -360,7 +379,11 @@ impl Sums {
     /// Becomes `all − part`.
     #[inline(always)]
     pub(crate) fn set_difference(&mut self, all: &Self, part: &Self) {
-        for (out, (all, part)) in self.data.iter_mut().zip(all.data.iter().zip(&part.data)) {
+        for (out, (all, part)) in self
+            .data
+            .iter_mut()
+            .zip(all.data.iter().zip(part.data.iter()))
+        {
             *out = all - part;
         }
     }
@@ -411,9 +434,7 @@ impl Sums {
             "x86_64+avx2"
         ))]
         fn add_all(sums: &mut Sums, statistics: &Statistics<'_>, rows: &[u32], weights: &[f64]) {
-            for &row in rows {
-                sums.add(statistics, row, weights[row as usize]);
-            }
+            sums.add(statistics, rows, weights);
         }
         let stride = statistics.stride;
         let sum = |rows: &[u32]| {
@@ -440,14 +461,14 @@ impl Sums {
 #[derive(Debug, Clone)]
 pub(crate) struct Gram {
     pub(crate) stride: usize,
-    pub(crate) data: Vec<f64>,
+    pub(crate) data: Aligned,
 }
 
 impl Gram {
     pub(crate) fn new(stride: usize) -> Self {
         Self {
             stride,
-            data: vec![0.0; stride * stride],
+            data: Aligned::zeros(stride * stride),
         }
     }
 
@@ -473,13 +494,10 @@ impl Gram {
         }
         let part = |rows: &[u32]| {
             if statistics.is_stopped() {
-                return Vec::new();
+                return Aligned::zeros(0);
             }
-            let mut weighted = vec![0.0; rows.len() * stride];
-            for (out, &row) in weighted.chunks_mut(stride).zip(rows) {
-                add_scaled(out, weights[row as usize].sqrt(), statistics.gradient(row));
-            }
-            let mut product = vec![0.0; stride * stride];
+            let weighted = weighted_rows(statistics, rows, weights);
+            let mut product = Aligned::zeros(stride * stride);
             let weighted = MatRef::from_row_major_slice(&weighted, rows.len(), stride);
             matmul(
                 MatMut::from_row_major_slice_mut(&mut product, stride, stride),
@@ -497,7 +515,7 @@ impl Gram {
         // Blocks are long, since each makes a matrix of its own, and a few at a time.
         let long = ROWS.max((4 * stride).min(MOST_NUMBERS / stride.max(1)));
         for rows in rows.chunks(AT_ONCE * long) {
-            let parts: Vec<Vec<f64>> = if rows.len() * stride * stride < 64 * PARALLEL {
+            let parts: Vec<Aligned> = if rows.len() * stride * stride < 64 * PARALLEL {
                 rows.chunks(long).map(part).collect()
             } else {
                 rows.par_chunks(long).map(part).collect()
@@ -526,6 +544,19 @@ impl Gram {
             add_scaled(row, scale * entry, x);
         }
     }
+}
+
+/// The gradients of rows, times the roots of their weights.
+#[multiversion::multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+fn weighted_rows(statistics: &Statistics<'_>, rows: &[u32], weights: &[f64]) -> Aligned {
+    let mut weighted = Aligned::zeros(rows.len() * statistics.stride);
+    for (out, &row) in weighted.chunks_mut(statistics.stride).zip(rows) {
+        let root = weights[row as usize].sqrt();
+        for (out, g) in out.iter_mut().zip(statistics.gradient(row)) {
+            *out = root * g;
+        }
+    }
+    weighted
 }
 
 #[multiversion::multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]

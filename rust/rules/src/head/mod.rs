@@ -109,7 +109,7 @@ impl Method {
                 let mut near = Near::zero(statistics.stride);
                 near.x[..start.len()].copy_from_slice(start);
                 let quality = full_head(statistics, &sums, rows, weights, l2, &mut near);
-                (near.x, quality)
+                (near.x.to_vec(), quality)
             }
         }
     }

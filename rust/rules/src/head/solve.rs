@@ -1,8 +1,9 @@
 //! Linear systems: small ones by Cholesky factorization, those of all labels by conjugate
 //! gradients.
 
+use crate::batch::ROWS_AT_ONCE;
 use crate::binning::TINY;
-use crate::lanes::{WIDTH, add_scaled, chunks, chunks_mut, dot, total};
+use crate::lanes::{Aligned, WIDTH, add_scaled, chunks, chunks_mut, dot, total};
 use crate::statistics::{Gram, PARALLEL, ROWS, Statistics, Sums};
 use faer::Side;
 use faer::prelude::Solve;
@@ -83,6 +84,24 @@ pub(crate) fn multiply_columns<const B: usize>(
     }
 }
 
+/// `y += sign · (Σ w g gᵀ) x` over some rows.
+#[inline(always)]
+fn add_product_of_rows<const C: usize>(
+    statistics: &Statistics<'_>,
+    sign: f64,
+    rows: &[u32],
+    weights: &[f64],
+    x: &[f64],
+    y: &mut [f64],
+) {
+    let n = length::<C>(statistics.stride);
+    for rows in rows.chunks(ROWS_AT_ONCE) {
+        let mut batch = statistics.batch(rows, weights);
+        batch.weigh_by_products(sign, &x[..n]);
+        batch.add_to(&mut y[..n]);
+    }
+}
+
 /// `(Σ w g gᵀ) x` over some rows; 0 once the watch says to stop.
 #[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
 fn product_of_rows(
@@ -93,10 +112,7 @@ fn product_of_rows(
 ) -> Vec<f64> {
     let mut y = vec![0.0; x.len()];
     if !statistics.is_stopped() {
-        for &row in rows {
-            let g = statistics.gradient(row);
-            add_scaled(&mut y, weights[row as usize] * dot(g, x), g);
-        }
+        add_product_of_rows::<0>(statistics, 1.0, rows, weights, x, &mut y);
     }
     y
 }
@@ -144,10 +160,7 @@ impl<'a> Outer<'a> {
                 }
             }
             Self::Rows(rows, weights) if rows.len() * y.len() < PARALLEL => {
-                for &row in rows {
-                    let g = cut::<C>(statistics.gradient(row));
-                    add_scaled(y, sign * weights[row as usize] * dot(g, x), g);
-                }
+                add_product_of_rows::<C>(statistics, sign, rows, weights, x, y);
             }
             Self::Rows(rows, weights) => {
                 let part = |rows: &[u32]| product_of_rows(statistics, rows, weights, x);
@@ -171,15 +184,15 @@ impl<'a> Outer<'a> {
 /// takes a few operations a label to bring the product up to date with a row more or less.
 #[derive(Debug, Clone)]
 pub(crate) struct Near {
-    pub(crate) x: Vec<f64>,
-    pub(crate) product: Vec<f64>,
+    pub(crate) x: Aligned,
+    pub(crate) product: Aligned,
 }
 
 impl Near {
     pub(crate) fn zero(stride: usize) -> Self {
         Self {
-            x: vec![0.0; stride],
-            product: vec![0.0; stride],
+            x: Aligned::zeros(stride),
+            product: Aligned::zeros(stride),
         }
     }
 
@@ -197,11 +210,17 @@ impl Near {
         self.product.copy_from_slice(&other.product);
     }
 
-    /// Adds `weight` times a row.
+    /// Adds `sign` times rows, of which each weighs `weights[row]`.
     #[inline(always)]
-    pub(crate) fn add(&mut self, weight: f64, gradient: &[f64]) {
-        let scale = weight * dot(gradient, &self.x);
-        add_scaled(&mut self.product, scale, gradient);
+    pub(crate) fn add<const C: usize>(
+        &mut self,
+        sign: f64,
+        statistics: &Statistics<'_>,
+        rows: &[u32],
+        weights: &[f64],
+    ) {
+        let Self { x, product } = self;
+        add_product_of_rows::<C>(statistics, sign, rows, weights, x, product);
     }
 }
 
@@ -219,9 +238,9 @@ impl Near {
 #[derive(Debug, Clone)]
 pub(crate) struct Solver<const C: usize> {
     pub(crate) l2: f64,
-    residual: Vec<f64>,
-    direction: Vec<f64>,
-    product: Vec<f64>,
+    residual: Aligned,
+    direction: Aligned,
+    product: Aligned,
 }
 
 /// Steps after which a system is factorized instead.
@@ -235,7 +254,7 @@ pub(crate) const HEAD: f64 = 1e-13;
 
 impl<const C: usize> Solver<C> {
     pub(crate) fn new(stride: usize, l2: f64) -> Self {
-        let room = vec![0.0; stride];
+        let room = Aligned::zeros(stride);
         Self {
             l2,
             residual: room.clone(),
@@ -244,24 +263,19 @@ impl<const C: usize> Solver<C> {
         }
     }
 
-    /// `product = (diag(d + ω) − Σ w g gᵀ) x`.
+    /// `product = (diag(d + ω) − Σ w g gᵀ) direction`.
     #[inline(always)]
-    fn multiply(
-        &mut self,
-        statistics: &Statistics<'_>,
-        sums: &Sums,
-        parts: &[(f64, Outer<'_>)],
-        x: &[f64],
-    ) {
+    fn multiply(&mut self, statistics: &Statistics<'_>, sums: &Sums, parts: &[(f64, Outer<'_>)]) {
         let product = &mut self.product[..length::<C>(sums.stride)];
-        let diagonal = chunks(cut::<C>(sums.d())).iter().zip(chunks(cut::<C>(x)));
+        let x = cut::<C>(&self.direction);
+        let diagonal = chunks(cut::<C>(sums.d())).iter().zip(chunks(x));
         for (out, (d, x)) in chunks_mut(product).iter_mut().zip(diagonal) {
             for lane in 0..WIDTH {
                 out[lane] = (d[lane] + self.l2) * x[lane];
             }
         }
         for (sign, part) in parts {
-            part.add_product::<C>(statistics, -sign, cut::<C>(x), product);
+            part.add_product::<C>(statistics, -sign, x, product);
         }
     }
 
@@ -280,7 +294,7 @@ impl<const C: usize> Solver<C> {
         near: &mut Near,
     ) -> Option<f64> {
         let n = length::<C>(sums.stride);
-        let known = near.product.iter().zip(&near.x);
+        let known = near.product.iter().zip(near.x.iter());
         let sums_of = sums.g().iter().zip(sums.d());
         for (r, ((product, x), (g, d))) in self.residual[..n].iter_mut().zip(known.zip(sums_of)) {
             *r = product - (d + self.l2) * x - g;
@@ -330,19 +344,16 @@ impl<const C: usize> Solver<C> {
                     p[lane] = r[lane] / (h + self.l2 + TINY) + step;
                 }
             }
-            let direction = std::mem::take(&mut self.direction);
-            self.multiply(statistics, sums, parts, &direction);
-            let curvature = dot(&direction[..n], &self.product[..n]);
+            self.multiply(statistics, sums, parts);
+            let direction = &self.direction[..n];
+            let curvature = dot(direction, &self.product[..n]);
             let usable = curvature > 0.0 && curvature.is_finite();
-            if usable {
-                let alpha = dot(&direction[..n], &self.residual[..n]) / curvature;
-                add_scaled(&mut x[..n], alpha, &direction[..n]);
-                add_scaled(&mut self.residual[..n], -alpha, &self.product[..n]);
-            }
-            self.direction = direction;
             if !usable {
                 break;
             }
+            let alpha = dot(direction, &self.residual[..n]) / curvature;
+            add_scaled(&mut x[..n], alpha, direction);
+            add_scaled(&mut self.residual[..n], -alpha, &self.product[..n]);
         }
         Some(self.factorized(statistics, sums, parts, x))
     }

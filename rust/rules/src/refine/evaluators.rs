@@ -32,9 +32,8 @@ impl<'a> Halves<'a> {
     }
 
     #[inline(always)]
-    pub(crate) fn take(&mut self, row: u32) {
-        self.taken
-            .add(self.statistics, row, self.weights[row as usize]);
+    pub(crate) fn take(&mut self, rows: &[u32]) {
+        self.taken.add(self.statistics, rows, self.weights);
     }
 
     #[inline(always)]
@@ -98,8 +97,8 @@ impl Evaluator for Independent<'_> {
     }
 
     #[inline(always)]
-    fn take(&mut self, row: u32) {
-        self.halves.take(row);
+    fn take(&mut self, rows: &[u32]) {
+        self.halves.take(rows);
     }
 
     #[inline(always)]
@@ -160,9 +159,10 @@ impl<'a> OwnBins<'a> {
     }
 
     #[inline(always)]
-    pub(crate) fn take(&mut self, row: u32) {
-        self.rows.push(row);
-        self.roots.push(self.weights[row as usize].sqrt());
+    pub(crate) fn take(&mut self, rows: &[u32]) {
+        self.rows.extend_from_slice(rows);
+        let roots = rows.iter().map(|&row| self.weights[row as usize].sqrt());
+        self.roots.extend(roots);
     }
 
     /// Brings bins up to date with `sums`, which need not be those of the rows.
@@ -241,10 +241,10 @@ impl Evaluator for Binned<'_> {
     }
 
     #[inline(always)]
-    fn take(&mut self, row: u32) {
-        self.halves.take(row);
-        self.taken.take(row);
-        self.others.take(row);
+    fn take(&mut self, rows: &[u32]) {
+        self.halves.take(rows);
+        self.taken.take(rows);
+        self.others.take(rows);
     }
 
     #[inline(always)]
@@ -306,8 +306,8 @@ impl Evaluator for IndependentBins<'_> {
     }
 
     #[inline(always)]
-    fn take(&mut self, row: u32) {
-        self.halves.take(row);
+    fn take(&mut self, rows: &[u32]) {
+        self.halves.take(rows);
     }
 
     #[inline(always)]
@@ -391,15 +391,14 @@ impl<const C: usize> Evaluator for Full<'_, C> {
     }
 
     #[inline(always)]
-    fn take(&mut self, row: u32) {
-        self.halves.take(row);
-        self.rows.push(row);
-        let (weight, gradient) = (
-            self.halves.weights[row as usize],
-            self.halves.statistics.gradient(row),
-        );
-        self.of_taken.add(weight, gradient);
-        self.of_others.add(-weight, gradient);
+    fn take(&mut self, rows: &[u32]) {
+        self.halves.take(rows);
+        let (statistics, weights) = (self.halves.statistics, self.halves.weights);
+        if !self.rows.is_empty() {
+            self.of_taken.add::<C>(1.0, statistics, rows, weights);
+        }
+        self.of_others.add::<C>(-1.0, statistics, rows, weights);
+        self.rows.extend_from_slice(rows);
     }
 
     #[inline(always)]

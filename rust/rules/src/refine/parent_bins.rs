@@ -415,12 +415,13 @@ impl Evaluator for FewRows<'_> {
     }
 
     #[inline(always)]
-    fn take(&mut self, row: u32) {
-        self.own.take(row);
-        self.taken
-            .add(self.statistics, row, self.weights[row as usize]);
-        let position = self.positions[row as usize] as usize;
-        add_scaled(&mut self.reduced, 1.0, self.estimates.row(position));
+    fn take(&mut self, rows: &[u32]) {
+        self.own.take(rows);
+        self.taken.add(self.statistics, rows, self.weights);
+        for &row in rows {
+            let position = self.positions[row as usize] as usize;
+            add_scaled(&mut self.reduced, 1.0, self.estimates.row(position));
+        }
     }
 
     #[inline(always)]

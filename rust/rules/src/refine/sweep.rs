@@ -10,8 +10,8 @@ use std::ops::Range;
 pub(crate) trait Evaluator {
     /// Empties the growing set.
     fn restart(&mut self);
-    /// Adds a row to it.
-    fn take(&mut self, row: u32);
+    /// Adds rows to it.
+    fn take(&mut self, rows: &[u32]);
     /// The quality of the growing set.
     fn of_taken(&mut self, bound: f64) -> Option<f64>;
     /// The quality of the parent set without it.
@@ -132,9 +132,7 @@ pub(crate) fn sweep(
             evaluator.restart();
         }
         for rows in step.rows {
-            for &row in &groups.rows[rows] {
-                evaluator.take(row);
-            }
+            evaluator.take(&groups.rows[rows]);
         }
         let mut judge = |quality: Option<f64>, operator| {
             let Some(quality) = quality else { return };

@@ -182,7 +182,7 @@ impl Problem<'_> {
         for bound_by in [f64::INFINITY, 1e-6, -1e-3] {
             evaluator.restart();
             for taken in 1..rows.len() {
-                evaluator.take(rows[taken - 1]);
+                evaluator.take(&rows[taken - 1..taken]);
                 let expected =
                     [&rows[..taken], &rows[taken..]].map(|rows| self.quality(params, rows));
                 let bounds =

@@ -99,11 +99,13 @@ impl<const C: usize> Evaluator for TwoBins<'_, C> {
     }
 
     #[inline(always)]
-    fn take(&mut self, row: u32) {
-        self.halves.take(row);
-        let weight = self.halves.weights[row as usize];
-        self.taken
-            .add_outer(weight, self.halves.statistics.gradient(row));
+    fn take(&mut self, rows: &[u32]) {
+        self.halves.take(rows);
+        for &row in rows {
+            let weight = self.halves.weights[row as usize];
+            self.taken
+                .add_outer(weight, self.halves.statistics.gradient(row));
+        }
     }
 
     #[inline(always)]
