@@ -283,6 +283,22 @@ impl Column {
     }
 }
 
+/// Those of `rows` that are wanted.
+pub(crate) fn select(
+    rows: impl ExactSizeIterator<Item = u32>,
+    is_wanted: impl Fn(u32) -> bool,
+) -> Vec<u32> {
+    // Which are wanted is hard to foresee, so each is written, and written over if it is not.
+    let mut selected = vec![0; rows.len()];
+    let mut n_selected = 0;
+    for row in rows {
+        selected[n_selected] = row;
+        n_selected += usize::from(is_wanted(row));
+    }
+    selected.truncate(n_selected);
+    selected
+}
+
 /// `rows` without those in `gone`, which are among them; both ascending.
 fn without(rows: &[u32], gone: &[u32]) -> Vec<u32> {
     let mut kept = Vec::with_capacity(rows.len() - gone.len());

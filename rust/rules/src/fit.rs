@@ -1,6 +1,6 @@
 //! Boosting: one rule after the other, each fitted to the gradients that those before have left.
 
-use crate::columns::Columns;
+use crate::columns::{Columns, select};
 use crate::grow::{Body, marked};
 use crate::head::Method;
 use crate::lanes::add_scaled;
@@ -271,10 +271,7 @@ impl<'a> Boosting<'a> {
 
     /// The rows among `rows` that are learned from.
     fn learned_of(&self, rows: &[u32]) -> Vec<u32> {
-        rows.iter()
-            .copied()
-            .filter(|&row| self.weights[row as usize] > 0.0)
-            .collect()
+        select(rows.iter().copied(), |row| self.weights[row as usize] > 0.0)
     }
 
     /// Adds the rule that covers every row, without shrinkage.

@@ -1,6 +1,7 @@
 //! How a rule grows: condition by condition, each the best of a sample of features.
 
 use crate::Head;
+use crate::columns::select;
 use crate::fit::Boosting;
 use crate::refine::{ABSENT, Candidate, Context, Moments, RowSet};
 use fastrand::Rng;
@@ -43,9 +44,7 @@ impl Boosting<'_> {
             label: None,
             start: Vec::new(),
         };
-        let mut covered: Vec<u32> = (0..columns.n_rows as u32)
-            .filter(|&row| sampled[row as usize] > 0.0)
-            .collect();
+        let mut covered = select(0..columns.n_rows as u32, |row| sampled[row as usize] > 0.0);
         let mut moments = Moments::over(&context, &covered, sampled);
         let mut bound = f64::INFINITY;
         positions.fill(ABSENT);
@@ -122,8 +121,7 @@ impl Boosting<'_> {
 
 /// The numbers that are marked.
 pub(crate) fn marked(marks: &[bool]) -> Vec<u32> {
-    let numbers = marks.iter().zip(0..).filter(|&(&mark, _)| mark);
-    numbers.map(|(_, number)| number).collect()
+    select(0..marks.len() as u32, |number| marks[number as usize])
 }
 
 /// Samples without replacement from the numbers in `order`, which is in order again afterwards.

@@ -1,6 +1,6 @@
 //! The rows of a set in the order of one feature, in groups between which thresholds may lie.
 
-use crate::columns::{Column, MISSING};
+use crate::columns::{Column, MISSING, select};
 
 /// Rows that conditions on one feature do not tell apart.
 #[derive(Debug, Clone, Copy)]
@@ -42,6 +42,9 @@ impl Groups {
     /// Groups the rows of `set`, one group for each value, or for each of the column's coarse
     /// groups. O(stored values of the column), or O(set log set) where that is less.
     pub(crate) fn new(column: &Column, set: &RowSet<'_>, coarse: bool) -> Self {
+        if let Some(groups) = Self::of_one_value(column, set) {
+            return groups;
+        }
         let n_set = set.rows.len();
         let is_in = |row: &u32| set.positions[*row as usize] != ABSENT;
         let missing: Vec<u32> = column.missing.iter().copied().filter(is_in).collect();
@@ -123,5 +126,39 @@ impl Groups {
             list: groups,
             missing,
         }
+    }
+
+    /// The same for a sparse column of one value other than 0, which few rows of the set have:
+    /// without a look at values and codes, of which each would be a place in memory more.
+    fn of_one_value(column: &Column, set: &RowSet<'_>) -> Option<Self> {
+        let zero = column.implicit?;
+        if column.values.len() != 2 || !column.missing.is_empty() {
+            return None;
+        }
+        let is_in = |row: u32| set.positions[row as usize] != ABSENT;
+        let rows = select(column.rows.iter().copied(), is_in);
+        let n_in = rows.len();
+        let n_zeros = set.rows.len() - n_in;
+        if n_zeros < n_in {
+            return None;
+        }
+        let group = |code: u32, from: usize, to: usize, count: usize| Group {
+            first: code,
+            last: code,
+            from,
+            to,
+            count,
+        };
+        let at = if zero == 0 { 0 } else { n_in };
+        let mut list = vec![group(zero, at, at, n_zeros), group(1 - zero, 0, n_in, n_in)];
+        if zero == 1 {
+            list.swap(0, 1);
+        }
+        list.retain(|group| group.count > 0);
+        Some(Self {
+            rows,
+            list,
+            missing: Vec::new(),
+        })
     }
 }

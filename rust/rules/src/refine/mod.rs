@@ -185,8 +185,8 @@ impl<'a> Context<'a> {
     /// few that it saves work.
     fn is_estimated(&self, column: &Column) -> bool {
         self.params.search == Search::Fast
-            && (column.implicit.is_none() || self.statistics.stride > MOST_LABELS)
             && self.has_few_bins()
+            && (column.implicit.is_none() || self.statistics.stride > MOST_LABELS)
     }
 
     /// Whether the search uses where rows stand in their set, not only which are in it.
@@ -300,15 +300,14 @@ impl<'a> Context<'a> {
     fn sweep(
         &self,
         parent: &Parent<'_>,
-        tasks: Vec<Task<'_>>,
+        mut tasks: Vec<Task<'_>>,
         bound: f64,
         label: Option<usize>,
     ) -> Option<Found> {
-        let (full, lacking): (Vec<_>, Vec<_>) = tasks
-            .into_iter()
-            .filter(|task| task.groups.list.len() >= 2)
-            .partition(|task| task.groups.missing.is_empty());
-        let mut best = self.sweep_full(parent, &full, bound, label);
+        tasks.retain(|task| task.groups.list.len() >= 2);
+        let is_lacking = |task: &mut Task<'_>| !task.groups.missing.is_empty();
+        let lacking: Vec<_> = tasks.extract_if(.., is_lacking).collect();
+        let mut best = self.sweep_full(parent, &tasks, bound, label);
         for task in lacking {
             // No condition keeps the rows without a value, nor does the complement of one.
             let mut missing = task.groups.missing.clone();
