@@ -77,7 +77,9 @@ impl Boosting<'_> {
                     break;
                 }
             }
-            let Some(mut condition) = found else { break };
+            let Some((mut condition, head_near)) = found else {
+                break;
+            };
             let column = &columns.all[condition.feature];
             let is_among = |row: u32| positions[row as usize] != ABSENT;
             let (kept, gone) =
@@ -100,7 +102,7 @@ impl Boosting<'_> {
             if kept.len() <= params.min_coverage {
                 break;
             }
-            moments.keep(&context, &kept, &gone, sampled);
+            moments.keep(&context, &kept, &gone, sampled, head_near);
             for &row in &gone {
                 positions[row as usize] = ABSENT;
             }

@@ -70,12 +70,11 @@ impl<'w> Statistics<'w> {
         &self.gradients[at..at + self.stride]
     }
 
-    /// A few rows, of which each weighs `weights[row]`.
+    /// Rows, of which each weighs `weights[row]`, a few at a time.
     #[inline(always)]
-    pub(crate) fn batch(&self, rows: &[u32], weights: &[f64]) -> Batch<'_> {
-        Batch::new(&self.gradients, self.stride, rows, |row| {
-            weights[row as usize]
-        })
+    pub(crate) fn batches(&self, rows: &[u32], weights: &[f64]) -> impl Iterator<Item = Batch<'_>> {
+        let few = rows.chunks(ROWS_AT_ONCE);
+        few.map(|rows| Batch::new(&self.gradients, self.stride, rows, weights, &self.rest))
     }
 
     /// Whether there is no use in going on.
@@ -355,23 +354,18 @@ impl Sums {
         self.data.fill(0.0);
     }
 
-    /// Adds the statistics of rows, of which each weighs `weights[row]`.
+    /// Adds the statistics of rows.
     #[inline(always)]
-    pub(crate) fn add(&mut self, statistics: &Statistics<'_>, rows: &[u32], weights: &[f64]) {
+    pub(crate) fn add(&mut self, batch: &Batch<'_>) {
         let stride = self.stride;
-        for rows in rows.chunks(ROWS_AT_ONCE) {
-            let batch = statistics.batch(rows, weights);
-            let (g, others) = self.data.split_at_mut(stride);
-            let (h, others) = others.split_at_mut(stride);
-            match self.kinds {
-                Kinds::Diagonal => batch.add_moments_to(&batch, [g, h]),
-                Kinds::Magnitudes => batch.add_moments_to(&batch, [g, h, others]),
-                Kinds::Bounds => {
-                    let (d, f) = others.split_at_mut(stride);
-                    let rest = |row: u32| weights[row as usize] * statistics.rest[row as usize];
-                    let by_rest = Batch::new(&statistics.gradients, stride, rows, rest);
-                    batch.add_moments_to(&by_rest, [g, h, d, f]);
-                }
+        let (g, others) = self.data.split_at_mut(stride);
+        let (h, others) = others.split_at_mut(stride);
+        match self.kinds {
+            Kinds::Diagonal => batch.add_moments_to([g, h]),
+            Kinds::Magnitudes => batch.add_moments_to([g, h, others]),
+            Kinds::Bounds => {
+                let (d, f) = others.split_at_mut(stride);
+                batch.add_moments_to([g, h, d, f]);
             }
         }
     }
@@ -434,7 +428,9 @@ impl Sums {
             "x86_64+avx2"
         ))]
         fn add_all(sums: &mut Sums, statistics: &Statistics<'_>, rows: &[u32], weights: &[f64]) {
-            sums.add(statistics, rows, weights);
+            for batch in statistics.batches(rows, weights) {
+                sums.add(&batch);
+            }
         }
         let stride = statistics.stride;
         let sum = |rows: &[u32]| {

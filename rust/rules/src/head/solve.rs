@@ -1,7 +1,7 @@
 //! Linear systems: small ones by Cholesky factorization, those of all labels by conjugate
 //! gradients.
 
-use crate::batch::ROWS_AT_ONCE;
+use crate::batch::Batch;
 use crate::binning::TINY;
 use crate::lanes::{Aligned, WIDTH, add_scaled, chunks, chunks_mut, dot, total};
 use crate::statistics::{Gram, PARALLEL, ROWS, Statistics, Sums};
@@ -95,10 +95,9 @@ fn add_product_of_rows<const C: usize>(
     y: &mut [f64],
 ) {
     let n = length::<C>(statistics.stride);
-    for rows in rows.chunks(ROWS_AT_ONCE) {
-        let mut batch = statistics.batch(rows, weights);
-        batch.weigh_by_products(sign, &x[..n]);
-        batch.add_to(&mut y[..n]);
+    for batch in statistics.batches(rows, weights) {
+        let products = batch.products(sign, &x[..n]);
+        batch.add_to(&products, &mut y[..n]);
     }
 }
 
@@ -210,17 +209,12 @@ impl Near {
         self.product.copy_from_slice(&other.product);
     }
 
-    /// Adds `sign` times rows, of which each weighs `weights[row]`.
+    /// Adds `sign` times rows.
     #[inline(always)]
-    pub(crate) fn add<const C: usize>(
-        &mut self,
-        sign: f64,
-        statistics: &Statistics<'_>,
-        rows: &[u32],
-        weights: &[f64],
-    ) {
-        let Self { x, product } = self;
-        add_product_of_rows::<C>(statistics, sign, rows, weights, x, product);
+    pub(crate) fn add<const C: usize>(&mut self, sign: f64, batch: &Batch<'_>) {
+        let products = batch.products(sign, cut::<C>(&self.x));
+        let n = length::<C>(self.x.len());
+        batch.add_to(&products, &mut self.product[..n]);
     }
 }
 

@@ -6,7 +6,7 @@ use crate::binning::{Binner, TINY};
 use crate::head::bins::{BinnedRows, Move, System, find_moves};
 use crate::head::solve::{CANDIDATE, Near, Outer, Solver, length};
 use crate::head::{alone, best_label};
-use crate::lanes::{WIDTH, add_scaled, chunks, total};
+use crate::lanes::{Aligned, WIDTH, add_scaled, chunks, total};
 use crate::statistics::{Gram, Statistics, Sums};
 
 /// The sums of the growing set and of its complement.
@@ -33,7 +33,9 @@ impl<'a> Halves<'a> {
 
     #[inline(always)]
     pub(crate) fn take(&mut self, rows: &[u32]) {
-        self.taken.add(self.statistics, rows, self.weights);
+        for batch in self.statistics.batches(rows, self.weights) {
+            self.taken.add(&batch);
+        }
     }
 
     #[inline(always)]
@@ -329,6 +331,8 @@ pub(crate) struct Full<'a, const C: usize> {
     /// Heads of candidates shortly before. Most candidates are known by them not to be the best.
     of_taken: Near,
     of_others: Near,
+    /// The head of the best candidate so far, or nearly so.
+    pub(crate) best: Aligned,
     rows: Vec<u32>,
     /// `Σ w g gᵀ` of the first rows, and of how many.
     gram: Gram,
@@ -345,6 +349,7 @@ impl<'a, const C: usize> Full<'a, C> {
             solver: Solver::new(stride, l2),
             of_taken: Near::zero(stride),
             of_others: parent.moments.near.clone(),
+            best: parent.moments.near.x.clone(),
             rows: Vec::new(),
             gram: Gram::new(0),
             n_gram: 0,
@@ -392,12 +397,16 @@ impl<const C: usize> Evaluator for Full<'_, C> {
 
     #[inline(always)]
     fn take(&mut self, rows: &[u32]) {
-        self.halves.take(rows);
         let (statistics, weights) = (self.halves.statistics, self.halves.weights);
-        if !self.rows.is_empty() {
-            self.of_taken.add::<C>(1.0, statistics, rows, weights);
+        let is_first = self.rows.is_empty();
+        for batch in statistics.batches(rows, weights) {
+            self.halves.taken.add(&batch);
+            self.of_others.add::<C>(-1.0, &batch);
+            // A head of zeros has a product of zeros.
+            if !is_first {
+                self.of_taken.add::<C>(1.0, &batch);
+            }
         }
-        self.of_others.add::<C>(-1.0, statistics, rows, weights);
         self.rows.extend_from_slice(rows);
     }
 
@@ -413,7 +422,11 @@ impl<const C: usize> Evaluator for Full<'_, C> {
         let gram = (self.n_gram > 0 && self.n_gram == self.rows.len()).then_some(&self.gram);
         let parts = [(1.0, Outer::of(gram, &self.rows, self.halves.weights))];
         let near = &mut self.of_taken;
-        (self.solver).quality(statistics, sums, &parts, bound, CANDIDATE, near)
+        let quality = (self.solver).quality(statistics, sums, &parts, bound, CANDIDATE, near);
+        if quality.is_some_and(|quality| quality < bound) {
+            self.best.copy_from_slice(&near.x);
+        }
+        quality
     }
 
     #[inline(always)]
@@ -430,7 +443,11 @@ impl<const C: usize> Evaluator for Full<'_, C> {
         let taken = Outer::of(gram, &self.rows, self.halves.weights);
         let parts = [(1.0, self.halves.parent.outer()), (-1.0, taken)];
         let near = &mut self.of_others;
-        (self.solver).quality(statistics, sums, &parts, bound, CANDIDATE, near)
+        let quality = (self.solver).quality(statistics, sums, &parts, bound, CANDIDATE, near);
+        if quality.is_some_and(|quality| quality < bound) {
+            self.best.copy_from_slice(&near.x);
+        }
+        quality
     }
 }
 

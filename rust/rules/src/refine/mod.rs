@@ -11,7 +11,7 @@ mod two_bins;
 use crate::columns::{Column, Columns, GROUPS};
 use crate::head::Method;
 use crate::head::solve::{CANDIDATE, Near, Outer, Solver};
-use crate::lanes::WIDTH;
+use crate::lanes::{Aligned, WIDTH};
 use crate::statistics::{Gram, PARALLEL, Statistics, Sums};
 use crate::{Operator, Params, Search};
 use evaluators::{Binned, Full, Independent, IndependentBins, Scored};
@@ -73,13 +73,18 @@ impl Moments {
     }
 
     /// Leaves the rows that were kept of a set and not those that are gone, by what is less work.
+    /// `head` is near that of the rows kept; without it, that of the set is taken to be.
     pub(crate) fn keep(
         &mut self,
         context: &Context<'_>,
         kept: &[u32],
         gone: &[u32],
         weights: &[f64],
+        head: Option<Aligned>,
     ) {
+        if let Some(head) = head {
+            self.near.x = head;
+        }
         if kept.len() <= gone.len() {
             let near = std::mem::replace(&mut self.near, Near::zero(0));
             *self = Self::sums(context, kept, weights, near);
@@ -230,7 +235,8 @@ impl<'a> Context<'a> {
 
     /// The best condition on one of `features` with a quality below `bound`; of equal ones the
     /// first in the order of `features`, then of thresholds. `label` is that of single-label heads,
-    /// once settled.
+    /// once settled. With the condition comes a head near that of the rows it keeps, where one
+    /// was solved for.
     pub(crate) fn best_condition(
         &self,
         set: RowSet<'_>,
@@ -238,7 +244,7 @@ impl<'a> Context<'a> {
         features: &[usize],
         bound: f64,
         label: Option<usize>,
-    ) -> Option<Candidate> {
+    ) -> Option<(Candidate, Option<Aligned>)> {
         let is_estimated = |&feature: &usize| self.is_estimated(&self.columns.all[feature]);
         let estimates = features
             .iter()
@@ -286,12 +292,16 @@ impl<'a> Context<'a> {
                  at,
                  split,
                  threshold,
-             }| Candidate {
-                quality: split.quality,
-                estimated: is_estimated(&features[at]),
-                feature: features[at],
-                operator: split.operator,
-                threshold,
+                 head,
+             }| {
+                let condition = Candidate {
+                    quality: split.quality,
+                    estimated: is_estimated(&features[at]),
+                    feature: features[at],
+                    operator: split.operator,
+                    threshold,
+                };
+                (condition, head)
             },
         )
     }
@@ -315,7 +325,7 @@ impl<'a> Context<'a> {
             let absent = |row: &u32| missing.binary_search(row).is_err();
             let rows: Vec<u32> = parent.rows.iter().copied().filter(absent).collect();
             let mut moments = parent.moments.clone();
-            moments.keep(self, &rows, &missing, parent.weights);
+            moments.keep(self, &rows, &missing, parent.weights, None);
             let parent = Parent::new(self, &rows, parent.weights, &moments);
             let found = self.sweep_full(&parent, &[task], bound, label);
             best = better(best, found);
@@ -389,12 +399,14 @@ struct Task<'a> {
 }
 
 /// The best condition on a feature.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 struct Found {
     /// Where the feature stands in the sample.
     at: usize,
     split: Split,
     threshold: f32,
+    /// A head near that of the rows it keeps, where one was solved for.
+    head: Option<Aligned>,
 }
 
 impl Found {
@@ -403,6 +415,7 @@ impl Found {
             at,
             split,
             threshold,
+            head: None,
         }
     }
 }
@@ -467,7 +480,11 @@ fn sweep_all_labels<const C: usize>(
 ) -> Option<Found> {
     let params = context.params;
     let mut evaluator = Full::<C>::new(context.statistics, parent, params.l2);
-    sweep_each(&mut evaluator, tasks, params.min_coverage, bound)
+    let found = sweep_each(&mut evaluator, tasks, params.min_coverage, bound);
+    found.map(|found| Found {
+        head: Some(evaluator.best),
+        ..found
+    })
 }
 
 #[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]

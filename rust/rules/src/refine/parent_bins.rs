@@ -417,7 +417,9 @@ impl Evaluator for FewRows<'_> {
     #[inline(always)]
     fn take(&mut self, rows: &[u32]) {
         self.own.take(rows);
-        self.taken.add(self.statistics, rows, self.weights);
+        for batch in self.statistics.batches(rows, self.weights) {
+            self.taken.add(&batch);
+        }
         for &row in rows {
             let position = self.positions[row as usize] as usize;
             add_scaled(&mut self.reduced, 1.0, self.estimates.row(position));
