@@ -50,6 +50,7 @@ mod binning;
 mod columns;
 mod cover;
 mod fit;
+mod gram;
 mod grow;
 mod head;
 mod known;

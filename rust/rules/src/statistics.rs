@@ -4,8 +4,6 @@ use crate::Loss;
 use crate::batch::{Batch, ROWS_AT_ONCE};
 use crate::lanes::{Aligned, WIDTH, add_scaled, padded, total};
 use crate::loss::{self, Factors, PADDING};
-use faer::linalg::matmul::triangular::{BlockStructure, matmul};
-use faer::{Accum, MatMut, MatRef, Par};
 use manylabel_base::{Error, Watch, filled};
 use manylabel_sparse::CsrOwned;
 use rayon::prelude::*;
@@ -298,15 +296,6 @@ fn change_of_rows<W: Fn(u32) -> f64>(
     sum + weight_of_product * product.ln()
 }
 
-/// Rows of a block of a product of gradients have together at most so many numbers, 16 MB.
-const MOST_NUMBERS: usize = 1 << 21;
-
-/// Up to so many rows are added to a matrix one after the other.
-const FEW_ROWS: usize = 16;
-
-/// Blocks whose products are held at once.
-const AT_ONCE: usize = 4;
-
 /// Below so many numbers of work, threads cost more than they bring.
 pub(crate) const PARALLEL: usize = 1 << 15;
 
@@ -450,121 +439,5 @@ impl Sums {
             sums.add_sums(part);
         }
         sums
-    }
-}
-
-/// `Σ w g gᵀ` over a set of rows: a full symmetric matrix of padded rows.
-#[derive(Debug, Clone)]
-pub(crate) struct Gram {
-    pub(crate) stride: usize,
-    pub(crate) data: Aligned,
-}
-
-impl Gram {
-    pub(crate) fn new(stride: usize) -> Self {
-        Self {
-            stride,
-            data: Aligned::zeros(stride * stride),
-        }
-    }
-
-    /// Over `rows`, of which each weighs `weights[row]`; O(rows × labels²).
-    pub(crate) fn over(statistics: &Statistics<'_>, rows: &[u32], weights: &[f64]) -> Self {
-        let mut gram = Self::new(statistics.stride);
-        gram.add_rows(1.0, statistics, rows, weights);
-        gram
-    }
-
-    /// Adds `scale` times the matrix of `rows`.
-    pub(crate) fn add_rows(
-        &mut self,
-        scale: f64,
-        statistics: &Statistics<'_>,
-        rows: &[u32],
-        weights: &[f64],
-    ) {
-        let stride = self.stride;
-        if rows.len() <= FEW_ROWS {
-            add_outer_each(self, scale, statistics, rows, weights);
-            return;
-        }
-        let part = |rows: &[u32]| {
-            if statistics.is_stopped() {
-                return Aligned::zeros(0);
-            }
-            let weighted = weighted_rows(statistics, rows, weights);
-            let mut product = Aligned::zeros(stride * stride);
-            let weighted = MatRef::from_row_major_slice(&weighted, rows.len(), stride);
-            matmul(
-                MatMut::from_row_major_slice_mut(&mut product, stride, stride),
-                BlockStructure::TriangularLower,
-                Accum::Replace,
-                weighted.transpose(),
-                BlockStructure::Rectangular,
-                weighted,
-                BlockStructure::Rectangular,
-                1.0,
-                Par::Seq,
-            );
-            product
-        };
-        // Blocks are long, since each makes a matrix of its own, and a few at a time.
-        let long = ROWS.max((4 * stride).min(MOST_NUMBERS / stride.max(1)));
-        for rows in rows.chunks(AT_ONCE * long) {
-            let parts: Vec<Aligned> = if rows.len() * stride * stride < 64 * PARALLEL {
-                rows.chunks(long).map(part).collect()
-            } else {
-                rows.par_chunks(long).map(part).collect()
-            };
-            for part in &parts {
-                add_scaled(&mut self.data, scale, part);
-            }
-        }
-        for k in 0..stride {
-            for j in 0..k {
-                self.data[j * stride + k] = self.data[k * stride + j];
-            }
-        }
-    }
-
-    /// One row.
-    #[inline(always)]
-    pub(crate) fn row(&self, k: usize) -> &[f64] {
-        &self.data[k * self.stride..(k + 1) * self.stride]
-    }
-
-    /// Adds `scale · x xᵀ`.
-    #[inline(always)]
-    pub(crate) fn add_outer(&mut self, scale: f64, x: &[f64]) {
-        for (row, &entry) in self.data.chunks_exact_mut(self.stride).zip(x) {
-            add_scaled(row, scale * entry, x);
-        }
-    }
-}
-
-/// The gradients of rows, times the roots of their weights.
-#[multiversion::multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
-fn weighted_rows(statistics: &Statistics<'_>, rows: &[u32], weights: &[f64]) -> Aligned {
-    let mut weighted = Aligned::zeros(rows.len() * statistics.stride);
-    for (out, &row) in weighted.chunks_mut(statistics.stride).zip(rows) {
-        let root = weights[row as usize].sqrt();
-        for (out, g) in out.iter_mut().zip(statistics.gradient(row)) {
-            *out = root * g;
-        }
-    }
-    weighted
-}
-
-#[multiversion::multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
-fn add_outer_each(
-    gram: &mut Gram,
-    scale: f64,
-    statistics: &Statistics<'_>,
-    rows: &[u32],
-    weights: &[f64],
-) {
-    for &row in rows {
-        let gradient = statistics.gradient(row);
-        gram.add_outer(scale * weights[row as usize], gradient);
     }
 }

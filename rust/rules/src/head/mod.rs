@@ -9,8 +9,9 @@ pub(crate) mod solve;
 
 use crate::binning::Binner;
 pub(crate) use crate::binning::NONE;
+use crate::gram::Gram;
 use crate::lanes::{WIDTH, chunks};
-use crate::statistics::{Gram, Kinds, Statistics, Sums};
+use crate::statistics::{Kinds, Statistics, Sums};
 use crate::{Head, Hessian, Loss, Params};
 use bins::{BinnedRows, System, find_moves};
 use multiversion::multiversion;

@@ -3,8 +3,9 @@
 
 use crate::batch::Batch;
 use crate::binning::TINY;
+use crate::gram::Gram;
 use crate::lanes::{Aligned, WIDTH, add_scaled, chunks, chunks_mut, dot, total};
-use crate::statistics::{Gram, PARALLEL, ROWS, Statistics, Sums};
+use crate::statistics::{PARALLEL, ROWS, Statistics, Sums};
 use faer::Side;
 use faer::prelude::Solve;
 use multiversion::multiversion;

@@ -3,11 +3,12 @@
 use super::sweep::Evaluator;
 use super::{Parent, ParentBins};
 use crate::binning::{Binner, TINY};
+use crate::gram::Gram;
 use crate::head::bins::{BinnedRows, Move, System, find_moves};
 use crate::head::solve::{CANDIDATE, Near, Outer, Solver, length};
 use crate::head::{alone, best_label};
 use crate::lanes::{Aligned, WIDTH, add_scaled, chunks, total};
-use crate::statistics::{Gram, Statistics, Sums};
+use crate::statistics::{Statistics, Sums};
 
 /// The sums of the growing set and of its complement.
 pub(crate) struct Halves<'a> {

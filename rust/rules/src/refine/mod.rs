@@ -9,10 +9,11 @@ mod tests;
 mod two_bins;
 
 use crate::columns::{Column, Columns, GROUPS};
+use crate::gram::Gram;
 use crate::head::Method;
 use crate::head::solve::{CANDIDATE, Near, Outer, Solver};
 use crate::lanes::{Aligned, WIDTH};
-use crate::statistics::{Gram, PARALLEL, Statistics, Sums};
+use crate::statistics::{PARALLEL, Statistics, Sums};
 use crate::{Operator, Params, Search};
 use evaluators::{Binned, Full, Independent, IndependentBins, Scored};
 use groups::Groups;

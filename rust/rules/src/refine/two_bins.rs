@@ -5,9 +5,10 @@
 use super::Parent;
 use super::evaluators::Halves;
 use super::sweep::Evaluator;
+use crate::gram::Gram;
 use crate::head::solve::multiply_columns;
 use crate::lanes::{WIDTH, chunks_mut, dot};
-use crate::statistics::{Gram, Statistics, Sums};
+use crate::statistics::{Statistics, Sums};
 
 /// Most chunks of labels that are done in this way.
 pub(crate) const MOST_CHUNKS: usize = 4;
