@@ -66,8 +66,13 @@ impl Columns {
                 counts[col.get()] += usize::from(single(*value) != 0.0);
             }
         }
-        let mut entries: Vec<Vec<(f32, u32)>> =
-            counts.iter().map(|&n| Vec::with_capacity(n)).collect();
+        // All in one place, column by column; `at` is where the next of each goes.
+        let mut at = counts.clone();
+        let mut n_entries = 0;
+        for at in &mut at {
+            n_entries += std::mem::replace(at, n_entries);
+        }
+        let mut entries = filled("stored values", (0.0, 0), n_entries)?;
         for row in 0..n_rows {
             if row % AT_ONCE == 0 {
                 watch.step(0)?;
@@ -83,17 +88,24 @@ impl Columns {
                     });
                 }
                 if value != 0.0 {
-                    entries[col.get()].push((value, row as u32));
+                    let at = &mut at[col.get()];
+                    entries[*at] = (value, row as u32);
+                    *at += 1;
                 }
             }
         }
-        let mut columns: Vec<Column> = entries
-            .into_par_iter()
-            .map(|entries| {
-                watch.step(0)?;
-                Column::new(entries, n_rows)
-            })
-            .collect::<Result<_, _>>()?;
+        let mut columns = Vec::new();
+        columns.resize_with(counts.len(), Column::default);
+        let mut left = &mut entries[..];
+        let parts = counts
+            .iter()
+            .map(|&n| left.split_off_mut(..n).unwrap_or_default());
+        let parts: Vec<&mut [(f32, u32)]> = parts.collect();
+        (columns.par_iter_mut().zip(parts)).try_for_each(|(column, entries)| {
+            watch.step(0)?;
+            *column = Column::new(entries, n_rows)?;
+            Ok(())
+        })?;
         for &col in nominal {
             let Some(column) = columns.get_mut(col) else {
                 return Err(Error::Param {
@@ -118,48 +130,59 @@ fn single<T: Value>(value: T) -> f32 {
 }
 
 impl Column {
-    fn new(mut entries: Vec<(f32, u32)>, n_rows: usize) -> Result<Self, Error> {
-        let missing: Vec<u32> = entries
+    /// Of the stored values other than 0, with their rows.
+    fn new(stored: &mut [(f32, u32)], n_rows: usize) -> Result<Self, Error> {
+        let missing: Vec<u32> = stored
             .iter()
             .filter(|entry| entry.0.is_nan())
             .map(|entry| entry.1)
             .collect();
-        entries.retain(|entry| !entry.0.is_nan());
+        let n_zeros = n_rows - stored.len();
+        let n_present = stored.len() - missing.len();
         // A column in which zeros are the smaller part stores them as any other value.
-        let n_zeros = n_rows - entries.len() - missing.len();
-        let full = n_zeros <= entries.len();
+        let full = n_zeros <= n_present;
+        let mut n_placed = 0;
+        for at in 0..stored.len() {
+            stored.swap(n_placed, at);
+            n_placed += usize::from(!stored[n_placed].0.is_nan());
+        }
+        let mut with_zeros = Vec::new();
+        let mut entries = &mut stored[..n_present];
         if full && n_zeros > 0 {
             let mut is_zero = filled("number of rows", true, n_rows)?;
-            for row in entries
-                .iter()
-                .map(|entry| entry.1)
-                .chain(missing.iter().copied())
-            {
+            let rows = entries.iter().map(|entry| entry.1);
+            for row in rows.chain(missing.iter().copied()) {
                 is_zero[row as usize] = false;
             }
-            entries.extend(
+            with_zeros.reserve_exact(n_rows);
+            with_zeros.extend_from_slice(entries);
+            with_zeros.extend(
                 (0..n_rows)
                     .filter(|&row| is_zero[row])
                     .map(|row| (0.0, row as u32)),
             );
+            entries = &mut with_zeros;
         }
         entries.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-        let mut values: Vec<f32> = entries.iter().map(|entry| entry.0).collect();
-        values.dedup();
-        values.shrink_to_fit();
-        let mut implicit = None;
-        if !full {
-            let zero = values.partition_point(|&value| value < 0.0);
-            values.insert(zero, 0.0);
-            implicit = Some(zero as u32);
-        }
+        // Codes pass over that of the implicit zero.
+        let n_below = entries.partition_point(|entry| entry.0 < 0.0);
+        let n_values = entries.chunk_by(|a, b| a.0 == b.0).count() + usize::from(!full);
+        let mut values = Vec::with_capacity(n_values);
         let mut codes = Vec::with_capacity(entries.len());
-        let mut code = 0;
-        for &(value, _) in &entries {
-            while values[code] != value {
-                code += 1;
+        let mut implicit = None;
+        for (at, &(value, _)) in entries.iter().enumerate() {
+            if !full && at == n_below {
+                implicit = Some(values.len() as u32);
+                values.push(0.0);
             }
-            codes.push(code as u32);
+            if values.last() != Some(&value) {
+                values.push(value);
+            }
+            codes.push(values.len() as u32 - 1);
+        }
+        if !full && implicit.is_none() {
+            implicit = Some(values.len() as u32);
+            values.push(0.0);
         }
         let groups = groups(&codes, values.len(), implicit);
         let rows: Vec<u32> = entries.iter().map(|entry| entry.1).collect();
@@ -320,15 +343,14 @@ fn without(rows: &[u32], gone: &[u32]) -> Vec<u32> {
 
 /// Cuts codes into at most [`GROUPS`] groups, beside that of the implicit zeros.
 fn groups(codes: &[u32], n_codes: usize, implicit: Option<u32>) -> Vec<u8> {
-    let mut counts = vec![0usize; n_codes];
-    for &code in codes {
-        counts[code as usize] += 1;
-    }
+    // Codes ascend, and every one has rows but the implicit.
+    let mut runs = codes.chunk_by(|a, b| a == b).map(<[u32]>::len);
     let most = n_codes - usize::from(implicit.is_some());
     let mut groups = Vec::with_capacity(n_codes);
     let (mut group, mut before, mut last) = (0u8, 0usize, usize::MAX);
-    for (code, &count) in counts.iter().enumerate() {
+    for code in 0..n_codes {
         let is_zero = implicit == Some(code as u32);
+        let count = if is_zero { 0 } else { runs.next().unwrap_or(0) };
         // A share of the rows, or a number of its own where there are few values.
         let share = if most <= GROUPS {
             code

@@ -300,7 +300,7 @@ impl<'a> Boosting<'a> {
                 decrease = self.safeguard(&rows, &mut head, quality, &total);
             }
             add_scaled(&mut total, 1.0, &head);
-            self.statistics.add(&all, &head);
+            self.statistics.advance(&all, &head);
             self.watch.step(0)?;
             let weight = |row: u32| self.weights[row as usize];
             if decrease <= DEFAULT_TOLERANCE * self.statistics.loss(&rows, weight) {
