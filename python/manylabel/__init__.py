@@ -2,7 +2,8 @@
 
 from importlib.metadata import version
 
-from manylabel import datasets, decision, link, metrics, rules
+from manylabel import correlated, datasets, decision, link, metrics, rules
+from manylabel.correlated import CorrLogClassifier
 from manylabel.linear import DiSMECClassifier
 from manylabel.link import SmoothLinkClassifier
 from manylabel.persistence import load
@@ -11,10 +12,12 @@ from manylabel.rules import BoostedRulesClassifier
 
 __all__ = [
     "BoostedRulesClassifier",
+    "CorrLogClassifier",
     "DiSMECClassifier",
     "Rembrandt",
     "SmoothLinkClassifier",
     "__version__",
+    "correlated",
     "datasets",
     "decision",
     "link",

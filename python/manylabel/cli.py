@@ -35,6 +35,7 @@ from tqdm import tqdm
 
 from manylabel import metrics
 from manylabel.datasets import load_arff, load_xc
+from manylabel.correlated import CorrLogClassifier
 from manylabel.linear import DiSMECClassifier
 from manylabel.link import SmoothLinkClassifier
 from manylabel.persistence import load, written_aside
@@ -43,6 +44,7 @@ from manylabel.rules import BoostedRulesClassifier
 __all__ = ["MODELS", "main"]
 
 MODELS: dict[str, type] = {
+    "corrlog": CorrLogClassifier,
     "dismec": DiSMECClassifier,
     "rules": BoostedRulesClassifier,
     "smooth-link": SmoothLinkClassifier,

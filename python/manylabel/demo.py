@@ -27,6 +27,7 @@ from sklearn.metrics import f1_score, hamming_loss, recall_score, zero_one_loss
 from sklearn.model_selection import train_test_split
 
 from manylabel.datasets import load_digit_attributes
+from manylabel.correlated import CorrLogClassifier
 from manylabel.linear import DiSMECClassifier
 from manylabel.link import SmoothLinkClassifier
 from manylabel.metrics import precision_at_k
@@ -39,6 +40,7 @@ FAMILIES: list[tuple[str, Any]] = [
     ("DiSMEC", DiSMECClassifier(random_state=0)),
     ("Boosted rules", BoostedRulesClassifier(n_rules=500, random_state=0)),
     ("Smooth link", SmoothLinkClassifier(random_state=0)),
+    ("CorrLog", CorrLogClassifier()),
 ]
 
 HEADER = f"{'':28}{'fit, s':>9}{'bytes':>12}{'Hamming':>10}{'subset 0/1':>12}{'micro F1':>10}{'macro F1':>10}"

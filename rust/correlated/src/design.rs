@@ -1,0 +1,357 @@
+//! The training rows as the fit wants them: features of unit variance, in dense or sparse blocks of
+//! rows, and the rows of every label in each block.
+
+use crate::wide::{
+    Float, Wide, dense_add_transposed, dense_times, sparse_add_transposed, sparse_times,
+};
+use manylabel_base::{Error, Watch, filled};
+use manylabel_sparse::{ColumnOrder, CsrView, Index, RowBlocks, Value};
+use std::ops::Range;
+
+/// Rows of a dense block, which stays in the second-level cache while it is used twice.
+const DENSE_ROWS: usize = 256;
+
+/// Rows of a sparse block if labels are too few to share out among threads.
+const FEW_ROWS: usize = 512;
+
+/// A feature varies if its standard deviation is more than this share of its mean: less is rounding.
+const VARIES: f64 = 1e-7;
+
+/// Means and standard deviations of the features.
+pub(crate) struct Scales {
+    pub(crate) mean: Vec<f64>,
+    /// 0 for a feature that is the same in all rows.
+    pub(crate) deviation: Vec<f64>,
+    /// Whether most values of the features that vary are not zero.
+    pub(crate) dense: bool,
+}
+
+impl Scales {
+    /// Two passes over `x`; `omega`: weights of the rows, of sum 1.
+    pub(crate) fn new<I: Index, V: Value>(
+        x: CsrView<'_, I, V>,
+        omega: &[f64],
+    ) -> Result<Self, Error> {
+        let mut mean = filled("number of features", 0.0, x.n_cols())?;
+        let mut stored = filled("number of features", 0.0, x.n_cols())?;
+        let mut counts = filled("number of features", 0usize, x.n_cols())?;
+        for (row, &weight) in omega.iter().enumerate() {
+            let (cols, values) = x.row(row);
+            for (col, value) in cols.iter().zip(values) {
+                mean[col.get()] += weight * value.f64();
+                stored[col.get()] += weight;
+                counts[col.get()] += usize::from(value.f64() != 0.0);
+            }
+        }
+        let mut deviation = filled("number of features", 0.0, x.n_cols())?;
+        for (row, &weight) in omega.iter().enumerate() {
+            let (cols, values) = x.row(row);
+            for (col, value) in cols.iter().zip(values) {
+                let col = col.get();
+                deviation[col] += weight * (value.f64() - mean[col]).powi(2);
+            }
+        }
+        let (mut kept, mut nonzero) = (0, 0);
+        for col in 0..x.n_cols() {
+            let rest = (1.0 - stored[col]).max(0.0) * mean[col].powi(2);
+            let found = (deviation[col] + rest).sqrt();
+            deviation[col] = 0.0;
+            if found > VARIES * mean[col].abs() {
+                deviation[col] = found;
+                kept += 1;
+                nonzero += counts[col];
+            }
+        }
+        Ok(Self {
+            mean,
+            deviation,
+            dense: nonzero > kept * x.n_rows() / 2,
+        })
+    }
+
+    /// Cuts rows into blocks; `few_labels`: whether threads must share rows.
+    pub(crate) fn cut<I: Index, V: Value>(
+        &self,
+        x: CsrView<'_, I, V>,
+        few_labels: bool,
+    ) -> Vec<Range<usize>> {
+        let most = match (self.dense, few_labels) {
+            (true, _) => DENSE_ROWS,
+            (false, true) => FEW_ROWS,
+            (false, false) => RowBlocks::<f32>::MAX_ROWS,
+        };
+        let cuts = RowBlocks::<f32>::cut(x.n_rows(), |row| x.row(row).0.len());
+        let split = cuts.into_iter().flat_map(|rows| {
+            let end = rows.end;
+            rows.step_by(most)
+                .map(move |first| first..end.min(first + most))
+        });
+        split.collect()
+    }
+}
+
+enum Rows<T> {
+    /// Row after row, centred.
+    Dense(Vec<T>),
+    Sparse(RowBlocks<T>),
+}
+
+/// The features that vary, each divided by its standard deviation.
+pub(crate) struct Design<T> {
+    rows: Rows<T>,
+    cuts: Vec<Range<usize>>,
+    /// The original feature at each place.
+    pub(crate) columns: Vec<u32>,
+    /// What is to be taken off each value for a mean of zero; none where that is done.
+    pub(crate) shift: Vec<f64>,
+}
+
+impl<T: Float> Design<T> {
+    pub(crate) fn new<I: Index, V: Value>(
+        x: CsrView<'_, I, V>,
+        scales: &Scales,
+        cuts: &[Range<usize>],
+        watch: &Watch,
+    ) -> Result<Self, Error> {
+        let cuts = cuts.to_vec();
+        if scales.dense {
+            let columns: Vec<u32> = (0..x.n_cols() as u32)
+                .filter(|&col| scales.deviation[col as usize] > 0.0)
+                .collect();
+            let d = columns.len();
+            let mut values = filled("features", T::default(), x.n_rows() * d)?;
+            let mut row_of = vec![0.0; x.n_cols()];
+            for (row, out) in values.chunks_exact_mut(d).enumerate() {
+                if row % DENSE_ROWS == 0 {
+                    watch.step(0)?;
+                }
+                let (cols, vals) = x.row(row);
+                for (col, value) in cols.iter().zip(vals) {
+                    row_of[col.get()] = value.f64();
+                }
+                for (out, &col) in out.iter_mut().zip(&columns) {
+                    let col = col as usize;
+                    *out = T::of((row_of[col] - scales.mean[col]) / scales.deviation[col]);
+                }
+                for col in cols {
+                    row_of[col.get()] = 0.0;
+                }
+            }
+            return Ok(Self {
+                rows: Rows::Dense(values),
+                cuts,
+                columns,
+                shift: Vec::new(),
+            });
+        }
+        let mut indptr = filled("features", 0usize, x.n_rows() + 1)?;
+        let mut indices = filled("features", 0u32, x.nnz())?;
+        let mut scaled = filled("features", 0.0, x.nnz())?;
+        let mut at = 0;
+        for row in 0..x.n_rows() {
+            let (cols, values) = x.row(row);
+            for (col, value) in cols.iter().zip(values) {
+                let deviation = scales.deviation[col.get()];
+                indices[at] = col.get() as u32;
+                if deviation > 0.0 {
+                    scaled[at] = value.f64() / deviation;
+                }
+                at += 1;
+            }
+            indptr[row + 1] = at;
+        }
+        let indptr: Vec<i64> = indptr.into_iter().map(|end| end as i64).collect();
+        let indices: Vec<i64> = indices.into_iter().map(i64::from).collect();
+        let x = CsrView::new("X", &indptr, &indices, &scaled, x.n_cols())?;
+        let order = ColumnOrder::new(x)?;
+        let columns = order.columns().to_vec();
+        let shift = columns
+            .iter()
+            .map(|&col| scales.mean[col as usize] / scales.deviation[col as usize])
+            .collect();
+        Ok(Self {
+            rows: Rows::Sparse(RowBlocks::new(x, &order, false, 1.0, &cuts, watch)?),
+            cuts,
+            columns,
+            shift,
+        })
+    }
+
+    /// Number of features that vary.
+    pub(crate) fn width(&self) -> usize {
+        self.columns.len()
+    }
+
+    /// The rows of each block.
+    pub(crate) fn cuts(&self) -> &[Range<usize>] {
+        &self.cuts
+    }
+
+    /// `out_i += Σ_j x_ij p_j` for the rows of a block, before centring.
+    pub(crate) fn times<const N: usize>(
+        &self,
+        block: usize,
+        p: &[Wide<T, N>],
+        out: &mut [Wide<T, N>],
+    ) {
+        match &self.rows {
+            Rows::Dense(values) => dense_times(self.dense(values, block), p, out),
+            Rows::Sparse(blocks) => sparse_times(&blocks.blocks()[block], p, out),
+        }
+    }
+
+    /// `g_j += Σ_i x_ij u_i` over the rows of a block, before centring.
+    pub(crate) fn add_transposed<const N: usize>(
+        &self,
+        block: usize,
+        u: &[Wide<T, N>],
+        g: &mut [Wide<T, N>],
+    ) {
+        match &self.rows {
+            Rows::Dense(values) => dense_add_transposed(self.dense(values, block), u, g),
+            Rows::Sparse(blocks) => sparse_add_transposed(&blocks.blocks()[block], u, g),
+        }
+    }
+
+    fn dense<'a>(&self, values: &'a [T], block: usize) -> &'a [T] {
+        let rows = &self.cuts[block];
+        &values[rows.start * self.width()..rows.end * self.width()]
+    }
+}
+
+/// The labels that some rows hold and some do not, most frequent first, and who holds them.
+pub(crate) struct Labels {
+    /// The original label at each place.
+    pub(crate) kept: Vec<u32>,
+    /// The weight of the rows that hold it.
+    pub(crate) share: Vec<f64>,
+    blocks: Vec<Holders>,
+}
+
+/// Who holds the labels, in one block of rows.
+struct Holders {
+    /// The labels with rows, in increasing order; the f-th is held by `rows[ends[f]..ends[f + 1]]`.
+    labels: Vec<u32>,
+    ends: Vec<u32>,
+    rows: Vec<u16>,
+}
+
+impl Labels {
+    /// `counts`: rows of each label.
+    pub(crate) fn new<I: Index, V: Copy>(
+        y: CsrView<'_, I, V>,
+        counts: &[usize],
+        omega: &[f64],
+        cuts: &[Range<usize>],
+    ) -> Result<Self, Error> {
+        let mut kept: Vec<u32> = (0..y.n_cols() as u32)
+            .filter(|&label| (1..y.n_rows()).contains(&counts[label as usize]))
+            .collect();
+        kept.sort_by_key(|&label| (std::cmp::Reverse(counts[label as usize]), label));
+        let mut places = filled("number of labels", u32::MAX, y.n_cols())?;
+        for (place, &label) in (0..).zip(&kept) {
+            places[label as usize] = place;
+        }
+        let mut share = vec![0.0; kept.len()];
+        let mut blocks = Vec::with_capacity(cuts.len());
+        let mut entries: Vec<(u32, u16)> = Vec::new();
+        for cut in cuts {
+            entries.clear();
+            for row in cut.clone() {
+                for label in y.row(row).0 {
+                    let place = places[label.get()];
+                    if place != u32::MAX {
+                        entries.push((place, (row - cut.start) as u16));
+                        share[place as usize] += omega[row];
+                    }
+                }
+            }
+            entries.sort_unstable();
+            let (mut labels, mut ends) = (Vec::new(), vec![0]);
+            for run in entries.chunk_by(|a, b| a.0 == b.0) {
+                labels.push(run[0].0);
+                ends.push(ends[ends.len() - 1] + run.len() as u32);
+            }
+            blocks.push(Holders {
+                labels,
+                ends,
+                rows: entries.iter().map(|&(_, row)| row).collect(),
+            });
+        }
+        Ok(Self {
+            kept,
+            share,
+            blocks,
+        })
+    }
+
+    /// Number of labels.
+    pub(crate) fn len(&self) -> usize {
+        self.kept.len()
+    }
+
+    /// The labels of a block in `range`, each with the rows that hold it.
+    pub(crate) fn holders(
+        &self,
+        block: usize,
+        range: Range<u32>,
+    ) -> impl Iterator<Item = (u32, &[u16])> {
+        let of = &self.blocks[block];
+        let first = of.labels.partition_point(|&label| label < range.start);
+        let last = of.labels.partition_point(|&label| label < range.end);
+        (first..last).map(|f| (of.labels[f], of.rows(f)))
+    }
+
+    /// `out_i += Σ_k y_ik c_k` for the rows of a block, over some labels in increasing order.
+    pub(crate) fn times<T: Float, const N: usize>(
+        &self,
+        block: usize,
+        labels: &[u32],
+        c: &[Wide<T, N>],
+        out: &mut [Wide<T, N>],
+    ) {
+        self.blocks[block].each(labels, |at, rows| {
+            for &row in rows {
+                out[row as usize].add(&c[at]);
+            }
+        });
+    }
+
+    /// `g_k += Σ_i y_ik u_i` over the rows of a block, for some labels in increasing order.
+    pub(crate) fn add_transposed<T: Float, const N: usize>(
+        &self,
+        block: usize,
+        labels: &[u32],
+        u: &[Wide<T, N>],
+        g: &mut [Wide<T, N>],
+    ) {
+        self.blocks[block].each(labels, |at, rows| {
+            let mut sum = g[at];
+            for &row in rows {
+                sum.add(&u[row as usize]);
+            }
+            g[at] = sum;
+        });
+    }
+}
+
+impl Holders {
+    fn rows(&self, f: usize) -> &[u16] {
+        &self.rows[self.ends[f] as usize..self.ends[f + 1] as usize]
+    }
+
+    /// Calls `then` with the position in `labels` and the rows of each label that is in both lists.
+    fn each(&self, labels: &[u32], mut then: impl FnMut(usize, &[u16])) {
+        let (mut at, mut f) = (0, 0);
+        while at < labels.len() && f < self.labels.len() {
+            match labels[at].cmp(&self.labels[f]) {
+                std::cmp::Ordering::Less => at += 1,
+                std::cmp::Ordering::Greater => f += 1,
+                std::cmp::Ordering::Equal => {
+                    then(at, self.rows(f));
+                    (at, f) = (at + 1, f + 1);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! Some labels side by side, the functions of them, and products with rows of features.
+//!
+//! Each lane is computed by the same operations in the same order whatever labels share a panel and
+//! whatever the vector width of the machine.
+
+use manylabel_sparse::{Real, RowBlock};
+use multiversion::multiversion;
+
+/// One number for each label of a panel of N.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[repr(C, align(64))]
+pub(crate) struct Wide<T, const N: usize>(pub(crate) [T; N]);
+
+impl<T: Real, const N: usize> Wide<T, N> {
+    pub(crate) fn zero() -> Self {
+        Self([T::default(); N])
+    }
+
+    #[inline(always)]
+    pub(crate) fn add(&mut self, other: &Self) {
+        for lane in 0..N {
+            self.0[lane] += other.0[lane];
+        }
+    }
+
+    #[inline(always)]
+    fn add_scaled(&mut self, scale: T, other: &Self) {
+        for lane in 0..N {
+            self.0[lane] += scale * other.0[lane];
+        }
+    }
+}
+
+/// What the fit asks of a number.
+pub(crate) trait Float: Real {
+    /// Violations of optimality that rounding may cause are well below this.
+    const FLOOR: f64;
+    /// `1 / (1 + e^{−x})`.
+    fn sigmoid(self) -> Self;
+    /// `|x|`.
+    fn size(self) -> Self;
+    /// `x / y`.
+    fn over(self, y: Self) -> Self;
+}
+
+/// The powers of the exponential series, highest first; Horner's rule in the type at hand.
+macro_rules! horner {
+    ($r:expr; $($inverse:expr),*) => {{
+        let mut series = 0.0;
+        $(series = series * $r + $inverse;)*
+        series
+    }};
+}
+
+impl Float for f32 {
+    const FLOOR: f64 = 1e-5;
+
+    #[inline(always)]
+    fn sigmoid(self) -> Self {
+        const ROUND: f32 = 12_582_912.0; // 1.5 · 2²³: adding it leaves an integer in the lowest bits
+        const LN2_HIGH: f32 = 0.693_359_4;
+        const LN2_LOW: f32 = -2.121_944_4e-4;
+        let below = if self.abs() < 80.0 { self.abs() } else { 80.0 };
+        let shifted = -below * std::f32::consts::LOG2_E + ROUND;
+        let n = shifted - ROUND;
+        let r = (-below - n * LN2_HIGH) - n * LN2_LOW;
+        let series = horner!(r; 1.0 / 5_040.0, 1.0 / 720.0, 1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5, 1.0, 1.0);
+        let power = f32::from_bits((shifted.to_bits() << 23).wrapping_add(1.0f32.to_bits()));
+        let tail = series * power;
+        let numerator = if self < 0.0 { tail } else { 1.0 };
+        numerator / (1.0 + tail)
+    }
+
+    #[inline(always)]
+    fn size(self) -> Self {
+        self.abs()
+    }
+
+    #[inline(always)]
+    fn over(self, y: Self) -> Self {
+        self / y
+    }
+}
+
+impl Float for f64 {
+    const FLOOR: f64 = 0.0;
+
+    #[inline(always)]
+    fn sigmoid(self) -> Self {
+        const ROUND: f64 = 6_755_399_441_055_744.0; // 1.5 · 2⁵²
+        const LN2_HIGH: f64 = 0.693_147_180_369_123_8;
+        const LN2_LOW: f64 = 1.908_214_929_270_587_7e-10;
+        let below = if self.abs() < 700.0 { self.abs() } else { 700.0 };
+        let shifted = -below * std::f64::consts::LOG2_E + ROUND;
+        let n = shifted - ROUND;
+        let r = (-below - n * LN2_HIGH) - n * LN2_LOW;
+        let series = horner!(
+            r;
+            1.0 / 6_227_020_800.0, 1.0 / 479_001_600.0, 1.0 / 39_916_800.0, 1.0 / 3_628_800.0,
+            1.0 / 362_880.0, 1.0 / 40_320.0, 1.0 / 5_040.0, 1.0 / 720.0, 1.0 / 120.0, 1.0 / 24.0,
+            1.0 / 6.0, 0.5, 1.0, 1.0
+        );
+        let power = f64::from_bits((shifted.to_bits() << 52).wrapping_add(1.0f64.to_bits()));
+        let tail = series * power;
+        let numerator = if self < 0.0 { tail } else { 1.0 };
+        numerator / (1.0 + tail)
+    }
+
+    #[inline(always)]
+    fn size(self) -> Self {
+        self.abs()
+    }
+
+    #[inline(always)]
+    fn over(self, y: Self) -> Self {
+        self / y
+    }
+}
+
+/// `log(1 + e^x)`.
+#[inline]
+pub(crate) fn softplus(x: f64) -> f64 {
+    x.max(0.0) + (-x.abs()).exp().ln_1p()
+}
+
+/// Turns log-odds into `weight σ(e)`, row by row.
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+pub(crate) fn sigmoids<T: Float, const N: usize>(e: &mut [Wide<T, N>], weights: &[T]) {
+    for (e, &weight) in e.iter_mut().zip(weights) {
+        for lane in 0..N {
+            e.0[lane] = weight * e.0[lane].sigmoid();
+        }
+    }
+}
+
+/// `out_i += Σ_j x_ij p_j` for rows of a sparse block.
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+pub(crate) fn sparse_times<T: Float, const N: usize>(
+    x: &RowBlock<T>,
+    p: &[Wide<T, N>],
+    out: &mut [Wide<T, N>],
+) {
+    for (row, out) in out.iter_mut().enumerate() {
+        let (cols, values) = x.row(row);
+        let mut sum = *out;
+        for (&col, &value) in cols.iter().zip(values) {
+            sum.add_scaled(value, &p[col as usize]);
+        }
+        *out = sum;
+    }
+}
+
+/// `g_j += Σ_i x_ij u_i` over the rows of a sparse block.
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+pub(crate) fn sparse_add_transposed<T: Float, const N: usize>(
+    x: &RowBlock<T>,
+    u: &[Wide<T, N>],
+    g: &mut [Wide<T, N>],
+) {
+    for (col, rows, values) in x.columns(0..g.len()) {
+        // Two sums by name, so that additions do not wait for one another.
+        let (mut a, mut b) = (Wide::zero(), Wide::zero());
+        let (rows2, values2) = (rows.chunks_exact(2), values.chunks_exact(2));
+        for (&row, &value) in rows2.remainder().iter().zip(values2.remainder()) {
+            a.add_scaled(value, &u[row as usize]);
+        }
+        for (row, value) in rows2.zip(values2) {
+            a.add_scaled(value[0], &u[row[0] as usize]);
+            b.add_scaled(value[1], &u[row[1] as usize]);
+        }
+        a.add(&b);
+        g[col].add(&a);
+    }
+}
+
+/// Rows, or columns, of a dense block whose sums are in registers together.
+const SIDE: usize = 8;
+
+/// `out_i += Σ_j x_ij p_j` for dense rows of `p.len()` values.
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+pub(crate) fn dense_times<T: Float, const N: usize>(
+    x: &[T],
+    p: &[Wide<T, N>],
+    out: &mut [Wide<T, N>],
+) {
+    let d = p.len();
+    for (x, out) in x.chunks(SIDE * d).zip(out.chunks_mut(SIDE)) {
+        if out.len() == SIDE {
+            let rows: [&[T]; SIDE] = std::array::from_fn(|i| &x[i * d..][..d]);
+            let mut sums: [Wide<T, N>; SIDE] = std::array::from_fn(|i| out[i]);
+            for (j, p) in p.iter().enumerate() {
+                for i in 0..SIDE {
+                    sums[i].add_scaled(rows[i][j], p);
+                }
+            }
+            out.copy_from_slice(&sums);
+        } else {
+            for (x, out) in x.chunks(d).zip(out) {
+                let mut sum = *out;
+                for (&value, p) in x.iter().zip(p) {
+                    sum.add_scaled(value, p);
+                }
+                *out = sum;
+            }
+        }
+    }
+}
+
+/// `g_j += Σ_i x_ij u_i` over dense rows of `g.len()` values.
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+pub(crate) fn dense_add_transposed<T: Float, const N: usize>(
+    x: &[T],
+    u: &[Wide<T, N>],
+    g: &mut [Wide<T, N>],
+) {
+    let d = g.len();
+    for (first, g) in (0..).step_by(SIDE).zip(g.chunks_mut(SIDE)) {
+        let mut sums = [Wide::zero(); SIDE];
+        if g.len() == SIDE {
+            for (x, u) in x.chunks_exact(d).zip(u) {
+                let values: &[T; SIDE] = x[first..][..SIDE].try_into().expect("eight");
+                for j in 0..SIDE {
+                    sums[j].add_scaled(values[j], u);
+                }
+            }
+        } else {
+            for (x, u) in x.chunks_exact(d).zip(u) {
+                for (sum, &value) in sums.iter_mut().zip(&x[first..]) {
+                    sum.add_scaled(value, u);
+                }
+            }
+        }
+        for (g, sum) in g.iter_mut().zip(&sums) {
+            g.add(sum);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sigmoid_is_that_of_the_definition() {
+        for i in -4000..=4000 {
+            let x = f64::from(i) / 40.0;
+            let exact = 1.0 / (1.0 + (-x).exp());
+            assert!((x.sigmoid() / exact - 1.0).abs() < 1e-14, "{x}");
+            // In single precision e^-80 stands for what is less.
+            let single = f64::from((x as f32).sigmoid());
+            let exact = if x < -80.0 { (-80f64).exp() } else { exact };
+            assert!((single / exact - 1.0).abs() < 1e-5, "{x}: {single} {exact}");
+        }
+        for x in [f64::INFINITY, 1e300] {
+            assert_eq!((x.sigmoid(), (x as f32).sigmoid()), (1.0, 1.0));
+            assert!((-x).sigmoid() < 1e-300 && (-x as f32).sigmoid() < 1e-30);
+        }
+        for x in [-1e3f64, -1.0, 0.0, 1.0, 1e3] {
+            let exact = if x < 500.0 { x.exp().ln_1p() } else { x };
+            assert!((softplus(x) - exact).abs() < 1e-14);
+        }
+    }
+
+    #[test]
+    fn dense_products_are_those_of_the_definition() {
+        // Whole numbers, whose sums are exact; sizes around those of a register block.
+        let value = |a: usize, b: usize| ((a * 7 + b * 3) % 11) as f32 - 5.0;
+        for n in [0, 1, 7, 8, 9, 17] {
+            for d in [1, 7, 8, 19] {
+                let x: Vec<f32> = (0..n * d).map(|at| value(at / d, at % d)).collect();
+                let panel = |n: usize| -> Vec<Wide<f32, 16>> {
+                    (0..n).map(|i| Wide(std::array::from_fn(|lane| value(i + 2, lane)))).collect()
+                };
+                let (p, u) = (panel(d), panel(n));
+                let (mut out, mut g) = (panel(n), panel(d));
+                dense_times(&x, &p, &mut out);
+                dense_add_transposed(&x, &u, &mut g);
+                let (mut out2, mut g2) = (panel(n), panel(d));
+                for i in 0..n {
+                    for j in 0..d {
+                        out2[i].add_scaled(x[i * d + j], &p[j]);
+                        g2[j].add_scaled(x[i * d + j], &u[i]);
+                    }
+                }
+                assert_eq!((out, g), (out2, g2), "{n} {d}");
+            }
+        }
+    }
+}

@@ -1,0 +1,439 @@
+"""`CorrLogClassifier` against its oracle, and what its decoders, tables and parameters promise."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import check_grad
+from scipy.sparse import csc_array, csr_array
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import RandomizedSearchCV
+from sklearn.preprocessing import StandardScaler
+
+from manylabel import CorrLogClassifier
+from manylabel.correlated import corrlog_path, corrlog_space
+from manylabel.datasets import load_arff, make_multilabel
+from oracle import correlated as oracle
+
+PENALTIES = {"l2_features": 0.02, "l2_pairs": 0.01, "epsilon": 0.5}
+
+
+@pytest.fixture(scope="module")
+def problem():
+    """Five labels, related in several ways, and standardized features."""
+    rng = np.random.default_rng(0)
+    X = StandardScaler().fit_transform(rng.normal(size=(250, 7)) @ rng.normal(size=(7, 7)))
+    E = X @ rng.normal(size=(7, 5)) / 3 + rng.logistic(size=(250, 5)) - [0, 0.5, 1, 1.5, 1]
+    Z = (E > 0).astype(float)
+    Z[:, 3] = np.maximum(Z[:, 3], Z[:, 0] * (rng.random(250) < 0.5))
+    Z[:, 4] *= 1 - Z[:, 1]
+    return X, Z
+
+
+@pytest.fixture(scope="module")
+def weights():
+    return np.random.default_rng(1).integers(1, 4, 250).astype(float)
+
+
+def parameters(model, coding="01"):
+    coef, intercept, couplings = model.in_coding(coding)
+    return coef.toarray(), intercept, couplings.toarray()
+
+
+def fit(problem, sample_weight=None, **params):
+    settings = PENALTIES | {"standardize": False, "tol": 1e-10, "max_iter": 20_000} | params
+    return CorrLogClassifier(**settings).fit(*problem, sample_weight=sample_weight)
+
+
+def random_model(rng, m, scale=2.0):
+    C = rng.normal(scale=scale, size=(m, m)) * (rng.random((m, m)) < 0.7)
+    C = np.triu(C, 1)
+    return rng.normal(scale=scale, size=m), C + C.T
+
+
+def model_of(u, C, decoder, sets=None):
+    """A fitted model without weights whose intercepts and couplings are these."""
+    m = len(u)
+    model = CorrLogClassifier(decoder=decoder)
+    model.n_features_in_, model.classes_, model.sparse_output_ = 1, np.arange(m), False
+    model.coef_, model.intercept_ = csc_array((m, 1)), np.asarray(u, dtype=float)
+    model.correlations_ = csr_array(C)
+    sets = np.zeros((0, m)) if sets is None else sets
+    model.label_sets_ = csr_array(sets.astype(np.float32))
+    model.label_set_energies_ = oracle.score(np.zeros(m), C, sets)
+    return model
+
+
+def decoded(u, C, decoder, sets=None):
+    return model_of(u, C, decoder, sets).predict([[0.0]])[0]
+
+
+# --- the oracle is what the definition says
+
+
+@pytest.mark.parametrize("coding", ["01", "pm1"])
+def test_gradient_of_the_oracle(problem, weights, coding):
+    X, Z = problem
+    X, Z, share = X[:30, :3], Z[:30], weights[:30]
+    upper = np.triu_indices(5, 1)
+
+    def unpack(flat):
+        C = np.zeros((5, 5))
+        C[upper] = flat[20:]
+        return flat[:15].reshape(5, 3), flat[15:20], C + C.T
+
+    def value(flat):
+        return oracle.loss(unpack(flat), X, Z, share, coding)
+
+    def slope(flat):
+        of_B, of_v, of_C = oracle.gradient(unpack(flat), X, Z, share, coding)
+        return np.concatenate([of_B.ravel(), of_v, of_C[upper]])
+
+    flat = np.random.default_rng(0).normal(size=30)
+    assert check_grad(value, slope, flat) < 1e-6
+
+
+@pytest.mark.parametrize("coding", ["01", "pm1"])
+def test_conditional_probabilities_are_those_of_the_joint_ones(coding):
+    rng = np.random.default_rng(0)
+    u, C = random_model(rng, 5)
+    for z in oracle.states(5):
+        E = oracle.activation((np.zeros((5, 1)), u, C), np.zeros((1, 1)), z[None], coding)[0]
+        for i in range(5):
+            expected = oracle.conditional(u, C, z, i, coding)
+            np.testing.assert_allclose(1 / (1 + np.exp(-E[i])), expected, rtol=1e-12)
+
+
+def test_both_codings_have_the_same_likelihood(problem, weights):
+    X, Z = problem
+    rng = np.random.default_rng(0)
+    v, C = random_model(rng, 5)
+    zero_one = rng.normal(size=(5, 7)), v, C
+    plus_minus = oracle.to_pm1(zero_one)
+    for values in zip(oracle.activation(zero_one, X, Z), oracle.activation(plus_minus, X, Z, "pm1"), strict=True):
+        np.testing.assert_allclose(*values)
+    np.testing.assert_allclose(
+        oracle.loss(zero_one, X, Z, weights), oracle.loss(plus_minus, X, Z, weights, "pm1")
+    )
+
+
+# --- the fit
+
+
+@pytest.mark.parametrize("coding", ["01", "pm1"])
+@pytest.mark.parametrize("epsilon", [0.0, 0.5, 3.0])
+def test_optimality(problem, weights, coding, epsilon):
+    """In the terms of either coding, dense and sparse."""
+    X, Z = problem
+    sparse = np.where(X > 0.7, X, 0)
+    for features in (X, sparse):
+        model = fit((features, Z), weights, coding=coding, epsilon=epsilon)
+        found = parameters(model, coding)
+        least = oracle.violations(found, features, Z, weights, 0.02, 0.01, epsilon, coding)
+        # The fit is in terms of features of unit variance and zero mean.
+        assert max(part.max() for part in least) < 1e-8
+        assert (epsilon > 0) == (found[0] == 0).any()
+        value = oracle.loss(found, features, Z, weights, coding) + oracle.penalty(found, 0.02, 0.01, epsilon)
+        np.testing.assert_allclose(model.objective_, value, rtol=1e-12)
+        assert model.kkt_ <= 1e-10
+
+
+def test_standardizing_is_scaling(problem, weights):
+    X, Z = problem
+    raw = X * [1, 10, 100, 0.1, 5, 1e4, 1] + [0, 5, -3, 1e3, 2, 0, 7]
+    scaled = StandardScaler().fit(raw, sample_weight=weights)
+    model = fit((raw, Z), weights, standardize=True)
+    same = fit((scaled.transform(raw), Z), weights)
+    np.testing.assert_allclose(model.coef_.toarray() * scaled.scale_, same.coef_.toarray(), atol=1e-7)
+    np.testing.assert_allclose(model.correlations_.toarray(), same.correlations_.toarray(), atol=1e-7)
+    np.testing.assert_allclose(
+        model.decision_function(raw), same.decision_function(scaled.transform(raw)), atol=1e-4
+    )
+
+
+def test_without_couplings_it_is_logistic_regression(problem, weights):
+    X, Z = problem
+    model = fit(problem, weights, epsilon=0.0, l2_pairs=np.inf)
+    assert model.correlations_.nnz == 0
+    C = 1 / (2 * weights.sum() * 0.02)
+    for label in range(5):
+        one = LogisticRegression(C=C, tol=1e-10, max_iter=10_000, solver="newton-cholesky")
+        one.fit(X, Z[:, label], sample_weight=weights)
+        np.testing.assert_allclose(model.coef_.toarray()[label], one.coef_[0], atol=1e-6)
+        np.testing.assert_allclose(model.intercept_[label], one.intercept_[0], atol=1e-6)
+
+
+def test_plain_proximal_gradients_end_at_the_same_point(problem, weights):
+    X, Z = problem
+    model = fit(problem, weights)
+    for accelerated in (False, True):
+        n_iter = 1000 if accelerated else 6000
+        found = oracle.ista(X, Z, weights, 0.02, 0.01, 0.5, accelerated=accelerated, n_iter=n_iter)
+        value = oracle.loss(found, X, Z, weights) + oracle.penalty(found, 0.02, 0.01, 0.5)
+        np.testing.assert_allclose(model.objective_, value, rtol=1e-9)
+        for ours, theirs in zip(parameters(model), found, strict=True):
+            np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+
+def test_the_codings_meet_where_penalties_correspond(problem):
+    """Four times the penalty of weights and half of its epsilon; sixteen times and a quarter for pairs."""
+    ridge = {"epsilon": 0.0}
+    one = fit(problem, **ridge)
+    other = fit(problem, coding="pm1", l2_features=0.08, l2_pairs=0.16, **ridge)
+    for ours, theirs in zip(parameters(one), parameters(other), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-6)
+    np.testing.assert_allclose(one.objective_, other.objective_, rtol=1e-9)
+    with pytest.raises(ValueError, match='`coding` must be "01" or "pm1", got "pm"'):
+        one.in_coding("pm")
+
+
+def test_order_of_labels_does_not_matter(problem):
+    order = np.array([3, 0, 4, 2, 1])
+    model, other = fit(problem), fit((problem[0], problem[1][:, order]))
+    B, v, C = parameters(model)
+    for ours, theirs in zip((B[order], v[order], C[np.ix_(order, order)]), parameters(other), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-6)
+
+
+def test_single_precision_is_as_good_as_the_tolerance(problem):
+    rough = fit(problem, tol=1e-4)
+    least = oracle.violations(
+        parameters(rough), *problem, np.ones(250), PENALTIES["l2_features"], PENALTIES["l2_pairs"], 0.5
+    )
+    assert max(part.max() for part in least) < 1.2e-4
+    assert rough.n_iter_ < fit(problem).n_iter_
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 0.05])
+def test_pairs_left_out_are_those_that_stay_at_zero(epsilon):
+    """120 labels have more pairs than are taken in at once; the oracle looks at all of them."""
+    X, Y = make_multilabel(500, 40, 120, random_state=0)
+    X, Z = StandardScaler().fit_transform(X.toarray()), Y.toarray().astype(float)
+    settings = {"l2_features": 0.01, "l2_pairs": 0.002, "epsilon": epsilon}
+    model = fit((X, Z), tol=1e-7, **settings)
+    seen = np.isfinite(model.intercept_)
+    found = tuple(
+        part[np.ix_(seen, seen)] if part.shape == (120, 120) else part[seen] for part in parameters(model)
+    )
+    least = oracle.violations(found, X, Z[:, seen], np.ones(500), *settings.values())
+    assert max(part.max() for part in least) < 2e-7
+    assert 0 < model.correlations_.nnz < 120 * 119 / 2
+
+
+def test_what_has_not_converged_says_so(problem):
+    with pytest.warns(ConvergenceWarning, match="did not converge in max_iter=3 gradients: violation"):
+        model = fit(problem, max_iter=3)
+    assert (model.n_iter_, model.kkt_ > 1e-10) == (3, True)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 1.0])
+def test_reference_repeats_the_authors_run(problem, epsilon):
+    X, Z = problem
+    expected, n_iter = oracle.authors_run(X, Z, 1e-3, epsilon)
+    model = CorrLogClassifier(epsilon=epsilon, solver="reference").fit(X, Z)
+    assert model.n_iter_ == n_iter
+    for ours, theirs in zip(parameters(model), expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-10)
+    with pytest.raises(ValueError, match='`coding` must be "01" with the solver "reference"'):
+        CorrLogClassifier(coding="pm1", solver="reference").fit(X, Z)
+
+
+def test_path(problem):
+    lambdas = [0.1, 0.03, 0.01, 0.003]
+    tight = CorrLogClassifier(0.02, 0.04, tol=1e-9, max_iter=20_000)
+    models = corrlog_path(*problem, lambdas, estimator=tight)
+    cold = [fit(problem, l2_features=v, l2_pairs=2 * v, epsilon=1.0, tol=1e-9) for v in lambdas]
+    for model, alone in zip(models, cold, strict=True):
+        np.testing.assert_allclose(model.objective_, alone.objective_, rtol=1e-8)
+        for ours, theirs in zip(parameters(model), parameters(alone), strict=True):
+            np.testing.assert_allclose(ours, theirs, atol=1e-5)
+    assert sum(model.n_iter_ for model in models) < sum(model.n_iter_ for model in cold)
+    with pytest.raises(ValueError, match='`solver` must be "fista" for a path, got "reference"'):
+        corrlog_path(*problem, lambdas, estimator=CorrLogClassifier(solver="reference"))
+
+
+def test_random_search(problem):
+    search = RandomizedSearchCV(CorrLogClassifier(tol=1e-3), corrlog_space(), n_iter=3, cv=2, random_state=0)
+    assert 0 < search.fit(*problem).best_score_ <= 1
+
+
+# --- decoding
+
+
+@given(st.integers(0, 10**6), st.integers(1, 9))
+def test_exact_is_the_most_probable_set(seed, m):
+    u, C = random_model(np.random.default_rng(seed), m)
+    best = oracle.most_probable(u, C)
+    found = decoded(u, C, "exact")
+    np.testing.assert_allclose(oracle.score(u, C, found[None])[0], oracle.score(u, C, best[None])[0])
+    odds = model_of(u, C, "exact").decision_function([[0.0]])[0]
+    np.testing.assert_allclose(odds, u + C @ found, rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(found, odds > 0)
+
+
+def test_exact_beyond_one_table_of_states():
+    u, C = random_model(np.random.default_rng(0), 14)
+    np.testing.assert_array_equal(decoded(u, C, "exact"), oracle.most_probable(u, C))
+    np.testing.assert_array_equal(decoded(u, C, "auto"), oracle.most_probable(u, C))
+    with pytest.raises(ValueError, match="`decoder` must be .* more than 20 coupled labels, got .* 21 of them"):
+        decoded(np.zeros(21), np.ones((21, 21)) - np.eye(21), "exact")
+
+
+@given(st.integers(0, 10**6), st.integers(2, 12))
+def test_search_is_no_worse_than_its_seeds_and_left_by_no_flip(seed, m):
+    rng = np.random.default_rng(seed)
+    u, C = random_model(rng, m)
+    sets = np.unique(rng.integers(0, 2, size=(7, m)), axis=0).astype(float)
+    found = decoded(u, C, "search", sets)
+    seeds = np.vstack([sets, (u > 0).astype(float)])
+    value = oracle.score(u, C, found[None])[0]
+    assert value >= oracle.score(u, C, seeds).max() - 1e-9
+    for i in range(m):
+        for k in range(i, m):
+            other = found.astype(float)
+            other[[i, k]] = 1 - other[[i, k]]
+            assert oracle.score(u, C, other[None])[0] <= value + 1e-9
+
+
+def chain(rng, m):
+    C = np.zeros((m, m))
+    for i in range(m - 1):
+        C[i, i + 1] = C[i + 1, i] = rng.normal(scale=3)
+    return rng.normal(scale=2, size=m), C
+
+
+@given(st.integers(0, 10**6))
+def test_messages_are_exact_on_chains(seed):
+    u, C = chain(np.random.default_rng(seed), 8)
+    np.testing.assert_array_equal(decoded(u, C, "bp"), oracle.most_probable(u, C))
+
+
+def test_messages_are_those_of_the_two_state_code():
+    rng = np.random.default_rng(0)
+    same = 0
+    for _ in range(60):
+        u, C = random_model(rng, 5, scale=1.0)
+        same += np.array_equal(decoded(u, C, "bp"), oracle.messages(u, C))
+    assert same >= 59  # on frustrated cycles messages go round for ever
+
+
+@given(st.integers(0, 10**6), st.integers(1, 9))
+def test_marginals_are_sums_over_all_sets(seed, m):
+    u, C = random_model(np.random.default_rng(seed), m)
+    np.testing.assert_allclose(
+        model_of(u, C, "auto").predict_proba([[0.0]])[0], oracle.marginals(u, C), atol=1e-12
+    )
+
+
+def test_marginals_of_many_labels():
+    """Exact on a chain; close where couplings are weak, by messages or, where they go round, mean field."""
+    rng = np.random.default_rng(0)
+    u, C = chain(rng, 14)
+    found = model_of(u, C, "auto").predict_proba([[0.0]])[0]
+    np.testing.assert_allclose(found, oracle.marginals(u, C), atol=1e-3)
+    u, C = random_model(rng, 14, scale=0.3)
+    found = model_of(u, C, "auto").predict_proba([[0.0]])[0]
+    np.testing.assert_allclose(found, oracle.marginals(u, C), atol=0.02)
+    u, C = np.zeros(14), 40 * (np.eye(14) - 1) * (-1) ** np.add.outer(np.arange(14), np.arange(14))
+    probabilities = model_of(u, C, "auto").predict_proba([[0.0]])
+    assert ((probabilities >= 0) & (probabilities <= 1)).all()
+
+
+@pytest.mark.parametrize("how", ["column", "length", "symmetry", "diagonal"])
+def test_a_spoiled_start_of_the_search_is_an_error(problem, how):
+    model = fit(problem, decoder="search")
+    if how == "column":
+        model.label_sets_.indices[-1] = 9
+    elif how == "length":
+        model.label_set_energies_ = model.label_set_energies_[1:]
+    elif how == "symmetry":
+        model.correlations_.data[0] += 1
+    else:
+        model.correlations_ = csr_array(model.correlations_.toarray() + np.eye(5))
+    with pytest.raises(ValueError, match=r"label_sets_|length of label_set_energies_|correlations_"):
+        model.predict(problem[0])
+
+
+# --- what a person looks at
+
+
+def test_explanation(problem):
+    X, Z = problem
+    model = CorrLogClassifier(0.02, 0.01).fit(X, Z)
+    for x, scores in zip(X[:20], model.decision_function(X[:20]), strict=True):
+        told = model.explain(x)
+        np.testing.assert_allclose(told.log_odds, scores, rtol=1e-4, atol=1e-5)
+        np.testing.assert_array_equal(told.predicted, scores > 0)
+        np.testing.assert_allclose(told.features.toarray(), model.coef_.toarray() * x)
+        np.testing.assert_array_equal(
+            told.labels.toarray(), model.correlations_.toarray() * told.predicted
+        )
+        for label in np.flatnonzero(told.predicted):
+            assert f"label {label}: log-odds {scores[label]:+.2f}" in repr(told)
+    assert "other features" in repr(model.explain(X[model.predict(X).any(axis=1)][0]))
+    with pytest.raises(ValueError, match="`x` must be one row, got 2"):
+        model.explain(X[:2])
+
+
+def test_plot(problem):
+    plt = pytest.importorskip("matplotlib.pyplot")
+    model = CorrLogClassifier(0.02, 0.01).fit(*problem)
+    names = ["sea", "sand", "city", "night", "fog"]
+    heat_map, graph = model.plot_correlations(label_names=names, max_labels=3, max_pairs=2)
+    image = heat_map.images[0].get_array()
+    shown = [text.get_text() for text in heat_map.get_xticklabels()]
+    at = [names.index(name) for name in shown]
+    np.testing.assert_allclose(image, model.correlations_.toarray()[np.ix_(at, at)])
+    edges = [line for line in graph.lines if len(line.get_xdata()) == 2]
+    strongest = np.sort(np.abs(np.triu(model.correlations_.toarray())).ravel())[::-1][:2]
+    widths = sorted((line.get_linewidth() for line in edges), reverse=True)
+    np.testing.assert_allclose(widths, 0.5 + 4 * strongest / strongest[0])
+    plt.close(heat_map.figure)
+    with pytest.raises(ValueError, match="`label_names` must be 5 names, got 4"):
+        model.plot_correlations(label_names=names[:4])
+    with pytest.raises(ValueError, match="`axes` must be two axes, for heat map and graph"):
+        model.plot_correlations(axes=[heat_map])
+
+
+# --- what it is for
+
+
+def disc(seed, n):
+    """The authors' toy: the second label is the union of two half planes, one of them the first label."""
+    rng = np.random.default_rng(seed)
+    angle, radius = rng.uniform(0, 2 * np.pi, n), np.sqrt(rng.random(n))
+    X = np.column_stack([radius * np.cos(angle), radius * np.sin(angle)])
+    first, other = X @ [1, 1] >= 0.5, X @ [-1, 1] >= 0.5
+    return X, np.column_stack([first, first | other]).astype(int)
+
+
+def test_the_toy_of_the_paper():
+    """The joint error falls by a fifth at least."""
+    losses = []
+    for l2_pairs in (np.inf, 1e-2):
+        for seed in range(3):
+            model = CorrLogClassifier(
+                1e-3, l2_pairs, epsilon=0.0, standardize=False, tol=1e-6, max_iter=5000
+            )
+            model.fit(*disc(seed, 1000))
+            losses.append(1 - model.score(*disc(100 + seed, 5000)))
+    assert np.mean(losses[3:]) <= 0.8 * np.mean(losses[:3])
+
+
+def test_emotions_and_yeast(data):
+    """0-1 loss and accuracy at the official splits, of our reference implementation."""
+    for name, zero_one, accuracy in (("emotions", 0.6683, 0.5689), ("yeast", 0.7863, 0.5224)):
+        parts = [
+            load_arff(data / "_arff" / f"{name}-{part}.arff.gz", data / "_arff" / f"{name}.xml.gz")
+            for part in ("train", "test")
+        ]
+        (X, Y), (X_test, Y_test) = parts
+        model = CorrLogClassifier(0.01, 0.01, tol=1e-6, decoder="exact").fit(X, Y)
+        predicted, Y_test = (csr_array(part).toarray() for part in (model.predict(X_test), Y_test))
+        assert abs(1 - (predicted == Y_test).all(axis=1).mean() - zero_one) < 0.003
+        both, either = (predicted * Y_test).sum(axis=1), np.maximum(predicted, Y_test).sum(axis=1)
+        assert abs((both / either).mean() - accuracy) < 0.003
+        model.set_params(decoder="search")
+        agreement = (csr_array(model.predict(X_test)).toarray() == predicted).all(axis=1).mean()
+        assert agreement >= 0.995
