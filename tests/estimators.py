@@ -2,7 +2,13 @@
 
 from sklearn.utils import get_tags
 
-from manylabel import BoostedRulesClassifier, DiSMECClassifier, Rembrandt, SmoothLinkClassifier
+from manylabel import (
+    BoostedRulesClassifier,
+    CorrLogClassifier,
+    DiSMECClassifier,
+    Rembrandt,
+    SmoothLinkClassifier,
+)
 
 CLASSIFIERS = [
     DiSMECClassifier(random_state=0),
@@ -19,6 +25,9 @@ CLASSIFIERS = [
     ),
     SmoothLinkClassifier(n_features=100, loss="squared", embedding="none", random_state=0),
     SmoothLinkClassifier(3, kernel="linear", embedding="pca", solver="newton-cg", random_state=0),
+    CorrLogClassifier(),
+    CorrLogClassifier(epsilon=0.0, coding="pm1", decoder="search", standardize=False),
+    CorrLogClassifier(0.01, 0.1, decoder="bp"),
 ]
 
 TRANSFORMERS = [

@@ -27,10 +27,10 @@ pub enum Method {
 pub const MOST_EXACT: usize = 20;
 
 /// Coupled labels whose states are all visited by default: microseconds a row.
-pub const FEW: usize = 14;
+const FEW: usize = 14;
 
 /// Coupled labels whose marginals are sums over all states.
-pub const FEW_MARGINALS: usize = 12;
+const FEW_MARGINALS: usize = 12;
 
 /// Rounds of max-product messages.
 const ROUNDS: usize = 50;
@@ -512,9 +512,8 @@ impl<'a> Decoder<'a> {
         }
         self.tabulate(u, scratch);
         let (low, high) = (&scratch.low, &scratch.high);
-        let score = |state: usize| {
-            self.energies[state] + low[state % low.len()] + high[state / low.len()]
-        };
+        let score =
+            |state: usize| self.energies[state] + low[state % low.len()] + high[state / low.len()];
         let n = self.energies.len();
         let most = (0..n).fold(f64::NEG_INFINITY, |most, state| most.max(score(state)));
         let mut sum = 0.0;

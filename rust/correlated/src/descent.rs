@@ -7,8 +7,8 @@
 //! step, in closed form: shrink by `t l1`, then divide by `1 + 2 t l2`.
 //!
 //! Curvature is σ(1−σ), a hundred times less for rare labels than the bound ¼ says, and every label
-//! converges at its own pace. So L_i starts as the exact one of constant predictions, follows what
-//! differences of gradients show, never beyond ¼ of the largest eigenvalue; and momentum restarts
+//! converges at its own pace. So L_i starts as the exact one of constant predictions and follows what
+//! differences of gradients show, up or slowly down, never beyond ¼ of the largest eigenvalue; and momentum restarts
 //! label by label where a step turns back (O'Donoghue and Candès, *Adaptive Restart for Accelerated
 //! Gradient Schemes*, 2015).
 
@@ -18,6 +18,13 @@ use crate::wide::{Float, Wide};
 use manylabel_base::{Error, Watch, filled};
 use multiversion::multiversion;
 use rayon::prelude::*;
+
+/// What is left of a curvature after a step that has shown none: directions along which it is high are
+/// soon done with, and where they come back the next difference of gradients shows them.
+const FORGET: f64 = 0.95;
+
+/// The least curvature, in units of the bound: steps do not grow without end where loss is flat.
+const LEAST: f64 = 1e-6;
 
 /// Penalties in the precision of the fit.
 #[derive(Clone, Copy)]
@@ -161,10 +168,20 @@ impl<T: Float, const N: usize> Descent<T, N> {
     }
 
     /// The same in another precision.
-    pub(crate) fn convert<U: Float>(self, features: &[Penalty], pair: Penalty) -> Result<Descent<U, N>, Error> {
+    pub(crate) fn convert<U: Float>(
+        self,
+        features: &[Penalty],
+        pair: Penalty,
+    ) -> Result<Descent<U, N>, Error> {
         let weights = self.y.iter().map(|row| Wide(row.0.map(|w| U::of(w.f64()))));
         let share: Vec<f64> = self.variance.clone();
-        let mut other = Descent::new(weights.collect(), &share, features, pair, self.largest_eigenvalue)?;
+        let mut other = Descent::new(
+            weights.collect(),
+            &share,
+            features,
+            pair,
+            self.largest_eigenvalue,
+        )?;
         other.variance = self.variance;
         other.d = self.d.iter().map(|c| U::of(c.f64())).collect();
         other.pairs = self.pairs;
@@ -217,7 +234,7 @@ impl<T: Float, const N: usize> Descent<T, N> {
         watch: &Watch,
     ) -> Result<bool, Error> {
         let mut first = true;
-        loop {
+        while self.n_iter < max_iter {
             self.n_iter += 1;
             gradient.evaluate(&self.y, &self.pairs, &self.d, false, watch)?;
             std::mem::swap(&mut self.g, &mut self.g_before);
@@ -230,12 +247,15 @@ impl<T: Float, const N: usize> Descent<T, N> {
             self.step(height, first);
             self.report(tol, watch)?;
             let violation = self.violation();
-            if violation <= tol || self.n_iter >= max_iter {
-                return Ok(violation <= tol);
+            if violation <= tol {
+                return Ok(true);
             }
-            self.extrapolate(height);
+            if self.n_iter < max_iter {
+                self.extrapolate(height);
+            }
             first = false;
         }
+        Ok(false)
     }
 
     /// Tells how many labels are done, when they are more than ever.
@@ -279,8 +299,10 @@ impl<T: Float, const N: usize> Descent<T, N> {
                     let seen = curvature(&panel);
                     for lane in 0..N {
                         let of_lane = &mut pace[lane].curvature;
-                        if of_lane.is_finite() && seen[lane] > *of_lane {
-                            *of_lane = seen[lane].min(most);
+                        if of_lane.is_finite() {
+                            *of_lane = (*of_lane * FORGET)
+                                .max(seen[lane])
+                                .clamp(LEAST * most, most);
                         }
                     }
                 }
@@ -289,7 +311,11 @@ impl<T: Float, const N: usize> Descent<T, N> {
                 for lane in 0..N {
                     let real = curvatures[lane].is_finite();
                     pace[lane].violation = if real { violations[lane] } else { 0.0 };
-                    pace[lane].turn = if real { turns[lane] * curvatures[lane] } else { 0.0 };
+                    pace[lane].turn = if real {
+                        turns[lane] * curvatures[lane]
+                    } else {
+                        0.0
+                    };
                 }
             });
         self.c_next.clear();

@@ -1,8 +1,8 @@
 //! The fit: features of unit variance, independent regressions first, then the pairs of labels that
 //! may couple, until none is left out wrongly.
 
-use crate::design::{Design, Labels, Scales};
 use crate::descent::Descent;
+use crate::design::{Design, Labels, Scales};
 use crate::gradient::Gradient;
 use crate::model::{LabelSets, Matrix, Model, Start};
 use crate::params::{Checked, Penalty, Solver};
@@ -39,17 +39,28 @@ impl Checked {
     ) -> Result<Model, Error> {
         let n_rows = x.n_rows();
         let lengths = [
-            ("rows of Y", y.n_rows()),
+            ("rows of Y", n_rows, y.n_rows()),
             (
                 "length of sample_weight",
+                n_rows,
                 sample_weight.map_or(n_rows, <[f32]>::len),
             ),
+            (
+                "features of the start",
+                x.n_cols(),
+                start.map_or(x.n_cols(), |start| start.weights.ends.len() - 1),
+            ),
+            (
+                "labels of the start",
+                y.n_cols(),
+                start.map_or(y.n_cols(), |start| start.intercept.len()),
+            ),
         ];
-        for (what, got) in lengths {
-            if got != n_rows {
+        for (what, expected, got) in lengths {
+            if got != expected {
                 return Err(Error::Shape {
                     what,
-                    expected: n_rows,
+                    expected,
                     got,
                 });
             }
@@ -171,8 +182,8 @@ impl<'a> Fit<'a> {
             &self.labels.share,
             &features,
             pair.unwrap_or(no_pair),
-            // From below, and close: the vectors are many.
-            1.05 * eigenvalue,
+            // From below, and close: the vectors are many. That of the constant column is 1.
+            1.05 * eigenvalue.max(1.0),
         )?;
         if let (Some(start), Some(_)) = (start, pair) {
             let (list, values) = self.start_pairs(start);
@@ -182,7 +193,12 @@ impl<'a> Fit<'a> {
             }
         }
         let mut gradient = gradient;
-        let converged = self.converge(&mut descent, &mut gradient, tol.max(f32::FLOOR), start.is_some())?;
+        let converged = self.converge(
+            &mut descent,
+            &mut gradient,
+            tol.max(f32::FLOOR),
+            start.is_some(),
+        )?;
         if tol >= f32::FLOOR || !converged {
             return self.finish(&descent, &mut gradient, converged, model);
         }
@@ -205,8 +221,8 @@ impl<'a> Fit<'a> {
         let Some(pair) = self.params.pairs() else {
             return descent.run(gradient, tol, max_iter, watch);
         };
-        if !warm {
-            descent.run(gradient, tol.max(LOOSE), max_iter, watch)?;
+        if !warm && !descent.run(gradient, tol.max(LOOSE), max_iter, watch)? {
+            return Ok(false);
         }
         let m = self.labels.len() as u32;
         if self.labels.len() * self.labels.len() / 2 <= FEW_PAIRS {
@@ -216,7 +232,8 @@ impl<'a> Fit<'a> {
         }
         loop {
             // Half of a gradient within half of the bound, twice: a pair that stays at zero.
-            let found = gradient.beyond(&descent.y, &descent.pairs, &descent.d, pair.l1 / 2.0, watch)?;
+            let found =
+                gradient.beyond(&descent.y, &descent.pairs, &descent.d, pair.l1 / 2.0, watch)?;
             let list = merged(&descent.pairs.list, &found);
             let grown = list.len() > descent.pairs.list.len();
             if grown {
@@ -239,7 +256,12 @@ impl<'a> Fit<'a> {
     ) -> Vec<Wide<T, N>> {
         let (height, width) = (gradient.height(), gradient.design.width());
         let mut weights = vec![Wide::zero(); gradient.n_panels() * height];
-        let mut intercepts: Vec<f64> = self.labels.share.iter().map(|p| (p / (1.0 - p)).ln()).collect();
+        let mut intercepts: Vec<f64> = self
+            .labels
+            .share
+            .iter()
+            .map(|p| (p / (1.0 - p)).ln())
+            .collect();
         if let Some(start) = start {
             let mut places = vec![usize::MAX; start.intercept.len()];
             for (place, &label) in self.labels.kept.iter().enumerate() {
@@ -247,7 +269,10 @@ impl<'a> Fit<'a> {
                 intercepts[place] = start.intercept[label as usize];
             }
             for (at, &feature) in gradient.design.columns.iter().enumerate() {
-                let (mean, deviation) = (self.scales.mean[feature as usize], self.scales.deviation[feature as usize]);
+                let (mean, deviation) = (
+                    self.scales.mean[feature as usize],
+                    self.scales.deviation[feature as usize],
+                );
                 let (labels, values) = start.weights.row(feature as usize);
                 for (label, value) in labels.iter().zip(values) {
                     let place = places[*label as usize];
@@ -304,7 +329,8 @@ impl<'a> Fit<'a> {
         gradient.evaluate(&descent.y, &descent.pairs, &descent.d, true, self.watch)?;
         let mut objective = 0.0;
         let features = self.features(&gradient.design.columns);
-        let cost = |penalty: &Penalty, value: f64| penalty.l2 * value * value + penalty.l1 * value.abs();
+        let cost =
+            |penalty: &Penalty, value: f64| penalty.l2 * value * value + penalty.l1 * value.abs();
         let height = gradient.height();
         for place in 0..self.labels.len() {
             let (panel, lane) = (place / N, place % N);
@@ -315,8 +341,18 @@ impl<'a> Fit<'a> {
         }
         let pair = self.params.pairs().unwrap_or(Penalty { l1: 0.0, l2: 0.0 });
         let couplings: Vec<f64> = descent.d.iter().map(|value| value.f64()).collect();
-        objective += couplings.iter().map(|&value| cost(&pair, value)).sum::<f64>();
-        self.write(gradient, &descent.y, &descent.pairs.list, &couplings, true, model)?;
+        objective += couplings
+            .iter()
+            .map(|&value| cost(&pair, value))
+            .sum::<f64>();
+        self.write(
+            gradient,
+            &descent.y,
+            &descent.pairs.list,
+            &couplings,
+            true,
+            model,
+        )?;
         (model.objective, model.violation) = (objective, descent.violation());
         (model.n_iter, model.converged) = (descent.n_iter, converged);
         Ok(descent.reported())
@@ -337,7 +373,9 @@ impl<'a> Fit<'a> {
         let at = |place: usize, row: usize| weights[place / N * height + row].0[place % N].f64();
         let mut by_label: Vec<usize> = (0..self.labels.len()).collect();
         by_label.sort_unstable_by_key(|&place| self.labels.kept[place]);
-        let mut intercepts: Vec<f64> = (0..self.labels.len()).map(|place| at(place, width)).collect();
+        let mut intercepts: Vec<f64> = (0..self.labels.len())
+            .map(|place| at(place, width))
+            .collect();
         let mut places = vec![usize::MAX; self.scales.mean.len()];
         for (row, &col) in gradient.design.columns.iter().enumerate() {
             places[col as usize] = row;
@@ -392,8 +430,22 @@ impl<'a> Fit<'a> {
             None => Vec::new(),
         };
         let pair = self.params.pairs().unwrap_or(Penalty { l1: 0.0, l2: 0.0 });
-        let run = reference::run(&mut gradient, pairs, &features, pair, self.params.0.max_iter, self.watch)?;
-        self.write(&gradient, &run.weights, &run.pairs, &run.couplings, false, model)?;
+        let run = reference::run(
+            &mut gradient,
+            pairs,
+            &features,
+            pair,
+            self.params.0.max_iter,
+            self.watch,
+        )?;
+        self.write(
+            &gradient,
+            &run.weights,
+            &run.pairs,
+            &run.couplings,
+            false,
+            model,
+        )?;
         (model.objective, model.violation) = (run.objective, run.violation);
         (model.n_iter, model.converged) = (run.n_iter, run.stopped);
         Ok(0)

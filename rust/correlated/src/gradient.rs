@@ -197,10 +197,9 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
         };
         let mut partials = std::mem::take(&mut self.partials);
         let height = self.height();
-        let done = partials
-            .par_iter_mut()
-            .enumerate()
-            .try_for_each_init(Vec::new, |scratch, (at, partial)| {
+        let done = partials.par_iter_mut().enumerate().try_for_each_init(
+            Vec::new,
+            |scratch, (at, partial)| {
                 let (panel, piece) = (at / self.pieces.len(), at % self.pieces.len());
                 self.add_up(
                     panel,
@@ -213,7 +212,8 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
                     partial,
                     watch,
                 )
-            });
+            },
+        );
         done?;
         partials
             .par_chunks_mut(self.pieces.len())
@@ -326,11 +326,6 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
                 loss[lane] -= omega[row as usize].f64() * e[row as usize].0[lane].f64();
             }
         }
-    }
-
-    /// `1ᵀ Ξ` of a panel.
-    pub(crate) fn sums(&self, panel: usize) -> &[f64; N] {
-        &self.partials[panel * self.pieces.len()].sum
     }
 
     /// The loss of each label of a panel, if it was asked for.
@@ -481,8 +476,7 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
             weights.copy_from_slice(&product.weights);
             for (weights, shift) in weights.iter_mut().zip(&self.design.shift) {
                 for lane in 0..N {
-                    weights.0[lane] =
-                        T::of(weights.0[lane].f64() - shift * product.sum[lane]);
+                    weights.0[lane] = T::of(weights.0[lane].f64() - shift * product.sum[lane]);
                 }
             }
             for (k, couplings) in couplings.iter_mut().enumerate() {
@@ -498,7 +492,9 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
                     squares[lane] += vector.0[lane].f64().powi(2);
                 }
             }
-            largest = squares.iter().fold(largest, |most, square| most.max(square.sqrt()));
+            largest = squares
+                .iter()
+                .fold(largest, |most, square| most.max(square.sqrt()));
         }
         Ok(largest)
     }

@@ -16,6 +16,9 @@ const CHANGE: f64 = 1e-3;
 /// Gradients before it may.
 const LEAST: usize = 20;
 
+/// Gradients at most.
+const MOST: usize = 500;
+
 /// Where the run ended.
 pub(crate) struct Run<const N: usize> {
     pub(crate) weights: Vec<Wide<f64, N>>,
@@ -75,13 +78,16 @@ pub(crate) fn run<const N: usize>(
             let value = d[at];
             objective += 2.0 * (pair.l2 * value * value + pair.l1 * value.abs());
             violation = violation.max(off(value, slope + 4.0 * pair.l2 * value, pair.l1));
-            let next = soft(value - step * (slope + 4.0 * pair.l2 * value), step * pair.l1);
+            let next = soft(
+                value - step * (slope + 4.0 * pair.l2 * value),
+                step * pair.l1,
+            );
             d[at] = next + momentum * (next - c[at]);
             c[at] = next;
         }
         tau = tau_next;
         let stopped = n_iter > LEAST && ((objective - before) / before).abs() < CHANGE;
-        if stopped || n_iter >= max_iter {
+        if stopped || n_iter >= max_iter.min(MOST) {
             return Ok(Run {
                 weights: w,
                 pairs: pairs.list,

@@ -90,7 +90,11 @@ impl Float for f64 {
         const ROUND: f64 = 6_755_399_441_055_744.0; // 1.5 · 2⁵²
         const LN2_HIGH: f64 = 0.693_147_180_369_123_8;
         const LN2_LOW: f64 = 1.908_214_929_270_587_7e-10;
-        let below = if self.abs() < 700.0 { self.abs() } else { 700.0 };
+        let below = if self.abs() < 700.0 {
+            self.abs()
+        } else {
+            700.0
+        };
         let shifted = -below * std::f64::consts::LOG2_E + ROUND;
         let n = shifted - ROUND;
         let r = (-below - n * LN2_HIGH) - n * LN2_LOW;
@@ -214,26 +218,48 @@ pub(crate) fn dense_add_transposed<T: Float, const N: usize>(
     g: &mut [Wide<T, N>],
 ) {
     let d = g.len();
-    for (first, g) in (0..).step_by(SIDE).zip(g.chunks_mut(SIDE)) {
-        let mut sums = [Wide::zero(); SIDE];
-        if g.len() == SIDE {
-            for (x, u) in x.chunks_exact(d).zip(u) {
-                let values: &[T; SIDE] = x[first..][..SIDE].try_into().expect("eight");
-                for j in 0..SIDE {
-                    sums[j].add_scaled(values[j], u);
-                }
-            }
-        } else {
-            for (x, u) in x.chunks_exact(d).zip(u) {
-                for (sum, &value) in sums.iter_mut().zip(&x[first..]) {
-                    sum.add_scaled(value, u);
-                }
+    if d < SIDE {
+        for (x, u) in x.chunks_exact(d.max(1)).zip(u) {
+            for (g, &value) in g.iter_mut().zip(x) {
+                g.add_scaled(value, u);
             }
         }
-        for (g, sum) in g.iter_mut().zip(&sums) {
-            g.add(sum);
+        return;
+    }
+    for first in (0..d).step_by(SIDE) {
+        // The last columns are taken together with some that are done.
+        let start = first.min(d - SIDE);
+        let sums = dense_columns(&x[start..], d, u);
+        for j in 0..SIDE {
+            if start + j >= first {
+                g[start + j].add(&sums[j]);
+            }
         }
     }
+}
+
+/// `Σ_i x_ij u_i` for the first columns of rows that begin every `d` values.
+#[inline(always)]
+fn dense_columns<T: Float, const N: usize>(
+    x: &[T],
+    d: usize,
+    u: &[Wide<T, N>],
+) -> [Wide<T, N>; SIDE] {
+    // Sums by name: an array of them is vectorized across, with gathers.
+    let mut a = Wide::zero();
+    let (mut b, mut c, mut e, mut f, mut g, mut h, mut k) = (a, a, a, a, a, a, a);
+    for (x, u) in x.chunks(d).zip(u) {
+        let x: &[T; SIDE] = x[..SIDE].try_into().expect("eight");
+        a.add_scaled(x[0], u);
+        b.add_scaled(x[1], u);
+        c.add_scaled(x[2], u);
+        e.add_scaled(x[3], u);
+        f.add_scaled(x[4], u);
+        g.add_scaled(x[5], u);
+        h.add_scaled(x[6], u);
+        k.add_scaled(x[7], u);
+    }
+    [a, b, c, e, f, g, h, k]
 }
 
 #[cfg(test)]
@@ -269,7 +295,9 @@ mod tests {
             for d in [1, 7, 8, 19] {
                 let x: Vec<f32> = (0..n * d).map(|at| value(at / d, at % d)).collect();
                 let panel = |n: usize| -> Vec<Wide<f32, 16>> {
-                    (0..n).map(|i| Wide(std::array::from_fn(|lane| value(i + 2, lane)))).collect()
+                    (0..n)
+                        .map(|i| Wide(std::array::from_fn(|lane| value(i + 2, lane))))
+                        .collect()
                 };
                 let (p, u) = (panel(d), panel(n));
                 let (mut out, mut g) = (panel(n), panel(d));

@@ -1,14 +1,13 @@
 //! `manylabel.correlated`: the correlated logistic model, and decoding by it.
 
-use crate::csr::{Borrowed, PyCsr, PyCsr32, csr_arrays, with_view};
-use crate::csr::CsrArrays;
+use crate::csr::{Borrowed, CsrArrays, PyCsr, PyCsr32, csr_arrays, with_view};
 use crate::error::to_py;
 use crate::run::{run, run_here};
 use manylabel_base::{Error, Watch};
 use manylabel_correlated::{
     Coding, Matrix, Method, Model, Params, ROWS_AT_ONCE, Scorer, Solver, Start,
 };
-use manylabel_sparse::Index;
+use manylabel_sparse::{CsrView, Index};
 use numpy::{Element, IntoPyArray, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1};
 use pyo3::prelude::*;
 
@@ -96,24 +95,25 @@ pub(crate) enum PyDoubles<'py> {
 }
 
 impl PyDoubles<'_> {
-    /// A copy of the rows, their structure checked.
-    fn to_rows(&self, name: &'static str) -> PyResult<Matrix> {
+    /// A copy of the compressed rows, or columns, of `width` positions; their structure is checked.
+    fn to_rows(&self, name: &'static str, width: usize) -> PyResult<Matrix> {
         fn copied<I: Element + Index>(
             matrix: &Borrowed<'_, I, f64>,
             name: &'static str,
+            width: usize,
         ) -> PyResult<Matrix> {
-            let view = matrix.view(name).map_err(to_py)?;
             let (indptr, indices) = (matrix.indptr.as_slice()?, matrix.indices.as_slice()?);
+            CsrView::new(name, indptr, indices, matrix.data.as_slice()?, width).map_err(to_py)?;
             Ok(Matrix {
                 ends: indptr.iter().map(|end| end.get()).collect(),
                 cols: indices.iter().map(|col| col.get() as u32).collect(),
                 values: matrix.data.as_slice()?.to_vec(),
-                n_cols: view.n_cols(),
+                n_cols: width,
             })
         }
         match self {
-            Self::I32(matrix) => copied(matrix, name),
-            Self::I64(matrix) => copied(matrix, name),
+            Self::I32(matrix) => copied(matrix, name, width),
+            Self::I64(matrix) => copied(matrix, name, width),
         }
     }
 }
@@ -158,7 +158,9 @@ impl PyCorrelated<'_> {
             PyCsr32::I64(matrix) => sets(matrix)?,
         };
         Ok(Owned {
-            couplings: self.correlations.to_rows("correlations_")?,
+            couplings: self
+                .correlations
+                .to_rows("correlations_", self.intercept.len()?)?,
             set_ends,
             set_labels,
         })
@@ -216,11 +218,17 @@ fn positions<'py>(
     if i32::try_from(cols.len()).is_ok() {
         let ends: Vec<i32> = ends.iter().map(|&end| end as i32).collect();
         let cols: Vec<i32> = cols.iter().map(|&col| col as i32).collect();
-        (ends.into_pyarray(py).into_any(), cols.into_pyarray(py).into_any())
+        (
+            ends.into_pyarray(py).into_any(),
+            cols.into_pyarray(py).into_any(),
+        )
     } else {
         let ends: Vec<i64> = ends.iter().map(|&end| end as i64).collect();
         let cols: Vec<i64> = cols.iter().map(|&col| i64::from(col)).collect();
-        (ends.into_pyarray(py).into_any(), cols.into_pyarray(py).into_any())
+        (
+            ends.into_pyarray(py).into_any(),
+            cols.into_pyarray(py).into_any(),
+        )
     }
 }
 
@@ -263,8 +271,9 @@ pub(crate) fn fit_correlated<'py>(
     let from = start
         .as_ref()
         .map(|model| {
-            let weights = model.coef.to_rows("coef_")?;
-            PyResult::Ok((weights, model.intercept.as_slice()?, model.owned()?))
+            let intercept = model.intercept.as_slice()?;
+            let weights = model.coef.to_rows("coef_", intercept.len())?;
+            PyResult::Ok((weights, intercept, model.owned()?))
         })
         .transpose()?;
     let start = from.as_ref().map(|(weights, intercept, owned)| Start {

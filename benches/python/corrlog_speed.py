@@ -1,0 +1,126 @@
+"""Fit times beside scikit-learn's independent regressions, decode times, and growth with labels."""
+
+import os
+
+for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ[variable] = "1"
+
+import argparse  # noqa: E402
+import warnings  # noqa: E402
+from time import perf_counter  # noqa: E402
+
+import numpy as np  # noqa: E402
+from corrlog_data import head, parts, row  # noqa: E402
+from scipy.sparse import csr_array  # noqa: E402
+from sklearn.exceptions import ConvergenceWarning  # noqa: E402
+from sklearn.linear_model import LogisticRegression  # noqa: E402
+from sklearn.multiclass import OneVsRestClassifier  # noqa: E402
+from sklearn.preprocessing import StandardScaler  # noqa: E402
+
+from manylabel import CorrLogClassifier  # noqa: E402
+from manylabel.datasets import make_multilabel  # noqa: E402
+
+SETS = ["yeast", "scene", "enron", "corel5k", "delicious"]
+DECODED = ["scene", "yeast", "enron", "corel5k", "delicious"]
+PENALTY = 1e-3
+
+
+def timed(work, repeat):
+    best = np.inf
+    for _ in range(repeat):
+        begun = perf_counter()
+        result = work()
+        best = min(best, perf_counter() - begun)
+    return best, result
+
+
+def violation(X, Y, coef, intercept):
+    """Largest entry of the gradient of the independent objectives."""
+    residual = (1 / (1 + np.exp(-(X @ coef.T + intercept))) - Y) / len(Y)
+    return max(np.abs(residual.T @ X + 2 * PENALTY * coef).max(), np.abs(residual.sum(axis=0)).max())
+
+
+def fits(sets):
+    print("\nFit seconds on one thread; scikit-learn without couplings, on features scaled beforehand\n")
+    head("set", "labels", "scikit-learn", "violation", "independent l2", "violation", "CorrLog l2", "CorrLog", "pairs", "gradients", "share")
+    for name in sets:
+        X, Y = parts(name)[0]
+        Y = Y.toarray()
+        Y = Y[:, (Y.sum(axis=0) > 0) & (Y.sum(axis=0) < len(Y))]
+        dense = X.nnz > X.shape[0] * X.shape[1] / 2
+        scaler = StandardScaler(with_mean=dense)
+        scaled = scaler.fit_transform(X.toarray().astype(float) if dense else X.astype(float))
+        peer = OneVsRestClassifier(LogisticRegression(C=1 / (2 * len(Y) * PENALTY), tol=1e-4, max_iter=10_000))
+        seconds, peer = timed(lambda: peer.fit(scaled, Y), 1 if Y.shape[1] > 300 else 3)
+        coef = np.vstack([one.coef_ for one in peer.estimators_])
+        intercept = np.concatenate([one.intercept_ for one in peer.estimators_])
+        cells = [f"{seconds:.3f}", f"{violation(scaled, Y, coef, intercept):.1e}"]
+        repeat = 1 if Y.shape[1] > 900 else 3
+        own, model = timed(lambda: CorrLogClassifier(PENALTY, np.inf, epsilon=0.0, max_iter=5000).fit(X, Y), repeat)
+        coef = model.coef_.toarray() * scaler.scale_
+        intercept = model.intercept_ + (model.coef_ @ scaler.mean_ if dense else 0)
+        cells += [f"{own:.3f}", f"{violation(scaled, Y, coef, intercept):.1e}"]
+        ridge, _ = timed(lambda: CorrLogClassifier(PENALTY, PENALTY, epsilon=0.0, max_iter=5000).fit(X, Y), repeat)
+        joint, model = timed(lambda: CorrLogClassifier(PENALTY, PENALTY, max_iter=5000).fit(X, Y), repeat)
+        cells += [f"{ridge:.3f}", f"{joint:.3f}", f"{model.correlations_.nnz // 2:,}", str(model.n_iter_)]
+        row(name, str(Y.shape[1]), *cells, f"1/{seconds / joint:.1f}")
+
+
+def decoding(sets):
+    print("\nSeconds for 10,000 rows on one thread, and agreement with the exact decoder\n")
+    head("set", "labels", "coupled", "auto", "exact", "search", "bp", "marginals", "ms a row (auto)", "search = exact")
+    for name in sets:
+        (X, Y), (X_test, _) = parts(name)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            model = CorrLogClassifier(PENALTY, PENALTY).fit(X, Y)
+        rows = csr_array(X_test)[np.resize(np.arange(X_test.shape[0]), 10_000)]
+        coupled = int((np.diff(model.correlations_.indptr) > 0).sum())
+        seconds, predictions = {}, {}
+        for decoder in ("auto", "exact", "search", "bp"):
+            few = rows[:200] if decoder == "bp" and coupled > 100 else rows
+            if decoder == "exact" and coupled > 20:
+                continue
+            model.set_params(decoder=decoder)
+            taken, predictions[decoder] = timed(lambda few=few: model.predict(few), 1)
+            seconds[decoder] = taken * 10_000 / few.shape[0]
+        few = rows[:200] if coupled > 20 else rows
+        seconds["marginals"] = timed(lambda few=few: model.predict_proba(few), 1)[0] * 10_000 / few.shape[0]
+        agreement = ""
+        if "exact" in predictions:
+            differ = np.abs(predictions["exact"] - predictions["search"]).sum(axis=1) > 0
+            agreement = f"{100 * (1 - differ.mean()):.2f} %"
+        cells = [f"{seconds[key]:.3f}" if key in seconds else "" for key in ("auto", "exact", "search", "bp", "marginals")]
+        row(name, str(Y.shape[1]), str(coupled), *cells, f"{seconds['auto'] / 10:.4f}", agreement)
+
+
+def growth():
+    print("\nMilliseconds a gradient, 10,000 rows of 100 values among 2,000 features\n")
+    head("labels", "ms a gradient", "gradients", "pairs")
+    found = []
+    for n_labels in (32, 64, 128, 256, 512, 1024):
+        X, Y = make_multilabel(10_000, 2_000, n_labels, n_nonzero=100, random_state=0)
+        taken = {}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            for max_iter in (5, 25):
+                model = CorrLogClassifier(PENALTY, PENALTY, tol=1e-5, max_iter=max_iter)
+                taken[max_iter], model = timed(lambda model=model: model.fit(X, Y), 2)
+        each = (taken[25] - taken[5]) / 20
+        found.append((n_labels, each))
+        row(str(n_labels), f"{1000 * each:.2f}", str(model.n_iter_), f"{model.correlations_.nnz // 2:,}")
+    labels, seconds = np.log(found).T
+    print(f"\nexponent {np.polyfit(labels, seconds, 1)[0]:.2f}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tables", nargs="+", default=["fits", "decoding", "growth"])
+    parser.add_argument("--sets", nargs="+", default=SETS)
+    arguments = parser.parse_args()
+    for table in arguments.tables:
+        {"fits": fits, "decoding": decoding}.get(table, lambda _: growth())(arguments.sets)
+
+
+if __name__ == "__main__":
+    main()
