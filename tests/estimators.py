@@ -27,7 +27,7 @@ CLASSIFIERS = [
     SmoothLinkClassifier(3, kernel="linear", embedding="pca", solver="newton-cg", random_state=0),
     CorrLogClassifier(),
     CorrLogClassifier(epsilon=0.0, coding="pm1", decoder="search", standardize=False),
-    CorrLogClassifier(0.01, 0.1, decoder="bp"),
+    CorrLogClassifier(0.01, 0.001, decoder="bp"),
 ]
 
 TRANSFORMERS = [

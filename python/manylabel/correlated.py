@@ -373,8 +373,11 @@ class CorrLogClassifier(MultiLabelClassifier):
         Returns
         -------
         coef : csc_array of shape (n_labels, n_features_in_)
+            Weights.
         intercept : ndarray of shape (n_labels,)
+            Intercepts.
         correlations : csr_array of shape (n_labels, n_labels)
+            Couplings.
 
         Raises
         ------

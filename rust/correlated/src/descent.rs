@@ -116,6 +116,10 @@ pub(crate) struct Descent<T, const N: usize> {
     /// p (1 − p) of every label.
     variance: Vec<f64>,
     largest_eigenvalue: f64,
+    /// Which panels move.
+    active: Vec<bool>,
+    /// Whether there is no gradient before to compare the next with.
+    first: bool,
     /// Gradients taken.
     pub(crate) n_iter: usize,
     /// The most labels that were within tolerance at a time.
@@ -158,6 +162,8 @@ impl<T: Float, const N: usize> Descent<T, N> {
             pair: Net::of(pair),
             variance,
             largest_eigenvalue,
+            active: vec![true; n_panels],
+            first: true,
             n_iter: 0,
             within: 0,
             y: weights,
@@ -200,6 +206,8 @@ impl<T: Float, const N: usize> Descent<T, N> {
         for pace in &mut self.pace {
             pace.tau = 1.0;
         }
+        self.active.fill(true);
+        self.first = true;
     }
 
     /// Replaces the pairs that may couple; couplings of others must be zero.
@@ -226,6 +234,9 @@ impl<T: Float, const N: usize> Descent<T, N> {
 
     /// Descends until no violation exceeds `tol`, or `max_iter` gradients were taken in all; says
     /// whether the former. `y` and `d` are the solution.
+    ///
+    /// Panels whose labels are well within tolerance rest, and with them the couplings they are part
+    /// of, until all do: then a gradient of all panels tells whether that was right.
     pub(crate) fn run(
         &mut self,
         gradient: &mut Gradient<'_, T, N>,
@@ -233,27 +244,38 @@ impl<T: Float, const N: usize> Descent<T, N> {
         max_iter: usize,
         watch: &Watch,
     ) -> Result<bool, Error> {
-        let mut first = true;
+        let height = gradient.height();
+        let mut rest = tol / 2.0;
+        self.settle();
         while self.n_iter < max_iter {
             self.n_iter += 1;
-            gradient.evaluate(&self.y, &self.pairs, &self.d, false, watch)?;
-            std::mem::swap(&mut self.g, &mut self.g_before);
-            let height = gradient.height();
+            let active = &self.active;
+            gradient.evaluate(active, &self.y, &self.pairs, &self.d, false, watch)?;
             self.g
                 .par_chunks_mut(height)
+                .zip(self.g_before.par_chunks_mut(height))
+                .zip(active)
                 .enumerate()
-                .for_each(|(panel, g)| gradient.write(panel, g));
+                .filter(|(_, (_, active))| **active)
+                .for_each(|(panel, ((g, g_before), _))| {
+                    g_before.copy_from_slice(g);
+                    gradient.write(panel, g);
+                });
             gradient.write_pairs(&self.pairs, &mut self.g_pairs);
-            self.step(height, first);
+            self.step(height);
             self.report(tol, watch)?;
-            let violation = self.violation();
-            if violation <= tol {
+            if self.active.iter().all(|&active| active) && self.violation() <= tol {
                 return Ok(true);
             }
-            if self.n_iter < max_iter {
-                self.extrapolate(height);
+            for (active, pace) in self.active.iter_mut().zip(self.pace.chunks(N)) {
+                *active &= pace.iter().any(|pace| pace.violation > rest);
             }
-            first = false;
+            if self.active.iter().any(|&active| active) {
+                self.extrapolate(height);
+            } else {
+                rest /= 2.0;
+                self.settle();
+            }
         }
         Ok(false)
     }
@@ -275,9 +297,9 @@ impl<T: Float, const N: usize> Descent<T, N> {
     }
 
     /// Proximal steps from y to the next w, and what they say of curvature and direction.
-    fn step(&mut self, height: usize, first: bool) {
+    fn step(&mut self, height: usize) {
         let most = 0.25 * self.largest_eigenvalue;
-        let features = &self.features;
+        let (features, first) = (&self.features, self.first);
         self.pace
             .par_chunks_mut(N)
             .zip(self.w.par_chunks_mut(height))
@@ -286,41 +308,50 @@ impl<T: Float, const N: usize> Descent<T, N> {
             .zip(self.y_before.par_chunks(height))
             .zip(self.g.par_chunks(height))
             .zip(self.g_before.par_chunks(height))
-            .for_each(|((((((pace, w), w_before), y), y_before), g), g_before)| {
-                let mut panel = Panel {
-                    w,
-                    w_before,
-                    y,
-                    y_before,
-                    g,
-                    g_before,
-                };
-                if !first {
-                    let seen = curvature(&panel);
-                    for lane in 0..N {
-                        let of_lane = &mut pace[lane].curvature;
-                        if of_lane.is_finite() {
-                            *of_lane = (*of_lane * FORGET)
-                                .max(seen[lane])
-                                .clamp(LEAST * most, most);
+            .zip(&self.active)
+            .filter(|(_, active)| **active)
+            .for_each(
+                |(((((((pace, w), w_before), y), y_before), g), g_before), _)| {
+                    let mut panel = Panel {
+                        w,
+                        w_before,
+                        y,
+                        y_before,
+                        g,
+                        g_before,
+                    };
+                    if !first {
+                        let seen = curvature(&panel);
+                        for lane in 0..N {
+                            let of_lane = &mut pace[lane].curvature;
+                            if of_lane.is_finite() {
+                                *of_lane = (*of_lane * FORGET)
+                                    .max(seen[lane])
+                                    .clamp(LEAST * most, most);
+                            }
                         }
                     }
-                }
-                let curvatures = std::array::from_fn(|lane| pace[lane].curvature);
-                let (violations, turns) = proximal(&mut panel, features, &curvatures);
-                for lane in 0..N {
-                    let real = curvatures[lane].is_finite();
-                    pace[lane].violation = if real { violations[lane] } else { 0.0 };
-                    pace[lane].turn = if real {
-                        turns[lane] * curvatures[lane]
-                    } else {
-                        0.0
-                    };
-                }
-            });
+                    let curvatures = std::array::from_fn(|lane| pace[lane].curvature);
+                    let (violations, turns) = proximal(&mut panel, features, &curvatures);
+                    for lane in 0..N {
+                        let real = curvatures[lane].is_finite();
+                        pace[lane].violation = if real { violations[lane] } else { 0.0 };
+                        pace[lane].turn = if real {
+                            turns[lane] * curvatures[lane]
+                        } else {
+                            0.0
+                        };
+                    }
+                },
+            );
+        self.first = false;
         self.c_next.clear();
         for (at, &(i, k)) in self.pairs.list.iter().enumerate() {
             let (i, k) = (i as usize, k as usize);
+            if !(self.active[i / N] && self.active[k / N]) {
+                self.c_next.push(self.c[at]);
+                continue;
+            }
             let (c, d, g) = (self.c[at], self.d[at], self.g_pairs[at]);
             let metric = self.pace[i].curvature * self.variance[k]
                 + self.pace[k].curvature * self.variance[i];
@@ -342,13 +373,16 @@ impl<T: Float, const N: usize> Descent<T, N> {
     /// Moves y beyond w, by the momentum of each label.
     fn extrapolate(&mut self, height: usize) {
         let momenta: Vec<f64> = self.pace.iter_mut().map(Pace::momentum).collect();
-        std::mem::swap(&mut self.y, &mut self.y_before);
         self.y
             .par_chunks_mut(height)
+            .zip(self.y_before.par_chunks_mut(height))
             .zip(self.w.par_chunks(height))
             .zip(self.w_before.par_chunks(height))
             .zip(momenta.par_chunks(N))
-            .for_each(|(((y, w), w_before), momenta)| {
+            .zip(&self.active)
+            .filter(|(_, active)| **active)
+            .for_each(|(((((y, y_before), w), w_before), momenta), _)| {
+                y_before.copy_from_slice(y);
                 let momenta: [T; N] = std::array::from_fn(|lane| T::of(momenta[lane]));
                 for ((y, w), w_before) in y.iter_mut().zip(w).zip(w_before) {
                     for lane in 0..N {
@@ -357,7 +391,11 @@ impl<T: Float, const N: usize> Descent<T, N> {
                 }
             });
         for (at, &(i, k)) in self.pairs.list.iter().enumerate() {
-            let momentum = T::of(momenta[i as usize].min(momenta[k as usize]));
+            let (i, k) = (i as usize, k as usize);
+            if !(self.active[i / N] && self.active[k / N]) {
+                continue;
+            }
+            let momentum = T::of(momenta[i].min(momenta[k]));
             self.d[at] = self.c[at] + momentum * (self.c[at] - self.c_next[at]);
         }
     }

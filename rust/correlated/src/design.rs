@@ -6,6 +6,7 @@ use crate::wide::{
 };
 use manylabel_base::{Error, Watch, filled};
 use manylabel_sparse::{ColumnOrder, CsrView, Index, RowBlocks, Value};
+use multiversion::multiversion;
 use std::ops::Range;
 
 /// Rows of a dense block, which stays in the second-level cache while it is used twice.
@@ -38,9 +39,12 @@ impl Scales {
         for (row, &weight) in omega.iter().enumerate() {
             let (cols, values) = x.row(row);
             for (col, value) in cols.iter().zip(values) {
-                mean[col.get()] += weight * value.f64();
-                stored[col.get()] += weight;
-                counts[col.get()] += usize::from(value.f64() != 0.0);
+                // Stored zeros are as good as absent, down to the last bit.
+                if value.f64() != 0.0 {
+                    mean[col.get()] += weight * value.f64();
+                    stored[col.get()] += weight;
+                    counts[col.get()] += 1;
+                }
             }
         }
         let mut deviation = filled("number of features", 0.0, x.n_cols())?;
@@ -48,7 +52,9 @@ impl Scales {
             let (cols, values) = x.row(row);
             for (col, value) in cols.iter().zip(values) {
                 let col = col.get();
-                deviation[col] += weight * (value.f64() - mean[col]).powi(2);
+                if value.f64() != 0.0 {
+                    deviation[col] += weight * (value.f64() - mean[col]).powi(2);
+                }
             }
         }
         let (mut kept, mut nonzero) = (0, 0);
@@ -187,16 +193,17 @@ impl<T: Float> Design<T> {
         &self.cuts
     }
 
-    /// `out_i += Σ_j x_ij p_j` for the rows of a block, before centring.
+    /// `out_i = first + Σ_j x_ij p_j` for the rows of a block, before centring.
     pub(crate) fn times<const N: usize>(
         &self,
         block: usize,
+        first: Wide<T, N>,
         p: &[Wide<T, N>],
         out: &mut [Wide<T, N>],
     ) {
         match &self.rows {
-            Rows::Dense(values) => dense_times(self.dense(values, block), p, out),
-            Rows::Sparse(blocks) => sparse_times(&blocks.blocks()[block], p, out),
+            Rows::Dense(values) => dense_times(self.dense(values, block), first, p, out),
+            Rows::Sparse(blocks) => sparse_times(&blocks.blocks()[block], first, p, out),
         }
     }
 
@@ -310,11 +317,7 @@ impl Labels {
         c: &[Wide<T, N>],
         out: &mut [Wide<T, N>],
     ) {
-        self.blocks[block].each(labels, |at, rows| {
-            for &row in rows {
-                out[row as usize].add(&c[at]);
-            }
-        });
+        scatter(&self.blocks[block], labels, c, out);
     }
 
     /// `g_k += Σ_i y_ik u_i` over the rows of a block, for some labels in increasing order.
@@ -325,14 +328,46 @@ impl Labels {
         u: &[Wide<T, N>],
         g: &mut [Wide<T, N>],
     ) {
-        self.blocks[block].each(labels, |at, rows| {
-            let mut sum = g[at];
-            for &row in rows {
-                sum.add(&u[row as usize]);
-            }
-            g[at] = sum;
-        });
+        gather(&self.blocks[block], labels, u, g);
     }
+}
+
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+fn scatter<T: Float, const N: usize>(
+    holders: &Holders,
+    labels: &[u32],
+    c: &[Wide<T, N>],
+    out: &mut [Wide<T, N>],
+) {
+    holders.each(labels, |at, rows| {
+        let c = c[at];
+        for &row in rows {
+            out[row as usize].add(&c);
+        }
+    });
+}
+
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+fn gather<T: Float, const N: usize>(
+    holders: &Holders,
+    labels: &[u32],
+    u: &[Wide<T, N>],
+    g: &mut [Wide<T, N>],
+) {
+    holders.each(labels, |at, rows| {
+        // Two sums by name, so that additions do not wait for one another.
+        let (mut a, mut b) = (g[at], Wide::zero());
+        let pairs = rows.chunks_exact(2);
+        for &row in pairs.remainder() {
+            a.add(&u[row as usize]);
+        }
+        for rows in pairs {
+            a.add(&u[rows[0] as usize]);
+            b.add(&u[rows[1] as usize]);
+        }
+        a.add(&b);
+        g[at] = a;
+    });
 }
 
 impl Holders {
@@ -341,6 +376,7 @@ impl Holders {
     }
 
     /// Calls `then` with the position in `labels` and the rows of each label that is in both lists.
+    #[inline(always)]
     fn each(&self, labels: &[u32], mut then: impl FnMut(usize, &[u16])) {
         let (mut at, mut f) = (0, 0);
         while at < labels.len() && f < self.labels.len() {

@@ -16,7 +16,7 @@ use std::ops::Range;
 const FEW_PAIRS: usize = 4096;
 
 /// The independent regressions are only a start: so much of a violation may be left.
-const LOOSE: f64 = 1e-2;
+const LOOSE: f64 = 0.1;
 
 impl Checked {
     /// Fits the labels that the rows of `y` store to the rows of `x`.
@@ -232,8 +232,8 @@ impl<'a> Fit<'a> {
         }
         loop {
             // Half of a gradient within half of the bound, twice: a pair that stays at zero.
-            let found =
-                gradient.beyond(&descent.y, &descent.pairs, &descent.d, pair.l1 / 2.0, watch)?;
+            let (weights, pairs) = (&descent.y, &descent.pairs);
+            let found = gradient.beyond(weights, pairs, &descent.d, pair.l1 / 2.0, watch)?;
             let list = merged(&descent.pairs.list, &found);
             let grown = list.len() > descent.pairs.list.len();
             if grown {
@@ -326,7 +326,9 @@ impl<'a> Fit<'a> {
         converged: bool,
         model: &mut Model,
     ) -> Result<usize, Error> {
-        gradient.evaluate(&descent.y, &descent.pairs, &descent.d, true, self.watch)?;
+        let active = vec![true; gradient.n_panels()];
+        let (weights, pairs) = (&descent.y, &descent.pairs);
+        gradient.evaluate(&active, weights, pairs, &descent.d, true, self.watch)?;
         let mut objective = 0.0;
         let features = self.features(&gradient.design.columns);
         let cost =

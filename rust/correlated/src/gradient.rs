@@ -180,9 +180,11 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
         intercepts
     }
 
-    /// Computes all sums at a point: weights of all panels, couplings of `pairs`.
+    /// Computes the sums of panels that are `active` at a point: weights of all panels, couplings of
+    /// `pairs`.
     pub(crate) fn evaluate(
         &mut self,
+        active: &[bool],
         weights: &[Wide<T, N>],
         pairs: &Pairs,
         values: &[T],
@@ -201,6 +203,9 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
             Vec::new,
             |scratch, (at, partial)| {
                 let (panel, piece) = (at / self.pieces.len(), at % self.pieces.len());
+                if !active[panel] {
+                    return Ok(());
+                }
                 self.add_up(
                     panel,
                     self.pieces[piece].clone(),
@@ -217,7 +222,9 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
         done?;
         partials
             .par_chunks_mut(self.pieces.len())
-            .for_each(join_partials);
+            .zip(active)
+            .filter(|(_, active)| **active)
+            .for_each(|(partials, _)| join_partials(partials));
         self.partials = partials;
         Ok(())
     }
@@ -227,8 +234,10 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
         let n = pairs.starts.last().copied().unwrap_or(0);
         if self.couplings.len() != n {
             self.couplings = filled("couplings", Wide::zero(), n)?;
-            for (at, partial) in self.partials.iter_mut().enumerate() {
-                let n = pairs.neighbours[at / self.pieces.len()].len();
+        }
+        for (at, partial) in self.partials.iter_mut().enumerate() {
+            let n = pairs.neighbours[at / self.pieces.len()].len();
+            if partial.pairs.len() != n {
                 partial.pairs = filled("couplings", Wide::zero(), n)?;
             }
         }
@@ -271,32 +280,28 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
             watch.step(0)?;
             let rows = self.design.cuts()[block].clone();
             let omega = &self.omega[rows.clone()];
-            scratch.clear();
-            scratch.resize(rows.len(), intercepts);
+            scratch.resize(rows.len(), zero);
             let out = &mut scratch[..];
+            self.design.times(block, intercepts, &weights[..width], out);
             self.labels.times(block, neighbours, couplings, out);
-            self.design.times(block, &weights[..width], out);
+            let sum;
             if residual == Residual::Linear {
-                for (out, &weight) in out.iter_mut().zip(omega) {
-                    for value in &mut out.0 {
-                        *value = *value * weight;
-                    }
-                }
+                sum = scaled(out, omega);
             } else {
                 if residual == Residual::WithLoss {
                     self.add_loss(block, of_panel.clone(), out, omega, &mut partial.loss);
                 }
-                sigmoids(out, omega);
+                sum = sigmoids(out, omega);
                 for (label, rows) in self.labels.holders(block, of_panel.clone()) {
+                    let lane = label as usize % N;
                     for &row in rows {
-                        out[row as usize].0[label as usize % N] -= omega[row as usize];
+                        out[row as usize].0[lane] -= omega[row as usize];
+                        partial.sum[lane] -= omega[row as usize].f64();
                     }
                 }
             }
-            for out in &*out {
-                for lane in 0..N {
-                    partial.sum[lane] += out.0[lane].f64();
-                }
+            for lane in 0..N {
+                partial.sum[lane] += sum.0[lane].f64();
             }
             self.design
                 .add_transposed(block, out, &mut partial.weights[..width]);
@@ -498,6 +503,18 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
         }
         Ok(largest)
     }
+}
+
+/// Multiplies rows by their weights; returns their sum.
+fn scaled<T: Float, const N: usize>(rows: &mut [Wide<T, N>], weights: &[T]) -> Wide<T, N> {
+    let mut sum = Wide::zero();
+    for (row, &weight) in rows.iter_mut().zip(weights) {
+        for value in &mut row.0 {
+            *value = *value * weight;
+        }
+        sum.add(row);
+    }
+    sum
 }
 
 /// Adds all to the first, in order.

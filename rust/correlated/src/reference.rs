@@ -51,8 +51,9 @@ pub(crate) fn run<const N: usize>(
     let mut c = vec![0.0; pairs.list.len()];
     let (mut d, mut of_pairs) = (c.clone(), Vec::new());
     let (mut tau, mut before) = (1.0f64, f64::INFINITY);
+    let active = vec![true; n_panels];
     for n_iter in 1.. {
-        gradient.evaluate(&y, &pairs, &d, true, watch)?;
+        gradient.evaluate(&active, &y, &pairs, &d, true, watch)?;
         let (mut objective, mut violation) = (0.0, 0.0f64);
         let tau_next = (1.0 + (1.0 + 4.0 * tau * tau).sqrt()) / 2.0;
         let momentum = (tau - 1.0) / tau_next;

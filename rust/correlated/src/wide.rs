@@ -127,30 +127,44 @@ pub(crate) fn softplus(x: f64) -> f64 {
     x.max(0.0) + (-x.abs()).exp().ln_1p()
 }
 
-/// Turns log-odds into `weight σ(e)`, row by row.
+/// Turns log-odds into `weight σ(e)`, row by row; returns their sum over rows.
 #[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
-pub(crate) fn sigmoids<T: Float, const N: usize>(e: &mut [Wide<T, N>], weights: &[T]) {
+pub(crate) fn sigmoids<T: Float, const N: usize>(
+    e: &mut [Wide<T, N>],
+    weights: &[T],
+) -> Wide<T, N> {
+    let mut sum = Wide::zero();
     for (e, &weight) in e.iter_mut().zip(weights) {
         for lane in 0..N {
             e.0[lane] = weight * e.0[lane].sigmoid();
         }
+        sum.add(e);
     }
+    sum
 }
 
-/// `out_i += Σ_j x_ij p_j` for rows of a sparse block.
+/// `out_i = first + Σ_j x_ij p_j` for rows of a sparse block.
 #[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
 pub(crate) fn sparse_times<T: Float, const N: usize>(
     x: &RowBlock<T>,
+    first: Wide<T, N>,
     p: &[Wide<T, N>],
     out: &mut [Wide<T, N>],
 ) {
     for (row, out) in out.iter_mut().enumerate() {
         let (cols, values) = x.row(row);
-        let mut sum = *out;
-        for (&col, &value) in cols.iter().zip(values) {
-            sum.add_scaled(value, &p[col as usize]);
+        // Two sums by name, so that additions do not wait for one another.
+        let (mut a, mut b) = (first, Wide::zero());
+        let (cols2, values2) = (cols.chunks_exact(2), values.chunks_exact(2));
+        for (&col, &value) in cols2.remainder().iter().zip(values2.remainder()) {
+            a.add_scaled(value, &p[col as usize]);
         }
-        *out = sum;
+        for (col, value) in cols2.zip(values2) {
+            a.add_scaled(value[0], &p[col[0] as usize]);
+            b.add_scaled(value[1], &p[col[1] as usize]);
+        }
+        a.add(&b);
+        *out = a;
     }
 }
 
@@ -162,7 +176,6 @@ pub(crate) fn sparse_add_transposed<T: Float, const N: usize>(
     g: &mut [Wide<T, N>],
 ) {
     for (col, rows, values) in x.columns(0..g.len()) {
-        // Two sums by name, so that additions do not wait for one another.
         let (mut a, mut b) = (Wide::zero(), Wide::zero());
         let (rows2, values2) = (rows.chunks_exact(2), values.chunks_exact(2));
         for (&row, &value) in rows2.remainder().iter().zip(values2.remainder()) {
@@ -180,18 +193,23 @@ pub(crate) fn sparse_add_transposed<T: Float, const N: usize>(
 /// Rows, or columns, of a dense block whose sums are in registers together.
 const SIDE: usize = 8;
 
-/// `out_i += Σ_j x_ij p_j` for dense rows of `p.len()` values.
+/// `out_i = first + Σ_j x_ij p_j` for dense rows of `p.len()` values.
 #[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
 pub(crate) fn dense_times<T: Float, const N: usize>(
     x: &[T],
+    first: Wide<T, N>,
     p: &[Wide<T, N>],
     out: &mut [Wide<T, N>],
 ) {
     let d = p.len();
+    if d == 0 {
+        out.fill(first);
+        return;
+    }
     for (x, out) in x.chunks(SIDE * d).zip(out.chunks_mut(SIDE)) {
         if out.len() == SIDE {
             let rows: [&[T]; SIDE] = std::array::from_fn(|i| &x[i * d..][..d]);
-            let mut sums: [Wide<T, N>; SIDE] = std::array::from_fn(|i| out[i]);
+            let mut sums = [first; SIDE];
             for (j, p) in p.iter().enumerate() {
                 for i in 0..SIDE {
                     sums[i].add_scaled(rows[i][j], p);
@@ -200,7 +218,7 @@ pub(crate) fn dense_times<T: Float, const N: usize>(
             out.copy_from_slice(&sums);
         } else {
             for (x, out) in x.chunks(d).zip(out) {
-                let mut sum = *out;
+                let mut sum = first;
                 for (&value, p) in x.iter().zip(p) {
                     sum.add_scaled(value, p);
                 }
@@ -301,9 +319,10 @@ mod tests {
                 };
                 let (p, u) = (panel(d), panel(n));
                 let (mut out, mut g) = (panel(n), panel(d));
-                dense_times(&x, &p, &mut out);
+                let first = Wide([2.0; 16]);
+                dense_times(&x, first, &p, &mut out);
                 dense_add_transposed(&x, &u, &mut g);
-                let (mut out2, mut g2) = (panel(n), panel(d));
+                let (mut out2, mut g2) = (vec![first; n], panel(d));
                 for i in 0..n {
                     for j in 0..d {
                         out2[i].add_scaled(x[i * d + j], &p[j]);
