@@ -61,7 +61,7 @@ def expected_failed_checks(classifier):
         expected["check_classifiers_multilabel_output_format_predict_proba"] = tied
     if hasattr(classifier, "decoder"):
         expected["check_classifier_multioutput"] = (
-            "wants scores and probabilities in one order; scores are given the other labels, probabilities are not"
+            "wants scores and probabilities in one order; the scores are given the other labels"
         )
     if not predicts_signs(classifier):
         expected["check_classifier_multioutput"] = "takes predictions for the signs of the scores"

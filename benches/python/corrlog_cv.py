@@ -43,11 +43,14 @@ def main():
         ):
             gains = (np.array(results[better]) - results[worse]) * [-1, -1, 1, 1, 1, 1]
             wins[name, better, worse] = gains[:, 1:4]
-    print("\nDifferences of fold means, positive where the first is better, and folds of five in which it is\n")
+    print(
+        "\nDifferences of fold means, positive where the first is better, and folds of five in which it is\n"
+    )
     head("set", "first", "second", "0-1", "accuracy", "F1")
     for (name, better, worse), gains in wins.items():
         cells = [
-            f"{gain:+.4f} ({count})" for gain, count in zip(gains.mean(axis=0), (gains >= 0).sum(axis=0), strict=True)
+            f"{gain:+.4f} ({count})"
+            for gain, count in zip(gains.mean(axis=0), (gains >= 0).sum(axis=0), strict=True)
         ]
         row(name, better, worse, *cells)
 

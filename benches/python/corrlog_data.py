@@ -55,7 +55,10 @@ def measures(Y, P):
 
 
 def row(*cells):
-    print("| " + " | ".join(cell if isinstance(cell, str) else f"{cell:.4f}" for cell in cells) + " |", flush=True)
+    print(
+        "| " + " | ".join(cell if isinstance(cell, str) else f"{cell:.4f}" for cell in cells) + " |",
+        flush=True,
+    )
 
 
 def head(*cells):

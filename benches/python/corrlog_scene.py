@@ -7,7 +7,14 @@ from manylabel import CorrLogClassifier
 
 # Mean and standard deviation over their five folds, from their repository.
 STORED = {
-    "authors' file, l2": ("0.1005 (95)", "0.3577 (299)", "0.7003 (262)", "0.7214 (244)", "0.7343 (232)", "0.7228 (235)"),
+    "authors' file, l2": (
+        "0.1005 (95)",
+        "0.3577 (299)",
+        "0.7003 (262)",
+        "0.7214 (244)",
+        "0.7343 (232)",
+        "0.7228 (235)",
+    ),
     "authors' file, elastic net": (
         "0.0947 (69)",
         "0.3411 (198)",
@@ -57,8 +64,13 @@ def main():
     ]:
         results = np.array(list(run(X, Y, model, leak)))
         spread = results.std(axis=0, ddof=1)
-        row(name, *(f"{mean:.4f} ({sd * 1e4:.0f})" for mean, sd in zip(results.mean(axis=0), spread, strict=True)))
-    print(f"\nmeans and, in ten-thousandths, standard deviations of {5 * len(SEEDS)} folds, {len(SEEDS)} partitions")
+        row(
+            name,
+            *(f"{mean:.4f} ({sd * 1e4:.0f})" for mean, sd in zip(results.mean(axis=0), spread, strict=True)),
+        )
+    print(
+        f"\nmeans and, in ten-thousandths, standard deviations of {5 * len(SEEDS)} folds, {len(SEEDS)} partitions"
+    )
 
 
 if __name__ == "__main__":

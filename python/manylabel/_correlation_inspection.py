@@ -113,7 +113,7 @@ def draw_correlations(
 
 
 def _draw_heat_map(ax: Any, correlations: csr_array, names: list[str], max_labels: int) -> None:
-    strength = np.abs(correlations).sum(axis=1)
+    strength = abs(correlations).sum(axis=1)
     shown = np.sort(np.argsort(-strength, kind="stable")[:max_labels])
     values = correlations[shown][:, shown].toarray()
     most = np.abs(values).max(initial=0) or 1.0

@@ -34,8 +34,8 @@ from sklearn.base import clone
 from tqdm import tqdm
 
 from manylabel import metrics
-from manylabel.datasets import load_arff, load_xc
 from manylabel.correlated import CorrLogClassifier
+from manylabel.datasets import load_arff, load_xc
 from manylabel.linear import DiSMECClassifier
 from manylabel.link import SmoothLinkClassifier
 from manylabel.persistence import load, written_aside

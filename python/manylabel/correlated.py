@@ -299,9 +299,9 @@ class CorrLogClassifier(MultiLabelClassifier):
         Returns
         -------
         ndarray of shape (n_samples, n_labels), dtype float64
-            Marginals: sums over all label sets for up to 12 coupled labels, else sum-product belief
-            propagation, damped by half, and mean field for rows where 100 rounds do not settle it. 0 for
-            labels never seen in fit. Dense by nature.
+            Marginals: sums over all label sets for up to 14 coupled labels, else sum-product belief
+            propagation, damped by half; mean field for rows where 100 rounds do not settle it, and where
+            more than 2,500 pairs are coupled. 0 for labels never seen in fit. Dense by nature.
 
         Raises
         ------
@@ -367,8 +367,9 @@ class CorrLogClassifier(MultiLabelClassifier):
         Parameters
         ----------
         coding : {"01", "pm1"}
-            With "pm1" label sets y have the probability ``exp(sum_i y_i (w_i x + v_i) + sum_i<k a_ik y_i y_k)``
-            up to a factor: ``w = b / 2``, ``a = c / 4``, and the intercepts v take what couplings leave.
+            With "pm1" the probability of a label set y is proportional to
+            ``exp(sum_i y_i (w_i x + v_i) + sum_i<k a_ik y_i y_k)``: ``w = b / 2``, ``a = c / 4``, and the
+            intercepts v take what couplings leave.
 
         Returns
         -------
@@ -390,7 +391,7 @@ class CorrLogClassifier(MultiLabelClassifier):
         if coding != "pm1":
             raise ValueError(f'`coding` must be "01" or "pm1", got {coding!r}')
         intercept = self.intercept_ / 2 + self.correlations_.sum(axis=1) / 4
-        return self.coef_ / 2, intercept, self.correlations_ / 4
+        return csc_array(self.coef_ / 2), intercept, csr_array(self.correlations_ / 4)
 
     def explain(self, x: Any) -> Explanation:
         """Say what speaks for and against the labels of one row.

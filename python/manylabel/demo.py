@@ -26,8 +26,8 @@ from sklearn.datasets import load_digits
 from sklearn.metrics import f1_score, hamming_loss, recall_score, zero_one_loss
 from sklearn.model_selection import train_test_split
 
-from manylabel.datasets import load_digit_attributes
 from manylabel.correlated import CorrLogClassifier
+from manylabel.datasets import load_digit_attributes
 from manylabel.linear import DiSMECClassifier
 from manylabel.link import SmoothLinkClassifier
 from manylabel.metrics import precision_at_k

@@ -40,9 +40,10 @@ def gradient(parameters, X, Z, weights, coding="01"):
 def penalty(parameters, l2_features, l2_pairs, epsilon):
     B, _, C = parameters
     pairs = C[np.triu_indices(len(C), 1)]
-    return l2_features * (B**2 + epsilon * np.abs(B)).sum() + l2_pairs * (
-        pairs**2 + epsilon * np.abs(pairs)
-    ).sum()
+    return (
+        l2_features * (B**2 + epsilon * np.abs(B)).sum()
+        + l2_pairs * (pairs**2 + epsilon * np.abs(pairs)).sum()
+    )
 
 
 def violations(parameters, X, Z, weights, l2_features, l2_pairs, epsilon, coding="01"):
@@ -95,7 +96,7 @@ def ista(X, Z, weights, l2_features, l2_pairs, epsilon, *, accelerated, n_iter, 
 
 
 def authors_run(X, Z, rho, epsilon, max_iter=500):
-    """The authors' run on standardized X; a coupling is penalized once in each order, but thresholded once."""
+    """The authors' run on standardized X: couplings are penalized in both orders, but thresholded once."""
     n, m = Z.shape
     weights = np.ones(n)
     step = 30 / (X.var(axis=0).sum() + 1)

@@ -29,8 +29,9 @@ pub const MOST_EXACT: usize = 20;
 /// Coupled labels whose states are all visited by default: microseconds a row.
 const FEW: usize = 14;
 
-/// Coupled labels whose marginals are sums over all states.
-const FEW_MARGINALS: usize = 12;
+/// Directed couplings over which messages are passed for marginals; more take tens of milliseconds a
+/// row.
+const FEW_EDGES: usize = 5000;
 
 /// Rounds of max-product messages.
 const ROUNDS: usize = 50;
@@ -140,7 +141,7 @@ impl<'a> Decoder<'a> {
     /// A decoder for marginals.
     pub(crate) fn for_marginals(couplings: &'a Matrix, sets: Sets<'a>) -> Result<Self, Error> {
         let mut decoder = Self::new(Method::Messages, couplings, sets)?;
-        if decoder.coupled.len() <= FEW_MARGINALS {
+        if decoder.coupled.len() <= FEW {
             decoder.energies = decoder.energies();
         }
         Ok(decoder)
@@ -492,17 +493,17 @@ impl<'a> Decoder<'a> {
     }
 
     /// Probabilities of all labels of a row: sums over all states, else sum-product messages, damped by
-    /// half; mean field where these have not settled.
+    /// half; mean field where these have not settled, or couplings are too many for them.
     pub(crate) fn marginals(&self, u: &[f64], scratch: &mut Scratch, out: &mut [f64]) {
-        if self.energies.is_empty() {
-            let mut messages = std::mem::take(&mut scratch.messages);
-            let mut next = std::mem::take(&mut scratch.next);
-            if !self.sum_product(u, &mut messages, &mut next, out) {
-                self.mean_field(u, out);
-            }
-            (scratch.messages, scratch.next) = (messages, next);
-        } else {
+        if !self.energies.is_empty() {
             self.sum_states(u, scratch, out);
+            return;
+        }
+        for (q, &u) in out.iter_mut().zip(u) {
+            *q = sigmoid(u);
+        }
+        if self.couplings.values.len() > FEW_EDGES || !self.sum_product(u, scratch, out) {
+            self.mean_field(u, out);
         }
     }
 
@@ -517,7 +518,7 @@ impl<'a> Decoder<'a> {
         let n = self.energies.len();
         let most = (0..n).fold(f64::NEG_INFINITY, |most, state| most.max(score(state)));
         let mut sum = 0.0;
-        let mut with = [0.0; FEW_MARGINALS];
+        let mut with = [0.0; FEW];
         for state in 0..n {
             let weight = (score(state) - most).exp();
             sum += weight;
@@ -533,15 +534,10 @@ impl<'a> Decoder<'a> {
     }
 
     /// Whether messages settled.
-    fn sum_product(
-        &self,
-        u: &[f64],
-        messages: &mut Vec<f64>,
-        next: &mut Vec<f64>,
-        out: &mut [f64],
-    ) -> bool {
+    fn sum_product(&self, u: &[f64], scratch: &mut Scratch, out: &mut [f64]) -> bool {
         const ROUNDS: usize = 100;
         const STILL: f64 = 1e-4;
+        let Scratch { messages, next, .. } = scratch;
         self.start(messages, next);
         let mut settled = self.coupled.is_empty();
         for _ in 0..ROUNDS {
