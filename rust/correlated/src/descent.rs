@@ -1,13 +1,13 @@
 //! Accelerated proximal gradients, with a step and a momentum of its own for each label.
 //!
-//! The loss is a sum over labels i of convex functions of (w_i, c_i·, β_i). Let L_i bound the
-//! curvature of the i-th where columns have unit variance; then steps of 1/L_i for the weights of label
-//! i and of 1/(L_i v_k + L_k v_i) for the coupling of i and k, whose columns have variance v_k and v_i,
+//! The loss is a sum over labels i of convex functions of (`w_i`, `c_i`·, `β_i`). Let `L_i` bound the
+//! curvature of the i-th where columns have unit variance; then steps of `1/L_i` for the weights of label
+//! i and of `1/(L_i` `v_k` + `L_k` `v_i`) for the coupling of i and k, whose columns have variance `v_k` and `v_i`,
 //! majorize the whole: the one coupling is in the losses of both. The penalty is left to the proximal
 //! step, in closed form: shrink by `t l1`, then divide by `1 + 2 t l2`.
 //!
 //! Curvature is σ(1−σ), a hundred times less for rare labels than the bound ¼ says, and every label
-//! converges at its own pace. So L_i starts as the exact one of constant predictions and follows what
+//! converges at its own pace. So `L_i` starts as the exact one of constant predictions and follows what
 //! differences of gradients show, up or slowly down, never beyond ¼ of the largest eigenvalue; and momentum restarts
 //! label by label where a step turns back (O'Donoghue and Candès, *Adaptive Restart for Accelerated
 //! Gradient Schemes*, 2015).
@@ -147,7 +147,7 @@ impl<T: Float, const N: usize> Descent<T, N> {
             turn: 0.0,
         });
         let mut descent = Self {
-            pairs: Pairs::new::<N>(Vec::new(), n_panels)?,
+            pairs: Pairs::new::<N>(Vec::new(), share.len())?,
             w: zeros()?,
             w_before: zeros()?,
             y_before: zeros()?,
@@ -220,7 +220,7 @@ impl<T: Float, const N: usize> Descent<T, N> {
                 *value = old;
             }
         }
-        self.pairs = Pairs::new::<N>(list, self.pace.len() / N)?;
+        self.pairs = Pairs::new::<N>(list, self.variance.len())?;
         self.d = values;
         self.settle();
         Ok(())
@@ -408,7 +408,7 @@ impl Pace {
             self.tau = 1.0;
             return 0.0;
         }
-        let next = (1.0 + (1.0 + 4.0 * self.tau * self.tau).sqrt()) / 2.0;
+        let next = f64::midpoint(1.0, (1.0 + 4.0 * self.tau * self.tau).sqrt());
         let momentum = (self.tau - 1.0) / next;
         self.tau = next;
         momentum
@@ -460,7 +460,7 @@ fn proximal<T: Float, const N: usize>(
         panel.w[at] = next;
     }
     (
-        violations.0.map(|violation| violation.f64()),
-        turns.0.map(|turn| turn.f64()),
+        violations.0.map(manylabel_sparse::Value::f64),
+        turns.0.map(manylabel_sparse::Value::f64),
     )
 }

@@ -241,6 +241,9 @@ struct Holders {
     labels: Vec<u32>,
     ends: Vec<u32>,
     rows: Vec<u16>,
+    /// The same by row: row r holds `labels_of_rows[row_ends[r]..row_ends[r + 1]]`.
+    row_ends: Vec<u32>,
+    labels_of_rows: Vec<u32>,
 }
 
 impl Labels {
@@ -264,14 +267,17 @@ impl Labels {
         let mut entries: Vec<(u32, u16)> = Vec::new();
         for cut in cuts {
             entries.clear();
+            let (mut row_ends, mut labels_of_rows) = (vec![0], Vec::new());
             for row in cut.clone() {
                 for label in y.row(row).0 {
                     let place = places[label.get()];
                     if place != u32::MAX {
                         entries.push((place, (row - cut.start) as u16));
+                        labels_of_rows.push(place);
                         share[place as usize] += omega[row];
                     }
                 }
+                row_ends.push(labels_of_rows.len() as u32);
             }
             entries.sort_unstable();
             let (mut labels, mut ends) = (Vec::new(), vec![0]);
@@ -283,6 +289,8 @@ impl Labels {
                 labels,
                 ends,
                 rows: entries.iter().map(|&(_, row)| row).collect(),
+                row_ends,
+                labels_of_rows,
             });
         }
         Ok(Self {
@@ -317,7 +325,12 @@ impl Labels {
         c: &[Wide<T, N>],
         out: &mut [Wide<T, N>],
     ) {
-        scatter(&self.blocks[block], labels, c, out);
+        let block = &self.blocks[block];
+        if labels.len() == self.len() {
+            by_rows(block, c, out);
+        } else {
+            scatter(block, labels, c, out);
+        }
     }
 
     /// `g_k += Σ_i y_ik u_i` over the rows of a block, for some labels in increasing order.
@@ -329,6 +342,26 @@ impl Labels {
         g: &mut [Wide<T, N>],
     ) {
         gather(&self.blocks[block], labels, u, g);
+    }
+}
+
+/// Adds up in registers what [`scatter`] adds to memory: for all labels.
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+fn by_rows<T: Float, const N: usize>(holders: &Holders, c: &[Wide<T, N>], out: &mut [Wide<T, N>]) {
+    for (ends, out) in holders.row_ends.windows(2).zip(out) {
+        // Two sums by name, so that additions do not wait for one another.
+        let (mut a, mut b) = (*out, Wide::zero());
+        let labels = &holders.labels_of_rows[ends[0] as usize..ends[1] as usize];
+        let pairs = labels.chunks_exact(2);
+        for &label in pairs.remainder() {
+            a.add(&c[label as usize]);
+        }
+        for labels in pairs {
+            a.add(&c[labels[0] as usize]);
+            b.add(&c[labels[1] as usize]);
+        }
+        a.add(&b);
+        *out = a;
     }
 }
 

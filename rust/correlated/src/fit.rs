@@ -354,7 +354,7 @@ impl<'a> Fit<'a> {
             &couplings,
             true,
             model,
-        )?;
+        );
         (model.objective, model.violation) = (objective, descent.violation());
         (model.n_iter, model.converged) = (descent.n_iter, converged);
         Ok(descent.reported())
@@ -370,7 +370,7 @@ impl<'a> Fit<'a> {
         couplings: &[f64],
         centred: bool,
         model: &mut Model,
-    ) -> Result<(), Error> {
+    ) {
         let (height, width) = (gradient.height(), gradient.design.width());
         let at = |place: usize, row: usize| weights[place / N * height + row].0[place % N].f64();
         let mut by_label: Vec<usize> = (0..self.labels.len()).collect();
@@ -414,7 +414,6 @@ impl<'a> Fit<'a> {
         for (&label, intercept) in self.labels.kept.iter().zip(intercepts) {
             model.intercept[label as usize] = intercept;
         }
-        Ok(())
     }
 
     /// The run of the method's authors, in double precision.
@@ -447,7 +446,7 @@ impl<'a> Fit<'a> {
             &run.couplings,
             false,
             model,
-        )?;
+        );
         (model.objective, model.violation) = (run.objective, run.violation);
         (model.n_iter, model.converged) = (run.n_iter, run.stopped);
         Ok(0)

@@ -16,12 +16,16 @@ use std::ops::Range;
 /// Pieces of work at least, if there are so many blocks: enough for a few threads.
 const PIECES: usize = 16;
 
+/// Neighbours of a panel are many if they are one in so many labels.
+const MANY: usize = 2;
+
 /// The pairs of labels whose couplings are not held at zero.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Pairs {
     /// In increasing order, the lower label first.
     pub(crate) list: Vec<(u32, u32)>,
-    /// For each panel the labels that its labels have pairs with, in increasing order.
+    /// For each panel the labels that its labels have pairs with, in increasing order; all labels if
+    /// those are many, which is faster.
     neighbours: Vec<Vec<u32>>,
     /// Where the neighbours of each panel begin.
     starts: Vec<usize>,
@@ -34,8 +38,9 @@ impl Pairs {
     /// `list`: in increasing order, without repetition.
     pub(crate) fn new<const N: usize>(
         list: Vec<(u32, u32)>,
-        n_panels: usize,
+        n_labels: usize,
     ) -> Result<Self, Error> {
+        let n_panels = n_labels.div_ceil(N);
         let panel = |label: u32| label as usize / N;
         let mut neighbours = vec![Vec::new(); n_panels];
         for &(i, k) in &list {
@@ -46,6 +51,9 @@ impl Pairs {
         for of_panel in &mut neighbours {
             of_panel.sort_unstable();
             of_panel.dedup();
+            if of_panel.len() * MANY > n_labels {
+                *of_panel = (0..n_labels as u32).collect();
+            }
             starts.push(starts[starts.len() - 1] + of_panel.len());
         }
         if u32::try_from(starts[n_panels] * N).is_err() {
@@ -165,7 +173,9 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
         neighbours: &[u32],
         couplings: &[Wide<T, N>],
     ) -> [f64; N] {
-        let mut intercepts = weights[self.design.width()].0.map(|value| value.f64());
+        let mut intercepts = weights[self.design.width()]
+            .0
+            .map(manylabel_sparse::Value::f64);
         for (&shift, weights) in self.design.shift.iter().zip(weights) {
             for lane in 0..N {
                 intercepts[lane] -= shift * weights.0[lane].f64();

@@ -1,5 +1,5 @@
 //! Correlated logistic regressions: weights of features for every label, and a coupling for every pair
-//! of labels (Bian, Xie and Tao, *CorrLog*, AISTATS 2012; Li et al., *Correlated Logistic Model With
+//! of labels (Bian, Xie and Tao, *`CorrLog`*, AISTATS 2012; Li et al., *Correlated Logistic Model With
 //! Elastic Net Regularization*, IEEE TIP 2016).
 //!
 //! With labels z of 0 and 1, `p(z|x) ∝ exp(Σ_i z_i b_iᵀx + Σ_{i<k} c_ik z_i z_k)`, so that the log-odds

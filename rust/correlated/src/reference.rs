@@ -43,7 +43,7 @@ pub(crate) fn run<const N: usize>(
     let (height, n_panels) = (gradient.height(), gradient.n_panels());
     // Columns have variance 1, and the constant column counts.
     let step = 30.0 / height as f64;
-    let pairs = Pairs::new::<N>(list, n_panels)?;
+    let pairs = Pairs::new::<N>(list, gradient.labels.len())?;
     let mut none = features.to_vec();
     none.push(Penalty { l1: 0.0, l2: 0.0 });
     let mut w = vec![Wide([0.0; N]); n_panels * height];
@@ -55,7 +55,7 @@ pub(crate) fn run<const N: usize>(
     for n_iter in 1.. {
         gradient.evaluate(&active, &y, &pairs, &d, true, watch)?;
         let (mut objective, mut violation) = (0.0, 0.0f64);
-        let tau_next = (1.0 + (1.0 + 4.0 * tau * tau).sqrt()) / 2.0;
+        let tau_next = f64::midpoint(1.0, (1.0 + 4.0 * tau * tau).sqrt());
         let momentum = (tau - 1.0) / tau_next;
         for panel in 0..n_panels {
             let range = panel * height..(panel + 1) * height;
