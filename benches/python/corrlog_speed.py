@@ -1,4 +1,7 @@
-"""Fit times beside scikit-learn's independent regressions, decode times, and growth with labels."""
+"""Fit times beside scikit-learn's independent regressions, decode times, and growth with labels.
+
+Processor seconds on one thread, the best of a few runs: what a machine that is otherwise idle takes.
+"""
 
 import os
 
@@ -7,7 +10,7 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 
 import argparse  # noqa: E402
 import warnings  # noqa: E402
-from time import perf_counter  # noqa: E402
+from time import process_time  # noqa: E402
 
 import numpy as np  # noqa: E402
 from corrlog_data import head, parts, row  # noqa: E402
@@ -28,9 +31,9 @@ PENALTY = 1e-3
 def timed(repeat, work, *arguments):
     best = np.inf
     for _ in range(repeat):
-        begun = perf_counter()
+        begun = process_time()
         result = work(*arguments)
-        best = min(best, perf_counter() - begun)
+        best = min(best, process_time() - begun)
     return best, result
 
 
@@ -41,7 +44,7 @@ def violation(X, Y, coef, intercept):
 
 
 def fits(sets):
-    print("\nFit seconds on one thread; scikit-learn without couplings, on features scaled beforehand\n")
+    print("\nFit seconds; scikit-learn without couplings, on features scaled beforehand\n")
     head(
         "set",
         "labels",
@@ -81,7 +84,7 @@ def fits(sets):
 
 
 def decoding(sets):
-    print("\nSeconds for 10,000 rows on one thread, and agreement with the exact decoder\n")
+    print("\nSeconds for 10,000 rows, and agreement with the exact decoder\n")
     head(
         "set",
         "labels",
