@@ -68,9 +68,7 @@ def main():
             name,
             *(f"{mean:.4f} ({sd * 1e4:.0f})" for mean, sd in zip(results.mean(axis=0), spread, strict=True)),
         )
-    print(
-        f"\nmeans and, in ten-thousandths, standard deviations of {5 * len(SEEDS)} folds, {len(SEEDS)} partitions"
-    )
+    print(f"\nmeans (and standard deviations, in ten-thousandths) of {5 * len(SEEDS)} folds")
 
 
 if __name__ == "__main__":
