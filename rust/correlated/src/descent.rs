@@ -8,7 +8,7 @@
 //!
 //! Curvature is σ(1−σ), a hundred times less for rare labels than the bound ¼ says, and every label
 //! converges at its own pace. So `L_i` starts as the exact one of constant predictions and follows what
-//! differences of gradients show, up or slowly down, never beyond ¼ of the largest eigenvalue; and momentum restarts
+//! differences of gradients show, up or down; and momentum restarts
 //! label by label where a step turns back (O'Donoghue and Candès, *Adaptive Restart for Accelerated
 //! Gradient Schemes*, 2015).
 
@@ -21,7 +21,7 @@ use rayon::prelude::*;
 
 /// What is left of a curvature after a step that has shown none: directions along which it is high are
 /// soon done with, and where they come back the next difference of gradients shows them.
-const FORGET: f64 = 0.95;
+const FORGET: f64 = 0.7;
 
 /// The least curvature, in units of the bound: steps do not grow without end where loss is flat.
 const LEAST: f64 = 1e-6;
@@ -298,7 +298,8 @@ impl<T: Float, const N: usize> Descent<T, N> {
 
     /// Proximal steps from y to the next w, and what they say of curvature and direction.
     fn step(&mut self, height: usize) {
-        let most = 0.25 * self.largest_eigenvalue;
+        // Twice the bound, since the eigenvalue is one from below.
+        let most = 0.5 * self.largest_eigenvalue;
         let (features, first) = (&self.features, self.first);
         self.pace
             .par_chunks_mut(N)

@@ -182,8 +182,8 @@ impl<'a> Fit<'a> {
             &self.labels.share,
             &features,
             pair.unwrap_or(no_pair),
-            // From below, and close: the vectors are many. That of the constant column is 1.
-            1.05 * eigenvalue.max(1.0),
+            // That of the constant column is 1.
+            eigenvalue.max(1.0),
         )?;
         if let (Some(start), Some(_)) = (start, pair) {
             let (list, values) = self.start_pairs(start);

@@ -435,7 +435,7 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
         with_labels: bool,
         watch: &Watch,
     ) -> Result<f64, Error> {
-        const STEPS: usize = 8;
+        const STEPS: usize = 4;
         let mut rng = fastrand::Rng::with_seed(0);
         let m = if with_labels { self.labels.len() } else { 0 };
         let all: Vec<u32> = (0..m as u32).collect();
