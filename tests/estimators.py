@@ -3,9 +3,15 @@
 from sklearn.utils import get_tags
 
 from manylabel import (
+    BlockPartitionClassifier,
+    BlockPartitioner,
     BoostedRulesClassifier,
+    CBMLCClassifier,
     CorrLogClassifier,
     DiSMECClassifier,
+    LEMLClassifier,
+    LPSRClassifier,
+    PDSparseClassifier,
     Rembrandt,
     SmoothLinkClassifier,
 )
@@ -13,6 +19,9 @@ from manylabel import (
 CLASSIFIERS = [
     DiSMECClassifier(random_state=0),
     DiSMECClassifier(solver="exact", tol=1e-3),
+    LEMLClassifier(20, random_state=0),
+    LEMLClassifier(4, loss="logistic", max_iter=2, random_state=0),
+    PDSparseClassifier(random_state=0),
     BoostedRulesClassifier(40, random_state=0),
     BoostedRulesClassifier(30, search="exact", label_binning=0.2, random_state=0),
     BoostedRulesClassifier(40, label_binning=0.04, random_state=0),
@@ -25,6 +34,12 @@ CLASSIFIERS = [
     ),
     SmoothLinkClassifier(n_features=100, loss="squared", embedding="none", random_state=0),
     SmoothLinkClassifier(3, kernel="linear", embedding="pca", solver="newton-cg", random_state=0),
+    BlockPartitionClassifier(DiSMECClassifier(random_state=0), n_blocks=3, lam=0.2, random_state=0),
+    BlockPartitionClassifier(
+        DiSMECClassifier(solver="exact"), n_blocks=4, max_labels=15, n_routes=2, random_state=0
+    ),
+    CBMLCClassifier(DiSMECClassifier(random_state=0), 3, random_state=0),
+    LPSRClassifier(DiSMECClassifier(random_state=0), 200, 15, random_state=0),
     CorrLogClassifier(),
     CorrLogClassifier(epsilon=0.0, coding="pm1", decoder="search", standardize=False),
     CorrLogClassifier(0.01, 0.001, decoder="bp"),
@@ -38,18 +53,32 @@ TRANSFORMERS = [
     Rembrandt(6, embedding="pca", random_state=0),
 ]
 
+# What is no classifier.
+PARTITIONERS = [BlockPartitioner(3, random_state=0)]
+
 
 # What estimators differ in, and what is therefore asked of some only.
 
 
 def predicts_signs(classifier):
     """Whether `predict` is where scores are positive."""
-    return getattr(classifier, "predictor", "signs") == "signs"
+    least_squares = getattr(classifier, "loss", None) == "squared"
+    return getattr(classifier, "predictor", "signs") == "signs" and not least_squares
 
 
 def is_sampled(classifier):
     """Whether fitting draws rows at random."""
     return getattr(classifier, "bootstrap", False) or getattr(classifier, "solver", "") == "psgd"
+
+
+def scores_every_label(classifier):
+    """Whether a label that any training row carries has a score for every row."""
+    return not hasattr(classifier, "measure_speedup")
+
+
+def compares_labels(classifier):
+    """Whether only labels of a row are compared with others, so that a label alone teaches nothing."""
+    return isinstance(classifier, PDSparseClassifier)
 
 
 def scales_rows(classifier):

@@ -15,6 +15,7 @@ from scipy.sparse import issparse
 from sklearn.base import clone
 
 from estimators import CLASSIFIERS
+from manylabel import LEMLClassifier, PDSparseClassifier
 from manylabel.datasets import make_multilabel
 
 every_classifier = pytest.mark.parametrize("classifier", CLASSIFIERS, ids=repr)
@@ -94,12 +95,20 @@ def test_an_exception_of_the_callback_stops_the_fit(classifier, large, small):
 
 
 @every_classifier
-def test_progress_counts_labels_or_rules(classifier, small):
+def test_progress_counts_what_is_learned(classifier, small):
     X, Y = small
     done = []
     model = clone(classifier).fit(X, Y, progress=done.append)
     assert done == sorted(done)
-    assert done[-1] == (len(model.rules_) if hasattr(model, "rules_") else (Y.sum(axis=0) > 0).sum())
+    n_labels = (Y.sum(axis=0) > 0).sum()
+    if hasattr(model, "rules_"):
+        assert done[-1] == len(model.rules_)
+    elif hasattr(model, "label_blocks_") and len(model.estimators_) > 1:
+        assert done[-1] == sum(map(len, model.label_blocks_))
+    elif isinstance(model, LEMLClassifier | PDSparseClassifier):
+        assert done[-1] == model.n_iter_
+    else:
+        assert done[-1] == n_labels
 
 
 @every_classifier

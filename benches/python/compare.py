@@ -66,7 +66,10 @@ def arguments() -> argparse.Namespace:
     for name in args.sets:
         if not (args.data / name / "train.txt.gz").is_file():
             parser.error(f"--sets: {args.data / name} has no train.txt.gz")
-    if args.systems != ["manylabel"] and not args.peer_python.is_file():
+    if (
+        any(interpreter(args, system) != sys.executable for system in args.systems)
+        and not args.peer_python.is_file()
+    ):
         parser.error(
             f"no {args.peer_python}: run `make .venv-peers/installed`, or name one with --peer-python"
         )
@@ -116,7 +119,7 @@ def commit() -> str:
 
 
 def interpreter(args: argparse.Namespace, system: str) -> str:
-    return sys.executable if system == "manylabel" else str(args.peer_python)
+    return sys.executable if system.startswith("manylabel") else str(args.peer_python)
 
 
 def versions(python: str, packages: list[str]) -> str:

@@ -55,7 +55,7 @@ def arguments() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--sets", nargs="+", default=SETS, help="folders of MANYLABEL_DATA")
-    parser.add_argument("--components", nargs="+", type=int, default=[10, 25, 50, 100, 200])
+    parser.add_argument("--components", nargs="+", type=int, default=[5, 10, 25, 50, 100])
     parser.add_argument("--embeddings", nargs="+", default=EMBEDDINGS, choices=EMBEDDINGS)
     parser.add_argument("--links", nargs="+", default=list(LINKS), choices=LINKS)
     parser.add_argument("--threads", type=int, default=2)
@@ -84,7 +84,10 @@ class LeastSquares:
     """Scores [XW, 1] V, with V the ridge regression of Y."""
 
     def __init__(self, args: argparse.Namespace, embedding: str, k: int):
-        self.features = manylabel.Rembrandt(k, embedding=embedding, n_jobs=args.threads, random_state=0)
+        # One ridge for all regressions, as `SmoothLinkClassifier` has it.
+        self.features = manylabel.Rembrandt(
+            k, embedding=embedding, l2_final=1.0, n_jobs=args.threads, random_state=0
+        )
 
     def fit(self, X, Y) -> "LeastSquares":
         H = self.rows(self.features.fit(X, Y), X)

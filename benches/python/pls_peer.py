@@ -72,7 +72,8 @@ def orthonormal(T: np.ndarray, n_columns: int | None = None) -> tuple[np.ndarray
     """Leading left singular vectors of a tall T, and the squares of its singular values."""
     wide = T.astype(np.float64)
     squares, V = np.linalg.eigh(wide.T @ wide)
-    kept = np.flatnonzero(squares > NEGLIGIBLE * squares[-1])[::-1][:n_columns]
+    # None at all if T has no column, or only zeros: one step of conjugate gradients may leave that.
+    kept = np.flatnonzero(squares > NEGLIGIBLE * squares.max(initial=0))[::-1][:n_columns]
     return T @ (V[:, kept] / np.sqrt(squares[kept])).astype(T.dtype), squares[kept]
 
 

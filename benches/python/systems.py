@@ -68,6 +68,21 @@ class ManyLabel(System):
         return self.model.predict_topk(X, TOP)
 
 
+class ManyLabelBlocks(ManyLabel):
+    title = "manylabel blocks: 4 of DiSMEC, 2 routes"
+
+    def __init__(self, n_threads):
+        super().__init__(n_threads)
+        from manylabel._block_choice import default_lam
+
+        self.default_lam = default_lam
+
+    def fit(self, X, Y):
+        self.model = self.library.BlockPartitionClassifier(
+            n_blocks=4, n_routes=2, lam=self.default_lam(Y), random_state=0, n_jobs=self.n_threads
+        ).fit(X, Y)
+
+
 class OneVsRest(System):
     title = "scikit-learn OneVsRest(LinearSVC(C=1))"
     package = "scikit-learn"
@@ -237,6 +252,7 @@ def padded(rows: list[list[int]]) -> np.ndarray:
 
 SYSTEMS: dict[str, type[System]] = {
     "manylabel": ManyLabel,
+    "manylabel-blocks": ManyLabelBlocks,
     "sklearn": OneVsRest,
     "sklearn-dual": OneVsRestDual,
     "omikuji": Omikuji,

@@ -2,18 +2,25 @@
 
 from importlib.metadata import version
 
-from manylabel import correlated, datasets, decision, link, metrics, rules
+from manylabel import correlated, datasets, decision, link, metrics, partition, rules
 from manylabel.correlated import CorrLogClassifier
-from manylabel.linear import DiSMECClassifier
+from manylabel.linear import DiSMECClassifier, LEMLClassifier, PDSparseClassifier
 from manylabel.link import SmoothLinkClassifier
+from manylabel.partition import BlockPartitionClassifier, BlockPartitioner, CBMLCClassifier, LPSRClassifier
 from manylabel.persistence import load
 from manylabel.pls import Rembrandt
 from manylabel.rules import BoostedRulesClassifier
 
 __all__ = [
+    "BlockPartitionClassifier",
+    "BlockPartitioner",
     "BoostedRulesClassifier",
+    "CBMLCClassifier",
     "CorrLogClassifier",
     "DiSMECClassifier",
+    "LEMLClassifier",
+    "LPSRClassifier",
+    "PDSparseClassifier",
     "Rembrandt",
     "SmoothLinkClassifier",
     "__version__",
@@ -23,6 +30,7 @@ __all__ = [
     "link",
     "load",
     "metrics",
+    "partition",
     "rules",
 ]
 

@@ -13,7 +13,10 @@ from sklearn.utils import Tags
 
 from manylabel import persistence
 
-__all__ = ["MultiLabelClassifier", "SavedToFile", "core_parts"]
+__all__ = ["ODDS_OF_MARGINS", "MultiLabelClassifier", "SavedToFile", "core_parts"]
+
+# Log-odds of a score for which a margin of 1 was asked: of 1 to 8, what ranks best where blocks are merged.
+ODDS_OF_MARGINS = 4
 
 
 class SavedToFile:
@@ -45,6 +48,10 @@ class MultiLabelClassifier(SavedToFile, ClassifierMixin, BaseEstimator):  # type
 
     classes_: NDArray[np.int64]
     sparse_output_: bool
+
+    def _log_odds(self, scores: NDArray[Any]) -> NDArray[Any]:
+        """Turn scores into log-odds of the labels, for models of other rows to be compared with."""
+        return scores
 
     def _indicator(self, positive: csr_array) -> csr_array | NDArray[np.int64]:
         """Give 0/1 predictions the form Y had at fit."""

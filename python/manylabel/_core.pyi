@@ -15,8 +15,13 @@ __all__ = [
     "crc32",
     "fit_correlated",
     "fit_dismec",
+    "fit_kmeans",
+    "fit_leml",
     "fit_link",
+    "fit_partition",
+    "fit_pdsparse",
     "fit_pls",
+    "fit_router",
     "fit_rules",
     "is_canonical",
     "linear_above",
@@ -25,6 +30,11 @@ __all__ = [
     "link_above",
     "link_decision",
     "link_topk",
+    "low_rank_above",
+    "low_rank_decision",
+    "low_rank_topk",
+    "merge_blocks",
+    "partition_labels",
     "pls_n_components",
     "pls_project",
     "read_arff",
@@ -36,6 +46,7 @@ __all__ = [
     "rules_known",
     "rules_marginals",
     "rules_topk",
+    "topk_of_rows",
     "write_xc",
 ]
 
@@ -73,6 +84,32 @@ def fit_dismec(
     n_threads: int,
     progress: Callable[[int], object] | None,
 ) -> tuple[_Csr, NDArray[np.float32], NDArray[np.int32]]: ...
+def fit_kmeans(
+    x: csr_array,
+    sample_weight: NDArray[np.float32] | None,
+    *,
+    n_clusters: int,
+    leaf_size: int | None,
+    n_init: int,
+    seed: int,
+    n_threads: int,
+    progress: Callable[[int], object] | None,
+) -> tuple[NDArray[np.int32], _Csr, NDArray[np.float32], float]: ...
+def fit_leml(
+    x: csr_array,
+    y: csr_array,
+    observed: csr_array | None,
+    sample_weight: NDArray[np.float32] | None,
+    params: dict[str, Any],
+    n_threads: int,
+    progress: Callable[[int], object] | None,
+) -> tuple[
+    NDArray[np.int32],
+    NDArray[np.float32],
+    NDArray[np.float32],
+    NDArray[np.float32],
+    NDArray[np.float64],
+]: ...
 def fit_link(
     x: csr_array,
     projection_weights: NDArray[np.float64],
@@ -92,6 +129,22 @@ def fit_link(
     NDArray[np.float64],
     NDArray[np.int32],
 ]: ...
+def fit_partition(
+    x: csr_array,
+    y: csr_array,
+    params: dict[str, Any],
+    n_threads: int,
+    progress: Callable[[int], object] | None,
+) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int32], NDArray[np.float64], int]: ...
+def fit_pdsparse(
+    x: csr_array,
+    y: csr_array,
+    sample_weight: NDArray[np.float32] | None,
+    held_out: NDArray[np.bool_] | None,
+    params: dict[str, Any],
+    n_threads: int,
+    progress: Callable[[int], object] | None,
+) -> tuple[_Csr, NDArray[np.float32], int, float, NDArray[np.float64]]: ...
 def fit_pls(
     x: csr_array | NDArray[Any],
     y: csr_array,
@@ -100,6 +153,15 @@ def fit_pls(
     n_threads: int,
     progress: Callable[[int], object] | None,
 ) -> tuple[NDArray[Any] | None, NDArray[Any], NDArray[Any], NDArray[np.float64] | None, int, int]: ...
+def fit_router(
+    x: csr_array,
+    classes: NDArray[np.int32],
+    n_classes: int,
+    sample_weight: NDArray[np.float32] | None,
+    params: dict[str, Any],
+    n_threads: int,
+    progress: Callable[[int], object] | None,
+) -> tuple[_Csr, NDArray[np.float32], NDArray[np.int32]]: ...
 def fit_rules(
     x: csr_array,
     y: csr_array,
@@ -126,6 +188,25 @@ def linear_topk(model: Any, x: csr_array, k: int, n_threads: int) -> _Csr: ...
 def link_above(model: Any, x: csr_array, n_threads: int) -> _Csr: ...
 def link_decision(model: Any, x: csr_array, n_threads: int) -> NDArray[np.float32]: ...
 def link_topk(model: Any, x: csr_array, k: int, n_threads: int) -> _Csr: ...
+def low_rank_above(model: Any, x: csr_array, threshold: float, n_threads: int) -> _Csr: ...
+def low_rank_decision(model: Any, x: csr_array, n_threads: int) -> NDArray[np.float32]: ...
+def low_rank_topk(model: Any, x: csr_array, k: int, n_threads: int) -> _Csr: ...
+def merge_blocks(
+    routes: csr_array,
+    labels: list[NDArray[np.int32]],
+    scores: list[NDArray[np.float32]],
+    n_labels: int,
+    k: int | None,
+    n_threads: int,
+) -> _Csr: ...
+def partition_labels(
+    y: csr_array,
+    row_blocks: NDArray[np.int32],
+    n_blocks: int,
+    lam: float,
+    max_labels: int | None,
+    n_threads: int,
+) -> tuple[NDArray[np.int64], NDArray[np.int32], int]: ...
 def pls_n_components(
     y: csr_array, sample_weight: NDArray[np.float32] | None, params: dict[str, Any], n_threads: int
 ) -> int: ...
@@ -145,4 +226,5 @@ def rules_fired(model: Any, x: csr_array, n_threads: int) -> _Csr: ...
 def rules_known(model: Any, x: csr_array, n_threads: int) -> NDArray[np.int64]: ...
 def rules_marginals(model: Any, x: csr_array, n_threads: int) -> NDArray[np.float64]: ...
 def rules_topk(model: Any, x: csr_array, k: int, n_threads: int) -> _Csr: ...
+def topk_of_rows(scores: csr_array, k: int) -> _Csr: ...
 def write_xc(path: str, x: csr_array, y: csr_array) -> None: ...

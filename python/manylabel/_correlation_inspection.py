@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, triu
 
+from manylabel._plotting import pyplot
+
 __all__ = ["Explanation", "draw_correlations"]
 
 # Contributions that the text of an explanation names, for each label and kind.
@@ -94,16 +96,8 @@ def draw_correlations(
     names = [f"label {label}" for label in range(n_labels)] if label_names is None else list(label_names)
     if len(names) != n_labels:
         raise ValueError(f"`label_names` must be {n_labels} names, got {len(names)}")
-    try:
-        import matplotlib.pyplot as plt
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "matplotlib":
-            raise
-        raise ModuleNotFoundError(
-            "a plot needs matplotlib: pip install 'manylabel[plot]'", name="matplotlib"
-        ) from None
     if axes is None:
-        _, axes = plt.subplots(1, 2, figsize=(13, 6), layout="constrained")
+        _, axes = pyplot().subplots(1, 2, figsize=(13, 6), layout="constrained")
     both = np.asarray(axes, dtype=object)
     if both.shape != (2,):
         raise ValueError(f"`axes` must be two axes, for heat map and graph, got shape {both.shape}")

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from sklearn.utils.validation import check_is_fitted
 
+from manylabel._plotting import pyplot
 from manylabel._validation import check_count
 
 __all__ = [
@@ -283,16 +284,8 @@ def plot_importance(
     features = _names("feature", feature_names, model.n_features_in_, model)
     labels = _names("label", label_names, model.heads_.shape[1], model)
     if axes is None:
-        try:
-            import matplotlib.pyplot as plt
-        except ModuleNotFoundError as error:
-            if (error.name or "").partition(".")[0] != "matplotlib":
-                raise
-            raise ModuleNotFoundError(
-                "a plot needs matplotlib: pip install 'manylabel[plot]'", name="matplotlib"
-            ) from None
         n_bars = min(max_bars, max(len(features), len(labels)))
-        _, axes = plt.subplots(1, 2, figsize=(11, 1.2 + 0.26 * n_bars), layout="constrained")
+        _, axes = pyplot().subplots(1, 2, figsize=(11, 1.2 + 0.26 * n_bars), layout="constrained")
     both = np.asarray(axes, dtype=object)
     if both.shape != (2,):
         raise ValueError(f"`axes` must be two axes, for features and labels, got shape {both.shape}")

@@ -1,4 +1,4 @@
-"""What boosted rules are fitted with: parameters as the core takes them, rows held out, label sets."""
+"""What boosted rules are fitted with: parameters as the core takes them, and label sets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ __all__ = [
     "categorical_positions",
     "chosen_predictor",
     "core_params",
-    "held_out_rows",
     "label_sets",
     "n_tried",
 ]
@@ -102,19 +101,6 @@ def categorical_positions(model: Any) -> NDArray[np.int32]:
         f"`categorical_features` must be None, positions from 0 to {n_features - 1}, a mask of {n_features} "
         f"bool, or names if X has names, got {given!r}"
     )
-
-
-def held_out_rows(fraction: float, n_rows: int, seed: int) -> NDArray[np.bool_]:
-    """Draw the rows on which early stopping looks."""
-    n_held = max(1, round(fraction * n_rows))
-    if n_held >= n_rows:
-        raise ValueError(
-            f"`early_stopping` must have a row to train on and one to hold out, got {n_held} of {n_rows} "
-            f"rows to hold out"
-        )
-    held_out = np.zeros(n_rows, dtype=bool)
-    held_out[np.random.default_rng(seed).permutation(n_rows)[:n_held]] = True
-    return held_out
 
 
 def label_sets(

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 from sklearn.utils import check_array, check_consistent_length, check_random_state, get_tags
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from manylabel import _core
@@ -30,8 +31,10 @@ __all__ = [
     "check_matrix",
     "check_number",
     "check_training_set",
+    "held_out_rows",
     "is_verbose",
     "n_threads",
+    "one_hot",
     "seed",
 ]
 
@@ -163,6 +166,49 @@ def check_labels(Y: Any) -> csr_array:
     return ones
 
 
+def one_hot(y: Any, classes: NDArray[Any] | None = None) -> tuple[Any, NDArray[Any] | None]:
+    """Turn a 1-D y into an indicator matrix of its classes; pass on what has another shape.
+
+    Parameters
+    ----------
+    y : array-like or sparse matrix
+        One class for each row, or an indicator matrix, or neither, which `check_labels` refuses.
+    classes : ndarray of shape (n_classes,), default=None
+        Sorted classes, by default those that `y` has.
+
+    Returns
+    -------
+    y : csr_array of shape (n_samples, n_classes), or as it was
+    classes : ndarray of shape (n_classes,) or None
+        Strings as objects, which a model file can hold.
+
+    Raises
+    ------
+    ValueError
+        If a 1-D y is continuous, or has what is not in `classes`.
+    """
+    if y is None or issparse(y):
+        return y, None
+    try:
+        labels = np.asarray(y)
+    except ValueError:  # rows of unequal length
+        return y, None
+    if labels.ndim != 1:
+        return y, None
+    check_classification_targets(labels)
+    found, positions = np.unique(labels, return_inverse=True)
+    if classes is not None:
+        known = np.asarray(classes.tolist()) if classes.dtype == object else classes
+        unknown = ~np.isin(found, known)
+        if unknown.any():
+            raise ValueError(f"y must have classes seen in fit, got {found[unknown][0]!r}")
+        positions = np.searchsorted(known, found)[positions]
+        found = classes
+    ones = np.ones(len(labels), dtype=np.float32)
+    indicator = csr_array((ones, positions, np.arange(len(labels) + 1)), shape=(len(labels), len(found)))
+    return indicator, found.astype(object) if found.dtype.kind == "U" else found
+
+
 def check_training_set(
     estimator: Any, X: Any, Y: Any, sample_weight: Any, *, reset: bool = True, dense: bool = False
 ) -> tuple[Any, csr_array, NDArray[np.float32] | None]:
@@ -276,6 +322,39 @@ def seed(random_state: Any) -> int:
     if isinstance(random_state, Integral):
         return int(random_state)
     return int(generator.randint(np.iinfo(np.int64).max, dtype=np.int64))
+
+
+def held_out_rows(fraction: float, n_rows: int, seed: int) -> NDArray[np.bool_]:
+    """Draw the rows on which early stopping looks.
+
+    Parameters
+    ----------
+    fraction : float
+        Share of the rows; > 0 and < 1.
+    n_rows : int
+        Number of rows.
+    seed : int
+        Decides which.
+
+    Returns
+    -------
+    ndarray of shape (n_rows,), dtype bool
+        True for the rows held out.
+
+    Raises
+    ------
+    ValueError
+        If there is no row to hold out and one to train on.
+    """
+    n_held = max(1, round(fraction * n_rows))
+    if n_held >= n_rows:
+        raise ValueError(
+            f"`early_stopping` must have a row to train on and one to hold out, got {n_held} of {n_rows} "
+            f"rows to hold out"
+        )
+    held_out = np.zeros(n_rows, dtype=bool)
+    held_out[np.random.default_rng(seed).permutation(n_rows)[:n_held]] = True
+    return held_out
 
 
 def _is_ready(estimator: Any, X: Any) -> bool:

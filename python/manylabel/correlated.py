@@ -13,11 +13,11 @@ from scipy.sparse import csc_array, csr_array, issparse
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
-from tqdm.auto import tqdm
 
 from manylabel import _core
 from manylabel._base import MultiLabelClassifier, core_parts
 from manylabel._correlation_inspection import Explanation, draw_correlations
+from manylabel._progress import reported
 from manylabel._validation import (
     check_count,
     check_features,
@@ -234,13 +234,7 @@ class CorrLogClassifier(MultiLabelClassifier):
         sparse_output = issparse(y)
         X, y, sample_weight = check_training_set(self, X, y, sample_weight)
         n_labels = y.shape[1]
-        with tqdm(total=n_labels, unit="label", disable=not verbose) as bar:
-
-            def report(done: int) -> None:
-                bar.update(done - bar.n)
-                if progress is not None:
-                    progress(done)
-
+        with reported(n_labels, "label", verbose, progress) as report:
             weights, intercept, couplings, sets, energies, end = _core.fit_correlated(
                 X, y, sample_weight, start, params, threads, report
             )

@@ -31,6 +31,7 @@ from manylabel.datasets import load_digit_attributes
 from manylabel.linear import DiSMECClassifier
 from manylabel.link import SmoothLinkClassifier
 from manylabel.metrics import precision_at_k
+from manylabel.partition import BlockPartitionClassifier
 from manylabel.persistence import load
 from manylabel.rules import BoostedRulesClassifier
 
@@ -38,6 +39,10 @@ __all__ = ["FAMILIES", "HEADER", "Data", "Result", "load_data", "page", "train"]
 
 FAMILIES: list[tuple[str, Any]] = [
     ("DiSMEC", DiSMECClassifier(random_state=0)),
+    (
+        "Blocks of DiSMEC",
+        BlockPartitionClassifier(DiSMECClassifier(), n_blocks=4, lam=1.0, n_routes=2, random_state=0),
+    ),
     ("Boosted rules", BoostedRulesClassifier(n_rules=500, random_state=0)),
     ("Smooth link", SmoothLinkClassifier(random_state=0)),
     ("CorrLog", CorrLogClassifier()),

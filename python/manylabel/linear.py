@@ -1,4 +1,4 @@
-"""One-vs-rest linear classifiers for many features and many labels."""
+"""Linear classifiers for many features and many labels."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csc_array, csr_array, issparse
+from scipy.sparse import csc_array, issparse
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_is_fitted
-from tqdm.auto import tqdm
 
 from manylabel import _core
-from manylabel._base import MultiLabelClassifier, core_parts
+from manylabel._base import core_parts
+from manylabel._leml import LEMLClassifier
+from manylabel._linear_scores import LinearClassifier
+from manylabel._pdsparse import PDSparseClassifier
+from manylabel._progress import reported
 from manylabel._validation import (
     check_count,
-    check_features,
     check_flag,
     check_number,
     check_training_set,
@@ -27,11 +28,11 @@ from manylabel._validation import (
 )
 from manylabel.persistence import register
 
-__all__ = ["DiSMECClassifier"]
+__all__ = ["DiSMECClassifier", "LEMLClassifier", "PDSparseClassifier"]
 
 
 @register
-class DiSMECClassifier(MultiLabelClassifier):
+class DiSMECClassifier(LinearClassifier):
     """One-vs-rest linear classifier with squared hinge loss and pruned, sparse weights.
 
     Every label, on its own, minimizes ``|w|^2/2 + b^2/2 + C * sum_i max(0, 1 - s_i (w.x_i + b))^2`` with
@@ -110,9 +111,12 @@ class DiSMECClassifier(MultiLabelClassifier):
     """
 
     coef_: csc_array
-    intercept_: NDArray[np.float32]
     n_iter_: NDArray[np.int32]
     n_features_in_: int
+
+    _core_topk = staticmethod(_core.linear_topk)
+    _core_above = staticmethod(_core.linear_above)
+    _core_decision = staticmethod(_core.linear_decision)
 
     def __init__(
         self,
@@ -193,15 +197,8 @@ class DiSMECClassifier(MultiLabelClassifier):
         sparse_output = issparse(y)
         X, y, sample_weight = check_training_set(self, X, y, sample_weight)
         n_labels = y.shape[1]
-        with tqdm(total=n_labels, unit="label", disable=not verbose) as bar:
-
-            def report(done: int) -> None:
-                bar.update(done - bar.n)
-                if progress is not None:
-                    progress(done)
-
+        with reported(n_labels, "label", verbose, progress) as report:
             weights, intercept, n_iter = _core.fit_dismec(X, y, sample_weight, params, threads, report)
-            bar.update(n_labels - bar.n)  # labels without a positive row are done before the start
         # Compressed rows of (n_features, n_labels) are compressed columns of the transpose.
         self.coef_ = csc_array(core_parts(weights), shape=(n_labels, X.shape[1]))
         self.intercept_, self.n_iter_ = intercept, n_iter
@@ -215,82 +212,3 @@ class DiSMECClassifier(MultiLabelClassifier):
                 stacklevel=2,
             )
         return self
-
-    def decision_function(self, X: Any) -> NDArray[np.float32]:
-        """Score every label of every row.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Features.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_labels), dtype float32
-            Signed distances from the decision boundary in units of the margin; dense by nature, 4 bytes
-            each. -inf for labels never seen in fit.
-
-        Raises
-        ------
-        ValueError
-            If X is not as in fit.
-        MemoryError
-            If the scores do not fit in memory; `predict_topk` needs no such array.
-        """
-        check_is_fitted(self)
-        X = check_features(self, X, reset=False)
-        return _core.linear_decision(self, X, n_threads(self.n_jobs))
-
-    def predict_topk(self, X: Any, k: int = 5) -> csr_array:
-        """Name the best labels of every row.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Features.
-        k : int, default=5
-            Labels a row, >= 1; fewer where fewer labels were seen in fit.
-
-        Returns
-        -------
-        csr_array of shape (n_samples, n_labels), dtype float32
-            The scores of the k best labels of each row, in order of label; equal scores go to the lower
-            label. ``np.argsort(-row.data, kind="stable")`` ranks them.
-
-        Raises
-        ------
-        ValueError
-            If X is not as in fit, or k < 1.
-
-        Notes
-        -----
-        Time O(number of weights of the row's features + n_labels) a row; memory O(n_samples k).
-        """
-        check_is_fitted(self)
-        k = check_count("k", k, 1)
-        X = check_features(self, X, reset=False)
-        top = _core.linear_topk(self, X, k, n_threads(self.n_jobs))
-        return csr_array(core_parts(top), shape=(X.shape[0], len(self.intercept_)))
-
-    def predict(self, X: Any) -> csr_array | NDArray[np.int64]:
-        """Predict the labels with positive scores.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Features.
-
-        Returns
-        -------
-        ndarray or csr_array of shape (n_samples, n_labels), dtype int64
-            0/1 indicator matrix; sparse if Y was in fit, and then never dense in between.
-
-        Raises
-        ------
-        ValueError
-            If X is not as in fit.
-        """
-        check_is_fitted(self)
-        X = check_features(self, X, reset=False)
-        above = _core.linear_above(self, X, 0.0, n_threads(self.n_jobs))
-        return self._indicator(csr_array(core_parts(above), shape=(X.shape[0], len(self.intercept_))))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -13,35 +12,26 @@ from scipy import stats
 from scipy.sparse import csr_array, issparse
 from scipy.special import expit, softmax
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d
-from tqdm.auto import tqdm
+from sklearn.utils.validation import check_is_fitted
 
 from manylabel import _core
-from manylabel._base import MultiLabelClassifier, core_parts
-from manylabel._rule_setup import held_out_rows
+from manylabel._base import ODDS_OF_MARGINS, MultiLabelClassifier, core_parts
+from manylabel._link_setup import check_one_label, core_params, linear_predictions, unfitted_embedding
+from manylabel._progress import reported
 from manylabel._validation import (
     check_count,
     check_features,
     check_flag,
-    check_number,
     check_training_set,
+    held_out_rows,
     is_verbose,
     n_threads,
-    seed,
+    one_hot,
 )
 from manylabel.persistence import register
 from manylabel.pls import Rembrandt
 
 __all__ = ["SmoothLinkClassifier", "smooth_link_space"]
-
-# A share of the labels' variance asks for so many components at most, and for their eigenvalues only up to
-# so many labels.
-_MOST_COMPONENTS = 300
-_MOST_EIGENVALUES = 1024
-
-# Features from which on the ridge of the embedding is 1 by default.
-_MANY_FEATURES = 5000
 
 
 @register
@@ -67,15 +57,18 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         ``exp(-gamma^2 |p - p'|^2 / median)``; finite and > 0.
     loss : {"logistic", "squared", "softmax"}, default="logistic"
         Of every label, or of the one class of a row.
-    embedding : {"rembrandt", "gaussian", "pca", "none"}, default="rembrandt"
+    embedding : {"rembrandt", "gaussian", "pca", "none"} or Rembrandt, default="rembrandt"
         Where the linear predictions come from; see `Rembrandt`. "none" takes those of the labels themselves,
-        one ridge regression each: n_features_in_ x n_labels numbers.
+        one ridge regression each: n_features_in_ x n_labels numbers. Of an instance, which stays as it is,
+        a clone is fitted, with its own `n_components`, `l2`, `n_iter` and `n_oversamples` in place of those
+        here, and the seed from here unless it has one.
     solver : {"psgd", "newton-cg"}, default="psgd"
         "psgd" takes preconditioned stochastic gradients with momentum from the least-squares solution;
         stopping after a few passes, the ridge and label smoothing are its regularization. "newton-cg" finds
         the optimum of the logistic loss plus ridge. The squared loss has a closed form.
     l2 : float or "auto", default="auto"
-        Ridge of the embedding, relative; finite and >= 0. "auto" is 1e-4 below 5000 features, else 1.
+        Ridge of all regressions of the embedding, relative to the mean diagonal of ``X'X``; finite and >= 0.
+        "auto" is 1e-4 below 5000 features, else 1.
     l2_link : float, default=0.01
         Ridge of V relative to the mean diagonal of the Gram matrix of features; finite and >= 0.
     n_iter : int, default=1
@@ -159,7 +152,13 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     for features, O(n s^2 + s^3) for the least-squares start, O(n s c) a pass of "psgd", and O(s^2 c) for
     each of its ten batches if rows are many. Memory: 4 n s bytes where features are kept; 20 s^2; 4 s c for V
     and 24 s times at most 4096 labels (all with "softmax" and early stopping) that are fitted together.
-    Scoring works on blocks of rows.
+    "newton-cg" takes, for each thread, 320 n bytes more. Scoring works on blocks of rows. `max_memory` is of
+    the link alone: the embedding takes what `Rembrandt` in float64 does and, where more than half of X is not
+    zero, 8 bytes a cell for a dense copy.
+
+    The link learns from predictions of the very rows that the embedding was fitted to, which must be no
+    better than those of new rows. So all regressions of the embedding have one ridge, as printed in [1]_;
+    `Rembrandt` by itself, as the authors' code, leaves the last one almost without.
 
     Settings of the paper's authors: ``n_iter=2, l2=1e-4`` and the parameters of `smooth_link_space`. Their
     quasi-random frequencies are those of ``gamma / sqrt(2)`` here.
@@ -195,7 +194,7 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         n_features: int = 2000,
         gamma: float = 1.0,
         loss: str = "logistic",
-        embedding: str = "rembrandt",
+        embedding: str | Rembrandt = "rembrandt",
         solver: str = "psgd",
         l2: float | str = "auto",
         l2_link: float = 0.01,
@@ -278,7 +277,7 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         MemoryError
             If the fit is forecast to take more than `max_memory`, or there is less.
         KeyboardInterrupt
-            Within a second of Ctrl-C.
+            Within a second of Ctrl-C, unless a single large factorization of the embedding runs.
 
         Warns
         -----
@@ -286,32 +285,36 @@ class SmoothLinkClassifier(MultiLabelClassifier):
             If the Gram matrix was singular and its ridge had to be raised, or a label needs more than
             `max_iter` Newton steps.
         """
-        params = self._core_params()
-        embedding = self._embedding(params["seed"])
+        params = core_params(self)
+        embedding = unfitted_embedding(self, params["seed"])
         early_stopping = check_flag("early_stopping", self.early_stopping)
         threads = n_threads(self.n_jobs)
         verbose = is_verbose(self.verbose)
         sparse_output = issparse(y)
-        y, classes = self._targets(y)
+        y, classes = one_hot(y) if self.loss == "softmax" else (y, None)
         X, y, sample_weight = check_training_set(self, X, y, sample_weight)
         if self.loss == "softmax":
-            _check_one_label(y)
+            check_one_label(y)
         held_out = None
         # A single row is there to learn from.
         if X.shape[0] > 1 and early_stopping and self.solver == "psgd" and self.loss != "squared":
             held_out = held_out_rows(self.validation_fraction, X.shape[0], params["seed"])
         n_seen = int((np.bincount(y.indices, minlength=y.shape[1]) > 0).sum())
         rounds = self.n_passes + 1 if self.solver == "psgd" and self.loss != "squared" else 1
-        with tqdm(total=n_seen, unit="label", disable=not verbose) as bar:
-
-            def report(done: int) -> None:
-                bar.update(done // rounds - bar.n)
-                if progress is not None:
-                    progress(done // rounds)
-
-            projection, intercept = self._project(embedding, X, y, sample_weight, held_out, report)
+        with reported(n_seen, "label", verbose, progress) as report:
+            projection, intercept = linear_predictions(
+                self, embedding, (X, y, sample_weight), held_out, lambda _: report(0)
+            )
             fitted = _core.fit_link(
-                X, projection, intercept, y, sample_weight, held_out, params, threads, report
+                X,
+                projection,
+                intercept,
+                y,
+                sample_weight,
+                held_out,
+                params,
+                threads,
+                lambda done: report(done // rounds),
             )
         self.projection_, self.projection_intercept_ = projection, intercept
         self.n_components_ = len(intercept)
@@ -322,6 +325,9 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         self.sparse_output_ = sparse_output
         self._note_convergence(steps)
         return self
+
+    def _log_odds(self, scores: NDArray[Any]) -> NDArray[Any]:
+        return ODDS_OF_MARGINS * (2 * scores - 1) if self.loss == "squared" else scores
 
     def decision_function(self, X: Any) -> NDArray[np.float32]:
         """Score every label of every row.
@@ -444,105 +450,6 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         check_is_fitted(self, "coef_")
         return check_features(self, X, reset=False)
 
-    def _core_params(self) -> dict[str, Any]:
-        """Check the parameters of the link; the core checks ranges."""
-        share = check_number("validation_fraction", self.validation_fraction)
-        if not 0 < share < 1:
-            raise ValueError(f"`validation_fraction` must be > 0 and < 1, got {self.validation_fraction!r}")
-        params = {
-            "kernel": str(self.kernel),
-            "n_features": check_count("n_features", self.n_features, 1),
-            "gamma": check_number("gamma", self.gamma),
-            "loss": str(self.loss),
-            "solver": str(self.solver),
-            "l2_link": check_number("l2_link", self.l2_link),
-            "n_passes": check_count("n_passes", self.n_passes, 1),
-            "step_size": check_number("step_size", self.step_size),
-            "momentum": check_number("momentum", self.momentum),
-            "decay": check_number("decay", self.decay),
-            "shrink": None if self.shrink is None else check_number("shrink", self.shrink),
-            "preflate": check_flag("preflate", self.preflate),
-            "n_iter_no_change": check_count("n_iter_no_change", self.n_iter_no_change, 1),
-            "max_iter": check_count("max_iter", self.max_iter, 1),
-            "tol": check_number("tol", self.tol),
-            "max_memory": _check_bytes(self.max_memory),
-            "seed": seed(self.random_state),
-        }
-        _core.check_link(params)  # before the embedding takes its time
-        return params
-
-    def _embedding(self, seed_: int) -> Rembrandt:
-        """Return the unfitted embedding, but for a share in `n_components` and an automatic ridge."""
-        names = ("rembrandt", "gaussian", "pca", "none")
-        if not isinstance(self.embedding, str) or self.embedding not in names:
-            raise ValueError(
-                f'`embedding` must be "rembrandt", "gaussian", "pca" or "none", got {self.embedding!r}'
-            )
-        n_components: Any = self.n_components
-        is_count = isinstance(n_components, Integral) and not isinstance(n_components, bool | np.bool_)
-        is_share = isinstance(n_components, float | np.floating) and 0 < n_components < 1
-        if not (is_share or (is_count and n_components >= 1)):
-            raise ValueError(
-                f"`n_components` must be an integer >= 1 or a share > 0 and < 1, got {n_components!r}"
-            )
-        if self.l2 != "auto":
-            number = self.l2 if isinstance(self.l2, int | float | np.number) else np.nan
-            if isinstance(self.l2, bool) or not 0 <= number < np.inf:
-                raise ValueError(f'`l2` must be "auto" or a finite number >= 0, got {self.l2!r}')
-        none = self.embedding == "none"
-        return Rembrandt(
-            n_iter=check_count("n_iter", self.n_iter, 0),
-            n_oversamples=check_count("n_oversamples", self.n_oversamples, 0),
-            embedding="rembrandt" if none else self.embedding,
-            # Without an embedding these are the predictions, which the ridge is for.
-            l2_final=1.0 if none else 1e-6,
-            random_state=seed_ % 2**32,
-            n_jobs=self.n_jobs,
-        )
-
-    def _project(
-        self,
-        embedding: Rembrandt,
-        X: csr_array,
-        Y: csr_array,
-        sample_weight: NDArray[np.float32] | None,
-        held_out: NDArray[np.bool_] | None,
-        report: Callable[[int], None],
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Fit the embedding to the rows that are learned from; return weights and intercepts."""
-        if held_out is not None:
-            X, Y = X[~held_out], Y[~held_out]
-            sample_weight = None if sample_weight is None else sample_weight[~held_out]
-        automatic = 1e-4 if X.shape[1] < _MANY_FEATURES else 1.0
-        embedding.l2 = automatic if self.l2 == "auto" else float(self.l2)
-        if self.embedding == "none":
-            embedding.n_components = min(X.shape[1] + 1, Y.shape[1])
-        elif isinstance(self.n_components, float | np.floating):
-            embedding.n_components = _n_components(float(self.n_components), Y, sample_weight)
-        else:
-            embedding.n_components = self.n_components
-        # In double precision, and by what X holds rather than how: the same bits for all its forms.
-        features: Any = X.astype(np.float64, copy=False)
-        if np.count_nonzero(X.data) > X.shape[0] * X.shape[1] / 2:
-            features = features.toarray()
-        embedding.fit(features, Y, sample_weight, progress=lambda _: report(0))
-        if self.embedding == "none":
-            labels = embedding.label_embedding_.T
-            return embedding.coef_ @ labels, embedding.intercept_ @ labels
-        return np.ascontiguousarray(embedding.coef_), embedding.intercept_
-
-    def _targets(self, y: Any) -> tuple[Any, NDArray[Any] | None]:
-        """Turn the classes of a 1-D y into an indicator matrix; leave others."""
-        if self.loss != "softmax" or y is None or issparse(y) or np.ndim(y) != 1:
-            return y, None
-        y = column_or_1d(y)
-        check_classification_targets(y)
-        classes, positions = np.unique(y, return_inverse=True)
-        ones = np.ones(len(y), dtype=np.float32)
-        indicator = csr_array((ones, positions, np.arange(len(y) + 1)), shape=(len(y), len(classes)))
-        # Strings as objects, which a model file can hold.
-        return indicator, classes.astype(object) if classes.dtype.kind == "U" else classes
-
     def _note_convergence(self, steps: NDArray[np.int32]) -> None:
         if self.ridge_ > self.l2_link * (1 + 1e-9):
             warnings.warn(
@@ -570,7 +477,7 @@ def smooth_link_space(n_samples: int) -> dict[str, Any]:
     Parameters
     ----------
     n_samples : int
-        Rows of a training fold; >= 2. Label smoothing depends on it.
+        Rows of a training fold; >= 5. Label smoothing depends on it, and with fewer would reach 1/2.
 
     Returns
     -------
@@ -586,7 +493,7 @@ def smooth_link_space(n_samples: int) -> dict[str, Any]:
     >>> sorted(draw)[:3]
     ['decay', 'gamma', 'kernel']
     """
-    n_samples = check_count("n_samples", n_samples, 2)
+    n_samples = check_count("n_samples", n_samples, 5)
     least, most = 1 / n_samples, n_samples**-0.5
     return {
         "n_features": stats.randint(1001, 8001),
@@ -612,34 +519,3 @@ class _CappedUniform:
 
     def rvs(self, *args: Any, **kwargs: Any) -> Any:
         return np.minimum(self._uniform.rvs(*args, **kwargs), 1.0)
-
-
-def _n_components(share: float, Y: csr_array, sample_weight: NDArray[np.float32] | None) -> int:
-    """Return the fewest components that hold more than `share` of the labels' variance, at most 300."""
-    n_labels = Y.shape[1]
-    if n_labels > _MOST_EIGENVALUES:
-        return _MOST_COMPONENTS
-    Y = Y.astype(np.float64)
-    weighted = Y if sample_weight is None else Y * sample_weight[:, None]
-    eigenvalues = np.linalg.eigvalsh((Y.T @ weighted).toarray())[::-1]
-    held = np.cumsum(eigenvalues)
-    if held[-1] <= 0:
-        return 1
-    return min(int(np.searchsorted(held, share * held[-1], side="right")) + 1, n_labels, _MOST_COMPONENTS)
-
-
-def _check_one_label(Y: csr_array) -> None:
-    counts = np.diff(Y.indptr)
-    if (counts != 1).any():
-        row = int(np.flatnonzero(counts != 1)[0])
-        raise ValueError(
-            f'rows of Y must have one label each with `loss="softmax"`, got {counts[row]} in row {row}'
-        )
-
-
-def _check_bytes(max_memory: Any) -> int | None:
-    if max_memory is None:
-        return None
-    if isinstance(max_memory, bool) or not isinstance(max_memory, Integral) or max_memory < 1:
-        raise ValueError(f"`max_memory` must be None or an integer >= 1, got {max_memory!r}")
-    return min(int(max_memory), 2**63)

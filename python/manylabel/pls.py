@@ -10,17 +10,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, issparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
-from tqdm.auto import tqdm
 
 from manylabel import _core
 from manylabel._base import SavedToFile
+from manylabel._progress import reported
 from manylabel._validation import (
     check_count,
     check_flag,
@@ -30,6 +28,7 @@ from manylabel._validation import (
     check_training_set,
     is_verbose,
     n_threads,
+    one_hot,
     seed,
 )
 from manylabel.persistence import register
@@ -66,7 +65,8 @@ class Rembrandt(SavedToFile, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         Ridge of the regressions that find U, relative to the mean diagonal of ``X'X``; finite and >= 0.
         With 0 and an exact solver these are least squares, as in [1]_.
     l2_final : float, default=1e-6
-        Ridge of the regression for W, relative to that of the others; finite and >= 0.
+        Ridge of the regression for W, relative to that of the others; finite and >= 0. The default is that
+        of the authors' code; 1 is what [2]_ prints, and better for texts, which see in Notes.
     variant : {"power", "ritz"}, default="power"
         "ritz" takes U from the last probe, as printed in [1]_; "power" takes it from the product with that,
         as the authors' code does: one more pass, for nothing.
@@ -138,6 +138,11 @@ class Rembrandt(SavedToFile, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
     A share in `n_components` is exact for up to 5000 labels, in O(n_labels^3), which takes some 15 seconds
     for 5000. With more, random probes that double in width bound the eigenvalues from below, and fit raises
     if 1024 components do not hold the share.
+
+    A W almost without ridge learns rows by heart where features are nearly as many, and a classifier then
+    learns from projections of the training rows that no new row has. With ``l2_final=1`` logistic
+    regressions on 50 components of reuters-21578 (9603 x 11411) have a precision at 1 of 0.86, else 0.82.
+    Where rows are many times the features, or features differ in scale, the default is the safer one.
 
     The papers' settings: LSHTC has rows divided by their sums, ``n_components=800, l2=128, max_iter=50,
     n_iter=2``; the Mulan sets ``n_components=0.9, l2=1e-4, max_iter=100, n_iter=2``.
@@ -241,37 +246,15 @@ class Rembrandt(SavedToFile, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         sklearn.exceptions.ConvergenceWarning
             If `tol` was given and `max_iter` steps do not reach it.
         """
-        share = not isinstance(self.n_components, Integral)
-        params = {
-            "n_components": check_number("n_components", self.n_components)
-            if share
-            else check_count("n_components", self.n_components, 1),
-            "n_oversamples": check_count("n_oversamples", self.n_oversamples, 0),
-            "n_iter": check_count("n_iter", self.n_iter, 0),
-            "l2": check_number("l2", self.l2),
-            "l2_final": check_number("l2_final", self.l2_final),
-            "variant": str(self.variant),
-            "embedding": str(self.embedding),
-            "center": check_flag("center", self.center),
-            "fit_intercept": check_flag("fit_intercept", self.fit_intercept),
-            "solver": str(self.solver),
-            "max_iter": check_count("max_iter", self.max_iter, 1),
-            "tol": None if self.tol is None else check_number("tol", self.tol),
-            "seed": seed(self.random_state),
-        }
+        params = self._core_params()
         threads = n_threads(self.n_jobs)
         verbose = is_verbose(self.verbose)
-        y, classes = _one_hot(y)
+        y, classes = one_hot(y)
         X, y, sample_weight = check_training_set(self, X, y, sample_weight, dense=True)
-        if share:
+        if isinstance(params["n_components"], float):
             params["n_components"] = _core.pls_n_components(y, sample_weight, params, threads)
-        with tqdm(total=_n_panels(params, X.shape[1], y.shape[1]), unit="panel", disable=not verbose) as bar:
-
-            def report(done: int) -> None:
-                bar.update(done - bar.n)
-                if progress is not None:
-                    progress(done)
-
+        n_panels = _n_panels(params, X.shape[1], y.shape[1])
+        with reported(n_panels, "panel", verbose, progress) as report:
             fitted = _core.fit_pls(X, y, sample_weight, params, threads, report)
         # What an earlier fit with another `embedding` has left.
         for name in ("label_embedding_", "eigenvalues_", "singular_values_"):
@@ -334,12 +317,33 @@ class Rembrandt(SavedToFile, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
             If y has another number of labels or an unknown class.
         """
         check_is_fitted(self)
-        Y = check_labels(_one_hot(y, self.classes_)[0])
+        Y = check_labels(one_hot(y, self.classes_)[0])
         n_labels = len(self.classes_)
         if Y.shape[1] != n_labels:
             raise ValueError(f"labels of Y: expected {n_labels} as in fit, got {Y.shape[1]}")
         nothing = np.zeros_like(self.intercept_)
         return _core.pls_project(Y, (self.label_embedding_, nothing), n_threads(self.n_jobs))
+
+    def _core_params(self) -> dict[str, Any]:
+        """Name the parameters for the core, which checks ranges; `n_components` may be a share."""
+        n_components: Any = self.n_components
+        return {
+            "n_components": check_count("n_components", n_components, 1)
+            if isinstance(n_components, Integral)
+            else check_number("n_components", n_components),
+            "n_oversamples": check_count("n_oversamples", self.n_oversamples, 0),
+            "n_iter": check_count("n_iter", self.n_iter, 0),
+            "l2": check_number("l2", self.l2),
+            "l2_final": check_number("l2_final", self.l2_final),
+            "variant": str(self.variant),
+            "embedding": str(self.embedding),
+            "center": check_flag("center", self.center),
+            "fit_intercept": check_flag("fit_intercept", self.fit_intercept),
+            "solver": str(self.solver),
+            "max_iter": check_count("max_iter", self.max_iter, 1),
+            "tol": None if self.tol is None else check_number("tol", self.tol),
+            "seed": seed(self.random_state),
+        }
 
     @property
     def _n_features_out(self) -> int:
@@ -354,29 +358,6 @@ class Rembrandt(SavedToFile, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         tags.target_tags.multi_output = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
-
-
-def _one_hot(y: Any, classes: NDArray[Any] | None = None) -> tuple[Any, NDArray[Any] | None]:
-    """Turn a 1-D y into an indicator matrix of its `classes`, by default those it has; leave others."""
-    if y is None or issparse(y):
-        return y, None
-    try:
-        labels = np.asarray(y)
-    except ValueError:  # rows of unequal length, for `check_labels` to refuse
-        return y, None
-    if labels.ndim != 1:
-        return y, None
-    check_classification_targets(labels)
-    found, positions = np.unique(labels, return_inverse=True)
-    if classes is not None:
-        unknown = ~np.isin(found, classes)
-        if unknown.any():
-            raise ValueError(f"y must have classes seen in fit, got {found[unknown][0]!r}")
-        positions = np.searchsorted(classes, found)[positions]
-        found = classes
-    shape = (len(labels), len(found))
-    ones = np.ones(len(labels), dtype=np.float32)
-    return csr_array((ones, positions, np.arange(len(labels) + 1)), shape=shape), found
 
 
 def _n_panels(params: dict[str, Any], n_features: int, n_labels: int) -> int:

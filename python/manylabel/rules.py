@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 from scipy.special import expit
 from sklearn.utils.validation import check_is_fitted
-from tqdm.auto import tqdm
 
 from manylabel import _core
 from manylabel._base import MultiLabelClassifier, core_parts
+from manylabel._progress import reported
 from manylabel._rule_inspection import (
     FiredRule,
     Rules,
@@ -28,7 +28,6 @@ from manylabel._rule_setup import (
     categorical_positions,
     chosen_predictor,
     core_params,
-    held_out_rows,
     label_sets,
     n_tried,
 )
@@ -37,6 +36,7 @@ from manylabel._validation import (
     check_features,
     check_flag,
     check_training_set,
+    held_out_rows,
     is_verbose,
     n_threads,
     seed,
@@ -309,13 +309,7 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         seed_ = params["seed"] = self.seed_ if goes_on else seed(self.random_state)
         params["max_features"] = n_tried(self.max_features, X.shape[1])
         held_out = held_out_rows(self.validation_fraction, X.shape[0], seed_) if early_stopping else None
-        with tqdm(total=params["n_rules"], unit="rule", disable=not verbose) as bar:
-
-            def report(done: int) -> None:
-                bar.update(done - bar.n)
-                if progress is not None:
-                    progress(done)
-
+        with reported(params["n_rules"], "rule", verbose, progress) as report:
             fitted = _core.fit_rules(
                 X,
                 y,

@@ -100,7 +100,7 @@ def test_gradient_of_the_oracle(problem, weights, loss):
     assert check_grad(value, slope, V.ravel()) < 1e-4
 
 
-@pytest.mark.parametrize("max_memory", [None, 200_000])
+@pytest.mark.parametrize("max_memory", [None, 400_000])  # features kept; computed anew
 def test_newton_reaches_the_optimum(problem, weights, max_memory):
     model = fit(problem, weights, solver="newton-cg", tol=1e-4, shrink=0.95, max_memory=max_memory)
     Phi, targets = design(model, problem[0]), oracle.smoothed(problem[1], 0.95)
@@ -204,8 +204,12 @@ def test_softmax(problem, tmp_path, kernel):
     np.testing.assert_array_equal(
         same.predict(X).argmax(axis=1), np.searchsorted(np.sort(names), model.predict(X))
     )
-    with pytest.raises(ValueError, match=r'one label each with `loss="softmax"`, got 0 in row 4'):
+    with pytest.raises(
+        ValueError, match=r'one label each with `loss="softmax"`, got 1 rows .* first of them 0'
+    ):
         fit((X, np.where(np.arange(len(Y))[:, None] == 4, 0, Y)), loss="softmax")
+    with pytest.raises(ValueError, match=r"Y must be a 2-D indicator matrix .* rows of unequal length"):
+        fit((X[:2], [[1], [0, 1]]), loss="softmax")
 
 
 @pytest.mark.parametrize(
@@ -230,12 +234,50 @@ def test_memory_is_forecast(problem):
     )
 
 
+@pytest.mark.parametrize("embedding", ["rembrandt", "gaussian"])
+def test_an_embedding_of_ones_own(problem, tmp_path, embedding):
+    """The same settings by either way; others are its own, and can be searched by name."""
+    own = ml.Rembrandt(5, embedding=embedding, l2=1e-4, l2_final=1.0)
+    model = fit(problem, embedding=own)
+    np.testing.assert_array_equal(model.coef_, fit(problem, embedding=embedding).coef_)
+    assert not hasattr(own, "coef_")
+    rough = fit(problem, n_components=3, embedding=own, embedding__solver="cg", embedding__max_iter=1)
+    assert rough.n_components_ == 5
+    assert abs(rough.projection_ - model.projection_).max() > 1e-3 * abs(model.projection_).max()
+    rough.save(tmp_path / "model")
+    loaded = ml.load(tmp_path / "model")
+    assert loaded.embedding.max_iter == 1
+    np.testing.assert_array_equal(loaded.predict(problem[0]), rough.predict(problem[0]))
+    # A seed of its own, or that of the classifier.
+    seeded = fit(problem, embedding=ml.Rembrandt(5, embedding="gaussian", random_state=1))
+    assert abs(seeded.projection_ - fit(problem, embedding="gaussian").projection_).max() > 1e-3
+
+
+def test_scores_of_extreme_rows_are_finite(problem):
+    """Of the linear kernel, whose features are as large as float32 goes."""
+    X = problem[0]
+    y = np.argmax(X[:, :3], axis=1)
+    rows = np.full((64, 40), 3e38) * np.random.default_rng(0).choice([-1.0, 1.0], size=(64, 40))
+    model = fit((1e-3 * X, y), kernel="linear", loss="softmax", n_components=3)
+    assert np.isfinite(model.decision_function(rows)).all()
+    assert model.predict(rows).shape == (64,)
+    assert np.isfinite(model.predict_proba(rows)).all()
+
+
+def test_weights_of_many_orders_leave_a_held_out_loss(problem):
+    model = fit(problem, np.r_[3e38, np.full(299, 1e-30)], early_stopping=True)
+    assert np.isfinite(model.validation_loss_).all()
+
+
 def test_random_search(problem):
     X, Y = problem
     search = RandomizedSearchCV(
         SmoothLinkClassifier(3, random_state=0), smooth_link_space(200), n_iter=2, cv=3, random_state=0
     ).fit(X, Y.astype(int))
     assert 0 <= search.best_score_ <= 1
+    assert smooth_link_space(5)["shrink"].support()[0] > 0.5
+    with pytest.raises(ValueError, match=r"`n_samples` must be an integer >= 5, got 4"):
+        smooth_link_space(4)
 
 
 def figures(data, **params):

@@ -9,7 +9,7 @@ from scipy.sparse import csr_array
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
-from manylabel import Rembrandt
+from manylabel import Rembrandt, load
 from manylabel.datasets import load_xc, make_multilabel
 from oracle import pls as oracle
 
@@ -283,7 +283,7 @@ def test_labels_and_rows_without_anything(small):
     assert not model.transform(np.zeros((1, 25))).any()
 
 
-def test_classes_in_one_column_are_one_hot():
+def test_classes_in_one_column_are_one_hot(tmp_path):
     rng = np.random.default_rng(0)
     centres = rng.normal(size=(6, 4)) @ rng.normal(size=(4, 30))
     y = rng.integers(6, size=600)
@@ -301,8 +301,23 @@ def test_classes_in_one_column_are_one_hot():
     assert LogisticRegression().fit(model.transform(X), y).score(model.transform(X), y) > 0.98
     with pytest.raises(ValueError, match=r"y must have classes seen in fit, got .*'box'"):
         model.embed_labels(["box"])
+    model.save(tmp_path / "model")
+    np.testing.assert_array_equal(
+        load(tmp_path / "model").embed_labels(names[y]), model.embed_labels(names[y])
+    )
     with pytest.raises(ValueError, match="Unknown label type: continuous"):
         model.fit(X, X[:, 0])
+
+
+def test_features_of_very_different_scale_without_ridge(small):
+    """Whose squares single precision does not hold."""
+    X, Y = small
+    wide = np.column_stack([X, 1e25 * X[:, :1]])
+    model = exact(4, l2=0.0, solver="cg")
+    expected = model.fit(X, Y).eigenvalues_
+    np.testing.assert_allclose(model.fit(wide, Y).eigenvalues_, expected, rtol=1e-6)
+    with pytest.raises(ValueError, match=r"`l2` must be > 0, or X in float64, .* got 0"):
+        model.fit(wide.astype(np.float32), Y)
 
 
 # --- a share of the label covariance

@@ -15,7 +15,7 @@ from sklearn.base import clone
 
 import manylabel as ml
 from manylabel import BoostedRulesClassifier
-from manylabel._rule_setup import held_out_rows
+from manylabel._validation import held_out_rows
 from manylabel.datasets import load_xc, make_multilabel
 
 COMPARISONS = [np.less_equal, np.greater, np.equal, np.not_equal]

@@ -1,12 +1,12 @@
-//! Fits and predictions of DiSMEC on one thread.
+//! Fits and predictions of the linear classifiers on one thread.
 
 use criterion::{
     BenchmarkId, Criterion, SamplingMode, Throughput, criterion_group, criterion_main,
 };
 use manylabel_base::Watch;
 use manylabel_benches::{Text, briefly};
-use manylabel_linear::Scorer;
 use manylabel_linear::dismec::{Params, Solver};
+use manylabel_linear::{Scorer, leml, pdsparse};
 use manylabel_sparse::CsrOwned;
 use rayon::ThreadPoolBuilder;
 
@@ -34,10 +34,26 @@ fn fit(criterion: &mut Criterion) {
             b.iter_with_large_drop(|| params.fit(x.view(), &y, None, &Watch::new()));
         });
     }
+    for rank in [10, 100] {
+        let params = leml::Params {
+            rank,
+            max_iter: 3,
+            ..leml::Params::default()
+        };
+        let params = params.check().expect("in range");
+        group.bench_function(BenchmarkId::new(format!("leml,rank={rank}"), text), |b| {
+            b.iter_with_large_drop(|| params.fit(x.view(), &y, None, None, &Watch::new()));
+        });
+    }
+    let params = pdsparse::Params::default().check().expect("defaults");
+    group.bench_function(BenchmarkId::new("pd-sparse", text), |b| {
+        b.iter_with_large_drop(|| params.fit(x.view(), &y, None, None, &Watch::new()));
+    });
 }
 
 fn predict(criterion: &mut Criterion) {
     const K: usize = 5;
+    const RANK: usize = 100;
     let text = Text {
         n: 1_000,
         d: 20_000,
@@ -61,6 +77,21 @@ fn predict(criterion: &mut Criterion) {
         let name = format!("{text},weights={},k={K}", weights.values.len());
         group.throughput(Throughput::Elements(n as u64));
         group.bench_function(BenchmarkId::new("topk", name), |b| {
+            b.iter_with_large_drop(|| scorer.topk(x.view(), K, &Watch::new()));
+        });
+    }
+    let features: Vec<i32> = (0..text.d as i32).collect();
+    let number = |at: usize| (at % 17) as f32 / 17.0 - 0.5;
+    let w: Vec<f32> = (0..text.d * RANK).map(number).collect();
+    let ht: Vec<f32> = (0..text.c * RANK).map(number).collect();
+    let shape = (text.d, RANK);
+    let scorer = leml::Scorer::new(&features, &w, &ht, &intercept, shape, true).expect("agrees");
+    for n in [text.n, 1] {
+        let text = Text { n, ..text };
+        let (x, _) = text.examples(0);
+        group.throughput(Throughput::Elements(n as u64));
+        let name = format!("{text},rank={RANK},k={K}");
+        group.bench_function(BenchmarkId::new("low-rank topk", name), |b| {
             b.iter_with_large_drop(|| scorer.topk(x.view(), K, &Watch::new()));
         });
     }

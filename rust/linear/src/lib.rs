@@ -29,7 +29,11 @@
 
 pub mod dismec;
 mod full;
+pub mod leml;
 mod panel;
+pub mod pdsparse;
 mod predict;
+mod rank;
 
-pub use predict::{ROWS_AT_ONCE, Scorer};
+pub use predict::Scorer;
+pub use rank::ROWS_AT_ONCE;

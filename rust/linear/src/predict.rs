@@ -4,13 +4,10 @@
 //! others. A row's scores start as the intercepts; each of its features adds to its labels.
 
 use crate::full::FullFeatures;
-use crate::panel::LANES;
+use crate::rank::{self, Scores};
 use manylabel_base::{Error, Watch};
-use manylabel_sparse::{CsrOwned, CsrView, Index, TopK, Value};
-use rayon::prelude::*;
-
-/// Rows one thread scores between two looks at the watch; so few need no threads at all.
-pub const ROWS_AT_ONCE: usize = 32;
+use manylabel_sparse::{CsrOwned, CsrView, Index, Value};
+use std::ops::Range;
 
 /// From so many rows on, laying out the full features pays.
 const FULL_FROM: usize = 512;
@@ -24,9 +21,6 @@ pub struct Scorer<'a, P, L> {
     intercept: &'a [f32],
     normalize: bool,
 }
-
-/// What a block of rows picked: the ends of its rows, their labels with scores.
-type Picked = (Vec<usize>, Vec<(u32, f32)>);
 
 impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
     /// Borrows weights (`n_features`, `n_labels`) in compressed rows, and one intercept for each
@@ -99,27 +93,7 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
         k: usize,
         watch: &Watch,
     ) -> Result<CsrOwned, Error> {
-        self.select(
-            x,
-            watch,
-            || TopK::new(k.min(self.n_labels())),
-            |best, scores, out| {
-                for (first, scores) in (0..).step_by(LANES).zip(scores.chunks(LANES)) {
-                    // Sixteen comparisons at once: hardly any label is among the best.
-                    let floor = best.floor();
-                    if scores
-                        .iter()
-                        .fold(f32::NEG_INFINITY, |best, &score| best.max(score))
-                        > floor
-                    {
-                        for (label, &score) in (first..).zip(scores) {
-                            best.push(label, score);
-                        }
-                    }
-                }
-                best.drain_by_label(|label, score| out.push((label, score)));
-            },
-        )
+        rank::topk(&self.batch(x)?, k, watch)
     }
 
     /// The labels of each row whose scores exceed `threshold`, with these scores, in increasing
@@ -134,15 +108,7 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
         threshold: f32,
         watch: &Watch,
     ) -> Result<CsrOwned, Error> {
-        self.select(
-            x,
-            watch,
-            || (),
-            |(), scores, out| {
-                let scored = (0..).zip(scores.iter().copied());
-                out.extend(scored.filter(|&(_, score)| score > threshold));
-            },
-        )
+        rank::above(&self.batch(x)?, threshold, watch)
     }
 
     /// All scores, row after row: `n_rows × n_labels` of them.
@@ -156,97 +122,28 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
         x: CsrView<'_, I, T>,
         watch: &Watch,
     ) -> Result<Vec<f32>, Error> {
-        self.check(x)?;
-        let too_large = || Error::TooLarge {
-            what: "the dense score matrix",
-            got: format!("{} x {} scores", x.n_rows(), self.n_labels()),
-        };
-        let size = x
-            .n_rows()
-            .checked_mul(self.n_labels())
-            .ok_or_else(too_large)?;
-        let mut scores = Vec::new();
-        scores.try_reserve_exact(size).map_err(|_| too_large())?;
-        scores.resize(size, 0.0);
-        let n_labels = self.n_labels().max(1);
-        let full = self.full_features(x.n_rows());
-        let fill = |(at, block): (usize, &mut [f32])| {
-            for (i, scores) in block.chunks_mut(n_labels).enumerate() {
-                watch.step(0)?;
-                self.score(x, at * ROWS_AT_ONCE + i, full.as_ref(), scores);
-            }
-            Ok(())
-        };
-        if x.n_rows() <= ROWS_AT_ONCE {
-            fill((0, &mut scores))?;
-        } else {
-            scores
-                .par_chunks_mut(ROWS_AT_ONCE * n_labels)
-                .enumerate()
-                .try_for_each(fill)?;
-        }
-        Ok(scores)
+        rank::decision(&self.batch(x)?, watch)
     }
 
-    /// Scores every row and keeps what `pick` pushes for it.
-    fn select<I: Index, T: Value, S>(
+    /// The rows, and the layout of the full features if it pays for so many.
+    fn batch<'b, I: Index, T: Value>(
         &self,
-        x: CsrView<'_, I, T>,
-        watch: &Watch,
-        state: impl Fn() -> S + Sync,
-        pick: impl Fn(&mut S, &[f32], &mut Vec<(u32, f32)>) + Sync,
-    ) -> Result<CsrOwned, Error> {
-        self.check(x)?;
-        let full = self.full_features(x.n_rows());
-        let scratch = || (vec![0.0; self.n_labels()], state());
-        let block = |(scores, state): &mut (Vec<f32>, S), first: usize| {
-            let (mut ends, mut pairs) = (Vec::with_capacity(ROWS_AT_ONCE), Vec::new());
-            for i in first..(first + ROWS_AT_ONCE).min(x.n_rows()) {
-                watch.step(0)?;
-                self.score(x, i, full.as_ref(), scores);
-                pick(state, scores, &mut pairs);
-                ends.push(pairs.len());
-            }
-            Ok((ends, pairs))
-        };
-        let firsts: Vec<usize> = (0..x.n_rows()).step_by(ROWS_AT_ONCE).collect();
-        let picked: Vec<Picked> = match firsts[..] {
-            [first] => vec![block(&mut scratch(), first)?],
-            _ => firsts
-                .par_iter()
-                .map_init(scratch, |scratch, &first| block(scratch, first))
-                .collect::<Result<_, Error>>()?,
-        };
-        let mut out = CsrOwned {
-            indptr: vec![0],
-            indices: Vec::new(),
-            values: Vec::new(),
-            n_cols: self.n_labels(),
-        };
-        for (ends, pairs) in picked {
-            let before = out.indices.len();
-            out.indptr.extend(ends.iter().map(|end| before + end));
-            out.indices.extend(pairs.iter().map(|&(label, _)| label));
-            out.values.extend(pairs.iter().map(|&(_, score)| score));
+        x: CsrView<'b, I, T>,
+    ) -> Result<Batch<'a, 'b, P, L, I, T>, Error> {
+        if x.n_cols() != self.n_features() {
+            return Err(Error::Shape {
+                what: "features of X",
+                expected: self.n_features(),
+                got: x.n_cols(),
+            });
         }
-        Ok(out)
-    }
-
-    fn check<I: Index, T: Value>(&self, x: CsrView<'_, I, T>) -> Result<(), Error> {
-        if x.n_cols() == self.n_features() {
-            return Ok(());
-        }
-        Err(Error::Shape {
-            what: "features of X",
-            expected: self.n_features(),
-            got: x.n_cols(),
+        let full = (x.n_rows() >= FULL_FROM)
+            .then(|| FullFeatures::new(self.indptr, self.labels, self.weights, self.n_labels()));
+        Ok(Batch {
+            scorer: *self,
+            x,
+            full,
         })
-    }
-
-    /// The layout for a batch of so many rows, if it pays.
-    fn full_features(&self, n_rows: usize) -> Option<FullFeatures> {
-        (n_rows >= FULL_FROM)
-            .then(|| FullFeatures::new(self.indptr, self.labels, self.weights, self.n_labels()))
     }
 
     /// Scores row `at` of `x`.
@@ -269,6 +166,33 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
             for (label, &weight) in self.labels[range.clone()].iter().zip(&self.weights[range]) {
                 scores[label.get()] += value * weight;
             }
+        }
+    }
+}
+
+/// Rows to be scored.
+struct Batch<'a, 'b, P, L, I, T> {
+    scorer: Scorer<'a, P, L>,
+    x: CsrView<'b, I, T>,
+    full: Option<FullFeatures>,
+}
+
+impl<P: Index, L: Index, I: Index, T: Value> Scores for Batch<'_, '_, P, L, I, T> {
+    fn n_rows(&self) -> usize {
+        self.x.n_rows()
+    }
+
+    fn n_labels(&self) -> usize {
+        self.scorer.n_labels()
+    }
+
+    fn rows_at_once(&self) -> usize {
+        1
+    }
+
+    fn score(&self, rows: Range<usize>, scores: &mut [f32]) {
+        for (row, scores) in rows.zip(scores.chunks_mut(self.n_labels().max(1))) {
+            self.scorer.score(self.x, row, self.full.as_ref(), scores);
         }
     }
 }

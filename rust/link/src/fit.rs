@@ -138,16 +138,34 @@ impl Checked {
         for block in labels.seen.chunks(plan.labels_at_once) {
             fit_block(&problem, &labels, block, y, ridge, &mut model)?;
         }
-        if model.weights.iter().any(|weight| !weight.is_finite()) {
-            return Err(Error::Param {
-                name: "step_size",
-                expected: "so small that weights stay finite",
-                got: self.0.step_size.to_string(),
-            });
+        let intercepts = labels.seen.iter().map(|&at| model.intercept[at as usize]);
+        let mut weights = model.weights.iter().copied().chain(intercepts);
+        if !weights.all(f32::is_finite) {
+            return Err(self.overflow());
         }
         model.frequencies = design.frequencies;
         model.phases = design.phases;
         Ok(model)
+    }
+
+    /// The error of weights that are not finite, which blames what they depend on.
+    fn overflow(&self) -> Error {
+        let params = &self.0;
+        let (name, expected, got) = if params.is_stochastic() {
+            (
+                "step_size",
+                "so small that weights stay finite",
+                params.step_size,
+            )
+        } else {
+            ("l2_link", "so large that weights are finite", params.l2)
+        };
+        let got = got.to_string();
+        Error::Param {
+            name,
+            expected,
+            got,
+        }
     }
 }
 
@@ -208,7 +226,7 @@ impl Plan {
             _ => params.n_features.saturating_add(1),
         };
         let (n_all, n_seen) = (labels.positive.n_rows(), labels.seen.len());
-        let stochastic = params.solver == Solver::Psgd && params.loss != Loss::Squared;
+        let stochastic = params.is_stochastic();
         // The softmax, and the loss that tells when to stop, are of all labels.
         let together = params.loss == Loss::Softmax || labels.positive.n_cols < n_rows;
         let labels_at_once = if stochastic && together {
@@ -225,7 +243,15 @@ impl Plan {
         } else {
             n_rows.min(GRAM_ROWS)
         };
+        let newton = params.solver == Solver::NewtonCg && params.loss != Loss::Squared;
+        let solver = if newton {
+            newton::bytes_of_a_thread(n_rows, size)
+                .saturating_mul(rayon::current_num_threads() as u64)
+        } else {
+            0
+        };
         let needed = [
+            solver,
             product(&[4, n_rows, width]),
             // Tiles of half the Gram matrix, the same factored, and the factor in two precisions.
             product(&[20, size, size]),
@@ -274,9 +300,10 @@ fn scaled(sample_weight: Option<&[f32]>, n_rows: usize) -> Vec<f32> {
     };
     let mean = given.iter().map(|&weight| f64::from(weight)).sum::<f64>() / n_rows as f64;
     let unit = mean.log2().floor().exp2();
+    // What is small beside others is still more than nothing.
     given
         .iter()
-        .map(|&weight| (f64::from(weight) / unit) as f32)
+        .map(|&weight| ((f64::from(weight) / unit) as f32).max(f32::MIN_POSITIVE))
         .collect()
 }
 

@@ -25,6 +25,16 @@ const HALVINGS: usize = 30;
 /// Share of the expected decrease that a step must bring (Armijo's rule).
 const SUFFICIENT: f64 = 1e-4;
 
+/// Bytes that a thread works in: targets, scores, their change, curvatures and products of some
+/// labels with the rows; seven vectors of weights in the search for a step; a block of features.
+pub(crate) fn bytes_of_a_thread(n_rows: usize, size: usize) -> u64 {
+    let vectors = n_rows
+        .saturating_mul(5)
+        .saturating_add(size.saturating_mul(7));
+    let features = size.saturating_mul(ROWS.min(n_rows));
+    (vectors.saturating_mul(LABELS).saturating_add(features) as u64).saturating_mul(4)
+}
+
 /// Refines `start`, one row of weights a label, with the absolute ridge `ridge`. `positive` has for
 /// each label of the block the numbers of its rows among the training rows; `shrink` is the target
 /// of these. Returns the steps of each label, one more than allowed where it did not converge.
@@ -79,8 +89,7 @@ impl<'a> Chunk<'a> {
         let (size, n_labels) = (self.problem.design.size, self.n_labels);
         let most = i32::try_from(params.max_iter).unwrap_or(i32::MAX - 1);
         let mut steps = vec![0; n_labels];
-        let zeros = vec![0.0; self.targets.len()];
-        let origin = self.gradient(&zeros, &vec![0.0; weights.len()])?;
+        let origin = self.gradient(&vec![0.0; self.targets.len()], &vec![0.0; weights.len()])?;
         let allowed: Vec<f64> = norms(&origin, size)
             .iter()
             .map(|g| params.tol * g)

@@ -109,6 +109,13 @@ impl Default for Params {
     }
 }
 
+impl Params {
+    /// Whether weights come from passes over batches of rows.
+    pub(crate) fn is_stochastic(&self) -> bool {
+        self.solver == Solver::Psgd && self.loss != Loss::Squared
+    }
+}
+
 /// Parameters known to be in range.
 #[derive(Debug, Clone)]
 pub struct Checked(pub(crate) Params);

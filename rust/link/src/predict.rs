@@ -230,5 +230,21 @@ impl<'a> Scorer<'a> {
         }
         features(h, width, self.frequencies, self.phases, f, size);
         scores(f, size, self.weights, self.intercept, out);
+        if self.phases.is_empty() {
+            self.keep_finite(out);
+        }
+    }
+
+    /// Brings scores back that overflow where predictions, unlike cosines, are as large as `f32`
+    /// goes: a sum of infinities, as in [`Projection::project`], says as little as 0.
+    fn keep_finite(&self, out: &mut [f32]) {
+        for scores in out.chunks_mut(self.n_labels()) {
+            for (score, intercept) in scores.iter_mut().zip(self.intercept) {
+                if !score.is_finite() && intercept.is_finite() {
+                    let finite = if score.is_nan() { 0.0 } else { *score };
+                    *score = finite.clamp(f32::MIN, f32::MAX);
+                }
+            }
+        }
     }
 }

@@ -101,8 +101,16 @@ impl<T: Real> Regression<T> {
                     0.0 => T::of(0.0),
                     entry => T::of(1.0 / entry),
                 };
+                let preconditioner: Vec<T> = problem.x.diagonal.iter().map(inverse).collect();
+                if preconditioner.iter().any(|entry| !entry.f64().is_finite()) {
+                    return Err(Error::Param {
+                        name: "l2",
+                        expected: "> 0, or X in float64, for features of such different scale",
+                        got: l2.to_string(),
+                    });
+                }
                 Method::ConjugateGradients(cg::Settings {
-                    preconditioner: problem.x.diagonal.iter().map(inverse).collect(),
+                    preconditioner,
                     ridge: T::of(ridge),
                     max_iter: params.max_iter,
                     tol: params

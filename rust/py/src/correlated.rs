@@ -2,6 +2,7 @@
 
 use crate::csr::{Borrowed, CsrArrays, PyCsr, PyCsr32, csr_arrays, with_view};
 use crate::error::to_py;
+use crate::named::named;
 use crate::run::{run, run_here};
 use manylabel_base::{Error, Watch};
 use manylabel_correlated::{
@@ -23,21 +24,6 @@ pub(crate) struct PyParams {
     standardize: bool,
     tol: f64,
     max_iter: usize,
-}
-
-/// The value that goes by a name.
-fn named<T: Copy>(
-    name: &'static str,
-    expected: &'static str,
-    values: &[(&str, T)],
-    got: &str,
-) -> Result<T, Error> {
-    let found = values.iter().find(|(known, _)| *known == got);
-    found.map(|&(_, value)| value).ok_or_else(|| Error::Param {
-        name,
-        expected,
-        got: format!("{got:?}"),
-    })
 }
 
 impl TryFrom<PyParams> for Params {

@@ -11,8 +11,12 @@ mod correlated;
 mod csr;
 mod datasets;
 mod error;
+mod leml;
 mod linear;
 mod link;
+mod named;
+mod partition;
+mod pdsparse;
 mod persistence;
 mod pls;
 mod rules;
@@ -32,9 +36,17 @@ mod _core {
     #[pymodule_export]
     use crate::datasets::{read_arff, read_xc, write_xc};
     #[pymodule_export]
+    use crate::leml::{fit_leml, low_rank_above, low_rank_decision, low_rank_topk};
+    #[pymodule_export]
     use crate::linear::{fit_dismec, linear_above, linear_decision, linear_topk};
     #[pymodule_export]
     use crate::link::{check_link, fit_link, link_above, link_decision, link_topk};
+    #[pymodule_export]
+    use crate::partition::{
+        fit_kmeans, fit_partition, fit_router, merge_blocks, partition_labels, topk_of_rows,
+    };
+    #[pymodule_export]
+    use crate::pdsparse::fit_pdsparse;
     #[pymodule_export]
     use crate::persistence::crc32;
     #[pymodule_export]

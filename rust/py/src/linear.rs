@@ -162,7 +162,7 @@ macro_rules! with_scorer {
 const FEW_SCORES: usize = 1 << 20;
 
 /// Scores a few rows here and now, many through the door.
-fn score<T: Send>(
+pub(crate) fn score<T: Send>(
     py: Python<'_>,
     n_rows: usize,
     n_labels: usize,

@@ -2,6 +2,7 @@
 
 use crate::csr::{CsrArrays, PyCsr, csr_arrays, with_view};
 use crate::error::to_py;
+use crate::named::named;
 use crate::run::{run, run_here};
 use manylabel_base::{Error, Watch};
 use manylabel_link::{Kernel, Loss, Params, Projection, ROWS_AT_ONCE, Scorer, Solver};
@@ -45,21 +46,6 @@ const KERNELS: [(&str, Kernel); 8] = [
     ("quasi-matern-3", Kernel::QuasiMatern3),
     ("quasi-matern-5", Kernel::QuasiMatern5),
 ];
-
-/// The value that goes by a name.
-fn named<T: Copy>(
-    name: &'static str,
-    expected: &'static str,
-    values: &[(&str, T)],
-    got: &str,
-) -> Result<T, Error> {
-    let found = values.iter().find(|(known, _)| *known == got);
-    found.map(|&(_, value)| value).ok_or_else(|| Error::Param {
-        name,
-        expected,
-        got: format!("{got:?}"),
-    })
-}
 
 impl TryFrom<PyParams> for Params {
     type Error = Error;

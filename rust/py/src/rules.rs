@@ -2,6 +2,7 @@
 
 use crate::csr::{Borrowed, CsrArrays, PyCsr, PyCsr32, csr_arrays, with_view};
 use crate::error::to_py;
+use crate::named::named;
 use crate::run::{run, run_here};
 use manylabel_base::{Error, Watch};
 use manylabel_rules::{
@@ -39,21 +40,6 @@ pub(crate) struct PyParams {
     seed: u64,
 }
 
-/// The value that goes by a name.
-fn named<T: Copy>(
-    name: &'static str,
-    expected: &'static str,
-    values: [(&str, T); 2],
-    got: &str,
-) -> Result<T, Error> {
-    let found = values.iter().find(|(known, _)| *known == got);
-    found.map(|&(_, value)| value).ok_or_else(|| Error::Param {
-        name,
-        expected,
-        got: format!("{got:?}"),
-    })
-}
-
 impl TryFrom<PyParams> for Params {
     type Error = Error;
 
@@ -63,7 +49,7 @@ impl TryFrom<PyParams> for Params {
             loss: named(
                 "loss",
                 "\"example-wise-logistic\" or \"label-wise-logistic\"",
-                [
+                &[
                     ("example-wise-logistic", Loss::ExampleWise),
                     ("label-wise-logistic", Loss::LabelWise),
                 ],
@@ -72,7 +58,7 @@ impl TryFrom<PyParams> for Params {
             head: named(
                 "head",
                 "\"complete\" or \"single-label\"",
-                [("complete", Head::Complete), ("single-label", Head::Single)],
+                &[("complete", Head::Complete), ("single-label", Head::Single)],
                 &params.head,
             )?,
             binning: params.label_binning.map(|ratio| Binning {
@@ -83,7 +69,7 @@ impl TryFrom<PyParams> for Params {
             hessian: named(
                 "hessian",
                 "\"paper\" or \"restricted\"",
-                [
+                &[
                     ("paper", Hessian::Paper),
                     ("restricted", Hessian::Restricted),
                 ],
@@ -92,13 +78,13 @@ impl TryFrom<PyParams> for Params {
             step: named(
                 "step",
                 "\"newton\" or \"safeguarded\"",
-                [("newton", Step::Newton), ("safeguarded", Step::Safeguarded)],
+                &[("newton", Step::Newton), ("safeguarded", Step::Safeguarded)],
                 &params.step,
             )?,
             search: named(
                 "search",
                 "\"fast\" or \"exact\"",
-                [("fast", Search::Fast), ("exact", Search::Exact)],
+                &[("fast", Search::Fast), ("exact", Search::Exact)],
                 &params.search,
             )?,
             learning_rate: params.learning_rate,

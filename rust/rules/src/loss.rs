@@ -9,7 +9,8 @@
 //! The sign of a gradient is that of `−y` even where it is 0, which keeps the labels.
 
 use crate::Loss;
-use crate::lanes::{WIDTH, chunks, chunks_mut, exp, total};
+use crate::lanes::{WIDTH, chunks, chunks_mut, total};
+use manylabel_sparse::exp;
 use multiversion::multiversion;
 
 /// The score of padding labels, which are absent everywhere: so low that they weigh nothing.

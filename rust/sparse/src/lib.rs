@@ -15,6 +15,7 @@
 //! ```
 
 mod blocks;
+mod exp;
 mod owned;
 mod panel;
 mod scalar;
@@ -22,6 +23,7 @@ mod topk;
 mod view;
 
 pub use blocks::{ColumnOrder, RowBlock, RowBlocks};
+pub use exp::exp;
 pub use owned::CsrOwned;
 pub use panel::{LANES, Lanes};
 pub use scalar::{Index, Real, Value};

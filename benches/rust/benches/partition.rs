@@ -1,0 +1,86 @@
+//! Partition, k-means and router on one thread.
+
+use criterion::{BenchmarkId, Criterion, SamplingMode, criterion_group, criterion_main};
+use manylabel_base::Watch;
+use manylabel_benches::{Text, briefly};
+use manylabel_partition::{KMeans, Params, Router, Until};
+use manylabel_sparse::CsrOwned;
+use rayon::ThreadPoolBuilder;
+
+const TEXT: Text = Text {
+    n: 20_000,
+    d: 20_000,
+    nnz: 60,
+    c: 4_271,
+};
+
+/// Growth with the number of blocks, at one size.
+fn partition(criterion: &mut Criterion) {
+    let (x, y) = TEXT.examples(0);
+    let y = CsrOwned::from_view(y.view(), false).expect("small");
+    let mut group = criterion.benchmark_group("partition");
+    group.sample_size(10).sampling_mode(SamplingMode::Flat);
+    for n_blocks in [16, 64] {
+        let kmeans = KMeans {
+            until: Until::Clusters(n_blocks),
+            n_init: 1,
+            seed: 0,
+        };
+        let name = format!("{TEXT},n_blocks={n_blocks}");
+        group.bench_function(BenchmarkId::new("kmeans", &name), |b| {
+            b.iter_with_large_drop(|| kmeans.fit(x.view(), None, &Watch::new()));
+        });
+        let params = Params {
+            n_blocks: Some(n_blocks),
+            lam: 0.01,
+            ..Params::default()
+        };
+        let params = params.check().expect("in range");
+        group.bench_function(BenchmarkId::new("fit", &name), |b| {
+            b.iter_with_large_drop(|| params.fit(x.view(), &y, &Watch::new()));
+        });
+    }
+    group.finish();
+}
+
+fn router(criterion: &mut Criterion) {
+    let (x, _) = TEXT.examples(0);
+    let kmeans = KMeans {
+        until: Until::Clusters(16),
+        n_init: 1,
+        seed: 0,
+    };
+    let classes = kmeans
+        .fit(x.view(), None, &Watch::new())
+        .expect("small")
+        .row_clusters;
+    let router = Router {
+        c: 1.0,
+        fit_intercept: true,
+        tol: 0.1,
+        max_iter: 1000,
+        seed: 0,
+    };
+    let mut group = criterion.benchmark_group("router");
+    group.sample_size(10).sampling_mode(SamplingMode::Flat);
+    let name = format!("{TEXT},n_blocks=16");
+    group.bench_function(BenchmarkId::new("fit", name), |b| {
+        b.iter_with_large_drop(|| router.fit(x.view(), &classes, 16, None, &Watch::new()));
+    });
+    group.finish();
+}
+
+/// Both, with rayon held to one thread.
+fn on_one_thread(criterion: &mut Criterion) {
+    let pool = ThreadPoolBuilder::new().num_threads(1);
+    pool.build_global().expect("nobody was before us");
+    partition(criterion);
+    router(criterion);
+}
+
+criterion_group! {
+    name = benches;
+    config = briefly();
+    targets = on_one_thread
+}
+criterion_main!(benches);

@@ -1,0 +1,322 @@
+"""Partitions and their weight on label-set sizes: one for a given weight, and a weight for given data."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from manylabel import _core
+from manylabel._block_models import fit_models, rows_of_blocks
+from manylabel._router import fit_router
+from manylabel.metrics import precision_at_k
+
+__all__ = [
+    "Choice",
+    "Partition",
+    "Setting",
+    "choose_lam",
+    "default_lam",
+    "find_partition",
+    "routing_rows",
+]
+
+KS = (1, 3, 5)
+# Shares of the ones that a single block of all rows would capture at the candidate weights.
+SHARES = (0.99, 0.97, 0.95, 0.9, 0.8, 0.65, 0.5, 0.35)
+# The share that is taken without cross-validation.
+DEFAULT_SHARE = 0.9
+FOLDS = 5
+# The most to give up of P@1, of P@3 and of P@5; that of "speed" is of the published experiments.
+TOLERANCE = {"accuracy": 0.01, "speed": 0.02}
+# So many scores of held-out rows are dense at a time.
+_SCORES_AT_ONCE = 1 << 23
+
+
+@dataclass(frozen=True)
+class Partition:
+    """Blocks of rows and labels, as the core found them."""
+
+    row_blocks: NDArray[np.int32]
+    label_blocks: list[NDArray[np.int32]]
+    history: NDArray[np.float64]
+    captured: float
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The candidates, ascending, and P@1, P@3 and P@5 on held-out rows: (n_lams, n_folds, 3)."""
+
+    n_blocks: int | None
+    lam: float
+    lams: NDArray[np.float64]
+    precision: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a fit of a block classifier is told beside the data.
+
+    ``params`` are those of the partition but for ``n_blocks`` and ``lam``, ``router`` those of the router.
+    """
+
+    estimator: Any
+    params: dict[str, Any]
+    router: dict[str, Any]
+    dense: tuple[bool, bool]
+    drop_unlabeled: bool
+    seed: int
+    threads: int
+
+
+def default_lam(Y: csr_array, share: float = DEFAULT_SHARE) -> float:
+    """Return the weight at which one block of all rows captures just about a share of the ones.
+
+    With labels by falling frequency N_1 >= N_2 >= ..., that is just below ``N_J / (2 J - 1)`` for the
+    smallest J whose first J labels hold that share: such a weight grows with the number of rows, as counts
+    do.
+
+    Parameters
+    ----------
+    Y : csr_array of shape (n_samples, n_labels)
+    share : float, default=0.9
+
+    Returns
+    -------
+    float
+        0 if there are no ones.
+    """
+    counts = np.sort(np.bincount(Y.indices, minlength=1))[::-1]
+    total = np.cumsum(counts)
+    if total[-1] == 0:
+        return 0.0
+    size = int(np.searchsorted(total, share * total[-1])) + 1
+    # A little less, as a label that gains nothing stays outside.
+    return float(counts[size - 1] / (2 * size - 1) * (1 - 1e-9))
+
+
+def find_partition(
+    X: csr_array,
+    Y: csr_array,
+    n_blocks: int | None,
+    lam: float,
+    params: dict[str, Any],
+    threads: int,
+    progress: Callable[[int], object] | None,
+) -> Partition:
+    """Partition rows and labels with `n_blocks` blocks, or as many as are best if None."""
+    row_blocks, ends, labels, history, captured = _core.fit_partition(
+        X, Y, {"n_blocks": n_blocks, "lam": lam, **params}, threads, progress
+    )
+    return Partition(row_blocks, np.split(labels, ends[1:-1]), history, captured / max(1, Y.nnz))
+
+
+def routing_rows(Y: csr_array, row_blocks: NDArray[np.int32], *, drop_unlabeled: bool) -> NDArray[np.int32]:
+    """Return the blocks the router learns from, -1 for rows it is not to see."""
+    if not drop_unlabeled:
+        return row_blocks
+    return np.where(np.diff(Y.indptr) > 0, row_blocks, np.int32(-1))
+
+
+def choose_lam(
+    X: csr_array,
+    Y: csr_array,
+    sample_weight: NDArray[np.float32] | None,
+    n_blocks: int,
+    mode: str,
+    setting: Setting,
+    progress: Callable[[int], object],
+    *,
+    or_fewer: bool,
+) -> Choice:
+    """Choose the weight on label-set sizes by 5-fold cross-validation.
+
+    In each fold the partition, the router and the block models are fitted once, with the least weight and
+    hence the largest label sets. The label sets of greater weights for the same rows are parts of these:
+    their scores are there already. "accuracy" takes the weight with the largest sum of P@1, P@3 and P@5 over
+    all folds; "speed" the largest one that in every fold loses at most 2 points of each of them against
+    `estimator` fitted to all rows and labels of the fold, or, where none does, that of "accuracy".
+
+    Parameters
+    ----------
+    X : csr_array of shape (n_samples, n_features)
+    Y : csr_array of shape (n_samples, n_labels), dtype float32
+    sample_weight : ndarray of shape (n_samples,), dtype float32, or None
+    n_blocks : int
+    mode : {"accuracy", "speed"}
+    setting : Setting
+    progress : callable
+        Called with 0, for what it may raise.
+    or_fewer : bool
+        Whether to halve `n_blocks` while each weight loses, in some fold, more than the tolerance: 1 point
+        for "accuracy", 2 for "speed".
+
+    Returns
+    -------
+    Choice
+
+    Warns
+    -----
+    UserWarning
+        If no candidate is within the tolerance of "speed".
+    """
+    lams = np.unique([default_lam(Y, share) for share in SHARES])
+    n_folds = min(FOLDS, X.shape[0])
+    if n_folds < 2 or len(lams) < 2:
+        return Choice(n_blocks, float(lams[0]), lams[:1], np.empty((1, 0, len(KS))))
+    fold_of_row = np.random.default_rng(setting.seed).permutation(np.arange(X.shape[0]) % n_folds)
+    allowed = TOLERANCE[mode]
+    judged = or_fewer or mode == "speed"
+    plain: list[NDArray[np.float64]] = []
+    while True:
+        precision = np.empty((len(lams), n_folds, len(KS)))
+        within = np.ones(len(lams), dtype=bool)
+        for fold in range(n_folds):
+            inside, outside = np.flatnonzero(fold_of_row != fold), np.flatnonzero(fold_of_row == fold)
+            weights = None if sample_weight is None else sample_weight[inside]
+            training, held_out = (X[inside], Y[inside], weights), (X[outside], Y[outside])
+            # Counts are those of the share of rows that is inside.
+            precision[:, fold] = _precisions(
+                *training, *held_out, lams * len(inside) / X.shape[0], n_blocks, setting, progress
+            )
+            if judged and len(plain) == fold:
+                plain.append(_plain_precision(*training, *held_out, setting, progress))
+            if judged:
+                within &= (precision[:, fold] >= plain[fold] - allowed).all(axis=1)
+                if or_fewer and n_blocks > 1 and not within.any():
+                    break
+        else:
+            break
+        n_blocks //= 2
+    best = int(np.argmax(precision.sum(axis=(1, 2))))
+    if mode == "speed" and within.any():
+        best = int(np.flatnonzero(within)[-1])
+    elif mode == "speed":
+        lost = (np.array(plain) - precision[best]).max()
+        warnings.warn(
+            f"no `lam` from {lams[0]:.3g} to {lams[-1]:.3g} keeps P@1, P@3 and P@5 within "
+            f"{100 * allowed:.0f} points of the estimator alone in every fold; the most accurate one "
+            f"is taken, which loses up to {100 * lost:.1f}",
+            UserWarning,
+            stacklevel=3,
+        )
+    return Choice(n_blocks, float(lams[best]), lams, precision)
+
+
+def _precisions(
+    X: csr_array,
+    Y: csr_array,
+    sample_weight: NDArray[np.float32] | None,
+    X_out: csr_array,
+    Y_out: csr_array,
+    lams: NDArray[np.float64],
+    n_blocks: int,
+    setting: Setting,
+    progress: Callable[[int], object],
+) -> NDArray[np.float64]:
+    """P@k on held-out rows for each weight: (n_lams, 3)."""
+    found = find_partition(X, Y, n_blocks, float(lams[0]), setting.params, setting.threads, progress)
+    usable = np.array([len(labels) > 0 for labels in found.label_blocks])
+    rows = routing_rows(Y, found.row_blocks, drop_unlabeled=setting.drop_unlabeled)
+    router, _ = fit_router(X, rows, usable, sample_weight, setting.router, setting.threads, progress)
+    models = fit_models(
+        setting.estimator,
+        X,
+        Y,
+        sample_weight,
+        rows_of_blocks(found.row_blocks, len(usable)),
+        found.label_blocks,
+        seed=setting.seed,
+        dense=setting.dense,
+        threads=setting.threads,
+        progress=lambda _: progress(0),
+    )
+    # In a block of c labels, which of them each weight has.
+    chosen = []
+    for lam in lams:
+        ends, labels, _ = _core.partition_labels(
+            Y, found.row_blocks, len(usable), float(lam), setting.params["max_labels"], setting.threads
+        )
+        sets = np.split(labels, ends[1:-1])
+        chosen.append([np.isin(of, some) for of, some in zip(found.label_blocks, sets, strict=True)])
+    routes = router.routes(X_out, 1, setting.threads)
+    # A row without a route, where no block has labels, names nothing.
+    block_of_row = np.full(X_out.shape[0], -1)
+    block_of_row[np.diff(routes.indptr) > 0] = routes.indices
+    k = max(KS)
+    best = np.full((len(lams), X_out.shape[0], k), -1, dtype=np.int64)
+    for block in np.unique(block_of_row[block_of_row >= 0]):
+        labels = found.label_blocks[block]
+        of_block = np.flatnonzero(block_of_row == block)
+        step = max(1, _SCORES_AT_ONCE // len(labels))
+        for start in range(0, len(of_block), step):
+            progress(0)
+            part = of_block[start : start + step]
+            scores = np.asarray(models[block].decision_function(X_out[part]))
+            for i, masks in enumerate(chosen):
+                kept = np.flatnonzero(masks[block])
+                best[i, part, : len(kept)] = _named(scores[:, kept], labels[kept], k)
+    return np.array([_hits(named, Y_out) for named in best])
+
+
+def _named(scores: NDArray[Any], labels: NDArray[np.int32], k: int) -> NDArray[np.int64]:
+    """Labels of the k largest scores of each row, the largest first, -1 where there are none.
+
+    As `predict_topk` has it: ties go to the lower label, and scores of -inf name nothing.
+    """
+    k = min(k, scores.shape[1])
+    if k == 0:
+        return np.empty((len(scores), 0), dtype=np.int64)
+    # Only what reaches the k-th largest score is worth sorting.
+    least = np.partition(scores, -k, axis=1)[:, -k]
+    rows, columns = np.nonzero(scores >= least[:, None])
+    reached = scores[rows, columns]
+    order = np.lexsort([columns, -reached, rows])
+    starts = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(scores)))[:-1]])
+    first = order[starts[:, None] + np.arange(k)]
+    return np.where(reached[first] > -np.inf, labels[columns[first]], -1)
+
+
+def _hits(named: NDArray[np.int64], Y: csr_array) -> NDArray[np.float64]:
+    """P@1, P@3 and P@5 of ranked labels, -1 for none."""
+    rows = np.broadcast_to(np.arange(len(named))[:, None], named.shape)
+    there = named >= 0
+    hits = np.zeros(named.shape)
+    hits[there] = np.asarray(Y[rows[there], named[there]]).ravel()
+    return np.array([hits[:, :k].sum(axis=1).mean() / k for k in KS])
+
+
+def _plain_precision(
+    X: csr_array,
+    Y: csr_array,
+    sample_weight: NDArray[np.float32] | None,
+    X_out: csr_array,
+    Y_out: csr_array,
+    setting: Setting,
+    progress: Callable[[int], object],
+) -> NDArray[np.float64]:
+    """P@1, P@3 and P@5 on held-out rows of the estimator fitted to all labels."""
+    labels = np.unique(Y.indices)
+    if len(labels) == 0:
+        return np.zeros(len(KS))
+    (model,) = fit_models(
+        setting.estimator,
+        X,
+        Y,
+        sample_weight,
+        [np.arange(X.shape[0])],
+        [labels],
+        seed=setting.seed,
+        dense=setting.dense,
+        threads=setting.threads,
+        progress=lambda _: progress(0),
+    )
+    top = model.predict_topk(X_out, k=max(KS))
+    found = precision_at_k(Y_out[:, labels], top, KS)
+    # Labels that no training row carries are missing from both sides; P@k divides by k all the same.
+    return np.asarray(found)

@@ -1,0 +1,191 @@
+"""Models of blocks: a clone of one estimator, fitted to the rows and labels of each."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from threading import Event
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from sklearn.base import clone
+
+from manylabel._any_classifier import AnyClassifier
+from manylabel._base import MultiLabelClassifier
+
+__all__ = ["base_estimator", "fit_models", "rows_of_blocks", "seeded"]
+
+
+class _StoppedError(Exception):
+    """A sibling failed, or the caller wants no more."""
+
+
+def base_estimator(estimator: Any, default: Callable[[], Any]) -> Any:
+    """Return the estimator to clone, `default` for None."""
+    if estimator is None:
+        return default()
+    if isinstance(estimator, type) or not (hasattr(estimator, "fit") and hasattr(estimator, "get_params")):
+        raise ValueError(f"`estimator` must be None or a multi-label classifier, got {estimator!r}")
+    return estimator
+
+
+def rows_of_blocks(row_blocks: NDArray[np.int32], n_blocks: int) -> list[NDArray[np.intp]]:
+    """Return the rows of every block, in increasing order."""
+    order = np.argsort(row_blocks, kind="stable")
+    return np.split(order, np.cumsum(np.bincount(row_blocks, minlength=n_blocks))[:-1])
+
+
+def seeded(estimator: Any, seed: int, block: int) -> Any:
+    """Clone an estimator; what in it has ``random_state=None`` gets a seed of its own."""
+    model = clone(estimator)
+    names = [
+        name
+        for name, value in model.get_params().items()
+        if value is None and (name == "random_state" or name.endswith("__random_state"))
+    ]
+    for i, name in enumerate(sorted(names)):
+        entropy = np.random.SeedSequence([seed, block, i])
+        model.set_params(**{name: int(entropy.generate_state(1)[0])})
+    return model
+
+
+def fit_models(
+    estimator: Any,
+    X: csr_array,
+    Y: csr_array,
+    sample_weight: NDArray[np.float32] | None,
+    rows_of_blocks: Sequence[NDArray[Any]],
+    label_blocks: Sequence[NDArray[Any]],
+    *,
+    seed: int,
+    dense: tuple[bool, bool],
+    threads: int,
+    progress: Callable[[int], object],
+) -> list[Any]:
+    """Fit a clone of `estimator` to the rows and labels of every block.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Ours is given blocks as they are, another's is wrapped in `AnyClassifier`.
+    X : csr_array of shape (n_samples, n_features)
+    Y : csr_array of shape (n_samples, n_labels), dtype float32
+    sample_weight : ndarray of shape (n_samples,), dtype float32, or None
+    rows_of_blocks, label_blocks : sequences of ndarrays, as many as there are blocks
+        Rows and labels of each block.
+    seed : int
+        For what in `estimator` has no seed of its own.
+    dense : pair of bool
+        Whether another's estimator is to see X and Y dense, as the user gave them.
+    threads : int
+        Blocks fitted at once; where there are fewer blocks, ours get several threads each.
+    progress : callable
+        Called with the number of labels fitted so far, over all blocks.
+
+    Returns
+    -------
+    list of estimators
+        None for a block without labels.
+
+    Raises
+    ------
+    ValueError
+        What the estimator raises: ours for any block, another's if it can fit none of them.
+
+    Warns
+    -----
+    UserWarning
+        If another's estimator could not fit some of the blocks; constant scores stand for them.
+    """
+    ours = isinstance(estimator, MultiLabelClassifier)
+    # The largest first, so that no thread is left alone with it at the end.
+    blocks = sorted(
+        (block for block, labels in enumerate(label_blocks) if len(labels)),
+        key=lambda block: -len(rows_of_blocks[block]) * len(label_blocks[block]),
+    )
+    workers = max(1, min(threads, len(blocks)))
+    models: list[Any] = [None] * len(label_blocks)
+
+    def fit(block: int, report: Callable[[int], None]) -> None:
+        rows, labels = rows_of_blocks[block], label_blocks[block]
+        all_rows = len(rows) == X.shape[0]
+        of_rows = Y if all_rows else Y[rows]
+        if len(labels) < Y.shape[1]:
+            # In 64 bits, or scipy could not tell that there are more columns than 32 can count.
+            of_rows = of_rows[:, labels.astype(np.int64)]
+        model = seeded(estimator, seed, block)
+        if not ours:
+            model = AnyClassifier(model, dense_X=dense[0], dense_Y=dense[1])
+        arguments: dict[str, Any] = {} if sample_weight is None else {"sample_weight": sample_weight[rows]}
+        if "progress" in inspect.signature(model.fit).parameters:
+            arguments["progress"] = report
+        # Threads to spare are lent for the fit, so that no model remembers how many there were.
+        lent = threads // workers > 1 and ours and model.get_params(deep=False).get("n_jobs", 1) is None
+        model.set_params(**({"n_jobs": threads // workers} if lent else {}))
+        model.fit(X if all_rows else X[rows], of_rows, **arguments)
+        model.set_params(**({"n_jobs": None} if lent else {}))
+        report(len(labels))
+        models[block] = model
+
+    _in_threads(fit, blocks, workers, progress)
+    broken = [models[block] for block in blocks if getattr(models[block], "error_", None)]
+    if broken:
+        learned = any(getattr(models[block], "estimator_", None) is not None for block in blocks)
+        if not learned:
+            raise ValueError(f"`estimator` could not be fitted to any block: {broken[0].error_}")
+        warnings.warn(
+            f"`estimator` could not be fitted to {len(broken)} of {len(blocks)} blocks, whose labels get "
+            f"constant scores: {broken[0].error_}",
+            UserWarning,
+            stacklevel=3,
+        )
+    return models
+
+
+def _in_threads(
+    work: Callable[[Any, Callable[[int], None]], None],
+    items: Sequence[Any],
+    threads: int,
+    progress: Callable[[int], object],
+) -> None:
+    """Call ``work(item, report)`` for all items; `report` takes what of the item is done.
+
+    An exception of one, of `progress`, or Ctrl-C stops the others the next time they report.
+    """
+    done = [0] * len(items)
+    if threads == 1:
+        for i, item in enumerate(items):
+
+            def tell(count: int, i: int = i) -> None:
+                done[i] = count
+                progress(sum(done))
+
+            work(item, tell)
+        return
+    stop = Event()
+
+    def run(i: int) -> None:
+        def tell(count: int) -> None:
+            done[i] = count
+            if stop.is_set():
+                raise _StoppedError
+
+        tell(0)
+        work(items[i], tell)
+
+    with ThreadPoolExecutor(threads) as pool:
+        left = {pool.submit(run, i) for i in range(len(items))}
+        try:
+            while left:
+                finished, left = wait(left, timeout=0.05, return_when="FIRST_EXCEPTION")
+                for future in finished:
+                    future.result()
+                progress(sum(done))
+        except BaseException:
+            stop.set()
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise

@@ -1,0 +1,294 @@
+"""From blocks to scores: rows are routed, models asked, and answers put together.
+
+A block classifier routes every row to one block or several and asks only the models of these; labels that
+none of them knows score -inf.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csc_array, csr_array, vstack
+from sklearn.utils.validation import check_is_fitted
+
+from manylabel import _core
+from manylabel._base import MultiLabelClassifier, core_parts
+from manylabel._router import Router
+from manylabel._validation import check_count, check_features, n_threads
+
+__all__ = ["BlockClassifier"]
+
+T = TypeVar("T")
+
+# So many scores are held at a time where scores are dense: 64 MB.
+_SCORES_AT_ONCE = 1 << 24
+# Rows for which it is not worth to start threads.
+_FEW_ROWS = 32
+
+
+class BlockClassifier(MultiLabelClassifier):
+    """Base of classifiers that route a row to blocks and ask the models of these.
+
+    A subclass fits ``row_blocks_``, ``label_blocks_``, ``estimators_``, ``router_coef_`` and
+    ``router_intercept_``.
+    """
+
+    label_blocks_: list[NDArray[np.int32]]
+    estimators_: list[Any]
+    router_coef_: csc_array
+    router_intercept_: NDArray[np.float32]
+    n_features_in_: int
+    n_jobs: int | None
+
+    @property
+    def _n_routes(self) -> int:
+        return 1
+
+    def _log_odds(self, scores: NDArray[Any]) -> NDArray[Any]:
+        inner = next((model for model in self.estimators_ if model is not None), None)
+        if self._n_routes > 1 or inner is None:
+            return scores
+        odds: NDArray[Any] = inner._log_odds(scores)
+        return odds
+
+    def decision_function(self, X: Any) -> NDArray[np.float32]:
+        """Score every label of every row.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Features.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_labels), dtype float32
+            The scores of the models of a row's blocks; dense by nature, 4 bytes each. -inf for labels
+            outside of these blocks.
+
+        Raises
+        ------
+        ValueError
+            If X is not as in fit.
+        MemoryError
+            If the scores do not fit in memory; `predict_topk` needs no such array.
+        """
+        X = self._features(X)
+        scores = np.full((X.shape[0], len(self.classes_)), -np.inf, dtype=np.float32)
+        if self._n_routes > 1:
+            for first, merged in self._merged(X):
+                of_row = np.repeat(np.arange(first, first + merged.shape[0]), np.diff(merged.indptr))
+                scores[of_row, merged.indices] = merged.data
+            return scores
+        for answer in self._asked(X, lambda model, X: model.decision_function(X)):
+            scores[np.ix_(answer.rows, answer.labels)] = answer.value
+        return scores
+
+    def predict_topk(self, X: Any, k: int = 5) -> csr_array:
+        """Name the best labels of every row.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Features.
+        k : int, default=5
+            Labels a row, >= 1; fewer where a row's blocks have fewer.
+
+        Returns
+        -------
+        csr_array of shape (n_samples, n_labels), dtype float32
+            The scores of the k best labels of each row, in order of label; equal scores go to the lower
+            label. ``np.argsort(-row.data, kind="stable")`` ranks them.
+
+        Raises
+        ------
+        ValueError
+            If X is not as in fit, or k < 1.
+
+        Notes
+        -----
+        Only the labels of a row's blocks are scored, and nothing of size n_samples x n_labels is allocated.
+        """
+        check_is_fitted(self)
+        k = check_count("k", k, 1)
+        X = self._features(X)
+        if self._n_routes > 1:
+            return _stacked([best for _, best in self._merged(X, k)])
+        return self._joined(X, lambda model, X: model.predict_topk(X, k=k), np.float32)
+
+    def predict(self, X: Any) -> csr_array | NDArray[np.int64]:
+        """Predict the label sets of the rows.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Features.
+
+        Returns
+        -------
+        ndarray or csr_array of shape (n_samples, n_labels), dtype int64
+            0/1 indicator matrix: what the model of a row's block predicts, or where scores merged from
+            several blocks are positive. Sparse if Y was in fit, and then never dense in between.
+
+        Raises
+        ------
+        ValueError
+            If X is not as in fit.
+        """
+        X = self._features(X)
+        if self._n_routes > 1:
+            positive = [csr_array(merged > 0) for _, merged in self._merged(X)]
+            return self._indicator(_stacked(positive))
+        return self._indicator(self._joined(X, lambda model, X: csr_array(model.predict(X)), np.int64))
+
+    def measure_speedup(self, X: Any) -> tuple[float, float]:
+        """Count what routing saves on given rows.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Features.
+
+        Returns
+        -------
+        scoring : float
+            Labels over the mean number of labels scored for a row, as published results count it.
+        with_routing : float
+            The same with the router's products, one for each block, counted as well: the honest figure.
+
+        Raises
+        ------
+        ValueError
+            If X is not as in fit.
+        """
+        return self._speedup(self._features(X))
+
+    def _speedup(self, X: csr_array) -> tuple[float, float]:
+        routes = self._router().routes(X, self._n_routes, n_threads(self.n_jobs))
+        sizes = np.array([len(labels) for labels in self.label_blocks_], dtype=np.int64)
+        scored = int(sizes[routes.indices].sum()) / X.shape[0]
+        n_labels = len(self.classes_)
+        return (n_labels / scored if scored else float("inf")), n_labels / (scored + len(sizes))
+
+    def _finish(self, X: csr_array, router: Router, n_labels: int, sparse_output: bool) -> None:
+        """Set what all fits end with."""
+        self.router_coef_, self.router_intercept_ = router.coef_, router.intercept_
+        self.classes_ = np.arange(n_labels)
+        self.sparse_output_ = sparse_output
+        self.speedup_ = self._speedup(X)
+
+    def _features(self, X: Any) -> csr_array:
+        check_is_fitted(self)
+        if len(self.label_blocks_) != len(self.router_intercept_):
+            raise ValueError(
+                f"blocks of label_blocks_: expected {len(self.router_intercept_)} as the router has, "
+                f"got {len(self.label_blocks_)}"
+            )
+        return check_features(self, X, reset=False)
+
+    def _model(self, block: int) -> Any:
+        """Return what scores a block's labels."""
+        if len(self.estimators_) != len(self.label_blocks_):
+            raise ValueError(
+                f"models of estimators_: expected {len(self.label_blocks_)}, got {len(self.estimators_)}"
+            )
+        return self.estimators_[block]
+
+    def _router(self) -> Router:
+        return Router(coef_=self.router_coef_, intercept_=self.router_intercept_)
+
+    def _asked(self, X: csr_array, ask: Callable[[Any, csr_array], T]) -> Iterator[_Answer[T]]:
+        """Ask the model of each row's best block."""
+        return self._answers(X, self._router().routes(X, 1, n_threads(self.n_jobs)), ask)
+
+    def _answers(
+        self, X: csr_array, routes: csr_array, ask: Callable[[Any, csr_array], T]
+    ) -> Iterator[_Answer[T]]:
+        """Ask the models of the blocks that rows are sent to, block after block."""
+        order = np.argsort(routes.indices, kind="stable")
+        of_row = np.repeat(np.arange(X.shape[0]), np.diff(routes.indptr))
+        blocks, starts = np.unique(routes.indices[order], return_index=True)
+        groups = np.split(order, starts[1:])
+
+        def answer(at: int) -> _Answer[T]:
+            block, rows = blocks[at], of_row[groups[at]]
+            part = X if len(rows) == X.shape[0] else X[rows]
+            labels = self.label_blocks_[block]
+            value = ask(self._model(block), part)
+            # Fitted arrays may come from a file that somebody made.
+            if getattr(value, "shape", None) != (len(rows), len(labels)):
+                raise ValueError(
+                    f"scores of block {block}: expected {len(labels)} labels as in label_blocks_"
+                )
+            if len(labels) and not 0 <= labels.min() <= labels.max() < len(self.classes_):
+                raise ValueError(f"labels of block {block} must be from 0 to {len(self.classes_) - 1}")
+            return _Answer(int(block), rows, labels, value)
+
+        threads = min(n_threads(self.n_jobs), len(blocks))
+        if threads <= 1 or X.shape[0] <= _FEW_ROWS:
+            yield from map(answer, range(len(blocks)))
+            return
+        with ThreadPoolExecutor(threads) as pool:
+            yield from pool.map(answer, range(len(blocks)))
+
+    def _joined(self, X: csr_array, ask: Callable[[Any, csr_array], csr_array], dtype: Any) -> csr_array:
+        """Join the answers for each row's one block to one matrix of all labels."""
+        answers = list(self._asked(X, ask))
+        counts = np.zeros(X.shape[0] + 1, dtype=np.int64)
+        for answer in answers:
+            counts[answer.rows + 1] = np.diff(answer.value.indptr)
+        indptr = np.cumsum(counts)
+        indices, data = np.empty(indptr[-1], dtype=np.int32), np.empty(indptr[-1], dtype=dtype)
+        for answer in answers:
+            part = answer.value
+            moves = np.repeat(indptr[answer.rows] - part.indptr[:-1], np.diff(part.indptr))
+            places = np.arange(part.nnz) + moves
+            indices[places], data[places] = answer.labels[part.indices], part.data
+        if indptr[-1] <= np.iinfo(np.int32).max:
+            indptr = indptr.astype(np.int32)
+        return csr_array((data, indices, indptr), shape=(X.shape[0], len(self.classes_)))
+
+    def _merged(self, X: csr_array, k: int | None = None) -> Iterator[tuple[int, csr_array]]:
+        """Merge the scores of several blocks: the first row and the scores of as many as there is room for.
+
+        A label's score is the logit of ``sum_l p_l / (1 + exp(-s_l))`` over the row's blocks l that have it,
+        s_l its log-odds there and p_l the router's probabilities, scaled to sum to 1 over the row's blocks.
+        Of each row the `k` best are given, or all.
+        """
+        routes = self._router().routes(X, self._n_routes, n_threads(self.n_jobs))
+        sizes = np.array([len(labels) for labels in self.label_blocks_], dtype=np.int64)
+        scored = np.concatenate([[0], np.cumsum(sizes[routes.indices])])[routes.indptr]
+        start = 0
+        while start < X.shape[0]:
+            stop = int(np.searchsorted(scored, scored[start] + _SCORES_AT_ONCE, side="right")) - 1
+            rows = slice(start, max(start + 1, min(stop, X.shape[0])))
+            yield start, self._merge(X[rows], routes[rows], k)
+            start = rows.stop
+
+    def _merge(self, X: csr_array, routes: csr_array, k: int | None) -> csr_array:
+        labels = list(self.label_blocks_)
+        scores = [np.empty((0, len(known)), dtype=np.float32) for known in labels]
+        for answer in self._answers(X, routes, lambda model, X: model.decision_function(X)):
+            odds = self._model(answer.block)._log_odds(answer.value)
+            scores[answer.block] = np.ascontiguousarray(odds, dtype=np.float32)
+        threads = n_threads(self.n_jobs) if X.shape[0] > _FEW_ROWS else 1
+        merged = _core.merge_blocks(routes, labels, scores, len(self.classes_), k, threads)
+        return csr_array(core_parts(merged), shape=(X.shape[0], len(self.classes_)))
+
+
+@dataclass(frozen=True)
+class _Answer(Generic[T]):
+    """What the model of one block says of the rows sent there."""
+
+    block: int
+    rows: NDArray[Any]
+    labels: NDArray[np.int32]
+    value: T
+
+
+def _stacked(parts: Sequence[csr_array]) -> csr_array:
+    return parts[0] if len(parts) == 1 else csr_array(vstack(parts, format="csr"))

@@ -1,0 +1,431 @@
+"""CBMLC and LPSR: clusters of rows from the features alone, to compare block-wise partitioning with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csc_array, csr_array, issparse
+from sklearn.base import BaseEstimator
+from sklearn.utils import get_tags
+
+from manylabel import _core
+from manylabel._any_classifier import rows_at_once, topk_of_decisions
+from manylabel._base import core_parts
+from manylabel._block_models import base_estimator, fit_models, rows_of_blocks
+from manylabel._blocks import BlockClassifier
+from manylabel._naive_bayes import NaiveBayes
+from manylabel._progress import reported
+from manylabel._router import nearest_center
+from manylabel._validation import check_count, check_training_set, is_verbose, n_threads, seed
+from manylabel.linear import DiSMECClassifier
+from manylabel.persistence import register
+
+__all__ = ["CBMLCClassifier", "LPSRClassifier"]
+
+# Of a row's labels, the ranks up to here are known; others count as this one.
+_RANKS = 100
+# Rows count in k-means by the share of so many best labels that are theirs.
+_PRECISION_AT = 5
+
+
+@register
+class CBMLCClassifier(BlockClassifier):
+    """Clusters of rows by k-means, and in each a classifier of all labels.
+
+    A row is scored by the model of the nearest center [1]_. Where `BlockPartitionClassifier` makes clusters
+    agree with labels and leaves labels out of them, this looks at the features alone and leaves out only
+    labels that no row of the cluster carries.
+
+    Parameters
+    ----------
+    estimator : estimator or None, default=None
+        Any multi-label classifier, as in `BlockPartitionClassifier`. None is `DiSMECClassifier()`.
+    n_clusters : int, default=8
+        Clusters, >= 1; fewer where there are fewer different rows.
+    n_init : int, default=1
+        Starts of k-means, >= 1; the one with the least inertia is kept.
+    random_state : int, RandomState instance or None, default=None
+        Seeds k-means, and what in `estimator` has ``random_state=None``.
+    n_jobs : int or None, default=None
+        Threads; None means 1, -1 all cores. Never changes the result.
+    verbose : int, default=0
+        1 shows a progress bar.
+
+    Attributes
+    ----------
+    row_blocks_ : ndarray of shape (n_samples,), dtype int32
+        The cluster of each training row.
+    label_blocks_ : list of ndarray, dtype int32
+        The labels that rows of each cluster carry.
+    estimators_ : list of estimators
+        The model of each cluster; None where no row has a label.
+    router_coef_ : csc_array of shape (n_clusters, n_features), dtype float32
+        The centers, of rows of unit length.
+    router_intercept_ : ndarray of shape (n_clusters,), dtype float32
+        Minus half their squared lengths; -inf where no row has a label.
+    inertia_ : float
+        Sum of squared distances of the rows, of unit length, from their centers.
+    speedup_ : tuple of two float
+        What `measure_speedup` counts on the training rows.
+    classes_ : ndarray of shape (n_labels,), dtype int64
+        ``arange(n_labels)``.
+    sparse_output_ : bool
+        Whether Y was sparse in fit, and `predict` is.
+    n_features_in_ : int
+        Features seen in fit.
+    feature_names_in_ : ndarray of shape (n_features_in_,), dtype object
+        Their names, if X had string names.
+
+    See Also
+    --------
+    BlockPartitionClassifier : Blocks that labels have a say in.
+
+    References
+    ----------
+    .. [1] Nasierding, Tsoumakas, Kouzani, "Clustering Based Multi-Label Classification for Image Annotation
+       and Retrieval", 2009.
+
+    Examples
+    --------
+    >>> import manylabel as ml
+    >>> X, Y = ml.datasets.make_multilabel(300, 50, 20, random_state=0)
+    >>> model = ml.CBMLCClassifier(ml.DiSMECClassifier(), n_clusters=4, random_state=0).fit(X, Y)
+    >>> model.predict_topk(X, k=3).shape
+    (300, 20)
+    """
+
+    def __init__(
+        self,
+        estimator: BaseEstimator | None = None,
+        n_clusters: int = 8,
+        *,
+        n_init: int = 1,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.estimator = estimator
+        self.n_clusters = n_clusters
+        self.n_init = n_init
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        progress: Callable[[int], object] | None = None,
+    ) -> CBMLCClassifier:
+        """Cluster the rows and fit the models.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Features; finite, any numeric dtype, int32 or int64 positions.
+        y : array-like or sparse matrix of shape (n_samples, n_labels)
+            0/1 indicator matrix Y.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows for k-means and `estimator`, which must take them; >= 0.
+        progress : callable, default=None
+            Called some 20 times a second with the number of labels fitted, counted in each cluster anew. An
+            exception it raises stops the fit.
+
+        Returns
+        -------
+        CBMLCClassifier
+            The estimator itself.
+
+        Raises
+        ------
+        ValueError
+            If an argument or parameter is not as described; the message says what came.
+        KeyboardInterrupt
+            As in `BlockPartitionClassifier.fit`.
+        """
+        n_clusters = check_count("n_clusters", self.n_clusters, 1)
+        n_init = check_count("n_init", self.n_init, 1)
+        seed_ = seed(self.random_state)
+        threads, verbose = n_threads(self.n_jobs), is_verbose(self.verbose)
+        dense, sparse_output = (not issparse(X), not issparse(y)), issparse(y)
+        X, y, sample_weight = check_training_set(self, X, y, sample_weight)
+        with reported(None, "label", verbose, progress) as report:
+            clusters, centers, intercept, inertia = _core.fit_kmeans(
+                X,
+                sample_weight,
+                n_clusters=n_clusters,
+                leaf_size=None,
+                n_init=n_init,
+                seed=seed_,
+                n_threads=threads,
+                progress=report,
+            )
+            ends, labels, _ = _core.partition_labels(y, clusters, len(intercept), 0.0, None, threads)
+            label_blocks = np.split(labels, ends[1:-1])
+            report.restart(len(labels))
+            models = fit_models(
+                base_estimator(self.estimator, DiSMECClassifier),
+                X,
+                y,
+                sample_weight,
+                rows_of_blocks(clusters, len(intercept)),
+                label_blocks,
+                seed=seed_,
+                dense=dense,
+                threads=threads,
+                progress=report,
+            )
+        self.row_blocks_, self.label_blocks_, self.estimators_ = clusters, label_blocks, models
+        self.inertia_ = inertia
+        self._finish(
+            X, nearest_center(centers, intercept, label_blocks, X.shape[1]), y.shape[1], sparse_output
+        )
+        return self
+
+
+@register
+class LPSRClassifier(BlockClassifier):
+    """Label partitioning for sublinear ranking: one scorer of all labels, asked only for those of a leaf.
+
+    Rows are halved by 2-means until none of the parts is large. Each part keeps the labels that the base
+    scorer would rank well for its rows; a new row goes to the nearest center, whose labels are ranked [1]_.
+
+    Parameters
+    ----------
+    estimator : estimator or None, default=None
+        The base scorer, fitted to all rows: any multi-label classifier. None is multinomial naive Bayes with
+        one added to each count, which needs features >= 0.
+    leaf_size : int, default=1000
+        Parts of more rows are halved, >= 1. In the end rows go to their nearest centers, so that some parts
+        may be larger.
+    n_candidates : int, default=500
+        Labels of a part, >= 1.
+    weighting : {"rank", "counts"}, default="rank"
+        What makes a candidate: the sum over the part's rows that carry the label of ``1 / (1 + rank)``, with
+        its rank from 0 among the base scorer's labels (all from 100 on count as 100), or the number of these
+        rows. With "rank", rows count in 2-means as the share of the base scorer's best five labels that are
+        theirs.
+    random_state : int, RandomState instance or None, default=None
+        Seeds 2-means, and what in `estimator` has ``random_state=None``.
+    n_jobs : int or None, default=None
+        Threads; None means 1, -1 all cores. Never changes the result.
+    verbose : int, default=0
+        1 shows a progress bar.
+
+    Attributes
+    ----------
+    row_blocks_ : ndarray of shape (n_samples,), dtype int32
+        The part of each training row.
+    label_blocks_ : list of ndarray, dtype int32
+        The candidates of each part, increasing.
+    labels_ : ndarray of shape (n_seen,), dtype int64
+        The labels any row carries: those that ``estimators_[0]`` scores, in order.
+    estimators_ : list of one estimator
+        The base scorer.
+    router_coef_ : csc_array of shape (n_parts, n_features), dtype float32
+        The centers, of rows of unit length.
+    router_intercept_ : ndarray of shape (n_parts,), dtype float32
+        Minus half their squared lengths; -inf where no row has a label.
+    speedup_ : tuple of two float
+        What `measure_speedup` counts on the training rows; saved in fact by naive Bayes only (see Notes).
+    classes_ : ndarray of shape (n_labels,), dtype int64
+        ``arange(n_labels)``.
+    sparse_output_ : bool
+        Whether Y was sparse in fit, and `predict` is.
+    n_features_in_ : int
+        Features seen in fit.
+    feature_names_in_ : ndarray of shape (n_features_in_,), dtype object
+        Their names, if X had string names.
+
+    See Also
+    --------
+    BlockPartitionClassifier : Blocks with models of their own.
+
+    Notes
+    -----
+    Naive Bayes computes scores of a part's labels only; another scorer computes all and those outside are not
+    looked at, some rows at a time.
+
+    References
+    ----------
+    .. [1] Weston, Makadia, Yee, "Label Partitioning for Sublinear Ranking", ICML 2013.
+
+    Examples
+    --------
+    >>> import manylabel as ml
+    >>> X, Y = ml.datasets.make_multilabel(300, 50, 20, random_state=0)
+    >>> model = ml.LPSRClassifier(leaf_size=100, n_candidates=10, random_state=0).fit(abs(X), Y)
+    >>> model.predict_topk(abs(X), k=3).shape
+    (300, 20)
+    """
+
+    def __init__(
+        self,
+        estimator: BaseEstimator | None = None,
+        leaf_size: int = 1000,
+        n_candidates: int = 500,
+        *,
+        weighting: str = "rank",
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.estimator = estimator
+        self.leaf_size = leaf_size
+        self.n_candidates = n_candidates
+        self.weighting = weighting
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        progress: Callable[[int], object] | None = None,
+    ) -> LPSRClassifier:
+        """Fit the base scorer, halve the rows, and choose the labels of the parts.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Features; finite, any numeric dtype, int32 or int64 positions.
+        y : array-like or sparse matrix of shape (n_samples, n_labels)
+            0/1 indicator matrix Y.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows for the base scorer, which must take them; >= 0. A row of weight 0 is as good
+            as absent.
+        progress : callable, default=None
+            Called some 20 times a second with the number of labels fitted. An exception it raises stops the
+            fit.
+
+        Returns
+        -------
+        LPSRClassifier
+            The estimator itself.
+
+        Raises
+        ------
+        ValueError
+            If an argument or parameter is not as described; the message says what came.
+        KeyboardInterrupt
+            As in `BlockPartitionClassifier.fit`.
+        """
+        leaf_size = check_count("leaf_size", self.leaf_size, 1)
+        n_candidates = check_count("n_candidates", self.n_candidates, 1)
+        if self.weighting not in ("rank", "counts"):
+            raise ValueError(f'`weighting` must be "rank" or "counts", got {self.weighting!r}')
+        seed_ = seed(self.random_state)
+        threads, verbose = n_threads(self.n_jobs), is_verbose(self.verbose)
+        dense, sparse_output = (not issparse(X), not issparse(y)), issparse(y)
+        X, y, sample_weight = check_training_set(self, X, y, sample_weight)
+        labels = np.unique(y.indices).astype(np.int64)
+        with reported(len(labels), "label", verbose, progress) as report:
+            models = fit_models(
+                base_estimator(self.estimator, NaiveBayes),
+                X,
+                y,
+                sample_weight,
+                [np.arange(X.shape[0])],
+                [labels],
+                seed=seed_,
+                dense=dense,
+                threads=threads,
+                progress=report,
+            )
+            gains, weights = y, None
+            if self.weighting == "rank" and len(labels):
+                gains, weights = _by_rank(models[0], X, y, labels)
+            leaves, centers, intercept, _ = _core.fit_kmeans(
+                X,
+                weights,
+                n_clusters=1,
+                leaf_size=leaf_size,
+                n_init=1,
+                seed=seed_,
+                n_threads=threads,
+                progress=lambda _: report(len(labels)),
+            )
+        in_leaf = csr_array(
+            (np.ones(len(leaves)), (leaves, np.arange(len(leaves)))), shape=(len(intercept), len(leaves))
+        )
+        gained = csr_array((in_leaf @ gains).astype(np.float32))
+        gained.sort_indices()
+        _, candidates, indptr = core_parts(_core.topk_of_rows(gained, n_candidates))
+        self.row_blocks_ = leaves
+        self.label_blocks_ = np.split(candidates.astype(np.int32), indptr[1:-1])
+        self.labels_, self.estimators_ = labels, models
+        router = nearest_center(centers, intercept, self.label_blocks_, X.shape[1])
+        self._finish(X, router, y.shape[1], sparse_output)
+        return self
+
+    def _model(self, block: int) -> Any:
+        labels = self.label_blocks_[block]
+        places = np.searchsorted(self.labels_, labels)
+        if not np.isin(labels, self.labels_).all():
+            raise ValueError(f"labels of block {block} must be among labels_")
+        base = self.estimators_[0]
+        return (
+            base.restricted(places)
+            if isinstance(base, NaiveBayes)
+            else _Restricted(base, places, len(self.labels_))
+        )
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.positive_only = self.estimator is None or (
+            # What is no estimator is an error of fit, not of asking for tags.
+            not isinstance(self.estimator, type)
+            and hasattr(self.estimator, "__sklearn_tags__")
+            and get_tags(self.estimator).input_tags.positive_only
+        )
+        return tags
+
+
+class _Restricted:
+    """A model whose other labels are not looked at."""
+
+    def __init__(self, model: Any, labels: NDArray[Any], n_labels: int) -> None:
+        self.model = model
+        self.labels = labels
+        self.n_labels = n_labels  # of the model
+
+    def decision_function(self, X: csr_array) -> NDArray[np.float32]:
+        parts = [
+            np.asarray(self.model.decision_function(X[rows]))[:, self.labels]
+            for rows in rows_at_once(X.shape[0], self.n_labels)
+        ]
+        return np.concatenate(parts).astype(np.float32, copy=False)
+
+    def predict_topk(self, X: csr_array, k: int) -> csr_array:
+        return topk_of_decisions(self.decision_function, X, len(self.labels), k)
+
+    def predict(self, X: csr_array) -> csr_array:
+        return csr_array(csc_array(self.model.predict(X))[:, self.labels])
+
+
+def _by_rank(
+    model: Any, X: csr_array, y: csr_array, labels: NDArray[np.int64]
+) -> tuple[csr_array, NDArray[np.float32]]:
+    """Weigh the ones of Y by the base scorer's ranks, and rows by its precision."""
+    top = model.predict_topk(X, k=_RANKS)
+    of_row = np.repeat(np.arange(X.shape[0]), np.diff(top.indptr))
+    order = np.lexsort([top.indices, -top.data, of_row])
+    rank = np.empty(top.nnz)
+    rank[order] = np.arange(top.nnz) - top.indptr[of_row[order]]
+    best = rank < _PRECISION_AT
+    # Above what an unranked label gets, so that both can stand in one matrix.
+    more = 1 / (1 + rank) - 1 / (1 + _RANKS)
+    shape = y.shape
+    ranked = csr_array((more, labels[top.indices], top.indptr), shape=shape)
+    gains = csr_array(y.multiply(ranked) + y / (1 + _RANKS))
+    among = csr_array((best.astype(np.float64), labels[top.indices], top.indptr), shape=shape)
+    precision = np.asarray(y.multiply(among).sum(axis=1)).ravel() / _PRECISION_AT
+    return gains, precision.astype(np.float32)

@@ -1,0 +1,162 @@
+"""Multinomial naive Bayes over sparse counts, the base scorer of LPSR."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csc_array, csr_array, diags_array, vstack
+from scipy.special import logsumexp
+from sklearn.utils import Tags
+
+from manylabel import _core
+from manylabel._any_classifier import rows_at_once, topk_of_decisions
+from manylabel._base import MultiLabelClassifier
+from manylabel._router import Router
+from manylabel._validation import check_features, check_training_set, n_threads
+from manylabel.persistence import register
+
+__all__ = ["NaiveBayes"]
+
+
+@register
+class NaiveBayes(MultiLabelClassifier):
+    """Multinomial naive Bayes; a row counts once for each of its labels.
+
+    ``log P(j | x) = log pi_j + sum_f x_f log theta_fj + const``, with ``theta_fj`` the share of feature f in
+    the values of label j's rows, one added to each (Laplace), and ``pi_j`` the label's share of the ones.
+    As a row of several labels was counted for each, the mean number of labels a row times ``P(j | x)`` is the
+    expected number of times x carries j: a label is predicted where that exceeds one half.
+
+    Parameters
+    ----------
+    n_jobs : int or None, default=None
+        Threads; None means 1, -1 all cores. Never changes the result.
+
+    Attributes
+    ----------
+    coef_ : csr_array of shape (n_labels, n_features), dtype float32
+        ``log(1 + count)``, by label.
+    log_totals_ : ndarray of shape (n_labels,), dtype float32
+        Logarithms of each label's sum of counts, all ones added.
+    intercept_ : ndarray of shape (n_labels,), dtype float32
+        ``log pi_j``; -inf for labels without a row.
+    log_cardinality_ : float
+        Logarithm of the mean number of labels of a row.
+    """
+
+    coef_: csr_array
+    log_totals_: NDArray[np.float32]
+    intercept_: NDArray[np.float32]
+
+    def __init__(self, n_jobs: int | None = None) -> None:
+        self.n_jobs = n_jobs
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.positive_only = True
+        return tags
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> NaiveBayes:
+        """Count.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Counts or weights; >= 0.
+        y : array-like or sparse matrix of shape (n_samples, n_labels)
+            0/1 indicator matrix Y.
+        sample_weight : array-like of shape (n_samples,), default=None
+            How often each row counts; >= 0.
+
+        Returns
+        -------
+        NaiveBayes
+            The estimator itself.
+
+        Raises
+        ------
+        ValueError
+            If X has a negative value.
+        """
+        X, y, weights = check_training_set(self, X, y, sample_weight)
+        if X.nnz and X.data.min() < 0:
+            raise ValueError(f"values of X must be >= 0 for naive Bayes, got {X.data.min()}")
+        if weights is not None:
+            y = csr_array(diags_array(weights.astype(np.float64)) @ y)
+        counts = csr_array(y.T @ X.astype(np.float64))
+        held = np.asarray(y.sum(axis=0), dtype=np.float64).ravel()
+        totals = np.asarray(counts.sum(axis=1)).ravel() + X.shape[1]
+        with np.errstate(divide="ignore"):
+            self.intercept_ = np.log(held / max(held.sum(), 1e-300)).astype(np.float32)
+            rows = X.shape[0] if weights is None else weights.sum(dtype=np.float64)
+            self.log_cardinality_ = float(np.log(held.sum() / rows))
+        counts.data = np.log1p(counts.data)
+        self.coef_ = counts.astype(np.float32)
+        self.log_totals_ = np.log(totals).astype(np.float32)
+        self.classes_ = np.arange(y.shape[1])
+        self.sparse_output_ = True
+        return self
+
+    def restricted(self, labels: NDArray[Any]) -> NaiveBayes:
+        """Return the same for some labels only, sharing probability among these."""
+        model = NaiveBayes(self.n_jobs)
+        model.__dict__.update(vars(self))
+        model.coef_ = self.coef_[labels]
+        model.log_totals_, model.intercept_ = self.log_totals_[labels], self.intercept_[labels]
+        model.classes_ = np.arange(len(labels))
+        return model
+
+    def decision_function(self, X: Any) -> NDArray[np.float32]:
+        """Score every label: the logarithm of twice the expected number of times a row carries it.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_labels), dtype float32
+        """
+        X = check_features(self, X, reset=False)
+        linear = Router(coef_=csc_array(self.coef_), intercept_=self.intercept_, normalize=False)
+        scores = _core.linear_decision(linear, X, n_threads(self.n_jobs)).astype(np.float64)
+        scores -= np.outer(np.asarray(X.sum(axis=1)).ravel(), self.log_totals_)
+        totals = logsumexp(scores, axis=1, keepdims=True)
+        scores -= np.where(np.isneginf(totals), 0, totals)
+        scores += np.log(2) + self.log_cardinality_ if np.isfinite(self.log_cardinality_) else 0
+        return scores.astype(np.float32)
+
+    def predict_topk(self, X: Any, k: int = 5) -> csr_array:
+        """Name the best labels of every row, as the other classifiers do.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        k : int, default=5
+
+        Returns
+        -------
+        csr_array of shape (n_samples, n_labels), dtype float32
+        """
+        X = check_features(self, X, reset=False)
+        return topk_of_decisions(self.decision_function, X, len(self.classes_), k)
+
+    def predict(self, X: Any) -> csr_array:
+        """Predict the labels expected more than half a time.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        csr_array of shape (n_samples, n_labels), dtype int64
+        """
+        X = check_features(self, X, reset=False)
+        parts = [
+            csr_array(self.decision_function(X[rows]) > 0)
+            for rows in rows_at_once(X.shape[0], len(self.classes_))
+        ]
+        return csr_array(vstack(parts, format="csr")).astype(np.int64)

@@ -1,0 +1,238 @@
+"""PD-Sparse; public as `manylabel.linear.PDSparseClassifier`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csc_array, issparse
+
+from manylabel import _core
+from manylabel._base import core_parts
+from manylabel._linear_scores import LinearClassifier
+from manylabel._progress import reported
+from manylabel._validation import (
+    check_count,
+    check_flag,
+    check_number,
+    check_training_set,
+    held_out_rows,
+    is_verbose,
+    n_threads,
+    seed,
+)
+from manylabel.persistence import register
+
+__all__ = ["PDSparseClassifier"]
+
+
+@register
+class PDSparseClassifier(LinearClassifier):
+    """Linear classifier with a margin between the labels of a row and all others, and sparse weights.
+
+    Minimizes ``sum_k |w_k|^2/2 + l1 |w_k|_1 + C sum_i max(0, 1 + max w_k.x_i - min w_k.x_i)`` over the
+    weights of all labels together; the maximum is over the labels row i does not carry, the minimum over
+    those it does. Solved in the dual, row by row, where few labels of each row have a say [1]_.
+
+    Parameters
+    ----------
+    C : float, default=1.0
+        Weight of the loss; finite and > 0.
+    l1 : float, default=0.01
+        Weight of the absolute values of the weights; finite and >= 0. The larger, the fewer weights.
+    max_iter : int, default=50
+        Passes over the rows at most; >= 1.
+    tol : float, default=0.01
+        The fit is done when the duality gap, as seen row by row during a pass, is below this share of the
+        objective; finite and > 0.
+    search : {"exact", "sampled"}, default="exact"
+        How the labels that violate a row's margin most are found: by all scores, or by estimates from some
+        of the row's features, drawn with probability in proportion to their absolute values.
+    n_candidates : int or None, default=None
+        Violating labels added to a row's active set in a visit; >= 1. None begins with the mean number of
+        labels of a row and doubles it, up to 100, after a pass in which the search took more than twice the
+        rest of the work.
+    post_solve : bool, default=True
+        Whether, once it is found which weights are not zero, as many passes follow for these without `l1`.
+        With `early_stopping` what they find is kept only if it is no worse on the rows held out.
+    normalize : bool, default=True
+        Whether to scale every row to unit Euclidean length, in fit and predict.
+    early_stopping : bool, default=False
+        Whether to hold rows out, to stop when the precision of their best label does not improve, and to
+        keep the weights that were best.
+    validation_fraction : float, default=0.1
+        Share of the rows held out; > 0 and < 1.
+    n_iter_no_change : int, default=3
+        Passes without improvement that stop the fit; >= 1.
+    random_state : int, RandomState instance or None, default=None
+        Order of the rows, order of labels whose scores are equal, features sampled, rows held out. An int
+        gives the same bits every time.
+    n_jobs : int or None, default=None
+        Threads; None means 1, -1 all cores. Never changes the result. The passes themselves go from row to
+        row on one thread; predictions, the precision on rows held out and the duality gap use all.
+    verbose : int, default=0
+        1 shows a progress bar.
+
+    Attributes
+    ----------
+    coef_ : csc_array of shape (n_labels, n_features), dtype float32
+        Weights, compressed by feature: the index that scoring walks.
+    intercept_ : ndarray of shape (n_labels,), dtype float32
+        0; -inf for a label that no training row carries, so that it is never predicted.
+    n_iter_ : int
+        Passes made, those after the support was found not counted.
+    dual_gap_ : float
+        Primal plus dual objective (the dual one is minimized) before the post-solve: how far from the
+        optimum the objective can at most be.
+    validation_precision_ : ndarray of shape (n_iter_,) or (0,), dtype float64
+        Share of held-out rows whose best label is right, after each pass.
+    classes_ : ndarray of shape (n_labels,), dtype int64
+        ``arange(n_labels)``.
+    sparse_output_ : bool
+        Whether Y was sparse in fit, and `predict` is.
+    n_features_in_ : int
+        Features seen in fit.
+    feature_names_in_ : ndarray of shape (n_features_in_,), dtype object
+        Their names, if X had string names.
+
+    See Also
+    --------
+    DiSMECClassifier : Every label on its own.
+
+    Notes
+    -----
+    A visit of a row takes as many steps as its features have weights, plus n_labels, for an exact search.
+    Memory: the stored features, some 30 bytes for each pair of a feature and a label that has ever been
+    active in one of its rows, 12 bytes for each active label of a row; with `early_stopping` a second time.
+
+    The loss compares the labels of a row with one another. `predict` takes those with positive scores, which
+    the loss does not ask for as such: rankings are what this method is for. Rows without a label, or with
+    all of them, have no say.
+
+    References
+    ----------
+    .. [1] I. Yen, X. Huang, K. Zhong, P. Ravikumar and I. Dhillon, "PD-Sparse: A Primal and Dual Sparse
+       Approach to Extreme Multiclass and Multilabel Classification", ICML 2016. The default `l1` goes with
+       rows of unit length.
+
+    Examples
+    --------
+    >>> import manylabel as ml
+    >>> X, Y = ml.datasets.make_multilabel(200, 50, 10, random_state=0)
+    >>> model = ml.PDSparseClassifier(random_state=0).fit(X, Y)
+    >>> model.predict_topk(X, k=3).shape
+    (200, 10)
+    """
+
+    coef_: csc_array
+    n_iter_: int
+    dual_gap_: float
+    validation_precision_: NDArray[np.float64]
+    n_features_in_: int
+
+    _core_topk = staticmethod(_core.linear_topk)
+    _core_above = staticmethod(_core.linear_above)
+    _core_decision = staticmethod(_core.linear_decision)
+
+    def __init__(
+        self,
+        C: float = 1.0,
+        *,
+        l1: float = 0.01,
+        max_iter: int = 50,
+        tol: float = 0.01,
+        search: str = "exact",
+        n_candidates: int | None = None,
+        post_solve: bool = True,
+        normalize: bool = True,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: int = 3,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.C = C
+        self.l1 = l1
+        self.max_iter = max_iter
+        self.tol = tol
+        self.search = search
+        self.n_candidates = n_candidates
+        self.post_solve = post_solve
+        self.normalize = normalize
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        progress: Callable[[int], object] | None = None,
+    ) -> PDSparseClassifier:
+        """Fit the weights of all labels together.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Features; finite, any numeric dtype, int32 or int64 positions.
+        y : array-like or sparse matrix of shape (n_samples, n_labels)
+            0/1 indicator matrix Y.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Multiplies the loss of each row; >= 0. A row of weight 0 is as good as absent.
+        progress : callable, default=None
+            Called some 20 times a second with the number of passes done. An exception it raises stops the
+            fit.
+
+        Returns
+        -------
+        PDSparseClassifier
+            The estimator itself.
+
+        Raises
+        ------
+        ValueError
+            If an argument or parameter is not as described; the message says what came.
+        KeyboardInterrupt
+            Within a second of Ctrl-C.
+        """
+        seed_ = seed(self.random_state)
+        share = check_number("validation_fraction", self.validation_fraction)
+        if not 0 < share < 1:
+            raise ValueError(f"`validation_fraction` must be > 0 and < 1, got {self.validation_fraction!r}")
+        n_candidates = self.n_candidates
+        params: dict[str, Any] = {
+            "C": check_number("C", self.C),
+            "l1": check_number("l1", self.l1),
+            "max_iter": check_count("max_iter", self.max_iter, 1),
+            "tol": check_number("tol", self.tol),
+            "search": str(self.search),
+            "n_candidates": None if n_candidates is None else check_count("n_candidates", n_candidates, 1),
+            "post_solve": check_flag("post_solve", self.post_solve),
+            "normalize": check_flag("normalize", self.normalize),
+            "n_iter_no_change": check_count("n_iter_no_change", self.n_iter_no_change, 1),
+            "seed": seed_,
+        }
+        early_stopping = check_flag("early_stopping", self.early_stopping)
+        threads, verbose = n_threads(self.n_jobs), is_verbose(self.verbose)
+        sparse_output = issparse(y)
+        X, y, sample_weight = check_training_set(self, X, y, sample_weight)
+        held_out = held_out_rows(share, X.shape[0], seed_) if early_stopping else None
+        with reported(params["max_iter"], "pass", verbose, progress) as report:
+            weights, intercept, n_iter, dual_gap, validation = _core.fit_pdsparse(
+                X, y, sample_weight, held_out, params, threads, report
+            )
+        # Compressed rows of (n_features, n_labels) are compressed columns of the transpose.
+        self.coef_ = csc_array(core_parts(weights), shape=(y.shape[1], X.shape[1]))
+        self.intercept_, self.n_iter_, self.dual_gap_ = intercept, n_iter, dual_gap
+        self.validation_precision_ = validation
+        self.classes_ = np.arange(y.shape[1])
+        self.sparse_output_ = sparse_output
+        return self

@@ -1,0 +1,39 @@
+"""How far a fit is, told to a progress bar and to the caller."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from tqdm.auto import tqdm
+
+__all__ = ["Report", "reported"]
+
+
+class Report:
+    """What the core calls with the count of what is done."""
+
+    def __init__(self, bar: tqdm, progress: Callable[[int], object] | None) -> None:
+        self._bar = bar
+        self._progress = progress
+
+    def __call__(self, done: int) -> None:
+        """Say how much is done, in the units of the bar."""
+        self._bar.update(done - self._bar.n)
+        if self._progress is not None:
+            self._progress(done)
+
+    def restart(self, total: int) -> None:
+        """Begin a part of the work whose size was not known before."""
+        self._bar.reset(total=total)
+
+
+@contextmanager
+def reported(
+    total: int | None, unit: str, verbose: bool, progress: Callable[[int], object] | None
+) -> Iterator[Report]:
+    """Show a progress bar while the body runs, if `verbose`, and pass what is reported on to `progress`."""
+    with tqdm(total=total, unit=unit, disable=not verbose) as bar:
+        yield Report(bar, progress)
+        if bar.total is not None:
+            bar.update(bar.total - bar.n)  # what needed no work, or stopped early, is done

@@ -1,0 +1,117 @@
+"""What sends a row to its block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csc_array, csr_array
+
+from manylabel import _core
+from manylabel._base import core_parts
+
+__all__ = ["Router", "fit_router", "nearest_center"]
+
+
+@dataclass(frozen=True)
+class Router:
+    """Linear scores of blocks, as the core takes them.
+
+    Parameters
+    ----------
+    coef_ : csc_array of shape (n_blocks, n_features), dtype float32
+    intercept_ : ndarray of shape (n_blocks,), dtype float32
+        -inf for a block that no row is to be sent to.
+    normalize : bool
+        Whether rows are scaled to unit length before they are scored.
+    """
+
+    coef_: csc_array
+    intercept_: NDArray[np.float32]
+    normalize: bool = True
+
+    def routes(self, X: csr_array, n_routes: int, threads: int) -> csr_array:
+        """Score the `n_routes` best blocks of every row."""
+        # Scores could be stored zeros, which is why nothing here eliminates any.
+        top = _core.linear_topk(self, X, n_routes, threads)
+        return csr_array(core_parts(top), shape=(X.shape[0], len(self.intercept_)))
+
+
+def fit_router(
+    X: csr_array,
+    row_blocks: NDArray[np.int32],
+    usable: NDArray[np.bool_],
+    sample_weight: NDArray[np.float32] | None,
+    params: dict[str, Any],
+    threads: int,
+    progress: Callable[[int], object],
+) -> tuple[Router, NDArray[np.int32]]:
+    """Learn to find a row's block among the usable ones.
+
+    Parameters
+    ----------
+    X : csr_array of shape (n_samples, n_features)
+    row_blocks : ndarray of shape (n_samples,), dtype int32
+        -1 for rows to leave out.
+    usable : ndarray of shape (n_blocks,), dtype bool
+        Rows of other blocks are left out, and no row is sent there.
+    sample_weight : ndarray of shape (n_samples,), dtype float32, or None
+    params : dict
+        C, fit_intercept, tol, max_iter and seed of the logistic regressions.
+    threads : int
+    progress : callable
+
+    Returns
+    -------
+    router : Router
+    n_iter : ndarray of shape (n_blocks,), dtype int32
+        Passes of each block's regression, 0 where there was nothing to learn.
+    """
+    classes = np.flatnonzero(usable)
+    coef = csc_array((len(usable), X.shape[1]), dtype=np.float32)
+    intercept = np.where(usable, np.float32(0), np.float32(-np.inf))
+    n_iter = np.zeros(len(usable), dtype=np.int32)
+    if len(classes) > 1:
+        new = np.full(len(usable) + 1, -1, dtype=np.int32)  # one more, for -1
+        new[classes] = np.arange(len(classes))
+        classes_of_rows = new[row_blocks]
+        kept = classes_of_rows >= 0
+        if not kept.all():
+            X, classes_of_rows = X[kept], classes_of_rows[kept]
+            sample_weight = None if sample_weight is None else sample_weight[kept]
+        weights, intercept[classes], n_iter[classes] = _core.fit_router(
+            X, classes_of_rows, len(classes), sample_weight, params, threads, progress
+        )
+        data, indices, indptr = core_parts(weights)
+        indices = classes[indices].astype(indices.dtype)
+        coef = csc_array((data, indices, indptr), shape=(len(usable), X.shape[1]))
+    return Router(coef_=coef, intercept_=intercept), n_iter
+
+
+def nearest_center(
+    centers: Any, intercept: NDArray[np.float32], label_blocks: Sequence[NDArray[Any]], n_features: int
+) -> Router:
+    """Send a row to the nearest center of those whose rows have labels.
+
+    Parameters
+    ----------
+    centers : tuple of ndarrays
+        Of (n_features, n_centers) in compressed rows, as the core returns them.
+    intercept : ndarray of shape (n_centers,), dtype float32
+        Minus half the squared lengths of the centers.
+    label_blocks : sequence of ndarrays
+        The labels of each center.
+    n_features : int
+
+    Returns
+    -------
+    Router
+    """
+    empty = np.array([len(labels) == 0 for labels in label_blocks])
+    return Router(
+        coef_=csc_array(core_parts(centers), shape=(len(intercept), n_features)),
+        intercept_=np.where(empty, np.float32(-np.inf), intercept),
+    )

@@ -1,0 +1,569 @@
+"""Block-wise partitioning for extreme multi-label classification, and the systems it is compared with."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable
+from numbers import Real
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import issparse
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
+
+from manylabel import persistence
+from manylabel._block_choice import Choice, Setting, choose_lam, default_lam, find_partition, routing_rows
+from manylabel._block_models import base_estimator, fit_models, rows_of_blocks
+from manylabel._block_plot import draw_blocks
+from manylabel._blocks import BlockClassifier
+from manylabel._clustered import CBMLCClassifier, LPSRClassifier
+from manylabel._progress import reported
+from manylabel._router import fit_router
+from manylabel._validation import (
+    check_count,
+    check_flag,
+    check_labels,
+    check_number,
+    check_training_set,
+    is_verbose,
+    n_threads,
+    seed,
+)
+from manylabel.linear import DiSMECClassifier
+from manylabel.persistence import register
+
+__all__ = ["BlockPartitionClassifier", "BlockPartitioner", "CBMLCClassifier", "LPSRClassifier"]
+
+# LIBLINEAR's, for its logistic regression.
+_ROUTER_TOL = 0.1
+_ROUTER_MAX_ITER = 1000
+
+
+def _partition_params(estimator: Any) -> tuple[int | None, float | None, dict[str, Any]]:
+    """Check `n_blocks` and `lam`, None standing for "auto", and the other parameters of the partition."""
+    n_blocks = lam = None
+    if not (isinstance(estimator.n_blocks, str) and estimator.n_blocks == "auto"):
+        n_blocks = _count_or("n_blocks", estimator.n_blocks, '"auto"')
+    if not (isinstance(estimator.lam, str) and estimator.lam == "auto"):
+        lam = estimator.lam
+        if isinstance(lam, bool) or not isinstance(lam, Real) or not 0 <= float(lam) < np.inf:
+            raise ValueError(f'`lam` must be "auto" or finite and >= 0, got {lam!r}')
+        lam = float(lam)
+    most = estimator.max_labels
+    return (
+        n_blocks,
+        lam,
+        {
+            "max_labels": None if most is None else _count_or("max_labels", most, "None"),
+            "n_init": check_count("n_init", estimator.n_init, 1),
+            "max_iter": check_count("max_iter", estimator.max_iter, 1),
+            "tol": check_number("tol", estimator.tol),
+            "seed": seed(estimator.random_state),
+        },
+    )
+
+
+def _count_or(name: str, value: Any, other: str) -> int:
+    try:
+        return check_count(name, value, 1)
+    except ValueError:
+        raise ValueError(f"`{name}` must be {other} or an integer >= 1, got {value!r}") from None
+
+
+@register
+class BlockPartitioner(BaseEstimator):  # type: ignore[misc]
+    """Partition of rows into blocks, each with the labels that its rows carry most.
+
+    Rows i fall into clusters c_i, each cluster l has a set L_l of labels, and sets may overlap. Minimized is
+    ``-sum_i |y_i & L_{c_i}| + lam * sum_l |L_l|^2``: the ones of Y inside of a block against what the blocks
+    cost [1]_. k-means of the rows of X, scaled to unit length, is where it starts; then label sets and
+    clusters are chosen in turn, each the best for the other.
+
+    Parameters
+    ----------
+    n_blocks : int or "auto", default="auto"
+        Clusters to start with, >= 1; no more than there are different rows. "auto" tries 1 to 16, then each a
+        quarter more, while no block is without rows or labels. A number is taken if it captures more ones
+        than the one taken before, by a thousandth of all ones at least; five that do not end the search.
+    lam : float or "auto", default="auto"
+        Weight of squared label-set sizes, in counts of ones; finite and >= 0. "auto" is 0 if `max_labels` is
+        given, otherwise the weight at which a single block of all rows would capture nine tenths of the ones:
+        ``N_J / (2 J - 1)``, N_J being the count of the J-th label by frequency, J the fewest labels that hold
+        nine tenths, and a little less. It grows with the number of rows as counts do.
+    max_labels : int or None, default=None
+        Most labels of a block, >= 1.
+    n_init : int, default=1
+        Starts from different seeds, >= 1; the one with the lowest objective is kept.
+    max_iter : int, default=100
+        Rounds of choosing labels and rows at most, >= 1.
+    tol : float, default=1e-5
+        The round that lowers the objective by less is the last; finite and > 0. The objective changes in
+        steps, so any small number means "no change".
+    random_state : int, RandomState instance or None, default=None
+        Seeds k-means. An int gives the same bits every time.
+    n_jobs : int or None, default=None
+        Threads; None means 1, -1 all cores. Never changes the result.
+
+    Attributes
+    ----------
+    row_blocks_ : ndarray of shape (n_samples,), dtype int32
+        The block of each row; no block is without rows.
+    label_blocks_ : list of ndarray, dtype int32
+        The labels of each block, increasing. Empty for a block whose rows have none worth their cost.
+    n_labels_ : int
+        Labels, those of no block counted.
+    n_blocks_ : int
+        Blocks there are; fewer than `n_blocks` if some lost their rows.
+    lam_ : float
+        The weight used.
+    objective_ : float
+        Its value in the end.
+    objective_history_ : ndarray of shape (n_half_steps,), dtype float64
+        Its value after each choice of labels, of rows, and so on; it never rises.
+    n_iter_ : int
+        Rounds of the partition.
+    captured_ : float
+        Share of the ones of Y that lie in a block.
+    overlap_ : float
+        Mean number of blocks that a label belongs to, of the labels that belong to any.
+    n_features_in_ : int
+        Features seen in fit.
+    feature_names_in_ : ndarray of shape (n_features_in_,), dtype object
+        Their names, if X had string names.
+
+    See Also
+    --------
+    BlockPartitionClassifier : Fits a classifier in each block.
+
+    Notes
+    -----
+    Rows that tie between blocks stay where they are, which keeps the objective falling. Time is
+    O(nnz(X) n_blocks) a sweep of k-means, over at most 256 rows a cluster, drawn at random, and
+    O(nnz(Y) + n_samples n_blocks) a round, more where frequent labels are in many blocks. k-means takes 4
+    bytes a cluster and feature, at most 1 GiB: beyond, the rarest features do not count. The search for a
+    number of blocks takes that room for 2,048, and so may end in other blocks than a fit with the number it
+    found.
+
+    References
+    ----------
+    .. [1] Liang, Hsieh, Lee, "Block-wise Partitioning for Extreme Multi-label Classification", algorithms 1
+       and 2.
+
+    Examples
+    --------
+    >>> import manylabel as ml
+    >>> X, Y = ml.datasets.make_multilabel(300, 50, 20, random_state=0)
+    >>> blocks = ml.BlockPartitioner(n_blocks=4, random_state=0).fit(X, Y)
+    >>> len(blocks.label_blocks_)
+    4
+    """
+
+    row_blocks_: NDArray[np.int32]
+    label_blocks_: list[NDArray[np.int32]]
+
+    def __init__(
+        self,
+        n_blocks: int | Literal["auto"] = "auto",
+        lam: float | Literal["auto"] = "auto",
+        max_labels: int | None = None,
+        *,
+        n_init: int = 1,
+        max_iter: int = 100,
+        tol: float = 1e-5,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.n_blocks = n_blocks
+        self.lam = lam
+        self.max_labels = max_labels
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def fit(self, X: Any, y: Any) -> BlockPartitioner:
+        """Partition the rows and labels.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Features; finite, any numeric dtype, int32 or int64 positions.
+        y : array-like or sparse matrix of shape (n_samples, n_labels)
+            0/1 indicator matrix Y.
+
+        Returns
+        -------
+        BlockPartitioner
+            The estimator itself.
+
+        Raises
+        ------
+        ValueError
+            If an argument or parameter is not as described; the message says what came.
+        KeyboardInterrupt
+            Within a second of Ctrl-C.
+        """
+        n_blocks, lam, params = _partition_params(self)
+        threads = n_threads(self.n_jobs)
+        X, y, _ = check_training_set(self, X, y, None)
+        if lam is None:
+            lam = default_lam(y) if params["max_labels"] is None else 0.0
+        found = find_partition(X, y, n_blocks, lam, params, threads, None)
+        self.row_blocks_, self.label_blocks_ = found.row_blocks, found.label_blocks
+        self.n_labels_ = y.shape[1]
+        self.n_blocks_ = len(found.label_blocks)
+        self.lam_ = lam
+        self.objective_history_ = found.history
+        self.n_iter_ = len(found.history) // 2
+        self.objective_ = float(found.history[-1])
+        self.captured_ = found.captured
+        held = np.unique(np.concatenate(found.label_blocks))
+        self.overlap_ = sum(map(len, found.label_blocks)) / max(1, len(held))
+        return self
+
+    def plot(self, Y: Any, *, max_rows: int = 400, ax: Any = None) -> Any:
+        """Draw the label matrix with the rows and labels of each block side by side.
+
+        Parameters
+        ----------
+        Y : array-like or sparse matrix of shape (n_samples, n_labels)
+            The label matrix of fit.
+        max_rows : int, default=400
+            Rows of a block that are drawn, the first of them; >= 1.
+        ax : matplotlib.axes.Axes, default=None
+            Where to draw; None for a new figure.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            What was drawn on. Ones are points; a block's own labels are shaded.
+
+        Raises
+        ------
+        ModuleNotFoundError
+            If matplotlib is not installed.
+        ValueError
+            If Y has another shape than in fit.
+        """
+        check_is_fitted(self)
+        max_rows = check_count("max_rows", max_rows, 1)
+        Y = check_labels(Y)
+        expected = len(self.row_blocks_), self.n_labels_
+        if Y.shape != expected:
+            raise ValueError(f"shape of Y: expected {expected} as in fit, got {Y.shape}")
+        return draw_blocks(Y, self.row_blocks_, self.label_blocks_, max_rows, ax)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted partition to one file, complete or not at all.
+
+        Parameters
+        ----------
+        path : str or path-like
+            Where to; `manylabel.load` reads it back.
+
+        Raises
+        ------
+        sklearn.exceptions.NotFittedError
+            If the partition is not fitted.
+        OSError
+            If the file cannot be written; an older file at `path` is then still there.
+        """
+        persistence.save_model(self, path)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.target_tags.required = True
+        tags.target_tags.multi_output = True
+        tags.target_tags.single_output = False
+        return tags
+
+
+@register
+class BlockPartitionClassifier(BlockClassifier):
+    """One classifier in each block of rows and labels, and a router that finds a row's block.
+
+    Rows and labels are partitioned as by `BlockPartitioner`; in each block a clone of `estimator` learns the
+    block's labels from the block's rows; one-vs-rest logistic regressions learn the block of a row from its
+    features. A prediction scores the labels of the row's block only, and so takes a fraction of the time
+    [1]_.
+
+    Parameters
+    ----------
+    estimator : estimator or None, default=None
+        Any multi-label classifier of scikit-learn's conventions. None is `DiSMECClassifier()`. Others than
+        this library's see labels that vary within a block, have the rest scored by their log-odds, and are
+        given X and Y dense if they were so in fit; those fitted cannot be saved by `save`.
+    n_blocks : int or "auto", default="auto"
+        As in `BlockPartitioner`; with ``lam="auto"`` it may become fewer (see Notes).
+    lam : float or "auto", default="auto"
+        Weight of squared label-set sizes, finite and >= 0: the larger, the fewer labels are scored. "auto"
+        chooses it by 5-fold cross-validation (see Notes), or is 0 if `max_labels` is given.
+    max_labels : int or None, default=None
+        Most labels of a block, >= 1.
+    n_routes : int, default=1
+        Blocks a row is sent to, >= 1. With more than one a label's score is the logit of
+        ``sum_l p_l / (1 + exp(-s_l))`` over the row's blocks l that have it, s_l being its log-odds there and
+        p_l the router's probability of the block, scaled to sum to 1: 0 where it is as likely as not. Scores
+        of models that learn a margin of 1, as `DiSMECClassifier` does, count fourfold as log-odds.
+    mode : {"accuracy", "speed"}, default="accuracy"
+        What an automatic `lam` is best for: "accuracy" has the largest P@1 + P@3 + P@5, "speed" is the
+        largest weight that loses at most 2 points of each against `estimator` alone.
+    router_C : float, default=1.0
+        Weight of the router's loss against its regularizer; finite and > 0.
+    router_intercept : bool, default=True
+        Whether the router has intercepts, regularized as the weight of a feature that is 1 everywhere.
+    drop_unlabeled : bool, default=False
+        Whether the router is not to learn from rows without labels, which stay where k-means put them.
+    n_init : int, default=1
+        Starts of the partition, >= 1; the one with the lowest objective is kept.
+    max_iter : int, default=100
+        Rounds of the partition at most, >= 1.
+    tol : float, default=1e-5
+        The partition's last round lowers its objective by less; finite and > 0.
+    random_state : int, RandomState instance or None, default=None
+        Seeds k-means, the router, and what in `estimator` has ``random_state=None``. An int gives the same
+        bits every time, if `estimator` does.
+    n_jobs : int or None, default=None
+        Threads over blocks; None means 1, -1 all cores. Never changes the result.
+    verbose : int, default=0
+        1 shows a progress bar.
+
+    Attributes
+    ----------
+    row_blocks_ : ndarray of shape (n_samples,), dtype int32
+        The block of each training row.
+    label_blocks_ : list of ndarray, dtype int32
+        The labels of each block, increasing.
+    estimators_ : list of estimators
+        The model of each block; None for a block without labels, where no row is sent.
+    router_coef_ : csc_array of shape (n_blocks_, n_features), dtype float32
+        Weights of the router, for rows of unit length.
+    router_intercept_ : ndarray of shape (n_blocks_,), dtype float32
+        Its intercepts; -inf for a block without labels.
+    n_blocks_ : int
+        Blocks there are.
+    lam_ : float
+        The weight used.
+    lams_ : ndarray of shape (n_lams,), dtype float64
+        Weights that were cross-validated; only `lam_` if none were.
+    lam_precision_ : ndarray of shape (n_lams, n_folds, 3), dtype float64
+        Their P@1, P@3 and P@5 on held-out rows.
+    objective_ : float
+        The partition's objective.
+    objective_history_ : ndarray of shape (n_half_steps,), dtype float64
+        After each half step.
+    n_iter_ : int
+        Rounds of the partition.
+    captured_ : float
+        Share of the ones of Y that lie in a block.
+    speedup_ : tuple of two float
+        What `measure_speedup` counts on the training rows.
+    classes_ : ndarray of shape (n_labels,), dtype int64
+        ``arange(n_labels)``.
+    sparse_output_ : bool
+        Whether Y was sparse in fit, and `predict` is.
+    n_features_in_ : int
+        Features seen in fit.
+    feature_names_in_ : ndarray of shape (n_features_in_,), dtype object
+        Their names, if X had string names.
+
+    See Also
+    --------
+    BlockPartitioner : The partition alone.
+    CBMLCClassifier : Clusters of rows from the features alone, and all labels in each.
+
+    Notes
+    -----
+    While the router is fitted, it has 4 bytes a block and feature.
+
+    With one block and ``lam=0`` the scores are those of `estimator` fitted to the labels that any row
+    carries.
+
+    An automatic `lam` costs five fits more, each of partition, router and models with the least of eight
+    candidates; greater ones are judged by the parts of these models that they keep, for the same rows.
+    ``mode="speed"`` costs five fits of `estimator` to all labels besides. Candidates are the weights at which
+    a single block of all rows would capture 35 to 99 % of the ones. An automatic `n_blocks` is first that of
+    `BlockPartitioner` with its default weight, then halved while every candidate loses more than `mode`
+    allows in some fold against `estimator` alone, of P@1, P@3 or P@5: 1 point for "accuracy", 2 for "speed".
+    This costs the five fits of `estimator` in either mode.
+
+    References
+    ----------
+    .. [1] Liang, Hsieh, Lee, "Block-wise Partitioning for Extreme Multi-label Classification".
+
+    Examples
+    --------
+    >>> import manylabel as ml
+    >>> X, Y = ml.datasets.make_multilabel(300, 50, 20, random_state=0)
+    >>> model = ml.BlockPartitionClassifier(ml.DiSMECClassifier(), n_blocks=4, lam=1.0, random_state=0)
+    >>> model.fit(X, Y).predict_topk(X, k=3).shape
+    (300, 20)
+    """
+
+    def __init__(
+        self,
+        estimator: BaseEstimator | None = None,
+        *,
+        n_blocks: int | Literal["auto"] = "auto",
+        lam: float | Literal["auto"] = "auto",
+        max_labels: int | None = None,
+        n_routes: int = 1,
+        mode: str = "accuracy",
+        router_C: float = 1.0,
+        router_intercept: bool = True,
+        drop_unlabeled: bool = False,
+        n_init: int = 1,
+        max_iter: int = 100,
+        tol: float = 1e-5,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.estimator = estimator
+        self.n_blocks = n_blocks
+        self.lam = lam
+        self.max_labels = max_labels
+        self.n_routes = n_routes
+        self.mode = mode
+        self.router_C = router_C
+        self.router_intercept = router_intercept
+        self.drop_unlabeled = drop_unlabeled
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        progress: Callable[[int], object] | None = None,
+    ) -> BlockPartitionClassifier:
+        """Partition, and fit the router and the models.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Features; finite, any numeric dtype, int32 or int64 positions.
+        y : array-like or sparse matrix of shape (n_samples, n_labels)
+            0/1 indicator matrix Y.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows for the router and `estimator`, which must take them; >= 0. The partition
+            does not know them, but a row of weight 0 is as good as absent.
+        progress : callable, default=None
+            Called some 20 times a second with the number of labels fitted, counted in each block anew. An
+            exception it raises stops the fit.
+
+        Returns
+        -------
+        BlockPartitionClassifier
+            The estimator itself.
+
+        Raises
+        ------
+        ValueError
+            If an argument or parameter is not as described; the message says what came.
+        KeyboardInterrupt
+            Within a second of Ctrl-C, if `estimator` is one of this library's; else when those blocks are
+            done that are being fitted.
+
+        Warns
+        -----
+        sklearn.exceptions.ConvergenceWarning
+            If the router did not converge.
+        UserWarning
+            If another's `estimator` could not be fitted to some of the blocks, or if ``mode="speed"`` finds
+            no `lam` within its tolerance.
+        """
+        n_blocks, lam, params = _partition_params(self)
+        check_count("n_routes", self.n_routes, 1)
+        if self.mode not in ("accuracy", "speed"):
+            raise ValueError(f'`mode` must be "accuracy" or "speed", got {self.mode!r}')
+        setting = Setting(
+            estimator=base_estimator(self.estimator, DiSMECClassifier),
+            params=params,
+            router={
+                "C": _positive("router_C", self.router_C),
+                "fit_intercept": check_flag("router_intercept", self.router_intercept),
+                "tol": _ROUTER_TOL,
+                "max_iter": _ROUTER_MAX_ITER,
+                "seed": params["seed"],
+            },
+            dense=(not issparse(X), not issparse(y)),
+            drop_unlabeled=check_flag("drop_unlabeled", self.drop_unlabeled),
+            seed=params["seed"],
+            threads=n_threads(self.n_jobs),
+        )
+        verbose = is_verbose(self.verbose)
+        sparse_output = issparse(y)
+        X, y, sample_weight = check_training_set(self, X, y, sample_weight)
+
+        with reported(None, "label", verbose, progress) as report:
+            if lam is None and params["max_labels"] is not None:
+                lam = 0.0
+            if lam is None:
+                most = n_blocks
+                if most is None:
+                    searched = find_partition(X, y, None, default_lam(y), params, setting.threads, report)
+                    most = len(searched.label_blocks)
+                choice = choose_lam(
+                    X, y, sample_weight, most, self.mode, setting, report, or_fewer=n_blocks is None
+                )
+            else:
+                choice = Choice(n_blocks, lam, np.array([lam]), np.empty((1, 0, 3)))
+            found = find_partition(X, y, choice.n_blocks, choice.lam, params, setting.threads, report)
+            blocks = found.label_blocks
+            usable = np.array([len(labels) > 0 for labels in blocks])
+            rows = routing_rows(y, found.row_blocks, drop_unlabeled=setting.drop_unlabeled)
+            router, n_iter = fit_router(
+                X, rows, usable, sample_weight, setting.router, setting.threads, report
+            )
+            report.restart(sum(map(len, blocks)))
+            models = fit_models(
+                setting.estimator,
+                X,
+                y,
+                sample_weight,
+                rows_of_blocks(found.row_blocks, len(blocks)),
+                blocks,
+                seed=setting.seed,
+                dense=setting.dense,
+                threads=setting.threads,
+                progress=report,
+            )
+        self.row_blocks_, self.label_blocks_, self.estimators_ = found.row_blocks, blocks, models
+        self.n_blocks_ = len(blocks)
+        self.lam_, self.lams_, self.lam_precision_ = choice.lam, choice.lams, choice.precision
+        self.objective_history_ = found.history
+        self.n_iter_ = len(found.history) // 2
+        self.objective_ = float(found.history[-1])
+        self.captured_ = found.captured
+        self._finish(X, router, y.shape[1], sparse_output)
+        if (n_iter >= _ROUTER_MAX_ITER).any():
+            warnings.warn(
+                f"the router did not converge in {_ROUTER_MAX_ITER} passes; a smaller `router_C` helps",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        return self
+
+    @property
+    def _n_routes(self) -> int:
+        return min(check_count("n_routes", self.n_routes, 1), len(self.label_blocks_))
+
+
+def _positive(name: str, value: Any) -> float:
+    number = check_number(name, value)
+    if not 0 < number < np.inf:
+        raise ValueError(f"`{name}` must be finite and > 0, got {value!r}")
+    return number

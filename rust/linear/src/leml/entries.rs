@@ -1,0 +1,303 @@
+//! The loss over known entries of Y, seen from rows or from labels.
+//!
+//! The score of an entry is the product of its row's and its label's part, `z = a_i · h_j`. Whoever
+//! owns rows of one factor sums over the entries they have in common with the other; which factor is
+//! which makes no difference.
+
+use super::params::Loss;
+use faer::linalg::matmul::matmul;
+use faer::{Accum, Mat, MatMut, MatRef, Par};
+use manylabel_base::{Error, Watch};
+use manylabel_sparse::CsrOwned;
+use rayon::prelude::*;
+use std::ops::Range;
+
+/// Rows of the one and the other factor whose scores are computed together.
+const OWN: usize = 64;
+const OTHER: usize = 512;
+
+impl Loss {
+    fn value(self, z: f32, y: f32) -> f32 {
+        let margin = (2.0 * y - 1.0) * z;
+        match self {
+            Self::Squared => (z - y).powi(2) / 2.0,
+            // For large |z| the exponential stays below 1.
+            Self::Logistic => (-margin.abs()).exp().ln_1p() + (-margin).max(0.0),
+            Self::SquaredHinge => (1.0 - margin).max(0.0).powi(2) / 2.0,
+        }
+    }
+
+    fn slope(self, z: f32, y: f32) -> f32 {
+        let sign = 2.0 * y - 1.0;
+        match self {
+            Self::Squared => z - y,
+            Self::Logistic => -sign / (1.0 + (sign * z).exp()),
+            Self::SquaredHinge => -sign * (1.0 - sign * z).max(0.0),
+        }
+    }
+
+    fn curvature(self, z: f32, y: f32) -> f32 {
+        match self {
+            Self::Squared => 1.0,
+            Self::Logistic => {
+                let e = (-z.abs()).exp();
+                e / (1.0 + e).powi(2)
+            }
+            Self::SquaredHinge => f32::from(u8::from((2.0 * y - 1.0) * z < 1.0)),
+        }
+    }
+}
+
+/// What is asked of the entries.
+#[derive(Clone, Copy)]
+pub(super) enum Ask<'a> {
+    /// The loss alone.
+    Value,
+    /// The loss, and its gradient in what is owned.
+    Gradient,
+    /// The product of the Hessian with a direction of what is owned.
+    Product(&'a [f32]),
+}
+
+/// Entries of Y and of its transpose.
+pub(super) struct Entries {
+    by_row: CsrOwned,
+    by_label: CsrOwned,
+    loss: Loss,
+    /// Whether entries that are not stored are known to be 0; they are unknown otherwise.
+    all: bool,
+    weights: Option<Vec<f32>>,
+}
+
+/// Entries as the owner of rows or of labels sees them.
+#[derive(Clone, Copy)]
+pub(super) struct Side<'a> {
+    entries: &'a Entries,
+    own: &'a CsrOwned,
+    of_rows: bool,
+}
+
+impl Entries {
+    pub(super) fn new(
+        by_row: CsrOwned,
+        loss: Loss,
+        all: bool,
+        weights: Option<&[f32]>,
+    ) -> Result<Self, Error> {
+        Ok(Self {
+            by_label: by_row.transpose()?,
+            by_row,
+            loss,
+            all,
+            weights: weights.map(<[f32]>::to_vec),
+        })
+    }
+
+    pub(super) fn n_labels(&self) -> usize {
+        self.by_row.n_cols
+    }
+
+    pub(super) fn of_rows(&self) -> Side<'_> {
+        Side {
+            entries: self,
+            own: &self.by_row,
+            of_rows: true,
+        }
+    }
+
+    pub(super) fn of_labels(&self) -> Side<'_> {
+        Side {
+            entries: self,
+            own: &self.by_label,
+            of_rows: false,
+        }
+    }
+}
+
+impl Side<'_> {
+    /// The loss over all entries, and what else is asked for: a row for each row of `own`. Rows of
+    /// both factors lie one after the other, `rank` numbers each.
+    pub(super) fn answer(
+        &self,
+        ask: Ask<'_>,
+        own: &[f32],
+        other: &[f32],
+        rank: usize,
+        watch: &Watch,
+    ) -> Result<(f64, Vec<f32>), Error> {
+        let out_rank = if matches!(ask, Ask::Value) { 0 } else { rank };
+        let n_rows = own.len() / rank;
+        let firsts: Vec<usize> = (0..n_rows).step_by(OWN).collect();
+        let blocks = firsts.par_iter().map(|&first| {
+            let rows = first..(first + OWN).min(n_rows);
+            let mut block = Block {
+                side: self,
+                ask,
+                rows: rows.clone(),
+                own: &own[rows.start * rank..rows.end * rank],
+                other,
+                rank,
+                loss: 0.0,
+                out: vec![0.0; rows.len() * out_rank],
+            };
+            if self.entries.all {
+                block.all(watch)?;
+            } else {
+                block.stored(watch)?;
+            }
+            Ok((block.loss, block.out))
+        });
+        let blocks = blocks.collect::<Result<Vec<_>, Error>>()?;
+        let loss = blocks.iter().map(|(loss, _)| loss).sum();
+        let out = blocks.into_iter().flat_map(|(_, out)| out).collect();
+        Ok((loss, out))
+    }
+
+    /// Weight of the row of Y that an entry belongs to.
+    fn weight(&self, own: usize, other: usize) -> f32 {
+        let row = if self.of_rows { own } else { other };
+        self.entries
+            .weights
+            .as_ref()
+            .map_or(1.0, |weights| weights[row])
+    }
+}
+
+/// Some rows of what is owned.
+struct Block<'a> {
+    side: &'a Side<'a>,
+    ask: Ask<'a>,
+    rows: Range<usize>,
+    own: &'a [f32],
+    other: &'a [f32],
+    rank: usize,
+    loss: f64,
+    out: Vec<f32>,
+}
+
+impl Block<'_> {
+    /// The directions of the block's rows, if the Hessian is asked for.
+    fn directions(&self) -> Option<&[f32]> {
+        match self.ask {
+            Ask::Product(direction) => {
+                Some(&direction[self.rows.start * self.rank..self.rows.end * self.rank])
+            }
+            _ => None,
+        }
+    }
+
+    /// The factor of the other row in what is asked for, for an entry of score z; along the
+    /// direction the score rises by t. The loss is added up.
+    fn pull(loss: Loss, ask: Ask<'_>, z: f32, t: f32, y: f32, weight: f32, sum: &mut f32) -> f32 {
+        match ask {
+            Ask::Value => {
+                *sum += weight * loss.value(z, y);
+                0.0
+            }
+            Ask::Gradient => {
+                *sum += weight * loss.value(z, y);
+                weight * loss.slope(z, y)
+            }
+            Ask::Product(_) => weight * loss.curvature(z, y) * t,
+        }
+    }
+
+    /// Entries that are stored, one by one.
+    fn stored(&mut self, watch: &Watch) -> Result<(), Error> {
+        let rank = self.rank;
+        for (at, row) in self.rows.clone().enumerate() {
+            watch.step(0)?;
+            let own = &self.own[at * rank..][..rank];
+            let direction = self.directions().map(|all| &all[at * rank..][..rank]);
+            let (others, values) = self.side.own.row(row);
+            let mut sum = 0.0;
+            let mut out = vec![0.0; self.out.len().min(rank)];
+            for (&other, &y) in others.iter().zip(values) {
+                let part = &self.other[other as usize * rank..][..rank];
+                let z = dot(own, part);
+                let t = direction.map_or(0.0, |direction| dot(direction, part));
+                let weight = self.side.weight(row, other as usize);
+                let loss = self.side.entries.loss;
+                let pull = Self::pull(loss, self.ask, z, t, y, weight, &mut sum);
+                for (out, part) in out.iter_mut().zip(part) {
+                    *out += pull * part;
+                }
+            }
+            self.loss += f64::from(sum);
+            if !out.is_empty() {
+                self.out[at * rank..][..rank].copy_from_slice(&out);
+            }
+        }
+        Ok(())
+    }
+
+    /// All entries, tile by tile.
+    fn all(&mut self, watch: &Watch) -> Result<(), Error> {
+        let (rank, n_own) = (self.rank, self.rows.len());
+        let n_other = self.other.len() / rank;
+        let mut next: Vec<usize> = vec![0; n_own];
+        for first in (0..n_other).step_by(OTHER) {
+            watch.step(0)?;
+            let others = first..(first + OTHER).min(n_other);
+            let width = others.len();
+            let part = &self.other[others.start * rank..others.end * rank];
+            let part = MatRef::from_row_major_slice(part, width, rank);
+            // Column by column of what is owned, so that the entries of one lie together.
+            let scores = |own: &[f32]| {
+                let own = MatRef::from_row_major_slice(own, n_own, rank);
+                let mut scores = Mat::<f32>::zeros(width, n_own);
+                matmul(
+                    &mut scores,
+                    Accum::Replace,
+                    part,
+                    own.transpose(),
+                    1.0,
+                    Par::Seq,
+                );
+                scores
+            };
+            let mut pulls = scores(self.own);
+            let rises = self.directions().map(scores);
+            for (at, next) in next.iter_mut().enumerate() {
+                let row = self.rows.start + at;
+                let (stored, values) = self.side.own.row(row);
+                let mut sum = 0.0;
+                for (i, pull) in pulls.col_mut(at).iter_mut().enumerate() {
+                    let other = first + i;
+                    let mut y = 0.0;
+                    if stored
+                        .get(*next)
+                        .is_some_and(|&next| next as usize == other)
+                    {
+                        y = values[*next];
+                        *next += 1;
+                    }
+                    let t = rises.as_ref().map_or(0.0, |rises| rises[(i, at)]);
+                    let weight = self.side.weight(row, other);
+                    let loss = self.side.entries.loss;
+                    *pull = Self::pull(loss, self.ask, *pull, t, y, weight, &mut sum);
+                }
+                self.loss += f64::from(sum);
+            }
+            if !self.out.is_empty() {
+                let out = MatMut::from_row_major_slice_mut(&mut self.out, n_own, rank);
+                matmul(out, Accum::Add, pulls.transpose(), part, 1.0, Par::Seq);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn dot(a: &[f32], b: &[f32]) -> f32 {
+    let mut lanes = [0.0f32; 16];
+    let (a16, b16) = (a.chunks_exact(16), b.chunks_exact(16));
+    let rest: f32 = (a16.remainder().iter().zip(b16.remainder()))
+        .map(|(a, b)| a * b)
+        .sum();
+    for (a, b) in a16.zip(b16) {
+        for lane in 0..16 {
+            lanes[lane] += a[lane] * b[lane];
+        }
+    }
+    rest + lanes.iter().sum::<f32>()
+}

@@ -1,0 +1,197 @@
+//! Newton's method on one factor while the other stands still.
+//!
+//! The scores are linear in a factor, so that what belongs to a row of Y, its image, is kept beside
+//! the factor and a line search needs no product with X: for W the image is `X W`, for H it is H.
+
+use super::dense::{Design, Tall};
+use super::entries::{Ask, Entries, Side};
+use super::params::{Loss, Params};
+use manylabel_base::{Error, Watch};
+
+/// Steps of a turn at most; with squared loss the first is all there is to do.
+const STEPS: usize = 5;
+
+/// Share of the gradient at which a turn is over: the other factor moves anyway.
+const ENOUGH: f64 = 0.1;
+
+/// Halvings of a step before it is given up, and the share of the promised decrease it must keep.
+const HALVINGS: usize = 20;
+const ARMIJO: f64 = 0.01;
+
+/// The objective in one factor.
+pub(super) struct Half<'a> {
+    /// What makes an image of a factor; H is its own.
+    design: Option<&'a Design>,
+    side: Side<'a>,
+    other: &'a [f32],
+    rank: usize,
+}
+
+impl<'a> Half<'a> {
+    pub(super) fn of_w(
+        design: &'a Design,
+        entries: &'a Entries,
+        h: &'a [f32],
+        rank: usize,
+    ) -> Self {
+        Self {
+            design: Some(design),
+            side: entries.of_rows(),
+            other: h,
+            rank,
+        }
+    }
+
+    pub(super) fn of_h(entries: &'a Entries, a: &'a [f32], rank: usize) -> Self {
+        Self {
+            design: None,
+            side: entries.of_labels(),
+            other: a,
+            rank,
+        }
+    }
+
+    fn image(&self, factor: &[f32], watch: &Watch) -> Result<Vec<f32>, Error> {
+        let Some(design) = self.design else {
+            return Ok(factor.to_vec());
+        };
+        let factor = Tall::from_rows(factor, design.n_cols(), self.rank)?;
+        let image = Tall::from_panels(design.n_rows, self.rank, |t| {
+            design.times(&factor.panels[t], watch)
+        });
+        image?.to_rows()
+    }
+
+    /// The transpose of [`image`](Self::image).
+    fn transposed(&self, pulls: Vec<f32>, watch: &Watch) -> Result<Vec<f32>, Error> {
+        let Some(design) = self.design else {
+            return Ok(pulls);
+        };
+        let pulls = Tall::from_rows(&pulls, design.n_rows, self.rank)?;
+        let product = Tall::from_panels(design.n_cols(), self.rank, |t| {
+            design.transposed_times(
+                |rows, out| out.copy_from_slice(&pulls.panels[t][rows]),
+                watch,
+            )
+        });
+        product?.to_rows()
+    }
+}
+
+/// Lowers the objective in `factor`, whose image is kept up to date; returns the loss plus
+/// `alpha/2 ‖factor‖²` at the end.
+pub(super) fn improve(
+    half: &Half<'_>,
+    params: &Params,
+    factor: &mut [f32],
+    image: &mut [f32],
+    watch: &Watch,
+) -> Result<f64, Error> {
+    let steps = if params.loss == Loss::Squared {
+        1
+    } else {
+        STEPS
+    };
+    let ask =
+        |ask: Ask<'_>, image: &[f32]| half.side.answer(ask, image, half.other, half.rank, watch);
+    let mut first = None;
+    for _ in 0..steps {
+        let (loss, pulls) = ask(Ask::Gradient, image)?;
+        let mut gradient = half.transposed(pulls, watch)?;
+        add_scaled(params.alpha as f32, factor, &mut gradient);
+        let value = loss + params.alpha / 2.0 * square(factor);
+        let norm = square(&gradient).sqrt();
+        if norm <= ENOUGH * *first.get_or_insert(norm) && first != Some(norm) || norm == 0.0 {
+            return Ok(value);
+        }
+        let (step, of_step) = direction(half, params, image, &gradient, watch)?;
+        let slope = dot(&gradient, &step);
+        let products = (dot(factor, &step), square(&step));
+        let mut length = 1.0;
+        let mut found = false;
+        for _ in 0..HALVINGS {
+            let mut at = image.to_vec();
+            add_scaled(length as f32, &of_step, &mut at);
+            let square = square(factor) + 2.0 * length * products.0 + length * length * products.1;
+            let there = ask(Ask::Value, &at)?.0 + params.alpha / 2.0 * square;
+            if there <= value + ARMIJO * length * slope {
+                add_scaled(length as f32, &step, factor);
+                image.copy_from_slice(&at);
+                found = true;
+                break;
+            }
+            length /= 2.0;
+        }
+        if !found {
+            return Ok(value); // rounding has consumed what was left
+        }
+    }
+    Ok(ask(Ask::Value, image)?.0 + params.alpha / 2.0 * square(factor))
+}
+
+/// Newton's direction by conjugate gradients, and its image.
+fn direction(
+    half: &Half<'_>,
+    params: &Params,
+    image: &[f32],
+    gradient: &[f32],
+    watch: &Watch,
+) -> Result<(Vec<f32>, Vec<f32>), Error> {
+    let mut r: Vec<f32> = gradient.iter().map(|value| -value).collect();
+    let mut p = r.clone();
+    let mut step = vec![0.0; r.len()];
+    let mut of_step = vec![0.0; image.len()];
+    let mut rho = square(&r);
+    let goal = rho * params.cg_tol.powi(2);
+    for _ in 0..params.cg_max_iter {
+        let of_p = half.image(&p, watch)?;
+        let ask = Ask::Product(&of_p);
+        let (_, pulls) = half.side.answer(ask, image, half.other, half.rank, watch)?;
+        let mut product = half.transposed(pulls, watch)?;
+        add_scaled(params.alpha as f32, &p, &mut product);
+        let length = rho / dot(&p, &product);
+        if !(length.is_finite() && length > 0.0) {
+            break; // rounding has consumed what was left
+        }
+        add_scaled(length as f32, &p, &mut step);
+        add_scaled(length as f32, &of_p, &mut of_step);
+        add_scaled(-length as f32, &product, &mut r);
+        let before = rho;
+        rho = square(&r);
+        if rho <= goal {
+            break;
+        }
+        let beta = (rho / before) as f32;
+        for (p, &r) in p.iter_mut().zip(&r) {
+            *p = r + beta * *p;
+        }
+    }
+    Ok((step, of_step))
+}
+
+fn add_scaled(scale: f32, from: &[f32], to: &mut [f32]) {
+    for (to, &from) in to.iter_mut().zip(from) {
+        *to += scale * from;
+    }
+}
+
+/// Numbers whose sum is taken in `f32` lanes before they are added in `f64`.
+const STRETCH: usize = 1024;
+
+fn dot(a: &[f32], b: &[f32]) -> f64 {
+    let stretch = |(a, b): (&[f32], &[f32])| -> f64 {
+        let mut lanes = [0.0f32; 16];
+        for (a, b) in a.chunks(16).zip(b.chunks(16)) {
+            for ((lane, a), b) in lanes.iter_mut().zip(a).zip(b) {
+                *lane += a * b;
+            }
+        }
+        lanes.iter().map(|&lane| f64::from(lane)).sum()
+    };
+    a.chunks(STRETCH).zip(b.chunks(STRETCH)).map(stretch).sum()
+}
+
+/// `‖a‖²`.
+pub(super) fn square(a: &[f32]) -> f64 {
+    dot(a, a)
+}

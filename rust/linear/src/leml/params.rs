@@ -1,0 +1,99 @@
+//! Parameters of LEML and their ranges.
+
+use manylabel_base::Error;
+
+/// What an entry of Y costs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Loss {
+    /// `½ (y − z)²`.
+    Squared,
+    /// `log(1 + exp(−s z))`.
+    Logistic,
+    /// `½ max(0, 1 − s z)²`.
+    SquaredHinge,
+}
+
+/// Parameters as the user gave them; [`check`](Self::check) makes them usable.
+#[derive(Debug, Clone)]
+pub struct Params {
+    /// Columns of W and H; ≥ 1. Fewer where there are fewer rows or labels.
+    pub rank: usize,
+    /// Weight of the squares of W and H; from 1e-30 to 1e30.
+    pub alpha: f64,
+    /// What an entry costs.
+    pub loss: Loss,
+    /// Turns of W and H at most; ≥ 1.
+    pub max_iter: usize,
+    /// The fit is done when a turn lowers the objective by less than this share; finite, > 0.
+    pub tol: f64,
+    /// Steps of conjugate gradients at most; ≥ 1.
+    pub cg_max_iter: usize,
+    /// Share of the residual at which conjugate gradients stop; finite, > 0.
+    pub cg_tol: f64,
+    /// Whether there is an intercept: the weights of a feature that is 1 in every row.
+    pub fit_intercept: bool,
+    /// Whether rows are scaled to unit length first.
+    pub normalize: bool,
+    /// Seeds the first H.
+    pub seed: u64,
+}
+
+impl Default for Params {
+    fn default() -> Self {
+        Self {
+            rank: 100,
+            alpha: 0.1,
+            loss: Loss::Squared,
+            max_iter: 10,
+            tol: 1e-3,
+            cg_max_iter: 20,
+            cg_tol: 0.1,
+            fit_intercept: true,
+            normalize: true,
+            seed: 0,
+        }
+    }
+}
+
+/// Parameters known to be in range.
+#[derive(Debug, Clone)]
+pub struct Checked(pub(crate) Params);
+
+impl Params {
+    /// Checks every range.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Param`] for the first parameter out of its range.
+    pub fn check(self) -> Result<Checked, Error> {
+        let fail = |name, expected, got: &dyn ToString| {
+            Err(Error::Param {
+                name,
+                expected,
+                got: got.to_string(),
+            })
+        };
+        for (name, value) in [
+            ("alpha", self.alpha),
+            ("tol", self.tol),
+            ("cg_tol", self.cg_tol),
+        ] {
+            if !(value.is_finite() && value > 0.0) {
+                return fail(name, "finite and > 0", &value);
+            }
+        }
+        if !(1e-30..=1e12).contains(&self.alpha) {
+            return fail("alpha", "from 1e-30 to 1e12", &self.alpha);
+        }
+        for (name, count) in [
+            ("rank", self.rank),
+            ("max_iter", self.max_iter),
+            ("cg_max_iter", self.cg_max_iter),
+        ] {
+            if count == 0 {
+                return fail(name, ">= 1", &0);
+            }
+        }
+        Ok(Checked(self))
+    }
+}

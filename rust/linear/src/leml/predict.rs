@@ -1,0 +1,254 @@
+//! Scores and rankings by factors of low rank.
+
+use crate::rank::{self, ROWS_AT_ONCE, Scores};
+use manylabel_base::{Error, Watch};
+use manylabel_sparse::{CsrOwned, CsrView, Index, Value};
+use multiversion::multiversion;
+use std::ops::Range;
+
+/// Scores that a thread keeps at a time.
+const SCORES_AT_ONCE: usize = 1 << 22;
+
+/// Labels and rows whose sums stay in registers while the factors pass by.
+const TILE: usize = 32;
+const ROWS: usize = 4;
+
+/// Scores rows by `x W Hᵀ + intercept`.
+#[derive(Debug, Clone, Copy)]
+pub struct Scorer<'a> {
+    features: &'a [i32],
+    w: &'a [f32],
+    ht: &'a [f32],
+    intercept: &'a [f32],
+    n_features: usize,
+    rank: usize,
+    normalize: bool,
+}
+
+impl<'a> Scorer<'a> {
+    /// Borrows W, a row of `rank` numbers for each of `features`, which are in increasing order and
+    /// below `n_features`; `Hᵀ`, a row of a number for each label for each of `rank`; and one
+    /// intercept for each label, −∞ for one that is never to be named. Rows are scaled to unit
+    /// length before they are scored if `normalize`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] if the lengths do not agree, [`Error::Param`] if features are out of order or
+    /// range.
+    pub fn new(
+        features: &'a [i32],
+        w: &'a [f32],
+        ht: &'a [f32],
+        intercept: &'a [f32],
+        shape: (usize, usize),
+        normalize: bool,
+    ) -> Result<Self, Error> {
+        let (n_features, rank) = shape;
+        for (what, rows, got) in [
+            ("values of feature_factors_", features.len(), w.len()),
+            ("values of label_factors_", intercept.len(), ht.len()),
+        ] {
+            let expected = rows.saturating_mul(rank);
+            if got != expected {
+                return Err(Error::Shape {
+                    what,
+                    expected,
+                    got,
+                });
+            }
+        }
+        let in_range = features.iter().all(|feature| feature.get() < n_features);
+        if !(in_range && features.is_sorted_by(|a, b| a < b)) {
+            return Err(Error::Param {
+                name: "features_",
+                expected: "increasing positions of features",
+                got: "others".into(),
+            });
+        }
+        Ok(Self {
+            features,
+            w,
+            ht,
+            intercept,
+            n_features,
+            rank,
+            normalize,
+        })
+    }
+
+    /// Number of labels.
+    pub fn n_labels(&self) -> usize {
+        self.intercept.len()
+    }
+
+    /// The `k` best labels of each row with their scores, labels in increasing order; ties go to
+    /// the lower label, and labels with intercept −∞ are left out.
+    ///
+    /// Time O(rank (features of the row + `n_labels`)) a row. Memory for each thread beside the
+    /// result: `n_labels` scores for each of up to 32 rows, 16 MiB unless a single row has more.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] if `x` has another number of features, [`Error::Stopped`].
+    pub fn topk<I: Index, T: Value>(
+        &self,
+        x: CsrView<'_, I, T>,
+        k: usize,
+        watch: &Watch,
+    ) -> Result<CsrOwned, Error> {
+        rank::topk(&self.batch(x)?, k, watch)
+    }
+
+    /// The labels of each row whose scores exceed `threshold`, with these scores, in increasing
+    /// order of label.
+    ///
+    /// # Errors
+    ///
+    /// As [`topk`](Self::topk).
+    pub fn above<I: Index, T: Value>(
+        &self,
+        x: CsrView<'_, I, T>,
+        threshold: f32,
+        watch: &Watch,
+    ) -> Result<CsrOwned, Error> {
+        rank::above(&self.batch(x)?, threshold, watch)
+    }
+
+    /// All scores, row after row: `n_rows × n_labels` of them.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`] if that many do not fit in memory, otherwise as [`topk`](Self::topk).
+    pub fn decision<I: Index, T: Value>(
+        &self,
+        x: CsrView<'_, I, T>,
+        watch: &Watch,
+    ) -> Result<Vec<f32>, Error> {
+        rank::decision(&self.batch(x)?, watch)
+    }
+
+    fn batch<'b, I: Index, T: Value>(
+        &self,
+        x: CsrView<'b, I, T>,
+    ) -> Result<Batch<'a, 'b, I, T>, Error> {
+        if x.n_cols() == self.n_features {
+            return Ok(Batch { scorer: *self, x });
+        }
+        Err(Error::Shape {
+            what: "features of X",
+            expected: self.n_features,
+            got: x.n_cols(),
+        })
+    }
+}
+
+/// Rows to be scored.
+struct Batch<'a, 'b, I, T> {
+    scorer: Scorer<'a>,
+    x: CsrView<'b, I, T>,
+}
+
+impl<I: Index, T: Value> Batch<'_, '_, I, T> {
+    /// `x W` for one row.
+    fn embed(&self, row: usize, out: &mut [f32]) {
+        let Scorer {
+            features, w, rank, ..
+        } = self.scorer;
+        out.fill(0.0);
+        let (unit, norm) = self.x.row_divisors(row, self.scorer.normalize);
+        let (cols, values) = self.x.row(row);
+        let mut rest = 0;
+        for (col, value) in cols.iter().zip(values) {
+            // Both are in order: what has been passed need not be searched again.
+            rest += features[rest..].partition_point(|feature| feature.get() < col.get());
+            match features.get(rest) {
+                None => break,
+                Some(feature) if feature.get() == col.get() => {
+                    let value = (value.f64() / unit / norm) as f32;
+                    add_scaled(value, &w[rest * rank..][..rank], out);
+                }
+                Some(_) => {}
+            }
+        }
+    }
+}
+
+impl<I: Index, T: Value> Scores for Batch<'_, '_, I, T> {
+    fn n_rows(&self) -> usize {
+        self.x.n_rows()
+    }
+
+    fn n_labels(&self) -> usize {
+        self.scorer.n_labels()
+    }
+
+    fn rows_at_once(&self) -> usize {
+        (SCORES_AT_ONCE / self.n_labels().max(1)).clamp(1, ROWS_AT_ONCE)
+    }
+
+    fn score(&self, rows: Range<usize>, scores: &mut [f32]) {
+        let Scorer {
+            ht,
+            intercept,
+            rank,
+            ..
+        } = self.scorer;
+        if intercept.is_empty() {
+            return;
+        }
+        // Room for whole groups of rows; what lies beyond is zero.
+        let mut embedded = vec![0.0; rows.len().next_multiple_of(ROWS) * rank];
+        for (row, out) in rows.zip(embedded.chunks_exact_mut(rank.max(1))) {
+            self.embed(row, out);
+        }
+        add_products(&embedded, ht, intercept, rank, scores);
+    }
+}
+
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+fn add_scaled(value: f32, from: &[f32], to: &mut [f32]) {
+    for (to, &from) in to.iter_mut().zip(from) {
+        *to += value * from;
+    }
+}
+
+/// `scores = intercept + a Hᵀ`, each score a sum in order of the columns of `a`: the same bits
+/// whichever rows and labels share a tile.
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+fn add_products(a: &[f32], ht: &[f32], intercept: &[f32], rank: usize, scores: &mut [f32]) {
+    let n_labels = intercept.len();
+    for scores in scores.chunks_mut(n_labels) {
+        scores.copy_from_slice(intercept);
+    }
+    let tiled = n_labels - n_labels % TILE;
+    for first in (0..tiled).step_by(TILE) {
+        for (group, scores) in scores.chunks_mut(ROWS * n_labels).enumerate() {
+            let n_rows = scores.len() / n_labels;
+            let mut sums = [[0.0f32; TILE]; ROWS];
+            for (row, sums) in sums[..n_rows].iter_mut().enumerate() {
+                sums.copy_from_slice(&scores[row * n_labels + first..][..TILE]);
+            }
+            let rows: [&[f32]; ROWS] =
+                std::array::from_fn(|row| &a[(group * ROWS + row) * rank..][..rank]);
+            for k in 0..rank {
+                let h = &ht[k * n_labels + first..][..TILE];
+                for row in 0..ROWS {
+                    let value = rows[row][k];
+                    for lane in 0..TILE {
+                        sums[row][lane] += value * h[lane];
+                    }
+                }
+            }
+            for (row, sums) in sums[..n_rows].iter().enumerate() {
+                scores[row * n_labels + first..][..TILE].copy_from_slice(sums);
+            }
+        }
+    }
+    for (row, scores) in scores.chunks_mut(n_labels).enumerate() {
+        for label in tiled..n_labels {
+            for k in 0..rank {
+                scores[label] += a[row * rank + k] * ht[k * n_labels + label];
+            }
+        }
+    }
+}

@@ -1,0 +1,332 @@
+//! Squared loss with all entries known.
+
+use super::dense::{Design, Tall};
+use super::params::Params;
+use faer::linalg::solvers::SolveCore;
+use faer::{Conj, Mat, Side};
+use manylabel_base::{Error, Watch, filled};
+use manylabel_sparse::{CsrOwned, LANES, Lanes};
+use multiversion::multiversion;
+use rayon::prelude::*;
+
+/// Labels whose rows of H are solved for together.
+const LABELS: usize = 64;
+
+/// Rows whose sums are taken in `f32` before they are added in `f64`.
+const STRETCH: usize = 64;
+
+type Sums = [f64; LANES];
+
+/// A training set and what of it every turn needs.
+pub(super) struct Ridge<'a> {
+    params: &'a Params,
+    x: &'a Design,
+    y: &'a CsrOwned,
+    yt: CsrOwned,
+    weights: Option<&'a [f32]>,
+    /// Diagonal of `XᵀΩX`.
+    squares: Vec<f32>,
+    /// `½ ‖Ω^½ Y‖²`.
+    constant: f64,
+}
+
+/// H turned so that `HᵀH` is diagonal, and W with it.
+pub(super) struct Turned {
+    pub(super) w: Tall,
+    pub(super) h: Tall,
+    /// Diagonal of `HᵀH`, with zeros up to a multiple of sixteen.
+    lambda: Vec<f64>,
+}
+
+impl<'a> Ridge<'a> {
+    pub(super) fn new(
+        params: &'a Params,
+        x: &'a Design,
+        y: &'a CsrOwned,
+        weights: Option<&'a [f32]>,
+    ) -> Result<Self, Error> {
+        let weight = |row: usize| weights.map_or(1.0, |weights| f64::from(weights[row]));
+        let ones = (0..y.n_rows()).map(|row| weight(row) * y.row(row).0.len() as f64);
+        Ok(Self {
+            params,
+            x,
+            y,
+            yt: y.transpose()?,
+            weights,
+            squares: x.squares(weights).iter().map(|&sum| sum as f32).collect(),
+            constant: ones.sum::<f64>() / 2.0,
+        })
+    }
+
+    /// Turns W and H, given `HᵀH`; `W Hᵀ` stays what it is.
+    pub(super) fn turn(
+        w: &Tall,
+        h: &Tall,
+        gram: &Mat<f64>,
+        watch: &Watch,
+    ) -> Result<Turned, Error> {
+        // With finite numbers it converges.
+        let eigen = gram.self_adjoint_eigen(Side::Lower).map_err(not_finite)?;
+        let mut lambda: Vec<f64> = eigen
+            .S()
+            .column_vector()
+            .iter()
+            .map(|value| value.max(0.0))
+            .collect();
+        lambda.resize(h.panels.len() * LANES, 0.0);
+        Ok(Turned {
+            w: w.times(eigen.U(), watch)?,
+            h: h.times(eigen.U(), watch)?,
+            lambda,
+        })
+    }
+
+    /// Lowers the objective in W: its columns solve `(λ_k XᵀΩX + alpha) w_k = XᵀΩY h_k`.
+    pub(super) fn improve_w(&self, turned: &Turned, watch: &Watch) -> Result<Tall, Error> {
+        let Turned { w, h, lambda } = turned;
+        Tall::from_panels(w.n_rows, w.n_cols, |t| {
+            let label_sums = |rows: std::ops::Range<usize>, out: &mut [Lanes<f32>]| {
+                for (row, out) in rows.zip(out) {
+                    let mut sum = Lanes::default();
+                    let weight = self.weights.map_or(1.0, |weights| weights[row]);
+                    for &label in self.y.row(row).0 {
+                        sum.add_scaled(weight, &h.panels[t][label as usize]);
+                    }
+                    *out = sum;
+                }
+            };
+            let right = self.x.transposed_times(label_sums, watch)?;
+            let lambda = std::array::from_fn(|lane| lambda[t * LANES + lane]);
+            self.solve(right, &w.panels[t], &lambda, watch)
+        })
+    }
+
+    /// Conjugate gradients from `start`, preconditioned by the diagonal.
+    fn solve(
+        &self,
+        mut r: Vec<Lanes<f32>>,
+        start: &[Lanes<f32>],
+        lambda: &Sums,
+        watch: &Watch,
+    ) -> Result<Vec<Lanes<f32>>, Error> {
+        let alpha = self.params.alpha as f32;
+        let lambda = Lanes::of(lambda);
+        let product = |p: &[Lanes<f32>]| self.x.normal_times(self.weights, p, watch);
+        let mut w = start.to_vec();
+        if w.iter()
+            .any(|lanes| lanes.0.iter().any(|&value| value != 0.0))
+        {
+            let g = product(&w)?;
+            descend(&mut r, &w, &g, &lambda, alpha, &Lanes([1.0; LANES]));
+        }
+        let mut p = filled("number of features", Lanes::default(), r.len())?;
+        let zeros = Lanes::default();
+        let (first, mut rho) = direct(&self.squares, &lambda, alpha, &r, &zeros, &mut p);
+        let goals = first.map(|square| square * self.params.cg_tol.powi(2));
+        let mut squares = first;
+        for _ in 0..self.params.cg_max_iter {
+            let g = product(&p)?;
+            let curvature = curvature(&p, &g, &lambda, alpha);
+            let mut step = [0.0; LANES];
+            for lane in 0..LANES {
+                let length = rho[lane] / curvature[lane];
+                if squares[lane] > goals[lane] && curvature[lane] > 0.0 && length.is_finite() {
+                    step[lane] = length;
+                }
+            }
+            if step.iter().all(|&length| length == 0.0) {
+                break;
+            }
+            let step = Lanes::of(&step);
+            descend(&mut r, &p, &g, &lambda, alpha, &step);
+            for (w, p) in w.iter_mut().zip(&p) {
+                for lane in 0..LANES {
+                    w.0[lane] += step.0[lane] * p.0[lane];
+                }
+            }
+            let before = rho;
+            rho = preconditioned(&self.squares, &lambda, alpha, &r);
+            let mut beta = [0.0; LANES];
+            for lane in 0..LANES {
+                let ratio = rho[lane] / before[lane];
+                if step.0[lane] != 0.0 && ratio.is_finite() {
+                    beta[lane] = ratio;
+                }
+            }
+            (squares, _) = direct(&self.squares, &lambda, alpha, &r, &Lanes::of(&beta), &mut p);
+        }
+        Ok(w)
+    }
+
+    /// The best H for W, `HᵀH`, and the objective there.
+    pub(super) fn best_h(&self, w: &Tall, watch: &Watch) -> Result<(Tall, Mat<f64>, f64), Error> {
+        let rank = w.n_cols;
+        let alpha = self.params.alpha;
+        let a = Tall::from_panels(self.x.n_rows, rank, |t| self.x.times(&w.panels[t], watch))?;
+        let gram = a.gram(self.weights, watch)?;
+        // Rounding in A is of this size.
+        let least = 1e-12 * (0..rank).map(|k| gram[(k, k)]).sum::<f64>();
+        let mut shifted = gram.clone();
+        for k in 0..rank {
+            shifted[(k, k)] += alpha.max(least);
+        }
+        let factor = shifted.llt(Side::Lower).map_err(not_finite)?;
+        let n_labels = self.yt.n_rows();
+        let firsts: Vec<usize> = (0..n_labels).step_by(LABELS).collect();
+        let solved = firsts.par_iter().map(|&first| {
+            watch.step(0)?;
+            let labels = first..(first + LABELS).min(n_labels);
+            let right = self.label_sums(&a, labels.clone());
+            let mut h = right.clone();
+            factor.solve_in_place_with_conj(Conj::No, h.as_mut());
+            let mut rows = Mat::<f32>::zeros(rank, labels.len());
+            let mut product = 0.0;
+            for j in 0..labels.len() {
+                for k in 0..rank {
+                    rows[(k, j)] = h[(k, j)] as f32;
+                    product += right[(k, j)] * f64::from(rows[(k, j)]);
+                }
+            }
+            Ok((rows, product))
+        });
+        let solved = solved.collect::<Result<Vec<_>, Error>>()?;
+        let h = Tall::from_panels(n_labels, rank, |t| {
+            let mut panel = filled("number of labels", Lanes::default(), n_labels)?;
+            for (label, lanes) in panel.iter_mut().enumerate() {
+                let rows = &solved[label / LABELS].0;
+                for lane in 0..LANES.min(rank - t * LANES) {
+                    lanes.0[lane] = rows[(t * LANES + lane, label % LABELS)];
+                }
+            }
+            Ok(panel)
+        })?;
+        let of_h = h.gram(None, watch)?;
+        let product: f64 = solved.iter().map(|(_, product)| product).sum();
+        let mut square = 0.0;
+        for j in 0..rank {
+            for i in 0..rank {
+                square += gram[(i, j)] * of_h[(i, j)];
+            }
+        }
+        let trace: f64 = (0..rank).map(|k| of_h[(k, k)]).sum();
+        let objective = self.constant - product + square / 2.0 + alpha / 2.0 * (w.square() + trace);
+        Ok((h, of_h, objective))
+    }
+
+    /// `AᵀΩY` for some labels.
+    fn label_sums(&self, a: &Tall, labels: std::ops::Range<usize>) -> Mat<f64> {
+        let mut sums = Mat::zeros(a.n_cols, labels.len());
+        for (j, label) in labels.enumerate() {
+            let mut column = sums.as_mut().col_mut(j);
+            for (t, panel) in a.panels.iter().enumerate() {
+                let mut sum = [0.0; LANES];
+                for &row in self.yt.row(label).0 {
+                    let weight = self.weights.map_or(1.0, |weights| weights[row as usize]);
+                    for lane in 0..LANES {
+                        sum[lane] += f64::from(weight * panel[row as usize].0[lane]);
+                    }
+                }
+                for lane in 0..LANES.min(a.n_cols - t * LANES) {
+                    column[t * LANES + lane] = sum[lane];
+                }
+            }
+        }
+        sums
+    }
+}
+
+/// What a factorization that fails on finite numbers never has to say.
+fn not_finite(error: impl std::fmt::Debug) -> Error {
+    Error::Param {
+        name: "X",
+        expected: "of a scale at which products are finite",
+        got: format!("{error:?}"),
+    }
+}
+
+#[inline(always)]
+fn add_to(part: &Lanes<f32>, sums: &mut Sums) {
+    for lane in 0..LANES {
+        sums[lane] += f64::from(part.0[lane]);
+    }
+}
+
+/// `p = M⁻¹r + beta p`, M the diagonal; returns `r·r` and `r·M⁻¹r`.
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+fn direct(
+    diagonal: &[f32],
+    lambda: &Lanes<f32>,
+    alpha: f32,
+    r: &[Lanes<f32>],
+    beta: &Lanes<f32>,
+    p: &mut [Lanes<f32>],
+) -> (Sums, Sums) {
+    let (mut squares, mut rho) = ([0.0; LANES], [0.0; LANES]);
+    let chunks = diagonal.chunks(STRETCH).zip(r.chunks(STRETCH));
+    for ((diagonal, r), p) in chunks.zip(p.chunks_mut(STRETCH)) {
+        let (mut square, mut part) = (Lanes::default(), Lanes::default());
+        for ((&entry, r), p) in diagonal.iter().zip(r).zip(p) {
+            for lane in 0..LANES {
+                let value = r.0[lane];
+                let scaled = value / (lambda.0[lane] * entry + alpha);
+                square.0[lane] += value * value;
+                part.0[lane] += value * scaled;
+                p.0[lane] = scaled + beta.0[lane] * p.0[lane];
+            }
+        }
+        add_to(&square, &mut squares);
+        add_to(&part, &mut rho);
+    }
+    (squares, rho)
+}
+
+/// `r·M⁻¹r`.
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+fn preconditioned(diagonal: &[f32], lambda: &Lanes<f32>, alpha: f32, r: &[Lanes<f32>]) -> Sums {
+    let mut sums = [0.0; LANES];
+    for (diagonal, r) in diagonal.chunks(STRETCH).zip(r.chunks(STRETCH)) {
+        let mut part = Lanes::default();
+        for (&entry, r) in diagonal.iter().zip(r) {
+            for lane in 0..LANES {
+                let value = r.0[lane];
+                part.0[lane] += value * value / (lambda.0[lane] * entry + alpha);
+            }
+        }
+        add_to(&part, &mut sums);
+    }
+    sums
+}
+
+/// `p·(lambda g + alpha p)`.
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+fn curvature(p: &[Lanes<f32>], g: &[Lanes<f32>], lambda: &Lanes<f32>, alpha: f32) -> Sums {
+    let mut sums = [0.0; LANES];
+    for (p, g) in p.chunks(STRETCH).zip(g.chunks(STRETCH)) {
+        let mut part = Lanes::default();
+        for (p, g) in p.iter().zip(g) {
+            for lane in 0..LANES {
+                part.0[lane] += p.0[lane] * (lambda.0[lane] * g.0[lane] + alpha * p.0[lane]);
+            }
+        }
+        add_to(&part, &mut sums);
+    }
+    sums
+}
+
+/// `r −= step (lambda g + alpha p)`.
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+fn descend(
+    r: &mut [Lanes<f32>],
+    p: &[Lanes<f32>],
+    g: &[Lanes<f32>],
+    lambda: &Lanes<f32>,
+    alpha: f32,
+    step: &Lanes<f32>,
+) {
+    for (r, (p, g)) in r.iter_mut().zip(p.iter().zip(g)) {
+        for lane in 0..LANES {
+            let image = lambda.0[lane] * g.0[lane] + alpha * p.0[lane];
+            r.0[lane] -= step.0[lane] * image;
+        }
+    }
+}

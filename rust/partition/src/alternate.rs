@@ -1,0 +1,368 @@
+//! The two half steps, each the exact minimum of the objective over what it changes, and their
+//! alternation.
+
+use crate::members::{Members, drop_empty};
+use manylabel_base::{Error, Watch, filled};
+use manylabel_sparse::CsrOwned;
+use rayon::prelude::*;
+use std::cmp::Reverse;
+
+/// The label set of every block.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LabelSets {
+    /// Ends of the sets, one more than there are blocks, from 0.
+    pub ends: Vec<usize>,
+    /// Labels of block after block, increasing within a block.
+    pub labels: Vec<u32>,
+    /// How many ones of the label matrix lie in a block.
+    pub captured: u64,
+}
+
+impl LabelSets {
+    /// The labels of one block.
+    pub fn labels(&self, block: usize) -> &[u32] {
+        &self.labels[self.ends[block]..self.ends[block + 1]]
+    }
+
+    /// `Σ_l |L_l|²`. In `f64`, which is exact up to 2⁵³.
+    fn squared_sizes(&self) -> f64 {
+        let size = |ends: &[usize]| (ends[1] - ends[0]) as f64;
+        self.ends.windows(2).map(|ends| size(ends).powi(2)).sum()
+    }
+
+    fn objective(&self, captured: u64, lam: f64) -> f64 {
+        lam * self.squared_sizes() - captured as f64
+    }
+}
+
+/// Chooses the labels of every block of rows: the most frequent ones, ties to the lower label,
+/// while the J-th has more than `lam (2J − 1)` rows of the block.
+///
+/// That difference falls with J, so the first label that fails is the last that could help: no
+/// other sets of at most `max_labels` labels have a lower objective. Time O(nnz(Y)) and a sort of
+/// the labels of each block; memory O(`n_labels`) for each thread.
+///
+/// # Errors
+///
+/// [`Error::Shape`] if there is not one block for each row, [`Error::Param`] if a row's block is
+/// none of `n_blocks`, [`Error::Stopped`].
+pub fn label_step(
+    y: &CsrOwned,
+    row_blocks: &[u32],
+    n_blocks: usize,
+    lam: f64,
+    max_labels: usize,
+    watch: &Watch,
+) -> Result<LabelSets, Error> {
+    if row_blocks.len() != y.n_rows() {
+        return Err(Error::Shape {
+            what: "length of row_blocks",
+            expected: y.n_rows(),
+            got: row_blocks.len(),
+        });
+    }
+    if let Some(block) = row_blocks.iter().find(|&&block| block as usize >= n_blocks) {
+        return Err(Error::Param {
+            name: "row_blocks",
+            expected: "below the number of blocks",
+            got: format!("{block} of {n_blocks}"),
+        });
+    }
+    let members = Members::new(row_blocks, n_blocks)?;
+    let chosen: Vec<(Vec<u32>, u64)> = (0..n_blocks)
+        .into_par_iter()
+        .map_init(
+            || filled("number of labels", 0u32, y.n_cols).ok(),
+            |counts, block| {
+                let counts = counts.as_mut().ok_or_else(|| Error::TooLarge {
+                    what: "number of labels",
+                    got: format!("{} counts do not fit in memory", y.n_cols),
+                })?;
+                choose_labels(y, members.rows(block), lam, max_labels, counts, watch)
+            },
+        )
+        .collect::<Result<_, Error>>()?;
+    let mut sets = LabelSets {
+        ends: vec![0],
+        labels: Vec::new(),
+        captured: 0,
+    };
+    for (labels, captured) in chosen {
+        sets.labels.extend(labels);
+        sets.ends.push(sets.labels.len());
+        sets.captured += captured;
+    }
+    Ok(sets)
+}
+
+/// Rows between two looks at the watch.
+const ROWS_AT_ONCE: usize = 4096;
+
+/// The labels of a block with these rows, and their ones in it. `counts` is zero before and after.
+fn choose_labels(
+    y: &CsrOwned,
+    rows: &[u32],
+    lam: f64,
+    max_labels: usize,
+    counts: &mut [u32],
+    watch: &Watch,
+) -> Result<(Vec<u32>, u64), Error> {
+    let mut labels = Vec::new();
+    for rows in rows.chunks(ROWS_AT_ONCE) {
+        watch.step(0)?;
+        for &row in rows {
+            for &label in y.row(row as usize).0 {
+                let count = &mut counts[label as usize];
+                if *count == 0 {
+                    labels.push(label);
+                }
+                *count += 1;
+            }
+        }
+    }
+    labels.sort_unstable_by_key(|&label| (Reverse(counts[label as usize]), label));
+    let size = labels
+        .iter()
+        .zip(1u64..)
+        .take(max_labels)
+        .take_while(|&(&label, size)| {
+            f64::from(counts[label as usize]) > lam * (2 * size - 1) as f64
+        })
+        .count();
+    let captured = labels[..size]
+        .iter()
+        .map(|&label| u64::from(counts[label as usize]))
+        .sum();
+    for &label in &labels {
+        counts[label as usize] = 0;
+    }
+    labels.truncate(size);
+    labels.sort_unstable();
+    Ok((labels, captured))
+}
+
+/// Moves every row to the block that holds most of its labels; returns the ones captured then.
+///
+/// A row stays where it is if no block holds more, so the objective never rises and rows cannot
+/// wander between blocks that are as good; otherwise the lowest of the best blocks takes it. Time
+/// O(the number of blocks of each label of each row).
+///
+/// # Errors
+///
+/// [`Error::Stopped`], [`Error::TooLarge`].
+///
+/// # Panics
+///
+/// If there is not one block for each row.
+pub fn row_step(
+    y: &CsrOwned,
+    sets: &LabelSets,
+    row_blocks: &mut [u32],
+    watch: &Watch,
+) -> Result<u64, Error> {
+    let n_blocks = sets.ends.len() - 1;
+    let blocks_of = CsrOwned {
+        indptr: sets.ends.clone(),
+        indices: sets.labels.clone(),
+        values: vec![0.0; sets.labels.len()],
+        n_cols: y.n_cols,
+    }
+    .transpose()?;
+    row_blocks
+        .par_chunks_mut(ROWS_AT_ONCE)
+        .enumerate()
+        .map(|(chunk, row_blocks)| {
+            watch.step(0)?;
+            let mut counts = filled("number of blocks", 0u32, n_blocks)?;
+            let mut touched: Vec<u32> = Vec::new();
+            let mut captured = 0;
+            for (row, current) in (chunk * ROWS_AT_ONCE..).zip(row_blocks) {
+                for &label in y.row(row).0 {
+                    for &block in blocks_of.row(label as usize).0 {
+                        if counts[block as usize] == 0 {
+                            touched.push(block);
+                        }
+                        counts[block as usize] += 1;
+                    }
+                }
+                let mut best = counts[*current as usize];
+                for &block in &touched {
+                    best = best.max(counts[block as usize]);
+                }
+                if best > counts[*current as usize] {
+                    let of_best = |&&block: &&u32| counts[block as usize] == best;
+                    *current = touched
+                        .iter()
+                        .filter(of_best)
+                        .min()
+                        .map_or(*current, |&b| b);
+                }
+                captured += u64::from(best);
+                for block in touched.drain(..) {
+                    counts[block as usize] = 0;
+                }
+            }
+            Ok(captured)
+        })
+        .collect::<Result<Vec<u64>, Error>>()
+        .map(|captured| captured.iter().sum())
+}
+
+/// What the alternation has to know beside the matrices.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rule {
+    pub(crate) lam: f64,
+    pub(crate) max_labels: usize,
+    pub(crate) max_iter: usize,
+    pub(crate) tol: f64,
+}
+
+/// Where the alternation ended.
+#[derive(Debug, Clone)]
+pub(crate) struct Alternated {
+    pub(crate) row_blocks: Vec<u32>,
+    pub(crate) sets: LabelSets,
+    /// The objective after every half step.
+    pub(crate) history: Vec<f64>,
+}
+
+/// Takes half steps in turn, beginning and ending with one of labels, until a round of two gains
+/// less than `tol`. Blocks that end without rows are dropped.
+pub(crate) fn alternate(
+    y: &CsrOwned,
+    mut row_blocks: Vec<u32>,
+    n_blocks: usize,
+    rule: Rule,
+    watch: &Watch,
+) -> Result<Alternated, Error> {
+    let choose =
+        |row_blocks: &[u32]| label_step(y, row_blocks, n_blocks, rule.lam, rule.max_labels, watch);
+    let mut sets = choose(&row_blocks)?;
+    let mut last = sets.objective(sets.captured, rule.lam);
+    let mut history = vec![last];
+    for _ in 0..rule.max_iter {
+        let captured = row_step(y, &sets, &mut row_blocks, watch)?;
+        history.push(sets.objective(captured, rule.lam));
+        sets = choose(&row_blocks)?;
+        let objective = sets.objective(sets.captured, rule.lam);
+        history.push(objective);
+        if last - objective < rule.tol {
+            break;
+        }
+        last = objective;
+    }
+    // A block without rows has no labels either: dropping it takes nothing from the sets.
+    let kept = drop_empty(&mut row_blocks, n_blocks)?;
+    sets.ends = [0]
+        .into_iter()
+        .chain(kept.iter().map(|&block| sets.ends[block as usize + 1]))
+        .collect();
+    Ok(Alternated {
+        row_blocks,
+        sets,
+        history,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const N_LABELS: usize = 9;
+
+    fn labels_of_rows() -> impl Strategy<Value = Vec<Vec<u32>>> {
+        let row = prop::collection::btree_set(0..N_LABELS as u32, 0..6);
+        prop::collection::vec(row.prop_map(|row| row.into_iter().collect()), 1..14)
+    }
+
+    fn matrix(rows: &[Vec<u32>]) -> CsrOwned {
+        let mut indptr = vec![0];
+        for row in rows {
+            indptr.push(indptr[indptr.len() - 1] + row.len());
+        }
+        let indices: Vec<u32> = rows.concat();
+        CsrOwned {
+            indptr,
+            values: vec![1.0; indices.len()],
+            indices,
+            n_cols: N_LABELS,
+        }
+    }
+
+    /// The objective, word by word.
+    fn by_definition(rows: &[Vec<u32>], blocks: &[u32], sets: &[Vec<u32>], lam: f64) -> f64 {
+        let inside = |(row, &block): (&Vec<u32>, &u32)| {
+            let set = &sets[block as usize];
+            row.iter().filter(|label| set.contains(label)).count()
+        };
+        let captured: usize = rows.iter().zip(blocks).map(inside).sum();
+        let sizes: f64 = sets.iter().map(|set| (set.len() * set.len()) as f64).sum();
+        lam * sizes - captured as f64
+    }
+
+    fn listed(sets: &LabelSets) -> Vec<Vec<u32>> {
+        let blocks = 0..sets.ends.len() - 1;
+        blocks.map(|block| sets.labels(block).to_vec()).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn no_other_label_set_is_better(rows in labels_of_rows(), lam in 0.0..3.0, most in 1..12usize) {
+            let y = matrix(&rows);
+            let blocks = vec![0; rows.len()];
+            let sets = label_step(&y, &blocks, 1, lam, most, &Watch::new()).expect("small");
+            let found = by_definition(&rows, &blocks, &listed(&sets), lam);
+            prop_assert!((sets.objective(sets.captured, lam) - found).abs() < 1e-9);
+            for code in 0u32..1 << N_LABELS {
+                let other: Vec<u32> = (0..N_LABELS as u32).filter(|label| code >> label & 1 == 1).collect();
+                if other.len() <= most {
+                    prop_assert!(found <= by_definition(&rows, &blocks, &[other], lam) + 1e-9);
+                }
+            }
+        }
+
+        #[test]
+        fn rows_move_to_the_best_block_and_only_for_more(
+            rows in labels_of_rows(),
+            sets in prop::collection::vec(prop::collection::btree_set(0..N_LABELS as u32, 0..6), 1..4),
+            start in prop::collection::vec(any::<prop::sample::Index>(), 14),
+        ) {
+            let y = matrix(&rows);
+            let listed: Vec<Vec<u32>> = sets.iter().map(|set| set.iter().copied().collect()).collect();
+            let mut ends = vec![0];
+            for set in &listed {
+                ends.push(ends[ends.len() - 1] + set.len());
+            }
+            let sets = LabelSets { ends, labels: listed.concat(), captured: 0 };
+            let before: Vec<u32> = start[..rows.len()].iter().map(|at| at.index(listed.len()) as u32).collect();
+            let mut after = before.clone();
+            let captured = row_step(&y, &sets, &mut after, &Watch::new()).expect("small");
+            let by_hand = -by_definition(&rows, &after, &listed, 0.0);
+            prop_assert!((captured as f64 - by_hand).abs() < 1e-9);
+            for (row, (&old, &new)) in rows.iter().zip(before.iter().zip(&after)) {
+                let held = |block: usize| row.iter().filter(|label| listed[block].contains(label)).count();
+                let best = (0..listed.len()).map(held).max().expect("a block");
+                let first = (0..listed.len()).find(|&block| held(block) == best).expect("it is one");
+                let expected = if held(old as usize) == best { old as usize } else { first };
+                prop_assert_eq!(new as usize, expected);
+            }
+        }
+
+        #[test]
+        fn the_objective_never_rises(
+            rows in labels_of_rows(),
+            lam in 0.0..2.0,
+            start in prop::collection::vec(0..3u32, 14),
+        ) {
+            let y = matrix(&rows);
+            let rule = Rule { lam, max_labels: usize::MAX, max_iter: 100, tol: 1e-5 };
+            let end = alternate(&y, start[..rows.len()].to_vec(), 3, rule, &Watch::new()).expect("small");
+            prop_assert!(end.history.windows(2).all(|two| two[1] <= two[0] + 1e-9));
+            let last = end.history[end.history.len() - 1];
+            let found = by_definition(&rows, &end.row_blocks, &listed(&end.sets), lam);
+            prop_assert!((last - found).abs() < 1e-9);
+            prop_assert!(end.history.len() < 100, "it ends by itself");
+        }
+    }
+}

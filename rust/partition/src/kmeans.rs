@@ -1,0 +1,529 @@
+//! k-means of sparse rows of unit length: the start of the alternation, and the whole of the
+//! clustering that other methods stop at.
+
+use crate::centers::Centers;
+use crate::members::{Members, drop_empty};
+use crate::params::at_least_one;
+use fastrand::Rng;
+use manylabel_base::{Error, Watch, filled};
+use manylabel_sparse::{CsrOwned, CsrView, Index, Value};
+use rayon::prelude::*;
+use std::borrow::Cow;
+use std::cmp::Reverse;
+
+/// Sweeps of Lloyd's algorithm at most.
+const SWEEPS: usize = 20;
+/// Centers are found on so many rows each, drawn at random; then every row gets its nearest.
+const ROWS_PER_CENTER: usize = 256;
+/// Up to so many, centers begin at rows far from one another (k-means++), beyond at any rows.
+const SPREAD_UP_TO: usize = 256;
+/// What all centers may take; with more features than that, centers know the frequent ones only.
+const BUDGET: usize = 1 << 30;
+/// Rows this near their center are their center.
+const NOWHERE: f64 = 1e-6;
+
+/// What to cluster into.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Until {
+    /// So many clusters, `n_clusters`.
+    Clusters(usize),
+    /// Clusters of at most so many rows, `leaf_size`, by halving what is larger again and again.
+    RowsEach(usize),
+}
+
+/// Parameters of a clustering.
+#[derive(Debug, Clone, Copy)]
+pub struct KMeans {
+    /// What to cluster into.
+    pub until: Until,
+    /// `n_init`: starts, of which the one with the least inertia is kept; ≥ 1.
+    pub n_init: usize,
+    /// Seeds the starts.
+    pub seed: u64,
+}
+
+/// Clustered rows. No cluster is without rows; there are fewer than wanted where there are fewer
+/// different rows.
+#[derive(Debug, Clone)]
+pub struct Clustering {
+    /// The cluster of each row.
+    pub row_clusters: Vec<u32>,
+    /// Row j of (`n_features`, `n_clusters`): what the centers have at feature j.
+    pub centers: CsrOwned,
+    /// `−½‖μ‖²` of each center μ: with this intercept, the largest linear score of a row of unit
+    /// length is that of its nearest center.
+    pub intercept: Vec<f32>,
+    /// Sum of the rows' squared distances from the means of their clusters, weighted.
+    pub inertia: f64,
+}
+
+impl KMeans {
+    /// Clusters the rows of `x`, each scaled to unit length, by Lloyd's algorithm. Rows count
+    /// `weights` times.
+    ///
+    /// Time for each start and sweep: `n_clusters` products with the rows looked at, which are
+    /// all or 256 a center. Memory: 4 bytes a center and feature, at most 1 GiB: beyond, the
+    /// rarest features do not count.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Param`] for a count below 1, [`Error::Shape`] if there is not one weight a row,
+    /// [`Error::TooLarge`], [`Error::Stopped`].
+    pub fn fit<I: Index, T: Value>(
+        &self,
+        x: CsrView<'_, I, T>,
+        weights: Option<&[f32]>,
+        watch: &Watch,
+    ) -> Result<Clustering, Error> {
+        let (name, count) = match self.until {
+            Until::Clusters(count) => ("n_clusters", count),
+            Until::RowsEach(count) => ("leaf_size", count),
+        };
+        at_least_one(name, count)?;
+        at_least_one("n_init", self.n_init)?;
+        if let Some(weights) = weights
+            && weights.len() != x.n_rows()
+        {
+            return Err(Error::Shape {
+                what: "length of sample_weight",
+                expected: x.n_rows(),
+                got: weights.len(),
+            });
+        }
+        let n_clusters = match self.until {
+            Until::Clusters(count) => count,
+            Until::RowsEach(count) => 4 * x.n_rows().div_ceil(count),
+        };
+        let points = Points::new(x, weights, n_clusters)?;
+        let mut best: Option<Start> = None;
+        for init in 0..self.n_init as u64 {
+            let seed = self.seed.wrapping_add(init);
+            let start = match self.until {
+                Until::Clusters(count) => points.start(count, seed, watch)?,
+                Until::RowsEach(count) => points.halve(count, seed, watch)?,
+            };
+            if best
+                .as_ref()
+                .is_none_or(|best| start.inertia < best.inertia)
+            {
+                best = Some(start);
+            }
+        }
+        // There is at least one start.
+        let Some(Start {
+            row_clusters,
+            n_clusters,
+            ..
+        }) = best
+        else {
+            return Err(Error::Stopped);
+        };
+        let members = Members::new(&row_clusters, n_clusters)?;
+        let centers = Centers::means(&points.x, weights, &members, watch)?;
+        let (compact, intercept) = centers.to_linear(points.x.n_cols);
+        let lloyd = Lloyd::new(&points.x, weights, watch);
+        // Σ w ‖x − μ‖² = Σ w ‖x‖² − Σ w ‖μ‖², and the intercept has −½‖μ‖².
+        let squared = |(row, &cluster): (usize, &u32)| {
+            lloyd.weight(row) * (lloyd.squared[row] + 2.0 * f64::from(intercept[cluster as usize]))
+        };
+        let inertia: f64 = row_clusters.iter().enumerate().map(squared).sum();
+        Ok(Clustering {
+            row_clusters,
+            centers: points.of_all_features(compact),
+            intercept,
+            inertia: inertia.max(0.0),
+        })
+    }
+}
+
+/// One way to cluster.
+#[derive(Debug)]
+pub(crate) struct Start {
+    pub(crate) row_clusters: Vec<u32>,
+    pub(crate) n_clusters: usize,
+    inertia: f64,
+}
+
+/// Rows of unit length, with the features that centers have room for.
+pub(crate) struct Points<'a> {
+    x: CsrOwned,
+    weights: Option<&'a [f32]>,
+    features: Vec<u32>,
+    n_features: usize,
+}
+
+impl<'a> Points<'a> {
+    /// Scales the rows of `x`, for up to `n_clusters` centers.
+    pub(crate) fn new<I: Index, T: Value>(
+        x: CsrView<'_, I, T>,
+        weights: Option<&'a [f32]>,
+        n_clusters: usize,
+    ) -> Result<Self, Error> {
+        let n_features = x.n_cols();
+        let mut x = CsrOwned::from_view(x, true)?;
+        let mut features = x.drop_empty_columns()?;
+        let clusters = n_clusters.min(x.n_rows());
+        let room = (BUDGET / Centers::n_bytes(clusters, 1).max(1)).max(1);
+        if room < features.len() {
+            let kept = keep_frequent(&mut x, room);
+            features = kept.iter().map(|&at| features[at as usize]).collect();
+        }
+        Ok(Self {
+            x,
+            weights,
+            features,
+            n_features,
+        })
+    }
+
+    /// k-means from one start.
+    pub(crate) fn start(&self, k: usize, seed: u64, watch: &Watch) -> Result<Start, Error> {
+        let mut rng = Rng::with_seed(seed);
+        let most = k.saturating_mul(ROWS_PER_CENTER);
+        let (x, weights) = if self.x.n_rows() > most {
+            let rows = sample(self.x.n_rows(), most, &mut rng);
+            let weights = self.weights.map(|weights| {
+                let of = |&row: &u32| weights[row as usize];
+                Cow::Owned(rows.iter().map(of).collect())
+            });
+            (Cow::Owned(gather(&self.x, &rows)), weights)
+        } else {
+            (Cow::Borrowed(&self.x), self.weights.map(Cow::Borrowed))
+        };
+        let lloyd = Lloyd::new(&x, weights.as_deref(), watch);
+        let centers = lloyd.run(k, &mut rng)?;
+        if x.n_rows() == self.x.n_rows() {
+            return lloyd.assign(&centers);
+        }
+        Lloyd::new(&self.x, self.weights, watch).assign(&centers)
+    }
+
+    /// Halves clusters by 2-means until none has more than `most` rows, or cannot be halved.
+    fn halve(&self, most: usize, seed: u64, watch: &Watch) -> Result<Start, Error> {
+        let mut row_clusters = vec![0; self.x.n_rows()];
+        let mut n_clusters = 1;
+        let mut large = vec![(0u32, (0..self.x.n_rows() as u32).collect::<Vec<u32>>())];
+        large.retain(|(_, rows)| rows.len() > most);
+        while !large.is_empty() {
+            let halves: Vec<Option<[Vec<u32>; 2]>> = large
+                .par_iter()
+                .with_max_len(1)
+                .map(|(cluster, rows)| {
+                    let seed = seed ^ u64::from(*cluster).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+                    self.two_halves(rows, seed ^ rows.len() as u64, watch)
+                })
+                .collect::<Result<_, Error>>()?;
+            let mut next = Vec::new();
+            for ((cluster, _), halves) in large.into_iter().zip(halves) {
+                let Some([stays, goes]) = halves else {
+                    continue;
+                };
+                for &row in &goes {
+                    row_clusters[row as usize] = n_clusters;
+                }
+                next.push((cluster, stays));
+                next.push((n_clusters, goes));
+                n_clusters += 1;
+            }
+            next.retain(|(_, rows)| rows.len() > most);
+            large = next;
+        }
+        let lloyd = Lloyd::new(&self.x, self.weights, watch);
+        let members = Members::new(&row_clusters, n_clusters as usize)?;
+        let centers = Centers::means(&self.x, self.weights, &members, watch)?;
+        // A leaf may end a little larger: rows go to the nearest of these centers, before they move for
+        // the last time.
+        lloyd.assign(&centers)
+    }
+
+    /// Both sides of 2-means, or None if all rows are on one.
+    fn two_halves(
+        &self,
+        rows: &[u32],
+        seed: u64,
+        watch: &Watch,
+    ) -> Result<Option<[Vec<u32>; 2]>, Error> {
+        let mut x = gather(&self.x, rows);
+        x.drop_empty_columns()?;
+        let weights: Option<Vec<f32>> = self
+            .weights
+            .map(|weights| rows.iter().map(|&row| weights[row as usize]).collect());
+        let points = Points {
+            n_features: x.n_cols,
+            features: Vec::new(),
+            x,
+            weights: weights.as_deref(),
+        };
+        let mut start = points.start(2, seed, watch)?;
+        if start.n_clusters < 2 && weights.is_some() {
+            // Rows that weigh nothing are to be parted as well.
+            let weights = None;
+            start = Points { weights, ..points }.start(2, seed, watch)?;
+        }
+        if start.n_clusters < 2 {
+            return Ok(None);
+        }
+        let side = |side: u32| {
+            let of_side = |&(_, &cluster): &(&u32, &u32)| cluster == side;
+            let both = rows.iter().zip(&start.row_clusters);
+            both.filter(of_side).map(|(&row, _)| row).collect()
+        };
+        Ok(Some([side(0), side(1)]))
+    }
+
+    /// Rows for the features at hand become rows for all.
+    fn of_all_features(&self, compact: CsrOwned) -> CsrOwned {
+        let mut indptr = vec![0; self.n_features + 1];
+        for (ends, &feature) in compact.indptr.windows(2).zip(&self.features) {
+            indptr[feature as usize + 1] = ends[1] - ends[0];
+        }
+        for feature in 0..self.n_features {
+            indptr[feature + 1] += indptr[feature];
+        }
+        CsrOwned { indptr, ..compact }
+    }
+}
+
+/// Leaves only the `room` features most rows have; returns them in order.
+fn keep_frequent(x: &mut CsrOwned, room: usize) -> Vec<u32> {
+    let mut counts = vec![0u32; x.n_cols];
+    for &col in &x.indices {
+        counts[col as usize] += 1;
+    }
+    let mut kept: Vec<u32> = (0..x.n_cols as u32).collect();
+    kept.sort_unstable_by_key(|&col| (Reverse(counts[col as usize]), col));
+    kept.truncate(room);
+    kept.sort_unstable();
+    let mut new = vec![u32::MAX; x.n_cols];
+    for (to, &col) in (0..).zip(&kept) {
+        new[col as usize] = to;
+    }
+    let mut short = CsrOwned {
+        indptr: vec![0],
+        indices: Vec::new(),
+        values: Vec::new(),
+        n_cols: room,
+    };
+    for row in 0..x.n_rows() {
+        let (cols, values) = x.row(row);
+        for (&col, &value) in cols.iter().zip(values) {
+            if new[col as usize] != u32::MAX {
+                short.indices.push(new[col as usize]);
+                short.values.push(value);
+            }
+        }
+        short.indptr.push(short.indices.len());
+    }
+    *x = short;
+    kept
+}
+
+/// `n` of `n_rows` rows, in increasing order.
+fn sample(n_rows: usize, n: usize, rng: &mut Rng) -> Vec<u32> {
+    let mut rows: Vec<u32> = (0..n_rows as u32).collect();
+    for at in 0..n {
+        rows.swap(at, rng.usize(at..n_rows));
+    }
+    rows.truncate(n);
+    rows.sort_unstable();
+    rows
+}
+
+fn gather(x: &CsrOwned, rows: &[u32]) -> CsrOwned {
+    let mut gathered = CsrOwned {
+        indptr: vec![0],
+        indices: Vec::new(),
+        values: Vec::new(),
+        n_cols: x.n_cols,
+    };
+    for &row in rows {
+        let (cols, values) = x.row(row as usize);
+        gathered.indices.extend_from_slice(cols);
+        gathered.values.extend_from_slice(values);
+        gathered.indptr.push(gathered.indices.len());
+    }
+    gathered
+}
+
+/// Lloyd's algorithm over one set of rows.
+struct Lloyd<'a> {
+    x: &'a CsrOwned,
+    weights: Option<&'a [f32]>,
+    /// `‖x‖²`: 1, or less for a row with features that do not count.
+    squared: Vec<f64>,
+    watch: &'a Watch,
+}
+
+impl<'a> Lloyd<'a> {
+    fn new(x: &'a CsrOwned, weights: Option<&'a [f32]>, watch: &'a Watch) -> Self {
+        let squared = |row| {
+            let values = x.row(row).1.iter();
+            values
+                .map(|&value| f64::from(value) * f64::from(value))
+                .sum()
+        };
+        Self {
+            x,
+            weights,
+            squared: (0..x.n_rows()).map(squared).collect(),
+            watch,
+        }
+    }
+
+    fn weight(&self, row: usize) -> f64 {
+        self.weights.map_or(1.0, |weights| f64::from(weights[row]))
+    }
+
+    /// Centers after the sweeps.
+    fn run(&self, k: usize, rng: &mut Rng) -> Result<Centers, Error> {
+        let seeds = self.seeds(k.min(self.x.n_rows()), rng)?;
+        let alone = Members::new(&(0..seeds.len() as u32).collect::<Vec<u32>>(), seeds.len())?;
+        let mut centers = Centers::means(&gather(self.x, &seeds), None, &alone, self.watch)?;
+        let mut before = Vec::new();
+        for _ in 0..SWEEPS {
+            let Start {
+                row_clusters,
+                n_clusters,
+                ..
+            } = self.assign(&centers)?;
+            if row_clusters == before {
+                break;
+            }
+            let members = Members::new(&row_clusters, n_clusters)?;
+            centers = Centers::means(self.x, self.weights, &members, self.watch)?;
+            before = row_clusters;
+        }
+        Ok(centers)
+    }
+
+    /// Gives every row its nearest center, and every center that got none the row farthest from
+    /// its own. Centers that still have no row are dropped.
+    fn assign(&self, centers: &Centers) -> Result<Start, Error> {
+        let nearest = centers.nearest(self.x, self.watch)?;
+        let mut row_clusters: Vec<u32> = nearest.iter().map(|nearest| nearest.center).collect();
+        let mut distances: Vec<f64> = nearest
+            .iter()
+            .zip(&self.squared)
+            .map(|(nearest, squared)| (squared - 2.0 * f64::from(nearest.score)).max(0.0))
+            .collect();
+        let mut sizes = vec![0u32; centers.len()];
+        for &cluster in &row_clusters {
+            sizes[cluster as usize] += 1;
+        }
+        let mut empty = (0..)
+            .zip(sizes.clone())
+            .filter(|&(_, size)| size == 0)
+            .peekable();
+        if empty.peek().is_some() {
+            let mut farthest: Vec<u32> = (0..self.x.n_rows() as u32).collect();
+            farthest.sort_by(|&a, &b| distances[b as usize].total_cmp(&distances[a as usize]));
+            for row in farthest {
+                let from = row_clusters[row as usize];
+                if distances[row as usize] <= NOWHERE {
+                    break;
+                }
+                if sizes[from as usize] > 1 {
+                    let Some((to, _)) = empty.next() else { break };
+                    sizes[from as usize] -= 1;
+                    row_clusters[row as usize] = to;
+                    distances[row as usize] = 0.0;
+                }
+            }
+        }
+        let n_clusters = drop_empty(&mut row_clusters, centers.len())?.len();
+        let inertia = (0..)
+            .zip(&distances)
+            .map(|(row, distance)| self.weight(row) * distance);
+        Ok(Start {
+            inertia: inertia.sum(),
+            row_clusters,
+            n_clusters,
+        })
+    }
+
+    /// Different rows to begin at: k-means++ while there are few (Arthur, Vassilvitskii 2007), each
+    /// the best of some drawn.
+    fn seeds(&self, k: usize, rng: &mut Rng) -> Result<Vec<u32>, Error> {
+        let n = self.x.n_rows();
+        if k > SPREAD_UP_TO {
+            return Ok(sample(n, k, rng));
+        }
+        let draws = 2 + (k as f64).ln() as usize;
+        let weigh = |distances: &[f64]| {
+            let weighted = distances.iter().enumerate();
+            weighted
+                .map(|(row, d)| self.weight(row) * d)
+                .collect::<Vec<f64>>()
+        };
+        let mut center = filled("number of features", 0f32, self.x.n_cols)?;
+        let mut seeds = vec![draw(&weigh(&vec![1.0; n]), rng).unwrap_or(0)];
+        let mut distances = self.nearer(&vec![f64::INFINITY; n], seeds[0], &mut center);
+        while seeds.len() < k {
+            let chances = weigh(&distances);
+            let mut best: Option<(f64, u32, Vec<f64>)> = None;
+            for _ in 0..draws {
+                self.watch.step(0)?;
+                // Where all that is left weighs nothing or stands on a seed, there are no more.
+                let Some(row) = draw(&chances, rng) else {
+                    return Ok(seeds);
+                };
+                let nearer = self.nearer(&distances, row, &mut center);
+                let left: f64 = weigh(&nearer).iter().sum();
+                if best.as_ref().is_none_or(|&(least, ..)| left < least) {
+                    best = Some((left, row, nearer));
+                }
+            }
+            if let Some((_, row, nearer)) = best {
+                seeds.push(row);
+                distances = nearer;
+            }
+        }
+        Ok(seeds)
+    }
+
+    /// Squared distances, where `seed` is not farther than what was nearest. `center` is zero
+    /// before and after.
+    fn nearer(&self, distances: &[f64], seed: u32, center: &mut [f32]) -> Vec<f64> {
+        let seed = seed as usize;
+        let (cols, values) = self.x.row(seed);
+        for (&col, &value) in cols.iter().zip(values) {
+            center[col as usize] = value;
+        }
+        let from_seed = |row: usize| {
+            let (cols, values) = self.x.row(row);
+            let both = cols.iter().zip(values);
+            let product: f32 = both
+                .map(|(&col, &value)| value * center[col as usize])
+                .sum();
+            let squared = self.squared[row] + self.squared[seed] - 2.0 * f64::from(product);
+            if squared > NOWHERE { squared } else { 0.0 }
+        };
+        let nearer = distances
+            .par_iter()
+            .with_min_len(4096)
+            .enumerate()
+            .map(|(row, &distance)| distance.min(from_seed(row)))
+            .collect();
+        for &col in cols {
+            center[col as usize] = 0.0;
+        }
+        nearer
+    }
+}
+
+/// A position with probability in proportion to what stands there; None if that is nothing.
+fn draw(weights: &[f64], rng: &mut Rng) -> Option<u32> {
+    let total: f64 = weights.iter().sum();
+    let mut left = rng.f64() * total;
+    let mut last = None;
+    for (at, &weight) in (0..).zip(weights) {
+        if weight > 0.0 {
+            last = Some(at);
+            if left < weight {
+                break;
+            }
+            left -= weight;
+        }
+    }
+    last
+}

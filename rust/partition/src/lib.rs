@@ -1,0 +1,48 @@
+//! Blocks of rows and labels for extreme multi-label classification.
+//!
+//! Rows fall into clusters `X_1..X_q`, each with a set `L_l` of labels that may overlap others'.
+//! With the label matrix `Y` and a weight `lam` on squared set sizes, [`Params`] minimizes
+//!
+//! ```text
+//! f = −Σ_l Σ_{i∈X_l} Σ_{j∈L_l} y_ij + lam Σ_l |L_l|²
+//! ```
+//!
+//! from a k-means clustering of the rows of X, choosing label sets and clusters in turn
+//! (Liang, Hsieh, Lee: Block-wise Partitioning for Extreme Multi-label Classification, §3,
+//! algorithms 1 and 2). [`Router`] then learns to find a row's block from its features, and
+//! [`KMeans`] clusters rows for methods that stop there.
+//!
+//! Invariant: what comes out are indices and linear weights; nothing here trains what goes inside
+//! a block. Clusters and sums do not depend on the number of threads.
+//!
+//! ```
+//! use manylabel_base::Watch;
+//! use manylabel_partition::Params;
+//! use manylabel_sparse::{CsrOwned, CsrView};
+//!
+//! // Four rows of two kinds: features 0 and labels 0, 1; features 1 and label 2.
+//! let x = CsrView::new("X", &[0i32, 1, 2, 3, 4], &[0, 0, 1, 1], &[1.0f32; 4], 2)?;
+//! let y = CsrView::new("Y", &[0i32, 2, 4, 5, 6], &[0, 1, 0, 1, 2, 2], &[1.0f32; 6], 3)?;
+//! let params = Params { n_blocks: Some(2), lam: 0.5, ..Params::default() };
+//! let found = params.check()?.fit(x, &CsrOwned::from_view(y, false)?, &Watch::new())?;
+//! assert_eq!(found.row_blocks[0], found.row_blocks[1]);
+//! assert_ne!(found.row_blocks[0], found.row_blocks[2]);
+//! assert_eq!(found.captured, 6);
+//! # Ok::<(), manylabel_base::Error>(())
+//! ```
+
+mod alternate;
+mod centers;
+mod fit;
+mod kmeans;
+mod members;
+mod merge;
+mod params;
+mod router;
+
+pub use alternate::{LabelSets, label_step, row_step};
+pub use fit::Partition;
+pub use kmeans::{Clustering, KMeans, Until};
+pub use merge::{Answer, merge};
+pub use params::{Checked, Params};
+pub use router::{Router, Routes};

@@ -1,0 +1,58 @@
+//! Which rows are in which cluster, as compressed rows of row numbers.
+
+use manylabel_base::{Error, filled};
+
+/// The rows of every cluster, in increasing order.
+#[derive(Debug, Clone)]
+pub(crate) struct Members {
+    ends: Vec<usize>,
+    rows: Vec<u32>,
+}
+
+impl Members {
+    /// Sorts rows by their cluster, in O(`n_rows` + `n_clusters`).
+    pub(crate) fn new(cluster_of: &[u32], n_clusters: usize) -> Result<Self, Error> {
+        let mut ends = filled("number of clusters", 0, n_clusters + 1)?;
+        for &cluster in cluster_of {
+            ends[cluster as usize + 1] += 1;
+        }
+        for cluster in 0..n_clusters {
+            ends[cluster + 1] += ends[cluster];
+        }
+        let mut next = ends.clone();
+        let mut rows = vec![0; cluster_of.len()];
+        for (row, &cluster) in (0..).zip(cluster_of) {
+            rows[next[cluster as usize]] = row;
+            next[cluster as usize] += 1;
+        }
+        Ok(Self { ends, rows })
+    }
+
+    pub(crate) fn n_clusters(&self) -> usize {
+        self.ends.len() - 1
+    }
+
+    pub(crate) fn rows(&self, cluster: usize) -> &[u32] {
+        &self.rows[self.ends[cluster]..self.ends[cluster + 1]]
+    }
+}
+
+/// Renumbers clusters so that those without rows are gone, in order; returns what was each
+/// one's number.
+pub(crate) fn drop_empty(cluster_of: &mut [u32], n_clusters: usize) -> Result<Vec<u32>, Error> {
+    let mut new = filled("number of clusters", u32::MAX, n_clusters)?;
+    for &cluster in &*cluster_of {
+        new[cluster as usize] = 0;
+    }
+    let mut kept = Vec::new();
+    for (old, new) in (0..).zip(&mut new) {
+        if *new == 0 {
+            *new = kept.len() as u32;
+            kept.push(old);
+        }
+    }
+    for cluster in cluster_of {
+        *cluster = new[*cluster as usize];
+    }
+    Ok(kept)
+}

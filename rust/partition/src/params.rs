@@ -1,0 +1,95 @@
+//! Parameters of the partition and their ranges.
+
+use manylabel_base::Error;
+
+/// Parameters as the user gave them; [`check`](Self::check) makes them usable.
+#[derive(Debug, Clone)]
+pub struct Params {
+    /// `n_blocks`: blocks to begin with; ≥ 1. None searches, see [`Checked::fit`].
+    pub n_blocks: Option<usize>,
+    /// `lam`: weight of squared label-set sizes, in counts of ones; finite, ≥ 0.
+    pub lam: f64,
+    /// `max_labels`: most labels of a block; ≥ 1.
+    pub max_labels: Option<usize>,
+    /// `n_init`: starts, of which the one with the lowest objective is kept; ≥ 1.
+    pub n_init: usize,
+    /// `max_iter`: rounds of a label step and a row step; ≥ 1.
+    pub max_iter: usize,
+    /// `tol`: a round that lowers the objective by less is the last; finite, > 0.
+    pub tol: f64,
+    /// Seeds the starts.
+    pub seed: u64,
+}
+
+impl Default for Params {
+    fn default() -> Self {
+        Self {
+            n_blocks: None,
+            lam: 1.0,
+            max_labels: None,
+            n_init: 1,
+            max_iter: 100,
+            tol: 1e-5,
+            seed: 0,
+        }
+    }
+}
+
+/// Parameters known to be in range.
+#[derive(Debug, Clone)]
+pub struct Checked(pub(crate) Params);
+
+impl Params {
+    /// Checks every range.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Param`] for the first parameter out of its range.
+    pub fn check(self) -> Result<Checked, Error> {
+        let counts = [
+            ("n_blocks", self.n_blocks.unwrap_or(1)),
+            ("max_labels", self.max_labels.unwrap_or(1)),
+            ("n_init", self.n_init),
+            ("max_iter", self.max_iter),
+        ];
+        for (name, count) in counts {
+            at_least_one(name, count)?;
+        }
+        not_negative("lam", self.lam)?;
+        positive("tol", self.tol)?;
+        Ok(Checked(self))
+    }
+}
+
+pub(crate) fn at_least_one(name: &'static str, count: usize) -> Result<(), Error> {
+    range(name, "an integer >= 1", count as f64, count >= 1)
+}
+
+pub(crate) fn positive(name: &'static str, value: f64) -> Result<(), Error> {
+    range(
+        name,
+        "finite and > 0",
+        value,
+        value.is_finite() && value > 0.0,
+    )
+}
+
+fn not_negative(name: &'static str, value: f64) -> Result<(), Error> {
+    range(
+        name,
+        "finite and >= 0",
+        value,
+        value.is_finite() && value >= 0.0,
+    )
+}
+
+fn range(name: &'static str, expected: &'static str, value: f64, holds: bool) -> Result<(), Error> {
+    if holds {
+        return Ok(());
+    }
+    Err(Error::Param {
+        name,
+        expected,
+        got: value.to_string(),
+    })
+}

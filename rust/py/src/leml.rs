@@ -1,0 +1,212 @@
+//! `manylabel.linear`: LEML, and scoring by factors of low rank.
+
+use crate::csr::{CsrArrays, PyCsr, csr_arrays, with_view};
+use crate::error::to_py;
+use crate::linear::score;
+use crate::named::named;
+use crate::run::run;
+use manylabel_base::Error;
+use manylabel_linear::leml::{Loss, Params, Scorer};
+use manylabel_sparse::CsrOwned;
+use numpy::{
+    IntoPyArray, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2,
+    PyUntypedArrayMethods,
+};
+use pyo3::prelude::*;
+
+/// Parameters by the names the user knows.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct PyParams {
+    rank: usize,
+    alpha: f64,
+    loss: String,
+    max_iter: usize,
+    tol: f64,
+    cg_max_iter: usize,
+    cg_tol: f64,
+    fit_intercept: bool,
+    normalize: bool,
+    seed: u64,
+}
+
+impl TryFrom<PyParams> for Params {
+    type Error = Error;
+
+    fn try_from(params: PyParams) -> Result<Self, Error> {
+        Ok(Self {
+            rank: params.rank,
+            alpha: params.alpha,
+            loss: named(
+                "loss",
+                "\"squared\", \"logistic\" or \"squared-hinge\"",
+                &[
+                    ("squared", Loss::Squared),
+                    ("logistic", Loss::Logistic),
+                    ("squared-hinge", Loss::SquaredHinge),
+                ],
+                &params.loss,
+            )?,
+            max_iter: params.max_iter,
+            tol: params.tol,
+            cg_max_iter: params.cg_max_iter,
+            cg_tol: params.cg_tol,
+            fit_intercept: params.fit_intercept,
+            normalize: params.normalize,
+            seed: params.seed,
+        })
+    }
+}
+
+/// Fits LEML: features, their factors, factors of labels (transposed), intercepts, objective after
+/// each turn.
+#[expect(clippy::type_complexity, reason = "a tuple is what Python unpacks")]
+#[expect(clippy::too_many_arguments, reason = "Python names them")]
+#[pyfunction]
+#[pyo3(signature = (x, y, observed, sample_weight, params, n_threads, progress))]
+pub(crate) fn fit_leml<'py>(
+    py: Python<'py>,
+    x: PyCsr<'py>,
+    y: PyCsr<'py>,
+    observed: Option<PyCsr<'py>>,
+    sample_weight: Option<PyReadonlyArray1<'py, f32>>,
+    params: PyParams,
+    n_threads: usize,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<(
+    Bound<'py, PyArray1<i32>>,
+    Bound<'py, PyArray2<f32>>,
+    Bound<'py, PyArray2<f32>>,
+    Bound<'py, PyArray1<f32>>,
+    Bound<'py, PyArray1<f64>>,
+)> {
+    let params = Params::try_from(params)
+        .and_then(Params::check)
+        .map_err(to_py)?;
+    let sample_weight = sample_weight
+        .as_ref()
+        .map(|weights| weights.as_slice())
+        .transpose()?;
+    let y = with_view!(y, "Y", |y| CsrOwned::from_view(y, false).map_err(to_py)?);
+    let observed = match observed {
+        None => None,
+        Some(observed) => Some(with_view!(observed, "observed", |observed| {
+            CsrOwned::from_view(observed, false).map_err(to_py)?
+        })),
+    };
+    let model = with_view!(x, "X", |x| run(
+        py,
+        n_threads,
+        progress.as_ref(),
+        |watch| params.fit(x, &y, observed.as_ref(), sample_weight, watch)
+    )?);
+    let (n_features, n_labels) = (model.features.len(), model.intercept.len());
+    Ok((
+        model.features.into_pyarray(py),
+        model.w.into_pyarray(py).reshape([n_features, model.rank])?,
+        model.ht.into_pyarray(py).reshape([model.rank, n_labels])?,
+        model.intercept.into_pyarray(py),
+        model.objective.into_pyarray(py),
+    ))
+}
+
+/// What scoring needs of a fitted estimator.
+#[derive(FromPyObject)]
+pub(crate) struct PyLowRank<'py> {
+    #[pyo3(attribute("features_"))]
+    features: PyReadonlyArray1<'py, i32>,
+    #[pyo3(attribute("feature_factors_"))]
+    w: PyReadonlyArray2<'py, f32>,
+    #[pyo3(attribute("label_factors_"))]
+    ht: PyReadonlyArray2<'py, f32>,
+    #[pyo3(attribute("intercept_"))]
+    intercept: PyReadonlyArray1<'py, f32>,
+    n_features_in_: usize,
+    normalize: bool,
+}
+
+impl PyLowRank<'_> {
+    fn scorer(&self) -> PyResult<Scorer<'_>> {
+        let in_order = |array: &PyReadonlyArray2<'_, f32>, name| {
+            if array.is_c_contiguous() {
+                return Ok(());
+            }
+            let got = "another layout".into();
+            let expected = "laid out in C order";
+            Err(to_py(Error::Param {
+                name,
+                expected,
+                got,
+            }))
+        };
+        in_order(&self.w, "feature_factors_")?;
+        in_order(&self.ht, "label_factors_")?;
+        Scorer::new(
+            self.features.as_slice()?,
+            self.w.as_slice()?,
+            self.ht.as_slice()?,
+            self.intercept.as_slice()?,
+            (self.n_features_in_, self.ht.shape()[0]),
+            self.normalize,
+        )
+        .map_err(to_py)
+    }
+}
+
+/// The `k` best labels of each row, as the arrays of a CSR matrix.
+#[pyfunction]
+#[pyo3(signature = (model, x, k, n_threads))]
+pub(crate) fn low_rank_topk<'py>(
+    py: Python<'py>,
+    model: PyLowRank<'py>,
+    x: PyCsr<'py>,
+    k: usize,
+    n_threads: usize,
+) -> PyResult<CsrArrays<'py>> {
+    let scorer = model.scorer()?;
+    let top = with_view!(x, "X", |x| {
+        score(py, x.n_rows(), scorer.n_labels(), n_threads, |watch| {
+            scorer.topk(x, k, watch)
+        })?
+    });
+    Ok(csr_arrays(py, top))
+}
+
+/// The labels of each row with scores above `threshold`, as the arrays of a CSR matrix.
+#[pyfunction]
+#[pyo3(signature = (model, x, threshold, n_threads))]
+pub(crate) fn low_rank_above<'py>(
+    py: Python<'py>,
+    model: PyLowRank<'py>,
+    x: PyCsr<'py>,
+    threshold: f32,
+    n_threads: usize,
+) -> PyResult<CsrArrays<'py>> {
+    let scorer = model.scorer()?;
+    let above = with_view!(x, "X", |x| {
+        score(py, x.n_rows(), scorer.n_labels(), n_threads, |watch| {
+            scorer.above(x, threshold, watch)
+        })?
+    });
+    Ok(csr_arrays(py, above))
+}
+
+/// All scores, (`n_rows`, `n_labels`).
+#[pyfunction]
+#[pyo3(signature = (model, x, n_threads))]
+pub(crate) fn low_rank_decision<'py>(
+    py: Python<'py>,
+    model: PyLowRank<'py>,
+    x: PyCsr<'py>,
+    n_threads: usize,
+) -> PyResult<Bound<'py, PyArray2<f32>>> {
+    let scorer = model.scorer()?;
+    with_view!(x, "X", |x| {
+        let scores = score(py, x.n_rows(), scorer.n_labels(), n_threads, |watch| {
+            scorer.decision(x, watch)
+        })?;
+        scores
+            .into_pyarray(py)
+            .reshape([x.n_rows(), scorer.n_labels()])
+    })
+}

@@ -1,0 +1,287 @@
+//! `manylabel.partition`: blocks of rows and labels, k-means, and the router.
+
+use crate::csr::{CsrArrays, PyCsr, csr_arrays, with_view};
+use crate::error::to_py;
+use crate::run::{run, run_here};
+use manylabel_partition::{Answer, KMeans, Params, Router, Until, label_step, merge};
+use manylabel_sparse::{CsrOwned, Index, TopK, Value};
+use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1, PyReadonlyArray2};
+use pyo3::prelude::*;
+
+/// Parameters of the partition by the names the user knows.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct PyPartition {
+    n_blocks: Option<usize>,
+    lam: f64,
+    max_labels: Option<usize>,
+    n_init: usize,
+    max_iter: usize,
+    tol: f64,
+    seed: u64,
+}
+
+/// Parameters of the router by the names the user knows.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct PyRouter {
+    #[pyo3(item("C"))]
+    c: f64,
+    fit_intercept: bool,
+    tol: f64,
+    max_iter: usize,
+    seed: u64,
+}
+
+/// Positions and numbers of clusters, which are below 2³¹, as numpy has them.
+fn to_i32(numbers: &[u32]) -> Vec<i32> {
+    numbers.iter().map(|&number| number as i32).collect()
+}
+
+/// Cluster numbers from numpy; a negative one becomes larger than any.
+fn to_u32(numbers: &PyReadonlyArray1<'_, i32>) -> PyResult<Vec<u32>> {
+    let numbers = numbers.as_slice()?.iter();
+    Ok(numbers.map(|&number| number as u32).collect())
+}
+
+fn to_i64(ends: &[usize]) -> Vec<i64> {
+    ends.iter().map(|&end| end as i64).collect()
+}
+
+/// Partitions rows and labels: the block of each row, ends of the label sets, labels, objective
+/// after every half step, ones captured.
+#[expect(clippy::type_complexity, reason = "a tuple is what Python unpacks")]
+#[pyfunction]
+#[pyo3(signature = (x, y, params, n_threads, progress))]
+pub(crate) fn fit_partition<'py>(
+    py: Python<'py>,
+    x: PyCsr<'py>,
+    y: PyCsr<'py>,
+    params: PyPartition,
+    n_threads: usize,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<(
+    Bound<'py, PyArray1<i32>>,
+    Bound<'py, PyArray1<i64>>,
+    Bound<'py, PyArray1<i32>>,
+    Bound<'py, PyArray1<f64>>,
+    u64,
+)> {
+    let PyPartition {
+        n_blocks,
+        lam,
+        max_labels,
+        n_init,
+        max_iter,
+        tol,
+        seed,
+    } = params;
+    let params = Params {
+        n_blocks,
+        lam,
+        max_labels,
+        n_init,
+        max_iter,
+        tol,
+        seed,
+    };
+    let params = params.check().map_err(to_py)?;
+    let y = with_view!(y, "Y", |y| CsrOwned::from_view(y, false).map_err(to_py)?);
+    let found = with_view!(x, "X", |x| run(
+        py,
+        n_threads,
+        progress.as_ref(),
+        |watch| params.fit(x, &y, watch)
+    )?);
+    Ok((
+        to_i32(&found.row_blocks).into_pyarray(py),
+        to_i64(&found.ends).into_pyarray(py),
+        to_i32(&found.labels).into_pyarray(py),
+        found.history.into_pyarray(py),
+        found.captured,
+    ))
+}
+
+/// The best label sets of given blocks of rows: ends, labels, ones captured.
+#[expect(clippy::type_complexity, reason = "a tuple is what Python unpacks")]
+#[pyfunction]
+#[pyo3(signature = (y, row_blocks, n_blocks, lam, max_labels, n_threads))]
+pub(crate) fn partition_labels<'py>(
+    py: Python<'py>,
+    y: PyCsr<'py>,
+    row_blocks: PyReadonlyArray1<'py, i32>,
+    n_blocks: usize,
+    lam: f64,
+    max_labels: Option<usize>,
+    n_threads: usize,
+) -> PyResult<(Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<i32>>, u64)> {
+    let row_blocks = to_u32(&row_blocks)?;
+    let y = with_view!(y, "Y", |y| CsrOwned::from_view(y, false).map_err(to_py)?);
+    let most = max_labels.unwrap_or(usize::MAX);
+    let sets = run(py, n_threads, None, |watch| {
+        label_step(&y, &row_blocks, n_blocks, lam, most, watch)
+    })?;
+    Ok((
+        to_i64(&sets.ends).into_pyarray(py),
+        to_i32(&sets.labels).into_pyarray(py),
+        sets.captured,
+    ))
+}
+
+/// Clusters rows of unit length into `n_clusters`, or until none has more than `leaf_size` rows:
+/// the cluster of each row, the arrays of (`n_features`, `n_clusters`) centers in compressed rows,
+/// intercepts, inertia.
+#[expect(clippy::type_complexity, reason = "a tuple is what Python unpacks")]
+#[expect(clippy::too_many_arguments, reason = "they are given by name")]
+#[pyfunction]
+#[pyo3(signature = (x, sample_weight, *, n_clusters, leaf_size, n_init, seed, n_threads, progress))]
+pub(crate) fn fit_kmeans<'py>(
+    py: Python<'py>,
+    x: PyCsr<'py>,
+    sample_weight: Option<PyReadonlyArray1<'py, f32>>,
+    n_clusters: usize,
+    leaf_size: Option<usize>,
+    n_init: usize,
+    seed: u64,
+    n_threads: usize,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<(
+    Bound<'py, PyArray1<i32>>,
+    CsrArrays<'py>,
+    Bound<'py, PyArray1<f32>>,
+    f64,
+)> {
+    let kmeans = KMeans {
+        until: leaf_size.map_or(Until::Clusters(n_clusters), Until::RowsEach),
+        n_init,
+        seed,
+    };
+    let weights = sample_weight.as_ref().map(|weights| weights.as_slice());
+    let weights = weights.transpose()?;
+    let found = with_view!(x, "X", |x| run(
+        py,
+        n_threads,
+        progress.as_ref(),
+        |watch| kmeans.fit(x, weights, watch)
+    )?);
+    Ok((
+        to_i32(&found.row_clusters).into_pyarray(py),
+        csr_arrays(py, found.centers),
+        found.intercept.into_pyarray(py),
+        found.inertia,
+    ))
+}
+
+/// Fits the router: the arrays of (`n_features`, `n_classes`) weights in compressed rows,
+/// intercepts, passes of each class.
+#[expect(clippy::type_complexity, reason = "a tuple is what Python unpacks")]
+#[expect(clippy::too_many_arguments, reason = "each is a thing of its own")]
+#[pyfunction]
+#[pyo3(signature = (x, classes, n_classes, sample_weight, params, n_threads, progress))]
+pub(crate) fn fit_router<'py>(
+    py: Python<'py>,
+    x: PyCsr<'py>,
+    classes: PyReadonlyArray1<'py, i32>,
+    n_classes: usize,
+    sample_weight: Option<PyReadonlyArray1<'py, f32>>,
+    params: PyRouter,
+    n_threads: usize,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<(
+    CsrArrays<'py>,
+    Bound<'py, PyArray1<f32>>,
+    Bound<'py, PyArray1<i32>>,
+)> {
+    let PyRouter {
+        c,
+        fit_intercept,
+        tol,
+        max_iter,
+        seed,
+    } = params;
+    let router = Router {
+        c,
+        fit_intercept,
+        tol,
+        max_iter,
+        seed,
+    };
+    let classes = to_u32(&classes)?;
+    let weights = sample_weight.as_ref().map(|weights| weights.as_slice());
+    let weights = weights.transpose()?;
+    let routes = with_view!(x, "X", |x| run(
+        py,
+        n_threads,
+        progress.as_ref(),
+        |watch| router.fit(x, &classes, n_classes, weights, watch)
+    )?);
+    Ok((
+        csr_arrays(py, routes.weights),
+        routes.intercept.into_pyarray(py),
+        to_i32(&routes.n_iter).into_pyarray(py),
+    ))
+}
+
+/// Merges the scores of the blocks that rows were sent to: the arrays of (`n_rows`, `n_labels`).
+#[pyfunction]
+#[pyo3(signature = (routes, labels, scores, n_labels, k, n_threads))]
+pub(crate) fn merge_blocks<'py>(
+    py: Python<'py>,
+    routes: PyCsr<'py>,
+    labels: Vec<PyReadonlyArray1<'py, i32>>,
+    scores: Vec<PyReadonlyArray2<'py, f32>>,
+    n_labels: usize,
+    k: Option<usize>,
+    n_threads: usize,
+) -> PyResult<CsrArrays<'py>> {
+    let answers: Vec<Answer<'_>> = labels
+        .iter()
+        .zip(&scores)
+        .map(|(labels, scores)| {
+            Ok(Answer {
+                labels: labels.as_slice()?,
+                scores: scores.as_slice()?,
+            })
+        })
+        .collect::<PyResult<_>>()?;
+    let merged = with_view!(routes, "routes", |routes| run(
+        py,
+        n_threads,
+        None,
+        |watch| merge(routes, &answers, n_labels, k, watch)
+    )?);
+    Ok(csr_arrays(py, merged))
+}
+
+/// The `k` largest values of each row, ties to the lower column, columns in increasing order.
+#[pyfunction]
+#[pyo3(signature = (scores, k))]
+pub(crate) fn topk_of_rows<'py>(
+    py: Python<'py>,
+    scores: PyCsr<'py>,
+    k: usize,
+) -> PyResult<CsrArrays<'py>> {
+    let out = with_view!(scores, "scores", |scores| run_here(py, |watch| {
+        let mut out = CsrOwned {
+            indptr: vec![0],
+            indices: Vec::new(),
+            values: Vec::new(),
+            n_cols: scores.n_cols(),
+        };
+        let mut best = TopK::new(k);
+        for row in 0..scores.n_rows() {
+            watch.step(0)?;
+            let (cols, values) = scores.row(row);
+            for (&col, &value) in cols.iter().zip(values) {
+                best.push(col.get() as u32, value.f64() as f32);
+            }
+            best.drain_by_label(|col, value| {
+                out.indices.push(col);
+                out.values.push(value);
+            });
+            out.indptr.push(out.indices.len());
+        }
+        Ok(out)
+    })?);
+    Ok(csr_arrays(py, out))
+}

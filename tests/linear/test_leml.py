@@ -1,0 +1,183 @@
+"""`LEMLClassifier` against its objective, the best fit of a rank, its own two ways, and published figures."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import check_grad
+from scipy.sparse import csr_array
+from scipy.special import expit
+
+from manylabel import LEMLClassifier
+from manylabel.datasets import load_xc, make_multilabel
+from manylabel.metrics import precision_at_k
+from oracle import leml as oracle
+from oracle.linear import design
+
+LOSSES = ["squared", "logistic", "squared-hinge"]
+every_loss = pytest.mark.parametrize("loss", LOSSES)
+
+
+@st.composite
+def problems(draw):
+    """Features, labels of which each has a positive row, what is known of them, weights of rows."""
+    n, d, c = draw(st.integers(2, 40)), draw(st.integers(1, 20)), draw(st.integers(1, 20))
+    rng = np.random.default_rng(draw(st.integers(0, 1000)))
+    X = rng.normal(size=(n, d)) * (rng.random((n, d)) < draw(st.sampled_from([0.3, 1.0])))
+    Y = (rng.random((n, c)) < 0.3).astype(int)
+    observed = (rng.random((n, c)) < draw(st.sampled_from([0.6, 1.0]))).astype(int)
+    first = rng.integers(n, size=c), np.arange(c)
+    Y[first] = observed[first] = 1
+    weights = draw(st.sampled_from([None, rng.integers(1, 4, n) / 2]))
+    return X, Y, observed, weights
+
+
+def arguments(problem, model, observed):
+    X, Y, _, weights = problem
+    A = design(X, model.normalize, False)[:, model.features_]
+    return A, Y, model.alpha, model.loss, observed, np.ones(len(X)) if weights is None else weights
+
+
+@every_loss
+@given(problem=problems(), seed=st.integers(0, 100))
+def test_gradient_of_the_oracle(problem, loss, seed):
+    X, Y, observed, weights = problem
+    rng = np.random.default_rng(seed)
+    W, H = rng.normal(size=(X.shape[1], 2)), rng.normal(size=(Y.shape[1], 2))
+    rest = X, Y, 0.1, loss, observed, np.ones(len(X)) if weights is None else weights
+
+    def split(flat):
+        return flat[: W.size].reshape(W.shape), flat[W.size :].reshape(H.shape)
+
+    def gradient(flat):
+        return np.concatenate([part.ravel() for part in oracle.gradient(*split(flat), *rest)])
+
+    start = np.concatenate([W.ravel(), H.ravel()])
+    error = check_grad(lambda flat: oracle.value(*split(flat), *rest), gradient, start)
+    assert error < 1e-4 * (1 + np.linalg.norm(gradient(start)))
+
+
+@every_loss
+@given(
+    problem=problems(),
+    masked=st.booleans(),
+    rank=st.sampled_from([1, 3, 18]),
+    alpha=st.sampled_from([0.03, 0.3]),
+    normalize=st.booleans(),
+)
+def test_objective_falls_to_a_stationary_point(problem, loss, masked, rank, alpha, normalize):
+    X, Y, observed, weights = problem
+    if not masked:
+        observed = np.ones_like(Y)
+    params = {"alpha": alpha, "loss": loss, "fit_intercept": False, "normalize": normalize, "random_state": 0}
+    model = LEMLClassifier(rank, **params, max_iter=60, tol=1e-9, cg_tol=1e-2)
+    model.fit(X, Y, sample_weight=weights, observed=observed if masked else None)
+    start = model.objective_[0]
+    assert (np.diff(model.objective_) <= 1e-5 * start).all()
+    assert len(model.objective_) == model.n_iter_
+    assert model.feature_factors_.shape[1] <= min(rank, len(X), Y.shape[1])
+    W, H = model.feature_factors_.astype(float), model.label_factors_.T.astype(float)
+    rest = arguments(problem, model, observed)
+    np.testing.assert_allclose(oracle.value(W, H, *rest), model.objective_[-1], rtol=1e-4, atol=1e-5)
+    # Where it stands still, along no direction much is to be gained.
+    by_w, by_h = oracle.gradient(W, H, *rest)
+    if model.n_iter_ < 60:
+        assert np.sqrt((by_w**2).sum() + (by_h**2).sum()) < 0.03 * (1 + start)
+
+
+@pytest.mark.parametrize("alpha", [1e-4, 0.5])
+@pytest.mark.parametrize("rank", [3, 17, 30])
+def test_identity_features_give_the_best_fit_of_that_rank(rank, alpha):
+    Y = make_multilabel(60, 10, 30, random_state=0)[1].toarray()
+    Y[np.arange(30), np.arange(30)] = 1
+    params = {"fit_intercept": False, "max_iter": 2000, "tol": 1e-9, "cg_tol": 1e-3, "random_state": 0}
+    model = LEMLClassifier(rank, alpha=alpha, **params).fit(np.eye(60), Y)
+    best = oracle.best_scores_of_identity(Y, alpha, rank)
+    found = model.decision_function(np.eye(60))
+    # The singular values near the cut decide slowly; what is lost by them is little.
+    assert ((Y - found) ** 2).sum() <= ((Y - best) ** 2).sum() * 1.01 + 1e-3
+    assert np.linalg.norm(found - best) < 0.05 * np.linalg.norm(best)
+
+
+@every_loss
+def test_a_mask_of_ones_is_no_mask(loss):
+    """Squared loss without a mask is solved by ridge regressions, everything else by Newton's method."""
+    X, Y = make_multilabel(200, 40, 15, random_state=0)
+    # Elsewhere the two ways take the same steps, and only rounding differs.
+    (n_iter, n_steps), tolerance = ((50, 20), 0.1) if loss == "squared" else ((1, 3), 0.01)
+    params = {"loss": loss, "max_iter": n_iter, "cg_max_iter": n_steps, "tol": 1e-9, "random_state": 0}
+    plain, masked = (
+        LEMLClassifier(6, **params).fit(X, Y, observed=mask) for mask in (None, np.ones(Y.shape))
+    )
+    np.testing.assert_allclose(masked.objective_[-1], plain.objective_[-1], rtol=5e-3)
+    np.testing.assert_allclose(masked.decision_function(X), plain.decision_function(X), atol=tolerance)
+
+
+@every_loss
+def test_what_is_unknown_does_not_matter(loss):
+    X, Y = make_multilabel(300, 40, 12, random_state=0)
+    Y = Y.toarray()
+    known = np.random.default_rng(0).random(Y.shape) < 0.5
+    model = LEMLClassifier(6, loss=loss, random_state=0)
+    first = model.fit(X, Y, observed=known).decision_function(X)
+    second = model.fit(X, np.where(known, Y, 1), observed=csr_array(known)).decision_function(X)
+    np.testing.assert_array_equal(first, second)
+    # Unknown taken for absent, scores of what is present but unknown sink.
+    absent = model.fit(X, Y * known).decision_function(X)
+    hidden = (Y == 1) & ~known
+    assert first[hidden].mean() > absent[hidden].mean()
+
+
+def test_predictions_are_those_of_the_factors():
+    X, Y = make_multilabel(300, 40, 37, random_state=0)
+    Y = Y.toarray()
+    Y[:, 5] = 0
+    for loss in LOSSES:
+        model = LEMLClassifier(7, loss=loss, normalize=False, max_iter=3, random_state=0).fit(X, Y)
+        scores = X[:, model.features_] @ model.feature_factors_ @ model.label_factors_ + model.intercept_
+        found = model.decision_function(X)
+        np.testing.assert_allclose(found, scores, rtol=1e-4, atol=1e-5)
+        assert np.isneginf(found).any(axis=0).nonzero()[0].tolist() == [5]
+        np.testing.assert_array_equal(model.predict(X), found > (0.5 if loss == "squared" else 0))
+        assert hasattr(model, "predict_proba") == (loss == "logistic")
+        if loss == "logistic":
+            np.testing.assert_allclose(model.predict_proba(X), expit(found))
+        assert (model.intercept_[[0, 5]] != 0).all()
+        assert (LEMLClassifier(7, fit_intercept=False).fit(X, Y).intercept_[[0, 1]] == 0).all()
+
+
+def test_factors_are_few_where_rows_or_labels_are():
+    X, Y = make_multilabel(50, 30, 20, random_state=0)
+    assert LEMLClassifier(100).fit(X, Y).label_factors_.shape == (20, 20)
+    assert LEMLClassifier(100).fit(X[:3], Y[:3]).feature_factors_.shape[1] == 3
+    Y = np.zeros((50, 4))
+    model = LEMLClassifier(3).fit(X, Y)
+    assert model.label_factors_.shape == (0, 4)
+    assert (model.n_iter_, model.predict_topk(X).nnz) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("observed", "message"),
+    [
+        (np.ones((4, 3)), r"`observed` must be of the shape of Y, \(50, 3\), got \(4, 3\)"),
+        (np.ones((50, 2)), r"`observed` must be of the shape of Y, \(50, 3\), got \(50, 2\)"),
+        (np.full((50, 3), 2), "observed must hold 0 and 1 only, got 2"),
+        (np.full((50, 3), np.nan), "observed must be a 2-D indicator matrix .* NaN"),
+    ],
+)
+def test_bad_mask(observed, message):
+    X, Y = make_multilabel(50, 10, 3, random_state=0)
+    with pytest.raises(ValueError, match=message):
+        LEMLClassifier(2).fit(X, Y, observed=observed)
+
+
+FLOORS = {"bibtex": [62.0, 36.0, 26.0], "delicious": [65.0, 59.0, 54.0]}
+
+
+@pytest.mark.parametrize("name", FLOORS)
+def test_published_figures(data, name):
+    X, Y = load_xc(data / name / "train.txt.gz")
+    X_test, Y_test = load_xc(data / name / "test.txt.gz")
+    model = LEMLClassifier(100, random_state=0, n_jobs=-1).fit(X, Y)
+    found = 100 * precision_at_k(Y_test, model.predict_topk(X_test, 5), k=(1, 3, 5))
+    assert (found >= FLOORS[name]).all()

@@ -1,0 +1,53 @@
+"""Block partitioning from its definitions: dense, slow, one loop for each sum."""
+
+from itertools import combinations
+
+import numpy as np
+from scipy.optimize import minimize
+
+
+def objective(Y, row_blocks, label_blocks, lam):
+    """f: minus the ones inside of blocks, plus lam times the squared sizes."""
+    inside = sum(Y[i, j] for i, block in enumerate(row_blocks) for j in label_blocks[block])
+    return lam * sum(len(labels) ** 2 for labels in label_blocks) - inside
+
+
+def best_labels(Y, rows, lam):
+    """The lowest value any label set reaches for a block of rows, by trying all of them."""
+    labels = range(Y.shape[1])
+    values = []
+    for size in range(Y.shape[1] + 1):
+        for chosen in combinations(labels, size):
+            values.append(lam * size**2 - sum(Y[i, j] for i in rows for j in chosen))
+    return min(values)
+
+
+def logistic(v, A, s, C, m):
+    """|v|^2 / 2 + C sum_i m_i ln(1 + exp(-s_i a_i.v))."""
+    return v @ v / 2 + C * sum(
+        m_i * np.logaddexp(0, -s_i * (a @ v)) for m_i, a, s_i in zip(m, A, s, strict=True)
+    )
+
+
+def logistic_minimum(A, s, C, m):
+    """Its minimizer, by a generic method."""
+    options = {"maxiter": 10_000, "maxfun": 100_000, "ftol": 0, "gtol": 1e-9}
+    return minimize(logistic, np.zeros(A.shape[1]), (A, s, C, m), "L-BFGS-B", options=options).x
+
+
+def naive_bayes(X, Y):
+    """log pi_j + sum_f x_f log theta_fj for every row and label that any row carries, -inf for others."""
+    scores = np.full(Y.shape, -np.inf)
+    for j in np.flatnonzero(Y.any(axis=0)):
+        counts = X[Y[:, j] == 1].sum(axis=0) + 1
+        theta = counts / counts.sum()
+        for i, x in enumerate(X):
+            scores[i, j] = np.log(Y[:, j].sum() / Y.sum()) + sum(x * np.log(theta))
+    return scores
+
+
+def merged(probabilities, scores):
+    """The logit of sum_l p_l / (1 + exp(-s_l)), p scaled to sum to 1; s is -inf where the label is not."""
+    p = np.asarray(probabilities) / sum(probabilities)
+    total = sum(p_l / (1 + np.exp(-s_l)) for p_l, s_l in zip(p, scores, strict=True))
+    return np.log(total / (1 - total)) if total > 0 else -np.inf

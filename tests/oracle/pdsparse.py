@@ -1,0 +1,54 @@
+"""PD-Sparse from its definition: dense, in double precision, its dual minimized by scipy.
+
+    f(w) = sum_k |w_k|^2/2 + l1 |w_k|_1
+           + sum_i C m_i max(0, 1 + max_{k not in y_i} w_k.a_i - min_{k in y_i} w_k.a_i)
+
+over rows with a label and without one. The dual variables of a row are >= 0 for its labels, <= 0 for others,
+sum to 0, and those >= 0 sum to C m_i at most.
+"""
+
+import numpy as np
+from scipy.optimize import LinearConstraint, minimize
+
+
+def primal(coef, A, Y, C, l1, m):
+    """The objective of weights (n_labels, n_features)."""
+    total = (coef**2).sum() / 2 + l1 * np.abs(coef).sum()
+    for a, y, weight in zip(A, Y, m, strict=True):
+        if 0 < y.sum() < len(y):
+            scores = coef @ a
+            total += C * weight * max(0.0, 1 + scores[y == 0].max() - scores[y == 1].min())
+    return total
+
+
+def soft(v, l1):
+    return np.sign(v) * np.maximum(np.abs(v) - l1, 0)
+
+
+def optimum(A, Y, C, l1, m):
+    """The least objective, by the dual."""
+    kept = (Y.sum(axis=1) > 0) & (Y.sum(axis=1) < Y.shape[1])
+    A, Y, m = A[kept], Y[kept], m[kept]
+    n, c = Y.shape
+    if n == 0:
+        return 0.0
+
+    def dual(flat):
+        alpha = flat.reshape(n, c)
+        w = soft(alpha.T @ A, l1)
+        return (w**2).sum() / 2 + alpha[Y == 0].sum(), (A @ w.T + (Y == 0)).ravel()
+
+    rows = np.repeat(np.eye(n), c, axis=1)
+    zero_sums = LinearConstraint(rows, 0, 0)
+    few = LinearConstraint(rows * Y.ravel(), -np.inf, C * m)
+    bounds = [(0, None) if y else (None, 0) for y in Y.ravel()]
+    found = minimize(
+        dual,
+        np.zeros(n * c),
+        jac=True,
+        method="SLSQP",
+        bounds=bounds,
+        constraints=[zero_sums, few],
+        options={"maxiter": 1000, "ftol": 1e-12},
+    )
+    return -found.fun

@@ -1,0 +1,420 @@
+"""Block classifiers: what equals what, whose scores are whose, and estimators that are not ours."""
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+from sklearn.base import BaseEstimator, clone
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.feature_extraction.text import TfidfTransformer
+from sklearn.linear_model import LogisticRegression
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.svm import LinearSVC
+
+import manylabel as ml
+from manylabel import (
+    BlockPartitionClassifier,
+    BlockPartitioner,
+    CBMLCClassifier,
+    DiSMECClassifier,
+    LPSRClassifier,
+)
+from manylabel._block_choice import TOLERANCE
+from manylabel._naive_bayes import NaiveBayes
+from manylabel.datasets import load_xc, make_multilabel
+from manylabel.metrics import precision_at_k
+from oracle import partition as oracle
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return make_multilabel(600, 60, 30, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def base():
+    return DiSMECClassifier(random_state=0)
+
+
+def same_bits(one, other):
+    for name in ("data", "indices", "indptr"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+
+
+# --- one block is no block
+
+
+@pytest.mark.parametrize("lam", [0.0, 1e-300])
+def test_one_block_of_all_labels_is_the_estimator(problem, base, lam):
+    X, Y = problem
+    plain = clone(base).fit(X, Y)
+    block = BlockPartitionClassifier(base, n_blocks=1, lam=lam).fit(X, Y)
+    np.testing.assert_array_equal(block.decision_function(X), plain.decision_function(X))
+    same_bits(block.predict_topk(X, 5), plain.predict_topk(X, 5))
+    same_bits(block.predict(X), plain.predict(X))
+    assert block.speedup_ == (1, 30 / 31)
+    cluster = CBMLCClassifier(base, n_clusters=1).fit(X, Y)
+    np.testing.assert_array_equal(cluster.decision_function(X), plain.decision_function(X))
+    leaf = LPSRClassifier(base, leaf_size=600, n_candidates=30).fit(X, Y)
+    np.testing.assert_array_equal(leaf.decision_function(X), plain.decision_function(X))
+    same_bits(leaf.predict_topk(X, 5), plain.predict_topk(X, 5))
+    same_bits(leaf.predict(X), plain.predict(X))
+
+
+def test_one_block_of_another_library(problem):
+    X, Y = problem
+    plain = OneVsRestClassifier(LogisticRegression()).fit(X, Y)
+    block = BlockPartitionClassifier(plain, n_blocks=1, lam=0).fit(X, Y)
+    np.testing.assert_allclose(block.decision_function(X), plain.decision_function(X), rtol=1e-6)
+    np.testing.assert_array_equal(block.predict(X).toarray(), plain.predict(X).toarray())
+
+
+# --- whose scores are whose
+
+
+@pytest.mark.parametrize("kind", [BlockPartitionClassifier, CBMLCClassifier])
+def test_a_row_has_the_scores_of_the_model_of_its_block(problem, base, kind):
+    X, Y = problem
+    how = {"n_blocks": 4, "lam": 1.0} if kind is BlockPartitionClassifier else {"n_clusters": 4}
+    model = kind(base, random_state=0, **how).fit(X, Y)
+    units = X / np.sqrt(X.multiply(X).sum(axis=1))[:, None]
+    routed = (units @ model.router_coef_.T).toarray() + model.router_intercept_
+    scores = model.decision_function(X)
+    sizes = []
+    for i, block in enumerate(routed.argmax(axis=1)):
+        labels = model.label_blocks_[block]
+        alone = np.full(30, -np.inf, dtype=np.float32)
+        alone[labels] = model.estimators_[block].decision_function(X[i : i + 1])
+        np.testing.assert_array_equal(scores[i], alone)
+        sizes.append(len(labels))
+    # The counts of measure_speedup, by hand.
+    assert model.speedup_ == pytest.approx((30 / np.mean(sizes), 30 / (np.mean(sizes) + 4)))
+    assert model.measure_speedup(X[:10]) == pytest.approx(
+        (30 / np.mean(sizes[:10]), 30 / (np.mean(sizes[:10]) + 4))
+    )
+    for block, labels in enumerate(model.label_blocks_):
+        rows = model.row_blocks_ == block
+        expected = clone(base).fit(X[rows], Y[rows][:, labels])
+        np.testing.assert_array_equal(
+            model.estimators_[block].decision_function(X), expected.decision_function(X)
+        )
+
+
+@pytest.mark.parametrize("n_routes", [2, 9])
+def test_scores_of_several_blocks_are_merged_by_probability(problem, base, n_routes):
+    X, Y = problem
+    model = BlockPartitionClassifier(base, n_blocks=4, lam=1.0, n_routes=n_routes, random_state=0).fit(X, Y)
+    units = X / np.sqrt(X.multiply(X).sum(axis=1))[:, None]
+    routed = (units @ model.router_coef_.T).toarray() + model.router_intercept_
+    scores, top = model.decision_function(X), model.predict_topk(X, 3)
+    n_routes = min(n_routes, 4)
+    for i in range(0, 600, 20):
+        blocks = np.argsort(-routed[i], kind="stable")[:n_routes]
+        parts = np.full((n_routes, 30), -np.inf)
+        for part, block in zip(parts, blocks, strict=True):
+            # Margins of DiSMEC; of what has probabilities the scores are log-odds.
+            part[model.label_blocks_[block]] = 4 * model.estimators_[block].decision_function(X[i : i + 1])[0]
+        probabilities = 1 / (1 + np.exp(-routed[i, blocks]))
+        expected = [oracle.merged(probabilities, parts[:, label]) for label in range(30)]
+        np.testing.assert_allclose(scores[i], expected, rtol=1e-3, atol=1e-4)
+        best = np.sort(np.lexsort([np.arange(30), -scores[i]])[:3])
+        np.testing.assert_array_equal(top.indices[top.indptr[i] : top.indptr[i + 1]], best)
+    np.testing.assert_array_equal(model.predict(X).toarray(), scores > 0)
+    assert (
+        model.speedup_[0]
+        < BlockPartitionClassifier(base, n_blocks=4, lam=1.0, random_state=0).fit(X, Y).speedup_[0]
+    )
+
+
+def test_margins_within_blocks_are_margins(problem, base):
+    """One cluster around a classifier changes neither its scores nor what they count as."""
+    X, Y = problem
+    plain, nested = (
+        BlockPartitionClassifier(inner, n_blocks=4, lam=1.0, n_routes=2, random_state=0).fit(X, Y)
+        for inner in (base, CBMLCClassifier(base, 1, random_state=0))
+    )
+    np.testing.assert_allclose(nested.decision_function(X), plain.decision_function(X), rtol=1e-5)
+
+
+def test_constant_scores_of_others_are_log_odds_already():
+    X = np.repeat(np.eye(2), 20, axis=0)
+    Y = np.column_stack([np.arange(40) < 20, np.arange(40) % 2, np.ones(40)]).astype(int)
+    model = BlockPartitionClassifier(
+        OneVsRestClassifier(LinearSVC()), n_blocks=2, lam=0, n_routes=2, random_state=0
+    ).fit(X, Y)
+    # Label 2 is in all rows of both blocks, whatever the router says.
+    np.testing.assert_allclose(model.decision_function(X)[:, 2], np.log(20.5 / 0.5), rtol=1e-5)
+
+
+def test_merging_in_parts_changes_nothing(problem, base, monkeypatch):
+    X, Y = problem
+    model = BlockPartitionClassifier(base, n_blocks=4, lam=1.0, n_routes=2, random_state=0).fit(X, Y)
+    whole = model.predict_topk(X, 5)
+    monkeypatch.setattr("manylabel._blocks._SCORES_AT_ONCE", 100)
+    same_bits(model.predict_topk(X, 5), whole)
+
+
+def test_rows_without_labels(base):
+    X, Y = np.repeat(np.eye(3), 20, axis=0), np.repeat([[1, 0], [0, 1], [0, 0]], 20, axis=0)
+    model = BlockPartitionClassifier(base, n_blocks=3, lam=0.5, random_state=0).fit(X, Y)
+    empty = [block for block, labels in enumerate(model.label_blocks_) if len(labels) == 0]
+    assert [model.estimators_[block] for block in empty] == [None]
+    assert np.isneginf(model.router_intercept_[empty]).all()
+    assert model.predict_topk(X, 1).nnz == 60  # no row is sent where nothing is known
+    # Where k-means puts them beside others, the router need not look at them.
+    Y = np.repeat([[1, 0], [0, 1]], 30, axis=0)
+    Y[::3] = 0
+    X = np.repeat(np.eye(2), 30, axis=0)
+    params = {"n_blocks": 2, "lam": 0.5, "random_state": 0}
+    kept = BlockPartitionClassifier(base, drop_unlabeled=True, **params).fit(X, Y)
+    rows = Y.any(axis=1)
+    without = BlockPartitionClassifier(base, **params).fit(X[rows], Y[rows])
+    order = np.argsort(kept.router_coef_.toarray()[:, 0]), np.argsort(without.router_coef_.toarray()[:, 0])
+    np.testing.assert_allclose(
+        kept.router_coef_.toarray()[order[0]], without.router_coef_.toarray()[order[1]], atol=0.05
+    )
+
+
+# --- estimators of others
+
+
+FOREIGN = {
+    "linear": OneVsRestClassifier(LogisticRegression()),
+    "pipeline": make_pipeline(TfidfTransformer(), OneVsRestClassifier(LogisticRegression())),
+    "forest": RandomForestClassifier(5, random_state=0),
+    "neighbors": KNeighborsClassifier(3),
+}
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+@pytest.mark.parametrize("dense", [False, True])
+@pytest.mark.parametrize("n_routes", [1, 2])
+def test_other_estimators(problem, name, dense, n_routes):
+    X, Y = problem
+    if name in ("forest", "neighbors") and not dense:
+        Y = Y.toarray()  # they do not take it sparse
+    if dense:
+        X, Y = X.toarray(), np.asarray(Y.toarray())
+    model = BlockPartitionClassifier(
+        FOREIGN[name], n_blocks=3, lam=1.0, n_routes=n_routes, random_state=0, n_jobs=2
+    ).fit(X, Y)
+    scores, top = model.decision_function(X), model.predict_topk(X, k=4)
+    assert isinstance(model.predict(X), np.ndarray if dense or name in ("forest", "neighbors") else csr_array)
+    plain = clone(FOREIGN[name]).fit(X, Y)
+    assert model.score(X, Y) > 0.6 * plain.score(X, Y)
+    for i, row in enumerate(scores):
+        best = np.lexsort([np.arange(30), -row])[:4]
+        np.testing.assert_array_equal(top.indices[top.indptr[i] : top.indptr[i + 1]], np.sort(best))
+    with pytest.raises(TypeError, match=r"cannot be saved: expected .*an estimator"):
+        model.save("never")
+
+
+def test_labels_that_do_not_vary_have_constant_scores():
+    """Block one: label 0 in all rows, label 1 in none, label 2 in some; block two: one label, all rows."""
+    X = np.repeat(np.eye(2), 10, axis=0)
+    X[:10, 1] = np.linspace(0, 0.3, 10)
+    Y = np.zeros((20, 4), dtype=int)
+    Y[:10, 0] = Y[5:10, 2] = Y[10:, 3] = 1
+    model = BlockPartitionClassifier(
+        OneVsRestClassifier(LogisticRegression()), n_blocks=2, lam=0, random_state=0
+    ).fit(X, Y)
+    assert sorted(map(len, model.label_blocks_)) == [1, 2]
+    scores = model.decision_function(X)
+    np.testing.assert_allclose(scores[:10, 0], np.log(10.5 / 0.5), rtol=1e-6)
+    np.testing.assert_allclose(scores[10:, 3], np.log(10.5 / 0.5), rtol=1e-6)
+    assert len(np.unique(scores[:10, 2])) > 5
+    assert model.predict(X)[:10, 0].all()
+
+
+class Picky(BaseEstimator):
+    """Fits no fewer rows than it says."""
+
+    def __init__(self, least=30):
+        self.least = least
+
+    def fit(self, X, y):
+        if X.shape[0] < self.least:
+            raise ValueError(f"wants {self.least} rows")
+        self.n_ = y.shape[1]
+        return self
+
+    def decision_function(self, X):
+        return np.zeros((X.shape[0], self.n_))
+
+    def predict(self, X):
+        return np.zeros((X.shape[0], self.n_), dtype=int)
+
+
+def test_blocks_an_estimator_cannot_take():
+    X = np.repeat(np.eye(2), [40, 10], axis=0)
+    Y = np.zeros((50, 2), dtype=int)
+    Y[:40:2, 0] = Y[40::2, 1] = 1
+    with pytest.warns(UserWarning, match="to 1 of 2 blocks, whose labels get constant scores: wants 30 rows"):
+        model = BlockPartitionClassifier(Picky(), n_blocks=2, lam=0, random_state=0).fit(X, Y)
+    scores = model.decision_function(X)
+    assert (scores[:40, 0] == 0).all()
+    np.testing.assert_allclose(scores[40:, 1], 0)  # log-odds of five in ten
+    with pytest.raises(ValueError, match="`estimator` could not be fitted to any block: wants 99 rows"):
+        BlockPartitionClassifier(Picky(99), n_blocks=2, lam=0, random_state=0).fit(X, Y)
+    with pytest.raises(ValueError, match="`C` must be finite and > 0, got -1"):
+        BlockPartitionClassifier(DiSMECClassifier(C=-1), n_blocks=2, lam=0, random_state=0).fit(X, Y)
+
+
+def test_seeds_reach_what_has_none(problem):
+    X, Y = problem
+    forest = RandomForestClassifier(3)
+    first, second, other = (
+        BlockPartitionClassifier(forest, n_blocks=2, lam=1, random_state=seed)
+        .fit(X, Y.toarray())
+        .decision_function(X)
+        for seed in (0, 0, 1)
+    )
+    np.testing.assert_array_equal(first, second)
+    assert (first != other).any()
+    params = BlockPartitionClassifier(DiSMECClassifier(random_state=7), n_blocks=2, lam=1, random_state=0)
+    assert {model.random_state for model in params.fit(X, Y).estimators_} == {7}
+
+
+# --- the choice of lam
+
+
+@pytest.mark.parametrize("estimator", [DiSMECClassifier(random_state=0), KNeighborsClassifier(3)])
+def test_lam_by_cross_validation(problem, estimator):
+    """Of the neighbours' scores many are equal, and whose rank is higher must not depend on who asks."""
+    base, n_jobs = estimator, 2
+    X, Y = (matrix.toarray() for matrix in problem)
+    accurate, speedy = (
+        BlockPartitionClassifier(base, n_blocks=3, mode=mode, random_state=0, n_jobs=n_jobs).fit(X, Y)
+        for mode in ("accuracy", "speed")
+    )
+    precision = accurate.lam_precision_
+    assert precision.shape == (len(accurate.lams_), 5, 3)
+    assert accurate.lam_ == accurate.lams_[precision.sum(axis=(1, 2)).argmax()]
+    # The least weight by hand, with the folds as they were.
+    fold_of_row = np.random.default_rng(0).permutation(np.arange(600) % 5)
+    plain = np.empty((5, 3))
+    for fold in range(5):
+        inside, outside = fold_of_row != fold, fold_of_row == fold
+        model = BlockPartitionClassifier(base, n_blocks=3, lam=accurate.lams_[0] * 0.8, random_state=0)
+        top = model.fit(X[inside], Y[inside]).predict_topk(X[outside], 5)
+        expected = precision_at_k(Y[outside], top, (1, 3, 5))
+        np.testing.assert_allclose(precision[0, fold], expected)
+        model = BlockPartitionClassifier(base, n_blocks=1, lam=0)
+        top = model.fit(X[inside], Y[inside]).predict_topk(X[outside], 5)
+        plain[fold] = precision_at_k(Y[outside], top, (1, 3, 5))
+    np.testing.assert_array_equal(speedy.lam_precision_, precision)
+    within = speedy.lams_[(precision >= plain - 0.02).all(axis=(1, 2))]
+    if len(within):
+        assert speedy.lam_ == within.max()
+
+
+def test_speed_without_a_weight_that_is_near_enough(base):
+    """Features that say nothing of a new row's block: routing loses much whatever the weight."""
+    X, Y = csr_array(np.eye(200)), np.eye(4, dtype=int)[np.arange(200) % 4]
+    model = BlockPartitionClassifier(base, n_blocks=100, mode="speed", random_state=0)
+    with pytest.warns(UserWarning, match=r"no `lam` from .* keeps P@1, P@3 and P@5 within 2 points"):
+        model.fit(X, Y)
+    assert model.lam_ == model.lams_[model.lam_precision_.sum(axis=(1, 2)).argmax()]
+    bounded = BlockPartitionClassifier(base, n_blocks=8, max_labels=2, mode="speed", random_state=0)
+    assert bounded.fit(X, Y).lam_ == 0  # nothing is left to choose
+
+
+def test_folds_without_labels(base):
+    Y = np.zeros((10, 3), dtype=int)
+    Y[3, 1] = 1
+    for mode in ("accuracy", "speed"):
+        model = BlockPartitionClassifier(base, mode=mode, random_state=0).fit(np.eye(10), Y)
+        assert set(model.predict_topk(np.eye(10), 2).indices) == {1}
+
+
+@pytest.mark.parametrize("allowed", [1.0, -1.0])
+def test_blocks_become_fewer_while_each_weight_loses_too_much(problem, base, monkeypatch, allowed):
+    X, Y = problem
+    monkeypatch.setitem(TOLERANCE, "accuracy", allowed)
+    several = BlockPartitioner(random_state=0).fit(X, Y).n_blocks_
+    assert several > 1
+    found = BlockPartitionClassifier(base, random_state=0).fit(X, Y).n_blocks_
+    assert found == (several if allowed > 0 else 1)
+    fixed = BlockPartitionClassifier(base, n_blocks=several, random_state=0).fit(X, Y)
+    assert fixed.n_blocks_ == several
+
+
+# --- CBMLC and LPSR
+
+
+def test_naive_bayes_is_that_of_its_definition():
+    rng = np.random.default_rng(0)
+    X, Y = rng.integers(0, 4, (30, 6)).astype(float), (rng.random((30, 5)) < 0.4).astype(int)
+    Y[:, 2] = 0
+    scores = NaiveBayes().fit(X, Y).decision_function(X)
+    expected = oracle.naive_bayes(X, Y)
+    seen = [0, 1, 3, 4]
+    # Equal up to what is the same for all labels of a row; their shares sum to twice the cardinality.
+    offset = scores[:, [0]] - expected[:, [0]]
+    np.testing.assert_allclose(scores[:, seen], expected[:, seen] + offset, atol=1e-4)
+    np.testing.assert_allclose(np.exp(scores[:, seen]).sum(axis=1), 2 * Y.sum() / 30, rtol=1e-4)
+    assert np.isneginf(scores[:, 2]).all()
+    weights = rng.integers(1, 4, 30)
+    weighted = NaiveBayes().fit(X, Y, weights).decision_function(X)
+    repeated = NaiveBayes().fit(np.repeat(X, weights, axis=0), np.repeat(Y, weights, axis=0))
+    np.testing.assert_allclose(weighted, repeated.decision_function(X), atol=1e-4)
+
+
+@pytest.mark.parametrize("weighting", ["rank", "counts"])
+def test_candidates_of_a_leaf(problem, base, weighting):
+    X, Y = problem
+    model = LPSRClassifier(base, 100, 7, weighting=weighting, random_state=0).fit(X, Y)
+    scores = clone(base).fit(X, Y).decision_function(X)
+    Y = Y.toarray()
+    rank = np.argsort(np.argsort(-scores, axis=1, kind="stable"), axis=1)
+    gains = Y / (1.0 + rank) if weighting == "rank" else Y.astype(float)
+    assert len(model.label_blocks_) >= 6
+    for leaf, labels in enumerate(model.label_blocks_):
+        total = gains[model.row_blocks_ == leaf].sum(axis=0)
+        assert len(labels) == min(7, np.count_nonzero(total))
+        others = np.setdiff1d(np.arange(30), labels)
+        assert total[labels].min() >= total[others].max() - 1e-6
+    own = model.decision_function(X)
+    assert set(np.isfinite(own).sum(axis=1)) <= set(map(len, model.label_blocks_))
+    np.testing.assert_array_equal(own[np.isfinite(own)], scores[np.isfinite(own)])
+
+
+def test_lpsr_over_naive_bayes(problem, tmp_path):
+    X, Y = abs(problem[0]), problem[1]
+    model = LPSRClassifier(leaf_size=150, n_candidates=10, random_state=0).fit(X, Y)
+    model.save(tmp_path / "model")
+    loaded = ml.load(tmp_path / "model")
+    same_bits(loaded.predict_topk(X, 5), model.predict_topk(X, 5))
+    popular = Y.sum(axis=0).argsort()[::-1][:3]
+    assert precision_at_k(Y, model.predict_topk(X, 3), 3) > Y[:, popular].mean()
+    np.testing.assert_array_equal(model.predict(X).toarray(), model.decision_function(X) > 0)
+    with pytest.raises(ValueError, match="values of X must be >= 0 for naive Bayes, got -"):
+        LPSRClassifier().fit(-X, Y)
+
+
+def test_nested_models_are_saved_and_loaded(problem, base, tmp_path):
+    X, Y = problem
+    inner = CBMLCClassifier(base, 2, random_state=0)
+    model = BlockPartitionClassifier(inner, n_blocks=2, lam=0.5, n_routes=2, random_state=0).fit(X, Y)
+    model.save(tmp_path / "model")
+    loaded = ml.load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.decision_function(X), model.decision_function(X))
+    assert loaded.get_params().keys() == model.get_params().keys()
+    assert loaded.estimator.estimator.random_state == 0
+    assert loaded.set_params(estimator__estimator__C=3.0).estimator.estimator.C == 3
+
+
+# --- a floor on a real set
+
+
+def test_blocks_cost_little_on_delicious(data):
+    folder = data / "delicious"
+    sets = *load_xc(folder / "train.txt.gz"), *load_xc(folder / "test.txt.gz")
+    X, Y, X_test, Y_test = sets
+    base = DiSMECClassifier(random_state=0, n_jobs=-1)
+    plain = precision_at_k(Y_test, base.fit(X, Y).predict_topk(X_test, 5), (1, 3, 5))
+    model = BlockPartitionClassifier(base, n_blocks=2, lam=0.3, random_state=0, n_jobs=-1).fit(X, Y)
+    found = precision_at_k(Y_test, model.predict_topk(X_test, 5), (1, 3, 5))
+    assert (found > plain - 0.02).all()
+    assert model.speedup_[1] > 1.2
