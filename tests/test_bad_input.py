@@ -423,7 +423,8 @@ def test_a_spoiled_model_is_an_error(classifier, how, method, n_rows):
     SPOILED[type(model)][how](model)
     with pytest.raises(
         (ValueError, TypeError, RuntimeError),
-        match=r"internal error|expected|must be|is not a valid|PyLinear|PyLowRank|PyRules|PyLink|PyCorrelated",
+        match=r"internal error|expected|must be|is not a valid"
+        r"|PyLinear|PyLowRank|PyRules|PyLink|PyCorrelated",
     ):
         getattr(model, method)(np.resize(X, (n_rows, D)))
 
