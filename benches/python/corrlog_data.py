@@ -13,14 +13,11 @@ MEASURES = ["Hamming", "0-1", "accuracy", "F1", "macro-F1", "micro-F1"]
 
 
 def parts(name):
-    """Training and test rows as the set comes, or all rows twice where it has no split."""
+    """Training and test rows as the set comes."""
     root = os.environ.get("MANYLABEL_DATA")
     if not root:
         sys.exit("MANYLABEL_DATA must name the folder of data sets")
-    folder = Path(root) / name
-    if not (folder / "train.txt.gz").exists():
-        return [load_xc(folder / "all.txt.gz")] * 2
-    return [load_xc(folder / f"{part}.txt.gz") for part in ("train", "test")]
+    return [load_xc(Path(root) / name / f"{part}.txt.gz") for part in ("train", "test")]
 
 
 def everything(name):

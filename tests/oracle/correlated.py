@@ -172,3 +172,26 @@ def messages(u, C, rounds=50):
         message = new
     beliefs = own + message.sum(axis=0)
     return (beliefs[:, 1] > beliefs[:, 0]).astype(float)
+
+
+def measures(Y, predicted):
+    """The paper's six: Hamming and 0-1 loss, accuracy, F1, macro-F1 and micro-F1.
+
+    A row without true and predicted labels has accuracy and F1 zero; macro-F1 is the harmonic mean of the
+    labels' mean precision and mean recall.
+    """
+    both = Y * predicted
+    either = np.maximum(Y, predicted)
+    sizes = (Y + predicted).sum(axis=1)
+    precision = (both.sum(axis=0) / np.maximum(predicted.sum(axis=0), 1)).mean()
+    recall = (both.sum(axis=0) / np.maximum(Y.sum(axis=0), 1)).mean()
+    return np.array(
+        [
+            (predicted != Y).mean(),
+            (predicted != Y).any(axis=1).mean(),
+            (both.sum(axis=1) / np.maximum(either.sum(axis=1), 1)).mean(),
+            (2 * both.sum(axis=1) / np.maximum(sizes, 1)).mean(),
+            2 * precision * recall / (precision + recall),
+            2 * both.sum() / sizes.sum(),
+        ]
+    )
