@@ -39,8 +39,10 @@ const ROUNDS: usize = 50;
 /// Messages that change by less do not matter.
 const STILL: f64 = 1e-6;
 
-/// Label sets of training rows that the search starts from.
-const SEEDS: usize = 5;
+/// Label sets of training rows that the search starts from. With 5, weakly penalized couplings of yeast
+/// (14 labels, penalties of 1e-4 and 1e-5) are decoded wrongly in 0.9 and 1.7 % of the rows; with 20 in
+/// 0.2 %.
+const SEEDS: usize = 16;
 
 /// Rows whose sets are scored together.
 pub(crate) const ROWS: usize = 16;
@@ -232,15 +234,12 @@ impl<'a> Decoder<'a> {
     fn odds(&self, u: &[f64], z: &[bool], odds: &mut [f64]) {
         odds.copy_from_slice(u);
         for &label in &self.coupled {
-            let label = label as usize;
-            let (others, values) = self.couplings.row(label);
-            let mut sum = 0.0;
-            for (other, value) in others.iter().zip(values) {
-                if z[*other as usize] {
-                    sum += value;
+            if z[label as usize] {
+                let (others, values) = self.couplings.row(label as usize);
+                for (other, value) in others.iter().zip(values) {
+                    odds[*other as usize] += value;
                 }
             }
-            odds[label] += sum;
         }
     }
 
