@@ -8,6 +8,8 @@
 use crate::model::Matrix;
 use crate::wide::softplus;
 use manylabel_base::Error;
+use manylabel_sparse::exp;
+use multiversion::multiversion;
 
 /// How the most probable label set is looked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -511,24 +513,34 @@ impl<'a> Decoder<'a> {
             *out = sigmoid(u);
         }
         self.tabulate(u, scratch);
-        let (low, high) = (&scratch.low, &scratch.high);
-        let score =
-            |state: usize| self.energies[state] + low[state % low.len()] + high[state / low.len()];
-        let n = self.energies.len();
-        let most = (0..n).fold(f64::NEG_INFINITY, |most, state| most.max(score(state)));
-        let mut sum = 0.0;
-        let mut with = [0.0; FEW];
-        for state in 0..n {
-            let weight = (score(state) - most).exp();
-            sum += weight;
-            for (bit, with) in with.iter_mut().enumerate() {
-                if state >> bit & 1 == 1 {
-                    *with += weight;
+        let Scratch {
+            low, high, work, ..
+        } = scratch;
+        let chunks = || self.energies.chunks(low.len()).zip(high.iter());
+        let most = chunks().map(|(energies, high)| highest(energies, low) + high);
+        let most = most.fold(f64::NEG_INFINITY, f64::max);
+        // By the state of the low labels, and of the others.
+        work.clear();
+        work.resize(low.len(), 0.0);
+        let of_high =
+            chunks().map(|(energies, high)| add_weights(energies, low, high - most, work));
+        let mut of_high: Vec<f64> = of_high.collect();
+        let sum: f64 = of_high.iter().sum();
+        let n_low = low.len().ilog2() as usize;
+        for (labels, weights) in [
+            (&self.coupled[..n_low], work),
+            (&self.coupled[n_low..], &mut of_high),
+        ] {
+            for &label in labels.iter().rev() {
+                // The upper half of what is left are the states with the highest label.
+                let half = weights.len() / 2;
+                let (without, with) = weights.split_at_mut(half);
+                out[label as usize] = (with.iter().sum::<f64>() / sum).min(1.0);
+                for (without, with) in without.iter_mut().zip(with) {
+                    *without += *with;
                 }
+                weights.truncate(half);
             }
-        }
-        for (&label, with) in self.coupled.iter().zip(with) {
-            out[label as usize] = with / sum;
         }
     }
 
@@ -597,6 +609,29 @@ fn highest(a: &[f64], b: &[f64]) -> f64 {
         }
     }
     most.into_iter().fold(f64::NEG_INFINITY, f64::max)
+}
+
+/// Adds `e^(a + b + shift)` to `sums`; returns their total.
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+fn add_weights(a: &[f64], b: &[f64], shift: f64, sums: &mut [f64]) -> f64 {
+    const LANES: usize = 8;
+    let (a8, a) = a.as_chunks::<LANES>();
+    let (b8, b) = b.as_chunks::<LANES>();
+    let (sums8, sums) = sums.as_chunks_mut::<LANES>();
+    let mut total = [0.0; LANES];
+    for (lane, ((a, b), sum)) in a.iter().zip(b).zip(sums).enumerate() {
+        let weight = exp(a + b + shift);
+        *sum += weight;
+        total[lane] += weight;
+    }
+    for ((a, b), sums) in a8.iter().zip(b8).zip(sums8) {
+        for lane in 0..LANES {
+            let weight = exp(a[lane] + b[lane] + shift);
+            sums[lane] += weight;
+            total[lane] += weight;
+        }
+    }
+    total.into_iter().sum()
 }
 
 fn sigmoid(x: f64) -> f64 {
