@@ -6,7 +6,7 @@
 use crate::decode::{Decoder, Method, ROWS, Scratch, Sets};
 use crate::model::Matrix;
 use manylabel_base::{Error, Watch, filled};
-use manylabel_sparse::{CsrOwned, CsrView, Index, TopK, Value};
+use manylabel_sparse::{CsrOwned, CsrView, Index, Picked, TopK, Value};
 use rayon::prelude::*;
 
 /// Rows one thread decodes between two looks at the watch; so few need no threads at all.
@@ -23,9 +23,6 @@ pub struct Scorer<'a, P, L> {
     sets: Sets<'a>,
     method: Method,
 }
-
-/// What a block of rows picked: the ends of its rows, their labels with scores.
-type Picked = (Vec<usize>, Vec<(u32, f32)>);
 
 impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
     /// Borrows weights (`n_features`, `n_labels`) in compressed rows, an intercept for each label (−∞
@@ -257,39 +254,22 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
         self.check(x)?;
         let decoder = Decoder::new(self.method, self.couplings, self.sets)?;
         let n_labels = self.n_labels();
-        let block = |scratch: &mut Scratch, first: usize| {
-            watch.step(0)?;
-            let n_rows = ROWS.min(x.n_rows() - first);
-            self.score(x, first, n_rows, scratch);
-            decoder.decode(scratch);
-            let (mut ends, mut pairs) = (Vec::with_capacity(n_rows), Vec::new());
-            for odds in scratch.odds.chunks(n_labels) {
-                pick(odds, &mut pairs);
-                ends.push(pairs.len());
-            }
-            Ok((ends, pairs))
-        };
-        let firsts: Vec<usize> = (0..x.n_rows()).step_by(ROWS).collect();
-        let picked: Vec<Picked> = match firsts[..] {
-            [first] => vec![block(&mut Scratch::default(), first)?],
-            _ => firsts
-                .par_iter()
-                .map_init(Scratch::default, |scratch, &first| block(scratch, first))
-                .collect::<Result<_, Error>>()?,
-        };
-        let mut out = CsrOwned {
-            indptr: vec![0],
-            indices: Vec::new(),
-            values: Vec::new(),
-            n_cols: n_labels,
-        };
-        for (ends, pairs) in picked {
-            let before = out.indices.len();
-            out.indptr.extend(ends.iter().map(|end| before + end));
-            out.indices.extend(pairs.iter().map(|&(label, _)| label));
-            out.values.extend(pairs.iter().map(|&(_, score)| score));
-        }
-        Ok(out)
+        Picked::by_blocks(
+            x.n_rows(),
+            ROWS,
+            n_labels,
+            Scratch::default,
+            |scratch, rows, picked| {
+                watch.step(0)?;
+                self.score(x, rows.start, rows.len(), scratch);
+                decoder.decode(scratch);
+                for odds in scratch.odds.chunks(n_labels) {
+                    pick(odds, &mut picked.pairs);
+                    picked.end_row();
+                }
+                Ok(())
+            },
+        )
     }
 
     /// Scores without couplings of some rows, written to `scratch.u`.
