@@ -20,7 +20,7 @@
 //! | `gradient.rs` | one pass over the rows |
 //! | `descent.rs`, `reference.rs` | accelerated proximal gradients; the authors' run |
 //! | `fit.rs`, `model.rs` | which pairs may couple; what comes out |
-//! | `decode.rs` | the most probable label set, probabilities |
+//! | `decode/` | the most probable label set, probabilities |
 //! | `predict.rs` | scores of rows |
 //!
 //! Invariant: nothing of rows × labels is kept but of a block; couplings that are zero take no part
@@ -56,7 +56,7 @@ mod predict;
 mod reference;
 mod wide;
 
-pub use decode::{MOST_EXACT, Method};
+pub use decode::Method;
 pub use model::{LabelSets, Matrix, Model, Start};
 pub use params::{Checked, Coding, Params, Solver};
 pub use predict::{ROWS_AT_ONCE, Scorer};

@@ -171,10 +171,11 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
     ) -> Result<Vec<f32>, Error> {
         let decoder = Decoder::new(self.method, self.couplings, self.sets)?;
         self.all(x, "the dense score matrix", watch, |scratch, out| {
-            decoder.decode(scratch);
+            decoder.decode(scratch, watch)?;
             for (out, odds) in out.iter_mut().zip(&scratch.odds) {
                 *out = *odds as f32;
             }
+            Ok(())
         })
     }
 
@@ -191,11 +192,9 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
         let decoder = Decoder::for_marginals(self.couplings, self.sets)?;
         let n_labels = self.n_labels();
         self.all(x, "the matrix of probabilities", watch, |scratch, out| {
-            let u = std::mem::take(&mut scratch.u);
-            for (u, out) in u.chunks(n_labels).zip(out.chunks_mut(n_labels)) {
-                decoder.marginals(u, scratch, out);
-            }
-            scratch.u = u;
+            let Scratch { u, work, .. } = scratch;
+            let mut rows = u.chunks(n_labels).zip(out.chunks_mut(n_labels));
+            rows.try_for_each(|(u, out)| decoder.marginals(u, work, out, watch))
         })
     }
 
@@ -216,7 +215,7 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
         x: CsrView<'_, I, V>,
         what: &'static str,
         watch: &Watch,
-        then: impl Fn(&mut Scratch, &mut [T]) + Sync,
+        then: impl Fn(&mut Scratch, &mut [T]) -> Result<(), Error> + Sync,
     ) -> Result<Vec<T>, Error> {
         self.check(x)?;
         let n_labels = self.n_labels();
@@ -229,8 +228,7 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
         let fill = |scratch: &mut Scratch, block: usize, out: &mut [T]| {
             watch.step(0)?;
             self.score(x, block * ROWS, out.len() / n_labels, scratch);
-            then(scratch, out);
-            Ok(())
+            then(scratch, out)
         };
         if x.n_rows() <= ROWS {
             fill(&mut Scratch::default(), 0, &mut all)?;
@@ -262,7 +260,7 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
             |scratch, rows, picked| {
                 watch.step(0)?;
                 self.score(x, rows.start, rows.len(), scratch);
-                decoder.decode(scratch);
+                decoder.decode(scratch, watch)?;
                 for odds in scratch.odds.chunks(n_labels) {
                     pick(odds, &mut picked.pairs);
                     picked.end_row();

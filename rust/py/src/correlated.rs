@@ -1,10 +1,10 @@
 //! `manylabel.correlated`: the correlated logistic model, and decoding by it.
 
-use crate::csr::{Borrowed, CsrArrays, PyCsr, PyCsr32, csr_arrays, with_view};
+use crate::csr::{Borrowed, CsrArrays, PyCsr, PyCsr32, csr_arrays, positions, with_view};
 use crate::error::to_py;
 use crate::named::named;
-use crate::run::{run, run_here};
-use manylabel_base::{Error, Watch};
+use crate::run::{run, score};
+use manylabel_base::Error;
 use manylabel_correlated::{
     Coding, Matrix, Method, Model, Params, ROWS_AT_ONCE, Scorer, Solver, Start,
 };
@@ -195,31 +195,8 @@ type DoubleArrays<'py> = (
     Bound<'py, PyArray1<f64>>,
 );
 
-/// Row ends and columns, 32-bit wherever they fit.
-fn positions<'py>(
-    py: Python<'py>,
-    ends: &[usize],
-    cols: &[u32],
-) -> (Bound<'py, PyAny>, Bound<'py, PyAny>) {
-    if i32::try_from(cols.len()).is_ok() {
-        let ends: Vec<i32> = ends.iter().map(|&end| end as i32).collect();
-        let cols: Vec<i32> = cols.iter().map(|&col| col as i32).collect();
-        (
-            ends.into_pyarray(py).into_any(),
-            cols.into_pyarray(py).into_any(),
-        )
-    } else {
-        let ends: Vec<i64> = ends.iter().map(|&end| end as i64).collect();
-        let cols: Vec<i64> = cols.iter().map(|&col| i64::from(col)).collect();
-        (
-            ends.into_pyarray(py).into_any(),
-            cols.into_pyarray(py).into_any(),
-        )
-    }
-}
-
 fn double_arrays(py: Python<'_>, matrix: Matrix) -> DoubleArrays<'_> {
-    let (ends, cols) = positions(py, &matrix.ends, &matrix.cols);
+    let (ends, cols) = positions(py, &matrix.ends, &matrix.cols, matrix.n_cols);
     (ends, cols, matrix.values.into_pyarray(py))
 }
 
@@ -273,7 +250,8 @@ pub(crate) fn fit_correlated<'py>(
         progress.as_ref(),
         |watch| params.fit(x, y, sample_weight, start.as_ref(), watch)
     )?));
-    let (set_ends, set_labels) = positions(py, &model.sets.ends, &model.sets.labels);
+    let n_labels = model.intercept.len();
+    let (set_ends, set_labels) = positions(py, &model.sets.ends, &model.sets.labels, n_labels);
     Ok((
         double_arrays(py, model.weights),
         model.intercept.into_pyarray(py),
@@ -289,18 +267,16 @@ pub(crate) fn fit_correlated<'py>(
     ))
 }
 
-/// Decodes a block of rows here and now, more through the door.
-fn score<T: Send>(
-    py: Python<'_>,
-    n_rows: usize,
-    n_threads: usize,
-    work: impl FnOnce(&Watch) -> Result<T, Error> + Send,
-) -> PyResult<T> {
-    if n_rows <= ROWS_AT_ONCE {
-        run_here(py, work)
-    } else {
-        run(py, n_threads, None, work)
-    }
+/// Rows times couplings that are decoded in a moment, also by a hundred rounds of messages.
+const FEW_COUPLINGS: usize = 1 << 17;
+
+/// Whether so few rows are decoded in a moment.
+fn few(n_rows: usize, model: &PyCorrelated<'_>) -> PyResult<bool> {
+    let n_couplings = match &model.correlations {
+        PyDoubles::I32(matrix) => matrix.data.len()?,
+        PyDoubles::I64(matrix) => matrix.data.len()?,
+    };
+    Ok(n_rows <= ROWS_AT_ONCE && n_rows * n_couplings <= FEW_COUPLINGS)
 }
 
 /// The log-odds of every label given the decoded others, (`n_rows`, `n_labels`).
@@ -313,7 +289,9 @@ pub(crate) fn correlated_decision<'py>(
     n_threads: usize,
 ) -> PyResult<Bound<'py, PyArray2<f32>>> {
     with_view!(x, "X", |x| with_scorer!(model, |scorer| {
-        let scores = score(py, x.n_rows(), n_threads, |watch| scorer.decision(x, watch))?;
+        let scores = score(py, few(x.n_rows(), &model)?, n_threads, |watch| {
+            scorer.decision(x, watch)
+        })?;
         scores
             .into_pyarray(py)
             .reshape([x.n_rows(), scorer.n_labels()])
@@ -330,7 +308,7 @@ pub(crate) fn correlated_marginals<'py>(
     n_threads: usize,
 ) -> PyResult<Bound<'py, PyArray2<f64>>> {
     with_view!(x, "X", |x| with_scorer!(model, |scorer| {
-        let found = score(py, x.n_rows(), n_threads, |watch| {
+        let found = score(py, few(x.n_rows(), &model)?, n_threads, |watch| {
             scorer.marginals(x, watch)
         })?;
         found
@@ -350,7 +328,9 @@ pub(crate) fn correlated_topk<'py>(
     n_threads: usize,
 ) -> PyResult<CsrArrays<'py>> {
     let top = with_view!(x, "X", |x| with_scorer!(model, |scorer| {
-        score(py, x.n_rows(), n_threads, |watch| scorer.topk(x, k, watch))?
+        score(py, few(x.n_rows(), &model)?, n_threads, |watch| {
+            scorer.topk(x, k, watch)
+        })?
     }));
     Ok(csr_arrays(py, top))
 }
@@ -365,7 +345,9 @@ pub(crate) fn correlated_predict<'py>(
     n_threads: usize,
 ) -> PyResult<CsrArrays<'py>> {
     let sets = with_view!(x, "X", |x| with_scorer!(model, |scorer| {
-        score(py, x.n_rows(), n_threads, |watch| scorer.predict(x, watch))?
+        score(py, few(x.n_rows(), &model)?, n_threads, |watch| {
+            scorer.predict(x, watch)
+        })?
     }));
     Ok(csr_arrays(py, sets))
 }
