@@ -18,7 +18,7 @@ __all__ = ["Explanation", "draw_correlations"]
 _MOST_NAMED = 5
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Explanation:
     """What speaks for and against the labels of one row.
 
@@ -32,8 +32,10 @@ class Explanation:
         What each feature of the row adds to the log-odds of each label.
     labels : csr_array of shape (n_labels, n_labels), dtype float64
         What the presence of each predicted label adds to the log-odds of each other label.
-    feature_names : ndarray of shape (n_features,) or None
-        Names of features, if there are any.
+    feature_names : sequence of str of length n_features
+        For the text.
+    label_names : sequence of str of length n_labels
+        For the text.
 
     Examples
     --------
@@ -48,7 +50,8 @@ class Explanation:
     intercept: NDArray[np.float64]
     features: csr_array
     labels: csr_array
-    feature_names: NDArray[Any] | None = None
+    feature_names: Sequence[str]
+    label_names: Sequence[str]
 
     @property
     def log_odds(self) -> NDArray[np.float64]:
@@ -58,27 +61,24 @@ class Explanation:
     def __repr__(self) -> str:
         lines = []
         log_odds = self.log_odds
-        for label in np.flatnonzero(self.predicted):
-            lines.append(f"label {label}: log-odds {log_odds[label]:+.2f}")
+        for label in np.flatnonzero(self.predicted).tolist():
+            lines.append(f"{self.label_names[label]}: log-odds {log_odds[label]:+.2f}")
             lines.append(f"    {self.intercept[label]:+.2f} intercept")
             for contributions, kind, names in (
                 (self.features, "feature", self.feature_names),
-                (self.labels, "label", None),
+                (self.labels, "label", self.label_names),
             ):
-                lines += _largest(contributions, int(label), kind, names)
+                lines += _largest(contributions, label, kind, names)
         return "\n".join(lines) or "no label is predicted"
 
 
-def _largest(contributions: csr_array, row: int, kind: str, names: NDArray[Any] | None) -> list[str]:
+def _largest(contributions: csr_array, row: int, kind: str, names: Sequence[str]) -> list[str]:
     """Return lines for the largest contributions of a row, and one for what the others add up to."""
     stored = slice(contributions.indptr[row], contributions.indptr[row + 1])
     values, columns = contributions.data[stored], contributions.indices[stored]
     order = np.argsort(-np.abs(values), kind="stable")
     named, others = order[:_MOST_NAMED], order[_MOST_NAMED:]
-    lines = [
-        f"    {values[at]:+.2f} {f'{kind} {columns[at]}' if names is None else names[columns[at]]}"
-        for at in named
-    ]
+    lines = [f"    {values[at]:+.2f} {names[columns[at]]}" for at in named]
     if len(others):
         lines.append(f"    {values[others].sum():+.2f} {len(others)} other {kind}s")
     return lines
@@ -86,16 +86,12 @@ def _largest(contributions: csr_array, row: int, kind: str, names: NDArray[Any] 
 
 def draw_correlations(
     correlations: csr_array,
-    label_names: Sequence[str] | None,
+    names: Sequence[str],
     max_labels: int,
     max_pairs: int,
     axes: Sequence[Any] | None,
 ) -> NDArray[Any]:
     """Draw couplings as a heat map, and the strongest ones as a graph; see `plot_correlations`."""
-    n_labels = correlations.shape[0]
-    names = [f"label {label}" for label in range(n_labels)] if label_names is None else list(label_names)
-    if len(names) != n_labels:
-        raise ValueError(f"`label_names` must be {n_labels} names, got {len(names)}")
     if axes is None:
         _, axes = pyplot().subplots(1, 2, figsize=(13, 6), layout="constrained")
     both = np.asarray(axes, dtype=object)
@@ -106,7 +102,7 @@ def draw_correlations(
     return both
 
 
-def _draw_heat_map(ax: Any, correlations: csr_array, names: list[str], max_labels: int) -> None:
+def _draw_heat_map(ax: Any, correlations: csr_array, names: Sequence[str], max_labels: int) -> None:
     strength = abs(correlations).sum(axis=1)
     shown = np.sort(np.argsort(-strength, kind="stable")[:max_labels])
     values = correlations[shown][:, shown].toarray()
@@ -118,7 +114,7 @@ def _draw_heat_map(ax: Any, correlations: csr_array, names: list[str], max_label
     ax.figure.colorbar(image, ax=ax, shrink=0.8)
 
 
-def _draw_graph(ax: Any, correlations: csr_array, names: list[str], max_pairs: int) -> None:
+def _draw_graph(ax: Any, correlations: csr_array, names: Sequence[str], max_pairs: int) -> None:
     pairs = triu(correlations, format="coo")
     strongest = np.argsort(-np.abs(pairs.data), kind="stable")[:max_pairs]
     rows, cols, values = pairs.row[strongest], pairs.col[strongest], pairs.data[strongest]

@@ -22,7 +22,9 @@ from manylabel._validation import (
     check_count,
     check_features,
     check_flag,
+    check_names,
     check_number,
+    check_row,
     check_training_set,
     is_verbose,
     n_threads,
@@ -60,8 +62,8 @@ class CorrLogClassifier(MultiLabelClassifier):
         many labels are coupled. "auto" is "exact" for up to 14 coupled labels, else "search".
     solver : {"fista", "reference"}, default="fista"
         "fista" goes to the optimum. "reference" repeats the run of the method's authors: fixed steps from
-        zero, ended early when the objective changes by less than a thousandth, which regularizes; their
-        penalty of couplings is ``2 c**2 + epsilon * abs(c)`` times `l2_pairs`.
+        zero, at most 500, ended early when the objective changes by less than a thousandth, which
+        regularizes; their penalty of couplings is ``2 c**2 + epsilon * abs(c)`` times `l2_pairs`.
     standardize : bool, default=True
         Whether penalties are those of features of unit variance. False suits tf-idf.
     tol : float, default=1e-4
@@ -87,7 +89,7 @@ class CorrLogClassifier(MultiLabelClassifier):
     label_set_energies_ : ndarray of shape (n_sets,), dtype float64
         Sum of couplings within each.
     objective_ : float
-        Mean loss of a row plus penalties.
+        Mean loss of a row plus penalties; labels that no row or every row holds left out.
     kkt_ : float
         Violation of the optimality conditions that is left.
     n_iter_ : int
@@ -250,9 +252,10 @@ class CorrLogClassifier(MultiLabelClassifier):
         self.classes_ = np.arange(n_labels)
         self.sparse_output_ = sparse_output
         if not converged:
+            aim = "stop" if self.solver == "reference" else "converge"
             warnings.warn(
-                f"the fit did not converge in max_iter={self.max_iter} gradients: violation "
-                f"{self.kkt_:.3g}, tol={self.tol}",
+                f"the fit did not {aim} in {self.n_iter_} gradients, violation {self.kkt_:.3g}; "
+                f"max_iter={self.max_iter}, tol={self.tol}",
                 ConvergenceWarning,
                 stacklevel=3,
             )
@@ -363,7 +366,7 @@ class CorrLogClassifier(MultiLabelClassifier):
         coding : {"01", "pm1"}
             With "pm1" the probability of a label set y is proportional to
             ``exp(sum_i y_i (w_i x + v_i) + sum_i<k a_ik y_i y_k)``: ``w = b / 2``, ``a = c / 4``, and the
-            intercepts v take what couplings leave.
+            intercepts v take what couplings leave. With "01" these are the fitted attributes themselves.
 
         Returns
         -------
@@ -387,13 +390,23 @@ class CorrLogClassifier(MultiLabelClassifier):
         intercept = self.intercept_ / 2 + self.correlations_.sum(axis=1) / 4
         return csc_array(self.coef_ / 2), intercept, csr_array(self.correlations_ / 4)
 
-    def explain(self, x: Any) -> Explanation:
+    def explain(
+        self,
+        x: Any,
+        *,
+        feature_names: Sequence[str] | None = None,
+        label_names: Sequence[str] | None = None,
+    ) -> Explanation:
         """Say what speaks for and against the labels of one row.
 
         Parameters
         ----------
         x : array-like or sparse matrix of shape (n_features_in_,) or (1, n_features_in_)
             The features of one row.
+        feature_names : sequence of str of length n_features_in_, default=None
+            Names for the text; None for ``feature_names_in_``, or "feature 0" and so on.
+        label_names : sequence of str of length n_labels, default=None
+            Names for the text; None for "label 0" and so on.
 
         Returns
         -------
@@ -404,13 +417,14 @@ class CorrLogClassifier(MultiLabelClassifier):
         Raises
         ------
         ValueError
-            If x is not one row of the features of fit.
+            If x is not one row of the features of fit, or the number of names is not that of features or
+            labels.
         """
         check_is_fitted(self)
-        x = self._features(x if issparse(x) else np.atleast_2d(np.asarray(x)))
-        if x.shape[0] != 1:
-            raise ValueError(f"`x` must be one row, got {x.shape[0]}")
-        predicted = csr_array(self.predict(x)).toarray()[0].astype(bool)
+        _core.check_decoder(str(self.decoder))
+        x = check_row(self, x)
+        sets = core_parts(_core.correlated_predict(self, x, 1))
+        predicted = csr_array(sets, shape=(1, len(self.intercept_))).toarray()[0] > 0
         features = csr_array(self.coef_ * x.toarray())
         labels = csr_array(self.correlations_ * predicted.astype(np.float64))
         for contributions in (features, labels):
@@ -420,7 +434,8 @@ class CorrLogClassifier(MultiLabelClassifier):
             intercept=self.intercept_,
             features=features,
             labels=labels,
-            feature_names=getattr(self, "feature_names_in_", None),
+            feature_names=check_names("feature", feature_names, self.n_features_in_, self),
+            label_names=check_names("label", label_names, len(self.intercept_), self),
         )
 
     def plot_correlations(
@@ -459,7 +474,7 @@ class CorrLogClassifier(MultiLabelClassifier):
         check_is_fitted(self)
         return draw_correlations(
             self.correlations_,
-            label_names,
+            check_names("label", label_names, len(self.intercept_), self),
             check_count("max_labels", max_labels, 1),
             check_count("max_pairs", max_pairs, 1),
             axes,
@@ -467,6 +482,7 @@ class CorrLogClassifier(MultiLabelClassifier):
 
     def _features(self, X: Any) -> csr_array:
         check_is_fitted(self)
+        _core.check_decoder(str(self.decoder))  # it may be set after fit
         return check_features(self, X, reset=False)
 
 
@@ -502,7 +518,9 @@ def corrlog_path(
     Raises
     ------
     ValueError
-        As `CorrLogClassifier.fit`; if a solver is asked for that has no start.
+        As `CorrLogClassifier.fit`; if a penalty is not > 0, or the solver has no start.
+    TypeError
+        If `lambdas` is no sequence, or `estimator` something else.
 
     Examples
     --------
@@ -513,12 +531,21 @@ def corrlog_path(
     [False, True]
     """
     estimator = CorrLogClassifier() if estimator is None else estimator
+    if not isinstance(estimator, CorrLogClassifier):
+        raise TypeError(f"`estimator` must be None or a CorrLogClassifier, got {estimator!r}")
     if estimator.solver == "reference":
         raise ValueError('`solver` must be "fista" for a path, got "reference"')
-    ratio = estimator.l2_pairs / estimator.l2_features
+    penalties = [check_number(name, getattr(estimator, name)) for name in ("l2_features", "l2_pairs")]
+    if not (0 < penalties[0] < np.inf and penalties[1] > 0):
+        raise ValueError(f"`l2_features` and `l2_pairs` of `estimator` must be > 0, got {penalties}")
+    if np.ndim(lambdas) != 1:
+        raise TypeError(f"`lambdas` must be a sequence of numbers, got {lambdas!r}")
+    values = [check_number("lambdas", value) for value in lambdas]
+    if not all(0 < value < np.inf for value in values):
+        raise ValueError(f"`lambdas` must be finite and > 0, got {values}")
+    ratio = penalties[1] / penalties[0]
     models: list[CorrLogClassifier] = []
-    for value in lambdas:
-        value = check_number("lambdas", value)
+    for value in values:
         model = clone(estimator).set_params(l2_features=value, l2_pairs=ratio * value)
         start = models[-1] if models else None
         models.append(model._fit(X, Y, sample_weight, None, start))
@@ -531,8 +558,9 @@ def corrlog_space() -> dict[str, Any]:
     Returns
     -------
     dict of str to list or distribution
-        For `sklearn.model_selection.RandomizedSearchCV`: the authors' range of penalties, drawn apart from
-        each other, and both kinds of penalty.
+        For `sklearn.model_selection.RandomizedSearchCV`: penalties, drawn apart from each other, from the
+        least of the authors' grid (1e-4) to its largest (1), for weights to a tenth of that, above which
+        none are left; and how much of them is of absolute values.
 
     Examples
     --------

@@ -223,23 +223,43 @@ def test_pairs_left_out_are_those_that_stay_at_zero(epsilon):
     assert 0 < model.correlations_.nnz < 120 * 119 / 2
 
 
+def test_many_labels_and_rows():
+    """More labels and rows than one panel or block takes in, sparse; the oracle looks at all of them."""
+    X, Y = make_multilabel(9000, 60, 300, random_state=0)
+    model = CorrLogClassifier(0.003, 0.001).fit(X, Y)
+    B, v, C = parameters(model)
+    scaler = StandardScaler().fit(X.toarray())
+    standardized = B * scaler.scale_, v + B @ scaler.mean_, C
+    least = oracle.violations(
+        standardized, scaler.transform(X.toarray()), Y.toarray(), np.ones(9000), 0.003, 0.001, 1.0
+    )
+    np.testing.assert_allclose(max(part.max() for part in least), model.kkt_, rtol=0.05)
+    assert model.kkt_ < 1e-4
+    assert 0 < model.correlations_.nnz < 300 * 299
+
+
 def test_what_has_not_converged_says_so(problem):
-    with pytest.warns(ConvergenceWarning, match="did not converge in max_iter=3 gradients: violation"):
+    with pytest.warns(ConvergenceWarning, match="did not converge in 3 gradients, violation .*; max_iter=3"):
         model = fit(problem, max_iter=3)
     assert (model.n_iter_, model.kkt_ > 1e-10) == (3, True)
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 1.0])
-def test_reference_repeats_the_authors_run(epsilon):
+@pytest.mark.parametrize("raw", [False, True])
+def test_reference_repeats_the_authors_run(epsilon, raw):
     X, Y = make_multilabel(300, 80, 6, random_state=0)
     X, Z = StandardScaler().fit_transform(X.toarray().astype(float)), Y.toarray().astype(float)
+    if raw:
+        X = 3 * X + 1
     expected, n_iter = oracle.authors_run(X, Z, 1e-3, epsilon)
-    model = CorrLogClassifier(epsilon=epsilon, solver="reference").fit(X, Z)
+    model = CorrLogClassifier(epsilon=epsilon, solver="reference", standardize=not raw).fit(X, Z)
     assert model.n_iter_ == n_iter
     for ours, theirs in zip(parameters(model), expected, strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-10)
     with pytest.raises(ValueError, match='`coding` must be "01" with the solver "reference"'):
         CorrLogClassifier(coding="pm1", solver="reference").fit(X, Z)
+    with pytest.warns(ConvergenceWarning, match=r"did not stop in 5 gradients, violation .*; max_iter=5"):
+        CorrLogClassifier(solver="reference", max_iter=5).fit(X, Z)
 
 
 def test_path(problem):
@@ -256,9 +276,29 @@ def test_path(problem):
         corrlog_path(*problem, lambdas, estimator=CorrLogClassifier(solver="reference"))
 
 
+@pytest.mark.parametrize(
+    ("lambdas", "estimator", "message"),
+    [
+        ([0.1, np.nan], {}, "`lambdas` must be finite and > 0, got"),
+        ([0.1, 0.0], {}, "`lambdas` must be finite and > 0, got"),
+        ([0.1, "a"], {}, "`lambdas` must be a number, got 'a'"),
+        (0.1, {}, "`lambdas` must be a sequence of numbers, got 0.1"),
+        ([0.1], {"l2_features": 0.0}, "`l2_features` and `l2_pairs` of `estimator` must be > 0"),
+        ([0.1], {"l2_pairs": np.nan}, "`l2_features` and `l2_pairs` of `estimator` must be > 0"),
+        ([0.1], {"l2_pairs": "a"}, "`l2_pairs` must be a number, got 'a'"),
+    ],
+)
+def test_a_path_of_what_cannot_be(problem, lambdas, estimator, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        corrlog_path(*problem, lambdas, estimator=CorrLogClassifier(**estimator))
+    with pytest.raises(TypeError, match="`estimator` must be None or a CorrLogClassifier, got 'x'"):
+        corrlog_path(*problem, [0.1], estimator="x")
+
+
 def test_random_search(problem):
     search = RandomizedSearchCV(CorrLogClassifier(tol=1e-3), corrlog_space(), n_iter=3, cv=2, random_state=0)
-    assert 0 < search.fit(*problem).best_score_ <= 1
+    _, counts = np.unique(problem[1], axis=0, return_counts=True)
+    assert counts.max() / len(problem[1]) < search.fit(*problem).best_score_ <= 1
 
 
 # --- decoding
@@ -279,6 +319,8 @@ def test_exact_beyond_one_table_of_states():
     u, C = random_model(np.random.default_rng(0), 14)
     np.testing.assert_array_equal(decoded(u, C, "exact"), oracle.most_probable(u, C))
     np.testing.assert_array_equal(decoded(u, C, "auto"), oracle.most_probable(u, C))
+    u, C = random_model(np.random.default_rng(1), 17)
+    np.testing.assert_array_equal(decoded(u, C, "exact"), oracle.most_probable(u, C))
     with pytest.raises(
         ValueError, match=r"`decoder` must be .* more than 20 coupled labels, got .* 21 of them"
     ):
@@ -331,6 +373,15 @@ def test_marginals_are_sums_over_all_sets(seed, m):
     )
 
 
+def test_marginals_of_large_scores():
+    """Where scores are so large that one label set is certain, the marginals are that set."""
+    rng = np.random.default_rng(0)
+    for scale in (1e10, 1e18, 1e25):
+        u, C = random_model(rng, 13)
+        u *= scale
+        np.testing.assert_array_equal(model_of(u, C, "auto").predict_proba([[0.0]])[0], u > 0)
+
+
 def test_marginals_of_many_labels():
     """Exact on a chain; close where couplings are weak, by messages or, where they go round, mean field."""
     rng = np.random.default_rng(0)
@@ -367,6 +418,23 @@ def test_a_spoiled_start_of_the_search_is_an_error(problem, how):
         model.predict(problem[0])
 
 
+def test_label_sets_are_those_of_the_training_rows(problem):
+    model = fit(problem)
+    sets, counts = np.unique(problem[1], axis=0, return_counts=True)
+    found = model.label_sets_.toarray()
+    np.testing.assert_array_equal(np.unique(found, axis=0), sets)
+    frequencies = [counts[(sets == one).all(axis=1)][0] for one in found]
+    assert frequencies == sorted(counts, reverse=True)
+    energies = oracle.score(np.zeros(5), model.correlations_.toarray(), found)
+    np.testing.assert_allclose(model.label_set_energies_, energies, atol=1e-12)
+
+
+def test_a_decoder_set_after_the_fit(problem):
+    model = fit(problem)
+    with pytest.raises(ValueError, match=r'`decoder` must be .* got "3"'):
+        model.set_params(decoder=3).predict(problem[0])
+
+
 # --- what a person looks at
 
 
@@ -386,6 +454,22 @@ def test_explanation(problem):
     )
     with pytest.raises(ValueError, match="`x` must be one row, got 2"):
         model.explain(X[:2])
+    told = model.explain(csr_array(X)[Z.sum(axis=1).argmax()], label_names=["a", "b", "c", "d", "e"])
+    assert repr(told)[:2] in ("a:", "b:", "c:", "d:", "e:")
+    with pytest.raises(ValueError, match="`label_names` must be 5 names, got 'abcde'"):
+        model.explain(X[0], label_names="abcde")
+
+
+def test_explanation_of_a_row_with_names(problem):
+    pandas = pytest.importorskip("pandas")
+    X = pandas.DataFrame(problem[0], columns=list("abcdefg"))
+    model = CorrLogClassifier(0.02, 0.01).fit(X, problem[1])
+    at = int(problem[1].sum(axis=1).argmax())
+    told = model.explain(X.iloc[[at]])
+    assert repr(told) == repr(model.explain(X.iloc[at]))
+    assert any(f" {name}\n" in repr(told) for name in "abcdefg")
+    with pytest.raises(ValueError, match="feature names should match"):
+        model.explain(X.iloc[[at], ::-1])
 
 
 def test_plot(problem):
@@ -487,6 +571,10 @@ def test_scene_with_the_authors_settings(data, epsilon, mean, deviation):
     """Their stored results; their folds are not ours, so means agree within their deviations."""
     X, Y = (np.vstack(part) for part in zip(*split(data, "scene"), strict=True))
     model = CorrLogClassifier(epsilon=epsilon, solver="reference", decoder="bp", standardize=False)
+    scaled = (X - X.mean(axis=0)) / X.std(axis=0, ddof=1)
+    expected, _ = oracle.authors_run(scaled, Y, 1e-3, epsilon)
+    for ours, theirs in zip(parameters(model.fit(scaled, Y)), expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-8)
     found = np.mean(list(of_folds(X, Y, model, standardized=True)), axis=0)
     assert (np.abs(found - mean) <= deviation).all(), found
 

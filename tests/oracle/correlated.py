@@ -96,10 +96,10 @@ def ista(X, Z, weights, l2_features, l2_pairs, epsilon, *, accelerated, n_iter, 
 
 
 def authors_run(X, Z, rho, epsilon, max_iter=500):
-    """The authors' run on standardized X: couplings are penalized in both orders, but thresholded once."""
+    """The authors' run: couplings are penalized in both orders, but thresholded once."""
     n, m = Z.shape
     weights = np.ones(n)
-    step = 30 / (X.var(axis=0).sum() + 1)
+    step = 30 / ((X**2).sum() / n + 1)
     current = point = before = np.zeros((m, X.shape[1])), np.zeros(m), np.zeros((m, m))
     tau, last = 1.0, np.inf
     for iteration in range(1, max_iter + 1):

@@ -25,6 +25,8 @@ pub(crate) struct Scales {
     pub(crate) deviation: Vec<f64>,
     /// Whether most values of the features that vary are not zero.
     pub(crate) dense: bool,
+    /// The mean squared length of a row of the features that vary, as they are used.
+    pub(crate) square: f64,
 }
 
 impl Scales {
@@ -72,7 +74,21 @@ impl Scales {
             mean,
             deviation,
             dense: nonzero > kept * x.n_rows() / 2,
+            square: kept as f64,
         })
+    }
+
+    /// To use the features as they are.
+    pub(crate) fn unscaled(mut self) -> Self {
+        self.square = 0.0;
+        for (mean, deviation) in self.mean.iter_mut().zip(&mut self.deviation) {
+            if *deviation > 0.0 {
+                self.square += *mean * *mean + *deviation * *deviation;
+                *deviation = 1.0;
+            }
+            *mean = 0.0;
+        }
+        self
     }
 
     /// Cuts rows into blocks; `few_labels`: whether threads must share rows.

@@ -77,7 +77,11 @@ impl Checked {
             }
         }
         let omega = shares(sample_weight, n_rows);
-        let scales = Scales::new(x, &omega)?;
+        let mut scales = Scales::new(x, &omega)?;
+        if self.0.solver == Solver::Reference && !self.0.standardize {
+            // Fixed steps and an early end depend on scales; the authors' features are as given.
+            scales = scales.unscaled();
+        }
         let counts = counts(y)?;
         let coupled = counts.iter().filter(|&&n| (1..n_rows).contains(&n)).count();
         let cuts = scales.cut(x, coupled <= 8 * 32);
@@ -436,6 +440,7 @@ impl<'a> Fit<'a> {
             pairs,
             &features,
             pair,
+            30.0 / (self.scales.square + 1.0),
             self.params.0.max_iter,
             self.watch,
         )?;

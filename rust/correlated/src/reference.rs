@@ -1,6 +1,7 @@
 //! The run of the method's authors (`enCorrLog`), to reproduce their numbers.
 //!
-//! 0/1 coding; FISTA from zero with the fixed step `30 n / ‖X‖²`, which nothing keeps below 1/L; from
+//! 0/1 coding; FISTA from zero with the fixed step `30 n / ‖X‖²`, X with its constant column, which
+//! nothing keeps below 1/L; from
 //! the twentieth gradient on it stops when the objective at the extrapolated point changes by less than
 //! a thousandth. Their penalty of couplings sums over ordered pairs: `2 ρ c² + 2 ρ ε |c|` for each pair
 //! in the objective, gradient `4 ρ c`, but the threshold `t ρ ε` of half of that.
@@ -37,12 +38,11 @@ pub(crate) fn run<const N: usize>(
     list: Vec<(u32, u32)>,
     features: &[Penalty],
     pair: Penalty,
+    step: f64,
     max_iter: usize,
     watch: &Watch,
 ) -> Result<Run<N>, Error> {
     let (height, n_panels) = (gradient.height(), gradient.n_panels());
-    // Columns have variance 1, and the constant column counts.
-    let step = 30.0 / height as f64;
     let pairs = Pairs::new::<N>(list, gradient.labels.len())?;
     let mut none = features.to_vec();
     none.push(Penalty { l1: 0.0, l2: 0.0 });
