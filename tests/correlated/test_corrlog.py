@@ -207,33 +207,77 @@ def test_single_precision_is_as_good_as_the_tolerance(problem):
     assert rough.n_iter_ < fit(problem).n_iter_
 
 
+def standardized_violation(model, X, Z, weights=None):
+    """The largest violation in terms of features of unit variance, over all pairs of labels."""
+    weights = np.ones(len(X)) if weights is None else weights
+    scaler = StandardScaler().fit(X, sample_weight=weights)
+    B, v, C = parameters(model)
+    seen = np.isfinite(v)
+    standardized = (B * scaler.scale_)[seen], (v + B @ scaler.mean_)[seen], C[np.ix_(seen, seen)]
+    penalties = model.l2_features, model.l2_pairs, model.epsilon
+    least = oracle.violations(standardized, scaler.transform(X), Z[:, seen], weights, *penalties)
+    return max(part.max() for part in least)
+
+
 @pytest.mark.parametrize("epsilon", [1.0, 0.05])
 def test_pairs_left_out_are_those_that_stay_at_zero(epsilon):
     """120 labels have more pairs than are taken in at once; the oracle looks at all of them."""
     X, Y = make_multilabel(500, 40, 120, random_state=0)
-    X, Z = StandardScaler().fit_transform(X.toarray()), Y.toarray().astype(float)
-    settings = {"l2_features": 0.01, "l2_pairs": 0.002, "epsilon": epsilon}
-    model = fit((X, Z), tol=1e-7, **settings)
-    seen = np.isfinite(model.intercept_)
-    found = tuple(
-        part[np.ix_(seen, seen)] if part.shape == (120, 120) else part[seen] for part in parameters(model)
-    )
-    least = oracle.violations(found, X, Z[:, seen], np.ones(500), *settings.values())
-    assert max(part.max() for part in least) < 2e-7
+    X, Z = X.toarray().astype(float), Y.toarray().astype(float)
+    model = CorrLogClassifier(0.01, 0.002, epsilon=epsilon, tol=1e-7, max_iter=20_000).fit(X, Z)
+    assert standardized_violation(model, X, Z) < 2e-7
     assert 0 < model.correlations_.nnz < 120 * 119 / 2
+
+
+def test_a_pair_that_couples_only_at_the_optimum():
+    """Features drive two labels apart as much as noise drives them together: at first nothing is seen."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(4000, 40))
+    drive, noise = X.sum(axis=1) / np.sqrt(40), rng.normal(size=4000)
+    Z = (rng.random((4000, 100)) < 0.1).astype(float)
+    Z[:, 0], Z[:, 1] = drive + noise > 0, noise - drive > 0
+    model = CorrLogClassifier(1e-3, 0.05).fit(X, Z)
+    assert model.correlations_[0, 1] > 0.5
+    assert standardized_violation(model, X, Z) < 1.2e-4
+
+
+def test_no_pair_is_left_out_along_a_path():
+    X, Y = make_multilabel(800, 60, 150, random_state=1)
+    X, Z = X.toarray().astype(float), Y.toarray().astype(float)
+    tight = CorrLogClassifier(1e-3, 3e-3, max_iter=5000)
+    for model in corrlog_path(X, Z, [1e-4, 1e-3, 1e-2], estimator=tight):
+        assert standardized_violation(model, X, Z) < 1.2e-4
+
+
+@pytest.mark.parametrize("max_iter", [1, 2, 3, 20, 62, 77, 100])
+def test_violation_where_a_fit_ends_early(max_iter):
+    """The violation and the objective are of the model that is returned, and of all pairs."""
+    X, Y = make_multilabel(500, 40, 120, random_state=0)
+    X, Z = X.toarray().astype(float), Y.toarray().astype(float)
+    with pytest.warns(ConvergenceWarning, match="did not converge"):
+        model = CorrLogClassifier(0.01, 0.002, tol=1e-9, max_iter=max_iter).fit(X, Z)
+    np.testing.assert_allclose(model.kkt_, standardized_violation(model, X, Z), rtol=1e-2)
+
+
+def test_features_far_from_zero(problem):
+    """Such as times in seconds: their spread is small beside their mean."""
+    X, Z = problem
+    sparse = np.hstack([X[:, :1], np.where(np.abs(X) > 1.2, X, 0)])
+    for features in (X, sparse):
+        model = CorrLogClassifier(0.02, 0.01, tol=1e-6).fit(features, Z)
+        features = features.copy()
+        features[:, 0] = 100 * features[:, 0] + 1.7e9
+        far = CorrLogClassifier(0.02, 0.01, tol=1e-6).fit(csr_array(features), Z)
+        scale = [100.0] + [1.0] * (features.shape[1] - 1)
+        np.testing.assert_allclose(far.coef_.toarray() * scale, model.coef_.toarray(), atol=1e-4)
 
 
 def test_many_labels_and_rows():
     """More labels and rows than one panel or block takes in, sparse; the oracle looks at all of them."""
     X, Y = make_multilabel(9000, 60, 300, random_state=0)
     model = CorrLogClassifier(0.003, 0.001).fit(X, Y)
-    B, v, C = parameters(model)
-    scaler = StandardScaler().fit(X.toarray())
-    standardized = B * scaler.scale_, v + B @ scaler.mean_, C
-    least = oracle.violations(
-        standardized, scaler.transform(X.toarray()), Y.toarray(), np.ones(9000), 0.003, 0.001, 1.0
-    )
-    np.testing.assert_allclose(max(part.max() for part in least), model.kkt_, rtol=0.05)
+    violation = standardized_violation(model, X.toarray(), Y.toarray())
+    np.testing.assert_allclose(violation, model.kkt_, rtol=0.05)
     assert model.kkt_ < 1e-4
     assert 0 < model.correlations_.nnz < 300 * 299
 

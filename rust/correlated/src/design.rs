@@ -15,14 +15,14 @@ const DENSE_ROWS: usize = 256;
 /// Rows of a sparse block if labels are too few to share out among threads.
 const FEW_ROWS: usize = 512;
 
-/// A feature varies if its standard deviation is more than this share of its mean: less is rounding.
-const VARIES: f64 = 1e-7;
-
 /// Means and standard deviations of the features.
 pub(crate) struct Scales {
     pub(crate) mean: Vec<f64>,
     /// 0 for a feature that is the same in all rows.
     pub(crate) deviation: Vec<f64>,
+    /// The mean of features that no row lacks, which is taken off their values also where these are
+    /// sparse: the others' deviations are of the size of their means, but that of a date is not.
+    offset: Vec<f64>,
     /// Whether most values of the features that vary are not zero.
     pub(crate) dense: bool,
     /// The mean squared length of a row of the features that vary, as they are used.
@@ -59,12 +59,18 @@ impl Scales {
                 }
             }
         }
+        let mut offset = filled("number of features", 0.0, x.n_cols())?;
+        // What rounding may leave of a feature that is the same in all rows, as a share of its mean.
+        let rounding = x.n_rows() as f64 * f64::EPSILON;
         let (mut kept, mut nonzero) = (0, 0);
         for col in 0..x.n_cols() {
             let rest = (1.0 - stored[col]).max(0.0) * mean[col].powi(2);
             let found = (deviation[col] + rest).sqrt();
             deviation[col] = 0.0;
-            if found > VARIES * mean[col].abs() {
+            if counts[col] == x.n_rows() {
+                offset[col] = mean[col];
+            }
+            if found > rounding * mean[col].abs() {
                 deviation[col] = found;
                 kept += 1;
                 nonzero += counts[col];
@@ -73,6 +79,7 @@ impl Scales {
         Ok(Self {
             mean,
             deviation,
+            offset,
             dense: nonzero > kept * x.n_rows() / 2,
             square: kept as f64,
         })
@@ -88,6 +95,7 @@ impl Scales {
             }
             *mean = 0.0;
         }
+        self.offset.fill(0.0);
         self
     }
 
@@ -176,7 +184,7 @@ impl<T: Float> Design<T> {
                 let deviation = scales.deviation[col.get()];
                 indices[at] = col.get() as u32;
                 if deviation > 0.0 {
-                    scaled[at] = value.f64() / deviation;
+                    scaled[at] = (value.f64() - scales.offset[col.get()]) / deviation;
                 }
                 at += 1;
             }
@@ -189,7 +197,10 @@ impl<T: Float> Design<T> {
         let columns = order.columns().to_vec();
         let shift = columns
             .iter()
-            .map(|&col| scales.mean[col as usize] / scales.deviation[col as usize])
+            .map(|&col| {
+                let col = col as usize;
+                (scales.mean[col] - scales.offset[col]) / scales.deviation[col]
+            })
             .collect();
         Ok(Self {
             rows: Rows::Sparse(RowBlocks::new(x, &order, false, 1.0, &cuts, watch)?),

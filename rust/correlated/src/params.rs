@@ -112,41 +112,25 @@ const MOST: f64 = 1e15;
 impl Checked {
     /// The penalty of weights b, in either coding: `w = b/2`.
     pub(crate) fn features(&self) -> Penalty {
-        let Params {
-            l2_features: l2,
-            epsilon,
-            ..
-        } = self.0;
-        match self.0.coding {
-            Coding::ZeroOne => Penalty {
-                l1: l2 * epsilon,
-                l2,
-            },
-            Coding::PlusMinus => Penalty {
-                l1: l2 * epsilon / 2.0,
-                l2: l2 / 4.0,
-            },
-        }
+        self.penalty(self.0.l2_features)
+            .scaled(match self.0.coding {
+                Coding::ZeroOne => 1.0,
+                Coding::PlusMinus => 0.5,
+            })
     }
 
     /// The penalty of couplings c, in either coding: `a = c/4`; none if they are to be zero.
     pub(crate) fn pairs(&self) -> Option<Penalty> {
-        let Params {
-            l2_pairs: l2,
-            epsilon,
-            ..
-        } = self.0;
-        let penalty = match self.0.coding {
-            Coding::ZeroOne => Penalty {
-                l1: l2 * epsilon,
-                l2,
-            },
-            Coding::PlusMinus => Penalty {
-                l1: l2 * epsilon / 4.0,
-                l2: l2 / 16.0,
-            },
-        };
+        let penalty = self.penalty(self.0.l2_pairs).scaled(match self.0.coding {
+            Coding::ZeroOne => 1.0,
+            Coding::PlusMinus => 0.25,
+        });
         (penalty.l2 < MOST).then_some(penalty)
+    }
+
+    fn penalty(&self, l2: f64) -> Penalty {
+        let l1 = l2 * self.0.epsilon;
+        Penalty { l1, l2 }
     }
 }
 
