@@ -417,7 +417,7 @@ impl Pace {
 }
 
 /// What the last two gradients show of each label's curvature: `‖Δg‖² / ⟨Δg, Δy⟩`.
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl+fma", "x86_64+avx2+fma"))]
 fn curvature<T: Float, const N: usize>(panel: &Panel<'_, T, N>) -> [f64; N] {
     let (mut squares, mut products) = (Wide::<T, N>::zero(), Wide::<T, N>::zero());
     for at in 0..panel.y.len() {
@@ -435,7 +435,7 @@ fn curvature<T: Float, const N: usize>(panel: &Panel<'_, T, N>) -> [f64; N] {
 }
 
 /// The proximal step of a panel; returns violations of optimality at y, and ⟨y − w⁺, w⁺ − w⟩.
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl+fma", "x86_64+avx2+fma"))]
 fn proximal<T: Float, const N: usize>(
     panel: &mut Panel<'_, T, N>,
     features: &[Net<T>],
