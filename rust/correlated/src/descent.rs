@@ -12,11 +12,15 @@
 //! label by label where a step turns back (O'Donoghue and Candès, *Adaptive Restart for Accelerated
 //! Gradient Schemes*, 2015).
 
+mod newton;
+
 use crate::gradient::{Gradient, Pairs};
+use crate::gram::Gram;
 use crate::params::Penalty;
 use crate::wide::{Float, Wide};
 use manylabel_base::{Error, Watch, filled};
 use multiversion::multiversion;
+use newton::Curvature;
 use rayon::prelude::*;
 
 /// What is left of a curvature after a step that has shown none: directions along which it is high are
@@ -113,9 +117,14 @@ pub(crate) struct Descent<T, const N: usize> {
     pace: Vec<Pace>,
     features: Vec<Net<T>>,
     pair: Net<T>,
+    /// Whether there may be pairs.
+    with_pairs: bool,
     /// p (1 − p) of every label.
     variance: Vec<f64>,
-    largest_eigenvalue: f64,
+    /// For steps of second order.
+    known: Option<Curvature<T>>,
+    /// Once it is asked for.
+    largest_eigenvalue: Option<f64>,
     /// Which panels move.
     active: Vec<bool>,
     /// Whether there is no gradient before to compare the next with.
@@ -132,16 +141,14 @@ impl<T: Float, const N: usize> Descent<T, N> {
         weights: Vec<Wide<T, N>>,
         share: &[f64],
         features: &[Penalty],
-        pair: Penalty,
-        largest_eigenvalue: f64,
+        pair: Option<Penalty>,
+        gram: Option<Gram<T>>,
     ) -> Result<Self, Error> {
         let n_panels = share.len().div_ceil(N);
         let variance: Vec<f64> = share.iter().map(|p| p * (1.0 - p)).collect();
         let zeros = || filled("weights", Wide::zero(), weights.len());
-        let pace = (0..n_panels * N).map(|label| Pace {
-            curvature: variance
-                .get(label)
-                .map_or(f64::INFINITY, |v| v * largest_eigenvalue),
+        let pace = (0..n_panels * N).map(|_| Pace {
+            curvature: f64::INFINITY,
             tau: 1.0,
             violation: 0.0,
             turn: 0.0,
@@ -159,9 +166,11 @@ impl<T: Float, const N: usize> Descent<T, N> {
             g_pairs: Vec::new(),
             pace: pace.collect(),
             features: features.iter().map(|&penalty| Net::of(penalty)).collect(),
-            pair: Net::of(pair),
+            pair: Net::of(pair.unwrap_or(Penalty { l1: 0.0, l2: 0.0 })),
+            with_pairs: pair.is_some(),
+            known: gram.map(|gram| Curvature::new(gram, &variance)),
             variance,
-            largest_eigenvalue,
+            largest_eigenvalue: None,
             active: vec![true; n_panels],
             first: true,
             n_iter: 0,
@@ -177,18 +186,14 @@ impl<T: Float, const N: usize> Descent<T, N> {
     pub(crate) fn convert<U: Float>(
         self,
         features: &[Penalty],
-        pair: Penalty,
+        pair: Option<Penalty>,
+        gram: Option<Gram<U>>,
     ) -> Result<Descent<U, N>, Error> {
         let weights = self.y.iter().map(|row| Wide(row.0.map(|w| U::of(w.f64()))));
         let share: Vec<f64> = self.variance.clone();
-        let mut other = Descent::new(
-            weights.collect(),
-            &share,
-            features,
-            pair,
-            self.largest_eigenvalue,
-        )?;
+        let mut other = Descent::new(weights.collect(), &share, features, pair, gram)?;
         other.variance = self.variance;
+        other.largest_eigenvalue = self.largest_eigenvalue;
         other.d = self.d.iter().map(|c| U::of(c.f64())).collect();
         other.pairs = self.pairs;
         for (pace, known) in other.pace.iter_mut().zip(&self.pace) {
@@ -244,6 +249,14 @@ impl<T: Float, const N: usize> Descent<T, N> {
         max_iter: usize,
         watch: &Watch,
     ) -> Result<bool, Error> {
+        if let Some(mut known) = self.known.take() {
+            let converged = self.newton(&mut known, gradient, tol, max_iter, watch)?;
+            self.known = Some(known);
+            if converged || self.n_iter >= max_iter {
+                return Ok(converged);
+            }
+        }
+        let most = self.most(gradient, watch)?;
         let height = gradient.height();
         let mut rest = tol / 2.0;
         self.settle();
@@ -262,7 +275,7 @@ impl<T: Float, const N: usize> Descent<T, N> {
                     gradient.write(panel, g);
                 });
             gradient.write_pairs(&self.pairs, &mut self.g_pairs);
-            self.step(height);
+            self.step(height, most);
             self.report(tol, watch)?;
             if self.active.iter().all(|&active| active) && self.violation() <= tol {
                 return Ok(true);
@@ -296,10 +309,25 @@ impl<T: Float, const N: usize> Descent<T, N> {
         self.within
     }
 
-    /// Proximal steps from y to the next w, and what they say of curvature and direction.
-    fn step(&mut self, height: usize) {
+    /// The largest curvature of any label, which is that of constant predictions to begin with.
+    fn most(&mut self, gradient: &Gradient<'_, T, N>, watch: &Watch) -> Result<f64, Error> {
+        let eigenvalue = if let Some(known) = self.largest_eigenvalue {
+            known
+        } else {
+            let found = gradient.largest_eigenvalue(self.with_pairs, watch)?;
+            // That of the constant column is 1.
+            let found = found.max(1.0);
+            for (pace, variance) in self.pace.iter_mut().zip(&self.variance) {
+                pace.curvature = variance * found;
+            }
+            *self.largest_eigenvalue.insert(found)
+        };
         // Twice the bound, since the eigenvalue is one from below.
-        let most = 0.5 * self.largest_eigenvalue;
+        Ok(0.5 * eigenvalue)
+    }
+
+    /// Proximal steps from y to the next w, and what they say of curvature and direction.
+    fn step(&mut self, height: usize, most: f64) {
         let (features, first) = (&self.features, self.first);
         self.pace
             .par_chunks_mut(N)

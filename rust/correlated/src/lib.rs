@@ -50,6 +50,7 @@ mod descent;
 mod design;
 mod fit;
 mod gradient;
+mod gram;
 mod model;
 mod params;
 mod predict;
