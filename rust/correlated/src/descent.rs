@@ -6,21 +6,24 @@
 //! majorize the whole: the one coupling is in the losses of both. The penalty is left to the proximal
 //! step, in closed form: shrink by `t l1`, then divide by `1 + 2 t l2`.
 //!
+//! That is what is done where quasi-Newton steps ([`newton`]) are no use or have left something over.
+//!
 //! Curvature is σ(1−σ), a hundred times less for rare labels than the bound ¼ says, and every label
 //! converges at its own pace. So `L_i` starts as the exact one of constant predictions and follows what
 //! differences of gradients show, up or down; and momentum restarts
 //! label by label where a step turns back (O'Donoghue and Candès, *Adaptive Restart for Accelerated
 //! Gradient Schemes*, 2015).
 
+mod curvature;
 mod newton;
 
+use self::curvature::Curvature;
 use crate::gradient::{Gradient, Pairs};
 use crate::gram::Gram;
 use crate::params::Penalty;
 use crate::wide::{Float, Wide};
 use manylabel_base::{Error, Watch, filled};
 use multiversion::multiversion;
-use newton::Curvature;
 use rayon::prelude::*;
 
 /// What is left of a curvature after a step that has shown none: directions along which it is high are
