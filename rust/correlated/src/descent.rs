@@ -6,13 +6,20 @@
 //! majorize the whole: the one coupling is in the losses of both. The penalty is left to the proximal
 //! step, in closed form: shrink by `t l1`, then divide by `1 + 2 t l2`.
 //!
+//! That is what is done where quasi-Newton steps ([`newton`]) are no use or have left something over.
+//!
 //! Curvature is σ(1−σ), a hundred times less for rare labels than the bound ¼ says, and every label
 //! converges at its own pace. So `L_i` starts as the exact one of constant predictions and follows what
 //! differences of gradients show, up or down; and momentum restarts
 //! label by label where a step turns back (O'Donoghue and Candès, *Adaptive Restart for Accelerated
 //! Gradient Schemes*, 2015).
 
+mod curvature;
+mod newton;
+
+use self::curvature::Curvature;
 use crate::gradient::{Gradient, Pairs};
+use crate::gram::Gram;
 use crate::params::Penalty;
 use crate::wide::{Float, Wide};
 use manylabel_base::{Error, Watch, filled};
@@ -113,9 +120,14 @@ pub(crate) struct Descent<T, const N: usize> {
     pace: Vec<Pace>,
     features: Vec<Net<T>>,
     pair: Net<T>,
+    /// Whether there may be pairs.
+    with_pairs: bool,
     /// p (1 − p) of every label.
     variance: Vec<f64>,
-    largest_eigenvalue: f64,
+    /// For steps of second order.
+    known: Option<Curvature<T>>,
+    /// Once it is asked for.
+    largest_eigenvalue: Option<f64>,
     /// Which panels move.
     active: Vec<bool>,
     /// Whether there is no gradient before to compare the next with.
@@ -132,16 +144,14 @@ impl<T: Float, const N: usize> Descent<T, N> {
         weights: Vec<Wide<T, N>>,
         share: &[f64],
         features: &[Penalty],
-        pair: Penalty,
-        largest_eigenvalue: f64,
+        pair: Option<Penalty>,
+        gram: Option<Gram<T>>,
     ) -> Result<Self, Error> {
         let n_panels = share.len().div_ceil(N);
         let variance: Vec<f64> = share.iter().map(|p| p * (1.0 - p)).collect();
         let zeros = || filled("weights", Wide::zero(), weights.len());
-        let pace = (0..n_panels * N).map(|label| Pace {
-            curvature: variance
-                .get(label)
-                .map_or(f64::INFINITY, |v| v * largest_eigenvalue),
+        let pace = (0..n_panels * N).map(|_| Pace {
+            curvature: f64::INFINITY,
             tau: 1.0,
             violation: 0.0,
             turn: 0.0,
@@ -159,9 +169,11 @@ impl<T: Float, const N: usize> Descent<T, N> {
             g_pairs: Vec::new(),
             pace: pace.collect(),
             features: features.iter().map(|&penalty| Net::of(penalty)).collect(),
-            pair: Net::of(pair),
+            pair: Net::of(pair.unwrap_or(Penalty { l1: 0.0, l2: 0.0 })),
+            with_pairs: pair.is_some(),
+            known: gram.map(|gram| Curvature::new(gram, &variance)),
             variance,
-            largest_eigenvalue,
+            largest_eigenvalue: None,
             active: vec![true; n_panels],
             first: true,
             n_iter: 0,
@@ -177,18 +189,14 @@ impl<T: Float, const N: usize> Descent<T, N> {
     pub(crate) fn convert<U: Float>(
         self,
         features: &[Penalty],
-        pair: Penalty,
+        pair: Option<Penalty>,
+        gram: Option<Gram<U>>,
     ) -> Result<Descent<U, N>, Error> {
         let weights = self.y.iter().map(|row| Wide(row.0.map(|w| U::of(w.f64()))));
         let share: Vec<f64> = self.variance.clone();
-        let mut other = Descent::new(
-            weights.collect(),
-            &share,
-            features,
-            pair,
-            self.largest_eigenvalue,
-        )?;
+        let mut other = Descent::new(weights.collect(), &share, features, pair, gram)?;
         other.variance = self.variance;
+        other.largest_eigenvalue = self.largest_eigenvalue;
         other.d = self.d.iter().map(|c| U::of(c.f64())).collect();
         other.pairs = self.pairs;
         for (pace, known) in other.pace.iter_mut().zip(&self.pace) {
@@ -244,6 +252,14 @@ impl<T: Float, const N: usize> Descent<T, N> {
         max_iter: usize,
         watch: &Watch,
     ) -> Result<bool, Error> {
+        if let Some(mut known) = self.known.take() {
+            let converged = self.newton(&mut known, gradient, tol, max_iter, watch)?;
+            self.known = Some(known);
+            if converged || self.n_iter >= max_iter {
+                return Ok(converged);
+            }
+        }
+        let most = self.most(gradient, watch)?;
         let height = gradient.height();
         let mut rest = tol / 2.0;
         self.settle();
@@ -262,7 +278,7 @@ impl<T: Float, const N: usize> Descent<T, N> {
                     gradient.write(panel, g);
                 });
             gradient.write_pairs(&self.pairs, &mut self.g_pairs);
-            self.step(height);
+            self.step(height, most);
             self.report(tol, watch)?;
             if self.active.iter().all(|&active| active) && self.violation() <= tol {
                 return Ok(true);
@@ -296,10 +312,25 @@ impl<T: Float, const N: usize> Descent<T, N> {
         self.within
     }
 
-    /// Proximal steps from y to the next w, and what they say of curvature and direction.
-    fn step(&mut self, height: usize) {
+    /// The largest curvature of any label, which is that of constant predictions to begin with.
+    fn most(&mut self, gradient: &Gradient<'_, T, N>, watch: &Watch) -> Result<f64, Error> {
+        let eigenvalue = if let Some(known) = self.largest_eigenvalue {
+            known
+        } else {
+            let found = gradient.largest_eigenvalue(self.with_pairs, watch)?;
+            // That of the constant column is 1.
+            let found = found.max(1.0);
+            for (pace, variance) in self.pace.iter_mut().zip(&self.variance) {
+                pace.curvature = variance * found;
+            }
+            *self.largest_eigenvalue.insert(found)
+        };
         // Twice the bound, since the eigenvalue is one from below.
-        let most = 0.5 * self.largest_eigenvalue;
+        Ok(0.5 * eigenvalue)
+    }
+
+    /// Proximal steps from y to the next w, and what they say of curvature and direction.
+    fn step(&mut self, height: usize, most: f64) {
         let (features, first) = (&self.features, self.first);
         self.pace
             .par_chunks_mut(N)
@@ -417,7 +448,7 @@ impl Pace {
 }
 
 /// What the last two gradients show of each label's curvature: `‖Δg‖² / ⟨Δg, Δy⟩`.
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl+fma", "x86_64+avx2+fma"))]
 fn curvature<T: Float, const N: usize>(panel: &Panel<'_, T, N>) -> [f64; N] {
     let (mut squares, mut products) = (Wide::<T, N>::zero(), Wide::<T, N>::zero());
     for at in 0..panel.y.len() {
@@ -435,7 +466,7 @@ fn curvature<T: Float, const N: usize>(panel: &Panel<'_, T, N>) -> [f64; N] {
 }
 
 /// The proximal step of a panel; returns violations of optimality at y, and ⟨y − w⁺, w⁺ − w⟩.
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl+fma", "x86_64+avx2+fma"))]
 fn proximal<T: Float, const N: usize>(
     panel: &mut Panel<'_, T, N>,
     features: &[Net<T>],

@@ -215,6 +215,23 @@ impl<T: Float> Design<T> {
         self.columns.len()
     }
 
+    /// Number of values that a product goes through.
+    pub(crate) fn stored(&self) -> usize {
+        match &self.rows {
+            Rows::Dense(values) => values.len(),
+            Rows::Sparse(blocks) => {
+                let blocks = blocks.blocks().iter();
+                blocks
+                    .map(|block| {
+                        (0..block.n_rows())
+                            .map(|row| block.row(row).0.len())
+                            .sum::<usize>()
+                    })
+                    .sum()
+            }
+        }
+    }
+
     /// The rows of each block.
     pub(crate) fn cuts(&self) -> &[Range<usize>] {
         &self.cuts
@@ -244,6 +261,32 @@ impl<T: Float> Design<T> {
         match &self.rows {
             Rows::Dense(values) => dense_add_transposed(self.dense(values, block), u, g),
             Rows::Sparse(blocks) => sparse_add_transposed(&blocks.blocks()[block], u, g),
+        }
+    }
+
+    /// Copies features in `cols` to the first lanes of a block's rows, zeros so far, before centring.
+    pub(crate) fn columns<const N: usize>(
+        &self,
+        block: usize,
+        cols: Range<usize>,
+        out: &mut [Wide<T, N>],
+    ) {
+        match &self.rows {
+            Rows::Dense(values) => {
+                let rows = self.dense(values, block).chunks_exact(self.width().max(1));
+                for (row, out) in rows.zip(out) {
+                    for (value, out) in row[cols.clone()].iter().zip(&mut out.0) {
+                        *out = *value;
+                    }
+                }
+            }
+            Rows::Sparse(blocks) => {
+                for (col, rows, values) in blocks.blocks()[block].columns(cols.clone()) {
+                    for (&row, &value) in rows.iter().zip(values) {
+                        out[row as usize].0[col - cols.start] = value;
+                    }
+                }
+            }
         }
     }
 
@@ -332,6 +375,11 @@ impl Labels {
         self.kept.len()
     }
 
+    /// Number of labels of all rows.
+    pub(crate) fn stored(&self) -> usize {
+        self.blocks.iter().map(|block| block.rows.len()).sum()
+    }
+
     /// The labels of a block in `range`, each with the rows that hold it.
     pub(crate) fn holders(
         &self,
@@ -373,7 +421,7 @@ impl Labels {
 }
 
 /// Adds up in registers what [`scatter`] adds to memory: for all labels.
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl+fma", "x86_64+avx2+fma"))]
 fn by_rows<T: Float, const N: usize>(holders: &Holders, c: &[Wide<T, N>], out: &mut [Wide<T, N>]) {
     for (ends, out) in holders.row_ends.windows(2).zip(out) {
         // Two sums by name, so that additions do not wait for one another.
@@ -392,7 +440,7 @@ fn by_rows<T: Float, const N: usize>(holders: &Holders, c: &[Wide<T, N>], out: &
     }
 }
 
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl+fma", "x86_64+avx2+fma"))]
 fn scatter<T: Float, const N: usize>(
     holders: &Holders,
     labels: &[u32],
@@ -407,7 +455,7 @@ fn scatter<T: Float, const N: usize>(
     });
 }
 
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl+fma", "x86_64+avx2+fma"))]
 fn gather<T: Float, const N: usize>(
     holders: &Holders,
     labels: &[u32],

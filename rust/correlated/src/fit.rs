@@ -4,6 +4,7 @@
 use crate::descent::Descent;
 use crate::design::{Design, Labels, Scales};
 use crate::gradient::Gradient;
+use crate::gram::Gram;
 use crate::model::{LabelSets, Matrix, Model, Start};
 use crate::params::{Checked, Penalty, Solver};
 use crate::reference;
@@ -179,15 +180,12 @@ impl<'a> Fit<'a> {
         let gradient = self.gradient::<_, _, f32, N>(x, true)?;
         let features = self.features(&gradient.design.columns);
         let pair = self.params.pairs();
-        let no_pair = Penalty { l1: 0.0, l2: 0.0 };
-        let eigenvalue = gradient.largest_eigenvalue(pair.is_some(), self.watch)?;
         let mut descent = Descent::<f32, N>::new(
             self.initial(&gradient, start),
             &self.labels.share,
             &features,
-            pair.unwrap_or(no_pair),
-            // That of the constant column is 1.
-            eigenvalue.max(1.0),
+            pair,
+            Gram::new(&gradient, self.watch)?,
         )?;
         if let (Some(start), Some(_)) = (start, pair) {
             let (list, values) = self.start_pairs(start);
@@ -208,7 +206,8 @@ impl<'a> Fit<'a> {
         }
         drop(gradient);
         let mut gradient = self.gradient::<_, _, f64, N>(x, true)?;
-        let mut descent = descent.convert::<f64>(&features, pair.unwrap_or(no_pair))?;
+        let gram = Gram::new(&gradient, self.watch)?;
+        let mut descent = descent.convert::<f64>(&features, pair, gram)?;
         let converged = self.converge(&mut descent, &mut gradient, tol, true)?;
         self.finish(&descent, &mut gradient, converged, model)
     }
@@ -234,21 +233,30 @@ impl<'a> Fit<'a> {
             descent.set_pairs(all.collect())?;
             return descent.run(gradient, tol, max_iter, watch);
         }
+        // Roughly the first time: what else is let in moves all.
+        let mut target = (10.0 * tol).min(tol.max(LOOSE));
+        let mut done = false;
         loop {
             // Half of a gradient within half of the bound, twice: a pair that stays at zero.
             let (weights, pairs) = (&descent.y, &descent.pairs);
             let found = gradient.beyond(weights, pairs, &descent.d, pair.l1 / 2.0, watch)?;
-            let list = merged(&descent.pairs.list, &found);
-            let grown = list.len() > descent.pairs.list.len();
-            if grown {
-                descent.set_pairs(list)?;
+            let known = descent.pairs.list.iter().zip(&descent.d);
+            let coupled = known.filter(|(_, value)| value.f64() != 0.0);
+            let list = merged(&coupled.map(|(&pair, _)| pair).collect::<Vec<_>>(), &found);
+            let listed = |pair| descent.pairs.list.binary_search(pair).is_ok();
+            if done && list.iter().all(listed) {
+                return Ok(true);
             }
+            descent.set_pairs(list)?;
             let before = descent.n_iter;
-            let converged = descent.run(gradient, tol, max_iter, watch)?;
-            // One gradient: what was let in has not moved anything.
-            if !converged || !grown || descent.n_iter == before + 1 {
-                return Ok(converged);
+            if !descent.run(gradient, target, max_iter, watch)? {
+                return Ok(false);
             }
+            // One gradient: what was let in has not moved anything.
+            if done && descent.n_iter == before + 1 {
+                return Ok(true);
+            }
+            (target, done) = (tol, target <= tol);
         }
     }
 

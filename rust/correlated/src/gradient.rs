@@ -360,8 +360,11 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
         out[self.design.width()] = Wide(partial.sum.map(|sum| T::of(sum)));
     }
 
-    /// The gradient of the couplings of pairs.
-    pub(crate) fn write_pairs(&self, pairs: &Pairs, out: &mut Vec<T>) {
+    /// The gradients of each pair's coupling in the losses of its first and of its second label.
+    pub(crate) fn halves<'b>(
+        &'b self,
+        pairs: &'b Pairs,
+    ) -> impl Iterator<Item = (f64, f64)> + use<'b, 'a, T, N> {
         let read = |i: u32, k: u32, place: u32| {
             let panel = i as usize / N;
             let partial = &self.partials[panel * self.pieces.len()];
@@ -369,9 +372,39 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
             let raw = partial.pairs[place as usize / N - pairs.starts[panel]].0[lane].f64();
             raw - partial.sum[lane] * self.mean(k)
         };
-        out.clear();
         let places = pairs.list.iter().zip(&pairs.places);
-        out.extend(places.map(|(&(i, k), &(a, b))| T::of(read(i, k, a) + read(k, i, b))));
+        places.map(move |(&(i, k), &(a, b))| (read(i, k, a), read(k, i, b)))
+    }
+
+    /// The gradient of the couplings of pairs.
+    pub(crate) fn write_pairs(&self, pairs: &Pairs, out: &mut Vec<T>) {
+        out.clear();
+        out.extend(
+            self.halves(pairs)
+                .map(|(first, second)| T::of(first + second)),
+        );
+    }
+
+    /// Adds some columns, features or after them labels, to the lanes of a block's rows, weighted.
+    pub(crate) fn columns(&self, block: usize, cols: Range<usize>, out: &mut [Wide<T, N>]) {
+        let width = self.design.width();
+        let rows = self.design.cuts()[block].clone();
+        self.design
+            .columns(block, cols.start.min(width)..cols.end.min(width), out);
+        let place = |col: usize| col.saturating_sub(width) as u32;
+        for (label, rows) in self
+            .labels
+            .holders(block, place(cols.start)..place(cols.end))
+        {
+            for &row in rows {
+                out[row as usize].0[width + label as usize - cols.start] = T::of(1.0);
+            }
+        }
+        for (out, &weight) in out.iter_mut().zip(&self.omega[rows]) {
+            for value in &mut out.0 {
+                *value = *value * weight;
+            }
+        }
     }
 
     /// The pairs one half of whose gradient exceeds `bound`, each once and in order: none of the

@@ -17,8 +17,9 @@
 //! |---|---|
 //! | `design.rs` | features of unit variance in blocks of rows, who holds which label |
 //! | `wide.rs` | arithmetic on some labels side by side |
-//! | `gradient.rs` | one pass over the rows |
-//! | `descent.rs`, `reference.rs` | accelerated proximal gradients; the authors' run |
+//! | `gradient.rs`, `gram.rs` | one pass over the rows; second moments |
+//! | `descent.rs`, `descent/` | accelerated proximal gradients; quasi-Newton steps |
+//! | `reference.rs` | the authors' run |
 //! | `fit.rs`, `model.rs` | which pairs may couple; what comes out |
 //! | `decode/` | the most probable label set, probabilities |
 //! | `predict.rs` | scores of rows |
@@ -50,6 +51,7 @@ mod descent;
 mod design;
 mod fit;
 mod gradient;
+mod gram;
 mod model;
 mod params;
 mod predict;

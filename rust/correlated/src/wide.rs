@@ -1,10 +1,12 @@
 //! Some labels side by side, the functions of them, and products with rows of features.
 //!
 //! Each lane is computed by the same operations in the same order whatever labels share a panel and
-//! whatever the vector width of the machine.
+//! whatever the vector width of the machine; whether products are rounded before they are added depends
+//! on the machine.
 
 use manylabel_sparse::{Real, RowBlock};
 use multiversion::multiversion;
+use multiversion::target::target_cfg_f;
 
 /// One number for each label of a panel of N.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -22,11 +24,19 @@ impl<T: Real, const N: usize> Wide<T, N> {
             self.0[lane] += other.0[lane];
         }
     }
+}
 
+impl<T: Float, const N: usize> Wide<T, N> {
+    /// `FUSED`: whether the machine multiplies and adds in one instruction, which takes half the time;
+    /// where it does not, fusing would be a call for every lane.
     #[inline(always)]
-    fn add_scaled(&mut self, scale: T, other: &Self) {
+    fn add_scaled<const FUSED: bool>(&mut self, scale: T, other: &Self) {
         for lane in 0..N {
-            self.0[lane] += scale * other.0[lane];
+            self.0[lane] = if FUSED {
+                scale.times_plus(other.0[lane], self.0[lane])
+            } else {
+                self.0[lane] + scale * other.0[lane]
+            };
         }
     }
 }
@@ -41,6 +51,8 @@ pub(crate) trait Float: Real {
     fn size(self) -> Self;
     /// `x / y`.
     fn over(self, y: Self) -> Self;
+    /// `x y + z`, rounded once.
+    fn times_plus(self, y: Self, z: Self) -> Self;
 }
 
 /// The powers of the exponential series, highest first; Horner's rule in the type at hand.
@@ -79,6 +91,11 @@ impl Float for f32 {
     #[inline(always)]
     fn over(self, y: Self) -> Self {
         self / y
+    }
+
+    #[inline(always)]
+    fn times_plus(self, y: Self, z: Self) -> Self {
+        self.mul_add(y, z)
     }
 }
 
@@ -119,6 +136,11 @@ impl Float for f64 {
     fn over(self, y: Self) -> Self {
         self / y
     }
+
+    #[inline(always)]
+    fn times_plus(self, y: Self, z: Self) -> Self {
+        self.mul_add(y, z)
+    }
 }
 
 /// `log(1 + e^x)`.
@@ -128,7 +150,7 @@ pub(crate) fn softplus(x: f64) -> f64 {
 }
 
 /// Turns log-odds into `weight σ(e)`, row by row; returns their sum over rows.
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl+fma", "x86_64+avx2+fma"))]
 pub(crate) fn sigmoids<T: Float, const N: usize>(
     e: &mut [Wide<T, N>],
     weights: &[T],
@@ -144,24 +166,25 @@ pub(crate) fn sigmoids<T: Float, const N: usize>(
 }
 
 /// `out_i = first + Σ_j x_ij p_j` for rows of a sparse block.
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl+fma", "x86_64+avx2+fma"))]
 pub(crate) fn sparse_times<T: Float, const N: usize>(
     x: &RowBlock<T>,
     first: Wide<T, N>,
     p: &[Wide<T, N>],
     out: &mut [Wide<T, N>],
 ) {
+    const FUSED: bool = target_cfg_f!(target_feature = "fma");
     for (row, out) in out.iter_mut().enumerate() {
         let (cols, values) = x.row(row);
         // Two sums by name, so that additions do not wait for one another.
         let (mut a, mut b) = (first, Wide::zero());
         let (cols2, values2) = (cols.chunks_exact(2), values.chunks_exact(2));
         for (&col, &value) in cols2.remainder().iter().zip(values2.remainder()) {
-            a.add_scaled(value, &p[col as usize]);
+            a.add_scaled::<FUSED>(value, &p[col as usize]);
         }
         for (col, value) in cols2.zip(values2) {
-            a.add_scaled(value[0], &p[col[0] as usize]);
-            b.add_scaled(value[1], &p[col[1] as usize]);
+            a.add_scaled::<FUSED>(value[0], &p[col[0] as usize]);
+            b.add_scaled::<FUSED>(value[1], &p[col[1] as usize]);
         }
         a.add(&b);
         *out = a;
@@ -169,21 +192,22 @@ pub(crate) fn sparse_times<T: Float, const N: usize>(
 }
 
 /// `g_j += Σ_i x_ij u_i` over the rows of a sparse block.
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl+fma", "x86_64+avx2+fma"))]
 pub(crate) fn sparse_add_transposed<T: Float, const N: usize>(
     x: &RowBlock<T>,
     u: &[Wide<T, N>],
     g: &mut [Wide<T, N>],
 ) {
+    const FUSED: bool = target_cfg_f!(target_feature = "fma");
     for (col, rows, values) in x.columns(0..g.len()) {
         let (mut a, mut b) = (Wide::zero(), Wide::zero());
         let (rows2, values2) = (rows.chunks_exact(2), values.chunks_exact(2));
         for (&row, &value) in rows2.remainder().iter().zip(values2.remainder()) {
-            a.add_scaled(value, &u[row as usize]);
+            a.add_scaled::<FUSED>(value, &u[row as usize]);
         }
         for (row, value) in rows2.zip(values2) {
-            a.add_scaled(value[0], &u[row[0] as usize]);
-            b.add_scaled(value[1], &u[row[1] as usize]);
+            a.add_scaled::<FUSED>(value[0], &u[row[0] as usize]);
+            b.add_scaled::<FUSED>(value[1], &u[row[1] as usize]);
         }
         a.add(&b);
         g[col].add(&a);
@@ -194,13 +218,14 @@ pub(crate) fn sparse_add_transposed<T: Float, const N: usize>(
 const SIDE: usize = 8;
 
 /// `out_i = first + Σ_j x_ij p_j` for dense rows of `p.len()` values.
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl+fma", "x86_64+avx2+fma"))]
 pub(crate) fn dense_times<T: Float, const N: usize>(
     x: &[T],
     first: Wide<T, N>,
     p: &[Wide<T, N>],
     out: &mut [Wide<T, N>],
 ) {
+    const FUSED: bool = target_cfg_f!(target_feature = "fma");
     let d = p.len();
     if d == 0 {
         out.fill(first);
@@ -212,7 +237,7 @@ pub(crate) fn dense_times<T: Float, const N: usize>(
             let mut sums = [first; SIDE];
             for (j, p) in p.iter().enumerate() {
                 for i in 0..SIDE {
-                    sums[i].add_scaled(rows[i][j], p);
+                    sums[i].add_scaled::<FUSED>(rows[i][j], p);
                 }
             }
             out.copy_from_slice(&sums);
@@ -220,7 +245,7 @@ pub(crate) fn dense_times<T: Float, const N: usize>(
             for (x, out) in x.chunks(d).zip(out) {
                 let mut sum = first;
                 for (&value, p) in x.iter().zip(p) {
-                    sum.add_scaled(value, p);
+                    sum.add_scaled::<FUSED>(value, p);
                 }
                 *out = sum;
             }
@@ -229,17 +254,18 @@ pub(crate) fn dense_times<T: Float, const N: usize>(
 }
 
 /// `g_j += Σ_i x_ij u_i` over dense rows of `g.len()` values.
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl+fma", "x86_64+avx2+fma"))]
 pub(crate) fn dense_add_transposed<T: Float, const N: usize>(
     x: &[T],
     u: &[Wide<T, N>],
     g: &mut [Wide<T, N>],
 ) {
+    const FUSED: bool = target_cfg_f!(target_feature = "fma");
     let d = g.len();
     if d < SIDE {
         for (x, u) in x.chunks_exact(d.max(1)).zip(u) {
             for (g, &value) in g.iter_mut().zip(x) {
-                g.add_scaled(value, u);
+                g.add_scaled::<FUSED>(value, u);
             }
         }
         return;
@@ -247,7 +273,7 @@ pub(crate) fn dense_add_transposed<T: Float, const N: usize>(
     for first in (0..d).step_by(SIDE) {
         // The last columns are taken together with some that are done.
         let start = first.min(d - SIDE);
-        let sums = dense_columns(&x[start..], d, u);
+        let sums = dense_columns::<T, N, FUSED>(&x[start..], d, u);
         for j in 0..SIDE {
             if start + j >= first {
                 g[start + j].add(&sums[j]);
@@ -258,7 +284,7 @@ pub(crate) fn dense_add_transposed<T: Float, const N: usize>(
 
 /// `Σ_i x_ij u_i` for the first columns of rows that begin every `d` values.
 #[inline(always)]
-fn dense_columns<T: Float, const N: usize>(
+fn dense_columns<T: Float, const N: usize, const FUSED: bool>(
     x: &[T],
     d: usize,
     u: &[Wide<T, N>],
@@ -268,14 +294,14 @@ fn dense_columns<T: Float, const N: usize>(
     let (mut b, mut c, mut e, mut f, mut g, mut h, mut k) = (a, a, a, a, a, a, a);
     for (x, u) in x.chunks(d).zip(u) {
         let x: &[T; SIDE] = x[..SIDE].try_into().expect("eight");
-        a.add_scaled(x[0], u);
-        b.add_scaled(x[1], u);
-        c.add_scaled(x[2], u);
-        e.add_scaled(x[3], u);
-        f.add_scaled(x[4], u);
-        g.add_scaled(x[5], u);
-        h.add_scaled(x[6], u);
-        k.add_scaled(x[7], u);
+        a.add_scaled::<FUSED>(x[0], u);
+        b.add_scaled::<FUSED>(x[1], u);
+        c.add_scaled::<FUSED>(x[2], u);
+        e.add_scaled::<FUSED>(x[3], u);
+        f.add_scaled::<FUSED>(x[4], u);
+        g.add_scaled::<FUSED>(x[5], u);
+        h.add_scaled::<FUSED>(x[6], u);
+        k.add_scaled::<FUSED>(x[7], u);
     }
     [a, b, c, e, f, g, h, k]
 }
@@ -325,8 +351,8 @@ mod tests {
                 let (mut out2, mut g2) = (vec![first; n], panel(d));
                 for i in 0..n {
                     for j in 0..d {
-                        out2[i].add_scaled(x[i * d + j], &p[j]);
-                        g2[j].add_scaled(x[i * d + j], &u[i]);
+                        out2[i].add_scaled::<false>(x[i * d + j], &p[j]);
+                        g2[j].add_scaled::<false>(x[i * d + j], &u[i]);
                     }
                 }
                 assert_eq!((out, g), (out2, g2), "{n} {d}");

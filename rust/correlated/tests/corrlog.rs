@@ -34,6 +34,18 @@ impl Rows {
         }
     }
 
+    /// The rows, and the same again.
+    fn twice(&self) -> Self {
+        let n = self.indices.len() as i32;
+        let again = self.indptr[1..].iter().map(|end| end + n);
+        Self {
+            indptr: self.indptr.iter().copied().chain(again).collect(),
+            indices: self.indices.repeat(2),
+            values: self.values.repeat(2),
+            d: self.d,
+        }
+    }
+
     fn view(&self) -> CsrView<'_, i32, f32> {
         CsrView::new("rows", &self.indptr, &self.indices, &self.values, self.d).expect("valid")
     }
@@ -60,6 +72,24 @@ fn bits_do_not_depend_on_threads() {
             assert_eq!(one.weights, other.weights);
             assert_eq!(one.couplings, other.couplings);
             assert_eq!(one.intercept, other.intercept);
+        }
+    }
+}
+
+#[test]
+fn rows_twice_are_the_same_problem() {
+    // Once they are too few for steps of second order, twice they are enough.
+    for share in [0.9, 0.2] {
+        let mut rng = Rng::with_seed(1);
+        let x = Rows::new(100, 40, share, &mut rng, Rng::f32);
+        let y = Rows::new(100, 12, 0.3, &mut rng, |_| 1.0);
+        let once = fit(&x, &y, 1, &Watch::new()).expect("sound data");
+        let twice = fit(&x.twice(), &y.twice(), 1, &Watch::new()).expect("sound data");
+        assert!(once.converged && twice.converged && 2 * twice.n_iter < once.n_iter);
+        let difference = (once.objective - twice.objective).abs();
+        assert!(difference < 1e-4 * once.objective, "{difference}");
+        for (a, b) in once.intercept.iter().zip(&twice.intercept) {
+            assert!((a - b).abs() < 0.05, "{a} {b}");
         }
     }
 }
