@@ -139,16 +139,15 @@ pub(crate) struct Descent<T, const N: usize> {
 }
 
 impl<T: Float, const N: usize> Descent<T, N> {
-    /// A start at the given weights, and without couplings.
+    /// A start at the given weights, and without couplings; `variance`: p (1 − p) of every label.
     pub(crate) fn new(
         weights: Vec<Wide<T, N>>,
-        share: &[f64],
+        variance: Vec<f64>,
         features: &[Penalty],
         pair: Option<Penalty>,
         gram: Option<Gram<T>>,
     ) -> Result<Self, Error> {
-        let n_panels = share.len().div_ceil(N);
-        let variance: Vec<f64> = share.iter().map(|p| p * (1.0 - p)).collect();
+        let n_panels = variance.len().div_ceil(N);
         let zeros = || filled("weights", Wide::zero(), weights.len());
         let pace = (0..n_panels * N).map(|_| Pace {
             curvature: f64::INFINITY,
@@ -157,7 +156,7 @@ impl<T: Float, const N: usize> Descent<T, N> {
             turn: 0.0,
         });
         let mut descent = Self {
-            pairs: Pairs::new::<N>(Vec::new(), share.len())?,
+            pairs: Pairs::new::<N>(Vec::new(), variance.len())?,
             w: zeros()?,
             w_before: zeros()?,
             y_before: zeros()?,
@@ -193,9 +192,8 @@ impl<T: Float, const N: usize> Descent<T, N> {
         gram: Option<Gram<U>>,
     ) -> Result<Descent<U, N>, Error> {
         let weights = self.y.iter().map(|row| Wide(row.0.map(|w| U::of(w.f64()))));
-        let share: Vec<f64> = self.variance.clone();
-        let mut other = Descent::new(weights.collect(), &share, features, pair, gram)?;
-        other.variance = self.variance;
+        let weights = weights.collect();
+        let mut other = Descent::new(weights, self.variance, features, pair, gram)?;
         other.largest_eigenvalue = self.largest_eigenvalue;
         other.d = self.d.iter().map(|c| U::of(c.f64())).collect();
         other.pairs = self.pairs;
@@ -283,6 +281,9 @@ impl<T: Float, const N: usize> Descent<T, N> {
             if self.active.iter().all(|&active| active) && self.violation() <= tol {
                 return Ok(true);
             }
+            if self.n_iter >= max_iter {
+                break;
+            }
             for (active, pace) in self.active.iter_mut().zip(self.pace.chunks(N)) {
                 *active &= pace.iter().any(|pace| pace.violation > rest);
             }
@@ -294,6 +295,38 @@ impl<T: Float, const N: usize> Descent<T, N> {
             }
         }
         Ok(false)
+    }
+
+    /// Finds violations of optimality after a gradient of all panels at `y` and `d`; returns the largest.
+    pub(crate) fn measure(&mut self, gradient: &Gradient<'_, T, N>) -> f64 {
+        let height = gradient.height();
+        self.g
+            .par_chunks_mut(height)
+            .enumerate()
+            .for_each(|(panel, g)| gradient.write(panel, g));
+        gradient.write_pairs(&self.pairs, &mut self.g_pairs);
+        self.measure_weights(height);
+        let found = self.d.iter().zip(&self.g_pairs);
+        let found = found.map(|(&value, &slope)| violation(value, slope, self.pair).f64());
+        found.fold(self.violation(), f64::max)
+    }
+
+    /// Finds violations of optimality among the weights of each label.
+    fn measure_weights(&mut self, height: usize) {
+        let features = &self.features;
+        self.pace
+            .par_chunks_mut(N)
+            .zip(self.y.par_chunks(height))
+            .zip(self.g.par_chunks(height))
+            .for_each(|((pace, y), g)| {
+                for (pace, found) in pace.iter_mut().zip(violations(y, g, features)) {
+                    pace.violation = found;
+                }
+            });
+        // Lanes without a label.
+        for pace in &mut self.pace[self.variance.len()..] {
+            pace.violation = 0.0;
+        }
     }
 
     /// Tells how many labels are done, when they are more than ever.
@@ -495,4 +528,23 @@ fn proximal<T: Float, const N: usize>(
         violations.0.map(manylabel_sparse::Value::f64),
         turns.0.map(manylabel_sparse::Value::f64),
     )
+}
+
+/// The largest violation of optimality among the weights of each label of a panel.
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl+fma", "x86_64+avx2+fma"))]
+fn violations<T: Float, const N: usize>(
+    y: &[Wide<T, N>],
+    g: &[Wide<T, N>],
+    features: &[Net<T>],
+) -> [f64; N] {
+    let mut most = Wide::<T, N>::zero();
+    for ((y, g), &net) in y.iter().zip(g).zip(features) {
+        for lane in 0..N {
+            let found = violation(y.0[lane], g.0[lane], net);
+            if found > most.0[lane] {
+                most.0[lane] = found;
+            }
+        }
+    }
+    most.0.map(manylabel_sparse::Value::f64)
 }

@@ -174,24 +174,22 @@ impl<T: Float> Design<T> {
                 shift: Vec::new(),
             });
         }
-        let mut indptr = filled("features", 0usize, x.n_rows() + 1)?;
-        let mut indices = filled("features", 0u32, x.nnz())?;
+        let mut indptr = filled("features", 0i64, x.n_rows() + 1)?;
+        let mut indices = filled("features", 0i64, x.nnz())?;
         let mut scaled = filled("features", 0.0, x.nnz())?;
         let mut at = 0;
         for row in 0..x.n_rows() {
             let (cols, values) = x.row(row);
             for (col, value) in cols.iter().zip(values) {
                 let deviation = scales.deviation[col.get()];
-                indices[at] = col.get() as u32;
+                indices[at] = col.get() as i64;
                 if deviation > 0.0 {
                     scaled[at] = (value.f64() - scales.offset[col.get()]) / deviation;
                 }
                 at += 1;
             }
-            indptr[row + 1] = at;
+            indptr[row + 1] = at as i64;
         }
-        let indptr: Vec<i64> = indptr.into_iter().map(|end| end as i64).collect();
-        let indices: Vec<i64> = indices.into_iter().map(i64::from).collect();
         let x = CsrView::new("X", &indptr, &indices, &scaled, x.n_cols())?;
         let order = ColumnOrder::new(x)?;
         let columns = order.columns().to_vec();

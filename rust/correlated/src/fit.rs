@@ -182,7 +182,7 @@ impl<'a> Fit<'a> {
         let pair = self.params.pairs();
         let mut descent = Descent::<f32, N>::new(
             self.initial(&gradient, start),
-            &self.labels.share,
+            self.labels.share.iter().map(|p| p * (1.0 - p)).collect(),
             &features,
             pair,
             Gram::new(&gradient, self.watch)?,
@@ -202,14 +202,14 @@ impl<'a> Fit<'a> {
             start.is_some(),
         )?;
         if tol >= f32::FLOOR || !converged {
-            return self.finish(&descent, &mut gradient, converged, model);
+            return self.finish(&mut descent, &mut gradient, converged, model);
         }
         drop(gradient);
         let mut gradient = self.gradient::<_, _, f64, N>(x, true)?;
         let gram = Gram::new(&gradient, self.watch)?;
         let mut descent = descent.convert::<f64>(&features, pair, gram)?;
         let converged = self.converge(&mut descent, &mut gradient, tol, true)?;
-        self.finish(&descent, &mut gradient, converged, model)
+        self.finish(&mut descent, &mut gradient, converged, model)
     }
 
     /// Descends to `tol`, letting in pairs until those left out have no reason to couple.
@@ -333,14 +333,22 @@ impl<'a> Fit<'a> {
     /// Writes the solution in terms of the user's features; returns the labels reported as done.
     fn finish<T: Float, const N: usize>(
         &self,
-        descent: &Descent<T, N>,
+        descent: &mut Descent<T, N>,
         gradient: &mut Gradient<'_, T, N>,
         converged: bool,
         model: &mut Model,
     ) -> Result<usize, Error> {
+        if let (false, Some(pair)) = (converged, self.params.pairs()) {
+            // What has not converged is told of with all pairs.
+            let (weights, known) = (&descent.y, &descent.pairs);
+            let found = gradient.beyond(weights, known, &descent.d, pair.l1 / 2.0, self.watch)?;
+            let list = merged(&known.list, &found);
+            descent.set_pairs(list)?;
+        }
         let active = vec![true; gradient.n_panels()];
         let (weights, pairs) = (&descent.y, &descent.pairs);
         gradient.evaluate(&active, weights, pairs, &descent.d, true, self.watch)?;
+        model.violation = descent.measure(gradient);
         let mut objective = 0.0;
         let features = self.features(&gradient.design.columns);
         let cost =
@@ -367,7 +375,7 @@ impl<'a> Fit<'a> {
             true,
             model,
         );
-        (model.objective, model.violation) = (objective, descent.violation());
+        model.objective = objective;
         (model.n_iter, model.converged) = (descent.n_iter, converged);
         Ok(descent.reported())
     }

@@ -4,7 +4,7 @@
 //! whatever the vector width of the machine; whether products are rounded before they are added depends
 //! on the machine.
 
-use manylabel_sparse::{Real, RowBlock};
+use manylabel_sparse::{Real, RowBlock, exp, exp_f32};
 use multiversion::multiversion;
 use multiversion::target::target_cfg_f;
 
@@ -55,30 +55,13 @@ pub(crate) trait Float: Real {
     fn times_plus(self, y: Self, z: Self) -> Self;
 }
 
-/// The powers of the exponential series, highest first; Horner's rule in the type at hand.
-macro_rules! horner {
-    ($r:expr; $($inverse:expr),*) => {{
-        let mut series = 0.0;
-        $(series = series * $r + $inverse;)*
-        series
-    }};
-}
-
 impl Float for f32 {
     const FLOOR: f64 = 1e-5;
 
     #[inline(always)]
     fn sigmoid(self) -> Self {
-        const ROUND: f32 = 12_582_912.0; // 1.5 · 2²³: adding it leaves an integer in the lowest bits
-        const LN2_HIGH: f32 = 0.693_359_4;
-        const LN2_LOW: f32 = -2.121_944_4e-4;
         let below = if self.abs() < 80.0 { self.abs() } else { 80.0 };
-        let shifted = -below * std::f32::consts::LOG2_E + ROUND;
-        let n = shifted - ROUND;
-        let r = (-below - n * LN2_HIGH) - n * LN2_LOW;
-        let series = horner!(r; 1.0 / 5_040.0, 1.0 / 720.0, 1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5, 1.0, 1.0);
-        let power = f32::from_bits((shifted.to_bits() << 23).wrapping_add(1.0f32.to_bits()));
-        let tail = series * power;
+        let tail = exp_f32(-below);
         let numerator = if self < 0.0 { tail } else { 1.0 };
         numerator / (1.0 + tail)
     }
@@ -104,25 +87,7 @@ impl Float for f64 {
 
     #[inline(always)]
     fn sigmoid(self) -> Self {
-        const ROUND: f64 = 6_755_399_441_055_744.0; // 1.5 · 2⁵²
-        const LN2_HIGH: f64 = 0.693_147_180_369_123_8;
-        const LN2_LOW: f64 = 1.908_214_929_270_587_7e-10;
-        let below = if self.abs() < 700.0 {
-            self.abs()
-        } else {
-            700.0
-        };
-        let shifted = -below * std::f64::consts::LOG2_E + ROUND;
-        let n = shifted - ROUND;
-        let r = (-below - n * LN2_HIGH) - n * LN2_LOW;
-        let series = horner!(
-            r;
-            1.0 / 6_227_020_800.0, 1.0 / 479_001_600.0, 1.0 / 39_916_800.0, 1.0 / 3_628_800.0,
-            1.0 / 362_880.0, 1.0 / 40_320.0, 1.0 / 5_040.0, 1.0 / 720.0, 1.0 / 120.0, 1.0 / 24.0,
-            1.0 / 6.0, 0.5, 1.0, 1.0
-        );
-        let power = f64::from_bits((shifted.to_bits() << 52).wrapping_add(1.0f64.to_bits()));
-        let tail = series * power;
+        let tail = exp(-self.abs());
         let numerator = if self < 0.0 { tail } else { 1.0 };
         numerator / (1.0 + tail)
     }

@@ -24,7 +24,7 @@ mod topk;
 mod view;
 
 pub use blocks::{ColumnOrder, RowBlock, RowBlocks};
-pub use exp::exp;
+pub use exp::{exp, exp_f32};
 pub use owned::CsrOwned;
 pub use panel::{LANES, Lanes};
 pub use picked::Picked;

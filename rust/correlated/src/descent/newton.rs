@@ -14,7 +14,7 @@ use super::curvature::{Curvature, Halves, Local, Secant, Shape, Tie};
 use super::{Descent, Net, soft, violation};
 use crate::gradient::Gradient;
 use crate::gram::Gram;
-use crate::wide::{Float, Wide};
+use crate::wide::Float;
 use manylabel_base::{Error, Watch};
 use multiversion::multiversion;
 use rayon::prelude::*;
@@ -197,20 +197,7 @@ impl<T: Float, const N: usize> Descent<T, N> {
 
     /// Finds violations of optimality, and which couplings can move.
     fn judge(&mut self, height: usize, halves: &[Halves<T>], rest: f64) -> Vec<bool> {
-        let features = &self.features;
-        self.pace
-            .par_chunks_mut(N)
-            .zip(self.y.par_chunks(height))
-            .zip(self.g.par_chunks(height))
-            .for_each(|((pace, y), g)| {
-                for (pace, found) in pace.iter_mut().zip(violations(y, g, features)) {
-                    pace.violation = found;
-                }
-            });
-        // Lanes without a label.
-        for pace in &mut self.pace[self.variance.len()..] {
-            pace.violation = 0.0;
-        }
+        self.measure_weights(height);
         let mut free = Vec::with_capacity(halves.len());
         for ((&(i, k), half), &value) in self.pairs.list.iter().zip(halves).zip(&self.d) {
             let found = violation(value, half.slope[0] + half.slope[1], self.pair).f64();
@@ -477,23 +464,4 @@ fn sweep<T: Float>(
             break;
         }
     }
-}
-
-/// The largest violation of optimality among the weights of each label of a panel.
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl+fma", "x86_64+avx2+fma"))]
-fn violations<T: Float, const N: usize>(
-    y: &[Wide<T, N>],
-    g: &[Wide<T, N>],
-    features: &[Net<T>],
-) -> [f64; N] {
-    let mut most = Wide::<T, N>::zero();
-    for ((y, g), &net) in y.iter().zip(g).zip(features) {
-        for lane in 0..N {
-            let found = violation(y.0[lane], g.0[lane], net);
-            if found > most.0[lane] {
-                most.0[lane] = found;
-            }
-        }
-    }
-    most.0.map(manylabel_sparse::Value::f64)
 }
