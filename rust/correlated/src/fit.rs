@@ -99,8 +99,12 @@ impl Checked {
                 watch,
             };
             let reported = match (self.0.solver, labels.len() <= 16) {
-                (Solver::Fista, true) => fit.descend::<_, _, 16>(x, start, &mut model)?,
-                (Solver::Fista, false) => fit.descend::<_, _, 32>(x, start, &mut model)?,
+                (Solver::Auto | Solver::Fista, true) => {
+                    fit.descend::<_, _, 16>(x, start, &mut model)?
+                }
+                (Solver::Auto | Solver::Fista, false) => {
+                    fit.descend::<_, _, 32>(x, start, &mut model)?
+                }
                 (Solver::Reference, true) => fit.replay::<_, _, 16>(x, &mut model)?,
                 (Solver::Reference, false) => fit.replay::<_, _, 32>(x, &mut model)?,
             };
@@ -185,7 +189,7 @@ impl<'a> Fit<'a> {
             self.labels.share.iter().map(|p| p * (1.0 - p)).collect(),
             &features,
             pair,
-            Gram::new(&gradient, self.watch)?,
+            self.gram(&gradient)?,
         )?;
         if let (Some(start), Some(_)) = (start, pair) {
             let (list, values) = self.start_pairs(start);
@@ -206,10 +210,21 @@ impl<'a> Fit<'a> {
         }
         drop(gradient);
         let mut gradient = self.gradient::<_, _, f64, N>(x, true)?;
-        let gram = Gram::new(&gradient, self.watch)?;
+        let gram = self.gram(&gradient)?;
         let mut descent = descent.convert::<f64>(&features, pair, gram)?;
         let converged = self.converge(&mut descent, &mut gradient, tol, true)?;
         self.finish(&mut descent, &mut gradient, converged, model)
+    }
+
+    /// Second moments for quasi-Newton steps, where these are wanted and of use.
+    fn gram<T: Float, const N: usize>(
+        &self,
+        gradient: &Gradient<'_, T, N>,
+    ) -> Result<Option<Gram<T>>, Error> {
+        match self.params.0.solver {
+            Solver::Auto => Gram::new(gradient, self.watch),
+            _ => Ok(None),
+        }
     }
 
     /// Descends to `tol`, letting in pairs until those left out have no reason to couple.

@@ -14,6 +14,8 @@ pub enum Coding {
 /// How the objective is minimized.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Solver {
+    /// To the optimum, by quasi-Newton steps where they are cheaper, else as `Fista`.
+    Auto,
     /// Accelerated proximal gradients to the optimum.
     Fista,
     /// The run of the method's authors: a fixed step, and an early stop that regularizes.
@@ -48,7 +50,7 @@ impl Default for Params {
             l2_pairs: 1e-3,
             epsilon: 1.0,
             coding: Coding::ZeroOne,
-            solver: Solver::Fista,
+            solver: Solver::Auto,
             standardize: true,
             tol: 1e-4,
             max_iter: 1000,
@@ -98,7 +100,7 @@ impl Params {
         let zero_one = self.coding == Coding::ZeroOne;
         ensure(
             "coding",
-            zero_one || self.solver == Solver::Fista,
+            zero_one || self.solver != Solver::Reference,
             "\"01\" with the solver \"reference\", as the authors have it",
             &"\"pm1\"",
         )?;

@@ -42,8 +42,12 @@ impl TryFrom<PyParams> for Params {
             )?,
             solver: named(
                 "solver",
-                "\"fista\" or \"reference\"",
-                &[("fista", Solver::Fista), ("reference", Solver::Reference)],
+                "\"auto\", \"fista\" or \"reference\"",
+                &[
+                    ("auto", Solver::Auto),
+                    ("fista", Solver::Fista),
+                    ("reference", Solver::Reference),
+                ],
                 &params.solver,
             )?,
             standardize: params.standardize,
