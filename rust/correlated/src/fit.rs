@@ -152,6 +152,18 @@ impl<'a> Fit<'a> {
         Gradient::new(design, self.labels, self.omega, centred)
     }
 
+    /// What steps of second order need. Without absolute values all weights move, and a matrix of all
+    /// for every label takes longer than the gradients that it saves.
+    fn gram<T: Float, const N: usize>(
+        &self,
+        gradient: &Gradient<'_, T, N>,
+    ) -> Result<Option<Gram<T>>, Error> {
+        if self.params.0.epsilon == 0.0 {
+            return Ok(None);
+        }
+        Gram::new(gradient, self.watch)
+    }
+
     /// The penalty of each feature's weight, in units of its standard deviation.
     fn features(&self, columns: &[u32]) -> Vec<Penalty> {
         let penalty = self.params.features();
@@ -181,7 +193,7 @@ impl<'a> Fit<'a> {
             &self.labels.share,
             &features,
             pair,
-            Gram::new(&gradient, self.watch)?,
+            self.gram(&gradient)?,
         )?;
         if let (Some(start), Some(_)) = (start, pair) {
             let (list, values) = self.start_pairs(start);
@@ -202,7 +214,7 @@ impl<'a> Fit<'a> {
         }
         drop(gradient);
         let mut gradient = self.gradient::<_, _, f64, N>(x, true)?;
-        let gram = Gram::new(&gradient, self.watch)?;
+        let gram = self.gram(&gradient)?;
         let mut descent = descent.convert::<f64>(&features, pair, gram)?;
         let converged = self.converge(&mut descent, &mut gradient, tol, true)?;
         self.finish(&descent, &mut gradient, converged, model)
