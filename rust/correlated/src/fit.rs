@@ -255,13 +255,17 @@ impl<'a> Fit<'a> {
             if done && list.iter().all(listed) {
                 return Ok(true);
             }
+            let all = list.len() == self.labels.len() * (self.labels.len() - 1) / 2;
+            if all {
+                target = tol;
+            }
             descent.set_pairs(list)?;
             let before = descent.n_iter;
             if !descent.run(gradient, target, max_iter, watch)? {
                 return Ok(false);
             }
             // One gradient: what was let in has not moved anything.
-            if done && descent.n_iter == before + 1 {
+            if all || done && descent.n_iter == before + 1 {
                 return Ok(true);
             }
             (target, done) = (tol, target <= tol);
