@@ -160,6 +160,18 @@ impl<'a> Fit<'a> {
         Gradient::new(design, self.labels, self.omega, centred)
     }
 
+    /// What steps of second order need. Without absolute values all weights move, and a matrix of all
+    /// for every label takes longer than the gradients that it saves.
+    fn gram<T: Float, const N: usize>(
+        &self,
+        gradient: &Gradient<'_, T, N>,
+    ) -> Result<Option<Gram<T>>, Error> {
+        if self.params.0.epsilon == 0.0 {
+            return Ok(None);
+        }
+        Gram::new(gradient, self.watch)
+    }
+
     /// The penalty of each feature's weight, in units of its standard deviation.
     fn features(&self, columns: &[u32]) -> Vec<Penalty> {
         let penalty = self.params.features();
@@ -262,13 +274,17 @@ impl<'a> Fit<'a> {
             if done && list.iter().all(listed) {
                 return Ok(true);
             }
+            let all = list.len() == self.labels.len() * (self.labels.len() - 1) / 2;
+            if all {
+                target = tol;
+            }
             descent.set_pairs(list)?;
             let before = descent.n_iter;
             if !descent.run(gradient, target, max_iter, watch)? {
                 return Ok(false);
             }
             // One gradient: what was let in has not moved anything.
-            if done && descent.n_iter == before + 1 {
+            if all || done && descent.n_iter == before + 1 {
                 return Ok(true);
             }
             (target, done) = (tol, target <= tol);
