@@ -63,8 +63,8 @@ class CorrLogClassifier(MultiLabelClassifier):
     solver : {"auto", "fista", "reference"}, default="auto"
         "fista" goes to the optimum by accelerated proximal gradients, with restarts and a step for each
         label. "auto" takes quasi-Newton steps from the second moments of features and labels, a tenth of the
-        gradients, where these are at most 2,048 together and half as many as rows; it ends at the same
-        optimum, and goes on as "fista" elsewhere or if that fails. "reference" repeats the run of the
+        gradients, where these are at most 2,048 together and half as many as rows, and `epsilon` is not 0;
+        it ends at the same optimum, and goes on as "fista" elsewhere or if that fails. "reference" repeats the run of the
         method's authors: fixed steps from zero, at most 500, ended early when the objective changes by less
         than a thousandth, which regularizes; their penalty of couplings is ``2 c**2 + epsilon * abs(c)``
         times `l2_pairs`.

@@ -160,13 +160,13 @@ impl<'a> Fit<'a> {
         Gradient::new(design, self.labels, self.omega, centred)
     }
 
-    /// What steps of second order need. Without absolute values all weights move, and a matrix of all
-    /// for every label takes longer than the gradients that it saves.
+    /// Second moments for quasi-Newton steps, where these are wanted and of use. Without absolute values
+    /// all weights move, and a matrix of all for every label takes longer than the gradients it saves.
     fn gram<T: Float, const N: usize>(
         &self,
         gradient: &Gradient<'_, T, N>,
     ) -> Result<Option<Gram<T>>, Error> {
-        if self.params.0.epsilon == 0.0 {
+        if self.params.0.solver == Solver::Fista || self.params.0.epsilon == 0.0 {
             return Ok(None);
         }
         Gram::new(gradient, self.watch)
@@ -226,17 +226,6 @@ impl<'a> Fit<'a> {
         let mut descent = descent.convert::<f64>(&features, pair, gram)?;
         let converged = self.converge(&mut descent, &mut gradient, tol, true)?;
         self.finish(&mut descent, &mut gradient, converged, model)
-    }
-
-    /// Second moments for quasi-Newton steps, where these are wanted and of use.
-    fn gram<T: Float, const N: usize>(
-        &self,
-        gradient: &Gradient<'_, T, N>,
-    ) -> Result<Option<Gram<T>>, Error> {
-        match self.params.0.solver {
-            Solver::Auto => Gram::new(gradient, self.watch),
-            _ => Ok(None),
-        }
     }
 
     /// Descends to `tol`, letting in pairs until those left out have no reason to couple.
