@@ -7,7 +7,7 @@
 //! models and of the penalties is lowered by coordinate descent, label after label; a coupling is in
 //! the models of both its labels. Labels without a coupling in common are worked on at the same time.
 //!
-//! It takes a tenth of the gradients of the first-order descent, since that has to wait for the least
+//! It takes a fraction of the gradients of the first-order descent, since that has to wait for the least
 //! curvature of correlated columns; but for every label a matrix of what moves in it.
 
 use super::curvature::{Curvature, Halves, Local, Secant, Shape, Tie};
@@ -19,7 +19,8 @@ use manylabel_base::{Error, Watch};
 use multiversion::multiversion;
 use rayon::prelude::*;
 
-/// Gradients at most before the first-order descent takes over: two or three times what is usual.
+/// Gradients at most before the first-order descent takes over: by then few labels are left, and its
+/// gradients of a few panels cost less.
 const MOST: usize = 25;
 
 /// Sweeps over the coordinates of a label at most, and the share of its violation that may be left.
