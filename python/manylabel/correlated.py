@@ -64,10 +64,10 @@ class CorrLogClassifier(MultiLabelClassifier):
         "fista" goes to the optimum by accelerated proximal gradients, with restarts and a step for each
         label. "auto" takes quasi-Newton steps from the second moments of features and labels, a tenth of the
         gradients, where these are at most 2,048 together and half as many as rows, and `epsilon` is not 0;
-        it ends at the same optimum, and goes on as "fista" elsewhere or if that fails. "reference" repeats the run of the
-        method's authors: fixed steps from zero, at most 500, ended early when the objective changes by less
-        than a thousandth, which regularizes; their penalty of couplings is ``2 c**2 + epsilon * abs(c)``
-        times `l2_pairs`.
+        it ends at the same optimum, and goes on as "fista" elsewhere or if that fails. "reference" repeats
+        the run of the method's authors: fixed steps from zero, at most 500, ended early when the objective
+        changes by less than a thousandth, which regularizes; their penalty of couplings is
+        ``2 c**2 + epsilon * abs(c)`` times `l2_pairs`.
     standardize : bool, default=True
         Whether penalties are those of features of unit variance. False suits tf-idf.
     tol : float, default=1e-4
