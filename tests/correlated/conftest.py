@@ -1,3 +1,5 @@
+"""Problems that several tests of the correlated model share."""
+
 import numpy as np
 import pytest
 from sklearn.preprocessing import StandardScaler

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from scipy.optimize import check_grad
+from scipy.sparse import csr_array
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import RandomizedSearchCV
