@@ -7,6 +7,7 @@ from manylabel import (
     BlockPartitioner,
     BoostedRulesClassifier,
     CBMLCClassifier,
+    CorrLogClassifier,
     DiSMECClassifier,
     LEMLClassifier,
     LPSRClassifier,
@@ -39,6 +40,9 @@ CLASSIFIERS = [
     ),
     CBMLCClassifier(DiSMECClassifier(random_state=0), 3, random_state=0),
     LPSRClassifier(DiSMECClassifier(random_state=0), 200, 15, random_state=0),
+    CorrLogClassifier(),
+    CorrLogClassifier(epsilon=0.0, coding="pm1", decoder="search", solver="fista", standardize=False),
+    CorrLogClassifier(0.01, 0.001, decoder="bp"),
 ]
 
 TRANSFORMERS = [

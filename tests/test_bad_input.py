@@ -17,6 +17,7 @@ from manylabel import (
     BlockPartitionClassifier,
     BoostedRulesClassifier,
     CBMLCClassifier,
+    CorrLogClassifier,
     DiSMECClassifier,
     LEMLClassifier,
     LPSRClassifier,
@@ -227,6 +228,11 @@ BAD_PARAMETERS = {
     **{name: (CHOICE, ["fast", "", None, 3]) for name in ("mode", "weighting")},
     "router_C": (POSITIVE, [0, -1, np.nan, np.inf, "a", None]),
     **{name: (FLAG, ["no", None, 1]) for name in ("router_intercept", "drop_unlabeled")},
+    "l2_features": (POSITIVE, [0, -1, np.nan, np.inf, "a", None]),
+    "l2_pairs": (r"must be (> 0|a number), got", [0, -1, np.nan, "a", None, True]),
+    "epsilon": (NOT_NEGATIVE, [-1, np.nan, np.inf, "a", None]),
+    **{name: (CHOICE, ["newt", "", None, 3]) for name in ("coding", "decoder")},
+    "standardize": (FLAG, ["no", None, 1]),
     "n_jobs": (r"must be None or an integer other than 0, got", [0, 1.5, "a", True]),
     "random_state": (r"must be None, an integer from 0 to 2\*\*32 - 1 or a .*, got", ["x", 1.5, -1, 2**70]),
     "verbose": (r"must be an integer >= 0, got", [-1, "loud", None]),
@@ -390,6 +396,16 @@ SPOILED = {
             for name in ("coef_", "intercept_", "projection_", "frequencies_", "phases_")
         },
     },
+    CorrLogClassifier: {
+        **spoiled_sparse("coef_"),
+        **spoiled_sparse("correlations_"),
+        "features missing": change("coef_.indptr", lambda indptr: indptr[[0, 1, 2, -1]]),
+        "intercepts missing": change("intercept_", lambda intercept: intercept[:1]),
+        "intercepts of another type": change("intercept_", lambda intercept: intercept.astype(int)),
+        "labels missing": change("correlations_", lambda couplings: couplings[:2]),
+        "label sets missing": change("label_set_energies_", lambda energies: energies[:1]),
+        "label sets of another type": change("label_sets_.data", lambda data: data.astype(np.int8)),
+    },
 }
 
 
@@ -407,7 +423,8 @@ def test_a_spoiled_model_is_an_error(classifier, how, method, n_rows):
     SPOILED[type(model)][how](model)
     with pytest.raises(
         (ValueError, TypeError, RuntimeError),
-        match=r"internal error|expected|must be|is not a valid|PyLinear|PyLowRank|PyRules|PyLink",
+        match=r"internal error|expected|must be|is not a valid"
+        r"|PyLinear|PyLowRank|PyRules|PyLink|PyCorrelated",
     ):
         getattr(model, method)(np.resize(X, (n_rows, D)))
 
@@ -520,6 +537,11 @@ def test_values_beyond_single_precision_are_refused_where_they_stay(classifier):
         {"step_size": 1e-300},
         {"step_size": 1e300},
         {"shrink": 0.5000001},
+        {"l2_features": 1e-300},
+        {"l2_features": 1e300},
+        {"l2_pairs": 1e-300},
+        {"l2_pairs": 1e300},
+        {"epsilon": 1e300},
         {"n_components": 2**70},
         {"n_oversamples": 2**70},
         {"sample_weight": np.full(N, 1e38)},

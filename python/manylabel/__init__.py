@@ -2,7 +2,8 @@
 
 from importlib.metadata import version
 
-from manylabel import datasets, decision, link, metrics, partition, rules
+from manylabel import correlated, datasets, decision, link, metrics, partition, rules
+from manylabel.correlated import CorrLogClassifier
 from manylabel.linear import DiSMECClassifier, LEMLClassifier, PDSparseClassifier
 from manylabel.link import SmoothLinkClassifier
 from manylabel.partition import BlockPartitionClassifier, BlockPartitioner, CBMLCClassifier, LPSRClassifier
@@ -15,6 +16,7 @@ __all__ = [
     "BlockPartitioner",
     "BoostedRulesClassifier",
     "CBMLCClassifier",
+    "CorrLogClassifier",
     "DiSMECClassifier",
     "LEMLClassifier",
     "LPSRClassifier",
@@ -22,6 +24,7 @@ __all__ = [
     "Rembrandt",
     "SmoothLinkClassifier",
     "__version__",
+    "correlated",
     "datasets",
     "decision",
     "link",

@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from manylabel._plotting import pyplot
+
 __all__ = ["draw_blocks"]
 
 
@@ -34,15 +36,7 @@ def draw_blocks(
     matplotlib.axes.Axes
     """
     if ax is None:
-        try:
-            import matplotlib.pyplot as plt
-        except ModuleNotFoundError as error:
-            if (error.name or "").partition(".")[0] != "matplotlib":
-                raise
-            raise ModuleNotFoundError(
-                "a plot needs matplotlib: pip install 'manylabel[plot]'", name="matplotlib"
-            ) from None
-        _, ax = plt.subplots(figsize=(7, 7), layout="constrained")
+        _, ax = pyplot().subplots(figsize=(7, 7), layout="constrained")
     n_blocks = len(label_blocks)
     shown = [np.flatnonzero(row_blocks == block)[:max_rows] for block in range(n_blocks)]
     order = _label_order(Y, row_blocks, label_blocks)

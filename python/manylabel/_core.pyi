@@ -6,8 +6,14 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 __all__ = [
+    "check_decoder",
     "check_link",
+    "correlated_decision",
+    "correlated_marginals",
+    "correlated_predict",
+    "correlated_topk",
     "crc32",
+    "fit_correlated",
     "fit_dismec",
     "fit_kmeans",
     "fit_leml",
@@ -47,8 +53,29 @@ __all__ = [
 # indptr, indices, data
 _Csr: TypeAlias = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
 
+def check_decoder(name: str) -> None: ...
 def check_link(params: dict[str, Any]) -> None: ...
+def correlated_decision(model: Any, x: csr_array, n_threads: int) -> NDArray[np.float32]: ...
+def correlated_marginals(model: Any, x: csr_array, n_threads: int) -> NDArray[np.float64]: ...
+def correlated_predict(model: Any, x: csr_array, n_threads: int) -> _Csr: ...
+def correlated_topk(model: Any, x: csr_array, k: int, n_threads: int) -> _Csr: ...
 def crc32(data: NDArray[np.uint8], start: int = 0) -> int: ...
+def fit_correlated(
+    x: csr_array,
+    y: csr_array,
+    sample_weight: NDArray[np.float32] | None,
+    start: Any | None,
+    params: dict[str, Any],
+    n_threads: int,
+    progress: Callable[[int], object] | None,
+) -> tuple[
+    _Csr,
+    NDArray[np.float64],
+    _Csr,
+    tuple[NDArray[Any], NDArray[Any]],
+    NDArray[np.float64],
+    tuple[float, float, int, bool],
+]: ...
 def fit_dismec(
     x: csr_array,
     y: csr_array,

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from sklearn.utils.validation import check_is_fitted
 
-from manylabel._validation import check_count
+from manylabel._plotting import pyplot
+from manylabel._validation import check_count, check_names
 
 __all__ = [
     "FiredRule",
@@ -280,19 +281,11 @@ def plot_importance(
     """
     check_is_fitted(model, "heads_")
     max_bars = check_count("max_bars", max_bars, 1)
-    features = _names("feature", feature_names, model.n_features_in_, model)
-    labels = _names("label", label_names, model.heads_.shape[1], model)
+    features = check_names("feature", feature_names, model.n_features_in_, model)
+    labels = check_names("label", label_names, model.heads_.shape[1], model)
     if axes is None:
-        try:
-            import matplotlib.pyplot as plt
-        except ModuleNotFoundError as error:
-            if (error.name or "").partition(".")[0] != "matplotlib":
-                raise
-            raise ModuleNotFoundError(
-                "a plot needs matplotlib: pip install 'manylabel[plot]'", name="matplotlib"
-            ) from None
         n_bars = min(max_bars, max(len(features), len(labels)))
-        _, axes = plt.subplots(1, 2, figsize=(11, 1.2 + 0.26 * n_bars), layout="constrained")
+        _, axes = pyplot().subplots(1, 2, figsize=(11, 1.2 + 0.26 * n_bars), layout="constrained")
     both = np.asarray(axes, dtype=object)
     if both.shape != (2,):
         raise ValueError(f"`axes` must be two axes, for features and labels, got shape {both.shape}")
@@ -320,8 +313,8 @@ class _Writer:
         decimals: int,
     ) -> None:
         self.rules: Rules = model.rules_
-        self.feature_names = _names("feature", feature_names, model.n_features_in_, model)
-        self.label_names = _names("label", label_names, self.rules.heads.shape[1], model)
+        self.feature_names = check_names("feature", feature_names, model.n_features_in_, model)
+        self.label_names = check_names("label", label_names, self.rules.heads.shape[1], model)
         self.max_labels = max_labels
         self.decimals = check_count("decimals", decimals, 0)
 
@@ -397,16 +390,6 @@ def _digits(threshold: float) -> str:
     """Four digits, or all before the point if they are more and single precision has them."""
     before = len(str(abs(int(threshold)))) if abs(threshold) < 1e9 else 0
     return f"{threshold:.{max(4, before)}g}"
-
-
-def _names(kind: str, names: Sequence[str] | None, count: int, model: Any) -> Sequence[str]:
-    if names is None:
-        if kind == "feature" and hasattr(model, "feature_names_in_"):
-            return [str(name) for name in model.feature_names_in_]
-        return [f"{kind} {at}" for at in range(count)]
-    if len(names) != count:
-        raise ValueError(f"`{kind}_names` must be {count} names, got {len(names)}")
-    return names
 
 
 def _up_to(name: str, value: Any) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import os
+from collections.abc import Sequence
 from numbers import Integral
 from typing import Any
 
@@ -29,7 +30,9 @@ __all__ = [
     "check_flag",
     "check_labels",
     "check_matrix",
+    "check_names",
     "check_number",
+    "check_row",
     "check_training_set",
     "held_out_rows",
     "is_verbose",
@@ -85,6 +88,38 @@ def check_features(estimator: Any, X: Any, *, reset: bool) -> csr_array:
     if canonical.dtype == np.float64 and not getattr(estimator, "normalize", False):
         _check_single(canonical.data, "values of X")
     return canonical
+
+
+def check_row(estimator: Any, x: Any) -> csr_array:
+    """Turn one row into a CSR array, after fit.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Whose ``n_features_in_`` and ``feature_names_in_`` are compared with.
+    x : array-like or sparse matrix of shape (n_features,) or (1, n_features)
+        As in `check_features`; a pandas row keeps its names.
+
+    Returns
+    -------
+    csr_array of shape (1, n_features)
+        float32 if x was, otherwise float64.
+
+    Raises
+    ------
+    ValueError
+        As `check_features`, and if x has another number of rows.
+    """
+    if np.ndim(x) == 1:
+        if hasattr(x, "to_frame"):
+            x = x.to_frame().T
+        else:
+            one: Any = x if issparse(x) else np.asarray(x)
+            x = one.reshape((1, -1))
+    row = check_features(estimator, x, reset=False)
+    if row.shape[0] != 1:
+        raise ValueError(f"`x` must be one row, got {row.shape[0]}")
+    return row
 
 
 def check_matrix(estimator: Any, X: Any, *, reset: bool) -> csr_array | NDArray[Any]:
@@ -277,6 +312,18 @@ def check_number(name: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         raise ValueError(f"`{name}` must be a number, got {value!r}")
     return float(value)
+
+
+def check_names(kind: str, names: Sequence[str] | None, count: int, estimator: Any) -> Sequence[str]:
+    """Name every feature or label (`kind`), as given or as in fit, or by its number."""
+    if names is None:
+        if kind == "feature" and hasattr(estimator, "feature_names_in_"):
+            return [str(name) for name in estimator.feature_names_in_]
+        return [f"{kind} {at}" for at in range(count)]
+    if isinstance(names, str) or len(names) != count:
+        got = repr(names) if isinstance(names, str) else len(names)
+        raise ValueError(f"`{kind}_names` must be {count} names, got {got}")
+    return names
 
 
 def n_threads(n_jobs: Any) -> int:

@@ -34,6 +34,7 @@ from sklearn.base import clone
 from tqdm import tqdm
 
 from manylabel import metrics
+from manylabel.correlated import CorrLogClassifier
 from manylabel.datasets import load_arff, load_xc
 from manylabel.linear import DiSMECClassifier, LEMLClassifier, PDSparseClassifier
 from manylabel.link import SmoothLinkClassifier
@@ -48,6 +49,7 @@ MODELS: dict[str, Callable[[], Any]] = {
     "bp-dismec": lambda: BlockPartitionClassifier(DiSMECClassifier()),
     "cbmlc-dismec": lambda: CBMLCClassifier(DiSMECClassifier()),
     "lpsr": LPSRClassifier,
+    "corrlog": CorrLogClassifier,
     "dismec": DiSMECClassifier,
     "leml": LEMLClassifier,
     "pd-sparse": PDSparseClassifier,

@@ -26,6 +26,7 @@ from sklearn.datasets import load_digits
 from sklearn.metrics import f1_score, hamming_loss, recall_score, zero_one_loss
 from sklearn.model_selection import train_test_split
 
+from manylabel.correlated import CorrLogClassifier
 from manylabel.datasets import load_digit_attributes
 from manylabel.linear import DiSMECClassifier
 from manylabel.link import SmoothLinkClassifier
@@ -44,6 +45,7 @@ FAMILIES: list[tuple[str, Any]] = [
     ),
     ("Boosted rules", BoostedRulesClassifier(n_rules=500, random_state=0)),
     ("Smooth link", SmoothLinkClassifier(random_state=0)),
+    ("CorrLog", CorrLogClassifier()),
 ]
 
 HEADER = f"{'':28}{'fit, s':>9}{'bytes':>12}{'Hamming':>10}{'subset 0/1':>12}{'micro F1':>10}{'macro F1':>10}"

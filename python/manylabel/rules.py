@@ -35,6 +35,7 @@ from manylabel._validation import (
     check_count,
     check_features,
     check_flag,
+    check_row,
     check_training_set,
     held_out_rows,
     is_verbose,
@@ -527,12 +528,7 @@ class BoostedRulesClassifier(MultiLabelClassifier):
             If x is not one row as in fit, or there is no such label.
         """
         check_is_fitted(self, "heads_")
-        if not issparse(x) and np.ndim(x) == 1:
-            x = np.asarray(x).reshape(1, -1)
-        X = self._features(x)
-        if X.shape[0] != 1:
-            raise ValueError(f"x must be one row, got {X.shape[0]}")
-        _, fired, _ = _core.rules_fired(self, X, 1)
+        _, fired, _ = _core.rules_fired(self, check_row(self, x), 1)
         return fired_rules(self, fired, label, feature_names, label_names)
 
     def to_frame(

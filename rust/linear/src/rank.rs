@@ -3,7 +3,7 @@
 
 use crate::panel::LANES;
 use manylabel_base::{Error, Watch};
-use manylabel_sparse::{CsrOwned, TopK};
+use manylabel_sparse::{CsrOwned, Picked, TopK};
 use rayon::prelude::*;
 use std::ops::Range;
 
@@ -25,9 +25,6 @@ pub(crate) trait Scores: Sync {
     /// for together.
     fn score(&self, rows: Range<usize>, scores: &mut [f32]);
 }
-
-/// What a block of rows picked: the ends of its rows, their labels with scores.
-type Picked = (Vec<usize>, Vec<(u32, f32)>);
 
 /// The `k` best labels of each row in increasing order; ties go to the lower label, and scores of
 /// −∞ are left out.
@@ -110,40 +107,24 @@ fn select<R: Scores, S>(
 ) -> Result<CsrOwned, Error> {
     let (n_rows, n_labels, at_once) = (rows.n_rows(), rows.n_labels(), rows.rows_at_once());
     let scratch = || (vec![0.0; at_once.min(n_rows) * n_labels], state());
-    let block = |(scores, state): &mut (Vec<f32>, S), first: usize| {
-        let (mut ends, mut pairs) = (Vec::with_capacity(ROWS_AT_ONCE), Vec::new());
-        let end = (first + ROWS_AT_ONCE).min(n_rows);
-        for first in (first..end).step_by(at_once) {
-            watch.step(0)?;
-            let some = first..(first + at_once).min(end);
-            let scores = &mut scores[..some.len() * n_labels];
-            rows.score(some.clone(), scores);
-            for row in 0..some.len() {
-                pick(state, &scores[row * n_labels..][..n_labels], &mut pairs);
-                ends.push(pairs.len());
+    Picked::by_blocks(
+        n_rows,
+        ROWS_AT_ONCE,
+        n_labels,
+        scratch,
+        |(scores, state), of_block, picked| {
+            for first in of_block.clone().step_by(at_once) {
+                watch.step(0)?;
+                let some = first..(first + at_once).min(of_block.end);
+                let scores = &mut scores[..some.len() * n_labels];
+                rows.score(some.clone(), scores);
+                for row in 0..some.len() {
+                    let scores = &scores[row * n_labels..][..n_labels];
+                    pick(state, scores, &mut picked.pairs);
+                    picked.end_row();
+                }
             }
-        }
-        Ok((ends, pairs))
-    };
-    let firsts: Vec<usize> = (0..n_rows).step_by(ROWS_AT_ONCE).collect();
-    let picked: Vec<Picked> = match firsts[..] {
-        [first] => vec![block(&mut scratch(), first)?],
-        _ => firsts
-            .par_iter()
-            .map_init(scratch, |scratch, &first| block(scratch, first))
-            .collect::<Result<_, Error>>()?,
-    };
-    let mut out = CsrOwned {
-        indptr: vec![0],
-        indices: Vec::new(),
-        values: Vec::new(),
-        n_cols: n_labels,
-    };
-    for (ends, pairs) in picked {
-        let before = out.indices.len();
-        out.indptr.extend(ends.iter().map(|end| before + end));
-        out.indices.extend(pairs.iter().map(|&(label, _)| label));
-        out.values.extend(pairs.iter().map(|&(_, score)| score));
-    }
-    Ok(out)
+            Ok(())
+        },
+    )
 }

@@ -3,6 +3,7 @@
 //! Each output is computed by the same operations in the same order however many rows and labels
 //! are worked on together, so scores do not depend on the company of a row.
 
+use manylabel_sparse::exp_f32;
 use multiversion::multiversion;
 
 /// Numbers side by side; sixteen `f32` fill a cache line and one vector of AVX-512.
@@ -39,35 +40,11 @@ fn cos_turns(t: f64) -> f32 {
     series * x
 }
 
-/// `e^x` for −87 ≤ x ≤ 0, to a relative 2e-7.
-#[inline(always)]
-fn exp(x: f32) -> f32 {
-    const ROUND: f32 = 12_582_912.0; // 1.5 · 2²³
-    const LN2_HIGH: f32 = 0.693_359_4;
-    const LN2_LOW: f32 = -2.121_944_4e-4;
-    let shifted = x * std::f32::consts::LOG2_E + ROUND;
-    let n = shifted - ROUND;
-    let r = (x - n * LN2_HIGH) - n * LN2_LOW;
-    let mut series = 1.0 / 5_040.0;
-    for inverse in [
-        1.0 / 720.0,
-        1.0 / 120.0,
-        1.0 / 24.0,
-        1.0 / 6.0,
-        0.5,
-        1.0,
-        1.0,
-    ] {
-        series = series * r + inverse;
-    }
-    series * f32::from_bits((shifted.to_bits() << 23).wrapping_add(1.0f32.to_bits()))
-}
-
 /// `1 / (1 + e^{−x})`; logits beyond ±40 count as that.
 #[inline(always)]
 fn sigmoid(x: f32) -> f32 {
     let below = if x.abs() < 40.0 { x.abs() } else { 40.0 };
-    let tail = exp(-below);
+    let tail = exp_f32(-below);
     let numerator = if x < 0.0 { tail } else { 1.0 };
     numerator / (1.0 + tail)
 }
@@ -86,7 +63,7 @@ pub(crate) fn softmax(row: &mut [f32], weight: f32) {
     let highest = row.iter().fold(f32::NEG_INFINITY, |a, &b| a.max(b));
     for x in row.iter_mut() {
         let below = *x - highest;
-        *x = exp(if below > -80.0 { below } else { -80.0 });
+        *x = exp_f32(if below > -80.0 { below } else { -80.0 });
     }
     let scale = weight / row.iter().map(|&x| f64::from(x)).sum::<f64>() as f32;
     for x in row {

@@ -3,7 +3,7 @@
 use crate::design::{Projection, features};
 use crate::lanes::scores;
 use manylabel_base::{Error, Watch, filled};
-use manylabel_sparse::{CsrOwned, CsrView, Index, TopK, Value};
+use manylabel_sparse::{CsrOwned, CsrView, Index, Picked, TopK, Value};
 use rayon::prelude::*;
 
 /// Rows one thread scores between two looks at the watch; so few need no threads at all.
@@ -29,9 +29,6 @@ struct Scratch {
     h: Vec<f32>,
     features: Vec<f32>,
 }
-
-/// What a block of rows picked: the ends of its rows, their labels with scores.
-type Picked = (Vec<usize>, Vec<(u32, f32)>);
 
 impl<'a> Scorer<'a> {
     /// Borrows the parts of a [`Model`](crate::Model) and what it was fitted to.
@@ -168,39 +165,22 @@ impl<'a> Scorer<'a> {
     ) -> Result<CsrOwned, Error> {
         let n_labels = self.n_labels();
         let rows = (SCORES_AT_ONCE / n_labels.max(1)).clamp(1, ROWS_AT_ONCE);
-        let block = |(scratch, scores): &mut (Scratch, Vec<f32>), first: usize| {
-            watch.step(0)?;
-            let n_rows = rows.min(x.n_rows() - first);
-            scores.resize(n_rows * n_labels, 0.0);
-            self.score(x, first, scratch, scores);
-            let (mut ends, mut pairs) = (Vec::with_capacity(n_rows), Vec::new());
-            for scores in scores.chunks(n_labels) {
-                pick(scores, &mut pairs);
-                ends.push(pairs.len());
-            }
-            Ok((ends, pairs))
-        };
-        let firsts: Vec<usize> = (0..x.n_rows()).step_by(rows).collect();
-        let picked: Vec<Picked> = match firsts[..] {
-            [first] => vec![block(&mut Default::default(), first)?],
-            _ => firsts
-                .par_iter()
-                .map_init(Default::default, |scratch, &first| block(scratch, first))
-                .collect::<Result<_, Error>>()?,
-        };
-        let mut out = CsrOwned {
-            indptr: vec![0],
-            indices: Vec::new(),
-            values: Vec::new(),
-            n_cols: n_labels,
-        };
-        for (ends, pairs) in picked {
-            let before = out.indices.len();
-            out.indptr.extend(ends.iter().map(|end| before + end));
-            out.indices.extend(pairs.iter().map(|&(label, _)| label));
-            out.values.extend(pairs.iter().map(|&(_, score)| score));
-        }
-        Ok(out)
+        Picked::by_blocks(
+            x.n_rows(),
+            rows,
+            n_labels,
+            <(Scratch, Vec<f32>)>::default,
+            |(scratch, scores), rows, picked| {
+                watch.step(0)?;
+                scores.resize(rows.len() * n_labels, 0.0);
+                self.score(x, rows.start, scratch, scores);
+                for scores in scores.chunks(n_labels) {
+                    pick(scores, &mut picked.pairs);
+                    picked.end_row();
+                }
+                Ok(())
+            },
+        )
     }
 
     /// Scores the rows from `first` on, as many as `out` has room for.

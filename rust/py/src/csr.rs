@@ -96,27 +96,33 @@ pub(crate) type CsrArrays<'py> = (
 
 /// Hands a matrix to numpy; values are moved, positions converted.
 pub(crate) fn csr_arrays(py: Python<'_>, matrix: CsrOwned) -> CsrArrays<'_> {
+    let (indptr, indices) = positions(py, &matrix.indptr, &matrix.indices, matrix.n_cols);
+    (indptr, indices, matrix.values.into_pyarray(py))
+}
+
+/// indptr and indices of a matrix for numpy, 32-bit wherever they fit.
+pub(crate) fn positions<'py>(
+    py: Python<'py>,
+    ends: &[usize],
+    cols: &[u32],
+    n_cols: usize,
+) -> (Bound<'py, PyAny>, Bound<'py, PyAny>) {
     fn convert<'py, I: Element>(
         py: Python<'py>,
-        matrix: &CsrOwned,
+        ends: &[usize],
+        cols: &[u32],
         from: impl Fn(usize) -> I,
     ) -> (Bound<'py, PyAny>, Bound<'py, PyAny>) {
-        let indptr: Vec<I> = matrix.indptr.iter().map(|&end| from(end)).collect();
-        let indices: Vec<I> = matrix
-            .indices
-            .iter()
-            .map(|&col| from(col as usize))
-            .collect();
+        let indptr: Vec<I> = ends.iter().map(|&end| from(end)).collect();
+        let indices: Vec<I> = cols.iter().map(|&col| from(col as usize)).collect();
         (
             indptr.into_pyarray(py).into_any(),
             indices.into_pyarray(py).into_any(),
         )
     }
-    let largest = matrix.indices.len().max(matrix.n_cols);
-    let (indptr, indices) = if i32::try_from(largest).is_ok() {
-        convert(py, &matrix, |position| position as i32)
+    if i32::try_from(cols.len().max(n_cols)).is_ok() {
+        convert(py, ends, cols, |position| position as i32)
     } else {
-        convert(py, &matrix, |position| position as i64)
-    };
-    (indptr, indices, matrix.values.into_pyarray(py))
+        convert(py, ends, cols, |position| position as i64)
+    }
 }

@@ -2,9 +2,9 @@
 
 use crate::csr::{CsrArrays, PyCsr, csr_arrays, with_view};
 use crate::error::to_py;
-use crate::linear::score;
+use crate::linear::few;
 use crate::named::named;
-use crate::run::run;
+use crate::run::{run, score};
 use manylabel_base::Error;
 use manylabel_linear::leml::{Loss, Params, Scorer};
 use manylabel_sparse::CsrOwned;
@@ -165,7 +165,7 @@ pub(crate) fn low_rank_topk<'py>(
 ) -> PyResult<CsrArrays<'py>> {
     let scorer = model.scorer()?;
     let top = with_view!(x, "X", |x| {
-        score(py, x.n_rows(), scorer.n_labels(), n_threads, |watch| {
+        score(py, few(x.n_rows(), scorer.n_labels()), n_threads, |watch| {
             scorer.topk(x, k, watch)
         })?
     });
@@ -184,7 +184,7 @@ pub(crate) fn low_rank_above<'py>(
 ) -> PyResult<CsrArrays<'py>> {
     let scorer = model.scorer()?;
     let above = with_view!(x, "X", |x| {
-        score(py, x.n_rows(), scorer.n_labels(), n_threads, |watch| {
+        score(py, few(x.n_rows(), scorer.n_labels()), n_threads, |watch| {
             scorer.above(x, threshold, watch)
         })?
     });
@@ -202,7 +202,7 @@ pub(crate) fn low_rank_decision<'py>(
 ) -> PyResult<Bound<'py, PyArray2<f32>>> {
     let scorer = model.scorer()?;
     with_view!(x, "X", |x| {
-        let scores = score(py, x.n_rows(), scorer.n_labels(), n_threads, |watch| {
+        let scores = score(py, few(x.n_rows(), scorer.n_labels()), n_threads, |watch| {
             scorer.decision(x, watch)
         })?;
         scores

@@ -7,6 +7,7 @@
     reason = "pyo3 hands arguments over by value"
 )]
 
+mod correlated;
 mod csr;
 mod datasets;
 mod error;
@@ -25,6 +26,11 @@ use pyo3::prelude::*;
 
 #[pymodule(gil_used = false)]
 mod _core {
+    #[pymodule_export]
+    use crate::correlated::{
+        check_decoder, correlated_decision, correlated_marginals, correlated_predict,
+        correlated_topk, fit_correlated,
+    };
     #[pymodule_export]
     use crate::csr::is_canonical;
     #[pymodule_export]

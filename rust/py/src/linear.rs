@@ -2,8 +2,8 @@
 
 use crate::csr::{Borrowed, CsrArrays, PyCsr, csr_arrays, with_view};
 use crate::error::to_py;
-use crate::run::{run, run_here};
-use manylabel_base::{Error, Watch};
+use crate::run::{run, score};
+use manylabel_base::Error;
 use manylabel_linear::dismec::{Params, Solver};
 use manylabel_linear::{ROWS_AT_ONCE, Scorer};
 use manylabel_sparse::{CsrOwned, Index};
@@ -161,19 +161,9 @@ macro_rules! with_scorer {
 /// Up to so many scores take a moment.
 const FEW_SCORES: usize = 1 << 20;
 
-/// Scores a few rows here and now, many through the door.
-pub(crate) fn score<T: Send>(
-    py: Python<'_>,
-    n_rows: usize,
-    n_labels: usize,
-    n_threads: usize,
-    work: impl FnOnce(&Watch) -> Result<T, Error> + Send,
-) -> PyResult<T> {
-    if n_rows <= 1 || (n_rows <= ROWS_AT_ONCE && n_rows.saturating_mul(n_labels) <= FEW_SCORES) {
-        run_here(py, work)
-    } else {
-        run(py, n_threads, None, work)
-    }
+/// Whether so few rows are scored in a moment.
+pub(crate) fn few(n_rows: usize, n_labels: usize) -> bool {
+    n_rows <= 1 || (n_rows <= ROWS_AT_ONCE && n_rows.saturating_mul(n_labels) <= FEW_SCORES)
 }
 
 /// The `k` best labels of each row, as the arrays of a CSR matrix.
@@ -187,7 +177,7 @@ pub(crate) fn linear_topk<'py>(
     n_threads: usize,
 ) -> PyResult<CsrArrays<'py>> {
     let top = with_view!(x, "X", |x| with_scorer!(model, |scorer| {
-        score(py, x.n_rows(), scorer.n_labels(), n_threads, |watch| {
+        score(py, few(x.n_rows(), scorer.n_labels()), n_threads, |watch| {
             scorer.topk(x, k, watch)
         })?
     }));
@@ -205,7 +195,7 @@ pub(crate) fn linear_above<'py>(
     n_threads: usize,
 ) -> PyResult<CsrArrays<'py>> {
     let above = with_view!(x, "X", |x| with_scorer!(model, |scorer| {
-        score(py, x.n_rows(), scorer.n_labels(), n_threads, |watch| {
+        score(py, few(x.n_rows(), scorer.n_labels()), n_threads, |watch| {
             scorer.above(x, threshold, watch)
         })?
     }));
@@ -222,7 +212,7 @@ pub(crate) fn linear_decision<'py>(
     n_threads: usize,
 ) -> PyResult<Bound<'py, PyArray2<f32>>> {
     with_view!(x, "X", |x| with_scorer!(model, |scorer| {
-        let scores = score(py, x.n_rows(), scorer.n_labels(), n_threads, |watch| {
+        let scores = score(py, few(x.n_rows(), scorer.n_labels()), n_threads, |watch| {
             scorer.decision(x, watch)
         })?;
         scores

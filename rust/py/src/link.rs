@@ -3,8 +3,8 @@
 use crate::csr::{CsrArrays, PyCsr, csr_arrays, with_view};
 use crate::error::to_py;
 use crate::named::named;
-use crate::run::{run, run_here};
-use manylabel_base::{Error, Watch};
+use crate::run::{run, score};
+use manylabel_base::Error;
 use manylabel_link::{Kernel, Loss, Params, Projection, ROWS_AT_ONCE, Scorer, Solver};
 use manylabel_sparse::CsrOwned;
 use numpy::{
@@ -218,20 +218,6 @@ pub(crate) fn fit_link<'py>(
     ))
 }
 
-/// Scores a block of rows here and now, more through the door.
-fn score<T: Send>(
-    py: Python<'_>,
-    n_rows: usize,
-    n_threads: usize,
-    work: impl FnOnce(&Watch) -> Result<T, Error> + Send,
-) -> PyResult<T> {
-    if n_rows <= ROWS_AT_ONCE {
-        run_here(py, work)
-    } else {
-        run(py, n_threads, None, work)
-    }
-}
-
 /// All scores, (`n_rows`, `n_labels`); −∞ for labels never seen in fit.
 #[pyfunction]
 #[pyo3(signature = (model, x, n_threads))]
@@ -243,7 +229,9 @@ pub(crate) fn link_decision<'py>(
 ) -> PyResult<Bound<'py, PyArray2<f32>>> {
     with_view!(x, "X", |x| {
         let scorer = model.scorer(x.n_cols())?;
-        let scores = score(py, x.n_rows(), n_threads, |watch| scorer.decision(x, watch))?;
+        let scores = score(py, x.n_rows() <= ROWS_AT_ONCE, n_threads, |watch| {
+            scorer.decision(x, watch)
+        })?;
         scores
             .into_pyarray(py)
             .reshape([x.n_rows(), scorer.n_labels()])
@@ -262,7 +250,9 @@ pub(crate) fn link_topk<'py>(
 ) -> PyResult<CsrArrays<'py>> {
     let top = with_view!(x, "X", |x| {
         let scorer = model.scorer(x.n_cols())?;
-        score(py, x.n_rows(), n_threads, |watch| scorer.topk(x, k, watch))?
+        score(py, x.n_rows() <= ROWS_AT_ONCE, n_threads, |watch| {
+            scorer.topk(x, k, watch)
+        })?
     });
     Ok(csr_arrays(py, top))
 }
@@ -278,7 +268,7 @@ pub(crate) fn link_above<'py>(
 ) -> PyResult<CsrArrays<'py>> {
     let above = with_view!(x, "X", |x| {
         let scorer = model.scorer(x.n_cols())?;
-        score(py, x.n_rows(), n_threads, |watch| {
+        score(py, x.n_rows() <= ROWS_AT_ONCE, n_threads, |watch| {
             scorer.above(x, 0.0, watch)
         })?
     });

@@ -3,8 +3,8 @@
 use crate::csr::{Borrowed, CsrArrays, PyCsr, PyCsr32, csr_arrays, with_view};
 use crate::error::to_py;
 use crate::named::named;
-use crate::run::{run, run_here};
-use manylabel_base::{Error, Watch};
+use crate::run::{run, score};
+use manylabel_base::Error;
 use manylabel_rules::{
     Binning, Head, Hessian, LabelSets, Loss, Model, Params, ROWS_AT_ONCE, Rules, Scorer, Search,
     Step,
@@ -245,20 +245,6 @@ macro_rules! with_scorer {
 /// All the rules.
 const ALL: Option<Range<usize>> = None;
 
-/// Scores a block of rows here and now, more through the door.
-fn score<T: Send>(
-    py: Python<'_>,
-    n_rows: usize,
-    n_threads: usize,
-    work: impl FnOnce(&Watch) -> Result<T, Error> + Send,
-) -> PyResult<T> {
-    if n_rows <= ROWS_AT_ONCE {
-        run_here(py, work)
-    } else {
-        run(py, n_threads, None, work)
-    }
-}
-
 /// All scores, (`n_rows`, `n_labels`); −∞ for labels in no label set.
 #[pyfunction]
 #[pyo3(signature = (model, x, n_threads))]
@@ -270,7 +256,7 @@ pub(crate) fn rules_decision<'py>(
 ) -> PyResult<Bound<'py, PyArray2<f32>>> {
     with_view!(x, "X", |x| with_scorer!(model, ALL, |scorer, n_labels| {
         let sets = model.label_sets(n_labels)?;
-        let scores = score(py, x.n_rows(), n_threads, |watch| {
+        let scores = score(py, x.n_rows() <= ROWS_AT_ONCE, n_threads, |watch| {
             scorer.decision(x, &sets, watch)
         })?;
         scores.into_pyarray(py).reshape([x.n_rows(), n_labels])
@@ -289,7 +275,7 @@ pub(crate) fn rules_topk<'py>(
 ) -> PyResult<CsrArrays<'py>> {
     let top = with_view!(x, "X", |x| with_scorer!(model, ALL, |scorer, n_labels| {
         let sets = model.label_sets(n_labels)?;
-        score(py, x.n_rows(), n_threads, |watch| {
+        score(py, x.n_rows() <= ROWS_AT_ONCE, n_threads, |watch| {
             scorer.topk(x, k, &sets, watch)
         })?
     }));
@@ -307,7 +293,7 @@ pub(crate) fn rules_above<'py>(
 ) -> PyResult<CsrArrays<'py>> {
     let above = with_view!(x, "X", |x| with_scorer!(model, ALL, |scorer, n_labels| {
         let sets = model.label_sets(n_labels)?;
-        score(py, x.n_rows(), n_threads, |watch| {
+        score(py, x.n_rows() <= ROWS_AT_ONCE, n_threads, |watch| {
             scorer.above(x, &sets, watch)
         })?
     }));
@@ -325,7 +311,7 @@ pub(crate) fn rules_known<'py>(
 ) -> PyResult<Bound<'py, PyArray1<i64>>> {
     let nearest = with_view!(x, "X", |x| with_scorer!(model, ALL, |scorer, n_labels| {
         let sets = model.label_sets(n_labels)?;
-        score(py, x.n_rows(), n_threads, |watch| {
+        score(py, x.n_rows() <= ROWS_AT_ONCE, n_threads, |watch| {
             scorer.known(x, &sets, watch)
         })?
     }));
@@ -343,7 +329,7 @@ pub(crate) fn rules_marginals<'py>(
 ) -> PyResult<Bound<'py, PyArray2<f64>>> {
     with_view!(x, "X", |x| with_scorer!(model, ALL, |scorer, n_labels| {
         let sets = model.label_sets(n_labels)?;
-        let marginals = score(py, x.n_rows(), n_threads, |watch| {
+        let marginals = score(py, x.n_rows() <= ROWS_AT_ONCE, n_threads, |watch| {
             scorer.marginals(x, &sets, watch)
         })?;
         marginals.into_pyarray(py).reshape([x.n_rows(), n_labels])
@@ -379,7 +365,7 @@ pub(crate) fn rules_add<'py>(
                 }));
             }
             let scores = scores.as_slice_mut()?;
-            score(py, x.n_rows(), n_threads, |watch| {
+            score(py, x.n_rows() <= ROWS_AT_ONCE, n_threads, |watch| {
                 scorer.add(x, scores, watch)
             })
         }
@@ -396,7 +382,9 @@ pub(crate) fn rules_fired<'py>(
     n_threads: usize,
 ) -> PyResult<CsrArrays<'py>> {
     let fired = with_view!(x, "X", |x| with_scorer!(model, ALL, |scorer, _n_labels| {
-        score(py, x.n_rows(), n_threads, |watch| scorer.fired(x, watch))?
+        score(py, x.n_rows() <= ROWS_AT_ONCE, n_threads, |watch| {
+            scorer.fired(x, watch)
+        })?
     }));
     Ok(csr_arrays(py, fired))
 }

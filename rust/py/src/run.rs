@@ -86,6 +86,24 @@ pub(crate) fn run_here<T: Send>(
         .map_err(to_py)
 }
 
+/// Scores few rows here and now, more through the door; `few` rows take a moment.
+///
+/// # Errors
+///
+/// As [`run`].
+pub(crate) fn score<T: Send>(
+    py: Python<'_>,
+    few: bool,
+    n_threads: usize,
+    work: impl FnOnce(&Watch) -> Result<T, Error> + Send,
+) -> PyResult<T> {
+    if few {
+        run_here(py, work)
+    } else {
+        run(py, n_threads, None, work)
+    }
+}
+
 fn report(progress: Option<&Py<PyAny>>, done: usize) -> PyResult<()> {
     match progress {
         Some(progress) => Python::attach(|py| progress.call1(py, (done,)).map(drop)),

@@ -9,7 +9,7 @@ use crate::cover::{Block, Bodies, Mask, ROWS, bits};
 use crate::known::{LabelSets, Search};
 use crate::model::{Rules, same};
 use manylabel_base::{Error, Watch, filled};
-use manylabel_sparse::{CsrOwned, CsrView, Index, TopK, Value};
+use manylabel_sparse::{CsrOwned, CsrView, Index, Picked, TopK, Value};
 use multiversion::multiversion;
 use rayon::prelude::*;
 use std::ops::Range;
@@ -80,9 +80,6 @@ impl Sums {
         &mut self.values[self.start + row * self.stride..][..self.n_labels]
     }
 }
-
-/// What a block of rows picked: the ends of its rows, their columns with values.
-type Picked = (Vec<usize>, Vec<(u32, f32)>);
 
 impl<'a, I: Index> Scorer<'a, I> {
     /// Scores by the rules in `range`.
@@ -159,15 +156,15 @@ impl<'a, I: Index> Scorer<'a, I> {
             n_labels,
             watch,
             state,
-            |(best, scores), scratch, rows, (ends, pairs)| {
+            |(best, scores), scratch, rows, picked| {
                 self.score(x, rows.clone(), scratch);
                 for row in 0..rows.len() {
                     round(scratch.sums.row(row), sets, scores);
                     for (label, &score) in (0..).zip(&*scores) {
                         best.push(label, score);
                     }
-                    best.drain_by_label(|label, score| pairs.push((label, score)));
-                    ends.push(pairs.len());
+                    best.drain_by_label(|label, score| picked.pairs.push((label, score)));
+                    picked.end_row();
                 }
             },
         )
@@ -193,13 +190,14 @@ impl<'a, I: Index> Scorer<'a, I> {
             n_labels,
             watch,
             state,
-            |scores, scratch, rows, (ends, pairs)| {
+            |scores, scratch, rows, picked| {
                 self.score(x, rows.clone(), scratch);
                 for row in 0..rows.len() {
                     round(scratch.sums.row(row), sets, scores);
                     let scored = (0..).zip(scores.iter().copied());
-                    pairs.extend(scored.filter(|&(_, score)| score > 0.0));
-                    ends.push(pairs.len());
+                    let positive = scored.filter(|&(_, score)| score > 0.0);
+                    picked.pairs.extend(positive);
+                    picked.end_row();
                 }
             },
         )
@@ -322,7 +320,7 @@ impl<'a, I: Index> Scorer<'a, I> {
             self.rules.n_rules(),
             watch,
             state,
-            |(), scratch, rows, (ends, pairs)| {
+            |(), scratch, rows, picked| {
                 let n_rows = rows.len();
                 self.bodies.cover(x, rows, &mut scratch.block);
                 let fired = &scratch.block.fired;
@@ -333,12 +331,12 @@ impl<'a, I: Index> Scorer<'a, I> {
                 let mut size = 0;
                 for next in &mut next[..n_rows] {
                     size += std::mem::replace(next, size);
-                    ends.push(size);
+                    picked.ends.push(size);
                 }
-                pairs.resize(size, (0, 1.0));
+                picked.pairs.resize(size, (0, 1.0));
                 for &(rule, mask) in fired {
                     for row in bits(mask) {
-                        pairs[next[row]].0 = rule;
+                        picked.pairs[next[row]].0 = rule;
                         next[row] += 1;
                     }
                 }
@@ -401,21 +399,7 @@ impl<'a, I: Index> Scorer<'a, I> {
             state,
             |state, scratch, rows, out| work(state, scratch, rows, &mut out[0]),
         )?;
-        let size = picked.iter().map(|(_, pairs)| pairs.len()).sum();
-        let mut out = CsrOwned {
-            indptr: Vec::with_capacity(x.n_rows() + 1),
-            indices: Vec::with_capacity(size),
-            values: Vec::with_capacity(size),
-            n_cols,
-        };
-        out.indptr.push(0);
-        for (ends, pairs) in picked {
-            let before = out.indices.len();
-            out.indptr.extend(ends.iter().map(|end| before + end));
-            out.indices.extend(pairs.iter().map(|&(col, _)| col));
-            out.values.extend(pairs.iter().map(|&(_, value)| value));
-        }
-        Ok(out)
+        Ok(Picked::joined(picked, n_cols))
     }
 
     fn check<J: Index, T: Value>(

@@ -37,6 +37,32 @@ pub fn exp(x: f64) -> f64 {
     if x > LOWEST { series * power } else { 0.0 }
 }
 
+/// `e^x` in single precision, for −87 ≤ x ≤ 0, to a relative 2e-7.
+///
+/// As [`exp`], with the series up to `r⁷`.
+#[inline(always)]
+pub fn exp_f32(x: f32) -> f32 {
+    const ROUND: f32 = 12_582_912.0; // 1.5 · 2²³
+    const LN2_HIGH: f32 = 0.693_359_4;
+    const LN2_LOW: f32 = -2.121_944_4e-4;
+    let shifted = x * std::f32::consts::LOG2_E + ROUND;
+    let n = shifted - ROUND;
+    let r = (x - n * LN2_HIGH) - n * LN2_LOW;
+    let mut series = 1.0 / 5_040.0;
+    for inverse in [
+        1.0 / 720.0,
+        1.0 / 120.0,
+        1.0 / 24.0,
+        1.0 / 6.0,
+        0.5,
+        1.0,
+        1.0,
+    ] {
+        series = series * r + inverse;
+    }
+    series * f32::from_bits((shifted.to_bits() << 23).wrapping_add(1.0f32.to_bits()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -52,6 +78,14 @@ mod tests {
                     "{x}: {got} {expected}"
                 );
             }
+        }
+        for i in 0..87_000 {
+            let x = -i as f32 * 1e-3;
+            let (got, expected) = (exp_f32(x), x.exp());
+            assert!(
+                (got - expected).abs() <= 2e-7 * expected,
+                "{x}: {got} {expected}"
+            );
         }
         assert_eq!((exp(0.0), exp(-0.0)), (1.0, 1.0));
         assert_eq!(

@@ -18,14 +18,16 @@ mod blocks;
 mod exp;
 mod owned;
 mod panel;
+mod picked;
 mod scalar;
 mod topk;
 mod view;
 
 pub use blocks::{ColumnOrder, RowBlock, RowBlocks};
-pub use exp::exp;
+pub use exp::{exp, exp_f32};
 pub use owned::CsrOwned;
 pub use panel::{LANES, Lanes};
+pub use picked::Picked;
 pub use scalar::{Index, Real, Value};
 pub use topk::TopK;
 pub use view::CsrView;

@@ -1,0 +1,63 @@
+"""Sets, folds and measures of the tables of the correlated logistic model."""
+
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+from scipy.sparse import csr_array, vstack
+
+from manylabel.datasets import load_xc
+
+MEASURES = ["Hamming", "0-1", "accuracy", "F1", "macro-F1", "micro-F1"]
+
+
+def parts(name):
+    """Training and test rows as the set comes."""
+    root = os.environ.get("MANYLABEL_DATA")
+    if not root:
+        sys.exit("MANYLABEL_DATA must name the folder of data sets")
+    return [load_xc(Path(root) / name / f"{part}.txt.gz") for part in ("train", "test")]
+
+
+def everything(name):
+    """All rows, training rows first."""
+    (X, Y), (X_test, Y_test) = parts(name)
+    return csr_array(vstack([X, X_test])), csr_array(vstack([Y, Y_test])).toarray()
+
+
+def folds(n_rows, seed, n_folds=5):
+    """Rows of each fold, a seeded random partition."""
+    return np.array_split(np.random.default_rng(seed).permutation(n_rows), n_folds)
+
+
+def measures(Y, P):
+    """The paper's six; an empty set counts 0, and macro-F1 is of mean precision and mean recall."""
+    Y, P = np.asarray(Y) > 0, np.asarray(P) > 0
+    both, either = (Y & P).sum(axis=1), (Y | P).sum(axis=1)
+    sizes = Y.sum(axis=1) + P.sum(axis=1)
+    hits, predicted, present = (Y & P).sum(axis=0), P.sum(axis=0), Y.sum(axis=0)
+    precision = (hits / np.maximum(predicted, 1)).mean()
+    recall = (hits / np.maximum(present, 1)).mean()
+    return np.array(
+        [
+            (Y != P).mean(),
+            (Y != P).any(axis=1).mean(),
+            (both / np.maximum(either, 1)).mean(),
+            (2 * both / np.maximum(sizes, 1)).mean(),
+            2 * precision * recall / max(precision + recall, 1e-300),
+            2 * hits.sum() / max(predicted.sum() + present.sum(), 1),
+        ]
+    )
+
+
+def row(*cells):
+    print(
+        "| " + " | ".join(cell if isinstance(cell, str) else f"{cell:.4f}" for cell in cells) + " |",
+        flush=True,
+    )
+
+
+def head(*cells):
+    row(*cells)
+    print("|" + "---|" * len(cells))

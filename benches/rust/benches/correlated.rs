@@ -1,0 +1,99 @@
+//! Fits and decoding of the correlated logistic model on one thread, on synthetic data of the shapes
+//! of yeast and corel5k.
+
+use criterion::{
+    BenchmarkId, Criterion, SamplingMode, Throughput, criterion_group, criterion_main,
+};
+use manylabel_base::Watch;
+use manylabel_benches::{Csr, Measurements, Text, briefly};
+use manylabel_correlated::{Method, Model, Params, Scorer};
+
+struct Data {
+    name: String,
+    x: Csr,
+    y: Csr,
+}
+
+fn shapes() -> [Data; 2] {
+    let yeast = Measurements {
+        n: 1_500,
+        d: 103,
+        c: 14,
+    };
+    let corel = Text {
+        n: 4_500,
+        d: 499,
+        nnz: 8,
+        c: 374,
+    };
+    let data = |name: String, (x, y)| Data { name, x, y };
+    [
+        data(yeast.to_string(), yeast.examples(0)),
+        data(corel.to_string(), corel.examples(0)),
+    ]
+}
+
+fn fitted(data: &Data, params: Params) -> Model {
+    let params = params.check().expect("in range");
+    params
+        .fit(data.x.view(), data.y.view(), None, None, &Watch::new())
+        .expect("sound data")
+}
+
+fn fit(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("correlated/fit");
+    group.sample_size(10).sampling_mode(SamplingMode::Flat);
+    for data in shapes() {
+        for (name, l2_pairs, epsilon) in [
+            ("independent", f64::INFINITY, 1.0),
+            ("elastic-net", 1e-3, 1.0),
+            ("l2", 1e-3, 0.0),
+        ] {
+            let params = Params {
+                l2_pairs,
+                epsilon,
+                max_iter: 50,
+                ..Params::default()
+            };
+            group.bench_function(BenchmarkId::new(name, &data.name), |b| {
+                b.iter_with_large_drop(|| fitted(&data, params.clone()));
+            });
+        }
+    }
+}
+
+fn decode(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("correlated/predict");
+    group.sample_size(10).sampling_mode(SamplingMode::Flat);
+    let methods = [
+        ("exact", Method::Exact),
+        ("search", Method::Search),
+        ("messages", Method::Messages),
+    ];
+    for data in shapes() {
+        let model = fitted(&data, Params::default());
+        let (weights, sets) = (&model.weights, &model.sets);
+        let x = data.x.view();
+        group.throughput(Throughput::Elements(x.n_rows() as u64));
+        for (name, method) in methods {
+            let weights = (&weights.ends[..], &weights.cols[..], &weights.values[..]);
+            let scorer = Scorer::new(weights, &model.intercept, &model.couplings, method)
+                .and_then(|scorer| scorer.with_sets(&sets.ends, &sets.labels, &sets.energies))
+                .expect("of one model");
+            let watch = Watch::new();
+            if method == Method::Exact && scorer.predict(x, &watch).is_err() {
+                continue; // too many labels are coupled
+            }
+            group.bench_function(BenchmarkId::new(name, &data.name), |b| {
+                b.iter_with_large_drop(|| scorer.predict(x, &watch).expect("same features"));
+            });
+        }
+    }
+}
+
+criterion_group! {
+    name = benches;
+    config = briefly();
+    targets = fit, decode
+}
+criterion_main!(benches);

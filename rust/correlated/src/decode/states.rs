@@ -1,0 +1,150 @@
+//! All states of the coupled labels: the best one, and sums over them.
+
+use super::{Decoder, Work};
+use manylabel_sparse::exp;
+use multiversion::multiversion;
+
+/// States whose parts of the linear score are tabulated.
+const LOW: usize = 1024;
+
+impl Decoder<'_> {
+    /// Energies of all states: that of a state is that of the state without its highest label, and the
+    /// couplings of this with the rest.
+    pub(super) fn energies(&self) -> Vec<f64> {
+        let n = self.coupled.len();
+        let mut energies = vec![0.0; 1 << n];
+        for (bit, &label) in self.coupled.iter().enumerate() {
+            let (others, values) = self.couplings.row(label as usize);
+            let mut with = vec![0.0; bit];
+            for (other, value) in others.iter().zip(values) {
+                if let Ok(lower) = self.coupled[..bit].binary_search(other) {
+                    with[lower] = *value;
+                }
+            }
+            let (known, new) = energies.split_at_mut(1 << bit);
+            // The couplings with each set of lower labels, by doubling.
+            new[0] = 0.0;
+            for (lower, value) in with.iter().enumerate() {
+                for state in 0..1 << lower {
+                    new[(1 << lower) + state] = new[state] + value;
+                }
+            }
+            for (new, known) in new.iter_mut().zip(known) {
+                *new += *known;
+            }
+        }
+        energies
+    }
+
+    /// The best of all states of the coupled labels.
+    pub(super) fn exact(&self, u: &[f64], work: &mut Work) {
+        self.tabulate(u, work);
+        let Work { low, high, z, .. } = work;
+        let (mut best, mut chunk) = (f64::NEG_INFINITY, 0);
+        for (at, (energies, high)) in self.energies.chunks(low.len()).zip(high.iter()).enumerate() {
+            let most = highest(energies, low) + high;
+            if most > best {
+                (best, chunk) = (most, at);
+            }
+        }
+        let energies = &self.energies[chunk * low.len()..][..low.len()];
+        let most = highest(energies, low);
+        let is_most = |(energy, low): (&f64, &f64)| energy + low >= most;
+        let at = energies.iter().zip(&*low).position(is_most).unwrap_or(0);
+        let state = chunk * low.len() + at;
+        z.clear();
+        z.resize(self.n_labels(), false);
+        for (bit, &label) in self.coupled.iter().enumerate() {
+            z[label as usize] = state >> bit & 1 == 1;
+        }
+    }
+
+    /// Sums of u over all sets of the lowest ten coupled labels, and of the others.
+    fn tabulate(&self, u: &[f64], work: &mut Work) {
+        let n_low = self.coupled.len().min(LOW.ilog2() as usize);
+        let (low, high) = self.coupled.split_at(n_low);
+        for (labels, sums) in [(low, &mut work.low), (high, &mut work.high)] {
+            sums.clear();
+            sums.push(0.0);
+            for &label in labels {
+                for state in 0..sums.len() {
+                    sums.push(sums[state] + u[label as usize]);
+                }
+            }
+        }
+    }
+
+    /// Writes the probabilities of the coupled labels.
+    pub(super) fn sum_states(&self, u: &[f64], work: &mut Work, out: &mut [f64]) {
+        self.tabulate(u, work);
+        let Work {
+            low, high, sums, ..
+        } = work;
+        let chunks = || self.energies.chunks(low.len()).zip(high.iter());
+        let most = chunks().map(|(energies, high)| highest(energies, low) + high);
+        let most = most.fold(f64::NEG_INFINITY, f64::max);
+        // By the state of the low labels, and of the others.
+        sums.clear();
+        sums.resize(low.len(), 0.0);
+        let of_high =
+            chunks().map(|(energies, high)| add_weights(energies, low, *high, most, sums));
+        let mut of_high: Vec<f64> = of_high.collect();
+        let sum: f64 = of_high.iter().sum();
+        let n_low = low.len().ilog2() as usize;
+        for (labels, weights) in [
+            (&self.coupled[..n_low], sums),
+            (&self.coupled[n_low..], &mut of_high),
+        ] {
+            for &label in labels.iter().rev() {
+                // The upper half of what is left are the states with the highest label.
+                let half = weights.len() / 2;
+                let (without, with) = weights.split_at_mut(half);
+                out[label as usize] = (with.iter().sum::<f64>() / sum).min(1.0);
+                for (without, with) in without.iter_mut().zip(with) {
+                    *without += *with;
+                }
+                weights.truncate(half);
+            }
+        }
+    }
+}
+
+/// The largest sum of two numbers side by side.
+fn highest(a: &[f64], b: &[f64]) -> f64 {
+    let mut most = [f64::NEG_INFINITY; 16];
+    let (a16, b16) = (a.chunks_exact(16), b.chunks_exact(16));
+    for (lane, (a, b)) in a16.remainder().iter().zip(b16.remainder()).enumerate() {
+        most[lane] = a + b;
+    }
+    for (a, b) in a16.zip(b16) {
+        for lane in 0..16 {
+            let sum = a[lane] + b[lane];
+            most[lane] = if sum > most[lane] { sum } else { most[lane] };
+        }
+    }
+    most.into_iter().fold(f64::NEG_INFINITY, f64::max)
+}
+
+/// Adds `e^(a + b + c − most)` to `sums`; returns their total. Rounded as [`highest`] is, so that no
+/// exponent is positive.
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+fn add_weights(a: &[f64], b: &[f64], c: f64, most: f64, sums: &mut [f64]) -> f64 {
+    const LANES: usize = 8;
+    let (a8, a) = a.as_chunks::<LANES>();
+    let (b8, b) = b.as_chunks::<LANES>();
+    let (sums8, sums) = sums.as_chunks_mut::<LANES>();
+    let mut total = [0.0; LANES];
+    for (lane, ((a, b), sum)) in a.iter().zip(b).zip(sums).enumerate() {
+        let weight = exp((a + b + c) - most);
+        *sum += weight;
+        total[lane] += weight;
+    }
+    for ((a, b), sums) in a8.iter().zip(b8).zip(sums8) {
+        for lane in 0..LANES {
+            let weight = exp((a[lane] + b[lane] + c) - most);
+            sums[lane] += weight;
+            total[lane] += weight;
+        }
+    }
+    total.into_iter().sum()
+}

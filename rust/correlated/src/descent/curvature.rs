@@ -1,0 +1,224 @@
+//! What quasi-Newton steps know of the curvature of a label's loss.
+
+use crate::gram::Gram;
+use crate::wide::Float;
+use multiversion::multiversion;
+use std::collections::VecDeque;
+
+/// Differences of gradients that are kept of each label.
+const MEMORY: usize = 5;
+
+/// The curvature to start with, in units of that of constant predictions: of rare labels it grows.
+const AHEAD: f64 = 2.0;
+
+/// What is left of a curvature after a step that has shown less.
+const FORGET: f64 = 0.8;
+
+/// The least curvature that a step may show, in units of that of the model.
+const LEAST: f64 = 1e-6;
+
+/// What can move in a label, and where that stood when a gradient was taken.
+pub(super) struct Local<T> {
+    /// Columns of second moments, in increasing order.
+    pub(super) columns: Vec<u32>,
+    /// The couplings among them, by position.
+    pub(super) ties: Vec<(usize, Tie)>,
+    pub(super) values: Vec<T>,
+    /// The gradient of the label's own loss.
+    pub(super) slopes: Vec<T>,
+    /// The same, but for couplings half of that of both labels' losses.
+    pub(super) shares: Vec<T>,
+}
+
+/// A pair as one of its labels has it.
+#[derive(Clone, Copy)]
+pub(super) struct Tie {
+    pub(super) other: u32,
+    pub(super) pair: u32,
+    /// 0 for the first label of the pair, 1 for the second.
+    pub(super) side: usize,
+}
+
+/// A step of one label, and what it changed of the gradient.
+pub(super) struct Secant<T> {
+    columns: Vec<u32>,
+    steps: Vec<T>,
+    changes: Vec<T>,
+}
+
+/// What is known of the curvature of all labels.
+pub(super) struct Curvature<T> {
+    pub(super) gram: Gram<T>,
+    pub(super) shapes: Vec<Shape<T>>,
+}
+
+/// What is known of one label's curvature.
+pub(super) struct Shape<T> {
+    /// The factor of second moments.
+    pub(super) scale: f64,
+    secants: VecDeque<Secant<T>>,
+}
+
+/// What the models of both labels say of a coupling where it stands.
+#[derive(Clone, Copy)]
+pub(super) struct Halves<T> {
+    pub(super) slope: [T; 2],
+    pub(super) curvature: [T; 2],
+}
+
+impl<T: Float> Secant<T> {
+    pub(super) fn new(before: &Local<T>, after: &Local<T>) -> Self {
+        let minus = |a: &[T], b: &[T]| a.iter().zip(b).map(|(&a, &b)| a - b).collect();
+        Self {
+            steps: minus(&after.values, &before.values),
+            changes: minus(&after.slopes, &before.slopes),
+            columns: before.columns.clone(),
+        }
+    }
+}
+
+impl<T: Float> Curvature<T> {
+    /// `variances`: p (1 − p) of every label.
+    pub(super) fn new(gram: Gram<T>, variances: &[f64]) -> Self {
+        let new = |variance: &f64| Shape {
+            scale: AHEAD * variance,
+            secants: VecDeque::new(),
+        };
+        Self {
+            gram,
+            shapes: variances.iter().map(new).collect(),
+        }
+    }
+}
+
+impl<T: Float> Shape<T> {
+    /// Takes note of a step; `variance`: the curvature of constant predictions.
+    pub(super) fn learn(
+        &mut self,
+        gram: &Gram<T>,
+        secant: Secant<T>,
+        variance: f64,
+        share: f64,
+        ties: &[(usize, Tie)],
+        halves: &[Halves<T>],
+    ) {
+        let change = dot(&secant.steps, &secant.changes);
+        let moved = secant.columns.iter().zip(&secant.steps);
+        let moved = moved.map(|(&col, step)| (col as usize, step.f64()));
+        let moved: Vec<_> = moved.filter(|&(_, step)| step != 0.0).collect();
+        let along = |&(row, step): &(usize, f64)| {
+            let row = gram.row(row);
+            step * moved
+                .iter()
+                .map(|&(col, step)| step * row[col].f64())
+                .sum::<f64>()
+        };
+        let square: f64 = moved.iter().map(along).sum();
+        if !(change > LEAST * variance * square && change.is_finite()) {
+            return;
+        }
+        // What couplings have of their own is not to be taken for a matter of all columns.
+        let own = ties.iter().map(|&(at, tie)| {
+            let prior = halves[tie.pair as usize].curvature[tie.side].f64();
+            let col = secant.columns[at] as usize;
+            let excess = prior - self.scale * gram.row(col)[col].f64();
+            excess.max(0.0) * secant.steps[at].f64().powi(2)
+        });
+        let seen = (change - own.sum::<f64>()) / square;
+        let left = if share < 1.0 {
+            self.scale / share.max(0.5)
+        } else if self.secants.is_empty() {
+            variance / 2.0
+        } else {
+            FORGET * self.scale
+        };
+        self.scale = left.max(seen).min(0.25);
+        if self.secants.len() == MEMORY {
+            self.secants.pop_front();
+        }
+        self.secants.push_back(secant);
+    }
+
+    /// Writes the curvature of the model of a label among its columns.
+    pub(super) fn fill(
+        &self,
+        gram: &Gram<T>,
+        local: &Local<T>,
+        halves: &[Halves<T>],
+        matrix: &mut Vec<T>,
+    ) {
+        let columns = &local.columns[..];
+        let n = columns.len();
+        gather(gram, columns, T::of(self.scale), matrix);
+        for &(at, tie) in &local.ties {
+            let prior = halves[tie.pair as usize].curvature[tie.side];
+            if prior > matrix[at * n + at] {
+                matrix[at * n + at] = prior;
+            }
+        }
+        let mut steps = vec![T::default(); columns.len()];
+        let mut product = steps.clone();
+        for secant in &self.secants {
+            steps.fill(T::default());
+            let mut known = Vec::with_capacity(columns.len());
+            let mut at = 0;
+            for (place, &col) in columns.iter().enumerate() {
+                while at < secant.columns.len() && secant.columns[at] < col {
+                    at += 1;
+                }
+                if secant.columns.get(at) == Some(&col) {
+                    steps[place] = secant.steps[at];
+                    known.push((place, secant.changes[at]));
+                }
+            }
+            times(matrix, &steps, &mut product);
+            // Columns that did not move then change as the model has it.
+            let mut changes = product.clone();
+            for (place, change) in known {
+                changes[place] = change;
+            }
+            let (seen, modelled) = (dot(&steps, &changes), dot(&steps, &product));
+            if seen > LEAST * modelled && modelled > 0.0 {
+                let scales = (T::of(1.0 / seen), T::of(1.0 / modelled));
+                update(matrix, &changes, scales.0, &product, scales.1);
+            }
+        }
+    }
+}
+
+fn dot<T: Float>(a: &[T], b: &[T]) -> f64 {
+    a.iter().zip(b).map(|(&a, &b)| a.f64() * b.f64()).sum()
+}
+
+/// The second moments among some columns, times a factor.
+fn gather<T: Float>(gram: &Gram<T>, columns: &[u32], factor: T, matrix: &mut Vec<T>) {
+    matrix.clear();
+    for &row in columns {
+        let row = gram.row(row as usize);
+        matrix.extend(columns.iter().map(|&col| factor * row[col as usize]));
+    }
+}
+
+/// The product of a symmetric matrix and a vector.
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl+fma", "x86_64+avx2+fma"))]
+fn times<T: Float>(matrix: &[T], vector: &[T], out: &mut [T]) {
+    out.fill(T::default());
+    for (row, &factor) in matrix.chunks_exact(vector.len()).zip(vector) {
+        if factor != T::default() {
+            for (out, &value) in out.iter_mut().zip(row) {
+                *out += factor * value;
+            }
+        }
+    }
+}
+
+/// Adds `a aᵀ` times a factor to a matrix, and takes off `b bᵀ` times another.
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl+fma", "x86_64+avx2+fma"))]
+fn update<T: Float>(matrix: &mut [T], a: &[T], of_a: T, b: &[T], of_b: T) {
+    for (row, (&left, &right)) in matrix.chunks_exact_mut(a.len()).zip(a.iter().zip(b)) {
+        let (left, right) = (of_a * left, of_b * right);
+        for (out, (&a, &b)) in row.iter_mut().zip(a.iter().zip(b)) {
+            *out += left * a - right * b;
+        }
+    }
+}

@@ -1,0 +1,580 @@
+//! One pass over the training rows: the gradient of the loss at a point, panel by panel of labels.
+//!
+//! For a panel of N labels the log-odds `E = X W + Y C + β` of a block of rows are computed, turned
+//! into residuals `Ξ = Ω (σ(E) − Y)`, and multiplied back to `Xᵀ Ξ` and `Yᵀ Ξ` while the block is in
+//! cache. Nothing of rows × labels outlives a block.
+//!
+//! Columns of X and Y count as centred, which moves intercepts only and makes steps longer: a product
+//! with a centred matrix is one with the matrix and one with its means.
+
+use crate::design::{Design, Labels};
+use crate::wide::{Float, Wide, sigmoids, softplus};
+use manylabel_base::{Error, Watch, filled};
+use rayon::prelude::*;
+use std::ops::Range;
+
+/// Pieces of work at least, if there are so many blocks: enough for a few threads.
+const PIECES: usize = 16;
+
+/// Neighbours of a panel are many if they are one in so many labels.
+const MANY: usize = 2;
+
+/// The pairs of labels whose couplings are not held at zero.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Pairs {
+    /// In increasing order, the lower label first.
+    pub(crate) list: Vec<(u32, u32)>,
+    /// For each panel the labels that its labels have pairs with, in increasing order; all labels if
+    /// those are many, which is faster.
+    neighbours: Vec<Vec<u32>>,
+    /// Where the neighbours of each panel begin.
+    starts: Vec<usize>,
+    /// Where the coupling of each pair stands, as number of the second label's neighbour and as the
+    /// first's.
+    places: Vec<(u32, u32)>,
+}
+
+impl Pairs {
+    /// `list`: in increasing order, without repetition.
+    pub(crate) fn new<const N: usize>(
+        list: Vec<(u32, u32)>,
+        n_labels: usize,
+    ) -> Result<Self, Error> {
+        let n_panels = n_labels.div_ceil(N);
+        let panel = |label: u32| label as usize / N;
+        let mut neighbours = vec![Vec::new(); n_panels];
+        for &(i, k) in &list {
+            neighbours[panel(i)].push(k);
+            neighbours[panel(k)].push(i);
+        }
+        let mut starts = vec![0];
+        for of_panel in &mut neighbours {
+            of_panel.sort_unstable();
+            of_panel.dedup();
+            if of_panel.len() * MANY > n_labels {
+                *of_panel = (0..n_labels as u32).collect();
+            }
+            starts.push(starts[starts.len() - 1] + of_panel.len());
+        }
+        if u32::try_from(starts[n_panels] * N).is_err() {
+            return Err(Error::TooLarge {
+                what: "number of pairs",
+                got: format!("{} pairs of labels", list.len()),
+            });
+        }
+        let place = |i: u32, k: u32| {
+            let slot = neighbours[panel(i)].binary_search(&k).expect("a neighbour");
+            ((starts[panel(i)] + slot) * N + i as usize % N) as u32
+        };
+        let places = list.iter().map(|&(i, k)| (place(i, k), place(k, i)));
+        let places = places.collect();
+        Ok(Self {
+            list,
+            neighbours,
+            starts,
+            places,
+        })
+    }
+
+    fn of_panel(&self, panel: usize) -> Range<usize> {
+        self.starts[panel]..self.starts[panel + 1]
+    }
+}
+
+/// What one piece of work adds up.
+struct Partial<T, const N: usize> {
+    /// `Xᵀ Ξ`, then a row of `1ᵀ Ξ`.
+    weights: Vec<Wide<T, N>>,
+    /// `Yᵀ Ξ` for the neighbours.
+    pairs: Vec<Wide<T, N>>,
+    sum: [f64; N],
+    loss: [f64; N],
+}
+
+/// What becomes of the log-odds of a row.
+#[derive(Clone, Copy, PartialEq)]
+enum Residual {
+    /// `Ω (σ(E) − Y)`.
+    Logistic,
+    /// The same, and the loss is added up.
+    WithLoss,
+    /// `Ω E`, for products with `ZᵀΩZ`.
+    Linear,
+}
+
+/// The data of one fit in one precision, and room for its sums.
+pub(crate) struct Gradient<'a, T, const N: usize> {
+    pub(crate) design: Design<T>,
+    pub(crate) labels: &'a Labels,
+    omega: Vec<T>,
+    /// Blocks of each piece of a panel.
+    pieces: Vec<Range<usize>>,
+    partials: Vec<Partial<T, N>>,
+    /// Couplings as the panels read them.
+    couplings: Vec<Wide<T, N>>,
+    /// Whether the means of labels count.
+    centred: bool,
+}
+
+impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
+    pub(crate) fn new(
+        design: Design<T>,
+        labels: &'a Labels,
+        omega: &[f64],
+        centred: bool,
+    ) -> Result<Self, Error> {
+        let n_panels = labels.len().div_ceil(N);
+        let n_blocks = design.cuts().len();
+        let n_pieces = PIECES.div_ceil(n_panels.max(1)).clamp(1, n_blocks.max(1));
+        let piece = |at: usize| at * n_blocks / n_pieces;
+        let pieces = (0..n_pieces).map(|at| piece(at)..piece(at + 1)).collect();
+        let mut partials = Vec::new();
+        for _ in 0..n_panels * n_pieces {
+            partials.push(Partial {
+                weights: filled("weights", Wide::zero(), design.width() + 1)?,
+                pairs: Vec::new(),
+                sum: [0.0; N],
+                loss: [0.0; N],
+            });
+        }
+        Ok(Self {
+            labels,
+            omega: omega.iter().map(|&weight| T::of(weight)).collect(),
+            pieces,
+            partials,
+            couplings: Vec::new(),
+            centred,
+            design,
+        })
+    }
+
+    pub(crate) fn n_panels(&self) -> usize {
+        self.labels.len().div_ceil(N)
+    }
+
+    /// Rows of a panel's weights: features, and the intercept.
+    pub(crate) fn height(&self) -> usize {
+        self.design.width() + 1
+    }
+
+    /// What is taken off a neighbour's indicator for a mean of zero.
+    fn mean(&self, label: u32) -> f64 {
+        if self.centred {
+            self.labels.share[label as usize]
+        } else {
+            0.0
+        }
+    }
+
+    /// The intercepts of uncentred columns, for weights whose last row is those of centred ones.
+    pub(crate) fn intercepts(
+        &self,
+        weights: &[Wide<T, N>],
+        neighbours: &[u32],
+        couplings: &[Wide<T, N>],
+    ) -> [f64; N] {
+        let mut intercepts = weights[self.design.width()]
+            .0
+            .map(manylabel_sparse::Value::f64);
+        for (&shift, weights) in self.design.shift.iter().zip(weights) {
+            for lane in 0..N {
+                intercepts[lane] -= shift * weights.0[lane].f64();
+            }
+        }
+        for (&label, couplings) in neighbours.iter().zip(couplings) {
+            let mean = self.mean(label);
+            for lane in 0..N {
+                intercepts[lane] -= mean * couplings.0[lane].f64();
+            }
+        }
+        intercepts
+    }
+
+    /// Computes the sums of panels that are `active` at a point: weights of all panels, couplings of
+    /// `pairs`.
+    pub(crate) fn evaluate(
+        &mut self,
+        active: &[bool],
+        weights: &[Wide<T, N>],
+        pairs: &Pairs,
+        values: &[T],
+        with_loss: bool,
+        watch: &Watch,
+    ) -> Result<(), Error> {
+        self.place(pairs, values)?;
+        let residual = if with_loss {
+            Residual::WithLoss
+        } else {
+            Residual::Logistic
+        };
+        let mut partials = std::mem::take(&mut self.partials);
+        let height = self.height();
+        let done = partials.par_iter_mut().enumerate().try_for_each_init(
+            Vec::new,
+            |scratch, (at, partial)| {
+                let (panel, piece) = (at / self.pieces.len(), at % self.pieces.len());
+                if !active[panel] {
+                    return Ok(());
+                }
+                self.add_up(
+                    panel,
+                    self.pieces[piece].clone(),
+                    &weights[panel * height..][..height],
+                    &pairs.neighbours[panel],
+                    &self.couplings[pairs.of_panel(panel)],
+                    residual,
+                    scratch,
+                    partial,
+                    watch,
+                )
+            },
+        );
+        done?;
+        partials
+            .par_chunks_mut(self.pieces.len())
+            .zip(active)
+            .filter(|(_, active)| **active)
+            .for_each(|(partials, _)| join_partials(partials));
+        self.partials = partials;
+        Ok(())
+    }
+
+    /// Lays out couplings for the panels.
+    fn place(&mut self, pairs: &Pairs, values: &[T]) -> Result<(), Error> {
+        let n = pairs.starts.last().copied().unwrap_or(0);
+        if self.couplings.len() != n {
+            self.couplings = filled("couplings", Wide::zero(), n)?;
+        }
+        for (at, partial) in self.partials.iter_mut().enumerate() {
+            let n = pairs.neighbours[at / self.pieces.len()].len();
+            if partial.pairs.len() != n {
+                partial.pairs = filled("couplings", Wide::zero(), n)?;
+            }
+        }
+        for couplings in &mut self.couplings {
+            *couplings = Wide::zero();
+        }
+        for (&(a, b), &value) in pairs.places.iter().zip(values) {
+            for place in [a, b] {
+                self.couplings[place as usize / N].0[place as usize % N] = value;
+            }
+        }
+        Ok(())
+    }
+
+    /// The sums of one panel over some blocks.
+    #[expect(clippy::too_many_arguments, reason = "one loop, called three ways")]
+    fn add_up(
+        &self,
+        panel: usize,
+        blocks: Range<usize>,
+        weights: &[Wide<T, N>],
+        neighbours: &[u32],
+        couplings: &[Wide<T, N>],
+        residual: Residual,
+        scratch: &mut Vec<Wide<T, N>>,
+        partial: &mut Partial<T, N>,
+        watch: &Watch,
+    ) -> Result<(), Error> {
+        let zero = Wide::zero();
+        partial.weights.fill(zero);
+        partial.pairs.fill(zero);
+        (partial.sum, partial.loss) = ([0.0; N], [0.0; N]);
+        let width = self.design.width();
+        let intercepts = Wide(
+            self.intercepts(weights, neighbours, couplings)
+                .map(|value| T::of(value)),
+        );
+        let of_panel = (panel * N) as u32..((panel + 1) * N) as u32;
+        for block in blocks {
+            watch.step(0)?;
+            let rows = self.design.cuts()[block].clone();
+            let omega = &self.omega[rows.clone()];
+            scratch.resize(rows.len(), zero);
+            let out = &mut scratch[..];
+            self.design.times(block, intercepts, &weights[..width], out);
+            self.labels.times(block, neighbours, couplings, out);
+            let sum;
+            if residual == Residual::Linear {
+                sum = scaled(out, omega);
+            } else {
+                if residual == Residual::WithLoss {
+                    self.add_loss(block, of_panel.clone(), out, omega, &mut partial.loss);
+                }
+                sum = sigmoids(out, omega);
+                for (label, rows) in self.labels.holders(block, of_panel.clone()) {
+                    let lane = label as usize % N;
+                    for &row in rows {
+                        out[row as usize].0[lane] -= omega[row as usize];
+                        partial.sum[lane] -= omega[row as usize].f64();
+                    }
+                }
+            }
+            for lane in 0..N {
+                partial.sum[lane] += sum.0[lane].f64();
+            }
+            self.design
+                .add_transposed(block, out, &mut partial.weights[..width]);
+            self.labels
+                .add_transposed(block, neighbours, out, &mut partial.pairs);
+        }
+        Ok(())
+    }
+
+    /// `Σ ω (log(1 + e^E) − y E)` over the rows of a block.
+    fn add_loss(
+        &self,
+        block: usize,
+        of_panel: Range<u32>,
+        e: &[Wide<T, N>],
+        omega: &[T],
+        loss: &mut [f64; N],
+    ) {
+        for (e, weight) in e.iter().zip(omega) {
+            for lane in 0..N {
+                loss[lane] += weight.f64() * softplus(e.0[lane].f64());
+            }
+        }
+        for (label, rows) in self.labels.holders(block, of_panel) {
+            let lane = label as usize % N;
+            for &row in rows {
+                loss[lane] -= omega[row as usize].f64() * e[row as usize].0[lane].f64();
+            }
+        }
+    }
+
+    /// The loss of each label of a panel, if it was asked for.
+    pub(crate) fn losses(&self, panel: usize) -> &[f64; N] {
+        &self.partials[panel * self.pieces.len()].loss
+    }
+
+    /// The gradient of a panel's weights and intercepts.
+    pub(crate) fn write(&self, panel: usize, out: &mut [Wide<T, N>]) {
+        let partial = &self.partials[panel * self.pieces.len()];
+        out.copy_from_slice(&partial.weights);
+        for (out, &shift) in out.iter_mut().zip(&self.design.shift) {
+            for lane in 0..N {
+                out.0[lane] = T::of(out.0[lane].f64() - shift * partial.sum[lane]);
+            }
+        }
+        out[self.design.width()] = Wide(partial.sum.map(|sum| T::of(sum)));
+    }
+
+    /// The gradients of each pair's coupling in the losses of its first and of its second label.
+    pub(crate) fn halves<'b>(
+        &'b self,
+        pairs: &'b Pairs,
+    ) -> impl Iterator<Item = (f64, f64)> + use<'b, 'a, T, N> {
+        let read = |i: u32, k: u32, place: u32| {
+            let panel = i as usize / N;
+            let partial = &self.partials[panel * self.pieces.len()];
+            let lane = place as usize % N;
+            let raw = partial.pairs[place as usize / N - pairs.starts[panel]].0[lane].f64();
+            raw - partial.sum[lane] * self.mean(k)
+        };
+        let places = pairs.list.iter().zip(&pairs.places);
+        places.map(move |(&(i, k), &(a, b))| (read(i, k, a), read(k, i, b)))
+    }
+
+    /// The gradient of the couplings of pairs.
+    pub(crate) fn write_pairs(&self, pairs: &Pairs, out: &mut Vec<T>) {
+        out.clear();
+        out.extend(
+            self.halves(pairs)
+                .map(|(first, second)| T::of(first + second)),
+        );
+    }
+
+    /// Adds some columns, features or after them labels, to the lanes of a block's rows, weighted.
+    pub(crate) fn columns(&self, block: usize, cols: Range<usize>, out: &mut [Wide<T, N>]) {
+        let width = self.design.width();
+        let rows = self.design.cuts()[block].clone();
+        self.design
+            .columns(block, cols.start.min(width)..cols.end.min(width), out);
+        let place = |col: usize| col.saturating_sub(width) as u32;
+        for (label, rows) in self
+            .labels
+            .holders(block, place(cols.start)..place(cols.end))
+        {
+            for &row in rows {
+                out[row as usize].0[width + label as usize - cols.start] = T::of(1.0);
+            }
+        }
+        for (out, &weight) in out.iter_mut().zip(&self.omega[rows]) {
+            for value in &mut out.0 {
+                *value = *value * weight;
+            }
+        }
+    }
+
+    /// The pairs one half of whose gradient exceeds `bound`, each once and in order: none of the
+    /// others has a gradient beyond twice that.
+    pub(crate) fn beyond(
+        &mut self,
+        weights: &[Wide<T, N>],
+        pairs: &Pairs,
+        values: &[T],
+        bound: f64,
+        watch: &Watch,
+    ) -> Result<Vec<(u32, u32)>, Error> {
+        self.place(pairs, values)?;
+        let (height, m) = (self.height(), self.labels.len());
+        let all: Vec<u32> = (0..m as u32).collect();
+        let found = (0..self.n_panels()).into_par_iter().map(|panel| {
+            let mut partial = Partial {
+                weights: vec![Wide::zero(); height],
+                pairs: filled("couplings", Wide::zero(), m)?,
+                sum: [0.0; N],
+                loss: [0.0; N],
+            };
+            let mut couplings = filled("couplings", Wide::zero(), m)?;
+            let known = &self.couplings[pairs.of_panel(panel)];
+            for (&label, &known) in pairs.neighbours[panel].iter().zip(known) {
+                couplings[label as usize] = known;
+            }
+            self.add_up(
+                panel,
+                0..self.design.cuts().len(),
+                &weights[panel * height..][..height],
+                &all,
+                &couplings,
+                Residual::Logistic,
+                &mut Vec::new(),
+                &mut partial,
+                watch,
+            )?;
+            let mut found = Vec::new();
+            for (&k, raw) in all.iter().zip(&partial.pairs) {
+                for lane in 0..N.min(m - panel * N) {
+                    let i = (panel * N + lane) as u32;
+                    let half = raw.0[lane].f64() - partial.sum[lane] * self.mean(k);
+                    if i != k && half.abs() >= bound {
+                        found.push((i.min(k), i.max(k)));
+                    }
+                }
+            }
+            Ok(found)
+        });
+        let mut found = found.collect::<Result<Vec<_>, Error>>()?.concat();
+        found.sort_unstable();
+        found.dedup();
+        Ok(found)
+    }
+
+    /// An estimate from below of the largest eigenvalue of the correlations among features and, if
+    /// `with_labels`, labels.
+    pub(crate) fn largest_eigenvalue(
+        &self,
+        with_labels: bool,
+        watch: &Watch,
+    ) -> Result<f64, Error> {
+        const STEPS: usize = 4;
+        let mut rng = fastrand::Rng::with_seed(0);
+        let m = if with_labels { self.labels.len() } else { 0 };
+        let all: Vec<u32> = (0..m as u32).collect();
+        let deviations: Vec<f64> = (0..m)
+            .map(|label| (self.labels.share[label] * (1.0 - self.labels.share[label])).sqrt())
+            .collect();
+        let (width, height) = (self.design.width(), self.height());
+        let mut draw = |n: usize| -> Vec<Wide<T, N>> {
+            (0..n)
+                .map(|_| Wide(std::array::from_fn(|_| T::of(rng.f64() - 0.5))))
+                .collect()
+        };
+        let (mut weights, mut couplings) = (draw(height), draw(m));
+        let empty = || Partial {
+            weights: vec![Wide::zero(); height],
+            pairs: vec![Wide::zero(); m],
+            sum: [0.0; N],
+            loss: [0.0; N],
+        };
+        let mut partials: Vec<_> = self.pieces.iter().map(|_| empty()).collect();
+        let mut largest = 0.0f64;
+        for _ in 0..STEPS {
+            weights[width] = Wide::zero();
+            let mut norms = [0.0; N];
+            for vector in weights.iter().chain(&couplings) {
+                for lane in 0..N {
+                    norms[lane] += vector.0[lane].f64().powi(2);
+                }
+            }
+            let norms = norms.map(|norm| norm.sqrt().max(f64::MIN_POSITIVE));
+            for vector in weights.iter_mut().chain(&mut couplings) {
+                for lane in 0..N {
+                    vector.0[lane] = T::of(vector.0[lane].f64() / norms[lane]);
+                }
+            }
+            for (couplings, deviation) in couplings.iter_mut().zip(&deviations) {
+                for value in &mut couplings.0 {
+                    *value = T::of(value.f64() / deviation);
+                }
+            }
+            partials
+                .par_iter_mut()
+                .zip(&self.pieces)
+                .try_for_each_init(Vec::new, |scratch, (partial, blocks)| {
+                    let blocks = blocks.clone();
+                    let linear = Residual::Linear;
+                    self.add_up(
+                        0, blocks, &weights, &all, &couplings, linear, scratch, partial, watch,
+                    )
+                })?;
+            join_partials(&mut partials);
+            let product = &partials[0];
+            weights.copy_from_slice(&product.weights);
+            for (weights, shift) in weights.iter_mut().zip(&self.design.shift) {
+                for lane in 0..N {
+                    weights.0[lane] = T::of(weights.0[lane].f64() - shift * product.sum[lane]);
+                }
+            }
+            for (k, couplings) in couplings.iter_mut().enumerate() {
+                for lane in 0..N {
+                    let centred =
+                        product.pairs[k].0[lane].f64() - self.labels.share[k] * product.sum[lane];
+                    couplings.0[lane] = T::of(centred / deviations[k]);
+                }
+            }
+            let mut squares = [0.0; N];
+            for vector in weights[..width].iter().chain(&couplings) {
+                for lane in 0..N {
+                    squares[lane] += vector.0[lane].f64().powi(2);
+                }
+            }
+            largest = squares
+                .iter()
+                .fold(largest, |most, square| most.max(square.sqrt()));
+        }
+        Ok(largest)
+    }
+}
+
+/// Multiplies rows by their weights; returns their sum.
+fn scaled<T: Float, const N: usize>(rows: &mut [Wide<T, N>], weights: &[T]) -> Wide<T, N> {
+    let mut sum = Wide::zero();
+    for (row, &weight) in rows.iter_mut().zip(weights) {
+        for value in &mut row.0 {
+            *value = *value * weight;
+        }
+        sum.add(row);
+    }
+    sum
+}
+
+/// Adds all to the first, in order.
+fn join_partials<T: Float, const N: usize>(partials: &mut [Partial<T, N>]) {
+    let Some((first, others)) = partials.split_first_mut() else {
+        return;
+    };
+    for other in others {
+        for (sum, other) in first.weights.iter_mut().zip(&other.weights) {
+            sum.add(other);
+        }
+        for (sum, other) in first.pairs.iter_mut().zip(&other.pairs) {
+            sum.add(other);
+        }
+        for lane in 0..N {
+            first.sum[lane] += other.sum[lane];
+            first.loss[lane] += other.loss[lane];
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! Some labels side by side, the functions of them, and products with rows of features.
+//!
+//! Each lane is computed by the same operations in the same order whatever labels share a panel and
+//! whatever the vector width of the machine; whether products are rounded before they are added depends
+//! on the machine.
+
+use manylabel_sparse::{Real, RowBlock, exp, exp_f32};
+use multiversion::multiversion;
+use multiversion::target::target_cfg_f;
+
+/// One number for each label of a panel of N.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[repr(C, align(64))]
+pub(crate) struct Wide<T, const N: usize>(pub(crate) [T; N]);
+
+impl<T: Real, const N: usize> Wide<T, N> {
+    pub(crate) fn zero() -> Self {
+        Self([T::default(); N])
+    }
+
+    #[inline(always)]
+    pub(crate) fn add(&mut self, other: &Self) {
+        for lane in 0..N {
+            self.0[lane] += other.0[lane];
+        }
+    }
+}
+
+impl<T: Float, const N: usize> Wide<T, N> {
+    /// `FUSED`: whether the machine multiplies and adds in one instruction, which takes half the time;
+    /// where it does not, fusing would be a call for every lane.
+    #[inline(always)]
+    fn add_scaled<const FUSED: bool>(&mut self, scale: T, other: &Self) {
+        for lane in 0..N {
+            self.0[lane] = if FUSED {
+                scale.times_plus(other.0[lane], self.0[lane])
+            } else {
+                self.0[lane] + scale * other.0[lane]
+            };
+        }
+    }
+}
+
+/// What the fit asks of a number.
+pub(crate) trait Float: Real {
+    /// Violations of optimality that rounding may cause are well below this.
+    const FLOOR: f64;
+    /// `1 / (1 + e^{−x})`.
+    fn sigmoid(self) -> Self;
+    /// `|x|`.
+    fn size(self) -> Self;
+    /// `x / y`.
+    fn over(self, y: Self) -> Self;
+    /// `x y + z`, rounded once.
+    fn times_plus(self, y: Self, z: Self) -> Self;
+}
+
+impl Float for f32 {
+    const FLOOR: f64 = 1e-5;
+
+    #[inline(always)]
+    fn sigmoid(self) -> Self {
+        let below = if self.abs() < 80.0 { self.abs() } else { 80.0 };
+        let tail = exp_f32(-below);
+        let numerator = if self < 0.0 { tail } else { 1.0 };
+        numerator / (1.0 + tail)
+    }
+
+    #[inline(always)]
+    fn size(self) -> Self {
+        self.abs()
+    }
+
+    #[inline(always)]
+    fn over(self, y: Self) -> Self {
+        self / y
+    }
+
+    #[inline(always)]
+    fn times_plus(self, y: Self, z: Self) -> Self {
+        self.mul_add(y, z)
+    }
+}
+
+impl Float for f64 {
+    const FLOOR: f64 = 0.0;
+
+    #[inline(always)]
+    fn sigmoid(self) -> Self {
+        let tail = exp(-self.abs());
+        let numerator = if self < 0.0 { tail } else { 1.0 };
+        numerator / (1.0 + tail)
+    }
+
+    #[inline(always)]
+    fn size(self) -> Self {
+        self.abs()
+    }
+
+    #[inline(always)]
+    fn over(self, y: Self) -> Self {
+        self / y
+    }
+
+    #[inline(always)]
+    fn times_plus(self, y: Self, z: Self) -> Self {
+        self.mul_add(y, z)
+    }
+}
+
+/// `log(1 + e^x)`.
+#[inline]
+pub(crate) fn softplus(x: f64) -> f64 {
+    x.max(0.0) + (-x.abs()).exp().ln_1p()
+}
+
+/// Turns log-odds into `weight σ(e)`, row by row; returns their sum over rows.
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl+fma", "x86_64+avx2+fma"))]
+pub(crate) fn sigmoids<T: Float, const N: usize>(
+    e: &mut [Wide<T, N>],
+    weights: &[T],
+) -> Wide<T, N> {
+    let mut sum = Wide::zero();
+    for (e, &weight) in e.iter_mut().zip(weights) {
+        for lane in 0..N {
+            e.0[lane] = weight * e.0[lane].sigmoid();
+        }
+        sum.add(e);
+    }
+    sum
+}
+
+/// `out_i = first + Σ_j x_ij p_j` for rows of a sparse block.
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl+fma", "x86_64+avx2+fma"))]
+pub(crate) fn sparse_times<T: Float, const N: usize>(
+    x: &RowBlock<T>,
+    first: Wide<T, N>,
+    p: &[Wide<T, N>],
+    out: &mut [Wide<T, N>],
+) {
+    const FUSED: bool = target_cfg_f!(target_feature = "fma");
+    for (row, out) in out.iter_mut().enumerate() {
+        let (cols, values) = x.row(row);
+        // Two sums by name, so that additions do not wait for one another.
+        let (mut a, mut b) = (first, Wide::zero());
+        let (cols2, values2) = (cols.chunks_exact(2), values.chunks_exact(2));
+        for (&col, &value) in cols2.remainder().iter().zip(values2.remainder()) {
+            a.add_scaled::<FUSED>(value, &p[col as usize]);
+        }
+        for (col, value) in cols2.zip(values2) {
+            a.add_scaled::<FUSED>(value[0], &p[col[0] as usize]);
+            b.add_scaled::<FUSED>(value[1], &p[col[1] as usize]);
+        }
+        a.add(&b);
+        *out = a;
+    }
+}
+
+/// `g_j += Σ_i x_ij u_i` over the rows of a sparse block.
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl+fma", "x86_64+avx2+fma"))]
+pub(crate) fn sparse_add_transposed<T: Float, const N: usize>(
+    x: &RowBlock<T>,
+    u: &[Wide<T, N>],
+    g: &mut [Wide<T, N>],
+) {
+    const FUSED: bool = target_cfg_f!(target_feature = "fma");
+    for (col, rows, values) in x.columns(0..g.len()) {
+        let (mut a, mut b) = (Wide::zero(), Wide::zero());
+        let (rows2, values2) = (rows.chunks_exact(2), values.chunks_exact(2));
+        for (&row, &value) in rows2.remainder().iter().zip(values2.remainder()) {
+            a.add_scaled::<FUSED>(value, &u[row as usize]);
+        }
+        for (row, value) in rows2.zip(values2) {
+            a.add_scaled::<FUSED>(value[0], &u[row[0] as usize]);
+            b.add_scaled::<FUSED>(value[1], &u[row[1] as usize]);
+        }
+        a.add(&b);
+        g[col].add(&a);
+    }
+}
+
+/// Rows, or columns, of a dense block whose sums are in registers together.
+const SIDE: usize = 8;
+
+/// `out_i = first + Σ_j x_ij p_j` for dense rows of `p.len()` values.
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl+fma", "x86_64+avx2+fma"))]
+pub(crate) fn dense_times<T: Float, const N: usize>(
+    x: &[T],
+    first: Wide<T, N>,
+    p: &[Wide<T, N>],
+    out: &mut [Wide<T, N>],
+) {
+    const FUSED: bool = target_cfg_f!(target_feature = "fma");
+    let d = p.len();
+    if d == 0 {
+        out.fill(first);
+        return;
+    }
+    for (x, out) in x.chunks(SIDE * d).zip(out.chunks_mut(SIDE)) {
+        if out.len() == SIDE {
+            let rows: [&[T]; SIDE] = std::array::from_fn(|i| &x[i * d..][..d]);
+            let mut sums = [first; SIDE];
+            for (j, p) in p.iter().enumerate() {
+                for i in 0..SIDE {
+                    sums[i].add_scaled::<FUSED>(rows[i][j], p);
+                }
+            }
+            out.copy_from_slice(&sums);
+        } else {
+            for (x, out) in x.chunks(d).zip(out) {
+                let mut sum = first;
+                for (&value, p) in x.iter().zip(p) {
+                    sum.add_scaled::<FUSED>(value, p);
+                }
+                *out = sum;
+            }
+        }
+    }
+}
+
+/// `g_j += Σ_i x_ij u_i` over dense rows of `g.len()` values.
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl+fma", "x86_64+avx2+fma"))]
+pub(crate) fn dense_add_transposed<T: Float, const N: usize>(
+    x: &[T],
+    u: &[Wide<T, N>],
+    g: &mut [Wide<T, N>],
+) {
+    const FUSED: bool = target_cfg_f!(target_feature = "fma");
+    let d = g.len();
+    if d < SIDE {
+        for (x, u) in x.chunks_exact(d.max(1)).zip(u) {
+            for (g, &value) in g.iter_mut().zip(x) {
+                g.add_scaled::<FUSED>(value, u);
+            }
+        }
+        return;
+    }
+    for first in (0..d).step_by(SIDE) {
+        // The last columns are taken together with some that are done.
+        let start = first.min(d - SIDE);
+        let sums = dense_columns::<T, N, FUSED>(&x[start..], d, u);
+        for j in 0..SIDE {
+            if start + j >= first {
+                g[start + j].add(&sums[j]);
+            }
+        }
+    }
+}
+
+/// `Σ_i x_ij u_i` for the first columns of rows that begin every `d` values.
+#[inline(always)]
+fn dense_columns<T: Float, const N: usize, const FUSED: bool>(
+    x: &[T],
+    d: usize,
+    u: &[Wide<T, N>],
+) -> [Wide<T, N>; SIDE] {
+    // Sums by name: an array of them is vectorized across, with gathers.
+    let mut a = Wide::zero();
+    let (mut b, mut c, mut e, mut f, mut g, mut h, mut k) = (a, a, a, a, a, a, a);
+    for (x, u) in x.chunks(d).zip(u) {
+        let x: &[T; SIDE] = x[..SIDE].try_into().expect("eight");
+        a.add_scaled::<FUSED>(x[0], u);
+        b.add_scaled::<FUSED>(x[1], u);
+        c.add_scaled::<FUSED>(x[2], u);
+        e.add_scaled::<FUSED>(x[3], u);
+        f.add_scaled::<FUSED>(x[4], u);
+        g.add_scaled::<FUSED>(x[5], u);
+        h.add_scaled::<FUSED>(x[6], u);
+        k.add_scaled::<FUSED>(x[7], u);
+    }
+    [a, b, c, e, f, g, h, k]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sigmoid_is_that_of_the_definition() {
+        for i in -4000..=4000 {
+            let x = f64::from(i) / 40.0;
+            let exact = 1.0 / (1.0 + (-x).exp());
+            assert!((x.sigmoid() / exact - 1.0).abs() < 1e-14, "{x}");
+            // In single precision e^-80 stands for what is less.
+            let single = f64::from((x as f32).sigmoid());
+            let exact = if x < -80.0 { (-80f64).exp() } else { exact };
+            assert!((single / exact - 1.0).abs() < 1e-5, "{x}: {single} {exact}");
+        }
+        for x in [f64::INFINITY, 1e300] {
+            assert_eq!((x.sigmoid(), (x as f32).sigmoid()), (1.0, 1.0));
+            assert!((-x).sigmoid() < 1e-300 && (-x as f32).sigmoid() < 1e-30);
+        }
+        for x in [-1e3f64, -1.0, 0.0, 1.0, 1e3] {
+            let exact = if x < 500.0 { x.exp().ln_1p() } else { x };
+            assert!((softplus(x) - exact).abs() < 1e-14);
+        }
+    }
+
+    #[test]
+    fn dense_products_are_those_of_the_definition() {
+        // Whole numbers, whose sums are exact; sizes around those of a register block.
+        let value = |a: usize, b: usize| ((a * 7 + b * 3) % 11) as f32 - 5.0;
+        for n in [1, 7, 8, 9, 17] {
+            for d in [1, 7, 8, 19] {
+                let x: Vec<f32> = (0..n * d).map(|at| value(at / d, at % d)).collect();
+                let panel = |n: usize| -> Vec<Wide<f32, 16>> {
+                    (0..n)
+                        .map(|i| Wide(std::array::from_fn(|lane| value(i + 2, lane))))
+                        .collect()
+                };
+                let (p, u) = (panel(d), panel(n));
+                let (mut out, mut g) = (panel(n), panel(d));
+                let first = Wide([2.0; 16]);
+                dense_times(&x, first, &p, &mut out);
+                dense_add_transposed(&x, &u, &mut g);
+                let (mut out2, mut g2) = (vec![first; n], panel(d));
+                for i in 0..n {
+                    for j in 0..d {
+                        out2[i].add_scaled::<false>(x[i * d + j], &p[j]);
+                        g2[j].add_scaled::<false>(x[i * d + j], &u[i]);
+                    }
+                }
+                assert_eq!((out, g), (out2, g2), "{n} {d}");
+            }
+        }
+    }
+}
