@@ -277,8 +277,10 @@ impl<T: Float, const N: usize> Descent<T, N> {
                 return Ok(true);
             }
             // `w` is where the steps began.
-            let w = self.w.clone();
-            if !self.back_if_risen(gradient, &w, &d, watch)? {
+            if self.risen(gradient, (&self.w, &d), (&self.y, &self.d), watch)? {
+                self.y.copy_from_slice(&self.w);
+                self.d = d;
+            } else {
                 self.known = Some(known);
             }
             if self.n_iter >= max_iter {
@@ -317,16 +319,20 @@ impl<T: Float, const N: usize> Descent<T, N> {
             if self.active.iter().all(|&active| active) && self.violation() <= tol {
                 return Ok(true);
             }
-            if step % LOOK == 0 || self.n_iter >= max_iter {
-                self.y.copy_from_slice(&self.w);
-                self.d.clone_from(&self.c);
-                if self.back_if_risen(gradient, &look.0, &look.1, watch)? {
+            let last = self.n_iter >= max_iter;
+            if step % LOOK == 0 || last {
+                let now = (&self.w[..], &self.c[..]);
+                if self.risen(gradient, (&look.0, &look.1), now, watch)? {
                     self.cautious = true;
-                } else {
-                    look = (self.y.clone(), self.d.clone());
+                    (self.y, self.d) = look.clone();
+                    self.settle();
+                    continue;
                 }
-                self.settle();
-                continue;
+                look = (self.w.clone(), self.c.clone());
+            }
+            if last {
+                (self.y, self.d) = look;
+                break;
             }
             for (active, pace) in self.active.iter_mut().zip(self.pace.chunks(N)) {
                 *active &= pace.iter().any(|pace| pace.violation > rest);
@@ -341,22 +347,18 @@ impl<T: Float, const N: usize> Descent<T, N> {
         Ok(false)
     }
 
-    /// Goes back to a point if the objective is more now; says whether.
-    fn back_if_risen(
-        &mut self,
+    /// Whether the objective is more at a point now than at one before.
+    fn risen(
+        &self,
         gradient: &mut Gradient<'_, T, N>,
-        y: &[Wide<T, N>],
-        d: &[T],
+        before: (&[Wide<T, N>], &[T]),
+        now: (&[Wide<T, N>], &[T]),
         watch: &Watch,
     ) -> Result<bool, Error> {
-        let before = self.objective(gradient, y, d, watch)?;
-        let now = self.objective(gradient, &self.y, &self.d, watch)?;
-        // Beyond what rounding may do; and not if it is NaN.
+        let before = self.objective(gradient, before.0, before.1, watch)?;
+        let now = self.objective(gradient, now.0, now.1, watch)?;
+        // Beyond what rounding may do; NaN has risen.
         let falls = now <= (1.0 + RISE) * before;
-        if !falls {
-            self.y.copy_from_slice(y);
-            self.d.copy_from_slice(d);
-        }
         Ok(!falls)
     }
 
