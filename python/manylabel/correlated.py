@@ -62,17 +62,18 @@ class CorrLogClassifier(MultiLabelClassifier):
         many labels are coupled. "auto" is "exact" for up to 14 coupled labels, else "search".
     solver : {"auto", "fista", "reference"}, default="auto"
         "fista" goes to the optimum by accelerated proximal gradients, with restarts and a step for each
-        label. "auto" takes quasi-Newton steps from the second moments of features and labels, a tenth of the
-        gradients, where these are at most 2,048 together and half as many as rows, and `epsilon` is not 0;
-        it ends at the same optimum, and goes on as "fista" elsewhere or if that fails. "reference" repeats
-        the run of the method's authors: fixed steps from zero, at most 500, ended early when the objective
-        changes by less than a thousandth, which regularizes; their penalty of couplings is
-        ``2 c**2 + epsilon * abs(c)`` times `l2_pairs`.
+        label. "auto" takes quasi-Newton steps from the second moments of features and labels, mostly a third
+        or less of the gradients, where these are at most 2,048 together and half as many as rows, and
+        `epsilon` is not 0; it ends at the same optimum, and goes on as "fista" elsewhere or if that fails.
+        "reference" repeats the run of the method's authors: fixed steps from zero, at most 500, ended early
+        when the objective changes by less than a thousandth, which regularizes; their penalty of couplings
+        is ``2 c**2 + epsilon * abs(c)`` times `l2_pairs`.
     standardize : bool, default=True
         Whether penalties are those of features of unit variance. False suits tf-idf.
     tol : float, default=1e-4
         Largest violation of the optimality conditions that is accepted, the largest entry of a gradient in
-        terms of features of unit variance; finite and > 0. Not for "reference".
+        terms of features of unit variance; finite and > 0. Penalties less than this make no difference. Not
+        for "reference".
     max_iter : int, default=1000
         Gradients at most; >= 1.
     n_jobs : int or None, default=None
@@ -115,8 +116,9 @@ class CorrLogClassifier(MultiLabelClassifier):
     Notes
     -----
     A gradient takes O((stored values of X + of Y) n_labels), Y counting for labels with couplings. Pairs
-    that stay at zero take no part; none is left out that violates optimality. Memory: 28 bytes a weight, in
-    double precision (`tol` below 1e-5) 56, and two copies of X; of rows times labels no more than a block.
+    that stay at zero take no part; none is left out that violates optimality. Memory: 36 bytes a weight, in
+    double precision (`tol` below 1e-5) 72, quasi-Newton steps as much again and more for every weight that
+    is not zero; two copies of X; of rows times labels no more than a block.
 
     With deterministic relations among labels couplings grow until one label decides for the other; more
     `l2_pairs` helps. The most probable set is what subset 0/1 loss asks for; for Hamming loss take

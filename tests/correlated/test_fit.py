@@ -239,6 +239,34 @@ def test_features_far_from_zero(problem):
         np.testing.assert_allclose(far.coef_.toarray() * scale, model.coef_.toarray(), atol=1e-4)
 
 
+@pytest.mark.parametrize("solver", ["auto", "fista"])
+@pytest.mark.parametrize("light", [1e-3, 1e-6, 1e-10, 1e-30])
+def test_a_label_that_hardly_any_weight_lacks(problem, solver, light):
+    X, Z = problem
+    Z = Z.copy()
+    Z[:, 0] = 1
+    Z[5, 0] = 0
+    weights = np.ones(250)
+    weights[5] = light
+    model = CorrLogClassifier(solver=solver, max_iter=5000).fit(X, Z, weights)
+    assert np.isfinite(model.objective_)
+    assert model.intercept_[0] > 2
+    assert (model.predict(X)[np.arange(250) != 5, 0] == 1).all()
+
+
+@pytest.mark.parametrize("solver", ["auto", "fista"])
+def test_couplings_stronger_than_features(solver):
+    """A hundred labels that go together and one feature that says nothing: all is in the couplings."""
+    rng = np.random.default_rng(0)
+    shared = rng.normal(size=(400, 1))
+    X, Z = rng.normal(size=(400, 1)), (2 * shared + rng.normal(size=(400, 101)) > 0.5).astype(float)
+    model = CorrLogClassifier(1e-3, 3e-3, epsilon=0.5, solver=solver, max_iter=20_000).fit(X, Z)
+    assert standardized_violation(model, X, Z) < 1.2e-4
+    odds = np.log(Z.mean(axis=0) / (1 - Z.mean(axis=0)))
+    start = oracle.loss((np.zeros((101, 1)), odds, np.zeros((101, 101))), X, Z, np.ones(400))
+    assert model.objective_ < start
+
+
 def test_many_labels_and_rows():
     """More labels and rows than one panel or block takes in, sparse; the oracle looks at all of them."""
     X, Y = make_multilabel(9000, 60, 300, random_state=0)

@@ -10,9 +10,10 @@
 //!
 //! Curvature is σ(1−σ), a hundred times less for rare labels than the bound ¼ says, and every label
 //! converges at its own pace. So `L_i` starts as the exact one of constant predictions and follows what
-//! differences of gradients show, up or down; and momentum restarts
-//! label by label where a step turns back (O'Donoghue and Candès, *Adaptive Restart for Accelerated
-//! Gradient Schemes*, 2015).
+//! differences of gradients show, of weights and of couplings, up or down; and momentum restarts label by
+//! label where a step turns back (O'Donoghue and Candès, *Adaptive Restart for Accelerated Gradient
+//! Schemes*, 2015). What has been seen is no bound: should the objective have risen when it is looked at,
+//! the descent begins again where it was, with the bound.
 
 mod curvature;
 mod newton;
@@ -29,6 +30,12 @@ use rayon::prelude::*;
 /// What is left of a curvature after a step that has shown none: directions along which it is high are
 /// soon done with, and where they come back the next difference of gradients shows them.
 const FORGET: f64 = 0.7;
+
+/// Gradients between two looks at the objective, which takes several times as long.
+const LOOK: usize = 250;
+
+/// The share by which an objective in single precision may seem to rise.
+const RISE: f64 = 1e-5;
 
 /// The least curvature, in units of the bound: steps do not grow without end where loss is flat.
 const LEAST: f64 = 1e-6;
@@ -116,7 +123,13 @@ pub(crate) struct Descent<T, const N: usize> {
     /// Where the gradient of couplings is taken.
     pub(crate) d: Vec<T>,
     c_next: Vec<T>,
+    /// Gradients of couplings, in the losses of both labels and in that of each.
     g_pairs: Vec<T>,
+    halves: Vec<[T; 2]>,
+    halves_before: Vec<[T; 2]>,
+    d_before: Vec<T>,
+    /// Whether steps have been too long, and the bound of curvature counts.
+    cautious: bool,
     pace: Vec<Pace>,
     features: Vec<Net<T>>,
     pair: Net<T>,
@@ -166,6 +179,10 @@ impl<T: Float, const N: usize> Descent<T, N> {
             d: Vec::new(),
             c_next: Vec::new(),
             g_pairs: Vec::new(),
+            halves: Vec::new(),
+            halves_before: Vec::new(),
+            d_before: Vec::new(),
+            cautious: false,
             pace: pace.collect(),
             features: features.iter().map(|&penalty| Net::of(penalty)).collect(),
             pair: Net::of(pair.unwrap_or(Penalty { l1: 0.0, l2: 0.0 })),
@@ -250,18 +267,35 @@ impl<T: Float, const N: usize> Descent<T, N> {
         max_iter: usize,
         watch: &Watch,
     ) -> Result<bool, Error> {
+        if self.n_iter >= max_iter {
+            return Ok(false);
+        }
         if let Some(mut known) = self.known.take() {
-            let converged = self.newton(&mut known, gradient, tol, max_iter, watch)?;
-            self.known = Some(known);
-            if converged || self.n_iter >= max_iter {
-                return Ok(converged);
+            let d = self.d.clone();
+            if self.newton(&mut known, gradient, tol, max_iter, watch)? {
+                self.known = Some(known);
+                return Ok(true);
+            }
+            // `w` is where the steps began.
+            if self.risen(gradient, (&self.w, &d), (&self.y, &self.d), watch)? {
+                self.y.copy_from_slice(&self.w);
+                self.d = d;
+            } else {
+                self.known = Some(known);
+            }
+            if self.n_iter >= max_iter {
+                return Ok(false);
             }
         }
         let most = self.most(gradient, watch)?;
         let height = gradient.height();
         let mut rest = tol / 2.0;
         self.settle();
-        while self.n_iter < max_iter {
+        let mut look = (self.y.clone(), self.d.clone());
+        for step in 1.. {
+            if self.n_iter >= max_iter {
+                break;
+            }
             self.n_iter += 1;
             let active = &self.active;
             gradient.evaluate(active, &self.y, &self.pairs, &self.d, false, watch)?;
@@ -275,13 +309,29 @@ impl<T: Float, const N: usize> Descent<T, N> {
                     g_before.copy_from_slice(g);
                     gradient.write(panel, g);
                 });
+            std::mem::swap(&mut self.halves, &mut self.halves_before);
+            self.halves.clear();
+            let halves = gradient.halves(&self.pairs);
+            self.halves.extend(halves.map(|half| half.map(T::of)));
             gradient.write_pairs(&self.pairs, &mut self.g_pairs);
             self.step(height, most);
             self.report(tol, watch)?;
             if self.active.iter().all(|&active| active) && self.violation() <= tol {
                 return Ok(true);
             }
-            if self.n_iter >= max_iter {
+            let last = self.n_iter >= max_iter;
+            if step % LOOK == 0 || last {
+                let now = (&self.w[..], &self.c[..]);
+                if self.risen(gradient, (&look.0, &look.1), now, watch)? {
+                    self.cautious = true;
+                    (self.y, self.d) = look.clone();
+                    self.settle();
+                    continue;
+                }
+                look = (self.w.clone(), self.c.clone());
+            }
+            if last {
+                (self.y, self.d) = look;
                 break;
             }
             for (active, pace) in self.active.iter_mut().zip(self.pace.chunks(N)) {
@@ -295,6 +345,50 @@ impl<T: Float, const N: usize> Descent<T, N> {
             }
         }
         Ok(false)
+    }
+
+    /// Whether the objective is more at a point now than at one before.
+    fn risen(
+        &self,
+        gradient: &mut Gradient<'_, T, N>,
+        before: (&[Wide<T, N>], &[T]),
+        now: (&[Wide<T, N>], &[T]),
+        watch: &Watch,
+    ) -> Result<bool, Error> {
+        let before = self.objective(gradient, before.0, before.1, watch)?;
+        let now = self.objective(gradient, now.0, now.1, watch)?;
+        // Beyond what rounding may do; NaN has risen.
+        let falls = now <= (1.0 + RISE) * before;
+        Ok(!falls)
+    }
+
+    /// Loss and penalties at a point.
+    pub(crate) fn objective(
+        &self,
+        gradient: &mut Gradient<'_, T, N>,
+        y: &[Wide<T, N>],
+        d: &[T],
+        watch: &Watch,
+    ) -> Result<f64, Error> {
+        let active = vec![true; gradient.n_panels()];
+        gradient.evaluate(&active, y, &self.pairs, d, true, watch)?;
+        let cost = |net: &Net<T>, value: T| {
+            let value = value.f64();
+            net.l2.f64() * value * value + net.l1.f64() * value.abs()
+        };
+        let height = gradient.height();
+        let mut objective = 0.0;
+        for label in 0..self.variance.len() {
+            let (panel, lane) = (label / N, label % N);
+            objective += gradient.losses(panel)[lane];
+            for (net, row) in self.features.iter().zip(&y[panel * height..]) {
+                objective += cost(net, row.0[lane]);
+            }
+        }
+        for &value in d {
+            objective += cost(&self.pair, value);
+        }
+        Ok(objective)
     }
 
     /// Finds violations of optimality after a gradient of all panels at `y` and `d`; returns the largest.
@@ -364,7 +458,8 @@ impl<T: Float, const N: usize> Descent<T, N> {
 
     /// Proximal steps from y to the next w, and what they say of curvature and direction.
     fn step(&mut self, height: usize, most: f64) {
-        let (features, first) = (&self.features, self.first);
+        let (features, first, cautious) = (&self.features, self.first, self.cautious);
+        let of_pairs = self.seen_of_pairs();
         self.pace
             .par_chunks_mut(N)
             .zip(self.w.par_chunks_mut(height))
@@ -373,10 +468,11 @@ impl<T: Float, const N: usize> Descent<T, N> {
             .zip(self.y_before.par_chunks(height))
             .zip(self.g.par_chunks(height))
             .zip(self.g_before.par_chunks(height))
+            .zip(of_pairs.par_chunks(N))
             .zip(&self.active)
             .filter(|(_, active)| **active)
             .for_each(
-                |(((((((pace, w), w_before), y), y_before), g), g_before), _)| {
+                |((((((((pace, w), w_before), y), y_before), g), g_before), of_pairs), _)| {
                     let mut panel = Panel {
                         w,
                         w_before,
@@ -386,14 +482,20 @@ impl<T: Float, const N: usize> Descent<T, N> {
                         g_before,
                     };
                     if !first {
-                        let seen = curvature(&panel);
+                        let (squares, products) = differences(&panel);
                         for lane in 0..N {
                             let of_lane = &mut pace[lane].curvature;
                             if of_lane.is_finite() {
-                                *of_lane = (*of_lane * FORGET)
-                                    .max(seen[lane])
-                                    .clamp(LEAST * most, most);
+                                let square = squares[lane] + of_pairs[lane][0];
+                                let product = products[lane] + of_pairs[lane][1];
+                                let seen = if product > 0.0 { square / product } else { 0.0 };
+                                *of_lane = (*of_lane * FORGET).max(seen).clamp(LEAST * most, most);
                             }
+                        }
+                    }
+                    if cautious {
+                        for pace in pace.iter_mut().filter(|pace| pace.curvature.is_finite()) {
+                            pace.curvature = most;
                         }
                     }
                     let curvatures = std::array::from_fn(|lane| pace[lane].curvature);
@@ -435,9 +537,33 @@ impl<T: Float, const N: usize> Descent<T, N> {
         std::mem::swap(&mut self.c, &mut self.c_next); // c_next is c before
     }
 
+    /// What couplings add to `‖Δg‖²` and `⟨Δg, Δy⟩` of each label, in terms of columns of variance 1.
+    fn seen_of_pairs(&self) -> Vec<[f64; 2]> {
+        let mut seen = vec![[0.0; 2]; self.pace.len()];
+        if self.first {
+            return seen;
+        }
+        let changes = self.halves.iter().zip(&self.halves_before);
+        let moves = self.d.iter().zip(&self.d_before);
+        for ((&(i, k), (now, before)), (d, d_before)) in
+            self.pairs.list.iter().zip(changes).zip(moves)
+        {
+            let moved = d.f64() - d_before.f64();
+            for (side, label, other) in [(0, i as usize, k as usize), (1, k as usize, i as usize)] {
+                if self.active[label / N] {
+                    let change = now[side].f64() - before[side].f64();
+                    seen[label][0] += change * change / self.variance[other];
+                    seen[label][1] += change * moved;
+                }
+            }
+        }
+        seen
+    }
+
     /// Moves y beyond w, by the momentum of each label.
     fn extrapolate(&mut self, height: usize) {
         let momenta: Vec<f64> = self.pace.iter_mut().map(Pace::momentum).collect();
+        self.d_before.clone_from(&self.d);
         self.y
             .par_chunks_mut(height)
             .zip(self.y_before.par_chunks_mut(height))
@@ -480,9 +606,9 @@ impl Pace {
     }
 }
 
-/// What the last two gradients show of each label's curvature: `‖Δg‖² / ⟨Δg, Δy⟩`.
+/// `‖Δg‖²` and `⟨Δg, Δy⟩` of each label, whose ratio is a curvature.
 #[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl+fma", "x86_64+avx2+fma"))]
-fn curvature<T: Float, const N: usize>(panel: &Panel<'_, T, N>) -> [f64; N] {
+fn differences<T: Float, const N: usize>(panel: &Panel<'_, T, N>) -> ([f64; N], [f64; N]) {
     let (mut squares, mut products) = (Wide::<T, N>::zero(), Wide::<T, N>::zero());
     for at in 0..panel.y.len() {
         for lane in 0..N {
@@ -492,10 +618,10 @@ fn curvature<T: Float, const N: usize>(panel: &Panel<'_, T, N>) -> [f64; N] {
             products.0[lane] += of_g * of_y;
         }
     }
-    std::array::from_fn(|lane| {
-        let (square, product) = (squares.0[lane].f64(), products.0[lane].f64());
-        if product > 0.0 { square / product } else { 0.0 }
-    })
+    (
+        squares.0.map(manylabel_sparse::Value::f64),
+        products.0.map(manylabel_sparse::Value::f64),
+    )
 }
 
 /// The proximal step of a panel; returns violations of optimality at y, and ⟨y − w⁺, w⁺ − w⟩.

@@ -361,6 +361,10 @@ impl Labels {
                 labels_of_rows,
             });
         }
+        for share in &mut share {
+            // A row of hardly any weight may be all that lacks a label.
+            *share = share.min(1.0 - f64::EPSILON);
+        }
         Ok(Self {
             kept,
             share,

@@ -365,28 +365,10 @@ impl<'a> Fit<'a> {
             let list = merged(&known.list, &found);
             descent.set_pairs(list)?;
         }
-        let active = vec![true; gradient.n_panels()];
-        let (weights, pairs) = (&descent.y, &descent.pairs);
-        gradient.evaluate(&active, weights, pairs, &descent.d, true, self.watch)?;
+        let (weights, values) = (&descent.y, &descent.d);
+        model.objective = descent.objective(gradient, weights, values, self.watch)?;
         model.violation = descent.measure(gradient);
-        let mut objective = 0.0;
-        let features = self.features(&gradient.design.columns);
-        let cost =
-            |penalty: &Penalty, value: f64| penalty.l2 * value * value + penalty.l1 * value.abs();
-        let height = gradient.height();
-        for place in 0..self.labels.len() {
-            let (panel, lane) = (place / N, place % N);
-            objective += gradient.losses(panel)[lane];
-            for (penalty, row) in features.iter().zip(&descent.y[panel * height..]) {
-                objective += cost(penalty, row.0[lane].f64());
-            }
-        }
-        let pair = self.params.pairs().unwrap_or(Penalty { l1: 0.0, l2: 0.0 });
         let couplings: Vec<f64> = descent.d.iter().map(|value| value.f64()).collect();
-        objective += couplings
-            .iter()
-            .map(|&value| cost(&pair, value))
-            .sum::<f64>();
         self.write(
             gradient,
             &descent.y,
@@ -395,8 +377,8 @@ impl<'a> Fit<'a> {
             true,
             model,
         );
-        model.objective = objective;
-        (model.n_iter, model.converged) = (descent.n_iter, converged);
+        (model.n_iter, model.converged) =
+            (descent.n_iter, converged && model.objective.is_finite());
         Ok(descent.reported())
     }
 

@@ -364,7 +364,7 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
     pub(crate) fn halves<'b>(
         &'b self,
         pairs: &'b Pairs,
-    ) -> impl Iterator<Item = (f64, f64)> + use<'b, 'a, T, N> {
+    ) -> impl Iterator<Item = [f64; 2]> + use<'b, 'a, T, N> {
         let read = |i: u32, k: u32, place: u32| {
             let panel = i as usize / N;
             let partial = &self.partials[panel * self.pieces.len()];
@@ -373,7 +373,7 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
             raw - partial.sum[lane] * self.mean(k)
         };
         let places = pairs.list.iter().zip(&pairs.places);
-        places.map(move |(&(i, k), &(a, b))| (read(i, k, a), read(k, i, b)))
+        places.map(move |(&(i, k), &(a, b))| [read(i, k, a), read(k, i, b)])
     }
 
     /// The gradient of the couplings of pairs.
@@ -381,7 +381,7 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
         out.clear();
         out.extend(
             self.halves(pairs)
-                .map(|(first, second)| T::of(first + second)),
+                .map(|[first, second]| T::of(first + second)),
         );
     }
 

@@ -62,9 +62,6 @@ impl<T: Float, const N: usize> Descent<T, N> {
         max_iter: usize,
         watch: &Watch,
     ) -> Result<bool, Error> {
-        if self.n_iter >= max_iter {
-            return Ok(false);
-        }
         let height = gradient.height();
         let ties = ties(&self.pairs.list, self.variance.len());
         let Curvature { gram, shapes } = known;
@@ -85,8 +82,8 @@ impl<T: Float, const N: usize> Descent<T, N> {
                 .filter(|&(panel, _)| active[panel])
                 .for_each(|(panel, g)| gradient.write(panel, g));
             halves.clear();
-            halves.extend(gradient.halves(&self.pairs).map(|(first, second)| Halves {
-                slope: [T::of(first), T::of(second)],
+            halves.extend(gradient.halves(&self.pairs).map(|half| Halves {
+                slope: half.map(T::of),
                 curvature: [T::default(); 2],
             }));
             let free = self.judge(height, &halves, rest);
@@ -128,14 +125,14 @@ impl<T: Float, const N: usize> Descent<T, N> {
                 self.retreat(*label, before, &shares);
             }
             for class in self.classes(&ties, &free, &shares, rest) {
-                watch.step(0)?;
                 let this = &*self;
                 let solved = class.par_iter().map_init(Vec::new, |matrix, &label| {
+                    watch.step(0)?;
                     let local = this.free(label, &ties[label], &free, &halves, rest);
                     shapes[label].fill(gram, &local, &halves, matrix);
-                    this.solve(label, local, matrix, &halves, &shares)
+                    Ok(this.solve(label, local, matrix, &halves, &shares))
                 });
-                for solved in solved.collect::<Vec<_>>() {
+                for solved in solved.collect::<Result<Vec<_>, Error>>()? {
                     if solved.values.iter().all(|value| value.f64().is_finite()) {
                         self.take(&solved, &mut halves);
                         moved.push((solved.label, solved.local));
