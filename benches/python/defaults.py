@@ -1,0 +1,233 @@
+"""Every classifier with its defaults beside what scikit-learn users would take, on twelve small and middle sets.
+
+Each system is fitted with nothing set but the seed, on the same arrays: dense sets as ndarrays, sparse ones as
+CSR. Sets that come with a split are measured on it; the others on three random splits, a third of the rows held
+out. Every fit is one JSON line of `--results`; the tables are made from these lines (``--table`` makes them anew
+without a fit).
+
+The baselines are ``OneVsRestClassifier(LogisticRegression(max_iter=300))`` (LR), a random forest, XGBoost (one
+model a label, if it is installed) and ten classifier chains of logistic regressions, averaged.
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+from scipy.sparse import csr_array
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import f1_score
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.multioutput import ClassifierChain
+
+import manylabel as ml
+
+DENSE = ["yeast", "scene", "emotions", "birds", "flags", "image"]
+SPARSE = ["enron", "medical", "genbase", "bibtex", "stackex-chemistry", "reuters-k500"]
+SEEDS = 3  # splits of a set that comes without one
+CHAINS = 10
+# At most so far under LR's, in points, is a cell as good; and label sets of so many times the true size.
+BEHIND = 3.0
+SIZES = (0.6, 1.5)
+
+
+class Chains:
+    """The mean probability of classifier chains in random orders (Read et al., 2011), cut at a half."""
+
+    def __init__(self, seed):
+        base = LogisticRegression(max_iter=300)
+        self.chains = [ClassifierChain(base, order="random", random_state=seed + i) for i in range(CHAINS)]
+
+    def fit(self, X, Y):
+        self.varying = np.flatnonzero((Y.min(axis=0) < 1) & (Y.max(axis=0) > 0))
+        self.constant = Y.min(axis=0).astype(float)
+        for chain in self.chains:
+            chain.fit(X, Y[:, self.varying])
+        return self
+
+    def predict_proba(self, X):
+        probabilities = np.tile(self.constant, (X.shape[0], 1))
+        probabilities[:, self.varying] = np.mean([chain.predict_proba(X) for chain in self.chains], axis=0)
+        return probabilities
+
+    def predict(self, X):
+        return self.predict_proba(X) > 0.5
+
+
+class LabelTrees:
+    """XGBoost's trees of one label, for every label that varies."""
+
+    def __init__(self, seed):
+        from xgboost import XGBClassifier
+
+        self.make = lambda: XGBClassifier(random_state=seed, n_jobs=2)
+
+    def fit(self, X, Y):
+        self.models = [self.make().fit(X, y) if 0 < y.sum() < len(y) else float(y[0]) for y in Y.T]
+        return self
+
+    def predict_proba(self, X):
+        columns = [
+            np.full(X.shape[0], model) if isinstance(model, float) else model.predict_proba(X)[:, 1]
+            for model in self.models
+        ]
+        return np.column_stack(columns)
+
+    def predict(self, X):
+        return self.predict_proba(X) > 0.5
+
+
+SYSTEMS = {
+    "LR": lambda seed: OneVsRestClassifier(LogisticRegression(max_iter=300), n_jobs=2),
+    "forest": lambda seed: RandomForestClassifier(random_state=seed, n_jobs=2),
+    "XGBoost": LabelTrees,
+    "chains": Chains,
+    "DiSMEC": lambda seed: ml.DiSMECClassifier(random_state=seed, n_jobs=2),
+    "LEML": lambda seed: ml.LEMLClassifier(random_state=seed, n_jobs=2),
+    "PD-Sparse": lambda seed: ml.PDSparseClassifier(random_state=seed, n_jobs=2),
+    "blocks": lambda seed: ml.BlockPartitionClassifier(random_state=seed, n_jobs=2),
+    "CBMLC": lambda seed: ml.CBMLCClassifier(random_state=seed, n_jobs=2),
+    "LPSR": lambda seed: ml.LPSRClassifier(random_state=seed, n_jobs=2),
+    "link": lambda seed: ml.SmoothLinkClassifier(random_state=seed, n_jobs=2),
+    "CorrLog": lambda seed: ml.CorrLogClassifier(n_jobs=2),
+    "rules": lambda seed: ml.BoostedRulesClassifier(random_state=seed, n_jobs=2),
+}
+BASELINES = ("LR", "forest", "XGBoost", "chains")
+MEASURES = ["P@1", "example-F1", "Hamming %", "subset 0/1 %", "labels a row", "fit s"]
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--sets", nargs="+", default=DENSE + SPARSE, help="folders of MANYLABEL_DATA")
+    parser.add_argument("--dense", nargs="*", default=DENSE, help="sets to be given as dense arrays")
+    parser.add_argument("--systems", nargs="+", default=list(SYSTEMS), choices=SYSTEMS)
+    parser.add_argument("--results", type=Path, default=Path("target/defaults.jsonl"))
+    parser.add_argument("--table", action="store_true", help="only print what --results holds")
+    args = parser.parse_args()
+    if not args.table:
+        root = os.environ.get("MANYLABEL_DATA")
+        if not root:
+            sys.exit("MANYLABEL_DATA must name the folder of data sets")
+        args.results.parent.mkdir(parents=True, exist_ok=True)
+        for name in args.sets:
+            for split, parts in enumerate(splits(Path(root) / name, name in args.dense)):
+                for system in args.systems:
+                    line = {"set": name, "split": split, "system": system} | measured(system, split, *parts)
+                    print(json.dumps(line), file=sys.stderr, flush=True)
+                    with args.results.open("a") as file:
+                        file.write(json.dumps(line) + "\n")
+    print_tables(args.results)
+
+
+def splits(folder, dense):
+    """The split a set comes with, or three random ones."""
+    if (folder / "train.txt.gz").is_file():
+        pairs = [[ml.datasets.load_xc(folder / f"{part}.txt.gz") for part in ("train", "test")]]
+    else:
+        X, Y = ml.datasets.load_xc(folder / "all.txt.gz")
+        pairs = []
+        for seed in range(SEEDS):
+            order = np.random.default_rng(seed).permutation(X.shape[0])
+            test, train = np.sort(order[: X.shape[0] // 3]), np.sort(order[X.shape[0] // 3 :])
+            pairs.append([(X[train], Y[train]), (X[test], Y[test])])
+    for (X, Y), (X_test, Y_test) in pairs:
+        if dense:
+            X, X_test = X.toarray(), X_test.toarray()
+        yield X, csr_array(Y).toarray().astype(int), X_test, csr_array(Y_test).toarray().astype(int)
+
+
+def measured(system, seed, X, Y, X_test, Y_test):
+    """Fit with defaults, predict, and compute every measure; or say why not."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = SYSTEMS[system](seed)
+            start = time.perf_counter()
+            model.fit(X, Y)
+            fitted = time.perf_counter()
+            named = np.asarray(model.predict(X_test)) > 0
+            done = time.perf_counter()
+            best = best_labels(model, X_test)
+    except (ImportError, ValueError, MemoryError) as error:
+        return {"failed": f"{type(error).__name__}: {error}"[:200]}
+    known = best >= 0
+    return {
+        "P@1": 100 * float((Y_test[np.arange(len(Y_test)), best] * known).mean()),
+        "example-F1": 100 * float(f1_score(Y_test, named, average="samples", zero_division=0)),
+        "Hamming %": 100 * float((named != Y_test).mean()),
+        "subset 0/1 %": 100 * float((named != Y_test).any(axis=1).mean()),
+        "labels a row": float(named.sum(axis=1).mean()),
+        "true labels": float(Y_test.sum(axis=1).mean()),
+        "fit s": fitted - start,
+        "predict s": done - fitted,
+    }
+
+
+def best_labels(model, X):
+    """The best label of every row, -1 where none is ranked."""
+    if hasattr(model, "predict_topk"):
+        top = model.predict_topk(X, k=1)
+        best = np.full(top.shape[0], -1)
+        best[np.diff(top.indptr) > 0] = top.indices
+        return best
+    # Probabilities: the decision function of a label that never varies is 0, above all others.
+    scores = model.predict_proba(X)
+    if isinstance(scores, list):
+        scores = np.column_stack([each[:, 1] if each.shape[1] > 1 else 0 * each[:, 0] for each in scores])
+    return np.argmax(scores, axis=1)
+
+
+def print_tables(path):
+    """Print a table a measure, and how many cells are behind LR or of another size."""
+    cells = {}
+    for line in map(json.loads, path.read_text().splitlines()):
+        cells.setdefault((line["set"], line["system"]), {})[line["split"]] = line  # the newest counts
+    sets = list(dict.fromkeys(name for name, _ in cells))
+    systems = [system for system in SYSTEMS if any(of == system for _, of in cells)]
+
+    def mean(name, system, measure):
+        values = [line[measure] for line in cells.get((name, system), {}).values() if measure in line]
+        return np.mean(values) if values else np.nan
+
+    for measure in MEASURES:
+        print(
+            f"\n{measure}\n\n| set | {'true | ' if measure == 'labels a row' else ''}{' | '.join(systems)} |"
+        )
+        print("|---" + "|---:" * (len(systems) + (measure == "labels a row")) + "|")
+        for name in sets:
+            true = [f"{mean(name, systems[0], 'true labels'):.2f}"] if measure == "labels a row" else []
+            values = [mean(name, system, measure) for system in systems]
+            print("| " + " | ".join([name, *true, *(f"{value:.4g}" for value in values)]) + " |")
+    ours = [system for system in systems if system not in BASELINES]
+    for measure in ("P@1", "example-F1"):
+        lost = {
+            (system, name): mean(name, system, measure) - mean(name, "LR", measure)
+            for system in ours
+            for name in sets
+        }
+        behind = [f"{system} {name} {by:+.1f}" for (system, name), by in lost.items() if not by >= -BEHIND]
+        print(
+            f"\n{measure}: {len(behind)} of {len(lost)} cells more than {BEHIND:g} points under LR's: {behind}"
+        )
+    sizes = {
+        (system, name): mean(name, system, "labels a row") / mean(name, system, "true labels")
+        for system in ours
+        for name in sets
+    }
+    off = [f"{s} {n} {size:.2f}" for (s, n), size in sizes.items() if not SIZES[0] <= size <= SIZES[1]]
+    print(f"\nlabels a row over the true number: {len(off)} of {len(sizes)} outside of {SIZES}: {off}")
+    for (name, system), lines in cells.items():
+        for line in lines.values():
+            if "failed" in line:
+                print(f"\n{system} on {name}: {line['failed']}")
+
+
+if __name__ == "__main__":
+    main()
