@@ -19,20 +19,43 @@ __all__ = ["LinearClassifier"]
 class LinearClassifier(MultiLabelClassifier):
     """Base of the classifiers whose scores are linear in the features.
 
-    A subclass fits ``intercept_``, -inf for labels that are never to be named, and names the functions of
-    the core that score with what else it fits.
+    A subclass fits ``intercept_``, -inf for labels that are never to be named, ``threshold_`` and
+    ``normalize_``, and names the functions of the core that score with what else it fits.
     """
 
     intercept_: NDArray[np.float32]
+    threshold_: float
+    normalize_: bool
+    normalize: bool | str
     n_jobs: int | None
 
     _core_topk: ClassVar[Callable[..., tuple[Any, Any, Any]]]
     _core_above: ClassVar[Callable[..., tuple[Any, Any, Any]]]
     _core_decision: ClassVar[Callable[..., NDArray[np.float32]]]
 
-    def _threshold(self) -> float:
-        """Return the score above which a label is predicted."""
+    @property
+    def _textbook_threshold(self) -> float:
+        """The score of the loss above which the literature names a label."""
         return 0.0
+
+    @property
+    def _normalizes_rows(self) -> bool:
+        """Whether rows are scaled to unit length before they are scored."""
+        # Model files of version 0.1 have no `normalize_`.
+        return bool(getattr(self, "normalize_", self.normalize))
+
+    @property
+    def _least_score(self) -> float:
+        """The score above which a label is predicted."""
+        # In model files of version 0.1 intercepts are those of the loss.
+        return 0.0 if hasattr(self, "threshold_") else self._textbook_threshold
+
+    def _shift(self, intercept: NDArray[np.float32], threshold: float | None, learned: float | None) -> None:
+        """Set `threshold_`, as given or as learned, and intercepts such that `predict` cuts at 0."""
+        if threshold is None:
+            threshold = self._textbook_threshold if learned is None else learned
+        self.threshold_ = float(threshold)
+        self.intercept_ = intercept - np.float32(threshold)
 
     def _log_odds(self, scores: NDArray[Any]) -> NDArray[Any]:
         return ODDS_OF_MARGINS * scores
@@ -48,7 +71,8 @@ class LinearClassifier(MultiLabelClassifier):
         Returns
         -------
         ndarray of shape (n_samples, n_labels), dtype float32
-            Scores; dense by nature, 4 bytes each. -inf for labels never seen in fit.
+            Scores; those of predicted labels are positive. Dense by nature, 4 bytes each. -inf for labels
+            never seen in fit.
 
         Raises
         ------
@@ -93,7 +117,7 @@ class LinearClassifier(MultiLabelClassifier):
         return csr_array(core_parts(top), shape=(X.shape[0], len(self.intercept_)))
 
     def predict(self, X: Any) -> csr_array | NDArray[np.int64]:
-        """Predict the labels whose scores exceed the threshold of the loss.
+        """Predict the labels with positive scores.
 
         Parameters
         ----------
@@ -112,5 +136,5 @@ class LinearClassifier(MultiLabelClassifier):
         """
         check_is_fitted(self)
         X = check_features(self, X, reset=False)
-        above = self._core_above(self, X, self._threshold(), n_threads(self.n_jobs))
+        above = self._core_above(self, X, self._least_score, n_threads(self.n_jobs))
         return self._indicator(csr_array(core_parts(above), shape=(X.shape[0], len(self.intercept_))))

@@ -33,6 +33,10 @@ class Router:
     intercept_: NDArray[np.float32]
     normalize: bool = True
 
+    @property
+    def _normalizes_rows(self) -> bool:
+        return self.normalize
+
     def routes(self, X: csr_array, n_routes: int, threads: int) -> csr_array:
         """Score the `n_routes` best blocks of every row."""
         # Scores could be stored zeros, which is why nothing here eliminates any.

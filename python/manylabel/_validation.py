@@ -33,6 +33,8 @@ __all__ = [
     "check_names",
     "check_number",
     "check_row",
+    "check_single",
+    "check_threshold",
     "check_training_set",
     "held_out_rows",
     "is_verbose",
@@ -65,7 +67,7 @@ def check_features(estimator: Any, X: Any, *, reset: bool) -> csr_array:
     ValueError
         If X is not 2-D, is empty, has values that are not finite or not numbers, positions outside its
         shape, or another number of features than fit has seen. Values must be finite as float32 too, unless
-        the estimator's ``normalize`` scales them first.
+        the estimator scales rows to unit length first.
     """
     if not reset and _is_ready(estimator, X):
         ready: csr_array = X
@@ -85,8 +87,10 @@ def check_features(estimator: Any, X: Any, *, reset: bool) -> csr_array:
     # Each value is finite, but entries of one cell may add up to what is not.
     if not _has_sound_values(estimator, canonical):
         raise ValueError("values of X must be finite, got inf or NaN as the sum of repeated entries")
-    if canonical.dtype == np.float64 and not getattr(estimator, "normalize", False):
-        _check_single(canonical.data, "values of X")
+    # Before fit it may depend on X whether rows will be scaled: fit looks again.
+    scaled = getattr(estimator, "normalize" if reset else "_normalizes_rows", False)
+    if canonical.dtype == np.float64 and not scaled:
+        check_single(canonical.data, "values of X")
     return canonical
 
 
@@ -150,7 +154,7 @@ def check_matrix(estimator: Any, X: Any, *, reset: bool) -> csr_array | NDArray[
         estimator, X, reset=reset, accept_sparse=True, dtype=[np.float64, np.float32], order="C"
     )
     if checked.dtype == np.float64:
-        _check_single(checked, "values of X")
+        check_single(checked, "values of X")
     return np.require(checked, requirements=["C", "A"])
 
 
@@ -290,7 +294,7 @@ def check_training_set(
         return X, Y, None
     weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     check_consistent_length(X, weights)
-    _check_single(weights, "sample_weight")
+    check_single(weights, "sample_weight")
     weights = weights.astype(np.float32)
     kept = weights > 0
     if not kept.any():
@@ -312,6 +316,33 @@ def check_number(name: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         raise ValueError(f"`{name}` must be a number, got {value!r}")
     return float(value)
+
+
+def check_threshold(threshold: Any, textbook: float) -> float | None:
+    """Check the parameter of that name.
+
+    Parameters
+    ----------
+    threshold : {"auto", "zero"} or float
+    textbook : float
+        What "zero" stands for.
+
+    Returns
+    -------
+    float or None
+        None for "auto": it is to be learned.
+
+    Raises
+    ------
+    ValueError
+        If `threshold` is something else, or not finite.
+    """
+    if isinstance(threshold, str) and threshold in ("auto", "zero"):
+        return None if threshold == "auto" else textbook
+    number = isinstance(threshold, int | float | np.integer | np.floating)
+    if not number or isinstance(threshold, bool) or not np.isfinite(threshold):
+        raise ValueError(f'`threshold` must be "auto", "zero" or a finite number, got {threshold!r}')
+    return float(threshold)
 
 
 def check_names(kind: str, names: Sequence[str] | None, count: int, estimator: Any) -> Sequence[str]:
@@ -420,7 +451,7 @@ def _is_ready(estimator: Any, X: Any) -> bool:
         and not hasattr(estimator, "feature_names_in_")
         and _core.is_canonical(matrix)
         and _has_sound_values(estimator, matrix)
-        and (matrix.dtype == np.float32 or getattr(estimator, "normalize", False))
+        and (matrix.dtype == np.float32 or getattr(estimator, "_normalizes_rows", False))
     )
 
 
@@ -473,8 +504,20 @@ def _canonical(matrix: csr_array) -> csr_array:
     return matrix
 
 
-def _check_single(values: NDArray[np.float64], name: str) -> None:
-    """Reject what single precision, in which the core works, would make infinite."""
+def check_single(values: NDArray[np.floating[Any]], name: str) -> None:
+    """Reject what single precision, in which the core works, would make infinite.
+
+    Parameters
+    ----------
+    values : ndarray
+    name : str
+        What they are, for the message.
+
+    Raises
+    ------
+    ValueError
+        If a value is not finite as float32.
+    """
     for extreme in (
         np.fmax.reduce(values, axis=None, initial=0),
         np.fmin.reduce(values, axis=None, initial=0),

@@ -13,6 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from manylabel import _core
 from manylabel._base import core_parts
+from manylabel._feature_scaling import ScaledFeatures, check_normalize
 from manylabel._leml import LEMLClassifier
 from manylabel._linear_scores import LinearClassifier
 from manylabel._pdsparse import PDSparseClassifier
@@ -21,6 +22,7 @@ from manylabel._validation import (
     check_count,
     check_flag,
     check_number,
+    check_threshold,
     check_training_set,
     is_verbose,
     n_threads,
@@ -46,8 +48,14 @@ class DiSMECClassifier(LinearClassifier):
         Weights whose absolute value is below are dropped; finite and >= 0.
     fit_intercept : bool, default=True
         Whether to fit an intercept. It is regularized, as the weight of a feature that is 1 everywhere.
-    normalize : bool, default=True
-        Whether to scale every row to unit Euclidean length, in fit and predict.
+    threshold : {"auto", "zero"} or float, default="auto"
+        Margin above which `predict` names a label. "auto" learns it, so that rows get as many labels as they
+        have (see Notes). "zero" is that of the loss, which names rare labels hardly ever.
+    normalize : {"auto", "rows", "columns"} or bool, default="auto"
+        "rows" (or True) scales every row to unit Euclidean length, in fit and predict: right for texts.
+        "columns" learns from columns of unit variance, divided by the square root of their number, and of
+        mean zero where most of a column is not zero; weights are given for features as they are. "auto" is
+        "columns" where more than one value of X in eight is not zero, else "rows". False changes nothing.
     solver : {"fast", "exact"}, default="fast"
         "exact" finds every label's optimum over all rows to `tol`. "fast" solves labels that fewer than one
         row in a hundred carries over their positives and the negatives that come near them, all other rows
@@ -70,7 +78,11 @@ class DiSMECClassifier(LinearClassifier):
     coef_ : csc_array of shape (n_labels, n_features), dtype float32
         Weights, compressed by feature: the index that scoring walks.
     intercept_ : ndarray of shape (n_labels,), dtype float32
-        Intercepts; -inf for a label that no training row carries, so that it is never predicted.
+        Intercepts less `threshold_`; -inf for a label that no training row carries, so that it is never predicted.
+    threshold_ : float
+        What intercepts were lowered by, so that predicted labels have positive scores.
+    normalize_ : bool
+        Whether rows are scaled to unit length before they are scored.
     n_iter_ : ndarray of shape (n_labels,), dtype int32
         Steps (for rare labels under "fast", passes) taken; `max_iter` where a label did not converge.
     classes_ : ndarray of shape (n_labels,), dtype int64
@@ -88,6 +100,12 @@ class DiSMECClassifier(LinearClassifier):
 
     Notes
     -----
+    The learned threshold is the margin above which as many labels are named as there are, on a tenth of the
+    rows (a quarter of few rows). Labels drawn evenly by frequency, 64 or 1 in 20 of both the frequent and the
+    rare ones, are made to forget these rows: what the rows added to the weights is taken back, and a few
+    steps let the others answer. The weights returned are not changed by this. It takes some 5 to 15 % of the
+    fit.
+
     Time is O(nnz(X)) a step for sixteen labels at once. Memory: 16 bytes a stored feature of X; for each
     thread about 64 bytes for each row and feature, four times; the weights. Nothing of size n_samples x
     n_labels or n_labels x n_features is allocated, but for the scores `decision_function` returns and, where
@@ -124,7 +142,8 @@ class DiSMECClassifier(LinearClassifier):
         *,
         prune: float = 0.01,
         fit_intercept: bool = True,
-        normalize: bool = True,
+        threshold: float | str = "auto",
+        normalize: bool | str = "auto",
         solver: str = "fast",
         tol: float = 0.01,
         max_iter: int = 1000,
@@ -135,6 +154,7 @@ class DiSMECClassifier(LinearClassifier):
         self.C = C
         self.prune = prune
         self.fit_intercept = fit_intercept
+        self.threshold = threshold
         self.normalize = normalize
         self.solver = solver
         self.tol = tol
@@ -187,21 +207,29 @@ class DiSMECClassifier(LinearClassifier):
             "prune": check_number("prune", self.prune),
             "tol": check_number("tol", self.tol),
             "fit_intercept": check_flag("fit_intercept", self.fit_intercept),
-            "normalize": check_flag("normalize", self.normalize),
             "solver": str(self.solver),
             "max_iter": check_count("max_iter", self.max_iter, 1),
             "seed": seed(self.random_state),
         }
+        threshold = check_threshold(self.threshold, self._textbook_threshold)
         threads = n_threads(self.n_jobs)
         verbose = is_verbose(self.verbose)
+        check_normalize(self.normalize)
         sparse_output = issparse(y)
         X, y, sample_weight = check_training_set(self, X, y, sample_weight)
         n_labels = y.shape[1]
+        scaled = ScaledFeatures(X, sample_weight, self.normalize, center=params["fit_intercept"])
+        params |= {"learn_cut": threshold is None, "normalize": scaled.by_row}
         with reported(n_labels, "label", verbose, progress) as report:
-            weights, intercept, n_iter = _core.fit_dismec(X, y, sample_weight, params, threads, report)
+            weights, intercept, n_iter, cut = _core.fit_dismec(
+                scaled.X, y, sample_weight, params, threads, report
+            )
         # Compressed rows of (n_features, n_labels) are compressed columns of the transpose.
-        self.coef_ = csc_array(core_parts(weights), shape=(n_labels, X.shape[1]))
-        self.intercept_, self.n_iter_ = intercept, n_iter
+        coef = csc_array(core_parts(weights), shape=(n_labels, X.shape[1]))
+        self.coef_, intercept = scaled.unscaled(coef, intercept)
+        self._shift(intercept, threshold, cut)
+        self.n_iter_ = n_iter
+        self.normalize_ = scaled.by_row
         self.classes_ = np.arange(n_labels)
         self.sparse_output_ = sparse_output
         unfinished = int(np.count_nonzero(n_iter >= self.max_iter))

@@ -54,7 +54,13 @@ def test_exact_solver_reaches_the_minimum(problem, C, fit_intercept, normalize, 
     X, Y = problem
     m = None if weights is None else np.array(weights[: len(X)])
     model = DiSMECClassifier(
-        C, prune=0, fit_intercept=fit_intercept, normalize=normalize, solver="exact", tol=1e-5
+        C,
+        threshold="zero",
+        prune=0,
+        fit_intercept=fit_intercept,
+        normalize=normalize,
+        solver="exact",
+        tol=1e-5,
     ).fit(X, Y, sample_weight=m)
     A = oracle.design(X, normalize, fit_intercept)
     for label, y in enumerate(Y.T):
@@ -68,7 +74,7 @@ def test_exact_solver_reaches_the_minimum(problem, C, fit_intercept, normalize, 
 
 def test_a_label_whose_minimum_is_zero():
     X, Y = [[1.0, 0.0], [0.0, 1.0]] * 2, [[1], [1], [0], [0]]
-    model = DiSMECClassifier(solver="exact").fit(X, Y)
+    model = DiSMECClassifier(threshold="zero", solver="exact").fit(X, Y)
     np.testing.assert_allclose(model.decision_function(X), 0, atol=1e-5)
 
 
@@ -83,7 +89,9 @@ def planted():
 def test_agrees_with_liblinear(planted, fit_intercept):
     X, Y, *_ = planted
     X, Y = X[:600], Y[:600, :20]
-    model = DiSMECClassifier(prune=0, fit_intercept=fit_intercept, solver="exact", tol=1e-5).fit(X, Y)
+    model = DiSMECClassifier(
+        threshold="zero", prune=0, fit_intercept=fit_intercept, solver="exact", tol=1e-5
+    ).fit(X, Y)
     for label in range(20):
         reference = LinearSVC(loss="squared_hinge", dual=False, tol=1e-8, fit_intercept=fit_intercept)
         reference.fit(X, Y[:, [label]].toarray()[:, 0])
@@ -109,13 +117,15 @@ def test_pruning_drops_small_weights_and_keeps_the_others(planted, solver):
 def test_order_of_labels(planted):
     X, Y, X_test, _ = planted
     order = np.random.default_rng(0).permutation(Y.shape[1])
-    exact = DiSMECClassifier(solver="exact").fit(X, Y)
-    permuted = DiSMECClassifier(solver="exact").fit(X, Y[:, order])
+    exact = DiSMECClassifier(threshold="zero", solver="exact").fit(X, Y)
+    permuted = DiSMECClassifier(threshold="zero", solver="exact").fit(X, Y[:, order])
     np.testing.assert_array_equal(permuted.coef_.toarray(), exact.coef_.toarray()[order])
     np.testing.assert_array_equal(permuted.intercept_, exact.intercept_[order])
     # "fast" visits the rows of a rare label in an order that depends on the label's number.
-    fast = DiSMECClassifier(random_state=0).fit(X, Y).decision_function(X_test)
-    permuted = DiSMECClassifier(random_state=0).fit(X, Y[:, order]).decision_function(X_test)
+    fast = DiSMECClassifier(threshold="zero", random_state=0).fit(X, Y).decision_function(X_test)
+    permuted = (
+        DiSMECClassifier(threshold="zero", random_state=0).fit(X, Y[:, order]).decision_function(X_test)
+    )
     assert np.abs(permuted - fast[:, order]).mean() < 0.02 * np.abs(fast).mean()
 
 
@@ -125,7 +135,7 @@ def test_whole_weights_equal_repeated_rows(planted):
     counts = np.random.default_rng(0).integers(0, 4, X.shape[0])
     rows = np.repeat(np.arange(X.shape[0]), counts)
     # Scores at a minimum: the rows' order and number change the way there and not the place.
-    model = DiSMECClassifier(solver="exact", tol=1e-5, prune=0)
+    model = DiSMECClassifier(threshold="zero", solver="exact", tol=1e-5, prune=0)
     weighted = model.fit(X, Y, sample_weight=counts).decision_function(X)
     repeated = model.fit(X[rows], Y[rows]).decision_function(X)
     np.testing.assert_allclose(weighted, repeated, atol=1e-3)

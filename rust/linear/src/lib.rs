@@ -27,6 +27,7 @@
 //! # Ok::<(), manylabel_base::Error>(())
 //! ```
 
+mod cut;
 pub mod dismec;
 mod full;
 pub mod leml;

@@ -122,6 +122,7 @@ pub(crate) struct PyLowRank<'py> {
     #[pyo3(attribute("intercept_"))]
     intercept: PyReadonlyArray1<'py, f32>,
     n_features_in_: usize,
+    #[pyo3(attribute("_normalizes_rows"))]
     normalize: bool,
 }
 

@@ -38,7 +38,9 @@ mod _core {
     #[pymodule_export]
     use crate::leml::{fit_leml, low_rank_above, low_rank_decision, low_rank_topk};
     #[pymodule_export]
-    use crate::linear::{fit_dismec, linear_above, linear_decision, linear_topk};
+    use crate::linear::{
+        fit_dismec, linear_above, linear_decision, linear_topk, standardize_columns,
+    };
     #[pymodule_export]
     use crate::link::{check_link, fit_link, link_above, link_decision, link_topk};
     #[pymodule_export]

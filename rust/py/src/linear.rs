@@ -6,7 +6,7 @@ use crate::run::{run, score};
 use manylabel_base::Error;
 use manylabel_linear::dismec::{Params, Solver};
 use manylabel_linear::{ROWS_AT_ONCE, Scorer};
-use manylabel_sparse::{CsrOwned, Index};
+use manylabel_sparse::{ColumnScaling, CsrOwned, Index};
 use numpy::{Element, IntoPyArray, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1};
 use pyo3::prelude::*;
 
@@ -22,6 +22,7 @@ pub(crate) struct PyParams {
     solver: String,
     tol: f64,
     max_iter: usize,
+    learn_cut: bool,
     seed: u64,
 }
 
@@ -48,6 +49,7 @@ impl TryFrom<PyParams> for Params {
             normalize,
             tol,
             max_iter,
+            learn_cut,
             seed,
             ..
         } = params;
@@ -59,13 +61,45 @@ impl TryFrom<PyParams> for Params {
             solver,
             tol,
             max_iter,
+            learn_cut,
             seed,
         })
     }
 }
 
+/// Scales columns to unit variance: the arrays of the scaled matrix, what was subtracted from the
+/// columns, and what they were then multiplied by.
+#[expect(clippy::type_complexity, reason = "a tuple is what Python unpacks")]
+#[pyfunction]
+#[pyo3(signature = (x, sample_weight, center))]
+pub(crate) fn standardize_columns<'py>(
+    py: Python<'py>,
+    x: PyCsr<'py>,
+    sample_weight: Option<PyReadonlyArray1<'py, f32>>,
+    center: bool,
+) -> PyResult<(
+    CsrArrays<'py>,
+    Bound<'py, PyArray1<f64>>,
+    Bound<'py, PyArray1<f64>>,
+)> {
+    let sample_weight = sample_weight
+        .as_ref()
+        .map(|weights| weights.as_slice())
+        .transpose()?;
+    let (scaling, scaled) = with_view!(x, "X", |x| run(py, 1, None, |watch| {
+        let scaling = ColumnScaling::learn(x, sample_weight, center, watch)?;
+        let scaled = scaling.apply(x, watch)?;
+        Ok((scaling, scaled))
+    })?);
+    Ok((
+        csr_arrays(py, scaled),
+        scaling.shift.into_pyarray(py),
+        scaling.scale.into_pyarray(py),
+    ))
+}
+
 /// Fits DiSMEC: the arrays of (`n_features`, `n_labels`) weights in compressed rows, intercepts,
-/// steps of each label.
+/// steps of each label, and the cut.
 #[expect(clippy::type_complexity, reason = "a tuple is what Python unpacks")]
 #[pyfunction]
 #[pyo3(signature = (x, y, sample_weight, params, n_threads, progress))]
@@ -81,6 +115,7 @@ pub(crate) fn fit_dismec<'py>(
     CsrArrays<'py>,
     Bound<'py, PyArray1<f32>>,
     Bound<'py, PyArray1<i32>>,
+    Option<f32>,
 )> {
     let params = Params::try_from(params)
         .and_then(Params::check)
@@ -105,6 +140,7 @@ pub(crate) fn fit_dismec<'py>(
         csr_arrays(py, model.weights),
         model.intercept.into_pyarray(py),
         n_iter.into_pyarray(py),
+        model.cut,
     ))
 }
 
@@ -122,6 +158,7 @@ pub(crate) struct PyLinear<'py> {
     coef: PyCoef<'py>,
     #[pyo3(attribute("intercept_"))]
     intercept: PyReadonlyArray1<'py, f32>,
+    #[pyo3(attribute("_normalizes_rows"))]
     normalize: bool,
 }
 

@@ -20,6 +20,7 @@ mod owned;
 mod panel;
 mod picked;
 mod scalar;
+mod standardize;
 mod topk;
 mod view;
 
@@ -29,5 +30,6 @@ pub use owned::CsrOwned;
 pub use panel::{LANES, Lanes};
 pub use picked::Picked;
 pub use scalar::{Index, Real, Value};
+pub use standardize::ColumnScaling;
 pub use topk::TopK;
 pub use view::CsrView;

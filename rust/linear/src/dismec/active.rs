@@ -19,6 +19,7 @@
 //! first and, once they are answered, few of the others still violate.
 
 use super::problem::Problem;
+use super::unseen::Unseen;
 use crate::panel::{LANES, Lanes, Mask, times_panel};
 use fastrand::Rng;
 use manylabel_base::{Error, Watch};
@@ -47,6 +48,9 @@ const DUAL_TOL: f64 = 30.0;
 
 /// Steps between two of the background's own.
 const BACKGROUND_EVERY: usize = 16;
+
+/// Passes that answer the absence of the rows held out.
+const PASSES_TO_UNLEARN: usize = 3;
 
 /// Rows scored between two looks at the watch.
 const ROWS_PER_STEP: usize = 1 << 12;
@@ -168,6 +172,49 @@ pub(crate) fn solve(
         *n_iter = lane.passes;
     }
     Ok(n_iter)
+}
+
+/// Goes on from the panel just solved as if some rows were absent, and calls `tell` with every such
+/// row and its scores.
+///
+/// Rows held out leave the rows in play, with their part of the weights; a descent lets the others
+/// answer. No search follows: which rows matter hardly depends on a tenth of them. The weights in
+/// `space` are changed.
+pub(crate) fn unlearn(
+    problem: &Problem,
+    unseen: &Unseen,
+    labels: &[u32],
+    params: &super::Params,
+    space: &mut Workspace,
+    watch: &Watch,
+    mut tell: impl FnMut(u32, &[f32; LANES]),
+) -> Result<(), Error> {
+    let rule = Rule {
+        tol: DUAL_TOL * params.tol,
+        max_iter: PASSES_TO_UNLEARN,
+        seed: params.seed,
+    };
+    let Workspace {
+        lanes,
+        panel,
+        scores,
+        order,
+        ..
+    } = space;
+    let lanes = &mut lanes[..labels.len()];
+    for (at, (lane, &label)) in lanes.iter_mut().zip(labels).enumerate() {
+        lane.forget(problem, unseen);
+        lane.descend(problem, &rule, label, order, watch)?;
+        lane.add_background(problem);
+        for (weights, &weight) in panel.iter_mut().zip(&lane.weights) {
+            weights.0[at] = weight;
+        }
+    }
+    for &row in &unseen.rows {
+        times_panel(&problem.x, row as usize, panel, &mut scores[..1]);
+        tell(row, &scores[0].0);
+    }
+    watch.step(0)
 }
 
 /// Scores every row for all lanes and keeps the worst violators of each lane that are not in play.
@@ -364,10 +411,13 @@ impl Lane {
         let change = self.sign(at) * (f64::from(new) - alpha);
         self.alpha[at] = new;
         self.mean_dot += change * f64::from(problem.mean_dot[row]);
+        self.add_row(problem, row, change as f32);
+    }
+
+    fn add_row(&mut self, problem: &Problem, row: usize, scale: f32) {
         let (cols, values) = problem.x.row(row);
-        let change = change as f32;
         for (&col, &value) in cols.iter().zip(values) {
-            self.weights[col as usize] += change * value;
+            self.weights[col as usize] += scale * value;
         }
     }
 
@@ -384,9 +434,32 @@ impl Lane {
     }
 
     fn add_background(&mut self, problem: &Problem) {
-        for (weight, &mean) in self.weights.iter_mut().zip(&problem.mean) {
-            *weight -= self.kappa as f32 * mean;
+        add_scaled(-self.kappa as f32, &problem.mean, &mut self.weights);
+    }
+
+    /// Takes the rows held out out of play, with what they added to the weights, and the background
+    /// out of the weights.
+    fn forget(&mut self, problem: &Problem, unseen: &Unseen) {
+        add_scaled(self.kappa as f32, &problem.mean, &mut self.weights);
+        let mut n_left = 0;
+        let mut n_positive = 0;
+        self.background_cost = unseen.total_cost;
+        for at in 0..self.rows.len() {
+            let (row, alpha) = (self.rows[at] as usize, self.alpha[at]);
+            if unseen.cost[row] > 0.0 {
+                (self.rows[n_left], self.alpha[n_left]) = (row as u32, alpha);
+                n_left += 1;
+                n_positive += usize::from(at < self.n_positive);
+                self.background_cost -= f64::from(problem.cost[row]);
+                continue;
+            }
+            let change = -self.sign(at) * f64::from(alpha);
+            self.mean_dot += change * f64::from(problem.mean_dot[row]);
+            self.add_row(problem, row, change as f32);
         }
+        self.rows.truncate(n_left);
+        self.alpha.truncate(n_left);
+        self.n_positive = n_positive;
     }
 }
 
@@ -405,4 +478,10 @@ fn sparse_dot(cols: &[u32], values: &[f32], w: &[f32]) -> f32 {
         d += value[3] * w[col[3] as usize];
     }
     (a + b) + (c + d)
+}
+
+fn add_scaled(scale: f32, x: &[f32], y: &mut [f32]) {
+    for (y, x) in y.iter_mut().zip(x) {
+        *y += scale * x;
+    }
 }

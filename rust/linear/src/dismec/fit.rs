@@ -2,6 +2,7 @@
 
 use super::params::{Checked, Solver};
 use super::problem::Problem;
+use super::unseen::{Sample, Unseen};
 use super::{active, optimum};
 use crate::panel::LANES;
 use manylabel_base::{Error, Watch, filled};
@@ -24,6 +25,9 @@ pub struct Model {
     pub intercept: Vec<f32>,
     /// Steps (or passes, for rare labels) of each label; `max_iter` where it did not converge.
     pub n_iter: Vec<u32>,
+    /// The score above which as many labels are named as rows carry that the weights have not seen;
+    /// None if it was not to be learned, or there was nothing to learn from.
+    pub cut: Option<f32>,
 }
 
 /// One label, solved.
@@ -82,30 +86,58 @@ impl Checked {
         });
         let (frequent, rare) = labels.split_at(rare);
 
+        let (of_frequent, of_rare) = (Sample::of(frequent.len()), Sample::of(rare.len()));
+        let drawn = of_frequent.labels(frequent).chain(of_rare.labels(rare));
+        let unseen = if self.0.learn_cut {
+            Unseen::new(&problem, drawn)?
+        } else {
+            None
+        };
+        let unseen = unseen.as_ref();
+
         let spaces = Spaces::default();
-        let frequent = frequent.par_chunks(LANES).with_max_len(1).map(|labels| {
+        let frequent = frequent.par_chunks(LANES).with_max_len(1).enumerate();
+        let frequent = frequent.map(|(panel, labels)| {
             let (tol, max_iter) = (self.0.tol, self.0.max_iter);
             spaces.optimum.with(
                 || optimum::Workspace::new(&problem),
                 |space| {
                     let n_iter = optimum::solve(&problem, labels, tol, max_iter, space, watch)?;
+                    let solved =
+                        self.prune_panel(&problem, labels, n_iter, |lane| space.weights(lane));
+                    if let (Some(unseen), Some(weight)) = (unseen, of_frequent.weight(panel)) {
+                        let sizes = (labels.len(), n_iter.into_iter().max().unwrap_or(0));
+                        unseen.count(&problem, labels.len(), weight, |tell| {
+                            optimum::unlearn(&problem, unseen, sizes, space, watch, tell)
+                        })?;
+                    }
                     watch.step(labels.len())?;
-                    Ok(self.prune_panel(&problem, labels, n_iter, |lane| space.weights(lane)))
+                    Ok(solved)
                 },
             )
         });
-        let rare = rare.par_chunks(LANES).with_max_len(1).map(|labels| {
+        let rare = rare.par_chunks(LANES).with_max_len(1).enumerate();
+        let rare = rare.map(|(panel, labels)| {
             spaces.active.with(
                 || active::Workspace::new(&problem),
                 |space| {
                     let n_iter = active::solve(&problem, labels, &self.0, space, watch)?;
+                    let solved =
+                        self.prune_panel(&problem, labels, n_iter, |lane| space.weights(lane));
+                    if let (Some(unseen), Some(weight)) = (unseen, of_rare.weight(panel)) {
+                        unseen.count(&problem, labels.len(), weight, |tell| {
+                            active::unlearn(&problem, unseen, labels, &self.0, space, watch, tell)
+                        })?;
+                    }
                     watch.step(labels.len())?;
-                    Ok(self.prune_panel(&problem, labels, n_iter, |lane| space.weights(lane)))
+                    Ok(solved)
                 },
             )
         });
         let panels: Vec<Vec<Solved>> = frequent.chain(rare).collect::<Result<_, Error>>()?;
-        assemble(&problem, panels)
+        let mut model = assemble(&problem, panels)?;
+        model.cut = unseen.and_then(Unseen::cut);
+        Ok(model)
     }
 
     fn prune_panel<W: Iterator<Item = f32>>(
@@ -178,6 +210,7 @@ fn assemble(problem: &Problem, panels: Vec<Vec<Solved>>) -> Result<Model, Error>
         weights: by_label.transpose()?,
         intercept,
         n_iter,
+        cut: None,
     })
 }
 

@@ -20,6 +20,9 @@
 //!   all other rows stand together as one: their mean. This is what [`Solver::Fast`] does for
 //!   rare labels: an approximation, good where the other rows score alike.
 //!
+//! The textbook names a label where its score is positive; for rare labels that is hardly ever.
+//! `unseen` learns a cut that names as many labels as there are.
+//!
 //! Every label's arithmetic is its own, in a fixed order: results do not depend on threads.
 
 mod active;
@@ -27,6 +30,7 @@ mod fit;
 mod optimum;
 mod params;
 mod problem;
+mod unseen;
 
 pub use fit::Model;
 pub use params::{Checked, Params, Solver};

@@ -7,6 +7,7 @@
 //! works on cached products. All lanes step together; a lane that is done stands still.
 
 use super::problem::Problem;
+use super::unseen::Unseen;
 use crate::panel::{LANES, Lanes, Mask, STRETCH, Sums, dot, sums_to_lanes, times_panel};
 use manylabel_base::{Error, Watch};
 use manylabel_sparse::CsrOwned;
@@ -19,6 +20,14 @@ const LINE_STEPS: usize = 3;
 /// Share of the Hessian's estimated diagonal in the preconditioner. The diagonal alone
 /// overrates frequent features, since the active rows are not a random sample.
 const DIAGONAL_SHARE: f64 = 0.1;
+
+/// Steps that answer the absence of the rows held out: one for so many that the panel took, which
+/// is what they add to its time,
+const STEPS_PER_STEP_TO_UNLEARN: usize = 6;
+
+/// but at least and at most so many. Thresholds are then those of fits that never saw the rows
+/// (`tests/linear/test_threshold.py`).
+const STEPS_TO_UNLEARN: (usize, usize) = (2, 6);
 
 /// Rows of one product between two looks at the watch.
 const ROWS_PER_STEP: usize = 1 << 15;
@@ -84,28 +93,75 @@ pub(crate) fn solve(
         }
     }
     subtract_targets(&space.positive, &mut space.errors);
+    let costs = (&problem.cost[..], problem.total_cost);
+    descend(problem, costs, &stop, max_iter, labels.len(), space, watch)
+}
 
+/// Goes on from the weights of the panel just solved as if some rows were absent, and calls `tell`
+/// with every such row and its scores. `n_steps` are those the panel took.
+///
+/// The weights solve the problem with these rows, so what is left to do is to answer their own
+/// pull on them: a few steps come near the solution without them. The weights in `space` are
+/// changed.
+pub(crate) fn unlearn(
+    problem: &Problem,
+    unseen: &Unseen,
+    (n_labels, n_steps): (usize, usize),
+    space: &mut Workspace,
+    watch: &Watch,
+    mut tell: impl FnMut(u32, &[f32; LANES]),
+) -> Result<(), Error> {
+    let costs = (&unseen.cost[..], unseen.total_cost);
+    let (least, most) = STEPS_TO_UNLEARN;
+    descend(
+        problem,
+        costs,
+        &[0.0; LANES],
+        (n_steps / STEPS_PER_STEP_TO_UNLEARN).clamp(least, most),
+        n_labels,
+        space,
+        watch,
+    )?;
+    for &row in &unseen.rows {
+        let (error, positive) = (&space.errors[row as usize], space.positive[row as usize]);
+        let scores = std::array::from_fn(|lane| error.0[lane] - sign(positive, lane));
+        tell(row, &scores);
+    }
+    Ok(())
+}
+
+/// Steps of a panel until all lanes are done or `max_iter` are taken; returns how many each took.
+/// `costs` are those of the rows and their sum; `errors` and `positive` are those of the weights.
+fn descend(
+    problem: &Problem,
+    (cost, total_cost): (&[f32], f64),
+    stop: &Sums,
+    max_iter: usize,
+    n_labels: usize,
+    space: &mut Workspace,
+    watch: &Watch,
+) -> Result<[usize; LANES], Error> {
     let mut n_iter = [0; LANES];
-    let mut live: Mask = labels
-        .iter()
-        .enumerate()
-        .fold(0, |live, (lane, _)| live | 1 << lane);
+    let mut live = Mask::MAX >> (LANES - n_labels);
     let mut step = Lanes::ZERO;
     let mut last_slope = [0.0; LANES];
     for iter in 0..=max_iter {
         let active = advance(
-            &problem.cost,
+            cost,
             &step,
             &space.along,
             &space.positive,
             &mut space.errors,
             &mut space.pulls,
         );
+        if iter == max_iter {
+            break;
+        }
         std::mem::swap(&mut space.gradient, &mut space.last_gradient);
         product(&problem.xt, &space.pulls, &mut space.gradient, watch)?;
         add(&space.weights, &mut space.gradient);
         // The Hessian's diagonal is about 1 + Σ_i cost_i x_ij² times the share of active rows.
-        let share = |lane: usize| DIAGONAL_SHARE * active[lane] / problem.total_cost;
+        let share = |lane: usize| DIAGONAL_SHARE * active[lane] / total_cost;
         let share = sums_to_lanes(&std::array::from_fn(share));
         let dots = dots(
             &problem.column_squares,
@@ -119,7 +175,7 @@ pub(crate) fn solve(
                 live &= !(1 << lane);
             }
         }
-        if live == 0 || iter == max_iter {
+        if live == 0 {
             break;
         }
         let mut turn_by = [0.0; LANES];
@@ -141,7 +197,7 @@ pub(crate) fn solve(
             &mut space.direction,
         );
         product(&problem.x, &space.direction, &mut space.along, watch)?;
-        step = line_search(problem, space, live);
+        step = line_search(cost, space, live);
         add_scaled(&step, &space.direction, &mut space.weights);
         for (lane, n_iter) in n_iter.iter_mut().enumerate() {
             *n_iter += usize::from(live >> lane & 1);
@@ -219,18 +275,12 @@ fn start(problem: &Problem, labels: &[u32], tol: f64, space: &mut Workspace) -> 
 }
 
 /// How far each live lane goes along its direction: a root of the objective's derivative.
-fn line_search(problem: &Problem, space: &Workspace, live: Mask) -> Lanes {
+fn line_search(cost: &[f32], space: &Workspace, live: Mask) -> Lanes {
     let with_weights = dot(&space.weights, &space.direction);
     let with_self = dot(&space.direction, &space.direction);
     let mut step = Lanes::ZERO;
     for _ in 0..LINE_STEPS {
-        let (first, second) = slope(
-            &problem.cost,
-            &step,
-            &space.along,
-            &space.positive,
-            &space.errors,
-        );
+        let (first, second) = slope(cost, &step, &space.along, &space.positive, &space.errors);
         for lane in 0..LANES {
             let at = f64::from(step.0[lane]);
             let first = with_weights[lane] + at * with_self[lane] + first[lane];

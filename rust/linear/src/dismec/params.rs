@@ -28,6 +28,8 @@ pub struct Params {
     pub tol: f64,
     /// Steps a label may take; ≥ 1.
     pub max_iter: usize,
+    /// Whether to learn the score above which labels are to be named.
+    pub learn_cut: bool,
     /// Seeds the order in which rare labels' rows are visited.
     pub seed: u64,
 }
@@ -42,6 +44,7 @@ impl Default for Params {
             solver: Solver::Fast,
             tol: 0.01,
             max_iter: 1000,
+            learn_cut: false,
             seed: 0,
         }
     }

@@ -1,0 +1,110 @@
+"""How linear classifiers scale features before they learn from them, and how weights take that back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csc_array, csr_array
+
+from manylabel import _core
+from manylabel._base import core_parts
+from manylabel._validation import check_single
+
+__all__ = ["ScaledFeatures", "check_normalize"]
+
+# X holds measurements rather than counts of words where more than this share of it is not zero. It lies
+# between the densest word counts (9 %, enron and Yahoo's pages) and the sparsest table of measurements (21 %,
+# flags) of 56 public sets.
+DENSE_SHARE = 1 / 8
+
+_CHOICES = ("auto", "rows", "columns")
+
+
+def check_normalize(normalize: Any) -> None:
+    """Check the parameter of that name.
+
+    Parameters
+    ----------
+    normalize : {"auto", "rows", "columns"} or bool
+
+    Raises
+    ------
+    ValueError
+        If it is something else.
+    """
+    chosen = isinstance(normalize, str) and normalize in _CHOICES
+    if not chosen and not isinstance(normalize, bool | np.bool_):
+        raise ValueError(f'`normalize` must be "auto", "rows", "columns", True or False, got {normalize!r}')
+
+
+class ScaledFeatures:
+    """The features a linear classifier learns from.
+
+    Parameters
+    ----------
+    X : csr_array of shape (n_samples, n_features)
+    sample_weight : ndarray of shape (n_samples,), dtype float32, or None
+    normalize : {"auto", "rows", "columns"} or bool
+        As checked by `check_normalize`. "auto" is "columns" where X is mostly measurements, else "rows".
+    center : bool
+        Whether columns that are scaled are centred too, where most of a column is not zero. Others never
+        are, so that what is stored at most doubles.
+
+    Attributes
+    ----------
+    X : csr_array of shape (n_samples, n_features)
+        With columns of unit variance, divided by the square root of their number, if these are to be scaled;
+        else as it was: the core scales rows by itself.
+    by_row : bool
+        Whether rows are to be scaled to unit length.
+
+    Raises
+    ------
+    ValueError
+        If rows are not to be scaled, and values are not finite as float32.
+    """
+
+    def __init__(
+        self,
+        X: csr_array,
+        sample_weight: NDArray[np.float32] | None,
+        normalize: bool | str,
+        *,
+        center: bool,
+    ) -> None:
+        if normalize == "auto":
+            measured = np.count_nonzero(X.data) > DENSE_SHARE * X.shape[0] * X.shape[1]
+            normalize = "columns" if measured else "rows"
+        self.X = X
+        self.by_row = normalize == "rows" or bool(normalize is True or normalize is np.True_)
+        self._shift: NDArray[np.float64] | None = None
+        self._scale: NDArray[np.float64] | None = None
+        if normalize == "columns":
+            check_single(X.data, "values of X")
+            scaled, self._shift, self._scale = _core.standardize_columns(X, sample_weight, center)
+            self.X = csr_array(core_parts(scaled), shape=X.shape)
+
+    def unscaled(
+        self, coef: csc_array, intercept: NDArray[np.float32]
+    ) -> tuple[csc_array, NDArray[np.float32]]:
+        """Turn weights of scaled columns into those of the features as they are.
+
+        Parameters
+        ----------
+        coef : csc_array of shape (n_labels, n_features), dtype float32
+        intercept : ndarray of shape (n_labels,), dtype float32
+
+        Returns
+        -------
+        coef : csc_array of shape (n_labels, n_features), dtype float32
+        intercept : ndarray of shape (n_labels,), dtype float32
+            -inf stays as it is.
+        """
+        if self._shift is None or self._scale is None:
+            return coef, intercept
+        weights = coef.data * np.repeat(self._scale, np.diff(coef.indptr))
+        scaled = csc_array((weights.astype(np.float32), coef.indices, coef.indptr), shape=coef.shape)
+        # By the weights as rounded, so that the means of the columns score as they did.
+        return scaled, (intercept - scaled @ self._shift).astype(np.float32)
