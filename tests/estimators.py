@@ -63,7 +63,8 @@ PARTITIONERS = [BlockPartitioner(3, random_state=0)]
 def predicts_signs(classifier):
     """Whether `predict` is where scores are positive."""
     least_squares = getattr(classifier, "loss", None) == "squared"
-    return getattr(classifier, "predictor", "signs") == "signs" and not least_squares
+    learned = isinstance(classifier, PDSparseClassifier) and classifier.threshold == "auto"
+    return getattr(classifier, "predictor", "signs") == "signs" and not least_squares and not learned
 
 
 def is_sampled(classifier):

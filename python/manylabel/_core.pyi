@@ -145,7 +145,7 @@ def fit_pdsparse(
     params: dict[str, Any],
     n_threads: int,
     progress: Callable[[int], object] | None,
-) -> tuple[_Csr, NDArray[np.float32], int, float, NDArray[np.float64]]: ...
+) -> tuple[_Csr, NDArray[np.float32], int, float, NDArray[np.float64], float | None]: ...
 def fit_pls(
     x: csr_array | NDArray[Any],
     y: csr_array,

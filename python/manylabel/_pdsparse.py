@@ -59,6 +59,12 @@ class PDSparseClassifier(LinearClassifier):
         With `early_stopping` what they find is kept only if it is no worse on the rows held out.
     normalize : bool, default=True
         Whether to scale every row to unit Euclidean length, in fit and predict.
+    fit_intercept : bool, default=True
+        Whether scores have intercepts: the logarithms of the labels' frequencies, all times one factor that
+        held-out rows choose (see Notes). With False, intercepts are 0. Weights are the same either way.
+    threshold : float, "auto" or "zero", default="auto"
+        `predict` names the labels whose scores exceed it. "auto" learns it from held-out rows: as many
+        labels are named there as are true (see Notes). "zero" is 0, the sign of a score.
     early_stopping : bool, default=False
         Whether to hold rows out, to stop when the precision of their best label does not improve, and to
         keep the weights that were best.
@@ -80,7 +86,11 @@ class PDSparseClassifier(LinearClassifier):
     coef_ : csc_array of shape (n_labels, n_features), dtype float32
         Weights, compressed by feature: the index that scoring walks.
     intercept_ : ndarray of shape (n_labels,), dtype float32
-        0; -inf for a label that no training row carries, so that it is never predicted.
+        Factor times log frequency, or 0; -inf for a label that no training row carries, so that it is never
+        predicted.
+    threshold_ : float
+        What a score must exceed for `predict` to name the label. 0 where there is nothing to learn it from:
+        with a single row, or where no row held out carries a label.
     n_iter_ : int
         Passes made, those after the support was found not counted.
     dual_gap_ : float
@@ -107,9 +117,20 @@ class PDSparseClassifier(LinearClassifier):
     Memory: the stored features, some 30 bytes for each pair of a feature and a label that has ever been
     active in one of its rows, 12 bytes for each active label of a row; with `early_stopping` a second time.
 
-    The loss compares the labels of a row with one another. `predict` takes those with positive scores, which
-    the loss does not ask for as such: rankings are what this method is for. Rows without a label, or with
-    all of them, have no say.
+    The loss compares the labels of a row with one another: that a score is positive means nothing, and that
+    a label is frequent is not learned as such. Both are learned after the fit. A tenth of the rows, 2,000 at
+    most, is held out (several parts one after the other, up to five, where a tenth is under a hundred rows).
+    What these rows have taught is taken back, the others adapt to that in two passes, and the held-out rows
+    are scored. The factor of the log frequencies is the smallest of 0, 1/512, 1/256, ..., 2 whose mean
+    label ranking average precision is within a standard error of the best one. The threshold is that above
+    which as many pairs of a row and a label lie as are true. With `early_stopping` the rows held out for it
+    serve, at next to no cost; else this took 8 to 50 % of the time of the fit with a thousand rows or more,
+    and up to twice that time with few rows. The weights stay what they were.
+
+    The loss of a row is that of its worst pair of labels. Where rows carry many labels that features tell
+    little about, some pair is always wrong, and weights shrink to nearly nothing although there is something
+    to learn: one-vs-rest classifiers rank better there. Rows without a label, or with all of them, have no
+    say in the weights.
 
     References
     ----------
@@ -129,12 +150,17 @@ class PDSparseClassifier(LinearClassifier):
     coef_: csc_array
     n_iter_: int
     dual_gap_: float
+    threshold_: float
     validation_precision_: NDArray[np.float64]
     n_features_in_: int
 
     _core_topk = staticmethod(_core.linear_topk)
     _core_above = staticmethod(_core.linear_above)
     _core_decision = staticmethod(_core.linear_decision)
+
+    def _threshold(self) -> float:
+        # Files of earlier versions have none.
+        return getattr(self, "threshold_", 0.0)
 
     def __init__(
         self,
@@ -147,6 +173,8 @@ class PDSparseClassifier(LinearClassifier):
         n_candidates: int | None = None,
         post_solve: bool = True,
         normalize: bool = True,
+        fit_intercept: bool = True,
+        threshold: float | str = "auto",
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
         n_iter_no_change: int = 3,
@@ -162,6 +190,8 @@ class PDSparseClassifier(LinearClassifier):
         self.n_candidates = n_candidates
         self.post_solve = post_solve
         self.normalize = normalize
+        self.fit_intercept = fit_intercept
+        self.threshold = threshold
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
         self.n_iter_no_change = n_iter_no_change
@@ -217,22 +247,28 @@ class PDSparseClassifier(LinearClassifier):
             "n_candidates": None if n_candidates is None else check_count("n_candidates", n_candidates, 1),
             "post_solve": check_flag("post_solve", self.post_solve),
             "normalize": check_flag("normalize", self.normalize),
+            "fit_intercept": check_flag("fit_intercept", self.fit_intercept),
+            "learn_cut": isinstance(self.threshold, str) and self.threshold == "auto",
             "n_iter_no_change": check_count("n_iter_no_change", self.n_iter_no_change, 1),
             "seed": seed_,
         }
+        fixed = None if isinstance(self.threshold, str) else check_number("threshold", self.threshold)
+        if self.threshold not in ("auto", "zero") if fixed is None else np.isnan(fixed):
+            raise ValueError(f'`threshold` must be "auto", "zero" or a number, got {self.threshold!r}')
         early_stopping = check_flag("early_stopping", self.early_stopping)
         threads, verbose = n_threads(self.n_jobs), is_verbose(self.verbose)
         sparse_output = issparse(y)
         X, y, sample_weight = check_training_set(self, X, y, sample_weight)
         held_out = held_out_rows(share, X.shape[0], seed_) if early_stopping else None
         with reported(params["max_iter"], "pass", verbose, progress) as report:
-            weights, intercept, n_iter, dual_gap, validation = _core.fit_pdsparse(
+            weights, intercept, n_iter, dual_gap, validation, cut = _core.fit_pdsparse(
                 X, y, sample_weight, held_out, params, threads, report
             )
         # Compressed rows of (n_features, n_labels) are compressed columns of the transpose.
         self.coef_ = csc_array(core_parts(weights), shape=(y.shape[1], X.shape[1]))
         self.intercept_, self.n_iter_, self.dual_gap_ = intercept, n_iter, dual_gap
         self.validation_precision_ = validation
+        self.threshold_ = next((at for at in (fixed, cut) if at is not None), 0.0)
         self.classes_ = np.arange(y.shape[1])
         self.sparse_output_ = sparse_output
         return self

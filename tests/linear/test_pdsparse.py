@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from manylabel import PDSparseClassifier
+from manylabel._validation import held_out_rows
 from manylabel.datasets import load_xc, make_multilabel
 from manylabel.metrics import precision_at_k
 from oracle import pdsparse as oracle
@@ -117,6 +118,105 @@ def test_early_stopping_keeps_the_best(planted):
     ).fit(X, Y)
     np.testing.assert_array_equal(longer.coef_.toarray(), shorter.coef_.toarray())
     assert PDSparseClassifier(random_state=0).fit(X, Y).validation_precision_.shape == (0,)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("normalize", [False, True])
+def test_intercepts_and_threshold_are_those_of_the_rows_held_out(weighted, normalize):
+    # Labels of many frequencies, about which features tell little.
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(400, 6))
+    Y = X[:, :1] * np.linspace(-1, 1, 9) + rng.normal(size=(400, 9)) > np.linspace(1.8, -0.2, 9)
+    Y = Y.astype(int)
+    weights = np.random.default_rng(0).integers(1, 5, len(Y)) / 2 if weighted else np.ones(len(Y))
+    model = PDSparseClassifier(
+        early_stopping=True, validation_fraction=0.3, normalize=normalize, random_state=3
+    ).fit(X, Y, sample_weight=weights)
+    held_out = held_out_rows(0.3, len(Y), 3)
+    m = weights[~held_out]
+    log_frequencies = np.log((m @ Y[~held_out] + 0.5) / (m.sum() + 1))
+    scores = design(X, normalize, False)[held_out] @ model.coef_.toarray().T
+    by = oracle.factor(scores, Y[held_out], log_frequencies, weights[held_out])
+    assert by > 0
+    np.testing.assert_allclose(model.intercept_, by * log_frequencies, rtol=1e-5)
+    above = weights[held_out] @ (model.predict(X[held_out]) > 0)
+    assert above.sum() == pytest.approx(weights[held_out] @ Y[held_out].sum(axis=1), abs=weights.max() / 2)
+
+
+VARIANTS = [
+    {},
+    {"post_solve": False},
+    {"search": "sampled"},
+    {"early_stopping": True},
+    {"l1": 0.0, "normalize": False},
+]
+
+
+@pytest.mark.parametrize("params", VARIANTS, ids=str)
+def test_label_sets_are_of_the_true_size(planted, params):
+    X, Y, X_test, Y_test = planted
+    weights = np.random.default_rng(0).integers(1, 4, X.shape[0])
+    model = PDSparseClassifier(**params, random_state=0).fit(X, Y, sample_weight=weights)
+    named = model.predict(X_test)
+    assert 0.85 <= named.sum() / Y_test.sum() <= 1.15
+    np.testing.assert_array_equal(named.toarray(), model.decision_function(X_test) > model.threshold_)
+    # What is learned after the fit leaves no trace in it.
+    plain = PDSparseClassifier(**params, fit_intercept=False, threshold="zero", random_state=0)
+    plain.fit(X, Y, sample_weight=weights)
+    for part in ("data", "indices", "indptr"):
+        np.testing.assert_array_equal(getattr(model.coef_, part), getattr(plain.coef_, part))
+    assert model.dual_gap_ == plain.dual_gap_
+    assert plain.threshold_ == 0
+    assert not plain.intercept_.any()
+    assert 2 * abs(named.sum() - Y_test.sum()) < abs(plain.predict(X_test).sum() - Y_test.sum())
+
+
+def test_what_held_out_rows_taught_is_forgotten():
+    # Every row has a feature of its own that tells its labels; no other row can.
+    rng = np.random.default_rng(0)
+    Y = (rng.random((300, 8)) < np.linspace(0.05, 0.6, 8)).astype(int)
+    model = PDSparseClassifier(threshold="auto", random_state=0).fit(np.eye(300), Y)
+    assert (model.intercept_ < 0).all()
+    top = model.predict(np.zeros((1, 300)))
+    assert top.sum() == round(Y.sum(axis=1).mean())
+    assert top[0, -1] == 1
+
+
+def test_frequent_labels_come_first_where_features_tell_nothing():
+    rng = np.random.default_rng(0)
+    Y = (rng.random((600, 12)) < np.linspace(0.1, 0.8, 12)).astype(int)
+    X = rng.normal(size=(600, 5))
+    X, Y, X_test, Y_test = X[:400], Y[:400], X[400:], Y[400:]
+    with_, without = (
+        precision(PDSparseClassifier(fit_intercept=on, random_state=0).fit(X, Y), X_test, Y_test)[0]
+        for on in (True, False)
+    )
+    assert with_ > 75 > 60 > without
+
+
+def test_thresholds_given(planted):
+    X, Y, X_test, _ = planted
+    model = PDSparseClassifier(random_state=0).fit(X, Y)
+    scores = model.decision_function(X_test)
+    for threshold, number in (("zero", 0), (0.3, 0.3), (np.float32(-0.25), -0.25), (1, 1)):
+        given = PDSparseClassifier(threshold=threshold, random_state=0).fit(X, Y)
+        assert given.threshold_ == number
+        np.testing.assert_array_equal(given.decision_function(X_test), scores)
+        np.testing.assert_array_equal(given.predict(X_test).toarray(), scores > number)
+    for bad in ("best", None, True, [0.5]):
+        with pytest.raises(ValueError, match=r"`threshold` must be"):
+            PDSparseClassifier(threshold=bad).fit(X, Y)
+    # Models saved by versions that knew no threshold.
+    del model.threshold_
+    np.testing.assert_array_equal(model.predict(X_test).toarray(), scores > 0)
+
+
+@pytest.mark.parametrize("n_rows", [1, 2, 3])
+def test_few_rows(n_rows):
+    Y = np.eye(3, dtype=int)[:n_rows]
+    model = PDSparseClassifier(random_state=0).fit(np.eye(3)[:n_rows], Y)
+    assert np.isfinite(model.threshold_)
+    assert np.isfinite(model.intercept_[:n_rows]).all()
 
 
 def test_rows_without_a_say():

@@ -5,6 +5,8 @@
 
 over rows with a label and without one. The dual variables of a row are >= 0 for its labels, <= 0 for others,
 sum to 0, and those >= 0 sum to C m_i at most.
+
+Intercepts and threshold are found from the scores of held-out rows.
 """
 
 import numpy as np
@@ -52,3 +54,27 @@ def optimum(A, Y, C, l1, m):
         options={"maxiter": 1000, "ftol": 1e-12},
     )
     return -found.fun
+
+
+def mean_precisions(scores, Y):
+    """Label ranking average precision of every row that carries a label."""
+    return np.array(
+        [
+            np.mean([y[row >= least].mean() for least in row[y == 1]])
+            for row, y in zip(scores, Y, strict=True)
+            if y.any()
+        ]
+    )
+
+
+def factor(scores, Y, log_frequencies, m):
+    """The smallest factor of the log frequencies that is within a standard error of the best."""
+    factors = [0.0, *2.0 ** np.arange(-9, 2)]
+    precisions = np.array([mean_precisions(scores + by * log_frequencies, Y) for by in factors])
+    share = m[Y.any(axis=1)] / m[Y.any(axis=1)].sum()
+    best = (precisions @ share).argmax()
+    for by, lost in zip(factors, precisions[best] - precisions, strict=True):
+        mean, n = lost @ share, len(lost)
+        if mean <= np.sqrt(((share * (lost - mean)) ** 2).sum() * n / (n - 1)):
+            return by
+    raise AssertionError("the best is no worse than itself")

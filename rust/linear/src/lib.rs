@@ -36,5 +36,6 @@ pub mod pdsparse;
 mod predict;
 mod rank;
 
+pub use cut::Tally;
 pub use predict::Scorer;
 pub use rank::ROWS_AT_ONCE;

@@ -23,6 +23,8 @@ pub(crate) struct PyParams {
     n_candidates: Option<usize>,
     post_solve: bool,
     normalize: bool,
+    fit_intercept: bool,
+    learn_cut: bool,
     n_iter_no_change: usize,
     seed: u64,
 }
@@ -45,6 +47,8 @@ impl TryFrom<PyParams> for Params {
             n_candidates: params.n_candidates,
             post_solve: params.post_solve,
             normalize: params.normalize,
+            fit_intercept: params.fit_intercept,
+            learn_cut: params.learn_cut,
             n_iter_no_change: params.n_iter_no_change,
             seed: params.seed,
         })
@@ -52,7 +56,7 @@ impl TryFrom<PyParams> for Params {
 }
 
 /// Fits PD-Sparse: the arrays of (`n_features`, `n_labels`) weights in compressed rows, intercepts,
-/// passes, duality gap, held-out precision after each pass.
+/// passes, duality gap, held-out precision after each pass, the learned cut if asked for.
 #[expect(clippy::type_complexity, reason = "a tuple is what Python unpacks")]
 #[expect(clippy::too_many_arguments, reason = "Python names them")]
 #[pyfunction]
@@ -72,6 +76,7 @@ pub(crate) fn fit_pdsparse<'py>(
     usize,
     f64,
     Bound<'py, PyArray1<f64>>,
+    Option<f32>,
 )> {
     let params = Params::try_from(params)
         .and_then(Params::check)
@@ -94,5 +99,6 @@ pub(crate) fn fit_pdsparse<'py>(
         model.n_iter,
         model.dual_gap,
         model.validation.into_pyarray(py),
+        model.cut,
     ))
 }

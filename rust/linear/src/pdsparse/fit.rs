@@ -1,6 +1,7 @@
 //! Passes over the rows: search, solve the block, update the weights.
 
 use super::block;
+use super::held_out::{self, Looks};
 use super::params::{Checked, Params, Search};
 use super::weights::Weights;
 use fastrand::Rng;
@@ -11,6 +12,14 @@ use rayon::prelude::*;
 /// Candidates per visit that growing their number ends at.
 const MOST_CANDIDATES: usize = 100;
 
+/// Rows of a task that looks at scores of held-out rows.
+const ROWS_OF_LOOK: usize = 64;
+
+/// Passes over the other rows after some are forgotten, and whether these search. After none the
+/// scores of the rows forgotten are far too low for their labels, after one somewhat; the second made
+/// the number of labels named 0.95 instead of 0.9 of that by a fit without these rows.
+const ADAPTING: [bool; 2] = [true, false];
+
 /// Rows of a task of the passes that only score.
 const ROWS_OF_TASK: usize = 256;
 
@@ -19,8 +28,11 @@ const ROWS_OF_TASK: usize = 256;
 pub struct Model {
     /// Weights of every feature: row j of (`n_features`, `n_labels`).
     pub weights: CsrOwned,
-    /// 0, or −∞ for a label that no training row carries; (`n_labels`).
+    /// −∞ for a label that no training row carries; (`n_labels`).
     pub intercept: Vec<f32>,
+    /// The score above which as many labels are named on held-out rows as are true, if asked for and
+    /// if there is one.
+    pub cut: Option<f32>,
     /// Passes over the rows, those of the post-solve not counted.
     pub n_iter: usize,
     /// Primal plus (minimized) dual objective before the post-solve; 0 at the optimum.
@@ -149,7 +161,7 @@ impl Checked {
         let mut best: Option<(f64, usize, State)> = None;
         let mut n_iter = 0;
         while n_iter < params.max_iter {
-            let pass = fit.pass(&mut state, true, watch)?;
+            let pass = fit.pass(&mut state, &problem.order, true, watch)?;
             n_iter += 1;
             watch.step(1)?;
             if held_out.is_some() {
@@ -178,24 +190,62 @@ impl Checked {
             (precision_of_best, n_post, state) = (Some(precision), at, of_best);
         }
         let dual_gap = problem.dual_gap(&state, params.l1, watch)?;
-        let mut weights = state.weights.clone();
+        // The weights before the post-solve, where they are better.
+        let mut before = None;
         if params.post_solve && params.l1 > 0.0 {
+            before = precision_of_best.map(|_| state.weights.clone());
             fit.post_solve(&mut state, n_post, watch)?;
             let precision = precision_of_best
                 .map(|_| problem.precision(&state.weights, &held, &labels, y, watch))
                 .transpose()?;
             if precision >= precision_of_best {
-                weights = state.weights;
+                before = None;
             }
         }
-        let found = weights.to_csr(labels.len());
+        let best = before.as_ref().unwrap_or(&state.weights);
+        let found = best.to_csr(labels.len());
+        let row_weight = |row: usize| weights.map_or(1.0, |weights| weights[row]);
+        let trained_on = (0..n).filter(|&row| !is_held(row));
+        let log_frequencies = log_frequencies(&problem.y, trained_on, row_weight);
+        let (mut factor, mut cut) = (0.0, None);
+        if params.fit_intercept || params.learn_cut {
+            let looks = |rows: &[u32], y: &CsrOwned| {
+                let wanted = rows.iter().map(|&row| {
+                    let n_carried = y.row(row as usize).0.len();
+                    f64::from(row_weight(row as usize)) * n_carried as f64
+                });
+                Looks::new(&log_frequencies, params.fit_intercept, wanted.sum())
+            };
+            let mut seen;
+            if held_out.is_some() {
+                let rows: Vec<u32> = held.iter().map(|&row| row as u32).collect();
+                let known = |row: usize| {
+                    let carried = y.row(row).0.iter();
+                    let places = carried.filter_map(|label| labels.binary_search(label).ok());
+                    places.map(|at| at as u32).collect()
+                };
+                seen = looks(&rows, y);
+                problem.look(best, &rows, &mut seen, (known, row_weight), watch)?;
+            } else {
+                let parts = held_out::parts(n, params.seed);
+                let known = |row: usize| problem.y.row(row).0.to_vec();
+                seen = looks(&parts.concat(), &problem.y);
+                for rows in &parts {
+                    fit.forget(&mut state, rows, watch)?;
+                    problem.look(&state.weights, rows, &mut seen, (known, row_weight), watch)?;
+                }
+            }
+            (factor, cut) = seen.decide();
+        }
         let mut intercept = vec![f32::NEG_INFINITY; n_labels];
-        for &label in &labels {
-            intercept[label as usize] = 0.0;
+        for (&label, log_frequency) in labels.iter().zip(&log_frequencies) {
+            // Adding 0 makes -0 0.
+            intercept[label as usize] = factor * log_frequency + 0.0;
         }
         Ok(Model {
             weights: spread(&found, &features, n_features, &labels, n_labels)?,
             intercept,
+            cut: cut.filter(|_| params.learn_cut),
             n_iter,
             dual_gap,
             validation,
@@ -247,6 +297,25 @@ fn spread(
         values: found.values.clone(),
         n_cols: n_labels,
     })
+}
+
+/// The logarithms of the shares of `rows` that carry a label; half a row more does, of one row more, so
+/// that no label is certain.
+fn log_frequencies(
+    y: &CsrOwned,
+    rows: impl Iterator<Item = usize>,
+    weight: impl Fn(usize) -> f32,
+) -> Vec<f32> {
+    let (mut counts, mut total) = (vec![0.5; y.n_cols], 1.0);
+    for row in rows {
+        let weight = f64::from(weight(row));
+        total += weight;
+        for &label in y.row(row).0 {
+            counts[label as usize] += weight;
+        }
+    }
+    let shares = counts.iter().map(|count| count / total);
+    shares.map(|share: f64| share.ln() as f32).collect()
 }
 
 impl Problem {
@@ -352,6 +421,37 @@ impl Problem {
         Ok(n_right as f64 / n_labeled.max(1) as f64)
     }
 
+    /// Lets `seen` look at the scores of `rows`. Of a row the labels it carries, of those that were
+    /// trained on, and its weight are told.
+    fn look(
+        &self,
+        weights: &Weights,
+        rows: &[u32],
+        seen: &mut Looks<'_>,
+        (known, weight): (
+            impl Fn(usize) -> Vec<u32> + Sync,
+            impl Fn(usize) -> f32 + Sync,
+        ),
+        watch: &Watch,
+    ) -> Result<(), Error> {
+        let tasks = rows.par_chunks(ROWS_OF_LOOK).map(|rows| {
+            let mut of_task = seen.nothing();
+            let mut scores = vec![0.0; self.y.n_cols];
+            for &row in rows {
+                watch.step(0)?;
+                let row = row as usize;
+                self.score(weights, row, &mut scores);
+                of_task.push(&scores, &known(row), weight(row));
+            }
+            Ok(of_task)
+        });
+        let of_tasks = tasks.collect::<Result<Vec<_>, Error>>()?;
+        for of_task in of_tasks {
+            seen.merge(of_task);
+        }
+        Ok(())
+    }
+
     fn dual_gap(&self, state: &State, l1: f64, watch: &Watch) -> Result<f64, Error> {
         let sums = self.order.par_chunks(ROWS_OF_TASK).map(|rows| {
             let mut scores = vec![0.0; self.y.n_cols];
@@ -411,9 +511,15 @@ struct Fit<'a> {
 }
 
 impl Fit<'_> {
-    /// Visits every row once.
-    fn pass(&mut self, state: &mut State, search: bool, watch: &Watch) -> Result<Pass, Error> {
-        let mut order = self.problem.order.clone();
+    /// Visits each of `rows` once.
+    fn pass(
+        &mut self,
+        state: &mut State,
+        rows: &[u32],
+        search: bool,
+        watch: &Watch,
+    ) -> Result<Pass, Error> {
+        let mut order = rows.to_vec();
         self.rng.shuffle(&mut order);
         self.scratch.best = TopK::new(self.n_candidates);
         let mut pass = Pass::default();
@@ -440,11 +546,38 @@ impl Fit<'_> {
     ) -> Result<(), Error> {
         state.weights.fix_supports();
         for _ in 0..max_iter {
-            let pass = self.pass(state, false, watch)?;
+            let pass = self.pass(state, &self.problem.order, false, watch)?;
             let (squares, _) = state.weights.norms();
             if pass.gap <= self.params.tol * (squares + pass.loss) {
                 break;
             }
+        }
+        Ok(())
+    }
+
+    /// Takes what `rows` have taught back, and lets the other rows adapt to it.
+    fn forget(&mut self, state: &mut State, rows: &[u32], watch: &Watch) -> Result<(), Error> {
+        let problem = self.problem;
+        for &row in rows {
+            let row = row as usize;
+            let duals = &mut state.duals[row];
+            let n_positive = problem.y.row(row).0.len();
+            let (cols, values) = problem.x.row(row);
+            for (&label, alpha) in duals.labels.iter().zip(&mut duals.alpha) {
+                let change = -std::mem::take(alpha) as f32;
+                if change != 0.0 {
+                    for (&col, &value) in cols.iter().zip(values) {
+                        state.weights.add(col as usize, label, change * value);
+                    }
+                }
+            }
+            duals.labels.truncate(n_positive);
+            duals.alpha.truncate(n_positive);
+        }
+        let mut others = problem.order.clone();
+        others.retain(|row| rows.binary_search(row).is_err());
+        for search in ADAPTING {
+            self.pass(state, &others, search, watch)?;
         }
         Ok(())
     }
@@ -662,7 +795,7 @@ mod tests {
             scratch: Scratch::new(c),
         };
         for _ in 0..20 {
-            fit.pass(&mut state, true, &Watch::new())
+            fit.pass(&mut state, &problem.order, true, &Watch::new())
                 .expect("nobody stops it");
         }
         let mut v = vec![vec![0.0; c]; d];

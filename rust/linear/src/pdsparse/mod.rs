@@ -20,6 +20,7 @@
 
 mod block;
 mod fit;
+mod held_out;
 mod params;
 mod weights;
 

@@ -32,6 +32,10 @@ pub struct Params {
     pub post_solve: bool,
     /// Whether rows are scaled to unit length first.
     pub normalize: bool,
+    /// Whether labels get intercepts: their log frequencies times a factor that held-out rows choose.
+    pub fit_intercept: bool,
+    /// Whether to find the score above which as many labels are named on held-out rows as are true.
+    pub learn_cut: bool,
     /// Passes without a better held-out precision that end the fit; ≥ 1.
     pub n_iter_no_change: usize,
     /// Seeds the order of rows, the order among labels of equal score, and what is sampled.
@@ -49,6 +53,8 @@ impl Default for Params {
             n_candidates: None,
             post_solve: true,
             normalize: true,
+            fit_intercept: true,
+            learn_cut: true,
             n_iter_no_change: 3,
             seed: 0,
         }

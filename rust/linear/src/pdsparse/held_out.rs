@@ -1,0 +1,205 @@
+//! What the loss leaves open, and rows that were not trained on decide: how much the frequencies of
+//! labels count in a ranking, and above which score a label is named.
+
+use crate::cut::Tally;
+use fastrand::Rng;
+
+/// Factors of the log frequencies to choose among, beside 0. The margin the loss asks for is 1, so
+/// that nothing depends on the scale of the features. The largest makes a label ten times as frequent
+/// as another gain 4.6 margins, the smallest a two-hundredth of one.
+const LEAST_FACTOR_EXPONENT: i32 = -9;
+const MOST_FACTOR_EXPONENT: i32 = 1;
+const N_FACTORS: usize = (MOST_FACTOR_EXPONENT - LEAST_FACTOR_EXPONENT + 2) as usize;
+
+/// One row in so many is held out at a time.
+const SHARE: usize = 10;
+
+/// At most so many rows are held out: their scores then are a small part of a fit, and the standard
+/// error of the mean number of labels named is a few percent.
+const MOST_ROWS: usize = 2000;
+
+/// So many rows are to be held out in all where the training set has so many, a part at a time, in at
+/// most [`MOST_PARTS`] parts.
+const ENOUGH_ROWS: usize = 100;
+const MOST_PARTS: usize = 5;
+
+/// Rows to hold out, drawn from all, a part after the other.
+pub(super) fn parts(n_rows: usize, seed: u64) -> Vec<Vec<u32>> {
+    if n_rows < 2 {
+        return Vec::new();
+    }
+    let size = (n_rows / SHARE).clamp(1, MOST_ROWS);
+    let n_parts = ENOUGH_ROWS
+        .div_ceil(size)
+        .clamp(1, MOST_PARTS.min(n_rows / size));
+    let mut rows: Vec<u32> = (0..n_rows as u32).collect();
+    // Not the order of the first pass.
+    Rng::with_seed(seed ^ 0x5eed_0f9a_2715_c0de).shuffle(&mut rows);
+    rows.chunks(size)
+        .take(n_parts)
+        .map(|part| {
+            let mut part = part.to_vec();
+            part.sort_unstable();
+            part
+        })
+        .collect()
+}
+
+/// A row's weight and its mean precision at the ranks of its labels, for every factor.
+type Ranked = (f64, [f32; N_FACTORS]);
+
+/// What the scores of held-out rows say.
+pub(super) struct Looks<'a> {
+    log_frequencies: &'a [f32],
+    factors: Vec<f32>,
+    /// For every factor.
+    tallies: Vec<Tally>,
+    /// Rows that carry a label which was trained on.
+    ranked: Vec<Ranked>,
+    wanted: f64,
+}
+
+impl<'a> Looks<'a> {
+    /// `fit_intercept` tells whether there is more than one factor, 0. `wanted` is the weight of the
+    /// true pairs of row and label.
+    pub(super) fn new(log_frequencies: &'a [f32], fit_intercept: bool, wanted: f64) -> Self {
+        let mut factors = vec![0.0];
+        if fit_intercept {
+            let exponents = LEAST_FACTOR_EXPONENT..=MOST_FACTOR_EXPONENT;
+            factors.extend(exponents.map(|exponent| 2.0_f32.powi(exponent)));
+        }
+        Self {
+            log_frequencies,
+            tallies: vec![Tally::new(wanted); factors.len()],
+            factors,
+            ranked: Vec::new(),
+            wanted,
+        }
+    }
+
+    /// As when nothing was seen yet.
+    pub(super) fn nothing(&self) -> Self {
+        Self::new(self.log_frequencies, self.factors.len() > 1, self.wanted)
+    }
+
+    /// Looks at the scores of a row without intercepts, and at the labels it carries of these.
+    pub(super) fn push(&mut self, scores: &[f32], positives: &[u32], weight: f32) {
+        let mut precisions = [0.0; N_FACTORS];
+        let mut shifted = vec![0.0; scores.len()];
+        for (at, (&factor, tally)) in self.factors.iter().zip(&mut self.tallies).enumerate() {
+            let terms = scores.iter().zip(self.log_frequencies);
+            for (shifted, (score, log_frequency)) in shifted.iter_mut().zip(terms) {
+                *shifted = score + factor * log_frequency;
+                tally.push(*shifted, weight);
+            }
+            precisions[at] = mean_precision(&shifted, positives);
+        }
+        if !positives.is_empty() {
+            self.ranked.push((f64::from(weight), precisions));
+        }
+    }
+
+    pub(super) fn merge(&mut self, other: Self) {
+        for (tally, other) in self.tallies.iter_mut().zip(other.tallies) {
+            tally.merge(other);
+        }
+        self.ranked.extend(other.ranked);
+    }
+
+    /// The factor and the cut that goes with it.
+    ///
+    /// The factor is the smallest whose rankings are not worse than the best ones by more than the
+    /// standard error of the difference (Breiman et al., 1984, section 3.4.3).
+    pub(super) fn decide(self) -> (f32, Option<f32>) {
+        let mean_and_error = |value: &dyn Fn(&Ranked) -> f64| {
+            let total: f64 = self.ranked.iter().map(|row| row.0).sum();
+            let mean = self
+                .ranked
+                .iter()
+                .map(|row| row.0 * value(row))
+                .sum::<f64>()
+                / total;
+            let squares = self
+                .ranked
+                .iter()
+                .map(|row| (row.0 * (value(row) - mean)).powi(2));
+            let n = self.ranked.len() as f64;
+            (mean, (squares.sum::<f64>() * n / (n - 1.0)).sqrt() / total)
+        };
+        let mut chosen = 0;
+        if self.ranked.len() > 1 {
+            let means: Vec<f64> = (0..self.factors.len())
+                .map(|at| mean_and_error(&|row| f64::from(row.1[at])).0)
+                .collect();
+            let best = (0..means.len())
+                .rev()
+                .max_by(|&a, &b| means[a].total_cmp(&means[b]))
+                .unwrap_or(0);
+            chosen = (0..best)
+                .find(|&at| {
+                    let (mean, error) = mean_and_error(&|row| f64::from(row.1[best] - row.1[at]));
+                    mean <= error
+                })
+                .unwrap_or(best);
+        }
+        let cut = self.tallies.into_iter().nth(chosen).and_then(Tally::cut);
+        (self.factors[chosen], cut)
+    }
+}
+
+/// The mean, over the labels a row carries, of the share of these among labels whose scores are no
+/// lower; 0 without labels.
+fn mean_precision(scores: &[f32], positives: &[u32]) -> f32 {
+    let of_positives = || positives.iter().map(|&label| scores[label as usize]);
+    let least = of_positives().fold(f32::INFINITY, f32::min);
+    // No other score matters, and these are few where the ranking is good.
+    let first = scores.iter().copied().filter(|&score| score >= least);
+    let first: Vec<f32> = first.collect();
+    let shares = of_positives().map(|score| {
+        let right = of_positives().filter(|&other| other >= score).count();
+        let all = first.iter().filter(|&&other| other >= score).count();
+        right as f32 / all as f32
+    });
+    shares.sum::<f32>() / positives.len().max(1) as f32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_disjoint_and_leave_rows_to_train_on() {
+        assert!(parts(0, 0).is_empty() && parts(1, 0).is_empty());
+        for (n_rows, sizes) in [
+            (2, vec![1; 2]),
+            (9, vec![1; 5]),
+            (333, vec![33; 4]),
+            (1000, vec![100]),
+            (50_000, vec![2000]),
+        ] {
+            let parts = parts(n_rows, 7);
+            let found: Vec<usize> = parts.iter().map(Vec::len).collect();
+            assert_eq!(found, sizes);
+            let mut rows = parts.concat();
+            rows.sort_unstable();
+            rows.dedup();
+            assert_eq!(rows.len(), sizes.iter().sum::<usize>());
+            assert!(rows.iter().all(|&row| (row as usize) < n_rows));
+            assert!(parts.iter().all(|part| part.is_sorted()));
+        }
+    }
+
+    #[test]
+    fn precision_at_the_ranks_of_the_labels() {
+        let scores = [0.5, 0.9, 0.1, 0.5];
+        let check = |positives: &[u32], expected: f32| {
+            assert!((mean_precision(&scores, positives) - expected).abs() < 1e-6);
+        };
+        check(&[], 0.0);
+        check(&[1], 1.0);
+        check(&[2], 0.25);
+        check(&[0], 1.0 / 3.0); // the equal one counts against it
+        check(&[1, 2], 0.75);
+        check(&[0, 3], 2.0 / 3.0);
+    }
+}
