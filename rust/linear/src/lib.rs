@@ -27,6 +27,7 @@
 //! # Ok::<(), manylabel_base::Error>(())
 //! ```
 
+mod cut;
 pub mod dismec;
 mod full;
 pub mod leml;
@@ -35,5 +36,6 @@ pub mod pdsparse;
 mod predict;
 mod rank;
 
+pub use cut::Tally;
 pub use predict::Scorer;
 pub use rank::ROWS_AT_ONCE;
