@@ -19,7 +19,8 @@ from manylabel import (
 CLASSIFIERS = [
     DiSMECClassifier(random_state=0),
     DiSMECClassifier(solver="exact", tol=1e-3),
-    LEMLClassifier(20, random_state=0),
+    LEMLClassifier(random_state=0),
+    LEMLClassifier(20, alpha=0.1, threshold="zero", random_state=0),
     LEMLClassifier(4, loss="logistic", max_iter=2, random_state=0),
     PDSparseClassifier(random_state=0),
     BoostedRulesClassifier(40, random_state=0),
@@ -63,13 +64,20 @@ PARTITIONERS = [BlockPartitioner(3, random_state=0)]
 def predicts_signs(classifier):
     """Whether `predict` is where scores are positive."""
     least_squares = getattr(classifier, "loss", None) == "squared"
-    learned = isinstance(classifier, PDSparseClassifier) and classifier.threshold == "auto"
-    return getattr(classifier, "predictor", "signs") == "signs" and not least_squares and not learned
+    # The linear classifiers lower their intercepts by the threshold, that of least squares as well.
+    least_squares &= not hasattr(classifier, "threshold")
+    return getattr(classifier, "predictor", "signs") == "signs" and not least_squares
+
+
+def ranks_by_probabilities(classifier):
+    """Whether `predict_topk` goes by `predict_proba`, not by `decision_function`."""
+    return hasattr(classifier, "decoder")
 
 
 def is_sampled(classifier):
     """Whether fitting draws rows at random."""
-    return getattr(classifier, "bootstrap", False) or getattr(classifier, "solver", "") == "psgd"
+    held_out = "auto" in (getattr(classifier, "alpha", 0), getattr(classifier, "threshold", 0))
+    return held_out or getattr(classifier, "bootstrap", False) or getattr(classifier, "solver", "") == "psgd"
 
 
 def scores_every_label(classifier):

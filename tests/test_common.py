@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.sparse import coo_array, csc_array, csr_array, csr_matrix, issparse, lil_array
+from scipy.special import logit
 from sklearn.base import BaseEstimator, clone
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -25,6 +26,7 @@ from estimators import (
     compares_labels,
     is_sampled,
     predicts_signs,
+    ranks_by_probabilities,
     scores_every_label,
 )
 from manylabel.datasets import make_multilabel
@@ -396,6 +398,16 @@ def test_rankings_are_those_of_the_scores(fitted, problem, k):
     model = clone(fitted).fit(X, Y)
     X = csr_array(np.vstack([X.toarray(), np.zeros((1, X.shape[1]))]))
     scores, top = model.decision_function(X), model.predict_topk(X, k=k)
+    if predicts_signs(model):
+        np.testing.assert_array_equal(model.predict(X), scores > 0)
+    if ranks_by_probabilities(model):
+        with np.errstate(divide="ignore"):
+            scores = logit(model.predict_proba(X)).astype(np.float32)
+        # Order that is a matter of rounding is not compared.
+        at = top.tocoo().coords
+        np.testing.assert_allclose(top.data, scores[at], rtol=1e-3, atol=1e-4)
+        scores -= 1e-3 * (1 + np.abs(scores))
+        scores[at] = top.data
     assert scores.shape == top.shape == (X.shape[0], 40)
     assert np.isneginf(scores).all(axis=0).nonzero()[0].tolist() == [4, 24, 30]
     scored = np.isfinite(scores).sum(axis=1)
@@ -406,7 +418,5 @@ def test_rankings_are_those_of_the_scores(fitted, problem, k):
         stored = slice(*top.indptr[i : i + 2])
         np.testing.assert_array_equal(top.indices[stored], np.sort(best))
         np.testing.assert_array_equal(top.data[stored], row[np.sort(best)])
-    if predicts_signs(model):
-        np.testing.assert_array_equal(model.predict(X), scores > 0)
     assert not model.predict(X)[:, [4, 24, 30]].any()
     assert model.score(X[:-1], Y) == (model.predict(X[:-1]) == Y).all(axis=1).mean()

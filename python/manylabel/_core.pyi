@@ -110,6 +110,8 @@ def fit_leml(
     NDArray[np.float32],
     NDArray[np.float32],
     NDArray[np.float64],
+    float,
+    float | None,
 ]: ...
 def fit_link(
     x: csr_array,

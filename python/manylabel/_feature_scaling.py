@@ -108,3 +108,25 @@ class ScaledFeatures:
         scaled = csc_array((weights.astype(np.float32), coef.indices, coef.indptr), shape=coef.shape)
         # By the weights as rounded, so that the means of the columns score as they did.
         return scaled, (intercept - scaled @ self._shift).astype(np.float32)
+
+    def unscaled_rows(
+        self, features: NDArray[np.int32], factors: NDArray[np.float32]
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Turn factors of scaled columns into those of the features as they are.
+
+        Parameters
+        ----------
+        features : ndarray of shape (n_seen_features,), dtype int32
+        factors : ndarray of shape (n_seen_features, n_factors), dtype float32
+            One row for each of `features`.
+
+        Returns
+        -------
+        factors : ndarray of shape (n_seen_features, n_factors), dtype float32
+        shift : ndarray of shape (n_factors,), dtype float32
+            What the means of the columns add to ``X @ factors``.
+        """
+        if self._shift is None or self._scale is None:
+            return factors, np.zeros(factors.shape[1], dtype=np.float32)
+        unscaled = (factors * self._scale[features, None]).astype(np.float32)
+        return unscaled, (self._shift[features] @ unscaled).astype(np.float32)

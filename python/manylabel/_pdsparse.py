@@ -11,12 +11,14 @@ from scipy.sparse import csc_array, issparse
 
 from manylabel import _core
 from manylabel._base import core_parts
+from manylabel._feature_scaling import ScaledFeatures, check_normalize
 from manylabel._linear_scores import LinearClassifier
 from manylabel._progress import reported
 from manylabel._validation import (
     check_count,
     check_flag,
     check_number,
+    check_threshold,
     check_training_set,
     held_out_rows,
     is_verbose,
@@ -57,14 +59,17 @@ class PDSparseClassifier(LinearClassifier):
     post_solve : bool, default=True
         Whether, once it is found which weights are not zero, as many passes follow for these without `l1`.
         With `early_stopping` what they find is kept only if it is no worse on the rows held out.
-    normalize : bool, default=True
-        Whether to scale every row to unit Euclidean length, in fit and predict.
+    normalize : {"auto", "rows", "columns"} or bool, default="auto"
+        "rows" (or True) scales every row to unit Euclidean length, in fit and predict: right for texts.
+        "columns" learns from columns of unit variance, divided by the square root of their number, and of
+        mean zero where most of a column is not zero; weights are given for features as they are. "auto" is
+        "columns" where more than one value of X in eight is not zero, else "rows". False changes nothing.
     fit_intercept : bool, default=True
         Whether scores have intercepts: the logarithms of the labels' frequencies, all times one factor that
         held-out rows choose (see Notes). With False, intercepts are 0. Weights are the same either way.
-    threshold : float, "auto" or "zero", default="auto"
-        `predict` names the labels whose scores exceed it. "auto" learns it from held-out rows: as many
-        labels are named there as are true (see Notes). "zero" is 0, the sign of a score.
+    threshold : {"auto", "zero"} or float, default="auto"
+        Score above which `predict` names a label. "auto" learns it from held-out rows, so that as many labels
+        are named there as there are (see Notes). "zero" is 0.
     early_stopping : bool, default=False
         Whether to hold rows out, to stop when the precision of their best label does not improve, and to
         keep the weights that were best.
@@ -86,11 +91,12 @@ class PDSparseClassifier(LinearClassifier):
     coef_ : csc_array of shape (n_labels, n_features), dtype float32
         Weights, compressed by feature: the index that scoring walks.
     intercept_ : ndarray of shape (n_labels,), dtype float32
-        Factor times log frequency, or 0; -inf for a label that no training row carries, so that it is never
-        predicted.
+        Factor times log frequency, or 0, less `threshold_`; -inf for a label that no training row carries, so
+        that it is never predicted.
     threshold_ : float
-        What a score must exceed for `predict` to name the label. 0 where there is nothing to learn it from:
-        with a single row, or where no row held out carries a label.
+        What intercepts were lowered by, so that predicted labels have positive scores.
+    normalize_ : bool
+        Whether rows are scaled to unit length before they are scored.
     n_iter_ : int
         Passes made, those after the support was found not counted.
     dual_gap_ : float
@@ -150,17 +156,12 @@ class PDSparseClassifier(LinearClassifier):
     coef_: csc_array
     n_iter_: int
     dual_gap_: float
-    threshold_: float
     validation_precision_: NDArray[np.float64]
     n_features_in_: int
 
     _core_topk = staticmethod(_core.linear_topk)
     _core_above = staticmethod(_core.linear_above)
     _core_decision = staticmethod(_core.linear_decision)
-
-    def _threshold(self) -> float:
-        # Files of earlier versions have none.
-        return getattr(self, "threshold_", 0.0)
 
     def __init__(
         self,
@@ -172,7 +173,7 @@ class PDSparseClassifier(LinearClassifier):
         search: str = "exact",
         n_candidates: int | None = None,
         post_solve: bool = True,
-        normalize: bool = True,
+        normalize: bool | str = "auto",
         fit_intercept: bool = True,
         threshold: float | str = "auto",
         early_stopping: bool = False,
@@ -246,29 +247,30 @@ class PDSparseClassifier(LinearClassifier):
             "search": str(self.search),
             "n_candidates": None if n_candidates is None else check_count("n_candidates", n_candidates, 1),
             "post_solve": check_flag("post_solve", self.post_solve),
-            "normalize": check_flag("normalize", self.normalize),
             "fit_intercept": check_flag("fit_intercept", self.fit_intercept),
-            "learn_cut": isinstance(self.threshold, str) and self.threshold == "auto",
             "n_iter_no_change": check_count("n_iter_no_change", self.n_iter_no_change, 1),
             "seed": seed_,
         }
-        fixed = None if isinstance(self.threshold, str) else check_number("threshold", self.threshold)
-        if self.threshold not in ("auto", "zero") if fixed is None else np.isnan(fixed):
-            raise ValueError(f'`threshold` must be "auto", "zero" or a number, got {self.threshold!r}')
+        threshold = check_threshold(self.threshold, self._textbook_threshold)
+        check_normalize(self.normalize)
         early_stopping = check_flag("early_stopping", self.early_stopping)
         threads, verbose = n_threads(self.n_jobs), is_verbose(self.verbose)
         sparse_output = issparse(y)
         X, y, sample_weight = check_training_set(self, X, y, sample_weight)
         held_out = held_out_rows(share, X.shape[0], seed_) if early_stopping else None
+        scaled = ScaledFeatures(X, sample_weight, self.normalize, center=params["fit_intercept"])
+        params |= {"learn_cut": threshold is None, "normalize": scaled.by_row}
         with reported(params["max_iter"], "pass", verbose, progress) as report:
             weights, intercept, n_iter, dual_gap, validation, cut = _core.fit_pdsparse(
-                X, y, sample_weight, held_out, params, threads, report
+                scaled.X, y, sample_weight, held_out, params, threads, report
             )
         # Compressed rows of (n_features, n_labels) are compressed columns of the transpose.
-        self.coef_ = csc_array(core_parts(weights), shape=(y.shape[1], X.shape[1]))
-        self.intercept_, self.n_iter_, self.dual_gap_ = intercept, n_iter, dual_gap
+        coef = csc_array(core_parts(weights), shape=(y.shape[1], X.shape[1]))
+        self.coef_, intercept = scaled.unscaled(coef, intercept)
+        self._shift(intercept, threshold, cut)
+        self.n_iter_, self.dual_gap_ = n_iter, dual_gap
         self.validation_precision_ = validation
-        self.threshold_ = next((at for at in (fixed, cut) if at is not None), 0.0)
+        self.normalize_ = scaled.by_row
         self.classes_ = np.arange(y.shape[1])
         self.sparse_output_ = sparse_output
         return self

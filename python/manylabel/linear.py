@@ -78,7 +78,8 @@ class DiSMECClassifier(LinearClassifier):
     coef_ : csc_array of shape (n_labels, n_features), dtype float32
         Weights, compressed by feature: the index that scoring walks.
     intercept_ : ndarray of shape (n_labels,), dtype float32
-        Intercepts less `threshold_`; -inf for a label that no training row carries, so that it is never predicted.
+        Intercepts less `threshold_`; -inf for a label that no training row carries, so that it is never
+        predicted.
     threshold_ : float
         What intercepts were lowered by, so that predicted labels have positive scores.
     normalize_ : bool

@@ -102,6 +102,45 @@ def test_marginals_are_sums_over_all_sets(seed, m):
     )
 
 
+@given(st.integers(0, 10**6), st.integers(1, 9))
+def test_ranked_by_marginals(seed, m):
+    """Not by the odds given the most probable set, which may order labels in another way."""
+    u, C = random_model(np.random.default_rng(seed), m)
+    C[0] = C[:, 0] = 0  # a label without couplings
+    u[0] = -60 + seed % 120  # its probability may be 1 in double precision
+    top = model_of(u, C, "auto").predict_topk([[0.0]], k=m)
+    q = oracle.marginals(u, C)[1:]
+    np.testing.assert_array_equal(top.indices, np.arange(m))
+    np.testing.assert_allclose(top.data[0], u[0], rtol=1e-6)
+    np.testing.assert_allclose(top.data[1:], np.log(q) - np.log1p(-q), rtol=1e-3, atol=1e-4)
+    k = (m + 1) // 2
+    best = np.sort(np.lexsort([np.arange(m), -top.data])[:k])
+    np.testing.assert_array_equal(model_of(u, C, "auto").predict_topk([[0.0]], k=k).indices, best)
+
+
+def test_rankings_of_the_two_kinds_differ():
+    # The pair {1, 2} excludes 0, which alone is more probable than either in all sets together.
+    u, C = np.array([1.0, 0.9, 0.9]), np.array([[0, -5, -5], [-5, 0, 1], [-5, 1, 0]], dtype=float)
+    model = model_of(u, C, "auto")
+    assert model.predict([[0.0]])[0].tolist() == [0, 1, 1]
+    u[0] = 2.5
+    model = model_of(u, C, "auto")
+    assert model.predict([[0.0]])[0].tolist() == [0, 1, 1]
+    odds, q = model.decision_function([[0.0]])[0], model.predict_proba([[0.0]])[0]
+    assert odds.argmin() == 0
+    top = model.predict_topk([[0.0]], k=3)
+    np.testing.assert_allclose(1 / (1 + np.exp(-top.data)), q, rtol=1e-5)
+    assert 1 / (1 + np.exp(-odds[0])) < 0.01 < 0.3 < q[0]
+
+
+def test_ranking_of_certain_labels_is_finite():
+    u, C = random_model(np.random.default_rng(0), 13)
+    for scale in (1e3, 1e10):
+        top = model_of(u * scale, C, "auto").predict_topk([[0.0]], k=13)
+        assert np.isfinite(top.data).all()
+        assert top.nnz == 13
+
+
 def test_marginals_of_large_scores():
     """Where scores are so large that one label set is certain, the marginals are that set."""
     rng = np.random.default_rng(0)

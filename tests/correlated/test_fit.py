@@ -338,3 +338,31 @@ def test_random_search(problem):
     search = RandomizedSearchCV(CorrLogClassifier(tol=1e-3), corrlog_space(), n_iter=3, cv=2, random_state=0)
     _, counts = np.unique(problem[1], axis=0, return_counts=True)
     assert counts.max() / len(problem[1]) < search.fit(*problem).best_score_ <= 1
+
+
+# --- penalties that are chosen
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_penalties_of_few_rows():
+    """2 against the sum of losses, not below a thousandth of the mean; numbers mean what they say."""
+    X, Y = make_multilabel(3000, 20, 4, random_state=0)
+    for n, expected in [(100, 0.02), (1000, 0.002), (3000, 0.001)]:
+        model = CorrLogClassifier().fit(X[:n], Y[:n])
+        assert (model.l2_features_, model.l2_pairs_) == (expected, expected)
+        same = CorrLogClassifier(expected, expected).fit(X[:n], Y[:n])
+        np.testing.assert_array_equal(same.coef_.toarray(), model.coef_.toarray())
+        np.testing.assert_array_equal(same.correlations_.toarray(), model.correlations_.toarray())
+    model = CorrLogClassifier(0.3, "auto").fit(X[:100], Y[:100])
+    assert (model.l2_features_, model.l2_pairs_) == (0.3, 0.02)
+    # Weights are rows.
+    model = CorrLogClassifier().fit(X[:100], Y[:100], sample_weight=np.full(100, 4))
+    assert model.l2_features_ == 0.005
+    model = CorrLogClassifier(solver="reference", epsilon=0.0).fit(X[:100], Y[:100])
+    assert model.l2_features_ == 0.001
+    for name in ("l2_features", "l2_pairs"):
+        with pytest.raises(ValueError, match=f"`{name}` must be a number, got 'none'"):
+            CorrLogClassifier(**{name: "none"}).fit(X[:100], Y[:100])
+    # On a path only the ratio counts, in which "auto" is a thousandth.
+    (model,) = corrlog_path(X[:100], Y[:100], [0.1], estimator=CorrLogClassifier("auto", 0.002))
+    assert (model.l2_features_, model.l2_pairs_) == (0.1, 0.2)

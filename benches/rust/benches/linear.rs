@@ -37,6 +37,7 @@ fn fit(criterion: &mut Criterion) {
     for rank in [10, 100] {
         let params = leml::Params {
             rank,
+            alpha: Some(0.1),
             max_iter: 3,
             ..leml::Params::default()
         };

@@ -117,13 +117,13 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
         self.intercept.len()
     }
 
-    /// The `k` best labels of each row with their log-odds, labels in increasing order; ties go to the
-    /// lower label, and labels with intercept −∞ are left out.
+    /// The `k` most probable labels of each row with the log-odds of their probabilities, whatever the
+    /// others are; labels in increasing order. Ties go to the lower label, and labels with intercept −∞
+    /// are left out.
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if `x` has another number of features, [`Error::Param`] if the decoder does
-    /// not take so many labels, [`Error::Stopped`].
+    /// [`Error::Shape`] if `x` has another number of features, [`Error::Stopped`].
     ///
     /// # Panics
     ///
@@ -134,8 +134,16 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
         k: usize,
         watch: &Watch,
     ) -> Result<CsrOwned, Error> {
-        self.select(x, watch, |scores, out| {
-            let mut best = TopK::new(k.min(self.n_labels()));
+        let decoder = Decoder::for_marginals(self.couplings, self.sets)?;
+        let n_labels = self.n_labels();
+        let decode = |scratch: &mut Scratch| {
+            let Scratch { u, odds, work } = scratch;
+            odds.clone_from(u);
+            let mut rows = u.chunks(n_labels).zip(odds.chunks_mut(n_labels));
+            rows.try_for_each(|(u, odds)| decoder.marginal_odds(u, work, odds, watch))
+        };
+        self.select(x, watch, decode, |scores, out| {
+            let mut best = TopK::new(k.min(n_labels));
             for (label, &score) in (0..).zip(scores) {
                 best.push(label, score as f32);
             }
@@ -147,13 +155,15 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
     ///
     /// # Errors
     ///
-    /// As [`topk`](Self::topk).
+    /// As [`topk`](Self::topk), and [`Error::Param`] if the decoder does not take so many labels.
     pub fn predict<I: Index, V: Value>(
         &self,
         x: CsrView<'_, I, V>,
         watch: &Watch,
     ) -> Result<CsrOwned, Error> {
-        self.select(x, watch, |scores, out| {
+        let decoder = Decoder::new(self.method, self.couplings, self.sets)?;
+        let decode = |scratch: &mut Scratch| decoder.decode(scratch, watch);
+        self.select(x, watch, decode, |scores, out| {
             let scored = (0..).zip(scores.iter().map(|&score| score as f32));
             out.extend(scored.filter(|&(_, score)| score > 0.0));
         })
@@ -163,7 +173,7 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if they do not fit in memory, otherwise as [`topk`](Self::topk).
+    /// [`Error::TooLarge`] if they do not fit in memory, otherwise as [`predict`](Self::predict).
     pub fn decision<I: Index, V: Value>(
         &self,
         x: CsrView<'_, I, V>,
@@ -242,15 +252,15 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
         Ok(all)
     }
 
-    /// Decodes every row and keeps what `pick` pushes for it.
+    /// Decodes every row, into `odds` of its scratch, and keeps what `pick` pushes for it.
     fn select<I: Index, V: Value>(
         &self,
         x: CsrView<'_, I, V>,
         watch: &Watch,
+        decode: impl Fn(&mut Scratch) -> Result<(), Error> + Sync,
         pick: impl Fn(&[f64], &mut Vec<(u32, f32)>) + Sync,
     ) -> Result<CsrOwned, Error> {
         self.check(x)?;
-        let decoder = Decoder::new(self.method, self.couplings, self.sets)?;
         let n_labels = self.n_labels();
         Picked::by_blocks(
             x.n_rows(),
@@ -260,7 +270,7 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
             |scratch, rows, picked| {
                 watch.step(0)?;
                 self.score(x, rows.start, rows.len(), scratch);
-                decoder.decode(scratch, watch)?;
+                decode(scratch)?;
                 for odds in scratch.odds.chunks(n_labels) {
                     pick(odds, &mut picked.pairs);
                     picked.end_row();

@@ -69,6 +69,7 @@ proptest! {
         let params = Params {
             rank: if newton { 5 } else { 70 },
             loss,
+            learn_cut: true,
             max_iter: if newton { 1 } else { 3 },
             cg_max_iter: if newton { 2 } else { 20 },
             ..Params::default()

@@ -19,7 +19,7 @@ use pyo3::prelude::*;
 #[pyo3(from_item_all)]
 pub(crate) struct PyParams {
     rank: usize,
-    alpha: f64,
+    alpha: Option<f64>,
     loss: String,
     max_iter: usize,
     tol: f64,
@@ -28,6 +28,7 @@ pub(crate) struct PyParams {
     fit_intercept: bool,
     normalize: bool,
     seed: u64,
+    learn_cut: bool,
 }
 
 impl TryFrom<PyParams> for Params {
@@ -54,12 +55,13 @@ impl TryFrom<PyParams> for Params {
             fit_intercept: params.fit_intercept,
             normalize: params.normalize,
             seed: params.seed,
+            learn_cut: params.learn_cut,
         })
     }
 }
 
 /// Fits LEML: features, their factors, factors of labels (transposed), intercepts, objective after
-/// each turn.
+/// each turn, the weight of squares, the threshold that was learned if any.
 #[expect(clippy::type_complexity, reason = "a tuple is what Python unpacks")]
 #[expect(clippy::too_many_arguments, reason = "Python names them")]
 #[pyfunction]
@@ -79,6 +81,8 @@ pub(crate) fn fit_leml<'py>(
     Bound<'py, PyArray2<f32>>,
     Bound<'py, PyArray1<f32>>,
     Bound<'py, PyArray1<f64>>,
+    f64,
+    Option<f64>,
 )> {
     let params = Params::try_from(params)
         .and_then(Params::check)
@@ -107,6 +111,8 @@ pub(crate) fn fit_leml<'py>(
         model.ht.into_pyarray(py).reshape([model.rank, n_labels])?,
         model.intercept.into_pyarray(py),
         model.objective.into_pyarray(py),
+        model.alpha,
+        model.cut.map(f64::from),
     ))
 }
 

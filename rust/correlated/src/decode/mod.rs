@@ -226,6 +226,26 @@ impl<'a> Decoder<'a> {
         }
         Ok(())
     }
+
+    /// Log-odds of the [`marginals`](Self::marginals) of all labels of a row: finite where u is.
+    pub(crate) fn marginal_odds(
+        &self,
+        u: &[f64],
+        work: &mut Work,
+        odds: &mut [f64],
+        watch: &Watch,
+    ) -> Result<(), Error> {
+        self.marginals(u, work, odds, watch)?;
+        for (label, (odds, &u)) in odds.iter_mut().zip(u).enumerate() {
+            if u.is_infinite() || self.couplings.row(label).0.is_empty() {
+                *odds = u; // exact, however certain
+            } else {
+                let q = odds.clamp(f64::MIN_POSITIVE, 1.0 - f64::EPSILON);
+                *odds = q.ln() - (-q).ln_1p();
+            }
+        }
+        Ok(())
+    }
 }
 
 fn sigmoid(x: f64) -> f64 {

@@ -5,6 +5,7 @@
 //! which makes no difference.
 
 use super::params::Loss;
+use super::turns::Labels;
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatMut, MatRef, Par};
 use manylabel_base::{Error, Watch};
@@ -17,7 +18,7 @@ const OWN: usize = 64;
 const OTHER: usize = 512;
 
 impl Loss {
-    fn value(self, z: f32, y: f32) -> f32 {
+    pub(super) fn value(self, z: f32, y: f32) -> f32 {
         let margin = (2.0 * y - 1.0) * z;
         match self {
             Self::Squared => (z - y).powi(2) / 2.0,
@@ -59,56 +60,35 @@ pub(super) enum Ask<'a> {
     Product(&'a [f32]),
 }
 
-/// Entries of Y and of its transpose.
-pub(super) struct Entries {
-    by_row: CsrOwned,
-    by_label: CsrOwned,
-    loss: Loss,
-    /// Whether entries that are not stored are known to be 0; they are unknown otherwise.
-    all: bool,
-    weights: Option<Vec<f32>>,
+/// Entries of Y, what they cost, and how much rows weigh.
+#[derive(Clone, Copy)]
+pub(super) struct Entries<'a> {
+    pub(super) labels: &'a Labels,
+    pub(super) loss: Loss,
+    pub(super) weights: Option<&'a [f32]>,
 }
 
 /// Entries as the owner of rows or of labels sees them.
 #[derive(Clone, Copy)]
 pub(super) struct Side<'a> {
-    entries: &'a Entries,
+    entries: Entries<'a>,
     own: &'a CsrOwned,
     of_rows: bool,
 }
 
-impl Entries {
-    pub(super) fn new(
-        by_row: CsrOwned,
-        loss: Loss,
-        all: bool,
-        weights: Option<&[f32]>,
-    ) -> Result<Self, Error> {
-        Ok(Self {
-            by_label: by_row.transpose()?,
-            by_row,
-            loss,
-            all,
-            weights: weights.map(<[f32]>::to_vec),
-        })
-    }
-
-    pub(super) fn n_labels(&self) -> usize {
-        self.by_row.n_cols
-    }
-
-    pub(super) fn of_rows(&self) -> Side<'_> {
+impl<'a> Entries<'a> {
+    pub(super) fn of_rows(self) -> Side<'a> {
         Side {
             entries: self,
-            own: &self.by_row,
+            own: &self.labels.by_row,
             of_rows: true,
         }
     }
 
-    pub(super) fn of_labels(&self) -> Side<'_> {
+    pub(super) fn of_labels(self) -> Side<'a> {
         Side {
             entries: self,
-            own: &self.by_label,
+            own: &self.labels.by_label,
             of_rows: false,
         }
     }
@@ -140,7 +120,7 @@ impl Side<'_> {
                 loss: 0.0,
                 out: vec![0.0; rows.len() * out_rank],
             };
-            if self.entries.all {
+            if self.entries.labels.all {
                 block.all(watch)?;
             } else {
                 block.stored(watch)?;
@@ -156,10 +136,7 @@ impl Side<'_> {
     /// Weight of the row of Y that an entry belongs to.
     fn weight(&self, own: usize, other: usize) -> f32 {
         let row = if self.of_rows { own } else { other };
-        self.entries
-            .weights
-            .as_ref()
-            .map_or(1.0, |weights| weights[row])
+        self.entries.weights.map_or(1.0, |weights| weights[row])
     }
 }
 
@@ -288,7 +265,7 @@ impl Block<'_> {
     }
 }
 
-fn dot(a: &[f32], b: &[f32]) -> f32 {
+pub(super) fn dot(a: &[f32], b: &[f32]) -> f32 {
     let mut lanes = [0.0f32; 16];
     let (a16, b16) = (a.chunks_exact(16), b.chunks_exact(16));
     let rest: f32 = (a16.remainder().iter().zip(b16.remainder()))

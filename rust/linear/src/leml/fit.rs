@@ -2,9 +2,11 @@
 
 use super::dense::{Design, Tall};
 use super::entries::Entries;
-use super::newton::{self, Half};
+use super::held_out::{Data, FOR_ALPHA, FOR_CUT, Part, Plan};
+use super::newton::Newton;
 use super::params::{Checked, Loss, Params};
 use super::ridge::Ridge;
+use super::turns::{Labels, Turns};
 use fastrand::Rng;
 use manylabel_base::{Error, Watch, filled};
 use manylabel_sparse::{CsrOwned, CsrView, Index, LANES, Value};
@@ -25,6 +27,11 @@ pub struct Model {
     pub intercept: Vec<f32>,
     /// The objective after each turn.
     pub objective: Vec<f64>,
+    /// The weight of the squares of W and H.
+    pub alpha: f64,
+    /// The threshold of scores above which as many labels are named as are true; `None` if it was not
+    /// asked for or there was nothing to learn from.
+    pub cut: Option<f32>,
 }
 
 impl Checked {
@@ -81,6 +88,7 @@ impl Checked {
             let view = CsrView::new("X", &ends, &x.indices, &x.values, x.n_cols)?;
             Design::new(view, params.fit_intercept, watch)?
         };
+        let unit = unit_of_alpha(&x, weights);
         drop(x);
 
         // Labels never seen have no say: they are left out of the factors.
@@ -91,26 +99,45 @@ impl Checked {
         let n_labels = y.n_cols;
         let labels = keep_seen(&mut known)?;
         let rank = params.rank.min(labels.len()).min(n);
-        let mut objective = Vec::new();
-        let (w, h) = if rank == 0 {
-            (Tall::zeros(design.n_cols(), 0)?, Tall::zeros(0, 0)?)
-        } else if params.loss == Loss::Squared && observed.is_none() {
-            fit_ridge(
-                params,
-                &design,
-                &known,
-                weights,
-                rank,
-                &mut objective,
-                watch,
-            )?
-        } else {
-            let entries = Entries::new(known, params.loss, observed.is_none(), weights)?;
-            fit_entries(params, &design, &entries, rank, &mut objective, watch)?
+        let known = Labels::new(known, observed.is_none())?;
+        let data = Data {
+            x: &design,
+            labels: &known,
+            weights,
+            loss: params.loss,
         };
-        let mut model = unfold(&design, &w, &h, &labels, n_labels, params.fit_intercept)?;
-        model.objective = objective;
-        Ok(model)
+        let draw = |plan: &Plan, wanted: bool| {
+            let parts = wanted.then(|| plan.draw(n, known.len(), weights, params.seed));
+            parts.unwrap_or_default()
+        };
+        let parts = Parts {
+            for_alpha: draw(&FOR_ALPHA, params.alpha.is_none()),
+            for_cut: draw(&FOR_CUT, params.learn_cut),
+        };
+        let fitted = if rank == 0 {
+            Fitted {
+                w: Tall::zeros(design.n_cols(), 0)?,
+                h: Tall::zeros(0, 0)?,
+                alpha: params.alpha.unwrap_or(unit),
+                objective: Vec::new(),
+                cut: None,
+            }
+        } else if params.loss == Loss::Squared && known.all {
+            let set = |weights| Ridge::new(params, &design, &known, weights);
+            fit_factors(params, data, unit, rank, &parts, set, watch)?
+        } else {
+            let set = |weights| Newton {
+                params,
+                x: &design,
+                entries: Entries {
+                    labels: &known,
+                    loss: params.loss,
+                    weights,
+                },
+            };
+            fit_factors(params, data, unit, rank, &parts, set, watch)?
+        };
+        unfold(&design, fitted, &labels, n_labels, params.fit_intercept)
     }
 }
 
@@ -122,65 +149,66 @@ fn is_last(params: &Params, objective: &mut Vec<f64>, value: f64) -> bool {
         || before.is_some_and(|before| before - value < params.tol * before)
 }
 
-fn fit_ridge(
-    params: &Params,
-    design: &Design,
-    y: &CsrOwned,
-    weights: Option<&[f32]>,
-    rank: usize,
-    objective: &mut Vec<f64>,
-    watch: &Watch,
-) -> Result<(Tall, Tall), Error> {
-    let ridge = Ridge::new(params, design, y, weights)?;
-    let mut w = Tall::zeros(design.n_cols(), rank)?;
-    let mut h = Tall::from_rows(&start(params.seed, y.n_cols, rank), y.n_cols, rank)?;
-    let mut gram = h.gram(None, watch)?;
-    loop {
-        let turned = Ridge::turn(&w, &h, &gram, watch)?;
-        w = ridge.improve_w(&turned, watch)?;
-        let value;
-        (h, gram, value) = ridge.best_h(&w, watch)?;
-        watch.step(1)?;
-        if is_last(params, objective, value) {
-            return Ok((w, h));
-        }
-    }
+/// The fit of a training set.
+struct Fitted {
+    w: Tall,
+    h: Tall,
+    alpha: f64,
+    objective: Vec<f64>,
+    cut: Option<f32>,
 }
 
-fn fit_entries(
+/// Rows to be held out.
+struct Parts {
+    for_alpha: Vec<Part>,
+    for_cut: Vec<Part>,
+}
+
+/// Finds what `params` leave open, and takes turns. `set` is the training set with other weights of
+/// rows.
+fn fit_factors<'w, T: Turns>(
     params: &Params,
-    design: &Design,
-    entries: &Entries,
+    data: Data<'w>,
+    unit: f64,
     rank: usize,
-    objective: &mut Vec<f64>,
+    parts: &'w Parts,
+    set: impl Fn(Option<&'w [f32]>) -> T,
     watch: &Watch,
-) -> Result<(Tall, Tall), Error> {
-    let n_labels = entries.n_labels();
-    let mut w = filled("the factor of X", 0.0, design.n_cols() * rank)?;
-    let mut a = filled("the rows' embedding", 0.0, design.n_rows * rank)?;
-    let mut h = start(params.seed, n_labels, rank);
+) -> Result<Fitted, Error> {
+    let Parts { for_alpha, for_cut } = parts;
+    let sets_of = |parts: &'w [Part]| -> Vec<T> {
+        let sets = parts.iter().map(|part| set(Some(part.weights())));
+        sets.collect()
+    };
+    let alpha = match params.alpha {
+        Some(alpha) => alpha,
+        None => data
+            .best_alpha(unit, rank, for_alpha, &sets_of(for_alpha), watch)?
+            .unwrap_or(unit),
+    };
+    let all = set(data.weights);
+    let mut factors = all.start(rank, watch)?;
+    let mut objective = Vec::new();
     loop {
-        let by_row = Half::of_w(design, entries, &h, rank);
-        newton::improve(&by_row, params, &mut w, &mut a, watch)?;
-        let by_label = Half::of_h(entries, &a, rank);
-        let mut image = h.clone();
-        let value = newton::improve(&by_label, params, &mut h, &mut image, watch)?;
+        let value = all.turn(&mut factors, alpha, watch)?;
         watch.step(1)?;
-        if is_last(
-            params,
-            objective,
-            value + params.alpha / 2.0 * newton::square(&w),
-        ) {
-            return Ok((
-                Tall::from_rows(&w, design.n_cols(), rank)?,
-                Tall::from_rows(&h, n_labels, rank)?,
-            ));
+        if is_last(params, &mut objective, value) {
+            break;
         }
     }
+    let cut = data.cut(&factors, alpha, for_cut, &sets_of(for_cut), watch)?;
+    let (w, h) = all.factors(&factors)?;
+    Ok(Fitted {
+        w,
+        h,
+        alpha,
+        objective,
+        cut,
+    })
 }
 
 /// The first H: independent normal numbers of variance 1 / rank.
-fn start(seed: u64, n_labels: usize, rank: usize) -> Vec<f32> {
+pub(super) fn start(seed: u64, n_labels: usize, rank: usize) -> Vec<f32> {
     let mut rng = Rng::with_seed(seed);
     let mut normal = || {
         // In (0, 1], so that the logarithm is finite.
@@ -257,12 +285,12 @@ fn keep_seen(known: &mut CsrOwned) -> Result<Vec<u32>, Error> {
 /// intercepts.
 fn unfold(
     design: &Design,
-    w: &Tall,
-    h: &Tall,
+    fitted: Fitted,
     labels: &[u32],
     n_labels: usize,
     ones: bool,
 ) -> Result<Model, Error> {
+    let Fitted { w, h, .. } = &fitted;
     let rank = w.n_cols;
     let value = |tall: &Tall, row: usize, k: usize| tall.panels[k / LANES][row].0[k % LANES];
     let shift = usize::from(ones);
@@ -293,8 +321,24 @@ fn unfold(
         ht,
         rank,
         intercept,
-        objective: Vec::new(),
+        objective: fitted.objective,
+        alpha: fitted.alpha,
+        cut: fitted.cut,
     })
+}
+
+/// What `alpha` grows with: the length of a row, of which scores have as much more as W H' has less, and
+/// the weight of one.
+fn unit_of_alpha(x: &CsrOwned, weights: Option<&[f32]>) -> f64 {
+    let (mut squares, mut total) = (0.0, 0.0);
+    for row in 0..x.n_rows() {
+        let weight = weights.map_or(1.0, |weights| f64::from(weights[row]));
+        let values = x.row(row).1.iter();
+        squares += weight * values.map(|&value| f64::from(value).powi(2)).sum::<f64>();
+        total += weight;
+    }
+    let unit = (squares / total).sqrt() * total / x.n_rows() as f64;
+    if unit > 0.0 { unit } else { 1.0 }
 }
 
 /// Refuses what single precision would turn into infinities on the way: products of gradients and

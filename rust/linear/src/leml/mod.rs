@@ -18,14 +18,18 @@
 //! * `newton`: any loss on any entries (`entries`). Newton's method on one factor at a time, its
 //!   steps by conjugate gradients, with a line search. If all entries are known, all are computed:
 //!   O(n c r) a product, in blocks.
+//! * `held_out`: what rows that a fit did not see say: which `alpha` predicts them best, and above
+//!   which score as many of their labels are named as are true.
 
 mod dense;
 mod entries;
 mod fit;
+mod held_out;
 mod newton;
 mod params;
 mod predict;
 mod ridge;
+mod turns;
 
 pub use fit::Model;
 pub use params::{Checked, Loss, Params};

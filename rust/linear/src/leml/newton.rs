@@ -5,8 +5,10 @@
 
 use super::dense::{Design, Tall};
 use super::entries::{Ask, Entries, Side};
+use super::fit;
 use super::params::{Loss, Params};
-use manylabel_base::{Error, Watch};
+use super::turns::Turns;
+use manylabel_base::{Error, Watch, filled};
 
 /// Steps of a turn at most; with squared loss the first is all there is to do.
 const STEPS: usize = 5;
@@ -18,8 +20,69 @@ const ENOUGH: f64 = 0.1;
 const HALVINGS: usize = 20;
 const ARMIJO: f64 = 0.01;
 
+/// A training set to be fitted by Newton's method.
+#[derive(Clone, Copy)]
+pub(super) struct Newton<'a> {
+    pub(super) params: &'a Params,
+    pub(super) x: &'a Design,
+    pub(super) entries: Entries<'a>,
+}
+
+/// Both factors, and `X W`; rows lie one after the other.
+#[derive(Debug, Clone)]
+pub(super) struct Factors {
+    w: Vec<f32>,
+    a: Vec<f32>,
+    h: Vec<f32>,
+    rank: usize,
+}
+
+impl Newton<'_> {
+    fn improve_w(&self, factors: &mut Factors, alpha: f64, watch: &Watch) -> Result<(), Error> {
+        let Factors { w, a, h, rank } = factors;
+        let by_row = Half::of_w(self.x, self.entries, h, *rank);
+        improve(&by_row, self.params, alpha, w, a, watch).map(drop)
+    }
+}
+
+impl Turns for Newton<'_> {
+    type Factors = Factors;
+
+    fn start(&self, rank: usize, _: &Watch) -> Result<Factors, Error> {
+        Ok(Factors {
+            w: filled("the factor of X", 0.0, self.x.n_cols() * rank)?,
+            a: filled("the rows' embedding", 0.0, self.x.n_rows * rank)?,
+            h: fit::start(self.params.seed, self.entries.labels.len(), rank),
+            rank,
+        })
+    }
+
+    fn turn(&self, factors: &mut Factors, alpha: f64, watch: &Watch) -> Result<f64, Error> {
+        self.improve_w(factors, alpha, watch)?;
+        let by_label = Half::of_h(self.entries, &factors.a, factors.rank);
+        let mut image = factors.h.clone();
+        let h = &mut factors.h;
+        let value = improve(&by_label, self.params, alpha, h, &mut image, watch)?;
+        Ok(value + alpha / 2.0 * square(&factors.w))
+    }
+
+    fn refit_w(&self, factors: &Factors, alpha: f64, watch: &Watch) -> Result<(Tall, Tall), Error> {
+        let mut factors = factors.clone();
+        self.improve_w(&mut factors, alpha, watch)?;
+        self.factors(&factors)
+    }
+
+    fn factors(&self, factors: &Factors) -> Result<(Tall, Tall), Error> {
+        let Factors { w, h, rank, .. } = factors;
+        Ok((
+            Tall::from_rows(w, self.x.n_cols(), *rank)?,
+            Tall::from_rows(h, self.entries.labels.len(), *rank)?,
+        ))
+    }
+}
+
 /// The objective in one factor.
-pub(super) struct Half<'a> {
+struct Half<'a> {
     /// What makes an image of a factor; H is its own.
     design: Option<&'a Design>,
     side: Side<'a>,
@@ -28,12 +91,7 @@ pub(super) struct Half<'a> {
 }
 
 impl<'a> Half<'a> {
-    pub(super) fn of_w(
-        design: &'a Design,
-        entries: &'a Entries,
-        h: &'a [f32],
-        rank: usize,
-    ) -> Self {
+    fn of_w(design: &'a Design, entries: Entries<'a>, h: &'a [f32], rank: usize) -> Self {
         Self {
             design: Some(design),
             side: entries.of_rows(),
@@ -42,7 +100,7 @@ impl<'a> Half<'a> {
         }
     }
 
-    pub(super) fn of_h(entries: &'a Entries, a: &'a [f32], rank: usize) -> Self {
+    fn of_h(entries: Entries<'a>, a: &'a [f32], rank: usize) -> Self {
         Self {
             design: None,
             side: entries.of_labels(),
@@ -80,9 +138,10 @@ impl<'a> Half<'a> {
 
 /// Lowers the objective in `factor`, whose image is kept up to date; returns the loss plus
 /// `alpha/2 ‖factor‖²` at the end.
-pub(super) fn improve(
+fn improve(
     half: &Half<'_>,
     params: &Params,
+    alpha: f64,
     factor: &mut [f32],
     image: &mut [f32],
     watch: &Watch,
@@ -98,13 +157,13 @@ pub(super) fn improve(
     for _ in 0..steps {
         let (loss, pulls) = ask(Ask::Gradient, image)?;
         let mut gradient = half.transposed(pulls, watch)?;
-        add_scaled(params.alpha as f32, factor, &mut gradient);
-        let value = loss + params.alpha / 2.0 * square(factor);
+        add_scaled(alpha as f32, factor, &mut gradient);
+        let value = loss + alpha / 2.0 * square(factor);
         let norm = square(&gradient).sqrt();
         if norm <= ENOUGH * *first.get_or_insert(norm) && first != Some(norm) || norm == 0.0 {
             return Ok(value);
         }
-        let (step, of_step) = direction(half, params, image, &gradient, watch)?;
+        let (step, of_step) = direction(half, params, alpha, image, &gradient, watch)?;
         let slope = dot(&gradient, &step);
         let products = (dot(factor, &step), square(&step));
         let mut length = 1.0;
@@ -113,7 +172,7 @@ pub(super) fn improve(
             let mut at = image.to_vec();
             add_scaled(length as f32, &of_step, &mut at);
             let square = square(factor) + 2.0 * length * products.0 + length * length * products.1;
-            let there = ask(Ask::Value, &at)?.0 + params.alpha / 2.0 * square;
+            let there = ask(Ask::Value, &at)?.0 + alpha / 2.0 * square;
             if there <= value + ARMIJO * length * slope {
                 add_scaled(length as f32, &step, factor);
                 image.copy_from_slice(&at);
@@ -126,13 +185,14 @@ pub(super) fn improve(
             return Ok(value); // rounding has consumed what was left
         }
     }
-    Ok(ask(Ask::Value, image)?.0 + params.alpha / 2.0 * square(factor))
+    Ok(ask(Ask::Value, image)?.0 + alpha / 2.0 * square(factor))
 }
 
 /// Newton's direction by conjugate gradients, and its image.
 fn direction(
     half: &Half<'_>,
     params: &Params,
+    alpha: f64,
     image: &[f32],
     gradient: &[f32],
     watch: &Watch,
@@ -148,7 +208,7 @@ fn direction(
         let ask = Ask::Product(&of_p);
         let (_, pulls) = half.side.answer(ask, image, half.other, half.rank, watch)?;
         let mut product = half.transposed(pulls, watch)?;
-        add_scaled(params.alpha as f32, &p, &mut product);
+        add_scaled(alpha as f32, &p, &mut product);
         let length = rho / dot(&p, &product);
         if !(length.is_finite() && length > 0.0) {
             break; // rounding has consumed what was left
@@ -192,6 +252,6 @@ fn dot(a: &[f32], b: &[f32]) -> f64 {
 }
 
 /// `‖a‖²`.
-pub(super) fn square(a: &[f32]) -> f64 {
+fn square(a: &[f32]) -> f64 {
     dot(a, a)
 }

@@ -18,8 +18,9 @@ pub enum Loss {
 pub struct Params {
     /// Columns of W and H; ≥ 1. Fewer where there are fewer rows or labels.
     pub rank: usize,
-    /// Weight of the squares of W and H; from 1e-30 to 1e30.
-    pub alpha: f64,
+    /// Weight of the squares of W and H; from 1e-30 to 1e12. `None` for the one that predicts rows
+    /// held out best.
+    pub alpha: Option<f64>,
     /// What an entry costs.
     pub loss: Loss,
     /// Turns of W and H at most; ≥ 1.
@@ -34,15 +35,17 @@ pub struct Params {
     pub fit_intercept: bool,
     /// Whether rows are scaled to unit length first.
     pub normalize: bool,
-    /// Seeds the first H.
+    /// Seeds the first H and which rows are held out.
     pub seed: u64,
+    /// Whether to find the threshold of scores above which as many labels are named as are true.
+    pub learn_cut: bool,
 }
 
 impl Default for Params {
     fn default() -> Self {
         Self {
             rank: 100,
-            alpha: 0.1,
+            alpha: None,
             loss: Loss::Squared,
             max_iter: 10,
             tol: 1e-3,
@@ -51,6 +54,7 @@ impl Default for Params {
             fit_intercept: true,
             normalize: true,
             seed: 0,
+            learn_cut: false,
         }
     }
 }
@@ -73,17 +77,15 @@ impl Params {
                 got: got.to_string(),
             })
         };
-        for (name, value) in [
-            ("alpha", self.alpha),
-            ("tol", self.tol),
-            ("cg_tol", self.cg_tol),
-        ] {
+        for (name, value) in [("tol", self.tol), ("cg_tol", self.cg_tol)] {
             if !(value.is_finite() && value > 0.0) {
                 return fail(name, "finite and > 0", &value);
             }
         }
-        if !(1e-30..=1e12).contains(&self.alpha) {
-            return fail("alpha", "from 1e-30 to 1e12", &self.alpha);
+        if let Some(alpha) = self.alpha
+            && !(1e-30..=1e12).contains(&alpha)
+        {
+            return fail("alpha", "from 1e-30 to 1e12", &alpha);
         }
         for (name, count) in [
             ("rank", self.rank),

@@ -2,10 +2,11 @@
 
 use super::dense::{Design, Tall};
 use super::params::Params;
+use super::turns::{Labels, Turns};
 use faer::linalg::solvers::SolveCore;
 use faer::{Conj, Mat, Side};
 use manylabel_base::{Error, Watch, filled};
-use manylabel_sparse::{CsrOwned, LANES, Lanes};
+use manylabel_sparse::{LANES, Lanes};
 use multiversion::multiversion;
 use rayon::prelude::*;
 
@@ -21,8 +22,7 @@ type Sums = [f64; LANES];
 pub(super) struct Ridge<'a> {
     params: &'a Params,
     x: &'a Design,
-    y: &'a CsrOwned,
-    yt: CsrOwned,
+    labels: &'a Labels,
     weights: Option<&'a [f32]>,
     /// Diagonal of `XᵀΩX`.
     squares: Vec<f32>,
@@ -30,10 +30,18 @@ pub(super) struct Ridge<'a> {
     constant: f64,
 }
 
-/// H turned so that `HᵀH` is diagonal, and W with it.
-pub(super) struct Turned {
+/// Both factors, and `HᵀH`.
+#[derive(Debug, Clone)]
+pub(super) struct Factors {
     pub(super) w: Tall,
     pub(super) h: Tall,
+    gram: Mat<f64>,
+}
+
+/// H turned so that `HᵀH` is diagonal, and W with it.
+struct Turned {
+    w: Tall,
+    h: Tall,
     /// Diagonal of `HᵀH`, with zeros up to a multiple of sixteen.
     lambda: Vec<f64>,
 }
@@ -42,29 +50,25 @@ impl<'a> Ridge<'a> {
     pub(super) fn new(
         params: &'a Params,
         x: &'a Design,
-        y: &'a CsrOwned,
+        labels: &'a Labels,
         weights: Option<&'a [f32]>,
-    ) -> Result<Self, Error> {
+    ) -> Self {
         let weight = |row: usize| weights.map_or(1.0, |weights| f64::from(weights[row]));
+        let y = &labels.by_row;
         let ones = (0..y.n_rows()).map(|row| weight(row) * y.row(row).0.len() as f64);
-        Ok(Self {
+        Self {
             params,
             x,
-            y,
-            yt: y.transpose()?,
+            labels,
             weights,
             squares: x.squares(weights).iter().map(|&sum| sum as f32).collect(),
             constant: ones.sum::<f64>() / 2.0,
-        })
+        }
     }
 
-    /// Turns W and H, given `HᵀH`; `W Hᵀ` stays what it is.
-    pub(super) fn turn(
-        w: &Tall,
-        h: &Tall,
-        gram: &Mat<f64>,
-        watch: &Watch,
-    ) -> Result<Turned, Error> {
+    /// Turns W and H; `W Hᵀ` stays what it is.
+    fn turned(factors: &Factors, watch: &Watch) -> Result<Turned, Error> {
+        let Factors { w, h, gram } = factors;
         // With finite numbers it converges.
         let eigen = gram.self_adjoint_eigen(Side::Lower).map_err(not_finite)?;
         let mut lambda: Vec<f64> = eigen
@@ -82,14 +86,14 @@ impl<'a> Ridge<'a> {
     }
 
     /// Lowers the objective in W: its columns solve `(λ_k XᵀΩX + alpha) w_k = XᵀΩY h_k`.
-    pub(super) fn improve_w(&self, turned: &Turned, watch: &Watch) -> Result<Tall, Error> {
+    fn improve_w(&self, turned: &Turned, alpha: f64, watch: &Watch) -> Result<Tall, Error> {
         let Turned { w, h, lambda } = turned;
         Tall::from_panels(w.n_rows, w.n_cols, |t| {
             let label_sums = |rows: std::ops::Range<usize>, out: &mut [Lanes<f32>]| {
                 for (row, out) in rows.zip(out) {
                     let mut sum = Lanes::default();
                     let weight = self.weights.map_or(1.0, |weights| weights[row]);
-                    for &label in self.y.row(row).0 {
+                    for &label in self.labels.by_row.row(row).0 {
                         sum.add_scaled(weight, &h.panels[t][label as usize]);
                     }
                     *out = sum;
@@ -97,7 +101,7 @@ impl<'a> Ridge<'a> {
             };
             let right = self.x.transposed_times(label_sums, watch)?;
             let lambda = std::array::from_fn(|lane| lambda[t * LANES + lane]);
-            self.solve(right, &w.panels[t], &lambda, watch)
+            self.solve(right, &w.panels[t], &lambda, alpha as f32, watch)
         })
     }
 
@@ -107,9 +111,9 @@ impl<'a> Ridge<'a> {
         mut r: Vec<Lanes<f32>>,
         start: &[Lanes<f32>],
         lambda: &Sums,
+        alpha: f32,
         watch: &Watch,
     ) -> Result<Vec<Lanes<f32>>, Error> {
-        let alpha = self.params.alpha as f32;
         let lambda = Lanes::of(lambda);
         let product = |p: &[Lanes<f32>]| self.x.normal_times(self.weights, p, watch);
         let mut w = start.to_vec();
@@ -158,10 +162,9 @@ impl<'a> Ridge<'a> {
         Ok(w)
     }
 
-    /// The best H for W, `HᵀH`, and the objective there.
-    pub(super) fn best_h(&self, w: &Tall, watch: &Watch) -> Result<(Tall, Mat<f64>, f64), Error> {
+    /// W with the best H for it, and the objective there.
+    fn best_h(&self, w: Tall, alpha: f64, watch: &Watch) -> Result<(Factors, f64), Error> {
         let rank = w.n_cols;
-        let alpha = self.params.alpha;
         let a = Tall::from_panels(self.x.n_rows, rank, |t| self.x.times(&w.panels[t], watch))?;
         let gram = a.gram(self.weights, watch)?;
         // Rounding in A is of this size.
@@ -171,7 +174,7 @@ impl<'a> Ridge<'a> {
             shifted[(k, k)] += alpha.max(least);
         }
         let factor = shifted.llt(Side::Lower).map_err(not_finite)?;
-        let n_labels = self.yt.n_rows();
+        let n_labels = self.labels.by_label.n_rows();
         let firsts: Vec<usize> = (0..n_labels).step_by(LABELS).collect();
         let solved = firsts.par_iter().map(|&first| {
             watch.step(0)?;
@@ -210,7 +213,8 @@ impl<'a> Ridge<'a> {
         }
         let trace: f64 = (0..rank).map(|k| of_h[(k, k)]).sum();
         let objective = self.constant - product + square / 2.0 + alpha / 2.0 * (w.square() + trace);
-        Ok((h, of_h, objective))
+        let gram = of_h;
+        Ok((Factors { w, h, gram }, objective))
     }
 
     /// `AᵀΩY` for some labels.
@@ -220,7 +224,7 @@ impl<'a> Ridge<'a> {
             let mut column = sums.as_mut().col_mut(j);
             for (t, panel) in a.panels.iter().enumerate() {
                 let mut sum = [0.0; LANES];
-                for &row in self.yt.row(label).0 {
+                for &row in self.labels.by_label.row(label).0 {
                     let weight = self.weights.map_or(1.0, |weights| weights[row as usize]);
                     for lane in 0..LANES {
                         sum[lane] += f64::from(weight * panel[row as usize].0[lane]);
@@ -232,6 +236,39 @@ impl<'a> Ridge<'a> {
             }
         }
         sums
+    }
+}
+
+impl Turns for Ridge<'_> {
+    type Factors = Factors;
+
+    fn start(&self, rank: usize, watch: &Watch) -> Result<Factors, Error> {
+        let n_labels = self.labels.len();
+        let first = super::fit::start(self.params.seed, n_labels, rank);
+        let h = Tall::from_rows(&first, n_labels, rank)?;
+        Ok(Factors {
+            w: Tall::zeros(self.x.n_cols(), rank)?,
+            gram: h.gram(None, watch)?,
+            h,
+        })
+    }
+
+    fn turn(&self, factors: &mut Factors, alpha: f64, watch: &Watch) -> Result<f64, Error> {
+        let turned = Self::turned(factors, watch)?;
+        let w = self.improve_w(&turned, alpha, watch)?;
+        let objective;
+        (*factors, objective) = self.best_h(w, alpha, watch)?;
+        Ok(objective)
+    }
+
+    fn refit_w(&self, factors: &Factors, alpha: f64, watch: &Watch) -> Result<(Tall, Tall), Error> {
+        let turned = Self::turned(factors, watch)?;
+        let w = self.improve_w(&turned, alpha, watch)?;
+        Ok((w, turned.h))
+    }
+
+    fn factors(&self, factors: &Factors) -> Result<(Tall, Tall), Error> {
+        Ok((factors.w.clone(), factors.h.clone()))
     }
 }
 
