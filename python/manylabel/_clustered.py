@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from copy import copy
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,16 +16,19 @@ from manylabel import _core
 from manylabel._any_classifier import rows_at_once, topk_of_decisions
 from manylabel._base import core_parts
 from manylabel._block_models import base_estimator, fit_models, rows_of_blocks
-from manylabel._blocks import BlockClassifier
+from manylabel._blocks import FEW_ROWS, BlockClassifier
 from manylabel._naive_bayes import NaiveBayes
 from manylabel._progress import reported
 from manylabel._router import nearest_center
-from manylabel._validation import check_count, check_training_set, is_verbose, n_threads, seed
+from manylabel._validation import check_count, check_training_set, count_or, is_verbose, n_threads, seed
 from manylabel.linear import DiSMECClassifier
 from manylabel.persistence import register
 
 __all__ = ["CBMLCClassifier", "LPSRClassifier"]
 
+# CBMLC has a cluster for so many rows, and so many at most. MEASURED
+_ROWS_OF_A_CLUSTER = 10_000
+_MOST_CLUSTERS = 8
 # Of a row's labels, the ranks up to here are known; others count as this one.
 _RANKS = 100
 # Rows count in k-means by the share of so many best labels that are theirs.
@@ -43,8 +47,10 @@ class CBMLCClassifier(BlockClassifier):
     ----------
     estimator : estimator or None, default=None
         Any multi-label classifier, as in `BlockPartitionClassifier`. None is `DiSMECClassifier()`.
-    n_clusters : int, default=8
-        Clusters, >= 1; fewer where there are fewer different rows.
+    n_clusters : int or "auto", default="auto"
+        Clusters, >= 1; fewer where there are fewer different rows. "auto" is one for each 10,000 rows, at
+        most 8 and at least 1: each model learns from its cluster's rows alone, and where these are few, it
+        learns less than one of all rows would. MEASURED
     n_init : int, default=1
         Starts of k-means, >= 1; the one with the least inertia is kept.
     random_state : int, RandomState instance or None, default=None
@@ -100,7 +106,7 @@ class CBMLCClassifier(BlockClassifier):
     def __init__(
         self,
         estimator: BaseEstimator | None = None,
-        n_clusters: int = 8,
+        n_clusters: int | Literal["auto"] = "auto",
         *,
         n_init: int = 1,
         random_state: Any = None,
@@ -148,12 +154,16 @@ class CBMLCClassifier(BlockClassifier):
         KeyboardInterrupt
             As in `BlockPartitionClassifier.fit`.
         """
-        n_clusters = check_count("n_clusters", self.n_clusters, 1)
+        n_clusters = None
+        if not (isinstance(self.n_clusters, str) and self.n_clusters == "auto"):
+            n_clusters = count_or("n_clusters", self.n_clusters, '"auto"')
         n_init = check_count("n_init", self.n_init, 1)
         seed_ = seed(self.random_state)
         threads, verbose = n_threads(self.n_jobs), is_verbose(self.verbose)
         dense, sparse_output = (not issparse(X), not issparse(y)), issparse(y)
         X, y, sample_weight = check_training_set(self, X, y, sample_weight)
+        if n_clusters is None:
+            n_clusters = min(_MOST_CLUSTERS, max(1, X.shape[0] // _ROWS_OF_A_CLUSTER))
         with reported(None, "label", verbose, progress) as report:
             clusters, centers, intercept, inertia = _core.fit_kmeans(
                 X,
@@ -197,19 +207,20 @@ class LPSRClassifier(BlockClassifier):
 
     Parameters
     ----------
-    estimator : estimator or None, default=None
-        The base scorer, fitted to all rows: any multi-label classifier. None is multinomial naive Bayes with
-        one added to each count, which needs features >= 0.
+    estimator : estimator, "naive-bayes" or None, default=None
+        The base scorer, fitted to all rows: any multi-label classifier. None is `DiSMECClassifier()`;
+        "naive-bayes" is multinomial naive Bayes with one added to each count, which needs features >= 0, is
+        fitted by counting, and ranks worse.
     leaf_size : int, default=1000
-        Parts of more rows are halved, >= 1. In the end rows go to their nearest centers, so that some parts
-        may be larger.
+        Parts of more rows are halved, >= 1. There are at most ``2 * n_samples / leaf_size`` parts, and none
+        has more than ``2 * leaf_size`` rows, unless rows are too alike to be parted.
     n_candidates : int, default=500
         Labels of a part, >= 1.
     weighting : {"rank", "counts"}, default="rank"
         What makes a candidate: the sum over the part's rows that carry the label of ``1 / (1 + rank)``, with
         its rank from 0 among the base scorer's labels (all from 100 on count as 100), or the number of these
         rows. With "rank", rows count in 2-means as the share of the base scorer's best five labels that are
-        theirs.
+        theirs; those that count nothing go where their neighbours go.
     random_state : int, RandomState instance or None, default=None
         Seeds 2-means, and what in `estimator` has ``random_state=None``.
     n_jobs : int or None, default=None
@@ -230,9 +241,10 @@ class LPSRClassifier(BlockClassifier):
     router_coef_ : csc_array of shape (n_parts, n_features), dtype float32
         The centers, of rows of unit length.
     router_intercept_ : ndarray of shape (n_parts,), dtype float32
-        Minus half their squared lengths; -inf where no row has a label.
+        Minus half their squared lengths, less where a part would have too many rows; -inf where no row has a
+        label.
     speedup_ : tuple of two float
-        What `measure_speedup` counts on the training rows; saved in fact by naive Bayes only (see Notes).
+        What `measure_speedup` counts on the training rows; saved in fact by some scorers only (see Notes).
     classes_ : ndarray of shape (n_labels,), dtype int64
         ``arange(n_labels)``.
     sparse_output_ : bool
@@ -248,8 +260,14 @@ class LPSRClassifier(BlockClassifier):
 
     Notes
     -----
-    Naive Bayes computes scores of a part's labels only; another scorer computes all and those outside are not
-    looked at, some rows at a time.
+    `DiSMECClassifier` and naive Bayes compute scores of a part's labels only; another scorer computes all and
+    those outside are not looked at, some rows at a time. So does `DiSMECClassifier` for no more than 32 rows,
+    where to find a part's weights takes longer than to use all.
+
+    Parts are halved along the line between the two centers. Neither half has fewer than half of `leaf_size`
+    rows, nor than an eighth of its part's: the rows next to the border join the smaller one. A center that is
+    the nearest of more than ``2 * leaf_size`` rows is then moved away from all rows until those next to its
+    border go to their second nearest.
 
     References
     ----------
@@ -266,7 +284,7 @@ class LPSRClassifier(BlockClassifier):
 
     def __init__(
         self,
-        estimator: BaseEstimator | None = None,
+        estimator: BaseEstimator | Literal["naive-bayes"] | None = None,
         leaf_size: int = 1000,
         n_candidates: int = 500,
         *,
@@ -329,7 +347,7 @@ class LPSRClassifier(BlockClassifier):
         labels = np.unique(y.indices).astype(np.int64)
         with reported(len(labels), "label", verbose, progress) as report:
             models = fit_models(
-                base_estimator(self.estimator, NaiveBayes),
+                NaiveBayes() if self._naive_bayes() else base_estimator(self.estimator, DiSMECClassifier),
                 X,
                 y,
                 sample_weight,
@@ -366,21 +384,38 @@ class LPSRClassifier(BlockClassifier):
         self._finish(X, router, y.shape[1], sparse_output)
         return self
 
+    def _naive_bayes(self) -> bool:
+        return isinstance(self.estimator, str) and self.estimator == "naive-bayes"
+
+    def _models(self, X: csr_array) -> Callable[[int], Any]:
+        base = self.estimators_[0]
+        weights = None
+        if isinstance(base, DiSMECClassifier) and X.shape[0] > FEW_ROWS:
+            # The weights of a label side by side, for those of some labels to be picked.
+            weights = csr_array(base.coef_)
+        return lambda block: self._restricted(block, weights)
+
     def _model(self, block: int) -> Any:
+        return self._restricted(block, None)
+
+    def _restricted(self, block: int, weights: csr_array | None) -> Any:
         labels = self.label_blocks_[block]
         places = np.searchsorted(self.labels_, labels)
         if not np.isin(labels, self.labels_).all():
             raise ValueError(f"labels of block {block} must be among labels_")
         base = self.estimators_[0]
-        return (
-            base.restricted(places)
-            if isinstance(base, NaiveBayes)
-            else _Restricted(base, places, len(self.labels_))
-        )
+        if isinstance(base, NaiveBayes):
+            return base.restricted(places)
+        if weights is None:
+            return _Restricted(base, places, len(self.labels_))
+        model = copy(base)
+        model.coef_, model.intercept_ = csc_array(weights[places]), base.intercept_[places]
+        model.classes_ = np.arange(len(places))
+        return model
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.positive_only = self.estimator is None or (
+        tags.input_tags.positive_only = self._naive_bayes() or (
             # What is no estimator is an error of fit, not of asking for tags.
             not isinstance(self.estimator, type)
             and hasattr(self.estimator, "__sklearn_tags__")
