@@ -1,9 +1,9 @@
 """`BlockPartitionClassifier()`, CBMLC and LPSR with nothing set against the classifier in their blocks.
 
 Every set is fitted and ranked by `DiSMECClassifier()` and by the others in turn, in one process. Each line
-has the seconds of fit and ranking by the clock and by the processor (all threads; what a busy machine does not
-change much), P@k in percent, and the blocks there are. For LPSR the last column has the number of leaves over
-``n_samples / leaf_size``, and the largest leaf over ``leaf_size``.
+has the seconds of fit and ranking by the clock and by the processor (all threads; what a busy machine
+does not change much), P@k in percent, and the blocks there are. For LPSR the last column has the number of
+leaves over ``n_samples / leaf_size``, and the largest leaf over ``leaf_size``.
 """
 
 import argparse
