@@ -218,13 +218,13 @@ BAD_PARAMETERS = {
     "preflate": (FLAG, ["no", None, 1]),
     "max_memory": (r"must be None or an integer >= 1, got", [0, -1, 1.5, "a", True]),
     "estimator": (r"must be None or a multi-label classifier, got", ["a", 3, DiSMECClassifier]),
-    "n_blocks": (r"must be \"auto\" or an integer >= 1, got", [0, -1, 1.5, "a", None, True]),
+    **{
+        name: (r"must be \"auto\" or an integer >= 1, got", [0, -1, 1.5, "a", None, True])
+        for name in ("n_blocks", "n_routes", "n_clusters")
+    },
     "lam": (r"must be \"auto\" or finite and >= 0, got", [-1, np.nan, np.inf, "a", None, True, 1j]),
     "max_labels": (r"must be None or an integer >= 1, got", [0, 1.5, "a", True]),
-    **{
-        name: (COUNT, [0, -1, 1.5, "a", None, True])
-        for name in ("n_routes", "n_init", "n_clusters", "leaf_size")
-    },
+    **{name: (COUNT, [0, -1, 1.5, "a", None, True]) for name in ("n_init", "leaf_size")},
     "n_candidates": (COUNT, [0, -1, 1.5, "a", True]),
     **{name: (CHOICE, ["fast", "", None, 3]) for name in ("mode", "weighting")},
     "router_C": (POSITIVE, [0, -1, np.nan, np.inf, "a", None]),

@@ -133,7 +133,7 @@ def systems(args: argparse.Namespace, Y: Any):
     for n_clusters in args.clusters:
         yield f"CBMLC, {n_clusters} clusters", ml.CBMLCClassifier(base(), n_clusters, **run), [None]
     if args.lpsr:
-        yield "LPSR over naive Bayes", ml.LPSRClassifier(**run), [None]
+        yield "LPSR over naive Bayes", ml.LPSRClassifier("naive-bayes", **run), [None]
 
 
 def parts(model: Any, X: Any, Y: Any) -> list[str]:

@@ -1,7 +1,7 @@
 """From blocks to scores: rows are routed, models asked, and answers put together.
 
 A block classifier routes every row to one block or several and asks only the models of these; labels that
-none of them knows score -inf.
+none of them knows score -inf. Where scores of several blocks are merged, all scores are log-odds.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csc_array, csr_array, vstack
+from scipy.special import expit
 from sklearn.utils.validation import check_is_fitted
 
 from manylabel import _core
@@ -21,14 +22,18 @@ from manylabel._base import MultiLabelClassifier, core_parts
 from manylabel._router import Router
 from manylabel._validation import check_count, check_features, n_threads
 
-__all__ = ["BlockClassifier"]
+__all__ = ["FEW_ROWS", "BlockClassifier"]
 
 T = TypeVar("T")
 
 # So many scores are held at a time where scores are dense: 64 MB.
 _SCORES_AT_ONCE = 1 << 24
 # Rows for which it is not worth to start threads.
-_FEW_ROWS = 32
+FEW_ROWS = 32
+# With n_routes="auto", blocks a row is sent to at most, and the share of the router's probability of so many
+# best blocks that those it is sent to must hold. MEASURED
+_MOST_ROUTES = 3
+_ROUTED = 0.9
 
 
 class BlockClassifier(MultiLabelClassifier):
@@ -46,12 +51,13 @@ class BlockClassifier(MultiLabelClassifier):
     n_jobs: int | None
 
     @property
-    def _n_routes(self) -> int:
+    def _n_routes(self) -> int | None:
+        """Blocks a row is sent to; None for as many as the router is in doubt about."""
         return 1
 
     def _log_odds(self, scores: NDArray[Any]) -> NDArray[Any]:
         inner = next((model for model in self.estimators_ if model is not None), None)
-        if self._n_routes > 1 or inner is None:
+        if self._n_routes != 1 or inner is None:
             return scores
         odds: NDArray[Any] = inner._log_odds(scores)
         return odds
@@ -78,14 +84,17 @@ class BlockClassifier(MultiLabelClassifier):
             If the scores do not fit in memory; `predict_topk` needs no such array.
         """
         X = self._features(X)
+        routes = self._routes(X)
         scores = np.full((X.shape[0], len(self.classes_)), -np.inf, dtype=np.float32)
-        if self._n_routes > 1:
-            for first, merged in self._merged(X):
-                of_row = np.repeat(np.arange(first, first + merged.shape[0]), np.diff(merged.indptr))
-                scores[of_row, merged.indices] = merged.data
-            return scores
-        for answer in self._asked(X, lambda model, X: model.decision_function(X)):
-            scores[np.ix_(answer.rows, answer.labels)] = answer.value
+        several, rows, of_one = self._by_routes(routes)
+        for first, merged in self._merged(_of(X, several), routes[several]):
+            of_row = np.repeat(several[first : first + merged.shape[0]], np.diff(merged.indptr))
+            scores[of_row, merged.indices] = merged.data
+        for answer in self._answers(_of(X, rows), of_one, lambda model, X: model.decision_function(X)):
+            value = answer.value
+            if self._n_routes != 1:
+                value = self._model(answer.block)._log_odds(value)
+            scores[np.ix_(rows[answer.rows], answer.labels)] = value
         return scores
 
     def predict_topk(self, X: Any, k: int = 5) -> csr_array:
@@ -116,9 +125,20 @@ class BlockClassifier(MultiLabelClassifier):
         check_is_fitted(self)
         k = check_count("k", k, 1)
         X = self._features(X)
-        if self._n_routes > 1:
-            return _stacked([best for _, best in self._merged(X, k)])
-        return self._joined(X, lambda model, X: model.predict_topk(X, k=k), np.float32)
+
+        def best(model: Any, X: csr_array) -> csr_array:
+            top: csr_array = model.predict_topk(X, k=k)
+            if self._n_routes != 1:
+                odds = model._log_odds(top.data).astype(np.float32, copy=False)
+                top = csr_array((odds, top.indices, top.indptr), shape=top.shape)
+            return top
+
+        routes = self._routes(X)
+        several, rows, of_one = self._by_routes(routes)
+        merged = [top for _, top in self._merged(_of(X, several), routes[several], k)]
+        return _interleaved(
+            several, _stacked(merged), rows, self._joined(_of(X, rows), of_one, best, np.float32)
+        )
 
     def predict(self, X: Any) -> csr_array | NDArray[np.int64]:
         """Predict the label sets of the rows.
@@ -140,10 +160,11 @@ class BlockClassifier(MultiLabelClassifier):
             If X is not as in fit.
         """
         X = self._features(X)
-        if self._n_routes > 1:
-            positive = [csr_array(merged > 0) for _, merged in self._merged(X)]
-            return self._indicator(_stacked(positive))
-        return self._indicator(self._joined(X, lambda model, X: csr_array(model.predict(X)), np.int64))
+        routes = self._routes(X)
+        several, rows, of_one = self._by_routes(routes)
+        merged = [csr_array(merged > 0) for _, merged in self._merged(_of(X, several), routes[several])]
+        alone = self._joined(_of(X, rows), of_one, lambda model, X: csr_array(model.predict(X)), np.int64)
+        return self._indicator(_interleaved(several, _stacked(merged), rows, alone))
 
     def measure_speedup(self, X: Any) -> tuple[float, float]:
         """Count what routing saves on given rows.
@@ -168,7 +189,7 @@ class BlockClassifier(MultiLabelClassifier):
         return self._speedup(self._features(X))
 
     def _speedup(self, X: csr_array) -> tuple[float, float]:
-        routes = self._router().routes(X, self._n_routes, n_threads(self.n_jobs))
+        routes = self._routes(X)
         sizes = np.array([len(labels) for labels in self.label_blocks_], dtype=np.int64)
         scored = int(sizes[routes.indices].sum()) / X.shape[0]
         n_labels = len(self.classes_)
@@ -198,12 +219,48 @@ class BlockClassifier(MultiLabelClassifier):
             )
         return self.estimators_[block]
 
+    def _models(self, X: csr_array) -> Callable[[int], Any]:
+        """Return what gives each block's model for these rows."""
+        return self._model
+
     def _router(self) -> Router:
         return Router(coef_=self.router_coef_, intercept_=self.router_intercept_)
 
-    def _asked(self, X: csr_array, ask: Callable[[Any, csr_array], T]) -> Iterator[_Answer[T]]:
-        """Ask the model of each row's best block."""
-        return self._answers(X, self._router().routes(X, 1, n_threads(self.n_jobs)), ask)
+    def _routes(self, X: csr_array) -> csr_array:
+        """Score the blocks that each row is sent to.
+
+        With a doubtful router these are the fewest best ones that hold a share of the probability of some
+        more.
+        """
+        threads = n_threads(self.n_jobs) if X.shape[0] > FEW_ROWS else 1
+        if self._n_routes is not None:
+            return self._router().routes(X, self._n_routes, threads)
+        routes = self._router().routes(X, _MOST_ROUTES, threads)
+        counts = np.diff(routes.indptr)
+        # A row of blocks by falling score, 0 beyond those there are.
+        chances = np.zeros((X.shape[0], _MOST_ROUTES))
+        there = np.arange(_MOST_ROUTES) < counts[:, None]
+        chances[there] = expit(routes.data.astype(np.float64))
+        order = np.argsort(-chances, axis=1, kind="stable")
+        before = np.cumsum(np.take_along_axis(chances, order, axis=1), axis=1)
+        wanted = 1 + (before[:, :-1] < _ROUTED * before[:, -1:]).sum(axis=1)
+        rank = np.argsort(order, axis=1, kind="stable")
+        kept = (there & (rank < wanted[:, None]))[there]
+        indptr = np.concatenate([[0], np.cumsum(kept)])[routes.indptr].astype(routes.indptr.dtype)
+        return csr_array((routes.data[kept], routes.indices[kept], indptr), shape=routes.shape)
+
+    def _by_routes(self, routes: csr_array) -> tuple[NDArray[np.intp], NDArray[np.intp], csr_array]:
+        """Tell rows whose scores are merged from others: both row numbers, and the routes of the others."""
+        if self._n_routes == 1:
+            return np.empty(0, dtype=np.intp), np.arange(routes.shape[0]), routes
+        if self._n_routes is not None:
+            return np.arange(routes.shape[0]), np.empty(0, dtype=np.intp), routes[:0]
+        # Another's constant scores are log-odds where its own are not: these are told apart by label only
+        # where all scores are at hand.
+        plain = all(isinstance(model, MultiLabelClassifier | None) for model in self.estimators_)
+        merged = (np.diff(routes.indptr) > 1) | (not plain)
+        several, alone = np.flatnonzero(merged), np.flatnonzero(~merged)
+        return several, alone, routes[alone]
 
     def _answers(
         self, X: csr_array, routes: csr_array, ask: Callable[[Any, csr_array], T]
@@ -213,12 +270,13 @@ class BlockClassifier(MultiLabelClassifier):
         of_row = np.repeat(np.arange(X.shape[0]), np.diff(routes.indptr))
         blocks, starts = np.unique(routes.indices[order], return_index=True)
         groups = np.split(order, starts[1:])
+        model_of = self._models(X)
 
         def answer(at: int) -> _Answer[T]:
             block, rows = blocks[at], of_row[groups[at]]
-            part = X if len(rows) == X.shape[0] else X[rows]
+            part = _of(X, rows)
             labels = self.label_blocks_[block]
-            value = ask(self._model(block), part)
+            value = ask(model_of(int(block)), part)
             # Fitted arrays may come from a file that somebody made.
             if getattr(value, "shape", None) != (len(rows), len(labels)):
                 raise ValueError(
@@ -229,15 +287,17 @@ class BlockClassifier(MultiLabelClassifier):
             return _Answer(int(block), rows, labels, value)
 
         threads = min(n_threads(self.n_jobs), len(blocks))
-        if threads <= 1 or X.shape[0] <= _FEW_ROWS:
+        if threads <= 1 or X.shape[0] <= FEW_ROWS:
             yield from map(answer, range(len(blocks)))
             return
         with ThreadPoolExecutor(threads) as pool:
             yield from pool.map(answer, range(len(blocks)))
 
-    def _joined(self, X: csr_array, ask: Callable[[Any, csr_array], csr_array], dtype: Any) -> csr_array:
+    def _joined(
+        self, X: csr_array, routes: csr_array, ask: Callable[[Any, csr_array], csr_array], dtype: Any
+    ) -> csr_array:
         """Join the answers for each row's one block to one matrix of all labels."""
-        answers = list(self._asked(X, ask))
+        answers = list(self._answers(X, routes, ask))
         counts = np.zeros(X.shape[0] + 1, dtype=np.int64)
         for answer in answers:
             counts[answer.rows + 1] = np.diff(answer.value.indptr)
@@ -252,14 +312,15 @@ class BlockClassifier(MultiLabelClassifier):
             indptr = indptr.astype(np.int32)
         return csr_array((data, indices, indptr), shape=(X.shape[0], len(self.classes_)))
 
-    def _merged(self, X: csr_array, k: int | None = None) -> Iterator[tuple[int, csr_array]]:
+    def _merged(
+        self, X: csr_array, routes: csr_array, k: int | None = None
+    ) -> Iterator[tuple[int, csr_array]]:
         """Merge the scores of several blocks: the first row and the scores of as many as there is room for.
 
         A label's score is the logit of ``sum_l p_l / (1 + exp(-s_l))`` over the row's blocks l that have it,
         s_l its log-odds there and p_l the router's probabilities, scaled to sum to 1 over the row's blocks.
         Of each row the `k` best are given, or all.
         """
-        routes = self._router().routes(X, self._n_routes, n_threads(self.n_jobs))
         sizes = np.array([len(labels) for labels in self.label_blocks_], dtype=np.int64)
         scored = np.concatenate([[0], np.cumsum(sizes[routes.indices])])[routes.indptr]
         start = 0
@@ -275,7 +336,7 @@ class BlockClassifier(MultiLabelClassifier):
         for answer in self._answers(X, routes, lambda model, X: model.decision_function(X)):
             odds = self._model(answer.block)._log_odds(answer.value)
             scores[answer.block] = np.ascontiguousarray(odds, dtype=np.float32)
-        threads = n_threads(self.n_jobs) if X.shape[0] > _FEW_ROWS else 1
+        threads = n_threads(self.n_jobs) if X.shape[0] > FEW_ROWS else 1
         merged = _core.merge_blocks(routes, labels, scores, len(self.classes_), k, threads)
         return csr_array(core_parts(merged), shape=(X.shape[0], len(self.classes_)))
 
@@ -290,5 +351,24 @@ class _Answer(Generic[T]):
     value: T
 
 
-def _stacked(parts: Sequence[csr_array]) -> csr_array:
-    return parts[0] if len(parts) == 1 else csr_array(vstack(parts, format="csr"))
+def _of(X: csr_array, rows: NDArray[Any]) -> csr_array:
+    """Take some rows, which are in increasing order."""
+    return X if len(rows) == X.shape[0] else X[rows]
+
+
+def _stacked(parts: Sequence[csr_array]) -> csr_array | None:
+    if len(parts) <= 1:
+        return parts[0] if parts else None
+    return csr_array(vstack(parts, format="csr"))
+
+
+def _interleaved(
+    rows: NDArray[np.intp], part: csr_array | None, other_rows: NDArray[np.intp], other: csr_array
+) -> csr_array:
+    """Put two matrices of some rows together to one of all rows."""
+    if part is None:
+        return other
+    if len(other_rows) == 0:
+        return part
+    both = csr_array(vstack([part, other.astype(part.dtype, copy=False)], format="csr"))
+    return both[np.argsort(np.concatenate([rows, other_rows]), kind="stable")]

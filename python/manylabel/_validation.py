@@ -36,6 +36,7 @@ __all__ = [
     "check_single",
     "check_threshold",
     "check_training_set",
+    "count_or",
     "held_out_rows",
     "is_verbose",
     "n_threads",
@@ -309,6 +310,14 @@ def check_count(name: str, value: Any, least: int) -> int:
     if isinstance(value, bool | np.bool_) or not isinstance(value, Integral) or value < least:
         raise ValueError(f"`{name}` must be an integer >= {least}, got {value!r}")
     return min(int(value), np.iinfo(np.int32).max)
+
+
+def count_or(name: str, value: Any, other: str) -> int:
+    """Check a count that may also be `other`, for the message alone: the caller has looked for that."""
+    try:
+        return check_count(name, value, 1)
+    except ValueError:
+        raise ValueError(f"`{name}` must be {other} or an integer >= 1, got {value!r}") from None
 
 
 def check_number(name: str, value: Any) -> float:

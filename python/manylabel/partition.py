@@ -16,7 +16,17 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from manylabel import persistence
-from manylabel._block_choice import Choice, Setting, choose_lam, default_lam, find_partition, routing_rows
+from manylabel._block_choice import (
+    Choice,
+    Setting,
+    choose_lam,
+    default_lam,
+    find_partition,
+    lam_by_rule,
+    partition_by_rule,
+    routing_rows,
+    with_fewer_labels,
+)
 from manylabel._block_models import base_estimator, fit_models, rows_of_blocks
 from manylabel._block_plot import draw_blocks
 from manylabel._blocks import BlockClassifier
@@ -29,6 +39,7 @@ from manylabel._validation import (
     check_labels,
     check_number,
     check_training_set,
+    count_or,
     is_verbose,
     n_threads,
     seed,
@@ -47,7 +58,7 @@ def _partition_params(estimator: Any) -> tuple[int | None, float | None, dict[st
     """Check `n_blocks` and `lam`, None standing for "auto", and the other parameters of the partition."""
     n_blocks = lam = None
     if not (isinstance(estimator.n_blocks, str) and estimator.n_blocks == "auto"):
-        n_blocks = _count_or("n_blocks", estimator.n_blocks, '"auto"')
+        n_blocks = count_or("n_blocks", estimator.n_blocks, '"auto"')
     if not (isinstance(estimator.lam, str) and estimator.lam == "auto"):
         lam = estimator.lam
         if isinstance(lam, bool) or not isinstance(lam, Real) or not 0 <= float(lam) < np.inf:
@@ -58,20 +69,13 @@ def _partition_params(estimator: Any) -> tuple[int | None, float | None, dict[st
         n_blocks,
         lam,
         {
-            "max_labels": None if most is None else _count_or("max_labels", most, "None"),
+            "max_labels": None if most is None else count_or("max_labels", most, "None"),
             "n_init": check_count("n_init", estimator.n_init, 1),
             "max_iter": check_count("max_iter", estimator.max_iter, 1),
             "tol": check_number("tol", estimator.tol),
             "seed": seed(estimator.random_state),
         },
     )
-
-
-def _count_or(name: str, value: Any, other: str) -> int:
-    try:
-        return check_count(name, value, 1)
-    except ValueError:
-        raise ValueError(f"`{name}` must be {other} or an integer >= 1, got {value!r}") from None
 
 
 @register
@@ -145,8 +149,7 @@ class BlockPartitioner(BaseEstimator):  # type: ignore[misc]
     O(nnz(X) n_blocks) a sweep of k-means, over at most 256 rows a cluster, drawn at random, and
     O(nnz(Y) + n_samples n_blocks) a round, more where frequent labels are in many blocks. k-means takes 4
     bytes a cluster and feature, at most 1 GiB: beyond, the rarest features do not count. The search for a
-    number of blocks takes that room for 2,048, and so may end in other blocks than a fit with the number it
-    found.
+    number of blocks ends in the blocks that a fit with the number it found has.
 
     References
     ----------
@@ -220,7 +223,7 @@ class BlockPartitioner(BaseEstimator):  # type: ignore[misc]
         self.lam_ = lam
         self.objective_history_ = found.history
         self.n_iter_ = len(found.history) // 2
-        self.objective_ = float(found.history[-1])
+        self.objective_ = found.objective
         self.captured_ = found.captured
         held = np.unique(np.concatenate(found.label_blocks))
         self.overlap_ = sum(map(len, found.label_blocks)) / max(1, len(held))
@@ -300,20 +303,27 @@ class BlockPartitionClassifier(BlockClassifier):
         this library's see labels that vary within a block, have the rest scored by their log-odds, and are
         given X and Y dense if they were so in fit; those fitted cannot be saved by `save`.
     n_blocks : int or "auto", default="auto"
-        As in `BlockPartitioner`; with ``lam="auto"`` it may become fewer (see Notes).
+        Blocks to start with, >= 1. "auto" is 1 to 4 by the number of rows and the quality of the router if
+        `mode` is "rule", and what cross-validation leaves of the number of `BlockPartitioner` otherwise (see
+        Notes). If `lam` or `max_labels` is given, it is that of `BlockPartitioner`.
     lam : float or "auto", default="auto"
-        Weight of squared label-set sizes, finite and >= 0: the larger, the fewer labels are scored. "auto"
-        chooses it by 5-fold cross-validation (see Notes), or is 0 if `max_labels` is given.
+        Weight of squared label-set sizes, finite and >= 0: the larger, the fewer labels are scored. "auto" is
+        what `mode` makes of it, or 0 if `max_labels` is given.
     max_labels : int or None, default=None
         Most labels of a block, >= 1.
-    n_routes : int, default=1
-        Blocks a row is sent to, >= 1. With more than one a label's score is the logit of
-        ``sum_l p_l / (1 + exp(-s_l))`` over the row's blocks l that have it, s_l being its log-odds there and
-        p_l the router's probability of the block, scaled to sum to 1: 0 where it is as likely as not. Scores
-        of models that learn a margin of 1, as `DiSMECClassifier` does, count fourfold as log-odds.
-    mode : {"accuracy", "speed"}, default="accuracy"
-        What an automatic `lam` is best for: "accuracy" has the largest P@1 + P@3 + P@5, "speed" is the
-        largest weight that loses at most 2 points of each against `estimator` alone.
+    n_routes : int or "auto", default="auto"
+        Blocks a row is sent to, >= 1. "auto" sends a row to the fewest of its three best blocks that hold
+        nine tenths of the three's probability if `n_blocks` and `lam` are automatic and `mode` is "rule", and
+        to one block otherwise. Wherever it may be more than one, scores are log-odds: a label's score is the
+        logit of ``sum_l p_l / (1 + exp(-s_l))`` over the row's blocks l that have it, s_l being its log-odds
+        there and p_l the router's probability of the block, scaled to sum to 1: 0 where it is as likely as
+        not. Scores of models that learn a margin of 1, as `DiSMECClassifier` does, count fourfold as
+        log-odds.
+    mode : {"rule", "accuracy", "speed"}, default="rule"
+        How an automatic `lam` is chosen. "rule" takes the weight at which a single block of all rows would
+        capture 95 % of the ones, or 0 with one block, without cross-validation. The others search by 5-fold
+        cross-validation: "accuracy" has the largest P@1 + P@3 + P@5, "speed" is the largest weight that loses
+        at most 2 points of each against `estimator` alone.
     router_C : float, default=1.0
         Weight of the router's loss against its regularizer; finite and > 0.
     router_intercept : bool, default=True
@@ -357,7 +367,7 @@ class BlockPartitionClassifier(BlockClassifier):
     objective_ : float
         The partition's objective.
     objective_history_ : ndarray of shape (n_half_steps,), dtype float64
-        After each half step.
+        After each half step, at the least of `lams_`.
     n_iter_ : int
         Rounds of the partition.
     captured_ : float
@@ -385,13 +395,23 @@ class BlockPartitionClassifier(BlockClassifier):
     With one block and ``lam=0`` the scores are those of `estimator` fitted to the labels that any row
     carries.
 
-    An automatic `lam` costs five fits more, each of partition, router and models with the least of eight
-    candidates; greater ones are judged by the parts of these models that they keep, for the same rows.
-    ``mode="speed"`` costs five fits of `estimator` to all labels besides. Candidates are the weights at which
-    a single block of all rows would capture 35 to 99 % of the ones. An automatic `n_blocks` is first that of
-    `BlockPartitioner` with its default weight, then halved while every candidate loses more than `mode`
-    allows in some fold against `estimator` alone, of P@1, P@3 or P@5: 1 point for "accuracy", 2 for "speed".
-    This costs the five fits of `estimator` in either mode.
+    By default a fit takes no longer than one of `estimator` to all rows and labels, if the time of that grows
+    with rows and labels. An automatic `n_blocks` begins with a block for each 5,000 rows and 500 labels, at
+    most four, and is halved while a router fitted without 2,000 rows (a tenth, if that is less) finds the
+    blocks of fewer than 85 % of these: routing loses rows sent to a wrong block, and how many these are is
+    known for the cost of a router. Below 10,000 rows or 1,000 labels there is one block of all labels, which
+    is `estimator` itself: models of part of the rows learn less where rows are few, and there is no time to
+    save. Where rows and labels would be enough and the router is not good, there is one block as well,
+    without the rarest labels: those beyond 99 % of the ones.
+
+    With ``mode="accuracy"`` an automatic `lam` costs five fits more, each of partition, router and models
+    with the least of eight candidates; greater ones are judged by the parts of these models that they keep,
+    for the same rows, and so is the model fitted in the end. ``mode="speed"`` costs five fits of `estimator`
+    to all labels besides. Candidates are the weights at which a single block of all rows would capture 35 to
+    99 % of the ones. An automatic `n_blocks` is first that of `BlockPartitioner` with its default weight,
+    then halved while every candidate loses more than `mode` allows in some fold against `estimator` alone, of
+    P@1, P@3 or P@5: 1 point for "accuracy", 2 for "speed". This costs the five fits of `estimator` in either
+    mode.
 
     References
     ----------
@@ -413,8 +433,8 @@ class BlockPartitionClassifier(BlockClassifier):
         n_blocks: int | Literal["auto"] = "auto",
         lam: float | Literal["auto"] = "auto",
         max_labels: int | None = None,
-        n_routes: int = 1,
-        mode: str = "accuracy",
+        n_routes: int | Literal["auto"] = "auto",
+        mode: str = "rule",
         router_C: float = 1.0,
         router_intercept: bool = True,
         drop_unlabeled: bool = False,
@@ -486,9 +506,9 @@ class BlockPartitionClassifier(BlockClassifier):
             no `lam` within its tolerance.
         """
         n_blocks, lam, params = _partition_params(self)
-        check_count("n_routes", self.n_routes, 1)
-        if self.mode not in ("accuracy", "speed"):
-            raise ValueError(f'`mode` must be "accuracy" or "speed", got {self.mode!r}')
+        _routes(self.n_routes)
+        if self.mode not in ("rule", "accuracy", "speed"):
+            raise ValueError(f'`mode` must be "rule", "accuracy" or "speed", got {self.mode!r}')
         setting = Setting(
             estimator=base_estimator(self.estimator, DiSMECClassifier),
             params=params,
@@ -511,6 +531,12 @@ class BlockPartitionClassifier(BlockClassifier):
         with reported(None, "label", verbose, progress) as report:
             if lam is None and params["max_labels"] is not None:
                 lam = 0.0
+            found = None
+            if lam is None and self.mode == "rule":
+                if n_blocks is None:
+                    found, lam = partition_by_rule(X, y, sample_weight, setting, report)
+                else:
+                    lam = lam_by_rule(y, n_blocks)
             if lam is None:
                 most = n_blocks
                 if most is None:
@@ -521,7 +547,13 @@ class BlockPartitionClassifier(BlockClassifier):
                 )
             else:
                 choice = Choice(n_blocks, lam, np.array([lam]), np.empty((1, 0, 3)))
-            found = find_partition(X, y, choice.n_blocks, choice.lam, params, setting.threads, report)
+            if found is None:
+                # What cross-validation judged is the partition with the least weight, and the parts of its
+                # label sets that the weight chosen keeps.
+                least = float(choice.lams[0])
+                found = find_partition(X, y, choice.n_blocks, least, params, setting.threads, report)
+            if choice.lam != choice.lams[0]:
+                found = with_fewer_labels(y, found, choice.lam, setting)
             blocks = found.label_blocks
             usable = np.array([len(labels) > 0 for labels in blocks])
             rows = routing_rows(y, found.row_blocks, drop_unlabeled=setting.drop_unlabeled)
@@ -546,7 +578,7 @@ class BlockPartitionClassifier(BlockClassifier):
         self.lam_, self.lams_, self.lam_precision_ = choice.lam, choice.lams, choice.precision
         self.objective_history_ = found.history
         self.n_iter_ = len(found.history) // 2
-        self.objective_ = float(found.history[-1])
+        self.objective_ = found.objective
         self.captured_ = found.captured
         self._finish(X, router, y.shape[1], sparse_output)
         if (n_iter >= _ROUTER_MAX_ITER).any():
@@ -558,8 +590,18 @@ class BlockPartitionClassifier(BlockClassifier):
         return self
 
     @property
-    def _n_routes(self) -> int:
-        return min(check_count("n_routes", self.n_routes, 1), len(self.label_blocks_))
+    def _n_routes(self) -> int | None:
+        n_routes = _routes(self.n_routes)
+        if n_routes is None:
+            by_rule = (self.n_blocks, self.lam, self.max_labels, self.mode) == ("auto", "auto", None, "rule")
+            return None if by_rule and len(self.label_blocks_) > 1 else 1
+        return min(n_routes, len(self.label_blocks_))
+
+
+def _routes(value: Any) -> int | None:
+    if isinstance(value, str) and value == "auto":
+        return None
+    return count_or("n_routes", value, '"auto"')
 
 
 def _positive(name: str, value: Any) -> float:

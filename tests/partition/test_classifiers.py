@@ -11,6 +11,7 @@ from sklearn.multiclass import OneVsRestClassifier
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
+from sklearn.utils import get_tags
 
 import manylabel as ml
 from manylabel import (
@@ -19,8 +20,19 @@ from manylabel import (
     CBMLCClassifier,
     DiSMECClassifier,
     LPSRClassifier,
+    _core,
 )
-from manylabel._block_choice import TOLERANCE
+from manylabel._block_choice import (
+    FOUND,
+    MOST_BLOCKS,
+    RULE_SHARE,
+    RULE_SHARE_OF_ONE,
+    TOLERANCE,
+    blocks_by_rule,
+    default_lam,
+)
+from manylabel._blocks import _MOST_ROUTES, FEW_ROWS
+from manylabel._clustered import _MOST_CLUSTERS
 from manylabel._naive_bayes import NaiveBayes
 from manylabel.datasets import load_xc, make_multilabel
 from manylabel.metrics import precision_at_k
@@ -323,7 +335,7 @@ def test_speed_without_a_weight_that_is_near_enough(base):
 def test_folds_without_labels(base):
     Y = np.zeros((10, 3), dtype=int)
     Y[3, 1] = 1
-    for mode in ("accuracy", "speed"):
+    for mode in ("rule", "accuracy", "speed"):
         model = BlockPartitionClassifier(base, mode=mode, random_state=0).fit(np.eye(10), Y)
         assert set(model.predict_topk(np.eye(10), 2).indices) == {1}
 
@@ -334,10 +346,142 @@ def test_blocks_become_fewer_while_each_weight_loses_too_much(problem, base, mon
     monkeypatch.setitem(TOLERANCE, "accuracy", allowed)
     several = BlockPartitioner(random_state=0).fit(X, Y).n_blocks_
     assert several > 1
-    found = BlockPartitionClassifier(base, random_state=0).fit(X, Y).n_blocks_
+    found = BlockPartitionClassifier(base, mode="accuracy", random_state=0).fit(X, Y).n_blocks_
     assert found == (several if allowed > 0 else 1)
-    fixed = BlockPartitionClassifier(base, n_blocks=several, random_state=0).fit(X, Y)
+    fixed = BlockPartitionClassifier(base, n_blocks=several, mode="accuracy", random_state=0).fit(X, Y)
     assert fixed.n_blocks_ == several
+
+
+def test_what_was_cross_validated_is_what_is_fitted(problem, base, monkeypatch):
+    """The rows of the least weight, and of its label sets the parts that the weight chosen keeps."""
+    X, Y = problem
+    monkeypatch.setitem(TOLERANCE, "speed", 0.2)
+    model = BlockPartitionClassifier(base, n_blocks=6, mode="speed", random_state=0).fit(X, Y)
+    assert model.lam_ > model.lams_[0]
+    blocks = BlockPartitioner(6, model.lams_[0], random_state=0).fit(X, Y)
+    np.testing.assert_array_equal(model.row_blocks_, blocks.row_blocks_)
+    captured = cost = 0
+    for block, labels in enumerate(model.label_blocks_):
+        counts = Y[model.row_blocks_ == block].sum(axis=0)
+        order = np.argsort(-counts, kind="stable")
+        gains = counts[order] - model.lam_ * (2 * np.arange(30) + 1)
+        np.testing.assert_array_equal(labels, np.sort(order[gains > 0]))
+        assert set(labels) <= set(blocks.label_blocks_[block])
+        captured += counts[labels].sum()
+        cost += model.lam_ * len(labels) ** 2
+    assert model.captured_ == pytest.approx(captured / Y.sum())
+    assert model.objective_ == pytest.approx(cost - captured)
+    np.testing.assert_array_equal(model.objective_history_, blocks.objective_history_)
+
+
+# --- blocks by rule
+
+
+def test_as_many_blocks_as_rows_and_labels_are_enough_for():
+    Y = csr_array((np.ones(20_000), np.arange(20_000) % 1999, np.arange(20_001)), shape=(20_000, 5000))
+    assert blocks_by_rule(Y) == 3
+    assert blocks_by_rule(Y[:10_000]) == 2
+    assert blocks_by_rule(Y[:9999]) == blocks_by_rule(Y[:, :999]) == 1
+    assert blocks_by_rule(csr_array(np.tile(np.eye(2000), (15, 1)))) == MOST_BLOCKS
+
+
+@pytest.mark.parametrize(("noise", "expected"), [(0.0, 4), (30.0, 1)])
+def test_there_are_as_many_blocks_as_the_router_finds(small_blocks, base, monkeypatch, noise, expected):
+    """Labels in four groups; the features tell the groups of new rows, or those of training rows only."""
+    monkeypatch.setattr("manylabel._block_choice.FOUND", FOUND)
+    rng = np.random.default_rng(0)
+    group = np.arange(800) % 4
+    X = np.eye(4)[group] + noise * rng.random((800, 4))
+    Y = np.zeros((800, 40), dtype=int)
+    for _ in range(3):
+        Y[np.arange(800), 10 * group + rng.integers(0, 10, 800)] = 1
+    model = BlockPartitionClassifier(base, random_state=0).fit(X, Y)
+    assert model.n_blocks_ == expected
+    if expected == 1:
+        # Without the rarest of the labels.
+        assert model.lam_ == default_lam(csr_array(Y), RULE_SHARE_OF_ONE)
+
+
+def test_few_rows_make_one_block_which_is_the_estimator(problem, base):
+    X, Y = problem
+    plain = clone(base).fit(X, Y)
+    model = BlockPartitionClassifier(base, random_state=0).fit(X, Y)
+    assert (model.n_blocks_, model.lam_, model.captured_) == (1, 0, 1)
+    np.testing.assert_array_equal(model.decision_function(X), plain.decision_function(X))
+    same_bits(model.predict_topk(X, 5), plain.predict_topk(X, 5))
+    same_bits(model.predict(X), plain.predict(X))
+
+
+@pytest.fixture
+def small_blocks(monkeypatch):
+    """Blocks by rule where data are small."""
+    monkeypatch.setattr("manylabel._block_choice.ROWS_OF_A_BLOCK", 100)
+    monkeypatch.setattr("manylabel._block_choice.LABELS_OF_A_BLOCK", 5)
+    monkeypatch.setattr("manylabel._block_choice.FOUND", 0.0)
+
+
+def test_blocks_by_rule(problem, base, small_blocks):
+    X, Y = problem
+    model = BlockPartitionClassifier(base, random_state=0).fit(X, Y)
+    lam = default_lam(csr_array(Y), RULE_SHARE)
+    by_hand = BlockPartitionClassifier(base, n_blocks=MOST_BLOCKS, lam=lam, random_state=0).fit(X, Y)
+    assert (model.n_blocks_, model.lam_) == (MOST_BLOCKS, lam)
+    np.testing.assert_array_equal(model.row_blocks_, by_hand.row_blocks_)
+    # Blocks asked for by hand are asked one a row.
+    between = csr_array(X + X[::-1])
+    assert by_hand.measure_speedup(between)[0] > model.measure_speedup(between)[0]
+    known = np.isfinite(by_hand.decision_function(between))
+    sets = [np.isin(np.arange(30), labels) for labels in model.label_blocks_]
+    assert {tuple(row) for row in known} <= {tuple(each) for each in sets}
+
+
+@pytest.mark.parametrize("share", [0.3, 0.6, 0.995, 1.0])
+def test_a_row_goes_to_more_blocks_where_the_router_is_in_doubt(
+    problem, base, small_blocks, monkeypatch, share
+):
+    monkeypatch.setattr("manylabel._blocks._ROUTED", share)
+    X, Y = problem
+    model = BlockPartitionClassifier(base, random_state=0).fit(X, Y)
+    X = csr_array(X + X[::-1])  # rows between others
+    units = X / np.sqrt(X.multiply(X).sum(axis=1))[:, None]
+    routed = (units @ model.router_coef_.T).toarray() + model.router_intercept_
+    scores, top = model.decision_function(X), model.predict_topk(X, 3)
+    n_scored, n_routes = 0, []
+    for i in range(600):
+        order = np.argsort(-routed[i], kind="stable")[:_MOST_ROUTES]
+        probabilities = 1 / (1 + np.exp(-routed[i, order]))
+        before = np.cumsum(probabilities)
+        n = 1 + np.count_nonzero(before[:-1] < share * before[-1])
+        n_routes.append(n)
+        blocks = order[:n]
+        n_scored += sum(len(model.label_blocks_[block]) for block in blocks)
+        if i % 20:
+            continue
+        parts = np.full((n, 30), -np.inf)
+        for part, block in zip(parts, blocks, strict=True):
+            part[model.label_blocks_[block]] = 4 * model.estimators_[block].decision_function(X[i : i + 1])[0]
+        expected = [oracle.merged(probabilities[:n], parts[:, label]) for label in range(30)]
+        np.testing.assert_allclose(scores[i], expected, rtol=1e-3, atol=1e-4)
+        best = np.lexsort([np.arange(30), -scores[i]])[:3]
+        best = np.sort(best[scores[i, best] > -np.inf])
+        np.testing.assert_array_equal(top.indices[top.indptr[i] : top.indptr[i + 1]], best)
+        np.testing.assert_array_equal(top.data[top.indptr[i] : top.indptr[i + 1]], scores[i, best])
+    assert max(n_routes) == {0.3: 1, 0.6: 2, 0.995: 3, 1.0: 3}[share]
+    assert min(n_routes) == 1 or share > 0.6
+    assert model.measure_speedup(X)[0] == pytest.approx(600 * 30 / n_scored)
+    np.testing.assert_array_equal(model.predict(X).toarray(), scores > 0)
+    # Whatever rows are asked for together.
+    same_bits(model.predict_topk(X[7:8], 3), top[7:8])
+    same_bits(model.set_params(n_jobs=2).predict_topk(X, 3), top)
+
+
+def test_other_estimators_are_merged_as_well(problem, small_blocks):
+    """Of another's scores some are log-odds and some may be margins."""
+    X, Y = problem
+    model = BlockPartitionClassifier(OneVsRestClassifier(LinearSVC()), random_state=0).fit(X, Y)
+    scores, top = model.decision_function(X), model.predict_topk(X, 30)
+    np.testing.assert_array_equal(scores[np.isfinite(scores)], top.data)
+    np.testing.assert_array_equal(model.predict(X).toarray(), scores > 0)
 
 
 # --- CBMLC and LPSR
@@ -382,7 +526,7 @@ def test_candidates_of_a_leaf(problem, base, weighting):
 
 def test_lpsr_over_naive_bayes(problem, tmp_path):
     X, Y = abs(problem[0]), problem[1]
-    model = LPSRClassifier(leaf_size=150, n_candidates=10, random_state=0).fit(X, Y)
+    model = LPSRClassifier("naive-bayes", leaf_size=150, n_candidates=10, random_state=0).fit(X, Y)
     model.save(tmp_path / "model")
     loaded = ml.load(tmp_path / "model")
     same_bits(loaded.predict_topk(X, 5), model.predict_topk(X, 5))
@@ -390,7 +534,117 @@ def test_lpsr_over_naive_bayes(problem, tmp_path):
     assert precision_at_k(Y, model.predict_topk(X, 3), 3) > Y[:, popular].mean()
     np.testing.assert_array_equal(model.predict(X).toarray(), model.decision_function(X) > 0)
     with pytest.raises(ValueError, match="values of X must be >= 0 for naive Bayes, got -"):
-        LPSRClassifier().fit(-X, Y)
+        LPSRClassifier("naive-bayes").fit(-X, Y)
+    # It was what None stood for, and files of that time have it.
+    assert get_tags(model).input_tags.positive_only
+    model.set_params(estimator=None).save(tmp_path / "older")
+    older = ml.load(tmp_path / "older")
+    same_bits(older.predict_topk(X, 5), model.predict_topk(X, 5))
+    assert not get_tags(older).input_tags.positive_only
+
+
+def test_lpsr_by_default_is_its_base_where_rows_are_few(problem, base):
+    X, Y = problem
+    plain = clone(base).fit(-X, Y)
+    model = LPSRClassifier(random_state=0).fit(-X, Y)
+    assert isinstance(model.estimators_[0], DiSMECClassifier)
+    same_bits(model.predict_topk(-X, 5), plain.predict_topk(-X, 5))
+    same_bits(model.predict(-X), plain.predict(-X))
+
+
+def test_lpsr_picks_the_weights_of_a_leaf(problem, base):
+    """For many rows only; the scores are those of all labels, looked at in part."""
+    X, Y = problem
+    model = LPSRClassifier(base, 100, 7, random_state=0).fit(X, Y)
+    rows = csr_array(np.repeat(X.toarray()[:1], FEW_ROWS + 1, axis=0))
+    asked = model._models(rows)(0)
+    assert asked.coef_.shape == (len(model.label_blocks_[0]), 60)
+    scores, top, positive = model.decision_function(X), model.predict_topk(X, 5), model.predict(X)
+    for i in range(0, 600, 30):
+        some = slice(i, i + FEW_ROWS)
+        np.testing.assert_array_equal(model.decision_function(X[some]), scores[some])
+        same_bits(model.predict_topk(X[some], 5), top[some])
+        same_bits(model.predict(X[some]), positive[some])
+
+
+# --- the size of leaves
+
+
+def leaf_sizes(X, weights, leaf_size, seed=0):
+    """Sizes of the leaves, which rows are in by the linear scores of the centers."""
+    X = csr_array(X.astype(np.float32))
+    leaves, (indptr, indices, data), intercept, _ = _core.fit_kmeans(
+        X,
+        weights,
+        n_clusters=1,
+        leaf_size=leaf_size,
+        n_init=1,
+        seed=seed,
+        n_threads=1,
+        progress=None,
+    )
+    centers = csr_array((data, indices, indptr), shape=(X.shape[1], len(intercept)))
+    units = X / np.maximum(np.sqrt(X.multiply(X).sum(axis=1)), 1e-30)[:, None]
+    routed = (csr_array(units) @ centers).toarray() + intercept
+    # As exactly as single precision goes.
+    np.testing.assert_allclose(routed[np.arange(len(leaves)), leaves], routed.max(axis=1), atol=1e-5)
+    return leaves, np.bincount(leaves, minlength=len(intercept))
+
+
+@pytest.mark.parametrize("weighed", [1.0, 0.3, 0.01, 0.0])
+@pytest.mark.parametrize("seed", range(3))
+def test_leaves_have_the_size_asked_for(weighed, seed):
+    """Clusters of very different sizes and scattered rows, few of which weigh anything."""
+    rng = np.random.default_rng(seed)
+    sizes = [2000, 500, 300, 100, 50, 30, 20]
+    rows = [abs(rng.standard_normal(40)) + 0.3 * rng.standard_normal((size, 40)) for size in sizes]
+    scattered = np.zeros((1000, 40))
+    scattered[np.arange(1000), rng.integers(0, 40, 1000)] = 1
+    X = np.concatenate([*rows, scattered + 0.05 * rng.random((1000, 40))])
+    weights = np.where(rng.random(len(X)) < weighed, rng.random(len(X)), 0).astype(np.float32)
+    _, sizes = leaf_sizes(X, weights, 100, seed)
+    assert sizes.min() > 0
+    assert sizes.max() <= 200
+    assert len(sizes) <= 2 * len(X) / 100
+
+
+def test_rows_without_weight_follow_their_neighbours():
+    rng = np.random.default_rng(0)
+    cluster = rng.permutation(np.repeat(np.arange(8), 50))
+    X = 3.0 * np.eye(8)[cluster] + 0.1 * rng.random((400, 8))
+    for share in (1.0, 0.1):
+        weights = (rng.random(400) < share).astype(np.float32)
+        leaves, sizes = leaf_sizes(X, weights, 50)
+        assert sizes.tolist() == [50] * 8
+        for leaf in range(8):
+            assert len(np.unique(cluster[leaves == leaf])) == 1
+
+
+def test_rows_that_are_alike_stay_together():
+    rng = np.random.default_rng(0)
+    X = np.concatenate([np.zeros((300, 5)), np.tile([1.0, 0, 0, 0, 0], (400, 1)), rng.random((300, 5))])
+    leaves, sizes = leaf_sizes(X, None, 50)
+    assert len(np.unique(leaves[300:700])) == 1
+    assert len(np.unique(leaves[:300])) == 1
+    assert np.sort(sizes)[:-2].max() <= 100
+    assert len(sizes) <= 2 * 1000 / 50
+    leaves, sizes = leaf_sizes(np.ones((30, 2)), None, 5)
+    assert sizes.tolist() == [30]
+
+
+def test_one_cluster_where_rows_are_few(problem, base, monkeypatch):
+    X, Y = problem
+    plain = clone(base).fit(X, Y)
+    model = CBMLCClassifier(base, random_state=0).fit(X, Y)
+    assert len(model.label_blocks_) == 1
+    same_bits(model.predict_topk(X, 5), plain.predict_topk(X, 5))
+    for rows, clusters in ((200, 3), (10, _MOST_CLUSTERS)):
+        monkeypatch.setattr("manylabel._clustered._ROWS_OF_A_CLUSTER", rows)
+        assert len(CBMLCClassifier(base, random_state=0).fit(X, Y).label_blocks_) == clusters
+    # Where clusters explain nothing, there are none; a number that is given stays.
+    X = np.random.default_rng(0).standard_normal((600, 400))
+    assert len(CBMLCClassifier(base, random_state=0).fit(X, Y).label_blocks_) == 1
+    assert len(CBMLCClassifier(base, 3, random_state=0).fit(X, Y).label_blocks_) == 3
 
 
 def test_nested_models_are_saved_and_loaded(problem, base, tmp_path):

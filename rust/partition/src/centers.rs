@@ -28,11 +28,19 @@ impl Lanes {
 }
 
 /// The nearest center of a row: its number, and the score `x·μ − ½‖μ‖²`, which is the larger the
-/// smaller `‖x − μ‖²` is.
+/// smaller `‖x − μ‖²` is. The next best score is kept as well.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Nearest {
     pub(crate) center: u32,
     pub(crate) score: f32,
+    second: f32,
+}
+
+impl Nearest {
+    /// By how much the score exceeds that of any other center.
+    pub(crate) fn ahead(&self) -> f32 {
+        self.score - self.second
+    }
 }
 
 /// See the module.
@@ -94,6 +102,7 @@ impl Centers {
         let nobody = Nearest {
             center: 0,
             score: f32::NEG_INFINITY,
+            second: f32::NEG_INFINITY,
         };
         let mut nearest = filled("number of rows", nobody, x.n_rows())?;
         nearest
@@ -107,6 +116,58 @@ impl Centers {
                 Ok(())
             })?;
         Ok(nearest)
+    }
+
+    /// `−½‖μ‖²` of a center, or less where it was lowered.
+    pub(crate) fn offset(&self, center: usize) -> f32 {
+        self.offsets[center / LANES].0[center % LANES]
+    }
+
+    /// Moves a center away from all rows; says whether that changed its offset.
+    pub(crate) fn lower(&mut self, center: usize, by: f32) -> bool {
+        let offset = &mut self.offsets[center / LANES].0[center % LANES];
+        let before = *offset;
+        *offset -= by;
+        *offset < before
+    }
+
+    /// Some of the centers, in their order.
+    pub(crate) fn only(&self, kept: &[u32]) -> Self {
+        let n_features = self.tiles.first().map_or(0, Vec::len);
+        let n_tiles = kept.len().div_ceil(LANES);
+        let mut tiles = vec![vec![Lanes::ZERO; n_features]; n_tiles];
+        let mut offsets = vec![Lanes([f32::NEG_INFINITY; LANES]); n_tiles];
+        for (to, &from) in kept.iter().enumerate() {
+            let from = from as usize;
+            offsets[to / LANES].0[to % LANES] = self.offset(from);
+            let lanes = tiles[to / LANES].iter_mut();
+            for (to_lanes, from_lanes) in lanes.zip(&self.tiles[from / LANES]) {
+                to_lanes.0[to % LANES] = from_lanes.0[from % LANES];
+            }
+        }
+        Self {
+            n: kept.len(),
+            tiles,
+            offsets,
+        }
+    }
+
+    /// The score of the second of two centers less that of the first, for every row.
+    pub(crate) fn differences(&self, x: &CsrOwned) -> Vec<f32> {
+        let [lanes] = self.tiles.as_slice() else {
+            return vec![0.0; x.n_rows()]; // there are not two
+        };
+        let apart = self.offset(1) - self.offset(0);
+        (0..x.n_rows())
+            .map(|row| {
+                let (cols, values) = x.row(row);
+                let both = cols.iter().zip(values);
+                both.fold(apart, |sum, (&col, &value)| {
+                    let [first, second, ..] = lanes[col as usize].0;
+                    sum + value * (second - first)
+                })
+            })
+            .collect()
     }
 
     /// The centers as weights of a linear score, row j of (`n_features`, `n`) being what they have
@@ -128,8 +189,10 @@ impl Centers {
             }
             weights.indptr.push(weights.indices.len());
         }
-        let offset = |center: usize| self.offsets[center / LANES].0[center % LANES];
-        (weights, (0..self.n).map(offset).collect())
+        (
+            weights,
+            (0..self.n).map(|center| self.offset(center)).collect(),
+        )
     }
 }
 
@@ -196,16 +259,15 @@ fn best_of_tile(
             even.0[lane] += odd.0[lane];
             best = best.max(even.0[lane]);
         }
-        if best > nearest.score {
-            let scores = (first_center as u32..).zip(even.0);
-            let center = scores
-                .filter(|&(_, score)| score >= best)
-                .map(|(center, _)| center)
-                .next();
-            *nearest = Nearest {
-                center: center.unwrap_or(0),
-                score: best,
-            };
+        if best > nearest.second {
+            for (center, score) in (first_center as u32..).zip(even.0) {
+                if score > nearest.score {
+                    nearest.second = nearest.score;
+                    (nearest.center, nearest.score) = (center, score);
+                } else if score > nearest.second {
+                    nearest.second = score;
+                }
+            }
         }
     }
 }

@@ -64,10 +64,9 @@ impl Checked {
             .n_blocks
             .unwrap_or(MOST_BLOCKS)
             .min(x.n_rows().max(1));
-        let points = Points::new(x, None, most)?;
         let found = match self.0.n_blocks {
-            Some(_) => self.best_of_starts(&points, y, most, watch)?,
-            None => self.search(&points, y, most, watch)?,
+            Some(_) => self.best_of_starts(x, y, most, watch)?,
+            None => self.search(x, y, most, watch)?,
         };
         let LabelSets {
             ends,
@@ -83,13 +82,16 @@ impl Checked {
         })
     }
 
-    fn best_of_starts(
+    fn best_of_starts<I: Index, T: Value>(
         &self,
-        points: &Points<'_>,
+        x: CsrView<'_, I, T>,
         y: &CsrOwned,
         n_blocks: usize,
         watch: &Watch,
     ) -> Result<Alternated, Error> {
+        // As many features as so many centers have room for, whoever asks: the search ends in the
+        // blocks that a fit with the number it found has.
+        let points = Points::new(x, None, n_blocks)?;
         let mut best: Option<Alternated> = None;
         for init in 0..self.0.n_init as u64 {
             let start = points.start(n_blocks, self.0.seed.wrapping_add(init), watch)?;
@@ -113,18 +115,18 @@ impl Checked {
         best.ok_or(Error::Stopped) // `n_init` is at least 1
     }
 
-    fn search(
+    fn search<I: Index, T: Value>(
         &self,
-        points: &Points<'_>,
+        x: CsrView<'_, I, T>,
         y: &CsrOwned,
         most: usize,
         watch: &Watch,
     ) -> Result<Alternated, Error> {
         let notable = NOTABLE * y.indices.len() as f64;
-        let mut best = self.best_of_starts(points, y, 1, watch)?;
+        let mut best = self.best_of_starts(x, y, 1, watch)?;
         let mut since = 0;
         for n_blocks in sizes().take_while(|&n_blocks| n_blocks <= most) {
-            let end = self.best_of_starts(points, y, n_blocks, watch)?;
+            let end = self.best_of_starts(x, y, n_blocks, watch)?;
             if end.n_blocks() < n_blocks || end.has_block_without_labels() {
                 break;
             }

@@ -21,13 +21,20 @@ const SPREAD_UP_TO: usize = 256;
 const BUDGET: usize = 1 << 30;
 /// Rows this near their center are their center.
 const NOWHERE: f64 = 1e-6;
+/// Halves have this share of their rows at least, so that a few rows far from all others do not make
+/// the tree deep: at most log(n) / log(8/7) halvings to a leaf.
+const LEAST_SHARE: usize = 8;
+/// Rounds at most in which leaves that got too many rows give some away; a few are common.
+const ROUNDS: usize = 64;
 
 /// What to cluster into.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Until {
     /// So many clusters, `n_clusters`.
     Clusters(usize),
-    /// Clusters of at most so many rows, `leaf_size`, by halving what is larger again and again.
+    /// Clusters of about so many rows, `leaf_size`, by halving what is larger again and again.
+    /// There are at most `2 n_rows / leaf_size`, and none has more than `2 leaf_size` rows, unless
+    /// rows are too alike to be parted.
     RowsEach(usize),
 }
 
@@ -51,7 +58,8 @@ pub struct Clustering {
     /// Row j of (`n_features`, `n_clusters`): what the centers have at feature j.
     pub centers: CsrOwned,
     /// `−½‖μ‖²` of each center μ: with this intercept, the largest linear score of a row of unit
-    /// length is that of its nearest center.
+    /// length is that of its nearest center. For [`Until::RowsEach`] less by what keeps the center
+    /// from having too many rows, so that every row is in the cluster it scores highest.
     pub intercept: Vec<f32>,
     /// Sum of the rows' squared distances from the means of their clusters, weighted.
     pub inertia: f64,
@@ -92,7 +100,7 @@ impl KMeans {
         }
         let n_clusters = match self.until {
             Until::Clusters(count) => count,
-            Until::RowsEach(count) => 4 * x.n_rows().div_ceil(count),
+            Until::RowsEach(count) => x.n_rows().saturating_mul(2).div_ceil(count),
         };
         let points = Points::new(x, weights, n_clusters)?;
         let mut best: Option<Start> = None;
@@ -113,20 +121,22 @@ impl KMeans {
         let Some(Start {
             row_clusters,
             n_clusters,
+            routing,
             ..
         }) = best
         else {
             return Err(Error::Stopped);
         };
         let members = Members::new(&row_clusters, n_clusters)?;
-        let centers = Centers::means(&points.x, weights, &members, watch)?;
-        let (compact, intercept) = centers.to_linear(points.x.n_cols);
+        let means = Centers::means(&points.x, weights, &members, watch)?;
         let lloyd = Lloyd::new(&points.x, weights, watch);
-        // Σ w ‖x − μ‖² = Σ w ‖x‖² − Σ w ‖μ‖², and the intercept has −½‖μ‖².
+        // Σ w ‖x − μ‖² = Σ w ‖x‖² − Σ w ‖μ‖², and the offset is −½‖μ‖².
         let squared = |(row, &cluster): (usize, &u32)| {
-            lloyd.weight(row) * (lloyd.squared[row] + 2.0 * f64::from(intercept[cluster as usize]))
+            lloyd.weight(row)
+                * (lloyd.squared[row] + 2.0 * f64::from(means.offset(cluster as usize)))
         };
         let inertia: f64 = row_clusters.iter().enumerate().map(squared).sum();
+        let (compact, intercept) = routing.unwrap_or(means).to_linear(points.x.n_cols);
         Ok(Clustering {
             row_clusters,
             centers: points.of_all_features(compact),
@@ -142,6 +152,8 @@ pub(crate) struct Start {
     pub(crate) row_clusters: Vec<u32>,
     pub(crate) n_clusters: usize,
     inertia: f64,
+    /// The centers that rows were sent to, where these are not the means of the clusters.
+    routing: Option<Centers>,
 }
 
 /// Rows of unit length, with the features that centers have room for.
@@ -198,7 +210,8 @@ impl<'a> Points<'a> {
         Lloyd::new(&self.x, self.weights, watch).assign(&centers)
     }
 
-    /// Halves clusters by 2-means until none has more than `most` rows, or cannot be halved.
+    /// Halves clusters by 2-means until none has more than `most` rows, or cannot be halved; then
+    /// sends every row to the nearest center, or to the next one where that has too many.
     fn halve(&self, most: usize, seed: u64, watch: &Watch) -> Result<Start, Error> {
         let mut row_clusters = vec![0; self.x.n_rows()];
         let mut n_clusters = 1;
@@ -210,7 +223,7 @@ impl<'a> Points<'a> {
                 .with_max_len(1)
                 .map(|(cluster, rows)| {
                     let seed = seed ^ u64::from(*cluster).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-                    self.two_halves(rows, seed ^ rows.len() as u64, watch)
+                    self.two_halves(rows, most, seed ^ rows.len() as u64, watch)
                 })
                 .collect::<Result<_, Error>>()?;
             let mut next = Vec::new();
@@ -228,18 +241,25 @@ impl<'a> Points<'a> {
             next.retain(|(_, rows)| rows.len() > most);
             large = next;
         }
-        let lloyd = Lloyd::new(&self.x, self.weights, watch);
         let members = Members::new(&row_clusters, n_clusters as usize)?;
-        let centers = Centers::means(&self.x, self.weights, &members, watch)?;
-        // A leaf may end a little larger: rows go to the nearest of these centers, before they move for
-        // the last time.
-        lloyd.assign(&centers)
+        let mut centers = Centers::means(&self.x, self.weights, &members, watch)?;
+        let mut row_clusters =
+            send_to_nearest(&self.x, &mut centers, most.saturating_mul(2), watch)?;
+        let kept = drop_empty(&mut row_clusters, centers.len())?;
+        Ok(Start {
+            row_clusters,
+            n_clusters: kept.len(),
+            inertia: 0.0,
+            routing: Some(centers.only(&kept)),
+        })
     }
 
-    /// Both sides of 2-means, or None if all rows are on one.
+    /// Both sides of 2-means, or None if rows are too alike. Neither has fewer than half of `most`
+    /// rows nor than one in [`LEAST_SHARE`]: the rows next to the border join the smaller side.
     fn two_halves(
         &self,
         rows: &[u32],
+        most: usize,
         seed: u64,
         watch: &Watch,
     ) -> Result<Option<[Vec<u32>; 2]>, Error> {
@@ -248,27 +268,34 @@ impl<'a> Points<'a> {
         let weights: Option<Vec<f32>> = self
             .weights
             .map(|weights| rows.iter().map(|&row| weights[row as usize]).collect());
-        let points = Points {
+        let mut points = Points {
             n_features: x.n_cols,
             features: Vec::new(),
             x,
             weights: weights.as_deref(),
         };
-        let mut start = points.start(2, seed, watch)?;
-        if start.n_clusters < 2 && weights.is_some() {
-            // Rows that weigh nothing are to be parted as well.
-            let weights = None;
-            start = Points { weights, ..points }.start(2, seed, watch)?;
+        let least = most.div_ceil(2).max(rows.len() / LEAST_SHARE).max(1);
+        loop {
+            let start = points.start(2, seed, watch)?;
+            if start.n_clusters == 2 {
+                let members = Members::new(&start.row_clusters, 2)?;
+                let centers = Centers::means(&points.x, points.weights, &members, watch)?;
+                if let Some(sides) = cut(&centers.differences(&points.x), least) {
+                    let side = |side: bool| {
+                        let both = rows.iter().zip(&sides);
+                        both.filter(|&(_, &of)| of == side)
+                            .map(|(&row, _)| row)
+                            .collect()
+                    };
+                    return Ok(Some([side(false), side(true)]));
+                }
+            }
+            if points.weights.take().is_none() {
+                return Ok(None);
+            }
+            // Rows that weigh nothing, or lie where those that weigh have no features, are to be
+            // parted as well.
         }
-        if start.n_clusters < 2 {
-            return Ok(None);
-        }
-        let side = |side: u32| {
-            let of_side = |&(_, &cluster): &(&u32, &u32)| cluster == side;
-            let both = rows.iter().zip(&start.row_clusters);
-            both.filter(of_side).map(|(&row, _)| row).collect()
-        };
-        Ok(Some([side(0), side(1)]))
     }
 
     /// Rows for the features at hand become rows for all.
@@ -438,6 +465,7 @@ impl<'a> Lloyd<'a> {
             inertia: inertia.sum(),
             row_clusters,
             n_clusters,
+            routing: None,
         })
     }
 
@@ -508,6 +536,65 @@ impl<'a> Lloyd<'a> {
             center[col as usize] = 0.0;
         }
         nearer
+    }
+}
+
+/// Parts rows by their scores: true above the cut nearest to 0 that leaves `least` rows or more on
+/// each side and equal scores together. None if there is no such cut.
+fn cut(scores: &[f32], least: usize) -> Option<Vec<bool>> {
+    let mut sorted = scores.to_vec();
+    sorted.sort_unstable_by(f32::total_cmp);
+    let wanted = sorted.partition_point(|&score| score <= 0.0);
+    let last = sorted.len().checked_sub(least)?;
+    let parts = |&at: &usize| sorted[at - 1] < sorted[at];
+    let at = (least.max(1)..=last)
+        .filter(parts)
+        .min_by_key(|at| at.abs_diff(wanted))?;
+    let floor = sorted[at];
+    Some(scores.iter().map(|&score| score >= floor).collect())
+}
+
+/// Gives every row its nearest center, but no center more than `most` rows: one that has more is
+/// moved away, by lowering its offset, until those next to its border go to their second nearest.
+/// Where rows are too alike to be parted, one may keep more.
+fn send_to_nearest(
+    x: &CsrOwned,
+    centers: &mut Centers,
+    most: usize,
+    watch: &Watch,
+) -> Result<Vec<u32>, Error> {
+    let mut rounds = 0;
+    loop {
+        let nearest = centers.nearest(x, watch)?;
+        let row_clusters: Vec<u32> = nearest.iter().map(|nearest| nearest.center).collect();
+        let members = Members::new(&row_clusters, centers.len())?;
+        let mut lowered = false;
+        if rounds < ROUNDS {
+            for cluster in 0..centers.len() {
+                let rows = members.rows(cluster);
+                if rows.len() <= most {
+                    continue;
+                }
+                let mut ahead: Vec<f32> = rows
+                    .iter()
+                    .map(|&row| nearest[row as usize].ahead())
+                    .collect();
+                ahead.sort_unstable_by(f32::total_cmp);
+                // Those that lead by less than `least` go, and as many as `most` stay, if not all
+                // lead alike.
+                let too_many = rows.len() - most;
+                let least = ahead[too_many];
+                if ahead[0] < least && least.is_finite() {
+                    let below = ahead.partition_point(|&ahead| ahead < least);
+                    let by = 0.5 * (ahead[below - 1] + least);
+                    lowered |= centers.lower(cluster, by);
+                }
+            }
+        }
+        if !lowered {
+            return Ok(row_clusters);
+        }
+        rounds += 1;
     }
 }
 

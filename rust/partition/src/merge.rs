@@ -7,6 +7,8 @@ use rayon::prelude::*;
 
 /// Rows of a task.
 const ROWS_AT_ONCE: usize = 64;
+/// Scores of which the largest is found before any is ranked.
+const CHUNK: usize = 16;
 /// Shares of 0 and 1 would have infinite logits.
 const LEAST: f64 = 1e-300;
 const MOST: f64 = 1.0 - 1e-16;
@@ -49,8 +51,14 @@ pub fn merge<I: Index, T: Value>(
             let mut part = Part::default();
             scratch.shares.resize(n_labels, 0.0);
             for row in first..(first + ROWS_AT_ONCE).min(routes.n_rows()) {
-                scratch.add_up(routes, row, answers, &places);
-                scratch.pick(k, &mut part.pairs);
+                scratch.row(routes, row, answers, &places);
+                match k {
+                    None => {
+                        scratch.add_up();
+                        scratch.all(&mut part.pairs);
+                    }
+                    Some(k) => scratch.best(k, &mut part.pairs),
+                }
                 part.ends.push(part.pairs.len());
             }
             Ok(part)
@@ -135,7 +143,9 @@ struct Part {
 
 /// Space for one row, reused.
 #[derive(Default)]
-struct Scratch {
+struct Scratch<'a> {
+    /// What its blocks say, and their weights.
+    parts: Vec<(Answer<'a>, f64)>,
     /// Sums by label; 0 between rows.
     shares: Vec<f64>,
     /// Labels whose sums are not.
@@ -145,12 +155,13 @@ struct Scratch {
     terms: Vec<f64>,
 }
 
-impl Scratch {
-    fn add_up<I: Index, T: Value>(
+impl<'a> Scratch<'a> {
+    /// Turns to a row.
+    fn row<I: Index, T: Value>(
         &mut self,
         routes: CsrView<'_, I, T>,
         row: usize,
-        answers: &[Answer<'_>],
+        answers: &[Answer<'a>],
         places: &Places,
     ) {
         let (blocks, scores) = routes.row(row);
@@ -159,6 +170,7 @@ impl Scratch {
             .extend(scores.iter().map(|score| logistic(score.f64())));
         let total: f64 = self.weights.iter().sum();
         let places = &places.at[places.starts[row]..];
+        self.parts.clear();
         for ((block, &place), weight) in blocks.iter().zip(places).zip(&self.weights) {
             let Answer { labels, scores } = answers[block.get()];
             // Where the router gives no block a chance, all have the same.
@@ -168,13 +180,27 @@ impl Scratch {
                 1.0 / blocks.len() as f64
             };
             let scores = &scores[place * labels.len()..][..labels.len()];
-            self.terms.resize(scores.len(), 0.0);
-            weighted(scores, weight, &mut self.terms);
-            for (&label, &term) in labels.iter().zip(&self.terms) {
+            self.parts.push((Answer { labels, scores }, weight));
+        }
+    }
+
+    /// Sums over the blocks, of every label.
+    fn add_up(&mut self) {
+        let Self {
+            parts,
+            shares,
+            touched,
+            terms,
+            ..
+        } = self;
+        for &(Answer { labels, scores }, weight) in &*parts {
+            terms.resize(scores.len(), 0.0);
+            weighted(scores, weight, terms);
+            for (&label, &term) in labels.iter().zip(&*terms) {
                 if term > 0.0 {
-                    let share = &mut self.shares[label as usize];
+                    let share = &mut shares[label as usize];
                     if *share == 0.0 {
-                        self.touched.push(label as u32);
+                        touched.push(label as u32);
                     }
                     *share += term;
                 }
@@ -182,48 +208,101 @@ impl Scratch {
         }
     }
 
-    /// Pushes labels and merged scores, and forgets them.
-    fn pick(&mut self, k: Option<usize>, pairs: &mut Vec<(u32, f32)>) {
-        let Self {
-            shares, touched, ..
-        } = self;
-        let mut best = k.map(|k| TopK::new(k.min(touched.len())));
-        let mut floor = 0.0;
-        if best.is_none() {
-            touched.sort_unstable();
-        }
-        for label in touched.drain(..) {
-            let share = std::mem::take(&mut shares[label as usize]).min(MOST);
-            match &mut best {
-                // A logarithm for those that might be among the best, and no others.
-                Some(best) if share >= floor => {
-                    best.push(label, logit(share));
-                    // Room for what rounding to single precision has made equal.
-                    floor = logistic(f64::from(best.floor())) * (1.0 - 1e-5);
-                }
-                Some(_) => {}
-                None => pairs.push((label, logit(share))),
-            }
-        }
-        if let Some(mut best) = best {
-            best.drain_by_label(|label, score| pairs.push((label, score)));
+    /// Pushes all labels and merged scores, and forgets them.
+    fn all(&mut self, pairs: &mut Vec<(u32, f32)>) {
+        self.touched.sort_unstable();
+        for label in self.touched.drain(..) {
+            let share = std::mem::take(&mut self.shares[label as usize]);
+            pairs.push((label, logit(share.min(MOST))));
         }
     }
+
+    /// Pushes the `k` best labels and their merged scores.
+    ///
+    /// The k-th best of one block has at least its term there; a label whose every term is below
+    /// that over the number of blocks is not among the best. So most labels take one comparison a
+    /// block and no exponential.
+    fn best(&mut self, k: usize, pairs: &mut Vec<(u32, f32)>) {
+        let mut enough = 0.0;
+        for &(Answer { scores, .. }, weight) in &self.parts {
+            if let Some(kth) = kth_largest(scores, k) {
+                enough = f64::max(enough, weight * logistic(f64::from(kth)));
+            }
+        }
+        let each = enough / self.parts.len().max(1) as f64 * (1.0 - 1e-6);
+        for &(Answer { labels, scores }, weight) in &self.parts {
+            // Scores are compared in single precision: with room for its rounding.
+            let least = if each <= LEAST {
+                f32::NEG_INFINITY
+            } else if each < weight {
+                let least = logit(each / weight);
+                least - 1e-5 * (1.0 + least.abs())
+            } else {
+                continue; // no score of this block is enough
+            };
+            for (&label, &score) in labels.iter().zip(scores) {
+                if score >= least && score > f32::NEG_INFINITY {
+                    let share = &mut self.shares[label as usize];
+                    if *share == 0.0 {
+                        *share = 1.0;
+                        self.touched.push(label as u32);
+                    }
+                }
+            }
+        }
+        let mut best = TopK::new(k.min(self.touched.len()));
+        for label in self.touched.drain(..) {
+            self.shares[label as usize] = 0.0;
+            let mut share = 0.0;
+            for &(Answer { labels, scores }, weight) in &self.parts {
+                if let Ok(at) = labels.binary_search(&(label as i32)) {
+                    share += term(scores[at], weight);
+                }
+            }
+            best.push(label, logit(share.min(MOST)));
+        }
+        best.drain_by_label(|label, score| pairs.push((label, score)));
+    }
+}
+
+/// The k-th largest of the scores that are not −∞; None if there are fewer or `k` is 0.
+fn kth_largest(scores: &[f32], k: usize) -> Option<f32> {
+    let mut best = TopK::new(k);
+    let mut n_known = 0;
+    for (at, chunk) in (0..).step_by(CHUNK).zip(scores.chunks(CHUNK)) {
+        let largest = chunk.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        if largest > best.floor() || n_known < k {
+            for (at, &score) in (at..).zip(chunk) {
+                n_known += usize::from(score > f32::NEG_INFINITY);
+                best.push(at, score);
+            }
+        }
+    }
+    let mut least = None;
+    if k > 0 && n_known >= k {
+        best.drain_by_label(|_, score| least = Some(least.map_or(score, |least| score.min(least))));
+    }
+    least
 }
 
 /// `weight / (1 + e^{−s})` of each score s, at least [`LEAST`]; 0 where it is −∞.
 #[multiversion(targets = "simd")]
 fn weighted(scores: &[f32], weight: f64, terms: &mut [f64]) {
-    for (term, &score) in terms.iter_mut().zip(scores) {
-        let score = f64::from(score);
-        let tail = exp(-score.abs());
-        let part = weight * (if score < 0.0 { tail } else { 1.0 }) / (1.0 + tail);
-        let known = if part > LEAST { part } else { LEAST };
-        *term = if score > f64::NEG_INFINITY {
-            known
-        } else {
-            0.0
-        };
+    for (to, &score) in terms.iter_mut().zip(scores) {
+        *to = term(score, weight);
+    }
+}
+
+#[inline(always)]
+fn term(score: f32, weight: f64) -> f64 {
+    let score = f64::from(score);
+    let tail = exp(-score.abs());
+    let part = weight * (if score < 0.0 { tail } else { 1.0 }) / (1.0 + tail);
+    let known = if part > LEAST { part } else { LEAST };
+    if score > f64::NEG_INFINITY {
+        known
+    } else {
+        0.0
     }
 }
 
