@@ -137,15 +137,29 @@ def kmeans(X, weights=None, n_clusters=1, leaf_size=None, n_init=1, seed=0, n_th
 
 def test_centers_are_the_means_of_their_rows():
     X, _ = make_multilabel(400, 60, 30, random_state=1)
-    for how in ({"n_clusters": 7}, {"leaf_size": 50}):
-        clusters, centers, intercept, _ = kmeans(X, **how)
+    points = normalize(X).toarray()
+    clusters, centers, intercept, _ = kmeans(X, n_clusters=7)
+    indptr, indices, data = centers
+    dense = csr_array((data, indices, indptr), shape=(60, len(intercept))).toarray()
+    np.testing.assert_allclose(intercept, -0.5 * (dense**2).sum(axis=0), rtol=1e-5)
+    for k in range(len(intercept)):
+        np.testing.assert_allclose(dense[:, k], points[clusters == k].mean(axis=0), atol=1e-6)
+
+
+def test_rows_of_a_leaf_are_those_nearest_to_its_center():
+    """The intercepts are those of the distance but for leaves that would have too many rows."""
+    X, _ = make_multilabel(400, 60, 30, random_state=1)
+    points = normalize(X).toarray()
+    for leaf_size in (50, 10):
+        clusters, centers, intercept, _ = kmeans(X, leaf_size=leaf_size)
         indptr, indices, data = centers
         dense = csr_array((data, indices, indptr), shape=(60, len(intercept))).toarray()
-        points = normalize(X).toarray()
-        np.testing.assert_allclose(intercept, -0.5 * (dense**2).sum(axis=0), rtol=1e-5)
-        for k in range(len(intercept)):
-            np.testing.assert_allclose(dense[:, k], points[clusters == k].mean(axis=0), atol=1e-6)
-    assert len(intercept) >= 400 / 50
+        scores = points @ dense + intercept
+        np.testing.assert_allclose(scores[np.arange(400), clusters], scores.max(axis=1), atol=1e-6)
+        of_distance = -0.5 * (dense**2).sum(axis=0)
+        assert (intercept <= of_distance + 1e-6).all()
+        assert 400 / leaf_size <= len(intercept) <= 2 * 400 / leaf_size
+        assert np.bincount(clusters).max() <= 2 * leaf_size
 
 
 def test_rows_that_weigh_nothing_are_halved_as_well():

@@ -95,7 +95,7 @@ impl Tally {
             by_score.then(b.1.total_cmp(&a.1))
         });
         self.pairs.dedup_by(|next, kept| {
-            let equal = next.0 == kept.0;
+            let equal = next.0.total_cmp(&kept.0).is_eq();
             if equal {
                 kept.1 += next.1;
             }
@@ -183,7 +183,7 @@ mod tests {
             let mut pairs: Vec<(f32, f32)> = (0..count)
                 .map(|_| {
                     let score = rng.i32(-values..values) as f32 / 64.0;
-                    (score, rng.u8(0..4) as f32 / 2.0)
+                    (score, f32::from(rng.u8(0..4)) / 2.0)
                 })
                 .collect();
             pairs.push((1.0, 1.0));
