@@ -142,12 +142,13 @@ def test_predictions_are_those_of_the_factors():
         found = model.decision_function(X)
         np.testing.assert_allclose(found, scores, rtol=1e-4, atol=1e-5)
         assert np.isneginf(found).any(axis=0).nonzero()[0].tolist() == [5]
-        np.testing.assert_array_equal(model.predict(X), found > (0.5 if loss == "squared" else 0))
+        np.testing.assert_array_equal(model.predict(X), found > 0)
         assert hasattr(model, "predict_proba") == (loss == "logistic")
         if loss == "logistic":
             np.testing.assert_allclose(model.predict_proba(X), expit(found))
-        assert (model.intercept_[[0, 5]] != 0).all()
-        assert (LEMLClassifier(7, fit_intercept=False).fit(X, Y).intercept_[[0, 1]] == 0).all()
+        assert (model.intercept_[[0, 5]] + model.threshold_ != 0).all()
+        without = LEMLClassifier(7, fit_intercept=False).fit(X, Y)
+        np.testing.assert_array_equal(without.intercept_[[0, 1]], -np.float32(without.threshold_))
 
 
 def test_factors_are_few_where_rows_or_labels_are():
@@ -242,7 +243,7 @@ def test_the_threshold_is_that_of_a_fit_without_the_rows():
     def cut(X, Y):
         return np.sort(model.decision_function(X).ravel())[-Y.sum()]
 
-    honest, by_heart = cut(*fresh), cut(X, Y)
+    honest, by_heart = (cut(*rows) + model.threshold_ for rows in (fresh, (X, Y)))
     assert by_heart - honest > 0.05
     assert abs(model.threshold_ - honest) < (by_heart - honest) / 3
 
@@ -254,8 +255,12 @@ def test_thresholds_that_are_given():
         for asked, threshold in [("zero", zero), (0.25, 0.25), (-1, -1)]:
             model = LEMLClassifier(threshold=asked, **params).fit(X, Y)
             assert model.threshold_ == threshold
-            np.testing.assert_array_equal(model.predict(X), model.decision_function(X) > threshold)
-        del model.threshold_  # as of a file of an earlier version
+            np.testing.assert_array_equal(model.predict(X), model.decision_function(X) > 0)
+            if loss == "logistic":
+                odds = model.decision_function(X).astype(float) + threshold
+                np.testing.assert_allclose(model.predict_proba(X), expit(odds), rtol=1e-5)
+        # Files of an earlier version have no threshold, and intercepts as they were fitted.
+        del model.threshold_
         np.testing.assert_array_equal(model.predict(X), model.decision_function(X) > zero)
         # Nothing to learn from: no row to hold out, or no label.
         assert LEMLClassifier(**params).fit(X[:1], np.ones((1, 2))).threshold_ == zero

@@ -138,7 +138,7 @@ def test_intercepts_and_threshold_are_those_of_the_rows_held_out(weighted, norma
     scores = design(X, normalize, False)[held_out] @ model.coef_.toarray().T
     by = oracle.factor(scores, Y[held_out], log_frequencies, weights[held_out])
     assert by > 0
-    np.testing.assert_allclose(model.intercept_, by * log_frequencies, rtol=1e-5)
+    np.testing.assert_allclose(model.intercept_ + model.threshold_, by * log_frequencies, rtol=1e-4)
     above = weights[held_out] @ (model.predict(X[held_out]) > 0)
     assert above.sum() == pytest.approx(weights[held_out] @ Y[held_out].sum(axis=1), abs=weights.max() / 2)
 
@@ -159,7 +159,7 @@ def test_label_sets_are_of_the_true_size(planted, params):
     model = PDSparseClassifier(**params, random_state=0).fit(X, Y, sample_weight=weights)
     named = model.predict(X_test)
     assert 0.85 <= named.sum() / Y_test.sum() <= 1.15
-    np.testing.assert_array_equal(named.toarray(), model.decision_function(X_test) > model.threshold_)
+    np.testing.assert_array_equal(named.toarray(), model.decision_function(X_test) > 0)
     # What is learned after the fit leaves no trace in it.
     plain = PDSparseClassifier(**params, fit_intercept=False, threshold="zero", random_state=0)
     plain.fit(X, Y, sample_weight=weights)
@@ -176,7 +176,7 @@ def test_what_held_out_rows_taught_is_forgotten():
     rng = np.random.default_rng(0)
     Y = (rng.random((300, 8)) < np.linspace(0.05, 0.6, 8)).astype(int)
     model = PDSparseClassifier(threshold="auto", random_state=0).fit(np.eye(300), Y)
-    assert (model.intercept_ < 0).all()
+    assert (model.intercept_ + model.threshold_ < 0).all()
     top = model.predict(np.zeros((1, 300)))
     assert top.sum() == round(Y.sum(axis=1).mean())
     assert top[0, -1] == 1
@@ -197,18 +197,16 @@ def test_frequent_labels_come_first_where_features_tell_nothing():
 def test_thresholds_given(planted):
     X, Y, X_test, _ = planted
     model = PDSparseClassifier(random_state=0).fit(X, Y)
-    scores = model.decision_function(X_test)
+    scores = model.decision_function(X_test) + np.float32(model.threshold_)
     for threshold, number in (("zero", 0), (0.3, 0.3), (np.float32(-0.25), -0.25), (1, 1)):
         given = PDSparseClassifier(threshold=threshold, random_state=0).fit(X, Y)
         assert given.threshold_ == number
-        np.testing.assert_array_equal(given.decision_function(X_test), scores)
-        np.testing.assert_array_equal(given.predict(X_test).toarray(), scores > number)
+        lowered = given.decision_function(X_test)
+        np.testing.assert_allclose(lowered, scores - number, atol=1e-5)
+        np.testing.assert_array_equal(given.predict(X_test).toarray(), lowered > 0)
     for bad in ("best", None, True, [0.5]):
         with pytest.raises(ValueError, match=r"`threshold` must be"):
             PDSparseClassifier(threshold=bad).fit(X, Y)
-    # Models saved by versions that knew no threshold.
-    del model.threshold_
-    np.testing.assert_array_equal(model.predict(X_test).toarray(), scores > 0)
 
 
 @pytest.mark.parametrize("n_rows", [1, 2, 3])
