@@ -114,6 +114,7 @@ def fit_link(
     x: csr_array,
     projection_weights: NDArray[np.float64],
     projection_intercept: NDArray[np.float64],
+    predictions: NDArray[np.float32] | None,
     y: csr_array,
     sample_weight: NDArray[np.float32] | None,
     held_out: NDArray[np.bool_] | None,
@@ -128,6 +129,8 @@ def fit_link(
     float,
     NDArray[np.float64],
     NDArray[np.int32],
+    float,
+    float,
 ]: ...
 def fit_partition(
     x: csr_array,
@@ -152,7 +155,16 @@ def fit_pls(
     params: dict[str, Any],
     n_threads: int,
     progress: Callable[[int], object] | None,
-) -> tuple[NDArray[Any] | None, NDArray[Any], NDArray[Any], NDArray[np.float64] | None, int, int]: ...
+) -> tuple[
+    NDArray[Any] | None,
+    NDArray[Any],
+    NDArray[Any],
+    NDArray[np.float64] | None,
+    int,
+    int,
+    tuple[float, float],
+    NDArray[np.float32] | None,
+]: ...
 def fit_router(
     x: csr_array,
     classes: NDArray[np.int32],
@@ -185,7 +197,7 @@ def is_canonical(matrix: Any) -> bool: ...
 def linear_above(model: Any, x: csr_array, threshold: float, n_threads: int) -> _Csr: ...
 def linear_decision(model: Any, x: csr_array, n_threads: int) -> NDArray[np.float32]: ...
 def linear_topk(model: Any, x: csr_array, k: int, n_threads: int) -> _Csr: ...
-def link_above(model: Any, x: csr_array, n_threads: int) -> _Csr: ...
+def link_above(model: Any, x: csr_array, threshold: float, n_threads: int) -> _Csr: ...
 def link_decision(model: Any, x: csr_array, n_threads: int) -> NDArray[np.float32]: ...
 def link_topk(model: Any, x: csr_array, k: int, n_threads: int) -> _Csr: ...
 def low_rank_above(model: Any, x: csr_array, threshold: float, n_threads: int) -> _Csr: ...
