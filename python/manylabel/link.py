@@ -192,7 +192,7 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     A probability of one half is the cut of least Hamming loss. But where labels are hard to tell few are
     above it. The threshold is learned by fitting a sample of labels, common and rare, anew to four fifths
     of the rows; features, their Gram matrix and leave-one-out predictions are those of the fit. The sample
-    takes about a tenth of the time of the fit of V, but has at least eight labels; below 2500 rows more
+    takes about a tenth of the time of the fit of V, but has at least 32 labels; below 2500 rows more
     fifths are held out in turn.
 
     Settings of the paper's authors: ``n_components=0.9, n_iter=2, l2=1e-4, threshold="zero"`` and the

@@ -56,7 +56,10 @@ pub(crate) fn choose(
             kernel::draw(params.kernel, width, n_features, gamma, q, &mut rng);
         let mut design = Design::new(own, width, frequencies, phases);
         design.keep(watch)?;
-        let error = error(&mut design, &weights, &targets, params.l2, watch)?;
+        // Squares of differences of cosines of short frequencies go as gamma squared, and so does the
+        // ridge that suppresses them as much: with one for all the shortest would seem the worst.
+        let l2 = params.l2 * gamma * gamma;
+        let error = error(&mut design, &weights, &targets, l2, watch)?;
         if error < best.0 {
             best = (error, gamma);
         }

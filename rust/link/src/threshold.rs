@@ -20,8 +20,9 @@ const MOST_ROWS: usize = 4000;
 /// would leave the threshold to chance.
 const ENOUGH_ROWS: usize = 500;
 
-/// Labels that are fitted, at least and as a share of the work of the fit.
-const LEAST_LABELS: usize = 8;
+/// Labels that are fitted: at least so many, of few of which thresholds scatter, and as a share of the
+/// work of the fit.
+const LEAST_LABELS: usize = 32;
 const SHARE: f64 = 0.1;
 
 /// Steps of Newton's method that a label takes, each of some products with the features.
