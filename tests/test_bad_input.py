@@ -206,8 +206,12 @@ BAD_PARAMETERS = {
         ["newt", "", None, 3, Rembrandt],
     ),
     **{name: (COUNT, [0, -1, 1.5, np.nan, "a", None, True]) for name in ("n_features", "n_passes")},
-    **{name: (POSITIVE, [0, -1, np.nan, np.inf, "a", None]) for name in ("gamma", "step_size")},
-    "l2_link": (NOT_NEGATIVE, [-1, np.nan, np.inf, "a", None]),
+    "step_size": (POSITIVE, [0, -1, np.nan, np.inf, "a", None]),
+    "gamma": (r"must be (finite and > 0|\"auto\" or a number), got", [0, -1, np.nan, np.inf, "a", None]),
+    "l2_link": (
+        r"must be (finite and >= 0|\"auto\" or a number), got",
+        [-1, np.nan, np.inf, "a", None],
+    ),
     **{
         name: (r"must be an integer >= 0, got", [-1, 1.5, "a", None, True])
         for name in ("n_iter", "n_oversamples")

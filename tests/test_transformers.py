@@ -191,7 +191,7 @@ def test_bad_sample_weight(transformer, name):
         clone(transformer).fit(X, Y, sample_weight=weights)
 
 
-NOT_NEGATIVE = r"must be (finite and >= 0|a number), got"
+RIDGE = r"must be (finite and >= 0|\"auto\" or a number), got"
 COUNT = r"must be an integer >= [01], got"
 FLAG = r"must be True or False, got"
 CHOICE = r"must be \"[a-z]+\"(, \"[a-z]+\")* or \"[a-z]+\", got"
@@ -202,8 +202,8 @@ BAD_PARAMETERS = {
     ),
     "n_oversamples": (COUNT, [-1, 1.5, "a", None, True]),
     "n_iter": (COUNT, [-1, 1.5, "a", None, True]),
-    "l2": (NOT_NEGATIVE, [-1, np.nan, np.inf, "a", None]),
-    "l2_final": (NOT_NEGATIVE, [-1, np.nan, np.inf, "a", None]),
+    "l2": (RIDGE, [-1, np.nan, np.inf, "a", None]),
+    "l2_final": (RIDGE, [-1, np.nan, np.inf, "a", None]),
     "variant": (CHOICE, ["Power", "", None, 3]),
     "embedding": (CHOICE, ["Pca", "", None, 3]),
     "center": (FLAG, ["no", None, 1]),

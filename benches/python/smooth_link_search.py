@@ -52,7 +52,9 @@ def main():
     for name in args.sets:
         split = load(name)
         tuning = inner(split, args.seed)
-        base = SmoothLinkClassifier(n_iter=2, l2=1e-4, random_state=args.seed, n_jobs=args.jobs)
+        base = SmoothLinkClassifier(
+            0.9, n_iter=2, l2=1e-4, threshold="zero", random_state=args.seed, n_jobs=args.jobs
+        )
         start = perf_counter()
         space = smooth_link_space(tuning.X.shape[0])
         draws = list(ParameterSampler(space, args.draws, random_state=args.seed))

@@ -48,6 +48,7 @@ def classifier(settings, seed, n_jobs):
         momentum=alpha,
         decay=delta,
         shrink=shrink,
+        threshold="zero",
         random_state=seed,
         n_jobs=n_jobs,
     )

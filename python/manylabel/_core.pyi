@@ -117,6 +117,7 @@ def fit_link(
     x: csr_array,
     projection_weights: NDArray[np.float64],
     projection_intercept: NDArray[np.float64],
+    predictions: NDArray[np.float32] | None,
     y: csr_array,
     sample_weight: NDArray[np.float32] | None,
     held_out: NDArray[np.bool_] | None,
@@ -131,6 +132,8 @@ def fit_link(
     float,
     NDArray[np.float64],
     NDArray[np.int32],
+    float,
+    float,
 ]: ...
 def fit_partition(
     x: csr_array,
@@ -155,7 +158,16 @@ def fit_pls(
     params: dict[str, Any],
     n_threads: int,
     progress: Callable[[int], object] | None,
-) -> tuple[NDArray[Any] | None, NDArray[Any], NDArray[Any], NDArray[np.float64] | None, int, int]: ...
+) -> tuple[
+    NDArray[Any] | None,
+    NDArray[Any],
+    NDArray[Any],
+    NDArray[np.float64] | None,
+    int,
+    int,
+    tuple[float, float],
+    NDArray[np.float32] | None,
+]: ...
 def fit_router(
     x: csr_array,
     classes: NDArray[np.int32],

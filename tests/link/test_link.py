@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 from scipy.optimize import check_grad
 from scipy.sparse import csr_array
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import Ridge
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import RandomizedSearchCV
+from sklearn.multiclass import OneVsRestClassifier
 
 import manylabel as ml
 from manylabel import SmoothLinkClassifier
@@ -34,7 +36,9 @@ def weights():
 
 def fit(problem, sample_weight=None, **params):
     return (
-        SmoothLinkClassifier(5, n_features=60, random_state=0)
+        SmoothLinkClassifier(
+            5, n_features=60, gamma=1.0, l2=1e-4, l2_link=0.01, threshold="zero", random_state=0
+        )
         .set_params(**params)
         .fit(*problem, sample_weight=sample_weight)
     )
@@ -287,7 +291,8 @@ def figures(data, **params):
         ml.datasets.load_arff(folder / f"yeast-{part}.arff.gz", folder / "yeast.xml.gz")
         for part in ("train", "test")
     ]
-    return sets, SmoothLinkClassifier(n_iter=2, l2=1e-4, random_state=0, n_jobs=-1, **params).fit(*sets[0])
+    own = {"n_iter": 2, "l2": 1e-4, "threshold": "zero", "random_state": 0, "n_jobs": -1}
+    return sets, SmoothLinkClassifier(0.9, **own, **params).fit(*sets[0])
 
 
 def test_yeast_as_published(data):
@@ -323,3 +328,142 @@ def test_yeast_as_published(data):
     named = csr_array(named).toarray()
     f1 = 2 * (true * named).sum(axis=0) / np.maximum(1, true.sum(axis=0) + named.sum(axis=0))
     assert f1.mean() > 0.4681
+
+
+# --- what is chosen where nothing is set
+
+
+@pytest.fixture(scope="module")
+def made():
+    """Few rows of many features, a third of them told by the labels; rows to learn from and new ones."""
+    X, Y = make_multilabel(900, 300, 20, random_state=3)
+    X, Y = X.toarray().astype(np.float64), Y.toarray()
+    return (X[:300], Y[:300]), (X[300:], Y[300:])
+
+
+def of_the_best(model, X, Y):
+    top = model.predict_topk(X, k=1)
+    return Y[np.arange(len(Y)), top.indices].mean()
+
+
+def test_link_learns_from_predictions_of_rows_left_out(made):
+    """With few rows those of the embedding's own rows are far too good, and the link trusts them."""
+    train, test = made
+    auto = SmoothLinkClassifier(random_state=0).fit(*train)
+    in_sample = SmoothLinkClassifier(l2=1e-4, random_state=0).fit(*train)
+    assert of_the_best(auto, *test) > of_the_best(in_sample, *test) + 0.1
+    by_odds = OneVsRestClassifier(LogisticRegression(max_iter=300)).fit(*train).predict_proba(test[0])
+    by_odds = test[1][np.arange(len(by_odds)), by_odds.argmax(axis=1)].mean()
+    assert of_the_best(auto, *test) > by_odds - 0.02
+
+
+@pytest.mark.parametrize("kernel", ["gaussian", "linear"])
+def test_least_squares_of_predictions_left_out(problem, weights, kernel):
+    """V from the definition: every prediction by an embedding's last regression without the row."""
+    X, Y = problem
+    model = fit(problem, weights, l2="auto", kernel=kernel, **CLOSED)
+    embedding = ml.Rembrandt(5, l2=model.l2_, l2_final=1.0, center=True, random_state=0)
+    std = np.sqrt(np.average((X - np.average(X, axis=0, weights=weights)) ** 2, axis=0, weights=weights))
+    dense = np.count_nonzero(X) > X.size / 8
+    A = X / std if dense else X
+    U = embedding.fit(A, Y, weights).label_embedding_
+    H = np.empty((len(X), 5))
+    for row in range(len(X)):
+        rest = np.arange(len(X)) != row
+        a, t, m = A[rest], Y[rest] @ U, weights[rest]
+        x_mean, t_mean = np.average(a, axis=0, weights=m), np.average(t, axis=0, weights=m)
+        full = A - np.average(A, axis=0, weights=weights)
+        ridge = model.l2_ * (weights[:, None] * full**2).sum() / A.shape[1]
+        a, t = a - x_mean, t - t_mean
+        W = np.linalg.solve((m[:, None] * a).T @ a + ridge * np.eye(a.shape[1]), (m[:, None] * a).T @ t)
+        H[row] = (A[row] - x_mean) @ W + t_mean
+    Phi = oracle.design(H, model.frequencies_, model.phases_)
+    V = oracle.least_squares(Phi, Y, weights, model.l2_link)
+    fitted = weights_of(model)
+    np.testing.assert_allclose(Phi @ fitted, Phi @ V, atol=2e-3)
+
+
+def test_dense_features_have_no_scale(problem):
+    """Units do not matter where most of X is not zero, and rows of weight two are two rows."""
+    rng = np.random.default_rng(0)
+    X, Y = problem[0] @ rng.normal(size=(40, 15)) + 5, problem[1]
+    units = 2.0 ** rng.integers(-20, 21, 15)  # exact
+    one = SmoothLinkClassifier(random_state=0).fit(X, Y)
+    other = SmoothLinkClassifier(random_state=0).fit(X * units, Y)
+    np.testing.assert_allclose(one.decision_function(X), other.decision_function(X * units), atol=0.01)
+    assert one.l2_ == other.l2_
+    constant = np.column_stack([X, np.full(len(X), 1e6)])
+    same = SmoothLinkClassifier(random_state=0).fit(constant, Y)
+    np.testing.assert_allclose(one.decision_function(X), same.decision_function(constant), atol=0.2)
+
+
+@pytest.mark.parametrize("share", [0.2, 0.8])
+def test_sparse_dense_and_held_out(problem, share):
+    """The same bits for all forms of X, with some columns scaled and with none; with held-out rows too."""
+    rng = np.random.default_rng(0)
+    X = np.where(rng.random(problem[0].shape) < share, problem[0] + 1, 0)
+    for params in ({}, {"early_stopping": True}):
+        models = [
+            SmoothLinkClassifier(random_state=0, **params).fit(form, problem[1])
+            for form in (X, csr_array(X), X.astype(np.float32).astype(np.float64))
+        ]
+        np.testing.assert_array_equal(models[0].coef_, models[1].coef_)
+        assert np.isfinite(models[2].coef_).all()
+
+
+@pytest.mark.parametrize("loss", ["logistic", "squared"])
+@pytest.mark.parametrize("solver", ["psgd", "newton-cg"])
+def test_threshold_names_as_many_labels_as_are_true(made, loss, solver, tmp_path):
+    train, (X, Y) = made
+    model = SmoothLinkClassifier(loss=loss, solver=solver, random_state=0).fit(*train)
+    assert 0.7 < model.predict(X).sum() / Y.sum() < 1.4
+    np.testing.assert_array_equal(model.predict(X), model.decision_function(X) > 0)
+    zero = clone(model).set_params(threshold="zero").fit(*train)
+    np.testing.assert_array_equal(zero.coef_, model.coef_)
+    np.testing.assert_array_equal(zero.predict(X), zero.decision_function(X) > 0)
+    given = clone(model).set_params(threshold=0.25).fit(*train)
+    assert (zero.threshold_, given.threshold_) == (0.0, 0.25)
+    np.testing.assert_array_equal(given.predict(X), zero.decision_function(X) > 0.25)
+    model.save(tmp_path / "model")
+    np.testing.assert_array_equal(ml.load(tmp_path / "model").predict(X), model.predict(X))
+    if loss == "logistic":
+        np.testing.assert_allclose(given.predict_proba(X), zero.predict_proba(X), atol=1e-6)
+    del zero.threshold_  # as models of earlier versions
+    np.testing.assert_array_equal(zero.predict(X), zero.decision_function(X) > 0)
+
+
+def test_gamma_follows_the_signal():
+    """A link that must bend sharply, and one of labels that features hardly tell."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, size=(3000, 2))
+    Y = np.column_stack([X[:, 0] > 0, X[:, 1] > 0, (X[:, 0] > 0) ^ (X[:, 1] > 0)]).astype(int)
+    sharp = SmoothLinkClassifier(random_state=0).fit(X, Y)
+    assert sharp.gamma_ == 1.0
+    X, Y = rng.normal(size=(300, 30)), rng.integers(0, 2, size=(300, 8))
+    assert SmoothLinkClassifier(random_state=0).fit(X, Y).gamma_ == 0.25
+    assert SmoothLinkClassifier(gamma=0.7, random_state=0).fit(X, Y).gamma_ == 0.7
+
+
+def test_automatic_features_grow_with_rows(made):
+    (X, Y), _ = made
+    assert SmoothLinkClassifier(random_state=0).fit(X, Y).coef_.shape == (20, 100)
+    assert (
+        SmoothLinkClassifier(random_state=0).fit(np.tile(X, (2, 1)), np.tile(Y, (2, 1))).coef_.shape[1] == 150
+    )
+
+
+SETS = {"medical": False, "emotions": True}
+
+
+@pytest.mark.filterwarnings("ignore:lbfgs failed to converge", "ignore:Label not .* is present")
+@pytest.mark.parametrize("name", SETS)
+def test_defaults_are_no_worse_than_logistic_regression(data, name):
+    sets = [ml.datasets.load_xc(data / name / f"{part}.txt.gz") for part in ("train", "test")]
+    (X, Y), (X_test, Y_test) = [(X.toarray() if SETS[name] else X, Y.toarray()) for X, Y in sets]
+    model = SmoothLinkClassifier(random_state=0).fit(X, Y)
+    other = OneVsRestClassifier(LogisticRegression(max_iter=300)).fit(X, Y)
+    named, by_other = model.predict(X_test), other.predict(X_test)
+    best = other.predict_proba(X_test).argmax(axis=1)
+    assert of_the_best(model, X_test, Y_test) > Y_test[np.arange(len(best)), best].mean() - 0.01
+    assert (named != Y_test).mean() < 1.05 * (by_other != Y_test).mean()
+    assert 0.6 < named.sum() / Y_test.sum() < 1.5

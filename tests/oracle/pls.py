@@ -59,6 +59,20 @@ def embedding(X, Y, k, l2=1.0, l2_final=1e-6, weights=None, center=False, fit_in
     return Embedding(B, values[::-1], U, W, intercept)
 
 
+def leave_one_out(X, Y, U, l2, weights=None, center=False, fit_intercept=False):
+    """Predictions of YU for each row by a regression fitted to the others, of the ridge of all rows."""
+    A, _, weights, *_ = parts(X, Y, weights, center, fit_intercept)
+    lam, out = ridge(A, weights, l2), np.empty((len(Y), U.shape[1]))
+    for row in range(len(Y)):
+        rest = np.arange(len(Y)) != row
+        B, targets, own, x_mean, y_mean = parts(
+            np.asarray(X, dtype=float)[rest], Y[rest], weights[rest], center, fit_intercept
+        )
+        one = A[row] if not center else np.asarray(X, dtype=float)[row] - x_mean
+        out[row] = one @ regress(B, own, targets @ U, lam) + y_mean @ U
+    return out
+
+
 def sine_of_largest_angle(U, V):
     """Between the spaces that two matrices of orthonormal columns span."""
     return np.linalg.norm(U - V @ (V.T @ U), 2)

@@ -18,7 +18,14 @@ SOLVERS = ["cholesky", "cg", "dual"]
 
 def exact(k=100, **params):
     """An estimator that finds what the definition says to many digits."""
-    given = {"n_iter": 40, "fit_intercept": False, "max_iter": 2000, "tol": 1e-12, "random_state": 0}
+    given = {
+        "l2_final": 1e-6,
+        "n_iter": 40,
+        "fit_intercept": False,
+        "max_iter": 2000,
+        "tol": 1e-12,
+        "random_state": 0,
+    }
     return Rembrandt(k, **given | params)
 
 
@@ -394,3 +401,88 @@ def test_embedding_of_eurlex_holds_what_long_iterations_do(data):
     assert 0.93 < quick.eigenvalues_.sum() / slow.eigenvalues_.sum() < 1
     more = Rembrandt(30, n_iter=2, **fit).fit(X, Y)
     assert 0.97 < more.eigenvalues_.sum() / slow.eigenvalues_.sum() < 1
+
+
+# --- no pass of the range finder, ridges that are chosen, rows left out
+
+
+@pytest.mark.parametrize("n_iter", [0, 1])
+@pytest.mark.parametrize("variant", ["power", "ritz"])
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("center", [False, True])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_few_passes_keep_to_the_definition(small, n_iter, variant, solver, center, sparse):
+    """With a probe as wide as there are labels one product is exact, whatever the probe is."""
+    X, Y = small
+    expected = oracle.embedding(X, Y, 5, l2=0.5, center=center)
+    X = csr_array(X) if sparse else X
+    fit = {"l2": 0.5, "variant": variant, "solver": solver, "center": center, "n_iter": n_iter}
+    model = exact(5, n_oversamples=7, **fit).fit(X, Y)
+    np.testing.assert_allclose(model.eigenvalues_, expected.eigenvalues[:5], rtol=1e-5)
+    U = model.label_embedding_
+    np.testing.assert_allclose(U.T @ U, np.eye(5), atol=1e-5)
+    np.testing.assert_allclose(abs(np.sum(U * expected.U, axis=0)), 1, atol=1e-5)
+    # A narrow one: singular values of BQ for an orthonormal Q, none above those of B.
+    model = exact(3, n_oversamples=2, **fit).fit(X, Y)
+    U = model.label_embedding_
+    np.testing.assert_allclose(U.T @ U, np.eye(3), atol=1e-5)
+    assert (model.eigenvalues_ <= expected.eigenvalues[:3] * (1 + 1e-5)).all()
+    if variant == "ritz":
+        np.testing.assert_allclose(np.linalg.norm(expected.B @ U, axis=0), model.eigenvalues_, rtol=1e-5)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_few_passes_of_pca(small, sparse):
+    X, Y = small
+    values = np.linalg.svd(X, compute_uv=False)[:4]
+    model = exact(4, n_oversamples=21, n_iter=0, embedding="pca").fit(csr_array(X) if sparse else X, Y)
+    np.testing.assert_allclose(model.singular_values_, values, rtol=1e-5)
+    np.testing.assert_allclose(model.coef_.T @ model.coef_, np.eye(4), atol=1e-5)
+
+
+@pytest.mark.parametrize("solver", ["cholesky", "dual"])
+@pytest.mark.parametrize("center", [False, True])
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_rows_left_out(small, solver, center, sparse, fit_intercept):
+    X, Y = small
+    weights = np.random.default_rng(0).integers(1, 4, len(X)).astype(float)
+    model = exact(3, l2=0.3, l2_final=0.5, solver=solver, center=center, fit_intercept=fit_intercept)
+    found = model._fit(csr_array(X) if sparse else X, Y, weights, None, leave_one_out=True)
+    expected = oracle.leave_one_out(X, Y, model.label_embedding_, 0.15, weights, center, fit_intercept)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_rows_left_out_are_estimated_by_conjugate_gradients(small):
+    X, Y = small
+    model = exact(3, l2=0.5, l2_final=1.0, solver="cg", center=True)
+    found = model._fit(csr_array(X), Y, None, None, leave_one_out=True)
+    expected = oracle.leave_one_out(X, Y, model.label_embedding_, 0.5, center=True)
+    in_sample = model.transform(X)
+    # Leverages have standard deviations of at most 0.06.
+    assert np.linalg.norm(found - expected) < 0.25 * np.linalg.norm(in_sample - expected)
+
+
+@pytest.mark.parametrize("solver", ["cholesky", "dual"])
+@pytest.mark.parametrize("scale", [1.0, 1e4])
+def test_ridges_of_least_error_left_out(small, solver, scale):
+    """One column of another scale, whose square the mean diagonal is, wants a ridge far below 1."""
+    X, Y = small
+    X = X * np.r_[scale, np.ones(24)]
+    auto = {"l2_final": "auto", "solver": solver, "center": True}
+    model = exact(3, l2=1.0, **auto).fit(X, Y)
+    assert model.l2_ == 1.0
+    assert (model.l2_final_ < 1e-4) == (scale > 1)
+    U = model.label_embedding_
+
+    def error(l2):
+        return np.linalg.norm(Y @ U - oracle.leave_one_out(X, Y, U, l2, center=True))
+
+    chosen = error(model.l2_final_)
+    assert chosen < error(model.l2_final_ * np.sqrt(10))
+    assert chosen < error(model.l2_final_ / np.sqrt(10))
+    both = exact(12, l2="auto", **auto).fit(X, Y)
+    assert 0.1 < both.l2_ * both.l2_final_ / model.l2_final_ < 10
+    assert exact(3, l2=0.0, **auto).fit(X, Y).l2_final_ == 0
+    given = exact(3, l2=1.0, l2_final=model.l2_final_, solver=solver, center=True).fit(X, Y)
+    np.testing.assert_allclose(given.coef_, model.coef_, rtol=1e-6, atol=1e-12)

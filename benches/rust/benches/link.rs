@@ -74,7 +74,7 @@ fn fit(criterion: &mut Criterion) {
                 b.iter_with_large_drop(|| {
                     let (x, projection) = (data.x.view(), data.projection());
                     params
-                        .fit(x, projection, &data.y, None, None, &Watch::new())
+                        .fit(x, projection, None, &data.y, None, None, &Watch::new())
                         .expect("sound data")
                 });
             });
@@ -94,7 +94,7 @@ fn score(criterion: &mut Criterion) {
             let params = params.check().expect("in range");
             let (x, watch) = (data.x.view(), Watch::new());
             let model = params
-                .fit(x, data.projection(), &data.y, None, None, &watch)
+                .fit(x, data.projection(), None, &data.y, None, None, &watch)
                 .expect("sound data");
             let scorer = Scorer::new(
                 data.projection(),

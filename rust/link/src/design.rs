@@ -74,6 +74,17 @@ impl<'a> Projection<'a> {
         out[k] = 1.0;
     }
 
+    /// h of rows whose predictions are given, k numbers a row.
+    pub(crate) fn given(&self, predictions: &[f32]) -> Result<Vec<f32>, Error> {
+        let width = self.width();
+        let n_rows = predictions.len() / (width - 1);
+        let mut h = filled("projected predictions", 1.0, n_rows * width)?;
+        for (h, given) in h.chunks_mut(width).zip(predictions.chunks(width - 1)) {
+            h[..width - 1].copy_from_slice(given);
+        }
+        Ok(h)
+    }
+
     /// h of all rows, row after row.
     pub(crate) fn all<I: Index, T: Value>(
         &self,

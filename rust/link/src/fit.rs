@@ -5,7 +5,7 @@ use crate::design::{Design, Projection};
 use crate::gram::{Factor, Gram};
 use crate::params::Checked;
 use crate::psgd::{Problem, batch_rows};
-use crate::{Loss, Params, Solver, kernel, newton, psgd};
+use crate::{Loss, Params, Solver, gamma, kernel, newton, psgd, threshold};
 use fastrand::Rng;
 use manylabel_base::{Error, Watch, filled};
 use manylabel_sparse::{CsrOwned, CsrView, Index, Value};
@@ -18,7 +18,7 @@ const LABELS_AT_ONCE: usize = 4096;
 const GRAM_ROWS: usize = 512;
 
 /// Rows of features that sums over positive rows are taken of at a time.
-const MOMENT_ROWS: usize = 1024;
+pub(crate) const MOMENT_ROWS: usize = 1024;
 
 /// Bytes of features that are kept, if no limit is given; else they are computed in every pass.
 const KEPT: u64 = 2 << 30;
@@ -45,11 +45,16 @@ pub struct Model {
     pub validation_loss: Vec<f64>,
     /// Newton steps of each label, one more than allowed where it did not converge.
     pub n_iter: Vec<i32>,
+    /// Score above which a label is named.
+    pub threshold: f64,
+    /// The multiple of the frequencies that was used.
+    pub gamma: f64,
 }
 
 impl Checked {
     /// Fits the link to the predictions `projection` makes of the rows of `x`, and the labels that
-    /// the rows of `y` store.
+    /// the rows of `y` store; or to `predictions`, if given, k numbers a row, where those of the
+    /// projection would be better than those of new rows.
     ///
     /// `sample_weight`, if given, multiplies the loss of each row. Rows of `held_out` are not
     /// learned from: their loss tells when to stop (psgd). The same data, parameters and seed give
@@ -64,6 +69,7 @@ impl Checked {
         &self,
         x: CsrView<'_, I, T>,
         projection: Projection<'_>,
+        predictions: Option<&[f32]>,
         y: &CsrOwned,
         sample_weight: Option<&[f32]>,
         held_out: Option<&[bool]>,
@@ -78,11 +84,19 @@ impl Checked {
             ),
             ("length of held_out", held_out.map_or(n_rows, <[bool]>::len)),
         ];
-        for (what, got) in lengths {
-            if got != n_rows {
+        let width = projection.width();
+        let n_given = n_rows.saturating_mul(width - 1);
+        let given = (
+            "numbers in predictions",
+            n_given,
+            predictions.map_or(n_given, <[f32]>::len),
+        );
+        let lengths = lengths.map(|(what, got)| (what, n_rows, got));
+        for (what, expected, got) in lengths.into_iter().chain([given]) {
+            if got != expected {
                 return Err(Error::Shape {
                     what,
-                    expected: n_rows,
+                    expected,
                     got,
                 });
             }
@@ -93,24 +107,25 @@ impl Checked {
         };
         let (train, held_out) = (rows(false), rows(true));
         let labels = Labels::new(y, &train)?;
-        let plan = Plan::new(&self.0, n_rows, projection.width(), &labels)?;
+        let plan = Plan::new(&self.0, n_rows, width, &labels)?;
 
         let mut rng = Rng::with_seed(self.0.seed);
-        let h = projection.all(x, watch)?;
-        let q = kernel::median_squared_distance(&h, projection.width(), &train, &mut rng);
-        let (frequencies, phases) = kernel::draw(
-            self.0.kernel,
-            projection.width(),
-            self.0.n_features,
-            self.0.gamma,
-            q,
-            &mut rng,
-        );
-        let mut design = Design::new(h, projection.width(), frequencies, phases);
+        let h = match predictions {
+            Some(predictions) => projection.given(predictions)?,
+            None => projection.all(x, watch)?,
+        };
+        let q = kernel::median_squared_distance(&h, width, &train, &mut rng);
+        let weights = scaled(sample_weight, n_rows);
+        let gamma = match self.0.gamma {
+            Some(gamma) => gamma,
+            None => gamma::choose(&self.0, &h, width, q, &train, &weights, &labels, watch)?,
+        };
+        let (frequencies, phases) =
+            kernel::draw(self.0.kernel, width, self.0.n_features, gamma, q, &mut rng);
+        let mut design = Design::new(h, width, frequencies, phases);
         if plan.keep {
             design.keep(watch)?;
         }
-        let weights = scaled(sample_weight, n_rows);
         let gram = gram(&design, &train, &weights, watch)?;
         let mean = gram.mean_diagonal();
         let (factor, ridge) = gram.factor(self.0.l2, watch)?;
@@ -134,9 +149,15 @@ impl Checked {
             ridge: if mean > 0.0 { ridge / mean } else { ridge },
             validation_loss: Vec::new(),
             n_iter: filled("steps", 0, y.n_cols)?,
+            threshold: 0.0,
+            gamma,
         };
         for block in labels.seen.chunks(plan.labels_at_once) {
             fit_block(&problem, &labels, block, y, ridge, &mut model)?;
+        }
+        if self.0.learn_threshold && self.0.loss != Loss::Softmax {
+            let n_passes = best_pass(&model.validation_loss).unwrap_or(self.0.n_passes);
+            model.threshold = threshold::learn(&problem, &labels, y, ridge, n_passes)?;
         }
         let intercepts = labels.seen.iter().map(|&at| model.intercept[at as usize]);
         let mut weights = model.weights.iter().copied().chain(intercepts);
@@ -169,16 +190,22 @@ impl Checked {
     }
 }
 
+/// How many passes the weights have had that are kept.
+fn best_pass(losses: &[f64]) -> Option<usize> {
+    let best = losses.iter().enumerate().min_by(|a, b| a.1.total_cmp(b.1));
+    best.map(|(pass, _)| pass + 1)
+}
+
 /// Which training rows hold which label.
-struct Labels {
+pub(crate) struct Labels {
     /// For each label, the numbers of its rows among the training rows.
     positive: CsrOwned,
     /// Labels that some row holds.
-    seen: Vec<u32>,
+    pub(crate) seen: Vec<u32>,
 }
 
 impl Labels {
-    fn new(y: &CsrOwned, train: &[u32]) -> Result<Self, Error> {
+    pub(crate) fn new(y: &CsrOwned, train: &[u32]) -> Result<Self, Error> {
         let by_label = y.transpose()?;
         let seen = (0..y.n_cols as u32)
             .filter(|&label| !by_label.row(label as usize).0.is_empty())
@@ -205,7 +232,7 @@ impl Labels {
         Ok(Self { positive, seen })
     }
 
-    fn rows(&self, label: u32) -> &[u32] {
+    pub(crate) fn rows(&self, label: u32) -> &[u32] {
         self.positive.row(label as usize).0
     }
 }
@@ -307,7 +334,12 @@ fn scaled(sample_weight: Option<&[f32]>, n_rows: usize) -> Vec<f32> {
         .collect()
 }
 
-fn gram(design: &Design, train: &[u32], weights: &[f32], watch: &Watch) -> Result<Gram, Error> {
+pub(crate) fn gram(
+    design: &Design,
+    train: &[u32],
+    weights: &[f32],
+    watch: &Watch,
+) -> Result<Gram, Error> {
     let size = design.size;
     let mut gram = Gram::zeros(size)?;
     let mut right = filled("a block of features", 0.0, GRAM_ROWS * size)?;
@@ -336,6 +368,30 @@ fn fit_block(
     ridge: f64,
     model: &mut Model,
 ) -> Result<(), Error> {
+    let solved = solve_block(problem, labels, block, y, ridge)?;
+    if problem.params.is_stochastic() {
+        model.validation_loss = solved.validation_loss;
+    }
+    for (&label, steps) in block.iter().zip(solved.n_iter) {
+        model.n_iter[label as usize] = steps;
+    }
+    write(problem, block, solved.weights, problem.factor, model)
+}
+
+/// Weights of a block of labels, in the coordinates of the problem's features.
+pub(crate) struct Solved {
+    pub(crate) weights: Vec<f32>,
+    validation_loss: Vec<f64>,
+    n_iter: Vec<i32>,
+}
+
+pub(crate) fn solve_block(
+    problem: &Problem<'_>,
+    labels: &Labels,
+    block: &[u32],
+    y: &CsrOwned,
+    ridge: f64,
+) -> Result<Solved, Error> {
     let Problem {
         params,
         design,
@@ -357,6 +413,7 @@ fn fit_block(
     let solution: Vec<f32> = sums.par_iter().map(|&sum| sum as f32).collect();
     drop(sums);
     let mut weights = solution.clone();
+    let (mut validation_loss, mut n_iter) = (Vec::new(), Vec::new());
     match (params.loss, params.solver) {
         (Loss::Squared, _) => watch.step(block.len())?,
         (_, Solver::Psgd) => {
@@ -365,17 +422,18 @@ fn fit_block(
             }
             watch.step(block.len())?;
             let of_block = columns(y, block, problem.held_out);
-            model.validation_loss = psgd::refine(problem, &solution, &mut weights, &of_block)?;
+            validation_loss = psgd::refine(problem, &solution, &mut weights, &of_block)?;
         }
         (_, Solver::NewtonCg) => {
             let positive: Vec<&[u32]> = block.iter().map(|&label| labels.rows(label)).collect();
-            let steps = newton::refine(problem, &mut weights, &positive, shrink, ridge)?;
-            for (&label, steps) in block.iter().zip(steps) {
-                model.n_iter[label as usize] = steps;
-            }
+            n_iter = newton::refine(problem, &mut weights, &positive, shrink, ridge)?;
         }
     }
-    write(problem, block, weights, factor, model)
+    Ok(Solved {
+        weights,
+        validation_loss,
+        n_iter,
+    })
 }
 
 /// `ΦᵀΩỸ`, one row a label, with smoothed targets.

@@ -9,10 +9,11 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `kernel.rs` | frequencies of a kernel, and the bandwidth |
+//! | `kernel.rs`, `gamma.rs` | frequencies of a kernel, and the bandwidth |
 //! | `design.rs`, `lanes.rs` | linear predictions, features of rows; elementwise functions |
 //! | `gram.rs` | `ΦᵀΦ + ridge`, its Cholesky factor and solves |
 //! | `fit.rs`, `psgd.rs`, `newton.rs` | output weights |
+//! | `threshold.rs` | the score above which a label is named |
 //! | `predict.rs` | scores of rows |
 //!
 //! Invariant: beside the weights nothing of the size of labels × features is kept but of a block of
@@ -31,7 +32,7 @@
 //! let projection = Projection::new(&[1.0, 0.0, 0.0, 1.0], &[0.0, 0.0], 2)?;
 //! let params = Params { loss: Loss::Squared, n_features: 200, ..Params::default() };
 //! let y = CsrOwned::from_view(y, false)?;
-//! let model = params.check()?.fit(x, projection, &y, None, None, &Watch::new())?;
+//! let model = params.check()?.fit(x, projection, None, &y, None, None, &Watch::new())?;
 //! let scorer = Scorer::new(
 //!     projection,
 //!     &model.frequencies,
@@ -46,6 +47,7 @@
 
 mod design;
 mod fit;
+mod gamma;
 mod gram;
 mod kernel;
 mod lanes;
@@ -53,6 +55,7 @@ mod newton;
 mod params;
 mod predict;
 mod psgd;
+mod threshold;
 
 pub use design::Projection;
 pub use fit::Model;

@@ -51,8 +51,9 @@ pub struct Params {
     pub kernel: Kernel,
     /// Random features s; ≥ 1.
     pub n_features: usize,
-    /// Multiple of the frequencies that the median heuristic gives; finite and > 0.
-    pub gamma: f64,
+    /// Multiple of the frequencies that the median heuristic gives; finite and > 0. None for the one
+    /// of 1/4, 1/2 and 1 that has the least leave-one-out error of least squares.
+    pub gamma: Option<f64>,
     /// What the output weights minimize.
     pub loss: Loss,
     /// How.
@@ -83,6 +84,8 @@ pub struct Params {
     pub max_memory: Option<u64>,
     /// Seeds frequencies, phases and the order of rows.
     pub seed: u64,
+    /// Whether the score above which labels are named is learned; else it is 0.
+    pub learn_threshold: bool,
 }
 
 impl Default for Params {
@@ -90,7 +93,7 @@ impl Default for Params {
         Self {
             kernel: Kernel::Gaussian,
             n_features: 2000,
-            gamma: 1.0,
+            gamma: Some(1.0),
             loss: Loss::Logistic,
             solver: Solver::Psgd,
             l2: 1e-2,
@@ -105,6 +108,7 @@ impl Default for Params {
             tol: 1e-3,
             max_memory: None,
             seed: 0,
+            learn_threshold: false,
         }
     }
 }
@@ -147,7 +151,7 @@ impl Params {
             ensure(name, count >= 1, ">= 1", &count)?;
         }
         for (name, value) in [
-            ("gamma", self.gamma),
+            ("gamma", self.gamma.unwrap_or(1.0)),
             ("step_size", self.step_size),
             ("tol", self.tol),
         ] {

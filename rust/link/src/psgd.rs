@@ -158,7 +158,7 @@ impl Problem<'_> {
     }
 
     /// Scores, each row then handed to `finish` with its number in the batch.
-    fn products(
+    pub(crate) fn products(
         &self,
         features: &[f32],
         weights: &[f32],

@@ -1,11 +1,13 @@
 //! The algorithm: a randomized range finder around ridge regressions, and one more regression.
 
+use crate::choice::choose;
 use crate::design::{Design, Matrix, Rows, cross, power_of_two_near_inverse};
+use crate::leverage::predictions;
 use crate::normal::normal;
 use crate::params::Checked;
 use crate::solve::{Gram, Problem, Regression};
 use crate::tall::{Spectrum, Tall};
-use crate::{Components, Embedding, Variant};
+use crate::{Components, Embedding, Ridge, Variant};
 use manylabel_base::{Error, Watch, filled};
 use manylabel_sparse::{CsrView, Index, LANES, Lanes, Real, RowBlocks};
 use rayon::prelude::*;
@@ -28,6 +30,12 @@ pub struct Model<T> {
     pub n_steps: usize,
     /// Right-hand sides that have not reached `tol`, if that was given.
     pub n_unfinished: usize,
+    /// Ridge of the regressions for U, relative to the mean diagonal; 0 where there are none.
+    pub l2: f64,
+    /// Ridge of the regression for W, relative to that mean; 0 for [`Embedding::Pca`].
+    pub l2_of_coef: f64,
+    /// For each row what `YU` is predicted to be by a W fitted without it, row after row, if asked for.
+    pub leave_one_out: Option<Vec<f32>>,
 }
 
 /// Cuts `n_rows` rows, of so many values each, and scales their weights; returns these and the factor.
@@ -131,20 +139,57 @@ impl Checked {
                 eigenvalues: Some(scaled(&eigenvalues, weight_scale * problem.x.scale.powi(2))),
                 n_steps: 1,
                 n_unfinished: 0,
+                l2: 0.0,
+                l2_of_coef: 0.0,
+                leave_one_out: None,
             });
         }
         let gram = Gram::new(params, &problem, watch)?;
         let n_equations = n_features + usize::from(ones);
-        let regression = |l2| Regression::new(params, &problem, &gram, l2, n_equations, watch);
-        let (u, eigenvalues) = if params.embedding == Embedding::Gaussian {
-            (fit.gaussian(k, n_labels)?, None)
-        } else {
-            let (u, eigenvalues) = fit.range(&regression(params.l2)?, k)?;
-            (u, Some(scaled(&eigenvalues, weight_scale)))
+        let with = |l2| Regression::new(params, &problem, &gram, l2, n_equations, watch);
+        let choose = |q: &Tall<T>, l2| {
+            let q = &q.panels[0];
+            choose(params, &problem, &gram, n_equations, q, l2, watch)
         };
-        let regression = regression(params.l2 * params.l2_final)?;
+        let (l2, regression) = match params.l2 {
+            Ridge::Of(l2) => (l2, None),
+            Ridge::Auto => {
+                let (l2, regression) = choose(&fit.probe(LANES)?, 1.0)?;
+                (l2, Some(regression))
+            }
+        };
+        let (u, eigenvalues, regression) = if params.embedding == Embedding::Gaussian {
+            (fit.gaussian(k, n_labels)?, None, regression)
+        } else {
+            let regression = regression.map_or_else(|| with(l2), Ok)?;
+            let (u, eigenvalues) = fit.range(&regression, k)?;
+            (
+                u,
+                Some(scaled(&eigenvalues, weight_scale)),
+                Some(regression),
+            )
+        };
+        let (l2_of_coef, regression) = match (params.l2_final, regression) {
+            (Ridge::Of(1.0), Some(regression)) => (l2, regression),
+            (Ridge::Of(l2_final), regression) => {
+                drop(regression);
+                (l2 * l2_final, with(l2 * l2_final)?)
+            }
+            // Who wants least squares has them.
+            (Ridge::Auto, Some(regression)) if l2 <= 0.0 => (0.0, regression),
+            (Ridge::Auto, None) if l2 <= 0.0 => (0.0, with(0.0)?),
+            (Ridge::Auto, regression) => {
+                drop(regression);
+                choose(&u, l2)?
+            }
+        };
         drop(gram);
         let w = fit.solutions(&regression, &u)?;
+        let leave_one_out = if params.leave_one_out {
+            Some(fit.leave_one_out(&regression, &u, &w)?)
+        } else {
+            None
+        };
         drop(regression);
         let (n_steps, n_unfinished) = (fit.n_steps, fit.n_unfinished);
         let (coef, intercept) = fit.original(&w, n_features, Some(&u), problem.x.scale)?;
@@ -167,6 +212,9 @@ impl Checked {
             } else {
                 0
             },
+            l2,
+            l2_of_coef,
+            leave_one_out,
         })
     }
 }
@@ -192,15 +240,30 @@ impl<T: Real> Fitting<'_, T> {
     ) -> Result<(Tall<T>, Vec<f64>), Error> {
         let (d, c) = (self.problem.x.n_cols(), self.problem.y.n_cols());
         let width = k.saturating_add(self.params.n_oversamples).min(d).min(c);
-        let seed = self.params.seed;
-        let label = |row| self.problem.y.original(row).unwrap_or(0);
-        let mut q = Tall::from_fn(c, width, |row, col| normal(seed, label(row), col))?;
+        let mut q = self.probe(width)?;
+        if self.params.n_iter == 0 {
+            q = self.orthonormal(&q)?;
+        }
         let (mut t, mut spectrum) = self.apply(regression, &q)?;
         for _ in 0..self.params.n_iter {
             q = t.orthonormal(&spectrum, width, self.watch)?;
             (t, spectrum) = self.apply(regression, &q)?;
         }
         self.basis(&q, &t, spectrum, k)
+    }
+
+    /// Standard normal numbers for every label.
+    fn probe(&self, width: usize) -> Result<Tall<T>, Error> {
+        let y = &self.problem.y;
+        let number = |row, col| normal(self.params.seed, y.original(row).unwrap_or(0), col);
+        Tall::from_fn(y.n_cols(), width, number)
+    }
+
+    /// An orthonormal basis of a probe. Whoever multiplies by the matrix once more has one of the
+    /// product; without, eigenvalues and U are what the definition says of such a basis only.
+    fn orthonormal(&self, probe: &Tall<T>) -> Result<Tall<T>, Error> {
+        let spectrum = probe.spectrum(self.watch)?;
+        probe.orthonormal(&spectrum, probe.n_cols, self.watch)
     }
 
     /// `T = YᵀΩXZ`, where Z regresses `YQ` on X, and its singular values.
@@ -275,6 +338,43 @@ impl<T: Real> Fitting<'_, T> {
         })
     }
 
+    /// `ȳU + t − (t − p)/(1 − h)` for targets t of a row, predictions p of it and leverages h.
+    fn leave_one_out(
+        &self,
+        regression: &Regression<T>,
+        u: &Tall<T>,
+        w: &Tall<T>,
+    ) -> Result<Vec<f32>, Error> {
+        let Problem { rows, x, y } = self.problem;
+        let leverages = regression.leverages(self.problem, self.params.seed, self.watch)?;
+        let k = u.n_cols;
+        let mut out = filled("predictions of rows", 0.0f32, rows.n() * k)?;
+        let panels = u.panels.par_iter().zip(&w.panels).map(|(u, w)| {
+            let mut values = predictions(rows, y, u, self.watch)?;
+            let predicted = predictions(rows, x, w, self.watch)?;
+            let mean = y.mean_times(u).unwrap_or_default();
+            for ((values, predicted), leverage) in values.iter_mut().zip(predicted).zip(&leverages)
+            {
+                for lane in 0..LANES {
+                    let target = values.0[lane].f64();
+                    let residual = target - predicted.0[lane].f64();
+                    let without = target - residual / (1.0 - leverage);
+                    values.0[lane] = T::of(mean.0[lane].f64() + without);
+                }
+            }
+            Ok(values)
+        });
+        let panels = panels.collect::<Result<Vec<_>, Error>>()?;
+        for (row, out) in out.chunks_mut(k).enumerate() {
+            for (panel, out) in panels.iter().zip(out.chunks_mut(LANES)) {
+                for (out, value) in out.iter_mut().zip(&panel[row].0) {
+                    *out = value.f64() as f32;
+                }
+            }
+        }
+        Ok(out)
+    }
+
     /// Standard normal numbers over √k, so that distances between labels are kept on average.
     fn gaussian(&self, k: usize, n_labels: usize) -> Result<Tall<T>, Error> {
         let y = &self.problem.y;
@@ -303,6 +403,9 @@ impl<T: Real> Fitting<'_, T> {
         let mut q = Tall::from_fn(x.n_cols(), width, |row, col| {
             normal(seed, feature(row), col)
         })?;
+        if self.params.n_iter == 0 {
+            q = self.orthonormal(&q)?;
+        }
         let mut t = product(&q)?;
         let mut spectrum = t.spectrum(self.watch)?;
         for _ in 0..self.params.n_iter {

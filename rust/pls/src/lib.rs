@@ -10,6 +10,9 @@
 //! algorithm 1, with line 8 as `F = (YᵀXZ)ᵀ(YᵀXZ)`; ridge and weights from "Scalable Multilabel
 //! Prediction via Randomized Methods" (2015). [`Variant`] has the departure of the authors' code.
 //!
+//! Ridges that are not given are those of least leave-one-out error, which one fit tells: a residual
+//! without a row is the residual divided by one less the row's leverage.
+//!
 //! Everything but small factorizations is done in panels of thirty-two columns of the probe, one panel a
 //! unit of work for one thread: nothing of size rows × columns is kept, threads share no sums, and the
 //! bits do not depend on their number. Storage and products are in the precision of X;
@@ -20,13 +23,18 @@
 //!
 //! ```
 //! use manylabel_base::Watch;
-//! use manylabel_pls::{Components, Matrix, Params, project};
+//! use manylabel_pls::{Components, Matrix, Params, Ridge, project};
 //! use manylabel_sparse::CsrView;
 //!
 //! // Four rows, four features; labels 0 and 1 always come together.
 //! let eye = CsrView::new("X", &[0i32, 1, 2, 3, 4], &[0, 1, 2, 3], &[1.0f64; 4], 4)?;
 //! let y = CsrView::new("Y", &[0i32, 2, 4, 5, 6], &[0, 1, 0, 1, 2, 2], &[1.0f32; 6], 3)?;
-//! let params = Params { n_components: Components::Count(1), l2: 0.0, ..Params::default() };
+//! let params = Params {
+//!     n_components: Components::Count(1),
+//!     l2: Ridge::Of(0.0),
+//!     l2_final: Ridge::Of(1.0),
+//!     ..Params::default()
+//! };
 //! let model = params.check()?.fit(Matrix::Sparse(eye), y, None, &Watch::new())?;
 //! let u = model.label_embedding.expect("an embedding of labels");
 //! assert!((u[0] - 0.5f64.sqrt()).abs() < 1e-9 && (u[1] - u[0]).abs() < 1e-9 && u[2].abs() < 1e-9);
@@ -36,11 +44,13 @@
 //! ```
 
 mod cg;
+mod choice;
 mod components;
 mod dense;
 mod design;
 mod fit;
 mod gram;
+mod leverage;
 mod normal;
 mod params;
 mod project;
@@ -50,5 +60,5 @@ mod tall;
 pub use dense::DenseView;
 pub use design::Matrix;
 pub use fit::Model;
-pub use params::{Checked, Components, Embedding, Params, Solver, Variant};
+pub use params::{Checked, Components, Embedding, Params, Ridge, Solver, Variant};
 pub use project::{ROWS_AT_ONCE, project};

@@ -32,6 +32,15 @@ pub enum Embedding {
     Pca,
 }
 
+/// A ridge, or how it comes about.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Ridge {
+    /// The one of least leave-one-out error.
+    Auto,
+    /// So much; finite, ≥ 0.
+    Of(f64),
+}
+
 /// How ridge regressions are solved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Solver {
@@ -54,10 +63,11 @@ pub struct Params {
     pub n_oversamples: usize,
     /// Passes of the range finder, q.
     pub n_iter: usize,
-    /// Ridge of the range finder's regressions relative to the mean diagonal of `XᵀΩX`; finite, ≥ 0.
-    pub l2: f64,
-    /// Ridge of the last regression relative to that of the others; finite, ≥ 0.
-    pub l2_final: f64,
+    /// Ridge of the range finder's regressions relative to the mean diagonal of `XᵀΩX`; that of random
+    /// combinations of the labels if `Auto`.
+    pub l2: Ridge,
+    /// Ridge of the last regression relative to that of the others.
+    pub l2_final: Ridge,
     /// Basis of the last range.
     pub variant: Variant,
     /// What the components are.
@@ -75,6 +85,8 @@ pub struct Params {
     pub tol: Option<f64>,
     /// Seeds the probe.
     pub seed: u64,
+    /// Whether the model has, for each row, the prediction of a fit without it.
+    pub leave_one_out: bool,
 }
 
 impl Default for Params {
@@ -83,8 +95,8 @@ impl Default for Params {
             n_components: Components::Count(100),
             n_oversamples: 20,
             n_iter: 1,
-            l2: 1.0,
-            l2_final: 1e-6,
+            l2: Ridge::Of(1.0),
+            l2_final: Ridge::Auto,
             variant: Variant::Power,
             embedding: Embedding::Rembrandt,
             center: false,
@@ -93,6 +105,7 @@ impl Default for Params {
             max_iter: 10,
             tol: None,
             seed: 0,
+            leave_one_out: false,
         }
     }
 }
@@ -129,7 +142,9 @@ impl Params {
             )?,
         }
         for (name, l2) in [("l2", self.l2), ("l2_final", self.l2_final)] {
-            ensure(name, l2.is_finite() && l2 >= 0.0, "finite and >= 0", l2)?;
+            if let Ridge::Of(l2) = l2 {
+                ensure(name, l2.is_finite() && l2 >= 0.0, "finite and >= 0", l2)?;
+            }
         }
         ensure("max_iter", self.max_iter >= 1, ">= 1", self.max_iter as f64)?;
         if let Some(tol) = self.tol {

@@ -41,14 +41,15 @@ pub(crate) struct Problem<'a, T> {
     pub(crate) y: Design<'a, T>,
 }
 
-enum Method<T> {
+pub(crate) enum Method<T> {
     ConjugateGradients(cg::Settings<T>),
     Features(Llt<f64>),
-    Rows(Llt<f64>),
+    /// With what was added to the diagonal.
+    Rows(Llt<f64>, f64),
 }
 
 /// A way to solve regressions with one ridge.
-pub(crate) struct Regression<T>(Method<T>);
+pub(crate) struct Regression<T>(pub(crate) Method<T>);
 
 /// Gram matrices that regressions of different ridge share.
 pub(crate) enum Gram {
@@ -119,10 +120,12 @@ impl<T: Real> Regression<T> {
                 })
             }
             Gram::OfFeatures(gram) => {
-                Method::Features(factor(gram, problem.x.n_cols(), ridge, LEAST * mean)?)
+                let (factor, _) = factor(gram, problem.x.n_cols(), ridge, LEAST * mean)?;
+                Method::Features(factor)
             }
             Gram::OfRows(gram) => {
-                Method::Rows(factor(gram, problem.rows.n(), ridge, LEAST_OF_ROWS * mean)?)
+                let (factor, shift) = factor(gram, problem.rows.n(), ridge, LEAST_OF_ROWS * mean)?;
+                Method::Rows(factor, shift)
             }
         }))
     }
@@ -144,7 +147,7 @@ impl<T: Real> Regression<T> {
                 solve_in_place(factor, &mut z);
                 Ok(direct(z))
             }
-            Method::Rows(factor) => {
+            Method::Rows(factor, _) => {
                 let mut r = filled("number of rows", Lanes::default(), rows.n())?;
                 let shift = y.mean_times(q);
                 for (block, cut) in rows.cuts.iter().enumerate() {
@@ -189,8 +192,8 @@ fn scale_by_roots<T: Real>(rows: &Rows<T>, r: &mut [Lanes<T>]) {
 }
 
 /// Factorizes a Gram matrix, of which the lower triangle is given row by row, plus `ridge`; or plus
-/// the least that makes it positive definite in spite of rounding.
-fn factor(gram: &[f64], n: usize, ridge: f64, least: f64) -> Result<Llt<f64>, Error> {
+/// the least that makes it positive definite in spite of rounding; returns what that was.
+fn factor(gram: &[f64], n: usize, ridge: f64, least: f64) -> Result<(Llt<f64>, f64), Error> {
     let mut shifted = filled("the Gram matrix", 0.0, gram.len())?;
     let mut ridge = if ridge > 0.0 { ridge } else { least };
     loop {
@@ -201,7 +204,7 @@ fn factor(gram: &[f64], n: usize, ridge: f64, least: f64) -> Result<Llt<f64>, Er
             shifted[at * n + at] += shift;
         }
         match MatRef::from_row_major_slice(&shifted, n, n).llt(Side::Lower) {
-            Ok(factor) => return Ok(factor),
+            Ok(factor) => return Ok((factor, shift)),
             Err(_) if ridge < MOST => ridge *= 16.0,
             Err(error) => {
                 return Err(Error::Param {

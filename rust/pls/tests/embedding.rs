@@ -1,7 +1,9 @@
 //! What must agree: solvers, storage of X, precisions, and any number of threads.
 
 use manylabel_base::Watch;
-use manylabel_pls::{Components, DenseView, Embedding, Matrix, Model, Params, Solver, project};
+use manylabel_pls::{
+    Components, DenseView, Embedding, Matrix, Model, Params, Ridge, Solver, project,
+};
 use manylabel_sparse::CsrView;
 use proptest::prelude::*;
 use rayon::ThreadPoolBuilder;
@@ -85,8 +87,8 @@ proptest! {
         let params = |solver| Params {
             n_components: Components::Count(40),
             n_iter: 2,
-            l2: 0.5,
-            l2_final: 1.0,
+            l2: Ridge::Of(0.5),
+            l2_final: Ridge::Of(1.0),
             max_iter: 500,
             tol: Some(1e-12),
             embedding,

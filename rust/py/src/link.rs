@@ -19,7 +19,7 @@ use pyo3::prelude::*;
 pub(crate) struct PyParams {
     kernel: String,
     n_features: usize,
-    gamma: f64,
+    gamma: Option<f64>,
     loss: String,
     solver: String,
     l2_link: f64,
@@ -34,6 +34,7 @@ pub(crate) struct PyParams {
     tol: f64,
     max_memory: Option<u64>,
     seed: u64,
+    learn_threshold: bool,
 }
 
 const KERNELS: [(&str, Kernel); 8] = [
@@ -89,6 +90,7 @@ impl TryFrom<PyParams> for Params {
             tol: params.tol,
             max_memory: params.max_memory,
             seed: params.seed,
+            learn_threshold: params.learn_threshold,
         })
     }
 }
@@ -157,17 +159,18 @@ pub(crate) fn check_link(params: PyParams) -> PyResult<()> {
         .map_err(to_py)
 }
 
-/// Fits the link: frequencies, phases, weights, intercepts, the ridge used, held-out losses and
-/// Newton steps.
+/// Fits the link: frequencies, phases, weights, intercepts, the ridge used, held-out losses, Newton
+/// steps, the threshold and gamma.
 #[expect(clippy::type_complexity, reason = "a tuple is what Python unpacks")]
 #[expect(clippy::too_many_arguments, reason = "Python names them all")]
 #[pyfunction]
-#[pyo3(signature = (x, projection_weights, projection_intercept, y, sample_weight, held_out, params, n_threads, progress))]
+#[pyo3(signature = (x, projection_weights, projection_intercept, predictions, y, sample_weight, held_out, params, n_threads, progress))]
 pub(crate) fn fit_link<'py>(
     py: Python<'py>,
     x: PyCsr<'py>,
     projection_weights: PyReadonlyArray2<'py, f64>,
     projection_intercept: PyReadonlyArray1<'py, f64>,
+    predictions: Option<PyReadonlyArray2<'py, f32>>,
     y: PyCsr<'py>,
     sample_weight: Option<PyReadonlyArray1<'py, f32>>,
     held_out: Option<PyReadonlyArray1<'py, bool>>,
@@ -182,6 +185,8 @@ pub(crate) fn fit_link<'py>(
     f64,
     Bound<'py, PyArray1<f64>>,
     Bound<'py, PyArray1<i32>>,
+    f64,
+    f64,
 )> {
     let params = Params::try_from(params)
         .and_then(Params::check)
@@ -191,11 +196,23 @@ pub(crate) fn fit_link<'py>(
         .map(|weights| weights.as_slice())
         .transpose()?;
     let held_out = held_out.as_ref().map(|mask| mask.as_slice()).transpose()?;
+    let predictions = predictions
+        .as_ref()
+        .map(|values| by_rows("predictions", values))
+        .transpose()?;
     let y = with_view!(y, "Y", |y| CsrOwned::from_view(y, false).map_err(to_py)?);
     let model = with_view!(x, "X", |x| {
         let projection = projection(&projection_weights, &projection_intercept, x.n_cols())?;
         run(py, n_threads, progress.as_ref(), |watch| {
-            params.fit(x, projection, &y, sample_weight, held_out, watch)
+            params.fit(
+                x,
+                projection,
+                predictions,
+                &y,
+                sample_weight,
+                held_out,
+                watch,
+            )
         })?
     });
     let width = projection_intercept.len() + 1;
@@ -215,6 +232,8 @@ pub(crate) fn fit_link<'py>(
         model.ridge,
         model.validation_loss.into_pyarray(py),
         model.n_iter.into_pyarray(py),
+        model.threshold,
+        model.gamma,
     ))
 }
 

@@ -6,7 +6,8 @@ use crate::named::named;
 use crate::run::{run, run_here};
 use manylabel_base::{Error, Watch};
 use manylabel_pls::{
-    Components, DenseView, Embedding, Matrix, Model, Params, ROWS_AT_ONCE, Solver, Variant, project,
+    Components, DenseView, Embedding, Matrix, Model, Params, ROWS_AT_ONCE, Ridge, Solver, Variant,
+    project,
 };
 use manylabel_sparse::{CsrView, Index, Real};
 use numpy::{
@@ -22,8 +23,8 @@ pub(crate) struct PyParams {
     n_components: PyComponents,
     n_oversamples: usize,
     n_iter: usize,
-    l2: f64,
-    l2_final: f64,
+    l2: PyRidge,
+    l2_final: PyRidge,
     variant: String,
     embedding: String,
     center: bool,
@@ -32,6 +33,28 @@ pub(crate) struct PyParams {
     max_iter: usize,
     tol: Option<f64>,
     seed: u64,
+    leave_one_out: bool,
+}
+
+/// A number, or "auto".
+#[derive(FromPyObject)]
+pub(crate) enum PyRidge {
+    Of(f64),
+    Named(String),
+}
+
+impl PyRidge {
+    fn checked(self, name: &'static str) -> Result<Ridge, Error> {
+        match self {
+            Self::Of(l2) => Ok(Ridge::Of(l2)),
+            Self::Named(text) => named(
+                name,
+                "\"auto\" or a number",
+                &[("auto", Ridge::Auto)],
+                &text,
+            ),
+        }
+    }
 }
 
 /// A count or a share.
@@ -52,8 +75,8 @@ impl TryFrom<PyParams> for Params {
             },
             n_oversamples: params.n_oversamples,
             n_iter: params.n_iter,
-            l2: params.l2,
-            l2_final: params.l2_final,
+            l2: params.l2.checked("l2")?,
+            l2_final: params.l2_final.checked("l2_final")?,
             variant: named(
                 "variant",
                 "\"power\" or \"ritz\"",
@@ -86,6 +109,7 @@ impl TryFrom<PyParams> for Params {
             max_iter: params.max_iter,
             tol: params.tol,
             seed: params.seed,
+            leave_one_out: params.leave_one_out,
         })
     }
 }
@@ -168,7 +192,8 @@ pub(crate) fn pls_n_components(
     }
 }
 
-/// Fits an embedding: U or None, W, intercept, eigenvalues or None, steps, unfinished right-hand sides.
+/// Fits an embedding: U or None, W, intercept, eigenvalues or None, steps, unfinished right-hand sides,
+/// the ridges used, and predictions of rows by fits without them or None.
 #[pyfunction]
 #[pyo3(signature = (x, y, sample_weight, params, n_threads, progress))]
 pub(crate) fn fit_pls<'py>(
@@ -213,6 +238,8 @@ type Fitted<'py> = (
     Option<Bound<'py, PyArray1<f64>>>,
     usize,
     usize,
+    (f64, f64),
+    Option<Bound<'py, PyAny>>,
 );
 
 fn fitted<T: Real + Element>(
@@ -225,6 +252,13 @@ fn fitted<T: Real + Element>(
     let by_row = |values: Vec<T>, n_rows| -> PyResult<Bound<'_, PyAny>> {
         Ok(values.into_pyarray(py).reshape([n_rows, k])?.into_any())
     };
+    let predictions = match model.leave_one_out {
+        Some(values) => {
+            let n_rows = values.len() / k;
+            Some(values.into_pyarray(py).reshape([n_rows, k])?.into_any())
+        }
+        None => None,
+    };
     Ok((
         model
             .label_embedding
@@ -235,6 +269,8 @@ fn fitted<T: Real + Element>(
         model.eigenvalues.map(|values| values.into_pyarray(py)),
         model.n_steps,
         model.n_unfinished,
+        (model.l2, model.l2_of_coef),
+        predictions,
     ))
 }
 

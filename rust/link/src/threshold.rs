@@ -1,0 +1,186 @@
+//! The score above which labels are named.
+//!
+//! A probability of a half is the cut of least Hamming loss, but where labels are hard to tell none of a
+//! row may be above. So a sample of the labels is fitted to four fifths of the rows, and the threshold is
+//! the score nearest to a half of those that name a sensible number of labels of the other rows.
+
+use crate::Params;
+use crate::fit::{Labels, MOMENT_ROWS, solve_block};
+use crate::psgd::Problem;
+use crate::{Loss, Solver};
+use fastrand::Rng;
+use manylabel_base::{Error, Watch, filled};
+use manylabel_sparse::CsrOwned;
+
+/// One row of so many is held out, and so many at most: they have some thousands of labels.
+const ROWS_OF_ONE: usize = 5;
+const MOST_ROWS: usize = 4000;
+
+/// Where a fifth of the rows are fewer, further fifths are held out one after the other: some dozen labels
+/// would leave the threshold to chance.
+const ENOUGH_ROWS: usize = 500;
+
+/// Labels that are fitted: at least so many, of few of which thresholds scatter, and as a share of the
+/// work of the fit.
+const LEAST_LABELS: usize = 32;
+const SHARE: f64 = 0.1;
+
+/// Steps of Newton's method that a label takes, each of some products with the features.
+const NEWTON_PRODUCTS: usize = 50;
+
+/// Labels that are named at least and at most, of those that are true. Nearer to 1 the Hamming loss of
+/// sets whose labels are hard to tell is a quarter above that of a half; what is named of new rows is
+/// within a fifth of what is named of these.
+const LEAST_NAMED: f64 = 0.7;
+const MOST_NAMED: f64 = 1.4;
+
+/// Logits of probabilities of 0.01 and 0.99, between which the threshold is.
+const MOST: f64 = 4.6;
+
+/// Learns the threshold for weights that have had so many passes.
+pub(crate) fn learn(
+    problem: &Problem<'_>,
+    labels: &Labels,
+    y: &CsrOwned,
+    ridge: f64,
+    n_passes: usize,
+) -> Result<f64, Error> {
+    let Problem { design, train, .. } = *problem;
+    let mut order = train.to_vec();
+    Rng::with_seed(problem.params.seed ^ 0xc07).shuffle(&mut order);
+    let n_held = (train.len() / ROWS_OF_ONE).min(MOST_ROWS);
+    if n_held == 0 || labels.seen.is_empty() {
+        return Ok(0.0);
+    }
+    let params = Params {
+        n_passes,
+        ..problem.params.clone()
+    };
+    let block = sample(labels, design.size, &params);
+    let n_folds = ENOUGH_ROWS.div_ceil(n_held).min(ROWS_OF_ONE);
+    let mut scored = Vec::with_capacity(n_folds * n_held * block.len());
+    let mut positive = 0.0;
+    for _ in 0..n_folds {
+        order.rotate_left(n_held);
+        let (rest, held) = order.split_at(train.len() - n_held);
+        let (mut rest, mut held) = (rest.to_vec(), held.to_vec());
+        rest.sort_unstable();
+        held.sort_unstable();
+        positive += score(
+            problem,
+            &params,
+            y,
+            &block,
+            ridge,
+            &rest,
+            &held,
+            &mut scored,
+        )?;
+    }
+    let (most, middle) = match params.loss {
+        Loss::Squared => (0.49, 0.5),
+        _ => (MOST, 0.0),
+    };
+    scored.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let (few, many) = (positive * LEAST_NAMED, positive * MOST_NAMED);
+    let nearest = f64::max(middle, matching(&scored, many)).min(matching(&scored, few));
+    Ok((nearest - middle).clamp(-most, most))
+}
+
+/// Fits labels to `rest` and scores the rows of `held`; returns how many of the labels these have, by
+/// weight.
+#[expect(clippy::too_many_arguments, reason = "all that a fold is made of")]
+fn score(
+    problem: &Problem<'_>,
+    params: &Params,
+    y: &CsrOwned,
+    block: &[u32],
+    ridge: f64,
+    rest: &[u32],
+    held: &[u32],
+    scored: &mut Vec<(f32, f64)>,
+) -> Result<f64, Error> {
+    let Problem { design, train, .. } = *problem;
+    let silent = Watch::new();
+    let own = Problem {
+        params,
+        train: rest,
+        held_out: &[],
+        watch: &silent,
+        ..*problem
+    };
+    let mut weights = solve_block(&own, &Labels::new(y, rest)?, block, y, ridge)?.weights;
+    if params.loss == Loss::Squared {
+        // The Gram matrix has all rows, the sums of positive ones only the rest.
+        let missing = train.len() as f32 / rest.len() as f32;
+        weights.iter_mut().for_each(|weight| *weight *= missing);
+    }
+    let mut positive = 0.0;
+    let mut features = filled("a block of features", 0.0, MOMENT_ROWS * design.size)?;
+    for rows in held.chunks(MOMENT_ROWS) {
+        problem.watch.step(0)?;
+        let features = &mut features[..rows.len() * design.size];
+        let mut scores = filled("scores", 0.0, rows.len() * block.len())?;
+        design.fill(rows, features, problem.watch)?;
+        own.products(features, &weights, &mut scores, |_, _| {}, block.len())?;
+        for (&row, scores) in rows.iter().zip(scores.chunks(block.len())) {
+            let weight = f64::from(problem.weights[row as usize]);
+            let present = y.row(row as usize).0.iter();
+            let in_block = present.filter(|label| block.binary_search(label).is_ok());
+            positive += weight * in_block.count() as f64;
+            scored.extend(scores.iter().map(|&score| (score, weight)));
+        }
+    }
+    Ok(positive)
+}
+
+/// Every so-manieth of the labels in order of their number of rows, in ascending order.
+fn sample(labels: &Labels, size: usize, params: &Params) -> Vec<u32> {
+    let n_labels = labels.seen.len();
+    let products = match (params.loss, params.solver) {
+        (Loss::Squared, _) => 1,
+        (_, Solver::Psgd) => 4 * params.n_passes,
+        (_, Solver::NewtonCg) => NEWTON_PRODUCTS,
+    } as f64;
+    // In units of rows × features: the Gram matrix and whitening, and what labels take.
+    let work = size as f64 + products * n_labels as f64;
+    let affordable = (SHARE * work / products) as usize;
+    let n_sampled = affordable.max(LEAST_LABELS).min(n_labels);
+    let mut by_rows = labels.seen.clone();
+    by_rows.sort_by_key(|&label| labels.rows(label).len());
+    let at = |i: usize| by_rows[(2 * i + 1) * n_labels / (2 * n_sampled)];
+    let mut sampled: Vec<u32> = (0..n_sampled).map(at).collect();
+    sampled.sort_unstable();
+    sampled
+}
+
+/// The score above which scores, largest first, weigh as much as `goal`.
+fn matching(scored: &[(f32, f64)], goal: f64) -> f64 {
+    let mut sum = 0.0;
+    let mut last = f32::MAX;
+    for &(score, weight) in scored {
+        if sum + weight / 2.0 >= goal {
+            // Between the last that is named and the first that is not.
+            return f64::midpoint(f64::from(last.min(1e6)), f64::from(score));
+        }
+        sum += weight;
+        last = score;
+    }
+    f64::from(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::matching;
+
+    #[test]
+    fn the_threshold_names_as_many_as_there_are() {
+        let scored: Vec<_> = [2.0, 0.5, -1.0, -3.0].map(|score| (score, 1.0)).into();
+        assert!((matching(&scored, 2.0) + 0.25).abs() < 1e-9);
+        assert!((matching(&scored, 3.0) + 2.0).abs() < 1e-9);
+        assert!((matching(&scored[..3], 3.0) + 1.0).abs() < 1e-9);
+        assert!(matching(&scored, 0.0) > 1.0);
+        let weighted = [(1.0, 2.0), (0.0, 1.0), (-1.0, 1.0)];
+        assert!((matching(&weighted, 2.0) - 0.5).abs() < 1e-9);
+    }
+}

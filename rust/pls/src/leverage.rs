@@ -1,0 +1,221 @@
+//! Leverages: by how much the prediction of a row moves with the row's own target.
+//!
+//! That of row i is `h_i = ω_i x_iᵀ (XᵀΩX + λI)⁻¹ x_i`, plus `ω_i / Σω` for the means that centring
+//! subtracts. With the residual r of a row, `r / (1 − h)` is its residual by a fit without it (exactly so,
+//! as long as the ridge does not depend on the row), so one fit tells the error of n.
+
+use crate::cg;
+use crate::design::{Cells, Design, Rows};
+use crate::normal::normal;
+use crate::solve::{Method, Problem, Regression};
+use faer::linalg::matmul::matmul;
+use faer::linalg::solvers::DenseSolveCore;
+use faer::{Accum, Mat, Par};
+use manylabel_base::{Error, Watch, filled};
+use manylabel_sparse::{LANES, Lanes, Real, RowBlocks};
+use rayon::prelude::*;
+
+/// Panels of random signs that estimate leverages where nothing is factorized: the standard deviation
+/// is at most `√(h (1 − h) / 64)`, so 0.06.
+const PANELS: usize = 2;
+
+/// Leverages above this are taken for it: that of a row that alone has some feature is 1 but for the
+/// ridge, and what it would be without is rounding. Estimates have a lower limit, since they scatter.
+const MOST: f64 = 1.0 - 1e-6;
+const MOST_ESTIMATED: f64 = 0.95;
+
+/// Rows of dense X that are multiplied at a time.
+const SLAB: usize = 256;
+
+impl<T: Real> Regression<T> {
+    /// Leverages of all rows: exact if the regression is by a factorization, in the time of the Gram
+    /// matrix and two more factorizations; else estimated from the fits of 64 random vectors.
+    pub(crate) fn leverages(
+        &self,
+        problem: &Problem<'_, T>,
+        seed: u64,
+        watch: &Watch,
+    ) -> Result<Vec<f64>, Error> {
+        let Problem { rows, x, .. } = problem;
+        let (mut leverages, most) = match &self.0 {
+            Method::Features(factor) => {
+                watch.step(0)?;
+                (of_features(rows, x, &factor.inverse(), watch)?, MOST)
+            }
+            Method::Rows(factor, ridge) => {
+                watch.step(0)?;
+                let inverse = factor.inverse();
+                let of_row = |row: usize| 1.0 - ridge * inverse[(row, row)];
+                ((0..rows.n()).map(of_row).collect(), MOST)
+            }
+            Method::ConjugateGradients(settings) => {
+                (estimates(settings, problem, seed, watch)?, MOST_ESTIMATED)
+            }
+        };
+        for (row, leverage) in leverages.iter_mut().enumerate() {
+            if x.mean.is_some() {
+                *leverage += rows.weight(row) / rows.total;
+            }
+            *leverage = leverage.clamp(0.0, most);
+        }
+        Ok(leverages)
+    }
+}
+
+/// `E z_i (Hz)_i` is the diagonal of H for independent signs z.
+fn estimates<T: Real>(
+    settings: &cg::Settings<T>,
+    problem: &Problem<'_, T>,
+    seed: u64,
+    watch: &Watch,
+) -> Result<Vec<f64>, Error> {
+    let Problem { rows, x, .. } = problem;
+    let panels = (0..PANELS).into_par_iter().map(|panel| {
+        let sign = |row: usize, lane: usize| normal(!seed, row, panel * LANES + lane).signum();
+        let mut g = filled("number of features", Lanes::default(), x.n_cols())?;
+        let mut sum = [0.0; LANES];
+        let mut signs = rows.buffer();
+        for (block, cut) in rows.cuts.iter().enumerate() {
+            watch.step(0)?;
+            let signs = &mut signs[..cut.len()];
+            for (row, signs) in cut.clone().zip(signs.iter_mut()) {
+                for lane in 0..LANES {
+                    let weighted = rows.weight(row) * sign(row, lane);
+                    signs.0[lane] = T::of(weighted);
+                    sum[lane] += weighted;
+                }
+            }
+            x.add_transposed(block, cut, signs, &mut g);
+        }
+        x.center_transposed(&sum, &mut g);
+        let z = settings.solve(rows, x, g, watch)?.z;
+        let predicted = predictions(rows, x, &z, watch)?;
+        let of_row = |(row, predicted): (usize, &Lanes<T>)| -> f64 {
+            let products = (0..LANES).map(|lane| sign(row, lane) * predicted.0[lane].f64());
+            products.sum::<f64>() / (PANELS * LANES) as f64
+        };
+        Ok(predicted
+            .iter()
+            .enumerate()
+            .map(of_row)
+            .collect::<Vec<f64>>())
+    });
+    let panels = panels.collect::<Result<Vec<_>, Error>>()?;
+    let of_row = |row: usize| panels.iter().map(|panel| panel[row]).sum();
+    Ok((0..rows.n()).map(of_row).collect())
+}
+
+/// `X z` of all rows, centred.
+pub(crate) fn predictions<T: Real>(
+    rows: &Rows<T>,
+    x: &Design<'_, T>,
+    z: &[Lanes<T>],
+    watch: &Watch,
+) -> Result<Vec<Lanes<T>>, Error> {
+    let mut out = filled("number of rows", Lanes::default(), rows.n())?;
+    let shift = x.mean_times(z);
+    for (block, cut) in rows.cuts.iter().enumerate() {
+        watch.step(0)?;
+        x.times(block, cut, z, shift.as_ref(), &mut out[cut.clone()]);
+    }
+    Ok(out)
+}
+
+/// `ω_i x_iᵀ M x_i` for the inverse M of a Gram matrix of features.
+fn of_features<T: Real>(
+    rows: &Rows<T>,
+    x: &Design<'_, T>,
+    inverse: &Mat<f64>,
+    watch: &Watch,
+) -> Result<Vec<f64>, Error> {
+    let blocks = rows.cuts.par_iter().enumerate().map(|(at, cut)| {
+        let squares = match &x.cells {
+            Cells::Sparse(blocks) => {
+                of_sparse_block(blocks, at, x.mean.as_deref(), inverse, watch)?
+            }
+            Cells::Dense { .. } => of_dense_block(x, at, cut, inverse, watch)?,
+        };
+        let weighted = cut.clone().zip(squares);
+        Ok(weighted
+            .map(|(row, square)| rows.weight(row) * square)
+            .collect())
+    });
+    Ok(blocks.collect::<Result<Vec<Vec<f64>>, Error>>()?.concat())
+}
+
+/// In O(z²) for a row of z values.
+fn of_sparse_block<T: Real>(
+    blocks: &RowBlocks<T>,
+    at: usize,
+    mean: Option<&[T]>,
+    inverse: &Mat<f64>,
+    watch: &Watch,
+) -> Result<Vec<f64>, Error> {
+    let d = blocks.n_cols();
+    // (x − m)ᵀ M (x − m) = xᵀMx − 2 xᵀMm + mᵀMm
+    let of_mean: Vec<f64> = mean.map_or_else(Vec::new, |mean| {
+        let product = |j: usize| -> f64 {
+            let column = inverse.col(j).iter().zip(mean);
+            column.map(|(cell, mean)| cell * mean.f64()).sum()
+        };
+        (0..d).map(product).collect()
+    });
+    let square_of_mean: f64 = mean.map_or(0.0, |mean| {
+        mean.iter().zip(&of_mean).map(|(a, b)| a.f64() * b).sum()
+    });
+    let block = &blocks.blocks()[at];
+    let mut squares = Vec::with_capacity(block.n_rows());
+    for row in 0..block.n_rows() {
+        watch.step(0)?;
+        let (cols, values) = block.row(row);
+        let mut square = square_of_mean;
+        for (i, (&col, &value)) in cols.iter().zip(values).enumerate() {
+            let column = inverse.col(col as usize);
+            let value = value.f64();
+            let mut product = 0.5 * value * column[col as usize];
+            for (&other, &value) in cols[..i].iter().zip(values) {
+                product += value.f64() * column[other as usize];
+            }
+            square += 2.0 * value * product;
+            if mean.is_some() {
+                square -= 2.0 * value * of_mean[col as usize];
+            }
+        }
+        squares.push(square);
+    }
+    Ok(squares)
+}
+
+fn of_dense_block<T: Real>(
+    x: &Design<'_, T>,
+    at: usize,
+    cut: &std::ops::Range<usize>,
+    inverse: &Mat<f64>,
+    watch: &Watch,
+) -> Result<Vec<f64>, Error> {
+    let d = x.n_cols();
+    let mut squares = Vec::with_capacity(cut.len());
+    for first in cut.clone().step_by(SLAB) {
+        watch.step(0)?;
+        let slab = first..(first + SLAB).min(cut.end);
+        let mut cells = Mat::<f64>::zeros(d, slab.len());
+        x.for_each_value(at, cut, slab.clone(), |row, col, value| {
+            let mean = x.mean.as_ref().map_or(0.0, |mean| mean[col].f64());
+            cells[(col, row - slab.start)] = value - mean;
+        });
+        let mut products = Mat::<f64>::zeros(d, slab.len());
+        matmul(
+            &mut products,
+            Accum::Replace,
+            inverse,
+            &cells,
+            1.0,
+            Par::Seq,
+        );
+        for row in 0..slab.len() {
+            let pairs = cells.col(row).iter().zip(products.col(row).iter());
+            squares.push(pairs.map(|(a, b)| a * b).sum());
+        }
+    }
+    Ok(squares)
+}
