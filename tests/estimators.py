@@ -21,7 +21,7 @@ CLASSIFIERS = [
     DiSMECClassifier(solver="exact", tol=1e-3),
     LEMLClassifier(random_state=0),
     LEMLClassifier(20, alpha=0.1, threshold="zero", random_state=0),
-    LEMLClassifier(4, loss="logistic", max_iter=2, random_state=0),
+    LEMLClassifier(4, alpha=0.1, loss="logistic", max_iter=2, random_state=0),
     PDSparseClassifier(random_state=0),
     BoostedRulesClassifier(40, random_state=0),
     BoostedRulesClassifier(30, search="exact", label_binning=0.2, random_state=0),

@@ -46,7 +46,7 @@ class LEMLClassifier(LinearClassifier):
     alpha : float or "auto", default="auto"
         Weight of the squares of W and H, which is the weight of the sum of the singular values of ``W H'``;
         from 1e-30 to 1e12. "auto" takes the one at which rows held out are predicted best (see Notes); the
-        fit takes three to five times as long, and more where rows are few hundreds.
+        fit takes two to seven times as long.
     loss : {"squared", "logistic", "squared-hinge"}, default="squared"
         What an entry costs: ``(y - z)^2 / 2``, ``log(1 + exp(-s z))`` or ``max(0, 1 - s z)^2 / 2`` with
         ``s = 2 y - 1``. With all entries known, "squared" is by far the fastest (see Notes).
@@ -115,17 +115,18 @@ class LEMLClassifier(LinearClassifier):
     Notes
     -----
     ``alpha="auto"``: a quarter of the rows, at most 2,000, is held out; up to four parts in turn where rows
-    are few. The others are fitted with values that differ by factors of 3, from 3 on for rows of unit length
-    and in the direction where the loss of the rows held out falls: four turns for the first, two for every
-    next one from the factors of the one before. A parabola through the lowest loss and its neighbours tells
-    where it is lowest; taken is the smaller value at which it is half a per cent higher, which ranks better.
-    Then all rows are fitted with it. The value found is ``alpha_``; it grows with the length and the weight
-    of rows.
+    are few (one only where Newton's method is at work). The others are fitted with values that differ by
+    factors of 3, from 3 on for rows of unit length and in the direction where the loss of the rows held out
+    falls: four turns for the first, two for every next one from the factors of the one before. A parabola
+    through the lowest loss and its neighbours tells where it is lowest; taken is the smaller value at which
+    it is half a per cent higher, which ranks better. Then all rows are fitted with it. The value found is
+    ``alpha_``; it grows with the length and the weight of rows.
 
     ``threshold="auto"``: after the last turn a tenth of the rows, at most 2,000 and up to three parts where
     rows are few, is forgotten by half a turn of W without them, and scored by it. H, whose part in the
     scores of a row is small, is kept. The threshold is where as many of these scores lie above as there are
-    labels. Factors stay as they were. It takes 5 to 15 per cent of a fit with ``alpha="auto"``.
+    labels. Factors stay as they were. It takes 5 to 15 per cent of a fit with ``alpha="auto"``,
+    and up to a third where `alpha` is given and turns are few.
 
     With r factors, a turn of squared loss over all entries takes up to ``2 r cg_max_iter`` steps for each
     stored feature and r^2 for each row, feature and label; scores of entries that are 0 are never computed.

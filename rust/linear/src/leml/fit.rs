@@ -110,7 +110,7 @@ impl Checked {
             let parts = wanted.then(|| plan.draw(n, known.len(), weights, params.seed));
             parts.unwrap_or_default()
         };
-        let parts = Parts {
+        let mut parts = Parts {
             for_alpha: draw(&FOR_ALPHA, params.alpha.is_none()),
             for_cut: draw(&FOR_CUT, params.learn_cut),
         };
@@ -126,6 +126,8 @@ impl Checked {
             let set = |weights| Ridge::new(params, &design, &known, weights);
             fit_factors(params, data, unit, rank, &parts, set, watch)?
         } else {
+            // A turn takes so many products that one part has to do.
+            parts.for_alpha.truncate(1);
             let set = |weights| Newton {
                 params,
                 x: &design,
@@ -183,7 +185,13 @@ fn fit_factors<'w, T: Turns>(
     let alpha = match params.alpha {
         Some(alpha) => alpha,
         None => data
-            .best_alpha(unit, rank, for_alpha, &sets_of(for_alpha), watch)?
+            .best_alpha(
+                (unit, params.max_iter),
+                rank,
+                for_alpha,
+                &sets_of(for_alpha),
+                watch,
+            )?
             .unwrap_or(unit),
     };
     let all = set(data.weights);

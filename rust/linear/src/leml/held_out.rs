@@ -185,15 +185,15 @@ impl Data<'_> {
         sums.collect()
     }
 
-    /// The `alpha` at which the rows of each part are best predicted by the others; `None` if there are
-    /// no parts. `sets` are those of the parts.
+    /// The `alpha`, for rows of the length and weight `unit`, at which the rows of each part are best predicted by the others; `None` if there are
+    /// no parts. `sets` are those of the parts; fits take `max_iter` turns at most.
     ///
     /// From one `alpha` to the next the loss falls, then it rises: so they are tried one after the
     /// other, in the direction where it falls. At last a parabola through the lowest and its neighbours
     /// tells where between them the loss is lowest, and how far below that it is hardly higher.
     pub(super) fn best_alpha<T: Turns>(
         &self,
-        unit: f64,
+        (unit, max_iter): (f64, usize),
         rank: usize,
         parts: &[Part],
         sets: &[T],
@@ -217,7 +217,7 @@ impl Data<'_> {
                     Some(from) => (from[at].clone(), NEXT_TURNS),
                     None => (set.start(rank, watch)?, FIRST_TURNS),
                 };
-                for _ in 0..turns {
+                for _ in 0..turns.min(max_iter) {
                     set.turn(&mut factors, alpha, watch)?;
                 }
                 let loss = loss(part, set, &factors)?;
