@@ -207,6 +207,10 @@ BAD_PARAMETERS = {
     **{name: (COUNT, [0, -1, 1.5, np.nan, "a", None, True]) for name in ("n_features", "n_passes")},
     "step_size": (POSITIVE, [0, -1, np.nan, np.inf, "a", None]),
     "gamma": (r"must be (finite and > 0|\"auto\" or a number), got", [0, -1, np.nan, np.inf, "a", None]),
+    "threshold": (
+        r"must be \"auto\", \"zero\" or a number, got|must be a number, got",
+        ["half", np.nan, None, True],
+    ),
     "l2_link": (
         r"must be (finite and >= 0|\"auto\" or a number), got",
         [-1, np.nan, np.inf, "a", None],
@@ -443,7 +447,7 @@ def fitted(classifier, X=X, Y=Y, sample_weight=None, **params):
     assert not np.isposinf(scores).any()
     predicted = csr_array(model.predict(X)).toarray()
     if predicts_signs(model):
-        np.testing.assert_array_equal(predicted, scores > 0)
+        np.testing.assert_array_equal(predicted, scores > getattr(model, "threshold_", 0.0))
     assert not predicted[np.isneginf(scores)].any()
     return model
 

@@ -407,6 +407,6 @@ def test_rankings_are_those_of_the_scores(fitted, problem, k):
         np.testing.assert_array_equal(top.indices[stored], np.sort(best))
         np.testing.assert_array_equal(top.data[stored], row[np.sort(best)])
     if predicts_signs(model):
-        np.testing.assert_array_equal(model.predict(X), scores > 0)
+        np.testing.assert_array_equal(model.predict(X), scores > getattr(model, "threshold_", 0.0))
     assert not model.predict(X)[:, [4, 24, 30]].any()
     assert model.score(X[:-1], Y) == (model.predict(X[:-1]) == Y).all(axis=1).mean()
