@@ -165,8 +165,8 @@ BAD_PARAMETERS = {
     "max_iter": (COUNT, [0, -1, 1.5, np.nan, "a", None, True]),
     "solver": (CHOICE, ["newton", "", None, 3]),
     "fit_intercept": (FLAG, ["no", None, 1]),
-    "threshold": ("must be", ["best", None, True, np.nan]),
-    "normalize": (FLAG, ["no", None, 1]),
+    "threshold": ("must be", ["best", None, True, np.nan, np.inf, [0.5]]),
+    "normalize": ("must be", ["no", None, 1]),
     "rank": (COUNT, [0, -1, 1.5, np.nan, "a", None, True]),
     "alpha": (r"must be (finite and > 0|from 1e-30 to 1e12|a number), got", [0, -1, np.nan, 1e13, "a", None]),
     "cg_max_iter": (COUNT, [0, 1.5, "a", None]),
@@ -208,6 +208,9 @@ BAD_PARAMETERS = {
     **{name: (COUNT, [0, -1, 1.5, np.nan, "a", None, True]) for name in ("n_features", "n_passes")},
     "step_size": (POSITIVE, [0, -1, np.nan, np.inf, "a", None]),
     "gamma": (r"must be (finite and > 0|\"auto\" or a number), got", [0, -1, np.nan, np.inf, "a", None]),
+        r"must be \"auto\", \"zero\" or a number, got|must be a number, got",
+        ["half", np.nan, None, True],
+    ),
     "l2_link": (
         r"must be (finite and >= 0|\"auto\" or a number), got",
         [-1, np.nan, np.inf, "a", None],
@@ -444,7 +447,7 @@ def fitted(classifier, X=X, Y=Y, sample_weight=None, **params):
     assert not np.isposinf(scores).any()
     predicted = csr_array(model.predict(X)).toarray()
     if predicts_signs(model):
-        np.testing.assert_array_equal(predicted, scores > 0)
+        np.testing.assert_array_equal(predicted, scores > getattr(model, "threshold_", 0.0))
     assert not predicted[np.isneginf(scores)].any()
     return model
 

@@ -1,12 +1,12 @@
-"""Every classifier with its defaults beside what scikit-learn users would take, on twelve small and middle sets.
+"""Every classifier with its defaults beside what scikit-learn users would take, on twelve sets.
 
-Each system is fitted with nothing set but the seed, on the same arrays: dense sets as ndarrays, sparse ones as
-CSR. Sets that come with a split are measured on it; the others on three random splits, a third of the rows held
-out. Every fit is one JSON line of `--results`; the tables are made from these lines (``--table`` makes them anew
-without a fit).
+Each system is fitted with nothing set but the seed, on the same arrays: dense sets as ndarrays, sparse ones
+as CSR. Sets that come with a split are measured on it; the others on three random splits, a third of the rows
+held out. Every fit is one JSON line of `--results`; the tables are made from these lines (``--table`` makes
+them anew without a fit).
 
-The baselines are ``OneVsRestClassifier(LogisticRegression(max_iter=300))`` (LR), a random forest, XGBoost (one
-model a label, if it is installed) and ten classifier chains of logistic regressions, averaged.
+The baselines are ``OneVsRestClassifier(LogisticRegression(max_iter=300))`` (LR), a random forest, XGBoost
+(one model a label, if `xgboost` is installed) and ten classifier chains of logistic regressions, averaged.
 """
 
 import argparse
@@ -214,7 +214,8 @@ def print_tables(path):
         }
         behind = [f"{system} {name} {by:+.1f}" for (system, name), by in lost.items() if not by >= -BEHIND]
         print(
-            f"\n{measure}: {len(behind)} of {len(lost)} cells more than {BEHIND:g} points under LR's: {behind}"
+            f"\n{measure}: {len(behind)} of {len(lost)} cells more than {BEHIND:g} points under LR's:",
+            behind,
         )
     sizes = {
         (system, name): mean(name, system, "labels a row") / mean(name, system, "true labels")

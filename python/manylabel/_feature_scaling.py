@@ -78,7 +78,7 @@ class ScaledFeatures:
             measured = np.count_nonzero(X.data) > DENSE_SHARE * X.shape[0] * X.shape[1]
             normalize = "columns" if measured else "rows"
         self.X = X
-        self.by_row = normalize == "rows" or bool(normalize is True or normalize is np.True_)
+        self.by_row = normalize == "rows" if isinstance(normalize, str) else bool(normalize)
         self._shift: NDArray[np.float64] | None = None
         self._scale: NDArray[np.float64] | None = None
         if normalize == "columns":

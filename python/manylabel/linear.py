@@ -203,7 +203,7 @@ class DiSMECClassifier(LinearClassifier):
         sklearn.exceptions.ConvergenceWarning
             If a label needs more than `max_iter` steps.
         """
-        params = {
+        params: dict[str, Any] = {
             "C": check_number("C", self.C),
             "prune": check_number("prune", self.prune),
             "tol": check_number("tol", self.tol),

@@ -97,9 +97,9 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         What step and momentum are multiplied by after each pass; in (0, 1].
     threshold : {"auto", "zero"} or float, default="auto"
         Logit (with the squared loss, prediction less 1/2) above which `predict` names a label. "zero" is a
-        probability of one half. "auto" is that too unless fewer than 0.7 or more than 1.4 times the true labels would be named of
-        rows that the weights were not fitted to, and then the nearest score to name so many; see Notes.
-        Of no consequence with "softmax".
+        probability of one half. "auto" is that too unless fewer than 0.7 or more than 1.4 times the true
+        labels would be named of rows that the weights were not fitted to, and then the nearest score to name
+        so many; see Notes. Of no consequence with "softmax".
     shrink : float or None, default=None
         Label smoothing: the target of a label that is present; in (0.5, 1]. None is ``1 - 1/n_samples``.
     preflate : bool, default=False
@@ -411,8 +411,8 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         Returns
         -------
         ndarray of shape (n_samples, n_labels), dtype float64
-            ``1 / (1 + exp(-score - threshold_))``; with "softmax" rows sum to 1; with the squared loss predictions, cut
-            off at 0 and 1. 0 for labels never seen in fit. Dense by nature.
+            ``1 / (1 + exp(-score - threshold_))``; with "softmax" rows sum to 1; with the squared loss
+            predictions, cut off at 0 and 1. 0 for labels never seen in fit. Dense by nature.
 
         Raises
         ------

@@ -43,7 +43,7 @@ def test_learns_from_columns_of_unit_variance(model, measurements):
 
 
 @pytest.mark.parametrize("model", [*map(clone, MODELS)], ids=str)
-def test_does_not_depend_on_units_or_on_the_form_of_X(model, measurements):
+def test_units_and_forms_do_not_matter(model, measurements):
     X, Y = measurements
     scores = model.fit(X, Y).decision_function(X)
     units = 2.0 ** np.arange(-3, 4)
