@@ -47,8 +47,9 @@ MOST_BLOCKS = 4
 RULE_SHARE = 0.95
 RULE_SHARE_OF_ONE = 0.97
 # There are fewer blocks where the router finds the blocks of fewer held-out rows than this share. Four are
-# found for 97 % of the rows of eurlex57k, where P@1 loses 0.2 points, for 89 % on citeulike-t (0.4 points; two
-# blocks are found for 98 %, and lose none) and for 66 % on yso-finna-en (2 points and more; two for 90 %, 0.8).
+# found for 97 % of the rows of eurlex57k, where P@1 loses 0.2 points, for 89 % on citeulike-t (0.4 points;
+# two blocks are found for 98 %, and lose none) and for 66 % on yso-finna-en (2 points and more; two are found
+# for 90 %, and lose 0.8).
 FOUND = 0.92
 HELD_OUT = 2000
 FOLDS = 5
