@@ -398,11 +398,11 @@ class BlockPartitionClassifier(BlockClassifier):
     By default a fit takes no longer than one of `estimator` to all rows and labels, if the time of that grows
     with rows and labels. An automatic `n_blocks` begins with a block for each 5,000 rows and 500 labels, at
     most four, and is halved while a router fitted without 2,000 rows (a tenth, if that is less) finds the
-    blocks of fewer than 85 % of these: routing loses rows sent to a wrong block, and how many these are is
+    blocks of fewer than 92 % of these: routing loses rows sent to a wrong block, and how many these are is
     known for the cost of a router. Below 10,000 rows or 1,000 labels there is one block of all labels, which
     is `estimator` itself: models of part of the rows learn less where rows are few, and there is no time to
     save. Where rows and labels would be enough and the router is not good, there is one block as well,
-    without the rarest labels: those beyond 99 % of the ones.
+    without the rarest labels: those beyond 97 % of the ones.
 
     With ``mode="accuracy"`` an automatic `lam` costs five fits more, each of partition, router and models
     with the least of eight candidates; greater ones are judged by the parts of these models that they keep,
