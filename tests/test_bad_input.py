@@ -208,9 +208,6 @@ BAD_PARAMETERS = {
     **{name: (COUNT, [0, -1, 1.5, np.nan, "a", None, True]) for name in ("n_features", "n_passes")},
     "step_size": (POSITIVE, [0, -1, np.nan, np.inf, "a", None]),
     "gamma": (r"must be (finite and > 0|\"auto\" or a number), got", [0, -1, np.nan, np.inf, "a", None]),
-        r"must be \"auto\", \"zero\" or a number, got|must be a number, got",
-        ["half", np.nan, None, True],
-    ),
     "l2_link": (
         r"must be (finite and >= 0|\"auto\" or a number), got",
         [-1, np.nan, np.inf, "a", None],
