@@ -65,6 +65,7 @@ impl Checked {
     /// [`Error::Shape`] if sizes disagree; [`Error::TooLarge`] if the fit needs more than
     /// `max_memory` or than there is; [`Error::Param`] if weights become infinite;
     /// [`Error::Stopped`] through `watch`.
+    #[expect(clippy::too_many_arguments, reason = "each is a thing of its own")]
     pub fn fit<I: Index, T: Value>(
         &self,
         x: CsrView<'_, I, T>,

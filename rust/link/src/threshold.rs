@@ -113,7 +113,9 @@ fn score(
     if params.loss == Loss::Squared {
         // The Gram matrix has all rows, the sums of positive ones only the rest.
         let missing = train.len() as f32 / rest.len() as f32;
-        weights.iter_mut().for_each(|weight| *weight *= missing);
+        for weight in &mut weights {
+            *weight *= missing;
+        }
     }
     let mut positive = 0.0;
     let mut features = filled("a block of features", 0.0, MOMENT_ROWS * design.size)?;

@@ -93,6 +93,10 @@ impl Checked {
     /// [`Error::Shape`] if sizes disagree, [`Error::Param`] if `n_components` is still a share (see
     /// [`n_components`](Self::n_components)) or products overflow, [`Error::TooLarge`] if memory does
     /// not suffice, [`Error::Stopped`] through `watch`.
+    #[expect(
+        clippy::too_many_lines,
+        reason = "the algorithm's steps, one after the other"
+    )]
     pub fn fit<I: Index, J: Index, T: Real>(
         &self,
         x: Matrix<'_, I, T>,

@@ -13,6 +13,10 @@ use pyo3::prelude::*;
 /// Parameters by the names the user knows.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is an option of the user's"
+)]
 pub(crate) struct PyParams {
     #[pyo3(item("C"))]
     c: f64,

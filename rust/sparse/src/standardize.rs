@@ -52,7 +52,9 @@ impl ColumnScaling {
                 mean[col] += weight(row) * value;
             }
         })?;
-        mean.iter_mut().for_each(|sum| *sum /= total);
+        for sum in &mut mean {
+            *sum /= total;
+        }
 
         let (mut variance, mut square) = (zeros()?, zeros()?);
         each_entry(x, watch, |row, col, value| {
@@ -153,7 +155,9 @@ impl ColumnScaling {
                 absent.next_if_eq(&col);
                 push(col, value.f64());
             }
-            absent.for_each(|col| push(col, 0.0));
+            for col in absent {
+                push(col, 0.0);
+            }
             out.indptr[row + 1] = out.indices.len();
         }
         Ok(out)
@@ -211,8 +215,9 @@ mod tests {
             }
             x.indptr.push(x.indices.len());
         }
-        let indptr = x.indptr_u32();
-        let view = CsrView::new("X", &indptr, &x.indices, &x.values, 4).expect("valid");
+        let indptr: Vec<i32> = x.indptr.iter().map(|&end| end as i32).collect();
+        let indices: Vec<i32> = x.indices.iter().map(|&col| col as i32).collect();
+        let view = CsrView::new("X", &indptr, &indices, &x.values, 4).expect("valid");
         for weights in [None, Some([1.0, 2.0, 0.5, 3.0])] {
             let weight = |row: usize| weights.map_or(1.0, |all| f64::from(all[row]));
             let total: f64 = (0..4).map(weight).sum();

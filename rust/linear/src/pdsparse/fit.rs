@@ -103,6 +103,10 @@ impl Checked {
     ///
     /// [`Error::Shape`] if the rows of `x`, `y`, `weights` and `held_out` differ, [`Error::Param`] if
     /// `C` is too large for single precision, [`Error::TooLarge`], [`Error::Stopped`].
+    #[expect(
+        clippy::too_many_lines,
+        reason = "the algorithm's steps, one after the other"
+    )]
     pub fn fit<I: Index, T: Value>(
         &self,
         x: CsrView<'_, I, T>,

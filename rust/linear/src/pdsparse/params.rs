@@ -13,6 +13,10 @@ pub enum Search {
 
 /// Parameters as the user gave them; [`check`](Self::check) makes them usable.
 #[derive(Debug, Clone)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is an option of the user's"
+)]
 pub struct Params {
     /// `C`: weight of the loss; finite, > 0.
     pub c: f64,
