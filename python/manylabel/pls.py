@@ -149,10 +149,11 @@ class Rembrandt(SavedToFile, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
     A W almost without ridge learns rows by heart where features are nearly as many, and a classifier then
     learns from projections of the training rows that no new row has: with ``l2_final=1e-6`` logistic
     regressions on 50 components of reuters-21578 (9603 x 11411) have a precision at 1 of 0.82, with 1 of
-    0.86. Where features differ in scale, 1 is far too much. So "auto" asks the data: from 1 it walks up or
-    down by factors of the square root of ten, as long as the leave-one-out error does not rise. That error
-    takes one fit, since the residual of a row by a fit without it is its residual divided by one less its
-    leverage. Each ridge that is tried, three or more, costs a regression of 32 columns and the leverages:
+    0.86. Where features differ in scale, 1 is far too much. So "auto" asks the data: from 1, or with a dense
+    X the best of 1 and four ridges from 1e-6 to 100, it walks up or down by factors of the square root of
+    ten, as long as the leave-one-out error falls. That error takes one fit, since the residual of a row by
+    a fit without it is its residual divided by one less its leverage. Each ridge that is tried, three or
+    more, costs a regression of 32 columns and the leverages:
     with "cholesky" or "dual" two or three factorizations, with "cg" a regression of 64 columns, whose
     estimates of leverages have standard deviations of at most 0.06.
 

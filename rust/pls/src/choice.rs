@@ -1,6 +1,7 @@
 //! The ridge of least leave-one-out error.
 
 use crate::Params;
+use crate::design::Cells;
 use crate::leverage::predictions;
 use crate::solve::{Gram, Problem, Regression};
 use manylabel_base::{Error, Watch};
@@ -9,16 +10,16 @@ use manylabel_sparse::{LANES, Lanes, Real};
 /// From one ridge to the next that is tried: errors of neighbours differ by a few per cent.
 const FACTOR: f64 = 3.162_277_660_168_379_5;
 
-/// Ridges that are tried on the way up from the first and on the way down, at most: to 10⁴ times and
-/// 10⁻⁸ times as much, for features of scales that differ by as many orders.
-const MOST_STEPS: [i32; 2] = [8, 16];
+/// Ridges that are tried on the way up or down, at most.
+const MOST_STEPS: i32 = 12;
 
-/// Errors that are larger than the least by this share do not end the walk: beside one feature of a large
-/// scale, ridges of many orders that all suppress the others differ by next to nothing.
-const PATIENCE: f64 = 0.003;
+/// Multiples of the first ridge to start from where X is dense. Dense features may be measurements of any
+/// scale; beside a large one all others are suppressed by ridges of many orders, whose errors are level or
+/// have a minimum of their own.
+const STARTS: [f64; 4] = [1e-2, 1e-4, 1e-6, 1e2];
 
-/// Walks from the ridge `l2`, up or else down, as long as the error of `Y q` without each row falls, or
-/// hardly rises; returns the best ridge and its regression.
+/// Walks from the ridge `l2` (or the best of others, see above), up or else down, as long as the error of
+/// `Y q` without each row falls; returns the best ridge and its regression.
 pub(crate) fn choose<T: Real>(
     params: &Params,
     problem: &Problem<'_, T>,
@@ -35,16 +36,26 @@ pub(crate) fn choose<T: Real>(
         Ok((error, l2, regression))
     };
     let mut best = attempt(l2)?;
-    for (factor, n_steps) in [FACTOR, 1.0 / FACTOR].into_iter().zip(MOST_STEPS) {
-        for step in 1..=n_steps {
-            let next = attempt(l2 * factor.powi(step))?;
+    if matches!(problem.x.cells, Cells::Dense { .. }) {
+        for start in STARTS {
+            let next = attempt(l2 * start)?;
             if next.0 < best.0 {
                 best = next;
-            } else if next.0.is_nan() || next.0 > best.0 * (1.0 + PATIENCE) {
+            }
+        }
+    }
+    let start = best.1;
+    for factor in [FACTOR, 1.0 / FACTOR] {
+        for step in 1..=MOST_STEPS {
+            let next = attempt(start * factor.powi(step))?;
+            // Nor is what is not a number any better.
+            if next.0 < best.0 {
+                best = next;
+            } else {
                 break;
             }
         }
-        if best.1 > l2 {
+        if best.1 > start {
             break;
         }
     }
