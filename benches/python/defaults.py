@@ -18,7 +18,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, vstack
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score
@@ -109,6 +109,7 @@ def main():
     parser.add_argument("--dense", nargs="*", default=DENSE, help="sets to be given as dense arrays")
     parser.add_argument("--systems", nargs="+", default=list(SYSTEMS), choices=SYSTEMS)
     parser.add_argument("--results", type=Path, default=Path("target/defaults.jsonl"))
+    parser.add_argument("--splits", type=int, metavar="N", help="so many random splits, of all sets")
     parser.add_argument("--table", action="store_true", help="only print what --results holds")
     args = parser.parse_args()
     if not args.table:
@@ -117,7 +118,7 @@ def main():
             sys.exit("MANYLABEL_DATA must name the folder of data sets")
         args.results.parent.mkdir(parents=True, exist_ok=True)
         for name in args.sets:
-            for split, parts in enumerate(splits(Path(root) / name, name in args.dense)):
+            for split, parts in enumerate(splits(Path(root) / name, name in args.dense, args.splits)):
                 for system in args.systems:
                     line = {"set": name, "split": split, "system": system} | measured(system, split, *parts)
                     print(json.dumps(line), file=sys.stderr, flush=True)
@@ -126,14 +127,15 @@ def main():
     print_tables(args.results)
 
 
-def splits(folder, dense):
-    """The split a set comes with, or three random ones."""
-    if (folder / "train.txt.gz").is_file():
-        pairs = [[ml.datasets.load_xc(folder / f"{part}.txt.gz") for part in ("train", "test")]]
-    else:
-        X, Y = ml.datasets.load_xc(folder / "all.txt.gz")
+def splits(folder, dense, n_random=None):
+    """The split a set comes with, or random ones."""
+    has_split = (folder / "train.txt.gz").is_file()
+    names = ("train", "test") if has_split else ("all",)
+    pairs = [[ml.datasets.load_xc(folder / f"{part}.txt.gz") for part in names]]
+    if n_random or not has_split:
+        X, Y = (csr_array(vstack(parts, format="csr")) for parts in zip(*pairs[0], strict=True))
         pairs = []
-        for seed in range(SEEDS):
+        for seed in range(n_random or SEEDS):
             order = np.random.default_rng(seed).permutation(X.shape[0])
             test, train = np.sort(order[: X.shape[0] // 3]), np.sort(order[X.shape[0] // 3 :])
             pairs.append([(X[train], Y[train]), (X[test], Y[test])])
