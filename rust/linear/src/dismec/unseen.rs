@@ -25,6 +25,10 @@ const ONE_LABEL_IN: usize = 20;
 /// would be off by a tenth and more.
 const FEWEST_ROWS: usize = 64;
 
+/// Labels that the rows held out must carry: the count of fewer is off by a third and more, and the
+/// threshold of the loss is the better guess.
+const FEWEST_POSITIVES: usize = 10;
+
 /// The rows held out, and what is known of their scores.
 pub(crate) struct Unseen {
     /// In increasing order.
@@ -97,17 +101,15 @@ impl Unseen {
             cost[row as usize] = 0.0;
         }
         let held = |row: &&u32| cost[**row as usize] == 0.0;
-        let mut wanted = 0.0;
+        let (mut wanted, mut n_positive) = (0.0, 0);
         for (label, weight) in drawn {
-            let positives = problem.positives(label);
-            let costs = positives
-                .iter()
-                .filter(held)
-                .map(|&row| f64::from(problem.cost[row as usize]));
-            wanted += f64::from(weight) * costs.sum::<f64>();
+            for &row in problem.positives(label).iter().filter(held) {
+                wanted += f64::from(weight) * f64::from(problem.cost[row as usize]);
+                n_positive += 1;
+            }
         }
         let total_cost = cost.iter().map(|&cost| f64::from(cost)).sum();
-        let learnable = wanted > 0.0 && total_cost > 0.0;
+        let learnable = n_positive >= FEWEST_POSITIVES && total_cost > 0.0;
         Ok(learnable.then(|| Self {
             rows,
             cost,
