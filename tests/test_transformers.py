@@ -35,10 +35,14 @@ posix_only = pytest.mark.skipif(os.name != "posix", reason="needs signals and fo
 
 
 def expected_failed_checks(transformer):
-    if transformer.solver != "cg" or transformer.embedding != "rembrandt":
-        return {}
-    reason = "wants seven digits, of which a few steps of conjugate gradients lose some to rounding"
     name = "check_sample_weight_equivalence_on"
+    if transformer.embedding == "pca":
+        return {}
+    reason = "leave-one-out errors choose the ridge, and a copy of a row is a row"
+    if transformer.solver == "dual":
+        return {f"{name}_sparse_data": reason}  # on the dense data the choice is the same
+    if transformer.solver == "cg" and transformer.embedding == "rembrandt":
+        reason = "wants seven digits, of which a few steps of conjugate gradients lose some to rounding"
     return {f"{name}_dense_data": reason, f"{name}_sparse_data": reason}
 
 

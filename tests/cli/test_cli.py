@@ -183,7 +183,7 @@ def test_inspect_tells_what_the_model_is(run, folder):
         ("train --model dismec train.txt.gz -o m --set C", 2, "expected NAME=VALUE, got 'C'"),
         ("train --model dismec train.txt.gz -o m --set C=high", 2, "--set C: expected float, got 'high'"),
         ("train --model dismec train.txt.gz -o m --set max_iter=1.5", 2, "expected int, got '1.5'"),
-        ("train --model dismec train.txt.gz -o m --set normalize=1", 2, "expected bool, got '1'"),
+        ("train --model dismec train.txt.gz -o m --set fit_intercept=1", 2, "expected bool, got '1'"),
         (
             "train --model dismec train.txt.gz -o m --set C__x=1",
             2,

@@ -12,6 +12,9 @@ use manylabel_base::{Error, Watch, filled};
 use manylabel_sparse::{CsrOwned, CsrView, Index, LANES, Value};
 use std::f64::consts::TAU;
 
+/// `alpha` where there is no row to hold out: that of the authors' program.
+const ALPHA_OF_FEW_ROWS: f64 = 0.1;
+
 /// A fitted model. Scores are `x W Hᵀ + intercept` over the features that some row has.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Model {
@@ -192,7 +195,7 @@ fn fit_factors<'w, T: Turns>(
                 &sets_of(for_alpha),
                 watch,
             )?
-            .unwrap_or(unit),
+            .unwrap_or(ALPHA_OF_FEW_ROWS * unit),
     };
     let all = set(data.weights);
     let mut factors = all.start(rank, watch)?;
