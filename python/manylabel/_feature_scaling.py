@@ -12,7 +12,7 @@ from manylabel import _core
 from manylabel._base import core_parts
 from manylabel._validation import check_single
 
-__all__ = ["ScaledFeatures", "check_normalize"]
+__all__ = ["DENSE_SHARE", "ScaledFeatures", "check_normalize"]
 
 # X holds measurements rather than counts of words where more than this share of it is not zero. It lies
 # between the densest word counts (9 %, enron and Yahoo's pages) and the sparsest table of measurements (21 %,

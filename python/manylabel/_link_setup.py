@@ -12,6 +12,7 @@ from scipy.sparse import csr_array
 from sklearn.base import clone
 
 from manylabel import _core
+from manylabel._feature_scaling import DENSE_SHARE
 from manylabel._validation import (
     check_count,
     check_flag,
@@ -35,11 +36,6 @@ __all__ = [
 # so many labels.
 _MOST_COMPONENTS = 300
 _MOST_EIGENVALUES = 1024
-
-# Where more than this share of the cells is not zero, features are taken for measurements of any scale and
-# are standardized: of the data sets at hand those of measurements have 0.2 or more, those of words 0.09 or
-# less, whose rare words a standard deviation each would make the largest of all.
-_DENSE = 1 / 8
 
 # Variance relative to the squared mean below which a column is constant but for rounding.
 _CONSTANT = 1e-20
@@ -160,7 +156,7 @@ def linear_predictions(
     features: Any = X.astype(np.float64, copy=False)
     n_cells, n_values = X.shape[0] * X.shape[1], np.count_nonzero(X.data)
     scales = None
-    if automatic and n_values > n_cells * _DENSE:
+    if automatic and n_values > n_cells * DENSE_SHARE:
         if n_values < X.nnz:
             features = features.copy()
             features.eliminate_zeros()

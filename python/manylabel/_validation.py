@@ -358,9 +358,10 @@ def check_number_or_auto(name: str, value: Any) -> float | str:
     """Check that a parameter is a number, or "auto" for one that the data suggest."""
     if isinstance(value, str) and value == "auto":
         return value
-    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
-        raise ValueError(f'`{name}` must be "auto" or a number, got {value!r}')
-    return float(value)
+    try:
+        return check_number(name, value)
+    except ValueError:
+        raise ValueError(f'`{name}` must be "auto" or a number, got {value!r}') from None
 
 
 def check_names(kind: str, names: Sequence[str] | None, count: int, estimator: Any) -> Sequence[str]:
