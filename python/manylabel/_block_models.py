@@ -20,6 +20,11 @@ from manylabel._base import MultiLabelClassifier
 __all__ = ["base_estimator", "fit_models", "rows_of_blocks", "seeded"]
 
 
+# The largest block may have so many times its worker's even share of the work: a fifth of the others' time is
+# idle then, about what threads within one block lose.
+_UNEVEN = 1.25
+
+
 class _StoppedError(Exception):
     """A sibling failed, or the caller wants no more."""
 
@@ -82,7 +87,8 @@ def fit_models(
     dense : pair of bool
         Whether another's estimator is to see X and Y dense, as the user gave them.
     threads : int
-        Blocks fitted at once; where there are fewer blocks, ours get several threads each.
+        Blocks fitted at once at most. Where there are fewer blocks, or one holds most of the work, fewer
+        are fitted at once and ours get several threads each.
     progress : callable
         Called with the number of labels fitted so far, over all blocks.
 
@@ -103,11 +109,15 @@ def fit_models(
     """
     ours = isinstance(estimator, MultiLabelClassifier)
     # The largest first, so that no thread is left alone with it at the end.
+    work = [len(rows) * len(labels) for rows, labels in zip(rows_of_blocks, label_blocks, strict=True)]
     blocks = sorted(
-        (block for block, labels in enumerate(label_blocks) if len(labels)),
-        key=lambda block: -len(rows_of_blocks[block]) * len(label_blocks[block]),
+        (block for block, labels in enumerate(label_blocks) if len(labels)), key=lambda block: -work[block]
     )
     workers = max(1, min(threads, len(blocks)))
+    lendable = ours and estimator.get_params(deep=False).get("n_jobs", 1) is None
+    if lendable and work and sum(work):
+        # Fewer at once, with more threads each, where the others would be over long before the largest.
+        workers = max(1, min(workers, int(_UNEVEN * sum(work) / max(work))))
     models: list[Any] = [None] * len(label_blocks)
 
     def fit(block: int, report: Callable[[int], None]) -> None:
@@ -124,7 +134,7 @@ def fit_models(
         if "progress" in inspect.signature(model.fit).parameters:
             arguments["progress"] = report
         # Threads to spare are lent for the fit, so that no model remembers how many there were.
-        lent = threads // workers > 1 and ours and model.get_params(deep=False).get("n_jobs", 1) is None
+        lent = threads // workers > 1 and lendable
         model.set_params(**({"n_jobs": threads // workers} if lent else {}))
         model.fit(X if all_rows else X[rows], of_rows, **arguments)
         model.set_params(**({"n_jobs": None} if lent else {}))
