@@ -1,0 +1,80 @@
+"""Model files of every estimator, as a version wrote them, with what it predicted.
+
+``python tests/golden.py`` writes the files of the version at work to ``tests/data/golden``;
+those of earlier versions stay. `test_golden.py` loads all of them.
+"""
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+from scipy.sparse import csr_array
+
+import manylabel as ml
+from manylabel.datasets import make_multilabel
+
+FOLDER = Path(__file__).resolve().parent / "data" / "golden"
+
+ESTIMATORS = {
+    "dismec": ml.DiSMECClassifier(random_state=0),
+    "dismec-columns": ml.DiSMECClassifier(normalize="columns", threshold="zero"),
+    "leml": ml.LEMLClassifier(4, random_state=0),
+    "leml-squared": ml.LEMLClassifier(4, alpha=0.1, loss="squared", random_state=0),
+    "pdsparse": ml.PDSparseClassifier(random_state=0),
+    "rules": ml.BoostedRulesClassifier(20, random_state=0),
+    "rules-signs": ml.BoostedRulesClassifier(
+        20, loss="label-wise-logistic", head="single-label", predictor="signs", random_state=0
+    ),
+    "link": ml.SmoothLinkClassifier(4, n_features=20, random_state=0),
+    "link-linear": ml.SmoothLinkClassifier(3, kernel="linear", embedding="pca", solver="newton-cg"),
+    "blocks": ml.BlockPartitionClassifier(
+        ml.DiSMECClassifier(random_state=0), n_blocks=3, max_labels=5, random_state=0
+    ),
+    "blocks-two-routes": ml.BlockPartitionClassifier(
+        ml.LEMLClassifier(3, random_state=0), n_blocks=3, max_labels=5, n_routes=2, random_state=0
+    ),
+    "cbmlc": ml.CBMLCClassifier(ml.DiSMECClassifier(random_state=0), 3, random_state=0),
+    "lpsr": ml.LPSRClassifier(ml.DiSMECClassifier(random_state=0), 30, 5, random_state=0),
+    "corrlog": ml.CorrLogClassifier(),
+    "corrlog-search": ml.CorrLogClassifier(0.01, 0.001, coding="pm1", decoder="search"),
+    "rembrandt": ml.Rembrandt(3, random_state=0),
+    "partitioner": ml.BlockPartitioner(3, random_state=0),
+}
+
+
+def rows():
+    """Twenty rows to predict."""
+    return make_multilabel(20, 15, 8, n_nonzero=6, random_state=1)[0]
+
+
+def answers(model, X):
+    """What a model says of rows, as arrays by name."""
+    if isinstance(model, ml.Rembrandt):
+        return {"transform": model.transform(X)}
+    if isinstance(model, ml.BlockPartitioner):
+        return {"row_blocks_": model.row_blocks_}
+    named = {
+        "decision_function": model.decision_function(X),
+        "predict": csr_array(model.predict(X)).toarray(),
+    }
+    top = model.predict_topk(X, k=3)
+    named |= {"topk_labels": top.indices, "topk_scores": top.data, "topk_ends": top.indptr}
+    if hasattr(model, "predict_proba"):
+        named["predict_proba"] = np.asarray(model.predict_proba(X))
+    return named
+
+
+def main():
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    X, Y = make_multilabel(120, 15, 8, n_nonzero=6, random_state=0)
+    version = ml.__version__
+    for name, estimator in ESTIMATORS.items():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = estimator.fit(X, Y)
+        model.save(FOLDER / f"{name}-{version}.model")
+        np.savez_compressed(FOLDER / f"{name}-{version}.npz", **answers(model, rows()))
+
+
+if __name__ == "__main__":
+    main()
