@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
 
-from manylabel import persistence
+from manylabel import _core, persistence
+from manylabel._validation import check_count, check_features, n_threads
 
 __all__ = ["ODDS_OF_MARGINS", "MultiLabelClassifier", "SavedToFile", "core_parts"]
+
+T = TypeVar("T", bound="MultiLabelClassifier")
+
+# The prepared models of fitted estimators. Not attributes: predictions leave the state of an estimator as it
+# is, and copies, pickles and files hold no prepared model.
+_SCORERS: WeakKeyDictionary[Any, _core.Scorer] = WeakKeyDictionary()
 
 # Log-odds of a score for which a margin of 1 was asked: of 1 to 8, what ranks best where blocks are merged.
 ODDS_OF_MARGINS = 4
@@ -41,13 +51,187 @@ class SavedToFile:
 
 
 class MultiLabelClassifier(SavedToFile, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Base of the classifiers: indicator targets in, indicator predictions out.
+    """Base of the classifiers: indicator targets in; scores, rankings and indicator predictions out.
 
-    A subclass fits ``classes_``, ``sparse_output_`` and what else it needs.
+    A subclass fits ``classes_``, the last attribute of a fit, ``sparse_output_`` and what else it needs, and
+    says how its scorer is made (`_make_scorer`), what its scores mean (`_log_odds`) and, if it knows
+    probabilities, how they follow (`_knows_probabilities`, `_probabilities`).
+
+    The scorer is made at the first prediction, from fitted arrays that it borrows. It is dropped when an
+    attribute of the estimator is assigned, and so by `fit` and `set_params`.
     """
 
     classes_: NDArray[np.int64]
     sparse_output_: bool
+    n_jobs: int | None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        _SCORERS.pop(self, None)
+
+    def __delattr__(self, name: str) -> None:
+        super().__delattr__(name)
+        _SCORERS.pop(self, None)
+
+    @property
+    def _least_score(self) -> float:
+        """The score above which a label is predicted."""
+        return 0.0
+
+    def _make_scorer(self) -> _core.Scorer:
+        """Check the fitted arrays and prepare them for predictions."""
+        raise NotImplementedError
+
+    def _scorer(self) -> _core.Scorer:
+        scorer = _SCORERS.get(self)
+        if scorer is None:
+            # Two threads may both come here: either scorer will do.
+            scorer = _SCORERS[self] = self._make_scorer()
+        return scorer
+
+    def _features(self, X: Any) -> csr_array:
+        """Check X for a prediction."""
+        if self not in _SCORERS:
+            check_is_fitted(self, "classes_")
+        return check_features(self, X, reset=False)
+
+    def prepare(self: T) -> T:
+        """Prepare the fitted model for predictions, ahead of the first one.
+
+        A service calls this before it forks its workers: they then share what is prepared. Otherwise the
+        first prediction does it, and later ones find it done until an attribute of the estimator is assigned.
+
+        Returns
+        -------
+        self
+            The estimator itself.
+
+        Raises
+        ------
+        sklearn.exceptions.NotFittedError
+            If the model is not fitted.
+        ValueError
+            If fitted arrays, as changed or loaded, do not go together.
+
+        Notes
+        -----
+        Fitted arrays are borrowed, not copied. Replace them by assignment; what is changed inside them after
+        the first prediction may not be seen.
+        """
+        check_is_fitted(self, "classes_")
+        self._scorer()
+        return self
+
+    def decision_function(self, X: Any) -> NDArray[np.float32]:
+        """Score every label of every row.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Features.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_labels), dtype float32
+            Scores, as the notes of the class describe them. Dense by nature, 4 bytes each. -inf for labels
+            never seen in fit.
+
+        Raises
+        ------
+        ValueError
+            If X is not as in fit.
+        MemoryError
+            If the scores do not fit in memory; `predict_topk` needs no such array.
+        """
+        X = self._features(X)
+        return self._scorer().decision(X, n_threads(self.n_jobs))
+
+    def predict_topk(self, X: Any, k: int = 5) -> csr_array:
+        """Name the best labels of every row.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Features.
+        k : int, default=5
+            Labels a row, >= 1; fewer where fewer labels were seen in fit.
+
+        Returns
+        -------
+        csr_array of shape (n_samples, n_labels), dtype float32
+            The scores of the k best labels of each row, in order of label; equal scores go to the lower
+            label. ``np.argsort(-row.data, kind="stable")`` ranks them.
+
+        Raises
+        ------
+        ValueError
+            If X is not as in fit, or k < 1.
+
+        Notes
+        -----
+        Beside the result, memory is that of the scores of the few rows at work.
+        """
+        if self not in _SCORERS:
+            check_is_fitted(self, "classes_")
+        k = check_count("k", k, 1)
+        X = self._features(X)
+        scorer = self._scorer()
+        top = scorer.topk(X, k, n_threads(self.n_jobs))
+        return csr_array(core_parts(top), shape=(X.shape[0], scorer.n_labels))
+
+    def predict(self, X: Any) -> csr_array | NDArray[np.int64]:
+        """Predict the label sets of the rows.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Features.
+
+        Returns
+        -------
+        ndarray or csr_array of shape (n_samples, n_labels), dtype int64
+            0/1 indicator matrix; sparse if Y was in fit, and then never dense in between.
+
+        Raises
+        ------
+        ValueError
+            If X is not as in fit.
+        """
+        X = self._features(X)
+        scorer = self._scorer()
+        above = scorer.above(X, self._least_score, n_threads(self.n_jobs))
+        return self._indicator(csr_array(core_parts(above), shape=(X.shape[0], scorer.n_labels)))
+
+    def _knows_probabilities(self) -> bool:
+        """Whether there is `predict_proba`."""
+        return False
+
+    def _probabilities(self, X: csr_array) -> NDArray[Any]:
+        return self._scorer().probabilities(X, n_threads(self.n_jobs))
+
+    @available_if(lambda self: self._knows_probabilities())  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> NDArray[Any]:
+        """Estimate the probability of every label of every row.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Features.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_labels)
+            Probabilities, as the notes of the class describe them. Dense by nature. 0 for labels never seen
+            in fit.
+
+        Raises
+        ------
+        ValueError
+            If X is not as in fit.
+        MemoryError
+            If the probabilities do not fit in memory.
+        """
+        return self._probabilities(self._features(X))
 
     def _log_odds(self, scores: NDArray[Any]) -> NDArray[Any]:
         """Turn scores into log-odds of the labels, for models of other rows to be compared with."""
@@ -55,9 +239,8 @@ class MultiLabelClassifier(SavedToFile, ClassifierMixin, BaseEstimator):  # type
 
     def _indicator(self, positive: csr_array) -> csr_array | NDArray[np.int64]:
         """Give 0/1 predictions the form Y had at fit."""
-        ones = np.ones(positive.nnz, dtype=np.int64)
-        indicator = csr_array((ones, positive.indices, positive.indptr), shape=positive.shape)
-        return indicator if self.sparse_output_ else indicator.toarray()
+        positive.data = np.ones(len(positive.indices), dtype=np.int64)
+        return positive if self.sparse_output_ else positive.toarray()
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -13,7 +13,7 @@ from scipy.sparse import csr_array
 
 from manylabel import _core
 from manylabel._block_models import fit_models, rows_of_blocks
-from manylabel._router import fit_router
+from manylabel._router import best_blocks, fit_router
 from manylabel.metrics import precision_at_k
 
 __all__ = [
@@ -195,7 +195,7 @@ def _share_found(
     router, _ = fit_router(
         X[inside], rows[inside], usable, weights, setting.router, setting.threads, progress
     )
-    routes = router.routes(X[held_out], 1, setting.threads)
+    routes = best_blocks(router.scorer(), X[held_out], 1, setting.threads)
     hits = routes.indices == rows[held_out]
     counted = np.ones(n_out) if sample_weight is None else sample_weight[held_out].astype(np.float64)
     return float(hits @ counted / max(counted.sum(), np.finfo(np.float64).tiny))
@@ -359,7 +359,7 @@ def _precisions(
         )
         sets = np.split(labels, ends[1:-1])
         chosen.append([np.isin(of, some) for of, some in zip(found.label_blocks, sets, strict=True)])
-    routes = router.routes(X_out, 1, setting.threads)
+    routes = best_blocks(router.scorer(), X_out, 1, setting.threads)
     # A row without a route, where no block has labels, names nothing.
     block_of_row = np.full(X_out.shape[0], -1)
     block_of_row[np.diff(routes.indptr) > 0] = routes.indices

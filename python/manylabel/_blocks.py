@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from manylabel import _core
 from manylabel._base import MultiLabelClassifier, core_parts
-from manylabel._router import Router
+from manylabel._router import Router, best_blocks
 from manylabel._validation import check_count, check_features, n_threads
 
 __all__ = ["FEW_ROWS", "BlockClassifier"]
@@ -224,8 +224,9 @@ class BlockClassifier(MultiLabelClassifier):
         """Return what gives each block's model for these rows."""
         return self._model
 
-    def _router(self) -> Router:
-        return Router(coef_=self.router_coef_, intercept_=self.router_intercept_)
+    def _make_scorer(self) -> _core.Scorer:
+        """Prepare the router; the models of blocks prepare themselves."""
+        return Router(coef_=self.router_coef_, intercept_=self.router_intercept_).scorer()
 
     def _routes(self, X: csr_array) -> csr_array:
         """Score the blocks that each row is sent to.
@@ -234,9 +235,9 @@ class BlockClassifier(MultiLabelClassifier):
         more.
         """
         threads = n_threads(self.n_jobs) if X.shape[0] > FEW_ROWS else 1
+        routes = best_blocks(self._scorer(), X, self._n_routes or _MOST_ROUTES, threads)
         if self._n_routes is not None:
-            return self._router().routes(X, self._n_routes, threads)
-        routes = self._router().routes(X, _MOST_ROUTES, threads)
+            return routes
         counts = np.diff(routes.indptr)
         # A row of blocks by falling score, 0 beyond those there are.
         chances = np.zeros((X.shape[0], _MOST_ROUTES))

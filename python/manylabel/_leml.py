@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 from scipy.special import expit
-from sklearn.utils.metaestimators import available_if
 
 from manylabel import _core
 from manylabel._feature_scaling import ScaledFeatures, check_normalize
@@ -159,10 +158,6 @@ class LEMLClassifier(LinearClassifier):
     n_iter_: int
     n_features_in_: int
 
-    _core_topk = staticmethod(_core.low_rank_topk)
-    _core_above = staticmethod(_core.low_rank_above)
-    _core_decision = staticmethod(_core.low_rank_decision)
-
     def __init__(
         self,
         rank: int = 100,
@@ -193,6 +188,9 @@ class LEMLClassifier(LinearClassifier):
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
+
+    def _make_scorer(self) -> _core.Scorer:
+        return _core.low_rank_scorer(self)
 
     def fit(
         self,
@@ -277,28 +275,13 @@ class LEMLClassifier(LinearClassifier):
         margins = 2 * (scores - self._least_score) if self.loss == "squared" else scores
         return super()._log_odds(margins)
 
-    @available_if(lambda self: self.loss == "logistic")  # type: ignore[untyped-decorator]
-    def predict_proba(self, X: Any) -> NDArray[np.float32]:
-        """Return the probability of every label of every row; with ``loss="logistic"`` only.
+    def _knows_probabilities(self) -> bool:
+        return self.loss == "logistic"
 
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Features.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_labels), dtype float32
-            ``1 / (1 + exp(-score - threshold_))``; dense by nature. 0 for labels never seen in fit.
-
-        Raises
-        ------
-        ValueError
-            If X is not as in fit.
-        """
+    def _probabilities(self, X: csr_array) -> NDArray[Any]:
         lowered_by = np.float32(getattr(self, "threshold_", 0))  # model files of version 0.1 have none
-        probabilities: NDArray[np.float32] = expit(self.decision_function(X) + lowered_by)
-        return probabilities
+        scores = self._scorer().decision(X, n_threads(self.n_jobs))
+        return np.asarray(expit(scores + lowered_by))
 
 
 def _check_observed(observed: Any, shape: tuple[int | None, int]) -> csr_array:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
-from sklearn.utils.validation import check_is_fitted
 
-from manylabel._base import ODDS_OF_MARGINS, MultiLabelClassifier, core_parts
-from manylabel._validation import check_count, check_features, n_threads
+from manylabel._base import ODDS_OF_MARGINS, MultiLabelClassifier
 
 __all__ = ["LinearClassifier"]
 
@@ -20,18 +16,13 @@ class LinearClassifier(MultiLabelClassifier):
     """Base of the classifiers whose scores are linear in the features.
 
     A subclass fits ``intercept_``, -inf for labels that are never to be named, ``threshold_`` and
-    ``normalize_``, and names the functions of the core that score with what else it fits.
+    ``normalize_``.
     """
 
     intercept_: NDArray[np.float32]
     threshold_: float
     normalize_: bool
     normalize: bool | str
-    n_jobs: int | None
-
-    _core_topk: ClassVar[Callable[..., tuple[Any, Any, Any]]]
-    _core_above: ClassVar[Callable[..., tuple[Any, Any, Any]]]
-    _core_decision: ClassVar[Callable[..., NDArray[np.float32]]]
 
     @property
     def _textbook_threshold(self) -> float:
@@ -59,82 +50,3 @@ class LinearClassifier(MultiLabelClassifier):
 
     def _log_odds(self, scores: NDArray[Any]) -> NDArray[Any]:
         return ODDS_OF_MARGINS * scores
-
-    def decision_function(self, X: Any) -> NDArray[np.float32]:
-        """Score every label of every row.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Features.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_labels), dtype float32
-            Scores; those of predicted labels are positive. Dense by nature, 4 bytes each. -inf for labels
-            never seen in fit.
-
-        Raises
-        ------
-        ValueError
-            If X is not as in fit.
-        MemoryError
-            If the scores do not fit in memory; `predict_topk` needs no such array.
-        """
-        check_is_fitted(self)
-        X = check_features(self, X, reset=False)
-        return self._core_decision(self, X, n_threads(self.n_jobs))
-
-    def predict_topk(self, X: Any, k: int = 5) -> csr_array:
-        """Name the best labels of every row.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Features.
-        k : int, default=5
-            Labels a row, >= 1; fewer where fewer labels were seen in fit.
-
-        Returns
-        -------
-        csr_array of shape (n_samples, n_labels), dtype float32
-            The scores of the k best labels of each row, in order of label; equal scores go to the lower
-            label. ``np.argsort(-row.data, kind="stable")`` ranks them.
-
-        Raises
-        ------
-        ValueError
-            If X is not as in fit, or k < 1.
-
-        Notes
-        -----
-        Beside the result, memory is that of the scores of the few rows at work.
-        """
-        check_is_fitted(self)
-        k = check_count("k", k, 1)
-        X = check_features(self, X, reset=False)
-        top = self._core_topk(self, X, k, n_threads(self.n_jobs))
-        return csr_array(core_parts(top), shape=(X.shape[0], len(self.intercept_)))
-
-    def predict(self, X: Any) -> csr_array | NDArray[np.int64]:
-        """Predict the labels with positive scores.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Features.
-
-        Returns
-        -------
-        ndarray or csr_array of shape (n_samples, n_labels), dtype int64
-            0/1 indicator matrix; sparse if Y was in fit, and then never dense in between.
-
-        Raises
-        ------
-        ValueError
-            If X is not as in fit.
-        """
-        check_is_fitted(self)
-        X = check_features(self, X, reset=False)
-        above = self._core_above(self, X, self._least_score, n_threads(self.n_jobs))
-        return self._indicator(csr_array(core_parts(above), shape=(X.shape[0], len(self.intercept_))))

@@ -10,7 +10,6 @@ from scipy.sparse import csc_array, csr_array, diags_array, vstack
 from scipy.special import logsumexp
 from sklearn.utils import Tags
 
-from manylabel import _core
 from manylabel._any_classifier import rows_at_once, topk_of_decisions
 from manylabel._base import MultiLabelClassifier
 from manylabel._router import Router
@@ -121,7 +120,7 @@ class NaiveBayes(MultiLabelClassifier):
         """
         X = check_features(self, X, reset=False)
         linear = Router(coef_=csc_array(self.coef_), intercept_=self.intercept_, normalize=False)
-        scores = _core.linear_decision(linear, X, n_threads(self.n_jobs)).astype(np.float64)
+        scores = linear.scorer().decision(X, n_threads(self.n_jobs)).astype(np.float64)
         scores -= np.outer(np.asarray(X.sum(axis=1)).ravel(), self.log_totals_)
         totals = logsumexp(scores, axis=1, keepdims=True)
         scores -= np.where(np.isneginf(totals), 0, totals)

@@ -159,10 +159,6 @@ class PDSparseClassifier(LinearClassifier):
     validation_precision_: NDArray[np.float64]
     n_features_in_: int
 
-    _core_topk = staticmethod(_core.linear_topk)
-    _core_above = staticmethod(_core.linear_above)
-    _core_decision = staticmethod(_core.linear_decision)
-
     def __init__(
         self,
         C: float = 1.0,
@@ -199,6 +195,9 @@ class PDSparseClassifier(LinearClassifier):
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
+
+    def _make_scorer(self) -> _core.Scorer:
+        return _core.linear_scorer(self)
 
     def fit(
         self,

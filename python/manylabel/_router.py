@@ -13,7 +13,7 @@ from scipy.sparse import csc_array, csr_array
 from manylabel import _core
 from manylabel._base import core_parts
 
-__all__ = ["Router", "fit_router", "nearest_center"]
+__all__ = ["Router", "best_blocks", "fit_router", "nearest_center"]
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,15 @@ class Router:
     def _normalizes_rows(self) -> bool:
         return self.normalize
 
-    def routes(self, X: csr_array, n_routes: int, threads: int) -> csr_array:
-        """Score the `n_routes` best blocks of every row."""
-        # Scores could be stored zeros, which is why nothing here eliminates any.
-        top = _core.linear_topk(self, X, n_routes, threads)
-        return csr_array(core_parts(top), shape=(X.shape[0], len(self.intercept_)))
+    def scorer(self) -> _core.Scorer:
+        """Check the weights and prepare them for scoring."""
+        return _core.linear_scorer(self)
+
+
+def best_blocks(scorer: _core.Scorer, X: csr_array, n_routes: int, threads: int) -> csr_array:
+    """Score the `n_routes` best blocks of every row, by a router's scorer."""
+    # Scores could be stored zeros, which is why nothing here eliminates any.
+    return csr_array(core_parts(scorer.topk(X, n_routes, threads)), shape=(X.shape[0], scorer.n_labels))
 
 
 def fit_router(

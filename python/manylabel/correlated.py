@@ -20,7 +20,6 @@ from manylabel._correlation_inspection import Explanation, draw_correlations
 from manylabel._progress import reported
 from manylabel._validation import (
     check_count,
-    check_features,
     check_flag,
     check_names,
     check_number,
@@ -288,110 +287,12 @@ class CorrLogClassifier(MultiLabelClassifier):
             )
         return self
 
-    def decision_function(self, X: Any) -> NDArray[np.float32]:
-        """Score every label of every row.
+    def _make_scorer(self) -> _core.Scorer:
+        _core.check_decoder(str(self.decoder))  # it may be set after fit
+        return _core.correlated_scorer(self)
 
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features_in_)
-            Features.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_labels), dtype float32
-            Log-odds of each label given the features and the labels predicted for the others; with "bp" the
-            max-marginals of its messages. Labels with positive scores are predicted. Dense by nature, 4
-            bytes each. -inf for labels never seen in fit.
-
-        Raises
-        ------
-        ValueError
-            If X is not as in fit, or "exact" has more than 20 coupled labels.
-        MemoryError
-            If the scores do not fit in memory; `predict_topk` needs no such array.
-        """
-        return _core.correlated_decision(self, self._features(X), n_threads(self.n_jobs))
-
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Estimate the probability of every label of every row, whatever the others are.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features_in_)
-            Features.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_labels), dtype float64
-            Marginals: sums over all label sets for up to 14 coupled labels, else sum-product belief
-            propagation, damped by half; mean field for rows where 100 rounds do not settle it, and where
-            more than 2,500 pairs are coupled. 0 for labels never seen in fit. Dense by nature.
-
-        Raises
-        ------
-        ValueError
-            If X is not as in fit.
-        MemoryError
-            If the probabilities do not fit in memory.
-        """
-        return _core.correlated_marginals(self, self._features(X), n_threads(self.n_jobs))
-
-    def predict_topk(self, X: Any, k: int = 5) -> csr_array:
-        """Name the best labels of every row.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features_in_)
-            Features.
-        k : int, default=5
-            Labels a row, >= 1; fewer where fewer labels were seen in fit.
-
-        Returns
-        -------
-        csr_array of shape (n_samples, n_labels), dtype float32
-            The log-odds of the k most probable labels of each row, in order of label; equal ones go to the
-            lower label. ``np.argsort(-row.data, kind="stable")`` ranks them.
-
-        Raises
-        ------
-        ValueError
-            If X is not as in fit, or k < 1.
-
-        Notes
-        -----
-        Ranks by the probabilities of `predict_proba`, whatever the other labels are. Scores of
-        `decision_function` take the labels decided for the others for granted, and rank worse where these
-        are uncertain: P@1 is 73 instead of 76 on yeast, 43 instead of 55 on delicious. It takes as long as
-        `predict_proba`: 2 to 15 times `predict` where more than 14 labels are coupled, a few milliseconds a
-        row at most.
-        """
-        check_is_fitted(self)
-        k = check_count("k", k, 1)
-        X = self._features(X)
-        top = _core.correlated_topk(self, X, k, n_threads(self.n_jobs))
-        return csr_array(core_parts(top), shape=(X.shape[0], len(self.intercept_)))
-
-    def predict(self, X: Any) -> csr_array | NDArray[np.int64]:
-        """Predict the most probable label set.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features_in_)
-            Features.
-
-        Returns
-        -------
-        ndarray or csr_array of shape (n_samples, n_labels), dtype int64
-            0/1 indicator matrix; sparse if Y was in fit, and then never dense in between.
-
-        Raises
-        ------
-        ValueError
-            If X is not as in fit, or "exact" has more than 20 coupled labels.
-        """
-        X = self._features(X)
-        sets = _core.correlated_predict(self, X, n_threads(self.n_jobs))
-        return self._indicator(csr_array(core_parts(sets), shape=(X.shape[0], len(self.intercept_))))
+    def _knows_probabilities(self) -> bool:
+        return True
 
     def in_coding(self, coding: str) -> tuple[csc_array, NDArray[np.float64], csr_array]:
         """Give the model in terms of labels 0 and 1, or of labels -1 and 1.
@@ -456,9 +357,8 @@ class CorrLogClassifier(MultiLabelClassifier):
             labels.
         """
         check_is_fitted(self)
-        _core.check_decoder(str(self.decoder))
         x = check_row(self, x)
-        sets = core_parts(_core.correlated_predict(self, x, 1))
+        sets = core_parts(self._scorer().above(x, 0.0, 1))
         predicted = csr_array(sets, shape=(1, len(self.intercept_))).toarray()[0] > 0
         features = csr_array(self.coef_ * x.toarray())
         labels = csr_array(self.correlations_ * predicted.astype(np.float64))
@@ -514,11 +414,6 @@ class CorrLogClassifier(MultiLabelClassifier):
             check_count("max_pairs", max_pairs, 1),
             axes,
         )
-
-    def _features(self, X: Any) -> csr_array:
-        check_is_fitted(self)
-        _core.check_decoder(str(self.decoder))  # it may be set after fit
-        return check_features(self, X, reset=False)
 
 
 def _penalty(name: str, value: Any) -> float | None:

@@ -12,10 +12,9 @@ from scipy import stats
 from scipy.sparse import csr_array, issparse
 from scipy.special import expit, softmax
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_is_fitted
 
 from manylabel import _core
-from manylabel._base import ODDS_OF_MARGINS, MultiLabelClassifier, core_parts
+from manylabel._base import ODDS_OF_MARGINS, MultiLabelClassifier
 from manylabel._link_setup import (
     automatic_features,
     check_one_label,
@@ -26,7 +25,6 @@ from manylabel._link_setup import (
 from manylabel._progress import reported
 from manylabel._validation import (
     check_count,
-    check_features,
     check_flag,
     check_threshold,
     check_training_set,
@@ -377,88 +375,21 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         # Predictions of 0 and 1, less a half, are margins of -1 and 1.
         return ODDS_OF_MARGINS * 2 * scores if self.loss == "squared" else scores
 
-    def decision_function(self, X: Any) -> NDArray[np.float32]:
-        """Score every label of every row.
+    def _make_scorer(self) -> _core.Scorer:
+        return _core.link_scorer(self)
 
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features_in_)
-            Features.
+    def _knows_probabilities(self) -> bool:
+        return True
 
-        Returns
-        -------
-        ndarray of shape (n_samples, n_labels), dtype float32
-            Logits less `threshold_`; with the squared loss predictions less 1/2 and `threshold_`. Those of
-            predicted labels are positive. Dense by nature, 4 bytes each. -inf for labels never seen in fit.
-
-        Raises
-        ------
-        ValueError
-            If X is not as in fit.
-        MemoryError
-            If the scores do not fit in memory; `predict_topk` needs no such array.
-        """
-        return _core.link_decision(self, self._features(X), n_threads(self.n_jobs))
-
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Estimate the probability of every label of every row.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features_in_)
-            Features.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_labels), dtype float64
-            ``1 / (1 + exp(-score - threshold_))``; with "softmax" rows sum to 1; with the squared loss
-            predictions, cut off at 0 and 1. 0 for labels never seen in fit. Dense by nature.
-
-        Raises
-        ------
-        ValueError
-            If X is not as in fit.
-        MemoryError
-            If the probabilities do not fit in memory.
-        """
+    def _probabilities(self, X: csr_array) -> NDArray[np.float64]:
         # Model files of version 0.1 have no threshold.
-        scores = self.decision_function(X).astype(np.float64) + getattr(self, "threshold_", 0.0)
+        scores = self._scorer().decision(X, n_threads(self.n_jobs)).astype(np.float64)
+        scores += getattr(self, "threshold_", 0.0)
         if self.loss == "softmax":
             return np.asarray(softmax(scores, axis=1))
         if self.loss == "squared":
             return np.clip(scores + 0.5, 0.0, 1.0)
         return np.asarray(expit(scores))
-
-    def predict_topk(self, X: Any, k: int = 5) -> csr_array:
-        """Name the best labels of every row.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features_in_)
-            Features.
-        k : int, default=5
-            Labels a row, >= 1; fewer where fewer labels were seen in fit.
-
-        Returns
-        -------
-        csr_array of shape (n_samples, n_labels), dtype float32
-            The scores of the k best labels of each row, in order of label; equal scores go to the lower
-            label. ``np.argsort(-row.data, kind="stable")`` ranks them.
-
-        Raises
-        ------
-        ValueError
-            If X is not as in fit, or k < 1.
-
-        Notes
-        -----
-        Memory: O(n_samples k), and 16 MB or a row of scores a thread.
-        """
-        check_is_fitted(self, "coef_")
-        k = check_count("k", k, 1)
-        X = self._features(X)
-        top = _core.link_topk(self, X, k, n_threads(self.n_jobs))
-        return csr_array(core_parts(top), shape=(X.shape[0], len(self.intercept_)))
 
     def predict(self, X: Any) -> csr_array | NDArray[Any]:
         """Predict the labels with positive scores, or the best class.
@@ -484,9 +415,7 @@ class SmoothLinkClassifier(MultiLabelClassifier):
             if self.one_dimensional_:
                 return self.classes_[best.indices]
             return self._indicator(best)
-        X = self._features(X)
-        above = _core.link_above(self, X, n_threads(self.n_jobs))
-        return self._indicator(csr_array(core_parts(above), shape=(X.shape[0], len(self.intercept_))))
+        return super().predict(X)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -494,10 +423,6 @@ class SmoothLinkClassifier(MultiLabelClassifier):
             tags.classifier_tags.multi_class = True
             tags.target_tags.single_output = True
         return tags
-
-    def _features(self, X: Any) -> csr_array:
-        check_is_fitted(self, "coef_")
-        return check_features(self, X, reset=False)
 
     def _note_convergence(self, steps: NDArray[np.int32], l2_link: float) -> None:
         if self.ridge_ > l2_link * (1 + 1e-9):

@@ -32,8 +32,6 @@ from manylabel._rule_setup import (
     n_tried,
 )
 from manylabel._validation import (
-    check_count,
-    check_features,
     check_flag,
     check_row,
     check_training_set,
@@ -331,28 +329,22 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         self.sparse_output_ = sparse_output
         return self
 
-    def decision_function(self, X: Any) -> NDArray[np.float32]:
-        """Score every label of every row.
+    def _make_scorer(self) -> _core.Scorer:
+        return _core.rules_scorer(self)
 
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Features.
+    @property
+    def _names_sets(self) -> bool:
+        """Whether `predict` names label sets of training rows; read by the core."""
+        return chosen_predictor(self) == "known-label-sets"
 
-        Returns
-        -------
-        ndarray of shape (n_samples, n_labels), dtype float32
-            Sums of the heads of the rules that cover a row, added up in double precision; dense by nature,
-            4 bytes each. -inf for labels never seen in fit.
+    def _knows_probabilities(self) -> bool:
+        return True
 
-        Raises
-        ------
-        ValueError
-            If X is not as in fit.
-        MemoryError
-            If the scores do not fit in memory; `predict_topk` needs no such array.
-        """
-        return _core.rules_decision(self, self._features(X), n_threads(self.n_jobs))
+    def _probabilities(self, X: csr_array) -> NDArray[np.float64]:
+        if self.loss == "label-wise-logistic":
+            scores = self._scorer().decision(X, n_threads(self.n_jobs))
+            return np.asarray(expit(scores, dtype=np.float64))
+        return super()._probabilities(X)
 
     def staged_decision_function(self, X: Any) -> Iterator[NDArray[np.float32]]:
         """Score every label of every row by the first rule, the first two, and so on.
@@ -389,88 +381,6 @@ class BoostedRulesClassifier(MultiLabelClassifier):
             stage = scores.astype(np.float32)
             stage[:, never_seen] = -np.inf
             yield stage
-
-    def predict_topk(self, X: Any, k: int = 5) -> csr_array:
-        """Name the best labels of every row.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Features.
-        k : int, default=5
-            Labels a row, >= 1; fewer where fewer labels were seen in fit.
-
-        Returns
-        -------
-        csr_array of shape (n_samples, n_labels), dtype float32
-            The scores of the k best labels of each row, in order of label; equal scores go to the lower
-            label. ``np.argsort(-row.data, kind="stable")`` ranks them.
-
-        Raises
-        ------
-        ValueError
-            If X is not as in fit, or k < 1.
-        """
-        check_is_fitted(self, "heads_")
-        k = check_count("k", k, 1)
-        X = self._features(X)
-        top = _core.rules_topk(self, X, k, n_threads(self.n_jobs))
-        return csr_array(core_parts(top), shape=(X.shape[0], self.heads_.shape[1]))
-
-    def predict(self, X: Any) -> csr_array | NDArray[np.int64]:
-        """Predict a label set for every row, as `predictor` says.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Features.
-
-        Returns
-        -------
-        ndarray or csr_array of shape (n_samples, n_labels), dtype int64
-            0/1 indicator matrix; sparse if Y was in fit, and then never dense in between.
-
-        Raises
-        ------
-        ValueError
-            If X is not as in fit.
-
-        Notes
-        -----
-        With "known-label-sets" equal losses go to the set that comes first in `label_sets_`.
-        """
-        X = self._features(X)
-        threads = n_threads(self.n_jobs)
-        if chosen_predictor(self) == "known-label-sets":
-            return self._indicator(self.label_sets_[_core.rules_known(self, X, threads)])
-        above = _core.rules_above(self, X, threads)
-        return self._indicator(csr_array(core_parts(above), shape=(X.shape[0], self.heads_.shape[1])))
-
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Estimate the probability of every label of every row.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Features.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_labels), dtype float64
-            ``1 / (1 + exp(-score))`` for the label-wise loss. For the example-wise loss the marginals of
-            ``P(y) ~ 1 / (1 + sum_k exp(-y_k p_k))`` over the label sets seen in fit, p the sums of heads.
-            0 for labels never seen in fit. Dense by nature.
-
-        Raises
-        ------
-        ValueError
-            If X is not as in fit.
-        MemoryError
-            If the probabilities do not fit in memory.
-        """
-        if self.loss == "label-wise-logistic":
-            return np.asarray(expit(self.decision_function(X), dtype=np.float64))
-        return _core.rules_marginals(self, self._features(X), n_threads(self.n_jobs))
 
     @property
     def rules_(self) -> Rules:
@@ -561,10 +471,6 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
-
-    def _features(self, X: Any) -> csr_array:
-        check_is_fitted(self, "heads_")
-        return check_features(self, X, reset=False)
 
     def _check_goes_on(self, n_rules: int, n_labels: int) -> None:
         """Check that a warm start continues what is there; features are checked with X."""

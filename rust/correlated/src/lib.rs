@@ -61,4 +61,4 @@ mod wide;
 pub use decode::Method;
 pub use model::{LabelSets, Matrix, Model, Start};
 pub use params::{Checked, Coding, Params, Solver};
-pub use predict::{ROWS_AT_ONCE, Scorer};
+pub use predict::Scorer;

@@ -5,15 +5,19 @@
 
 use crate::decode::{Decoder, Method, ROWS, Scratch, Sets};
 use crate::model::Matrix;
-use manylabel_base::{Error, Watch, filled};
-use manylabel_sparse::{CsrOwned, CsrView, Index, Picked, TopK, Value};
-use rayon::prelude::*;
+use manylabel_base::{Error, Watch};
+use manylabel_score::{Features, Model, Options, Purpose, Rows, Work, with_features};
+use manylabel_sparse::{CsrView, Index, Value};
+use std::ops::Range;
+use std::sync::OnceLock;
 
-/// Rows one thread decodes between two looks at the watch; so few need no threads at all.
-pub const ROWS_AT_ONCE: usize = ROWS;
+/// Rows times couplings that are decoded in a moment, also by a hundred rounds of messages.
+const FEW_COUPLINGS: usize = 1 << 17;
 
 /// Decodes rows by the parts of a [`Model`](crate::Model).
-#[derive(Debug, Clone, Copy)]
+///
+/// Rankings go by the log-odds of the labels' probabilities, whatever the others are; scores are
+/// log-odds given the most probable label set, whose labels are those with positive scores.
 pub struct Scorer<'a, P, L> {
     ends: &'a [P],
     labels: &'a [L],
@@ -22,6 +26,8 @@ pub struct Scorer<'a, P, L> {
     couplings: &'a Matrix,
     sets: Sets<'a>,
     method: Method,
+    decoder: OnceLock<Decoder<'a>>,
+    marginals: OnceLock<Decoder<'a>>,
 }
 
 impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
@@ -72,6 +78,8 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
                 energies: &[],
             },
             method,
+            decoder: OnceLock::new(),
+            marginals: OnceLock::new(),
         })
     }
 
@@ -112,172 +120,22 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
         })
     }
 
-    /// Number of labels.
-    pub fn n_labels(&self) -> usize {
-        self.intercept.len()
-    }
-
-    /// The `k` most probable labels of each row with the log-odds of their probabilities, whatever the
-    /// others are; labels in increasing order. Ties go to the lower label, and labels with intercept −∞
-    /// are left out.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Shape`] if `x` has another number of features, [`Error::Stopped`].
-    ///
-    /// # Panics
-    ///
-    /// If the weights name a label or position that does not exist, here as in every method.
-    pub fn topk<I: Index, V: Value>(
-        &self,
-        x: CsrView<'_, I, V>,
-        k: usize,
-        watch: &Watch,
-    ) -> Result<CsrOwned, Error> {
-        let decoder = Decoder::for_marginals(self.couplings, self.sets)?;
-        let n_labels = self.n_labels();
-        let decode = |scratch: &mut Scratch| {
-            let Scratch { u, odds, work } = scratch;
-            odds.clone_from(u);
-            let mut rows = u.chunks(n_labels).zip(odds.chunks_mut(n_labels));
-            rows.try_for_each(|(u, odds)| decoder.marginal_odds(u, work, odds, watch))
-        };
-        self.select(x, watch, decode, |scores, out| {
-            let mut best = TopK::new(k.min(n_labels));
-            for (label, &score) in (0..).zip(scores) {
-                best.push(label, score as f32);
-            }
-            best.drain_by_label(|label, score| out.push((label, score)));
-        })
-    }
-
-    /// The most probable label set of each row, with log-odds.
-    ///
-    /// # Errors
-    ///
-    /// As [`topk`](Self::topk), and [`Error::Param`] if the decoder does not take so many labels.
-    pub fn predict<I: Index, V: Value>(
-        &self,
-        x: CsrView<'_, I, V>,
-        watch: &Watch,
-    ) -> Result<CsrOwned, Error> {
-        let decoder = Decoder::new(self.method, self.couplings, self.sets)?;
-        let decode = |scratch: &mut Scratch| decoder.decode(scratch, watch);
-        self.select(x, watch, decode, |scores, out| {
-            let scored = (0..).zip(scores.iter().map(|&score| score as f32));
-            out.extend(scored.filter(|&(_, score)| score > 0.0));
-        })
-    }
-
-    /// All log-odds, row after row: `n_rows × n_labels` of them.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::TooLarge`] if they do not fit in memory, otherwise as [`predict`](Self::predict).
-    pub fn decision<I: Index, V: Value>(
-        &self,
-        x: CsrView<'_, I, V>,
-        watch: &Watch,
-    ) -> Result<Vec<f32>, Error> {
-        let decoder = Decoder::new(self.method, self.couplings, self.sets)?;
-        self.all(x, "the dense score matrix", watch, |scratch, out| {
-            decoder.decode(scratch, watch)?;
-            for (out, odds) in out.iter_mut().zip(&scratch.odds) {
-                *out = *odds as f32;
-            }
-            Ok(())
-        })
-    }
-
-    /// The probability of every label, row after row.
-    ///
-    /// # Errors
-    ///
-    /// As [`decision`](Self::decision).
-    pub fn marginals<I: Index, V: Value>(
-        &self,
-        x: CsrView<'_, I, V>,
-        watch: &Watch,
-    ) -> Result<Vec<f64>, Error> {
-        let decoder = Decoder::for_marginals(self.couplings, self.sets)?;
-        let n_labels = self.n_labels();
-        self.all(x, "the matrix of probabilities", watch, |scratch, out| {
-            let Scratch { u, work, .. } = scratch;
-            let mut rows = u.chunks(n_labels).zip(out.chunks_mut(n_labels));
-            rows.try_for_each(|(u, out)| decoder.marginals(u, work, out, watch))
-        })
-    }
-
-    fn check<I: Index, V: Value>(&self, x: CsrView<'_, I, V>) -> Result<(), Error> {
-        if x.n_cols() == self.ends.len() - 1 {
-            return Ok(());
-        }
-        Err(Error::Shape {
-            what: "features of X",
-            expected: self.ends.len() - 1,
-            got: x.n_cols(),
-        })
-    }
-
-    /// Fills a matrix with what `then` makes of blocks of rows.
-    fn all<I: Index, V: Value, T: Send + Clone + Default>(
-        &self,
-        x: CsrView<'_, I, V>,
-        what: &'static str,
-        watch: &Watch,
-        then: impl Fn(&mut Scratch, &mut [T]) -> Result<(), Error> + Sync,
-    ) -> Result<Vec<T>, Error> {
-        self.check(x)?;
-        let n_labels = self.n_labels();
-        let size = x.n_rows().checked_mul(n_labels);
-        let size = size.ok_or_else(|| Error::TooLarge {
-            what,
-            got: format!("{} x {n_labels} numbers", x.n_rows()),
-        })?;
-        let mut all = filled(what, T::default(), size)?;
-        let fill = |scratch: &mut Scratch, block: usize, out: &mut [T]| {
-            watch.step(0)?;
-            self.score(x, block * ROWS, out.len() / n_labels, scratch);
-            then(scratch, out)
-        };
-        if x.n_rows() <= ROWS {
-            fill(&mut Scratch::default(), 0, &mut all)?;
+    /// The decoder for label sets, or for probabilities; prepared when it is first asked for.
+    fn decoder(&self, marginals: bool) -> Result<&Decoder<'a>, Error> {
+        let cell = if marginals {
+            &self.marginals
         } else {
-            all.par_chunks_mut(ROWS * n_labels)
-                .enumerate()
-                .try_for_each_init(Scratch::default, |scratch, (block, out)| {
-                    fill(scratch, block, out)
-                })?;
+            &self.decoder
+        };
+        if let Some(decoder) = cell.get() {
+            return Ok(decoder);
         }
-        Ok(all)
-    }
-
-    /// Decodes every row, into `odds` of its scratch, and keeps what `pick` pushes for it.
-    fn select<I: Index, V: Value>(
-        &self,
-        x: CsrView<'_, I, V>,
-        watch: &Watch,
-        decode: impl Fn(&mut Scratch) -> Result<(), Error> + Sync,
-        pick: impl Fn(&[f64], &mut Vec<(u32, f32)>) + Sync,
-    ) -> Result<CsrOwned, Error> {
-        self.check(x)?;
-        let n_labels = self.n_labels();
-        Picked::by_blocks(
-            x.n_rows(),
-            ROWS,
-            n_labels,
-            Scratch::default,
-            |scratch, rows, picked| {
-                watch.step(0)?;
-                self.score(x, rows.start, rows.len(), scratch);
-                decode(scratch)?;
-                for odds in scratch.odds.chunks(n_labels) {
-                    pick(odds, &mut picked.pairs);
-                    picked.end_row();
-                }
-                Ok(())
-            },
-        )
+        let decoder = if marginals {
+            Decoder::for_marginals(self.couplings, self.sets)?
+        } else {
+            Decoder::new(self.method, self.couplings, self.sets)?
+        };
+        Ok(cell.get_or_init(|| decoder))
     }
 
     /// Scores without couplings of some rows, written to `scratch.u`.
@@ -303,5 +161,95 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
                 }
             }
         }
+    }
+}
+
+/// Rows to be decoded.
+struct Batch<'b, 'a, P, L, I, V> {
+    scorer: &'b Scorer<'a, P, L>,
+    decoder: &'b Decoder<'a>,
+    purpose: Purpose,
+    x: CsrView<'b, I, V>,
+}
+
+impl<P: Index, L: Index, I: Index, V: Value> Rows for Batch<'_, '_, P, L, I, V> {
+    fn n_labels(&self) -> usize {
+        self.scorer.intercept.len()
+    }
+
+    fn at_once(&self) -> usize {
+        ROWS
+    }
+
+    fn score(
+        &self,
+        rows: Range<usize>,
+        scores: &mut [f32],
+        work: &mut Work,
+        watch: &Watch,
+    ) -> Result<(), Error> {
+        let scratch = work.room(|| Ok(Scratch::default()))?;
+        self.scorer.score(self.x, rows.start, rows.len(), scratch);
+        if self.purpose == Purpose::Ranking {
+            let Scratch { u, odds, work } = scratch;
+            odds.clone_from(u);
+            let n_labels = self.n_labels();
+            for (u, odds) in u.chunks(n_labels).zip(odds.chunks_mut(n_labels)) {
+                self.decoder.marginal_odds(u, work, odds, watch)?;
+            }
+        } else {
+            self.decoder.decode(scratch, watch)?;
+        }
+        for (score, odds) in scores.iter_mut().zip(&scratch.odds) {
+            *score = *odds as f32;
+        }
+        Ok(())
+    }
+
+    fn probabilities(
+        &self,
+        rows: Range<usize>,
+        probabilities: &mut [f64],
+        work: &mut Work,
+        watch: &Watch,
+    ) -> Result<(), Error> {
+        let scratch = work.room(|| Ok(Scratch::default()))?;
+        self.scorer.score(self.x, rows.start, rows.len(), scratch);
+        let Scratch { u, work, .. } = scratch;
+        let n_labels = self.n_labels();
+        for (u, out) in u.chunks(n_labels).zip(probabilities.chunks_mut(n_labels)) {
+            self.decoder.marginals(u, work, out, watch)?;
+        }
+        Ok(())
+    }
+}
+
+/// Labels with intercept −∞ are never ranked or named.
+///
+/// Scores and label sets raise [`Error::Param`] if the decoder does not take so many labels. Scoring
+/// panics if the weights name a label or position that does not exist.
+impl<P: Index, L: Index> Model for Scorer<'_, P, L> {
+    fn n_labels(&self) -> usize {
+        self.intercept.len()
+    }
+
+    fn n_features(&self) -> usize {
+        self.ends.len() - 1
+    }
+
+    fn rows<'a>(&'a self, x: Features<'a>, options: Options) -> Result<Box<dyn Rows + 'a>, Error> {
+        let purpose = options.purpose;
+        let marginals = matches!(purpose, Purpose::Ranking | Purpose::Probabilities);
+        let decoder = self.decoder(marginals)?;
+        Ok(with_features!(x, |x| Box::new(Batch {
+            scorer: self,
+            decoder,
+            purpose,
+            x,
+        })))
+    }
+
+    fn is_quick(&self, n_rows: usize) -> bool {
+        n_rows <= ROWS && n_rows * self.couplings.values.len() <= FEW_COUPLINGS
     }
 }

@@ -4,10 +4,11 @@
 //! `w_j · x + b_j`. [`dismec`] fits them; [`Scorer`] ranks labels by them.
 //!
 //! Invariant: nothing of size `n_rows × n_labels` or `n_labels × n_features` is ever allocated,
-//! except the dense scores a caller of [`Scorer::decision`] asks for.
+//! except the dense scores a caller of [`Model::decision`](manylabel_score::Model::decision) asks for.
 //!
 //! ```
 //! use manylabel_base::Watch;
+//! use manylabel_score::Model;
 //! use manylabel_linear::{Scorer, dismec};
 //! use manylabel_sparse::{CsrOwned, CsrView};
 //!
@@ -22,7 +23,7 @@
 //!     &model.intercept,
 //!     true,
 //! )?;
-//! let top = scorer.topk(eye, 1, &Watch::new())?;
+//! let top = scorer.topk(eye.into(), 1, &Watch::new())?;
 //! assert_eq!(top.indices, [0, 1, 2]);
 //! # Ok::<(), manylabel_base::Error>(())
 //! ```
@@ -34,8 +35,6 @@ pub mod leml;
 mod panel;
 pub mod pdsparse;
 mod predict;
-mod rank;
 
 pub use cut::Tally;
 pub use predict::Scorer;
-pub use rank::ROWS_AT_ONCE;

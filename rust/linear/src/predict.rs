@@ -4,9 +4,9 @@
 //! others. A row's scores start as the intercepts; each of its features adds to its labels.
 
 use crate::full::FullFeatures;
-use crate::rank::{self, Scores};
 use manylabel_base::{Error, Watch};
-use manylabel_sparse::{CsrOwned, CsrView, Index, Value};
+use manylabel_score::{Features, Model, Options, Rows, Work, with_features};
+use manylabel_sparse::{CsrView, Index, Value};
 use std::ops::Range;
 
 /// From so many rows on, laying out the full features pays.
@@ -65,81 +65,12 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
         })
     }
 
-    /// Number of features.
-    pub fn n_features(&self) -> usize {
-        self.indptr.len() - 1
-    }
-
-    /// Number of labels.
-    pub fn n_labels(&self) -> usize {
-        self.intercept.len()
-    }
-
-    /// The `k` best labels of each row with their scores, labels in increasing order; ties go to
-    /// the lower label, and labels with intercept −∞ are left out.
-    ///
-    /// Memory: O(`n_labels`) for each thread beside the result.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Shape`] if `x` has another number of features, [`Error::Stopped`].
-    ///
-    /// # Panics
-    ///
-    /// If the weights name a label or position that does not exist, here as in every method.
-    pub fn topk<I: Index, T: Value>(
-        &self,
-        x: CsrView<'_, I, T>,
-        k: usize,
-        watch: &Watch,
-    ) -> Result<CsrOwned, Error> {
-        rank::topk(&self.batch(x)?, k, watch)
-    }
-
-    /// The labels of each row whose scores exceed `threshold`, with these scores, in increasing
-    /// order of label.
-    ///
-    /// # Errors
-    ///
-    /// As [`topk`](Self::topk).
-    pub fn above<I: Index, T: Value>(
-        &self,
-        x: CsrView<'_, I, T>,
-        threshold: f32,
-        watch: &Watch,
-    ) -> Result<CsrOwned, Error> {
-        rank::above(&self.batch(x)?, threshold, watch)
-    }
-
-    /// All scores, row after row: `n_rows × n_labels` of them.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::TooLarge`] if that many do not fit in memory's address space, otherwise as
-    /// [`topk`](Self::topk).
-    pub fn decision<I: Index, T: Value>(
-        &self,
-        x: CsrView<'_, I, T>,
-        watch: &Watch,
-    ) -> Result<Vec<f32>, Error> {
-        rank::decision(&self.batch(x)?, watch)
-    }
-
     /// The rows, and the layout of the full features if it pays for so many.
-    fn batch<'b, I: Index, T: Value>(
-        &self,
-        x: CsrView<'b, I, T>,
-    ) -> Result<Batch<'a, 'b, P, L, I, T>, Error> {
-        if x.n_cols() != self.n_features() {
-            return Err(Error::Shape {
-                what: "features of X",
-                expected: self.n_features(),
-                got: x.n_cols(),
-            });
-        }
-        let full = (x.n_rows() >= FULL_FROM)
-            .then(|| FullFeatures::new(self.indptr, self.labels, self.weights, self.n_labels()));
-        Ok(Batch {
+    fn batch<'b, I: Index, T: Value>(&'b self, x: CsrView<'b, I, T>) -> Box<dyn Rows + 'b> {
+        let full = (x.n_rows() >= FULL_FROM).then(|| {
+            FullFeatures::new(self.indptr, self.labels, self.weights, self.intercept.len())
+        });
+        Box::new(Batch {
             scorer: *self,
             x,
             full,
@@ -177,22 +108,38 @@ struct Batch<'a, 'b, P, L, I, T> {
     full: Option<FullFeatures>,
 }
 
-impl<P: Index, L: Index, I: Index, T: Value> Scores for Batch<'_, '_, P, L, I, T> {
-    fn n_rows(&self) -> usize {
-        self.x.n_rows()
-    }
-
+impl<P: Index, L: Index, I: Index, T: Value> Rows for Batch<'_, '_, P, L, I, T> {
     fn n_labels(&self) -> usize {
-        self.scorer.n_labels()
+        self.scorer.intercept.len()
     }
 
-    fn rows_at_once(&self) -> usize {
-        1
-    }
-
-    fn score(&self, rows: Range<usize>, scores: &mut [f32]) {
+    fn score(
+        &self,
+        rows: Range<usize>,
+        scores: &mut [f32],
+        _: &mut Work,
+        _: &Watch,
+    ) -> Result<(), Error> {
         for (row, scores) in rows.zip(scores.chunks_mut(self.n_labels().max(1))) {
             self.scorer.score(self.x, row, self.full.as_ref(), scores);
         }
+        Ok(())
+    }
+}
+
+/// Labels with intercept −∞ are never ranked or named.
+///
+/// Scoring panics if the weights name a label or position that does not exist.
+impl<P: Index, L: Index> Model for Scorer<'_, P, L> {
+    fn n_labels(&self) -> usize {
+        self.intercept.len()
+    }
+
+    fn n_features(&self) -> usize {
+        self.indptr.len() - 1
+    }
+
+    fn rows<'a>(&'a self, x: Features<'a>, _: Options) -> Result<Box<dyn Rows + 'a>, Error> {
+        Ok(with_features!(x, |x| self.batch(x)))
     }
 }

@@ -42,6 +42,11 @@ impl<'a> Projection<'a> {
         Ok(Self { weights, intercept })
     }
 
+    /// Number of features.
+    pub(crate) fn n_features(&self) -> usize {
+        self.weights.len() / self.intercept.len()
+    }
+
     /// k + 1: predictions and the constant.
     pub(crate) fn width(&self) -> usize {
         self.intercept.len() + 1

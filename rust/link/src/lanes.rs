@@ -91,44 +91,78 @@ pub(crate) fn cosines(
     out: &mut [f32],
     stride: usize,
 ) {
-    let s = b.len();
+    let fours = h.len() / (SIDE * width) * SIDE;
+    let (h, last_h) = h.split_at(fours * width);
+    let (out, last_out) = out.split_at_mut(fours * stride);
     for (h, out) in h.chunks(SIDE * width).zip(out.chunks_mut(SIDE * stride)) {
-        let n_rows = h.len() / width;
-        for first in (0..s).step_by(LANES) {
-            let n = LANES.min(s - first);
-            let mut angles = [[0.0f64; LANES]; SIDE];
-            for t in 0..width {
-                let mut frequency = [0.0f64; LANES];
-                if n == LANES {
-                    let from: &[f32; LANES] = r[t * s + first..][..LANES].try_into().expect("16");
-                    for lane in 0..LANES {
-                        frequency[lane] = f64::from(from[lane]);
-                    }
-                } else {
-                    for (to, &from) in frequency.iter_mut().zip(&r[t * s + first..][..n]) {
-                        *to = f64::from(from);
-                    }
-                }
-                for row in 0..SIDE {
-                    // Rows that are not there repeat the last, and are not written.
-                    let value = f64::from(h[row.min(n_rows - 1) * width + t]);
-                    for lane in 0..LANES {
-                        angles[row][lane] += value * frequency[lane];
-                    }
-                }
-            }
-            let mut phase = [0.0f64; LANES];
-            for (to, &from) in phase.iter_mut().zip(&b[first..][..n]) {
-                *to = f64::from(from);
-            }
-            for row in 0..n_rows {
-                let mut cosine = [0.0; LANES];
+        cosines_of::<SIDE>(h, width, r, b, out, stride);
+    }
+    let mut angles = Vec::new();
+    for (h, out) in last_h.chunks(width).zip(last_out.chunks_mut(stride)) {
+        cosines_of_one(h, r, b, out, &mut angles);
+    }
+}
+
+/// [`cosines`] of one row: frequencies are read from first to last, once.
+#[inline(always)]
+fn cosines_of_one(h: &[f32], r: &[f32], b: &[f32], out: &mut [f32], angles: &mut Vec<f64>) {
+    angles.clear();
+    angles.resize(b.len(), 0.0);
+    for (&value, frequencies) in h.iter().zip(r.chunks_exact(b.len())) {
+        let value = f64::from(value);
+        for (angle, &frequency) in angles.iter_mut().zip(frequencies) {
+            *angle += value * f64::from(frequency);
+        }
+    }
+    for ((out, angle), &phase) in out.iter_mut().zip(angles).zip(b) {
+        *out = cos_turns((*angle + f64::from(phase)) * (1.0 / std::f64::consts::TAU));
+    }
+}
+
+/// [`cosines`] of some rows side by side.
+#[inline(always)]
+fn cosines_of<const N: usize>(
+    h: &[f32],
+    width: usize,
+    r: &[f32],
+    b: &[f32],
+    out: &mut [f32],
+    stride: usize,
+) {
+    let s = b.len();
+    for first in (0..s).step_by(LANES) {
+        let n = LANES.min(s - first);
+        let mut angles = [[0.0f64; LANES]; N];
+        for t in 0..width {
+            let mut frequency = [0.0f64; LANES];
+            if n == LANES {
+                let from: &[f32; LANES] = r[t * s + first..][..LANES].try_into().expect("16");
                 for lane in 0..LANES {
-                    let angle = angles[row][lane] + phase[lane];
-                    cosine[lane] = cos_turns(angle * (1.0 / std::f64::consts::TAU));
+                    frequency[lane] = f64::from(from[lane]);
                 }
-                out[row * stride + first..][..n].copy_from_slice(&cosine[..n]);
+            } else {
+                for (to, &from) in frequency.iter_mut().zip(&r[t * s + first..][..n]) {
+                    *to = f64::from(from);
+                }
             }
+            for row in 0..N {
+                let value = f64::from(h[row * width + t]);
+                for lane in 0..LANES {
+                    angles[row][lane] += value * frequency[lane];
+                }
+            }
+        }
+        let mut phase = [0.0f64; LANES];
+        for (to, &from) in phase.iter_mut().zip(&b[first..][..n]) {
+            *to = f64::from(from);
+        }
+        for row in 0..N {
+            let mut cosine = [0.0; LANES];
+            for lane in 0..LANES {
+                let angle = angles[row][lane] + phase[lane];
+                cosine[lane] = cos_turns(angle * (1.0 / std::f64::consts::TAU));
+            }
+            out[row * stride + first..][..n].copy_from_slice(&cosine[..n]);
         }
     }
 }
@@ -198,18 +232,38 @@ pub(crate) fn scores(f: &[f32], stride: usize, v: &[f32], a: &[f32], out: &mut [
                 }
             }
         }
+        // Four labels side by side hide how long one sum after the other takes.
         for row in fours..n_rows {
             let x = row_of(row);
-            for label in labels.clone() {
-                let v = &v[label * s..][..s];
-                let mut sums = [0.0; LANES];
-                for (x, w) in x.chunks_exact(LANES).zip(v.as_chunks().0) {
-                    add_products(&mut sums, x, w);
+            let out = &mut out[row * n_labels..][labels.clone()];
+            let weights = &v[labels.start * s..labels.end * s];
+            let (a, side) = (&a[labels.clone()], labels.len() - labels.len() % SIDE);
+            for label in (0..side).step_by(SIDE) {
+                let four = dots::<SIDE>(x, &weights[label * s..][..SIDE * s]);
+                for (at, dot) in (label..).zip(four) {
+                    out[at] = dot + a[at];
                 }
-                out[row * n_labels + label] = total(sums, &x[full..], &v[full..]) + a[label];
+            }
+            for label in side..labels.len() {
+                out[label] = dots::<1>(x, &weights[label * s..][..s])[0] + a[label];
             }
         }
     }
+}
+
+/// Products of one row with the weights of `N` labels.
+#[inline(always)]
+fn dots<const N: usize>(x: &[f32], v: &[f32]) -> [f32; N] {
+    let s = x.len();
+    let full = s - s % LANES;
+    let mut sums = [[0.0; LANES]; N];
+    for j in (0..full).step_by(LANES) {
+        for label in 0..N {
+            let w = v[label * s + j..][..LANES].try_into().expect("sixteen");
+            add_products(&mut sums[label], &x[j..j + LANES], w);
+        }
+    }
+    std::array::from_fn(|label| total(sums[label], &x[full..], &v[label * s + full..][..s - full]))
 }
 
 #[cfg(test)]

@@ -60,4 +60,4 @@ mod threshold;
 pub use design::Projection;
 pub use fit::Model;
 pub use params::{Checked, Kernel, Loss, Params, Solver};
-pub use predict::{ROWS_AT_ONCE, Scorer};
+pub use predict::Scorer;

@@ -2,12 +2,13 @@
 
 use crate::design::{Projection, features};
 use crate::lanes::scores;
-use manylabel_base::{Error, Watch, filled};
-use manylabel_sparse::{CsrOwned, CsrView, Index, Picked, TopK, Value};
-use rayon::prelude::*;
+use manylabel_base::{Error, Watch};
+use manylabel_score::{Features, Model, Options, Rows, Work, with_features};
+use manylabel_sparse::{CsrView, Index, Value};
+use std::ops::Range;
 
-/// Rows one thread scores between two looks at the watch; so few need no threads at all.
-pub const ROWS_AT_ONCE: usize = 64;
+/// Rows that are scored together: their features share what is loaded of the weights.
+const ROWS_AT_ONCE: usize = 64;
 
 /// Scores of a block at most, where nobody asked for all of them.
 const SCORES_AT_ONCE: usize = 1 << 22;
@@ -73,116 +74,6 @@ impl<'a> Scorer<'a> {
         })
     }
 
-    /// Number of labels.
-    pub fn n_labels(&self) -> usize {
-        self.intercept.len()
-    }
-
-    /// The `k` best labels of each row with their scores, labels in increasing order; ties go to
-    /// the lower label, and labels with intercept −∞ are left out.
-    ///
-    /// Memory: at most 16 MB of scores, or those of one row, for each thread beside the result.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Stopped`].
-    ///
-    /// # Panics
-    ///
-    /// If `x` has more features than the projection, here as in every method.
-    pub fn topk<I: Index, T: Value>(
-        &self,
-        x: CsrView<'_, I, T>,
-        k: usize,
-        watch: &Watch,
-    ) -> Result<CsrOwned, Error> {
-        self.select(x, watch, |scores, out| {
-            let mut best = TopK::new(k.min(self.n_labels()));
-            for (label, &score) in (0..).zip(scores) {
-                best.push(label, score);
-            }
-            best.drain_by_label(|label, score| out.push((label, score)));
-        })
-    }
-
-    /// The labels of each row whose scores exceed `threshold`, with these scores, in increasing
-    /// order of label.
-    ///
-    /// # Errors
-    ///
-    /// As [`topk`](Self::topk).
-    pub fn above<I: Index, T: Value>(
-        &self,
-        x: CsrView<'_, I, T>,
-        threshold: f32,
-        watch: &Watch,
-    ) -> Result<CsrOwned, Error> {
-        self.select(x, watch, |scores, out| {
-            let scored = (0..).zip(scores.iter().copied());
-            out.extend(scored.filter(|&(_, score)| score > threshold));
-        })
-    }
-
-    /// All scores, row after row: `n_rows × n_labels` of them.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::TooLarge`] if that many do not fit in memory, otherwise as [`topk`](Self::topk).
-    pub fn decision<I: Index, T: Value>(
-        &self,
-        x: CsrView<'_, I, T>,
-        watch: &Watch,
-    ) -> Result<Vec<f32>, Error> {
-        let size = x.n_rows().checked_mul(self.n_labels());
-        let size = size.ok_or_else(|| Error::TooLarge {
-            what: "the dense score matrix",
-            got: format!("{} x {} scores", x.n_rows(), self.n_labels()),
-        })?;
-        let mut all = filled("the dense score matrix", 0.0, size)?;
-        let fill = |scratch: &mut Scratch, block: usize, out: &mut [f32]| {
-            watch.step(0)?;
-            self.score(x, block * ROWS_AT_ONCE, scratch, out);
-            Ok(())
-        };
-        if x.n_rows() <= ROWS_AT_ONCE {
-            fill(&mut Scratch::default(), 0, &mut all)?;
-        } else {
-            all.par_chunks_mut(ROWS_AT_ONCE * self.n_labels())
-                .enumerate()
-                .try_for_each_init(Scratch::default, |scratch, (block, out)| {
-                    fill(scratch, block, out)
-                })?;
-        }
-        Ok(all)
-    }
-
-    /// Scores every row and keeps what `pick` pushes for it.
-    fn select<I: Index, T: Value>(
-        &self,
-        x: CsrView<'_, I, T>,
-        watch: &Watch,
-        pick: impl Fn(&[f32], &mut Vec<(u32, f32)>) + Sync,
-    ) -> Result<CsrOwned, Error> {
-        let n_labels = self.n_labels();
-        let rows = (SCORES_AT_ONCE / n_labels.max(1)).clamp(1, ROWS_AT_ONCE);
-        Picked::by_blocks(
-            x.n_rows(),
-            rows,
-            n_labels,
-            <(Scratch, Vec<f32>)>::default,
-            |(scratch, scores), rows, picked| {
-                watch.step(0)?;
-                scores.resize(rows.len() * n_labels, 0.0);
-                self.score(x, rows.start, scratch, scores);
-                for scores in scores.chunks(n_labels) {
-                    pick(scores, &mut picked.pairs);
-                    picked.end_row();
-                }
-                Ok(())
-            },
-        )
-    }
-
     /// Scores the rows from `first` on, as many as `out` has room for.
     fn score<I: Index, T: Value>(
         &self,
@@ -192,7 +83,7 @@ impl<'a> Scorer<'a> {
         out: &mut [f32],
     ) {
         let width = self.projection.width();
-        let n_rows = out.len() / self.n_labels();
+        let n_rows = out.len() / self.intercept.len();
         let size = if self.phases.is_empty() {
             width
         } else {
@@ -218,7 +109,7 @@ impl<'a> Scorer<'a> {
     /// Brings scores back that overflow where predictions, unlike cosines, are as large as `f32`
     /// goes: a sum of infinities, as in [`Projection::project`], says as little as 0.
     fn keep_finite(&self, out: &mut [f32]) {
-        for scores in out.chunks_mut(self.n_labels()) {
+        for scores in out.chunks_mut(self.intercept.len()) {
             for (score, intercept) in scores.iter_mut().zip(self.intercept) {
                 if !score.is_finite() && intercept.is_finite() {
                     let finite = if score.is_nan() { 0.0 } else { *score };
@@ -226,5 +117,56 @@ impl<'a> Scorer<'a> {
                 }
             }
         }
+    }
+}
+
+/// Rows to be scored.
+struct Batch<'a, 'b, I, T> {
+    scorer: Scorer<'a>,
+    x: CsrView<'b, I, T>,
+}
+
+impl<I: Index, T: Value> Rows for Batch<'_, '_, I, T> {
+    fn n_labels(&self) -> usize {
+        self.scorer.intercept.len()
+    }
+
+    fn at_once(&self) -> usize {
+        (SCORES_AT_ONCE / self.n_labels().max(1)).clamp(1, ROWS_AT_ONCE)
+    }
+
+    fn score(
+        &self,
+        rows: Range<usize>,
+        scores: &mut [f32],
+        work: &mut Work,
+        _: &Watch,
+    ) -> Result<(), Error> {
+        let scratch = work.room(|| Ok(Scratch::default()))?;
+        if !scores.is_empty() {
+            self.scorer.score(self.x, rows.start, scratch, scores);
+        }
+        Ok(())
+    }
+}
+
+/// Memory for each thread: at most 16 MB of scores, or those of one row. Labels with intercept −∞
+/// are never ranked or named.
+impl Model for Scorer<'_> {
+    fn n_labels(&self) -> usize {
+        self.intercept.len()
+    }
+
+    fn n_features(&self) -> usize {
+        self.projection.n_features()
+    }
+
+    fn rows<'a>(&'a self, x: Features<'a>, _: Options) -> Result<Box<dyn Rows + 'a>, Error> {
+        let scorer = *self;
+        Ok(with_features!(x, |x| Box::new(Batch { scorer, x })))
+    }
+
+    fn is_quick(&self, n_rows: usize) -> bool {
+        n_rows <= ROWS_AT_ONCE
     }
 }

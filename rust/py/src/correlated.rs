@@ -1,15 +1,16 @@
 //! `manylabel.correlated`: the correlated logistic model, and decoding by it.
 
-use crate::csr::{Borrowed, CsrArrays, PyCsr, PyCsr32, csr_arrays, positions, with_view};
+use crate::csr::{PyCsr, positions, with_view};
 use crate::error::to_py;
+use crate::held::{Held, HeldCsr, with_held};
 use crate::named::named;
-use crate::run::{run, score};
+use crate::run::run;
+use crate::scorer::{Scorer, Source};
 use manylabel_base::Error;
-use manylabel_correlated::{
-    Coding, Matrix, Method, Model, Params, ROWS_AT_ONCE, Scorer, Solver, Start,
-};
+use manylabel_correlated as correlated;
+use manylabel_correlated::{Coding, Matrix, Method, Model, Params, Solver, Start};
 use manylabel_sparse::{CsrView, Index};
-use numpy::{Element, IntoPyArray, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1};
+use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 
 /// Parameters by the names the user knows.
@@ -77,119 +78,90 @@ pub(crate) fn check_decoder(name: &str) -> PyResult<()> {
     method(name).map(drop).map_err(to_py)
 }
 
-/// A CSR matrix of doubles; or by feature the attributes of a (`n_labels`, `n_features`) CSC matrix.
-#[derive(FromPyObject)]
-pub(crate) enum PyDoubles<'py> {
-    I32(Borrowed<'py, i32, f64>),
-    I64(Borrowed<'py, i64, f64>),
-}
-
-impl PyDoubles<'_> {
-    /// A copy of the compressed rows, or columns, of `width` positions; their structure is checked.
-    fn to_rows(&self, name: &'static str, width: usize) -> PyResult<Matrix> {
-        fn copied<I: Element + Index>(
-            matrix: &Borrowed<'_, I, f64>,
-            name: &'static str,
-            width: usize,
-        ) -> PyResult<Matrix> {
-            let (indptr, indices) = (matrix.indptr.as_slice()?, matrix.indices.as_slice()?);
-            CsrView::new(name, indptr, indices, matrix.data.as_slice()?, width).map_err(to_py)?;
-            Ok(Matrix {
-                ends: indptr.iter().map(|end| end.get()).collect(),
-                cols: indices.iter().map(|col| col.get() as u32).collect(),
-                values: matrix.data.as_slice()?.to_vec(),
-                n_cols: width,
-            })
-        }
-        match self {
-            Self::I32(matrix) => copied(matrix, name, width),
-            Self::I64(matrix) => copied(matrix, name, width),
-        }
-    }
+/// A copy of the compressed rows, or columns, of `width` positions; their structure is checked.
+fn to_rows(matrix: &HeldCsr<f64>, name: &'static str, width: usize) -> Result<Matrix, Error> {
+    with_held!(matrix, |matrix| {
+        CsrView::new(name, &matrix.indptr, &matrix.indices, &matrix.data, width)?;
+        Ok(Matrix {
+            ends: matrix.indptr.iter().map(|end| end.get()).collect(),
+            cols: matrix.indices.iter().map(|col| col.get() as u32).collect(),
+            values: matrix.data.to_vec(),
+            n_cols: width,
+        })
+    })
 }
 
 /// The fitted attributes of an estimator that score rows, and how it decodes.
 #[derive(FromPyObject)]
-pub(crate) struct PyCorrelated<'py> {
+pub(crate) struct PyCorrelated {
     #[pyo3(attribute("coef_"))]
-    coef: PyDoubles<'py>,
+    coef: HeldCsr<f64>,
     #[pyo3(attribute("intercept_"))]
-    intercept: PyReadonlyArray1<'py, f64>,
+    intercept: Held<f64>,
     #[pyo3(attribute("correlations_"))]
-    correlations: PyDoubles<'py>,
+    correlations: HeldCsr<f64>,
     #[pyo3(attribute("label_sets_"))]
-    label_sets: PyCsr32<'py>,
+    label_sets: HeldCsr<f32>,
     #[pyo3(attribute("label_set_energies_"))]
-    label_set_energies: PyReadonlyArray1<'py, f64>,
+    label_set_energies: Held<f64>,
     decoder: String,
 }
 
-/// What a scorer borrows that Python does not hold in the form it wants.
-struct Owned {
+impl PyCorrelated {
+    fn couplings(&self) -> Result<Matrix, Error> {
+        to_rows(&self.correlations, "correlations_", self.intercept.len())
+    }
+}
+
+/// A fitted estimator, with what Python does not hold in the form that scoring wants.
+struct Decoded {
+    fitted: PyCorrelated,
+    method: Method,
     couplings: Matrix,
     set_ends: Vec<usize>,
     set_labels: Vec<u32>,
 }
 
-impl PyCorrelated<'_> {
-    fn owned(&self) -> PyResult<Owned> {
-        fn sets<I: Element + Index>(
-            sets: &Borrowed<'_, I, f32>,
-        ) -> PyResult<(Vec<usize>, Vec<u32>)> {
-            sets.view("label_sets_").map_err(to_py)?;
-            let (indptr, indices) = (sets.indptr.as_slice()?, sets.indices.as_slice()?);
-            Ok((
-                indptr.iter().map(|end| end.get()).collect(),
-                indices.iter().map(|label| label.get() as u32).collect(),
-            ))
-        }
-        let (set_ends, set_labels) = match &self.label_sets {
-            PyCsr32::I32(matrix) => sets(matrix)?,
-            PyCsr32::I64(matrix) => sets(matrix)?,
-        };
-        Ok(Owned {
-            couplings: self
-                .correlations
-                .to_rows("correlations_", self.intercept.len()?)?,
-            set_ends,
-            set_labels,
+impl Source for Decoded {
+    fn model(&self) -> Result<Box<dyn manylabel_score::Model + '_>, Error> {
+        let PyCorrelated {
+            coef,
+            intercept,
+            label_set_energies,
+            ..
+        } = &self.fitted;
+        with_held!(coef, |coef| {
+            let weights = (&*coef.indptr, &*coef.indices, &*coef.data);
+            let scorer = correlated::Scorer::new(weights, intercept, &self.couplings, self.method)?;
+            Ok(Box::new(scorer.with_sets(
+                &self.set_ends,
+                &self.set_labels,
+                label_set_energies,
+            )?))
         })
-    }
-
-    fn scorer<'a, I: Element + Index>(
-        &'a self,
-        coef: &'a Borrowed<'_, I, f64>,
-        owned: &'a Owned,
-    ) -> PyResult<Scorer<'a, I, I>> {
-        let weights = (
-            coef.indptr.as_slice()?,
-            coef.indices.as_slice()?,
-            coef.data.as_slice()?,
-        );
-        let intercept = self.intercept.as_slice()?;
-        let energies = self.label_set_energies.as_slice()?;
-        method(&self.decoder)
-            .and_then(|method| Scorer::new(weights, intercept, &owned.couplings, method))
-            .and_then(|scorer| scorer.with_sets(&owned.set_ends, &owned.set_labels, energies))
-            .map_err(to_py)
     }
 }
 
-/// Evaluates `$body` with `$scorer` bound to the scorer of `$model`, whatever its index type.
-macro_rules! with_scorer {
-    ($model:expr, |$scorer:ident| $body:expr) => {{
-        let owned = $model.owned()?;
-        match &$model.coef {
-            PyDoubles::I32(coef) => {
-                let $scorer = $model.scorer(coef, &owned)?;
-                $body
-            }
-            PyDoubles::I64(coef) => {
-                let $scorer = $model.scorer(coef, &owned)?;
-                $body
-            }
-        }
-    }};
+/// Prepares a fitted estimator.
+#[pyfunction]
+pub(crate) fn correlated_scorer(model: PyCorrelated) -> PyResult<Scorer> {
+    let (set_ends, set_labels) = with_held!(&model.label_sets, |sets| {
+        sets.rows("label_sets_").map_err(to_py)?;
+        (
+            sets.indptr.iter().map(|end| end.get()).collect(),
+            sets.indices
+                .iter()
+                .map(|label| label.get() as u32)
+                .collect(),
+        )
+    });
+    Scorer::new(Decoded {
+        method: method(&model.decoder).map_err(to_py)?,
+        couplings: model.couplings().map_err(to_py)?,
+        set_ends,
+        set_labels,
+        fitted: model,
+    })
 }
 
 /// indptr, indices, data of a matrix of doubles.
@@ -216,7 +188,7 @@ pub(crate) fn fit_correlated<'py>(
     x: PyCsr<'py>,
     y: PyCsr<'py>,
     sample_weight: Option<PyReadonlyArray1<'py, f32>>,
-    start: Option<PyCorrelated<'py>>,
+    start: Option<PyCorrelated>,
     params: PyParams,
     n_threads: usize,
     progress: Option<Py<PyAny>>,
@@ -238,15 +210,15 @@ pub(crate) fn fit_correlated<'py>(
     let from = start
         .as_ref()
         .map(|model| {
-            let intercept = model.intercept.as_slice()?;
-            let weights = model.coef.to_rows("coef_", intercept.len())?;
-            PyResult::Ok((weights, intercept, model.owned()?))
+            let weights = to_rows(&model.coef, "coef_", model.intercept.len())?;
+            Ok((weights, &*model.intercept, model.couplings()?))
         })
-        .transpose()?;
-    let start = from.as_ref().map(|(weights, intercept, owned)| Start {
+        .transpose()
+        .map_err(to_py)?;
+    let start = from.as_ref().map(|(weights, intercept, couplings)| Start {
         weights,
         intercept,
-        couplings: &owned.couplings,
+        couplings,
     });
     let model: Model = with_view!(x, "X", |x| with_view!(y, "Y", |y| run(
         py,
@@ -269,89 +241,4 @@ pub(crate) fn fit_correlated<'py>(
             model.converged,
         ),
     ))
-}
-
-/// Rows times couplings that are decoded in a moment, also by a hundred rounds of messages.
-const FEW_COUPLINGS: usize = 1 << 17;
-
-/// Whether so few rows are decoded in a moment.
-fn few(n_rows: usize, model: &PyCorrelated<'_>) -> PyResult<bool> {
-    let n_couplings = match &model.correlations {
-        PyDoubles::I32(matrix) => matrix.data.len()?,
-        PyDoubles::I64(matrix) => matrix.data.len()?,
-    };
-    Ok(n_rows <= ROWS_AT_ONCE && n_rows * n_couplings <= FEW_COUPLINGS)
-}
-
-/// The log-odds of every label given the decoded others, (`n_rows`, `n_labels`).
-#[pyfunction]
-#[pyo3(signature = (model, x, n_threads))]
-pub(crate) fn correlated_decision<'py>(
-    py: Python<'py>,
-    model: PyCorrelated<'py>,
-    x: PyCsr<'py>,
-    n_threads: usize,
-) -> PyResult<Bound<'py, PyArray2<f32>>> {
-    with_view!(x, "X", |x| with_scorer!(model, |scorer| {
-        let scores = score(py, few(x.n_rows(), &model)?, n_threads, |watch| {
-            scorer.decision(x, watch)
-        })?;
-        scores
-            .into_pyarray(py)
-            .reshape([x.n_rows(), scorer.n_labels()])
-    }))
-}
-
-/// The probability of every label, (`n_rows`, `n_labels`).
-#[pyfunction]
-#[pyo3(signature = (model, x, n_threads))]
-pub(crate) fn correlated_marginals<'py>(
-    py: Python<'py>,
-    model: PyCorrelated<'py>,
-    x: PyCsr<'py>,
-    n_threads: usize,
-) -> PyResult<Bound<'py, PyArray2<f64>>> {
-    with_view!(x, "X", |x| with_scorer!(model, |scorer| {
-        let found = score(py, few(x.n_rows(), &model)?, n_threads, |watch| {
-            scorer.marginals(x, watch)
-        })?;
-        found
-            .into_pyarray(py)
-            .reshape([x.n_rows(), scorer.n_labels()])
-    }))
-}
-
-/// The `k` best labels of each row, as the arrays of a CSR matrix.
-#[pyfunction]
-#[pyo3(signature = (model, x, k, n_threads))]
-pub(crate) fn correlated_topk<'py>(
-    py: Python<'py>,
-    model: PyCorrelated<'py>,
-    x: PyCsr<'py>,
-    k: usize,
-    n_threads: usize,
-) -> PyResult<CsrArrays<'py>> {
-    let top = with_view!(x, "X", |x| with_scorer!(model, |scorer| {
-        score(py, few(x.n_rows(), &model)?, n_threads, |watch| {
-            scorer.topk(x, k, watch)
-        })?
-    }));
-    Ok(csr_arrays(py, top))
-}
-
-/// The most probable label set of each row, as the arrays of a CSR matrix.
-#[pyfunction]
-#[pyo3(signature = (model, x, n_threads))]
-pub(crate) fn correlated_predict<'py>(
-    py: Python<'py>,
-    model: PyCorrelated<'py>,
-    x: PyCsr<'py>,
-    n_threads: usize,
-) -> PyResult<CsrArrays<'py>> {
-    let sets = with_view!(x, "X", |x| with_scorer!(model, |scorer| {
-        score(py, few(x.n_rows(), &model)?, n_threads, |watch| {
-            scorer.predict(x, watch)
-        })?
-    }));
-    Ok(csr_arrays(py, sets))
 }

@@ -1,6 +1,7 @@
 //! scipy matrices, borrowed by their own attribute names; no element is copied.
 
 use manylabel_base::Error;
+use manylabel_score::Features;
 use manylabel_sparse::{CsrOwned, CsrView, Index};
 use numpy::{Element, IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
@@ -85,6 +86,13 @@ macro_rules! with_view {
     }};
 }
 pub(crate) use with_view;
+
+impl PyCsr<'_> {
+    /// The checked matrix X.
+    pub(crate) fn features(&self) -> PyResult<Features<'_>> {
+        with_view!(self, "X", |x| Ok(x.into()))
+    }
+}
 
 /// The three arrays of a compressed sparse matrix for scipy: indptr, indices, data. Positions are
 /// 32-bit wherever they fit.

@@ -1,17 +1,16 @@
 //! `manylabel.linear`: LEML, and scoring by factors of low rank.
 
-use crate::csr::{CsrArrays, PyCsr, csr_arrays, with_view};
+use crate::csr::{PyCsr, with_view};
 use crate::error::to_py;
-use crate::linear::few;
+use crate::held::{Held, HeldMatrix};
 use crate::named::named;
-use crate::run::{run, score};
+use crate::run::run;
+use crate::scorer::{Scorer, Source};
 use manylabel_base::Error;
-use manylabel_linear::leml::{Loss, Params, Scorer};
+use manylabel_linear::leml::{self, Loss, Params};
+use manylabel_score::Model;
 use manylabel_sparse::CsrOwned;
-use numpy::{
-    IntoPyArray, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2,
-    PyUntypedArrayMethods,
-};
+use numpy::{IntoPyArray, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1};
 use pyo3::prelude::*;
 
 /// Parameters by the names the user knows.
@@ -116,104 +115,37 @@ pub(crate) fn fit_leml<'py>(
     ))
 }
 
-/// What scoring needs of a fitted estimator.
+/// What scoring needs of an estimator with factors of low rank.
 #[derive(FromPyObject)]
-pub(crate) struct PyLowRank<'py> {
+pub(crate) struct PyLowRank {
     #[pyo3(attribute("features_"))]
-    features: PyReadonlyArray1<'py, i32>,
+    features: Held<i32>,
     #[pyo3(attribute("feature_factors_"))]
-    w: PyReadonlyArray2<'py, f32>,
+    w: HeldMatrix<f32>,
     #[pyo3(attribute("label_factors_"))]
-    ht: PyReadonlyArray2<'py, f32>,
+    ht: HeldMatrix<f32>,
     #[pyo3(attribute("intercept_"))]
-    intercept: PyReadonlyArray1<'py, f32>,
+    intercept: Held<f32>,
     n_features_in_: usize,
     #[pyo3(attribute("_normalizes_rows"))]
     normalize: bool,
 }
 
-impl PyLowRank<'_> {
-    fn scorer(&self) -> PyResult<Scorer<'_>> {
-        let in_order = |array: &PyReadonlyArray2<'_, f32>, name| {
-            if array.is_c_contiguous() {
-                return Ok(());
-            }
-            let got = "another layout".into();
-            let expected = "laid out in C order";
-            Err(to_py(Error::Param {
-                name,
-                expected,
-                got,
-            }))
-        };
-        in_order(&self.w, "feature_factors_")?;
-        in_order(&self.ht, "label_factors_")?;
-        Scorer::new(
-            self.features.as_slice()?,
-            self.w.as_slice()?,
-            self.ht.as_slice()?,
-            self.intercept.as_slice()?,
-            (self.n_features_in_, self.ht.shape()[0]),
+impl Source for PyLowRank {
+    fn model(&self) -> Result<Box<dyn Model + '_>, Error> {
+        Ok(Box::new(leml::Scorer::new(
+            &self.features,
+            self.w.by_rows("feature_factors_")?,
+            self.ht.by_rows("label_factors_")?,
+            &self.intercept,
+            (self.n_features_in_, self.ht.shape.0),
             self.normalize,
-        )
-        .map_err(to_py)
+        )?))
     }
 }
 
-/// The `k` best labels of each row, as the arrays of a CSR matrix.
+/// Prepares a fitted estimator with factors of low rank.
 #[pyfunction]
-#[pyo3(signature = (model, x, k, n_threads))]
-pub(crate) fn low_rank_topk<'py>(
-    py: Python<'py>,
-    model: PyLowRank<'py>,
-    x: PyCsr<'py>,
-    k: usize,
-    n_threads: usize,
-) -> PyResult<CsrArrays<'py>> {
-    let scorer = model.scorer()?;
-    let top = with_view!(x, "X", |x| {
-        score(py, few(x.n_rows(), scorer.n_labels()), n_threads, |watch| {
-            scorer.topk(x, k, watch)
-        })?
-    });
-    Ok(csr_arrays(py, top))
-}
-
-/// The labels of each row with scores above `threshold`, as the arrays of a CSR matrix.
-#[pyfunction]
-#[pyo3(signature = (model, x, threshold, n_threads))]
-pub(crate) fn low_rank_above<'py>(
-    py: Python<'py>,
-    model: PyLowRank<'py>,
-    x: PyCsr<'py>,
-    threshold: f32,
-    n_threads: usize,
-) -> PyResult<CsrArrays<'py>> {
-    let scorer = model.scorer()?;
-    let above = with_view!(x, "X", |x| {
-        score(py, few(x.n_rows(), scorer.n_labels()), n_threads, |watch| {
-            scorer.above(x, threshold, watch)
-        })?
-    });
-    Ok(csr_arrays(py, above))
-}
-
-/// All scores, (`n_rows`, `n_labels`).
-#[pyfunction]
-#[pyo3(signature = (model, x, n_threads))]
-pub(crate) fn low_rank_decision<'py>(
-    py: Python<'py>,
-    model: PyLowRank<'py>,
-    x: PyCsr<'py>,
-    n_threads: usize,
-) -> PyResult<Bound<'py, PyArray2<f32>>> {
-    let scorer = model.scorer()?;
-    with_view!(x, "X", |x| {
-        let scores = score(py, few(x.n_rows(), scorer.n_labels()), n_threads, |watch| {
-            scorer.decision(x, watch)
-        })?;
-        scores
-            .into_pyarray(py)
-            .reshape([x.n_rows(), scorer.n_labels()])
-    })
+pub(crate) fn low_rank_scorer(model: PyLowRank) -> PyResult<Scorer> {
+    Scorer::new(model)
 }

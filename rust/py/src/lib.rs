@@ -11,6 +11,7 @@ mod correlated;
 mod csr;
 mod datasets;
 mod error;
+mod held;
 mod leml;
 mod linear;
 mod link;
@@ -21,28 +22,24 @@ mod persistence;
 mod pls;
 mod rules;
 mod run;
+mod scorer;
 
 use pyo3::prelude::*;
 
 #[pymodule(gil_used = false)]
 mod _core {
     #[pymodule_export]
-    use crate::correlated::{
-        check_decoder, correlated_decision, correlated_marginals, correlated_predict,
-        correlated_topk, fit_correlated,
-    };
+    use crate::correlated::{check_decoder, correlated_scorer, fit_correlated};
     #[pymodule_export]
     use crate::csr::is_canonical;
     #[pymodule_export]
     use crate::datasets::{read_arff, read_xc, write_xc};
     #[pymodule_export]
-    use crate::leml::{fit_leml, low_rank_above, low_rank_decision, low_rank_topk};
+    use crate::leml::{fit_leml, low_rank_scorer};
     #[pymodule_export]
-    use crate::linear::{
-        fit_dismec, linear_above, linear_decision, linear_topk, standardize_columns,
-    };
+    use crate::linear::{fit_dismec, linear_scorer, standardize_columns};
     #[pymodule_export]
-    use crate::link::{check_link, fit_link, link_above, link_decision, link_topk};
+    use crate::link::{check_link, fit_link, link_scorer};
     #[pymodule_export]
     use crate::partition::{
         fit_kmeans, fit_partition, fit_router, merge_blocks, partition_labels, topk_of_rows,
@@ -54,8 +51,7 @@ mod _core {
     #[pymodule_export]
     use crate::pls::{fit_pls, pls_n_components, pls_project};
     #[pymodule_export]
-    use crate::rules::{
-        fit_rules, rules_above, rules_add, rules_decision, rules_fired, rules_known,
-        rules_marginals, rules_topk,
-    };
+    use crate::rules::{fit_rules, rules_add, rules_fired, rules_scorer};
+    #[pymodule_export]
+    use crate::scorer::Scorer;
 }

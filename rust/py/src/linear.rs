@@ -1,13 +1,16 @@
 //! `manylabel.linear`: DiSMEC, and scoring by sparse weights.
 
-use crate::csr::{Borrowed, CsrArrays, PyCsr, csr_arrays, with_view};
+use crate::csr::{CsrArrays, PyCsr, csr_arrays, with_view};
 use crate::error::to_py;
-use crate::run::{run, score};
+use crate::held::{Held, HeldCsr, with_held};
+use crate::run::run;
+use crate::scorer::{Scorer, Source};
 use manylabel_base::Error;
+use manylabel_linear as linear;
 use manylabel_linear::dismec::{Params, Solver};
-use manylabel_linear::{ROWS_AT_ONCE, Scorer};
-use manylabel_sparse::{ColumnScaling, CsrOwned, Index};
-use numpy::{Element, IntoPyArray, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1};
+use manylabel_score::Model;
+use manylabel_sparse::{ColumnScaling, CsrOwned};
+use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 
 /// Parameters by the names the user knows.
@@ -144,116 +147,32 @@ pub(crate) fn fit_dismec<'py>(
     ))
 }
 
-/// `coef_`, an array by feature: the attributes of a (`n_labels`, `n_features`) CSC matrix.
+/// What scoring needs of an estimator with sparse weights.
 #[derive(FromPyObject)]
-pub(crate) enum PyCoef<'py> {
-    I32(Borrowed<'py, i32, f32>),
-    I64(Borrowed<'py, i64, f32>),
-}
-
-/// What scoring needs of a fitted estimator.
-#[derive(FromPyObject)]
-pub(crate) struct PyLinear<'py> {
+pub(crate) struct PyLinear {
+    /// The attributes of a (`n_labels`, `n_features`) CSC matrix: an array by feature.
     #[pyo3(attribute("coef_"))]
-    coef: PyCoef<'py>,
+    coef: HeldCsr<f32>,
     #[pyo3(attribute("intercept_"))]
-    intercept: PyReadonlyArray1<'py, f32>,
+    intercept: Held<f32>,
     #[pyo3(attribute("_normalizes_rows"))]
     normalize: bool,
 }
 
-impl PyLinear<'_> {
-    fn scorer<'a, I: Element + Index>(
-        &'a self,
-        coef: &'a Borrowed<'_, I, f32>,
-    ) -> PyResult<Scorer<'a, I, I>> {
-        let (indptr, indices) = (coef.indptr.as_slice()?, coef.indices.as_slice()?);
-        Scorer::new(
-            indptr,
-            indices,
-            coef.data.as_slice()?,
-            self.intercept.as_slice()?,
+impl Source for PyLinear {
+    fn model(&self) -> Result<Box<dyn Model + '_>, Error> {
+        with_held!(&self.coef, |coef| Ok(Box::new(linear::Scorer::new(
+            &coef.indptr,
+            &coef.indices,
+            &coef.data,
+            &self.intercept,
             self.normalize,
-        )
-        .map_err(to_py)
+        )?)))
     }
 }
 
-/// Evaluates `$body` with `$scorer` bound to the scorer of `$model`, whatever its index type.
-macro_rules! with_scorer {
-    ($model:expr, |$scorer:ident| $body:expr) => {
-        match &$model.coef {
-            PyCoef::I32(coef) => {
-                let $scorer = $model.scorer(coef)?;
-                $body
-            }
-            PyCoef::I64(coef) => {
-                let $scorer = $model.scorer(coef)?;
-                $body
-            }
-        }
-    };
-}
-
-/// Up to so many scores take a moment.
-const FEW_SCORES: usize = 1 << 20;
-
-/// Whether so few rows are scored in a moment.
-pub(crate) fn few(n_rows: usize, n_labels: usize) -> bool {
-    n_rows <= 1 || (n_rows <= ROWS_AT_ONCE && n_rows.saturating_mul(n_labels) <= FEW_SCORES)
-}
-
-/// The `k` best labels of each row, as the arrays of a CSR matrix.
+/// Prepares a fitted estimator with sparse weights.
 #[pyfunction]
-#[pyo3(signature = (model, x, k, n_threads))]
-pub(crate) fn linear_topk<'py>(
-    py: Python<'py>,
-    model: PyLinear<'py>,
-    x: PyCsr<'py>,
-    k: usize,
-    n_threads: usize,
-) -> PyResult<CsrArrays<'py>> {
-    let top = with_view!(x, "X", |x| with_scorer!(model, |scorer| {
-        score(py, few(x.n_rows(), scorer.n_labels()), n_threads, |watch| {
-            scorer.topk(x, k, watch)
-        })?
-    }));
-    Ok(csr_arrays(py, top))
-}
-
-/// The labels of each row with scores above `threshold`, as the arrays of a CSR matrix.
-#[pyfunction]
-#[pyo3(signature = (model, x, threshold, n_threads))]
-pub(crate) fn linear_above<'py>(
-    py: Python<'py>,
-    model: PyLinear<'py>,
-    x: PyCsr<'py>,
-    threshold: f32,
-    n_threads: usize,
-) -> PyResult<CsrArrays<'py>> {
-    let above = with_view!(x, "X", |x| with_scorer!(model, |scorer| {
-        score(py, few(x.n_rows(), scorer.n_labels()), n_threads, |watch| {
-            scorer.above(x, threshold, watch)
-        })?
-    }));
-    Ok(csr_arrays(py, above))
-}
-
-/// All scores, (`n_rows`, `n_labels`).
-#[pyfunction]
-#[pyo3(signature = (model, x, n_threads))]
-pub(crate) fn linear_decision<'py>(
-    py: Python<'py>,
-    model: PyLinear<'py>,
-    x: PyCsr<'py>,
-    n_threads: usize,
-) -> PyResult<Bound<'py, PyArray2<f32>>> {
-    with_view!(x, "X", |x| with_scorer!(model, |scorer| {
-        let scores = score(py, few(x.n_rows(), scorer.n_labels()), n_threads, |watch| {
-            scorer.decision(x, watch)
-        })?;
-        scores
-            .into_pyarray(py)
-            .reshape([x.n_rows(), scorer.n_labels()])
-    }))
+pub(crate) fn linear_scorer(model: PyLinear) -> PyResult<Scorer> {
+    Scorer::new(model)
 }

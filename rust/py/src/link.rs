@@ -1,11 +1,15 @@
 //! `manylabel.link`: the smooth link, and scoring by it.
 
-use crate::csr::{CsrArrays, PyCsr, csr_arrays, with_view};
+use crate::csr::{PyCsr, with_view};
 use crate::error::to_py;
+use crate::held::{Held, HeldMatrix};
 use crate::named::named;
-use crate::run::{run, score};
+use crate::run::run;
+use crate::scorer::{Scorer, Source};
 use manylabel_base::Error;
-use manylabel_link::{Kernel, Loss, Params, Projection, ROWS_AT_ONCE, Scorer, Solver};
+use manylabel_link as link;
+use manylabel_link::{Kernel, Loss, Params, Projection, Solver};
+use manylabel_score::Model;
 use manylabel_sparse::CsrOwned;
 use numpy::{
     Element, IntoPyArray, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2,
@@ -95,35 +99,41 @@ impl TryFrom<PyParams> for Params {
     }
 }
 
-/// The fitted attributes of an estimator that score rows.
+/// What scoring needs of a fitted estimator.
 #[derive(FromPyObject)]
-pub(crate) struct PyLink<'py> {
+pub(crate) struct PyLink {
     #[pyo3(attribute("projection_"))]
-    projection: PyReadonlyArray2<'py, f64>,
+    projection: HeldMatrix<f64>,
     #[pyo3(attribute("projection_intercept_"))]
-    projection_intercept: PyReadonlyArray1<'py, f64>,
+    projection_intercept: Held<f64>,
     #[pyo3(attribute("frequencies_"))]
-    frequencies: PyReadonlyArray2<'py, f32>,
+    frequencies: HeldMatrix<f32>,
     #[pyo3(attribute("phases_"))]
-    phases: PyReadonlyArray1<'py, f32>,
+    phases: Held<f32>,
     #[pyo3(attribute("coef_"))]
-    weights: PyReadonlyArray2<'py, f32>,
+    weights: HeldMatrix<f32>,
     #[pyo3(attribute("intercept_"))]
-    intercept: PyReadonlyArray1<'py, f32>,
+    intercept: Held<f32>,
 }
 
-impl PyLink<'_> {
-    fn scorer(&self, n_features: usize) -> PyResult<Scorer<'_>> {
-        let projection = projection(&self.projection, &self.projection_intercept, n_features)?;
-        Scorer::new(
-            projection,
-            by_rows("frequencies_", &self.frequencies)?,
-            self.phases.as_slice()?,
-            by_rows("coef_", &self.weights)?,
-            self.intercept.as_slice()?,
-        )
-        .map_err(to_py)
+impl Source for PyLink {
+    fn model(&self) -> Result<Box<dyn Model + '_>, Error> {
+        let projection = self.projection.by_rows("projection_")?;
+        let n_features = self.projection.shape.0;
+        Ok(Box::new(link::Scorer::new(
+            Projection::new(projection, &self.projection_intercept, n_features)?,
+            self.frequencies.by_rows("frequencies_")?,
+            &self.phases,
+            self.weights.by_rows("coef_")?,
+            &self.intercept,
+        )?))
     }
+}
+
+/// Prepares a fitted estimator.
+#[pyfunction]
+pub(crate) fn link_scorer(model: PyLink) -> PyResult<Scorer> {
+    Scorer::new(model)
 }
 
 /// The values of a matrix, row after row; `as_slice` takes Fortran order for contiguous too.
@@ -235,61 +245,4 @@ pub(crate) fn fit_link<'py>(
         model.threshold,
         model.gamma,
     ))
-}
-
-/// All scores, (`n_rows`, `n_labels`); −∞ for labels never seen in fit.
-#[pyfunction]
-#[pyo3(signature = (model, x, n_threads))]
-pub(crate) fn link_decision<'py>(
-    py: Python<'py>,
-    model: PyLink<'py>,
-    x: PyCsr<'py>,
-    n_threads: usize,
-) -> PyResult<Bound<'py, PyArray2<f32>>> {
-    with_view!(x, "X", |x| {
-        let scorer = model.scorer(x.n_cols())?;
-        let scores = score(py, x.n_rows() <= ROWS_AT_ONCE, n_threads, |watch| {
-            scorer.decision(x, watch)
-        })?;
-        scores
-            .into_pyarray(py)
-            .reshape([x.n_rows(), scorer.n_labels()])
-    })
-}
-
-/// The `k` best labels of each row, as the arrays of a CSR matrix.
-#[pyfunction]
-#[pyo3(signature = (model, x, k, n_threads))]
-pub(crate) fn link_topk<'py>(
-    py: Python<'py>,
-    model: PyLink<'py>,
-    x: PyCsr<'py>,
-    k: usize,
-    n_threads: usize,
-) -> PyResult<CsrArrays<'py>> {
-    let top = with_view!(x, "X", |x| {
-        let scorer = model.scorer(x.n_cols())?;
-        score(py, x.n_rows() <= ROWS_AT_ONCE, n_threads, |watch| {
-            scorer.topk(x, k, watch)
-        })?
-    });
-    Ok(csr_arrays(py, top))
-}
-
-/// The labels of each row with scores above 0, as the arrays of a CSR matrix.
-#[pyfunction]
-#[pyo3(signature = (model, x, n_threads))]
-pub(crate) fn link_above<'py>(
-    py: Python<'py>,
-    model: PyLink<'py>,
-    x: PyCsr<'py>,
-    n_threads: usize,
-) -> PyResult<CsrArrays<'py>> {
-    let above = with_view!(x, "X", |x| {
-        let scorer = model.scorer(x.n_cols())?;
-        score(py, x.n_rows() <= ROWS_AT_ONCE, n_threads, |watch| {
-            scorer.above(x, 0.0, watch)
-        })?
-    });
-    Ok(csr_arrays(py, above))
 }

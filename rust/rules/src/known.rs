@@ -48,6 +48,8 @@ pub(crate) struct Search {
 struct Best {
     cost: f64,
     set: usize,
+    /// Where its labels lie.
+    labels: (usize, usize),
     /// Labels on which the set disagrees with the scores.
     n_wrong: usize,
 }
@@ -122,9 +124,9 @@ impl LabelSets {
         Ok(())
     }
 
-    /// The set of least example-wise loss at these scores, finite and `n_labels` of them; the first
-    /// of several.
-    pub(crate) fn nearest(&self, scores: &[f64], search: &mut Search) -> usize {
+    /// The labels of the set of least example-wise loss at these scores, finite and `n_labels` of
+    /// them; of the first of several.
+    pub(crate) fn nearest(&self, scores: &[f64], search: &mut Search) -> &[u32] {
         let dearest = self.minimax(scores, search);
         // A sum of n terms is no more than n times the dearest, and sinh grows by more than the
         // factor e^d where its argument grows by d. The rest is for rounding.
@@ -137,7 +139,8 @@ impl LabelSets {
                 f64::INFINITY
             };
         }
-        self.least(scores, search, |sum, term| sum + term).set
+        let (start, end) = self.least(scores, search, |sum, term| sum + term).labels;
+        &self.labels[start..end]
     }
 
     /// The probability of each label where that of a label set is proportional to
@@ -195,6 +198,7 @@ impl LabelSets {
         let mut best = Best {
             cost: f64::INFINITY,
             set: usize::MAX,
+            labels: (0, 0),
             n_wrong: 0,
         };
         // What promises most comes first: it spares the rest.
@@ -212,13 +216,19 @@ impl LabelSets {
                     None => 0,
                 };
                 for &(set, end) in &self.sets[group] {
-                    let labels = &self.labels[first..end];
+                    let labels = (first, end);
                     first = end;
-                    let Some((cost, n_wrong)) = search.cost_of(labels, best.cost, join) else {
+                    let known = &self.labels[labels.0..labels.1];
+                    let Some((cost, n_wrong)) = search.cost_of(known, best.cost, join) else {
                         continue;
                     };
                     if cost < best.cost || set < best.set {
-                        best = Best { cost, set, n_wrong };
+                        best = Best {
+                            cost,
+                            set,
+                            labels,
+                            n_wrong,
+                        };
                     }
                 }
             }

@@ -65,4 +65,4 @@ mod statistics;
 pub use known::LabelSets;
 pub use model::{Model, Operator, Rules};
 pub use params::{Binning, Checked, Head, Hessian, Loss, Params, Search, Step};
-pub use predict::{ROWS_AT_ONCE, Scorer};
+pub use predict::{Ensemble, ROWS_AT_ONCE, Stage};

@@ -9,7 +9,8 @@ use crate::cover::{Block, Bodies, Mask, ROWS, bits};
 use crate::known::{LabelSets, Search};
 use crate::model::{Rules, same};
 use manylabel_base::{Error, Watch, filled};
-use manylabel_sparse::{CsrOwned, CsrView, Index, Picked, TopK, Value};
+use manylabel_score::{Features, Model, Options, Purpose, Rows, Work, with_features};
+use manylabel_sparse::{CsrOwned, CsrView, Index, Picked, Value};
 use multiversion::multiversion;
 use rayon::prelude::*;
 use std::ops::Range;
@@ -31,9 +32,9 @@ const HEADS_AT_ONCE: usize = 256;
 /// Tasks for each thread: enough that none waits long for the last.
 const TASKS: usize = 4;
 
-/// Scores rows by rules of an ensemble, all of them or some that follow one another.
+/// Some rules of an ensemble that follow one another, or all of them.
 #[derive(Debug)]
-pub struct Scorer<'a, I> {
+pub struct Stage<'a, I> {
     rules: Rules<'a, I>,
     bodies: Bodies,
 }
@@ -81,7 +82,7 @@ impl Sums {
     }
 }
 
-impl<'a, I: Index> Scorer<'a, I> {
+impl<'a, I: Index> Stage<'a, I> {
     /// Scores by the rules in `range`.
     ///
     /// Takes O(conditions of these rules + the largest feature they name).
@@ -100,170 +101,6 @@ impl<'a, I: Index> Scorer<'a, I> {
         }
         let bodies = Bodies::new(&rules, range)?;
         Ok(Self { rules, bodies })
-    }
-
-    /// All scores, row after row: `n_rows × n_labels` of them, each the nearest `f32` of its sum;
-    /// −∞ for the labels that are in none of the `sets`.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Shape`] if `x` has another number of features or the sets have another number of
-    /// labels, [`Error::TooLarge`] if the scores do not fit in memory, [`Error::Stopped`].
-    pub fn decision<J: Index, T: Value>(
-        &self,
-        x: CsrView<'_, J, T>,
-        sets: &LabelSets,
-        watch: &Watch,
-    ) -> Result<Vec<f32>, Error> {
-        self.check(x, sets)?;
-        let n_labels = self.rules.n_labels();
-        let mut scores = matrix(x.n_rows(), n_labels, 0.0f32)?;
-        let state = || ();
-        self.blocks(
-            x,
-            &mut scores,
-            ROWS * n_labels,
-            watch,
-            state,
-            |(), scratch, rows, out| {
-                self.score(x, rows, scratch);
-                for (row, out) in out.chunks_mut(n_labels).enumerate() {
-                    round(scratch.sums.row(row), sets, out);
-                }
-            },
-        )?;
-        Ok(scores)
-    }
-
-    /// The `k` best labels of each row with their scores, labels in increasing order; ties go to
-    /// the lower label, and labels that are in none of the `sets` are left out.
-    ///
-    /// # Errors
-    ///
-    /// As [`decision`](Self::decision).
-    pub fn topk<J: Index, T: Value>(
-        &self,
-        x: CsrView<'_, J, T>,
-        k: usize,
-        sets: &LabelSets,
-        watch: &Watch,
-    ) -> Result<CsrOwned, Error> {
-        self.check(x, sets)?;
-        let n_labels = self.rules.n_labels();
-        let state = || (TopK::new(k.min(n_labels)), vec![0.0; n_labels]);
-        self.select(
-            x,
-            n_labels,
-            watch,
-            state,
-            |(best, scores), scratch, rows, picked| {
-                self.score(x, rows.clone(), scratch);
-                for row in 0..rows.len() {
-                    round(scratch.sums.row(row), sets, scores);
-                    for (label, &score) in (0..).zip(&*scores) {
-                        best.push(label, score);
-                    }
-                    best.drain_by_label(|label, score| picked.pairs.push((label, score)));
-                    picked.end_row();
-                }
-            },
-        )
-    }
-
-    /// The labels of each row whose scores exceed 0, with these scores, in increasing order of
-    /// label; labels that are in none of the `sets` are left out.
-    ///
-    /// # Errors
-    ///
-    /// As [`decision`](Self::decision).
-    pub fn above<J: Index, T: Value>(
-        &self,
-        x: CsrView<'_, J, T>,
-        sets: &LabelSets,
-        watch: &Watch,
-    ) -> Result<CsrOwned, Error> {
-        self.check(x, sets)?;
-        let n_labels = self.rules.n_labels();
-        let state = || vec![0.0; n_labels];
-        self.select(
-            x,
-            n_labels,
-            watch,
-            state,
-            |scores, scratch, rows, picked| {
-                self.score(x, rows.clone(), scratch);
-                for row in 0..rows.len() {
-                    round(scratch.sums.row(row), sets, scores);
-                    let scored = (0..).zip(scores.iter().copied());
-                    let positive = scored.filter(|&(_, score)| score > 0.0);
-                    picked.pairs.extend(positive);
-                    picked.end_row();
-                }
-            },
-        )
-    }
-
-    /// The number of the set that has the least example-wise loss at the sums of each row, the
-    /// first of several.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Param`] if there are no sets, otherwise as [`decision`](Self::decision).
-    pub fn known<J: Index, T: Value>(
-        &self,
-        x: CsrView<'_, J, T>,
-        sets: &LabelSets,
-        watch: &Watch,
-    ) -> Result<Vec<i64>, Error> {
-        self.check(x, sets)?;
-        sets.check_any()?;
-        let mut nearest = matrix(x.n_rows(), 1, 0i64)?;
-        self.blocks(
-            x,
-            &mut nearest,
-            ROWS,
-            watch,
-            Search::default,
-            |search, scratch, rows, out| {
-                self.score(x, rows, scratch);
-                for (row, out) in out.iter_mut().enumerate() {
-                    *out = sets.nearest(scratch.sums.row(row), search) as i64;
-                }
-            },
-        )?;
-        Ok(nearest)
-    }
-
-    /// The probability of each label, row after row, where that of a label set y is proportional
-    /// to `1 / (1 + Σ_k e^{−y_k p_k})` at the sums p of the row; 0 for labels in no set.
-    ///
-    /// # Errors
-    ///
-    /// As [`known`](Self::known).
-    pub fn marginals<J: Index, T: Value>(
-        &self,
-        x: CsrView<'_, J, T>,
-        sets: &LabelSets,
-        watch: &Watch,
-    ) -> Result<Vec<f64>, Error> {
-        self.check(x, sets)?;
-        sets.check_any()?;
-        let n_labels = self.rules.n_labels();
-        let mut marginals = matrix(x.n_rows(), n_labels, 0.0f64)?;
-        self.blocks(
-            x,
-            &mut marginals,
-            ROWS * n_labels,
-            watch,
-            Search::default,
-            |search, scratch, rows, out| {
-                self.score(x, rows, scratch);
-                for (row, out) in out.chunks_mut(n_labels).enumerate() {
-                    sets.marginals(scratch.sums.row(row), search, out);
-                }
-            },
-        )?;
-        Ok(marginals)
     }
 
     /// Adds the heads of the rules that cover a row to its scores; `scores` are `n_rows × n_labels`,
@@ -359,10 +196,7 @@ impl<'a, I: Index> Scorer<'a, I> {
         }
         let n_blocks = x.n_rows().div_ceil(ROWS);
         let task = |(first, out): (usize, &mut [O])| {
-            let mut scratch = Scratch {
-                block: self.bodies.block()?,
-                sums: Sums::new(x.n_rows().min(ROWS), self.rules.n_labels())?,
-            };
+            let mut scratch = self.scratch(x.n_rows().min(ROWS))?;
             let mut state = state();
             let starts = (first * ROWS..).step_by(ROWS);
             for (start, out) in starts.zip(out.chunks_mut(per_block)) {
@@ -402,14 +236,12 @@ impl<'a, I: Index> Scorer<'a, I> {
         Ok(Picked::joined(picked, n_cols))
     }
 
-    fn check<J: Index, T: Value>(
-        &self,
-        x: CsrView<'_, J, T>,
-        sets: &LabelSets,
-    ) -> Result<(), Error> {
-        self.check_features(x)?;
-        let what = "labels of label_sets_";
-        same(what, self.rules.n_labels(), sets.n_labels())
+    /// What a thread works in, for up to `n_rows` rows at a time.
+    fn scratch(&self, n_rows: usize) -> Result<Scratch, Error> {
+        Ok(Scratch {
+            block: self.bodies.block()?,
+            sums: Sums::new(n_rows, self.rules.n_labels())?,
+        })
     }
 
     fn check_features<J: Index, T: Value>(&self, x: CsrView<'_, J, T>) -> Result<(), Error> {
@@ -455,14 +287,130 @@ impl<'a, I: Index> Scorer<'a, I> {
     }
 }
 
-/// `n_rows × n_cols` values.
-fn matrix<V: Clone>(n_rows: usize, n_cols: usize, value: V) -> Result<Vec<V>, Error> {
-    let what = "the dense result";
-    let size = n_rows.checked_mul(n_cols).ok_or_else(|| Error::TooLarge {
-        what,
-        got: format!("{n_rows} x {n_cols} entries"),
-    })?;
-    filled(what, value, size)
+/// Scores rows by all rules of an ensemble, and knows the label sets of its training rows.
+///
+/// Scores are the nearest `f32` of the sums, −∞ for labels that are in none of the sets: these are
+/// never ranked or named. The probability of a label set y is proportional to
+/// `1 / (1 + Σ_k e^{−y_k p_k})` at the sums p of the row.
+#[derive(Debug)]
+pub struct Ensemble<'a, I> {
+    rules: Stage<'a, I>,
+    sets: LabelSets,
+    names_sets: bool,
+}
+
+impl<'a, I: Index> Ensemble<'a, I> {
+    /// Prepares rules and label sets. With `names_sets`, the labels that are named, those with
+    /// scores above 0, are those of the set of least example-wise loss, the first of several.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] if the sets have another number of labels, [`Error::TooLarge`] if a number
+    /// for each feature does not fit in memory.
+    pub fn new(rules: Rules<'a, I>, sets: LabelSets, names_sets: bool) -> Result<Self, Error> {
+        same("labels of label_sets_", rules.n_labels(), sets.n_labels())?;
+        Ok(Self {
+            rules: Stage::new(rules, 0..rules.n_rules())?,
+            sets,
+            names_sets,
+        })
+    }
+}
+
+impl<I: Index> Model for Ensemble<'_, I> {
+    fn n_labels(&self) -> usize {
+        self.sets.n_labels()
+    }
+
+    fn n_features(&self) -> usize {
+        self.rules.rules.n_features()
+    }
+
+    /// [`Error::Param`] if sets or probabilities are asked for and there is no label set.
+    fn rows<'a>(&'a self, x: Features<'a>, options: Options) -> Result<Box<dyn Rows + 'a>, Error> {
+        let names_sets = self.names_sets && options.purpose == Purpose::Labels;
+        if names_sets || options.purpose == Purpose::Probabilities {
+            self.sets.check_any()?;
+        }
+        Ok(with_features!(x, |x| Box::new(Batch {
+            ensemble: self,
+            names_sets,
+            x,
+        })))
+    }
+
+    fn is_quick(&self, n_rows: usize) -> bool {
+        n_rows <= ROWS
+    }
+}
+
+/// Rows to be scored.
+struct Batch<'a, I, J, T> {
+    ensemble: &'a Ensemble<'a, I>,
+    names_sets: bool,
+    x: CsrView<'a, J, T>,
+}
+
+impl<I: Index, J: Index, T: Value> Batch<'_, I, J, T> {
+    /// The room of a thread, with the sums of these rows.
+    fn sums<'w>(
+        &self,
+        rows: Range<usize>,
+        work: &'w mut Work,
+    ) -> Result<(&'w Sums, &'w mut Search), Error> {
+        let rules = &self.ensemble.rules;
+        let n_rows = self.x.n_rows().min(ROWS);
+        let (scratch, search) = work.room(|| Ok((rules.scratch(n_rows)?, Search::default())))?;
+        rules.score(self.x, rows, scratch);
+        Ok((&scratch.sums, search))
+    }
+}
+
+impl<I: Index, J: Index, T: Value> Rows for Batch<'_, I, J, T> {
+    fn n_labels(&self) -> usize {
+        self.ensemble.sets.n_labels()
+    }
+
+    fn at_once(&self) -> usize {
+        ROWS
+    }
+
+    fn score(
+        &self,
+        rows: Range<usize>,
+        scores: &mut [f32],
+        work: &mut Work,
+        _: &Watch,
+    ) -> Result<(), Error> {
+        let sets = &self.ensemble.sets;
+        let (sums, search) = self.sums(rows, work)?;
+        for (row, out) in scores.chunks_mut(sums.n_labels.max(1)).enumerate() {
+            if self.names_sets {
+                out.fill(-1.0);
+                for &label in sets.nearest(sums.row(row), search) {
+                    out[label as usize] = 1.0;
+                }
+            } else {
+                round(sums.row(row), sets, out);
+            }
+        }
+        Ok(())
+    }
+
+    fn probabilities(
+        &self,
+        rows: Range<usize>,
+        probabilities: &mut [f64],
+        work: &mut Work,
+        _: &Watch,
+    ) -> Result<(), Error> {
+        let sets = &self.ensemble.sets;
+        let (sums, search) = self.sums(rows, work)?;
+        for (row, out) in probabilities.chunks_mut(sums.n_labels.max(1)).enumerate() {
+            sets.marginals(sums.row(row), search, out);
+        }
+        Ok(())
+    }
 }
 
 /// The scores of one row as they are handed out.

@@ -2,7 +2,7 @@
 #![allow(clippy::float_cmp, reason = "the same bits are asked for")]
 
 use manylabel_base::{Error, Watch};
-use manylabel_rules::{LabelSets, Model, Rules, Scorer};
+use manylabel_rules::{LabelSets, Model, Rules, Stage};
 use manylabel_sparse::{CsrOwned, CsrView};
 use proptest::prelude::*;
 
@@ -184,12 +184,12 @@ proptest! {
         let mut staged = vec![vec![0.0; rows.len() * n_labels]; 2];
         let (scores, top, above, fired) = on_threads(n_threads, || arrays.with(|rules| {
             for (at, scores) in staged.iter_mut().enumerate() {
-                Scorer::new(rules, 0..stage)?.add(x, scores, &watch)?;
+                Stage::new(rules, 0..stage)?.add(x, scores, &watch)?;
                 if at == 1 {
-                    Scorer::new(rules, stage..n_rules)?.add(x, scores, &watch)?;
+                    Stage::new(rules, stage..n_rules)?.add(x, scores, &watch)?;
                 }
             }
-            let scorer = Scorer::new(rules, 0..n_rules)?;
+            let scorer = Stage::new(rules, 0..n_rules)?;
             Ok((
                 scorer.decision(x, &sets, &watch)?,
                 scorer.topk(x, k, &sets, &watch)?,
@@ -251,7 +251,7 @@ proptest! {
         }
         let (ends, features, values) = matrix(std::slice::from_ref(&row));
         let x = CsrView::new("X", &ends, &features, &values, N_FEATURES).expect("valid");
-        let fired = arrays.with(|rules| Scorer::new(rules, 0..rules.n_rules())?.fired(x, &Watch::new()));
+        let fired = arrays.with(|rules| Stage::new(rules, 0..rules.n_rules())?.fired(x, &Watch::new()));
         if let Ok(fired) = fired {
             let covering: Vec<u32> = (0..arrays.heads.len()).filter(|&rule| arrays.covers(rule, &row)).map(|rule| rule as u32).collect();
             prop_assert_eq!(fired.row(0).0, &covering[..]);
@@ -279,7 +279,7 @@ fn errors_name_the_array_at_fault() {
         heads: vec![vec![(0, 1.0), (1, -1.0)], vec![(1, 0.5)]],
         n_labels: 2,
     };
-    let none = |rules: Rules<'_, u32>| Scorer::new(rules, 0..2).map(drop);
+    let none = |rules: Rules<'_, u32>| Stage::new(rules, 0..2).map(drop);
     good.with(none).expect("nothing is wrong");
     let damages: [(Damage, &str); 11] = [
         (
@@ -336,8 +336,8 @@ fn errors_name_the_array_at_fault() {
     let (ends, features, values) = matrix(&[vec![(0, 1.0f32)]]);
     let x = CsrView::new("X", &ends, &features, &values, 3).expect("valid");
     let (watch, sets) = (Watch::new(), label_sets(&[], 2));
-    let of = |then: &dyn Fn(Scorer<'_, u32>) -> Result<(), Error>| {
-        let error = good.with(|rules| then(Scorer::new(rules, 0..2)?));
+    let of = |then: &dyn Fn(Stage<'_, u32>) -> Result<(), Error>| {
+        let error = good.with(|rules| then(Stage::new(rules, 0..2)?));
         error.expect_err("something is wrong").to_string()
     };
     let error = of(&|scorer| scorer.decision(x, &sets, &watch).map(drop));
@@ -357,7 +357,7 @@ fn errors_name_the_array_at_fault() {
     let error = of(&|scorer| scorer.add(x, &mut [0.0; 3], &watch));
     assert_eq!(error, "size of scores: expected 2, got 3");
     let error = good
-        .with(|rules| Scorer::new(rules, 1..3).map(drop))
+        .with(|rules| Stage::new(rules, 1..3).map(drop))
         .expect_err("there are two");
     assert_eq!(
         error.to_string(),
@@ -441,7 +441,7 @@ fn known_and_marginals(
     let (sets, watch) = (label_sets(sets, arrays.n_labels), Watch::new());
     on_threads(n_threads, || {
         arrays.with(|rules| {
-            let scorer = Scorer::new(rules, 0..rules.n_rules())?;
+            let scorer = Stage::new(rules, 0..rules.n_rules())?;
             Ok((
                 scorer.known(x, &sets, &watch)?,
                 scorer.marginals(x, &sets, &watch)?,

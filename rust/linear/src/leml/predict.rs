@@ -1,17 +1,20 @@
 //! Scores and rankings by factors of low rank.
 
-use crate::rank::{self, ROWS_AT_ONCE, Scores};
 use manylabel_base::{Error, Watch};
-use manylabel_sparse::{CsrOwned, CsrView, Index, Value};
+use manylabel_score::{Features, Model, Options, Rows, Work, with_features};
+use manylabel_sparse::{CsrView, Index, Value};
 use multiversion::multiversion;
 use std::ops::Range;
+
+/// Rows that are scored together at most: with more, their factors leave the nearest cache.
+const ROWS_AT_ONCE: usize = 32;
 
 /// Scores that a thread keeps at a time.
 const SCORES_AT_ONCE: usize = 1 << 22;
 
 /// Labels and rows whose sums stay in registers while the factors pass by.
 const TILE: usize = 32;
-const ROWS: usize = 4;
+const ROWS_OF_TILE: usize = 4;
 
 /// Scores rows by `x W Hᵀ + intercept`.
 #[derive(Debug, Clone, Copy)]
@@ -75,71 +78,6 @@ impl<'a> Scorer<'a> {
             normalize,
         })
     }
-
-    /// Number of labels.
-    pub fn n_labels(&self) -> usize {
-        self.intercept.len()
-    }
-
-    /// The `k` best labels of each row with their scores, labels in increasing order; ties go to
-    /// the lower label, and labels with intercept −∞ are left out.
-    ///
-    /// Time O(rank (features of the row + `n_labels`)) a row. Memory for each thread beside the
-    /// result: `n_labels` scores for each of up to 32 rows, 16 MiB unless a single row has more.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Shape`] if `x` has another number of features, [`Error::Stopped`].
-    pub fn topk<I: Index, T: Value>(
-        &self,
-        x: CsrView<'_, I, T>,
-        k: usize,
-        watch: &Watch,
-    ) -> Result<CsrOwned, Error> {
-        rank::topk(&self.batch(x)?, k, watch)
-    }
-
-    /// The labels of each row whose scores exceed `threshold`, with these scores, in increasing
-    /// order of label.
-    ///
-    /// # Errors
-    ///
-    /// As [`topk`](Self::topk).
-    pub fn above<I: Index, T: Value>(
-        &self,
-        x: CsrView<'_, I, T>,
-        threshold: f32,
-        watch: &Watch,
-    ) -> Result<CsrOwned, Error> {
-        rank::above(&self.batch(x)?, threshold, watch)
-    }
-
-    /// All scores, row after row: `n_rows × n_labels` of them.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::TooLarge`] if that many do not fit in memory, otherwise as [`topk`](Self::topk).
-    pub fn decision<I: Index, T: Value>(
-        &self,
-        x: CsrView<'_, I, T>,
-        watch: &Watch,
-    ) -> Result<Vec<f32>, Error> {
-        rank::decision(&self.batch(x)?, watch)
-    }
-
-    fn batch<'b, I: Index, T: Value>(
-        &self,
-        x: CsrView<'b, I, T>,
-    ) -> Result<Batch<'a, 'b, I, T>, Error> {
-        if x.n_cols() == self.n_features {
-            return Ok(Batch { scorer: *self, x });
-        }
-        Err(Error::Shape {
-            what: "features of X",
-            expected: self.n_features,
-            got: x.n_cols(),
-        })
-    }
 }
 
 /// Rows to be scored.
@@ -173,20 +111,22 @@ impl<I: Index, T: Value> Batch<'_, '_, I, T> {
     }
 }
 
-impl<I: Index, T: Value> Scores for Batch<'_, '_, I, T> {
-    fn n_rows(&self) -> usize {
-        self.x.n_rows()
-    }
-
+impl<I: Index, T: Value> Rows for Batch<'_, '_, I, T> {
     fn n_labels(&self) -> usize {
-        self.scorer.n_labels()
+        self.scorer.intercept.len()
     }
 
-    fn rows_at_once(&self) -> usize {
+    fn at_once(&self) -> usize {
         (SCORES_AT_ONCE / self.n_labels().max(1)).clamp(1, ROWS_AT_ONCE)
     }
 
-    fn score(&self, rows: Range<usize>, scores: &mut [f32]) {
+    fn score(
+        &self,
+        rows: Range<usize>,
+        scores: &mut [f32],
+        work: &mut Work,
+        _: &Watch,
+    ) -> Result<(), Error> {
         let Scorer {
             ht,
             intercept,
@@ -194,14 +134,35 @@ impl<I: Index, T: Value> Scores for Batch<'_, '_, I, T> {
             ..
         } = self.scorer;
         if intercept.is_empty() {
-            return;
+            return Ok(());
         }
+        let embedded: &mut Vec<f32> = work.room(|| Ok(Vec::new()))?;
         // Room for whole groups of rows; what lies beyond is zero.
-        let mut embedded = vec![0.0; rows.len().next_multiple_of(ROWS) * rank];
+        embedded.clear();
+        embedded.resize(rows.len().next_multiple_of(ROWS_OF_TILE) * rank, 0.0);
         for (row, out) in rows.zip(embedded.chunks_exact_mut(rank.max(1))) {
             self.embed(row, out);
         }
-        add_products(&embedded, ht, intercept, rank, scores);
+        add_products(embedded, ht, intercept, rank, scores);
+        Ok(())
+    }
+}
+
+/// Time O(rank (features of the row + `n_labels`)) a row. Memory for each thread: `n_labels` scores
+/// for each of up to 32 rows, 16 MiB unless a single row has more. Labels with intercept −∞ are
+/// never ranked or named.
+impl Model for Scorer<'_> {
+    fn n_labels(&self) -> usize {
+        self.intercept.len()
+    }
+
+    fn n_features(&self) -> usize {
+        self.n_features
+    }
+
+    fn rows<'a>(&'a self, x: Features<'a>, _: Options) -> Result<Box<dyn Rows + 'a>, Error> {
+        let scorer = *self;
+        Ok(with_features!(x, |x| Box::new(Batch { scorer, x })))
     }
 }
 
@@ -222,17 +183,17 @@ fn add_products(a: &[f32], ht: &[f32], intercept: &[f32], rank: usize, scores: &
     }
     let tiled = n_labels - n_labels % TILE;
     for first in (0..tiled).step_by(TILE) {
-        for (group, scores) in scores.chunks_mut(ROWS * n_labels).enumerate() {
+        for (group, scores) in scores.chunks_mut(ROWS_OF_TILE * n_labels).enumerate() {
             let n_rows = scores.len() / n_labels;
-            let mut sums = [[0.0f32; TILE]; ROWS];
+            let mut sums = [[0.0f32; TILE]; ROWS_OF_TILE];
             for (row, sums) in sums[..n_rows].iter_mut().enumerate() {
                 sums.copy_from_slice(&scores[row * n_labels + first..][..TILE]);
             }
-            let rows: [&[f32]; ROWS] =
-                std::array::from_fn(|row| &a[(group * ROWS + row) * rank..][..rank]);
+            let rows: [&[f32]; ROWS_OF_TILE] =
+                std::array::from_fn(|row| &a[(group * ROWS_OF_TILE + row) * rank..][..rank]);
             for k in 0..rank {
                 let h = &ht[k * n_labels + first..][..TILE];
-                for row in 0..ROWS {
+                for row in 0..ROWS_OF_TILE {
                     let value = rows[row][k];
                     for lane in 0..TILE {
                         sums[row][lane] += value * h[lane];

@@ -1,0 +1,71 @@
+//! From a fitted model to what users ask of it: the best labels of each row, the labels above a
+//! bound, all scores, scores of given labels, probabilities.
+//!
+//! A crate of algorithms implements [`Model`] and [`Rows`], how scores of some rows come about.
+//! Everything that follows from scores is a method of [`Model`] that is written here: in parallel
+//! over rows, one row without threads, looking at the watch, the same bits whatever the number of
+//! threads and whichever rows are scored together.
+//!
+//! ```
+//! use manylabel_base::{Error, Watch};
+//! use manylabel_score::{Features, Model, Options, Rows, Work};
+//! use manylabel_sparse::CsrView;
+//! use std::ops::Range;
+//!
+//! /// Scores label j by feature j.
+//! struct Identity(usize);
+//!
+//! impl Model for Identity {
+//!     fn n_labels(&self) -> usize {
+//!         self.0
+//!     }
+//!     fn n_features(&self) -> usize {
+//!         self.0
+//!     }
+//!     fn rows<'a>(&'a self, x: Features<'a>, _: Options) -> Result<Box<dyn Rows + 'a>, Error> {
+//!         match x {
+//!             Features::I32F32(x) => Ok(Box::new(Batch(x))),
+//!             _ => unimplemented!("other types in the same way"),
+//!         }
+//!     }
+//! }
+//!
+//! struct Batch<'a>(CsrView<'a, i32, f32>);
+//!
+//! impl Rows for Batch<'_> {
+//!     fn n_labels(&self) -> usize {
+//!         self.0.n_cols()
+//!     }
+//!     fn score(
+//!         &self,
+//!         rows: Range<usize>,
+//!         scores: &mut [f32],
+//!         _: &mut Work,
+//!         _: &Watch,
+//!     ) -> Result<(), Error> {
+//!         for (row, scores) in rows.zip(scores.chunks_mut(self.n_labels())) {
+//!             scores.fill(0.0);
+//!             let (labels, values) = self.0.row(row);
+//!             for (&label, &value) in labels.iter().zip(values) {
+//!                 scores[label as usize] = value;
+//!             }
+//!         }
+//!         Ok(())
+//!     }
+//! }
+//!
+//! // [[0, 2], [3, 0]]
+//! let x = CsrView::new("X", &[0i32, 1, 2], &[1, 0], &[2.0f32, 3.0], 2)?;
+//! let top = Identity(2).topk(x.into(), 1, &Watch::new())?;
+//! assert_eq!(top.indices, [1, 0]);
+//! # Ok::<(), Error>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod features;
+mod model;
+mod rank;
+
+pub use features::Features;
+pub use model::{Bounds, Model, Options, Purpose, Rows, Work};
+pub use rank::at;

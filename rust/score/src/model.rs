@@ -1,0 +1,205 @@
+//! What a model must know to be scored, and what it can be asked then.
+
+use crate::{Features, rank};
+use manylabel_base::{Error, Watch};
+use manylabel_sparse::CsrOwned;
+use std::any::Any;
+use std::ops::Range;
+
+/// Rows that are scored without threads if their scores are no more than [`FEW_SCORES`].
+const FEW_ROWS: usize = 32;
+
+/// So many scores take a moment, less than to start threads and wake up to look at signals.
+const FEW_SCORES: usize = 1 << 20;
+
+/// A fitted model prepared for scoring: immutable, shared by threads.
+pub trait Model: Send + Sync {
+    /// Number of labels.
+    fn n_labels(&self) -> usize;
+
+    /// Number of features.
+    fn n_features(&self) -> usize;
+
+    /// Prepares rows for scoring. `x` has [`n_features`](Self::n_features) columns.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Param`] if an option does not go with the model, [`Error::TooLarge`].
+    fn rows<'a>(&'a self, x: Features<'a>, options: Options) -> Result<Box<dyn Rows + 'a>, Error>;
+
+    /// Whether so many rows are scored in a moment: then no threads are started.
+    fn is_quick(&self, n_rows: usize) -> bool {
+        n_rows <= 1 || (n_rows <= FEW_ROWS && n_rows.saturating_mul(self.n_labels()) <= FEW_SCORES)
+    }
+
+    /// The `k` best labels of each row with their scores, labels in increasing order; ties go to
+    /// the lower label, and scores of −∞ are left out.
+    ///
+    /// Memory beside the result: the scores of the rows at work.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] if `x` has another number of features, [`Error::TooLarge`],
+    /// [`Error::Stopped`].
+    fn topk(&self, x: Features<'_>, k: usize, watch: &Watch) -> Result<CsrOwned, Error> {
+        rank::topk(self, x, k, watch)
+    }
+
+    /// The labels of each row whose scores exceed their bound, with these scores, in increasing
+    /// order of label.
+    ///
+    /// # Errors
+    ///
+    /// As [`topk`](Self::topk), and [`Error::Shape`] if there is not one bound for each label.
+    fn above(&self, x: Features<'_>, bounds: Bounds<'_>, watch: &Watch) -> Result<CsrOwned, Error> {
+        rank::above(self, x, bounds, watch)
+    }
+
+    /// All scores, row after row.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`] if that many do not fit in memory, otherwise as [`topk`](Self::topk).
+    fn decision(&self, x: Features<'_>, watch: &Watch) -> Result<Vec<f32>, Error> {
+        rank::decision(self, x, watch)
+    }
+
+    /// The probability of each label, row after row, of models that know them without a link.
+    ///
+    /// # Errors
+    ///
+    /// As [`decision`](Self::decision), and [`Error::Param`] if the model knows none.
+    fn probabilities(&self, x: Features<'_>, watch: &Watch) -> Result<Vec<f64>, Error> {
+        rank::probabilities(self, x, watch)
+    }
+}
+
+/// A batch of rows that can be scored.
+pub trait Rows: Sync {
+    /// Number of labels.
+    fn n_labels(&self) -> usize;
+
+    /// Rows that are best scored together; more are never asked for at once.
+    fn at_once(&self) -> usize {
+        1
+    }
+
+    /// Writes the scores of some rows, row after row. They do not depend on which rows are asked
+    /// for together, nor on what `scores` and `work` held.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`] for room that a row needs, [`Error::Stopped`].
+    fn score(
+        &self,
+        rows: Range<usize>,
+        scores: &mut [f32],
+        work: &mut Work,
+        watch: &Watch,
+    ) -> Result<(), Error>;
+
+    /// Writes the scores of given labels of one row.
+    ///
+    /// # Errors
+    ///
+    /// As [`score`](Self::score).
+    ///
+    /// # Panics
+    ///
+    /// If there is no such label.
+    fn score_at(
+        &self,
+        row: usize,
+        labels: &[u32],
+        scores: &mut [f32],
+        work: &mut Work,
+        watch: &Watch,
+    ) -> Result<(), Error> {
+        let mut all = std::mem::take(&mut work.scores);
+        all.resize(self.n_labels(), 0.0);
+        self.score(row..row + 1, &mut all, work, watch)?;
+        for (score, &label) in scores.iter_mut().zip(labels) {
+            *score = all[label as usize];
+        }
+        work.scores = all;
+        Ok(())
+    }
+
+    /// Writes the probabilities of some rows, row after row, if the model knows them.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Param`] if it does not, otherwise as [`score`](Self::score).
+    fn probabilities(
+        &self,
+        _rows: Range<usize>,
+        _probabilities: &mut [f64],
+        _work: &mut Work,
+        _watch: &Watch,
+    ) -> Result<(), Error> {
+        Err(Error::Param {
+            name: "model",
+            expected: "one that knows probabilities",
+            got: "scores only".into(),
+        })
+    }
+}
+
+/// What prediction may choose without another fit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Options {
+    /// What the scores are for.
+    pub purpose: Purpose,
+}
+
+/// What scores are for. For most models that makes no difference.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// To be handed out.
+    Scores,
+    /// To rank the labels of a row.
+    Ranking,
+    /// To name those labels whose scores exceed a bound.
+    Labels,
+    /// Probabilities are asked for instead.
+    Probabilities,
+}
+
+/// What scores must exceed.
+#[derive(Debug, Clone, Copy)]
+pub enum Bounds<'a> {
+    /// The same for all labels.
+    One(f32),
+    /// One for each label.
+    Each(&'a [f32]),
+}
+
+/// What one thread works in, kept from some rows to the next.
+#[derive(Default)]
+pub struct Work {
+    of_model: Option<Box<dyn Any + Send>>,
+    scores: Vec<f32>,
+}
+
+impl Work {
+    /// The model's own room, made when it is first asked for.
+    ///
+    /// # Errors
+    ///
+    /// What `make` returns.
+    ///
+    /// # Panics
+    ///
+    /// If a model asks for room of two types.
+    pub fn room<S: Send + 'static>(
+        &mut self,
+        make: impl FnOnce() -> Result<S, Error>,
+    ) -> Result<&mut S, Error> {
+        let room = match self.of_model.take() {
+            Some(room) => room,
+            None => Box::new(make()?),
+        };
+        let room = self.of_model.insert(room).downcast_mut();
+        Ok(room.expect("a model asks for room of one type"))
+    }
+}

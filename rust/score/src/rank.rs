@@ -1,0 +1,275 @@
+//! From scores to rankings, whatever computes them.
+
+use crate::{Bounds, Features, Model, Options, Purpose, Rows, Work};
+use manylabel_base::{Error, Watch, filled};
+use manylabel_sparse::{CsrOwned, CsrView, Index, Picked, TopK};
+use rayon::prelude::*;
+use std::ops::Range;
+
+/// Tasks for each thread: enough that none waits long for the last, few enough that what each of
+/// them prepares does not count.
+const TASKS: usize = 8;
+
+/// Rows of a task at least.
+const ROWS_OF_TASK: usize = 32;
+
+/// Scores that are compared with the least of the best at once.
+const LANES: usize = 16;
+
+/// Rows prepared for scoring, and how they are shared out.
+struct Batch<'a> {
+    rows: Box<dyn Rows + 'a>,
+    n_rows: usize,
+    n_labels: usize,
+    at_once: usize,
+    rows_of_task: usize,
+}
+
+impl<'a> Batch<'a> {
+    fn new<M: Model + ?Sized>(
+        model: &'a M,
+        x: Features<'a>,
+        purpose: Purpose,
+    ) -> Result<Self, Error> {
+        if x.n_cols() != model.n_features() {
+            return Err(Error::Shape {
+                what: "features of X",
+                expected: model.n_features(),
+                got: x.n_cols(),
+            });
+        }
+        let rows = model.rows(x, Options { purpose })?;
+        let n_rows = x.n_rows();
+        let at_once = rows.at_once().clamp(1, n_rows.max(1));
+        let rows_of_task = if model.is_quick(n_rows) {
+            n_rows.max(1) // one task, and no pool is asked how many threads it has
+        } else {
+            n_rows
+                .div_ceil(TASKS * rayon::current_num_threads())
+                .max(ROWS_OF_TASK)
+                .next_multiple_of(at_once)
+        };
+        Ok(Self {
+            rows,
+            n_rows,
+            n_labels: model.n_labels(),
+            at_once,
+            rows_of_task,
+        })
+    }
+
+    /// The rows of a task, a few at a time.
+    fn parts(&self, task: Range<usize>) -> impl Iterator<Item = Range<usize>> {
+        let at_once = self.at_once;
+        let firsts = task.clone().step_by(at_once);
+        firsts.map(move |first| first..(first + at_once).min(task.end))
+    }
+
+    /// Scores every row and keeps what `pick` pushes for it.
+    fn select<S>(
+        &self,
+        watch: &Watch,
+        state: impl Fn() -> S + Sync,
+        pick: impl Fn(&mut S, &[f32], &mut Vec<(u32, f32)>) + Sync,
+    ) -> Result<CsrOwned, Error> {
+        Picked::by_blocks(
+            self.n_rows,
+            self.rows_of_task,
+            self.n_labels,
+            || (),
+            |(), task, picked| {
+                let (mut work, mut state) = (Work::default(), state());
+                let size = self.at_once.min(task.len()) * self.n_labels;
+                let mut scores = filled("scores of some rows", 0.0, size)?;
+                for rows in self.parts(task) {
+                    watch.step(0)?;
+                    let scores = &mut scores[..rows.len() * self.n_labels];
+                    self.rows.score(rows.clone(), scores, &mut work, watch)?;
+                    for row in 0..rows.len() {
+                        let scores = &scores[row * self.n_labels..][..self.n_labels];
+                        pick(&mut state, scores, &mut picked.pairs);
+                        picked.end_row();
+                    }
+                }
+                Ok(())
+            },
+        )
+    }
+
+    /// A number for every row and label, made by `fill` some rows at a time.
+    fn all<T: Clone + Default + Send>(
+        &self,
+        what: &'static str,
+        watch: &Watch,
+        fill: impl Fn(Range<usize>, &mut [T], &mut Work) -> Result<(), Error> + Sync,
+    ) -> Result<Vec<T>, Error> {
+        let (n_rows, n_labels) = (self.n_rows, self.n_labels);
+        let size = n_rows.checked_mul(n_labels);
+        let size = size.ok_or_else(|| Error::TooLarge {
+            what,
+            got: format!("{n_rows} x {n_labels} numbers"),
+        })?;
+        let mut all = filled(what, T::default(), size)?;
+        let task = |(at, out): (usize, &mut [T])| {
+            let mut work = Work::default();
+            let first = at * self.rows_of_task;
+            let task = first..first + out.len() / n_labels;
+            for (rows, out) in self
+                .parts(task)
+                .zip(out.chunks_mut(self.at_once * n_labels))
+            {
+                watch.step(0)?;
+                fill(rows, out, &mut work)?;
+            }
+            Ok(())
+        };
+        let size_of_task = (self.rows_of_task * n_labels).max(1);
+        if n_rows <= self.rows_of_task {
+            all.chunks_mut(size_of_task)
+                .enumerate()
+                .try_for_each(task)?;
+        } else {
+            all.par_chunks_mut(size_of_task)
+                .enumerate()
+                .try_for_each(task)?;
+        }
+        Ok(all)
+    }
+}
+
+/// See [`Model::topk`].
+pub(crate) fn topk<M: Model + ?Sized>(
+    model: &M,
+    x: Features<'_>,
+    k: usize,
+    watch: &Watch,
+) -> Result<CsrOwned, Error> {
+    let n_labels = model.n_labels();
+    Batch::new(model, x, Purpose::Ranking)?.select(
+        watch,
+        || TopK::new(k.min(n_labels)),
+        |best, scores, out| {
+            for (first, scores) in (0..).step_by(LANES).zip(scores.chunks(LANES)) {
+                // Sixteen comparisons at once: hardly any label is among the best.
+                let largest = |best: f32, &score: &f32| best.max(score);
+                if scores.iter().fold(f32::NEG_INFINITY, largest) > best.floor() {
+                    for (label, &score) in (first..).zip(scores) {
+                        best.push(label, score);
+                    }
+                }
+            }
+            best.drain_by_label(|label, score| out.push((label, score)));
+        },
+    )
+}
+
+/// See [`Model::above`].
+pub(crate) fn above<M: Model + ?Sized>(
+    model: &M,
+    x: Features<'_>,
+    bounds: Bounds<'_>,
+    watch: &Watch,
+) -> Result<CsrOwned, Error> {
+    if let Bounds::Each(bounds) = bounds
+        && bounds.len() != model.n_labels()
+    {
+        return Err(Error::Shape {
+            what: "number of bounds",
+            expected: model.n_labels(),
+            got: bounds.len(),
+        });
+    }
+    Batch::new(model, x, Purpose::Labels)?.select(
+        watch,
+        || (),
+        |(), scores, out| {
+            let scored = (0..).zip(scores.iter().copied());
+            match bounds {
+                Bounds::One(bound) => out.extend(scored.filter(|&(_, score)| score > bound)),
+                Bounds::Each(bounds) => {
+                    let scored = scored.zip(bounds);
+                    let above = scored.filter(|&((_, score), &bound)| score > bound);
+                    out.extend(above.map(|(pair, _)| pair));
+                }
+            }
+        },
+    )
+}
+
+/// See [`Model::decision`].
+pub(crate) fn decision<M: Model + ?Sized>(
+    model: &M,
+    x: Features<'_>,
+    watch: &Watch,
+) -> Result<Vec<f32>, Error> {
+    let batch = Batch::new(model, x, Purpose::Scores)?;
+    batch.all("the dense score matrix", watch, |rows, out, work| {
+        batch.rows.score(rows, out, work, watch)
+    })
+}
+
+/// See [`Model::probabilities`].
+pub(crate) fn probabilities<M: Model + ?Sized>(
+    model: &M,
+    x: Features<'_>,
+    watch: &Watch,
+) -> Result<Vec<f64>, Error> {
+    let batch = Batch::new(model, x, Purpose::Probabilities)?;
+    batch.all("the matrix of probabilities", watch, |rows, out, work| {
+        batch.rows.probabilities(rows, out, work, watch)
+    })
+}
+
+/// The scores of given labels of each row: one for each entry of `pairs`, in their order.
+///
+/// Memory beside the result: the scores of one row for each thread, with models that score all
+/// labels in any case.
+///
+/// # Errors
+///
+/// [`Error::Shape`] if `x` has another number of features or rows than the model and `pairs`, or
+/// `pairs` another number of labels; [`Error::TooLarge`], [`Error::Stopped`].
+pub fn at<I: Index>(
+    model: &dyn Model,
+    x: Features<'_>,
+    pairs: CsrView<'_, I, f32>,
+    watch: &Watch,
+) -> Result<Vec<f32>, Error> {
+    for (what, expected, got) in [
+        ("rows of the pairs", x.n_rows(), pairs.n_rows()),
+        ("labels of the pairs", model.n_labels(), pairs.n_cols()),
+    ] {
+        if expected != got {
+            return Err(Error::Shape {
+                what,
+                expected,
+                got,
+            });
+        }
+    }
+    let batch = Batch::new(model, x, Purpose::Scores)?;
+    let found = Picked::by_blocks(
+        batch.n_rows,
+        batch.rows_of_task,
+        batch.n_labels,
+        || (),
+        |(), task, picked| {
+            let mut work = Work::default();
+            let (mut labels, mut scores) = (Vec::new(), Vec::new());
+            for row in task {
+                watch.step(0)?;
+                labels.clear();
+                labels.extend(pairs.row(row).0.iter().map(|label| label.get() as u32));
+                scores.resize(labels.len(), 0.0);
+                batch
+                    .rows
+                    .score_at(row, &labels, &mut scores, &mut work, watch)?;
+                let pairs = labels.iter().copied().zip(scores.iter().copied());
+                picked.pairs.extend(pairs);
+                picked.end_row();
+            }
+            Ok(())
+        },
+    )?;
+    Ok(found.values)
+}
