@@ -7,6 +7,7 @@ use criterion::{
 use manylabel_base::Watch;
 use manylabel_benches::{Csr, Measurements, Text, briefly};
 use manylabel_correlated::{Method, Model, Params, Scorer};
+use manylabel_score::{Bounds, Model as _};
 
 struct Data {
     name: String,
@@ -81,11 +82,16 @@ fn decode(criterion: &mut Criterion) {
                 .and_then(|scorer| scorer.with_sets(&sets.ends, &sets.labels, &sets.energies))
                 .expect("of one model");
             let watch = Watch::new();
-            if method == Method::Exact && scorer.predict(x, &watch).is_err() {
+            if method == Method::Exact && scorer.above(x.into(), Bounds::One(0.0), &watch).is_err()
+            {
                 continue; // too many labels are coupled
             }
             group.bench_function(BenchmarkId::new(name, &data.name), |b| {
-                b.iter_with_large_drop(|| scorer.predict(x, &watch).expect("same features"));
+                b.iter_with_large_drop(|| {
+                    scorer
+                        .above(x.into(), Bounds::One(0.0), &watch)
+                        .expect("same features")
+                });
             });
         }
     }

@@ -7,6 +7,7 @@ use manylabel_base::Watch;
 use manylabel_benches::{Text, briefly};
 use manylabel_linear::dismec::{Params, Solver};
 use manylabel_linear::{Scorer, leml, pdsparse};
+use manylabel_score::Model as _;
 use manylabel_sparse::CsrOwned;
 use rayon::ThreadPoolBuilder;
 
@@ -78,7 +79,7 @@ fn predict(criterion: &mut Criterion) {
         let name = format!("{text},weights={},k={K}", weights.values.len());
         group.throughput(Throughput::Elements(n as u64));
         group.bench_function(BenchmarkId::new("topk", name), |b| {
-            b.iter_with_large_drop(|| scorer.topk(x.view(), K, &Watch::new()));
+            b.iter_with_large_drop(|| scorer.topk(x.view().into(), K, &Watch::new()));
         });
     }
     let features: Vec<i32> = (0..text.d as i32).collect();
@@ -93,7 +94,7 @@ fn predict(criterion: &mut Criterion) {
         group.throughput(Throughput::Elements(n as u64));
         let name = format!("{text},rank={RANK},k={K}");
         group.bench_function(BenchmarkId::new("low-rank topk", name), |b| {
-            b.iter_with_large_drop(|| scorer.topk(x.view(), K, &Watch::new()));
+            b.iter_with_large_drop(|| scorer.topk(x.view().into(), K, &Watch::new()));
         });
     }
 }

@@ -8,6 +8,7 @@ use fastrand::Rng;
 use manylabel_base::Watch;
 use manylabel_benches::{Csr, Measurements, Text, briefly};
 use manylabel_link::{Kernel, Loss, Params, Projection, Scorer, Solver};
+use manylabel_score::Model as _;
 use manylabel_sparse::CsrOwned;
 
 struct Data {
@@ -106,7 +107,7 @@ fn score(criterion: &mut Criterion) {
             .expect("of one model");
             group.throughput(Throughput::Elements(x.n_rows() as u64));
             group.bench_function(BenchmarkId::new(name, &data.name), |b| {
-                b.iter_with_large_drop(|| scorer.topk(x, 5, &watch).expect("same features"));
+                b.iter_with_large_drop(|| scorer.topk(x.into(), 5, &watch).expect("same features"));
             });
         }
     }

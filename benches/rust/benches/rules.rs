@@ -6,7 +6,8 @@ use criterion::{
 };
 use manylabel_base::Watch;
 use manylabel_benches::{Csr, Measurements, Text, briefly};
-use manylabel_rules::{LabelSets, Model, Params, Rules, Scorer, Search, Step};
+use manylabel_rules::{Ensemble, LabelSets, Model, Params, Rules, Search, Step};
+use manylabel_score::{Bounds, Model as _};
 use manylabel_sparse::{CsrOwned, CsrView};
 use rayon::ThreadPoolBuilder;
 use std::collections::BTreeSet;
@@ -117,16 +118,16 @@ fn predict(criterion: &mut Criterion) {
             data.x.view().n_cols(),
         );
         let rules = rules.expect("a model of ours");
-        let scorer = Scorer::new(rules, 0..rules.n_rules()).expect("all rules");
         let sets = known_sets(&data.y, n_labels);
+        let ensemble = Ensemble::new(rules, sets, true).expect("of one model");
         let name = format!("{},rules={}", data.name, rules.n_rules());
         let (x, watch) = (data.x.view(), Watch::new());
         group.throughput(Throughput::Elements(x.n_rows() as u64));
         group.bench_function(BenchmarkId::new("scores", &name), |b| {
-            b.iter_with_large_drop(|| scorer.decision(x, &sets, &watch));
+            b.iter_with_large_drop(|| ensemble.decision(x.into(), &watch));
         });
         group.bench_function(BenchmarkId::new("label-sets", &name), |b| {
-            b.iter_with_large_drop(|| scorer.known(x, &sets, &watch));
+            b.iter_with_large_drop(|| ensemble.above(x.into(), Bounds::One(0.0), &watch));
         });
     }
 }

@@ -30,6 +30,7 @@
 //! ```
 //! use manylabel_base::Watch;
 //! use manylabel_correlated::{Method, Params, Scorer};
+//! use manylabel_score::{Bounds, Model};
 //! use manylabel_sparse::CsrView;
 //!
 //! // One feature speaks for label 0; label 1 holds where label 0 does not.
@@ -41,7 +42,7 @@
 //! let weights = &model.weights;
 //! let weights = (&weights.ends[..], &weights.cols[..], &weights.values[..]);
 //! let scorer = Scorer::new(weights, &model.intercept, &model.couplings, Method::Auto)?;
-//! let sets = scorer.predict(x, &Watch::new())?;
+//! let sets = scorer.above(x.into(), Bounds::One(0.0), &Watch::new())?;
 //! assert_eq!((sets.indptr, sets.indices), (vec![0, 1, 2, 3, 4], vec![0, 0, 1, 1]));
 //! # Ok::<(), manylabel_base::Error>(())
 //! ```

@@ -8,8 +8,8 @@
 //!
 //! ```
 //! use manylabel_base::Watch;
-//! use manylabel_score::Model;
 //! use manylabel_linear::{Scorer, dismec};
+//! use manylabel_score::Model;
 //! use manylabel_sparse::{CsrOwned, CsrView};
 //!
 //! // Three rows, three features, three labels: label j goes with feature j.

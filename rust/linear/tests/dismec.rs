@@ -4,6 +4,7 @@
 use manylabel_base::Watch;
 use manylabel_linear::Scorer;
 use manylabel_linear::dismec::{Model, Params, Solver};
+use manylabel_score::{Bounds, Model as _};
 use manylabel_sparse::{CsrOwned, CsrView};
 use proptest::prelude::*;
 
@@ -180,12 +181,13 @@ proptest! {
     ) {
         let intercept: Vec<f32> = intercept.iter().map(|b| b.unwrap_or(f32::NEG_INFINITY)).collect();
         let scorer = Scorer::new(&weights.indptr, &weights.indices, &weights.values, &intercept, true).expect("agrees");
-        let ends = x.indptr_u32();
-        let view = CsrView::new("X", &ends, &x.indices, &x.values, 15).expect("valid");
+        let numbers = |of: &[u32]| of.iter().map(|&number| number as i32).collect::<Vec<_>>();
+        let (ends, cols) = (numbers(&x.indptr_u32()), numbers(&x.indices));
+        let view = CsrView::new("X", &ends, &cols, &x.values, 15).expect("valid");
         let watch = Watch::new();
-        let scores = scorer.decision(view, &watch).expect("small");
-        let top = scorer.topk(view, k, &watch).expect("small");
-        let above = scorer.above(view, 0.25, &watch).expect("small");
+        let scores = scorer.decision(view.into(), &watch).expect("small");
+        let top = scorer.topk(view.into(), k, &watch).expect("small");
+        let above = scorer.above(view.into(), Bounds::One(0.25), &watch).expect("small");
         for row in 0..600 {
             let scores = &scores[row * 40..][..40];
             let mut order: Vec<u32> = (0..40).filter(|&l| scores[l as usize] > f32::NEG_INFINITY).collect();
@@ -200,7 +202,8 @@ proptest! {
         // A few rows at a time, on the plain path.
         for row in [0usize, 299, 599] {
             let (cols, values) = x.row(row);
-            let one = CsrView::new("X", &[0u32, cols.len() as u32], cols, values, 15).map(|view| scorer.decision(view, &watch));
+            let ends = [0, cols.len() as i32];
+            let one = CsrView::new("X", &ends, &numbers(cols), values, 15).map(|view| scorer.decision(view.into(), &watch));
             prop_assert_eq!(one.expect("valid").expect("small"), &scores[row * 40..][..40]);
         }
     }

@@ -2,6 +2,7 @@
 
 use manylabel_base::Watch;
 use manylabel_linear::leml::{Loss, Model, Params, Scorer};
+use manylabel_score::{Bounds, Model as _};
 use manylabel_sparse::{CsrOwned, CsrView};
 use proptest::prelude::*;
 
@@ -28,21 +29,19 @@ fn sparse(n_rows: usize, n_cols: usize, nnz: usize) -> impl Strategy<Value = Csr
 fn viewed<R>(
     x: &CsrOwned,
     rows: std::ops::Range<usize>,
-    with: impl FnOnce(CsrView<'_, u32, f32>) -> R,
+    with: impl FnOnce(CsrView<'_, i32, f32>) -> R,
 ) -> R {
     let first = x.indptr[rows.start];
-    let ends: Vec<u32> = x.indptr[rows.start..=rows.end]
+    let ends: Vec<i32> = x.indptr[rows.start..=rows.end]
         .iter()
-        .map(|&end| (end - first) as u32)
+        .map(|&end| (end - first) as i32)
         .collect();
     let range = first..x.indptr[rows.end];
-    let view = CsrView::new(
-        "X",
-        &ends,
-        &x.indices[range.clone()],
-        &x.values[range],
-        x.n_cols,
-    );
+    let cols: Vec<i32> = x.indices[range.clone()]
+        .iter()
+        .map(|&col| col as i32)
+        .collect();
+    let view = CsrView::new("X", &ends, &cols, &x.values[range], x.n_cols);
     with(view.expect("valid"))
 }
 
@@ -93,10 +92,10 @@ proptest! {
         let shape = (30, model.rank);
         let scorer = Scorer::new(&model.features, &model.w, &model.ht, &model.intercept, shape, true).expect("agrees");
         let watch = Watch::new();
-        let top = viewed(&x, 0..70, |x| scorer.topk(x, k, &watch)).expect("small");
-        let above = viewed(&x, 0..70, |x| scorer.above(x, 0.1, &watch)).expect("small");
+        let top = viewed(&x, 0..70, |x| scorer.topk(x.into(), k, &watch)).expect("small");
+        let above = viewed(&x, 0..70, |x| scorer.above(x.into(), Bounds::One(0.1), &watch)).expect("small");
         for row in 0..70 {
-            let scores = viewed(&x, row..row + 1, |x| scorer.decision(x, &watch)).expect("small");
+            let scores = viewed(&x, row..row + 1, |x| scorer.decision(x.into(), &watch)).expect("small");
             let mut order: Vec<u32> = (0..75).filter(|&l| scores[l as usize] > f32::NEG_INFINITY).collect();
             order.sort_by(|&a, &b| scores[b as usize].total_cmp(&scores[a as usize]).then(a.cmp(&b)));
             order.truncate(k);

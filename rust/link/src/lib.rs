@@ -23,6 +23,7 @@
 //! ```
 //! use manylabel_base::Watch;
 //! use manylabel_link::{Loss, Params, Projection, Scorer};
+//! use manylabel_score::Model;
 //! use manylabel_sparse::{CsrOwned, CsrView};
 //!
 //! // Label 0 is the exclusive or of two features, which no linear score is.
@@ -40,7 +41,7 @@
 //!     &model.weights,
 //!     &model.intercept,
 //! )?;
-//! let scores = scorer.decision(x, &Watch::new())?;
+//! let scores = scorer.decision(x.into(), &Watch::new())?;
 //! assert!(scores[0] < 0.0 && scores[1] > 0.0 && scores[2] > 0.0 && scores[3] < 0.0);
 //! # Ok::<(), manylabel_base::Error>(())
 //! ```

@@ -2,22 +2,23 @@
 #![allow(clippy::float_cmp, reason = "the same bits are asked for")]
 
 use manylabel_base::{Error, Watch};
-use manylabel_rules::{LabelSets, Model, Rules, Stage};
+use manylabel_rules::{Ensemble, LabelSets, Model, Rules, Stage};
+use manylabel_score::{Bounds, Model as _};
 use manylabel_sparse::{CsrOwned, CsrView};
 use proptest::prelude::*;
 
 const N_FEATURES: usize = 9;
 
 /// A matrix from rows of columns with values.
-fn matrix<V: Copy>(rows: &[Vec<(u32, V)>]) -> (Vec<u32>, Vec<u32>, Vec<V>) {
+fn matrix<V: Copy>(rows: &[Vec<(u32, V)>]) -> (Vec<i32>, Vec<i32>, Vec<V>) {
     let mut ends = vec![0];
     for row in rows {
-        ends.push(ends[ends.len() - 1] + row.len() as u32);
+        ends.push(ends[ends.len() - 1] + row.len() as i32);
     }
     let entries = || rows.iter().flatten();
     (
         ends,
-        entries().map(|entry| entry.0).collect(),
+        entries().map(|entry| entry.0 as i32).collect(),
         entries().map(|entry| entry.1).collect(),
     )
 }
@@ -35,7 +36,7 @@ struct Arrays {
 
 impl Arrays {
     /// Hands the checked rules over, or tells what is wrong with them.
-    fn with<T>(&self, then: impl FnOnce(Rules<'_, u32>) -> Result<T, Error>) -> Result<T, Error> {
+    fn with<T>(&self, then: impl FnOnce(Rules<'_, i32>) -> Result<T, Error>) -> Result<T, Error> {
         let (ends, labels, scores) = matrix(&self.heads);
         let heads = CsrView::new("heads_", &ends, &labels, &scores, self.n_labels)?;
         let rules = Rules::new(
@@ -189,12 +190,12 @@ proptest! {
                     Stage::new(rules, stage..n_rules)?.add(x, scores, &watch)?;
                 }
             }
-            let scorer = Stage::new(rules, 0..n_rules)?;
+            let ensemble = Ensemble::new(rules, sets.clone(), false)?;
             Ok((
-                scorer.decision(x, &sets, &watch)?,
-                scorer.topk(x, k, &sets, &watch)?,
-                scorer.above(x, &sets, &watch)?,
-                scorer.fired(x, &watch)?,
+                ensemble.decision(x.into(), &watch)?,
+                ensemble.topk(x.into(), k, &watch)?,
+                ensemble.above(x.into(), Bounds::One(0.0), &watch)?,
+                Stage::new(rules, 0..n_rules)?.fired(x, &watch)?,
             ))
         })).expect("valid");
         prop_assert_eq!(fired.n_cols, n_rules);
@@ -267,6 +268,10 @@ fn at_mut<T>(values: &mut [T], at: impl Fn(usize) -> usize) -> &mut T {
     &mut values[at]
 }
 
+fn ensemble<'a>(rules: Rules<'a, i32>, sets: &LabelSets) -> Result<Ensemble<'a, i32>, Error> {
+    Ensemble::new(rules, sets.clone(), true)
+}
+
 type Damage = fn(&mut Arrays);
 
 #[test]
@@ -279,7 +284,7 @@ fn errors_name_the_array_at_fault() {
         heads: vec![vec![(0, 1.0), (1, -1.0)], vec![(1, 0.5)]],
         n_labels: 2,
     };
-    let none = |rules: Rules<'_, u32>| Stage::new(rules, 0..2).map(drop);
+    let none = |rules: Rules<'_, i32>| Stage::new(rules, 0..2).map(drop);
     good.with(none).expect("nothing is wrong");
     let damages: [(Damage, &str); 11] = [
         (
@@ -336,25 +341,24 @@ fn errors_name_the_array_at_fault() {
     let (ends, features, values) = matrix(&[vec![(0, 1.0f32)]]);
     let x = CsrView::new("X", &ends, &features, &values, 3).expect("valid");
     let (watch, sets) = (Watch::new(), label_sets(&[], 2));
-    let of = |then: &dyn Fn(Stage<'_, u32>) -> Result<(), Error>| {
-        let error = good.with(|rules| then(Stage::new(rules, 0..2)?));
+    let of = |then: &dyn Fn(Rules<'_, i32>) -> Result<(), Error>| {
+        let error = good.with(then);
         error.expect_err("something is wrong").to_string()
     };
-    let error = of(&|scorer| scorer.decision(x, &sets, &watch).map(drop));
+    let error = of(&|rules| ensemble(rules, &sets)?.decision(x.into(), &watch).map(drop));
     assert_eq!(error, "features of X: expected 9, got 3");
     let x = CsrView::new("X", &ends, &features, &values, 9).expect("valid");
-    let error = of(&|scorer| scorer.known(x, &sets, &watch).map(drop));
+    let error = of(&|rules| {
+        let named = ensemble(rules, &sets)?.above(x.into(), Bounds::One(0.0), &watch);
+        named.map(drop)
+    });
     assert_eq!(
         error,
         "`label_sets_` must be at least one label set, got none"
     );
-    let error = of(&|scorer| {
-        scorer
-            .marginals(x, &label_sets(&[vec![0]], 3), &watch)
-            .map(drop)
-    });
+    let error = of(&|rules| ensemble(rules, &label_sets(&[vec![0]], 3)).map(drop));
     assert_eq!(error, "labels of label_sets_: expected 2, got 3");
-    let error = of(&|scorer| scorer.add(x, &mut [0.0; 3], &watch));
+    let error = of(&|rules| Stage::new(rules, 0..2)?.add(x, &mut [0.0; 3], &watch));
     assert_eq!(error, "size of scores: expected 2, got 3");
     let error = good
         .with(|rules| Stage::new(rules, 1..3).map(drop))
@@ -434,21 +438,26 @@ fn known_and_marginals(
     scores: &[Vec<f32>],
     sets: &[Vec<u32>],
     n_threads: usize,
-) -> (Vec<i64>, Vec<f64>) {
+) -> (Vec<usize>, Vec<f64>) {
     let (arrays, rows) = scoring(scores);
     let (ends, features, values) = matrix(&rows);
     let x = CsrView::new("X", &ends, &features, &values, N_FEATURES).expect("valid");
-    let (sets, watch) = (label_sets(sets, arrays.n_labels), Watch::new());
-    on_threads(n_threads, || {
+    let watch = Watch::new();
+    let known = label_sets(sets, arrays.n_labels);
+    let (named, marginals) = on_threads(n_threads, || {
         arrays.with(|rules| {
-            let scorer = Stage::new(rules, 0..rules.n_rules())?;
+            let ensemble = Ensemble::new(rules, known, true)?;
             Ok((
-                scorer.known(x, &sets, &watch)?,
-                scorer.marginals(x, &sets, &watch)?,
+                ensemble.above(x.into(), Bounds::One(0.0), &watch)?,
+                ensemble.probabilities(x.into(), &watch)?,
             ))
         })
     })
-    .expect("valid")
+    .expect("valid");
+    // Label sets are distinct.
+    let set = |row: usize| sets.iter().position(|set| set == named.row(row).0);
+    let found = (0..rows.len()).map(|row| set(row).expect("a known set"));
+    (found.collect(), marginals)
 }
 
 /// `|p_k|` of the labels on which a set disagrees with the scores.
@@ -517,7 +526,7 @@ proptest! {
     ) {
         let (known, marginals) = known_and_marginals(&scores, &sets, n_threads);
         for ((scores, &known), marginals) in scores.iter().zip(&known).zip(marginals.chunks(N_LABELS)) {
-            let found = wrong(scores, &sets[known as usize]);
+            let found = wrong(scores, &sets[known]);
             for (at, other) in sets.iter().enumerate() {
                 let other = wrong(scores, other);
                 // At a common scale that suits these two.
@@ -527,7 +536,7 @@ proptest! {
             }
             let losses: Vec<f64> = sets.iter().map(|set| loss(scores, set)).collect();
             let least = losses.iter().copied().fold(f64::INFINITY, f64::min);
-            prop_assert!(losses[known as usize] <= least + 1e-12 * (1.0 + least));
+            prop_assert!(losses[known] <= least + 1e-12 * (1.0 + least));
             // e^{−loss} is 1 / (1 + Σ e^{−y p}).
             let total: f64 = losses.iter().map(|loss| (least - loss).exp()).sum();
             for label in 0..N_LABELS as u32 {
@@ -549,7 +558,7 @@ proptest! {
         // With scores of one size, the loss grows with the number of labels that disagree.
         let distance = |set: &Vec<u32>| if size == 0.0 { 0 } else { wrong(&scores, set).len() };
         let nearest = (0..sets.len()).min_by_key(|&set| (distance(&sets[set]), set));
-        prop_assert_eq!(Some(known[0] as usize), nearest);
+        prop_assert_eq!(Some(known[0]), nearest);
     }
 }
 
