@@ -59,7 +59,7 @@ pub(crate) fn choose(
     let common = commonest(labels);
     let targets = targets(labels, &common, &rows)?;
     let n_features = features(params, labels, train.len());
-    let l2 = params.l2 / steps(params, labels, &common, train.len());
+    let l2 = params.l2 / steps(params, labels, train.len());
     let share = rows.len() as f64 / train.len().max(1) as f64;
     let mut best = (f64::INFINITY, GAMMAS[0]);
     for gamma in GAMMAS {
@@ -108,10 +108,11 @@ fn commonest(labels: &Labels) -> Vec<u32> {
     by_rows
 }
 
-/// By how much the fit suppresses less than least squares with its ridge.
-fn steps(params: &Params, labels: &Labels, common: &[u32], n: usize) -> f64 {
+/// By how much the fit suppresses less than least squares with its ridge: one number for all labels, so that
+/// rare ones have their part in it.
+fn steps(params: &Params, labels: &Labels, n: usize) -> f64 {
     let (mut sum, mut positive) = (0.0, 0.0);
-    for &label in common {
+    for &label in &labels.seen {
         let of_label = labels.rows(label).len() as f64;
         let share = of_label / n as f64;
         sum += of_label * share * (1.0 - share);
@@ -193,4 +194,65 @@ fn error(
         }
     }
     Ok(f64::midpoint(left_out, fitted) + share * (left_out - fitted) / 2.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::error;
+    use crate::design::Design;
+    use manylabel_base::Watch;
+
+    const ROWS: usize = 12;
+
+    /// Residual of row `of` by a ridge regression on a number and a constant, without the row `without`.
+    fn residual(
+        x: &[f64],
+        y: &[f64],
+        weights: &[f32],
+        ridge: f64,
+        of: usize,
+        without: Option<usize>,
+    ) -> f64 {
+        let (mut xx, mut x1, mut one, mut xy, mut y1) = (ridge, 0.0, ridge, 0.0, 0.0);
+        for row in (0..ROWS).filter(|&row| Some(row) != without) {
+            let weight = f64::from(weights[row]);
+            xx += weight * x[row] * x[row];
+            x1 += weight * x[row];
+            one += weight;
+            xy += weight * x[row] * y[row];
+            y1 += weight * y[row];
+        }
+        let determinant = xx * one - x1 * x1;
+        y[of] - ((xy * one - y1 * x1) * x[of] + y1 * xx - xy * x1) / determinant
+    }
+
+    #[test]
+    fn errors_are_between_those_with_and_without_the_row() {
+        let x: Vec<f64> = (0..ROWS).map(|i| (1.3 * i as f64).sin()).collect();
+        let y: Vec<f64> = (0..ROWS).map(|i| f64::from(u8::from(i % 3 > 0))).collect();
+        let weights: Vec<f32> = (0..ROWS).map(|i| 0.5 + 0.1 * i as f32).collect();
+        let squares = x
+            .iter()
+            .zip(&weights)
+            .map(|(x, &w)| f64::from(w) * (x * x + 1.0));
+        let ridge = 0.1 * squares.sum::<f64>() / 2.0;
+        let sum = |left_out: bool| -> f64 {
+            let of = |row: usize| {
+                let r = residual(&x, &y, &weights, ridge, row, left_out.then_some(row));
+                f64::from(weights[row]) * r * r
+            };
+            (0..ROWS).map(of).sum()
+        };
+        for share in [1.0, 0.25] {
+            let h = x.iter().flat_map(|&x| [x as f32, 1.0]).collect();
+            let mut design = Design::new(h, 2, Vec::new(), Vec::new());
+            let watch = Watch::new();
+            design.keep(&watch).unwrap();
+            let targets: Vec<f32> = y.iter().map(|&y| y as f32).collect();
+            let got = error(&mut design, &weights, &targets, 0.1, share, &watch).unwrap();
+            let middle = f64::midpoint(sum(true), sum(false));
+            let expected = middle + share * (sum(true) - middle);
+            assert!((got / expected - 1.0).abs() < 1e-4, "{got} {expected}");
+        }
+    }
 }
