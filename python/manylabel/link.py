@@ -61,8 +61,7 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     gamma : float or "auto", default="auto"
         Multiple of the frequencies that the median of squared distances suggests: the Gaussian kernel is
         ``exp(-gamma^2 |p - p'|^2 / median)``; finite and > 0. "auto" is the one of 1/4, 1/2 and 1 with the
-        least leave-one-out error of least squares on up to 500 features, 4000 rows and 64 labels, which
-        takes less than 5e9 multiplications.
+        least leave-one-out error of least squares; see Notes.
     loss : {"logistic", "squared", "softmax"}, default="logistic"
         Of every label, or of the one class of a row.
     embedding : {"rembrandt", "gaussian", "pca", "none"} or Rembrandt, default="rembrandt"
@@ -188,11 +187,17 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     for an instance, the link learns from predictions of the rows that the embedding was fitted to, as
     printed in [1]_, and X is taken as it is.
 
+    The error that chooses `gamma` is that of up to 4000 rows, the 64 commonest labels and 500 features, or
+    more where that takes no more than a tenth of the fit of V. It stands for what is fitted: its ridge is
+    smaller by what the passes of "psgd" undo of `l2_link`, and residuals are between those of the fit and
+    leave-one-out ones, the nearer to the first the more rows there are beside these. Unless 1/4 is better
+    than 1/2, 1 is tried too.
+
     A probability of one half is the cut of least Hamming loss. But where labels are hard to tell few are
     above it. The threshold is learned by fitting a sample of labels, common and rare, anew to four fifths
     of the rows; features, their Gram matrix and leave-one-out predictions are those of the fit. The sample
     takes about a tenth of the time of the fit of V, but has at least 32 labels; below 2500 rows more
-    fifths are held out in turn.
+    fifths are held out in turn, until their rows have 500 of these labels.
 
     Settings of the paper's authors: ``n_components=0.9, n_iter=2, l2=1e-4, threshold="zero"`` and the
     parameters of `smooth_link_space`. Their quasi-random frequencies are those of

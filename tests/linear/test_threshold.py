@@ -1,10 +1,12 @@
 """The learned threshold: label sets of the size that rows have, at little cost and with the same weights."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from manylabel import DiSMECClassifier
+from manylabel import DiSMECClassifier, PDSparseClassifier
 from manylabel.datasets import load_xc, make_multilabel
 
 
@@ -45,14 +47,19 @@ def cut(scores, Y):
     return np.sort(scores.ravel())[-int(Y.sum())]
 
 
-def test_rows_are_forgotten():
+@pytest.mark.parametrize(
+    "make",
+    [DiSMECClassifier, partial(PDSparseClassifier, fit_intercept=False)],
+    ids=["DiSMEC", "PD-Sparse"],
+)
+def test_rows_are_forgotten(make):
     """The threshold is that of fits that never saw the rows, not that of training rows."""
     X, Y = noisy(1000, 800, 40)
-    model = DiSMECClassifier(random_state=0).fit(X, Y)
+    model = make(random_state=0).fit(X, Y)
     honest = []
     for fold in range(5):
         held = np.arange(len(Y)) % 10 == fold
-        unaware = DiSMECClassifier(threshold="zero", random_state=0).fit(X[~held], Y[~held])
+        unaware = make(threshold="zero", random_state=0).fit(X[~held], Y[~held])
         honest.append(cut(unaware.decision_function(X[held]), Y[held]))
     seen = cut(model.decision_function(X), Y) + model.threshold_
     assert abs(model.threshold_ - np.mean(honest)) < 0.4 * abs(seen - np.mean(honest))

@@ -42,6 +42,28 @@ impl Tally {
         }
     }
 
+    /// Counts pairs of the same weight whose scores are `scores + factor * terms`.
+    ///
+    /// Most of them cannot matter, which is told many at a time.
+    pub fn push_sums(&mut self, scores: &[f32], factor: f32, terms: &[f32], weight: f32) {
+        const AT_A_TIME: usize = 16;
+        let mut sums = [0.0; AT_A_TIME];
+        let chunks = scores.chunks(AT_A_TIME).zip(terms.chunks(AT_A_TIME));
+        for (scores, terms) in chunks {
+            let sums = &mut sums[..scores.len()];
+            let mut largest = f32::NEG_INFINITY;
+            for (sum, (score, term)) in sums.iter_mut().zip(scores.iter().zip(terms)) {
+                *sum = score + factor * term;
+                largest = largest.max(*sum);
+            }
+            if largest > self.floor {
+                for &sum in &*sums {
+                    self.push(sum, weight);
+                }
+            }
+        }
+    }
+
     /// Counts the pairs of `other`, which are to be as many as here.
     pub fn merge(&mut self, other: Self) {
         self.floor = self.floor.max(other.floor);
@@ -164,6 +186,25 @@ mod tests {
         let next = 0.5_f32.next_up(); // there is no number between
         assert_eq!(cut(1.0, &[(0.5, 1.0), (next, 1.0)]), Some(0.5));
         assert_eq!(cut(1.0, &[(-0.0, 1.0), (0.0, 1.0), (1.0, 1.0)]), Some(0.5));
+    }
+
+    #[test]
+    fn sums_count_as_if_one_by_one() {
+        let mut rng = Rng::with_seed(1);
+        let terms: Vec<f32> = (0..203).map(|_| -rng.f32() * 9.0).collect();
+        let (mut sums, mut singles) = (Tally::new(700.0), Tally::new(700.0));
+        for row in 0..300 {
+            let mut scores: Vec<f32> = (0..203).map(|_| rng.f32() - 0.5).collect();
+            scores[row % 203] = [f32::NEG_INFINITY, f32::NAN, 1.0][row % 3];
+            let weight = [1.0, 2.0, 0.0][row % 3];
+            sums.push_sums(&scores, 0.125, &terms, weight);
+            for (score, term) in scores.iter().zip(&terms) {
+                singles.push(score + 0.125 * term, weight);
+            }
+        }
+        let cut = singles.cut();
+        assert!(cut.is_some());
+        assert_eq!(sums.cut(), cut);
     }
 
     #[test]

@@ -290,6 +290,12 @@ impl Plan {
         ]
         .into_iter()
         .fold(0, u64::saturating_add);
+        let needed = match params.gamma {
+            None if params.kernel != crate::Kernel::Linear => {
+                needed.max(gamma::bytes(params, labels, n_rows, width))
+            }
+            _ => needed,
+        };
         // What the system does not grant at once would be refused, or worse, in the middle.
         let probe = usize::try_from(needed).unwrap_or(usize::MAX);
         if Vec::<u8>::new().try_reserve_exact(probe).is_err() {

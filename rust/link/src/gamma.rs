@@ -2,24 +2,38 @@
 //!
 //! With the Cholesky factor L of the Gram matrix, least squares predict `ψ_i · Σ_j ω_j ψ_j y_j` for
 //! `ψ = L⁻¹φ`, the leverage of a row is `ω |ψ|²`, and its residual by a fit without it the residual over
-//! one less that. Some hundred features and some thousand rows tell bandwidths apart.
+//! one less that.
+//!
+//! What is compared must be what is fitted, or the choice is of another model's bandwidth. It differs in
+//! three things. Passes of psGD go on from least squares without a ridge: for labels with a share π of the
+//! rows each step takes away about π (1 − π) of what the ridge still suppresses, so that many small steps
+//! are as good as a smaller ridge. More rows make leave-one-out errors fall towards the errors that ridge
+//! and bandwidth leave. And fewer features stand for a fast kernel worse than for a slow one, so that all
+//! are taken where the fit is long.
 
 use crate::design::Design;
 use crate::fit::{Labels, gram};
-use crate::{Kernel, Params, kernel};
+use crate::psgd::batch_rows;
+use crate::threshold::work;
+use crate::{Kernel, Loss, Params, Solver, kernel};
 use faer::linalg::matmul::matmul;
 use faer::{Accum, MatMut, MatRef, Par};
 use fastrand::Rng;
 use manylabel_base::{Error, Watch, filled};
 
-/// Multiples that are compared. Weak signals want the nearly linear link of the first, strong ones of
-/// many rows the last, which is what the median of distances suggests.
-const GAMMAS: [f64; 3] = [0.25, 0.5, 1.0];
+/// Multiples that are compared. Weak signals want the nearly linear link of 1/4, strong ones of many rows
+/// that of 1, which is what the median of distances suggests. In this order, as errors have one valley:
+/// where the second is better than the first there is no need of the last.
+const GAMMAS: [f64; 3] = [0.5, 0.25, 1.0];
 
-/// What is compared with, at most: some per cent of a fit of 2000 features.
-const FEATURES: usize = 500;
+/// Rows that are compared with, and the commonest labels: the error is mostly theirs, and so is what ranks
+/// first.
 const ROWS: usize = 4000;
 const LABELS: usize = 64;
+
+/// Features: so many, or as many as take this share of the fit.
+const FEATURES: usize = 500;
+const SHARE: f64 = 0.1;
 
 #[expect(clippy::too_many_arguments, reason = "all that a fit knows by then")]
 pub(crate) fn choose(
@@ -42,8 +56,11 @@ pub(crate) fn choose(
     rows.sort_unstable();
     let of_rows = |row: &u32| train[*row as usize] as usize;
     let weights: Vec<f32> = rows.iter().map(|row| weights[of_rows(row)]).collect();
-    let targets = targets(labels, &rows)?;
-    let n_features = params.n_features.min(FEATURES);
+    let common = commonest(labels);
+    let targets = targets(labels, &common, &rows)?;
+    let n_features = features(params, labels, train.len());
+    let l2 = params.l2 / steps(params, labels, train.len());
+    let share = rows.len() as f64 / train.len().max(1) as f64;
     let mut best = (f64::INFINITY, GAMMAS[0]);
     for gamma in GAMMAS {
         watch.step(0)?;
@@ -56,25 +73,69 @@ pub(crate) fn choose(
             kernel::draw(params.kernel, width, n_features, gamma, q, &mut rng);
         let mut design = Design::new(own, width, frequencies, phases);
         design.keep(watch)?;
-        // Squares of differences of cosines of short frequencies go as gamma squared, and so does the
-        // ridge that suppresses them as much: with one for all the shortest would seem the worst.
-        let l2 = params.l2 * gamma * gamma;
-        let error = error(&mut design, &weights, &targets, l2, watch)?;
+        let error = error(&mut design, &weights, &targets, l2, share, watch)?;
         if error < best.0 {
             best = (error, gamma);
+        }
+        if best.1 < GAMMAS[0] {
+            break;
         }
     }
     Ok(best.1)
 }
 
-/// 0/1 targets of some labels, one row a label: every so-manieth in order of their number of rows.
-fn targets(labels: &Labels, rows: &[u32]) -> Result<Vec<f32>, Error> {
+/// Features that are compared with, for a fit to `n` rows.
+pub(crate) fn features(params: &Params, labels: &Labels, n: usize) -> usize {
+    // Both in units of the Gram matrix: the fit of V, and three times Gram matrix and whitening.
+    let of_fit = n as f64 * params.n_features as f64 * work(params, params.n_features, labels);
+    let of_square = (GAMMAS.len() * n.min(ROWS)) as f64;
+    let affordable = (SHARE * of_fit / of_square).sqrt() as usize;
+    params.n_features.min(affordable.max(FEATURES))
+}
+
+/// Bytes that the choice takes: a Gram matrix and its factors, and features twice.
+pub(crate) fn bytes(params: &Params, labels: &Labels, n: usize, width: usize) -> u64 {
+    let (size, n_rows) = (features(params, labels, n) as u64 + 1, n.min(ROWS) as u64);
+    let of_row = 4 * width as u64 + 8 * size;
+    20 * size * size + n_rows * of_row
+}
+
+/// The labels with most rows, at most [`LABELS`].
+fn commonest(labels: &Labels) -> Vec<u32> {
     let mut by_rows = labels.seen.clone();
-    by_rows.sort_by_key(|&label| labels.rows(label).len());
-    let n_labels = by_rows.len().min(LABELS);
-    let mut targets = filled("targets", 0.0, n_labels * rows.len())?;
-    for (i, targets) in targets.chunks_mut(rows.len()).enumerate() {
-        let label = by_rows[(2 * i + 1) * by_rows.len() / (2 * n_labels)];
+    by_rows.sort_by_key(|&label| std::cmp::Reverse(labels.rows(label).len()));
+    by_rows.truncate(LABELS);
+    by_rows
+}
+
+/// By how much the fit suppresses less than least squares with its ridge: one number for all labels, so that
+/// rare ones have their part in it.
+fn steps(params: &Params, labels: &Labels, n: usize) -> f64 {
+    let (mut sum, mut positive) = (0.0, 0.0);
+    for &label in &labels.seen {
+        let of_label = labels.rows(label).len() as f64;
+        let share = of_label / n as f64;
+        sum += of_label * share * (1.0 - share);
+        positive += of_label;
+    }
+    // The mean curvature of the logistic loss, where a label counts by its rows as in the error.
+    let curvature = if positive > 0.0 { sum / positive } else { 0.0 };
+    match (params.loss, params.solver) {
+        (Loss::Squared, _) => 1.0,
+        (_, Solver::Psgd) => {
+            let batches = n.div_ceil(batch_rows(n, params.n_features.max(labels.seen.len())));
+            let decays = (0..params.n_passes).map(|pass| params.decay.powf(pass as f64));
+            1.0 + params.step_size * batches as f64 * decays.sum::<f64>() * curvature
+        }
+        // Its loss has the ridge for good, beside a curvature that is less than that of squares.
+        (_, Solver::NewtonCg) => curvature.max(f64::MIN_POSITIVE.sqrt()),
+    }
+}
+
+/// 0/1 targets of labels, one row a label.
+fn targets(labels: &Labels, common: &[u32], rows: &[u32]) -> Result<Vec<f32>, Error> {
+    let mut targets = filled("targets", 0.0, common.len() * rows.len())?;
+    for (&label, targets) in common.iter().zip(targets.chunks_mut(rows.len().max(1))) {
         for row in labels.rows(label) {
             if let Ok(at) = rows.binary_search(row) {
                 targets[at] = 1.0;
@@ -84,12 +145,17 @@ fn targets(labels: &Labels, rows: &[u32]) -> Result<Vec<f32>, Error> {
     Ok(targets)
 }
 
-/// Sum of squared residuals of least squares without the row each.
+/// Sum of squared residuals of least squares without the row each, as it would be of more rows, of which
+/// these are a `share`.
+///
+/// Leave-one-out residuals are above those that infinitely many rows would leave about as much as the
+/// residuals of the fit are below, and by that much less as there are more rows.
 fn error(
     design: &mut Design,
     weights: &[f32],
     targets: &[f32],
     l2: f64,
+    share: f64,
     watch: &Watch,
 ) -> Result<f64, Error> {
     let (n, size) = (weights.len(), design.size);
@@ -115,16 +181,78 @@ fn error(
     let sums = MatRef::from_row_major_slice(&sums, n_labels, size);
     let out = MatMut::from_row_major_slice_mut(&mut predicted, n_labels, n);
     matmul(out, replace, sums, psi.transpose(), 1.0, seq);
-    let mut total = 0.0;
+    let (mut fitted, mut left_out) = (0.0, 0.0);
     for (row, features) in features.chunks(size).enumerate() {
         let weight = f64::from(weights[row]);
         let square: f64 = features.iter().map(|&f| f64::from(f) * f64::from(f)).sum();
         let rest = (1.0 - weight * square).max(1e-3);
         for label in 0..n_labels {
             let at = label * n + row;
-            let residual = f64::from(targets[at] - predicted[at]) / rest;
-            total += weight * residual * residual;
+            let residual = f64::from(targets[at] - predicted[at]);
+            fitted += weight * residual * residual;
+            left_out += weight * (residual / rest).powi(2);
         }
     }
-    Ok(total)
+    Ok(f64::midpoint(left_out, fitted) + share * (left_out - fitted) / 2.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::error;
+    use crate::design::Design;
+    use manylabel_base::Watch;
+
+    const ROWS: usize = 12;
+
+    /// Residual of row `of` by a ridge regression on a number and a constant, without the row `without`.
+    fn residual(
+        x: &[f64],
+        y: &[f64],
+        weights: &[f32],
+        ridge: f64,
+        of: usize,
+        without: Option<usize>,
+    ) -> f64 {
+        let (mut xx, mut x1, mut one, mut xy, mut y1) = (ridge, 0.0, ridge, 0.0, 0.0);
+        for row in (0..ROWS).filter(|&row| Some(row) != without) {
+            let weight = f64::from(weights[row]);
+            xx += weight * x[row] * x[row];
+            x1 += weight * x[row];
+            one += weight;
+            xy += weight * x[row] * y[row];
+            y1 += weight * y[row];
+        }
+        let determinant = xx * one - x1 * x1;
+        y[of] - ((xy * one - y1 * x1) * x[of] + y1 * xx - xy * x1) / determinant
+    }
+
+    #[test]
+    fn errors_are_between_those_with_and_without_the_row() {
+        let x: Vec<f64> = (0..ROWS).map(|i| (1.3 * i as f64).sin()).collect();
+        let y: Vec<f64> = (0..ROWS).map(|i| f64::from(u8::from(i % 3 > 0))).collect();
+        let weights: Vec<f32> = (0..ROWS).map(|i| 0.5 + 0.1 * i as f32).collect();
+        let squares = x
+            .iter()
+            .zip(&weights)
+            .map(|(x, &w)| f64::from(w) * (x * x + 1.0));
+        let ridge = 0.1 * squares.sum::<f64>() / 2.0;
+        let sum = |left_out: bool| -> f64 {
+            let of = |row: usize| {
+                let r = residual(&x, &y, &weights, ridge, row, left_out.then_some(row));
+                f64::from(weights[row]) * r * r
+            };
+            (0..ROWS).map(of).sum()
+        };
+        for share in [1.0, 0.25] {
+            let h = x.iter().flat_map(|&x| [x as f32, 1.0]).collect();
+            let mut design = Design::new(h, 2, Vec::new(), Vec::new());
+            let watch = Watch::new();
+            design.keep(&watch).unwrap();
+            let targets: Vec<f32> = y.iter().map(|&y| y as f32).collect();
+            let got = error(&mut design, &weights, &targets, 0.1, share, &watch).unwrap();
+            let middle = f64::midpoint(sum(true), sum(false));
+            let expected = middle + share * (sum(true) - middle);
+            assert!((got / expected - 1.0).abs() < 1e-4, "{got} {expected}");
+        }
+    }
 }

@@ -17,8 +17,10 @@ const ROWS_OF_ONE: usize = 5;
 const MOST_ROWS: usize = 4000;
 
 /// Where a fifth of the rows are fewer, further fifths are held out one after the other: some dozen labels
-/// would leave the threshold to chance.
+/// would leave the threshold to chance. Not so if they have so many labels: the number that is named is
+/// then known to a twentieth, and the bounds of what is sensible are much wider.
 const ENOUGH_ROWS: usize = 500;
+const ENOUGH_LABELS: f64 = 500.0;
 
 /// Labels that are fitted: at least so many, of few of which thresholds scatter, and as a share of the
 /// work of the fit.
@@ -61,6 +63,9 @@ pub(crate) fn learn(
     let mut scored = Vec::with_capacity(n_folds * n_held * block.len());
     let mut positive = 0.0;
     for _ in 0..n_folds {
+        if positive >= ENOUGH_LABELS {
+            break;
+        }
         order.rotate_left(n_held);
         let (rest, held) = order.split_at(train.len() - n_held);
         let (mut rest, mut held) = (rest.to_vec(), held.to_vec());
@@ -136,17 +141,25 @@ fn score(
     Ok(positive)
 }
 
-/// Every so-manieth of the labels in order of their number of rows, in ascending order.
-fn sample(labels: &Labels, size: usize, params: &Params) -> Vec<u32> {
-    let n_labels = labels.seen.len();
+/// Products with the features that a label takes.
+fn products(params: &Params) -> f64 {
     let products = match (params.loss, params.solver) {
         (Loss::Squared, _) => 1,
         (_, Solver::Psgd) => 4 * params.n_passes,
         (_, Solver::NewtonCg) => NEWTON_PRODUCTS,
-    } as f64;
-    // In units of rows × features: the Gram matrix and whitening, and what labels take.
-    let work = size as f64 + products * n_labels as f64;
-    let affordable = (SHARE * work / products) as usize;
+    };
+    products as f64
+}
+
+/// What a fit takes, in units of rows × features: the Gram matrix and whitening, and what labels take.
+pub(crate) fn work(params: &Params, size: usize, labels: &Labels) -> f64 {
+    size as f64 + products(params) * labels.seen.len() as f64
+}
+
+/// Every so-manieth of the labels in order of their number of rows, in ascending order.
+fn sample(labels: &Labels, size: usize, params: &Params) -> Vec<u32> {
+    let n_labels = labels.seen.len();
+    let affordable = (SHARE * work(params, size, labels) / products(params)) as usize;
     let n_sampled = affordable.max(LEAST_LABELS).min(n_labels);
     let mut by_rows = labels.seen.clone();
     by_rows.sort_by_key(|&label| labels.rows(label).len());

@@ -3,6 +3,7 @@
 
 use crate::cut::Tally;
 use fastrand::Rng;
+use rayon::prelude::*;
 
 /// Factors of the log frequencies to choose among, beside 0. The margin the loss asks for is 1, so
 /// that nothing depends on the scale of the features. The largest makes a label ten times as frequent
@@ -48,6 +49,13 @@ pub(super) fn parts(n_rows: usize, seed: u64) -> Vec<Vec<u32>> {
 /// A row's weight and its mean precision at the ranks of its labels, for every factor.
 type Ranked = (f64, [f32; N_FACTORS]);
 
+/// Rows whose scores are looked at together, and of each the labels it carries and its weight.
+pub(super) struct Block {
+    /// Without intercepts; of (`rows`, `n_labels`).
+    pub(super) scores: Vec<f32>,
+    pub(super) rows: Vec<(Vec<u32>, f32)>,
+}
+
 /// What the scores of held-out rows say.
 pub(super) struct Looks<'a> {
     log_frequencies: &'a [f32],
@@ -56,7 +64,6 @@ pub(super) struct Looks<'a> {
     tallies: Vec<Tally>,
     /// Rows that carry a label which was trained on.
     ranked: Vec<Ranked>,
-    wanted: f64,
 }
 
 impl<'a> Looks<'a> {
@@ -73,37 +80,39 @@ impl<'a> Looks<'a> {
             tallies: vec![Tally::new(wanted); factors.len()],
             factors,
             ranked: Vec::new(),
-            wanted,
         }
     }
 
-    /// As when nothing was seen yet.
-    pub(super) fn nothing(&self) -> Self {
-        Self::new(self.log_frequencies, self.factors.len() > 1, self.wanted)
-    }
-
-    /// Looks at the scores of a row without intercepts, and at the labels it carries of these.
-    pub(super) fn push(&mut self, scores: &[f32], positives: &[u32], weight: f32) {
-        let mut precisions = [0.0; N_FACTORS];
-        let mut shifted = vec![0.0; scores.len()];
-        for (at, (&factor, tally)) in self.factors.iter().zip(&mut self.tallies).enumerate() {
-            let terms = scores.iter().zip(self.log_frequencies);
-            for (shifted, (score, log_frequency)) in shifted.iter_mut().zip(terms) {
-                *shifted = score + factor * log_frequency;
-                tally.push(*shifted, weight);
+    /// Looks at rows.
+    ///
+    /// A tally sees one row after the other, so that it soon knows which scores cannot matter.
+    pub(super) fn push(&mut self, block: &Block) {
+        let (n_labels, terms) = (self.log_frequencies.len(), self.log_frequencies);
+        if n_labels == 0 {
+            return;
+        }
+        let rows = || block.scores.chunks_exact(n_labels).zip(&block.rows);
+        let tallies = self.factors.par_iter().zip(&mut self.tallies);
+        tallies.for_each(|(&factor, tally)| {
+            for (scores, &(_, weight)) in rows() {
+                tally.push_sums(scores, factor, terms, weight);
             }
-            precisions[at] = mean_precision(&shifted, positives);
-        }
-        if !positives.is_empty() {
-            self.ranked.push((f64::from(weight), precisions));
-        }
-    }
-
-    pub(super) fn merge(&mut self, other: Self) {
-        for (tally, other) in self.tallies.iter_mut().zip(other.tallies) {
-            tally.merge(other);
-        }
-        self.ranked.extend(other.ranked);
+        });
+        let rows: Vec<_> = rows()
+            .filter(|(_, (carried, _))| !carried.is_empty())
+            .collect();
+        let ranked = rows.into_par_iter().map(|(scores, (carried, weight))| {
+            let mut precisions = [0.0; N_FACTORS];
+            let mut shifted = vec![0.0; n_labels];
+            for (precision, &factor) in precisions.iter_mut().zip(&self.factors) {
+                for (shifted, (score, term)) in shifted.iter_mut().zip(scores.iter().zip(terms)) {
+                    *shifted = score + factor * term;
+                }
+                *precision = mean_precision(&shifted, carried);
+            }
+            (f64::from(*weight), precisions)
+        });
+        self.ranked.par_extend(ranked);
     }
 
     /// The factor and the cut that goes with it.
