@@ -130,8 +130,8 @@ class PDSparseClassifier(LinearClassifier):
     are scored. The factor of the log frequencies is the smallest of 0, 1/512, 1/256, ..., 2 whose mean
     label ranking average precision is within a standard error of the best one. The threshold is that above
     which as many pairs of a row and a label lie as are true. With `early_stopping` the rows held out for it
-    serve, at next to no cost; else both together took up to 16 % of the time of the fit with a thousand rows or
-    more, and 20 to 28 %, some milliseconds, with a few hundred. The weights stay what they were.
+    serve, at next to no cost; else both together took up to 16 % of the time of the fit with a thousand rows
+    or more, and 20 to 28 %, some milliseconds, with a few hundred. The weights stay what they were.
 
     The loss of a row is that of its worst pair of labels. Where rows carry many labels that features tell
     little about, some pair is always wrong, and weights shrink to nearly nothing although there is something

@@ -790,6 +790,20 @@ impl Fit<'_> {
 mod tests {
     use super::*;
 
+    /// `Σ_i α_i x_i`, feature by feature, label by label.
+    fn sums_of_duals(problem: &Problem<'_>, state: &State) -> Vec<Vec<f64>> {
+        let mut v = vec![vec![0.0; problem.y.n_cols]; problem.x.n_cols];
+        for (row, duals) in state.duals.iter().enumerate() {
+            for (&label, &alpha) in duals.labels.iter().zip(&duals.alpha) {
+                let (cols, values) = problem.x.row(row);
+                for (&col, &value) in cols.iter().zip(values) {
+                    v[col as usize][label as usize] += alpha * f64::from(value);
+                }
+            }
+        }
+        v
+    }
+
     #[test]
     fn weights_are_those_of_the_duals() {
         let (n, d, c) = (60, 12, 9);
@@ -828,7 +842,6 @@ mod tests {
             fit.pass(&mut state, &problem.order, true, &Watch::new())
                 .expect("nobody stops it");
         }
-        let mut v = vec![vec![0.0; c]; d];
         for (row, duals) in state.duals.iter().enumerate() {
             let positives = problem.y.row(row).0;
             let (mut up, mut down) = (0.0, 0.0);
@@ -844,14 +857,10 @@ mod tests {
                 } else {
                     alpha < 0.0
                 });
-                let (cols, values) = problem.x.row(row);
-                for (&col, &value) in cols.iter().zip(values) {
-                    v[col as usize][label as usize] += alpha * f64::from(value);
-                }
             }
             assert!((up + down).abs() < 1e-9 && up <= 1.0 + 1e-9);
         }
-        for (feature, v) in v.iter().enumerate() {
+        for (feature, v) in sums_of_duals(&problem, &state).iter().enumerate() {
             for (label, &v) in v.iter().enumerate() {
                 let w = v.signum() * (v.abs() - 0.05).max(0.0);
                 let found = f64::from(state.weights.get(feature, label as u32));
@@ -877,17 +886,11 @@ mod tests {
             .expect("nobody stops it");
         fit.forget(&mut state, &forgotten, &Watch::new())
             .expect("nobody stops it");
-        let mut v = vec![vec![0.0; c]; d];
-        for (row, duals) in state.duals.iter().enumerate() {
-            let is_forgotten = forgotten.contains(&(row as u32));
-            assert!(!is_forgotten || duals.alpha.iter().all(|&alpha| alpha == 0.0));
-            for (&label, &alpha) in duals.labels.iter().zip(&duals.alpha) {
-                let (cols, values) = problem.x.row(row);
-                for (&col, &value) in cols.iter().zip(values) {
-                    v[col as usize][label as usize] += alpha * f64::from(value);
-                }
-            }
+        for row in forgotten {
+            let duals = &state.duals[row as usize];
+            assert!(duals.alpha.iter().all(|&alpha| alpha == 0.0));
         }
+        let v = sums_of_duals(&problem, &state);
         let mut n_weights = 0;
         for feature in 0..d {
             for label in (0..c).filter(|&label| had[feature][label]) {
