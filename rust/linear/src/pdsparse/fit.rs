@@ -791,7 +791,7 @@ mod tests {
     use super::*;
 
     /// `Σ_i α_i x_i`, feature by feature, label by label.
-    fn sums_of_duals(problem: &Problem<'_>, state: &State) -> Vec<Vec<f64>> {
+    fn sums_of_duals(problem: &Problem, state: &State) -> Vec<Vec<f64>> {
         let mut v = vec![vec![0.0; problem.y.n_cols]; problem.x.n_cols];
         for (row, duals) in state.duals.iter().enumerate() {
             for (&label, &alpha) in duals.labels.iter().zip(&duals.alpha) {
