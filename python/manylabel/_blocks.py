@@ -25,6 +25,7 @@ from manylabel._validation import check_count, check_features, n_threads
 __all__ = ["FEW_ROWS", "BlockClassifier"]
 
 T = TypeVar("T")
+B = TypeVar("B", bound="BlockClassifier")
 
 # So many scores are held at a time where scores are dense: 64 MB.
 _SCORES_AT_ONCE = 1 << 24
@@ -219,6 +220,27 @@ class BlockClassifier(MultiLabelClassifier):
                 f"models of estimators_: expected {len(self.label_blocks_)}, got {len(self.estimators_)}"
             )
         return self.estimators_[block]
+
+    def prepare(self: B) -> B:
+        """Prepare the router and the models of all blocks for predictions, ahead of the first one.
+
+        Returns
+        -------
+        self
+            The estimator itself.
+
+        Raises
+        ------
+        sklearn.exceptions.NotFittedError
+            If the model is not fitted.
+        ValueError
+            If fitted arrays, as changed or loaded, do not go together.
+        """
+        super().prepare()
+        for model in self.estimators_:
+            if isinstance(model, MultiLabelClassifier):
+                model.prepare()
+        return self
 
     def _models(self, X: csr_array) -> Callable[[int], Any]:
         """Return what gives each block's model for these rows."""

@@ -1,0 +1,205 @@
+"""The prepared model behind every prediction: what it answers, how long it lives, who shares it."""
+
+import copy
+import multiprocessing
+import pickle
+import threading
+import weakref
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+import manylabel as ml
+from estimators import CLASSIFIERS
+from manylabel import _base
+from manylabel.datasets import make_multilabel
+
+every_classifier = pytest.mark.parametrize("classifier", CLASSIFIERS, ids=repr)
+
+
+@pytest.fixture(scope="module")
+def small():
+    return make_multilabel(150, 40, 12, n_nonzero=8, random_state=0)
+
+
+@pytest.fixture(scope="module", params=CLASSIFIERS, ids=repr)
+def fitted(request, small):
+    return clone(request.param).fit(*small)
+
+
+@pytest.fixture
+def model(small):
+    return ml.DiSMECClassifier(random_state=0).fit(*small)
+
+
+def scorer_of(model):
+    return _base._SCORERS.get(model)
+
+
+# --- what it answers
+
+
+def test_given_labels_have_the_scores_of_all(fitted, small):
+    if hasattr(fitted, "label_blocks_"):
+        pytest.skip("the scorer of blocks is their router's")
+    X, Y = small
+    scores = fitted.decision_function(X)
+    pattern = csr_array(Y, dtype=np.float32)
+    pattern.sort_indices()
+    rows, labels = pattern.nonzero()
+    found = fitted._scorer().at(X, pattern, 1)
+    np.testing.assert_array_equal(found, scores[rows, labels])
+    np.testing.assert_array_equal(fitted._scorer().at(X, pattern, 2), found)
+
+
+def test_every_label_may_have_a_bound(fitted, small):
+    if hasattr(fitted, "label_blocks_") or getattr(fitted, "predictor", "signs") != "signs":
+        pytest.skip("labels are not named by scores above a bound")
+    X, _ = small
+    scores = fitted.decision_function(X)
+    bounds = np.where(np.isfinite(scores), scores, 0).mean(axis=0, dtype=np.float32)
+    indptr, indices, data = fitted._scorer().above(X, bounds, 1)
+    above = csr_array((data, indices, indptr), shape=scores.shape).toarray()
+    np.testing.assert_array_equal(above, np.where(scores > bounds, scores, 0))
+
+
+@pytest.mark.parametrize(
+    ("pairs", "message"),
+    [
+        (csr_array((150, 11), dtype=np.float32), "labels of the pairs: expected 12, got 11"),
+        (csr_array((149, 12), dtype=np.float32), "rows of the pairs: expected 150, got 149"),
+    ],
+)
+def test_pairs_must_fit(model, small, pairs, message):
+    with pytest.raises(ValueError, match=message):
+        model._scorer().at(small[0], pairs, 1)
+
+
+def test_there_is_a_bound_for_each_label(model, small):
+    with pytest.raises(ValueError, match="number of bounds: expected 12, got 3"):
+        model._scorer().above(small[0], np.zeros(3, dtype=np.float32), 1)
+
+
+def test_only_some_models_know_probabilities(model, small):
+    assert not hasattr(model, "predict_proba")
+    with pytest.raises(ValueError, match="one that knows probabilities"):
+        model._scorer().probabilities(small[0], 1)
+
+
+# --- how long it lives
+
+
+def test_it_is_made_once(fitted, small):
+    fitted.predict_topk(small[0][:1])
+    scorer = scorer_of(fitted)
+    assert scorer is not None
+    fitted.predict(small[0])
+    fitted.decision_function(small[0][:3])
+    assert scorer_of(fitted) is scorer
+    assert fitted.prepare() is fitted
+    assert scorer_of(fitted) is scorer
+
+
+def test_it_leaves_no_trace_in_the_model(fitted, small):
+    clean = copy.deepcopy(fitted)
+    fitted.prepare()
+    assert vars(fitted).keys() == vars(clean).keys()
+    for twin in (copy.copy(fitted), copy.deepcopy(fitted), pickle.loads(pickle.dumps(fitted)), clone(fitted)):
+        assert scorer_of(twin) is None
+    X = small[0]
+    twin = pickle.loads(pickle.dumps(fitted))
+    np.testing.assert_array_equal(twin.decision_function(X), fitted.decision_function(X))
+
+
+def test_another_fit_is_seen(fitted, small):
+    X, Y = small
+    model = clone(fitted).fit(X, Y)
+    model.predict(X)
+    again, fresh = model.fit(X[:100], Y[:100]), clone(fitted).fit(X[:100], Y[:100])
+    np.testing.assert_array_equal(again.decision_function(X), fresh.decision_function(X))
+
+
+def test_an_assigned_attribute_is_seen(model, small):
+    X, _ = small
+    before = model.decision_function(X)
+    model.intercept_ = model.intercept_ - np.float32(1)
+    np.testing.assert_allclose(model.decision_function(X), before - 1, atol=1e-6)
+    model.coef_ = model.coef_ * np.float32(0)
+    np.testing.assert_array_equal(model.decision_function(X), np.tile(model.intercept_, (X.shape[0], 1)))
+    del model.coef_
+    with pytest.raises(AttributeError):
+        model.decision_function(X)
+
+
+def test_a_parameter_of_prediction_is_seen(small):
+    X, Y = small
+    rules = ml.BoostedRulesClassifier(20, random_state=0).fit(X, Y)
+    known = rules.predict(X)
+    signs = rules.set_params(predictor="signs").predict(X)
+    np.testing.assert_array_equal(signs.toarray(), rules.decision_function(X) > 0)
+    assert (known != signs).nnz
+    corrlog = ml.CorrLogClassifier().fit(X, Y)
+    corrlog.predict(X)
+    with pytest.raises(ValueError, match="`decoder` must be"):
+        corrlog.set_params(decoder="guess").predict(X)
+
+
+def test_it_dies_with_the_model(small):
+    model = ml.LEMLClassifier(3, random_state=0).fit(*small).prepare()
+    known, gone = len(_base._SCORERS), weakref.ref(model)
+    del model
+    assert gone() is None
+    assert len(_base._SCORERS) == known - 1
+
+
+def test_arrays_are_kept_alive(model, small):
+    X, _ = small
+    scorer, expected = model._scorer(), model.decision_function(X)
+    del model
+    np.testing.assert_array_equal(scorer.decision(X, 1), expected)
+
+
+# --- who shares it
+
+
+@every_classifier
+def test_prepare_wants_a_fitted_model(classifier):
+    with pytest.raises(NotFittedError):
+        clone(classifier).prepare()
+
+
+def test_threads_may_all_come_first(fitted, small):
+    X, _ = small
+    model = pickle.loads(pickle.dumps(fitted))
+    expected = fitted.predict_topk(X).toarray()
+    start, found = threading.Barrier(4), []
+
+    def ask():
+        start.wait()
+        found.append(model.predict_topk(X).toarray())
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 4
+    for answer in found:
+        np.testing.assert_array_equal(answer, expected)
+
+
+@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="needs fork")
+def test_a_forked_child_uses_it(fitted, small):
+    X, _ = small
+    fitted.prepare()
+    expected = fitted.predict_topk(X)
+    context = multiprocessing.get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+    child = context.Process(target=lambda: sender.send(fitted.predict_topk(X)))
+    child.start()
+    assert receiver.poll(60)
+    np.testing.assert_array_equal(receiver.recv().toarray(), expected.toarray())
+    child.join()
