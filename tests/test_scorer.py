@@ -14,8 +14,8 @@ from sklearn.exceptions import NotFittedError
 
 import manylabel as ml
 from estimators import CLASSIFIERS
-from manylabel import _base
 from manylabel.datasets import make_multilabel
+from manylabel.estimator import base
 
 every_classifier = pytest.mark.parametrize("classifier", CLASSIFIERS, ids=repr)
 
@@ -36,7 +36,7 @@ def model(small):
 
 
 def scorer_of(model):
-    return _base._SCORERS.get(model)
+    return base._SCORERS.get(model)
 
 
 # --- what it answers
@@ -149,10 +149,10 @@ def test_a_parameter_of_prediction_is_seen(small):
 
 def test_it_dies_with_the_model(small):
     model = ml.LEMLClassifier(3, random_state=0).fit(*small).prepare()
-    known, gone = len(_base._SCORERS), weakref.ref(model)
+    known, gone = len(base._SCORERS), weakref.ref(model)
     del model
     assert gone() is None
-    assert len(_base._SCORERS) == known - 1
+    assert len(base._SCORERS) == known - 1
 
 
 def test_arrays_are_kept_alive(model, small):

@@ -18,9 +18,9 @@ import numpy as np
 from compare import heading, hold_threads, note
 
 import manylabel as ml
-from manylabel._block_choice import default_lam, routing_rows
-from manylabel._router import fit_router
 from manylabel.metrics import precision_at_k, propensities, psp_at_k, recall_at_k
+from manylabel.partition.choice import default_lam, routing_rows
+from manylabel.partition.router import fit_router
 
 SETS = ["delicious", "eurlex57k", "citeulike-t", "yso-finna-en"]
 KS = (1, 3, 5)

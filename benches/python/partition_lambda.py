@@ -12,8 +12,8 @@ from time import perf_counter
 import numpy as np
 
 import manylabel as ml
-from manylabel._block_choice import default_lam
 from manylabel.metrics import precision_at_k
+from manylabel.partition.choice import default_lam
 
 KS = (1, 3, 5)
 SHARES = (0.999, 0.99, 0.97, 0.95, 0.9, 0.8, 0.65, 0.5, 0.35)

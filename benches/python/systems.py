@@ -73,7 +73,7 @@ class ManyLabelBlocks(ManyLabel):
 
     def __init__(self, n_threads):
         super().__init__(n_threads)
-        from manylabel._block_choice import default_lam
+        from manylabel.partition.choice import default_lam
 
         self.default_lam = default_lam
 

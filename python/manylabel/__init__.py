@@ -4,11 +4,11 @@ from importlib.metadata import version
 
 from manylabel import correlated, datasets, decision, link, metrics, partition, rules
 from manylabel.correlated import CorrLogClassifier
+from manylabel.embedding import Rembrandt
 from manylabel.linear import DiSMECClassifier, LEMLClassifier, PDSparseClassifier
 from manylabel.link import SmoothLinkClassifier
 from manylabel.partition import BlockPartitionClassifier, BlockPartitioner, CBMLCClassifier, LPSRClassifier
 from manylabel.persistence import load
-from manylabel.pls import Rembrandt
 from manylabel.rules import BoostedRulesClassifier
 
 __all__ = [

@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
-from manylabel._validation import check_labels
+from manylabel.estimator.validation import check_labels
 
 __all__ = ["F1Inference"]
 

@@ -47,7 +47,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array, issparse, sparray, spmatrix
 
-from manylabel._validation import canonical_csr
+from manylabel.estimator.validation import canonical_csr
 
 __all__ = ["ndcg_at_k", "precision_at_k", "propensities", "psndcg_at_k", "psp_at_k", "recall_at_k"]
 

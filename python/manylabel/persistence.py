@@ -32,7 +32,7 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, NoReturn, TypeVar
+from typing import IO, Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,10 +40,9 @@ from scipy.sparse import csc_array, csr_array
 from sklearn.utils.validation import check_is_fitted
 
 from manylabel import _core
+from manylabel.estimator.registry import CLASSES, register
 
 __all__ = ["load", "register", "save_model", "written_aside"]
-
-T = TypeVar("T", bound=type)
 
 FORMAT = 1
 
@@ -68,40 +67,6 @@ _MAX_HEADER = 32 << 20
 _MAX_DEPTH = 32
 # Data begin at a cache line, so that the first and largest items never straddle two.
 _ALIGNMENT = 64
-
-_CLASSES: dict[str, type] = {}
-
-
-def register(estimator_class: T) -> T:
-    """Let estimators of a class be saved and loaded; a class decorator.
-
-    The class takes part by scikit-learn's conventions alone: its parameters are those of ``__init__``,
-    which only stores them, and its fitted state is in attributes whose names end in ``_``.
-
-    Parameters
-    ----------
-    estimator_class : type
-        An estimator class. Files know it by its bare name.
-
-    Returns
-    -------
-    type
-        `estimator_class` itself.
-
-    Raises
-    ------
-    ValueError
-        If another class of that name has joined.
-    """
-    name, module = estimator_class.__name__, estimator_class.__module__
-    known = _CLASSES.get(name, estimator_class)
-    if (known.__module__, known.__qualname__) != (module, estimator_class.__qualname__):
-        raise ValueError(
-            f"`estimator_class` must have a name of its own, got {name} of {module} beside that of "
-            f"{known.__module__}"
-        )
-    _CLASSES[name] = estimator_class  # a reloaded module replaces its class
-    return estimator_class
 
 
 def save_model(estimator: Any, path: str | os.PathLike[str]) -> None:
@@ -294,7 +259,7 @@ class _Encoder:
 
     def estimator(self, estimator: Any, at: str, depth: int) -> dict[str, Any]:
         cls = type(estimator)
-        if _CLASSES.get(cls.__name__) is not cls:
+        if CLASSES.get(cls.__name__) is not cls:
             _refuse(estimator, at or "estimator", "an estimator of manylabel")
         prefix = at and f"{at}."
         fitted = {name: value for name, value in vars(estimator).items() if _is_fitted_name(name)}
@@ -481,13 +446,11 @@ class _Decoder:
     def estimator(self, node: Any, depth: int) -> Any:
         match node:
             case {"estimator": str() as name, "params": dict() as params, "fitted": dict() as fitted}:
-                cls = _CLASSES.get(name)
+                cls = CLASSES.get(name)
             case _:
                 raise ValueError("the state has no estimator where one belongs")
         if cls is None:
-            raise ValueError(
-                f"the class {name!r} is not one of this version's, {', '.join(sorted(_CLASSES))}"
-            )
+            raise ValueError(f"the class {name!r} is not one of this version's, {', '.join(sorted(CLASSES))}")
         unknown = params.keys() - inspect.signature(cls).parameters.keys()
         if unknown:
             raise ValueError(f"{name} has no parameter {min(unknown)!r}")

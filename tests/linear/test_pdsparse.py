@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from manylabel import PDSparseClassifier
-from manylabel._validation import held_out_rows
 from manylabel.datasets import load_xc, make_multilabel
+from manylabel.estimator.validation import held_out_rows
 from manylabel.metrics import precision_at_k
 from oracle import pdsparse as oracle
 from oracle.linear import design

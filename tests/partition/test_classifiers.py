@@ -22,7 +22,10 @@ from manylabel import (
     LPSRClassifier,
     _core,
 )
-from manylabel._block_choice import (
+from manylabel.datasets import load_xc, make_multilabel
+from manylabel.metrics import precision_at_k
+from manylabel.partition.base import _MOST_ROUTES, FEW_ROWS
+from manylabel.partition.choice import (
     FOUND,
     MOST_BLOCKS,
     RULE_SHARE,
@@ -31,11 +34,8 @@ from manylabel._block_choice import (
     blocks_by_rule,
     default_lam,
 )
-from manylabel._blocks import _MOST_ROUTES, FEW_ROWS
-from manylabel._clustered import _MOST_CLUSTERS
-from manylabel._naive_bayes import NaiveBayes
-from manylabel.datasets import load_xc, make_multilabel
-from manylabel.metrics import precision_at_k
+from manylabel.partition.clustered import _MOST_CLUSTERS
+from manylabel.partition.naive_bayes import NaiveBayes
 from oracle import partition as oracle
 
 
@@ -163,7 +163,7 @@ def test_merging_in_parts_changes_nothing(problem, base, monkeypatch):
     X, Y = problem
     model = BlockPartitionClassifier(base, n_blocks=4, lam=1.0, n_routes=2, random_state=0).fit(X, Y)
     whole = model.predict_topk(X, 5)
-    monkeypatch.setattr("manylabel._blocks._SCORES_AT_ONCE", 100)
+    monkeypatch.setattr("manylabel.partition.base._SCORES_AT_ONCE", 100)
     same_bits(model.predict_topk(X, 5), whole)
 
 
@@ -388,7 +388,7 @@ def test_as_many_blocks_as_rows_and_labels_are_enough_for():
 @pytest.mark.parametrize(("noise", "expected"), [(0.0, 4), (30.0, 1)])
 def test_there_are_as_many_blocks_as_the_router_finds(small_blocks, base, monkeypatch, noise, expected):
     """Labels in four groups; the features tell the groups of new rows, or those of training rows only."""
-    monkeypatch.setattr("manylabel._block_choice.FOUND", FOUND)
+    monkeypatch.setattr("manylabel.partition.choice.FOUND", FOUND)
     rng = np.random.default_rng(0)
     group = np.arange(800) % 4
     X = np.eye(4)[group] + noise * rng.random((800, 4))
@@ -415,9 +415,9 @@ def test_few_rows_make_one_block_which_is_the_estimator(problem, base):
 @pytest.fixture
 def small_blocks(monkeypatch):
     """Blocks by rule where data are small."""
-    monkeypatch.setattr("manylabel._block_choice.ROWS_OF_A_BLOCK", 100)
-    monkeypatch.setattr("manylabel._block_choice.LABELS_OF_A_BLOCK", 5)
-    monkeypatch.setattr("manylabel._block_choice.FOUND", 0.0)
+    monkeypatch.setattr("manylabel.partition.choice.ROWS_OF_A_BLOCK", 100)
+    monkeypatch.setattr("manylabel.partition.choice.LABELS_OF_A_BLOCK", 5)
+    monkeypatch.setattr("manylabel.partition.choice.FOUND", 0.0)
 
 
 def test_blocks_by_rule(problem, base, small_blocks):
@@ -439,7 +439,7 @@ def test_blocks_by_rule(problem, base, small_blocks):
 def test_a_row_goes_to_more_blocks_where_the_router_is_in_doubt(
     problem, base, small_blocks, monkeypatch, share
 ):
-    monkeypatch.setattr("manylabel._blocks._ROUTED", share)
+    monkeypatch.setattr("manylabel.partition.base._ROUTED", share)
     X, Y = problem
     model = BlockPartitionClassifier(base, random_state=0).fit(X, Y)
     X = csr_array(X + X[::-1])  # rows between others
@@ -639,7 +639,7 @@ def test_one_cluster_where_rows_are_few(problem, base, monkeypatch):
     assert len(model.label_blocks_) == 1
     same_bits(model.predict_topk(X, 5), plain.predict_topk(X, 5))
     for rows, clusters in ((200, 3), (10, _MOST_CLUSTERS)):
-        monkeypatch.setattr("manylabel._clustered._ROWS_OF_A_CLUSTER", rows)
+        monkeypatch.setattr("manylabel.partition.clustered._ROWS_OF_A_CLUSTER", rows)
         assert len(CBMLCClassifier(base, random_state=0).fit(X, Y).label_blocks_) == clusters
     # Where clusters explain nothing, there are none; a number that is given stays.
     X = np.random.default_rng(0).standard_normal((600, 400))

@@ -7,7 +7,7 @@ import pytest
 from scipy.sparse import csr_array
 
 import manylabel as ml
-from manylabel._block_models import fit_models
+from manylabel.partition.models import fit_models
 
 
 class Counted(ml.DiSMECClassifier):

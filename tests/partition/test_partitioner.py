@@ -11,8 +11,8 @@ from sklearn.preprocessing import normalize
 
 import manylabel as ml
 from manylabel import BlockPartitioner, _core
-from manylabel._block_choice import default_lam
 from manylabel.datasets import load_xc, make_multilabel
+from manylabel.partition.choice import default_lam
 from oracle import partition as oracle
 
 lams = st.sampled_from([0.0, 0.1, 0.5, 1.0, 1.7, 4.0])

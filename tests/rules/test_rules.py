@@ -15,8 +15,8 @@ from sklearn.base import clone
 
 import manylabel as ml
 from manylabel import BoostedRulesClassifier
-from manylabel._validation import held_out_rows
 from manylabel.datasets import load_xc, make_multilabel
+from manylabel.estimator.validation import held_out_rows
 
 COMPARISONS = [np.less_equal, np.greater, np.equal, np.not_equal]
 ARRAYS = (

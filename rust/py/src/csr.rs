@@ -18,7 +18,7 @@ pub(crate) struct Borrowed<'py, I: Element, T: Element> {
 impl<I: Element + Index, T: Element> Borrowed<'_, I, T> {
     /// The checked view; `name` is the argument to blame.
     pub(crate) fn view(&self, name: &'static str) -> Result<CsrView<'_, I, T>, Error> {
-        // Contiguity is settled in `_validation.py`; a stray strided array is an error, not a copy.
+        // Contiguity is settled in `estimator/validation.py`; a stray strided array is an error, not a copy.
         let strided = |what| Error::Csr {
             matrix: name,
             row: 0,
@@ -38,7 +38,7 @@ impl<I: Element + Index, T: Element> Borrowed<'_, I, T> {
     }
 }
 
-/// Any CSR matrix `_validation.py` lets through: 32- or 64-bit indices, single or double values.
+/// Any CSR matrix `estimator/validation.py` lets through: 32- or 64-bit indices, single or double values.
 #[derive(FromPyObject)]
 pub(crate) enum PyCsr<'py> {
     I32F32(Borrowed<'py, i32, f32>),

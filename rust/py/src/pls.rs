@@ -114,7 +114,7 @@ impl TryFrom<PyParams> for Params {
     }
 }
 
-/// X as `_validation.py` lets it through: sparse or dense, of either precision.
+/// X as `estimator/validation.py` lets it through: sparse or dense, of either precision.
 #[derive(FromPyObject)]
 pub(crate) enum PyMatrix<'py> {
     Dense32(PyReadonlyArray2<'py, f32>),

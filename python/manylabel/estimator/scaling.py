@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csc_array, csr_array
 
 from manylabel import _core
-from manylabel._base import core_parts
-from manylabel._validation import check_single
+from manylabel.estimator.base import core_parts
+from manylabel.estimator.validation import check_single
 
 __all__ = ["DENSE_SHARE", "ScaledFeatures", "check_normalize"]
 

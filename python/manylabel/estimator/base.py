@@ -15,7 +15,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from manylabel import _core, persistence
-from manylabel._validation import check_count, check_features, n_threads
+from manylabel.estimator.validation import check_count, check_features, n_threads
 
 __all__ = ["ODDS_OF_MARGINS", "MultiLabelClassifier", "SavedToFile", "core_parts"]
 

@@ -12,8 +12,8 @@ from scipy.special import logit
 from sklearn.base import BaseEstimator
 
 from manylabel import _core
-from manylabel._base import ODDS_OF_MARGINS, core_parts
-from manylabel.persistence import register
+from manylabel.estimator.base import ODDS_OF_MARGINS, core_parts
+from manylabel.estimator.registry import register
 
 __all__ = ["AnyClassifier", "rows_at_once", "topk_of_decisions"]
 

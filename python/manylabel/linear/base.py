@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manylabel._base import ODDS_OF_MARGINS, MultiLabelClassifier
+from manylabel.estimator.base import ODDS_OF_MARGINS, MultiLabelClassifier
 
 __all__ = ["LinearClassifier"]
 

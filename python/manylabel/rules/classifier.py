@@ -1,4 +1,4 @@
-"""Gradient-boosted multi-label rules that a person can read."""
+"""Rules as an estimator: fit, predictions and what explains them."""
 
 from __future__ import annotations
 
@@ -12,26 +12,10 @@ from scipy.special import expit
 from sklearn.utils.validation import check_is_fitted
 
 from manylabel import _core
-from manylabel._base import MultiLabelClassifier, core_parts
-from manylabel._progress import reported
-from manylabel._rule_inspection import (
-    FiredRule,
-    Rules,
-    export_text,
-    feature_importances,
-    fired_rules,
-    frame,
-    label_importances,
-    plot_importance,
-)
-from manylabel._rule_setup import (
-    categorical_positions,
-    chosen_predictor,
-    core_params,
-    label_sets,
-    n_tried,
-)
-from manylabel._validation import (
+from manylabel.estimator.base import MultiLabelClassifier, core_parts
+from manylabel.estimator.progress import reported
+from manylabel.estimator.registry import register
+from manylabel.estimator.validation import (
     check_flag,
     check_row,
     check_training_set,
@@ -40,9 +24,23 @@ from manylabel._validation import (
     n_threads,
     seed,
 )
-from manylabel.persistence import register
+from manylabel.rules.inspection import (
+    FiredRule,
+    Rules,
+    feature_importances,
+    fired_rules,
+    frame,
+    label_importances,
+)
+from manylabel.rules.setup import (
+    categorical_positions,
+    chosen_predictor,
+    core_params,
+    label_sets,
+    n_tried,
+)
 
-__all__ = ["BoostedRulesClassifier", "FiredRule", "Rules", "export_text", "plot_importance"]
+__all__ = ["BoostedRulesClassifier"]
 
 
 @register

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from manylabel import _core
-from manylabel._block_models import fit_models, rows_of_blocks
-from manylabel._router import best_blocks, fit_router
 from manylabel.metrics import precision_at_k
+from manylabel.partition.models import fit_models, rows_of_blocks
+from manylabel.partition.router import best_blocks, fit_router
 
 __all__ = [
     "Choice",

@@ -1,4 +1,4 @@
-"""Logistic regressions of all labels at once, with a coupling for every pair of labels."""
+"""The correlated logistic model as an estimator, its path of penalties and what to search."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from manylabel import _core
-from manylabel._base import MultiLabelClassifier, core_parts
-from manylabel._correlation_inspection import Explanation, draw_correlations
-from manylabel._progress import reported
-from manylabel._validation import (
+from manylabel.correlated.inspection import Explanation, draw_correlations
+from manylabel.estimator.base import MultiLabelClassifier, core_parts
+from manylabel.estimator.progress import reported
+from manylabel.estimator.registry import register
+from manylabel.estimator.validation import (
     check_count,
     check_flag,
     check_names,
@@ -28,9 +29,8 @@ from manylabel._validation import (
     is_verbose,
     n_threads,
 )
-from manylabel.persistence import register
 
-__all__ = ["CorrLogClassifier", "Explanation", "corrlog_path", "corrlog_space"]
+__all__ = ["CorrLogClassifier", "corrlog_path", "corrlog_space"]
 
 # The penalty of the paper, and what penalties come to against the sum of losses where rows are few. On 13
 # sets of 129 to 1,500 rows P@1 is best at 1 to 10; more than 2 makes predicted label sets much smaller.

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from sklearn.base import clone
 
-from manylabel._any_classifier import AnyClassifier
-from manylabel._base import MultiLabelClassifier
+from manylabel.estimator.base import MultiLabelClassifier
+from manylabel.partition.any_classifier import AnyClassifier
 
 __all__ = ["base_estimator", "fit_models", "rows_of_blocks", "seeded"]
 

@@ -10,11 +10,11 @@ from scipy.sparse import csc_array, csr_array, diags_array, vstack
 from scipy.special import logsumexp
 from sklearn.utils import Tags
 
-from manylabel._any_classifier import rows_at_once, topk_of_decisions
-from manylabel._base import MultiLabelClassifier
-from manylabel._router import Router
-from manylabel._validation import check_features, check_training_set, n_threads
-from manylabel.persistence import register
+from manylabel.estimator.base import MultiLabelClassifier
+from manylabel.estimator.registry import register
+from manylabel.estimator.validation import check_features, check_training_set, n_threads
+from manylabel.partition.any_classifier import rows_at_once, topk_of_decisions
+from manylabel.partition.router import Router
 
 __all__ = ["NaiveBayes"]
 

@@ -1,22 +1,29 @@
-"""Block-wise partitioning for extreme multi-label classification, and the systems it is compared with."""
+"""Blocks with a router in front and a classifier in each."""
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Callable
-from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_is_fitted
 
-from manylabel import persistence
-from manylabel._block_choice import (
+from manylabel.estimator.progress import reported
+from manylabel.estimator.registry import register
+from manylabel.estimator.validation import (
+    check_flag,
+    check_number,
+    check_training_set,
+    count_or,
+    is_verbose,
+    n_threads,
+)
+from manylabel.linear import DiSMECClassifier
+from manylabel.partition.base import BlockClassifier
+from manylabel.partition.choice import (
     Choice,
     Setting,
     choose_lam,
@@ -27,264 +34,15 @@ from manylabel._block_choice import (
     routing_rows,
     with_fewer_labels,
 )
-from manylabel._block_models import base_estimator, fit_models, rows_of_blocks
-from manylabel._block_plot import draw_blocks
-from manylabel._blocks import BlockClassifier
-from manylabel._clustered import CBMLCClassifier, LPSRClassifier
-from manylabel._progress import reported
-from manylabel._router import fit_router
-from manylabel._validation import (
-    check_count,
-    check_flag,
-    check_labels,
-    check_number,
-    check_training_set,
-    count_or,
-    is_verbose,
-    n_threads,
-    seed,
-)
-from manylabel.linear import DiSMECClassifier
-from manylabel.persistence import register
+from manylabel.partition.models import base_estimator, fit_models, rows_of_blocks
+from manylabel.partition.partitioner import partition_params
+from manylabel.partition.router import fit_router
 
-__all__ = ["BlockPartitionClassifier", "BlockPartitioner", "CBMLCClassifier", "LPSRClassifier"]
+__all__ = ["BlockPartitionClassifier"]
 
 # LIBLINEAR's, for its logistic regression.
 _ROUTER_TOL = 0.1
 _ROUTER_MAX_ITER = 1000
-
-
-def _partition_params(estimator: Any) -> tuple[int | None, float | None, dict[str, Any]]:
-    """Check `n_blocks` and `lam`, None standing for "auto", and the other parameters of the partition."""
-    n_blocks = lam = None
-    if not (isinstance(estimator.n_blocks, str) and estimator.n_blocks == "auto"):
-        n_blocks = count_or("n_blocks", estimator.n_blocks, '"auto"')
-    if not (isinstance(estimator.lam, str) and estimator.lam == "auto"):
-        lam = estimator.lam
-        if isinstance(lam, bool) or not isinstance(lam, Real) or not 0 <= float(lam) < np.inf:
-            raise ValueError(f'`lam` must be "auto" or finite and >= 0, got {lam!r}')
-        lam = float(lam)
-    most = estimator.max_labels
-    return (
-        n_blocks,
-        lam,
-        {
-            "max_labels": None if most is None else count_or("max_labels", most, "None"),
-            "n_init": check_count("n_init", estimator.n_init, 1),
-            "max_iter": check_count("max_iter", estimator.max_iter, 1),
-            "tol": check_number("tol", estimator.tol),
-            "seed": seed(estimator.random_state),
-        },
-    )
-
-
-@register
-class BlockPartitioner(BaseEstimator):  # type: ignore[misc]
-    """Partition of rows into blocks, each with the labels that its rows carry most.
-
-    Rows i fall into clusters c_i, each cluster l has a set L_l of labels, and sets may overlap. Minimized is
-    ``-sum_i |y_i & L_{c_i}| + lam * sum_l |L_l|^2``: the ones of Y inside of a block against what the blocks
-    cost [1]_. k-means of the rows of X, scaled to unit length, is where it starts; then label sets and
-    clusters are chosen in turn, each the best for the other.
-
-    Parameters
-    ----------
-    n_blocks : int or "auto", default="auto"
-        Clusters to start with, >= 1; no more than there are different rows. "auto" tries 1 to 16, then each a
-        quarter more, while no block is without rows or labels. A number is taken if it captures more ones
-        than the one taken before, by a thousandth of all ones at least; five that do not end the search.
-    lam : float or "auto", default="auto"
-        Weight of squared label-set sizes, in counts of ones; finite and >= 0. "auto" is 0 if `max_labels` is
-        given, otherwise the weight at which a single block of all rows would capture nine tenths of the ones:
-        ``N_J / (2 J - 1)``, N_J being the count of the J-th label by frequency, J the fewest labels that hold
-        nine tenths, and a little less. It grows with the number of rows as counts do.
-    max_labels : int or None, default=None
-        Most labels of a block, >= 1.
-    n_init : int, default=1
-        Starts from different seeds, >= 1; the one with the lowest objective is kept.
-    max_iter : int, default=100
-        Rounds of choosing labels and rows at most, >= 1.
-    tol : float, default=1e-5
-        The round that lowers the objective by less is the last; finite and > 0. The objective changes in
-        steps, so any small number means "no change".
-    random_state : int, RandomState instance or None, default=None
-        Seeds k-means. An int gives the same bits every time.
-    n_jobs : int or None, default=None
-        Threads; None means 1, -1 all cores. Never changes the result.
-
-    Attributes
-    ----------
-    row_blocks_ : ndarray of shape (n_samples,), dtype int32
-        The block of each row; no block is without rows.
-    label_blocks_ : list of ndarray, dtype int32
-        The labels of each block, increasing. Empty for a block whose rows have none worth their cost.
-    n_labels_ : int
-        Labels, those of no block counted.
-    n_blocks_ : int
-        Blocks there are; fewer than `n_blocks` if some lost their rows.
-    lam_ : float
-        The weight used.
-    objective_ : float
-        Its value in the end.
-    objective_history_ : ndarray of shape (n_half_steps,), dtype float64
-        Its value after each choice of labels, of rows, and so on; it never rises.
-    n_iter_ : int
-        Rounds of the partition.
-    captured_ : float
-        Share of the ones of Y that lie in a block.
-    overlap_ : float
-        Mean number of blocks that a label belongs to, of the labels that belong to any.
-    n_features_in_ : int
-        Features seen in fit.
-    feature_names_in_ : ndarray of shape (n_features_in_,), dtype object
-        Their names, if X had string names.
-
-    See Also
-    --------
-    BlockPartitionClassifier : Fits a classifier in each block.
-
-    Notes
-    -----
-    Rows that tie between blocks stay where they are, which keeps the objective falling. Time is
-    O(nnz(X) n_blocks) a sweep of k-means, over at most 256 rows a cluster, drawn at random, and
-    O(nnz(Y) + n_samples n_blocks) a round, more where frequent labels are in many blocks. k-means takes 4
-    bytes a cluster and feature, at most 1 GiB: beyond, the rarest features do not count. The search for a
-    number of blocks ends in the blocks that a fit with the number it found has.
-
-    References
-    ----------
-    .. [1] Liang, Hsieh, Lee, "Block-wise Partitioning for Extreme Multi-label Classification", algorithms 1
-       and 2.
-
-    Examples
-    --------
-    >>> import manylabel as ml
-    >>> X, Y = ml.datasets.make_multilabel(300, 50, 20, random_state=0)
-    >>> blocks = ml.BlockPartitioner(n_blocks=4, random_state=0).fit(X, Y)
-    >>> len(blocks.label_blocks_)
-    4
-    """
-
-    row_blocks_: NDArray[np.int32]
-    label_blocks_: list[NDArray[np.int32]]
-
-    def __init__(
-        self,
-        n_blocks: int | Literal["auto"] = "auto",
-        lam: float | Literal["auto"] = "auto",
-        max_labels: int | None = None,
-        *,
-        n_init: int = 1,
-        max_iter: int = 100,
-        tol: float = 1e-5,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.n_blocks = n_blocks
-        self.lam = lam
-        self.max_labels = max_labels
-        self.n_init = n_init
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-
-    def fit(self, X: Any, y: Any) -> BlockPartitioner:
-        """Partition the rows and labels.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Features; finite, any numeric dtype, int32 or int64 positions.
-        y : array-like or sparse matrix of shape (n_samples, n_labels)
-            0/1 indicator matrix Y.
-
-        Returns
-        -------
-        BlockPartitioner
-            The estimator itself.
-
-        Raises
-        ------
-        ValueError
-            If an argument or parameter is not as described; the message says what came.
-        KeyboardInterrupt
-            Within a second of Ctrl-C.
-        """
-        n_blocks, lam, params = _partition_params(self)
-        threads = n_threads(self.n_jobs)
-        X, y, _ = check_training_set(self, X, y, None)
-        if lam is None:
-            lam = default_lam(y) if params["max_labels"] is None else 0.0
-        found = find_partition(X, y, n_blocks, lam, params, threads, None)
-        self.row_blocks_, self.label_blocks_ = found.row_blocks, found.label_blocks
-        self.n_labels_ = y.shape[1]
-        self.n_blocks_ = len(found.label_blocks)
-        self.lam_ = lam
-        self.objective_history_ = found.history
-        self.n_iter_ = len(found.history) // 2
-        self.objective_ = found.objective
-        self.captured_ = found.captured
-        held = np.unique(np.concatenate(found.label_blocks))
-        self.overlap_ = sum(map(len, found.label_blocks)) / max(1, len(held))
-        return self
-
-    def plot(self, Y: Any, *, max_rows: int = 400, ax: Any = None) -> Any:
-        """Draw the label matrix with the rows and labels of each block side by side.
-
-        Parameters
-        ----------
-        Y : array-like or sparse matrix of shape (n_samples, n_labels)
-            The label matrix of fit.
-        max_rows : int, default=400
-            Rows of a block that are drawn, the first of them; >= 1.
-        ax : matplotlib.axes.Axes, default=None
-            Where to draw; None for a new figure.
-
-        Returns
-        -------
-        matplotlib.axes.Axes
-            What was drawn on. Ones are points; a block's own labels are shaded.
-
-        Raises
-        ------
-        ModuleNotFoundError
-            If matplotlib is not installed.
-        ValueError
-            If Y has another shape than in fit.
-        """
-        check_is_fitted(self)
-        max_rows = check_count("max_rows", max_rows, 1)
-        Y = check_labels(Y)
-        expected = len(self.row_blocks_), self.n_labels_
-        if Y.shape != expected:
-            raise ValueError(f"shape of Y: expected {expected} as in fit, got {Y.shape}")
-        return draw_blocks(Y, self.row_blocks_, self.label_blocks_, max_rows, ax)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted partition to one file, complete or not at all.
-
-        Parameters
-        ----------
-        path : str or path-like
-            Where to; `manylabel.load` reads it back.
-
-        Raises
-        ------
-        sklearn.exceptions.NotFittedError
-            If the partition is not fitted.
-        OSError
-            If the file cannot be written; an older file at `path` is then still there.
-        """
-        persistence.save_model(self, path)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.target_tags.required = True
-        tags.target_tags.multi_output = True
-        tags.target_tags.single_output = False
-        return tags
 
 
 @register
@@ -505,7 +263,7 @@ class BlockPartitionClassifier(BlockClassifier):
             If another's `estimator` could not be fitted to some of the blocks, or if ``mode="speed"`` finds
             no `lam` within its tolerance.
         """
-        n_blocks, lam, params = _partition_params(self)
+        n_blocks, lam, params = partition_params(self)
         _routes(self.n_routes)
         if self.mode not in ("rule", "accuracy", "speed"):
             raise ValueError(f'`mode` must be "rule", "accuracy" or "speed", got {self.mode!r}')

@@ -18,9 +18,9 @@ from scipy.special import expit
 from sklearn.utils.validation import check_is_fitted
 
 from manylabel import _core
-from manylabel._base import MultiLabelClassifier, core_parts
-from manylabel._router import Router, best_blocks
-from manylabel._validation import check_count, check_features, n_threads
+from manylabel.estimator.base import MultiLabelClassifier, core_parts
+from manylabel.estimator.validation import check_count, check_features, n_threads
+from manylabel.partition.router import Router, best_blocks
 
 __all__ = ["FEW_ROWS", "BlockClassifier"]
 

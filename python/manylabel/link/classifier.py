@@ -1,4 +1,4 @@
-"""Joint predictions of many labels as a smooth function of a few linear predictions."""
+"""The smooth link as an estimator, and what to search."""
 
 from __future__ import annotations
 
@@ -14,16 +14,11 @@ from scipy.special import expit, softmax
 from sklearn.exceptions import ConvergenceWarning
 
 from manylabel import _core
-from manylabel._base import ODDS_OF_MARGINS, MultiLabelClassifier
-from manylabel._link_setup import (
-    automatic_features,
-    check_one_label,
-    core_params,
-    linear_predictions,
-    unfitted_embedding,
-)
-from manylabel._progress import reported
-from manylabel._validation import (
+from manylabel.embedding import Rembrandt
+from manylabel.estimator.base import ODDS_OF_MARGINS, MultiLabelClassifier
+from manylabel.estimator.progress import reported
+from manylabel.estimator.registry import register
+from manylabel.estimator.validation import (
     check_count,
     check_flag,
     check_threshold,
@@ -33,8 +28,13 @@ from manylabel._validation import (
     n_threads,
     one_hot,
 )
-from manylabel.persistence import register
-from manylabel.pls import Rembrandt
+from manylabel.link.setup import (
+    automatic_features,
+    check_one_label,
+    core_params,
+    linear_predictions,
+    unfitted_embedding,
+)
 
 __all__ = ["SmoothLinkClassifier", "smooth_link_space"]
 

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from scipy.sparse import csc_array, issparse
 
 from manylabel import _core
-from manylabel._base import core_parts
-from manylabel._feature_scaling import ScaledFeatures, check_normalize
-from manylabel._linear_scores import LinearClassifier
-from manylabel._progress import reported
-from manylabel._validation import (
+from manylabel.estimator.base import core_parts
+from manylabel.estimator.progress import reported
+from manylabel.estimator.registry import register
+from manylabel.estimator.scaling import ScaledFeatures, check_normalize
+from manylabel.estimator.validation import (
     check_count,
     check_flag,
     check_number,
@@ -25,7 +25,7 @@ from manylabel._validation import (
     n_threads,
     seed,
 )
-from manylabel.persistence import register
+from manylabel.linear.base import LinearClassifier
 
 __all__ = ["PDSparseClassifier"]
 

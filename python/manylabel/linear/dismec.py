@@ -1,4 +1,4 @@
-"""Linear classifiers for many features and many labels."""
+"""DiSMEC: one linear classifier a label, pruned."""
 
 from __future__ import annotations
 
@@ -12,13 +12,11 @@ from scipy.sparse import csc_array, issparse
 from sklearn.exceptions import ConvergenceWarning
 
 from manylabel import _core
-from manylabel._base import core_parts
-from manylabel._feature_scaling import ScaledFeatures, check_normalize
-from manylabel._leml import LEMLClassifier
-from manylabel._linear_scores import LinearClassifier
-from manylabel._pdsparse import PDSparseClassifier
-from manylabel._progress import reported
-from manylabel._validation import (
+from manylabel.estimator.base import core_parts
+from manylabel.estimator.progress import reported
+from manylabel.estimator.registry import register
+from manylabel.estimator.scaling import ScaledFeatures, check_normalize
+from manylabel.estimator.validation import (
     check_count,
     check_flag,
     check_number,
@@ -28,9 +26,9 @@ from manylabel._validation import (
     n_threads,
     seed,
 )
-from manylabel.persistence import register
+from manylabel.linear.base import LinearClassifier
 
-__all__ = ["DiSMECClassifier", "LEMLClassifier", "PDSparseClassifier"]
+__all__ = ["DiSMECClassifier"]
 
 
 @register

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from manylabel._validation import check_count, check_flag, check_number
+from manylabel.estimator.validation import check_count, check_flag, check_number
 
 __all__ = [
     "categorical_positions",

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, triu
 
-from manylabel._plotting import pyplot
+from manylabel.estimator.plotting import pyplot
 
 __all__ = ["Explanation", "draw_correlations"]
 

@@ -13,16 +13,23 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import get_tags
 
 from manylabel import _core
-from manylabel._any_classifier import rows_at_once, topk_of_decisions
-from manylabel._base import core_parts
-from manylabel._block_models import base_estimator, fit_models, rows_of_blocks
-from manylabel._blocks import FEW_ROWS, BlockClassifier
-from manylabel._naive_bayes import NaiveBayes
-from manylabel._progress import reported
-from manylabel._router import nearest_center
-from manylabel._validation import check_count, check_training_set, count_or, is_verbose, n_threads, seed
+from manylabel.estimator.base import core_parts
+from manylabel.estimator.progress import reported
+from manylabel.estimator.registry import register
+from manylabel.estimator.validation import (
+    check_count,
+    check_training_set,
+    count_or,
+    is_verbose,
+    n_threads,
+    seed,
+)
 from manylabel.linear import DiSMECClassifier
-from manylabel.persistence import register
+from manylabel.partition.any_classifier import rows_at_once, topk_of_decisions
+from manylabel.partition.base import FEW_ROWS, BlockClassifier
+from manylabel.partition.models import base_estimator, fit_models, rows_of_blocks
+from manylabel.partition.naive_bayes import NaiveBayes
+from manylabel.partition.router import nearest_center
 
 __all__ = ["CBMLCClassifier", "LPSRClassifier"]
 

@@ -11,10 +11,10 @@ from scipy.sparse import csr_array, issparse
 from scipy.special import expit
 
 from manylabel import _core
-from manylabel._feature_scaling import ScaledFeatures, check_normalize
-from manylabel._linear_scores import LinearClassifier
-from manylabel._progress import reported
-from manylabel._validation import (
+from manylabel.estimator.progress import reported
+from manylabel.estimator.registry import register
+from manylabel.estimator.scaling import ScaledFeatures, check_normalize
+from manylabel.estimator.validation import (
     check_count,
     check_flag,
     check_labels,
@@ -25,7 +25,7 @@ from manylabel._validation import (
     n_threads,
     seed,
 )
-from manylabel.persistence import register
+from manylabel.linear.base import LinearClassifier
 
 __all__ = ["LEMLClassifier"]
 

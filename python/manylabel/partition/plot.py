@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from manylabel._plotting import pyplot
+from manylabel.estimator.plotting import pyplot
 
 __all__ = ["draw_blocks"]
 

@@ -12,8 +12,9 @@ from scipy.sparse import csr_array
 from sklearn.base import clone
 
 from manylabel import _core
-from manylabel._feature_scaling import DENSE_SHARE
-from manylabel._validation import (
+from manylabel.embedding import Rembrandt
+from manylabel.estimator.scaling import DENSE_SHARE
+from manylabel.estimator.validation import (
     check_count,
     check_flag,
     check_number,
@@ -22,7 +23,6 @@ from manylabel._validation import (
     n_threads,
     seed,
 )
-from manylabel.pls import Rembrandt
 
 __all__ = [
     "automatic_features",

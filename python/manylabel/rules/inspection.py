@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from sklearn.utils.validation import check_is_fitted
 
-from manylabel._plotting import pyplot
-from manylabel._validation import check_count, check_names
+from manylabel.estimator.plotting import pyplot
+from manylabel.estimator.validation import check_count, check_names
 
 __all__ = [
     "FiredRule",

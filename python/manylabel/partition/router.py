@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csc_array, csr_array
 
 from manylabel import _core
-from manylabel._base import core_parts
+from manylabel.estimator.base import core_parts
 
 __all__ = ["Router", "best_blocks", "fit_router", "nearest_center"]
 

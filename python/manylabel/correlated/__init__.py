@@ -1,0 +1,6 @@
+"""Logistic regressions of all labels at once, with a coupling for every pair of labels."""
+
+from manylabel.correlated.classifier import CorrLogClassifier, corrlog_path, corrlog_space
+from manylabel.correlated.inspection import Explanation
+
+__all__ = ["CorrLogClassifier", "Explanation", "corrlog_path", "corrlog_space"]

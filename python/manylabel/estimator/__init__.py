@@ -1,0 +1,1 @@
+"""What every estimator is: base classes, validation, scaling, progress and the registry."""

@@ -1,0 +1,5 @@
+"""Joint predictions of many labels as a smooth function of a few linear predictions."""
+
+from manylabel.link.classifier import SmoothLinkClassifier, smooth_link_space
+
+__all__ = ["SmoothLinkClassifier", "smooth_link_space"]

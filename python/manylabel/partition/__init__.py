@@ -1,0 +1,7 @@
+"""Block-wise partitioning for extreme multi-label classification, and the systems it is compared with."""
+
+from manylabel.partition.classifier import BlockPartitionClassifier
+from manylabel.partition.clustered import CBMLCClassifier, LPSRClassifier
+from manylabel.partition.partitioner import BlockPartitioner
+
+__all__ = ["BlockPartitionClassifier", "BlockPartitioner", "CBMLCClassifier", "LPSRClassifier"]

@@ -1,0 +1,6 @@
+"""Gradient-boosted multi-label rules that a person can read."""
+
+from manylabel.rules.classifier import BoostedRulesClassifier
+from manylabel.rules.inspection import FiredRule, Rules, export_text, plot_importance
+
+__all__ = ["BoostedRulesClassifier", "FiredRule", "Rules", "export_text", "plot_importance"]
