@@ -21,7 +21,7 @@ import sys
 import types
 import typing
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -34,28 +34,14 @@ from sklearn.base import clone
 from tqdm import tqdm
 
 from manylabel import metrics
-from manylabel.correlated import CorrLogClassifier
 from manylabel.datasets import load_arff, load_xc
-from manylabel.linear import DiSMECClassifier, LEMLClassifier, PDSparseClassifier
-from manylabel.link import SmoothLinkClassifier
-from manylabel.partition import BlockPartitionClassifier, CBMLCClassifier, LPSRClassifier
+from manylabel.estimator.registry import COMMANDS
 from manylabel.persistence import load, written_aside
-from manylabel.rules import BoostedRulesClassifier
 
 __all__ = ["MODELS", "main"]
 
-MODELS: dict[str, Callable[[], Any]] = {
-    # With the estimators spelled out, so that --set reaches into them.
-    "bp-dismec": lambda: BlockPartitionClassifier(DiSMECClassifier()),
-    "cbmlc-dismec": lambda: CBMLCClassifier(DiSMECClassifier()),
-    "lpsr": LPSRClassifier,
-    "corrlog": CorrLogClassifier,
-    "dismec": DiSMECClassifier,
-    "leml": LEMLClassifier,
-    "pd-sparse": PDSparseClassifier,
-    "rules": BoostedRulesClassifier,
-    "smooth-link": SmoothLinkClassifier,
-}
+# The package has imported all estimators by now.
+MODELS = dict(sorted(COMMANDS.items()))
 
 # Set by options of their own, and no part of what a model has learned.
 _RUN_PARAMETERS = ("n_jobs", "random_state", "verbose")

@@ -18,6 +18,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
 from manylabel import persistence
+from manylabel.estimator.registry import CLASSES
 from manylabel.persistence import load, register, save_model
 
 posix_only = pytest.mark.skipif(
@@ -277,7 +278,7 @@ def test_class_names_are_unique():
     assert register(Linear) is Linear
     with pytest.raises(ValueError, match="`estimator_class` must have a name of its own, got Linear"):
         register(type("Linear", (BaseEstimator,), {"__module__": "elsewhere"}))
-    assert persistence._CLASSES["Linear"] is Linear
+    assert CLASSES["Linear"] is Linear
 
 
 # --- writing

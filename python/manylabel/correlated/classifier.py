@@ -38,7 +38,7 @@ _LEAST_PENALTY = 1e-3
 _PRIOR = 2.0
 
 
-@register
+@register(command="corrlog")
 class CorrLogClassifier(MultiLabelClassifier):
     """Correlated logistic regressions: one weight a feature and label, one coupling a pair of labels.
 

@@ -31,7 +31,7 @@ from manylabel.linear.base import LinearClassifier
 __all__ = ["DiSMECClassifier"]
 
 
-@register
+@register(command="dismec")
 class DiSMECClassifier(LinearClassifier):
     """One-vs-rest linear classifier with squared hinge loss and pruned, sparse weights.
 

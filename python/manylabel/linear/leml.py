@@ -30,7 +30,7 @@ from manylabel.linear.base import LinearClassifier
 __all__ = ["LEMLClassifier"]
 
 
-@register
+@register(command="leml")
 class LEMLClassifier(LinearClassifier):
     """Linear classifiers of all labels through a matrix of low rank, from full or partly known labels.
 

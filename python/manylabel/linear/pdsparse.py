@@ -30,7 +30,7 @@ from manylabel.linear.base import LinearClassifier
 __all__ = ["PDSparseClassifier"]
 
 
-@register
+@register(command="pd-sparse")
 class PDSparseClassifier(LinearClassifier):
     """Linear classifier with a margin between the labels of a row and all others, and sparse weights.
 

@@ -45,7 +45,7 @@ _ROUTER_TOL = 0.1
 _ROUTER_MAX_ITER = 1000
 
 
-@register
+@register(command="bp-dismec", make=lambda blocks: blocks(DiSMECClassifier()))
 class BlockPartitionClassifier(BlockClassifier):
     """One classifier in each block of rows and labels, and a router that finds a row's block.
 

@@ -47,7 +47,7 @@ _RANKS = 100
 _PRECISION_AT = 5
 
 
-@register
+@register(command="cbmlc-dismec", make=lambda blocks: blocks(DiSMECClassifier()))
 class CBMLCClassifier(BlockClassifier):
     """Clusters of rows by k-means, and in each a classifier of all labels.
 
@@ -227,7 +227,7 @@ def _clusters_by_rule(n_rows: int, kmeans: Callable[[int], Any]) -> Any:
     return one
 
 
-@register
+@register(command="lpsr")
 class LPSRClassifier(BlockClassifier):
     """Label partitioning for sublinear ranking: one scorer of all labels, asked only for those of a leaf.
 

@@ -43,7 +43,7 @@ from manylabel.rules.setup import (
 __all__ = ["BoostedRulesClassifier"]
 
 
-@register
+@register(command="rules")
 class BoostedRulesClassifier(MultiLabelClassifier):
     """Gradient-boosted rules ``if alpha > 0.5 and beta <= 1.2 then +0.8 for these labels``.
 
