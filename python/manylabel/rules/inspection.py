@@ -331,7 +331,7 @@ class _Writer:
         """Join the conditions; those on one feature become one interval, or one text for each value."""
         rules = self.rules
         bounds: dict[int, tuple[float, float]] = {}
-        texts: dict[tuple[int, float | None], str] = {}
+        texts: dict[tuple[int, str], str] = {}
         for at in range(*rules.body_indptr[rule : rule + 2]):
             feature, operator = int(rules.feature[at]), rules.operator[at]
             name, threshold = self.feature_names[feature], float(rules.threshold[at])
@@ -341,10 +341,10 @@ class _Writer:
                     bounds[feature] = low, min(high, threshold)
                 else:
                     bounds[feature] = max(low, threshold), high
-                texts[feature, None] = _interval(name, *bounds[feature])
+                texts[feature, "interval"] = _interval(name, *bounds[feature])
             else:
                 sign = "==" if operator == _EQUAL else "!="
-                texts[feature, threshold] = f"{name} {sign} {_digits(threshold)}"
+                texts[feature, f"{sign} {threshold!r}"] = f"{name} {sign} {_digits(threshold)}"
         return " and ".join(texts.values())
 
     def head(self, rule: int) -> tuple[NDArray[Any], NDArray[np.float32]]:

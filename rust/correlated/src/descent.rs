@@ -24,7 +24,7 @@ use crate::gram::Gram;
 use crate::params::Penalty;
 use crate::wide::{Float, Wide};
 use manylabel_base::{Error, Watch, filled};
-use multiversion::multiversion;
+use manylabel_simd::wide;
 use rayon::prelude::*;
 
 /// What is left of a curvature after a step that has shown none: directions along which it is high are
@@ -607,7 +607,7 @@ impl Pace {
 }
 
 /// `‖Δg‖²` and `⟨Δg, Δy⟩` of each label, whose ratio is a curvature.
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl+fma", "x86_64+avx2+fma"))]
+#[wide]
 fn differences<T: Float, const N: usize>(panel: &Panel<'_, T, N>) -> ([f64; N], [f64; N]) {
     let (mut squares, mut products) = (Wide::<T, N>::zero(), Wide::<T, N>::zero());
     for at in 0..panel.y.len() {
@@ -625,7 +625,7 @@ fn differences<T: Float, const N: usize>(panel: &Panel<'_, T, N>) -> ([f64; N], 
 }
 
 /// The proximal step of a panel; returns violations of optimality at y, and ⟨y − w⁺, w⁺ − w⟩.
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl+fma", "x86_64+avx2+fma"))]
+#[wide]
 fn proximal<T: Float, const N: usize>(
     panel: &mut Panel<'_, T, N>,
     features: &[Net<T>],
@@ -657,7 +657,7 @@ fn proximal<T: Float, const N: usize>(
 }
 
 /// The largest violation of optimality among the weights of each label of a panel.
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl+fma", "x86_64+avx2+fma"))]
+#[wide]
 fn violations<T: Float, const N: usize>(
     y: &[Wide<T, N>],
     g: &[Wide<T, N>],

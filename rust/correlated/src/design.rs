@@ -5,8 +5,8 @@ use crate::wide::{
     Float, Wide, dense_add_transposed, dense_times, sparse_add_transposed, sparse_times,
 };
 use manylabel_base::{Error, Watch, filled};
+use manylabel_simd::wide;
 use manylabel_sparse::{ColumnOrder, CsrView, Index, RowBlocks, Value};
-use multiversion::multiversion;
 use std::ops::Range;
 
 /// Rows of a dense block, which stays in the second-level cache while it is used twice.
@@ -423,7 +423,7 @@ impl Labels {
 }
 
 /// Adds up in registers what [`scatter`] adds to memory: for all labels.
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl+fma", "x86_64+avx2+fma"))]
+#[wide]
 fn by_rows<T: Float, const N: usize>(holders: &Holders, c: &[Wide<T, N>], out: &mut [Wide<T, N>]) {
     for (ends, out) in holders.row_ends.windows(2).zip(out) {
         // Two sums by name, so that additions do not wait for one another.
@@ -442,7 +442,7 @@ fn by_rows<T: Float, const N: usize>(holders: &Holders, c: &[Wide<T, N>], out: &
     }
 }
 
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl+fma", "x86_64+avx2+fma"))]
+#[wide]
 fn scatter<T: Float, const N: usize>(
     holders: &Holders,
     labels: &[u32],
@@ -457,7 +457,7 @@ fn scatter<T: Float, const N: usize>(
     });
 }
 
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl+fma", "x86_64+avx2+fma"))]
+#[wide]
 fn gather<T: Float, const N: usize>(
     holders: &Holders,
     labels: &[u32],

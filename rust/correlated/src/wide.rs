@@ -4,8 +4,8 @@
 //! whatever the vector width of the machine; whether products are rounded before they are added depends
 //! on the machine.
 
-use manylabel_sparse::{Real, RowBlock, exp, exp_f32};
-use multiversion::multiversion;
+use manylabel_simd::{exp, exp_f32, wide};
+use manylabel_sparse::{Real, RowBlock};
 use multiversion::target::target_cfg_f;
 
 /// One number for each label of a panel of N.
@@ -115,7 +115,7 @@ pub(crate) fn softplus(x: f64) -> f64 {
 }
 
 /// Turns log-odds into `weight σ(e)`, row by row; returns their sum over rows.
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl+fma", "x86_64+avx2+fma"))]
+#[wide]
 pub(crate) fn sigmoids<T: Float, const N: usize>(
     e: &mut [Wide<T, N>],
     weights: &[T],
@@ -131,7 +131,7 @@ pub(crate) fn sigmoids<T: Float, const N: usize>(
 }
 
 /// `out_i = first + Σ_j x_ij p_j` for rows of a sparse block.
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl+fma", "x86_64+avx2+fma"))]
+#[wide]
 pub(crate) fn sparse_times<T: Float, const N: usize>(
     x: &RowBlock<T>,
     first: Wide<T, N>,
@@ -157,7 +157,7 @@ pub(crate) fn sparse_times<T: Float, const N: usize>(
 }
 
 /// `g_j += Σ_i x_ij u_i` over the rows of a sparse block.
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl+fma", "x86_64+avx2+fma"))]
+#[wide]
 pub(crate) fn sparse_add_transposed<T: Float, const N: usize>(
     x: &RowBlock<T>,
     u: &[Wide<T, N>],
@@ -183,7 +183,7 @@ pub(crate) fn sparse_add_transposed<T: Float, const N: usize>(
 const SIDE: usize = 8;
 
 /// `out_i = first + Σ_j x_ij p_j` for dense rows of `p.len()` values.
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl+fma", "x86_64+avx2+fma"))]
+#[wide]
 pub(crate) fn dense_times<T: Float, const N: usize>(
     x: &[T],
     first: Wide<T, N>,
@@ -219,7 +219,7 @@ pub(crate) fn dense_times<T: Float, const N: usize>(
 }
 
 /// `g_j += Σ_i x_ij u_i` over dense rows of `g.len()` values.
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl+fma", "x86_64+avx2+fma"))]
+#[wide]
 pub(crate) fn dense_add_transposed<T: Float, const N: usize>(
     x: &[T],
     u: &[Wide<T, N>],

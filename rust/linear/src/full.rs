@@ -5,8 +5,8 @@
 //! such a feature's weights to a row's scores is a straight loop over sixteen labels at a time
 //! instead of a walk from label to label. The sums and their order stay the same: so do the bits.
 
+use manylabel_simd::wide;
 use manylabel_sparse::Index;
-use multiversion::multiversion;
 use std::cmp::Reverse;
 
 /// Bytes the layout may take; features beyond stay sparse.
@@ -75,7 +75,7 @@ impl FullFeatures {
     }
 }
 
-#[multiversion(targets = "simd")]
+#[wide]
 fn add_scaled(value: f32, weights: &[f32], scores: &mut [f32]) {
     for (score, &weight) in scores.iter_mut().zip(weights) {
         *score += value * weight;

@@ -5,8 +5,8 @@
 //! label on its own, in the same order whichever labels share the panel and whatever the vector
 //! width of the machine, so results depend on neither.
 
+use manylabel_simd::wide;
 use manylabel_sparse::CsrOwned;
-use multiversion::multiversion;
 
 /// Labels that share one pass over the features; sixteen `f32` fill one cache line.
 pub(crate) const LANES: usize = 16;
@@ -89,7 +89,7 @@ fn row_times_panel(cols: &[u32], vals: &[f32], p: &[Lanes]) -> Lanes {
 ///
 /// With the transpose of X for `x` this is the gradient's half of the work, `Xᵀ u`: gathering
 /// from both sides is twice as fast as scattering along rows, whose stores stall later loads.
-#[multiversion(targets = "simd")]
+#[wide]
 pub(crate) fn times_panel(x: &CsrOwned, first: usize, p: &[Lanes], out: &mut [Lanes]) {
     for (i, out) in out.iter_mut().enumerate() {
         let (cols, vals) = x.row(first + i);
@@ -98,7 +98,7 @@ pub(crate) fn times_panel(x: &CsrOwned, first: usize, p: &[Lanes], out: &mut [La
 }
 
 /// Lane by lane `sum_j a_j b_j`.
-#[multiversion(targets = "simd")]
+#[wide]
 pub(crate) fn dot(a: &[Lanes], b: &[Lanes]) -> Sums {
     let mut sums = [0.0; LANES];
     for (a, b) in a.chunks(STRETCH).zip(b.chunks(STRETCH)) {

@@ -3,8 +3,8 @@
 //! Each output is computed by the same operations in the same order however many rows and labels
 //! are worked on together, so scores do not depend on the company of a row.
 
-use manylabel_sparse::exp_f32;
-use multiversion::multiversion;
+use manylabel_simd::exp_f32;
+use manylabel_simd::wide;
 
 /// Numbers side by side; sixteen `f32` fill a cache line and one vector of AVX-512.
 pub(crate) const LANES: usize = 16;
@@ -50,7 +50,7 @@ fn sigmoid(x: f32) -> f32 {
 }
 
 /// Turns logits of one row into probabilities times `weight`.
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2+fma"))]
+#[wide]
 pub(crate) fn sigmoids(row: &mut [f32], weight: f32) {
     for x in row {
         *x = sigmoid(*x) * weight;
@@ -58,7 +58,7 @@ pub(crate) fn sigmoids(row: &mut [f32], weight: f32) {
 }
 
 /// Turns logits of one row into its softmax times `weight`.
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2+fma"))]
+#[wide]
 pub(crate) fn softmax(row: &mut [f32], weight: f32) {
     let highest = row.iter().fold(f32::NEG_INFINITY, |a, &b| a.max(b));
     for x in row.iter_mut() {
@@ -82,7 +82,7 @@ pub(crate) fn softplus(x: f32) -> f64 {
 /// h: predictions, rows of `width`; r: frequencies, `width` rows of s; b: s phases; out: rows of
 /// `stride` ≥ s, of which the first s are written. Angles are `f64` and are reduced as such: with
 /// heavy-tailed frequencies they have many turns.
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2+fma"))]
+#[wide]
 pub(crate) fn cosines(
     h: &[f32],
     width: usize,
@@ -199,7 +199,7 @@ fn total(mut sums: Sums, x: &[f32], w: &[f32]) -> f32 {
 ///
 /// f: features, rows of `stride` ≥ s, of which the first s count; v: weights, one row of s a label;
 /// a: intercepts; out: one row of intercepts' length a row of f.
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2+fma"))]
+#[wide]
 pub(crate) fn scores(f: &[f32], stride: usize, v: &[f32], a: &[f32], out: &mut [f32]) {
     let (n_labels, n_rows) = (a.len(), f.len() / stride);
     let s = v.len() / n_labels.max(1);

@@ -6,8 +6,8 @@
 
 use crate::members::Members;
 use manylabel_base::{Error, Watch, filled};
+use manylabel_simd::wide;
 use manylabel_sparse::CsrOwned;
-use multiversion::multiversion;
 use rayon::prelude::*;
 
 const LANES: usize = 16;
@@ -233,7 +233,7 @@ fn mean(
 }
 
 /// Lets sixteen centers compete for the rows from `first` on.
-#[multiversion(targets = "simd")]
+#[wide]
 fn best_of_tile(
     x: &CsrOwned,
     first: usize,

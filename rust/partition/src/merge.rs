@@ -1,8 +1,8 @@
 //! One ranking from the scores of several blocks.
 
 use manylabel_base::{Error, Watch, filled};
-use manylabel_sparse::{CsrOwned, CsrView, Index, TopK, Value, exp};
-use multiversion::multiversion;
+use manylabel_simd::{exp, wide};
+use manylabel_sparse::{CsrOwned, CsrView, Index, TopK, Value};
 use rayon::prelude::*;
 
 /// Rows of a task.
@@ -286,7 +286,7 @@ fn kth_largest(scores: &[f32], k: usize) -> Option<f32> {
 }
 
 /// `weight / (1 + e^{−s})` of each score s, at least [`LEAST`]; 0 where it is −∞.
-#[multiversion(targets = "simd")]
+#[wide]
 fn weighted(scores: &[f32], weight: f64, terms: &mut [f64]) {
     for (to, &score) in terms.iter_mut().zip(scores) {
         *to = term(score, weight);

@@ -7,8 +7,8 @@
 use crate::design::{Design, Rows, cross_into};
 use crate::solve::Fit;
 use manylabel_base::{Error, Watch, filled};
+use manylabel_simd::wide;
 use manylabel_sparse::{LANES, Lanes, Real};
-use multiversion::multiversion;
 
 type Sums = [f64; LANES];
 
@@ -101,7 +101,7 @@ fn add_to<T: Real>(part: &Lanes<T>, sums: &mut Sums) {
 }
 
 /// `p = M⁻¹r`; returns `r·r` and `r·M⁻¹r`.
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+#[wide]
 fn start<T: Real>(m: &[T], r: &[Lanes<T>], p: &mut [Lanes<T>]) -> (Sums, Sums) {
     let (mut squares, mut rho) = ([0.0; LANES], [0.0; LANES]);
     let chunks = m.chunks(STRETCH).zip(r.chunks(STRETCH));
@@ -121,7 +121,7 @@ fn start<T: Real>(m: &[T], r: &[Lanes<T>], p: &mut [Lanes<T>]) -> (Sums, Sums) {
 }
 
 /// `p·(g + ridge p)`.
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+#[wide]
 fn curvature<T: Real>(p: &[Lanes<T>], g: &[Lanes<T>], ridge: T) -> Sums {
     let mut sums = [0.0; LANES];
     for (p, g) in p.chunks(STRETCH).zip(g.chunks(STRETCH)) {
@@ -137,7 +137,7 @@ fn curvature<T: Real>(p: &[Lanes<T>], g: &[Lanes<T>], ridge: T) -> Sums {
 }
 
 /// `r −= alpha (g + ridge p)`; returns `r·r` and `r·M⁻¹r`.
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+#[wide]
 fn descend<T: Real>(
     m: &[T],
     r: &mut [Lanes<T>],
@@ -165,7 +165,7 @@ fn descend<T: Real>(
 }
 
 /// `z += alpha p`, then `p = M⁻¹r + beta p`.
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+#[wide]
 fn advance<T: Real>(
     m: &[T],
     r: &[Lanes<T>],

@@ -1,8 +1,8 @@
 //! A dense matrix borrowed from whoever owns it, and its products with thirty-two columns.
 
 use manylabel_base::Error;
+use manylabel_simd::wide;
 use manylabel_sparse::{LANES, Lanes, Real};
-use multiversion::multiversion;
 
 /// A dense matrix, row after row.
 #[derive(Debug, Clone, Copy)]
@@ -63,7 +63,7 @@ impl<'a, T: Real> DenseView<'a, T> {
 const ROWS: usize = 4;
 
 /// `out_i = scale Σ_j x_ij p_j`.
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+#[wide]
 pub(crate) fn times<T: Real>(x: &[T], scale: T, p: &[Lanes<T>], out: &mut [Lanes<T>]) {
     let d = p.len();
     for (x, out) in x.chunks(ROWS * d).zip(out.chunks_mut(ROWS)) {
@@ -91,7 +91,7 @@ pub(crate) fn times<T: Real>(x: &[T], scale: T, p: &[Lanes<T>], out: &mut [Lanes
 }
 
 /// `g_j += scale Σ_i x_ij u_i`.
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+#[wide]
 pub(crate) fn add_transposed<T: Real>(x: &[T], scale: T, u: &[Lanes<T>], g: &mut [Lanes<T>]) {
     let d = g.len();
     for (x, u) in x.chunks(ROWS * d).zip(u.chunks(ROWS)) {

@@ -2,8 +2,8 @@
 
 use crate::design::Matrix;
 use manylabel_base::{Error, Watch, filled};
+use manylabel_simd::wide;
 use manylabel_sparse::{Index, Real};
-use multiversion::multiversion;
 use rayon::prelude::*;
 
 /// Rows that one thread projects between two looks at the watch; so few need no threads at all.
@@ -68,7 +68,7 @@ pub fn project<I: Index, V: Real, T: Real>(
     Ok(out)
 }
 
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+#[wide]
 fn add_scaled<T: Real>(value: T, coef: &[T], out: &mut [T]) {
     for (out, &coef) in out.iter_mut().zip(coef) {
         *out += value * coef;

@@ -6,8 +6,8 @@
 
 use crate::model::{Operator, Rules};
 use manylabel_base::{Error, filled};
+use manylabel_simd::wide;
 use manylabel_sparse::{CsrView, Index, Value};
-use multiversion::multiversion;
 use std::ops::Range;
 
 /// Rows of a block: the bits of a [`Mask`].
@@ -155,7 +155,7 @@ impl Bodies {
 }
 
 /// Notes each rule that covers some of the rows in `all`, with these rows.
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+#[wide]
 fn fire(
     ends: &[(u32, usize)],
     conditions: &[Condition],

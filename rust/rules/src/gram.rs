@@ -4,7 +4,7 @@ use crate::lanes::{Aligned, WIDTH, add_scaled, chunks, chunks_mut};
 use crate::statistics::{PARALLEL, ROWS, Statistics};
 use faer::linalg::matmul::triangular::{BlockStructure, matmul};
 use faer::{Accum, MatMut, MatRef, Par};
-use multiversion::multiversion;
+use manylabel_simd::wide;
 use rayon::prelude::*;
 
 /// Rows of a block of a product of gradients have together at most so many numbers, 16 MB.
@@ -121,7 +121,7 @@ impl Gram {
 }
 
 /// The gradients of rows, times the roots of their weights.
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+#[wide]
 fn weighted_rows(statistics: &Statistics<'_>, rows: &[u32], weights: &[f64]) -> Aligned {
     let mut weighted = Aligned::zeros(rows.len() * statistics.stride);
     for (out, &row) in weighted.chunks_mut(statistics.stride).zip(rows) {
@@ -133,7 +133,7 @@ fn weighted_rows(statistics: &Statistics<'_>, rows: &[u32], weights: &[f64]) -> 
     weighted
 }
 
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+#[wide]
 fn add_outer_each(
     gram: &mut Gram,
     scale: f64,
@@ -156,7 +156,7 @@ fn is_fused() -> bool {
 }
 
 /// Adds `Σ w g gᵀ` over rows to a matrix of few labels, of which the upper triangle is not used.
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl+fma", "x86_64+avx2+fma"))]
+#[wide]
 fn add_products(matrix: &mut [f64], statistics: &Statistics<'_>, rows: &[u32], weights: &[f64]) {
     let stride = statistics.stride;
     for rows in rows.chunks(NEAR_ROWS) {

@@ -2,7 +2,7 @@
 //!
 //! All rows of scores, gradients and sums are padded to a multiple of [`WIDTH`] labels, whose
 //! gradients are 0. Functions here are `#[inline(always)]`, so that they become part of the loop
-//! that uses them, which `multiversion` compiles for several instruction sets. Each label is added
+//! that uses them, which `wide` compiles for several instruction sets. Each label is added
 //! up on its own and in the order of rows: labels with equal gradients have equal sums.
 
 use manylabel_base::{Error, filled};

@@ -10,15 +10,15 @@
 
 use crate::Loss;
 use crate::lanes::{Aligned, WIDTH, chunks, chunks_mut, total};
-use manylabel_sparse::exp;
-use multiversion::multiversion;
+use manylabel_simd::exp;
+use manylabel_simd::wide;
 
 /// The score of padding labels, which are absent everywhere: so low that they weigh nothing.
 pub(crate) const PADDING: f64 = -1e6;
 
 /// Replaces the gradients of one row by those at `scores`, keeping signs; returns `1 − Σ_k q_k`
 /// for the example-wise loss and 0 for the label-wise.
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+#[wide]
 pub(crate) fn refresh(loss: Loss, scores: &[f64], gradients: &mut [f64]) -> f64 {
     match loss {
         Loss::LabelWise => {
@@ -153,7 +153,7 @@ fn product(g: f64, absent: f64, present: f64) -> f64 {
 }
 
 /// The loss of one row at `scores + scale · head`; `gradients` tell the labels by their signs.
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+#[wide]
 pub(crate) fn value(
     loss: Loss,
     scores: &[f64],

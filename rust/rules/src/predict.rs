@@ -10,8 +10,8 @@ use crate::known::{LabelSets, Search};
 use crate::model::{Rules, same};
 use manylabel_base::{Error, Watch, filled};
 use manylabel_score::{Features, Model, Options, Purpose, Rows, Work, with_features};
+use manylabel_simd::wide;
 use manylabel_sparse::{CsrOwned, CsrView, Index, Picked, Value};
-use multiversion::multiversion;
 use rayon::prelude::*;
 use std::ops::Range;
 
@@ -424,7 +424,7 @@ fn round(sums: &[f64], sets: &LabelSets, scores: &mut [f32]) {
 }
 
 /// Adds heads that score every label to the rows they cover, in order.
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+#[wide]
 fn add_complete(heads: &[(&[f32], Mask)], sums: &mut Sums) {
     if heads.is_empty() {
         return;

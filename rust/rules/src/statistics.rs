@@ -5,6 +5,7 @@ use crate::batch::{Batch, ROWS_AT_ONCE};
 use crate::lanes::{Aligned, WIDTH, add_scaled, padded, total};
 use crate::loss::{self, Factors, PADDING};
 use manylabel_base::{Error, Watch, filled};
+use manylabel_simd::wide;
 use manylabel_sparse::CsrOwned;
 use rayon::prelude::*;
 
@@ -242,7 +243,7 @@ impl Block<'_> {
     }
 }
 
-#[multiversion::multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+#[wide]
 fn advance_rows(
     factors: &Factors,
     head: &[f64],
@@ -269,7 +270,7 @@ fn advance_rows(
 }
 
 /// By how much the sum of the losses of `rows` grows.
-#[multiversion::multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+#[wide]
 fn change_of_rows<W: Fn(u32) -> f64>(
     factors: &Factors,
     statistics: &Statistics<'_>,
@@ -412,10 +413,7 @@ impl Sums {
         rows: &[u32],
         weights: &[f64],
     ) -> Self {
-        #[multiversion::multiversion(targets(
-            "x86_64+avx512f+avx512bw+avx512dq+avx512vl",
-            "x86_64+avx2"
-        ))]
+        #[wide]
         fn add_all(sums: &mut Sums, statistics: &Statistics<'_>, rows: &[u32], weights: &[f64]) {
             for batch in statistics.batches(rows, weights) {
                 sums.add(&batch);

@@ -9,7 +9,7 @@
 
 use crate::{CsrView, Index, Lanes, Real, Value};
 use manylabel_base::{Error, Watch, filled};
-use multiversion::multiversion;
+use manylabel_simd::wide;
 use rayon::prelude::*;
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -283,7 +283,7 @@ fn combination<T: Real, I: Index>(at: &[I], values: &[T], p: &[Lanes<T>]) -> Lan
     a
 }
 
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+#[wide]
 fn gather_rows<T: Real>(
     ends: &[u32],
     cols: &[u32],
@@ -297,7 +297,7 @@ fn gather_rows<T: Real>(
     }
 }
 
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+#[wide]
 fn gather_columns<T: Real>(
     distinct: &[u32],
     ends: &[u32],

@@ -15,7 +15,6 @@
 //! ```
 
 mod blocks;
-mod exp;
 mod owned;
 mod panel;
 mod picked;
@@ -25,7 +24,6 @@ mod topk;
 mod view;
 
 pub use blocks::{ColumnOrder, RowBlock, RowBlocks};
-pub use exp::{exp, exp_f32};
 pub use owned::CsrOwned;
 pub use panel::{LANES, Lanes};
 pub use picked::Picked;

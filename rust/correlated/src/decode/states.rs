@@ -1,8 +1,8 @@
 //! All states of the coupled labels: the best one, and sums over them.
 
 use super::{Decoder, Work};
-use manylabel_sparse::exp;
-use multiversion::multiversion;
+use manylabel_simd::exp;
+use manylabel_simd::wide;
 
 /// States whose parts of the linear score are tabulated.
 const LOW: usize = 1024;
@@ -127,7 +127,7 @@ fn highest(a: &[f64], b: &[f64]) -> f64 {
 
 /// Adds `e^(a + b + c − most)` to `sums`; returns their total. Rounded as [`highest`] is, so that no
 /// exponent is positive.
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+#[wide]
 fn add_weights(a: &[f64], b: &[f64], c: f64, most: f64, sums: &mut [f64]) -> f64 {
     const LANES: usize = 8;
     let (a8, a) = a.as_chunks::<LANES>();

@@ -2,7 +2,7 @@
 
 use crate::gram::Gram;
 use crate::wide::Float;
-use multiversion::multiversion;
+use manylabel_simd::wide;
 use std::collections::VecDeque;
 
 /// Differences of gradients that are kept of each label.
@@ -200,7 +200,7 @@ fn gather<T: Float>(gram: &Gram<T>, columns: &[u32], factor: T, matrix: &mut Vec
 }
 
 /// The product of a symmetric matrix and a vector.
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl+fma", "x86_64+avx2+fma"))]
+#[wide]
 fn times<T: Float>(matrix: &[T], vector: &[T], out: &mut [T]) {
     out.fill(T::default());
     for (row, &factor) in matrix.chunks_exact(vector.len()).zip(vector) {
@@ -213,7 +213,7 @@ fn times<T: Float>(matrix: &[T], vector: &[T], out: &mut [T]) {
 }
 
 /// Adds `a aᵀ` times a factor to a matrix, and takes off `b bᵀ` times another.
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl+fma", "x86_64+avx2+fma"))]
+#[wide]
 fn update<T: Float>(matrix: &mut [T], a: &[T], of_a: T, b: &[T], of_b: T) {
     for (row, (&left, &right)) in matrix.chunks_exact_mut(a.len()).zip(a.iter().zip(b)) {
         let (left, right) = (of_a * left, of_b * right);

@@ -16,7 +16,7 @@ use crate::gradient::Gradient;
 use crate::gram::Gram;
 use crate::wide::Float;
 use manylabel_base::{Error, Watch};
-use multiversion::multiversion;
+use manylabel_simd::wide;
 use rayon::prelude::*;
 
 /// Gradients at most before the first-order descent takes over: by then few labels are left, and its
@@ -418,7 +418,7 @@ fn ties(list: &[(u32, u32)], n_labels: usize) -> Vec<Vec<Tie>> {
 }
 
 /// Sweeps over coordinates until none moves its slope by more than `enough`.
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl+fma", "x86_64+avx2+fma"))]
+#[wide]
 fn sweep<T: Float>(
     matrix: &[T],
     coordinates: &mut [Coordinate<T>],

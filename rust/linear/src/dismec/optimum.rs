@@ -10,8 +10,8 @@ use super::problem::Problem;
 use super::unseen::Unseen;
 use crate::panel::{LANES, Lanes, Mask, STRETCH, Sums, dot, sums_to_lanes, times_panel};
 use manylabel_base::{Error, Watch};
+use manylabel_simd::wide;
 use manylabel_sparse::CsrOwned;
-use multiversion::multiversion;
 
 /// Newton steps of the line search on the derivative along the direction, which is piecewise
 /// linear: three bring it near enough to its root that more do not save a step of the method.
@@ -322,7 +322,7 @@ fn sign(positive: Mask, lane: usize) -> f32 {
 }
 
 /// Moves the errors along and derives the loss there; returns the cost of the active rows.
-#[multiversion(targets = "simd")]
+#[wide]
 fn advance(
     cost: &[f32],
     step: &Lanes,
@@ -361,7 +361,7 @@ fn advance(
 }
 
 /// First and second derivative of the loss along the direction, `step` from here.
-#[multiversion(targets = "simd")]
+#[wide]
 fn slope(
     cost: &[f32],
     step: &Lanes,
@@ -416,7 +416,7 @@ struct Dots {
     along: Sums,
 }
 
-#[multiversion(targets = "simd")]
+#[wide]
 fn dots(
     column_squares: &[f32],
     share: &Lanes,
@@ -454,7 +454,7 @@ fn dots(
 }
 
 /// `p ← beta p − M⁻¹ g`.
-#[multiversion(targets = "simd")]
+#[wide]
 fn turn(
     column_squares: &[f32],
     share: &Lanes,
@@ -478,14 +478,14 @@ fn turn(
     }
 }
 
-#[multiversion(targets = "simd")]
+#[wide]
 fn add(x: &[Lanes], y: &mut [Lanes]) {
     for (y, x) in y.iter_mut().zip(x) {
         y.add_scaled(1.0, x);
     }
 }
 
-#[multiversion(targets = "simd")]
+#[wide]
 fn add_scaled(scale: &Lanes, x: &[Lanes], y: &mut [Lanes]) {
     for (y, x) in y.iter_mut().zip(x) {
         y.add_product(scale, x);

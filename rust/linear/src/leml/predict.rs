@@ -2,8 +2,8 @@
 
 use manylabel_base::{Error, Watch};
 use manylabel_score::{Features, Model, Options, Rows, Work, with_features};
+use manylabel_simd::wide;
 use manylabel_sparse::{CsrView, Index, Value};
-use multiversion::multiversion;
 use std::ops::Range;
 
 /// Rows that are scored together at most: with more, their factors leave the nearest cache.
@@ -166,7 +166,7 @@ impl Model for Scorer<'_> {
     }
 }
 
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+#[wide]
 fn add_scaled(value: f32, from: &[f32], to: &mut [f32]) {
     for (to, &from) in to.iter_mut().zip(from) {
         *to += value * from;
@@ -175,7 +175,7 @@ fn add_scaled(value: f32, from: &[f32], to: &mut [f32]) {
 
 /// `scores = intercept + a Hᵀ`, each score a sum in order of the columns of `a`: the same bits
 /// whichever rows and labels share a tile.
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+#[wide]
 fn add_products(a: &[f32], ht: &[f32], intercept: &[f32], rank: usize, scores: &mut [f32]) {
     let n_labels = intercept.len();
     for scores in scores.chunks_mut(n_labels) {

@@ -6,8 +6,8 @@ use super::turns::{Labels, Turns};
 use faer::linalg::solvers::SolveCore;
 use faer::{Conj, Mat, Side};
 use manylabel_base::{Error, Watch, filled};
+use manylabel_simd::wide;
 use manylabel_sparse::{LANES, Lanes};
-use multiversion::multiversion;
 use rayon::prelude::*;
 
 /// Labels whose rows of H are solved for together.
@@ -289,7 +289,7 @@ fn add_to(part: &Lanes<f32>, sums: &mut Sums) {
 }
 
 /// `p = M⁻¹r + beta p`, M the diagonal; returns `r·r` and `r·M⁻¹r`.
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+#[wide]
 fn direct(
     diagonal: &[f32],
     lambda: &Lanes<f32>,
@@ -318,7 +318,7 @@ fn direct(
 }
 
 /// `r·M⁻¹r`.
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+#[wide]
 fn preconditioned(diagonal: &[f32], lambda: &Lanes<f32>, alpha: f32, r: &[Lanes<f32>]) -> Sums {
     let mut sums = [0.0; LANES];
     for (diagonal, r) in diagonal.chunks(STRETCH).zip(r.chunks(STRETCH)) {
@@ -335,7 +335,7 @@ fn preconditioned(diagonal: &[f32], lambda: &Lanes<f32>, alpha: f32, r: &[Lanes<
 }
 
 /// `p·(lambda g + alpha p)`.
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+#[wide]
 fn curvature(p: &[Lanes<f32>], g: &[Lanes<f32>], lambda: &Lanes<f32>, alpha: f32) -> Sums {
     let mut sums = [0.0; LANES];
     for (p, g) in p.chunks(STRETCH).zip(g.chunks(STRETCH)) {
@@ -351,7 +351,7 @@ fn curvature(p: &[Lanes<f32>], g: &[Lanes<f32>], lambda: &Lanes<f32>, alpha: f32
 }
 
 /// `r −= step (lambda g + alpha p)`.
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+#[wide]
 fn descend(
     r: &mut [Lanes<f32>],
     p: &[Lanes<f32>],

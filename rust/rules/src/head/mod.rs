@@ -14,7 +14,7 @@ use crate::lanes::{WIDTH, chunks};
 use crate::statistics::{Kinds, Statistics, Sums};
 use crate::{Head, Hessian, Loss, Params};
 use bins::{BinnedRows, System, find_moves};
-use multiversion::multiversion;
+use manylabel_simd::wide;
 use solve::{HEAD, Near, Outer, Solver};
 
 /// Labels (padded) up to which a head is solved by a matrix.
@@ -151,7 +151,7 @@ pub(crate) fn best_label(sums: &Sums, l2: f64, label: Option<usize>) -> (usize, 
     (label.unwrap_or(0), best)
 }
 
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+#[wide]
 fn binned_head(
     statistics: &Statistics<'_>,
     sums: &Sums,
@@ -189,7 +189,7 @@ fn binned_head(
     (head.collect(), quality)
 }
 
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+#[wide]
 fn full_head(
     statistics: &Statistics<'_>,
     sums: &Sums,

@@ -8,7 +8,7 @@ use crate::lanes::{Aligned, WIDTH, add_scaled, chunks, chunks_mut, dot, total};
 use crate::statistics::{PARALLEL, ROWS, Statistics, Sums};
 use faer::Side;
 use faer::prelude::Solve;
-use multiversion::multiversion;
+use manylabel_simd::wide;
 use rayon::prelude::*;
 
 /// Overwrites the lower triangle of an n × n matrix (rows one after the other) with its Cholesky
@@ -103,7 +103,7 @@ fn add_product_of_rows<const C: usize>(
 }
 
 /// `(Σ w g gᵀ) x` over some rows; 0 once the watch says to stop.
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+#[wide]
 fn product_of_rows(
     statistics: &Statistics<'_>,
     rows: &[u32],

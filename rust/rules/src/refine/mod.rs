@@ -18,7 +18,7 @@ use crate::{Operator, Params, Search};
 use evaluators::{Binned, Full, Independent, IndependentBins, Scored};
 use groups::Groups;
 pub(crate) use groups::{ABSENT, RowSet};
-use multiversion::multiversion;
+use manylabel_simd::wide;
 use parent_bins::BinnedStatistics;
 use rayon::prelude::*;
 use sweep::{Evaluator, Split, sweep};
@@ -462,7 +462,7 @@ fn sweep_each(
 }
 
 /// [`sweep_each`], compiled for every instruction set with all it calls.
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+#[wide]
 fn sweep_with<E: Evaluator>(
     evaluator: &mut E,
     tasks: &[Task<'_>],
@@ -472,7 +472,7 @@ fn sweep_with<E: Evaluator>(
     sweep_each(evaluator, tasks, least, bound)
 }
 
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+#[wide]
 fn sweep_all_labels<const C: usize>(
     context: &Context<'_>,
     parent: &Parent<'_>,
@@ -488,7 +488,7 @@ fn sweep_all_labels<const C: usize>(
     })
 }
 
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+#[wide]
 fn sweep_two_bins<const C: usize>(
     context: &Context<'_>,
     parent: &Parent<'_>,

@@ -17,7 +17,7 @@ use crate::columns::{Column, MISSING};
 use crate::head::bins::System;
 use crate::lanes::{WIDTH, add_scaled, chunks, chunks_mut, padded};
 use crate::statistics::{PARALLEL, Statistics, Sums};
-use multiversion::multiversion;
+use manylabel_simd::wide;
 use rayon::prelude::*;
 
 /// The statistics of a set of rows by the bins of the set.
@@ -162,7 +162,7 @@ impl BinnedStatistics {
     clippy::too_many_arguments,
     reason = "one loop, compiled for every instruction set"
 )]
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+#[wide]
 fn reduce(
     statistics: &Statistics<'_>,
     bins: &[f64],
@@ -209,7 +209,7 @@ fn reduce(
 }
 
 /// The search over a feature that most rows have.
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+#[wide]
 fn search_full(
     statistics: &BinnedStatistics,
     column: &Column,
@@ -334,7 +334,7 @@ impl Histogram {
 }
 
 /// The search over a feature that few rows have.
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+#[wide]
 fn search_sparse<'a>(
     estimates: &'a BinnedStatistics,
     context: &'a Context<'a>,
