@@ -134,7 +134,7 @@ def test_intercepts_and_threshold_are_those_of_the_rows_held_out(weighted, norma
     ).fit(X, Y, sample_weight=weights)
     held_out = held_out_rows(0.3, len(Y), 3)
     m = weights[~held_out]
-    log_frequencies = np.log((m @ Y[~held_out] + 0.5) / (m.sum() + 1))
+    log_frequencies = np.log((m @ Y[~held_out] + 0.5 * m.mean()) / (m.sum() + m.mean()))
     scores = design(X, normalize, False)[held_out] @ model.coef_.toarray().T
     by = oracle.factor(scores, Y[held_out], log_frequencies, weights[held_out])
     assert by > 0

@@ -5,7 +5,7 @@ import pytest
 from scipy.sparse import csr_array
 from sklearn.base import clone
 
-from manylabel import DiSMECClassifier
+from manylabel import DiSMECClassifier, LEMLClassifier
 
 # Fits on scaled columns and fits with scaled columns hold out the same rows, but not the same bits.
 MODELS = [DiSMECClassifier(threshold="zero", prune=0, random_state=0)]
@@ -30,7 +30,14 @@ def standardized(X):
     return (X - mean) * varies / np.where(varies, spread, 1) / np.sqrt(varies.sum())
 
 
-@pytest.mark.parametrize("model", [*map(clone, MODELS)], ids=str)
+@pytest.mark.parametrize(
+    "model",
+    [
+        *map(clone, MODELS),
+        LEMLClassifier(4, alpha=0.01, threshold="zero", random_state=0),
+    ],
+    ids=str,
+)
 def test_learns_from_columns_of_unit_variance(model, measurements):
     X, Y = measurements
     expected = model.__class__(**model.get_params() | {"normalize": False}).fit(standardized(X), Y)

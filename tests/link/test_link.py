@@ -359,7 +359,10 @@ def test_link_learns_from_predictions_of_rows_left_out(made):
 
 @pytest.mark.parametrize("kernel", ["gaussian", "linear"])
 def test_least_squares_of_predictions_left_out(problem, weights, kernel):
-    """V from the definition: every prediction by an embedding's last regression without the row."""
+    """V from the definition: every prediction by an embedding's last regression without the row.
+
+    The means that are subtracted are those of all rows.
+    """
     X, Y = problem
     model = fit(problem, weights, l2="auto", kernel=kernel, **CLOSED)
     embedding = ml.Rembrandt(5, l2=model.l2_, l2_final=1.0, center=True, random_state=0)
@@ -367,16 +370,15 @@ def test_least_squares_of_predictions_left_out(problem, weights, kernel):
     dense = np.count_nonzero(X) > X.size / 8
     A = X / std if dense else X
     U = embedding.fit(A, Y, weights).label_embedding_
+    A = A - np.average(A, axis=0, weights=weights)
+    mean = np.average(Y, axis=0, weights=weights)
+    ridge = model.l2_ * (weights[:, None] * A**2).sum() / A.shape[1]
     H = np.empty((len(X), 5))
     for row in range(len(X)):
         rest = np.arange(len(X)) != row
-        a, t, m = A[rest], Y[rest] @ U, weights[rest]
-        x_mean, t_mean = np.average(a, axis=0, weights=m), np.average(t, axis=0, weights=m)
-        full = A - np.average(A, axis=0, weights=weights)
-        ridge = model.l2_ * (weights[:, None] * full**2).sum() / A.shape[1]
-        a, t = a - x_mean, t - t_mean
+        a, t, m = A[rest], (Y[rest] - mean) @ U, weights[rest]
         W = np.linalg.solve((m[:, None] * a).T @ a + ridge * np.eye(a.shape[1]), (m[:, None] * a).T @ t)
-        H[row] = (A[row] - x_mean) @ W + t_mean
+        H[row] = A[row] @ W + mean @ U
     Phi = oracle.design(H, model.frequencies_, model.phases_)
     V = oracle.least_squares(Phi, Y, weights, model.l2_link)
     fitted = weights_of(model)
@@ -467,3 +469,36 @@ def test_defaults_are_no_worse_than_logistic_regression(data, name):
     assert of_the_best(model, X_test, Y_test) > Y_test[np.arange(len(best)), best].mean() - 0.01
     assert (named != Y_test).mean() < 1.05 * (by_other != Y_test).mean()
     assert 0.6 < named.sum() / Y_test.sum() < 1.5
+
+
+def test_labels_that_features_know_nothing_of_keep_their_frequency():
+    """Predictions of a row without itself must not tell its labels through the mean of the others."""
+    rng = np.random.default_rng(2)
+    X, Y = rng.normal(size=(800, 60)), (rng.random((800, 3)) < 0.1).astype(int)
+    model = SmoothLinkClassifier(random_state=0).fit(X[:400], Y[:400])
+    np.testing.assert_allclose(model.predict_proba(X[400:]).mean(axis=0), Y[:400].mean(axis=0), atol=0.05)
+    assert model.predict(X[400:]).mean() < 0.3
+
+
+def test_no_threshold_from_a_handful_of_labels():
+    X, _ = make_multilabel(60, 20, 5, random_state=0)
+    Y = np.zeros((60, 5), dtype=int)
+    Y[::10, 0] = 1
+    assert SmoothLinkClassifier(random_state=0).fit(X, Y).threshold_ == 0
+
+
+def test_many_labels_do_not_make_the_threshold_large(monkeypatch):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(4000, 8))
+    labels = rng.integers(0, 20_000, 8000)
+    Y = csr_array((np.ones(8000), labels, np.arange(0, 8001, 2)), shape=(4000, 20_000))
+    model = SmoothLinkClassifier(
+        8,
+        kernel="linear",
+        loss="squared",
+        l2=1.0,
+        embedding="gaussian",
+        max_memory=60 * 2**20,
+        random_state=0,
+    )
+    assert abs(model.fit(X, Y).threshold_) < 0.5

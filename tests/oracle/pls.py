@@ -59,12 +59,18 @@ def embedding(X, Y, k, l2=1.0, l2_final=1e-6, weights=None, center=False, fit_in
     return Embedding(B, values[::-1], U, W, intercept)
 
 
-def leave_one_out(X, Y, U, l2, weights=None, center=False, fit_intercept=False):
-    """Predictions of YU for each row by a regression fitted to the others, of the ridge of all rows."""
-    A, _, weights, *_ = parts(X, Y, weights, center, fit_intercept)
+def leave_one_out(X, Y, U, l2, weights=None, center=False, fit_intercept=False, keep_means=False):
+    """Predictions of YU for each row by a regression fitted to the others, of the ridge of all rows.
+
+    The means that centring subtracts are those of the others too, or of all rows.
+    """
+    A, targets, weights, _, y_mean = parts(X, Y, weights, center, fit_intercept)
     lam, out = ridge(A, weights, l2), np.empty((len(Y), U.shape[1]))
     for row in range(len(Y)):
         rest = np.arange(len(Y)) != row
+        if keep_means:
+            out[row] = A[row] @ regress(A[rest], weights[rest], targets[rest] @ U, lam) + y_mean @ U
+            continue
         B, targets, own, x_mean, y_mean = parts(
             np.asarray(X, dtype=float)[rest], Y[rest], weights[rest], center, fit_intercept
         )

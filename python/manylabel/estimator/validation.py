@@ -349,7 +349,9 @@ def check_threshold(threshold: Any, textbook: float) -> float | None:
     if isinstance(threshold, str) and threshold in ("auto", "zero"):
         return None if threshold == "auto" else textbook
     number = isinstance(threshold, int | float | np.integer | np.floating)
-    if not number or isinstance(threshold, bool) or not np.isfinite(threshold):
+    # Scores are in single precision, and a threshold must be as finite there.
+    most = float(np.finfo(np.float32).max)
+    if not number or isinstance(threshold, bool) or not -most <= threshold <= most:
         raise ValueError(f'`threshold` must be "auto", "zero" or a finite number, got {threshold!r}')
     return float(threshold)
 

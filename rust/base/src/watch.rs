@@ -1,6 +1,7 @@
 //! All a kernel knows of the outside: a counter to add to and a flag to obey.
 
 use crate::Error;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 /// Progress of a running kernel, and the wish of its caller that it stop.
@@ -10,13 +11,21 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 #[derive(Debug, Default)]
 pub struct Watch {
     done: AtomicUsize,
-    stop: AtomicBool,
+    stop: Arc<AtomicBool>,
 }
 
 impl Watch {
     /// A watch at zero that nobody has stopped.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// A watch that stops with this one and counts on its own: for work that the caller does not know of.
+    pub fn aside(&self) -> Self {
+        Self {
+            done: AtomicUsize::new(0),
+            stop: Arc::clone(&self.stop),
+        }
     }
 
     /// Reports `n` finished units and asks whether to go on. `n = 0` only asks.
@@ -69,5 +78,8 @@ mod tests {
             4 * 999 + 4,
             "work done after the stop is still done"
         );
+        let aside = watch.aside();
+        assert!(matches!(aside.step(5), Err(Error::Stopped)));
+        assert_eq!((aside.done(), watch.done()), (5, 4 * 999 + 4));
     }
 }

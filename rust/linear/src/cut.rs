@@ -77,7 +77,7 @@ impl Tally {
 
     /// The threshold: pairs with larger scores weigh as near to what is wanted as can be, fewer
     /// rather than more. It lies half way between the last score named and the first one unnamed,
-    /// never among equal scores. `None` if nothing is wanted or nothing was pushed.
+    /// never among equal scores. `None` if nothing or everything is to be named.
     pub fn cut(mut self) -> Option<f32> {
         self.sort_out();
         if self.pairs.is_empty() || self.wanted.is_nan() || self.wanted <= 0.0 {
@@ -95,9 +95,8 @@ impl Tally {
         let Some(last) = named.checked_sub(1).map(|at| self.pairs[at].0) else {
             return unnamed; // nothing exceeds the largest score
         };
-        let Some(unnamed) = unnamed else {
-            return Some(last.next_down());
-        };
+        // Where all are to be named, nothing tells how far below the threshold may be.
+        let unnamed = unnamed?;
         let middle = f32::midpoint(last, unnamed);
         Some(if middle < last { middle } else { unnamed })
     }
@@ -158,7 +157,7 @@ mod tests {
         scores.reverse();
         let mut places = vec![scores[0]];
         places.extend(scores.windows(2).map(|two| f32::midpoint(two[0], two[1])));
-        places.push(scores[scores.len() - 1].next_down());
+        places.push(f32::NEG_INFINITY); // everything
         let off = |place: f32| {
             let above = pairs.iter().filter(|pair| pair.0 > place);
             (above.map(|pair| f64::from(pair.1)).sum::<f64>() - wanted).abs()
@@ -166,6 +165,7 @@ mod tests {
         places
             .into_iter()
             .min_by(|&a, &b| off(a).total_cmp(&off(b)))
+            .filter(|place| place.is_finite())
     }
 
     #[test]
@@ -175,7 +175,7 @@ mod tests {
         assert_eq!(cut(1.4, &pairs), Some(0.7));
         assert_eq!(cut(1.5, &pairs), Some(0.7)); // rather fewer
         assert_eq!(cut(0.3, &pairs), Some(0.9)); // nothing is nearer than one
-        assert_eq!(cut(9.0, &pairs), Some(0.1_f32.next_down())); // everything
+        assert_eq!(cut(9.0, &pairs), None); // everything
     }
 
     #[test]
@@ -267,9 +267,9 @@ mod tests {
             }
             if (total - wanted).abs() < best {
                 best = (total - wanted).abs();
-                place = next.map_or(score.next_down(), |next| f32::midpoint(score, next));
+                place = next.map_or(f32::NEG_INFINITY, |next| f32::midpoint(score, next));
             }
         }
-        Some(place)
+        Some(place).filter(|place| place.is_finite())
     }
 }

@@ -158,7 +158,8 @@ impl Checked {
         }
         if self.0.learn_threshold && self.0.loss != Loss::Softmax {
             let n_passes = best_pass(&model.validation_loss).unwrap_or(self.0.n_passes);
-            model.threshold = threshold::learn(&problem, &labels, y, ridge, n_passes)?;
+            model.threshold =
+                threshold::learn(&problem, &labels, y, ridge, n_passes, plan.labels_at_once)?;
         }
         let intercepts = labels.seen.iter().map(|&at| model.intercept[at as usize]);
         let mut weights = model.weights.iter().copied().chain(intercepts);
@@ -287,6 +288,11 @@ impl Plan {
             // Of a block: sums in double precision, start, weights, momentum and gradient.
             product(&[24, labels_at_once, size]),
             product(&[4, batch, size.saturating_add(labels_at_once)]),
+            if params.learn_threshold {
+                threshold::bytes(n_rows, labels_at_once)
+            } else {
+                0
+            },
         ]
         .into_iter()
         .fold(0, u64::saturating_add);

@@ -9,7 +9,7 @@ use crate::fit::{Labels, MOMENT_ROWS, solve_block};
 use crate::psgd::Problem;
 use crate::{Loss, Solver};
 use fastrand::Rng;
-use manylabel_base::{Error, Watch, filled};
+use manylabel_base::{Error, filled};
 use manylabel_sparse::CsrOwned;
 
 /// One row of so many is held out, and so many at most: they have some thousands of labels.
@@ -27,6 +27,12 @@ const ENOUGH_LABELS: f64 = 500.0;
 const LEAST_LABELS: usize = 32;
 const SHARE: f64 = 0.1;
 
+/// Scores that are kept at most, of all folds: 32 MiB.
+const MOST_SCORES: usize = 1 << 21;
+
+/// Labels that held-out rows must have at least: fewer say nothing, and the threshold is that of the loss.
+const FEWEST_LABELS: f64 = 10.0;
+
 /// Steps of Newton's method that a label takes, each of some products with the features.
 const NEWTON_PRODUCTS: usize = 50;
 
@@ -39,13 +45,15 @@ const MOST_NAMED: f64 = 1.4;
 /// Logits of probabilities of 0.01 and 0.99, between which the threshold is.
 const MOST: f64 = 4.6;
 
-/// Learns the threshold for weights that have had so many passes.
+/// Learns the threshold for weights that have had so many passes, from no more labels than the fit
+/// solves at once.
 pub(crate) fn learn(
     problem: &Problem<'_>,
     labels: &Labels,
     y: &CsrOwned,
     ridge: f64,
     n_passes: usize,
+    labels_at_once: usize,
 ) -> Result<f64, Error> {
     let Problem { design, train, .. } = *problem;
     let mut order = train.to_vec();
@@ -58,9 +66,17 @@ pub(crate) fn learn(
         n_passes,
         ..problem.params.clone()
     };
-    let block = sample(labels, design.size, &params);
     let n_folds = ENOUGH_ROWS.div_ceil(n_held).min(ROWS_OF_ONE);
-    let mut scored = Vec::with_capacity(n_folds * n_held * block.len());
+    let most_labels = labels_at_once.min((MOST_SCORES / (n_folds * n_held)).max(1));
+    let block = sample(labels, design.size, &params, most_labels);
+    let mut scored = Vec::new();
+    let size = n_folds * n_held * block.len();
+    scored
+        .try_reserve_exact(size)
+        .map_err(|_| Error::TooLarge {
+            what: "the scores for a threshold",
+            got: format!("{size} scores"),
+        })?;
     let mut positive = 0.0;
     for _ in 0..n_folds {
         if positive >= ENOUGH_LABELS {
@@ -81,6 +97,9 @@ pub(crate) fn learn(
             &held,
             &mut scored,
         )?;
+    }
+    if positive < FEWEST_LABELS {
+        return Ok(0.0);
     }
     let (most, middle) = match params.loss {
         Loss::Squared => (0.49, 0.5),
@@ -106,18 +125,22 @@ fn score(
     scored: &mut Vec<(f32, f64)>,
 ) -> Result<f64, Error> {
     let Problem { design, train, .. } = *problem;
-    let silent = Watch::new();
+    let aside = problem.watch.aside();
     let own = Problem {
         params,
         train: rest,
         held_out: &[],
-        watch: &silent,
+        watch: &aside,
         ..*problem
     };
     let mut weights = solve_block(&own, &Labels::new(y, rest)?, block, y, ridge)?.weights;
     if params.loss == Loss::Squared {
         // The Gram matrix has all rows, the sums of positive ones only the rest.
-        let missing = train.len() as f32 / rest.len() as f32;
+        let total = |rows: &[u32]| -> f64 {
+            let weights = rows.iter().map(|&row| problem.weights[row as usize]);
+            weights.map(f64::from).sum()
+        };
+        let missing = (total(train) / total(rest)) as f32;
         for weight in &mut weights {
             *weight *= missing;
         }
@@ -141,6 +164,15 @@ fn score(
     Ok(positive)
 }
 
+/// Bytes that learning a threshold takes beside a block of labels.
+pub(crate) fn bytes(n_rows: usize, n_labels: usize) -> u64 {
+    let n_held = (n_rows / ROWS_OF_ONE).min(MOST_ROWS);
+    let n_scores = (n_held * ROWS_OF_ONE)
+        .saturating_mul(n_labels)
+        .min(MOST_SCORES);
+    (n_scores * size_of::<(f32, f64)>()) as u64
+}
+
 /// Products with the features that a label takes.
 fn products(params: &Params) -> f64 {
     let products = match (params.loss, params.solver) {
@@ -156,11 +188,11 @@ pub(crate) fn work(params: &Params, size: usize, labels: &Labels) -> f64 {
     size as f64 + products(params) * labels.seen.len() as f64
 }
 
-/// Every so-manieth of the labels in order of their number of rows, in ascending order.
-fn sample(labels: &Labels, size: usize, params: &Params) -> Vec<u32> {
+/// Every so-manieth of the labels in order of their number of rows, `most` of them, in ascending order.
+fn sample(labels: &Labels, size: usize, params: &Params, most: usize) -> Vec<u32> {
     let n_labels = labels.seen.len();
     let affordable = (SHARE * work(params, size, labels) / products(params)) as usize;
-    let n_sampled = affordable.max(LEAST_LABELS).min(n_labels);
+    let n_sampled = affordable.max(LEAST_LABELS).min(most).min(n_labels);
     let mut by_rows = labels.seen.clone();
     by_rows.sort_by_key(|&label| labels.rows(label).len());
     let at = |i: usize| by_rows[(2 * i + 1) * n_labels / (2 * n_sampled)];

@@ -71,7 +71,7 @@ fn error<T: Real>(
     targets: &[Lanes<T>],
     watch: &Watch,
 ) -> Result<f64, Error> {
-    let leverages = regression.leverages(problem, params.seed, watch)?;
+    let leverages = regression.leverages(problem, true, params.seed, watch)?;
     let fit = regression.fit(problem, q, watch)?;
     let predicted = predictions(&problem.rows, &problem.x, &fit.z, watch)?;
     let mut sum = 0.0;

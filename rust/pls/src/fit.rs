@@ -350,7 +350,9 @@ impl<T: Real> Fitting<'_, T> {
         w: &Tall<T>,
     ) -> Result<Vec<f32>, Error> {
         let Problem { rows, x, y } = self.problem;
-        let leverages = regression.leverages(self.problem, self.params.seed, self.watch)?;
+        // Of the means a row stays part. Without it the mean of the others would tell its target: with
+        // features that say little, that is all there would be to learn from these predictions.
+        let leverages = regression.leverages(self.problem, false, self.params.seed, self.watch)?;
         let k = u.n_cols;
         let mut out = filled("predictions of rows", 0.0f32, rows.n() * k)?;
         let panels = u.panels.par_iter().zip(&w.panels).map(|(u, w)| {

@@ -29,10 +29,12 @@ const SLAB: usize = 256;
 
 impl<T: Real> Regression<T> {
     /// Leverages of all rows: exact if the regression is by a factorization, in the time of the Gram
-    /// matrix and two more factorizations; else estimated from the fits of 64 random vectors.
+    /// matrix and two more factorizations; else estimated from the fits of 64 random vectors. The part
+    /// of the means counts `with_means`.
     pub(crate) fn leverages(
         &self,
         problem: &Problem<'_, T>,
+        with_means: bool,
         seed: u64,
         watch: &Watch,
     ) -> Result<Vec<f64>, Error> {
@@ -53,7 +55,7 @@ impl<T: Real> Regression<T> {
             }
         };
         for (row, leverage) in leverages.iter_mut().enumerate() {
-            if x.mean.is_some() {
+            if with_means && x.mean.is_some() {
                 *leverage += rows.weight(row) / rows.total;
             }
             *leverage = leverage.clamp(0.0, most);

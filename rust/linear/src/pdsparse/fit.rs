@@ -292,22 +292,25 @@ fn spread(
     })
 }
 
-/// The logarithms of the shares of `rows` that carry a label; half a row more does, of one row more, so
-/// that no label is certain.
+/// The logarithms of the shares of `rows` that carry a label; half a row more does, of one row more, of
+/// the mean weight, so that no label is certain.
 fn log_frequencies(
     y: &CsrOwned,
     rows: impl Iterator<Item = usize>,
     weight: impl Fn(usize) -> f32,
 ) -> Vec<f32> {
-    let (mut counts, mut total) = (vec![0.5; y.n_cols], 1.0);
+    let (mut counts, mut total, mut n_rows) = (vec![0.0; y.n_cols], 0.0, 0.0);
     for row in rows {
         let weight = f64::from(weight(row));
-        total += weight;
+        (total, n_rows) = (total + weight, n_rows + 1.0);
         for &label in y.row(row).0 {
             counts[label as usize] += weight;
         }
     }
-    let shares = counts.iter().map(|count| count / total);
+    let mean = if total > 0.0 { total / n_rows } else { 1.0 };
+    let shares = counts
+        .iter()
+        .map(|count| (count + 0.5 * mean) / (total + mean));
     shares.map(|share: f64| share.ln() as f32).collect()
 }
 
