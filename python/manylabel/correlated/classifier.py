@@ -122,6 +122,17 @@ class CorrLogClassifier(MultiLabelClassifier):
 
     Notes
     -----
+    Scores of `decision_function` are log-odds of each label given the features and the labels predicted for
+    the others; with "bp" the max-marginals of its messages. Labels with positive scores are predicted.
+
+    `predict_proba` gives probabilities of a label whatever the others are: sums over all label sets for up
+    to 14 coupled labels, else sum-product belief propagation, damped by half; mean field for rows where 100
+    rounds do not settle it, and where more than 2,500 pairs are coupled. `predict_topk` ranks by their
+    log-odds. By `decision_function`, which takes the labels decided for the others for granted, rankings
+    are worse where these are uncertain: P@1 is 73 instead of 76 on yeast, 43 instead of 55 on delicious.
+    Probabilities and rankings take 2 to 15 times as long as `predict` where more than 14 labels are coupled,
+    a few milliseconds a row at most.
+
     A gradient takes O((stored values of X + of Y) n_labels), Y counting for labels with couplings. Pairs
     that stay at zero take no part; none is left out that violates optimality. Memory: 36 bytes a weight, in
     double precision (`tol` below 1e-5) 72, quasi-Newton steps as much again and more for every weight that

@@ -72,7 +72,7 @@ class Rembrandt(SavedToFile, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         1 is what [2]_ prints, 1e-6 that of the authors' code.
     variant : {"power", "ritz"}, default="power"
         "ritz" takes U from the last probe, as printed in [1]_; "power" takes it from the product with that,
-        as the authors' code does: one more pass, for nothing.
+        as the authors' code does, which costs one more pass and gains nothing.
     embedding : {"rembrandt", "gaussian", "pca"}, default="rembrandt"
         For comparison, "gaussian" takes a random U (compressed sensing), and "pca" the top right singular
         vectors of X for W, which know nothing of Y.

@@ -99,12 +99,14 @@ class DiSMECClassifier(LinearClassifier):
 
     Notes
     -----
+    Scores are the margins ``w.x + b`` less `threshold_`; those of predicted labels are positive.
+
     The learned threshold is the margin above which as many labels are named as there are, on a tenth of the
     rows (a quarter of few rows). Some labels are made to forget these rows: of frequent and of rare labels
     each, the 64 most frequent, and 64 or 1 in 20 of the others. What the rows added to the weights is taken
     back, and a few steps let the other rows answer. The weights returned are not changed by this. It takes up
-    to 15 % of the fit, more of fits of a few milliseconds. Where these rows carry fewer than ten of the
-    labels, the threshold is that of "zero".
+    to 15 % of the fit, more of fits of a few milliseconds. Where these rows have fewer than ten
+    ones in all, the threshold is that of "zero".
 
     Time is O(nnz(X)) a step for sixteen labels at once. Memory: 16 bytes a stored feature of X; for each
     thread about 64 bytes for each row and feature, four times; the weights. Nothing of size n_samples x

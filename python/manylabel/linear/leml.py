@@ -113,6 +113,9 @@ class LEMLClassifier(LinearClassifier):
 
     Notes
     -----
+    Scores are predictions less `threshold_`; those of predicted labels are positive. With
+    ``loss="logistic"`` there is `predict_proba`, ``1 / (1 + exp(-score - threshold_))``.
+
     ``alpha="auto"``: a quarter of the rows, at most 2,000, is held out; up to four parts in turn where rows
     are few (one only where Newton's method is at work). The others are fitted with values that differ by
     factors of 3, from 3 on for rows of unit length and in the direction where the loss of the rows held out

@@ -119,6 +119,8 @@ class PDSparseClassifier(LinearClassifier):
 
     Notes
     -----
+    Scores are ``w.x + b`` with the intercepts less `threshold_`; those of predicted labels are positive.
+
     A visit of a row takes as many steps as its features have weights, plus n_labels, for an exact search.
     Memory: the stored features, some 30 bytes for each pair of a feature and a label that has ever been
     active in one of its rows, 12 bytes for each active label of a row; with `early_stopping` a second time.

@@ -169,6 +169,10 @@ class SmoothLinkClassifier(MultiLabelClassifier):
 
     Notes
     -----
+    Scores are logits less `threshold_`; with the squared loss predictions less 1/2 and `threshold_`. Those of
+    predicted labels are positive. Probabilities are ``1 / (1 + exp(-score - threshold_))``; with "softmax"
+    those of a row sum to 1; with the squared loss they are predictions, cut off at 0 and 1.
+
     Let n be the rows, s the random features, k the components and c the labels. Time: the embedding; O(n s k)
     for features, O(n s^2 + s^3) for the least-squares start, O(n s c) a pass of "psgd", and O(s^2 c) for
     each of its ten batches if rows are many. Memory: 4 n s bytes where features are kept; 20 s^2; 4 s c for V

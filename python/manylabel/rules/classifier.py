@@ -165,6 +165,11 @@ class BoostedRulesClassifier(MultiLabelClassifier):
 
     Notes
     -----
+    Scores are the sums of the heads of the rules that cover a row, added up in double precision.
+    `predict_proba` of the label-wise loss is ``1 / (1 + exp(-score))``. That of the example-wise loss are
+    the marginals of ``P(y) ~ 1 / (1 + sum_k exp(-y_k p_k))`` over the label sets seen in fit, p the scores.
+    With "known-label-sets" equal losses go to the set that comes first in `label_sets_`.
+
     X may hold NaN for values that are missing, and they fail every condition. Labels that no row trained on
     carries score -inf and are never predicted.
 
