@@ -89,10 +89,14 @@ class MultiLabelClassifier(SavedToFile, ClassifierMixin, BaseEstimator):  # type
             scorer = _SCORERS[self] = self._make_scorer()
         return scorer
 
-    def _features(self, X: Any) -> csr_array:
-        """Check X for a prediction."""
+    def _check_fitted(self) -> None:
+        # What has a scorer is fitted; looking costs as much as scoring a row.
         if self not in _SCORERS:
             check_is_fitted(self, "classes_")
+
+    def _features(self, X: Any) -> csr_array:
+        """Check X for a prediction."""
+        self._check_fitted()
         return check_features(self, X, reset=False)
 
     def prepare(self: T) -> T:
@@ -118,7 +122,7 @@ class MultiLabelClassifier(SavedToFile, ClassifierMixin, BaseEstimator):  # type
         Fitted arrays are borrowed, not copied. Replace them by assignment; what is changed inside them after
         the first prediction may not be seen.
         """
-        check_is_fitted(self, "classes_")
+        self._check_fitted()
         self._scorer()
         return self
 
@@ -171,8 +175,7 @@ class MultiLabelClassifier(SavedToFile, ClassifierMixin, BaseEstimator):  # type
         -----
         Beside the result, memory is that of the scores of the few rows at work.
         """
-        if self not in _SCORERS:
-            check_is_fitted(self, "classes_")
+        self._check_fitted()
         k = check_count("k", k, 1)
         X = self._features(X)
         scorer = self._scorer()

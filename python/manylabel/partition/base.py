@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csc_array, csr_array, vstack
 from scipy.special import expit
-from sklearn.utils.validation import check_is_fitted
 
 from manylabel import _core
 from manylabel.estimator.base import MultiLabelClassifier, core_parts
@@ -89,7 +88,7 @@ class BlockClassifier(MultiLabelClassifier):
         routes = self._routes(X)
         scores = np.full((X.shape[0], len(self.classes_)), -np.inf, dtype=np.float32)
         several, rows, of_one = self._by_routes(routes)
-        for first, merged in self._merged(_of(X, several), routes[several]):
+        for first, merged in self._merged(X, routes, several):
             of_row = np.repeat(several[first : first + merged.shape[0]], np.diff(merged.indptr))
             scores[of_row, merged.indices] = merged.data
         for answer in self._answers(_of(X, rows), of_one, lambda model, X: model.decision_function(X)):
@@ -124,7 +123,7 @@ class BlockClassifier(MultiLabelClassifier):
         -----
         Only the labels of a row's blocks are scored, and nothing of size n_samples x n_labels is allocated.
         """
-        check_is_fitted(self)
+        self._check_fitted()
         k = check_count("k", k, 1)
         X = self._features(X)
 
@@ -137,7 +136,7 @@ class BlockClassifier(MultiLabelClassifier):
 
         routes = self._routes(X)
         several, rows, of_one = self._by_routes(routes)
-        merged = [top for _, top in self._merged(_of(X, several), routes[several], k)]
+        merged = [top for _, top in self._merged(X, routes, several, k)]
         return _interleaved(
             several, _stacked(merged), rows, self._joined(_of(X, rows), of_one, best, np.float32)
         )
@@ -164,7 +163,7 @@ class BlockClassifier(MultiLabelClassifier):
         X = self._features(X)
         routes = self._routes(X)
         several, rows, of_one = self._by_routes(routes)
-        merged = [csr_array(merged > 0) for _, merged in self._merged(_of(X, several), routes[several])]
+        merged = [csr_array(merged > 0) for _, merged in self._merged(X, routes, several)]
         alone = self._joined(_of(X, rows), of_one, lambda model, X: csr_array(model.predict(X)), np.int64)
         return self._indicator(_interleaved(several, _stacked(merged), rows, alone))
 
@@ -205,7 +204,7 @@ class BlockClassifier(MultiLabelClassifier):
         self.speedup_ = self._speedup(X)
 
     def _features(self, X: Any) -> csr_array:
-        check_is_fitted(self)
+        self._check_fitted()
         if len(self.label_blocks_) != len(self.router_intercept_):
             raise ValueError(
                 f"blocks of label_blocks_: expected {len(self.router_intercept_)} as the router has, "
@@ -284,7 +283,7 @@ class BlockClassifier(MultiLabelClassifier):
         plain = all(isinstance(model, MultiLabelClassifier | None) for model in self.estimators_)
         merged = (np.diff(routes.indptr) > 1) | (not plain)
         several, alone = np.flatnonzero(merged), np.flatnonzero(~merged)
-        return several, alone, routes[alone]
+        return several, alone, _of(routes, alone)
 
     def _answers(
         self, X: csr_array, routes: csr_array, ask: Callable[[Any, csr_array], T]
@@ -321,6 +320,8 @@ class BlockClassifier(MultiLabelClassifier):
         self, X: csr_array, routes: csr_array, ask: Callable[[Any, csr_array], csr_array], dtype: Any
     ) -> csr_array:
         """Join the answers for each row's one block to one matrix of all labels."""
+        if not X.shape[0]:
+            return csr_array((0, len(self.classes_)), dtype=dtype)
         answers = list(self._answers(X, routes, ask))
         counts = np.zeros(X.shape[0] + 1, dtype=np.int64)
         for answer in answers:
@@ -337,22 +338,27 @@ class BlockClassifier(MultiLabelClassifier):
         return csr_array((data, indices, indptr), shape=(X.shape[0], len(self.classes_)))
 
     def _merged(
-        self, X: csr_array, routes: csr_array, k: int | None = None
+        self, X: csr_array, routes: csr_array, several: NDArray[np.intp], k: int | None = None
     ) -> Iterator[tuple[int, csr_array]]:
-        """Merge the scores of several blocks: the first row and the scores of as many as there is room for.
+        """Merge the scores of several blocks, for the rows `several`.
+
+        Yields the first of them and the scores of as many as there is room for.
 
         A label's score is the logit of ``sum_l p_l / (1 + exp(-s_l))`` over the row's blocks l that have it,
         s_l its log-odds there and p_l the router's probabilities, scaled to sum to 1 over the row's blocks.
         Of each row the `k` best are given, or all.
         """
+        if not len(several):
+            return
+        X, routes = _of(X, several), _of(routes, several)
         sizes = np.array([len(labels) for labels in self.label_blocks_], dtype=np.int64)
         scored = np.concatenate([[0], np.cumsum(sizes[routes.indices])])[routes.indptr]
         start = 0
         while start < X.shape[0]:
             stop = int(np.searchsorted(scored, scored[start] + _SCORES_AT_ONCE, side="right")) - 1
-            rows = slice(start, max(start + 1, min(stop, X.shape[0])))
-            yield start, self._merge(X[rows], routes[rows], k)
-            start = rows.stop
+            rows = np.arange(start, max(start + 1, min(stop, X.shape[0])))
+            yield start, self._merge(_of(X, rows), _of(routes, rows), k)
+            start += len(rows)
 
     def _merge(self, X: csr_array, routes: csr_array, k: int | None) -> csr_array:
         labels = list(self.label_blocks_)
@@ -377,7 +383,9 @@ class _Answer(Generic[T]):
 
 def _of(X: csr_array, rows: NDArray[Any]) -> csr_array:
     """Take some rows, which are in increasing order."""
-    return X if len(rows) == X.shape[0] else X[rows]
+    if len(rows) == X.shape[0]:
+        return X
+    return X[rows] if len(rows) else csr_array((0, X.shape[1]), dtype=X.dtype)
 
 
 def _stacked(parts: Sequence[csr_array]) -> csr_array | None:

@@ -43,6 +43,6 @@ mod router;
 pub use alternate::{LabelSets, label_step, row_step};
 pub use fit::Partition;
 pub use kmeans::{Clustering, KMeans, Until};
-pub use merge::{Answer, merge};
+pub use merge::{Answer, ROWS_AT_ONCE, merge};
 pub use params::{Checked, Params};
 pub use router::{Router, Routes};

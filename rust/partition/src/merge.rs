@@ -2,11 +2,10 @@
 
 use manylabel_base::{Error, Watch, filled};
 use manylabel_simd::{exp, wide};
-use manylabel_sparse::{CsrOwned, CsrView, Index, TopK, Value};
-use rayon::prelude::*;
+use manylabel_sparse::{CsrOwned, CsrView, Index, Picked, TopK, Value};
 
-/// Rows of a task.
-const ROWS_AT_ONCE: usize = 64;
+/// Rows of a task; so few need no threads at all.
+pub const ROWS_AT_ONCE: usize = 64;
 /// Scores of which the largest is found before any is ranked.
 const CHUNK: usize = 16;
 /// Shares of 0 and 1 would have infinite logits.
@@ -43,45 +42,28 @@ pub fn merge<I: Index, T: Value>(
     watch: &Watch,
 ) -> Result<CsrOwned, Error> {
     let places = places(routes, answers, n_labels)?;
-    let tasks: Vec<usize> = (0..routes.n_rows()).step_by(ROWS_AT_ONCE).collect();
-    let parts = tasks
-        .par_iter()
-        .map_init(Scratch::default, |scratch, &first| {
+    Picked::by_blocks(
+        routes.n_rows(),
+        ROWS_AT_ONCE,
+        n_labels,
+        Scratch::default,
+        |scratch, rows, picked| {
             watch.step(0)?;
-            let mut part = Part::default();
             scratch.shares.resize(n_labels, 0.0);
-            for row in first..(first + ROWS_AT_ONCE).min(routes.n_rows()) {
+            for row in rows {
                 scratch.row(routes, row, answers, &places);
                 match k {
                     None => {
                         scratch.add_up();
-                        scratch.all(&mut part.pairs);
+                        scratch.all(&mut picked.pairs);
                     }
-                    Some(k) => scratch.best(k, &mut part.pairs),
+                    Some(k) => scratch.best(k, &mut picked.pairs),
                 }
-                part.ends.push(part.pairs.len());
+                picked.end_row();
             }
-            Ok(part)
-        });
-    let mut merged = CsrOwned {
-        indptr: vec![0],
-        indices: Vec::new(),
-        values: Vec::new(),
-        n_cols: n_labels,
-    };
-    for part in parts.collect::<Result<Vec<Part>, Error>>()? {
-        let before = merged.indices.len();
-        merged
-            .indptr
-            .extend(part.ends.iter().map(|end| before + end));
-        merged
-            .indices
-            .extend(part.pairs.iter().map(|&(label, _)| label));
-        merged
-            .values
-            .extend(part.pairs.iter().map(|&(_, score)| score));
-    }
-    Ok(merged)
+            Ok(())
+        },
+    )
 }
 
 /// Where in the answer of its block each stored route is, counted in rows.
@@ -132,13 +114,6 @@ fn places<I: Index, T: Value>(
         }
     }
     Ok(places)
-}
-
-/// Merged scores of some rows.
-#[derive(Default)]
-struct Part {
-    ends: Vec<usize>,
-    pairs: Vec<(u32, f32)>,
 }
 
 /// Space for one row, reused.

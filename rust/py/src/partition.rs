@@ -2,8 +2,8 @@
 
 use crate::csr::{CsrArrays, PyCsr, csr_arrays, with_view};
 use crate::error::to_py;
-use crate::run::{run, run_here};
-use manylabel_partition::{Answer, KMeans, Params, Router, Until, label_step, merge};
+use crate::run::{run, run_here, score};
+use manylabel_partition::{Answer, KMeans, Params, ROWS_AT_ONCE, Router, Until, label_step, merge};
 use manylabel_sparse::{CsrOwned, Index, TopK, Value};
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
@@ -244,10 +244,10 @@ pub(crate) fn merge_blocks<'py>(
             })
         })
         .collect::<PyResult<_>>()?;
-    let merged = with_view!(routes, "routes", |routes| run(
+    let merged = with_view!(routes, "routes", |routes| score(
         py,
+        routes.n_rows() <= ROWS_AT_ONCE,
         n_threads,
-        None,
         |watch| merge(routes, &answers, n_labels, k, watch)
     )?);
     Ok(csr_arrays(py, merged))
