@@ -135,8 +135,8 @@ class Rembrandt(SavedToFile, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
 
     Memory: a copy of a sparse X, 14 bytes a stored value (22 in float64), and none of a dense one; about
     three times l numbers a label and n_components a feature; for each thread 200 numbers a feature;
-    "cholesky" 24 bytes times n_features^2, "dual" 24 times n_samples^2. Nothing of size n_samples x
-    n_labels, n_samples x n_components or n_labels x n_labels is formed.
+    "cholesky" 48 bytes times n_features^2, "dual" as much times n_samples^2; where ridges are "auto" up to
+    84. Nothing of size n_samples x n_labels or n_labels x n_labels is formed.
 
     X is taken as it is: float32 is computed in float32 (orthogonalization in float64), which halves time and
     memory, all else in float64. "cg" solves 32 components at a time on one thread,

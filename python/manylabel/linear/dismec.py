@@ -43,7 +43,8 @@ class DiSMECClassifier(LinearClassifier):
     C : float, default=1.0
         Weight of the loss against the regularizer; finite and > 0.
     prune : float, default=0.01
-        Weights whose absolute value is below are dropped; finite and >= 0.
+        Weights whose absolute value is below are dropped; finite and >= 0. With "columns" these are the
+        weights of the scaled columns.
     fit_intercept : bool, default=True
         Whether to fit an intercept. It is regularized, as the weight of a feature that is 1 everywhere.
     threshold : {"auto", "zero"} or float, default="auto"
@@ -53,7 +54,9 @@ class DiSMECClassifier(LinearClassifier):
         "rows" (or True) scales every row to unit Euclidean length, in fit and predict: right for texts.
         "columns" learns from columns of unit variance, divided by the square root of their number, and of
         mean zero where most of a column is not zero; weights are given for features as they are. "auto" is
-        "columns" where more than one value of X in eight is not zero, else "rows". False changes nothing.
+        "columns" where more than an eighth of the values of X are nonzero, else "rows". False changes nothing.
+        Scores are in single precision: columns whose mean is 10,000 times their spread or more lose digits,
+        and those with 1,000,000 times take no part; subtract such means first.
     solver : {"fast", "exact"}, default="fast"
         "exact" finds every label's optimum over all rows to `tol`. "fast" solves labels that fewer than one
         row in a hundred carries over their positives and the negatives that come near them, all other rows
