@@ -63,7 +63,7 @@ class PDSparseClassifier(LinearClassifier):
         "rows" (or True) scales every row to unit Euclidean length, in fit and predict: right for texts.
         "columns" learns from columns of unit variance, divided by the square root of their number, and of
         mean zero where most of a column is not zero; weights are given for features as they are. "auto" is
-        "columns" where more than an eighth of the values of X are nonzero, else "rows". False changes nothing.
+        "columns" where more than an eighth of the values of X are nonzero, else "rows". False scales nothing.
         Scores are in single precision: columns whose mean is 10,000 times their spread or more lose digits,
         and those with 1,000,000 times take no part; subtract such means first.
     fit_intercept : bool, default=True
