@@ -30,5 +30,5 @@
 
 mod exp;
 
-pub use exp::{exp, exp_f32};
+pub use exp::{exp, exp_f32, ln_1p};
 pub use manylabel_simd_macros::wide;
