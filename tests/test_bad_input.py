@@ -397,7 +397,8 @@ SPOILED = {
         "phases too many": change("phases_", lambda phases: np.append(phases, np.float32(1))),
         **{f"{name} by columns": change(name, np.asfortranarray) for name in ("coef_", "projection_")},
         **{
-            f"{name} of another type": change(name, lambda array: array.astype(np.int16))
+            # Of what a fit may well make large.
+            f"{name} of another type": change(name, lambda array: np.sign(array).astype(np.int16))
             for name in ("coef_", "intercept_", "projection_", "frequencies_", "phases_")
         },
     },

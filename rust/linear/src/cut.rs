@@ -77,8 +77,10 @@ impl Tally {
 
     /// The threshold: pairs with larger scores weigh as near to what is wanted as can be, fewer
     /// rather than more. It lies half way between the last score named and the first one unnamed,
-    /// never among equal scores. `None` if nothing or everything is to be named.
-    pub fn cut(mut self) -> Option<f32> {
+    /// never among equal scores. Where all pairs are to be named nothing tells how far below the
+    /// threshold may be: it is `textbook` then, that of the loss, if all are above. `None` if nothing is
+    /// wanted or nothing was pushed.
+    pub fn cut(mut self, textbook: f32) -> Option<f32> {
         self.sort_out();
         if self.pairs.is_empty() || self.wanted.is_nan() || self.wanted <= 0.0 {
             return None;
@@ -95,8 +97,9 @@ impl Tally {
         let Some(last) = named.checked_sub(1).map(|at| self.pairs[at].0) else {
             return unnamed; // nothing exceeds the largest score
         };
-        // Where all are to be named, nothing tells how far below the threshold may be.
-        let unnamed = unnamed?;
+        let Some(unnamed) = unnamed else {
+            return Some(last.next_down().min(textbook));
+        };
         let middle = f32::midpoint(last, unnamed);
         Some(if middle < last { middle } else { unnamed })
     }
@@ -146,7 +149,7 @@ mod tests {
         for &(score, weight) in pairs {
             tally.push(score, weight);
         }
-        tally.cut()
+        tally.cut(0.0)
     }
 
     /// By trying every place between two scores.
@@ -157,7 +160,7 @@ mod tests {
         scores.reverse();
         let mut places = vec![scores[0]];
         places.extend(scores.windows(2).map(|two| f32::midpoint(two[0], two[1])));
-        places.push(f32::NEG_INFINITY); // everything
+        places.push(scores[scores.len() - 1].next_down().min(0.0));
         let off = |place: f32| {
             let above = pairs.iter().filter(|pair| pair.0 > place);
             (above.map(|pair| f64::from(pair.1)).sum::<f64>() - wanted).abs()
@@ -165,7 +168,6 @@ mod tests {
         places
             .into_iter()
             .min_by(|&a, &b| off(a).total_cmp(&off(b)))
-            .filter(|place| place.is_finite())
     }
 
     #[test]
@@ -175,7 +177,9 @@ mod tests {
         assert_eq!(cut(1.4, &pairs), Some(0.7));
         assert_eq!(cut(1.5, &pairs), Some(0.7)); // rather fewer
         assert_eq!(cut(0.3, &pairs), Some(0.9)); // nothing is nearer than one
-        assert_eq!(cut(9.0, &pairs), None); // everything
+        assert_eq!(cut(9.0, &pairs), Some(0.0)); // everything
+        let below = pairs.map(|(score, weight)| (score - 1.0, weight));
+        assert_eq!(cut(9.0, &below), Some((0.1_f32 - 1.0).next_down()));
     }
 
     #[test]
@@ -202,9 +206,9 @@ mod tests {
                 singles.push(score + 0.125 * term, weight);
             }
         }
-        let cut = singles.cut();
+        let cut = singles.cut(0.0);
         assert!(cut.is_some());
-        assert_eq!(sums.cut(), cut);
+        assert_eq!(sums.cut(0.0), cut);
     }
 
     #[test]
@@ -247,7 +251,7 @@ mod tests {
             for part in parts {
                 all.merge(part);
             }
-            assert_eq!(all.cut(), expected, "round {round}");
+            assert_eq!(all.cut(0.0), expected, "round {round}");
         }
     }
 
@@ -267,9 +271,10 @@ mod tests {
             }
             if (total - wanted).abs() < best {
                 best = (total - wanted).abs();
-                place = next.map_or(f32::NEG_INFINITY, |next| f32::midpoint(score, next));
+                let all = score.next_down().min(0.0);
+                place = next.map_or(all, |next| f32::midpoint(score, next));
             }
         }
-        Some(place).filter(|place| place.is_finite())
+        Some(place)
     }
 }

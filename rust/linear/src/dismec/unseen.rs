@@ -140,7 +140,7 @@ impl Unseen {
 
     /// The cut above which as many labels are named as the rows held out carry.
     pub(crate) fn cut(&self) -> Option<f32> {
-        self.lock().clone().cut()
+        self.lock().clone().cut(0.0)
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Tally> {

@@ -294,6 +294,7 @@ impl Data<'_> {
         for tally in tallies.into_iter().flatten() {
             all.merge(tally);
         }
-        Ok(all.cut())
+        let textbook = if self.loss == Loss::Squared { 0.5 } else { 0.0 };
+        Ok(all.cut(textbook))
     }
 }

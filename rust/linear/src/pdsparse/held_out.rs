@@ -151,7 +151,11 @@ impl<'a> Looks<'a> {
                 })
                 .unwrap_or(best);
         }
-        let cut = self.tallies.into_iter().nth(chosen).and_then(Tally::cut);
+        let cut = self
+            .tallies
+            .into_iter()
+            .nth(chosen)
+            .and_then(|tally| tally.cut(0.0));
         (self.factors[chosen], cut)
     }
 }
