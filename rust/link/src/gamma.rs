@@ -97,7 +97,8 @@ pub(crate) fn features(params: &Params, labels: &Labels, n: usize) -> usize {
 pub(crate) fn bytes(params: &Params, labels: &Labels, n: usize, width: usize) -> u64 {
     let (size, n_rows) = (features(params, labels, n) as u64 + 1, n.min(ROWS) as u64);
     let of_row = 4 * width as u64 + 8 * size;
-    20 * size * size + n_rows * of_row
+    let square = size.saturating_mul(size).saturating_mul(20);
+    square.saturating_add(n_rows.saturating_mul(of_row))
 }
 
 /// The labels with most rows, at most [`LABELS`].

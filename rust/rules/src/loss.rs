@@ -10,8 +10,7 @@
 
 use crate::Loss;
 use crate::lanes::{Aligned, WIDTH, chunks, chunks_mut, total};
-use manylabel_simd::exp;
-use manylabel_simd::wide;
+use manylabel_simd::{exp, wide};
 
 /// The score of padding labels, which are absent everywhere: so low that they weigh nothing.
 pub(crate) const PADDING: f64 = -1e6;

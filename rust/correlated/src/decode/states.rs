@@ -1,8 +1,7 @@
 //! All states of the coupled labels: the best one, and sums over them.
 
 use super::{Decoder, Work};
-use manylabel_simd::exp;
-use manylabel_simd::wide;
+use manylabel_simd::{exp, wide};
 
 /// States whose parts of the linear score are tabulated.
 const LOW: usize = 1024;
