@@ -152,7 +152,7 @@ def test_bad_sample_weight(classifier, name):
         clone(classifier).fit(X, Y, sample_weight=weights)
 
 
-POSITIVE = r"must be (finite and > 0|a number), got"
+POSITIVE = r"must be (finite and > 0|(\"auto\" or )?a number), got"
 NOT_NEGATIVE = r"must be (finite and >= 0|a number|\"auto\" or a finite number >= 0), got"
 COUNT = r"must be an integer >= 1, got"
 FLAG = r"must be True or False, got"
@@ -234,10 +234,10 @@ BAD_PARAMETERS = {
     "router_C": (POSITIVE, [0, -1, np.nan, np.inf, "a", None]),
     **{name: (FLAG, ["no", None, 1]) for name in ("router_intercept", "drop_unlabeled")},
     "l2_features": (POSITIVE, [0, -1, np.nan, np.inf, "a", None]),
-    "l2_pairs": (r"must be (> 0|a number), got", [0, -1, np.nan, "a", None, True]),
+    "l2_pairs": (r"must be (> 0|\"auto\" or a number), got", [0, -1, np.nan, "a", None, True]),
     "epsilon": (NOT_NEGATIVE, [-1, np.nan, np.inf, "a", None]),
     **{name: (CHOICE, ["newt", "", None, 3]) for name in ("coding", "decoder")},
-    "standardize": (FLAG, ["no", None, 1]),
+    "standardize": (r"must be (\"auto\", )?True or False, got", ["no", None, 1]),
     "n_jobs": (r"must be None or an integer other than 0, got", [0, 1.5, "a", True]),
     "random_state": (r"must be None, an integer from 0 to 2\*\*32 - 1 or a .*, got", ["x", 1.5, -1, 2**70]),
     "verbose": (r"must be an integer >= 0, got", [-1, "loud", None]),

@@ -141,7 +141,9 @@ def splits(folder, dense, n_random=None):
             pairs.append([(X[train], Y[train]), (X[test], Y[test])])
     for (X, Y), (X_test, Y_test) in pairs:
         if dense:
-            X, X_test = X.toarray(), X_test.toarray()
+            # In double precision, as most arrays are. In single precision LR, which does not converge on
+            # features as they are, has 75, 82 or 83 % P@1 on flags after 100, 300 or 1,000 iterations.
+            X, X_test = X.toarray().astype(np.float64), X_test.toarray().astype(np.float64)
         yield X, csr_array(Y).toarray().astype(int), X_test, csr_array(Y_test).toarray().astype(int)
 
 

@@ -135,14 +135,14 @@ def test_whole_weights_equal_repeated_rows(planted):
     counts = np.random.default_rng(0).integers(0, 4, X.shape[0])
     rows = np.repeat(np.arange(X.shape[0]), counts)
     # Scores at a minimum: the rows' order and number change the way there and not the place.
-    model = DiSMECClassifier(threshold="zero", solver="exact", tol=1e-5, prune=0)
+    model = DiSMECClassifier(C=1.0, threshold="zero", solver="exact", tol=1e-5, prune=0)
     weighted = model.fit(X, Y, sample_weight=counts).decision_function(X)
     repeated = model.fit(X[rows], Y[rows]).decision_function(X)
     np.testing.assert_allclose(weighted, repeated, atol=1e-3)
 
 
 def precisions(solver, X, Y, X_test, Y_test, **params):
-    model = DiSMECClassifier(solver=solver, random_state=0, n_jobs=-1, **params).fit(X, Y)
+    model = DiSMECClassifier(1.0, solver=solver, random_state=0, n_jobs=-1, **params).fit(X, Y)
     return 100 * precision_at_k(Y_test, model.predict_topk(X_test, 5), k=(1, 3, 5))
 
 

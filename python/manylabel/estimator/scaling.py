@@ -12,14 +12,19 @@ from manylabel import _core
 from manylabel.estimator.base import core_parts
 from manylabel.estimator.validation import check_single
 
-__all__ = ["DENSE_SHARE", "ScaledFeatures", "check_normalize"]
+__all__ = ["ScaledFeatures", "check_normalize", "holds_measurements"]
 
 # X holds measurements rather than counts of words where more than this share of it is not zero. It lies
 # between the densest word counts (9 %, enron and Yahoo's pages) and the sparsest table of measurements (21 %,
 # flags) of 56 public sets.
-DENSE_SHARE = 1 / 8
+_DENSE_SHARE = 1 / 8
 
 _CHOICES = ("auto", "rows", "columns")
+
+
+def holds_measurements(X: csr_array) -> bool:
+    """Say whether features are measurements, by how many are not zero, rather than counts of words."""
+    return bool(np.count_nonzero(X.data) > _DENSE_SHARE * X.shape[0] * X.shape[1])
 
 
 def check_normalize(normalize: Any) -> None:
@@ -75,8 +80,7 @@ class ScaledFeatures:
         center: bool,
     ) -> None:
         if normalize == "auto":
-            measured = np.count_nonzero(X.data) > DENSE_SHARE * X.shape[0] * X.shape[1]
-            normalize = "columns" if measured else "rows"
+            normalize = "columns" if holds_measurements(X) else "rows"
         self.X = X
         self.by_row = normalize == "rows" if isinstance(normalize, str) else bool(normalize)
         self._shift: NDArray[np.float64] | None = None

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csc_array, issparse
+from scipy.sparse import csc_array, csr_array, issparse
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from manylabel import _core
 from manylabel.estimator.base import core_parts
+from manylabel.estimator.held_out import best_strength, held_out_folds
 from manylabel.estimator.progress import reported
 from manylabel.estimator.registry import register
 from manylabel.estimator.scaling import ScaledFeatures, check_normalize
@@ -20,6 +22,7 @@ from manylabel.estimator.validation import (
     check_count,
     check_flag,
     check_number,
+    check_number_or_auto,
     check_threshold,
     check_training_set,
     is_verbose,
@@ -29,6 +32,10 @@ from manylabel.estimator.validation import (
 from manylabel.linear.base import LinearClassifier
 
 __all__ = ["DiSMECClassifier"]
+
+# The literature's weight of the loss, and the range in which another is looked for.
+_USUAL_C = 1.0
+_LEAST_C, _MOST_C = 1e-3, 1e2
 
 
 @register(command="dismec")
@@ -40,8 +47,9 @@ class DiSMECClassifier(LinearClassifier):
 
     Parameters
     ----------
-    C : float, default=1.0
-        Weight of the loss against the regularizer; finite and > 0.
+    C : float or "auto", default="auto"
+        Weight of the loss against the regularizer; finite and > 0. "auto" chooses it by the loss of rows that
+        are held out (see Notes); 1 is usual in the literature.
     prune : float, default=0.01
         Weights whose absolute value is below are dropped; finite and >= 0. With "columns" these are the
         weights of the scaled columns.
@@ -85,6 +93,8 @@ class DiSMECClassifier(LinearClassifier):
         What intercepts were lowered by, so that predicted labels have positive scores.
     normalize_ : bool
         Whether rows are scaled to unit length before they are scored.
+    C_ : float
+        The weight of the loss, as given or chosen.
     n_iter_ : ndarray of shape (n_labels,), dtype int32
         Steps (for rare labels under "fast", passes) taken; `max_iter` where a label did not converge.
     classes_ : ndarray of shape (n_labels,), dtype int64
@@ -110,6 +120,13 @@ class DiSMECClassifier(LinearClassifier):
     back, and a few steps let the other rows answer. The weights returned are not changed by this. It takes up
     to 15 % of the fit, more of fits of a few milliseconds. Where these rows have fewer than ten
     ones in all, the threshold is that of "zero".
+
+    ``C="auto"`` is chosen on a sample of 4,096 rows and 32 labels, or an eighth of the rows and 1 in 64
+    labels where that is more, frequent labels most likely; always the same sample. A quarter of its rows is
+    held out, of few rows each quarter in turn. The search starts at 1 and takes steps of half an order of
+    magnitude, between 0.001 and 100, as long as a step lowers the loss of the held-out rows by 2 %. With
+    fewer than ten labels among these rows C is 1. Fits of a second and less take up to three times as long as
+    with a given C, fits of minutes a few hundredths longer.
 
     Time is O(nnz(X)) a step for sixteen labels at once. Memory: 16 bytes a stored feature of X; for each
     thread about 64 bytes for each row and feature, four times; the weights. Nothing of size n_samples x
@@ -139,7 +156,7 @@ class DiSMECClassifier(LinearClassifier):
 
     def __init__(
         self,
-        C: float = 1.0,
+        C: float | Literal["auto"] = "auto",
         *,
         prune: float = 0.01,
         fit_intercept: bool = True,
@@ -207,7 +224,7 @@ class DiSMECClassifier(LinearClassifier):
             If a label needs more than `max_iter` steps.
         """
         params: dict[str, Any] = {
-            "C": check_number("C", self.C),
+            "C": check_number_or_auto("C", self.C),
             "prune": check_number("prune", self.prune),
             "tol": check_number("tol", self.tol),
             "fit_intercept": check_flag("fit_intercept", self.fit_intercept),
@@ -225,6 +242,8 @@ class DiSMECClassifier(LinearClassifier):
         scaled = ScaledFeatures(X, sample_weight, self.normalize, center=params["fit_intercept"])
         params |= {"learn_cut": threshold is None, "normalize": scaled.by_row}
         with reported(n_labels, "label", verbose, progress) as report:
+            if params["C"] == "auto":
+                params["C"] = self._chosen_strength(scaled, y, sample_weight, report)
             weights, intercept, n_iter, cut = _core.fit_dismec(
                 scaled.X, y, sample_weight, params, threads, report
             )
@@ -232,6 +251,7 @@ class DiSMECClassifier(LinearClassifier):
         coef = csc_array(core_parts(weights), shape=(n_labels, X.shape[1]))
         self.coef_, intercept = scaled.unscaled(coef, intercept)
         self._shift(intercept, threshold, cut)
+        self.C_ = params["C"]
         self.n_iter_ = n_iter
         self.normalize_ = scaled.by_row
         self.classes_ = np.arange(n_labels)
@@ -244,3 +264,32 @@ class DiSMECClassifier(LinearClassifier):
                 stacklevel=2,
             )
         return self
+
+    def _chosen_strength(
+        self,
+        scaled: ScaledFeatures,
+        Y: csr_array,
+        sample_weight: NDArray[np.float32] | None,
+        report: Callable[[int], None],
+    ) -> float:
+        """Choose the weight of the loss by rows held out."""
+        folds = held_out_folds(scaled.X, Y, sample_weight)
+        if not folds:
+            return _USUAL_C
+        model = clone(self).set_params(prune=0.0, threshold="zero", normalize=scaled.by_row, verbose=0)
+
+        def loss(C: float) -> float:
+            model.set_params(C=C)
+            losses = []
+            for fold in folds:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", ConvergenceWarning)
+                    model.fit(fold.X, fold.Y, fold.sample_weight, progress=lambda _: report(0))
+                losses.append(fold.mean_loss(_squared_hinge, model.decision_function(fold.X_held)))
+            return float(np.mean(losses))
+
+        return best_strength(loss, _USUAL_C, _LEAST_C, _MOST_C)
+
+
+def _squared_hinge(margins: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.maximum(1 - margins, 0) ** 2

@@ -13,7 +13,7 @@ from sklearn.base import clone
 
 from manylabel import _core
 from manylabel.embedding import Rembrandt
-from manylabel.estimator.scaling import DENSE_SHARE
+from manylabel.estimator.scaling import holds_measurements
 from manylabel.estimator.validation import (
     check_count,
     check_flag,
@@ -156,7 +156,7 @@ def linear_predictions(
     features: Any = X.astype(np.float64, copy=False)
     n_cells, n_values = X.shape[0] * X.shape[1], np.count_nonzero(X.data)
     scales = None
-    if automatic and n_values > n_cells * DENSE_SHARE:
+    if automatic and holds_measurements(X):
         if n_values < X.nnz:
             features = features.copy()
             features.eliminate_zeros()

@@ -17,7 +17,8 @@ const FEW_COUPLINGS: usize = 1 << 17;
 /// Decodes rows by the parts of a [`Model`](crate::Model).
 ///
 /// Rankings go by the log-odds of the labels' probabilities, whatever the others are; scores are
-/// log-odds given the most probable label set, whose labels are those with positive scores.
+/// log-odds given the most probable label set, whose labels are those with positive scores. A
+/// threshold lowers every intercept where label sets are decided, and nowhere else.
 pub struct Scorer<'a, P, L> {
     ends: &'a [P],
     labels: &'a [L],
@@ -26,6 +27,7 @@ pub struct Scorer<'a, P, L> {
     couplings: &'a Matrix,
     sets: Sets<'a>,
     method: Method,
+    threshold: f64,
     decoder: OnceLock<Decoder<'a>>,
     marginals: OnceLock<Decoder<'a>>,
 }
@@ -78,8 +80,25 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
                 energies: &[],
             },
             method,
+            threshold: 0.0,
             decoder: OnceLock::new(),
             marginals: OnceLock::new(),
+        })
+    }
+
+    /// Decides label sets by intercepts that are lower by `threshold`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Param`] if it is not finite.
+    pub fn with_threshold(self, threshold: f64) -> Result<Self, Error> {
+        if threshold.is_finite() {
+            return Ok(Self { threshold, ..self });
+        }
+        Err(Error::Param {
+            name: "threshold_",
+            expected: "finite",
+            got: threshold.to_string(),
         })
     }
 
@@ -198,6 +217,9 @@ impl<P: Index, L: Index, I: Index, V: Value> Rows for Batch<'_, '_, P, L, I, V> 
                 self.decoder.marginal_odds(u, work, odds, watch)?;
             }
         } else {
+            for u in &mut scratch.u {
+                *u -= self.scorer.threshold;
+            }
             self.decoder.decode(scratch, watch)?;
         }
         for (score, odds) in scores.iter_mut().zip(&scratch.odds) {

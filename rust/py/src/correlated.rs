@@ -104,6 +104,8 @@ pub(crate) struct PyCorrelated {
     label_sets: HeldCsr<f32>,
     #[pyo3(attribute("label_set_energies_"))]
     label_set_energies: Held<f64>,
+    #[pyo3(attribute("_threshold"))]
+    threshold: f64,
     decoder: String,
 }
 
@@ -128,11 +130,13 @@ impl Source for Decoded {
             coef,
             intercept,
             label_set_energies,
+            threshold,
             ..
         } = &self.fitted;
         with_held!(coef, |coef| {
             let weights = (&*coef.indptr, &*coef.indices, &*coef.data);
             let scorer = correlated::Scorer::new(weights, intercept, &self.couplings, self.method)?;
+            let scorer = scorer.with_threshold(*threshold)?;
             Ok(Box::new(scorer.with_sets(
                 &self.set_ends,
                 &self.set_labels,

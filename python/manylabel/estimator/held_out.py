@@ -1,0 +1,148 @@
+"""How much to regularize, chosen by the loss of rows that were held out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+__all__ = ["STRENGTH_STEP", "Fold", "best_strength", "held_out_folds", "spread_rows"]
+
+# Candidates are half an order of magnitude apart. On 26 public sets precision at 1 differs by less than a
+# point between neighbours near the best.
+STRENGTH_STEP = 10**0.5
+
+# What a step must gain, as a share of the loss. The loss is flat near its least value; steps that gain less
+# move precision at 1 by half a point to either side.
+_LEAST_GAIN = 0.02
+
+# Rows and labels that a choice is made on: so many, or such a share of large sets. A choice then takes a few
+# hundredths of the time of a large fit.
+_MANY_ROWS, _ROW_IN = 4096, 8
+_MANY_LABELS, _LABEL_IN = 32, 64
+
+# A quarter of the rows is held out, and in turn a second, third and fourth quarter until so many were.
+_N_PARTS = 4
+_ENOUGH_ROWS = 512
+
+# Ones that the rows held out must have in all: the loss of fewer says little.
+_FEWEST_POSITIVES = 10
+
+# Knuth's multiplicative hash: 2**32 over the golden ratio, prime. It spreads any run of rows evenly over the
+# parts, and does not depend on anybody's generator.
+_HASH = 2654435769
+
+
+class Fold(NamedTuple):
+    """Rows to fit, and the rows held out from them."""
+
+    X: csr_array
+    Y: csr_array
+    sample_weight: NDArray[np.float32] | None
+    X_held: csr_array
+    Y_held: NDArray[np.bool_]
+    weight_held: NDArray[np.float64]
+
+    def mean_loss(
+        self, loss_of_margin: Callable[[NDArray[Any]], NDArray[Any]], scores: NDArray[Any]
+    ) -> float:
+        """Return the loss of held-out rows, summed over the labels that the fitted rows carry.
+
+        Parameters
+        ----------
+        loss_of_margin : callable
+            Losses of margins: of scores where the label is present, of the negative where it is not.
+        scores : ndarray of shape (n_held_rows, n_labels)
+
+        Returns
+        -------
+        float
+            Mean over the rows, by weight.
+        """
+        fitted = np.bincount(self.Y.indices, minlength=self.Y.shape[1]) > 0
+        scores = scores[:, fitted].astype(np.float64)
+        margins = np.where(self.Y_held[:, fitted], scores, -scores)
+        return float(np.average(loss_of_margin(margins).sum(axis=1), weights=self.weight_held))
+
+
+def held_out_folds(X: csr_array, Y: csr_array, sample_weight: NDArray[np.float32] | None) -> list[Fold]:
+    """Hold rows out of a sample of rows and labels.
+
+    Parameters
+    ----------
+    X : csr_array of shape (n_samples, n_features)
+    Y : csr_array of shape (n_samples, n_labels)
+    sample_weight : ndarray of shape (n_samples,), dtype float32, or None
+        All > 0.
+
+    Returns
+    -------
+    list of Fold
+        Of 4,096 rows and 32 labels, or an eighth of the rows and 1 in 64 labels where that is more; the same
+        ones for the same numbers. Labels are drawn with probabilities in proportion to how many rows carry
+        them. Empty where the rows held out carry fewer than ten labels in all.
+    """
+    rows = spread_rows(X.shape[0], max(_MANY_ROWS, X.shape[0] // _ROW_IN))
+    n_held = len(rows) // _N_PARTS
+    if n_held == 0:
+        return []
+    labels = _drawn_labels(Y[rows])
+    folds = []
+    n_positive = 0
+    for part in range(min(_N_PARTS, -(-_ENOUGH_ROWS // n_held))):
+        held = np.zeros(len(rows), dtype=bool)
+        held[part * n_held : (part + 1) * n_held] = True
+        # In order, so that neighbours in memory stay neighbours.
+        fit_rows, held_rows = np.sort(rows[~held]), np.sort(rows[held])
+        Y_held = Y[held_rows][:, labels].toarray() > 0
+        n_positive += int(np.count_nonzero(Y_held))
+        weight = None if sample_weight is None else sample_weight[fit_rows]
+        weight_held = (
+            np.ones(n_held) if sample_weight is None else sample_weight[held_rows].astype(np.float64)
+        )
+        folds.append(Fold(X[fit_rows], Y[fit_rows][:, labels], weight, X[held_rows], Y_held, weight_held))
+    return folds if n_positive >= _FEWEST_POSITIVES else []
+
+
+def spread_rows(n_rows: int, n_drawn: int) -> NDArray[np.intp]:
+    """Draw at most so many of the rows, spread evenly, in no order; always the same ones."""
+    return np.argsort(np.arange(n_rows, dtype=np.uint64) * _HASH % 2**32, kind="stable")[:n_drawn]
+
+
+def _drawn_labels(Y: csr_array) -> NDArray[np.intp]:
+    """Draw labels systematically, with probabilities in proportion to their counts."""
+    counts = np.bincount(Y.indices, minlength=Y.shape[1])
+    n_drawn = max(_MANY_LABELS, Y.shape[1] // _LABEL_IN)
+    if np.count_nonzero(counts) <= n_drawn:
+        return np.flatnonzero(counts)
+    by_count = np.argsort(-counts, kind="stable")
+    ends = np.cumsum(counts[by_count])
+    drawn = np.searchsorted(ends, (np.arange(n_drawn) + 0.5) * (ends[-1] / n_drawn), side="right")
+    return np.sort(by_count[np.unique(drawn)])
+
+
+def best_strength(loss: Callable[[float], float], first: float, least: float, most: float) -> float:
+    """Walk from `first` by steps of `STRENGTH_STEP`, as long as a step lowers the loss by 2 %.
+
+    Parameters
+    ----------
+    loss : callable
+        The loss of a strength. Its logarithm is taken to have one valley.
+    first, least, most : float
+        The walk begins at `first`, and stays between `least` and `most`.
+
+    Returns
+    -------
+    float
+        The strength where the walk ends.
+    """
+    best, lowest = first, loss(first)
+    for step in (1 / STRENGTH_STEP, STRENGTH_STEP):
+        while least <= best * step <= most and (next_loss := loss(best * step)) < (1 - _LEAST_GAIN) * lowest:
+            best, lowest = best * step, next_loss
+        if best != first:
+            break
+    return best

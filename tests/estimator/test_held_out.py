@@ -1,0 +1,166 @@
+"""What rows that were held out decide: how they are drawn, and the strength they choose."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.sparse import csr_array
+
+from manylabel import CorrLogClassifier, DiSMECClassifier
+from manylabel.datasets import make_multilabel
+from manylabel.estimator.held_out import STRENGTH_STEP, best_strength, held_out_folds
+
+
+def numbered(n_rows, n_labels, seed=0):
+    """Rows whose feature is their number, and labels of which the first are frequent."""
+    rng = np.random.default_rng(seed)
+    Y = rng.random((n_rows, n_labels)) < 1 / (1 + np.arange(n_labels))
+    return csr_array(np.arange(1.0, n_rows + 1)[:, None]), csr_array(Y.astype(np.float32))
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "n_folds", "n_drawn"), [(100, 4, 100), (700, 3, 700), (5000, 1, 4096), (40_000, 1, 5000)]
+)
+def test_rows_are_fitted_or_held_out(n_rows, n_folds, n_drawn):
+    X, Y = numbered(n_rows, 5)
+    folds = held_out_folds(X, Y, None)
+    assert len(folds) == n_folds
+    held = np.concatenate([fold.X_held.data for fold in folds])
+    assert len(np.unique(held)) == len(held)
+    for fold in folds:
+        rows = np.concatenate([fold.X.data, fold.X_held.data])
+        assert len(np.unique(rows)) == len(rows) == n_drawn
+        assert fold.X_held.shape[0] == n_drawn // 4
+        np.testing.assert_array_equal(fold.Y_held, Y[(fold.X_held.data - 1).astype(int)].toarray() > 0)
+        # Any hundredth of the rows has its share held out, however the rows are sorted.
+        assert np.histogram(fold.X_held.data, 10, (1, n_rows))[0].min() > 0.7 * n_drawn / 40
+
+
+def test_frequent_labels_are_drawn():
+    X, Y = numbered(3000, 400)
+    counts = (Y != 0).sum(axis=0)
+    (fold,) = held_out_folds(X, Y, None)
+    assert 16 <= fold.Y.shape[1] <= 32
+    # The labels are told by their rows.
+    columns = Y[(fold.X.data - 1).astype(int)].tocsc()
+    found = {
+        label
+        for label in range(400)
+        if any(
+            np.array_equal(columns[:, [label]].toarray(), fold.Y[:, [i]].toarray())
+            for i in range(fold.Y.shape[1])
+        )
+    }
+    # More than one in 32 of all ones.
+    assert set(np.flatnonzero(counts > counts.sum() / 32)) <= found
+    assert len(found) > 16
+
+
+def test_weights_go_with_their_rows():
+    X, Y = numbered(900, 5)
+    weight = np.random.default_rng(0).integers(1, 4, 900).astype(np.float32)
+    for fold in held_out_folds(X, Y, weight):
+        np.testing.assert_array_equal(fold.sample_weight, weight[(fold.X.data - 1).astype(int)])
+        np.testing.assert_array_equal(fold.weight_held, weight[(fold.X_held.data - 1).astype(int)])
+
+
+@pytest.mark.parametrize(("n_rows", "n_ones"), [(3, 3), (100, 9)])
+def test_few_rows_or_labels_say_nothing(n_rows, n_ones):
+    Y = np.zeros((n_rows, 2), dtype=np.float32)
+    Y[:n_ones, 0] = 1
+    assert held_out_folds(csr_array(np.ones((n_rows, 1))), csr_array(Y), None) == []
+
+
+@given(st.floats(-4, 4), st.floats(0.5, 3.0))
+def test_the_walk_ends_where_the_loss_is_least(lowest, curvature):
+    """No step from there gains 2 %, and there are no more losses than steps."""
+    asked = []
+
+    def loss(strength):
+        asked.append(strength)
+        return 1 + curvature * (np.log10(strength) - lowest) ** 2
+
+    found = best_strength(loss, 1.0, 1e-3, 1e3)
+    assert 0.99e-3 <= found <= 1.01e3
+    for neighbour in (found * STRENGTH_STEP, found / STRENGTH_STEP):
+        if 1e-3 <= neighbour <= 1e3:
+            assert loss(neighbour) >= 0.98 * loss(found)
+    assert len(asked) <= 16
+
+
+@pytest.mark.parametrize("scale", [1.0, 30.0])
+def test_dismec_chooses_the_weight_of_least_loss(scale):
+    """The losses of the folds, by fits that the test makes."""
+    X, Y = make_multilabel(800, 60, 12, random_state=1)
+    X = X * scale
+    model = DiSMECClassifier(normalize=False, random_state=0).fit(X, Y)
+
+    def loss(C):
+        losses = []
+        for fold in held_out_folds(csr_array(X), csr_array(Y).astype(np.float32), None):
+            fitted = DiSMECClassifier(C, prune=0.0, threshold="zero", normalize=False, random_state=0)
+            scores = fitted.fit(fold.X, fold.Y).decision_function(fold.X_held).astype(float)
+            margins = np.where(fold.Y_held, scores, -scores)[:, fold.Y.sum(axis=0) > 0]
+            losses.append((np.maximum(1 - margins, 0) ** 2).sum(axis=1).mean())
+        return np.mean(losses)
+
+    for neighbour in (model.C_ * STRENGTH_STEP, model.C_ / STRENGTH_STEP):
+        assert loss(neighbour) >= 0.98 * loss(model.C_)
+    same = DiSMECClassifier(model.C_, normalize=False, random_state=0).fit(X, Y)
+    np.testing.assert_array_equal(same.coef_.toarray(), model.coef_.toarray())
+    np.testing.assert_array_equal(same.intercept_, model.intercept_)
+
+
+def noisy(n_rows, scale=1.0, seed=0):
+    """Labels that are hard to tell from the features."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n_rows, 30))
+    scores = X @ rng.normal(size=(30, 12)) / 5 + rng.normal(size=(n_rows, 12))
+    return scale * X, (scores > 1.4).astype(int)
+
+
+def test_a_larger_scale_wants_less_weight_of_the_loss():
+    small, large = (
+        DiSMECClassifier(normalize=False, random_state=0).fit(*noisy(100, scale)).C_ for scale in (0.1, 3.0)
+    )
+    assert large < 0.1 * small
+
+
+def test_corrlog_names_as_many_labels_as_there_are():
+    """The most probable sets of labels that are hard to tell are small; the learned threshold mends that."""
+    X, Y = noisy(1500)
+    named = {}
+    for threshold in ("zero", "auto"):
+        model = CorrLogClassifier(threshold=threshold).fit(X[:1000], Y[:1000])
+        named[threshold] = model.predict(X[1000:]).sum() / Y[1000:].sum()
+    assert 0.8 <= named["auto"] <= 1.25
+    assert abs(named["auto"] - 1) <= abs(named["zero"] - 1) + 0.05
+    # Rankings and probabilities are those of the model.
+    zero = CorrLogClassifier(model.l2_features_, model.l2_pairs_, threshold="zero").fit(X[:1000], Y[:1000])
+    np.testing.assert_array_equal(zero.predict_proba(X[:50]), model.predict_proba(X[:50]))
+    np.testing.assert_array_equal(zero.predict_topk(X[:50]).toarray(), model.predict_topk(X[:50]).toarray())
+    given = CorrLogClassifier(model.l2_features_, model.l2_pairs_, threshold=model.threshold_)
+    np.testing.assert_array_equal(
+        given.fit(X[:1000], Y[:1000]).decision_function(X[1000:]), model.decision_function(X[1000:])
+    )
+
+
+def test_corrlog_chooses_the_penalty_of_least_log_loss():
+    X, Y = make_multilabel(600, 40, 8, random_state=2)
+    model = CorrLogClassifier(l2_pairs=np.inf, threshold="zero", max_iter=300).fit(X, Y)
+
+    def loss(l2):
+        losses = []
+        for fold in held_out_folds(csr_array(X), csr_array(Y).astype(np.float32), None):
+            share = (fold.X.shape[0] + len(fold.weight_held)) / fold.X.shape[0]
+            fitted = CorrLogClassifier(
+                l2 * share, np.inf, threshold="zero", tol=1e-3, max_iter=300, standardize=model_standardizes
+            )
+            scores = fitted.fit(fold.X, fold.Y).decision_function(fold.X_held).astype(float)
+            margins = np.where(fold.Y_held, scores, -scores)[:, fold.Y.sum(axis=0) > 0]
+            losses.append(np.logaddexp(0, -margins).sum(axis=1).mean())
+        return np.mean(losses)
+
+    model_standardizes = bool((X != 0).mean() > 1 / 8)
+    for neighbour in (model.l2_features_ * STRENGTH_STEP, model.l2_features_ / STRENGTH_STEP):
+        assert loss(neighbour) >= 0.98 * loss(model.l2_features_)
