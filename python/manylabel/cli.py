@@ -344,12 +344,29 @@ def _set(model: Any, name: str, text: str) -> None:
     try:
         model.set_params(**{head: _value(text, hint)})
     except ValueError:
-        wanted = hint.__name__ if isinstance(hint, type) else re.sub(r"\w+\.", "", str(hint))
-        raise UsageError(f"--set {name}: expected {wanted}, got {text!r}") from None
+        raise UsageError(f"--set {name}: expected {_described(hint)}, got {text!r}") from None
+
+
+def _kinds(hint: Any) -> tuple[Any, ...]:
+    """Return the alternatives of an annotation."""
+    return typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
+
+
+def _described(hint: Any) -> str:
+    """Name what an annotation allows, as ``float or "auto"``."""
+    names: list[str] = []
+    for kind in _kinds(hint):
+        if kind is types.NoneType:
+            names.append("None")
+        elif typing.get_origin(kind) is Literal:
+            names += (f'"{choice}"' for choice in typing.get_args(kind))
+        else:
+            names.append(kind.__name__ if isinstance(kind, type) else re.sub(r"\w+\.", "", str(kind)))
+    return " or ".join(names)
 
 
 def _value(text: str, hint: Any) -> Any:
-    kinds = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
+    kinds = _kinds(hint)
     if types.NoneType in kinds and text == "None":
         return None
     if bool in kinds and text in ("True", "False", "true", "false"):

@@ -22,11 +22,10 @@ const MOST_ROWS: usize = 4000;
 const ENOUGH_ROWS: usize = 500;
 const ENOUGH_LABELS: f64 = 500.0;
 
-/// Labels that are fitted, as a share of the work of the fit; but at least so many as have these scores of
-/// rows held out, between 8 and 32: of fewer, thresholds scatter.
+/// Labels that are fitted: at least so many, of few of which thresholds scatter, and as a share of the
+/// work of the fit.
+const LEAST_LABELS: usize = 32;
 const SHARE: f64 = 0.1;
-const LEAST_SCORES: usize = 1 << 14;
-const LEAST_LABELS: (usize, usize) = (8, 32);
 
 /// Scores that are kept at most, of all folds: 32 MiB.
 const MOST_SCORES: usize = 1 << 21;
@@ -69,9 +68,7 @@ pub(crate) fn learn(
     };
     let n_folds = ENOUGH_ROWS.div_ceil(n_held).min(ROWS_OF_ONE);
     let most_labels = labels_at_once.min((MOST_SCORES / (n_folds * n_held)).max(1));
-    let least_labels = LEAST_SCORES / (n_folds * n_held);
-    let least_labels = least_labels.clamp(LEAST_LABELS.0, LEAST_LABELS.1);
-    let block = sample(labels, design.size, &params, (least_labels, most_labels));
+    let block = sample(labels, design.size, &params, most_labels);
     let mut scored = Vec::new();
     let size = n_folds * n_held * block.len();
     scored
@@ -191,17 +188,11 @@ pub(crate) fn work(params: &Params, size: usize, labels: &Labels) -> f64 {
     size as f64 + products(params) * labels.seen.len() as f64
 }
 
-/// Every so-manieth of the labels in order of their number of rows, between `least` and `most` of them, in
-/// ascending order.
-fn sample(
-    labels: &Labels,
-    size: usize,
-    params: &Params,
-    (least, most): (usize, usize),
-) -> Vec<u32> {
+/// Every so-manieth of the labels in order of their number of rows, `most` of them, in ascending order.
+fn sample(labels: &Labels, size: usize, params: &Params, most: usize) -> Vec<u32> {
     let n_labels = labels.seen.len();
     let affordable = (SHARE * work(params, size, labels) / products(params)) as usize;
-    let n_sampled = affordable.max(least).min(most).min(n_labels);
+    let n_sampled = affordable.max(LEAST_LABELS).min(most).min(n_labels);
     let mut by_rows = labels.seen.clone();
     by_rows.sort_by_key(|&label| labels.rows(label).len());
     let at = |i: usize| by_rows[(2 * i + 1) * n_labels / (2 * n_sampled)];
