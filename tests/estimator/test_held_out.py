@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from manylabel import CorrLogClassifier, DiSMECClassifier
+from manylabel import BlockPartitionClassifier, CorrLogClassifier, DiSMECClassifier
 from manylabel.datasets import make_multilabel
 from manylabel.estimator.held_out import STRENGTH_STEP, best_strength, held_out_folds
 
@@ -164,3 +164,11 @@ def test_corrlog_chooses_the_penalty_of_least_log_loss():
     model_standardizes = bool((X != 0).mean() > 1 / 8)
     for neighbour in (model.l2_features_ * STRENGTH_STEP, model.l2_features_ / STRENGTH_STEP):
         assert loss(neighbour) >= 0.98 * loss(model.l2_features_)
+
+
+def test_blocks_choose_together():
+    """Models of blocks are regularized alike, as one model of all rows would be."""
+    X, Y = make_multilabel(1200, 200, 40, random_state=0)
+    blocks = BlockPartitionClassifier(n_blocks=4, lam=1.0, random_state=0).fit(X, Y)
+    chosen = {model.C_ for model in blocks.estimators_ if model is not None}
+    assert chosen == {DiSMECClassifier(random_state=5).fit(X, Y).C_}

@@ -46,7 +46,7 @@ def problem():
 
 @pytest.fixture(scope="module")
 def base():
-    return DiSMECClassifier(random_state=0)
+    return DiSMECClassifier(1.0, random_state=0)
 
 
 def same_bits(one, other):

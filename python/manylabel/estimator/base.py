@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -81,6 +82,15 @@ class MultiLabelClassifier(SavedToFile, ClassifierMixin, BaseEstimator):  # type
     def _make_scorer(self) -> _core.Scorer:
         """Check the fitted arrays and prepare them for predictions."""
         raise NotImplementedError
+
+    def _settled(
+        self: T, X: csr_array, Y: csr_array, sample_weight: Any, threads: int, report: Callable[[int], object]
+    ) -> T:
+        """Return an unfitted estimator for parts of the data, with what is to be chosen by all of it.
+
+        Scores of parts that were regularized alike can be compared.
+        """
+        return self
 
     def _scorer(self) -> _core.Scorer:
         scorer = _SCORERS.get(self)

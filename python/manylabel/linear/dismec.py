@@ -265,18 +265,33 @@ class DiSMECClassifier(LinearClassifier):
             )
         return self
 
+    def _settled(
+        self, X: csr_array, Y: csr_array, sample_weight: Any, threads: int, report: Callable[[int], object]
+    ) -> DiSMECClassifier:
+        if self.C != "auto":
+            return self
+        center = check_flag("fit_intercept", self.fit_intercept)
+        check_normalize(self.normalize)
+        scaled = ScaledFeatures(X, sample_weight, self.normalize, center=center)
+        model: DiSMECClassifier = clone(self)
+        model.C = clone(self).set_params(n_jobs=threads)._chosen_strength(scaled, Y, sample_weight, report)
+        return model
+
     def _chosen_strength(
         self,
         scaled: ScaledFeatures,
         Y: csr_array,
         sample_weight: NDArray[np.float32] | None,
-        report: Callable[[int], None],
+        report: Callable[[int], object],
     ) -> float:
         """Choose the weight of the loss by rows held out."""
         folds = held_out_folds(scaled.X, Y, sample_weight)
         if not folds:
             return _USUAL_C
-        model = clone(self).set_params(prune=0.0, threshold="zero", normalize=scaled.by_row, verbose=0)
+        # One seed for all: estimators of the same data choose alike.
+        model = clone(self).set_params(
+            prune=0.0, threshold="zero", normalize=scaled.by_row, random_state=0, verbose=0
+        )
 
         def loss(C: float) -> float:
             model.set_params(C=C)

@@ -76,7 +76,8 @@ def fit_models(
     Parameters
     ----------
     estimator : estimator
-        Ours is given blocks as they are, another's is wrapped in `AnyClassifier`.
+        Ours is given blocks as they are, and chooses by all rows what it chooses by data. Another's is
+        wrapped in `AnyClassifier`.
     X : csr_array of shape (n_samples, n_features)
     Y : csr_array of shape (n_samples, n_labels), dtype float32
     sample_weight : ndarray of shape (n_samples,), dtype float32, or None
@@ -119,6 +120,8 @@ def fit_models(
         # Fewer at once, with more threads each, where the others would be over long before the largest.
         workers = max(1, min(workers, int(_UNEVEN * sum(work) / max(work))))
     models: list[Any] = [None] * len(label_blocks)
+    if ours:
+        estimator = estimator._settled(X, Y, sample_weight, threads, lambda _: progress(0))
 
     def fit(block: int, report: Callable[[int], None]) -> None:
         rows, labels = rows_of_blocks[block], label_blocks[block]
