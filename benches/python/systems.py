@@ -68,6 +68,13 @@ class ManyLabel(System):
         return self.model.predict_topk(X, TOP)
 
 
+class ManyLabelDefaults(ManyLabel):
+    title = "manylabel DiSMECClassifier()"
+
+    def fit(self, X, Y):
+        self.model = self.library.DiSMECClassifier(n_jobs=self.n_threads).fit(X, Y)
+
+
 class ManyLabelBlocks(ManyLabel):
     title = "manylabel blocks: 4 of DiSMEC, 2 routes"
 
@@ -252,6 +259,7 @@ def padded(rows: list[list[int]]) -> np.ndarray:
 
 SYSTEMS: dict[str, type[System]] = {
     "manylabel": ManyLabel,
+    "manylabel-defaults": ManyLabelDefaults,
     "manylabel-blocks": ManyLabelBlocks,
     "sklearn": OneVsRest,
     "sklearn-dual": OneVsRestDual,

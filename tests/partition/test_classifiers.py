@@ -543,9 +543,9 @@ def test_lpsr_over_naive_bayes(problem, tmp_path):
     assert not get_tags(older).input_tags.positive_only
 
 
-def test_lpsr_by_default_is_its_base_where_rows_are_few(problem, base):
+def test_lpsr_by_default_is_its_base_where_rows_are_few(problem):
     X, Y = problem
-    plain = clone(base).fit(-X, Y)
+    plain = DiSMECClassifier(random_state=0).fit(-X, Y)
     model = LPSRClassifier(random_state=0).fit(-X, Y)
     assert isinstance(model.estimators_[0], DiSMECClassifier)
     same_bits(model.predict_topk(-X, 5), plain.predict_topk(-X, 5))
