@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
+from manylabel.estimator.base import built_aside
 from manylabel.estimator.validation import check_labels
 
 __all__ = ["F1Inference"]
@@ -68,6 +69,7 @@ class F1Inference(BaseEstimator):  # type: ignore[misc]
     def __init__(self, threshold: str = "test") -> None:
         self.threshold = threshold
 
+    @built_aside
     def fit(self, probabilities: Any, y: Any) -> F1Inference:
         """Learn how frequent labels are and, with "train", from which probability on to name them.
 

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from manylabel import _core
 from manylabel.correlated.choice import HeldOut, matching_threshold
 from manylabel.correlated.inspection import Explanation, draw_correlations
-from manylabel.estimator.base import MultiLabelClassifier, core_parts
+from manylabel.estimator.base import MultiLabelClassifier, built_aside, core_parts
 from manylabel.estimator.held_out import held_out_folds, spread_rows
 from manylabel.estimator.progress import reported
 from manylabel.estimator.registry import register
@@ -268,6 +268,7 @@ class CorrLogClassifier(MultiLabelClassifier):
         """
         return self._fit(X, y, sample_weight, progress, None)
 
+    @built_aside
     def _fit(
         self,
         X: Any,
@@ -322,7 +323,7 @@ class CorrLogClassifier(MultiLabelClassifier):
                 f"the fit did not {aim} in {self.n_iter_} gradients, violation {self.kkt_:.3g}; "
                 f"max_iter={self.max_iter}, tol={self.tol}",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
         return self
 

@@ -17,7 +17,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from manylabel import _core
-from manylabel.estimator.base import SavedToFile
+from manylabel.estimator.base import SavedToFile, built_aside
 from manylabel.estimator.progress import reported
 from manylabel.estimator.registry import register
 from manylabel.estimator.validation import (
@@ -218,6 +218,7 @@ class Rembrandt(SavedToFile, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         self.n_jobs = n_jobs
         self.verbose = verbose
 
+    @built_aside
     def fit(
         self,
         X: Any,
@@ -299,7 +300,7 @@ class Rembrandt(SavedToFile, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
             warnings.warn(
                 f"{n_unfinished} solutions did not reach tol={self.tol} in max_iter={self.max_iter} steps",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
         predictions: NDArray[np.float32] | None = fitted[7]
         return predictions

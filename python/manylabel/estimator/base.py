@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any, TypeVar
+from copy import copy
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -18,8 +20,10 @@ from sklearn.utils.validation import check_is_fitted
 from manylabel import _core, persistence
 from manylabel.estimator.validation import check_count, check_features, n_threads
 
-__all__ = ["ODDS_OF_MARGINS", "MultiLabelClassifier", "SavedToFile", "core_parts"]
+__all__ = ["ODDS_OF_MARGINS", "MultiLabelClassifier", "SavedToFile", "built_aside", "core_parts"]
 
+E = TypeVar("E", bound=BaseEstimator)
+P = ParamSpec("P")
 T = TypeVar("T", bound="MultiLabelClassifier")
 
 # The prepared models of fitted estimators. Not attributes: predictions leave the state of an estimator as it
@@ -28,6 +32,23 @@ _SCORERS: WeakKeyDictionary[Any, _core.Scorer] = WeakKeyDictionary()
 
 # Log-odds of a score for which a margin of 1 was asked: of 1 to 8, what ranks best where blocks are merged.
 ODDS_OF_MARGINS = 4
+
+
+def built_aside(fit: Callable[Concatenate[E, P], object]) -> Callable[Concatenate[E, P], E]:
+    """Let a fit build its state aside and assign it at once, when all is done; a method decorator.
+
+    A fit that fails or is interrupted leaves the estimator as it was, and other threads predict with the old
+    state until the new one is there.
+    """
+
+    @wraps(fit)
+    def fit_aside(self: E, /, *args: P.args, **kwargs: P.kwargs) -> E:
+        built = copy(self)
+        fit(built, *args, **kwargs)
+        self.__dict__ = built.__dict__
+        return self
+
+    return fit_aside
 
 
 class SavedToFile:
@@ -95,8 +116,12 @@ class MultiLabelClassifier(SavedToFile, ClassifierMixin, BaseEstimator):  # type
     def _scorer(self) -> _core.Scorer:
         scorer = _SCORERS.get(self)
         if scorer is None:
-            # Two threads may both come here: either scorer will do.
+            # Two threads may both come here: either scorer will do. But a fit in a third may have replaced
+            # the state that this one was made from.
+            state = self.__dict__
             scorer = _SCORERS[self] = self._make_scorer()
+            if self.__dict__ is not state:
+                _SCORERS.pop(self, None)
         return scorer
 
     def _check_fitted(self) -> None:

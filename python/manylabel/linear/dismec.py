@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from manylabel import _core
-from manylabel.estimator.base import core_parts
+from manylabel.estimator.base import built_aside, core_parts
 from manylabel.estimator.held_out import best_strength, held_out_folds
 from manylabel.estimator.progress import reported
 from manylabel.estimator.registry import register
@@ -184,6 +184,7 @@ class DiSMECClassifier(LinearClassifier):
     def _make_scorer(self) -> _core.Scorer:
         return _core.linear_scorer(self)
 
+    @built_aside
     def fit(
         self,
         X: Any,
@@ -261,7 +262,7 @@ class DiSMECClassifier(LinearClassifier):
             warnings.warn(
                 f"{unfinished} of {n_labels} labels did not converge in max_iter={self.max_iter} steps",
                 ConvergenceWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
         return self
 

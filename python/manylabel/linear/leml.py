@@ -11,6 +11,7 @@ from scipy.sparse import csr_array, issparse
 from scipy.special import expit
 
 from manylabel import _core
+from manylabel.estimator.base import built_aside
 from manylabel.estimator.progress import reported
 from manylabel.estimator.registry import register
 from manylabel.estimator.scaling import ScaledFeatures, check_normalize
@@ -198,6 +199,7 @@ class LEMLClassifier(LinearClassifier):
     def _make_scorer(self) -> _core.Scorer:
         return _core.low_rank_scorer(self)
 
+    @built_aside
     def fit(
         self,
         X: Any,

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csc_array, issparse
 
 from manylabel import _core
-from manylabel.estimator.base import core_parts
+from manylabel.estimator.base import built_aside, core_parts
 from manylabel.estimator.progress import reported
 from manylabel.estimator.registry import register
 from manylabel.estimator.scaling import ScaledFeatures, check_normalize
@@ -203,6 +203,7 @@ class PDSparseClassifier(LinearClassifier):
     def _make_scorer(self) -> _core.Scorer:
         return _core.linear_scorer(self)
 
+    @built_aside
     def fit(
         self,
         X: Any,

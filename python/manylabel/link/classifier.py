@@ -15,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from manylabel import _core
 from manylabel.embedding import Rembrandt
-from manylabel.estimator.base import ODDS_OF_MARGINS, MultiLabelClassifier
+from manylabel.estimator.base import ODDS_OF_MARGINS, MultiLabelClassifier, built_aside
 from manylabel.estimator.progress import reported
 from manylabel.estimator.registry import register
 from manylabel.estimator.validation import (
@@ -289,6 +289,7 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
+    @built_aside
     def fit(
         self,
         X: Any,
@@ -438,7 +439,7 @@ class SmoothLinkClassifier(MultiLabelClassifier):
             warnings.warn(
                 f"the Gram matrix was singular with l2_link={l2_link}; took {self.ridge_:.3g}",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
         self.n_iter_ = 1
         if self.loss != "squared" and self.solver == "psgd":
@@ -450,7 +451,7 @@ class SmoothLinkClassifier(MultiLabelClassifier):
                 warnings.warn(
                     f"{unfinished} of {len(steps)} labels did not converge in max_iter={self.max_iter} steps",
                     ConvergenceWarning,
-                    stacklevel=3,
+                    stacklevel=4,
                 )
 
 

@@ -318,7 +318,7 @@ def choose_lam(
             f"{100 * allowed:.0f} points of the estimator alone in every fold; the most accurate one "
             f"is taken, which loses up to {100 * lost:.1f}",
             UserWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
     return Choice(n_blocks, float(lams[best]), lams, precision)
 

@@ -11,6 +11,7 @@ from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
+from manylabel.estimator.base import built_aside
 from manylabel.estimator.progress import reported
 from manylabel.estimator.registry import register
 from manylabel.estimator.validation import (
@@ -219,6 +220,7 @@ class BlockPartitionClassifier(BlockClassifier):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
+    @built_aside
     def fit(
         self,
         X: Any,
@@ -343,7 +345,7 @@ class BlockPartitionClassifier(BlockClassifier):
             warnings.warn(
                 f"the router did not converge in {_ROUTER_MAX_ITER} passes; a smaller `router_C` helps",
                 ConvergenceWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
         return self
 

@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import get_tags
 
 from manylabel import _core
-from manylabel.estimator.base import core_parts
+from manylabel.estimator.base import built_aside, core_parts
 from manylabel.estimator.progress import reported
 from manylabel.estimator.registry import register
 from manylabel.estimator.validation import (
@@ -133,6 +133,7 @@ class CBMLCClassifier(BlockClassifier):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
+    @built_aside
     def fit(
         self,
         X: Any,
@@ -330,6 +331,7 @@ class LPSRClassifier(BlockClassifier):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
+    @built_aside
     def fit(
         self,
         X: Any,

@@ -154,7 +154,7 @@ def fit_models(
             f"`estimator` could not be fitted to {len(broken)} of {len(blocks)} blocks, whose labels get "
             f"constant scores: {broken[0].error_}",
             UserWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
     return models
 

@@ -10,7 +10,7 @@ from scipy.sparse import csc_array, csr_array, diags_array, vstack
 from scipy.special import logsumexp
 from sklearn.utils import Tags
 
-from manylabel.estimator.base import MultiLabelClassifier
+from manylabel.estimator.base import MultiLabelClassifier, built_aside
 from manylabel.estimator.registry import register
 from manylabel.estimator.validation import check_features, check_training_set, n_threads
 from manylabel.partition.any_classifier import rows_at_once, topk_of_decisions
@@ -57,6 +57,7 @@ class NaiveBayes(MultiLabelClassifier):
         tags.input_tags.positive_only = True
         return tags
 
+    @built_aside
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> NaiveBayes:
         """Count.
 

@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from manylabel import persistence
+from manylabel.estimator.base import built_aside
 from manylabel.estimator.registry import register
 from manylabel.estimator.validation import (
     check_count,
@@ -166,6 +167,7 @@ class BlockPartitioner(BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
         self.n_jobs = n_jobs
 
+    @built_aside
     def fit(self, X: Any, y: Any) -> BlockPartitioner:
         """Partition the rows and labels.
 

@@ -12,7 +12,7 @@ from scipy.special import expit
 from sklearn.utils.validation import check_is_fitted
 
 from manylabel import _core
-from manylabel.estimator.base import MultiLabelClassifier, core_parts
+from manylabel.estimator.base import MultiLabelClassifier, built_aside, core_parts
 from manylabel.estimator.progress import reported
 from manylabel.estimator.registry import register
 from manylabel.estimator.validation import (
@@ -262,6 +262,7 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
+    @built_aside
     def fit(
         self,
         X: Any,

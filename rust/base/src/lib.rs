@@ -12,6 +12,7 @@
 //! assert!(matches!(watch.step(1), Err(Error::Stopped)));
 //! assert_eq!(watch.done(), 11);
 //! ```
+#![forbid(unsafe_code)]
 
 mod alloc;
 mod error;

@@ -46,6 +46,7 @@
 //! assert_eq!((sets.indptr, sets.indices), (vec![0, 1, 2, 3, 4], vec![0, 0, 1, 1]));
 //! # Ok::<(), manylabel_base::Error>(())
 //! ```
+#![forbid(unsafe_code)]
 
 mod decode;
 mod descent;

@@ -19,6 +19,7 @@
 //! assert_eq!((&y.ends[..], &y.indices[..]), (&[0, 2, 2][..], &[0, 2][..]));
 //! std::fs::remove_file(&path).unwrap();
 //! ```
+#![forbid(unsafe_code)]
 
 mod arff;
 mod number;

@@ -27,6 +27,7 @@
 //! assert_eq!(top.indices, [0, 1, 2]);
 //! # Ok::<(), manylabel_base::Error>(())
 //! ```
+#![forbid(unsafe_code)]
 
 mod cut;
 pub mod dismec;

@@ -45,6 +45,7 @@
 //! assert!(scores[0] < 0.0 && scores[1] > 0.0 && scores[2] > 0.0 && scores[3] < 0.0);
 //! # Ok::<(), manylabel_base::Error>(())
 //! ```
+#![forbid(unsafe_code)]
 
 mod design;
 mod fit;

@@ -30,6 +30,7 @@
 //! assert_eq!(found.captured, 6);
 //! # Ok::<(), manylabel_base::Error>(())
 //! ```
+#![forbid(unsafe_code)]
 
 mod alternate;
 mod centers;

@@ -42,6 +42,7 @@
 //! assert!((xw[0] - 2f64.sqrt()).abs() < 1e-6 && xw[3].abs() < 1e-6);
 //! # Ok::<(), manylabel_base::Error>(())
 //! ```
+#![forbid(unsafe_code)]
 
 mod cg;
 mod choice;

@@ -39,7 +39,7 @@
 //! assert_eq!(model.heads.n_cols, 2);
 //! # Ok::<(), manylabel_base::Error>(())
 //! ```
-
+#![forbid(unsafe_code)]
 #![allow(
     clippy::float_cmp,
     reason = "bins are numbered by floats, ties between qualities are exact"

@@ -13,6 +13,7 @@
 //! assert_eq!(x.row(0), (&[1][..], &[2.0f32][..]));
 //! assert!(CsrView::new("X", &[0i32, 1, 2], &[7, 0], &[2.0f32, 3.0], 2).is_err());
 //! ```
+#![forbid(unsafe_code)]
 
 mod blocks;
 mod owned;
