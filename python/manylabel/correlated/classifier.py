@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from manylabel import _core
 from manylabel.correlated.choice import HeldOut, matching_threshold
 from manylabel.correlated.inspection import Explanation, draw_correlations
-from manylabel.estimator.base import MultiLabelClassifier, built_aside, core_parts
+from manylabel.estimator.base import MultiLabelClassifier, core_parts
 from manylabel.estimator.held_out import held_out_folds, spread_rows
 from manylabel.estimator.progress import reported
 from manylabel.estimator.registry import register
@@ -225,58 +225,14 @@ class CorrLogClassifier(MultiLabelClassifier):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    def fit(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        *,
-        progress: Callable[[int], object] | None = None,
-    ) -> CorrLogClassifier:
-        """Fit weights, intercepts and couplings.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features_in_)
-            Features; finite as float32, any numeric dtype, int32 or int64 positions.
-        y : array-like or sparse matrix of shape (n_samples, n_labels)
-            0/1 indicator matrix Y.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Multiplies the loss of each row; >= 0. A row of weight 0 is as good as absent.
-        progress : callable, default=None
-            Called some 20 times a second with the number of labels within tolerance. An exception it raises
-            stops the fit.
-
-        Returns
-        -------
-        CorrLogClassifier
-            The estimator itself.
-
-        Raises
-        ------
-        ValueError
-            If an argument or parameter is not as described; the message says what came.
-        MemoryError
-            If there is not enough memory.
-        KeyboardInterrupt
-            Within a second of Ctrl-C.
-
-        Warns
-        -----
-        sklearn.exceptions.ConvergenceWarning
-            If `max_iter` gradients were not enough.
-        """
-        return self._fit(X, y, sample_weight, progress, None)
-
-    @built_aside
     def _fit(
         self,
         X: Any,
         y: Any,
         sample_weight: Any,
         progress: Callable[[int], object] | None,
-        start: CorrLogClassifier | None,
-    ) -> CorrLogClassifier:
+        start: CorrLogClassifier | None = None,
+    ) -> None:
         """Fit, from a model of the same features and labels if there is one."""
         params: dict[str, Any] = {
             "l2_features": _penalty("l2_features", self.l2_features),
@@ -323,9 +279,8 @@ class CorrLogClassifier(MultiLabelClassifier):
                 f"the fit did not {aim} in {self.n_iter_} gradients, violation {self.kkt_:.3g}; "
                 f"max_iter={self.max_iter}, tol={self.tol}",
                 ConvergenceWarning,
-                stacklevel=4,
+                stacklevel=3,
             )
-        return self
 
     def _check_standardize(self) -> bool:
         if isinstance(self.standardize, str):
@@ -592,7 +547,8 @@ def corrlog_path(
     for value in values:
         model = clone(estimator).set_params(l2_features=value, l2_pairs=ratio * value)
         start = models[-1] if models else None
-        models.append(model._fit(X, Y, sample_weight, None, start))
+        model._fit(X, Y, sample_weight, None, start)
+        models.append(model)
     return models
 
 

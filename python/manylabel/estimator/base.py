@@ -75,9 +75,9 @@ class SavedToFile:
 class MultiLabelClassifier(SavedToFile, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Base of the classifiers: indicator targets in; scores, rankings and indicator predictions out.
 
-    A subclass fits ``classes_``, the last attribute of a fit, ``sparse_output_`` and what else it needs, and
-    says how its scorer is made (`_make_scorer`), what its scores mean (`_log_odds`) and, if it knows
-    probabilities, how they follow (`_knows_probabilities`, `_probabilities`).
+    A subclass fits (`_fit`) ``classes_``, ``sparse_output_`` and what else it needs, and says how its scorer
+    is made (`_make_scorer`), what its scores mean (`_log_odds`) and, if it knows probabilities, how they
+    follow (`_knows_probabilities`, `_probabilities`).
 
     The scorer is made at the first prediction, from fitted arrays that it borrows. It is dropped when an
     attribute of the estimator is assigned, and so by `fit` and `set_params`.
@@ -133,6 +133,58 @@ class MultiLabelClassifier(SavedToFile, ClassifierMixin, BaseEstimator):  # type
         """Check X for a prediction."""
         self._check_fitted()
         return check_features(self, X, reset=False)
+
+    def fit(
+        self: T,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        progress: Callable[[int], object] | None = None,
+    ) -> T:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Features; finite as float32, or NaN where the class takes missing values. Any numeric dtype, int32
+            or int64 positions.
+        y : array-like or sparse matrix of shape (n_samples, n_labels)
+            0/1 indicator matrix Y.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Multiplies the loss of each row; >= 0. Rows with weight 0 are ignored.
+        progress : callable, default=None
+            Called some 20 times a second with how much is done, in the unit that ``verbose=1`` shows: labels,
+            rules, turns or passes. An exception it raises stops the fit.
+
+        Returns
+        -------
+        self
+            The estimator itself. A fit that fails or is interrupted leaves it as it was.
+
+        Raises
+        ------
+        ValueError
+            If an argument or parameter is not as described; the message says what came.
+        MemoryError
+            If there is not enough memory.
+        KeyboardInterrupt
+            Within a second of Ctrl-C, but for exceptions that the notes of the class name.
+
+        Warns
+        -----
+        sklearn.exceptions.ConvergenceWarning
+            If the fit ended at `max_iter` before it converged.
+        """
+        # Other threads may predict with the old state until the new one is complete.
+        built = copy(self)
+        built._fit(X, y, sample_weight, progress)
+        self.__dict__ = built.__dict__
+        return self
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Callable[[int], object] | None) -> None:
+        """Check parameters and data, and assign the fitted attributes."""
+        raise NotImplementedError
 
     def prepare(self: T) -> T:
         """Prepare the fitted model for predictions, ahead of the first one.

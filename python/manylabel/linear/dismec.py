@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from manylabel import _core
-from manylabel.estimator.base import built_aside, core_parts
+from manylabel.estimator.base import core_parts
 from manylabel.estimator.held_out import best_strength, held_out_folds
 from manylabel.estimator.progress import reported
 from manylabel.estimator.registry import register
@@ -184,46 +184,7 @@ class DiSMECClassifier(LinearClassifier):
     def _make_scorer(self) -> _core.Scorer:
         return _core.linear_scorer(self)
 
-    @built_aside
-    def fit(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        *,
-        progress: Callable[[int], object] | None = None,
-    ) -> DiSMECClassifier:
-        """Fit the weights of every label.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Features; finite, any numeric dtype, int32 or int64 positions.
-        y : array-like or sparse matrix of shape (n_samples, n_labels)
-            0/1 indicator matrix Y.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Multiplies the loss of each row; >= 0. A row of weight 0 is as good as absent.
-        progress : callable, default=None
-            Called some 20 times a second with the number of labels done. An exception it raises stops the
-            fit.
-
-        Returns
-        -------
-        DiSMECClassifier
-            The estimator itself.
-
-        Raises
-        ------
-        ValueError
-            If an argument or parameter is not as described; the message says what came.
-        KeyboardInterrupt
-            Within a second of Ctrl-C.
-
-        Warns
-        -----
-        sklearn.exceptions.ConvergenceWarning
-            If a label needs more than `max_iter` steps.
-        """
+    def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Callable[[int], object] | None) -> None:
         params: dict[str, Any] = {
             "C": check_number_or_auto("C", self.C),
             "prune": check_number("prune", self.prune),
@@ -264,7 +225,6 @@ class DiSMECClassifier(LinearClassifier):
                 ConvergenceWarning,
                 stacklevel=3,
             )
-        return self
 
     def _settled(
         self, X: csr_array, Y: csr_array, sample_weight: Any, threads: int, report: Callable[[int], object]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csc_array, issparse
 
 from manylabel import _core
-from manylabel.estimator.base import built_aside, core_parts
+from manylabel.estimator.base import core_parts
 from manylabel.estimator.progress import reported
 from manylabel.estimator.registry import register
 from manylabel.estimator.scaling import ScaledFeatures, check_normalize
@@ -203,41 +203,7 @@ class PDSparseClassifier(LinearClassifier):
     def _make_scorer(self) -> _core.Scorer:
         return _core.linear_scorer(self)
 
-    @built_aside
-    def fit(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        *,
-        progress: Callable[[int], object] | None = None,
-    ) -> PDSparseClassifier:
-        """Fit the weights of all labels together.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Features; finite, any numeric dtype, int32 or int64 positions.
-        y : array-like or sparse matrix of shape (n_samples, n_labels)
-            0/1 indicator matrix Y.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Multiplies the loss of each row; >= 0. A row of weight 0 is as good as absent.
-        progress : callable, default=None
-            Called some 20 times a second with the number of passes done. An exception it raises stops the
-            fit.
-
-        Returns
-        -------
-        PDSparseClassifier
-            The estimator itself.
-
-        Raises
-        ------
-        ValueError
-            If an argument or parameter is not as described; the message says what came.
-        KeyboardInterrupt
-            Within a second of Ctrl-C.
-        """
+    def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Callable[[int], object] | None) -> None:
         seed_ = seed(self.random_state)
         share = check_number("validation_fraction", self.validation_fraction)
         if not 0 < share < 1:
@@ -277,4 +243,3 @@ class PDSparseClassifier(LinearClassifier):
         self.normalize_ = scaled.by_row
         self.classes_ = np.arange(y.shape[1])
         self.sparse_output_ = sparse_output
-        return self

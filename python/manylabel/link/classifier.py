@@ -15,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from manylabel import _core
 from manylabel.embedding import Rembrandt
-from manylabel.estimator.base import ODDS_OF_MARGINS, MultiLabelClassifier, built_aside
+from manylabel.estimator.base import ODDS_OF_MARGINS, MultiLabelClassifier
 from manylabel.estimator.progress import reported
 from manylabel.estimator.registry import register
 from manylabel.estimator.validation import (
@@ -169,6 +169,11 @@ class SmoothLinkClassifier(MultiLabelClassifier):
 
     Notes
     -----
+    With "softmax" each row has one label, and the y of `fit` may be 1-D, one class a row. A fit that is
+    forecast to take more than `max_memory` raises `MemoryError`. Ctrl-C ends it within a second, unless a
+    single large factorization of the embedding runs. A `ConvergenceWarning` tells of a singular Gram matrix
+    whose ridge had to be raised, and of labels that need more than `max_iter` Newton steps.
+
     Scores are logits less `threshold_`; with the squared loss predictions less 1/2 and `threshold_`. Those of
     predicted labels are positive. Probabilities are ``1 / (1 + exp(-score - threshold_))``; with "softmax"
     those of a row sum to 1; with the squared loss they are predictions, cut off at 0 and 1.
@@ -289,49 +294,7 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    @built_aside
-    def fit(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        *,
-        progress: Callable[[int], object] | None = None,
-    ) -> SmoothLinkClassifier:
-        """Fit the embedding, draw frequencies and fit the weights of every label.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features_in_)
-            Features; finite as float32, any numeric dtype, int32 or int64 positions.
-        y : array-like or sparse matrix of shape (n_samples, n_labels)
-            0/1 indicator matrix Y. With "softmax" each row has one label, and y may be 1-D: one class a row.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Multiplies the loss of each row; >= 0. A row of weight 0 is as good as absent.
-        progress : callable, default=None
-            Called some 20 times a second with the number of labels done, fractions of them left out. An
-            exception it raises stops the fit.
-
-        Returns
-        -------
-        SmoothLinkClassifier
-            The estimator itself.
-
-        Raises
-        ------
-        ValueError
-            If an argument or parameter is not as described; the message says what came.
-        MemoryError
-            If the fit is forecast to take more than `max_memory`, or there is less.
-        KeyboardInterrupt
-            Within a second of Ctrl-C, unless a single large factorization of the embedding runs.
-
-        Warns
-        -----
-        sklearn.exceptions.ConvergenceWarning
-            If the Gram matrix was singular and its ridge had to be raised, or a label needs more than
-            `max_iter` Newton steps.
-        """
+    def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Callable[[int], object] | None) -> None:
         params = core_params(self)
         embedding = unfitted_embedding(self, params["seed"])
         early_stopping = check_flag("early_stopping", self.early_stopping)
@@ -379,7 +342,6 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         self.one_dimensional_ = classes is not None
         self.sparse_output_ = sparse_output
         self._note_convergence(steps, params["l2_link"])
-        return self
 
     def _log_odds(self, scores: NDArray[Any]) -> NDArray[Any]:
         # Predictions of 0 and 1, less a half, are margins of -1 and 1.

@@ -11,7 +11,6 @@ from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
-from manylabel.estimator.base import built_aside
 from manylabel.estimator.progress import reported
 from manylabel.estimator.registry import register
 from manylabel.estimator.validation import (
@@ -149,6 +148,11 @@ class BlockPartitionClassifier(BlockClassifier):
 
     Notes
     -----
+    The router and `estimator`, which must take them, get the `sample_weight` of `fit`; the partition does not
+    know them. Ctrl-C ends a fit within a second if `estimator` is one of this library's, else when the blocks
+    at work are done. A `UserWarning` names blocks that another's `estimator` could not be fitted to, and
+    ``mode="speed"`` that finds no `lam` within its tolerance.
+
     While the router is fitted, it has 4 bytes a block and feature.
 
     With one block and ``lam=0`` the scores are those of `estimator` fitted to the labels that any row
@@ -220,51 +224,7 @@ class BlockPartitionClassifier(BlockClassifier):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    @built_aside
-    def fit(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        *,
-        progress: Callable[[int], object] | None = None,
-    ) -> BlockPartitionClassifier:
-        """Partition, and fit the router and the models.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Features; finite, any numeric dtype, int32 or int64 positions.
-        y : array-like or sparse matrix of shape (n_samples, n_labels)
-            0/1 indicator matrix Y.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows for the router and `estimator`, which must take them; >= 0. The partition
-            does not know them, but a row of weight 0 is as good as absent.
-        progress : callable, default=None
-            Called some 20 times a second with the number of labels fitted, counted in each block anew. An
-            exception it raises stops the fit.
-
-        Returns
-        -------
-        BlockPartitionClassifier
-            The estimator itself.
-
-        Raises
-        ------
-        ValueError
-            If an argument or parameter is not as described; the message says what came.
-        KeyboardInterrupt
-            Within a second of Ctrl-C, if `estimator` is one of this library's; else when those blocks are
-            done that are being fitted.
-
-        Warns
-        -----
-        sklearn.exceptions.ConvergenceWarning
-            If the router did not converge.
-        UserWarning
-            If another's `estimator` could not be fitted to some of the blocks, or if ``mode="speed"`` finds
-            no `lam` within its tolerance.
-        """
+    def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Callable[[int], object] | None) -> None:
         n_blocks, lam, params = partition_params(self)
         _routes(self.n_routes)
         if self.mode not in ("rule", "accuracy", "speed"):
@@ -347,7 +307,6 @@ class BlockPartitionClassifier(BlockClassifier):
                 ConvergenceWarning,
                 stacklevel=3,
             )
-        return self
 
     @property
     def _n_routes(self) -> int | None:

@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import get_tags
 
 from manylabel import _core
-from manylabel.estimator.base import built_aside, core_parts
+from manylabel.estimator.base import core_parts
 from manylabel.estimator.progress import reported
 from manylabel.estimator.registry import register
 from manylabel.estimator.validation import (
@@ -133,41 +133,7 @@ class CBMLCClassifier(BlockClassifier):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    @built_aside
-    def fit(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        *,
-        progress: Callable[[int], object] | None = None,
-    ) -> CBMLCClassifier:
-        """Cluster the rows and fit the models.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Features; finite, any numeric dtype, int32 or int64 positions.
-        y : array-like or sparse matrix of shape (n_samples, n_labels)
-            0/1 indicator matrix Y.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows for k-means and `estimator`, which must take them; >= 0.
-        progress : callable, default=None
-            Called some 20 times a second with the number of labels fitted, counted in each cluster anew. An
-            exception it raises stops the fit.
-
-        Returns
-        -------
-        CBMLCClassifier
-            The estimator itself.
-
-        Raises
-        ------
-        ValueError
-            If an argument or parameter is not as described; the message says what came.
-        KeyboardInterrupt
-            As in `BlockPartitionClassifier.fit`.
-        """
+    def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Callable[[int], object] | None) -> None:
         n_clusters = None
         if not (isinstance(self.n_clusters, str) and self.n_clusters == "auto"):
             n_clusters = count_or("n_clusters", self.n_clusters, '"auto"')
@@ -213,7 +179,6 @@ class CBMLCClassifier(BlockClassifier):
         self._finish(
             X, nearest_center(centers, intercept, label_blocks, X.shape[1]), y.shape[1], sparse_output
         )
-        return self
 
 
 def _clusters_by_rule(n_rows: int, kmeans: Callable[[int], Any]) -> Any:
@@ -331,42 +296,7 @@ class LPSRClassifier(BlockClassifier):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    @built_aside
-    def fit(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        *,
-        progress: Callable[[int], object] | None = None,
-    ) -> LPSRClassifier:
-        """Fit the base scorer, halve the rows, and choose the labels of the parts.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Features; finite, any numeric dtype, int32 or int64 positions.
-        y : array-like or sparse matrix of shape (n_samples, n_labels)
-            0/1 indicator matrix Y.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows for the base scorer, which must take them; >= 0. A row of weight 0 is as good
-            as absent.
-        progress : callable, default=None
-            Called some 20 times a second with the number of labels fitted. An exception it raises stops the
-            fit.
-
-        Returns
-        -------
-        LPSRClassifier
-            The estimator itself.
-
-        Raises
-        ------
-        ValueError
-            If an argument or parameter is not as described; the message says what came.
-        KeyboardInterrupt
-            As in `BlockPartitionClassifier.fit`.
-        """
+    def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Callable[[int], object] | None) -> None:
         leaf_size = check_count("leaf_size", self.leaf_size, 1)
         n_candidates = check_count("n_candidates", self.n_candidates, 1)
         if self.weighting not in ("rank", "counts"):
@@ -413,7 +343,6 @@ class LPSRClassifier(BlockClassifier):
         self.labels_, self.estimators_ = labels, models
         router = nearest_center(centers, intercept, self.label_blocks_, X.shape[1])
         self._finish(X, router, y.shape[1], sparse_output)
-        return self
 
     def _naive_bayes(self) -> bool:
         return isinstance(self.estimator, str) and self.estimator == "naive-bayes"

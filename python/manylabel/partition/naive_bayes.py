@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from scipy.sparse import csc_array, csr_array, diags_array, vstack
 from scipy.special import logsumexp
 from sklearn.utils import Tags
 
-from manylabel.estimator.base import MultiLabelClassifier, built_aside
+from manylabel.estimator.base import MultiLabelClassifier
 from manylabel.estimator.registry import register
 from manylabel.estimator.validation import check_features, check_training_set, n_threads
 from manylabel.partition.any_classifier import rows_at_once, topk_of_decisions
@@ -57,29 +58,7 @@ class NaiveBayes(MultiLabelClassifier):
         tags.input_tags.positive_only = True
         return tags
 
-    @built_aside
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> NaiveBayes:
-        """Count.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Counts or weights; >= 0.
-        y : array-like or sparse matrix of shape (n_samples, n_labels)
-            0/1 indicator matrix Y.
-        sample_weight : array-like of shape (n_samples,), default=None
-            How often each row counts; >= 0.
-
-        Returns
-        -------
-        NaiveBayes
-            The estimator itself.
-
-        Raises
-        ------
-        ValueError
-            If X has a negative value.
-        """
+    def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Callable[[int], object] | None) -> None:
         X, y, weights = check_training_set(self, X, y, sample_weight)
         if X.nnz and X.data.min() < 0:
             raise ValueError(f"values of X must be >= 0 for naive Bayes, got {X.data.min()}")
@@ -97,7 +76,8 @@ class NaiveBayes(MultiLabelClassifier):
         self.log_totals_ = np.log(totals).astype(np.float32)
         self.classes_ = np.arange(y.shape[1])
         self.sparse_output_ = True
-        return self
+        if progress is not None:
+            progress(y.shape[1])
 
     def restricted(self, labels: NDArray[Any]) -> NaiveBayes:
         """Return the same for some labels only, sharing probability among these."""

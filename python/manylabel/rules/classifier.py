@@ -12,7 +12,7 @@ from scipy.special import expit
 from sklearn.utils.validation import check_is_fitted
 
 from manylabel import _core
-from manylabel.estimator.base import MultiLabelClassifier, built_aside, core_parts
+from manylabel.estimator.base import MultiLabelClassifier, core_parts
 from manylabel.estimator.progress import reported
 from manylabel.estimator.registry import register
 from manylabel.estimator.validation import (
@@ -262,41 +262,7 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    @built_aside
-    def fit(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        *,
-        progress: Callable[[int], object] | None = None,
-    ) -> BoostedRulesClassifier:
-        """Grow the rules.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Features; finite as float32 or NaN, any numeric dtype, int32 or int64 positions.
-        y : array-like or sparse matrix of shape (n_samples, n_labels)
-            0/1 indicator matrix Y.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Multiplies the loss of each row; >= 0. A row of weight 0 is as good as absent.
-        progress : callable, default=None
-            Called some 20 times a second with the number of rules there are. An exception it raises stops
-            the fit.
-
-        Returns
-        -------
-        BoostedRulesClassifier
-            The estimator itself.
-
-        Raises
-        ------
-        ValueError
-            If an argument or parameter is not as described; the message says what came.
-        KeyboardInterrupt
-            Within a second of Ctrl-C.
-        """
+    def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Callable[[int], object] | None) -> None:
         params = core_params(self)
         early_stopping = check_flag("early_stopping", self.early_stopping)
         threads = n_threads(self.n_jobs)
@@ -331,7 +297,6 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         self.seed_ = seed_
         self.classes_ = np.arange(y.shape[1])
         self.sparse_output_ = sparse_output
-        return self
 
     def _make_scorer(self) -> _core.Scorer:
         return _core.rules_scorer(self)
