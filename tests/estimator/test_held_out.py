@@ -1,5 +1,7 @@
 """What rows that were held out decide: how they are drawn, and the strength they choose."""
 
+import warnings
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -152,9 +154,13 @@ def test_corrlog_chooses_the_penalty_of_least_log_loss():
     def loss(l2):
         losses = []
         for fold in held_out_folds(csr_array(X), csr_array(Y).astype(np.float32), None):
-            share = (fold.X.shape[0] + len(fold.weight_held)) / fold.X.shape[0]
             fitted = CorrLogClassifier(
-                l2 * share, np.inf, threshold="zero", tol=1e-3, max_iter=300, standardize=model_standardizes
+                l2 / np.sqrt(fold.share),
+                np.inf,
+                threshold="zero",
+                tol=1e-3,
+                max_iter=300,
+                standardize=model_standardizes,
             )
             scores = fitted.fit(fold.X, fold.Y).decision_function(fold.X_held).astype(float)
             margins = np.where(fold.Y_held, scores, -scores)[:, fold.Y.sum(axis=0) > 0]
@@ -172,3 +178,78 @@ def test_blocks_choose_together():
     blocks = BlockPartitionClassifier(n_blocks=4, lam=1.0, random_state=0).fit(X, Y)
     chosen = {model.C_ for model in blocks.estimators_ if model is not None}
     assert chosen == {DiSMECClassifier(random_state=5).fit(X, Y).C_}
+
+
+def test_unit_rows_of_many_features_have_a_penalty_to_choose():
+    """Their penalties are a thousandth of those of features of unit variance, and less."""
+    rng = np.random.default_rng(0)
+    X = csr_array((rng.random((400, 3000)) < 0.005) * rng.random((400, 3000)))
+    X = csr_array(X / np.sqrt(X.multiply(X).sum(axis=1))[:, None])
+    Y = (X[:, :200].sum(axis=1) > 0.2).astype(int)[:, None] * [[1, 1, 0]]
+    Y[:, 1:] |= rng.random((400, 2)) < 0.1
+    variances = X.multiply(X).sum(axis=0) / 400 - np.square(X.sum(axis=0) / 400)
+    start = 2 / 400 * variances[variances > 0].mean()
+    model = CorrLogClassifier(threshold="zero").fit(X, Y)
+    assert start < 1e-5
+    assert abs(np.log10(model.l2_features_ / start)) > 0.4
+    np.testing.assert_allclose(model.l2_pairs_ / model.l2_features_, 2 / 400 / start)
+
+
+def test_warning_filters_stay():
+    """Fits in threads must not change what the process shows of warnings."""
+    X, Y = make_multilabel(600, 100, 30, random_state=0)
+    before = list(warnings.filters)
+    BlockPartitionClassifier(
+        CorrLogClassifier(max_iter=20000), n_blocks=4, lam=1.0, random_state=0, n_jobs=2
+    ).fit(X, Y)
+    assert list(warnings.filters) == before
+
+
+def test_blocks_of_corrlog_are_penalized_alike():
+    X, Y = make_multilabel(600, 100, 30, random_state=0)
+    model = BlockPartitionClassifier(
+        CorrLogClassifier(threshold="zero"), n_blocks=3, lam=1.0, random_state=0
+    ).fit(X, Y)
+    chosen = {
+        (block.l2_features_, block.l2_pairs_, block.standardize) for block in model.estimators_ if block
+    }
+    assert len(chosen) == 1
+    assert chosen == {
+        (whole.l2_features_, whole.l2_pairs_, True)
+        for whole in [CorrLogClassifier(threshold="zero").fit(X, Y)]
+    }
+
+
+def test_the_threshold_counts_rows_by_weight():
+    """Rows with labels that weigh five times as much are as five rows."""
+    X, Y = noisy(600)
+    weight = np.where(Y.any(axis=1), 5.0, 1.0)
+    penalties = {"l2_features": 0.01, "l2_pairs": 0.01}
+    rows = np.repeat(np.arange(600), weight.astype(int))
+    weighted = CorrLogClassifier(**penalties).fit(X, Y, sample_weight=weight).threshold_
+    repeated = CorrLogClassifier(**penalties).fit(X[rows], Y[rows]).threshold_
+    plain = CorrLogClassifier(**penalties).fit(X, Y).threshold_
+    assert abs(weighted - repeated) < 0.5
+    assert np.isfinite(plain)
+
+
+def test_a_cost_the_core_refuses_is_not_chosen():
+    """The weights of the rows make smaller C impossible."""
+    X, Y = noisy(100)
+    weight = np.full(100, 8e-31)
+    model = DiSMECClassifier(normalize=False, random_state=0).fit(X, Y, sample_weight=weight)
+    assert model.C_ >= 1
+
+
+@pytest.mark.parametrize(
+    ("estimator", "message"),
+    [
+        (DiSMECClassifier(prune=-1.0), "`prune` must be finite and >= 0, got -1"),
+        (CorrLogClassifier(l2_pairs=-1.0), "`l2_pairs` must be > 0, got -1"),
+        (CorrLogClassifier(-1.0), "`l2_features` must be finite and > 0, got -1"),
+        (CorrLogClassifier(tol=0.0), "`tol` must be finite and > 0, got 0"),
+    ],
+)
+def test_ranges_are_checked_before_the_data(estimator, message):
+    with pytest.raises(ValueError, match=message):
+        estimator.fit("no data", "at all")

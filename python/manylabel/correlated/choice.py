@@ -5,21 +5,19 @@ Both are chosen without couplings, which leaves a regression a label: a few labe
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning
 
 from manylabel.estimator.held_out import Fold, best_strength
 
 __all__ = ["HeldOut", "matching_threshold"]
 
-# The range of the penalty. Weights are all zero above it, and free below it.
-_LEAST, _MOST = 1e-6, 1.0
+# The range of the penalty, times where the search starts.
+_RANGE = 1e3
 
 # Violation of optimality and gradients that will do for a choice.
 _TOL = 1e-3
@@ -45,7 +43,7 @@ class HeldOut:
         Called from time to time. An exception it raises stops the fits.
     """
 
-    def __init__(self, model: Any, folds: Sequence[Fold], report: Callable[[int], None]) -> None:
+    def __init__(self, model: Any, folds: Sequence[Fold], report: Callable[[int], object]) -> None:
         self._folds = folds
         self._report = report
         self._fits: dict[float, list[Any]] = {}
@@ -64,12 +62,12 @@ class HeldOut:
         return self._fits[l2]
 
     def _fit(self, l2: float, fold: Fold) -> Any:
-        # Against the sum of the losses, penalties shall be those of the whole fit, which has more rows.
-        share = (len(fold.weight_held) + fold.X.shape[0]) / fold.X.shape[0]
-        model = clone(self._model).set_params(l2_features=l2 * share)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            return model.fit(fold.X, fold.Y, fold.sample_weight, progress=lambda _: self._report(0))
+        # Against the mean loss of n rows, squares want a penalty that falls as 1/n, which is a prior, and
+        # absolute values one that falls as 1/sqrt(n) (the rate of the lasso).
+        rate = 0.5 if self._model.epsilon > 0 else 1.0
+        model = clone(self._model).set_params(l2_features=l2 / fold.share**rate)
+        model._fit(fold.X, fold.Y, fold.sample_weight, lambda _: self._report(0), quiet=True)
+        return model
 
     def best_penalty(self, first: float) -> float:
         """Choose the penalty of weights, starting from `first`."""
@@ -81,7 +79,9 @@ class HeldOut:
             ]
             return float(np.mean(losses))
 
-        return best_strength(loss, first, _LEAST, _MOST)
+        best = best_strength(loss, first, first / _RANGE, first * _RANGE)
+        self._fits = {best: self._fits[best]}
+        return best
 
     def cut(self, l2: float) -> tuple[float, float]:
         """Choose log-odds above which as many labels of the held-out rows are named as there are.
@@ -92,28 +92,22 @@ class HeldOut:
         share : float
             How many labels of the fitted rows it names, as a share of those there are.
         """
-        held: list[tuple[NDArray[Any], NDArray[Any], NDArray[Any]]] = []
-        fitted: list[tuple[NDArray[Any], NDArray[Any], NDArray[Any]]] = []
-        for fold, model in zip(self._folds, self._fitted(l2), strict=True):
+        fits = list(zip(self._folds, self._fitted(l2), strict=True))
+        held = np.concatenate([model.decision_function(fold.X_held).ravel() for fold, model in fits])
+        weights = np.concatenate([np.repeat(fold.weight_held, fold.Y_held.shape[1]) for fold in self._folds])
+        wanted = sum(float((fold.weight_held @ fold.Y_held).sum()) for fold in self._folds)
+        order = np.argsort(-held, kind="stable")
+        last = int(np.searchsorted(np.cumsum(weights[order]), wanted))
+        cut = float(held[order[min(last, len(order) - 1)]])
+        named = there = 0.0
+        for fold, model in fits:
             weight = np.ones(fold.X.shape[0]) if fold.sample_weight is None else fold.sample_weight
-            held.append(_flat(model.decision_function(fold.X_held), fold.Y_held, fold.weight_held))
-            fitted.append(_flat(model.decision_function(fold.X), fold.Y.toarray() > 0, weight))
-        scores, are_held, weights = map(np.concatenate, zip(*held, strict=True))
-        order = np.argsort(-scores, kind="stable")
-        last = np.searchsorted(np.cumsum(weights[order]), weights[are_held].sum())
-        cut = scores[order[min(last, len(order) - 1)]]
-        scores, are_there, weights = map(np.concatenate, zip(*fitted, strict=True))
-        return float(cut), float(weights[scores >= cut].sum() / weights[are_there].sum())
+            named += float(weight @ np.count_nonzero(model.decision_function(fold.X) >= cut, axis=1))
+            there += float(weight @ np.diff(fold.Y.indptr))
+        return cut, named / there
 
 
-def _flat(
-    scores: NDArray[Any], Y: NDArray[np.bool_], weight: NDArray[Any]
-) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Return score, label and weight of every pair of row and label."""
-    return scores.ravel(), Y.ravel(), np.repeat(weight.astype(np.float64), Y.shape[1])
-
-
-def matching_threshold(count: Callable[[float], int], wanted: float, first: float) -> float:
+def matching_threshold(count: Callable[[float], float], wanted: float, first: float) -> float:
     """Find the threshold above which so many labels are named.
 
     Parameters
@@ -127,17 +121,21 @@ def matching_threshold(count: Callable[[float], int], wanted: float, first: floa
     Returns
     -------
     float
-        Between -8 and 8.
+        Of the thresholds tried, between -8 and 8, the one whose number is nearest. Where couplings tip whole
+        sets of labels at once the number jumps, and none may be near.
     """
     low, high = -_WIDEST, _WIDEST
-    threshold = min(max(first, low), high)
+    threshold = best = min(max(first, low), high)
+    least = np.inf
     for _ in range(_HALVINGS):
         named = count(threshold)
-        if abs(named - wanted) <= _CLOSE * wanted:
+        if abs(named - wanted) < least:
+            best, least = threshold, abs(named - wanted)
+        if least <= _CLOSE * wanted:
             break
         low, high = (threshold, high) if named > wanted else (low, threshold)
         threshold = (low + high) / 2
-    return threshold
+    return best
 
 
 def _log_loss(margins: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -19,10 +19,10 @@ STRENGTH_STEP = 10**0.5
 # move precision at 1 by half a point to either side.
 _LEAST_GAIN = 0.02
 
-# Rows and labels that a choice is made on: so many, or such a share of large sets. A choice then takes a few
-# hundredths of the time of a large fit.
-_MANY_ROWS, _ROW_IN = 4096, 8
-_MANY_LABELS, _LABEL_IN = 32, 64
+# Rows and labels that a choice is made on: so many, or such a share of large sets, up to a limit that keeps
+# their scores within 100 MB. A choice then takes a few hundredths of the time of a large fit.
+_MANY_ROWS, _ROW_IN, _MOST_ROWS = 4096, 8, 16_384
+_MANY_LABELS, _LABEL_IN, _MOST_LABELS = 32, 64, 512
 
 # A quarter of the rows is held out, and in turn a second, third and fourth quarter until so many were.
 _N_PARTS = 4
@@ -45,6 +45,8 @@ class Fold(NamedTuple):
     X_held: csr_array
     Y_held: NDArray[np.bool_]
     weight_held: NDArray[np.float64]
+    share: float
+    """Weight of the rows to fit over that of all rows there are."""
 
     def mean_loss(
         self, loss_of_margin: Callable[[NDArray[Any]], NDArray[Any]], scores: NDArray[Any]
@@ -81,11 +83,12 @@ def held_out_folds(X: csr_array, Y: csr_array, sample_weight: NDArray[np.float32
     Returns
     -------
     list of Fold
-        Of 4,096 rows and 32 labels, or an eighth of the rows and 1 in 64 labels where that is more; the same
-        ones for the same numbers. Labels are drawn with probabilities in proportion to how many rows carry
-        them. Empty where the rows held out carry fewer than ten labels in all.
+        Of 4,096 rows and 32 labels, or where that is more an eighth of the rows and 1 in 64 labels, at most
+        16,384 and 512; the same ones for the same numbers. Labels are drawn with probabilities in proportion
+        to how many rows carry them. Empty where the rows held out carry fewer than ten labels in all.
     """
-    rows = spread_rows(X.shape[0], max(_MANY_ROWS, X.shape[0] // _ROW_IN))
+    weights = np.ones(X.shape[0]) if sample_weight is None else sample_weight.astype(np.float64)
+    rows = spread_rows(X.shape[0], min(max(_MANY_ROWS, X.shape[0] // _ROW_IN), _MOST_ROWS))
     n_held = len(rows) // _N_PARTS
     if n_held == 0:
         return []
@@ -99,11 +102,11 @@ def held_out_folds(X: csr_array, Y: csr_array, sample_weight: NDArray[np.float32
         fit_rows, held_rows = np.sort(rows[~held]), np.sort(rows[held])
         Y_held = Y[held_rows][:, labels].toarray() > 0
         n_positive += int(np.count_nonzero(Y_held))
+        share = float(weights[fit_rows].sum() / weights.sum())
         weight = None if sample_weight is None else sample_weight[fit_rows]
-        weight_held = (
-            np.ones(n_held) if sample_weight is None else sample_weight[held_rows].astype(np.float64)
+        folds.append(
+            Fold(X[fit_rows], Y[fit_rows][:, labels], weight, X[held_rows], Y_held, weights[held_rows], share)
         )
-        folds.append(Fold(X[fit_rows], Y[fit_rows][:, labels], weight, X[held_rows], Y_held, weight_held))
     return folds if n_positive >= _FEWEST_POSITIVES else []
 
 
@@ -115,7 +118,7 @@ def spread_rows(n_rows: int, n_drawn: int) -> NDArray[np.intp]:
 def _drawn_labels(Y: csr_array) -> NDArray[np.intp]:
     """Draw labels systematically, with probabilities in proportion to their counts."""
     counts = np.bincount(Y.indices, minlength=Y.shape[1])
-    n_drawn = max(_MANY_LABELS, Y.shape[1] // _LABEL_IN)
+    n_drawn = min(max(_MANY_LABELS, Y.shape[1] // _LABEL_IN), _MOST_LABELS)
     if np.count_nonzero(counts) <= n_drawn:
         return np.flatnonzero(counts)
     by_count = np.argsort(-counts, kind="stable")

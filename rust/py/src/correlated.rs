@@ -72,6 +72,13 @@ fn method(name: &str) -> Result<Method, Error> {
     )
 }
 
+/// Raises `ValueError` for parameters that no fit takes.
+#[pyfunction]
+pub(crate) fn check_correlated(params: PyParams) -> PyResult<()> {
+    let params = Params::try_from(params).and_then(Params::check);
+    params.map(drop).map_err(to_py)
+}
+
 /// Raises `ValueError` for a decoder that there is not.
 #[pyfunction]
 pub(crate) fn check_decoder(name: &str) -> PyResult<()> {

@@ -101,6 +101,13 @@ pub(crate) fn standardize_columns<'py>(
     ))
 }
 
+/// Raises `ValueError` for parameters that no fit takes.
+#[pyfunction]
+pub(crate) fn check_dismec(params: PyParams) -> PyResult<()> {
+    let params = Params::try_from(params).and_then(Params::check);
+    params.map(drop).map_err(to_py)
+}
+
 /// Fits DiSMEC: the arrays of (`n_features`, `n_labels`) weights in compressed rows, intercepts,
 /// steps of each label, and the cut.
 #[expect(clippy::type_complexity, reason = "a tuple is what Python unpacks")]
