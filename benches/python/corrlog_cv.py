@@ -30,7 +30,9 @@ def main():
         for test in folds(len(Y), 0):
             train = np.setdiff1d(np.arange(len(Y)), test)
             for variant, params in VARIANTS.items():
-                model = CorrLogClassifier(**{"l2_features": arguments.l2, "l2_pairs": arguments.l2} | params)
+                model = CorrLogClassifier(
+                    **{"l2_features": arguments.l2, "l2_pairs": arguments.l2, "threshold": "zero"} | params
+                )
                 model.set_params(max_iter=5000)
                 predicted = csr_array(model.fit(X[train], Y[train]).predict(X[test])).toarray()
                 results[variant].append(measures(Y[test], predicted))

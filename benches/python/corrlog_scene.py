@@ -56,11 +56,11 @@ def main():
         ("authors' run, l2", CorrLogClassifier(epsilon=0.0, **reference), True),
         ("authors' run, elastic net", CorrLogClassifier(**reference), True),
         ("authors' run, exact decoder", CorrLogClassifier(**reference | {"decoder": "exact"}), True),
-        ("converged l2", CorrLogClassifier(1e-3, 1e-3, epsilon=0.0), False),
-        ("converged, the default", CorrLogClassifier(), False),
-        ("converged, pm1", CorrLogClassifier(1e-3, 1e-3, coding="pm1"), False),
-        ("independent l2", CorrLogClassifier(1e-3, np.inf, epsilon=0.0), False),
-        ("independent", CorrLogClassifier(1e-3, np.inf), False),
+        ("converged l2", CorrLogClassifier(1e-3, 1e-3, threshold="zero", epsilon=0.0), False),
+        ("converged, penalties chosen", CorrLogClassifier(threshold="zero"), False),
+        ("converged, pm1", CorrLogClassifier(1e-3, 1e-3, threshold="zero", coding="pm1"), False),
+        ("independent l2", CorrLogClassifier(1e-3, np.inf, threshold="zero", epsilon=0.0), False),
+        ("independent", CorrLogClassifier(1e-3, np.inf, threshold="zero"), False),
     ]:
         results = np.array(list(run(X, Y, model, leak)))
         spread = results.std(axis=0, ddof=1)

@@ -73,12 +73,21 @@ def fits(sets):
         intercept = np.concatenate([one.intercept_ for one in peer.estimators_])
         cells = [f"{seconds:.3f}", f"{violation(scaled, Y, coef, intercept):.1e}"]
         repeat = 1 if Y.shape[1] > 900 else 3
-        own, model = timed(repeat, CorrLogClassifier(PENALTY, np.inf, epsilon=0.0, max_iter=5000).fit, X, Y)
+        own, model = timed(
+            repeat, CorrLogClassifier(PENALTY, np.inf, threshold="zero", epsilon=0.0, max_iter=5000).fit, X, Y
+        )
         coef = model.coef_.toarray() * scaler.scale_
         intercept = model.intercept_ + (model.coef_ @ scaler.mean_ if dense else 0)
         cells += [f"{own:.3f}", f"{violation(scaled, Y, coef, intercept):.1e}"]
-        ridge, _ = timed(repeat, CorrLogClassifier(PENALTY, PENALTY, epsilon=0.0, max_iter=5000).fit, X, Y)
-        joint, model = timed(repeat, CorrLogClassifier(PENALTY, PENALTY, max_iter=5000).fit, X, Y)
+        ridge, _ = timed(
+            repeat,
+            CorrLogClassifier(PENALTY, PENALTY, threshold="zero", epsilon=0.0, max_iter=5000).fit,
+            X,
+            Y,
+        )
+        joint, model = timed(
+            repeat, CorrLogClassifier(PENALTY, PENALTY, threshold="zero", max_iter=5000).fit, X, Y
+        )
         cells += [f"{ridge:.3f}", f"{joint:.3f}", f"{model.correlations_.nnz // 2:,}", str(model.n_iter_)]
         row(name, str(Y.shape[1]), *cells, f"1/{seconds / joint:.1f}")
 
@@ -101,7 +110,7 @@ def decoding(sets):
         (X, Y), (X_test, _) = parts(name)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            model = CorrLogClassifier(PENALTY, PENALTY).fit(X, Y)
+            model = CorrLogClassifier(PENALTY, PENALTY, threshold="zero").fit(X, Y)
         rows = csr_array(X_test)[np.resize(np.arange(X_test.shape[0]), 10_000)]
         coupled = int((np.diff(model.correlations_.indptr) > 0).sum())
         seconds, predictions = {}, {}
@@ -133,7 +142,9 @@ def agreement():
         (X, Y), (X_test, _) = parts(name)
         cells = []
         for penalty in penalties:
-            model = CorrLogClassifier(penalty, penalty, max_iter=20_000, decoder="search").fit(X, Y)
+            model = CorrLogClassifier(
+                penalty, penalty, threshold="zero", max_iter=20_000, decoder="search"
+            ).fit(X, Y)
             found = csr_array(model.predict(X_test))
             differ = abs(found - csr_array(model.set_params(decoder="exact").predict(X_test))).sum(axis=1) > 0
             cells.append(f"{100 * (1 - differ.mean()):.2f}")
@@ -153,7 +164,9 @@ def growth():
             warnings.simplefilter("ignore", ConvergenceWarning)
             # After the first few, which are of independent regressions; before any label is done.
             for max_iter in (30, 60):
-                model = CorrLogClassifier(PENALTY, PENALTY, epsilon=0.0, tol=1e-5, max_iter=max_iter)
+                model = CorrLogClassifier(
+                    PENALTY, PENALTY, threshold="zero", epsilon=0.0, tol=1e-5, max_iter=max_iter
+                )
                 taken[max_iter], model = timed(2, model.fit, X, Y)
         each = (taken[60] - taken[30]) / 30
         found.append((n_labels, each))
