@@ -21,7 +21,7 @@ from manylabel.estimator.base import MultiLabelClassifier, core_parts
 from manylabel.estimator.held_out import held_out_folds, spread_rows
 from manylabel.estimator.progress import reported
 from manylabel.estimator.registry import register
-from manylabel.estimator.scaling import holds_measurements
+from manylabel.estimator.scaling import holds_measurements, inverse_deviations
 from manylabel.estimator.validation import (
     check_count,
     check_flag,
@@ -53,7 +53,7 @@ class CorrLogClassifier(MultiLabelClassifier):
 
     The log-odds of label i, given the features x and the other labels z, are
     ``x @ b_i + intercept_i + sum_k c_ik z_k`` [1]_ [2]_. Weights and couplings are fitted together, by
-    pseudo-likelihood with elastic nets on both; the most probable label set is predicted as a whole.
+    pseudo-likelihood with elastic nets on both; the labels of a row are predicted as a whole set.
 
     Parameters
     ----------
@@ -324,7 +324,7 @@ class CorrLogClassifier(MultiLabelClassifier):
         learns = threshold is None and not by_hand
         total = X.shape[0] if sample_weight is None else float(sample_weight.sum(dtype=np.float64))
         first = _LEAST_PENALTY if by_hand else max(_LEAST_PENALTY, _PRIOR / total)
-        variance = 1.0 if by_hand or params["standardize"] else _mean_variance(X)
+        variance = 1.0 if by_hand or params["standardize"] else _mean_variance(X, sample_weight)
         chooses = params["l2_features"] is None and not by_hand
         folds = held_out_folds(X, Y, sample_weight) if chooses or learns else []
         model = clone(self).set_params(standardize=params["standardize"])
@@ -495,13 +495,11 @@ class CorrLogClassifier(MultiLabelClassifier):
         )
 
 
-def _mean_variance(X: csr_array) -> float:
-    """Return the mean variance of the columns that are not empty; 1 if all are constant."""
-    n, d = X.shape
-    values = X.data.astype(np.float64)
-    variances = np.bincount(X.indices, values**2, d) / n - (np.bincount(X.indices, values, d) / n) ** 2
-    varying = variances[variances > 0]
-    return float(varying.mean()) if len(varying) else 1.0
+def _mean_variance(X: csr_array, sample_weight: NDArray[np.float32] | None) -> float:
+    """Return the mean variance of the columns that vary; 1 if none does."""
+    inverse = inverse_deviations(X, sample_weight)
+    varying = inverse[inverse > 0]
+    return float(np.mean(varying**-2.0)) if len(varying) else 1.0
 
 
 def _penalty(name: str, value: Any) -> float | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from copy import copy
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -34,6 +35,14 @@ _SCORERS: WeakKeyDictionary[Any, _core.Scorer] = WeakKeyDictionary()
 ODDS_OF_MARGINS = 4
 
 
+@contextmanager
+def _aside(estimator: E) -> Iterator[E]:
+    """Give a copy to work on, whose attributes are assigned at once when the body is done."""
+    built = copy(estimator)
+    yield built
+    estimator.__dict__ = built.__dict__
+
+
 def built_aside(fit: Callable[Concatenate[E, P], object]) -> Callable[Concatenate[E, P], E]:
     """Let a fit build its state aside and assign it at once, when all is done; a method decorator.
 
@@ -43,9 +52,8 @@ def built_aside(fit: Callable[Concatenate[E, P], object]) -> Callable[Concatenat
 
     @wraps(fit)
     def fit_aside(self: E, /, *args: P.args, **kwargs: P.kwargs) -> E:
-        built = copy(self)
-        fit(built, *args, **kwargs)
-        self.__dict__ = built.__dict__
+        with _aside(self) as built:
+            fit(built, *args, **kwargs)
         return self
 
     return fit_aside
@@ -177,9 +185,8 @@ class MultiLabelClassifier(SavedToFile, ClassifierMixin, BaseEstimator):  # type
             If the fit ended at `max_iter` before it converged.
         """
         # Other threads may predict with the old state until the new one is complete.
-        built = copy(self)
-        built._fit(X, y, sample_weight, progress)
-        self.__dict__ = built.__dict__
+        with _aside(self) as built:
+            built._fit(X, y, sample_weight, progress)
         return self
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Callable[[int], object] | None) -> None:

@@ -13,7 +13,7 @@ from sklearn.base import clone
 
 from manylabel import _core
 from manylabel.embedding import Rembrandt
-from manylabel.estimator.scaling import holds_measurements
+from manylabel.estimator.scaling import holds_measurements, inverse_deviations
 from manylabel.estimator.validation import (
     check_count,
     check_flag,
@@ -36,9 +36,6 @@ __all__ = [
 # so many labels.
 _MOST_COMPONENTS = 300
 _MOST_EIGENVALUES = 1024
-
-# Variance relative to the squared mean below which a column is constant but for rounding.
-_CONSTANT = 1e-20
 
 # Random features for each row, and how many at least and at most. With as many as rows the link learns rows
 # by heart; a quarter predicts as well as more where the signal is strong, and better where it is weak.
@@ -160,7 +157,7 @@ def linear_predictions(
         if n_values < X.nnz:
             features = features.copy()
             features.eliminate_zeros()
-        scales = _inverse_deviations(features, sample_weight)
+        scales = inverse_deviations(features, sample_weight)
         features = csr_array(
             (features.data * scales[features.indices], features.indices, features.indptr), features.shape
         )
@@ -182,20 +179,6 @@ def linear_predictions(
         all_rows[held_out] = _core.pls_project(held_out_X, weights, n_threads(model.n_jobs))
         predictions = all_rows
     return coef, intercept, predictions
-
-
-def _inverse_deviations(X: csr_array, sample_weight: NDArray[np.float32] | None) -> NDArray[np.float64]:
-    """Return one over the standard deviation of each column, 0 for constant ones."""
-    n, d = X.shape
-    of_row = np.ones(n) if sample_weight is None else sample_weight.astype(np.float64)
-    total = of_row.sum()
-    weights = np.repeat(of_row, np.diff(X.indptr))
-    means = np.bincount(X.indices, weights * X.data, d) / total
-    absent = total - np.bincount(X.indices, weights, d)
-    squares = np.bincount(X.indices, weights * (X.data - means[X.indices]) ** 2, d)
-    variances = np.maximum(squares + np.maximum(absent, 0.0) * means**2, 0.0) / total
-    varies = variances > _CONSTANT * means**2
-    return np.where(varies, 1 / np.sqrt(np.where(varies, variances, 1.0)), 0.0)
 
 
 def _n_components(model: Any, embedding: Rembrandt, n_features: int, Y: csr_array, sample_weight: Any) -> int:
