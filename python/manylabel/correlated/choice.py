@@ -14,7 +14,7 @@ from sklearn.base import clone
 
 from manylabel.estimator.held_out import Fold, best_strength
 
-__all__ = ["HeldOut", "matching_threshold"]
+__all__ = ["HeldOut", "matching_threshold", "weighted_count"]
 
 # The range of the penalty, times where the search starts.
 _RANGE = 1e3
@@ -95,15 +95,15 @@ class HeldOut:
         fits = list(zip(self._folds, self._fitted(l2), strict=True))
         held = np.concatenate([model.decision_function(fold.X_held).ravel() for fold, model in fits])
         weights = np.concatenate([np.repeat(fold.weight_held, fold.Y_held.shape[1]) for fold in self._folds])
-        wanted = sum(float((fold.weight_held @ fold.Y_held).sum()) for fold in self._folds)
+        wanted = sum(weighted_count(fold.Y_held.sum(axis=1), fold.weight_held) for fold in self._folds)
         order = np.argsort(-held, kind="stable")
         last = int(np.searchsorted(np.cumsum(weights[order]), wanted))
         cut = float(held[order[min(last, len(order) - 1)]])
         named = there = 0.0
         for fold, model in fits:
-            weight = np.ones(fold.X.shape[0]) if fold.sample_weight is None else fold.sample_weight
-            named += float(weight @ np.count_nonzero(model.decision_function(fold.X) >= cut, axis=1))
-            there += float(weight @ np.diff(fold.Y.indptr))
+            counts = np.count_nonzero(model.decision_function(fold.X) >= cut, axis=1)
+            named += weighted_count(counts, fold.sample_weight)
+            there += weighted_count(np.diff(fold.Y.indptr), fold.sample_weight)
         return cut, named / there
 
 
@@ -136,6 +136,11 @@ def matching_threshold(count: Callable[[float], float], wanted: float, first: fl
         low, high = (threshold, high) if named > wanted else (low, threshold)
         threshold = (low + high) / 2
     return best
+
+
+def weighted_count(counts: NDArray[Any], sample_weight: NDArray[Any] | None) -> float:
+    """Sum counts of rows by weight; without BLAS, which ends the process where memory is short."""
+    return float(counts.sum() if sample_weight is None else (counts * sample_weight.astype(np.float64)).sum())
 
 
 def _log_loss(margins: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -15,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from manylabel import _core
-from manylabel.correlated.choice import HeldOut, matching_threshold
+from manylabel.correlated.choice import HeldOut, matching_threshold, weighted_count
 from manylabel.correlated.inspection import Explanation, draw_correlations
 from manylabel.estimator.base import MultiLabelClassifier, core_parts
 from manylabel.estimator.held_out import held_out_folds, spread_rows
@@ -351,15 +351,15 @@ class CorrLogClassifier(MultiLabelClassifier):
         least, most = _MATCHED_ROWS
         wanted = -(-_MATCHED_LABELS * X.shape[0] // max(Y.nnz, 1))
         rows = spread_rows(X.shape[0], min(max(wanted, least), most))
-        weight = np.ones(len(rows)) if sample_weight is None else sample_weight[rows].astype(np.float64)
+        weight = None if sample_weight is None else sample_weight[rows]
         X = X[rows]
 
         def count(threshold: float) -> float:
             self.threshold_ = threshold
             indptr, _, _ = self._scorer().above(X, 0.0, threads)
-            return float(weight @ np.diff(indptr))
+            return weighted_count(np.diff(indptr), weight)
 
-        return matching_threshold(count, share * float(weight @ np.diff(Y[rows].indptr)), first)
+        return matching_threshold(count, share * weighted_count(np.diff(Y[rows].indptr), weight), first)
 
     @property
     def _threshold(self) -> float:

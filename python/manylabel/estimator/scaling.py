@@ -35,7 +35,8 @@ def inverse_deviations(X: csr_array, sample_weight: NDArray[np.float32] | None) 
     n, d = X.shape
     of_row = np.ones(n) if sample_weight is None else sample_weight.astype(np.float64)
     total = of_row.sum()
-    weights = np.repeat(of_row, np.diff(X.indptr))
+    # Zeros count as absent, stored or not: the same bits for both.
+    weights = np.repeat(of_row, np.diff(X.indptr)) * (X.data != 0)
     means = np.bincount(X.indices, weights * X.data, d) / total
     absent = total - np.bincount(X.indices, weights, d)
     squares = np.bincount(X.indices, weights * (X.data - means[X.indices]) ** 2, d)
