@@ -22,7 +22,6 @@ from manylabel import (
     LEMLClassifier,
     LPSRClassifier,
     PDSparseClassifier,
-    Rembrandt,
     SmoothLinkClassifier,
     datasets,
     metrics,
@@ -150,114 +149,6 @@ def test_bad_sample_weight(classifier, name):
     weights, message = BAD_WEIGHTS[name]
     with pytest.raises(ValueError, match=message):
         clone(classifier).fit(X, Y, sample_weight=weights)
-
-
-POSITIVE = r"must be (finite and > 0|(\"auto\" or )?a number), got"
-NOT_NEGATIVE = r"must be (finite and >= 0|a number|\"auto\" or a finite number >= 0), got"
-COUNT = r"must be an integer >= 1, got"
-FLAG = r"must be True or False, got"
-SHARE = r"must be (> 0 and <= 1|a number), got"
-CHOICE = r"must be \"[a-z0-9-]+\"(, \"[a-z0-9-]+\")* or \"[a-z0-9-]+\", got"
-BAD_PARAMETERS = {
-    "C": (POSITIVE, [0, -1, np.nan, np.inf, "a", None, True, 1j]),
-    "prune": (NOT_NEGATIVE, [-1, np.nan, np.inf, "a", None]),
-    "tol": (POSITIVE, [0, -1e-3, np.nan, np.inf, "a", None]),
-    "max_iter": (COUNT, [0, -1, 1.5, np.nan, "a", None, True]),
-    "solver": (CHOICE, ["newton", "", None, 3]),
-    "fit_intercept": (FLAG, ["no", None, 1]),
-    "threshold": ("must be", ["best", None, True, np.nan, np.inf, [0.5]]),
-    "normalize": ("must be", ["no", None, 1]),
-    "rank": (COUNT, [0, -1, 1.5, np.nan, "a", None, True]),
-    "alpha": (r"must be (finite and > 0|from 1e-30 to 1e12|a number), got", [0, -1, np.nan, 1e13, "a", None]),
-    "cg_max_iter": (COUNT, [0, 1.5, "a", None]),
-    "cg_tol": (POSITIVE, [0, -1e-3, np.nan, np.inf, "a", None]),
-    "l1": (NOT_NEGATIVE, [-1, np.nan, np.inf, "a", None]),
-    "post_solve": (FLAG, ["no", None, 1]),
-    "n_rules": (COUNT, [0, -1, 1.5, np.nan, "a", None, True]),
-    **{name: (CHOICE, ["newt", "", None, 3]) for name in ("loss", "head", "hessian", "step", "search")},
-    "label_binning": (r"must be (None, or > 0 and <= 1|a number), got", [0, -1, 1.5, np.nan, "a", True]),
-    "min_bins": (COUNT, [0, 1.5, "a", None]),
-    "max_bins": (COUNT, [0, 1.5, "a"]),
-    "learning_rate": (SHARE, [0, -1, 1.5, np.nan, "a", None]),
-    "l2": (NOT_NEGATIVE, [-1, np.nan, np.inf, "a", None]),
-    "bootstrap": (FLAG, ["no", None, 1]),
-    "max_features": (
-        r"must be None, \"log2\", an integer >= 1 or a share.*, got",
-        [0, -1, 0.0, 1.5, "a", True],
-    ),
-    "min_coverage": (COUNT, [0, 1.5, "a", None]),
-    "max_conditions": (COUNT, [0, 1.5, "a"]),
-    "predictor": (CHOICE, ["sign", "", None, 3]),
-    "categorical_features": (
-        r"must be None, positions from 0 to 5, .*, got",
-        [[6], [-1], [0.5], "a", 3, [[1]]],
-    ),
-    "warm_start": (FLAG, ["no", None, 1]),
-    "early_stopping": (FLAG, ["no", None, 1]),
-    "validation_fraction": (r"must be (> 0 and < 1|a number), got", [0, 1, -1, np.nan, "a", None, True]),
-    "n_iter_no_change": (COUNT, [0, 1.5, "a", None]),
-    "n_components": (
-        r"must be an integer >= 1 or a share > 0 and < 1, got",
-        [0, -1, 0.0, 1.5, np.nan, "a", None, True],
-    ),
-    "kernel": (CHOICE, ["newt", "", None, 3]),
-    "embedding": (
-        r'must be "rembrandt", "gaussian", "pca", "none" or a Rembrandt, got',
-        ["newt", "", None, 3, Rembrandt],
-    ),
-    **{name: (COUNT, [0, -1, 1.5, np.nan, "a", None, True]) for name in ("n_features", "n_passes")},
-    "step_size": (POSITIVE, [0, -1, np.nan, np.inf, "a", None]),
-    "gamma": (r"must be (finite and > 0|\"auto\" or a number), got", [0, -1, np.nan, np.inf, "a", None]),
-    "l2_link": (
-        r"must be (finite and >= 0|\"auto\" or a number), got",
-        [-1, np.nan, np.inf, "a", None],
-    ),
-    **{
-        name: (r"must be an integer >= 0, got", [-1, 1.5, "a", None, True])
-        for name in ("n_iter", "n_oversamples")
-    },
-    "momentum": (r"must be (>= 0 and < 1|a number), got", [-0.1, 1, np.nan, "a", None]),
-    "decay": (SHARE, [0, -1, 1.5, np.nan, "a", None]),
-    "shrink": (r"must be (None, or > 0.5 and <= 1|a number), got", [0.5, 1.5, np.nan, "a"]),
-    "preflate": (FLAG, ["no", None, 1]),
-    "max_memory": (r"must be None or an integer >= 1, got", [0, -1, 1.5, "a", True]),
-    "estimator": (r"must be None or a multi-label classifier, got", ["a", 3, DiSMECClassifier]),
-    **{
-        name: (r"must be \"auto\" or an integer >= 1, got", [0, -1, 1.5, "a", None, True])
-        for name in ("n_blocks", "n_routes", "n_clusters")
-    },
-    "lam": (r"must be \"auto\" or finite and >= 0, got", [-1, np.nan, np.inf, "a", None, True, 1j]),
-    "max_labels": (r"must be None or an integer >= 1, got", [0, 1.5, "a", True]),
-    **{name: (COUNT, [0, -1, 1.5, "a", None, True]) for name in ("n_init", "leaf_size")},
-    "n_candidates": (COUNT, [0, -1, 1.5, "a", True]),
-    **{name: (CHOICE, ["fast", "", None, 3]) for name in ("mode", "weighting")},
-    "router_C": (POSITIVE, [0, -1, np.nan, np.inf, "a", None]),
-    **{name: (FLAG, ["no", None, 1]) for name in ("router_intercept", "drop_unlabeled")},
-    "l2_features": (POSITIVE, [0, -1, np.nan, np.inf, "a", None]),
-    "l2_pairs": (r"must be (> 0|\"auto\" or a number), got", [0, -1, np.nan, "a", None, True]),
-    "epsilon": (NOT_NEGATIVE, [-1, np.nan, np.inf, "a", None]),
-    **{name: (CHOICE, ["newt", "", None, 3]) for name in ("coding", "decoder")},
-    "standardize": (r"must be (\"auto\", )?True or False, got", ["no", None, 1]),
-    "n_jobs": (r"must be None or an integer other than 0, got", [0, 1.5, "a", True]),
-    "random_state": (r"must be None, an integer from 0 to 2\*\*32 - 1 or a .*, got", ["x", 1.5, -1, 2**70]),
-    "verbose": (r"must be an integer >= 0, got", [-1, "loud", None]),
-}
-
-
-@every_classifier
-def test_every_parameter_has_bad_values(classifier):
-    assert set(classifier.get_params(deep=False)) <= set(BAD_PARAMETERS)
-
-
-@pytest.mark.parametrize(
-    ("name", "value"), [(name, value) for name, (_, values) in BAD_PARAMETERS.items() for value in values]
-)
-@every_classifier
-def test_bad_parameter(classifier, name, value):
-    if name not in classifier.get_params(deep=False):
-        pytest.skip(f"has no {name}")
-    with pytest.raises(ValueError, match=f"^`{name}` {BAD_PARAMETERS[name][0]} "):
-        clone(classifier).set_params(**{name: value}).fit(X, Y)
 
 
 # --- asking too early, for too much, or of a model that has been spoiled

@@ -16,17 +16,14 @@ import importlib.metadata
 import json
 import math
 import os
-import re
 import sys
-import types
-import typing
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from time import perf_counter
-from typing import IO, Any, Literal, NoReturn
+from typing import IO, Any, NoReturn
 
 import numpy as np
 from scipy.sparse import csc_array, csr_array, issparse, vstack
@@ -327,73 +324,25 @@ def _demo(arguments: argparse.Namespace) -> None:
 
 
 def _set(model: Any, name: str, text: str) -> None:
-    """Set a parameter to a value given as text, which its annotation says how to read."""
+    """Set a parameter to a value given as text, as the table of the estimator says."""
     head, _, rest = name.partition("__")
-    kind = type(model)
-    known = [parameter for parameter in model.get_params(deep=False) if parameter not in _RUN_PARAMETERS]
+    known = [parameter for parameter in model.parameters if parameter not in _RUN_PARAMETERS]
     if head not in known:
         option = {"n_jobs": "; use --jobs", "random_state": "; use --seed"}.get(head, "")
-        raise UsageError(f"--set: {kind.__name__} has {', '.join(known)}, got {head!r}{option}")
+        raise UsageError(f"--set: {type(model).__name__} has {', '.join(known)}, got {head!r}{option}")
     if rest:
         inner = getattr(model, head)
         if not hasattr(inner, "get_params"):
             raise UsageError(f"--set {name}: expected `{head}` to be an estimator, got {inner!r}")
         _set(inner, rest, text)
         return
-    hint = typing.get_type_hints(kind.__init__).get(head, Any)
+    kind = model.parameters[head]
     try:
-        model.set_params(**{head: _value(text, hint)})
+        value = kind.read(text)
+        kind.check(head, value)
     except ValueError:
-        raise UsageError(f"--set {name}: expected {_described(hint)}, got {text!r}") from None
-
-
-def _kinds(hint: Any) -> tuple[Any, ...]:
-    """Return the alternatives of an annotation."""
-    return typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
-
-
-def _described(hint: Any) -> str:
-    """Name what an annotation allows, as ``float or "auto"``."""
-    names: list[str] = []
-    for kind in _kinds(hint):
-        if kind is types.NoneType:
-            names.append("None")
-        elif typing.get_origin(kind) is Literal:
-            names += (f'"{choice}"' for choice in typing.get_args(kind))
-        else:
-            names.append(kind.__name__ if isinstance(kind, type) else re.sub(r"\w+\.", "", str(kind)))
-    return " or ".join(names)
-
-
-def _value(text: str, hint: Any) -> Any:
-    kinds = _kinds(hint)
-    if types.NoneType in kinds and text == "None":
-        return None
-    if bool in kinds and text in ("True", "False", "true", "false"):
-        return text in ("True", "true")
-    for number in (int, float):
-        if number in kinds:
-            try:
-                return number(text)
-            except ValueError:
-                pass
-    if any(typing.get_origin(kind) is Literal and text in typing.get_args(kind) for kind in kinds):
-        return text
-    # A list of numbers, 0,3,7, or else of names.
-    items = {typing.get_args(kind)[0] for kind in kinds if typing.get_origin(kind) is Sequence}
-    if int in items and re.fullmatch(r"\d+(,\d+)*", text):
-        return [int(item) for item in text.split(",")]
-    if str in items:
-        return text.split(",")
-    if str in kinds:
-        return text
-    # What is neither number nor word is an estimator, by its name in the table.
-    simple = (bool, int, float, types.NoneType)
-    if text in MODELS and any(
-        kind not in simple and typing.get_origin(kind) is not Literal for kind in kinds
-    ):
-        return MODELS[text]()
-    raise ValueError
+        raise UsageError(f"--set {name}: expected {kind.wanted}, got {text!r}") from None
+    model.set_params(**{head: value})
 
 
 def _set_run(model: Any, **parameters: Any) -> None:

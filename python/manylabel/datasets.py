@@ -14,7 +14,8 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from scipy import sparse
 
 from manylabel import _core
-from manylabel.estimator.validation import canonical_csr, n_threads
+from manylabel.estimator.parameters import n_threads
+from manylabel.estimator.validation import canonical_csr
 
 __all__ = ["dump_xc", "load_arff", "load_digit_attributes", "load_xc", "make_multilabel"]
 

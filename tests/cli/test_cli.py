@@ -14,6 +14,7 @@ from sklearn.base import BaseEstimator
 import manylabel as ml
 from manylabel import cli, metrics
 from manylabel.datasets import dump_xc, load_xc, make_multilabel
+from manylabel.estimator.parameters import Classifier, Count, Either, Parameters
 
 posix_only = pytest.mark.skipif(os.name != "posix", reason="signals and pipes are those of POSIX")
 
@@ -178,16 +179,28 @@ def test_inspect_tells_what_the_model_is(run, folder):
         ("train train.txt.gz -o m", 2, "the following arguments are required: --model"),
         ("train --model disco train.txt.gz -o m", 2, "invalid choice: 'disco'"),
         ("train --model disco train.txt.gz -o m", 2, "dismec"),
-        ("train --model dismec train.txt.gz -o m --set c=1", 2, "DiSMECClassifier has C, fit_intercept, "),
+        (
+            "train --model dismec train.txt.gz -o m --set c=1",
+            2,
+            "DiSMECClassifier has C, prune, fit_intercept, ",
+        ),
         ("train --model dismec train.txt.gz -o m --set n_jobs=2", 2, "got 'n_jobs'; use --jobs"),
         ("train --model dismec train.txt.gz -o m --set C", 2, "expected NAME=VALUE, got 'C'"),
         (
             "train --model dismec train.txt.gz -o m --set C=high",
             2,
-            "--set C: expected float or \"auto\", got 'high'",
+            "--set C: expected \"auto\" or a finite number > 0, got 'high'",
         ),
-        ("train --model dismec train.txt.gz -o m --set max_iter=1.5", 2, "expected int, got '1.5'"),
-        ("train --model dismec train.txt.gz -o m --set fit_intercept=1", 2, "expected bool, got '1'"),
+        (
+            "train --model dismec train.txt.gz -o m --set max_iter=1.5",
+            2,
+            "expected an integer >= 1, got '1.5'",
+        ),
+        (
+            "train --model dismec train.txt.gz -o m --set fit_intercept=1",
+            2,
+            "expected True or False, got '1'",
+        ),
         (
             "train --model dismec train.txt.gz -o m --set C__x=1",
             2,
@@ -195,7 +208,7 @@ def test_inspect_tells_what_the_model_is(run, folder):
         ),
         ("train --model dismec train.txt.gz -o m --xml a.xml", 2, "only ARFF files have labels named in XML"),
         ("train --model dismec train.txt.gz -o m --seed one", 2, "invalid int value: 'one'"),
-        ("train --model dismec train.txt.gz -o m --set C=-1", 1, "`C` must be finite and > 0, got -1"),
+        ("train --model dismec train.txt.gz -o m --set C=-1", 2, "a finite number > 0, got '-1'"),
         ("train --model dismec absent.txt -o m", 1, "absent.txt: No such file or directory"),
         ("train --model dismec text.txt -o m", 1, "text.txt, line 1: expected "),
         ("train --model dismec train.txt.gz -o no/folder/m", 1, "folder: No such file or directory"),
@@ -262,7 +275,9 @@ def test_progress_is_for_terminals_that_want_it(run, monkeypatch, tmp_path, term
 
 
 class Nested(BaseEstimator):
-    def __init__(self, estimator: BaseEstimator | None = None, n_blocks: int | str = "auto"):
+    parameters = Parameters(estimator=Either(None, Classifier()), n_blocks=Either("auto", Count(1)))
+
+    def __init__(self, estimator=None, n_blocks="auto"):
         self.estimator = estimator
         self.n_blocks = n_blocks
 
@@ -280,7 +295,9 @@ def test_an_estimator_is_set_by_its_name_and_then_from_inside(monkeypatch):
     assert model.estimator is None
     with pytest.raises(cli.UsageError, match="expected `estimator` to be an estimator, got None"):
         cli._set(model, "estimator__C", "3")
-    with pytest.raises(cli.UsageError, match=r"--set estimator: expected .*BaseEstimator.*, got 'no'"):
+    with pytest.raises(
+        cli.UsageError, match=r"--set estimator: expected None or a multi-label classifier, got 'no'"
+    ):
         cli._set(model, "estimator", "no")
 
 
@@ -308,7 +325,7 @@ def test_values_of_several_kinds(name, text, value):
 
 def test_a_value_of_none_of_the_kinds():
     model = ml.BoostedRulesClassifier()
-    for name, kind in [("max_features", '"log2" or None'), ("label_binning", "float")]:
+    for name, kind in [("max_features", '"log2", .* or None'), ("label_binning", "a number > 0")]:
         with pytest.raises(cli.UsageError, match=rf"--set {name}: expected .*{kind}.*, got 'all'"):
             cli._set(model, name, "all")
 

@@ -244,10 +244,10 @@ def test_a_cost_the_core_refuses_is_not_chosen():
 @pytest.mark.parametrize(
     ("estimator", "message"),
     [
-        (DiSMECClassifier(prune=-1.0), "`prune` must be finite and >= 0, got -1"),
-        (CorrLogClassifier(l2_pairs=-1.0), "`l2_pairs` must be > 0, got -1"),
-        (CorrLogClassifier(-1.0), "`l2_features` must be finite and > 0, got -1"),
-        (CorrLogClassifier(tol=0.0), "`tol` must be finite and > 0, got 0"),
+        (DiSMECClassifier(prune=-1.0), "`prune` must be a finite number >= 0, got -1"),
+        (CorrLogClassifier(l2_pairs=-1.0), '`l2_pairs` must be "auto" or a number > 0, got -1'),
+        (CorrLogClassifier(-1.0), '`l2_features` must be "auto" or a finite number > 0, got -1'),
+        (CorrLogClassifier(tol=0.0), "`tol` must be a finite number > 0, got 0"),
     ],
 )
 def test_ranges_are_checked_before_the_data(estimator, message):

@@ -269,7 +269,7 @@ def test_blocks_an_estimator_cannot_take():
     np.testing.assert_allclose(scores[40:, 1], 0)  # log-odds of five in ten
     with pytest.raises(ValueError, match="`estimator` could not be fitted to any block: wants 99 rows"):
         BlockPartitionClassifier(Picky(99), n_blocks=2, lam=0, random_state=0).fit(X, Y)
-    with pytest.raises(ValueError, match="`C` must be finite and > 0, got -1"):
+    with pytest.raises(ValueError, match='`C` must be "auto" or a finite number > 0, got -1'):
         BlockPartitionClassifier(DiSMECClassifier(C=-1), n_blocks=2, lam=0, random_state=0).fit(X, Y)
 
 

@@ -191,7 +191,7 @@ def test_the_router_reaches_the_minimum(problem, C, fit_intercept, weights, seed
     X = problem[0]
     classes = np.random.default_rng(seed).integers(0, 3, len(X)).astype(np.int32)
     m = None if weights is None else np.array(weights[: len(X)], dtype=np.float32)
-    params = {"C": C, "fit_intercept": fit_intercept, "tol": 1e-6, "max_iter": 100_000, "seed": seed}
+    params = {"C": C, "fit_intercept": fit_intercept, "tol": 1e-6, "max_iter": 100_000, "random_state": seed}
     coef, intercept, _ = _core.fit_router(csr_array(X), classes, 3, m, params, 1, None)
     indptr, indices, data = coef
     dense = csr_array((data, indices, indptr), shape=(X.shape[1], 3)).toarray()
@@ -241,12 +241,12 @@ def test_a_partition_is_saved_and_drawn(tmp_path):
     [
         ("n_blocks", 0, '`n_blocks` must be "auto" or an integer >= 1, got 0'),
         ("n_blocks", "many", "`n_blocks` must be \"auto\" or an integer >= 1, got 'many'"),
-        ("lam", -1.0, '`lam` must be "auto" or finite and >= 0, got -1'),
-        ("lam", "much", '`lam` must be "auto" or finite and >= 0, got'),
+        ("lam", -1.0, '`lam` must be "auto" or a finite number >= 0, got -1'),
+        ("lam", "much", '`lam` must be "auto" or a finite number >= 0, got'),
         ("max_labels", 1.5, "`max_labels` must be None or an integer >= 1, got 1.5"),
         ("n_init", 0, "`n_init` must be an integer >= 1, got 0"),
         ("max_iter", 0, "`max_iter` must be an integer >= 1, got 0"),
-        ("tol", -1.0, "`tol` must be finite and > 0, got -1"),
+        ("tol", -1.0, "`tol` must be a finite number > 0, got -1"),
         ("n_jobs", 0, "`n_jobs` must be None or an integer other than 0, got 0"),
         ("random_state", "x", "`random_state` must be None, an integer"),
     ],

@@ -7,6 +7,7 @@ use manylabel_base::Watch;
 use manylabel_benches::{Text, briefly};
 use manylabel_pls::{Components, DenseView, Matrix, Params, Solver, project};
 use manylabel_sparse::{ColumnOrder, LANES, Lanes, RowBlocks};
+use ndarray::ArrayView2;
 use rayon::ThreadPoolBuilder;
 
 /// Both products of a block with a panel; throughput counts multiplications with additions.
@@ -77,7 +78,8 @@ fn fit(criterion: &mut Criterion) {
 
     let (n, d) = (4_000, 500);
     let cells: Vec<f32> = (0..n * d).map(|at| (at * 37 % 101) as f32).collect();
-    let dense = DenseView::new(&cells, n, d).expect("as many");
+    let cells = ArrayView2::from_shape((n, d), &cells).expect("as many");
+    let dense = DenseView::new(&cells).expect("in C order");
     let text = Text { n, ..text };
     let (_, y) = text.examples(0);
     for (name, solver) in [("cholesky", Solver::Cholesky), ("cg", Solver::Cg)] {

@@ -19,20 +19,26 @@ from manylabel.correlated.choice import HeldOut, matching_threshold, weighted_co
 from manylabel.correlated.inspection import Explanation, draw_correlations
 from manylabel.estimator.base import MultiLabelClassifier, core_parts
 from manylabel.estimator.held_out import held_out_folds, spread_rows
+from manylabel.estimator.parameters import (
+    Choice,
+    Count,
+    Either,
+    Flag,
+    Number,
+    Parameters,
+    Threads,
+    Threshold,
+    Verbosity,
+    check_count,
+    fixed_threshold,
+)
 from manylabel.estimator.progress import reported
 from manylabel.estimator.registry import register
 from manylabel.estimator.scaling import holds_measurements, inverse_deviations
 from manylabel.estimator.validation import (
-    check_count,
-    check_flag,
     check_names,
-    check_number,
-    check_number_or_auto,
     check_row,
-    check_threshold,
     check_training_set,
-    is_verbose,
-    n_threads,
 )
 
 __all__ = ["CorrLogClassifier", "corrlog_path", "corrlog_space"]
@@ -41,6 +47,9 @@ __all__ = ["CorrLogClassifier", "corrlog_path", "corrlog_space"]
 # the choice of a penalty begins.
 _LEAST_PENALTY = 1e-3
 _PRIOR = 2.0
+
+# Stands for what data choose, where parameters are checked for going together.
+_UNCHOSEN = {"l2_features": _LEAST_PENALTY, "l2_pairs": _LEAST_PENALTY, "standardize": True}
 
 # The threshold of the model with couplings is matched on rows that carry so many labels, but on no fewer rows
 # than the first and no more than the second number: labels of a row come together.
@@ -96,10 +105,6 @@ class CorrLogClassifier(MultiLabelClassifier):
         for "reference".
     max_iter : int, default=1000
         Gradients at most; >= 1.
-    n_jobs : int or None, default=None
-        Threads; None means 1, -1 all cores. Never changes the result.
-    verbose : int, default=0
-        1 shows a progress bar.
 
     Attributes
     ----------
@@ -124,14 +129,6 @@ class CorrLogClassifier(MultiLabelClassifier):
     threshold_ : float
         What label sets are decided with, as given or learned. `intercept_` is not changed by it, nor are
         probabilities and rankings.
-    classes_ : ndarray of shape (n_labels,), dtype int64
-        ``arange(n_labels)``.
-    sparse_output_ : bool
-        Whether Y was sparse in fit, and `predict` is.
-    n_features_in_ : int
-        Features of X seen in fit.
-    feature_names_in_ : ndarray of shape (n_features_in_,), dtype object
-        Their names, if X had string names.
 
     See Also
     --------
@@ -190,12 +187,26 @@ class CorrLogClassifier(MultiLabelClassifier):
     (10, 10)
     """
 
+    parameters = Parameters(
+        l2_features=Either("auto", Number(above=0)),
+        l2_pairs=Either("auto", Number(above=0, infinite=True)),
+        threshold=Threshold(),
+        epsilon=Number(least=0),
+        coding=Choice("01", "pm1"),
+        decoder=Choice("auto", "exact", "search", "bp"),
+        solver=Choice("auto", "fista", "reference"),
+        standardize=Either("auto", Flag()),
+        tol=Number(above=0),
+        max_iter=Count(1),
+        n_jobs=Threads(),
+        verbose=Verbosity(),
+    )
+
     coef_: csc_array
     intercept_: NDArray[np.float64]
     correlations_: csr_array
     label_sets_: csr_array
     label_set_energies_: NDArray[np.float64]
-    n_features_in_: int
 
     def __init__(
         self,
@@ -237,32 +248,18 @@ class CorrLogClassifier(MultiLabelClassifier):
         quiet: bool = False,
     ) -> None:
         """Fit, from a model of the same features and labels if there is one."""
-        params: dict[str, Any] = {
-            "l2_features": _penalty("l2_features", self.l2_features),
-            "l2_pairs": _penalty("l2_pairs", self.l2_pairs),
-            "epsilon": check_number("epsilon", self.epsilon),
-            "coding": str(self.coding),
-            "solver": str(self.solver),
-            "standardize": self._check_standardize(),
-            "tol": check_number("tol", self.tol),
-            "max_iter": check_count("max_iter", self.max_iter, 1),
-        }
-        _core.check_decoder(str(self.decoder))
-        penalties = ("l2_features", "l2_pairs")
-        chosen_later = {name: _LEAST_PENALTY for name in penalties if params[name] is None}
-        _core.check_correlated(params | chosen_later)
-        threshold = check_threshold(self.threshold, 0.0)
-        threads = n_threads(self.n_jobs)
-        verbose = is_verbose(self.verbose)
+        params = self.parameters.check(self)
+        _core.check_correlated(params | _UNCHOSEN)
+        threshold = fixed_threshold(params["threshold"])
         sparse_output = issparse(y)
         X, y, sample_weight = check_training_set(self, X, y, sample_weight)
         n_labels = y.shape[1]
-        if isinstance(self.standardize, str):
+        if params["standardize"] == "auto":
             params["standardize"] = holds_measurements(X)
-        with reported(n_labels, "label", verbose, progress) as report:
+        with reported(n_labels, "label", params["verbose"], progress) as report:
             cut = self._chosen(params, threshold, X, y, sample_weight, report)
             weights, intercept, couplings, sets, energies, end = _core.fit_correlated(
-                X, y, sample_weight, start, params, threads, report
+                X, y, sample_weight, start, params, params["n_jobs"], report
             )
         # Compressed rows of (n_features, n_labels) are compressed columns of the transpose.
         self.coef_ = csc_array(core_parts(weights), shape=(n_labels, X.shape[1]))
@@ -276,7 +273,7 @@ class CorrLogClassifier(MultiLabelClassifier):
         self.l2_features_, self.l2_pairs_ = params["l2_features"], params["l2_pairs"]
         self.threshold_ = 0.0 if threshold is None else threshold
         if cut is not None:
-            self.threshold_ = self._matching_threshold(X, y, sample_weight, cut, threads)
+            self.threshold_ = self._matching_threshold(X, y, sample_weight, cut, params["n_jobs"])
         self.classes_ = np.arange(n_labels)
         self.sparse_output_ = sparse_output
         if not (converged or quiet):
@@ -291,21 +288,13 @@ class CorrLogClassifier(MultiLabelClassifier):
     def _settled(
         self, X: csr_array, Y: csr_array, sample_weight: Any, threads: int, report: Callable[[int], object]
     ) -> CorrLogClassifier:
-        params = {name: _penalty(name, getattr(self, name)) for name in ("l2_features", "l2_pairs")}
-        standardizes = self.standardize if isinstance(self.standardize, bool) else holds_measurements(X)
-        params["standardize"] = standardizes
+        params = {name: getattr(self, name) for name in ("l2_features", "l2_pairs")}
+        params["standardize"] = holds_measurements(X) if self.standardize == "auto" else self.standardize
         chooser = clone(self).set_params(n_jobs=threads)
         chooser._chosen(params, 0.0, X, Y, sample_weight, report)
         model: CorrLogClassifier = clone(self)
         model.set_params(**params)
         return model
-
-    def _check_standardize(self) -> bool:
-        if isinstance(self.standardize, str):
-            if self.standardize != "auto":
-                raise ValueError(f'`standardize` must be "auto", True or False, got {self.standardize!r}')
-            return True  # until the features are known
-        return check_flag("standardize", self.standardize)
 
     def _chosen(
         self,
@@ -325,16 +314,16 @@ class CorrLogClassifier(MultiLabelClassifier):
         total = X.shape[0] if sample_weight is None else float(sample_weight.sum(dtype=np.float64))
         first = _LEAST_PENALTY if by_hand else max(_LEAST_PENALTY, _PRIOR / total)
         variance = 1.0 if by_hand or params["standardize"] else _mean_variance(X, sample_weight)
-        chooses = params["l2_features"] is None and not by_hand
+        chooses = params["l2_features"] == "auto" and not by_hand
         folds = held_out_folds(X, Y, sample_weight) if chooses or learns else []
         model = clone(self).set_params(standardize=params["standardize"])
         held_out = HeldOut(model, folds, report) if folds else None
-        if params["l2_features"] is None:
+        if params["l2_features"] == "auto":
             first *= variance
             params["l2_features"] = (
                 held_out.best_penalty(first) if held_out is not None and chooses else first
             )
-        if params["l2_pairs"] is None:
+        if params["l2_pairs"] == "auto":
             params["l2_pairs"] = params["l2_features"] / variance
         return held_out.cut(params["l2_features"]) if held_out is not None and learns else None
 
@@ -367,8 +356,8 @@ class CorrLogClassifier(MultiLabelClassifier):
         return float(getattr(self, "threshold_", 0.0))  # model files of version 0.1 have none
 
     def _make_scorer(self) -> _core.Scorer:
-        _core.check_decoder(str(self.decoder))  # it may be set after fit
-        return _core.correlated_scorer(self)
+        decoder = self.parameters["decoder"].check("decoder", self.decoder)  # it may be set after fit
+        return _core.correlated_scorer(self, {"decoder": decoder})
 
     def _knows_probabilities(self) -> bool:
         return True
@@ -502,12 +491,6 @@ def _mean_variance(X: csr_array, sample_weight: NDArray[np.float32] | None) -> f
     return float(np.mean(varying**-2.0)) if len(varying) else 1.0
 
 
-def _penalty(name: str, value: Any) -> float | None:
-    """Check a penalty; None for "auto"."""
-    number = check_number_or_auto(name, value)
-    return None if isinstance(number, str) else number
-
-
 def corrlog_path(
     X: Any,
     Y: Any,
@@ -558,16 +541,15 @@ def corrlog_path(
         raise TypeError(f"`estimator` must be None or a CorrLogClassifier, got {estimator!r}")
     if estimator.solver == "reference":
         raise ValueError('`solver` must be "auto" or "fista" for a path, got "reference"')
-    given = [_penalty(name, getattr(estimator, name)) for name in ("l2_features", "l2_pairs")]
-    penalties = [_LEAST_PENALTY if value is None else value for value in given]
-    keeps_ratio = given[1] is not None
-    if not (0 < penalties[0] < np.inf and penalties[1] > 0):
-        raise ValueError(f"`l2_features` and `l2_pairs` of `estimator` must be > 0, got {penalties}")
+    given = [
+        estimator.parameters[name].check(name, getattr(estimator, name))
+        for name in ("l2_features", "l2_pairs")
+    ]
+    penalties = [_LEAST_PENALTY if value == "auto" else value for value in given]
+    keeps_ratio = given[1] != "auto"
     if np.ndim(lambdas) != 1:
         raise TypeError(f"`lambdas` must be a sequence of numbers, got {lambdas!r}")
-    values = [check_number("lambdas", value) for value in lambdas]
-    if not all(0 < value < np.inf for value in values):
-        raise ValueError(f"`lambdas` must be finite and > 0, got {values}")
+    values = [Number(above=0).check("lambdas", value) for value in lambdas]
     ratio = penalties[1] / penalties[0]
     models: list[CorrLogClassifier] = []
     for value in values:

@@ -5,33 +5,37 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from manylabel import _core
-from manylabel.estimator.base import SavedToFile, built_aside
+from manylabel.estimator.base import Estimator, built_aside
+from manylabel.estimator.parameters import (
+    Choice,
+    Count,
+    Either,
+    Flag,
+    Number,
+    Parameters,
+    Seed,
+    Threads,
+    Verbosity,
+    n_threads,
+)
 from manylabel.estimator.progress import reported
 from manylabel.estimator.registry import register
 from manylabel.estimator.validation import (
-    check_count,
-    check_flag,
     check_labels,
     check_matrix,
-    check_number,
-    check_number_or_auto,
     check_training_set,
-    is_verbose,
-    n_threads,
     one_hot,
-    seed,
 )
 
 __all__ = ["Rembrandt"]
@@ -45,7 +49,7 @@ def _embeds_labels(estimator: Any) -> bool:
 
 
 @register
-class Rembrandt(SavedToFile, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  # type: ignore[misc]
     """Label embedding by randomized partial least squares, for very many labels.
 
     Finds U, the top eigenvectors of ``Y'PY`` with P the projection on the columns of X, and W, which
@@ -93,10 +97,6 @@ class Rembrandt(SavedToFile, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         > 0. None stands for 1e-3 (1e-2 in float32), and for no complaint if `max_iter` comes first.
     random_state : int, RandomState instance or None, default=None
         Seeds the probe. An int gives the same bits every time.
-    n_jobs : int or None, default=None
-        Threads; None means 1, -1 all cores. Never changes the result.
-    verbose : int, default=0
-        1 shows a progress bar.
 
     Attributes
     ----------
@@ -122,10 +122,6 @@ class Rembrandt(SavedToFile, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         Steps of the longest solution by conjugate gradients; 1 where a factorization solves.
     classes_ : ndarray of shape (n_labels,)
         The classes of a 1-D y, otherwise ``arange(n_labels)``.
-    n_features_in_ : int
-        Features seen in fit.
-    feature_names_in_ : ndarray of shape (n_features_in_,), dtype object
-        Their names, if X had string names.
 
     Notes
     -----
@@ -176,16 +172,33 @@ class Rembrandt(SavedToFile, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
     ((200, 3), (200, 3))
     """
 
+    parameters = Parameters(
+        n_components=Either(Count(1), Number(above=0, below=1)),
+        n_oversamples=Count(0),
+        n_iter=Count(0),
+        l2=Either("auto", Number(least=0)),
+        l2_final=Either("auto", Number(least=0)),
+        variant=Choice("power", "ritz"),
+        embedding=Choice("rembrandt", "gaussian", "pca"),
+        center=Flag(),
+        fit_intercept=Flag(),
+        solver=Choice("auto", "cholesky", "cg", "dual"),
+        max_iter=Count(1),
+        tol=Either(None, Number(above=0)),
+        random_state=Seed(),
+        n_jobs=Threads(),
+        verbose=Verbosity(),
+    )
+
     label_embedding_: NDArray[Any]
     coef_: NDArray[Any]
     intercept_: NDArray[Any]
     eigenvalues_: NDArray[np.float64]
     singular_values_: NDArray[np.float64]
-    n_features_in_: int
 
     def __init__(
         self,
-        n_components: float = 100,
+        n_components: int | float = 100,
         *,
         n_oversamples: int = 20,
         n_iter: int = 1,
@@ -273,16 +286,14 @@ class Rembrandt(SavedToFile, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         leave_one_out: bool = False,
     ) -> NDArray[np.float32] | None:
         """Fit; return what ``XW`` of each row is by a W fitted without the row, if asked for."""
-        params = self._core_params() | {"leave_one_out": leave_one_out}
-        threads = n_threads(self.n_jobs)
-        verbose = is_verbose(self.verbose)
+        params = self._core_params(leave_one_out=leave_one_out)
         y, classes = one_hot(y)
         X, y, sample_weight = check_training_set(self, X, y, sample_weight, dense=True)
         if isinstance(params["n_components"], float):
-            params["n_components"] = _core.pls_n_components(y, sample_weight, params, threads)
+            params["n_components"] = _core.pls_n_components(y, sample_weight, params, params["n_jobs"])
         n_panels = _n_panels(params, X.shape[1], y.shape[1])
-        with reported(n_panels, "panel", verbose, progress) as report:
-            fitted = _core.fit_pls(X, y, sample_weight, params, threads, report)
+        with reported(n_panels, "panel", params["verbose"], progress) as report:
+            fitted = _core.fit_pls(X, y, sample_weight, params, params["n_jobs"], report)
         # What an earlier fit with another `embedding` has left.
         for name in ("label_embedding_", "eigenvalues_", "singular_values_"):
             if hasattr(self, name):
@@ -354,27 +365,9 @@ class Rembrandt(SavedToFile, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         nothing = np.zeros_like(self.intercept_)
         return _core.pls_project(Y, (self.label_embedding_, nothing), n_threads(self.n_jobs))
 
-    def _core_params(self) -> dict[str, Any]:
-        """Name the parameters for the core, which checks ranges; `n_components` may be a share."""
-        n_components: Any = self.n_components
-        return {
-            "n_components": check_count("n_components", n_components, 1)
-            if isinstance(n_components, Integral)
-            else check_number("n_components", n_components),
-            "n_oversamples": check_count("n_oversamples", self.n_oversamples, 0),
-            "n_iter": check_count("n_iter", self.n_iter, 0),
-            "l2": check_number_or_auto("l2", self.l2),
-            "l2_final": check_number_or_auto("l2_final", self.l2_final),
-            "variant": str(self.variant),
-            "embedding": str(self.embedding),
-            "center": check_flag("center", self.center),
-            "fit_intercept": check_flag("fit_intercept", self.fit_intercept),
-            "solver": str(self.solver),
-            "max_iter": check_count("max_iter", self.max_iter, 1),
-            "tol": None if self.tol is None else check_number("tol", self.tol),
-            "seed": seed(self.random_state),
-            "leave_one_out": False,
-        }
+    def _core_params(self, *, leave_one_out: bool = False) -> dict[str, Any]:
+        """Give the parameters that the core takes; `n_components` may be a share."""
+        return self.parameters.check(self) | {"leave_one_out": leave_one_out}
 
     @property
     def _n_features_out(self) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import copy
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -19,9 +19,10 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from manylabel import _core, persistence
-from manylabel.estimator.validation import check_count, check_features, n_threads
+from manylabel.estimator.parameters import Parameters, check_count, n_threads
+from manylabel.estimator.validation import check_features
 
-__all__ = ["ODDS_OF_MARGINS", "MultiLabelClassifier", "SavedToFile", "built_aside", "core_parts"]
+__all__ = ["ODDS_OF_MARGINS", "Estimator", "MultiLabelClassifier", "built_aside", "core_parts"]
 
 E = TypeVar("E", bound=BaseEstimator)
 P = ParamSpec("P")
@@ -59,8 +60,29 @@ def built_aside(fit: Callable[Concatenate[E, P], object]) -> Callable[Concatenat
     return fit_aside
 
 
-class SavedToFile:
-    """Saving, for estimators of registered classes."""
+class Estimator(BaseEstimator):  # type: ignore[misc]
+    """Base of all estimators: a table of parameters, and saving.
+
+    Parameters
+    ----------
+    random_state : int, RandomState instance or None, default=None
+        Seeds what is drawn at random. An int gives the same bits every time.
+    n_jobs : int or None, default=None
+        Threads; None means 1, -1 all cores. Never changes the result.
+    verbose : int, default=0
+        1 shows a progress bar.
+
+    Attributes
+    ----------
+    n_features_in_ : int
+        Features seen in fit.
+    feature_names_in_ : ndarray of shape (n_features_in_,), dtype object
+        Their names, if X had string names.
+    """
+
+    parameters: ClassVar[Parameters]
+
+    n_features_in_: int
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to one file, complete or not at all.
@@ -80,7 +102,7 @@ class SavedToFile:
         persistence.save_model(self, path)
 
 
-class MultiLabelClassifier(SavedToFile, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     """Base of the classifiers: indicator targets in; scores, rankings and indicator predictions out.
 
     A subclass fits (`_fit`) ``classes_``, ``sparse_output_`` and what else it needs, and says how its scorer
@@ -89,6 +111,13 @@ class MultiLabelClassifier(SavedToFile, ClassifierMixin, BaseEstimator):  # type
 
     The scorer is made at the first prediction, from fitted arrays that it borrows. It is dropped when an
     attribute of the estimator is assigned, and so by `fit` and `set_params`.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_labels,), dtype int64
+        ``arange(n_labels)``.
+    sparse_output_ : bool
+        Whether Y was sparse in fit, and `predict` is.
     """
 
     classes_: NDArray[np.int64]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
+from manylabel.estimator.documentation import inherit_documentation
+
 __all__ = ["CLASSES", "COMMANDS", "register"]
 
 T = TypeVar("T", bound=type)
@@ -26,7 +28,8 @@ def register(
     """Let estimators of a class be saved, loaded and trained from the command line; a class decorator.
 
     The class takes part by scikit-learn's conventions alone: its parameters are those of ``__init__``,
-    which only stores them, and its fitted state is in attributes whose names end in ``_``.
+    which only stores them, and its fitted state is in attributes whose names end in ``_``. Its docstrings are
+    completed by those of its bases; see `inherit_documentation`.
 
     Parameters
     ----------
@@ -61,6 +64,7 @@ def _join(estimator_class: T, command: str | None, make: Callable[[Any], Any] | 
             f"`estimator_class` must have a name of its own, got {name} of {module} beside that of "
             f"{known.__module__}"
         )
+    inherit_documentation(estimator_class)
     CLASSES[name] = estimator_class  # a reloaded module replaces its class
     if command is not None:
         COMMANDS[command] = estimator_class if make is None else lambda: make(estimator_class)

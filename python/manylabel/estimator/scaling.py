@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csc_array, csr_array
@@ -12,7 +10,7 @@ from manylabel import _core
 from manylabel.estimator.base import core_parts
 from manylabel.estimator.validation import check_single
 
-__all__ = ["ScaledFeatures", "check_normalize", "holds_measurements", "inverse_deviations"]
+__all__ = ["ScaledFeatures", "holds_measurements", "inverse_deviations"]
 
 # X holds measurements rather than counts of words where more than this share of it is not zero. It lies
 # between the densest word counts (9 %, enron and Yahoo's pages) and the sparsest table of measurements (21 %,
@@ -21,8 +19,6 @@ _DENSE_SHARE = 1 / 8
 
 # Variance relative to the squared mean below which a column is constant but for rounding.
 _CONSTANT = 1e-20
-
-_CHOICES = ("auto", "rows", "columns")
 
 
 def holds_measurements(X: csr_array) -> bool:
@@ -45,23 +41,6 @@ def inverse_deviations(X: csr_array, sample_weight: NDArray[np.float32] | None) 
     return np.where(varies, 1 / np.sqrt(np.where(varies, variances, 1.0)), 0.0)
 
 
-def check_normalize(normalize: Any) -> None:
-    """Check the parameter of that name.
-
-    Parameters
-    ----------
-    normalize : {"auto", "rows", "columns"} or bool
-
-    Raises
-    ------
-    ValueError
-        If it is something else.
-    """
-    chosen = isinstance(normalize, str) and normalize in _CHOICES
-    if not chosen and not isinstance(normalize, bool | np.bool_):
-        raise ValueError(f'`normalize` must be "auto", "rows", "columns", True or False, got {normalize!r}')
-
-
 class ScaledFeatures:
     """The features a linear classifier learns from.
 
@@ -70,7 +49,7 @@ class ScaledFeatures:
     X : csr_array of shape (n_samples, n_features)
     sample_weight : ndarray of shape (n_samples,), dtype float32, or None
     normalize : {"auto", "rows", "columns"} or bool
-        As checked by `check_normalize`. "auto" is "columns" where X is mostly measurements, else "rows".
+        "auto" is "columns" where X is mostly measurements, else "rows".
     center : bool
         Whether columns that are scaled are centred too, where most of a column is not zero. Others never
         are, so that what is stored at most doubles.

@@ -9,15 +9,13 @@ summed or widened in place.
 from __future__ import annotations
 
 import copy
-import os
 from collections.abc import Sequence
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
-from sklearn.utils import check_array, check_consistent_length, check_random_state, get_tags
+from sklearn.utils import check_array, check_consistent_length, get_tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
@@ -25,23 +23,15 @@ from manylabel import _core
 
 __all__ = [
     "canonical_csr",
-    "check_count",
     "check_features",
-    "check_flag",
     "check_labels",
     "check_matrix",
     "check_names",
-    "check_number",
     "check_row",
     "check_single",
-    "check_threshold",
     "check_training_set",
-    "count_or",
     "held_out_rows",
-    "is_verbose",
-    "n_threads",
     "one_hot",
-    "seed",
 ]
 
 
@@ -305,67 +295,6 @@ def check_training_set(
     return X, Y, weights
 
 
-def check_count(name: str, value: Any, least: int) -> int:
-    """Check that a parameter is an integer of at least `least`; more than 2**31 - 1 is as good as that."""
-    if isinstance(value, bool | np.bool_) or not isinstance(value, Integral) or value < least:
-        raise ValueError(f"`{name}` must be an integer >= {least}, got {value!r}")
-    return min(int(value), np.iinfo(np.int32).max)
-
-
-def count_or(name: str, value: Any, other: str) -> int:
-    """Check a count that may also be `other`, for the message alone: the caller has looked for that."""
-    try:
-        return check_count(name, value, 1)
-    except ValueError:
-        raise ValueError(f"`{name}` must be {other} or an integer >= 1, got {value!r}") from None
-
-
-def check_number(name: str, value: Any) -> float:
-    """Check that a parameter is a number; its range is checked where it is used."""
-    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
-        raise ValueError(f"`{name}` must be a number, got {value!r}")
-    return float(value)
-
-
-def check_threshold(threshold: Any, textbook: float) -> float | None:
-    """Check the parameter of that name.
-
-    Parameters
-    ----------
-    threshold : {"auto", "zero"} or float
-    textbook : float
-        What "zero" stands for.
-
-    Returns
-    -------
-    float or None
-        None for "auto": it is to be learned.
-
-    Raises
-    ------
-    ValueError
-        If `threshold` is something else, or not finite.
-    """
-    if isinstance(threshold, str) and threshold in ("auto", "zero"):
-        return None if threshold == "auto" else textbook
-    number = isinstance(threshold, int | float | np.integer | np.floating)
-    # Scores are in single precision, and a threshold must be as finite there.
-    most = float(np.finfo(np.float32).max)
-    if not number or isinstance(threshold, bool) or not -most <= threshold <= most:
-        raise ValueError(f'`threshold` must be "auto", "zero" or a finite number, got {threshold!r}')
-    return float(threshold)
-
-
-def check_number_or_auto(name: str, value: Any) -> float | str:
-    """Check that a parameter is a number, or "auto" for one that the data suggest."""
-    if isinstance(value, str) and value == "auto":
-        return value
-    try:
-        return check_number(name, value)
-    except ValueError:
-        raise ValueError(f'`{name}` must be "auto" or a number, got {value!r}') from None
-
-
 def check_names(kind: str, names: Sequence[str] | None, count: int, estimator: Any) -> Sequence[str]:
     """Name every feature or label (`kind`), as given or as in fit, or by its number."""
     if names is None:
@@ -376,51 +305,6 @@ def check_names(kind: str, names: Sequence[str] | None, count: int, estimator: A
         got = repr(names) if isinstance(names, str) else len(names)
         raise ValueError(f"`{kind}_names` must be {count} names, got {got}")
     return names
-
-
-def n_threads(n_jobs: Any) -> int:
-    """Turn scikit-learn's ``n_jobs`` into a number of threads; never more than the machine's cores.
-
-    None means 1; -1 all cores this process may use, -2 all but one, and so on.
-    """
-    if n_jobs is None:
-        return 1
-    if isinstance(n_jobs, bool) or not isinstance(n_jobs, Integral) or n_jobs == 0:
-        raise ValueError(f"`n_jobs` must be None or an integer other than 0, got {n_jobs!r}")
-    affinity = getattr(os, "sched_getaffinity", None)
-    cores = len(affinity(0)) if affinity else os.cpu_count() or 1
-    wanted = int(n_jobs) + (cores + 1 if int(n_jobs) < 0 else 0)
-    return max(1, min(wanted, cores))
-
-
-def check_flag(name: str, value: Any) -> bool:
-    """Check that a parameter is True or False."""
-    if not isinstance(value, bool | np.bool_):
-        raise ValueError(f"`{name}` must be True or False, got {value!r}")
-    return bool(value)
-
-
-def is_verbose(verbose: Any) -> bool:
-    """Tell whether ``verbose``, a bool or a level, asks for a progress bar."""
-    if not isinstance(verbose, Integral | np.bool_) or verbose < 0:
-        raise ValueError(f"`verbose` must be an integer >= 0, got {verbose!r}")
-    return bool(verbose)
-
-
-def seed(random_state: Any) -> int:
-    """Turn scikit-learn's ``random_state`` into one seed; None draws one from numpy's global state."""
-    try:
-        if isinstance(random_state, bool):
-            raise ValueError
-        generator = check_random_state(random_state)
-    except ValueError:
-        raise ValueError(
-            "`random_state` must be None, an integer from 0 to 2**32 - 1 or a numpy RandomState, "
-            f"got {random_state!r}"
-        ) from None
-    if isinstance(random_state, Integral):
-        return int(random_state)
-    return int(generator.randint(np.iinfo(np.int64).max, dtype=np.int64))
 
 
 def held_out_rows(fraction: float, n_rows: int, seed: int) -> NDArray[np.bool_]:

@@ -17,6 +17,23 @@ class LinearClassifier(MultiLabelClassifier):
 
     A subclass fits ``intercept_``, -inf for labels that are never to be named, ``threshold_`` and
     ``normalize_``.
+
+    Parameters
+    ----------
+    normalize : {"auto", "rows", "columns"} or bool, default="auto"
+        "rows" (or True) scales every row to unit Euclidean length, in fit and predict: right for texts.
+        "columns" learns from columns of unit variance, divided by the square root of their number, and of
+        mean zero where most of a column is not zero; weights are given for features as they are. "auto" is
+        "columns" where more than an eighth of the values of X are nonzero, else "rows". False scales nothing.
+        Scores are in single precision: columns whose mean is 10,000 times their spread or more lose digits,
+        and those with 1,000,000 times take no part; subtract such means first.
+
+    Attributes
+    ----------
+    threshold_ : float
+        What intercepts were lowered by, so that predicted labels have positive scores.
+    normalize_ : bool
+        Whether rows are scaled to unit length before they are scored.
     """
 
     intercept_: NDArray[np.float32]

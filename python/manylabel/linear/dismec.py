@@ -15,20 +15,24 @@ from sklearn.exceptions import ConvergenceWarning
 from manylabel import _core
 from manylabel.estimator.base import core_parts
 from manylabel.estimator.held_out import best_strength, held_out_folds
+from manylabel.estimator.parameters import (
+    Choice,
+    Count,
+    Either,
+    Flag,
+    Normalization,
+    Number,
+    Parameters,
+    Seed,
+    Threads,
+    Threshold,
+    Verbosity,
+    fixed_threshold,
+)
 from manylabel.estimator.progress import reported
 from manylabel.estimator.registry import register
-from manylabel.estimator.scaling import ScaledFeatures, check_normalize
-from manylabel.estimator.validation import (
-    check_count,
-    check_flag,
-    check_number,
-    check_number_or_auto,
-    check_threshold,
-    check_training_set,
-    is_verbose,
-    n_threads,
-    seed,
-)
+from manylabel.estimator.scaling import ScaledFeatures
+from manylabel.estimator.validation import check_training_set
 from manylabel.linear.base import LinearClassifier
 
 __all__ = ["DiSMECClassifier"]
@@ -58,13 +62,6 @@ class DiSMECClassifier(LinearClassifier):
     threshold : {"auto", "zero"} or float, default="auto"
         Margin above which `predict` names a label. "auto" learns it, so that rows get as many labels as they
         have (see Notes). "zero" is that of the loss, which names rare labels hardly ever.
-    normalize : {"auto", "rows", "columns"} or bool, default="auto"
-        "rows" (or True) scales every row to unit Euclidean length, in fit and predict: right for texts.
-        "columns" learns from columns of unit variance, divided by the square root of their number, and of
-        mean zero where most of a column is not zero; weights are given for features as they are. "auto" is
-        "columns" where more than an eighth of the values of X are nonzero, else "rows". False scales nothing.
-        Scores are in single precision: columns whose mean is 10,000 times their spread or more lose digits,
-        and those with 1,000,000 times take no part; subtract such means first.
     solver : {"fast", "exact"}, default="fast"
         "exact" finds every label's optimum over all rows to `tol`. "fast" solves labels that fewer than one
         row in a hundred carries over their positives and the negatives that come near them, all other rows
@@ -77,10 +74,6 @@ class DiSMECClassifier(LinearClassifier):
         Steps of a label at most; >= 1.
     random_state : int, RandomState instance or None, default=None
         Order in which "fast" visits the rows of a rare label. An int gives the same bits every time.
-    n_jobs : int or None, default=None
-        Threads; None means 1, -1 all cores. Never changes the result.
-    verbose : int, default=0
-        1 shows a progress bar.
 
     Attributes
     ----------
@@ -89,22 +82,10 @@ class DiSMECClassifier(LinearClassifier):
     intercept_ : ndarray of shape (n_labels,), dtype float32
         Intercepts less `threshold_`; -inf for a label that no training row carries, so that it is never
         predicted.
-    threshold_ : float
-        What intercepts were lowered by, so that predicted labels have positive scores.
-    normalize_ : bool
-        Whether rows are scaled to unit length before they are scored.
     C_ : float
         The weight of the loss, as given or chosen.
     n_iter_ : ndarray of shape (n_labels,), dtype int32
         Steps (for rare labels under "fast", passes) taken; `max_iter` where a label did not converge.
-    classes_ : ndarray of shape (n_labels,), dtype int64
-        ``arange(n_labels)``.
-    sparse_output_ : bool
-        Whether Y was sparse in fit, and `predict` is.
-    n_features_in_ : int
-        Features seen in fit.
-    feature_names_in_ : ndarray of shape (n_features_in_,), dtype object
-        Their names, if X had string names.
 
     See Also
     --------
@@ -150,9 +131,22 @@ class DiSMECClassifier(LinearClassifier):
     (200, 10)
     """
 
+    parameters = Parameters(
+        C=Either("auto", Number(above=0)),
+        prune=Number(least=0),
+        fit_intercept=Flag(),
+        threshold=Threshold(),
+        normalize=Normalization(),
+        solver=Choice("fast", "exact"),
+        tol=Number(above=0),
+        max_iter=Count(1),
+        random_state=Seed(),
+        n_jobs=Threads(),
+        verbose=Verbosity(),
+    )
+
     coef_: csc_array
     n_iter_: NDArray[np.int32]
-    n_features_in_: int
 
     def __init__(
         self,
@@ -193,31 +187,18 @@ class DiSMECClassifier(LinearClassifier):
         *,
         quiet: bool = False,
     ) -> None:
-        params: dict[str, Any] = {
-            "C": check_number_or_auto("C", self.C),
-            "prune": check_number("prune", self.prune),
-            "tol": check_number("tol", self.tol),
-            "fit_intercept": check_flag("fit_intercept", self.fit_intercept),
-            "solver": str(self.solver),
-            "max_iter": check_count("max_iter", self.max_iter, 1),
-            "seed": seed(self.random_state),
-        }
-        threshold = check_threshold(self.threshold, self._textbook_threshold)
-        threads = n_threads(self.n_jobs)
-        verbose = is_verbose(self.verbose)
-        check_normalize(self.normalize)
-        usual = params | {"C": _USUAL_C} if params["C"] == "auto" else params
-        _core.check_dismec(usual | {"normalize": False, "learn_cut": False})
+        params = self.parameters.check(self)
+        threshold = fixed_threshold(params["threshold"])
         sparse_output = issparse(y)
         X, y, sample_weight = check_training_set(self, X, y, sample_weight)
         n_labels = y.shape[1]
         scaled = ScaledFeatures(X, sample_weight, self.normalize, center=params["fit_intercept"])
         params |= {"learn_cut": threshold is None, "normalize": scaled.by_row}
-        with reported(n_labels, "label", verbose, progress) as report:
+        with reported(n_labels, "label", params["verbose"], progress) as report:
             if params["C"] == "auto":
                 params["C"] = self._chosen_strength(scaled, y, sample_weight, report)
             weights, intercept, n_iter, cut = _core.fit_dismec(
-                scaled.X, y, sample_weight, params, threads, report
+                scaled.X, y, sample_weight, params, params["n_jobs"], report
             )
         # Compressed rows of (n_features, n_labels) are compressed columns of the transpose.
         coef = csc_array(core_parts(weights), shape=(n_labels, X.shape[1]))
@@ -241,9 +222,7 @@ class DiSMECClassifier(LinearClassifier):
     ) -> DiSMECClassifier:
         if self.C != "auto":
             return self
-        center = check_flag("fit_intercept", self.fit_intercept)
-        check_normalize(self.normalize)
-        scaled = ScaledFeatures(X, sample_weight, self.normalize, center=center)
+        scaled = ScaledFeatures(X, sample_weight, self.normalize, center=self.fit_intercept)
         model: DiSMECClassifier = clone(self)
         if model.normalize == "auto":
             model.normalize = "rows" if scaled.by_row else "columns"

@@ -12,20 +12,25 @@ from scipy.special import expit
 
 from manylabel import _core
 from manylabel.estimator.base import built_aside
+from manylabel.estimator.parameters import (
+    Choice,
+    Count,
+    Either,
+    Flag,
+    Normalization,
+    Number,
+    Parameters,
+    Seed,
+    Threads,
+    Threshold,
+    Verbosity,
+    fixed_threshold,
+    n_threads,
+)
 from manylabel.estimator.progress import reported
 from manylabel.estimator.registry import register
-from manylabel.estimator.scaling import ScaledFeatures, check_normalize
-from manylabel.estimator.validation import (
-    check_count,
-    check_flag,
-    check_labels,
-    check_number,
-    check_threshold,
-    check_training_set,
-    is_verbose,
-    n_threads,
-    seed,
-)
+from manylabel.estimator.scaling import ScaledFeatures
+from manylabel.estimator.validation import check_labels, check_training_set
 from manylabel.linear.base import LinearClassifier
 
 __all__ = ["LEMLClassifier"]
@@ -66,19 +71,8 @@ class LEMLClassifier(LinearClassifier):
     fit_intercept : bool, default=True
         Whether to fit an intercept: the score of a feature that is 1 in every row. Its row of W is
         regularized as the others.
-    normalize : {"auto", "rows", "columns"} or bool, default="auto"
-        "rows" (or True) scales every row to unit Euclidean length, in fit and predict: right for texts.
-        "columns" learns from columns of unit variance, divided by the square root of their number, and of
-        mean zero where most of a column is not zero; weights are given for features as they are. "auto" is
-        "columns" where more than an eighth of the values of X are nonzero, else "rows". False scales nothing.
-        Scores are in single precision: columns whose mean is 10,000 times their spread or more lose digits,
-        and those with 1,000,000 times take no part; subtract such means first.
     random_state : int, RandomState instance or None, default=None
         The first H, of independent normal numbers. An int gives the same bits every time.
-    n_jobs : int or None, default=None
-        Threads; None means 1, -1 all cores. Never changes the result.
-    verbose : int, default=0
-        1 shows a progress bar.
 
     Attributes
     ----------
@@ -97,18 +91,6 @@ class LEMLClassifier(LinearClassifier):
         Turns taken.
     alpha_ : float
         `alpha`, or what "auto" chose; ``alpha=alpha_`` gives the same model.
-    threshold_ : float
-        What intercepts were lowered by, so that predicted labels have positive scores.
-    normalize_ : bool
-        Whether rows are scaled to unit length before they are scored.
-    classes_ : ndarray of shape (n_labels,), dtype int64
-        ``arange(n_labels)``.
-    sparse_output_ : bool
-        Whether Y was sparse in fit, and `predict` is.
-    n_features_in_ : int
-        Features seen in fit.
-    feature_names_in_ : ndarray of shape (n_features_in_,), dtype object
-        Their names, if X had string names.
 
     See Also
     --------
@@ -157,13 +139,28 @@ class LEMLClassifier(LinearClassifier):
     (200, 10)
     """
 
+    parameters = Parameters(
+        rank=Count(1),
+        alpha=Either("auto", Number(least=1e-30, most=1e12)),
+        loss=Choice("squared", "logistic", "squared-hinge"),
+        threshold=Threshold(),
+        max_iter=Count(1),
+        tol=Number(above=0),
+        cg_max_iter=Count(1),
+        cg_tol=Number(above=0),
+        fit_intercept=Flag(),
+        normalize=Normalization(),
+        random_state=Seed(),
+        n_jobs=Threads(),
+        verbose=Verbosity(),
+    )
+
     features_: NDArray[np.int32]
     feature_factors_: NDArray[np.float32]
     label_factors_: NDArray[np.float32]
     objective_: NDArray[np.float64]
     alpha_: float
     n_iter_: int
-    n_features_in_: int
 
     def __init__(
         self,
@@ -213,44 +210,11 @@ class LEMLClassifier(LinearClassifier):
 
         Parameters
         ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Features; finite, any numeric dtype, int32 or int64 positions.
-        y : array-like or sparse matrix of shape (n_samples, n_labels)
-            0/1 indicator matrix Y.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Multiplies the loss of each row; >= 0. A row of weight 0 is as good as absent.
         observed : array-like or sparse matrix of shape (n_samples, n_labels), default=None
             1 where an entry of Y is known, 0 where it is not and Y does not matter. None means all are.
-        progress : callable, default=None
-            Called some 20 times a second with the number of turns done. An exception it raises stops the
-            fit.
-
-        Returns
-        -------
-        LEMLClassifier
-            The estimator itself.
-
-        Raises
-        ------
-        ValueError
-            If an argument or parameter is not as described; the message says what came.
-        KeyboardInterrupt
-            Within a second of Ctrl-C.
         """
-        params: dict[str, Any] = {
-            "rank": check_count("rank", self.rank, 1),
-            "alpha": None if self.alpha == "auto" else check_number("alpha", self.alpha),
-            "loss": str(self.loss),
-            "max_iter": check_count("max_iter", self.max_iter, 1),
-            "tol": check_number("tol", self.tol),
-            "cg_max_iter": check_count("cg_max_iter", self.cg_max_iter, 1),
-            "cg_tol": check_number("cg_tol", self.cg_tol),
-            "fit_intercept": check_flag("fit_intercept", self.fit_intercept),
-            "seed": seed(self.random_state),
-        }
-        threshold = check_threshold(self.threshold, self._textbook_threshold)
-        check_normalize(self.normalize)
-        threads, verbose = n_threads(self.n_jobs), is_verbose(self.verbose)
+        params = self.parameters.check(self)
+        threshold = fixed_threshold(params["threshold"], self._textbook_threshold)
         sparse_output = issparse(y)
         X_given = X
         X, y, kept_weight = check_training_set(self, X, y, sample_weight)
@@ -260,8 +224,8 @@ class LEMLClassifier(LinearClassifier):
                 observed = observed[np.asarray(sample_weight) > 0]
         scaled = ScaledFeatures(X, kept_weight, self.normalize, center=params["fit_intercept"])
         params |= {"learn_cut": threshold is None, "normalize": scaled.by_row}
-        with reported(params["max_iter"], "turn", verbose, progress) as report:
-            fitted = _core.fit_leml(scaled.X, y, observed, kept_weight, params, threads, report)
+        with reported(params["max_iter"], "turn", params["verbose"], progress) as report:
+            fitted = _core.fit_leml(scaled.X, y, observed, kept_weight, params, params["n_jobs"], report)
         self.features_, factors, self.label_factors_ = fitted[:3]
         intercept, self.objective_, self.alpha_, cut = fitted[3:]
         self.feature_factors_, shift = scaled.unscaled_rows(self.features_, factors)

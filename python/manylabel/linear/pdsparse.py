@@ -11,20 +11,24 @@ from scipy.sparse import csc_array, issparse
 
 from manylabel import _core
 from manylabel.estimator.base import core_parts
+from manylabel.estimator.parameters import (
+    Choice,
+    Count,
+    Either,
+    Flag,
+    Normalization,
+    Number,
+    Parameters,
+    Seed,
+    Threads,
+    Threshold,
+    Verbosity,
+    fixed_threshold,
+)
 from manylabel.estimator.progress import reported
 from manylabel.estimator.registry import register
-from manylabel.estimator.scaling import ScaledFeatures, check_normalize
-from manylabel.estimator.validation import (
-    check_count,
-    check_flag,
-    check_number,
-    check_threshold,
-    check_training_set,
-    held_out_rows,
-    is_verbose,
-    n_threads,
-    seed,
-)
+from manylabel.estimator.scaling import ScaledFeatures
+from manylabel.estimator.validation import check_training_set, held_out_rows
 from manylabel.linear.base import LinearClassifier
 
 __all__ = ["PDSparseClassifier"]
@@ -59,13 +63,6 @@ class PDSparseClassifier(LinearClassifier):
     post_solve : bool, default=True
         Whether, once it is found which weights are not zero, as many passes follow for these without `l1`.
         With `early_stopping` what they find is kept only if it is no worse on the rows held out.
-    normalize : {"auto", "rows", "columns"} or bool, default="auto"
-        "rows" (or True) scales every row to unit Euclidean length, in fit and predict: right for texts.
-        "columns" learns from columns of unit variance, divided by the square root of their number, and of
-        mean zero where most of a column is not zero; weights are given for features as they are. "auto" is
-        "columns" where more than an eighth of the values of X are nonzero, else "rows". False scales nothing.
-        Scores are in single precision: columns whose mean is 10,000 times their spread or more lose digits,
-        and those with 1,000,000 times take no part; subtract such means first.
     fit_intercept : bool, default=True
         Whether scores have intercepts: the logarithms of the labels' frequencies, all times one factor that
         held-out rows choose (see Notes). With False, intercepts are 0. Weights are the same either way.
@@ -85,8 +82,6 @@ class PDSparseClassifier(LinearClassifier):
     n_jobs : int or None, default=None
         Threads; None means 1, -1 all cores. Never changes the result. The passes themselves go from row to
         row on one thread; predictions, the precision on rows held out and the duality gap use all.
-    verbose : int, default=0
-        1 shows a progress bar.
 
     Attributes
     ----------
@@ -95,10 +90,6 @@ class PDSparseClassifier(LinearClassifier):
     intercept_ : ndarray of shape (n_labels,), dtype float32
         Factor times log frequency, or 0, less `threshold_`; -inf for a label that no training row carries, so
         that it is never predicted.
-    threshold_ : float
-        What intercepts were lowered by, so that predicted labels have positive scores.
-    normalize_ : bool
-        Whether rows are scaled to unit length before they are scored.
     n_iter_ : int
         Passes made, those after the support was found not counted.
     dual_gap_ : float
@@ -106,14 +97,6 @@ class PDSparseClassifier(LinearClassifier):
         optimum the objective can at most be.
     validation_precision_ : ndarray of shape (n_iter_,) or (0,), dtype float64
         Share of held-out rows whose best label is right, after each pass.
-    classes_ : ndarray of shape (n_labels,), dtype int64
-        ``arange(n_labels)``.
-    sparse_output_ : bool
-        Whether Y was sparse in fit, and `predict` is.
-    n_features_in_ : int
-        Features seen in fit.
-    feature_names_in_ : ndarray of shape (n_features_in_,), dtype object
-        Their names, if X had string names.
 
     See Also
     --------
@@ -157,11 +140,29 @@ class PDSparseClassifier(LinearClassifier):
     (200, 10)
     """
 
+    parameters = Parameters(
+        C=Number(above=0),
+        l1=Number(least=0),
+        max_iter=Count(1),
+        tol=Number(above=0),
+        search=Choice("exact", "sampled"),
+        n_candidates=Either(None, Count(1)),
+        post_solve=Flag(),
+        normalize=Normalization(),
+        fit_intercept=Flag(),
+        threshold=Threshold(),
+        early_stopping=Flag(),
+        validation_fraction=Number(above=0, below=1),
+        n_iter_no_change=Count(1),
+        random_state=Seed(),
+        n_jobs=Threads(),
+        verbose=Verbosity(),
+    )
+
     coef_: csc_array
     n_iter_: int
     dual_gap_: float
     validation_precision_: NDArray[np.float64]
-    n_features_in_: int
 
     def __init__(
         self,
@@ -204,35 +205,18 @@ class PDSparseClassifier(LinearClassifier):
         return _core.linear_scorer(self)
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Callable[[int], object] | None) -> None:
-        seed_ = seed(self.random_state)
-        share = check_number("validation_fraction", self.validation_fraction)
-        if not 0 < share < 1:
-            raise ValueError(f"`validation_fraction` must be > 0 and < 1, got {self.validation_fraction!r}")
-        n_candidates = self.n_candidates
-        params: dict[str, Any] = {
-            "C": check_number("C", self.C),
-            "l1": check_number("l1", self.l1),
-            "max_iter": check_count("max_iter", self.max_iter, 1),
-            "tol": check_number("tol", self.tol),
-            "search": str(self.search),
-            "n_candidates": None if n_candidates is None else check_count("n_candidates", n_candidates, 1),
-            "post_solve": check_flag("post_solve", self.post_solve),
-            "fit_intercept": check_flag("fit_intercept", self.fit_intercept),
-            "n_iter_no_change": check_count("n_iter_no_change", self.n_iter_no_change, 1),
-            "seed": seed_,
-        }
-        threshold = check_threshold(self.threshold, self._textbook_threshold)
-        check_normalize(self.normalize)
-        early_stopping = check_flag("early_stopping", self.early_stopping)
-        threads, verbose = n_threads(self.n_jobs), is_verbose(self.verbose)
+        params = self.parameters.check(self)
+        threshold = fixed_threshold(params["threshold"])
         sparse_output = issparse(y)
         X, y, sample_weight = check_training_set(self, X, y, sample_weight)
-        held_out = held_out_rows(share, X.shape[0], seed_) if early_stopping else None
+        held_out = None
+        if params["early_stopping"]:
+            held_out = held_out_rows(params["validation_fraction"], X.shape[0], params["random_state"])
         scaled = ScaledFeatures(X, sample_weight, self.normalize, center=params["fit_intercept"])
         params |= {"learn_cut": threshold is None, "normalize": scaled.by_row}
-        with reported(params["max_iter"], "pass", verbose, progress) as report:
+        with reported(params["max_iter"], "pass", params["verbose"], progress) as report:
             weights, intercept, n_iter, dual_gap, validation, cut = _core.fit_pdsparse(
-                scaled.X, y, sample_weight, held_out, params, threads, report
+                scaled.X, y, sample_weight, held_out, params, params["n_jobs"], report
             )
         # Compressed rows of (n_features, n_labels) are compressed columns of the transpose.
         coef = csc_array(core_parts(weights), shape=(y.shape[1], X.shape[1]))

@@ -16,19 +16,31 @@ from sklearn.exceptions import ConvergenceWarning
 from manylabel import _core
 from manylabel.embedding import Rembrandt
 from manylabel.estimator.base import ODDS_OF_MARGINS, MultiLabelClassifier
+from manylabel.estimator.parameters import (
+    Choice,
+    Count,
+    Either,
+    Flag,
+    Number,
+    Parameters,
+    Seed,
+    Threads,
+    Threshold,
+    Verbosity,
+    check_count,
+    fixed_threshold,
+    n_threads,
+)
 from manylabel.estimator.progress import reported
 from manylabel.estimator.registry import register
 from manylabel.estimator.validation import (
-    check_count,
-    check_flag,
-    check_threshold,
     check_training_set,
     held_out_rows,
-    is_verbose,
-    n_threads,
     one_hot,
 )
 from manylabel.link.setup import (
+    KERNELS,
+    Embedding,
     automatic_features,
     check_one_label,
     core_params,
@@ -117,10 +129,6 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         from pass to pass if there is room, or computed anew. None for no limit, and features of 2 GiB.
     random_state : int, RandomState instance or None, default=None
         Seeds the embedding, frequencies and the order of rows. An int gives the same bits every time.
-    n_jobs : int or None, default=None
-        Threads; None means 1, -1 all cores. Never changes the result.
-    verbose : int, default=0
-        1 shows a progress bar.
 
     Attributes
     ----------
@@ -155,12 +163,6 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         ``arange(n_labels)``, or the classes of a 1-D y.
     one_dimensional_ : bool
         Whether y was 1-D in fit, and `predict` is.
-    sparse_output_ : bool
-        Whether Y was sparse in fit, and `predict` is.
-    n_features_in_ : int
-        Features of X seen in fit.
-    feature_names_in_ : ndarray of shape (n_features_in_,), dtype object
-        Their names, if X had string names.
 
     See Also
     --------
@@ -226,6 +228,36 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     (200, 10)
     """
 
+    parameters = Parameters(
+        n_components=Either(Count(1), Number(above=0, below=1)),
+        kernel=Choice(*KERNELS, documented="str"),
+        n_features=Either("auto", Count(1)),
+        gamma=Either("auto", Number(above=0)),
+        loss=Choice("logistic", "squared", "softmax"),
+        embedding=Either(Choice("rembrandt", "gaussian", "pca", "none"), Embedding()),
+        solver=Choice("psgd", "newton-cg"),
+        l2=Either("auto", Number(least=0)),
+        l2_link=Either("auto", Number(least=0)),
+        n_iter=Count(0),
+        n_oversamples=Count(0),
+        n_passes=Count(1),
+        step_size=Number(above=0),
+        momentum=Number(least=0, below=1),
+        decay=Number(above=0, most=1),
+        threshold=Threshold(),
+        shrink=Either(None, Number(above=0.5, most=1)),
+        preflate=Flag(),
+        early_stopping=Flag(),
+        validation_fraction=Number(above=0, below=1),
+        n_iter_no_change=Count(1),
+        max_iter=Count(1),
+        tol=Number(above=0),
+        max_memory=Either(None, Count(1, most=2**63)),
+        random_state=Seed(),
+        n_jobs=Threads(),
+        verbose=Verbosity(),
+    )
+
     projection_: NDArray[np.float64]
     projection_intercept_: NDArray[np.float64]
     frequencies_: NDArray[np.float32]
@@ -233,7 +265,6 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     coef_: NDArray[np.float32]
     intercept_: NDArray[np.float32]
     validation_loss_: NDArray[np.float64]
-    n_features_in_: int
 
     def __init__(
         self,
@@ -295,11 +326,10 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         self.verbose = verbose
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Callable[[int], object] | None) -> None:
-        params = core_params(self)
-        embedding = unfitted_embedding(self, params["seed"])
-        early_stopping = check_flag("early_stopping", self.early_stopping)
-        threads = n_threads(self.n_jobs)
-        verbose = is_verbose(self.verbose)
+        params = self.parameters.check(self)
+        learned = core_params(params)
+        _core.check_link(learned)  # before the embedding takes its time
+        embedding = unfitted_embedding(params)
         sparse_output = issparse(y)
         y, classes = one_hot(y) if self.loss == "softmax" else (y, None)
         X, y, sample_weight = check_training_set(self, X, y, sample_weight)
@@ -307,16 +337,16 @@ class SmoothLinkClassifier(MultiLabelClassifier):
             check_one_label(y)
         held_out = None
         # A single row is there to learn from.
-        if X.shape[0] > 1 and early_stopping and self.solver == "psgd" and self.loss != "squared":
-            held_out = held_out_rows(self.validation_fraction, X.shape[0], params["seed"])
-        if isinstance(self.n_features, str):
+        if X.shape[0] > 1 and params["early_stopping"] and self.solver == "psgd" and self.loss != "squared":
+            held_out = held_out_rows(params["validation_fraction"], X.shape[0], params["random_state"])
+        if params["n_features"] == "auto":
             n_learned = X.shape[0] if held_out is None else int(np.count_nonzero(~held_out))
-            params["n_features"] = automatic_features(n_learned)
+            learned["n_features"] = automatic_features(n_learned)
         n_seen = int((np.bincount(y.indices, minlength=y.shape[1]) > 0).sum())
         rounds = self.n_passes + 1 if self.solver == "psgd" and self.loss != "squared" else 1
-        with reported(n_seen, "label", verbose, progress) as report:
+        with reported(n_seen, "label", params["verbose"], progress) as report:
             projection, intercept, predictions = linear_predictions(
-                self, embedding, (X, y, sample_weight), held_out, lambda _: report(0)
+                params, embedding, (X, y, sample_weight), held_out, lambda _: report(0)
             )
             fitted = _core.fit_link(
                 X,
@@ -326,22 +356,22 @@ class SmoothLinkClassifier(MultiLabelClassifier):
                 y,
                 sample_weight,
                 held_out,
-                params,
-                threads,
+                learned,
+                params["n_jobs"],
                 lambda done: report(done // rounds),
             )
         self.projection_, self.projection_intercept_ = projection, intercept
         self.n_components_ = len(intercept)
         self.frequencies_, self.phases_, self.coef_, self.intercept_ = fitted[:4]
         self.ridge_, self.validation_loss_, steps, threshold, self.gamma_ = fitted[4:]
-        fixed = check_threshold(self.threshold, 0.0)
+        fixed = fixed_threshold(params["threshold"])
         self.threshold_ = float(threshold if fixed is None else fixed)
         self.intercept_ -= np.float32(self.threshold_)
         self.l2_ = embedding.l2_
         self.classes_ = np.arange(y.shape[1]) if classes is None else classes
         self.one_dimensional_ = classes is not None
         self.sparse_output_ = sparse_output
-        self._note_convergence(steps, params["l2_link"])
+        self._note_convergence(steps, learned["l2_link"])
 
     def _log_odds(self, scores: NDArray[Any]) -> NDArray[Any]:
         # Predictions of 0 and 1, less a half, are margins of -1 and 1.

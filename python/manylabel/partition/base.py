@@ -18,7 +18,8 @@ from scipy.special import expit
 
 from manylabel import _core
 from manylabel.estimator.base import MultiLabelClassifier, core_parts
-from manylabel.estimator.validation import check_count, check_features, n_threads
+from manylabel.estimator.parameters import check_count, n_threads
+from manylabel.estimator.validation import check_features
 from manylabel.partition.router import Router, best_blocks
 
 __all__ = ["FEW_ROWS", "BlockClassifier"]

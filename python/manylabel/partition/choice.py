@@ -17,7 +17,7 @@ from manylabel.partition.models import fit_models, rows_of_blocks
 from manylabel.partition.router import best_blocks, fit_router
 
 __all__ = [
-    "Choice",
+    "Chosen",
     "Partition",
     "Setting",
     "choose_lam",
@@ -71,7 +71,7 @@ class Partition:
 
 
 @dataclass(frozen=True)
-class Choice:
+class Chosen:
     """The candidates, ascending, and P@1, P@3 and P@5 on held-out rows: (n_lams, n_folds, 3)."""
 
     n_blocks: int | None
@@ -212,7 +212,7 @@ def find_partition(
 ) -> Partition:
     """Partition rows and labels with `n_blocks` blocks, or as many as are best if None."""
     row_blocks, ends, labels, history, captured = _core.fit_partition(
-        X, Y, {"n_blocks": n_blocks, "lam": lam, **params}, threads, progress
+        X, Y, params | {"n_blocks": n_blocks, "lam": lam}, threads, progress
     )
     return Partition(
         row_blocks, np.split(labels, ends[1:-1]), float(history[-1]), history, captured / max(1, Y.nnz)
@@ -248,7 +248,7 @@ def choose_lam(
     progress: Callable[[int], object],
     *,
     or_fewer: bool,
-) -> Choice:
+) -> Chosen:
     """Choose the weight on label-set sizes by 5-fold cross-validation.
 
     In each fold the partition, the router and the block models are fitted once, with the least weight and
@@ -273,7 +273,7 @@ def choose_lam(
 
     Returns
     -------
-    Choice
+    Chosen
 
     Warns
     -----
@@ -283,7 +283,7 @@ def choose_lam(
     lams = np.unique([default_lam(Y, share) for share in SHARES])
     n_folds = min(FOLDS, X.shape[0])
     if n_folds < 2 or len(lams) < 2:
-        return Choice(n_blocks, float(lams[0]), lams[:1], np.empty((1, 0, len(KS))))
+        return Chosen(n_blocks, float(lams[0]), lams[:1], np.empty((1, 0, len(KS))))
     fold_of_row = np.random.default_rng(setting.seed).permutation(np.arange(X.shape[0]) % n_folds)
     allowed = TOLERANCE[mode]
     judged = or_fewer or mode == "speed"
@@ -320,7 +320,7 @@ def choose_lam(
             UserWarning,
             stacklevel=4,
         )
-    return Choice(n_blocks, float(lams[best]), lams, precision)
+    return Chosen(n_blocks, float(lams[best]), lams, precision)
 
 
 def _precisions(

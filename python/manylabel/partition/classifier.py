@@ -11,20 +11,27 @@ from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
+from manylabel.estimator.parameters import (
+    Choice,
+    Classifier,
+    Count,
+    Either,
+    Flag,
+    Number,
+    Parameters,
+    Seed,
+    Threads,
+    Verbosity,
+)
 from manylabel.estimator.progress import reported
 from manylabel.estimator.registry import register
 from manylabel.estimator.validation import (
-    check_flag,
-    check_number,
     check_training_set,
-    count_or,
-    is_verbose,
-    n_threads,
 )
 from manylabel.linear import DiSMECClassifier
 from manylabel.partition.base import BlockClassifier
 from manylabel.partition.choice import (
-    Choice,
+    Chosen,
     Setting,
     choose_lam,
     default_lam,
@@ -35,7 +42,6 @@ from manylabel.partition.choice import (
     with_fewer_labels,
 )
 from manylabel.partition.models import base_estimator, fit_models, rows_of_blocks
-from manylabel.partition.partitioner import partition_params
 from manylabel.partition.router import fit_router
 
 __all__ = ["BlockPartitionClassifier"]
@@ -99,8 +105,6 @@ class BlockPartitionClassifier(BlockClassifier):
         bits every time, if `estimator` does.
     n_jobs : int or None, default=None
         Threads over blocks; None means 1, -1 all cores. Never changes the result.
-    verbose : int, default=0
-        1 shows a progress bar.
 
     Attributes
     ----------
@@ -132,14 +136,6 @@ class BlockPartitionClassifier(BlockClassifier):
         Share of the ones of Y that lie in a block.
     speedup_ : tuple of two float
         What `measure_speedup` counts on the training rows.
-    classes_ : ndarray of shape (n_labels,), dtype int64
-        ``arange(n_labels)``.
-    sparse_output_ : bool
-        Whether Y was sparse in fit, and `predict` is.
-    n_features_in_ : int
-        Features seen in fit.
-    feature_names_in_ : ndarray of shape (n_features_in_,), dtype object
-        Their names, if X had string names.
 
     See Also
     --------
@@ -189,6 +185,24 @@ class BlockPartitionClassifier(BlockClassifier):
     (300, 20)
     """
 
+    parameters = Parameters(
+        estimator=Either(None, Classifier()),
+        n_blocks=Either("auto", Count(1)),
+        lam=Either("auto", Number(least=0)),
+        max_labels=Either(None, Count(1)),
+        n_routes=Either("auto", Count(1)),
+        mode=Choice("rule", "accuracy", "speed"),
+        router_C=Number(above=0),
+        router_intercept=Flag(),
+        drop_unlabeled=Flag(),
+        n_init=Count(1),
+        max_iter=Count(1),
+        tol=Number(above=0),
+        random_state=Seed(),
+        n_jobs=Threads(),
+        verbose=Verbosity(),
+    )
+
     def __init__(
         self,
         estimator: BaseEstimator | None = None,
@@ -225,30 +239,28 @@ class BlockPartitionClassifier(BlockClassifier):
         self.verbose = verbose
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Callable[[int], object] | None) -> None:
-        n_blocks, lam, params = partition_params(self)
-        _routes(self.n_routes)
-        if self.mode not in ("rule", "accuracy", "speed"):
-            raise ValueError(f'`mode` must be "rule", "accuracy" or "speed", got {self.mode!r}')
+        params = self.parameters.check(self)
+        n_blocks = None if params["n_blocks"] == "auto" else params["n_blocks"]
+        lam = None if params["lam"] == "auto" else params["lam"]
         setting = Setting(
-            estimator=base_estimator(self.estimator, DiSMECClassifier),
+            estimator=base_estimator(self.estimator),
             params=params,
             router={
-                "C": _positive("router_C", self.router_C),
-                "fit_intercept": check_flag("router_intercept", self.router_intercept),
+                "C": params["router_C"],
+                "fit_intercept": params["router_intercept"],
                 "tol": _ROUTER_TOL,
                 "max_iter": _ROUTER_MAX_ITER,
-                "seed": params["seed"],
+                "random_state": params["random_state"],
             },
             dense=(not issparse(X), not issparse(y)),
-            drop_unlabeled=check_flag("drop_unlabeled", self.drop_unlabeled),
-            seed=params["seed"],
-            threads=n_threads(self.n_jobs),
+            drop_unlabeled=params["drop_unlabeled"],
+            seed=params["random_state"],
+            threads=params["n_jobs"],
         )
-        verbose = is_verbose(self.verbose)
         sparse_output = issparse(y)
         X, y, sample_weight = check_training_set(self, X, y, sample_weight)
 
-        with reported(None, "label", verbose, progress) as report:
+        with reported(None, "label", params["verbose"], progress) as report:
             if lam is None and params["max_labels"] is not None:
                 lam = 0.0
             found = None
@@ -266,7 +278,7 @@ class BlockPartitionClassifier(BlockClassifier):
                     X, y, sample_weight, most, self.mode, setting, report, or_fewer=n_blocks is None
                 )
             else:
-                choice = Choice(n_blocks, lam, np.array([lam]), np.empty((1, 0, 3)))
+                choice = Chosen(n_blocks, lam, np.array([lam]), np.empty((1, 0, 3)))
             if found is None:
                 # What cross-validation judged is the partition with the least weight, and the parts of its
                 # label sets that the weight chosen keeps.
@@ -310,21 +322,8 @@ class BlockPartitionClassifier(BlockClassifier):
 
     @property
     def _n_routes(self) -> int | None:
-        n_routes = _routes(self.n_routes)
-        if n_routes is None:
+        n_routes = self.parameters["n_routes"].check("n_routes", self.n_routes)  # it may be set after fit
+        if n_routes == "auto":
             by_rule = (self.n_blocks, self.lam, self.max_labels, self.mode) == ("auto", "auto", None, "rule")
             return None if by_rule and len(self.label_blocks_) > 1 else 1
-        return min(n_routes, len(self.label_blocks_))
-
-
-def _routes(value: Any) -> int | None:
-    if isinstance(value, str) and value == "auto":
-        return None
-    return count_or("n_routes", value, '"auto"')
-
-
-def _positive(name: str, value: Any) -> float:
-    number = check_number(name, value)
-    if not 0 < number < np.inf:
-        raise ValueError(f"`{name}` must be finite and > 0, got {value!r}")
-    return number
+        return min(int(n_routes), len(self.label_blocks_))

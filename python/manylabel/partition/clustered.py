@@ -14,15 +14,20 @@ from sklearn.utils import get_tags
 
 from manylabel import _core
 from manylabel.estimator.base import core_parts
+from manylabel.estimator.parameters import (
+    Choice,
+    Classifier,
+    Count,
+    Either,
+    Parameters,
+    Seed,
+    Threads,
+    Verbosity,
+)
 from manylabel.estimator.progress import reported
 from manylabel.estimator.registry import register
 from manylabel.estimator.validation import (
-    check_count,
     check_training_set,
-    count_or,
-    is_verbose,
-    n_threads,
-    seed,
 )
 from manylabel.linear import DiSMECClassifier
 from manylabel.partition.any_classifier import rows_at_once, topk_of_decisions
@@ -68,10 +73,6 @@ class CBMLCClassifier(BlockClassifier):
         Starts of k-means, >= 1; the one with the least inertia is kept.
     random_state : int, RandomState instance or None, default=None
         Seeds k-means, and what in `estimator` has ``random_state=None``.
-    n_jobs : int or None, default=None
-        Threads; None means 1, -1 all cores. Never changes the result.
-    verbose : int, default=0
-        1 shows a progress bar.
 
     Attributes
     ----------
@@ -89,14 +90,6 @@ class CBMLCClassifier(BlockClassifier):
         Sum of squared distances of the rows, of unit length, from their centers.
     speedup_ : tuple of two float
         What `measure_speedup` counts on the training rows.
-    classes_ : ndarray of shape (n_labels,), dtype int64
-        ``arange(n_labels)``.
-    sparse_output_ : bool
-        Whether Y was sparse in fit, and `predict` is.
-    n_features_in_ : int
-        Features seen in fit.
-    feature_names_in_ : ndarray of shape (n_features_in_,), dtype object
-        Their names, if X had string names.
 
     See Also
     --------
@@ -116,6 +109,15 @@ class CBMLCClassifier(BlockClassifier):
     (300, 20)
     """
 
+    parameters = Parameters(
+        estimator=Either(None, Classifier()),
+        n_clusters=Either("auto", Count(1)),
+        n_init=Count(1),
+        random_state=Seed(),
+        n_jobs=Threads(),
+        verbose=Verbosity(),
+    )
+
     def __init__(
         self,
         estimator: BaseEstimator | None = None,
@@ -134,15 +136,11 @@ class CBMLCClassifier(BlockClassifier):
         self.verbose = verbose
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Callable[[int], object] | None) -> None:
-        n_clusters = None
-        if not (isinstance(self.n_clusters, str) and self.n_clusters == "auto"):
-            n_clusters = count_or("n_clusters", self.n_clusters, '"auto"')
-        n_init = check_count("n_init", self.n_init, 1)
-        seed_ = seed(self.random_state)
-        threads, verbose = n_threads(self.n_jobs), is_verbose(self.verbose)
+        params = self.parameters.check(self)
+        seed, threads = params["random_state"], params["n_jobs"]
         dense, sparse_output = (not issparse(X), not issparse(y)), issparse(y)
         X, y, sample_weight = check_training_set(self, X, y, sample_weight)
-        with reported(None, "label", verbose, progress) as report:
+        with reported(None, "label", params["verbose"], progress) as report:
 
             def kmeans(n_clusters: int) -> Any:
                 return _core.fit_kmeans(
@@ -150,26 +148,28 @@ class CBMLCClassifier(BlockClassifier):
                     sample_weight,
                     n_clusters=n_clusters,
                     leaf_size=None,
-                    n_init=n_init,
-                    seed=seed_,
+                    n_init=params["n_init"],
+                    seed=seed,
                     n_threads=threads,
                     progress=report,
                 )
 
             clusters, centers, intercept, inertia = (
-                _clusters_by_rule(X.shape[0], kmeans) if n_clusters is None else kmeans(n_clusters)
+                _clusters_by_rule(X.shape[0], kmeans)
+                if params["n_clusters"] == "auto"
+                else kmeans(params["n_clusters"])
             )
             ends, labels, _ = _core.partition_labels(y, clusters, len(intercept), 0.0, None, threads)
             label_blocks = np.split(labels, ends[1:-1])
             report.restart(len(labels))
             models = fit_models(
-                base_estimator(self.estimator, DiSMECClassifier),
+                base_estimator(self.estimator),
                 X,
                 y,
                 sample_weight,
                 rows_of_blocks(clusters, len(intercept)),
                 label_blocks,
-                seed=seed_,
+                seed=seed,
                 dense=dense,
                 threads=threads,
                 progress=report,
@@ -218,10 +218,6 @@ class LPSRClassifier(BlockClassifier):
         theirs; those that count nothing go where their neighbours go.
     random_state : int, RandomState instance or None, default=None
         Seeds 2-means, and what in `estimator` has ``random_state=None``.
-    n_jobs : int or None, default=None
-        Threads; None means 1, -1 all cores. Never changes the result.
-    verbose : int, default=0
-        1 shows a progress bar.
 
     Attributes
     ----------
@@ -240,14 +236,6 @@ class LPSRClassifier(BlockClassifier):
         label.
     speedup_ : tuple of two float
         What `measure_speedup` counts on the training rows; saved in fact by some scorers only (see Notes).
-    classes_ : ndarray of shape (n_labels,), dtype int64
-        ``arange(n_labels)``.
-    sparse_output_ : bool
-        Whether Y was sparse in fit, and `predict` is.
-    n_features_in_ : int
-        Features seen in fit.
-    feature_names_in_ : ndarray of shape (n_features_in_,), dtype object
-        Their names, if X had string names.
 
     See Also
     --------
@@ -277,6 +265,16 @@ class LPSRClassifier(BlockClassifier):
     (300, 20)
     """
 
+    parameters = Parameters(
+        estimator=Either("naive-bayes", Classifier(), None),
+        leaf_size=Count(1),
+        n_candidates=Count(1),
+        weighting=Choice("rank", "counts"),
+        random_state=Seed(),
+        n_jobs=Threads(),
+        verbose=Verbosity(),
+    )
+
     def __init__(
         self,
         estimator: BaseEstimator | Literal["naive-bayes"] | None = None,
@@ -297,38 +295,34 @@ class LPSRClassifier(BlockClassifier):
         self.verbose = verbose
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Callable[[int], object] | None) -> None:
-        leaf_size = check_count("leaf_size", self.leaf_size, 1)
-        n_candidates = check_count("n_candidates", self.n_candidates, 1)
-        if self.weighting not in ("rank", "counts"):
-            raise ValueError(f'`weighting` must be "rank" or "counts", got {self.weighting!r}')
-        seed_ = seed(self.random_state)
-        threads, verbose = n_threads(self.n_jobs), is_verbose(self.verbose)
+        params = self.parameters.check(self)
+        seed, threads = params["random_state"], params["n_jobs"]
         dense, sparse_output = (not issparse(X), not issparse(y)), issparse(y)
         X, y, sample_weight = check_training_set(self, X, y, sample_weight)
         labels = np.unique(y.indices).astype(np.int64)
-        with reported(len(labels), "label", verbose, progress) as report:
+        with reported(len(labels), "label", params["verbose"], progress) as report:
             models = fit_models(
-                NaiveBayes() if self._naive_bayes() else base_estimator(self.estimator, DiSMECClassifier),
+                NaiveBayes() if self._naive_bayes() else base_estimator(self.estimator),
                 X,
                 y,
                 sample_weight,
                 [np.arange(X.shape[0])],
                 [labels],
-                seed=seed_,
+                seed=seed,
                 dense=dense,
                 threads=threads,
                 progress=report,
             )
             gains, weights = y, None
-            if self.weighting == "rank" and len(labels):
+            if params["weighting"] == "rank" and len(labels):
                 gains, weights = _by_rank(models[0], X, y, labels)
             leaves, centers, intercept, _ = _core.fit_kmeans(
                 X,
                 weights,
                 n_clusters=1,
-                leaf_size=leaf_size,
+                leaf_size=params["leaf_size"],
                 n_init=1,
-                seed=seed_,
+                seed=seed,
                 n_threads=threads,
                 progress=lambda _: report(len(labels)),
             )
@@ -337,7 +331,7 @@ class LPSRClassifier(BlockClassifier):
         )
         gained = csr_array((in_leaf @ gains).astype(np.float32))
         gained.sort_indices()
-        _, candidates, indptr = core_parts(_core.topk_of_rows(gained, n_candidates))
+        _, candidates, indptr = core_parts(_core.topk_of_rows(gained, params["n_candidates"]))
         self.row_blocks_ = leaves
         self.label_blocks_ = np.split(candidates.astype(np.int32), indptr[1:-1])
         self.labels_, self.estimators_ = labels, models

@@ -15,6 +15,7 @@ from scipy.sparse import csr_array
 from sklearn.base import clone
 
 from manylabel.estimator.base import MultiLabelClassifier
+from manylabel.linear import DiSMECClassifier
 from manylabel.partition.any_classifier import AnyClassifier
 
 __all__ = ["base_estimator", "fit_models", "rows_of_blocks", "seeded"]
@@ -29,13 +30,9 @@ class _StoppedError(Exception):
     """A sibling failed, or the caller wants no more."""
 
 
-def base_estimator(estimator: Any, default: Callable[[], Any]) -> Any:
-    """Return the estimator to clone, `default` for None."""
-    if estimator is None:
-        return default()
-    if isinstance(estimator, type) or not (hasattr(estimator, "fit") and hasattr(estimator, "get_params")):
-        raise ValueError(f"`estimator` must be None or a multi-label classifier, got {estimator!r}")
-    return estimator
+def base_estimator(estimator: Any) -> Any:
+    """Return the estimator to clone, DiSMEC for None."""
+    return DiSMECClassifier() if estimator is None else estimator
 
 
 def rows_of_blocks(row_blocks: NDArray[np.int32], n_blocks: int) -> list[NDArray[np.intp]]:

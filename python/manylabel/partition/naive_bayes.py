@@ -12,8 +12,9 @@ from scipy.special import logsumexp
 from sklearn.utils import Tags
 
 from manylabel.estimator.base import MultiLabelClassifier
+from manylabel.estimator.parameters import Parameters, Threads, n_threads
 from manylabel.estimator.registry import register
-from manylabel.estimator.validation import check_features, check_training_set, n_threads
+from manylabel.estimator.validation import check_features, check_training_set
 from manylabel.partition.any_classifier import rows_at_once, topk_of_decisions
 from manylabel.partition.router import Router
 
@@ -29,11 +30,6 @@ class NaiveBayes(MultiLabelClassifier):
     As a row of several labels was counted for each, the mean number of labels a row times ``P(j | x)`` is the
     expected number of times x carries j: a label is predicted where that exceeds one half.
 
-    Parameters
-    ----------
-    n_jobs : int or None, default=None
-        Threads; None means 1, -1 all cores. Never changes the result.
-
     Attributes
     ----------
     coef_ : csr_array of shape (n_labels, n_features), dtype float32
@@ -45,6 +41,8 @@ class NaiveBayes(MultiLabelClassifier):
     log_cardinality_ : float
         Logarithm of the mean number of labels of a row.
     """
+
+    parameters = Parameters(n_jobs=Threads())
 
     coef_: csr_array
     log_totals_: NDArray[np.float32]

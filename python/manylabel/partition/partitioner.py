@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import os
-from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from manylabel import persistence
-from manylabel.estimator.base import built_aside
+from manylabel.estimator.base import Estimator, built_aside
+from manylabel.estimator.parameters import Count, Either, Number, Parameters, Seed, Threads, check_count
 from manylabel.estimator.registry import register
 from manylabel.estimator.validation import (
-    check_count,
     check_labels,
-    check_number,
     check_training_set,
-    count_or,
-    n_threads,
-    seed,
 )
 from manylabel.partition.choice import (
     default_lam,
@@ -29,35 +21,11 @@ from manylabel.partition.choice import (
 )
 from manylabel.partition.plot import draw_blocks
 
-__all__ = ["BlockPartitioner", "partition_params"]
-
-
-def partition_params(estimator: Any) -> tuple[int | None, float | None, dict[str, Any]]:
-    """Check `n_blocks` and `lam`, None standing for "auto", and the other parameters of the partition."""
-    n_blocks = lam = None
-    if not (isinstance(estimator.n_blocks, str) and estimator.n_blocks == "auto"):
-        n_blocks = count_or("n_blocks", estimator.n_blocks, '"auto"')
-    if not (isinstance(estimator.lam, str) and estimator.lam == "auto"):
-        lam = estimator.lam
-        if isinstance(lam, bool) or not isinstance(lam, Real) or not 0 <= float(lam) < np.inf:
-            raise ValueError(f'`lam` must be "auto" or finite and >= 0, got {lam!r}')
-        lam = float(lam)
-    most = estimator.max_labels
-    return (
-        n_blocks,
-        lam,
-        {
-            "max_labels": None if most is None else count_or("max_labels", most, "None"),
-            "n_init": check_count("n_init", estimator.n_init, 1),
-            "max_iter": check_count("max_iter", estimator.max_iter, 1),
-            "tol": check_number("tol", estimator.tol),
-            "seed": seed(estimator.random_state),
-        },
-    )
+__all__ = ["BlockPartitioner"]
 
 
 @register
-class BlockPartitioner(BaseEstimator):  # type: ignore[misc]
+class BlockPartitioner(Estimator):
     """Partition of rows into blocks, each with the labels that its rows carry most.
 
     Rows i fall into clusters c_i, each cluster l has a set L_l of labels, and sets may overlap. Minimized is
@@ -87,8 +55,6 @@ class BlockPartitioner(BaseEstimator):  # type: ignore[misc]
         steps, so any small number means "no change".
     random_state : int, RandomState instance or None, default=None
         Seeds k-means. An int gives the same bits every time.
-    n_jobs : int or None, default=None
-        Threads; None means 1, -1 all cores. Never changes the result.
 
     Attributes
     ----------
@@ -112,10 +78,6 @@ class BlockPartitioner(BaseEstimator):  # type: ignore[misc]
         Share of the ones of Y that lie in a block.
     overlap_ : float
         Mean number of blocks that a label belongs to, of the labels that belong to any.
-    n_features_in_ : int
-        Features seen in fit.
-    feature_names_in_ : ndarray of shape (n_features_in_,), dtype object
-        Their names, if X had string names.
 
     See Also
     --------
@@ -142,6 +104,17 @@ class BlockPartitioner(BaseEstimator):  # type: ignore[misc]
     >>> len(blocks.label_blocks_)
     4
     """
+
+    parameters = Parameters(
+        n_blocks=Either("auto", Count(1)),
+        lam=Either("auto", Number(least=0)),
+        max_labels=Either(None, Count(1)),
+        n_init=Count(1),
+        max_iter=Count(1),
+        tol=Number(above=0),
+        random_state=Seed(),
+        n_jobs=Threads(),
+    )
 
     row_blocks_: NDArray[np.int32]
     label_blocks_: list[NDArray[np.int32]]
@@ -190,12 +163,13 @@ class BlockPartitioner(BaseEstimator):  # type: ignore[misc]
         KeyboardInterrupt
             Within a second of Ctrl-C.
         """
-        n_blocks, lam, params = partition_params(self)
-        threads = n_threads(self.n_jobs)
+        params = self.parameters.check(self)
         X, y, _ = check_training_set(self, X, y, None)
-        if lam is None:
+        n_blocks = None if params["n_blocks"] == "auto" else params["n_blocks"]
+        lam = params["lam"]
+        if lam == "auto":
             lam = default_lam(y) if params["max_labels"] is None else 0.0
-        found = find_partition(X, y, n_blocks, lam, params, threads, None)
+        found = find_partition(X, y, n_blocks, lam, params, params["n_jobs"], None)
         self.row_blocks_, self.label_blocks_ = found.row_blocks, found.label_blocks
         self.n_labels_ = y.shape[1]
         self.n_blocks_ = len(found.label_blocks)
@@ -239,23 +213,6 @@ class BlockPartitioner(BaseEstimator):  # type: ignore[misc]
         if Y.shape != expected:
             raise ValueError(f"shape of Y: expected {expected} as in fit, got {Y.shape}")
         return draw_blocks(Y, self.row_blocks_, self.label_blocks_, max_rows, ax)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted partition to one file, complete or not at all.
-
-        Parameters
-        ----------
-        path : str or path-like
-            Where to; `manylabel.load` reads it back.
-
-        Raises
-        ------
-        sklearn.exceptions.NotFittedError
-            If the partition is not fitted.
-        OSError
-            If the file cannot be written; an older file at `path` is then still there.
-        """
-        persistence.save_model(self, path)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

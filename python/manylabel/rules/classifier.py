@@ -13,17 +13,22 @@ from sklearn.utils.validation import check_is_fitted
 
 from manylabel import _core
 from manylabel.estimator.base import MultiLabelClassifier, core_parts
+from manylabel.estimator.parameters import (
+    Anything,
+    Choice,
+    Count,
+    Either,
+    Flag,
+    Number,
+    Parameters,
+    Seed,
+    Threads,
+    Verbosity,
+    n_threads,
+)
 from manylabel.estimator.progress import reported
 from manylabel.estimator.registry import register
-from manylabel.estimator.validation import (
-    check_flag,
-    check_row,
-    check_training_set,
-    held_out_rows,
-    is_verbose,
-    n_threads,
-    seed,
-)
+from manylabel.estimator.validation import check_row, check_training_set, held_out_rows
 from manylabel.rules.inspection import (
     FiredRule,
     Rules,
@@ -35,7 +40,7 @@ from manylabel.rules.inspection import (
 from manylabel.rules.setup import (
     categorical_positions,
     chosen_predictor,
-    core_params,
+    chosen_step,
     label_sets,
     n_tried,
 )
@@ -88,7 +93,7 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         Weight of the squared scores of a head against the loss; finite and >= 0.
     bootstrap : bool, default=True
         Whether each rule is grown on rows drawn with replacement, rather than on all.
-    max_features : {"log2"}, int, float or None, default="log2"
+    max_features : int, float, "log2" or None, default="log2"
         Features tried for a condition, drawn anew for each: ``floor(log2(n_features - 1) + 1)``, a number,
         a share in (0, 1], or all.
     min_coverage : int, default=1
@@ -114,10 +119,6 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         Rules without a lower loss of the held-out rows after which fitting stops; >= 1.
     random_state : int, RandomState instance or None, default=None
         Draws samples of rows and features and the held-out rows. An int gives the same bits every time.
-    n_jobs : int or None, default=None
-        Threads; None means 1, -1 all cores. Never changes the result.
-    verbose : int, default=0
-        1 shows a progress bar.
 
     Attributes
     ----------
@@ -149,14 +150,6 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         What conditions on a feature move, see Notes.
     label_importances_ : ndarray of shape (n_labels,), dtype float64
         How much rules move a label, see Notes.
-    classes_ : ndarray of shape (n_labels,), dtype int64
-        ``arange(n_labels)``.
-    sparse_output_ : bool
-        Whether Y was sparse in fit, and `predict` is.
-    n_features_in_ : int
-        Features seen in fit.
-    feature_names_in_ : ndarray of shape (n_features_in_,), dtype object
-        Their names, if X had string names.
 
     See Also
     --------
@@ -197,6 +190,33 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     (200, 10)
     """
 
+    parameters = Parameters(
+        n_rules=Count(1),
+        loss=Choice("example-wise-logistic", "label-wise-logistic"),
+        head=Choice("complete", "single-label"),
+        label_binning=Either(None, Number(above=0, most=1)),
+        min_bins=Count(1),
+        max_bins=Either(None, Count(1)),
+        hessian=Choice("paper", "restricted"),
+        step=Choice("auto", "newton", "safeguarded"),
+        search=Choice("fast", "exact"),
+        learning_rate=Number(above=0, most=1),
+        l2=Number(least=0),
+        bootstrap=Flag(),
+        max_features=Either("log2", Count(1), Number(above=0, most=1), None),
+        min_coverage=Count(1),
+        max_conditions=Either(None, Count(1)),
+        predictor=Choice("auto", "known-label-sets", "signs"),
+        categorical_features=Anything("sequence of int, bool or str", [6], [-1], [0.5], "a", 3, [[1]]),
+        warm_start=Flag(),
+        early_stopping=Flag(),
+        validation_fraction=Number(above=0, below=1),
+        n_iter_no_change=Count(1),
+        random_state=Seed(),
+        n_jobs=Threads(),
+        verbose=Verbosity(),
+    )
+
     body_indptr_: NDArray[np.int64]
     body_feature_: NDArray[np.int32]
     body_operator_: NDArray[np.uint8]
@@ -207,7 +227,6 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     label_sets_: csr_array
     label_set_weights_: NDArray[np.float64]
     seed_: int
-    n_features_in_: int
 
     def __init__(
         self,
@@ -263,11 +282,9 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         self.verbose = verbose
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Callable[[int], object] | None) -> None:
-        params = core_params(self)
-        early_stopping = check_flag("early_stopping", self.early_stopping)
-        threads = n_threads(self.n_jobs)
-        verbose = is_verbose(self.verbose)
-        goes_on = check_flag("warm_start", self.warm_start) and hasattr(self, "heads_")
+        params = self.parameters.check(self)
+        params["step"] = chosen_step(params)
+        goes_on = params["warm_start"] and hasattr(self, "heads_")
         sparse_output = issparse(y)
         if not goes_on:
             for name in [name for name in vars(self) if name.endswith("_")]:
@@ -275,10 +292,13 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         X, y, sample_weight = check_training_set(self, X, y, sample_weight, reset=not goes_on)
         if goes_on:
             self._check_goes_on(params["n_rules"], y.shape[1])
-        seed_ = params["seed"] = self.seed_ if goes_on else seed(self.random_state)
-        params["max_features"] = n_tried(self.max_features, X.shape[1])
-        held_out = held_out_rows(self.validation_fraction, X.shape[0], seed_) if early_stopping else None
-        with reported(params["n_rules"], "rule", verbose, progress) as report:
+        if goes_on:
+            params["random_state"] = self.seed_
+        params["max_features"] = n_tried(params["max_features"], X.shape[1])
+        held_out = None
+        if params["early_stopping"]:
+            held_out = held_out_rows(params["validation_fraction"], X.shape[0], params["random_state"])
+        with reported(params["n_rules"], "rule", params["verbose"], progress) as report:
             fitted = _core.fit_rules(
                 X,
                 y,
@@ -287,14 +307,14 @@ class BoostedRulesClassifier(MultiLabelClassifier):
                 categorical_positions(self),
                 self if goes_on else None,
                 params,
-                threads,
+                params["n_jobs"],
                 report,
             )
         self.body_indptr_, self.body_feature_, self.body_operator_, self.body_threshold_ = fitted[:4]
         self.coverage_, self.validation_loss_ = fitted[5:]
         self.heads_ = csr_array(core_parts(fitted[4]), shape=(len(self.coverage_), y.shape[1]))
         self.label_sets_, self.label_set_weights_ = label_sets(y, sample_weight, held_out)
-        self.seed_ = seed_
+        self.seed_ = params["random_state"]
         self.classes_ = np.arange(y.shape[1])
         self.sparse_output_ = sparse_output
 
@@ -304,7 +324,8 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     @property
     def _names_sets(self) -> bool:
         """Whether `predict` names label sets of training rows; read by the core."""
-        return chosen_predictor(self) == "known-label-sets"
+        predictor = self.parameters["predictor"].check("predictor", self.predictor)  # it may be set after fit
+        return chosen_predictor(predictor, self.loss) == "known-label-sets"
 
     def _knows_probabilities(self) -> bool:
         return True

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from sklearn.utils.validation import check_is_fitted
 
+from manylabel.estimator.parameters import check_count
 from manylabel.estimator.plotting import pyplot
-from manylabel.estimator.validation import check_count, check_names
+from manylabel.estimator.validation import check_names
 
 __all__ = [
     "FiredRule",

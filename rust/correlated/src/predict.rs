@@ -6,7 +6,7 @@
 use crate::decode::{Decoder, Method, ROWS, Scratch, Sets};
 use crate::model::Matrix;
 use manylabel_base::{Error, Watch};
-use manylabel_score::{Features, Model, Options, Purpose, Rows, Work, with_features};
+use manylabel_score::{Features, Model, Options, Purpose, Rows, Work, with_sparse};
 use manylabel_sparse::{CsrView, Index, Value};
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -263,7 +263,7 @@ impl<P: Index, L: Index> Model for Scorer<'_, P, L> {
         let purpose = options.purpose;
         let marginals = matches!(purpose, Purpose::Ranking | Purpose::Probabilities);
         let decoder = self.decoder(marginals)?;
-        Ok(with_features!(x, |x| Box::new(Batch {
+        Ok(with_sparse!(x.sparse()?, |x| Box::new(Batch {
             scorer: self,
             decoder,
             purpose,

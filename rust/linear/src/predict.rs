@@ -5,7 +5,7 @@
 
 use crate::full::FullFeatures;
 use manylabel_base::{Error, Watch};
-use manylabel_score::{Features, Model, Options, Rows, Work, with_features};
+use manylabel_score::{Features, Model, Options, Rows, Work, with_sparse};
 use manylabel_sparse::{CsrView, Index, Value};
 use std::ops::Range;
 
@@ -140,6 +140,6 @@ impl<P: Index, L: Index> Model for Scorer<'_, P, L> {
     }
 
     fn rows<'a>(&'a self, x: Features<'a>, _: Options) -> Result<Box<dyn Rows + 'a>, Error> {
-        Ok(with_features!(x, |x| self.batch(x)))
+        Ok(with_sparse!(x.sparse()?, |x| self.batch(x)))
     }
 }

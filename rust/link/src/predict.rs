@@ -3,7 +3,7 @@
 use crate::design::{Projection, features};
 use crate::lanes::scores;
 use manylabel_base::{Error, Watch};
-use manylabel_score::{Features, Model, Options, Rows, Work, with_features};
+use manylabel_score::{Features, Model, Options, Rows, Work, with_sparse};
 use manylabel_sparse::{CsrView, Index, Value};
 use std::ops::Range;
 
@@ -163,7 +163,7 @@ impl Model for Scorer<'_> {
 
     fn rows<'a>(&'a self, x: Features<'a>, _: Options) -> Result<Box<dyn Rows + 'a>, Error> {
         let scorer = *self;
-        Ok(with_features!(x, |x| Box::new(Batch { scorer, x })))
+        Ok(with_sparse!(x.sparse()?, |x| Box::new(Batch { scorer, x })))
     }
 
     fn is_quick(&self, n_rows: usize) -> bool {

@@ -3,8 +3,9 @@
 use manylabel_base::Error;
 use manylabel_simd::wide;
 use manylabel_sparse::{LANES, Lanes, Real};
+use ndarray::ArrayView2;
 
-/// A dense matrix, row after row.
+/// A dense matrix in C order, row after row.
 #[derive(Debug, Clone, Copy)]
 pub struct DenseView<'a, T> {
     values: &'a [T],
@@ -13,25 +14,23 @@ pub struct DenseView<'a, T> {
 }
 
 impl<'a, T: Real> DenseView<'a, T> {
-    /// Borrows `n_rows` rows of `n_cols` values each.
+    /// Borrows a matrix.
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if there are not so many values.
-    pub fn new(values: &'a [T], n_rows: usize, n_cols: usize) -> Result<Self, Error> {
-        if n_rows.checked_mul(n_cols) == Some(values.len()) {
-            Ok(Self {
-                values,
-                n_rows,
-                n_cols,
-            })
-        } else {
-            Err(Error::Shape {
-                what: "values of X",
-                expected: n_rows.saturating_mul(n_cols),
-                got: values.len(),
-            })
-        }
+    /// [`Error::Param`] if it is not in C order.
+    pub fn new(x: &ArrayView2<'a, T>) -> Result<Self, Error> {
+        let (n_rows, n_cols) = x.dim();
+        let strided = || Error::Param {
+            name: "X",
+            expected: "laid out in C order",
+            got: format!("strides {:?}", x.strides()),
+        };
+        Ok(Self {
+            values: x.to_slice().ok_or_else(strided)?,
+            n_rows,
+            n_cols,
+        })
     }
 
     /// Number of rows.

@@ -5,6 +5,7 @@ use manylabel_pls::{
     Components, DenseView, Embedding, Matrix, Model, Params, Ridge, Solver, project,
 };
 use manylabel_sparse::CsrView;
+use ndarray::ArrayView2;
 use proptest::prelude::*;
 use rayon::ThreadPoolBuilder;
 
@@ -40,6 +41,11 @@ fn problem() -> impl Strategy<Value = Problem> {
 }
 
 impl Problem {
+    fn dense(&self) -> DenseView<'_, f64> {
+        let x = ArrayView2::from_shape((self.n, self.d), &self.cells).expect("as many");
+        DenseView::new(&x).expect("in C order")
+    }
+
     fn fit(&self, params: &Params, sparse: bool, n_threads: usize) -> Model<f64> {
         let (mut ends, mut cols, mut values) = (vec![0], Vec::new(), Vec::new());
         for row in self.cells.chunks(self.d) {
@@ -52,7 +58,7 @@ impl Problem {
         let x = if sparse {
             Matrix::Sparse(CsrView::new("X", &ends, &cols, &values, self.d).expect("valid"))
         } else {
-            Matrix::Dense(DenseView::new(&self.cells, self.n, self.d).expect("as many"))
+            Matrix::Dense(self.dense())
         };
         let labels = self.y.concat();
         let mut label_ends = vec![0];
@@ -68,8 +74,7 @@ impl Problem {
     }
 
     fn project(&self, model: &Model<f64>) -> Vec<f64> {
-        let x = DenseView::new(&self.cells, self.n, self.d).expect("as many");
-        let x = Matrix::<i32, f64>::Dense(x);
+        let x = Matrix::<i32, f64>::Dense(self.dense());
         project(x, &model.coef, &model.intercept, &Watch::new()).expect("not stopped")
     }
 }

@@ -1,88 +1,47 @@
 //! `manylabel.correlated`: the correlated logistic model, and decoding by it.
 
-use crate::csr::{PyCsr, positions, with_view};
+use crate::csr::{PyCsr, positions, values, with_labels};
 use crate::error::to_py;
 use crate::held::{Held, HeldCsr, with_held};
-use crate::named::named;
+use crate::params::Named;
 use crate::run::run;
 use crate::scorer::{Scorer, Source};
 use manylabel_base::Error;
 use manylabel_correlated as correlated;
-use manylabel_correlated::{Coding, Matrix, Method, Model, Params, Solver, Start};
+use manylabel_correlated::{Checked, Coding, Matrix, Method, Model, Params, Solver, Start};
+use manylabel_score::with_sparse;
 use manylabel_sparse::{CsrView, Index};
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 
-/// Parameters by the names the user knows.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
-pub(crate) struct PyParams {
-    l2_features: f64,
-    l2_pairs: f64,
-    epsilon: f64,
-    coding: String,
-    solver: String,
-    standardize: bool,
-    tol: f64,
-    max_iter: usize,
+fn checked(params: &Named<'_>) -> PyResult<Checked> {
+    let params = Params {
+        l2_features: params.get("l2_features")?,
+        l2_pairs: params.get("l2_pairs")?,
+        epsilon: params.get("epsilon")?,
+        coding: params.choice(
+            "coding",
+            &[("01", Coding::ZeroOne), ("pm1", Coding::PlusMinus)],
+        )?,
+        solver: params.choice(
+            "solver",
+            &[
+                ("auto", Solver::Auto),
+                ("fista", Solver::Fista),
+                ("reference", Solver::Reference),
+            ],
+        )?,
+        standardize: params.get("standardize")?,
+        tol: params.get("tol")?,
+        max_iter: params.get("max_iter")?,
+    };
+    params.check().map_err(to_py)
 }
 
-impl TryFrom<PyParams> for Params {
-    type Error = Error;
-
-    fn try_from(params: PyParams) -> Result<Self, Error> {
-        Ok(Self {
-            l2_features: params.l2_features,
-            l2_pairs: params.l2_pairs,
-            epsilon: params.epsilon,
-            coding: named(
-                "coding",
-                "\"01\" or \"pm1\"",
-                &[("01", Coding::ZeroOne), ("pm1", Coding::PlusMinus)],
-                &params.coding,
-            )?,
-            solver: named(
-                "solver",
-                "\"auto\", \"fista\" or \"reference\"",
-                &[
-                    ("auto", Solver::Auto),
-                    ("fista", Solver::Fista),
-                    ("reference", Solver::Reference),
-                ],
-                &params.solver,
-            )?,
-            standardize: params.standardize,
-            tol: params.tol,
-            max_iter: params.max_iter,
-        })
-    }
-}
-
-fn method(name: &str) -> Result<Method, Error> {
-    named(
-        "decoder",
-        "\"auto\", \"exact\", \"search\" or \"bp\"",
-        &[
-            ("auto", Method::Auto),
-            ("exact", Method::Exact),
-            ("search", Method::Search),
-            ("bp", Method::Messages),
-        ],
-        name,
-    )
-}
-
-/// Raises `ValueError` for parameters that no fit takes.
+/// Raises `ValueError` for parameters that do not go together.
 #[pyfunction]
-pub(crate) fn check_correlated(params: PyParams) -> PyResult<()> {
-    let params = Params::try_from(params).and_then(Params::check);
-    params.map(drop).map_err(to_py)
-}
-
-/// Raises `ValueError` for a decoder that there is not.
-#[pyfunction]
-pub(crate) fn check_decoder(name: &str) -> PyResult<()> {
-    method(name).map(drop).map_err(to_py)
+pub(crate) fn check_correlated(params: Named<'_>) -> PyResult<()> {
+    checked(&params).map(drop)
 }
 
 /// A copy of the compressed rows, or columns, of `width` positions; their structure is checked.
@@ -98,7 +57,7 @@ fn to_rows(matrix: &HeldCsr<f64>, name: &'static str, width: usize) -> Result<Ma
     })
 }
 
-/// The fitted attributes of an estimator that score rows, and how it decodes.
+/// The fitted attributes of an estimator that score rows.
 #[derive(FromPyObject)]
 pub(crate) struct PyCorrelated {
     #[pyo3(attribute("coef_"))]
@@ -113,7 +72,6 @@ pub(crate) struct PyCorrelated {
     label_set_energies: Held<f64>,
     #[pyo3(attribute("_threshold"))]
     threshold: f64,
-    decoder: String,
 }
 
 impl PyCorrelated {
@@ -153,9 +111,9 @@ impl Source for Decoded {
     }
 }
 
-/// Prepares a fitted estimator.
+/// Prepares a fitted estimator; of the parameters `decoder` is used.
 #[pyfunction]
-pub(crate) fn correlated_scorer(model: PyCorrelated) -> PyResult<Scorer> {
+pub(crate) fn correlated_scorer(model: PyCorrelated, params: Named<'_>) -> PyResult<Scorer> {
     let (set_ends, set_labels) = with_held!(&model.label_sets, |sets| {
         sets.rows("label_sets_").map_err(to_py)?;
         (
@@ -167,7 +125,15 @@ pub(crate) fn correlated_scorer(model: PyCorrelated) -> PyResult<Scorer> {
         )
     });
     Scorer::new(Decoded {
-        method: method(&model.decoder).map_err(to_py)?,
+        method: params.choice(
+            "decoder",
+            &[
+                ("auto", Method::Auto),
+                ("exact", Method::Exact),
+                ("search", Method::Search),
+                ("bp", Method::Messages),
+            ],
+        )?,
         couplings: model.couplings().map_err(to_py)?,
         set_ends,
         set_labels,
@@ -200,7 +166,7 @@ pub(crate) fn fit_correlated<'py>(
     y: PyCsr<'py>,
     sample_weight: Option<PyReadonlyArray1<'py, f32>>,
     start: Option<PyCorrelated>,
-    params: PyParams,
+    params: Named<'py>,
     n_threads: usize,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<(
@@ -211,13 +177,8 @@ pub(crate) fn fit_correlated<'py>(
     Bound<'py, PyArray1<f64>>,
     (f64, f64, usize, bool),
 )> {
-    let params = Params::try_from(params)
-        .and_then(Params::check)
-        .map_err(to_py)?;
-    let sample_weight = sample_weight
-        .as_ref()
-        .map(|weights| weights.as_slice())
-        .transpose()?;
+    let params = checked(&params)?;
+    let sample_weight = values(sample_weight.as_ref())?;
     let from = start
         .as_ref()
         .map(|model| {
@@ -231,12 +192,16 @@ pub(crate) fn fit_correlated<'py>(
         intercept,
         couplings,
     });
-    let model: Model = with_view!(x, "X", |x| with_view!(y, "Y", |y| run(
-        py,
-        n_threads,
-        progress.as_ref(),
-        |watch| params.fit(x, y, sample_weight, start.as_ref(), watch)
-    )?));
+    let (x, y) = (x.unchecked("X")?, y.unchecked("Y")?);
+    let model: Model = run(py, n_threads, progress.as_ref(), |watch| {
+        with_sparse!(x.sparse()?, |x| with_labels!(y, |y| params.fit(
+            x,
+            y,
+            sample_weight,
+            start.as_ref(),
+            watch
+        )))
+    })?;
     let n_labels = model.intercept.len();
     let (set_ends, set_labels) = positions(py, &model.sets.ends, &model.sets.labels, n_labels);
     Ok((

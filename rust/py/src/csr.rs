@@ -1,7 +1,8 @@
 //! scipy matrices, borrowed by their own attribute names; no element is copied.
 
+use crate::error::to_py;
 use manylabel_base::Error;
-use manylabel_score::Features;
+use manylabel_score::{Sparse, with_sparse};
 use manylabel_sparse::{CsrOwned, CsrView, Index};
 use numpy::{Element, IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
@@ -16,25 +17,51 @@ pub(crate) struct Borrowed<'py, I: Element, T: Element> {
 }
 
 impl<I: Element + Index, T: Element> Borrowed<'_, I, T> {
-    /// The checked view; `name` is the argument to blame.
-    pub(crate) fn view(&self, name: &'static str) -> Result<CsrView<'_, I, T>, Error> {
+    /// The arrays as they are; `name` is the argument to blame.
+    fn arrays(&self, name: &'static str) -> Result<Arrays<'_, I, T>, Error> {
         // Contiguity is settled in `estimator/validation.py`; a stray strided array is an error, not a copy.
         let strided = |what| Error::Csr {
             matrix: name,
             row: 0,
             rule: format!("{what} is not contiguous"),
         };
-        let indptr = self.indptr.as_slice().map_err(|_| strided("indptr"))?;
-        let indices = self.indices.as_slice().map_err(|_| strided("indices"))?;
-        let data = self.data.as_slice().map_err(|_| strided("data"))?;
-        if indptr.len() != self.shape.0 + 1 {
+        Ok(Arrays {
+            name,
+            indptr: self.indptr.as_slice().map_err(|_| strided("indptr"))?,
+            indices: self.indices.as_slice().map_err(|_| strided("indices"))?,
+            data: self.data.as_slice().map_err(|_| strided("data"))?,
+            shape: self.shape,
+        })
+    }
+}
+
+/// The arrays of a CSR matrix whose structure is yet to be checked, which takes time and no interpreter.
+#[derive(Clone, Copy)]
+pub(crate) struct Arrays<'a, I, T> {
+    name: &'static str,
+    indptr: &'a [I],
+    indices: &'a [I],
+    data: &'a [T],
+    shape: (usize, usize),
+}
+
+impl<'a, I: Index, T> Arrays<'a, I, T> {
+    /// The checked view.
+    fn view(self) -> Result<CsrView<'a, I, T>, Error> {
+        if self.indptr.len() != self.shape.0 + 1 {
             return Err(Error::Shape {
                 what: "length of indptr",
                 expected: self.shape.0 + 1,
-                got: indptr.len(),
+                got: self.indptr.len(),
             });
         }
-        CsrView::new(name, indptr, indices, data, self.shape.1)
+        CsrView::new(
+            self.name,
+            self.indptr,
+            self.indices,
+            self.data,
+            self.shape.1,
+        )
     }
 }
 
@@ -47,51 +74,88 @@ pub(crate) enum PyCsr<'py> {
     I64F64(Borrowed<'py, i64, f64>),
 }
 
-/// A matrix of single values, positions of either width.
-#[derive(FromPyObject)]
-pub(crate) enum PyCsr32<'py> {
-    I32(Borrowed<'py, i32, f32>),
-    I64(Borrowed<'py, i64, f32>),
-}
-
 /// Whether the core takes a matrix as it is: a CSR matrix of known types, laid out in one piece,
 /// its structure valid, its columns sorted and unique. O(rows + nnz), and never an exception.
 #[pyfunction]
 pub(crate) fn is_canonical(matrix: &Bound<'_, PyAny>) -> bool {
-    fn valid<I: Element + Index, T: Element>(matrix: &Borrowed<'_, I, T>) -> bool {
-        matrix.view("X").is_ok()
-    }
-    match matrix.extract() {
-        Ok(PyCsr::I32F32(matrix)) => valid(&matrix),
-        Ok(PyCsr::I64F32(matrix)) => valid(&matrix),
-        Ok(PyCsr::I32F64(matrix)) => valid(&matrix),
-        Ok(PyCsr::I64F64(matrix)) => valid(&matrix),
-        Err(_) => false,
-    }
+    let matrix: Result<PyCsr<'_>, _> = matrix.extract();
+    matrix.is_ok_and(|matrix| {
+        matrix
+            .unchecked("X")
+            .is_ok_and(|arrays| arrays.sparse().is_ok())
+    })
 }
 
-/// Evaluates `$body` with `$view` bound to the checked view of `$csr`, whatever its types.
-macro_rules! with_view {
-    ($csr:expr, $name:literal, |$view:ident| $body:expr) => {
-        match &$csr {
-            $crate::csr::PyCsr::I32F32(m) => with_view!(@ m, $name, $view, $body),
-            $crate::csr::PyCsr::I64F32(m) => with_view!(@ m, $name, $view, $body),
-            $crate::csr::PyCsr::I32F64(m) => with_view!(@ m, $name, $view, $body),
-            $crate::csr::PyCsr::I64F64(m) => with_view!(@ m, $name, $view, $body),
-        }
-    };
-    (@ $m:ident, $name:literal, $view:ident, $body:expr) => {{
-        let $view = $m.view($name).map_err($crate::error::to_py)?;
-        $body
-    }};
+/// Any CSR matrix whose structure is yet to be checked: done behind the door, with the interpreter released.
+#[derive(Clone, Copy)]
+pub(crate) enum Unchecked<'a> {
+    I32F32(Arrays<'a, i32, f32>),
+    I64F32(Arrays<'a, i64, f32>),
+    I32F64(Arrays<'a, i32, f64>),
+    I64F64(Arrays<'a, i64, f64>),
 }
-pub(crate) use with_view;
+
+impl<'a> Unchecked<'a> {
+    /// The checked matrix.
+    pub(crate) fn sparse(self) -> Result<Sparse<'a>, Error> {
+        Ok(match self {
+            Self::I32F32(m) => Sparse::I32F32(m.view()?),
+            Self::I64F32(m) => Sparse::I64F32(m.view()?),
+            Self::I32F64(m) => Sparse::I32F64(m.view()?),
+            Self::I64F64(m) => Sparse::I64F64(m.view()?),
+        })
+    }
+
+    /// A checked copy without stored zeros.
+    pub(crate) fn to_owned(self) -> Result<CsrOwned, Error> {
+        with_sparse!(self.sparse()?, |x| CsrOwned::from_view(x, false))
+    }
+}
 
 impl PyCsr<'_> {
-    /// The checked matrix X.
-    pub(crate) fn features(&self) -> PyResult<Features<'_>> {
-        with_view!(self, "X", |x| Ok(x.into()))
+    /// Number of rows and columns, as the matrix has them.
+    pub(crate) fn shape(&self) -> (usize, usize) {
+        match self {
+            Self::I32F32(m) => m.shape,
+            Self::I64F32(m) => m.shape,
+            Self::I32F64(m) => m.shape,
+            Self::I64F64(m) => m.shape,
+        }
     }
+
+    /// The arrays as they are; `name` is the argument to blame.
+    pub(crate) fn unchecked(&self, name: &'static str) -> PyResult<Unchecked<'_>> {
+        let arrays = match self {
+            Self::I32F32(m) => m.arrays(name).map(Unchecked::I32F32),
+            Self::I64F32(m) => m.arrays(name).map(Unchecked::I64F32),
+            Self::I32F64(m) => m.arrays(name).map(Unchecked::I32F64),
+            Self::I64F64(m) => m.arrays(name).map(Unchecked::I64F64),
+        };
+        arrays.map_err(to_py)
+    }
+}
+
+/// Evaluates `$body` with `$view` bound to the checked labels: single precision, positions of either width.
+macro_rules! with_labels {
+    ($labels:expr, |$view:ident| $body:expr) => {
+        match $labels.sparse()? {
+            manylabel_score::Sparse::I32F32($view) => $body,
+            manylabel_score::Sparse::I64F32($view) => $body,
+            _ => Err(manylabel_base::Error::Param {
+                name: "Y",
+                expected: "of single precision",
+                got: "another type".into(),
+            }),
+        }
+    };
+}
+pub(crate) use with_labels;
+
+/// The values of an optional array.
+pub(crate) fn values<'a, T: Element>(
+    array: Option<&'a PyReadonlyArray1<'_, T>>,
+) -> PyResult<Option<&'a [T]>> {
+    Ok(array.map(|array| array.as_slice()).transpose()?)
 }
 
 /// The three arrays of a compressed sparse matrix for scipy: indptr, indices, data. Positions are

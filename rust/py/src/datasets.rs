@@ -1,12 +1,12 @@
 //! Files of data sets in and out.
 
-use crate::csr::{PyCsr, with_view};
+use crate::csr::PyCsr;
 use crate::error::to_py;
 use crate::run::run;
 use manylabel_datasets::{
     ArffOptions, Cells, Index, Real, XcFile, read_arff as read_relation, write_xc as write,
 };
-use manylabel_sparse::CsrOwned;
+use manylabel_score::with_sparse;
 use numpy::{Element, IntoPyArray};
 use pyo3::prelude::*;
 use std::path::{Path, PathBuf};
@@ -86,11 +86,11 @@ fn csr<I: Index + Element, V: Element>(
 #[pyfunction]
 #[pyo3(signature = (path, x, y))]
 pub(crate) fn write_xc(py: Python<'_>, path: PathBuf, x: PyCsr<'_>, y: PyCsr<'_>) -> PyResult<()> {
-    let y = with_view!(y, "Y", |y| CsrOwned::from_view(y, false)).map_err(to_py)?;
-    with_view!(x, "X", |x| Ok(run(py, 1, None, |watch| write(
-        &path, x, &y, watch
-    ))))
-    .map_err(to_py)?
+    let (x, y) = (x.unchecked("X")?, y.unchecked("Y")?);
+    run(py, 1, None, |watch| {
+        let y = y.to_owned()?;
+        with_sparse!(x.sparse()?, |x| write(&path, x, &y, watch))
+    })
 }
 
 /// Reads an ARFF file.

@@ -1,62 +1,39 @@
 //! `manylabel.linear`: LEML, and scoring by factors of low rank.
 
-use crate::csr::{PyCsr, with_view};
+use crate::csr::{PyCsr, Unchecked, values};
 use crate::error::to_py;
 use crate::held::{Held, HeldMatrix};
-use crate::named::named;
+use crate::params::Named;
 use crate::run::run;
 use crate::scorer::{Scorer, Source};
 use manylabel_base::Error;
-use manylabel_linear::leml::{self, Loss, Params};
-use manylabel_score::Model;
-use manylabel_sparse::CsrOwned;
+use manylabel_linear::leml::{self, Checked, Loss, Params};
+use manylabel_score::{Model, with_sparse};
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1};
 use pyo3::prelude::*;
 
-/// Parameters by the names the user knows.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
-pub(crate) struct PyParams {
-    rank: usize,
-    alpha: Option<f64>,
-    loss: String,
-    max_iter: usize,
-    tol: f64,
-    cg_max_iter: usize,
-    cg_tol: f64,
-    fit_intercept: bool,
-    normalize: bool,
-    seed: u64,
-    learn_cut: bool,
-}
-
-impl TryFrom<PyParams> for Params {
-    type Error = Error;
-
-    fn try_from(params: PyParams) -> Result<Self, Error> {
-        Ok(Self {
-            rank: params.rank,
-            alpha: params.alpha,
-            loss: named(
-                "loss",
-                "\"squared\", \"logistic\" or \"squared-hinge\"",
-                &[
-                    ("squared", Loss::Squared),
-                    ("logistic", Loss::Logistic),
-                    ("squared-hinge", Loss::SquaredHinge),
-                ],
-                &params.loss,
-            )?,
-            max_iter: params.max_iter,
-            tol: params.tol,
-            cg_max_iter: params.cg_max_iter,
-            cg_tol: params.cg_tol,
-            fit_intercept: params.fit_intercept,
-            normalize: params.normalize,
-            seed: params.seed,
-            learn_cut: params.learn_cut,
-        })
-    }
+fn checked(params: &Named<'_>) -> PyResult<Checked> {
+    let params = Params {
+        rank: params.get("rank")?,
+        alpha: params.unless_auto("alpha")?,
+        loss: params.choice(
+            "loss",
+            &[
+                ("squared", Loss::Squared),
+                ("logistic", Loss::Logistic),
+                ("squared-hinge", Loss::SquaredHinge),
+            ],
+        )?,
+        max_iter: params.get("max_iter")?,
+        tol: params.get("tol")?,
+        cg_max_iter: params.get("cg_max_iter")?,
+        cg_tol: params.get("cg_tol")?,
+        fit_intercept: params.get("fit_intercept")?,
+        normalize: params.get("normalize")?,
+        seed: params.get("random_state")?,
+        learn_cut: params.get("learn_cut")?,
+    };
+    params.check().map_err(to_py)
 }
 
 /// Fits LEML: features, their factors, factors of labels (transposed), intercepts, objective after
@@ -71,7 +48,7 @@ pub(crate) fn fit_leml<'py>(
     y: PyCsr<'py>,
     observed: Option<PyCsr<'py>>,
     sample_weight: Option<PyReadonlyArray1<'py, f32>>,
-    params: PyParams,
+    params: Named<'py>,
     n_threads: usize,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<(
@@ -83,26 +60,22 @@ pub(crate) fn fit_leml<'py>(
     f64,
     Option<f64>,
 )> {
-    let params = Params::try_from(params)
-        .and_then(Params::check)
-        .map_err(to_py)?;
-    let sample_weight = sample_weight
-        .as_ref()
-        .map(|weights| weights.as_slice())
-        .transpose()?;
-    let y = with_view!(y, "Y", |y| CsrOwned::from_view(y, false).map_err(to_py)?);
-    let observed = match observed {
-        None => None,
-        Some(observed) => Some(with_view!(observed, "observed", |observed| {
-            CsrOwned::from_view(observed, false).map_err(to_py)?
-        })),
-    };
-    let model = with_view!(x, "X", |x| run(
-        py,
-        n_threads,
-        progress.as_ref(),
-        |watch| params.fit(x, &y, observed.as_ref(), sample_weight, watch)
-    )?);
+    let params = checked(&params)?;
+    let sample_weight = values(sample_weight.as_ref())?;
+    let (x, y) = (x.unchecked("X")?, y.unchecked("Y")?);
+    let observed = observed.as_ref().map(|known| known.unchecked("observed"));
+    let observed = observed.transpose()?;
+    let model = run(py, n_threads, progress.as_ref(), |watch| {
+        let y = y.to_owned()?;
+        let observed = observed.map(Unchecked::to_owned).transpose()?;
+        with_sparse!(x.sparse()?, |x| params.fit(
+            x,
+            &y,
+            observed.as_ref(),
+            sample_weight,
+            watch
+        ))
+    })?;
     let (n_features, n_labels) = (model.features.len(), model.intercept.len());
     Ok((
         model.features.into_pyarray(py),

@@ -11,11 +11,12 @@ mod correlated;
 mod csr;
 mod datasets;
 mod error;
+mod features;
 mod held;
 mod leml;
 mod linear;
 mod link;
-mod named;
+mod params;
 mod partition;
 mod pdsparse;
 mod persistence;
@@ -29,7 +30,7 @@ use pyo3::prelude::*;
 #[pymodule(gil_used = false)]
 mod _core {
     #[pymodule_export]
-    use crate::correlated::{check_correlated, check_decoder, correlated_scorer, fit_correlated};
+    use crate::correlated::{check_correlated, correlated_scorer, fit_correlated};
     #[pymodule_export]
     use crate::csr::is_canonical;
     #[pymodule_export]
@@ -37,7 +38,7 @@ mod _core {
     #[pymodule_export]
     use crate::leml::{fit_leml, low_rank_scorer};
     #[pymodule_export]
-    use crate::linear::{check_dismec, fit_dismec, linear_scorer, standardize_columns};
+    use crate::linear::{fit_dismec, linear_scorer, standardize_columns};
     #[pymodule_export]
     use crate::link::{check_link, fit_link, link_scorer};
     #[pymodule_export]

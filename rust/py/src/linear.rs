@@ -1,73 +1,35 @@
 //! `manylabel.linear`: DiSMEC, and scoring by sparse weights.
 
-use crate::csr::{CsrArrays, PyCsr, csr_arrays, with_view};
+use crate::csr::{CsrArrays, PyCsr, csr_arrays, values};
 use crate::error::to_py;
 use crate::held::{Held, HeldCsr, with_held};
+use crate::params::Named;
 use crate::run::run;
 use crate::scorer::{Scorer, Source};
 use manylabel_base::Error;
 use manylabel_linear as linear;
-use manylabel_linear::dismec::{Params, Solver};
-use manylabel_score::Model;
-use manylabel_sparse::{ColumnScaling, CsrOwned};
+use manylabel_linear::dismec::{Checked, Params, Solver};
+use manylabel_score::{Model, with_sparse};
+use manylabel_sparse::ColumnScaling;
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 
-/// Parameters by the names the user knows.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
-pub(crate) struct PyParams {
-    #[pyo3(item("C"))]
-    c: f64,
-    prune: f64,
-    fit_intercept: bool,
-    normalize: bool,
-    solver: String,
-    tol: f64,
-    max_iter: usize,
-    learn_cut: bool,
-    seed: u64,
-}
-
-impl TryFrom<PyParams> for Params {
-    type Error = Error;
-
-    fn try_from(params: PyParams) -> Result<Self, Error> {
-        let solver = match params.solver.as_str() {
-            "exact" => Solver::Exact,
-            "fast" => Solver::Fast,
-            _ => {
-                let got = format!("{:?}", params.solver);
-                return Err(Error::Param {
-                    name: "solver",
-                    expected: "\"fast\" or \"exact\"",
-                    got,
-                });
-            }
-        };
-        let PyParams {
-            c,
-            prune,
-            fit_intercept,
-            normalize,
-            tol,
-            max_iter,
-            learn_cut,
-            seed,
-            ..
-        } = params;
-        Ok(Self {
-            c,
-            prune,
-            fit_intercept,
-            normalize,
-            solver,
-            tol,
-            max_iter,
-            learn_cut,
-            seed,
-        })
-    }
+fn checked(params: &Named<'_>) -> PyResult<Checked> {
+    let params = Params {
+        c: params.get("C")?,
+        prune: params.get("prune")?,
+        fit_intercept: params.get("fit_intercept")?,
+        normalize: params.get("normalize")?,
+        solver: params.choice(
+            "solver",
+            &[("fast", Solver::Fast), ("exact", Solver::Exact)],
+        )?,
+        tol: params.get("tol")?,
+        max_iter: params.get("max_iter")?,
+        learn_cut: params.get("learn_cut")?,
+        seed: params.get("random_state")?,
+    };
+    params.check().map_err(to_py)
 }
 
 /// Scales columns to unit variance: the arrays of the scaled matrix, what was subtracted from the
@@ -85,27 +47,20 @@ pub(crate) fn standardize_columns<'py>(
     Bound<'py, PyArray1<f64>>,
     Bound<'py, PyArray1<f64>>,
 )> {
-    let sample_weight = sample_weight
-        .as_ref()
-        .map(|weights| weights.as_slice())
-        .transpose()?;
-    let (scaling, scaled) = with_view!(x, "X", |x| run(py, 1, None, |watch| {
-        let scaling = ColumnScaling::learn(x, sample_weight, center, watch)?;
-        let scaled = scaling.apply(x, watch)?;
-        Ok((scaling, scaled))
-    })?);
+    let sample_weight = values(sample_weight.as_ref())?;
+    let x = x.unchecked("X")?;
+    let (scaling, scaled) = run(py, 1, None, |watch| {
+        with_sparse!(x.sparse()?, |x| {
+            let scaling = ColumnScaling::learn(x, sample_weight, center, watch)?;
+            let scaled = scaling.apply(x, watch)?;
+            Ok((scaling, scaled))
+        })
+    })?;
     Ok((
         csr_arrays(py, scaled),
         scaling.shift.into_pyarray(py),
         scaling.scale.into_pyarray(py),
     ))
-}
-
-/// Raises `ValueError` for parameters that no fit takes.
-#[pyfunction]
-pub(crate) fn check_dismec(params: PyParams) -> PyResult<()> {
-    let params = Params::try_from(params).and_then(Params::check);
-    params.map(drop).map_err(to_py)
 }
 
 /// Fits DiSMEC: the arrays of (`n_features`, `n_labels`) weights in compressed rows, intercepts,
@@ -118,7 +73,7 @@ pub(crate) fn fit_dismec<'py>(
     x: PyCsr<'py>,
     y: PyCsr<'py>,
     sample_weight: Option<PyReadonlyArray1<'py, f32>>,
-    params: PyParams,
+    params: Named<'py>,
     n_threads: usize,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<(
@@ -127,20 +82,13 @@ pub(crate) fn fit_dismec<'py>(
     Bound<'py, PyArray1<i32>>,
     Option<f32>,
 )> {
-    let params = Params::try_from(params)
-        .and_then(Params::check)
-        .map_err(to_py)?;
-    let sample_weight = sample_weight
-        .as_ref()
-        .map(|weights| weights.as_slice())
-        .transpose()?;
-    let y = with_view!(y, "Y", |y| CsrOwned::from_view(y, false).map_err(to_py)?);
-    let model = with_view!(x, "X", |x| run(
-        py,
-        n_threads,
-        progress.as_ref(),
-        |watch| { params.fit(x, &y, sample_weight, watch) }
-    )?);
+    let params = checked(&params)?;
+    let sample_weight = values(sample_weight.as_ref())?;
+    let (x, y) = (x.unchecked("X")?, y.unchecked("Y")?);
+    let model = run(py, n_threads, progress.as_ref(), |watch| {
+        let y = y.to_owned()?;
+        with_sparse!(x.sparse()?, |x| params.fit(x, &y, sample_weight, watch))
+    })?;
     let n_iter: Vec<i32> = model
         .n_iter
         .iter()

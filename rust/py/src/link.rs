@@ -1,45 +1,20 @@
 //! `manylabel.link`: the smooth link, and scoring by it.
 
-use crate::csr::{PyCsr, with_view};
+use crate::csr::{PyCsr, values};
 use crate::error::to_py;
 use crate::held::{Held, HeldMatrix};
-use crate::named::named;
+use crate::params::Named;
 use crate::run::run;
 use crate::scorer::{Scorer, Source};
 use manylabel_base::Error;
 use manylabel_link as link;
-use manylabel_link::{Kernel, Loss, Params, Projection, Solver};
-use manylabel_score::Model;
-use manylabel_sparse::CsrOwned;
+use manylabel_link::{Checked, Kernel, Loss, Params, Projection, Solver};
+use manylabel_score::{Model, with_sparse};
 use numpy::{
     Element, IntoPyArray, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2,
     PyUntypedArrayMethods,
 };
 use pyo3::prelude::*;
-
-/// Parameters by the names the user knows.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
-pub(crate) struct PyParams {
-    kernel: String,
-    n_features: usize,
-    gamma: Option<f64>,
-    loss: String,
-    solver: String,
-    l2_link: f64,
-    n_passes: usize,
-    step_size: f64,
-    momentum: f64,
-    decay: f64,
-    shrink: Option<f64>,
-    preflate: bool,
-    n_iter_no_change: usize,
-    max_iter: usize,
-    tol: f64,
-    max_memory: Option<u64>,
-    seed: u64,
-    learn_threshold: bool,
-}
 
 const KERNELS: [(&str, Kernel); 8] = [
     ("gaussian", Kernel::Gaussian),
@@ -52,51 +27,39 @@ const KERNELS: [(&str, Kernel); 8] = [
     ("quasi-matern-5", Kernel::QuasiMatern5),
 ];
 
-impl TryFrom<PyParams> for Params {
-    type Error = Error;
-
-    fn try_from(params: PyParams) -> Result<Self, Error> {
-        Ok(Self {
-            kernel: named(
-                "kernel",
-                "\"gaussian\", \"matern-3\", \"matern-5\", \"cauchy\", \"linear\", \
-                 \"quasi-gaussian\", \"quasi-matern-3\" or \"quasi-matern-5\"",
-                &KERNELS,
-                &params.kernel,
-            )?,
-            n_features: params.n_features,
-            gamma: params.gamma,
-            loss: named(
-                "loss",
-                "\"squared\", \"logistic\" or \"softmax\"",
-                &[
-                    ("squared", Loss::Squared),
-                    ("logistic", Loss::Logistic),
-                    ("softmax", Loss::Softmax),
-                ],
-                &params.loss,
-            )?,
-            solver: named(
-                "solver",
-                "\"psgd\" or \"newton-cg\"",
-                &[("psgd", Solver::Psgd), ("newton-cg", Solver::NewtonCg)],
-                &params.solver,
-            )?,
-            l2: params.l2_link,
-            n_passes: params.n_passes,
-            step_size: params.step_size,
-            momentum: params.momentum,
-            decay: params.decay,
-            shrink: params.shrink,
-            preflate: params.preflate,
-            n_iter_no_change: params.n_iter_no_change,
-            max_iter: params.max_iter,
-            tol: params.tol,
-            max_memory: params.max_memory,
-            seed: params.seed,
-            learn_threshold: params.learn_threshold,
-        })
-    }
+/// `n_features` and `l2_link` are settled in Python.
+fn checked(params: &Named<'_>) -> PyResult<Checked> {
+    let params = Params {
+        kernel: params.choice("kernel", &KERNELS)?,
+        n_features: params.get("n_features")?,
+        gamma: params.unless_auto("gamma")?,
+        loss: params.choice(
+            "loss",
+            &[
+                ("logistic", Loss::Logistic),
+                ("squared", Loss::Squared),
+                ("softmax", Loss::Softmax),
+            ],
+        )?,
+        solver: params.choice(
+            "solver",
+            &[("psgd", Solver::Psgd), ("newton-cg", Solver::NewtonCg)],
+        )?,
+        l2: params.get("l2_link")?,
+        n_passes: params.get("n_passes")?,
+        step_size: params.get("step_size")?,
+        momentum: params.get("momentum")?,
+        decay: params.get("decay")?,
+        shrink: params.get("shrink")?,
+        preflate: params.get("preflate")?,
+        n_iter_no_change: params.get("n_iter_no_change")?,
+        max_iter: params.get("max_iter")?,
+        tol: params.get("tol")?,
+        max_memory: params.get("max_memory")?,
+        seed: params.get("random_state")?,
+        learn_threshold: params.get("learn_threshold")?,
+    };
+    params.check().map_err(to_py)
 }
 
 /// What scoring needs of a fitted estimator.
@@ -160,13 +123,10 @@ fn projection<'a>(
     Projection::new(weights, intercept.as_slice()?, n_features).map_err(to_py)
 }
 
-/// Checks the ranges of parameters, ahead of a fit.
+/// Raises `ValueError` for parameters that do not go together, ahead of a fit.
 #[pyfunction]
-pub(crate) fn check_link(params: PyParams) -> PyResult<()> {
-    Params::try_from(params)
-        .and_then(Params::check)
-        .map(drop)
-        .map_err(to_py)
+pub(crate) fn check_link(params: Named<'_>) -> PyResult<()> {
+    checked(&params).map(drop)
 }
 
 /// Fits the link: frequencies, phases, weights, intercepts, the ridge used, held-out losses, Newton
@@ -184,7 +144,7 @@ pub(crate) fn fit_link<'py>(
     y: PyCsr<'py>,
     sample_weight: Option<PyReadonlyArray1<'py, f32>>,
     held_out: Option<PyReadonlyArray1<'py, bool>>,
-    params: PyParams,
+    params: Named<'py>,
     n_threads: usize,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<(
@@ -198,33 +158,28 @@ pub(crate) fn fit_link<'py>(
     f64,
     f64,
 )> {
-    let params = Params::try_from(params)
-        .and_then(Params::check)
-        .map_err(to_py)?;
-    let sample_weight = sample_weight
-        .as_ref()
-        .map(|weights| weights.as_slice())
-        .transpose()?;
-    let held_out = held_out.as_ref().map(|mask| mask.as_slice()).transpose()?;
+    let params = checked(&params)?;
+    let sample_weight = values(sample_weight.as_ref())?;
+    let held_out = values(held_out.as_ref())?;
     let predictions = predictions
         .as_ref()
-        .map(|values| by_rows("predictions", values))
+        .map(|of_rows| by_rows("predictions", of_rows))
         .transpose()?;
-    let y = with_view!(y, "Y", |y| CsrOwned::from_view(y, false).map_err(to_py)?);
-    let model = with_view!(x, "X", |x| {
-        let projection = projection(&projection_weights, &projection_intercept, x.n_cols())?;
-        run(py, n_threads, progress.as_ref(), |watch| {
-            params.fit(
-                x,
-                projection,
-                predictions,
-                &y,
-                sample_weight,
-                held_out,
-                watch,
-            )
-        })?
-    });
+    let n_features = x.shape().1;
+    let projection = projection(&projection_weights, &projection_intercept, n_features)?;
+    let (x, y) = (x.unchecked("X")?, y.unchecked("Y")?);
+    let model = run(py, n_threads, progress.as_ref(), |watch| {
+        let y = y.to_owned()?;
+        with_sparse!(x.sparse()?, |x| params.fit(
+            x,
+            projection,
+            predictions,
+            &y,
+            sample_weight,
+            held_out,
+            watch,
+        ))
+    })?;
     let width = projection_intercept.len() + 1;
     let (n_features, n_labels) = (model.phases.len(), model.intercept.len());
     let n_inputs = if n_features > 0 {

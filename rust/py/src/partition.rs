@@ -1,37 +1,14 @@
 //! `manylabel.partition`: blocks of rows and labels, k-means, and the router.
 
-use crate::csr::{CsrArrays, PyCsr, csr_arrays, with_view};
+use crate::csr::{CsrArrays, PyCsr, csr_arrays, values};
 use crate::error::to_py;
+use crate::params::Named;
 use crate::run::{run, run_here, score};
 use manylabel_partition::{Answer, KMeans, Params, ROWS_AT_ONCE, Router, Until, label_step, merge};
+use manylabel_score::with_sparse;
 use manylabel_sparse::{CsrOwned, Index, TopK, Value};
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
-
-/// Parameters of the partition by the names the user knows.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
-pub(crate) struct PyPartition {
-    n_blocks: Option<usize>,
-    lam: f64,
-    max_labels: Option<usize>,
-    n_init: usize,
-    max_iter: usize,
-    tol: f64,
-    seed: u64,
-}
-
-/// Parameters of the router by the names the user knows.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
-pub(crate) struct PyRouter {
-    #[pyo3(item("C"))]
-    c: f64,
-    fit_intercept: bool,
-    tol: f64,
-    max_iter: usize,
-    seed: u64,
-}
 
 /// Positions and numbers of clusters, which are below 2³¹, as numpy has them.
 fn to_i32(numbers: &[u32]) -> Vec<i32> {
@@ -57,7 +34,7 @@ pub(crate) fn fit_partition<'py>(
     py: Python<'py>,
     x: PyCsr<'py>,
     y: PyCsr<'py>,
-    params: PyPartition,
+    params: Named<'py>,
     n_threads: usize,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<(
@@ -67,32 +44,21 @@ pub(crate) fn fit_partition<'py>(
     Bound<'py, PyArray1<f64>>,
     u64,
 )> {
-    let PyPartition {
-        n_blocks,
-        lam,
-        max_labels,
-        n_init,
-        max_iter,
-        tol,
-        seed,
-    } = params;
     let params = Params {
-        n_blocks,
-        lam,
-        max_labels,
-        n_init,
-        max_iter,
-        tol,
-        seed,
+        n_blocks: params.get("n_blocks")?,
+        lam: params.get("lam")?,
+        max_labels: params.get("max_labels")?,
+        n_init: params.get("n_init")?,
+        max_iter: params.get("max_iter")?,
+        tol: params.get("tol")?,
+        seed: params.get("random_state")?,
     };
     let params = params.check().map_err(to_py)?;
-    let y = with_view!(y, "Y", |y| CsrOwned::from_view(y, false).map_err(to_py)?);
-    let found = with_view!(x, "X", |x| run(
-        py,
-        n_threads,
-        progress.as_ref(),
-        |watch| params.fit(x, &y, watch)
-    )?);
+    let (x, y) = (x.unchecked("X")?, y.unchecked("Y")?);
+    let found = run(py, n_threads, progress.as_ref(), |watch| {
+        let y = y.to_owned()?;
+        with_sparse!(x.sparse()?, |x| params.fit(x, &y, watch))
+    })?;
     Ok((
         to_i32(&found.row_blocks).into_pyarray(py),
         to_i64(&found.ends).into_pyarray(py),
@@ -116,9 +82,10 @@ pub(crate) fn partition_labels<'py>(
     n_threads: usize,
 ) -> PyResult<(Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<i32>>, u64)> {
     let row_blocks = to_u32(&row_blocks)?;
-    let y = with_view!(y, "Y", |y| CsrOwned::from_view(y, false).map_err(to_py)?);
+    let y = y.unchecked("Y")?;
     let most = max_labels.unwrap_or(usize::MAX);
     let sets = run(py, n_threads, None, |watch| {
+        let y = y.to_owned()?;
         label_step(&y, &row_blocks, n_blocks, lam, most, watch)
     })?;
     Ok((
@@ -156,14 +123,11 @@ pub(crate) fn fit_kmeans<'py>(
         n_init,
         seed,
     };
-    let weights = sample_weight.as_ref().map(|weights| weights.as_slice());
-    let weights = weights.transpose()?;
-    let found = with_view!(x, "X", |x| run(
-        py,
-        n_threads,
-        progress.as_ref(),
-        |watch| kmeans.fit(x, weights, watch)
-    )?);
+    let weights = values(sample_weight.as_ref())?;
+    let x = x.unchecked("X")?;
+    let found = run(py, n_threads, progress.as_ref(), |watch| {
+        with_sparse!(x.sparse()?, |x| kmeans.fit(x, weights, watch))
+    })?;
     Ok((
         to_i32(&found.row_clusters).into_pyarray(py),
         csr_arrays(py, found.centers),
@@ -184,7 +148,7 @@ pub(crate) fn fit_router<'py>(
     classes: PyReadonlyArray1<'py, i32>,
     n_classes: usize,
     sample_weight: Option<PyReadonlyArray1<'py, f32>>,
-    params: PyRouter,
+    params: Named<'py>,
     n_threads: usize,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<(
@@ -192,29 +156,20 @@ pub(crate) fn fit_router<'py>(
     Bound<'py, PyArray1<f32>>,
     Bound<'py, PyArray1<i32>>,
 )> {
-    let PyRouter {
-        c,
-        fit_intercept,
-        tol,
-        max_iter,
-        seed,
-    } = params;
     let router = Router {
-        c,
-        fit_intercept,
-        tol,
-        max_iter,
-        seed,
+        c: params.get("C")?,
+        fit_intercept: params.get("fit_intercept")?,
+        tol: params.get("tol")?,
+        max_iter: params.get("max_iter")?,
+        seed: params.get("random_state")?,
     };
     let classes = to_u32(&classes)?;
-    let weights = sample_weight.as_ref().map(|weights| weights.as_slice());
-    let weights = weights.transpose()?;
-    let routes = with_view!(x, "X", |x| run(
-        py,
-        n_threads,
-        progress.as_ref(),
-        |watch| router.fit(x, &classes, n_classes, weights, watch)
-    )?);
+    let weights = values(sample_weight.as_ref())?;
+    let x = x.unchecked("X")?;
+    let routes = run(py, n_threads, progress.as_ref(), |watch| {
+        with_sparse!(x.sparse()?, |x| router
+            .fit(x, &classes, n_classes, weights, watch))
+    })?;
     Ok((
         csr_arrays(py, routes.weights),
         routes.intercept.into_pyarray(py),
@@ -244,12 +199,13 @@ pub(crate) fn merge_blocks<'py>(
             })
         })
         .collect::<PyResult<_>>()?;
-    let merged = with_view!(routes, "routes", |routes| score(
-        py,
-        routes.n_rows() <= ROWS_AT_ONCE,
-        n_threads,
-        |watch| merge(routes, &answers, n_labels, k, watch)
-    )?);
+    let few = routes.shape().0 <= ROWS_AT_ONCE;
+    let routes = routes.unchecked("routes")?;
+    let merged = score(py, few, n_threads, |watch| {
+        with_sparse!(routes.sparse()?, |routes| merge(
+            routes, &answers, n_labels, k, watch
+        ))
+    })?;
     Ok(csr_arrays(py, merged))
 }
 
@@ -261,27 +217,30 @@ pub(crate) fn topk_of_rows<'py>(
     scores: PyCsr<'py>,
     k: usize,
 ) -> PyResult<CsrArrays<'py>> {
-    let out = with_view!(scores, "scores", |scores| run_here(py, |watch| {
-        let mut out = CsrOwned {
-            indptr: vec![0],
-            indices: Vec::new(),
-            values: Vec::new(),
-            n_cols: scores.n_cols(),
-        };
-        let mut best = TopK::new(k);
-        for row in 0..scores.n_rows() {
-            watch.step(0)?;
-            let (cols, values) = scores.row(row);
-            for (&col, &value) in cols.iter().zip(values) {
-                best.push(col.get() as u32, value.f64() as f32);
+    let scores = scores.unchecked("scores")?;
+    let out = run_here(py, |watch| {
+        with_sparse!(scores.sparse()?, |scores| {
+            let mut out = CsrOwned {
+                indptr: vec![0],
+                indices: Vec::new(),
+                values: Vec::new(),
+                n_cols: scores.n_cols(),
+            };
+            let mut best = TopK::new(k);
+            for row in 0..scores.n_rows() {
+                watch.step(0)?;
+                let (cols, values) = scores.row(row);
+                for (&col, &value) in cols.iter().zip(values) {
+                    best.push(col.get() as u32, value.f64() as f32);
+                }
+                best.drain_by_label(|col, value| {
+                    out.indices.push(col);
+                    out.values.push(value);
+                });
+                out.indptr.push(out.indices.len());
             }
-            best.drain_by_label(|col, value| {
-                out.indices.push(col);
-                out.values.push(value);
-            });
-            out.indptr.push(out.indices.len());
-        }
-        Ok(out)
-    })?);
+            Ok(out)
+        })
+    })?;
     Ok(csr_arrays(py, out))
 }

@@ -1,162 +1,73 @@
 //! `manylabel.pls`: randomized label embeddings, and projections by them.
 
-use crate::csr::{Borrowed, PyCsr32};
+use crate::csr::{PyCsr, values, with_labels};
 use crate::error::to_py;
-use crate::named::named;
-use crate::run::{run, run_here};
-use manylabel_base::{Error, Watch};
+use crate::features::PyFeatures;
+use crate::params::Named;
+use crate::run::{run, score};
+use manylabel_base::Error;
 use manylabel_pls::{
-    Components, DenseView, Embedding, Matrix, Model, Params, ROWS_AT_ONCE, Ridge, Solver, Variant,
-    project,
+    Checked, Components, DenseView, Embedding, Matrix, Model, Params, ROWS_AT_ONCE, Ridge, Solver,
+    Variant, project,
 };
-use manylabel_sparse::{CsrView, Index, Real};
+use manylabel_score::{Dense, Features, with_sparse};
+use manylabel_sparse::Real;
 use numpy::{
     Element, IntoPyArray, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2,
     PyUntypedArrayMethods,
 };
 use pyo3::prelude::*;
 
-/// Parameters by the names the user knows.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
-pub(crate) struct PyParams {
-    n_components: PyComponents,
-    n_oversamples: usize,
-    n_iter: usize,
-    l2: PyRidge,
-    l2_final: PyRidge,
-    variant: String,
-    embedding: String,
-    center: bool,
-    fit_intercept: bool,
-    solver: String,
-    max_iter: usize,
-    tol: Option<f64>,
-    seed: u64,
-    leave_one_out: bool,
-}
-
-/// A number, or "auto".
-#[derive(FromPyObject)]
-pub(crate) enum PyRidge {
-    Of(f64),
-    Named(String),
-}
-
-impl PyRidge {
-    fn checked(self, name: &'static str) -> Result<Ridge, Error> {
-        match self {
-            Self::Of(l2) => Ok(Ridge::Of(l2)),
-            Self::Named(text) => named(
-                name,
-                "\"auto\" or a number",
-                &[("auto", Ridge::Auto)],
-                &text,
-            ),
-        }
-    }
+fn checked(params: &Named<'_>) -> PyResult<Checked> {
+    let ridge = |name| -> PyResult<Ridge> {
+        let given = params.unless_auto(name)?;
+        Ok(given.map_or(Ridge::Auto, Ridge::Of))
+    };
+    let params = Params {
+        n_components: match params.get("n_components")? {
+            PyComponents::Count(k) => Components::Count(k),
+            PyComponents::Share(share) => Components::Share(share),
+        },
+        n_oversamples: params.get("n_oversamples")?,
+        n_iter: params.get("n_iter")?,
+        l2: ridge("l2")?,
+        l2_final: ridge("l2_final")?,
+        variant: params.choice(
+            "variant",
+            &[("power", Variant::Power), ("ritz", Variant::Ritz)],
+        )?,
+        embedding: params.choice(
+            "embedding",
+            &[
+                ("rembrandt", Embedding::Rembrandt),
+                ("gaussian", Embedding::Gaussian),
+                ("pca", Embedding::Pca),
+            ],
+        )?,
+        center: params.get("center")?,
+        fit_intercept: params.get("fit_intercept")?,
+        solver: params.choice(
+            "solver",
+            &[
+                ("auto", Solver::Auto),
+                ("cholesky", Solver::Cholesky),
+                ("cg", Solver::Cg),
+                ("dual", Solver::Dual),
+            ],
+        )?,
+        max_iter: params.get("max_iter")?,
+        tol: params.get("tol")?,
+        seed: params.get("random_state")?,
+        leave_one_out: params.get("leave_one_out")?,
+    };
+    params.check().map_err(to_py)
 }
 
 /// A count or a share.
 #[derive(FromPyObject)]
-pub(crate) enum PyComponents {
+enum PyComponents {
     Count(usize),
     Share(f64),
-}
-
-impl TryFrom<PyParams> for Params {
-    type Error = Error;
-
-    fn try_from(params: PyParams) -> Result<Self, Error> {
-        Ok(Self {
-            n_components: match params.n_components {
-                PyComponents::Count(k) => Components::Count(k),
-                PyComponents::Share(share) => Components::Share(share),
-            },
-            n_oversamples: params.n_oversamples,
-            n_iter: params.n_iter,
-            l2: params.l2.checked("l2")?,
-            l2_final: params.l2_final.checked("l2_final")?,
-            variant: named(
-                "variant",
-                "\"power\" or \"ritz\"",
-                &[("power", Variant::Power), ("ritz", Variant::Ritz)],
-                &params.variant,
-            )?,
-            embedding: named(
-                "embedding",
-                "\"rembrandt\", \"gaussian\" or \"pca\"",
-                &[
-                    ("rembrandt", Embedding::Rembrandt),
-                    ("gaussian", Embedding::Gaussian),
-                    ("pca", Embedding::Pca),
-                ],
-                &params.embedding,
-            )?,
-            center: params.center,
-            fit_intercept: params.fit_intercept,
-            solver: named(
-                "solver",
-                "\"auto\", \"cholesky\", \"cg\" or \"dual\"",
-                &[
-                    ("auto", Solver::Auto),
-                    ("cholesky", Solver::Cholesky),
-                    ("cg", Solver::Cg),
-                    ("dual", Solver::Dual),
-                ],
-                &params.solver,
-            )?,
-            max_iter: params.max_iter,
-            tol: params.tol,
-            seed: params.seed,
-            leave_one_out: params.leave_one_out,
-        })
-    }
-}
-
-/// X as `estimator/validation.py` lets it through: sparse or dense, of either precision.
-#[derive(FromPyObject)]
-pub(crate) enum PyMatrix<'py> {
-    Dense32(PyReadonlyArray2<'py, f32>),
-    Dense64(PyReadonlyArray2<'py, f64>),
-    I32F32(Borrowed<'py, i32, f32>),
-    I64F32(Borrowed<'py, i64, f32>),
-    I32F64(Borrowed<'py, i32, f64>),
-    I64F64(Borrowed<'py, i64, f64>),
-}
-
-fn dense<'a, T: Element + Real>(
-    x: &'a PyReadonlyArray2<'_, T>,
-) -> Result<Matrix<'a, i32, T>, Error> {
-    let (n_rows, n_cols) = (x.shape()[0], x.shape()[1]);
-    let strided = || Error::Param {
-        name: "X",
-        expected: "laid out in C order",
-        got: format!("strides {:?}", x.strides()),
-    };
-    if !x.is_c_contiguous() {
-        return Err(strided());
-    }
-    let values = x.as_slice().map_err(|_| strided())?;
-    DenseView::new(values, n_rows, n_cols).map(Matrix::Dense)
-}
-
-/// Evaluates `$body` with `$view` bound to the matrix in `$x`, whatever its types.
-macro_rules! with_matrix {
-    ($x:expr, |$view:ident| $body:expr) => {
-        match &$x {
-            PyMatrix::Dense32(x) => with_matrix!(@ dense(x), $view, $body),
-            PyMatrix::Dense64(x) => with_matrix!(@ dense(x), $view, $body),
-            PyMatrix::I32F32(x) => with_matrix!(@ x.view("X").map(Matrix::Sparse), $view, $body),
-            PyMatrix::I64F32(x) => with_matrix!(@ x.view("X").map(Matrix::Sparse), $view, $body),
-            PyMatrix::I32F64(x) => with_matrix!(@ x.view("X").map(Matrix::Sparse), $view, $body),
-            PyMatrix::I64F64(x) => with_matrix!(@ x.view("X").map(Matrix::Sparse), $view, $body),
-        }
-    };
-    (@ $matrix:expr, $view:ident, $body:expr) => {{
-        let $view = $matrix.map_err(to_py)?;
-        $body
-    }};
 }
 
 /// The number of components that a share of the label covariance takes, or the number given.
@@ -164,31 +75,54 @@ macro_rules! with_matrix {
 #[pyo3(signature = (y, sample_weight, params, n_threads))]
 pub(crate) fn pls_n_components(
     py: Python<'_>,
-    y: PyCsr32<'_>,
+    y: PyCsr<'_>,
     sample_weight: Option<PyReadonlyArray1<'_, f32>>,
-    params: PyParams,
+    params: Named<'_>,
     n_threads: usize,
 ) -> PyResult<usize> {
-    let params = Params::try_from(params)
-        .and_then(Params::check)
-        .map_err(to_py)?;
-    let sample_weight = sample_weight
-        .as_ref()
-        .map(|weights| weights.as_slice())
-        .transpose()?;
-    match &y {
-        PyCsr32::I32(y) => {
-            let y = y.view("Y").map_err(to_py)?;
-            run(py, n_threads, None, |watch| {
-                params.n_components(y, sample_weight, watch)
-            })
+    let params = checked(&params)?;
+    let sample_weight = values(sample_weight.as_ref())?;
+    let y = y.unchecked("Y")?;
+    run(py, n_threads, None, |watch| {
+        with_labels!(y, |y| params.n_components(y, sample_weight, watch))
+    })
+}
+
+/// Evaluates `$body` with `$x` bound to the matrix that `$given` is, whatever its types.
+macro_rules! with_matrix {
+    ($given:expr, |$x:ident| $body:expr) => {
+        match $given.features()? {
+            Features::Dense(Dense::F32(dense)) => {
+                let $x = Matrix::<i32, f32>::Dense(DenseView::new(&dense)?);
+                $body
+            }
+            Features::Dense(Dense::F64(dense)) => {
+                let $x = Matrix::<i32, f64>::Dense(DenseView::new(&dense)?);
+                $body
+            }
+            Features::Sparse(sparse) => with_sparse!(sparse, |sparse| {
+                let $x = Matrix::Sparse(sparse);
+                $body
+            }),
         }
-        PyCsr32::I64(y) => {
-            let y = y.view("Y").map_err(to_py)?;
-            run(py, n_threads, None, |watch| {
-                params.n_components(y, sample_weight, watch)
-            })
-        }
+    };
+}
+
+/// A model of either precision: that of X.
+enum AnyModel {
+    Single(Model<f32>),
+    Double(Model<f64>),
+}
+
+impl From<Model<f32>> for AnyModel {
+    fn from(model: Model<f32>) -> Self {
+        Self::Single(model)
+    }
+}
+
+impl From<Model<f64>> for AnyModel {
+    fn from(model: Model<f64>) -> Self {
+        Self::Double(model)
     }
 }
 
@@ -198,37 +132,26 @@ pub(crate) fn pls_n_components(
 #[pyo3(signature = (x, y, sample_weight, params, n_threads, progress))]
 pub(crate) fn fit_pls<'py>(
     py: Python<'py>,
-    x: PyMatrix<'py>,
-    y: PyCsr32<'py>,
+    x: PyFeatures<'py>,
+    y: PyCsr<'py>,
     sample_weight: Option<PyReadonlyArray1<'py, f32>>,
-    params: PyParams,
+    params: Named<'py>,
     n_threads: usize,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Fitted<'py>> {
-    let params = Params::try_from(params)
-        .and_then(Params::check)
-        .map_err(to_py)?;
-    let sample_weight = sample_weight
-        .as_ref()
-        .map(|weights| weights.as_slice())
-        .transpose()?;
-    let progress = progress.as_ref();
-    with_matrix!(x, |x| match &y {
-        PyCsr32::I32(y) => {
-            let y: CsrView<'_, i32, f32> = y.view("Y").map_err(to_py)?;
-            let model = run(py, n_threads, progress, |watch| {
-                params.fit(x, y, sample_weight, watch)
-            })?;
-            fitted(py, model, x.n_cols(), y.n_cols())
-        }
-        PyCsr32::I64(y) => {
-            let y: CsrView<'_, i64, f32> = y.view("Y").map_err(to_py)?;
-            let model = run(py, n_threads, progress, |watch| {
-                params.fit(x, y, sample_weight, watch)
-            })?;
-            fitted(py, model, x.n_cols(), y.n_cols())
-        }
-    })
+    let params = checked(&params)?;
+    let sample_weight = values(sample_weight.as_ref())?;
+    let (n_features, n_labels) = (x.shape().1, y.shape().1);
+    let (x, y) = (x.given()?, y.unchecked("Y")?);
+    let model = run(py, n_threads, progress.as_ref(), |watch| {
+        with_labels!(y, |y| with_matrix!(x, |x| {
+            params.fit(x, y, sample_weight, watch).map(AnyModel::from)
+        }))
+    })?;
+    match model {
+        AnyModel::Single(model) => fitted(py, model, n_features, n_labels),
+        AnyModel::Double(model) => fitted(py, model, n_features, n_labels),
+    }
 }
 
 type Fitted<'py> = (
@@ -286,21 +209,23 @@ pub(crate) enum PyCoef<'py> {
 #[pyo3(signature = (x, coef, n_threads))]
 pub(crate) fn pls_project<'py>(
     py: Python<'py>,
-    x: PyMatrix<'py>,
+    x: PyFeatures<'py>,
     coef: PyCoef<'py>,
     n_threads: usize,
 ) -> PyResult<Bound<'py, PyAny>> {
-    with_matrix!(x, |x| match &coef {
-        PyCoef::Single(coef, intercept) =>
-            Ok(projected(py, x, coef, intercept, n_threads)?.into_any()),
-        PyCoef::Double(coef, intercept) =>
-            Ok(projected(py, x, coef, intercept, n_threads)?.into_any()),
+    Ok(match &coef {
+        PyCoef::Single(coef, intercept) => {
+            projected(py, &x, coef, intercept, n_threads)?.into_any()
+        }
+        PyCoef::Double(coef, intercept) => {
+            projected(py, &x, coef, intercept, n_threads)?.into_any()
+        }
     })
 }
 
-fn projected<'py, I: Index, V: Real, T: Real + Element>(
+fn projected<'py, T: Real + Element>(
     py: Python<'py>,
-    x: Matrix<'_, I, V>,
+    x: &PyFeatures<'py>,
     coef: &PyReadonlyArray2<'py, T>,
     intercept: &PyReadonlyArray1<'py, T>,
     n_threads: usize,
@@ -318,11 +243,9 @@ fn projected<'py, I: Index, V: Real, T: Real + Element>(
         }));
     }
     let (coef, intercept) = (coef.as_slice()?, intercept.as_slice()?);
-    let work = |watch: &Watch| project(x, coef, intercept, watch);
-    let rows = if x.n_rows() <= ROWS_AT_ONCE {
-        run_here(py, work)?
-    } else {
-        run(py, n_threads, None, work)?
-    };
-    rows.into_pyarray(py).reshape([x.n_rows(), intercept.len()])
+    let (n_rows, given) = (x.shape().0, x.given()?);
+    let rows = score(py, n_rows <= ROWS_AT_ONCE, n_threads, |watch| {
+        with_matrix!(given, |x| project(x, coef, intercept, watch))
+    })?;
+    rows.into_pyarray(py).reshape([n_rows, intercept.len()])
 }

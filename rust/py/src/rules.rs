@@ -1,102 +1,71 @@
 //! `manylabel.rules`: boosted rules, and scoring by them.
 
-use crate::csr::{CsrArrays, PyCsr, csr_arrays, with_view};
+use crate::csr::{CsrArrays, PyCsr, csr_arrays, values};
 use crate::error::to_py;
 use crate::held::{Held, HeldCsr, HeldSparse, with_held};
-use crate::named::named;
+use crate::params::Named;
 use crate::run::{run, score};
 use crate::scorer::{Scorer, Source};
 use manylabel_base::Error;
 use manylabel_rules::{
-    Binning, Ensemble, Head, Hessian, LabelSets, Loss, Model, Params, ROWS_AT_ONCE, Rules, Search,
-    Stage, Step,
+    Binning, Checked, Ensemble, Head, Hessian, LabelSets, Loss, Model, Params, ROWS_AT_ONCE, Rules,
+    Search, Stage, Step,
 };
-use manylabel_sparse::{CsrOwned, Index};
+use manylabel_score::with_sparse;
+use manylabel_sparse::Index;
 use numpy::{
     Element, IntoPyArray, PyArray1, PyReadonlyArray1, PyReadwriteArray2, PyUntypedArrayMethods,
 };
 use pyo3::prelude::*;
 
-/// Parameters by the names the user knows; `step` and `max_features` are settled in Python.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
-pub(crate) struct PyParams {
-    n_rules: usize,
-    loss: String,
-    head: String,
-    label_binning: Option<f64>,
-    min_bins: usize,
-    max_bins: Option<usize>,
-    hessian: String,
-    step: String,
-    search: String,
-    learning_rate: f64,
-    l2: f64,
-    bootstrap: bool,
-    max_features: usize,
-    min_coverage: usize,
-    max_conditions: Option<usize>,
-    n_iter_no_change: usize,
-    seed: u64,
-}
-
-impl TryFrom<PyParams> for Params {
-    type Error = Error;
-
-    fn try_from(params: PyParams) -> Result<Self, Error> {
-        Ok(Self {
-            n_rules: params.n_rules,
-            loss: named(
-                "loss",
-                "\"example-wise-logistic\" or \"label-wise-logistic\"",
-                &[
-                    ("example-wise-logistic", Loss::ExampleWise),
-                    ("label-wise-logistic", Loss::LabelWise),
-                ],
-                &params.loss,
-            )?,
-            head: named(
-                "head",
-                "\"complete\" or \"single-label\"",
-                &[("complete", Head::Complete), ("single-label", Head::Single)],
-                &params.head,
-            )?,
-            binning: params.label_binning.map(|ratio| Binning {
-                ratio,
-                min_bins: params.min_bins,
-                max_bins: params.max_bins.unwrap_or(usize::MAX),
-            }),
-            hessian: named(
-                "hessian",
-                "\"paper\" or \"restricted\"",
-                &[
-                    ("paper", Hessian::Paper),
-                    ("restricted", Hessian::Restricted),
-                ],
-                &params.hessian,
-            )?,
-            step: named(
-                "step",
-                "\"newton\" or \"safeguarded\"",
-                &[("newton", Step::Newton), ("safeguarded", Step::Safeguarded)],
-                &params.step,
-            )?,
-            search: named(
-                "search",
-                "\"fast\" or \"exact\"",
-                &[("fast", Search::Fast), ("exact", Search::Exact)],
-                &params.search,
-            )?,
-            learning_rate: params.learning_rate,
-            l2: params.l2,
-            bootstrap: params.bootstrap,
-            max_features: params.max_features,
-            min_coverage: params.min_coverage,
-            max_conditions: params.max_conditions.unwrap_or(usize::MAX),
-            n_iter_no_change: params.n_iter_no_change,
-            seed: params.seed,
-        })
-    }
+/// `step` and `max_features` are settled in Python.
+fn checked(params: &Named<'_>) -> PyResult<Checked> {
+    let binning: Option<f64> = params.get("label_binning")?;
+    let (min_bins, max_bins): (_, Option<_>) = (params.get("min_bins")?, params.get("max_bins")?);
+    let max_conditions: Option<_> = params.get("max_conditions")?;
+    let params = Params {
+        n_rules: params.get("n_rules")?,
+        loss: params.choice(
+            "loss",
+            &[
+                ("example-wise-logistic", Loss::ExampleWise),
+                ("label-wise-logistic", Loss::LabelWise),
+            ],
+        )?,
+        head: params.choice(
+            "head",
+            &[("complete", Head::Complete), ("single-label", Head::Single)],
+        )?,
+        binning: binning.map(|ratio| Binning {
+            ratio,
+            min_bins,
+            max_bins: max_bins.unwrap_or(usize::MAX),
+        }),
+        hessian: params.choice(
+            "hessian",
+            &[
+                ("paper", Hessian::Paper),
+                ("restricted", Hessian::Restricted),
+            ],
+        )?,
+        step: params.choice(
+            "step",
+            &[("newton", Step::Newton), ("safeguarded", Step::Safeguarded)],
+        )?,
+        search: params.choice(
+            "search",
+            &[("fast", Search::Fast), ("exact", Search::Exact)],
+        )?,
+        learning_rate: params.get("learning_rate")?,
+        l2: params.get("l2")?,
+        bootstrap: params.get("bootstrap")?,
+        max_features: params.get("max_features")?,
+        min_coverage: params.get("min_coverage")?,
+        max_conditions: max_conditions.unwrap_or(usize::MAX),
+        n_iter_no_change: params.get("n_iter_no_change")?,
+        seed: params.get("random_state")?,
+    };
+    params.check().map_err(to_py)
 }
 
 /// The fitted attributes of an estimator that describe its rules.
@@ -179,7 +148,7 @@ pub(crate) fn fit_rules<'py>(
     held_out: Option<PyReadonlyArray1<'py, bool>>,
     categorical: PyReadonlyArray1<'py, i32>,
     start: Option<PyRules>,
-    params: PyParams,
+    params: Named<'py>,
     n_threads: usize,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<(
@@ -191,34 +160,25 @@ pub(crate) fn fit_rules<'py>(
     Bound<'py, PyArray1<f64>>,
     Bound<'py, PyArray1<f64>>,
 )> {
-    let params = Params::try_from(params)
-        .and_then(Params::check)
-        .map_err(to_py)?;
-    let sample_weight = sample_weight
-        .as_ref()
-        .map(|weights| weights.as_slice())
-        .transpose()?;
-    let held_out = held_out.as_ref().map(|mask| mask.as_slice()).transpose()?;
+    let params = checked(&params)?;
+    let sample_weight = values(sample_weight.as_ref())?;
+    let held_out = values(held_out.as_ref())?;
     let categorical: Vec<usize> = categorical.as_slice()?.iter().map(|at| at.get()).collect();
     let start = start.as_ref().map(PyRules::start).transpose();
     let start = start.map_err(to_py)?;
-    let y = with_view!(y, "Y", |y| CsrOwned::from_view(y, false).map_err(to_py)?);
-    let model = with_view!(x, "X", |x| run(
-        py,
-        n_threads,
-        progress.as_ref(),
-        |watch| {
-            params.fit(
-                x,
-                &y,
-                sample_weight,
-                held_out,
-                &categorical,
-                start.as_ref(),
-                watch,
-            )
-        }
-    )?);
+    let (x, y) = (x.unchecked("X")?, y.unchecked("Y")?);
+    let model = run(py, n_threads, progress.as_ref(), |watch| {
+        let y = y.to_owned()?;
+        with_sparse!(x.sparse()?, |x| params.fit(
+            x,
+            &y,
+            sample_weight,
+            held_out,
+            &categorical,
+            start.as_ref(),
+            watch,
+        ))
+    })?;
     Ok((
         model.body_indptr.into_pyarray(py),
         model.body_feature.into_pyarray(py),
@@ -242,9 +202,11 @@ pub(crate) fn rules_add<'py>(
     end: usize,
     n_threads: usize,
 ) -> PyResult<()> {
-    with_view!(x, "X", |x| with_held!(&model.heads, |heads| {
+    let n_rows = x.shape().0;
+    let x = x.unchecked("X")?;
+    with_held!(&model.heads, |heads| {
         let rules = model.rules(heads).map_err(to_py)?;
-        let (n_rows, n_labels) = (x.n_rows(), rules.n_labels());
+        let n_labels = rules.n_labels();
         let stage = Stage::new(rules, begin..end).map_err(to_py)?;
         if !scores.is_c_contiguous() || scores.shape() != [n_rows, n_labels] {
             return Err(to_py(Error::Param {
@@ -259,9 +221,9 @@ pub(crate) fn rules_add<'py>(
         }
         let scores = scores.as_slice_mut()?;
         score(py, n_rows <= ROWS_AT_ONCE, n_threads, |watch| {
-            stage.add(x, scores, watch)
+            with_sparse!(x.sparse()?, |x| stage.add(x, scores, watch))
         })
-    }))
+    })
 }
 
 /// Which rules cover which rows, as the arrays of a CSR matrix (`n_rows`, `n_rules`) of ones.
@@ -273,12 +235,14 @@ pub(crate) fn rules_fired<'py>(
     x: PyCsr<'py>,
     n_threads: usize,
 ) -> PyResult<CsrArrays<'py>> {
-    let fired = with_view!(x, "X", |x| with_held!(&model.heads, |heads| {
+    let n_rows = x.shape().0;
+    let x = x.unchecked("X")?;
+    let fired = with_held!(&model.heads, |heads| {
         let rules = model.rules(heads).map_err(to_py)?;
         let all = Stage::new(rules, 0..rules.n_rules()).map_err(to_py)?;
-        score(py, x.n_rows() <= ROWS_AT_ONCE, n_threads, |watch| {
-            all.fired(x, watch)
+        score(py, n_rows <= ROWS_AT_ONCE, n_threads, |watch| {
+            with_sparse!(x.sparse()?, |x| all.fired(x, watch))
         })?
-    }));
+    });
     Ok(csr_arrays(py, fired))
 }

@@ -1,10 +1,11 @@
 //! `manylabel._core.Scorer`: a fitted model prepared for predictions, of whatever kind.
 
-use crate::csr::{CsrArrays, PyCsr, PyCsr32, csr_arrays};
+use crate::csr::{CsrArrays, PyCsr, csr_arrays};
 use crate::error::to_py;
+use crate::features::PyFeatures;
 use crate::run::score;
 use manylabel_base::{Error, Watch};
-use manylabel_score::{Bounds, Features, Model};
+use manylabel_score::{Bounds, Features, Model, with_sparse};
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1};
 use pyo3::prelude::*;
 use self_cell::self_cell;
@@ -42,13 +43,16 @@ impl Scorer {
     fn ask<T: Send>(
         &self,
         py: Python<'_>,
-        x: Features<'_>,
+        x: &PyFeatures<'_>,
         n_threads: usize,
-        what: impl FnOnce(&dyn Model, &Watch) -> Result<T, Error> + Send,
+        what: impl FnOnce(&dyn Model, Features<'_>, &Watch) -> Result<T, Error> + Send,
     ) -> PyResult<T> {
         let model = self.0.borrow_dependent().as_ref();
-        let quick = model.is_quick(x.n_rows());
-        score(py, quick, n_threads, |watch| what(model, watch))
+        let quick = model.is_quick(x.shape().0);
+        let x = x.given()?;
+        score(py, quick, n_threads, |watch| {
+            what(model, x.features()?, watch)
+        })
     }
 }
 
@@ -65,12 +69,11 @@ impl Scorer {
     fn topk<'py>(
         &self,
         py: Python<'py>,
-        x: PyCsr<'py>,
+        x: PyFeatures<'py>,
         k: usize,
         n_threads: usize,
     ) -> PyResult<CsrArrays<'py>> {
-        let x = x.features()?;
-        let top = self.ask(py, x, n_threads, |model, watch| model.topk(x, k, watch))?;
+        let top = self.ask(py, &x, n_threads, |model, x, watch| model.topk(x, k, watch))?;
         Ok(csr_arrays(py, top))
     }
 
@@ -78,16 +81,15 @@ impl Scorer {
     fn above<'py>(
         &self,
         py: Python<'py>,
-        x: PyCsr<'py>,
+        x: PyFeatures<'py>,
         bounds: PyBounds<'py>,
         n_threads: usize,
     ) -> PyResult<CsrArrays<'py>> {
-        let x = x.features()?;
         let bounds = match &bounds {
             PyBounds::One(bound) => Bounds::One(*bound),
             PyBounds::Each(bounds) => Bounds::Each(bounds.as_slice()?),
         };
-        let above = self.ask(py, x, n_threads, |model, watch| {
+        let above = self.ask(py, &x, n_threads, |model, x, watch| {
             model.above(x, bounds, watch)
         })?;
         Ok(csr_arrays(py, above))
@@ -97,39 +99,31 @@ impl Scorer {
     fn decision<'py>(
         &self,
         py: Python<'py>,
-        x: PyCsr<'py>,
+        x: PyFeatures<'py>,
         n_threads: usize,
     ) -> PyResult<Bound<'py, PyArray2<f32>>> {
-        let x = x.features()?;
-        let scores = self.ask(py, x, n_threads, |model, watch| model.decision(x, watch))?;
+        let scores = self.ask(py, &x, n_threads, |model, x, watch| {
+            model.decision(x, watch)
+        })?;
         scores
             .into_pyarray(py)
-            .reshape([x.n_rows(), self.n_labels()])
+            .reshape([x.shape().0, self.n_labels()])
     }
 
     /// The scores of given labels of each row: of the entries of `pairs`, in their order.
     fn at<'py>(
         &self,
         py: Python<'py>,
-        x: PyCsr<'py>,
-        pairs: PyCsr32<'py>,
+        x: PyFeatures<'py>,
+        pairs: PyCsr<'py>,
         n_threads: usize,
     ) -> PyResult<Bound<'py, PyArray1<f32>>> {
-        let x = x.features()?;
-        let scores = match &pairs {
-            PyCsr32::I32(pairs) => {
-                let pairs = pairs.view("labels").map_err(to_py)?;
-                self.ask(py, x, n_threads, |model, watch| {
-                    manylabel_score::at(model, x, pairs, watch)
-                })?
-            }
-            PyCsr32::I64(pairs) => {
-                let pairs = pairs.view("labels").map_err(to_py)?;
-                self.ask(py, x, n_threads, |model, watch| {
-                    manylabel_score::at(model, x, pairs, watch)
-                })?
-            }
-        };
+        let pairs = pairs.unchecked("labels")?;
+        let scores = self.ask(py, &x, n_threads, |model, x, watch| {
+            with_sparse!(pairs.sparse()?, |pairs| manylabel_score::at(
+                model, x, pairs, watch
+            ))
+        })?;
         Ok(scores.into_pyarray(py))
     }
 
@@ -137,16 +131,15 @@ impl Scorer {
     fn probabilities<'py>(
         &self,
         py: Python<'py>,
-        x: PyCsr<'py>,
+        x: PyFeatures<'py>,
         n_threads: usize,
     ) -> PyResult<Bound<'py, PyArray2<f64>>> {
-        let x = x.features()?;
-        let found = self.ask(py, x, n_threads, |model, watch| {
+        let found = self.ask(py, &x, n_threads, |model, x, watch| {
             model.probabilities(x, watch)
         })?;
         found
             .into_pyarray(py)
-            .reshape([x.n_rows(), self.n_labels()])
+            .reshape([x.shape().0, self.n_labels()])
     }
 
     /// Number of labels.

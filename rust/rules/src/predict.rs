@@ -9,7 +9,7 @@ use crate::cover::{Block, Bodies, Mask, ROWS, bits};
 use crate::known::{LabelSets, Search};
 use crate::model::{Rules, same};
 use manylabel_base::{Error, Watch, filled};
-use manylabel_score::{Features, Model, Options, Purpose, Rows, Work, with_features};
+use manylabel_score::{Features, Model, Options, Purpose, Rows, Work, with_sparse};
 use manylabel_simd::wide;
 use manylabel_sparse::{CsrOwned, CsrView, Index, Picked, Value};
 use rayon::prelude::*;
@@ -332,7 +332,7 @@ impl<I: Index> Model for Ensemble<'_, I> {
         if names_sets || options.purpose == Purpose::Probabilities {
             self.sets.check_any()?;
         }
-        Ok(with_features!(x, |x| Box::new(Batch {
+        Ok(with_sparse!(x.sparse()?, |x| Box::new(Batch {
             ensemble: self,
             names_sets,
             x,

@@ -1,42 +1,175 @@
 //! Features as they come.
 
-use manylabel_sparse::CsrView;
+use manylabel_base::{Error, filled};
+use manylabel_sparse::{CsrView, Real};
+use ndarray::ArrayView2;
 
 /// Rows of features of any type that the library takes.
 #[derive(Debug, Clone, Copy)]
 pub enum Features<'a> {
-    /// Sparse, positions of 32 bits, single precision.
+    /// Compressed sparse rows.
+    Sparse(Sparse<'a>),
+    /// Rows of all values.
+    Dense(Dense<'a>),
+}
+
+/// Compressed sparse rows of any type.
+#[derive(Debug, Clone, Copy)]
+pub enum Sparse<'a> {
+    /// Positions of 32 bits, single precision.
     I32F32(CsrView<'a, i32, f32>),
-    /// Sparse, positions of 64 bits, single precision.
+    /// Positions of 64 bits, single precision.
     I64F32(CsrView<'a, i64, f32>),
-    /// Sparse, positions of 32 bits, double precision.
+    /// Positions of 32 bits, double precision.
     I32F64(CsrView<'a, i32, f64>),
-    /// Sparse, positions of 64 bits, double precision.
+    /// Positions of 64 bits, double precision.
     I64F64(CsrView<'a, i64, f64>),
 }
 
-/// Evaluates `$body` with `$x` bound to the matrix in `$features`, whatever its types.
+/// A dense matrix of either precision.
+#[derive(Debug, Clone, Copy)]
+pub enum Dense<'a> {
+    /// Single precision.
+    F32(ArrayView2<'a, f32>),
+    /// Double precision.
+    F64(ArrayView2<'a, f64>),
+}
+
+/// Evaluates `$body` with `$x` bound to the view in `$sparse`, whatever its types.
 #[macro_export]
-macro_rules! with_features {
-    ($features:expr, |$x:ident| $body:expr) => {
-        match $features {
-            $crate::Features::I32F32($x) => $body,
-            $crate::Features::I64F32($x) => $body,
-            $crate::Features::I32F64($x) => $body,
-            $crate::Features::I64F64($x) => $body,
+macro_rules! with_sparse {
+    ($sparse:expr, |$x:ident| $body:expr) => {
+        match $sparse {
+            $crate::Sparse::I32F32($x) => $body,
+            $crate::Sparse::I64F32($x) => $body,
+            $crate::Sparse::I32F64($x) => $body,
+            $crate::Sparse::I64F64($x) => $body,
         }
     };
 }
 
-impl Features<'_> {
+impl<'a> Features<'a> {
     /// Number of rows.
     pub fn n_rows(&self) -> usize {
-        with_features!(self, |x| x.n_rows())
+        match self {
+            Self::Sparse(x) => with_sparse!(x, |x| x.n_rows()),
+            Self::Dense(Dense::F32(x)) => x.nrows(),
+            Self::Dense(Dense::F64(x)) => x.nrows(),
+        }
     }
 
     /// Number of features.
     pub fn n_cols(&self) -> usize {
-        with_features!(self, |x| x.n_cols())
+        match self {
+            Self::Sparse(x) => with_sparse!(x, |x| x.n_cols()),
+            Self::Dense(Dense::F32(x)) => x.ncols(),
+            Self::Dense(Dense::F64(x)) => x.ncols(),
+        }
+    }
+
+    /// The same for a shorter time: lifetimes of dense views do not shorten by themselves.
+    pub fn reborrow<'b>(&'b self) -> Features<'b>
+    where
+        'a: 'b,
+    {
+        match self {
+            Self::Sparse(x) => Features::Sparse(*x),
+            Self::Dense(Dense::F32(x)) => x.reborrow().into(),
+            Self::Dense(Dense::F64(x)) => x.reborrow().into(),
+        }
+    }
+
+    /// The sparse rows, for kernels that know no others.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Param`] if rows are dense; who calls such a kernel converts them ([`Dense::to_sparse`]).
+    pub fn sparse(self) -> Result<Sparse<'a>, Error> {
+        match self {
+            Self::Sparse(x) => Ok(x),
+            Self::Dense(_) => Err(Error::Param {
+                name: "X",
+                expected: "sparse",
+                got: "a dense matrix".into(),
+            }),
+        }
+    }
+}
+
+impl Dense<'_> {
+    /// A sparse copy: what dense rows become for a kernel that knows sparse ones only. Values that are
+    /// zero are left out. 16 bytes a nonzero value of double precision, 12 of single.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`] if it does not fit in memory.
+    pub fn to_sparse(&self) -> Result<Copied, Error> {
+        Ok(match self {
+            Self::F32(x) => Copied::F32(Arrays::of(x)?),
+            Self::F64(x) => Copied::F64(Arrays::of(x)?),
+        })
+    }
+}
+
+/// A sparse copy of dense rows.
+#[derive(Debug)]
+pub enum Copied {
+    /// Of single precision.
+    F32(Arrays<f32>),
+    /// Of double precision.
+    F64(Arrays<f64>),
+}
+
+impl Copied {
+    /// The copy as features.
+    ///
+    /// # Errors
+    ///
+    /// None; the structure of what was made here is checked as that of any other.
+    pub fn features(&self) -> Result<Features<'_>, Error> {
+        Ok(match self {
+            Self::F32(x) => x.view()?.into(),
+            Self::F64(x) => x.view()?.into(),
+        })
+    }
+}
+
+/// The arrays of compressed sparse rows.
+#[derive(Debug)]
+pub struct Arrays<T> {
+    ends: Vec<i64>,
+    cols: Vec<i64>,
+    values: Vec<T>,
+    n_cols: usize,
+}
+
+impl<T: Real> Arrays<T> {
+    fn of(x: &ArrayView2<'_, T>) -> Result<Self, Error> {
+        let is_there = |value: &&T| value.f64() != 0.0;
+        let size = x.iter().filter(is_there).count();
+        let mut ends = filled("rows of X", 0, x.nrows() + 1)?;
+        let mut cols = filled("nonzero values of X", 0, size)?;
+        let mut values = filled("nonzero values of X", T::default(), size)?;
+        let mut end = 0;
+        for (row, next) in x.rows().into_iter().zip(&mut ends[1..]) {
+            for (col, &value) in row.iter().enumerate() {
+                if value.f64() != 0.0 {
+                    (cols[end], values[end]) = (col as i64, value);
+                    end += 1;
+                }
+            }
+            *next = end as i64;
+        }
+        Ok(Self {
+            ends,
+            cols,
+            values,
+            n_cols: x.ncols(),
+        })
+    }
+
+    fn view(&self) -> Result<CsrView<'_, i64, T>, Error> {
+        CsrView::new("X", &self.ends, &self.cols, &self.values, self.n_cols)
     }
 }
 
@@ -44,7 +177,7 @@ macro_rules! from {
     ($($variant:ident($index:ty, $value:ty)),*) => {$(
         impl<'a> From<CsrView<'a, $index, $value>> for Features<'a> {
             fn from(x: CsrView<'a, $index, $value>) -> Self {
-                Self::$variant(x)
+                Self::Sparse(Sparse::$variant(x))
             }
         }
     )*};
@@ -55,3 +188,15 @@ from!(
     I32F64(i32, f64),
     I64F64(i64, f64)
 );
+
+impl<'a> From<ArrayView2<'a, f32>> for Features<'a> {
+    fn from(x: ArrayView2<'a, f32>) -> Self {
+        Self::Dense(Dense::F32(x))
+    }
+}
+
+impl<'a> From<ArrayView2<'a, f64>> for Features<'a> {
+    fn from(x: ArrayView2<'a, f64>) -> Self {
+        Self::Dense(Dense::F64(x))
+    }
+}

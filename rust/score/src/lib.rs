@@ -8,7 +8,7 @@
 //!
 //! ```
 //! use manylabel_base::{Error, Watch};
-//! use manylabel_score::{Features, Model, Options, Rows, Work};
+//! use manylabel_score::{Features, Model, Options, Rows, Sparse, Work};
 //! use manylabel_sparse::CsrView;
 //! use std::ops::Range;
 //!
@@ -24,7 +24,7 @@
 //!     }
 //!     fn rows<'a>(&'a self, x: Features<'a>, _: Options) -> Result<Box<dyn Rows + 'a>, Error> {
 //!         match x {
-//!             Features::I32F32(x) => Ok(Box::new(Batch(x))),
+//!             Features::Sparse(Sparse::I32F32(x)) => Ok(Box::new(Batch(x))),
 //!             _ => unimplemented!("other types in the same way"),
 //!         }
 //!     }
@@ -66,6 +66,6 @@ mod features;
 mod model;
 mod rank;
 
-pub use features::Features;
+pub use features::{Arrays, Copied, Dense, Features, Sparse};
 pub use model::{Bounds, Model, Options, Purpose, Rows, Work};
 pub use rank::at;

@@ -20,12 +20,18 @@ pub trait Model: Send + Sync {
     /// Number of features.
     fn n_features(&self) -> usize;
 
-    /// Prepares rows for scoring. `x` has [`n_features`](Self::n_features) columns.
+    /// Prepares rows for scoring. `x` has [`n_features`](Self::n_features) columns, and is sparse unless the
+    /// model [takes dense rows](Self::takes_dense).
     ///
     /// # Errors
     ///
     /// [`Error::Param`] if an option does not go with the model, [`Error::TooLarge`].
     fn rows<'a>(&'a self, x: Features<'a>, options: Options) -> Result<Box<dyn Rows + 'a>, Error>;
+
+    /// Whether [`rows`](Self::rows) takes dense rows as they are. Others get a sparse copy.
+    fn takes_dense(&self) -> bool {
+        false
+    }
 
     /// Whether so many rows are scored in a moment: then no threads are started.
     fn is_quick(&self, n_rows: usize) -> bool {
@@ -42,7 +48,7 @@ pub trait Model: Send + Sync {
     /// [`Error::Shape`] if `x` has another number of features, [`Error::TooLarge`],
     /// [`Error::Stopped`].
     fn topk(&self, x: Features<'_>, k: usize, watch: &Watch) -> Result<CsrOwned, Error> {
-        rank::topk(self, x, k, watch)
+        in_known_form(self, x, |x| rank::topk(self, x, k, watch))
     }
 
     /// The labels of each row whose scores exceed their bound, with these scores, in increasing
@@ -52,7 +58,7 @@ pub trait Model: Send + Sync {
     ///
     /// As [`topk`](Self::topk), and [`Error::Shape`] if there is not one bound for each label.
     fn above(&self, x: Features<'_>, bounds: Bounds<'_>, watch: &Watch) -> Result<CsrOwned, Error> {
-        rank::above(self, x, bounds, watch)
+        in_known_form(self, x, |x| rank::above(self, x, bounds, watch))
     }
 
     /// All scores, row after row.
@@ -61,7 +67,7 @@ pub trait Model: Send + Sync {
     ///
     /// [`Error::TooLarge`] if that many do not fit in memory, otherwise as [`topk`](Self::topk).
     fn decision(&self, x: Features<'_>, watch: &Watch) -> Result<Vec<f32>, Error> {
-        rank::decision(self, x, watch)
+        in_known_form(self, x, |x| rank::decision(self, x, watch))
     }
 
     /// The probability of each label, row after row, of models that know them without a link.
@@ -70,7 +76,19 @@ pub trait Model: Send + Sync {
     ///
     /// As [`decision`](Self::decision), and [`Error::Param`] if the model knows none.
     fn probabilities(&self, x: Features<'_>, watch: &Watch) -> Result<Vec<f64>, Error> {
-        rank::probabilities(self, x, watch)
+        in_known_form(self, x, |x| rank::probabilities(self, x, watch))
+    }
+}
+
+/// Asks about rows in a form that the model knows: the one place where dense rows are made sparse.
+pub(crate) fn in_known_form<M: Model + ?Sized, T>(
+    model: &M,
+    x: Features<'_>,
+    ask: impl FnOnce(Features<'_>) -> Result<T, Error>,
+) -> Result<T, Error> {
+    match x {
+        Features::Dense(dense) if !model.takes_dense() => ask(dense.to_sparse()?.features()?),
+        known => ask(known),
     }
 }
 

@@ -1,8 +1,9 @@
 //! From scores to rankings, whatever computes them.
 
+use crate::model::in_known_form;
 use crate::{Bounds, Features, Model, Options, Purpose, Rows, Work};
 use manylabel_base::{Error, Watch, filled};
-use manylabel_sparse::{CsrOwned, CsrView, Index, Picked, TopK};
+use manylabel_sparse::{CsrOwned, CsrView, Index, Picked, TopK, Value};
 use rayon::prelude::*;
 use std::ops::Range;
 
@@ -28,7 +29,7 @@ struct Batch<'a> {
 impl<'a> Batch<'a> {
     fn new<M: Model + ?Sized>(
         model: &'a M,
-        x: Features<'a>,
+        x: &'a Features<'_>,
         purpose: Purpose,
     ) -> Result<Self, Error> {
         if x.n_cols() != model.n_features() {
@@ -38,7 +39,7 @@ impl<'a> Batch<'a> {
                 got: x.n_cols(),
             });
         }
-        let rows = model.rows(x, Options { purpose })?;
+        let rows = model.rows(x.reborrow(), Options { purpose })?;
         let n_rows = x.n_rows();
         let at_once = rows.at_once().clamp(1, n_rows.max(1));
         let rows_of_task = if model.is_quick(n_rows) {
@@ -145,7 +146,7 @@ pub(crate) fn topk<M: Model + ?Sized>(
     watch: &Watch,
 ) -> Result<CsrOwned, Error> {
     let n_labels = model.n_labels();
-    Batch::new(model, x, Purpose::Ranking)?.select(
+    Batch::new(model, &x, Purpose::Ranking)?.select(
         watch,
         || TopK::new(k.min(n_labels)),
         |best, scores, out| {
@@ -179,7 +180,7 @@ pub(crate) fn above<M: Model + ?Sized>(
             got: bounds.len(),
         });
     }
-    Batch::new(model, x, Purpose::Labels)?.select(
+    Batch::new(model, &x, Purpose::Labels)?.select(
         watch,
         || (),
         |(), scores, out| {
@@ -202,7 +203,7 @@ pub(crate) fn decision<M: Model + ?Sized>(
     x: Features<'_>,
     watch: &Watch,
 ) -> Result<Vec<f32>, Error> {
-    let batch = Batch::new(model, x, Purpose::Scores)?;
+    let batch = Batch::new(model, &x, Purpose::Scores)?;
     batch.all("the dense score matrix", watch, |rows, out, work| {
         batch.rows.score(rows, out, work, watch)
     })
@@ -214,7 +215,7 @@ pub(crate) fn probabilities<M: Model + ?Sized>(
     x: Features<'_>,
     watch: &Watch,
 ) -> Result<Vec<f64>, Error> {
-    let batch = Batch::new(model, x, Purpose::Probabilities)?;
+    let batch = Batch::new(model, &x, Purpose::Probabilities)?;
     batch.all("the matrix of probabilities", watch, |rows, out, work| {
         batch.rows.probabilities(rows, out, work, watch)
     })
@@ -229,10 +230,10 @@ pub(crate) fn probabilities<M: Model + ?Sized>(
 ///
 /// [`Error::Shape`] if `x` has another number of features or rows than the model and `pairs`, or
 /// `pairs` another number of labels; [`Error::TooLarge`], [`Error::Stopped`].
-pub fn at<I: Index>(
+pub fn at<I: Index, T: Value>(
     model: &dyn Model,
     x: Features<'_>,
-    pairs: CsrView<'_, I, f32>,
+    pairs: CsrView<'_, I, T>,
     watch: &Watch,
 ) -> Result<Vec<f32>, Error> {
     for (what, expected, got) in [
@@ -247,7 +248,16 @@ pub fn at<I: Index>(
             });
         }
     }
-    let batch = Batch::new(model, x, Purpose::Scores)?;
+    in_known_form(model, x, |x| scores_of(model, x, pairs, watch))
+}
+
+fn scores_of<I: Index, T: Value>(
+    model: &dyn Model,
+    x: Features<'_>,
+    pairs: CsrView<'_, I, T>,
+    watch: &Watch,
+) -> Result<Vec<f32>, Error> {
+    let batch = Batch::new(model, &x, Purpose::Scores)?;
     let found = Picked::by_blocks(
         batch.n_rows,
         batch.rows_of_task,

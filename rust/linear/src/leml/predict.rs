@@ -1,7 +1,7 @@
 //! Scores and rankings by factors of low rank.
 
 use manylabel_base::{Error, Watch};
-use manylabel_score::{Features, Model, Options, Rows, Work, with_features};
+use manylabel_score::{Features, Model, Options, Rows, Work, with_sparse};
 use manylabel_simd::wide;
 use manylabel_sparse::{CsrView, Index, Value};
 use std::ops::Range;
@@ -162,7 +162,7 @@ impl Model for Scorer<'_> {
 
     fn rows<'a>(&'a self, x: Features<'a>, _: Options) -> Result<Box<dyn Rows + 'a>, Error> {
         let scorer = *self;
-        Ok(with_features!(x, |x| Box::new(Batch { scorer, x })))
+        Ok(with_sparse!(x.sparse()?, |x| Box::new(Batch { scorer, x })))
     }
 }
 

@@ -1,0 +1,90 @@
+"""Docstrings that say once what many classes share.
+
+A class describes what is its own. Entries of the Parameters, Attributes, Returns, Raises and Warns sections
+that its bases describe and it does not are added when it is registered, so that ``help`` shows all of them.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+
+__all__ = ["inherit_documentation"]
+
+_SECTIONS = ("Parameters", "Attributes", "Returns", "Raises", "Warns")
+
+
+def inherit_documentation(cls: type) -> None:
+    """Complete the docstrings of a class and its methods from those of its bases.
+
+    Parameters
+    ----------
+    cls : type
+        Its ``__doc__`` and those of the methods it defines are replaced. Parameters come in the order of the
+        signature, and only those it has; other entries follow its own.
+    """
+    bases = cls.__mro__[1:]
+    own = list(inspect.signature(cls).parameters)
+    cls.__doc__ = _completed(cls.__doc__, [base.__doc__ for base in bases if _is_ours(base)], own)
+    for name, method in vars(cls).items():
+        if name.startswith("_") or not inspect.isfunction(method):
+            continue
+        overridden = [vars(base)[name].__doc__ for base in bases if name in vars(base) and _is_ours(base)]
+        method.__doc__ = _completed(method.__doc__, overridden, list(inspect.signature(method).parameters))
+
+
+def _is_ours(base: type) -> bool:
+    return base.__module__.startswith("manylabel.")
+
+
+def _completed(doc: str | None, of_bases: list[str | None], parameters: list[str]) -> str | None:
+    if doc is None:  # python -OO
+        return None
+    others = [other for other in map(_sections, of_bases) if other]
+    own = _sections(doc)
+    for section in _SECTIONS:
+        found: dict[str, str] = {}
+        for entries in [own, *others]:
+            for name, text in entries.get(section, {}).items():
+                found.setdefault(name, text)
+        if section == "Parameters":
+            found = {name: found[name] for name in parameters if name in found}
+        elif section == "Returns" and section in own:
+            found = own[section]
+        if found:
+            own[section] = found
+    return _replaced(inspect.cleandoc(doc), own)
+
+
+def _sections(doc: str | None) -> dict[str, dict[str, str]]:
+    """Return the entries of each section by name, each with the lines that describe it."""
+    parts = re.split(r"^(\w[\w ]*)\n-+\n", inspect.cleandoc(doc or ""), flags=re.MULTILINE)
+    sections = {}
+    for title, body in zip(parts[1::2], parts[2::2], strict=True):
+        if title in _SECTIONS:
+            entries = re.split(r"^(?=\S)", body.strip("\n"), flags=re.MULTILINE)
+            sections[title] = {_name(entry): entry.rstrip() for entry in entries if entry.strip()}
+    return sections
+
+
+def _name(entry: str) -> str:
+    return entry.split("\n", 1)[0].split(" : ")[0]
+
+
+def _replaced(doc: str, sections: dict[str, dict[str, str]]) -> str:
+    """Put the sections that have entries in numpydoc's order, between the summary and the other sections."""
+    parts = re.split(r"^(\w[\w ]*)\n-+\n", doc, flags=re.MULTILINE)
+    texts = [parts[0].rstrip()]
+    of_class = "Attributes" in sections
+    order = [title for title in _SECTIONS if (title in ("Parameters", "Attributes")) or not of_class]
+    for title in order:
+        if title in sections:
+            texts.append(_section(title, "\n".join(sections[title].values())))
+    for title, body in zip(parts[1::2], parts[2::2], strict=True):
+        if title not in order:
+            texts.append(_section(title, body.rstrip()))
+    return "\n\n".join(texts) + "\n"
+
+
+def _section(title: str, body: str) -> str:
+    return f"{title}\n{'-' * len(title)}\n{body}"

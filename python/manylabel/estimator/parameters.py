@@ -1,0 +1,525 @@
+"""Parameters of estimators: one table says which values they take, for all that must know.
+
+A class has its table as ``parameters``. `fit` checks by it and hands the checked values to the core by name,
+the command line reads values by it, and tests draw wrong values from it. Every message names the parameter,
+what it may be, and what came.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from manylabel.estimator.registry import COMMANDS
+
+__all__ = [
+    "Anything",
+    "Choice",
+    "Classifier",
+    "Count",
+    "Either",
+    "Flag",
+    "Normalization",
+    "Number",
+    "Parameter",
+    "Parameters",
+    "Seed",
+    "Threads",
+    "Threshold",
+    "Verbosity",
+    "check_count",
+    "fixed_threshold",
+    "n_threads",
+]
+
+
+class Parameter(ABC):
+    """The values that a parameter takes.
+
+    Attributes
+    ----------
+    wanted : str
+        What a value must be, to follow "must be".
+    documented : str
+        The type, as docstrings write it.
+    wrong : tuple
+        Some values that are refused.
+    """
+
+    wanted: str
+    documented: str
+    wrong: tuple[Any, ...]
+
+    @abstractmethod
+    def takes(self, value: Any) -> bool:
+        """Say whether a value is allowed."""
+
+    def checked(self, value: Any) -> Any:
+        """Turn an allowed value into what the core takes."""
+        return value
+
+    @abstractmethod
+    def read(self, text: str) -> Any:
+        """Turn text from the command line into a value; ValueError if it cannot be one."""
+
+    def check(self, name: str, value: Any) -> Any:
+        """Turn a value into what the core takes, or refuse it.
+
+        Parameters
+        ----------
+        name : str
+            The parameter, for the message.
+        value : object
+            What the user gave.
+
+        Returns
+        -------
+        object
+            Plain Python.
+
+        Raises
+        ------
+        ValueError
+            If the value is not allowed.
+        """
+        if not self.takes(value):
+            raise ValueError(f"`{name}` must be {self.wanted}, got {value!r}")
+        return self.checked(value)
+
+
+class Number(Parameter):
+    """A real number in a range.
+
+    Parameters
+    ----------
+    above, least : float, default=None
+        Lower bound: excluded (`above`), or included (`least`).
+    below, most : float, default=None
+        Upper bound: excluded (`below`), or included (`most`).
+    infinite : bool, default=False
+        Whether infinity is allowed, where there is no upper bound.
+    """
+
+    documented = "float"
+
+    def __init__(
+        self,
+        *,
+        above: float | None = None,
+        least: float | None = None,
+        below: float | None = None,
+        most: float | None = None,
+        infinite: bool = False,
+    ) -> None:
+        self.above, self.least, self.below, self.most = above, least, below, most
+        self.infinite = infinite
+        bounds = {">": above, ">=": least, "<": below, "<=": most}
+        ranges = [f"{sign} {bound:g}" for sign, bound in bounds.items() if bound is not None]
+        bounded = infinite or below is not None or most is not None
+        self.wanted = " ".join(["a number" if bounded else "a finite number", " and ".join(ranges)]).strip()
+        outside = [above, below]
+        outside += [None if least is None else least - 1, None if most is None else 2 * most + 1]
+        self.wrong = (
+            *(bound for bound in outside if bound is not None),
+            np.nan,
+            *(() if infinite else (np.inf,)),
+            "a",
+            None,
+            True,
+            1j,
+            [0.5],
+        )
+
+    def takes(self, value: Any) -> bool:
+        """Say whether a value is allowed."""
+        if isinstance(value, bool) or not isinstance(value, Real):
+            return False
+        try:
+            number = float(value)
+        except OverflowError:  # an integer beyond all floats
+            return False
+        return (
+            (np.isfinite(number) or (self.infinite and not np.isnan(number)))
+            and (self.above is None or number > self.above)
+            and (self.least is None or number >= self.least)
+            and (self.below is None or number < self.below)
+            and (self.most is None or number <= self.most)
+        )
+
+    def checked(self, value: Any) -> float:
+        """Turn an allowed value into a float."""
+        return float(value)
+
+    def read(self, text: str) -> float:
+        """Turn text into a number."""
+        return float(text)
+
+
+class Count(Parameter):
+    """An integer of at least `least`; more than `most` is as good as that.
+
+    Parameters
+    ----------
+    least : int
+    most : int, default=2**31 - 1
+        The core counts rows, labels and steps in 32 bits.
+    """
+
+    documented = "int"
+
+    def __init__(self, least: int, most: int = np.iinfo(np.int32).max) -> None:
+        self.least, self.most = least, most
+        self.wanted = f"an integer >= {least}"
+        self.wrong = (least - 1, -1, least + 0.5, np.nan, "a", None, True)
+
+    def takes(self, value: Any) -> bool:
+        """Say whether a value is allowed."""
+        return not isinstance(value, bool) and isinstance(value, Integral) and int(value) >= self.least
+
+    def checked(self, value: Any) -> int:
+        """Turn an allowed value into an int."""
+        return min(int(value), self.most)
+
+    def read(self, text: str) -> int:
+        """Turn text into an integer."""
+        return int(text)
+
+
+class Flag(Parameter):
+    """True or False."""
+
+    wanted = "True or False"
+    documented = "bool"
+    wrong = ("no", None, 1)
+
+    def takes(self, value: Any) -> bool:
+        """Say whether a value is allowed."""
+        return isinstance(value, bool | np.bool_)
+
+    def checked(self, value: Any) -> bool:
+        """Turn an allowed value into a bool."""
+        return bool(value)
+
+    def read(self, text: str) -> bool:
+        """Turn text into a bool."""
+        if text not in ("True", "False", "true", "false"):
+            raise ValueError
+        return text in ("True", "true")
+
+
+class Choice(Parameter):
+    """One of some words.
+
+    Parameters
+    ----------
+    *words : str
+    documented : str, default=None
+        The type, as docstrings write it; None for the set of words.
+    """
+
+    wrong = ("newt", "", None, 3)
+
+    def __init__(self, *words: str, documented: str | None = None) -> None:
+        self.words = words
+        quoted = [f'"{word}"' for word in words]
+        self.wanted = _listed(quoted)
+        self.documented = documented or (f"{{{', '.join(quoted)}}}" if len(words) > 1 else self.wanted)
+
+    def takes(self, value: Any) -> bool:
+        """Say whether a value is allowed."""
+        return isinstance(value, str) and value in self.words
+
+    def checked(self, value: Any) -> str:
+        """Turn an allowed value into a str."""
+        return str(value)
+
+    def read(self, text: str) -> str:
+        """Turn text into one of the words."""
+        if text not in self.words:
+            raise ValueError
+        return text
+
+
+class _Nothing(Parameter):
+    """None."""
+
+    wanted = "None"
+    documented = "None"
+    wrong = ()
+
+    def takes(self, value: Any) -> bool:
+        """Say whether a value is None."""
+        return value is None
+
+    def read(self, text: str) -> None:
+        """Turn text into None."""
+        if text != "None":
+            raise ValueError
+
+
+class Either(Parameter):
+    """Words, None, or what other parameters take.
+
+    Parameters
+    ----------
+    *kinds : str, None or Parameter
+        Words; None; kinds of values. The first kind that takes a value checks it.
+    """
+
+    def __init__(self, *kinds: str | Parameter | None) -> None:
+        words = [kind for kind in kinds if isinstance(kind, str)]
+        others = [_Nothing() if kind is None else kind for kind in kinds if not isinstance(kind, str)]
+        self.kinds: list[Parameter] = [*([Choice(*words)] if words else []), *others]
+        self.wanted = _listed([f'"{word}"' for word in words] + [kind.wanted for kind in others])
+        # None comes last, as in annotations.
+        types = dict.fromkeys(kind.documented for kind in sorted(self.kinds, key=_order))
+        self.documented = _listed(list(types))
+        wrong = [value for kind in self.kinds for value in kind.wrong]
+        self.wrong = tuple(value for value in wrong if not self.takes(value))
+
+    def takes(self, value: Any) -> bool:
+        """Say whether a value is allowed."""
+        return any(kind.takes(value) for kind in self.kinds)
+
+    def checked(self, value: Any) -> Any:
+        """Turn an allowed value into what its kind makes of it."""
+        return next(kind for kind in self.kinds if kind.takes(value)).checked(value)
+
+    def read(self, text: str) -> Any:
+        """Turn text into the first kind of value it can be."""
+        for kind in self.kinds:
+            try:
+                value = kind.read(text)
+            except ValueError:
+                continue
+            if self.takes(value):
+                return value
+        raise ValueError
+
+
+class Anything(Parameter):
+    """What a fit checks itself, since it takes the data or another estimator to do so.
+
+    Parameters
+    ----------
+    documented : str
+        The type, as docstrings write it.
+    wrong : tuple
+        Some values that fits refuse.
+    """
+
+    wanted = "as documented"
+
+    def __init__(self, documented: str, *wrong: Any) -> None:
+        self.documented, self.wrong = documented, wrong
+
+    def takes(self, value: Any) -> bool:
+        """Allow every value."""
+        return True
+
+    def read(self, text: str) -> Any:
+        """Turn text into a list of integers or else of words: ``0,3,7``."""
+        if text == "None":
+            return None
+        if re.fullmatch(r"\d+(,\d+)*", text):
+            return [int(item) for item in text.split(",")]
+        return text.split(",")
+
+
+class Classifier(Parameter):
+    """A classifier of scikit-learn's conventions; the command line names one of its own."""
+
+    wanted = "a multi-label classifier"
+    documented = "estimator"
+    wrong = ("a", 3, int)
+
+    def takes(self, value: Any) -> bool:
+        """Say whether a value is allowed."""
+        return not isinstance(value, type) and hasattr(value, "fit") and hasattr(value, "get_params")
+
+    def read(self, text: str) -> Any:
+        """Make the classifier that the command line knows by a name."""
+        if text not in COMMANDS:
+            raise ValueError
+        return COMMANDS[text]()
+
+
+class Threshold(Either):
+    """The score above which labels are predicted."""
+
+    def __init__(self) -> None:
+        # Scores are in single precision, and a threshold must be as finite there.
+        most = float(np.finfo(np.float32).max)
+        super().__init__("auto", "zero", Number(least=-most, most=most))
+        self.wanted = '"auto", "zero" or a finite number'
+
+
+class Normalization(Either):
+    """How features are scaled; see `manylabel.estimator.scaling`."""
+
+    def __init__(self) -> None:
+        super().__init__("auto", "rows", "columns", Flag())
+
+
+class Seed(Parameter):
+    """What draws random numbers: scikit-learn's ``random_state``, which becomes a seed of 64 bits."""
+
+    wanted = "None, an integer from 0 to 2**32 - 1 or a numpy.random.RandomState"
+    documented = "int, RandomState instance or None"
+    wrong = ("x", 1.5, -1, 2**70)
+
+    def takes(self, value: Any) -> bool:
+        """Say whether a value is allowed."""
+        try:
+            check_random_state(value)
+        except ValueError:
+            return False
+        return not isinstance(value, bool)
+
+    def checked(self, value: Any) -> int:
+        """Give an integer as it is, and draw from what else; None stands for numpy's global state."""
+        if isinstance(value, Integral):
+            return int(value)
+        return int(check_random_state(value).randint(np.iinfo(np.int64).max, dtype=np.int64))
+
+    def read(self, text: str) -> int | None:
+        """Turn text into an integer or None."""
+        return None if text == "None" else int(text)
+
+
+class Threads(Parameter):
+    """scikit-learn's ``n_jobs``, which becomes a number of threads: never more than the machine's cores.
+
+    None means 1; -1 all cores this process may use, -2 all but one, and so on.
+    """
+
+    wanted = "None or an integer other than 0"
+    documented = "int or None"
+    wrong = (0, 1.5, "a", True)
+
+    def takes(self, value: Any) -> bool:
+        """Say whether a value is allowed."""
+        return value is None or (not isinstance(value, bool) and isinstance(value, Integral) and value != 0)
+
+    def checked(self, value: Any) -> int:
+        """Turn an allowed value into a number of threads."""
+        if value is None:
+            return 1
+        affinity = getattr(os, "sched_getaffinity", None)
+        cores = len(affinity(0)) if affinity else os.cpu_count() or 1
+        wanted = int(value) + (cores + 1 if int(value) < 0 else 0)
+        return max(1, min(wanted, cores))
+
+    def read(self, text: str) -> int | None:
+        """Turn text into an integer or None."""
+        return None if text == "None" else int(text)
+
+
+class Verbosity(Parameter):
+    """A bool or a level, which becomes whether a progress bar is shown."""
+
+    wanted = "an integer >= 0"
+    documented = "int"
+    wrong = (-1, "loud", None)
+
+    def takes(self, value: Any) -> bool:
+        """Say whether a value is allowed."""
+        return isinstance(value, Integral | np.bool_) and int(value) >= 0
+
+    def checked(self, value: Any) -> bool:
+        """Turn an allowed value into a bool."""
+        return bool(value)
+
+    def read(self, text: str) -> int:
+        """Turn text into an integer."""
+        return int(text)
+
+
+class Parameters(Mapping[str, Parameter]):
+    """The table of an estimator's parameters, in the order of its signature.
+
+    Parameters
+    ----------
+    **kinds : Parameter
+        By name.
+
+    Examples
+    --------
+    >>> from manylabel.estimator.parameters import Count, Number, Parameters
+    >>> Parameters(C=Number(above=0), max_iter=Count(1))["C"].check("C", 1)
+    1.0
+    """
+
+    def __init__(self, **kinds: Parameter) -> None:
+        self._kinds = kinds
+
+    def __getitem__(self, name: str) -> Parameter:
+        return self._kinds[name]
+
+    def __iter__(self) -> Any:
+        return iter(self._kinds)
+
+    def __len__(self) -> int:
+        return len(self._kinds)
+
+    def check(self, estimator: Any) -> dict[str, Any]:
+        """Check the parameters of an estimator.
+
+        Parameters
+        ----------
+        estimator : object
+            Has them as attributes.
+
+        Returns
+        -------
+        dict of str to object
+            What the core takes, by name. A seed is drawn from ``random_state``, which moves an instance on:
+            call this once a fit.
+
+        Raises
+        ------
+        ValueError
+            For the first that is not allowed.
+        """
+        return {name: kind.check(name, getattr(estimator, name)) for name, kind in self._kinds.items()}
+
+
+def check_count(name: str, value: Any, least: int) -> int:
+    """Check an argument that is an integer of at least `least`."""
+    count: int = Count(least).check(name, value)
+    return count
+
+
+def fixed_threshold(threshold: float | str, textbook: float = 0.0) -> float | None:
+    """Give the threshold that a checked value fixes: `textbook` for "zero", None if it is to be learned."""
+    if isinstance(threshold, str):
+        return None if threshold == "auto" else textbook
+    return threshold
+
+
+def n_threads(n_jobs: Any) -> int:
+    """Turn scikit-learn's ``n_jobs`` into a number of threads, as `Threads` does."""
+    threads: int = _THREADS.check("n_jobs", n_jobs)
+    return threads
+
+
+_THREADS = Threads()
+
+
+def _listed(texts: list[str]) -> str:
+    *most, last = texts
+    return f"{', '.join(most)} or {last}" if most else last
+
+
+def _order(kind: Parameter) -> int:
+    """Sort types as docstrings name them: sets of words, numbers, single words, None."""
+    if isinstance(kind, Choice):
+        return 0 if len(kind.words) > 1 else 2
+    return 3 if isinstance(kind, _Nothing) else 1

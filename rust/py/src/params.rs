@@ -1,0 +1,50 @@
+//! Parameters by the names the user knows, as `estimator/parameters.py` has checked them.
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+/// The checked parameters of an estimator, by name.
+pub(crate) struct Named<'py>(Bound<'py, PyDict>);
+
+impl<'a, 'py> FromPyObject<'a, 'py> for Named<'py> {
+    type Error = PyErr;
+
+    fn extract(params: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        Ok(Self(params.cast::<PyDict>()?.to_owned()))
+    }
+}
+
+impl<'py> Named<'py> {
+    /// The value of a parameter.
+    pub(crate) fn get<T: FromPyObjectOwned<'py>>(&self, name: &str) -> PyResult<T> {
+        self.0
+            .as_any()
+            .get_item(name)?
+            .extract()
+            .map_err(Into::into)
+    }
+
+    /// The value of a parameter that may be "auto", which is none.
+    pub(crate) fn unless_auto<T: FromPyObjectOwned<'py>>(&self, name: &str) -> PyResult<Option<T>> {
+        let value = self.0.as_any().get_item(name)?;
+        if value.extract::<&str>().is_ok_and(|word| word == "auto") {
+            return Ok(None);
+        }
+        value.extract().map(Some).map_err(Into::into)
+    }
+
+    /// The value that goes by the word a parameter is.
+    pub(crate) fn choice<T: Copy>(&self, name: &str, values: &[(&str, T)]) -> PyResult<T> {
+        let word: String = self.get(name)?;
+        let found = values.iter().find(|(known, _)| *known == word);
+        found.map(|&(_, value)| value).ok_or_else(|| {
+            let known: Vec<_> = values
+                .iter()
+                .map(|(known, _)| format!("{known:?}"))
+                .collect();
+            let known = known.join(", ");
+            PyValueError::new_err(format!("`{name}` must be one of {known}, got {word:?}"))
+        })
+    }
+}

@@ -1,0 +1,140 @@
+"""The tables of parameters: held against signatures and docstrings, and against what they say themselves."""
+
+import inspect
+import re
+
+import numpy as np
+import pytest
+
+from estimators import CLASSIFIERS, PARTITIONERS, TRANSFORMERS
+from manylabel.estimator.parameters import (
+    Choice,
+    Classifier,
+    Count,
+    Either,
+    Flag,
+    Number,
+    Parameters,
+    Seed,
+    Threads,
+    Threshold,
+)
+
+CLASSES = sorted(
+    {type(each) for each in CLASSIFIERS + TRANSFORMERS + PARTITIONERS}, key=lambda cls: cls.__name__
+)
+
+every_class = pytest.mark.parametrize("cls", CLASSES)
+
+
+@every_class
+def test_the_table_has_the_signature(cls):
+    signature = inspect.signature(cls).parameters
+    assert list(cls.parameters) == list(signature)
+    for name, parameter in signature.items():
+        assert cls.parameters[name].takes(parameter.default), name
+
+
+@every_class
+def test_the_docstring_gives_the_types_of_the_table(cls):
+    section = re.search(r"Parameters\n-+\n(.*?)\n\n", cls.__doc__, re.DOTALL).group(1)
+    documented = dict(re.findall(r"^(\w+) : (.*)$", section, re.MULTILINE))
+    assert list(documented) == list(cls.parameters)
+    for name, parameter in inspect.signature(cls).parameters.items():
+        default = parameter.default
+        shown = f'"{default}"' if isinstance(default, str) else str(default)
+        types, _, of_docstring = documented[name].rpartition(", default=")
+        assert of_docstring == shown or float(of_docstring) == float(shown), name
+        kind = cls.parameters[name]
+        assert types in (kind.documented, f"{kind.documented} or None"), name
+
+
+@every_class
+def test_defaults_are_read_from_text(cls):
+    for name, parameter in inspect.signature(cls).parameters.items():
+        if name not in ("verbose", "categorical_features"):
+            assert cls.parameters[name].read(str(parameter.default)) == parameter.default, name
+
+
+@every_class
+def test_wrong_values_are_refused(cls):
+    for name, kind in cls.parameters.items():
+        if name != "categorical_features":
+            assert kind.wrong, name
+            assert not any(kind.takes(value) for value in kind.wrong), name
+
+
+N, D, C = 12, 6, 3
+WRONG = [
+    (cls, name, value) for cls in CLASSES for name, kind in cls.parameters.items() for value in kind.wrong
+]
+
+
+@pytest.mark.parametrize(("cls", "name", "value"), WRONG)
+def test_fits_refuse_wrong_values(cls, name, value):
+    wanted = cls.parameters[name].wanted
+    if name == "categorical_features":  # looked at beside the data
+        wanted = f"None, positions from 0 to {D - 1}, a mask of {D} bool, or names if X has names"
+    # Wrong before there are data to look at: no range is checked after hours.
+    X, Y = (None, None) if name != "categorical_features" else (np.ones((N, D)), np.ones((N, C)))
+    with pytest.raises(ValueError, match=f"^`{name}` must be {re.escape(wanted)}, got "):
+        cls(**{name: value}).fit(X, Y)
+
+
+RIGHT = [
+    (Number(above=0), [1, 1.5, np.float32(2), np.int64(3), 1e-300]),
+    (Number(least=0, below=1), [0, 0.5, np.nextafter(1, 0)]),
+    (Number(above=0, infinite=True), [1.0, np.inf]),
+    (Count(1), [1, np.int32(5), 2**70]),
+    (Flag(), [True, False, np.True_]),
+    (Choice("a", "b"), ["a", "b"]),
+    (Either("auto", Number(above=0)), ["auto", 0.5]),
+    (Either(None, Count(1)), [None, 7]),
+    (Seed(), [None, 0, 2**32 - 1, np.random.RandomState(0)]),
+    (Threads(), [None, -1, 1]),
+    (Threshold(), ["auto", "zero", 0.0, -1]),
+]
+
+
+@pytest.mark.parametrize(("kind", "value"), [(kind, value) for kind, values in RIGHT for value in values])
+def test_right_values_become_plain_python(kind, value):
+    assert type(kind.check("name", value)) in (float, int, bool, str, type(None))
+
+
+def test_a_number_is_named_with_its_bounds():
+    assert Number(above=0).wanted == "a finite number > 0"
+    assert Number(above=0, most=1).wanted == "a number > 0 and <= 1"
+    with pytest.raises(ValueError, match="`share` must be None or a number > 0 and <= 1, got 2"):
+        Either(None, Number(above=0, most=1)).check("share", 2)
+
+
+def test_either_gives_what_the_first_kind_makes_of_a_value():
+    kind = Either("log2", Count(1), Number(above=0, most=1), None)
+    assert [kind.check("max_features", value) for value in ("log2", 1, 1.0, None)] == ["log2", 1, 1.0, None]
+    assert isinstance(kind.check("max_features", 1), int)
+    assert kind.documented == 'int, float, "log2" or None'
+
+
+def test_more_than_32_bits_count_as_that():
+    assert Count(1).check("n", 2**70) == 2**31 - 1
+    assert Number(above=0, infinite=True).takes(10**400) is False
+
+
+def test_seeds():
+    assert Seed().check("random_state", 7) == 7
+    draw = [Seed().check("random_state", np.random.RandomState(0)) for _ in range(2)]
+    assert draw[0] == draw[1]
+
+
+def test_classifiers_go_by_their_names_on_the_command_line():
+    assert type(Classifier().read("dismec")).__name__ == "DiSMECClassifier"
+    with pytest.raises(ValueError):  # noqa: PT011
+        Classifier().read("no-such-model")
+
+
+def test_parameters_are_checked_in_order():
+    class Thing:
+        a, b = 0, "x"
+
+    with pytest.raises(ValueError, match="`a` must be"):
+        Parameters(a=Count(1), b=Count(1)).check(Thing())
