@@ -152,7 +152,7 @@ def parts(model: Any, X: Any, Y: Any) -> list[str]:
         "fit_intercept": model.router_intercept,
         "tol": 0.1,
         "max_iter": 1000,
-        "seed": 0,
+        "random_state": 0,
     }
     rows = routing_rows(Y, blocks.row_blocks_, drop_unlabeled=model.drop_unlabeled)
     fit_router(X, rows, usable, None, router, model.n_jobs, lambda _: None)

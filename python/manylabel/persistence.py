@@ -103,6 +103,7 @@ def save_model(estimator: Any, path: str | os.PathLike[str]) -> None:
     check_is_fitted(estimator)
     encoder = _Encoder()
     state = encoder.estimator(estimator, "", 0)
+    _check_schema(estimator)  # what is saved loads
     # Falling item size makes every offset a multiple of its item size. Sorting is stable.
     tensors = dict(sorted(encoder.tensors.items(), key=lambda item: -item[1].itemsize))
     header = _header(state, tensors)
@@ -437,6 +438,13 @@ def _tensors(entries: dict[str, Any], data: NDArray[np.uint8]) -> dict[str, NDAr
     return tensors
 
 
+def _check_schema(estimator: Any) -> None:
+    """Check a fitted estimator by the schema of its class, if it has one."""
+    schema = getattr(type(estimator), "schema", None)
+    if schema is not None:
+        schema.check(estimator)
+
+
 class _Decoder:
     """Turns a tree and its tensors back into an estimator; each tensor is used once."""
 
@@ -464,6 +472,8 @@ class _Decoder:
             raise ValueError(f"{name} cannot be made of its parameters: {error}") from error
         # Into the dictionary and not by `setattr`, so that no descriptor of the class runs.
         vars(estimator).update({name: self.value(value, depth) for name, value in fitted.items()})
+        if fitted:
+            _check_schema(estimator)
         return estimator
 
     def value(self, node: Any, depth: int) -> Any:

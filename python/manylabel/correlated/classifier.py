@@ -35,6 +35,7 @@ from manylabel.estimator.parameters import (
 from manylabel.estimator.progress import reported
 from manylabel.estimator.registry import register
 from manylabel.estimator.scaling import holds_measurements, inverse_deviations
+from manylabel.estimator.schema import Array, Scalar, Schema, SparseMatrix
 from manylabel.estimator.validation import (
     check_names,
     check_row,
@@ -200,6 +201,21 @@ class CorrLogClassifier(MultiLabelClassifier):
         max_iter=Count(1),
         n_jobs=Threads(),
         verbose=Verbosity(),
+    )
+
+    schema = Schema(
+        **MultiLabelClassifier.fitted,
+        coef_=SparseMatrix("csc", ("n_labels", "n_features"), "f8"),
+        intercept_=Array(("n_labels",), "f8", or_minus_infinity=True),
+        correlations_=SparseMatrix("csr", ("n_labels", "n_labels"), "f8"),
+        label_sets_=SparseMatrix("csr", ("n_label_sets", "n_labels"), "f4"),
+        label_set_energies_=Array(("n_label_sets",), "f8"),
+        objective_=Scalar(float),
+        kkt_=Scalar(float),
+        n_iter_=Scalar(int),
+        l2_features_=Scalar(float, optional=True),  # not in version 0.1, as the next two
+        l2_pairs_=Scalar(float, optional=True),
+        threshold_=Scalar(float, optional=True),
     )
 
     coef_: csc_array

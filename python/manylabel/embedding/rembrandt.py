@@ -31,6 +31,7 @@ from manylabel.estimator.parameters import (
 )
 from manylabel.estimator.progress import reported
 from manylabel.estimator.registry import register
+from manylabel.estimator.schema import ANY, Array, Scalar, Schema
 from manylabel.estimator.validation import (
     check_labels,
     check_matrix,
@@ -188,6 +189,19 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
         random_state=Seed(),
         n_jobs=Threads(),
         verbose=Verbosity(),
+    )
+
+    schema = Schema(
+        classes_=Array(("n_labels",), ANY),
+        n_components_=Scalar(int, size="n_components"),
+        coef_=Array(("n_features", "n_components"), "f4 f8"),
+        intercept_=Array(("n_components",), "f4 f8"),
+        label_embedding_=Array(("n_labels", "n_components"), "f4 f8", optional=True),
+        eigenvalues_=Array(("n_components",), "f8", optional=True),
+        singular_values_=Array(("n_components",), "f8", optional=True),
+        l2_=Scalar(float, optional=True),  # not in version 0.1, as the next one
+        l2_final_=Scalar(float, optional=True),
+        n_iter_=Scalar(int),
     )
 
     label_embedding_: NDArray[Any]

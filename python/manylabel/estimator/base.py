@@ -20,7 +20,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from manylabel import _core, persistence
 from manylabel.estimator.parameters import Parameters, check_count, n_threads
-from manylabel.estimator.validation import check_features
+from manylabel.estimator.schema import Array, Attribute, Scalar, Schema
+from manylabel.estimator.validation import check_matrix
 
 __all__ = ["ODDS_OF_MARGINS", "Estimator", "MultiLabelClassifier", "built_aside", "core_parts"]
 
@@ -81,6 +82,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     """
 
     parameters: ClassVar[Parameters]
+    schema: ClassVar[Schema]
 
     n_features_in_: int
 
@@ -119,6 +121,12 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     sparse_output_ : bool
         Whether Y was sparse in fit, and `predict` is.
     """
+
+    # For the schemas of subclasses.
+    fitted: ClassVar[dict[str, Attribute]] = {
+        "classes_": Array(("n_labels",), "i8"),
+        "sparse_output_": Scalar(bool),
+    }
 
     classes_: NDArray[np.int64]
     sparse_output_: bool
@@ -166,10 +174,10 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         if self not in _SCORERS:
             check_is_fitted(self, "classes_")
 
-    def _features(self, X: Any) -> csr_array:
-        """Check X for a prediction."""
+    def _features(self, X: Any) -> csr_array | NDArray[Any]:
+        """Check X for a prediction; dense stays dense."""
         self._check_fitted()
-        return check_features(self, X, reset=False)
+        return check_matrix(self, X, reset=False)
 
     def fit(
         self: T,
@@ -332,7 +340,7 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         """Whether there is `predict_proba`."""
         return False
 
-    def _probabilities(self, X: csr_array) -> NDArray[Any]:
+    def _probabilities(self, X: csr_array | NDArray[Any]) -> NDArray[Any]:
         return self._scorer().probabilities(X, n_threads(self.n_jobs))
 
     @available_if(lambda self: self._knows_probabilities())  # type: ignore[untyped-decorator]

@@ -60,29 +60,8 @@ def check_features(estimator: Any, X: Any, *, reset: bool) -> csr_array:
         shape, or another number of features than fit has seen. Values must be finite as float32 too, unless
         the estimator scales rows to unit length first.
     """
-    if not reset and _is_ready(estimator, X):
-        ready: csr_array = X
-        return ready
-    if issparse(X):
-        X = _check_positions(X, "X")
-    checked = validate_data(
-        estimator,
-        X,
-        reset=reset,
-        accept_sparse="csr",
-        dtype=[np.float64, np.float32],
-        accept_large_sparse=True,
-        ensure_all_finite="allow-nan" if get_tags(estimator).input_tags.allow_nan else True,
-    )
-    canonical = _canonical(csr_array(checked))
-    # Each value is finite, but entries of one cell may add up to what is not.
-    if not _has_sound_values(estimator, canonical):
-        raise ValueError("values of X must be finite, got inf or NaN as the sum of repeated entries")
-    # Before fit it may depend on X whether rows will be scaled: fit looks again.
-    scaled = getattr(estimator, "normalize" if reset else "_normalizes_rows", False)
-    if canonical.dtype == np.float64 and not scaled:
-        check_single(canonical.data, "values of X")
-    return canonical
+    matrix = check_matrix(estimator, X, reset=reset)
+    return csr_array(matrix) if isinstance(matrix, np.ndarray) else matrix
 
 
 def check_row(estimator: Any, x: Any) -> csr_array:
@@ -139,14 +118,36 @@ def check_matrix(estimator: Any, X: Any, *, reset: bool) -> csr_array | NDArray[
     ValueError
         As `check_features`.
     """
+    if not reset and _is_ready(estimator, X):
+        ready: csr_array | NDArray[Any] = X
+        return ready
     if issparse(X):
-        return check_features(estimator, X, reset=reset)
-    checked: NDArray[Any] = validate_data(
-        estimator, X, reset=reset, accept_sparse=True, dtype=[np.float64, np.float32], order="C"
+        X = _check_positions(X, "X")
+    matrix: Any = validate_data(
+        estimator,
+        X,
+        reset=reset,
+        accept_sparse="csr",
+        dtype=[np.float64, np.float32],
+        order="C",
+        accept_large_sparse=True,
+        ensure_all_finite="allow-nan" if get_tags(estimator).input_tags.allow_nan else True,
     )
-    if checked.dtype == np.float64:
-        check_single(checked, "values of X")
-    return np.require(checked, requirements=["C", "A"])
+    sparse = issparse(matrix)
+    if sparse:
+        given: Any = matrix
+        matrix = _canonical(csr_array(given))
+        # Each value is finite, but entries of one cell may add up to what is not.
+        if not _has_sound_values(estimator, matrix.data):
+            raise ValueError("values of X must be finite, got inf or NaN as the sum of repeated entries")
+    else:
+        matrix = np.require(matrix, requirements=["C", "A"])
+    # Before fit it may depend on X whether rows will be scaled: fit looks again.
+    scaled = getattr(estimator, "normalize" if reset else "_normalizes_rows", False)
+    if matrix.dtype == np.float64 and not scaled:
+        check_single(matrix.data if sparse else matrix, "values of X")
+    rows: csr_array | NDArray[Any] = matrix
+    return rows
 
 
 def check_labels(Y: Any) -> csr_array:
@@ -345,27 +346,30 @@ def _is_ready(estimator: Any, X: Any) -> bool:
 
     That is most of the time of a single row. What is not ready goes through the full check.
     """
-    if not issparse(X):
-        return False
     matrix: Any = X
+    if issparse(X):
+        if matrix.format != "csr" or not _core.is_canonical(matrix):
+            return False
+        values = matrix.data
+    elif type(X) is np.ndarray and X.dtype in (np.float32, np.float64) and X.flags.carray:
+        values = X
+    else:
+        return False
     return bool(
-        matrix.format == "csr"
-        and matrix.ndim == 2
+        matrix.ndim == 2
         and matrix.shape[0] > 0
         and matrix.shape[1] == estimator.n_features_in_
         and not hasattr(estimator, "feature_names_in_")
-        and _core.is_canonical(matrix)
-        and _has_sound_values(estimator, matrix)
-        and (matrix.dtype == np.float32 or getattr(estimator, "_normalizes_rows", False))
+        and _has_sound_values(estimator, values)
+        and (values.dtype == np.float32 or getattr(estimator, "_normalizes_rows", False))
     )
 
 
-def _has_sound_values(estimator: Any, matrix: csr_array) -> bool:
+def _has_sound_values(estimator: Any, values: NDArray[Any]) -> bool:
     """Tell whether all values are finite, or NaN where that is allowed."""
     # Asking for tags takes longer than looking at the values of a row: it comes second.
     return bool(
-        np.isfinite(matrix.data).all()
-        or (get_tags(estimator).input_tags.allow_nan and not np.isinf(matrix.data).any())
+        np.isfinite(values).all() or (get_tags(estimator).input_tags.allow_nan and not np.isinf(values).any())
     )
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from manylabel.estimator.base import ODDS_OF_MARGINS, MultiLabelClassifier
+from manylabel.estimator.schema import Array, Attribute, Scalar
 
 __all__ = ["LinearClassifier"]
 
@@ -35,6 +36,13 @@ class LinearClassifier(MultiLabelClassifier):
     normalize_ : bool
         Whether rows are scaled to unit length before they are scored.
     """
+
+    fitted: ClassVar[dict[str, Attribute]] = {
+        **MultiLabelClassifier.fitted,
+        "intercept_": Array(("n_labels",), "f4", or_minus_infinity=True),
+        "threshold_": Scalar(float, optional=True),  # not in version 0.1, as the next one
+        "normalize_": Scalar(bool, optional=True),
+    }
 
     intercept_: NDArray[np.float32]
     threshold_: float

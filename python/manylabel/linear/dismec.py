@@ -32,6 +32,7 @@ from manylabel.estimator.parameters import (
 from manylabel.estimator.progress import reported
 from manylabel.estimator.registry import register
 from manylabel.estimator.scaling import ScaledFeatures
+from manylabel.estimator.schema import Array, Scalar, Schema, SparseMatrix
 from manylabel.estimator.validation import check_training_set
 from manylabel.linear.base import LinearClassifier
 
@@ -143,6 +144,13 @@ class DiSMECClassifier(LinearClassifier):
         random_state=Seed(),
         n_jobs=Threads(),
         verbose=Verbosity(),
+    )
+
+    schema = Schema(
+        **LinearClassifier.fitted,
+        coef_=SparseMatrix("csc", ("n_labels", "n_features"), "f4"),
+        n_iter_=Array(("n_labels",), "i4"),
+        C_=Scalar(float, optional=True),  # not in version 0.1
     )
 
     coef_: csc_array

@@ -30,6 +30,7 @@ from manylabel.estimator.parameters import (
 from manylabel.estimator.progress import reported
 from manylabel.estimator.registry import register
 from manylabel.estimator.scaling import ScaledFeatures
+from manylabel.estimator.schema import Array, Scalar, Schema
 from manylabel.estimator.validation import check_labels, check_training_set
 from manylabel.linear.base import LinearClassifier
 
@@ -155,6 +156,16 @@ class LEMLClassifier(LinearClassifier):
         verbose=Verbosity(),
     )
 
+    schema = Schema(
+        **LinearClassifier.fitted,
+        features_=Array(("n_seen_features",), "i4", below="n_features"),
+        feature_factors_=Array(("n_seen_features", "n_factors"), "f4"),
+        label_factors_=Array(("n_factors", "n_labels"), "f4"),
+        objective_=Array(("n_turns",), "f8"),
+        alpha_=Scalar(float, optional=True),  # not in version 0.1
+        n_iter_=Scalar(int),
+    )
+
     features_: NDArray[np.int32]
     feature_factors_: NDArray[np.float32]
     label_factors_: NDArray[np.float32]
@@ -250,7 +261,7 @@ class LEMLClassifier(LinearClassifier):
     def _knows_probabilities(self) -> bool:
         return self.loss == "logistic"
 
-    def _probabilities(self, X: csr_array) -> NDArray[Any]:
+    def _probabilities(self, X: csr_array | NDArray[Any]) -> NDArray[Any]:
         lowered_by = np.float32(getattr(self, "threshold_", 0))  # model files of version 0.1 have none
         scores = self._scorer().decision(X, n_threads(self.n_jobs))
         return np.asarray(expit(scores + lowered_by))

@@ -28,6 +28,7 @@ from manylabel.estimator.parameters import (
 from manylabel.estimator.progress import reported
 from manylabel.estimator.registry import register
 from manylabel.estimator.scaling import ScaledFeatures
+from manylabel.estimator.schema import Array, Scalar, Schema, SparseMatrix
 from manylabel.estimator.validation import check_training_set, held_out_rows
 from manylabel.linear.base import LinearClassifier
 
@@ -157,6 +158,14 @@ class PDSparseClassifier(LinearClassifier):
         random_state=Seed(),
         n_jobs=Threads(),
         verbose=Verbosity(),
+    )
+
+    schema = Schema(
+        **LinearClassifier.fitted,
+        coef_=SparseMatrix("csc", ("n_labels", "n_features"), "f4"),
+        n_iter_=Scalar(int),
+        dual_gap_=Scalar(float),
+        validation_precision_=Array(("n_passes",), "f8"),
     )
 
     coef_: csc_array

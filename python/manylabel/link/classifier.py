@@ -33,6 +33,7 @@ from manylabel.estimator.parameters import (
 )
 from manylabel.estimator.progress import reported
 from manylabel.estimator.registry import register
+from manylabel.estimator.schema import ANY, Array, Scalar, Schema
 from manylabel.estimator.validation import (
     check_training_set,
     held_out_rows,
@@ -258,6 +259,25 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         verbose=Verbosity(),
     )
 
+    schema = Schema(
+        classes_=Array(("n_labels",), ANY),
+        sparse_output_=Scalar(bool),
+        one_dimensional_=Scalar(bool),
+        n_components_=Scalar(int, size="n_components"),
+        projection_=Array(("n_features", "n_components"), "f8"),
+        projection_intercept_=Array(("n_components",), "f8"),
+        phases_=Array(("n_cosines",), "f4"),
+        frequencies_=Array(("n_components + 1", "n_cosines"), "f4"),
+        coef_=Array(("n_labels", "n_inputs"), "f4"),
+        intercept_=Array(("n_labels",), "f4", or_minus_infinity=True),
+        gamma_=Scalar(float, optional=True),  # not in version 0.1, as the next two
+        threshold_=Scalar(float, optional=True),
+        l2_=Scalar(float, optional=True),
+        ridge_=Scalar(float),
+        validation_loss_=Array(("n_losses",), "f8"),
+        n_iter_=Scalar(int),
+    )
+
     projection_: NDArray[np.float64]
     projection_intercept_: NDArray[np.float64]
     frequencies_: NDArray[np.float32]
@@ -383,7 +403,7 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     def _knows_probabilities(self) -> bool:
         return True
 
-    def _probabilities(self, X: csr_array) -> NDArray[np.float64]:
+    def _probabilities(self, X: csr_array | NDArray[Any]) -> NDArray[np.float64]:
         # Model files of version 0.1 have no threshold.
         scores = self._scorer().decision(X, n_threads(self.n_jobs)).astype(np.float64)
         scores += getattr(self, "threshold_", 0.0)

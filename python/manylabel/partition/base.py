@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from scipy.special import expit
 from manylabel import _core
 from manylabel.estimator.base import MultiLabelClassifier, core_parts
 from manylabel.estimator.parameters import check_count, n_threads
+from manylabel.estimator.schema import Array, Attribute, Each, Scalar, SparseMatrix
 from manylabel.estimator.validation import check_features
 from manylabel.partition.router import Router, best_blocks
 
@@ -44,6 +45,15 @@ class BlockClassifier(MultiLabelClassifier):
     A subclass fits ``row_blocks_``, ``label_blocks_``, ``estimators_``, ``router_coef_`` and
     ``router_intercept_``.
     """
+
+    fitted: ClassVar[dict[str, Attribute]] = {
+        **MultiLabelClassifier.fitted,
+        "router_intercept_": Array(("n_blocks",), "f4", or_minus_infinity=True),
+        "router_coef_": SparseMatrix("csc", ("n_blocks", "n_features"), "f4"),
+        "row_blocks_": Array(("n_rows",), "i4", below="n_blocks"),
+        "label_blocks_": Each(Array(("n_labels_of_block",), "i4", below="n_labels"), "n_blocks"),
+        "speedup_": Each(Scalar(float), "n_speedups"),
+    }
 
     label_blocks_: list[NDArray[np.int32]]
     estimators_: list[Any]

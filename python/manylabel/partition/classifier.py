@@ -25,6 +25,7 @@ from manylabel.estimator.parameters import (
 )
 from manylabel.estimator.progress import reported
 from manylabel.estimator.registry import register
+from manylabel.estimator.schema import Array, Models, Scalar, Schema
 from manylabel.estimator.validation import (
     check_training_set,
 )
@@ -201,6 +202,19 @@ class BlockPartitionClassifier(BlockClassifier):
         random_state=Seed(),
         n_jobs=Threads(),
         verbose=Verbosity(),
+    )
+
+    schema = Schema(
+        **BlockClassifier.fitted,
+        estimators_=Models("n_blocks", "label_blocks_"),
+        n_blocks_=Scalar(int, size="n_blocks"),
+        lam_=Scalar(float),
+        lams_=Array(("n_lams",), "f8"),
+        lam_precision_=Array(("n_lams", "n_folds", 3), "f8"),
+        objective_=Scalar(float),
+        objective_history_=Array(("n_half_steps",), "f8"),
+        n_iter_=Scalar(int),
+        captured_=Scalar(float),
     )
 
     def __init__(

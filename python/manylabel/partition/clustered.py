@@ -26,6 +26,7 @@ from manylabel.estimator.parameters import (
 )
 from manylabel.estimator.progress import reported
 from manylabel.estimator.registry import register
+from manylabel.estimator.schema import Array, Models, Scalar, Schema
 from manylabel.estimator.validation import (
     check_training_set,
 )
@@ -116,6 +117,12 @@ class CBMLCClassifier(BlockClassifier):
         random_state=Seed(),
         n_jobs=Threads(),
         verbose=Verbosity(),
+    )
+
+    schema = Schema(
+        **BlockClassifier.fitted,
+        estimators_=Models("n_blocks", "label_blocks_"),
+        inertia_=Scalar(float),
     )
 
     def __init__(
@@ -273,6 +280,12 @@ class LPSRClassifier(BlockClassifier):
         random_state=Seed(),
         n_jobs=Threads(),
         verbose=Verbosity(),
+    )
+
+    schema = Schema(
+        **BlockClassifier.fitted,
+        labels_=Array(("n_seen",), "i8", below="n_labels"),
+        estimators_=Models(1, "labels_"),
     )
 
     def __init__(

@@ -14,6 +14,7 @@ from sklearn.utils import Tags
 from manylabel.estimator.base import MultiLabelClassifier
 from manylabel.estimator.parameters import Parameters, Threads, n_threads
 from manylabel.estimator.registry import register
+from manylabel.estimator.schema import Array, Scalar, Schema, SparseMatrix
 from manylabel.estimator.validation import check_features, check_training_set
 from manylabel.partition.any_classifier import rows_at_once, topk_of_decisions
 from manylabel.partition.router import Router
@@ -43,6 +44,14 @@ class NaiveBayes(MultiLabelClassifier):
     """
 
     parameters = Parameters(n_jobs=Threads())
+
+    schema = Schema(
+        **MultiLabelClassifier.fitted,
+        coef_=SparseMatrix("csr", ("n_labels", "n_features"), "f4"),
+        log_totals_=Array(("n_labels",), "f4"),
+        intercept_=Array(("n_labels",), "f4", or_minus_infinity=True),
+        log_cardinality_=Scalar(float),
+    )
 
     coef_: csr_array
     log_totals_: NDArray[np.float32]

@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from manylabel.estimator.base import Estimator, built_aside
 from manylabel.estimator.parameters import Count, Either, Number, Parameters, Seed, Threads, check_count
 from manylabel.estimator.registry import register
+from manylabel.estimator.schema import Array, Each, Scalar, Schema
 from manylabel.estimator.validation import (
     check_labels,
     check_training_set,
@@ -114,6 +115,19 @@ class BlockPartitioner(Estimator):
         tol=Number(above=0),
         random_state=Seed(),
         n_jobs=Threads(),
+    )
+
+    schema = Schema(
+        n_labels_=Scalar(int, size="n_labels"),
+        n_blocks_=Scalar(int, size="n_blocks"),
+        row_blocks_=Array(("n_rows",), "i4", below="n_blocks"),
+        label_blocks_=Each(Array(("n_labels_of_block",), "i4", below="n_labels"), "n_blocks"),
+        lam_=Scalar(float),
+        objective_=Scalar(float),
+        objective_history_=Array(("n_half_steps",), "f8"),
+        n_iter_=Scalar(int),
+        captured_=Scalar(float),
+        overlap_=Scalar(float),
     )
 
     row_blocks_: NDArray[np.int32]

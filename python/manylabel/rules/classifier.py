@@ -28,7 +28,8 @@ from manylabel.estimator.parameters import (
 )
 from manylabel.estimator.progress import reported
 from manylabel.estimator.registry import register
-from manylabel.estimator.validation import check_row, check_training_set, held_out_rows
+from manylabel.estimator.schema import Array, Scalar, Schema, SparseMatrix
+from manylabel.estimator.validation import check_features, check_row, check_training_set, held_out_rows
 from manylabel.rules.inspection import (
     FiredRule,
     Rules,
@@ -217,6 +218,20 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         verbose=Verbosity(),
     )
 
+    schema = Schema(
+        **MultiLabelClassifier.fitted,
+        body_indptr_=Array(("n_rules + 1",), "i8", ends="n_conditions"),
+        body_feature_=Array(("n_conditions",), "i4", below="n_features"),
+        body_operator_=Array(("n_conditions",), "u1"),
+        body_threshold_=Array(("n_conditions",), "f4"),
+        heads_=SparseMatrix("csr", ("n_rules", "n_labels"), "f4"),
+        coverage_=Array(("n_rules",), "f8"),
+        validation_loss_=Array(("n_losses",), "f8"),
+        label_sets_=SparseMatrix("csr", ("n_label_sets", "n_labels"), "f4"),
+        label_set_weights_=Array(("n_label_sets",), "f8"),
+        seed_=Scalar(int),
+    )
+
     body_indptr_: NDArray[np.int64]
     body_feature_: NDArray[np.int32]
     body_operator_: NDArray[np.uint8]
@@ -330,7 +345,7 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     def _knows_probabilities(self) -> bool:
         return True
 
-    def _probabilities(self, X: csr_array) -> NDArray[np.float64]:
+    def _probabilities(self, X: csr_array | NDArray[Any]) -> NDArray[np.float64]:
         if self.loss == "label-wise-logistic":
             scores = self._scorer().decision(X, n_threads(self.n_jobs))
             return np.asarray(expit(scores, dtype=np.float64))
@@ -359,7 +374,8 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         Every stage checks the arrays of the whole model again, so all stages together take time quadratic in
         the number of rules.
         """
-        return self._stages(self._features(X))
+        check_is_fitted(self, "heads_")
+        return self._stages(check_features(self, X, reset=False))
 
     def _stages(self, X: csr_array) -> Iterator[NDArray[np.float32]]:
         n_rules, n_labels = self.heads_.shape

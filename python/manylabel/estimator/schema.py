@@ -1,0 +1,296 @@
+"""Schemas of fitted state: what attributes a class has after `fit`, for files that somebody may have made.
+
+A class has its schema as ``schema``. `manylabel.load` checks by it that shapes agree with each other, indices
+are in range and values are finite, so that a model that loads can be used, and takes no more memory than its
+file says. Sizes that several attributes share have names, such as ``n_labels``; the first attribute that has
+one sets it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from scipy.sparse import issparse
+
+__all__ = ["ANY", "Array", "Attribute", "Each", "Models", "Scalar", "Schema", "SparseMatrix"]
+
+# Of classes that the user has named, by numbers or by texts.
+ANY = "b1 i1 i2 i4 i8 u1 u2 u4 u8 f4 f8 O"
+
+Sizes = dict[str, int]
+
+
+class Attribute(ABC):
+    """A fitted attribute.
+
+    Parameters
+    ----------
+    optional : bool, default=False
+        Whether it may be missing: some parameters leave it out, or earlier versions did.
+    """
+
+    def __init__(self, *, optional: bool = False) -> None:
+        self.optional = optional
+
+    @abstractmethod
+    def check(self, name: str, value: Any, sizes: Sizes) -> None:
+        """Check a value against what it must be.
+
+        Parameters
+        ----------
+        name : str
+            The attribute, for messages.
+        value : object
+            What the file has.
+        sizes : dict of str to int
+            Sizes known so far; those that `value` sets are added.
+
+        Raises
+        ------
+        ValueError
+            If it is not as described.
+        """
+
+
+class Scalar(Attribute):
+    """A number or a flag.
+
+    Parameters
+    ----------
+    kind : type
+        bool, int or float; an int is a float as well.
+    size : str, default=None
+        The size that it sets or must be.
+    """
+
+    def __init__(self, kind: type, *, size: str | None = None, optional: bool = False) -> None:
+        super().__init__(optional=optional)
+        self.kind, self.size = kind, size
+
+    def check(self, name: str, value: Any, sizes: Sizes) -> None:
+        """Check a value against what it must be."""
+        plain = value.item() if isinstance(value, np.generic) else value
+        right = type(plain) in ((int, float) if self.kind is float else (self.kind,))
+        if not right or plain != plain or (self.kind is int and plain < 0):
+            raise ValueError(f"`{name}` must be a {self.kind.__name__}, got {value!r}")
+        if self.size is not None:
+            _agree(name, (self.size,), (plain,), sizes)
+
+
+class Array(Attribute):
+    """A dense array.
+
+    Parameters
+    ----------
+    shape : tuple of str or int
+        Sizes by name, ``"n_labels"``, perhaps with one more, ``"n_rules + 1"``.
+    dtypes : str
+        Kinds of dtype, as ``numpy.dtype.str`` has them without the byte order: ``"f4 f8"``.
+    below : str, default=None
+        For indices: they are at least 0 and less than this size.
+    ends : str, default=None
+        For ends of slices: they rise from 0 to this size.
+    or_minus_infinity : bool, default=False
+        Whether -inf is allowed among floats, as for labels that are never predicted.
+    """
+
+    def __init__(
+        self,
+        shape: tuple[str | int, ...],
+        dtypes: str,
+        *,
+        below: str | None = None,
+        ends: str | None = None,
+        or_minus_infinity: bool = False,
+        optional: bool = False,
+    ) -> None:
+        super().__init__(optional=optional)
+        self.shape, self.dtypes = shape, dtypes.split()
+        self.below, self.ends, self.or_minus_infinity = below, ends, or_minus_infinity
+
+    def check(self, name: str, value: Any, sizes: Sizes) -> None:
+        """Check a value against what it must be."""
+        if not isinstance(value, np.ndarray) or value.dtype.str[1:] not in self.dtypes:
+            raise ValueError(f"`{name}` must be an array of {' or '.join(self.dtypes)}, got {_kind(value)}")
+        _agree(name, self.shape, value.shape, sizes)
+        if value.dtype.kind == "f":
+            _check_finite(name, value, or_minus_infinity=self.or_minus_infinity)
+        if self.below is not None:
+            _check_indices(name, value, sizes[self.below])
+        if self.ends is not None:
+            size = sizes.setdefault(self.ends, int(value[-1]))
+            if value[0] != 0 or value[-1] != size or (value[1:] < value[:-1]).any():
+                raise ValueError(f"`{name}` must rise from 0 to {size}")
+
+
+class SparseMatrix(Attribute):
+    """A compressed sparse matrix; the file format has checked its structure.
+
+    Parameters
+    ----------
+    kind : {"csr", "csc"}
+    shape : tuple of two str
+    dtypes : str
+        As for `Array`.
+    """
+
+    def __init__(self, kind: str, shape: tuple[str, str], dtypes: str, *, optional: bool = False) -> None:
+        super().__init__(optional=optional)
+        self.kind, self.shape, self.dtypes = kind, shape, dtypes.split()
+
+    def check(self, name: str, value: Any, sizes: Sizes) -> None:
+        """Check a value against what it must be."""
+        matrix: Any = value  # scipy's types do not know what `issparse` tells
+        if not issparse(value) or matrix.format != self.kind or matrix.dtype.str[1:] not in self.dtypes:
+            wanted = f"a {self.kind}_array of {' or '.join(self.dtypes)}"
+            raise ValueError(f"`{name}` must be {wanted}, got {_kind(value)}")
+        _agree(name, self.shape, matrix.shape, sizes)
+        _check_finite(name, matrix.data)
+
+
+class Each(Attribute):
+    """A list or tuple, all of whose parts are alike.
+
+    Parameters
+    ----------
+    part : Attribute
+    size : str
+        The number of parts.
+    """
+
+    def __init__(self, part: Attribute, size: str, *, optional: bool = False) -> None:
+        super().__init__(optional=optional)
+        self.part, self.size = part, size
+
+    def check(self, name: str, value: Any, sizes: Sizes) -> None:
+        """Check a value against what it must be."""
+        if not isinstance(value, list | tuple):
+            raise ValueError(f"`{name}` must be a list, got {_kind(value)}")
+        _agree(name, (self.size,), (len(value),), sizes)
+        for at, part in enumerate(value):
+            # Parts differ in sizes that nothing else has.
+            self.part.check(f"{name}[{at}]", part, dict(sizes))
+
+
+class Models(Attribute):
+    """The models of blocks: fitted classifiers, or None.
+
+    Parameters
+    ----------
+    size : str or int
+        The number of models.
+    labels : str
+        The attribute that lists the labels of each; or one array, for one model.
+    """
+
+    def __init__(self, size: str | int, labels: str, *, optional: bool = False) -> None:
+        super().__init__(optional=optional)
+        self.size, self.labels = size, labels
+
+    def check(self, name: str, value: Any, sizes: Sizes) -> None:
+        """Check a value against what it must be."""
+        if not isinstance(value, list | tuple):
+            raise ValueError(f"`{name}` must be a list of estimators, got {_kind(value)}")
+        _agree(name, (self.size,), (len(value),), sizes)
+        for at, model in enumerate(value):
+            if model is None:
+                continue
+            if not hasattr(model, "predict_topk"):
+                raise ValueError(f"`{name}[{at}]` must be a classifier, got {_kind(model)}")
+            features = getattr(model, "n_features_in_", None)
+            if features != sizes["n_features"]:
+                raise ValueError(
+                    f"features of `{name}[{at}]`: expected {sizes['n_features']}, got {features}"
+                )
+
+    def check_labels(self, name: str, models: Sequence[Any], labels: Any) -> None:
+        """Check that every model has as many labels as its block."""
+        of_models = labels if isinstance(labels, list | tuple) else [labels]
+        for at, (model, block) in enumerate(zip(models, of_models, strict=False)):
+            if model is not None and len(model.classes_) != len(block):
+                raise ValueError(
+                    f"labels of `{name}[{at}]`: expected {len(block)} as in `{self.labels}`, "
+                    f"got {len(model.classes_)}"
+                )
+
+
+class Schema:
+    """The fitted attributes of a class, in the order they are checked in.
+
+    Parameters
+    ----------
+    **attributes : Attribute
+        By name. ``n_features_in_`` and ``feature_names_in_`` come first, by themselves; attributes that are
+        not listed are not looked at.
+    """
+
+    def __init__(self, **attributes: Attribute) -> None:
+        self.attributes: dict[str, Attribute] = {
+            "n_features_in_": Scalar(int, size="n_features"),
+            "feature_names_in_": Array(("n_features",), "O", optional=True),
+            **attributes,
+        }
+
+    def check(self, estimator: Any) -> None:
+        """Check the fitted attributes of an estimator.
+
+        Parameters
+        ----------
+        estimator : estimator
+            Fitted, as read from a file.
+
+        Raises
+        ------
+        ValueError
+            If an attribute is missing or is not as described.
+        """
+        fitted = {name: value for name, value in vars(estimator).items() if name.endswith("_")}
+        sizes: Sizes = {}
+        for name, attribute in self.attributes.items():
+            if name in fitted:
+                attribute.check(name, fitted[name], sizes)
+            elif not attribute.optional:
+                raise ValueError(f"{type(estimator).__name__} has no `{name}`")
+        for name, attribute in self.attributes.items():
+            if isinstance(attribute, Models):
+                attribute.check_labels(name, fitted[name], fitted[attribute.labels])
+
+
+def _kind(value: Any) -> str:
+    name = type(value).__name__
+    return f"{name} of {value.dtype}" if hasattr(value, "dtype") else name
+
+
+def _agree(name: str, shape: tuple[str | int, ...], found: tuple[int, ...], sizes: Sizes) -> None:
+    """Check a shape against the sizes that are known, and learn the others from it."""
+    wanted: list[int] = []
+    for size, length in zip(shape, found, strict=False):
+        if isinstance(size, int):
+            wanted.append(size)
+            continue
+        key, _, more = size.partition(" + ")
+        extra = int(more or 0)
+        wanted.append(sizes.setdefault(key, length - extra) + extra)
+    if len(shape) != len(found) or wanted != list(found):
+        text = ", ".join(map(str, shape))
+        raise ValueError(f"shape of `{name}`: expected ({text}) = {tuple(wanted)}, got {found}")
+
+
+def _check_finite(name: str, values: Any, *, or_minus_infinity: bool = False) -> None:
+    if not values.size:
+        return
+    # No array of flags as large as the values: extremes tell, and NaN is one.
+    least, most = values.min(), values.max()
+    if not np.isfinite(most) and not (or_minus_infinity and most == -np.inf):
+        raise ValueError(f"values of `{name}` must be finite, got {most}")
+    if not np.isfinite(least) and not (or_minus_infinity and least == -np.inf):
+        raise ValueError(f"values of `{name}` must be finite, got {least}")
+
+
+def _check_indices(name: str, values: Any, size: int) -> None:
+    if values.size and not 0 <= values.min() <= values.max() < size:
+        outside = values.min() if values.min() < 0 else values.max()
+        raise ValueError(f"indices of `{name}` must be from 0 to {size - 1}, got {outside}")
