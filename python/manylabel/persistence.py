@@ -88,6 +88,8 @@ def save_model(estimator: Any, path: str | os.PathLike[str]) -> None:
     ------
     TypeError
         If a class is not registered or a value is of another type; the message names the attribute.
+    ValueError
+        If fitted attributes, as changed since the fit, do not go together.
     sklearn.exceptions.NotFittedError
         If `estimator` is not fitted.
     OSError
@@ -137,7 +139,9 @@ def load(path: str | os.PathLike[str]) -> Any:
         If the file cannot be opened; `FileNotFoundError` if there is none.
     ValueError
         If the file is no model file, is damaged or incomplete, was written by a newer format, or names a
-        class or parameter that this version does not have. The message has the path and what is wrong.
+        class or parameter that this version does not have; or if shapes of fitted attributes do not go
+        together, indices are out of range or weights are not finite. The message has the path and what is
+        wrong.
 
     Notes
     -----
