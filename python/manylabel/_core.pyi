@@ -42,6 +42,12 @@ __all__ = [
 # indptr, indices, data
 _Csr: TypeAlias = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
 
+# X, Y and the weights of the rows.
+_Examples: TypeAlias = tuple[csr_array, csr_array, NDArray[np.float32] | None]
+
+# Threads, and what is told of progress.
+_Job: TypeAlias = tuple[int, Callable[[int], object] | None]
+
 # Rows of either form.
 _Features: TypeAlias = csr_array | NDArray[Any]
 
@@ -60,13 +66,10 @@ def check_link(params: dict[str, Any]) -> None: ...
 def crc32(data: NDArray[np.uint8], start: int = 0) -> int: ...
 def correlated_scorer(model: Any, params: dict[str, Any]) -> Scorer: ...
 def fit_correlated(
-    x: csr_array,
-    y: csr_array,
-    sample_weight: NDArray[np.float32] | None,
+    examples: _Examples,
     start: Any | None,
     params: dict[str, Any],
-    n_threads: int,
-    progress: Callable[[int], object] | None,
+    job: _Job,
 ) -> tuple[
     _Csr,
     NDArray[np.float64],
@@ -76,12 +79,9 @@ def fit_correlated(
     tuple[float, float, int, bool],
 ]: ...
 def fit_dismec(
-    x: csr_array,
-    y: csr_array,
-    sample_weight: NDArray[np.float32] | None,
+    examples: _Examples,
     params: dict[str, Any],
-    n_threads: int,
-    progress: Callable[[int], object] | None,
+    job: _Job,
 ) -> tuple[_Csr, NDArray[np.float32], NDArray[np.int32], float | None]: ...
 def fit_kmeans(
     x: csr_array,
@@ -95,13 +95,10 @@ def fit_kmeans(
     progress: Callable[[int], object] | None,
 ) -> tuple[NDArray[np.int32], _Csr, NDArray[np.float32], float]: ...
 def fit_leml(
-    x: csr_array,
-    y: csr_array,
+    examples: _Examples,
     observed: csr_array | None,
-    sample_weight: NDArray[np.float32] | None,
     params: dict[str, Any],
-    n_threads: int,
-    progress: Callable[[int], object] | None,
+    job: _Job,
 ) -> tuple[
     NDArray[np.int32],
     NDArray[np.float32],
@@ -112,16 +109,13 @@ def fit_leml(
     float | None,
 ]: ...
 def fit_link(
-    x: csr_array,
+    examples: _Examples,
     projection_weights: NDArray[np.float64],
     projection_intercept: NDArray[np.float64],
     predictions: NDArray[np.float32] | None,
-    y: csr_array,
-    sample_weight: NDArray[np.float32] | None,
     held_out: NDArray[np.bool_] | None,
     params: dict[str, Any],
-    n_threads: int,
-    progress: Callable[[int], object] | None,
+    job: _Job,
 ) -> tuple[
     NDArray[np.float32],
     NDArray[np.float32],
@@ -141,21 +135,17 @@ def fit_partition(
     progress: Callable[[int], object] | None,
 ) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int32], NDArray[np.float64], int]: ...
 def fit_pdsparse(
-    x: csr_array,
-    y: csr_array,
-    sample_weight: NDArray[np.float32] | None,
+    examples: _Examples,
     held_out: NDArray[np.bool_] | None,
     params: dict[str, Any],
-    n_threads: int,
-    progress: Callable[[int], object] | None,
+    job: _Job,
 ) -> tuple[_Csr, NDArray[np.float32], int, float, NDArray[np.float64], float | None]: ...
 def fit_pls(
     x: csr_array | NDArray[Any],
     y: csr_array,
     sample_weight: NDArray[np.float32] | None,
     params: dict[str, Any],
-    n_threads: int,
-    progress: Callable[[int], object] | None,
+    job: _Job,
 ) -> tuple[
     NDArray[Any] | None,
     NDArray[Any],
@@ -176,15 +166,12 @@ def fit_router(
     progress: Callable[[int], object] | None,
 ) -> tuple[_Csr, NDArray[np.float32], NDArray[np.int32]]: ...
 def fit_rules(
-    x: csr_array,
-    y: csr_array,
-    sample_weight: NDArray[np.float32] | None,
+    examples: _Examples,
     held_out: NDArray[np.bool_] | None,
     categorical: NDArray[np.int32],
     start: Any | None,
     params: dict[str, Any],
-    n_threads: int,
-    progress: Callable[[int], object] | None,
+    job: _Job,
 ) -> tuple[
     NDArray[np.int64],
     NDArray[np.int32],

@@ -17,21 +17,10 @@ from sklearn.utils.validation import check_is_fitted
 from manylabel import _core
 from manylabel.correlated.choice import HeldOut, matching_threshold, weighted_count
 from manylabel.correlated.inspection import Explanation, draw_correlations
+from manylabel.estimator import parameters as kinds
 from manylabel.estimator.base import MultiLabelClassifier, core_parts
 from manylabel.estimator.held_out import held_out_folds, spread_rows
-from manylabel.estimator.parameters import (
-    Choice,
-    Count,
-    Either,
-    Flag,
-    Number,
-    Parameters,
-    Threads,
-    Threshold,
-    Verbosity,
-    check_count,
-    fixed_threshold,
-)
+from manylabel.estimator.parameters import check_count, fixed_threshold
 from manylabel.estimator.progress import reported
 from manylabel.estimator.registry import register
 from manylabel.estimator.scaling import holds_measurements, inverse_deviations
@@ -188,19 +177,19 @@ class CorrLogClassifier(MultiLabelClassifier):
     (10, 10)
     """
 
-    parameters = Parameters(
-        l2_features=Either("auto", Number(above=0)),
-        l2_pairs=Either("auto", Number(above=0, infinite=True)),
-        threshold=Threshold(),
-        epsilon=Number(least=0),
-        coding=Choice("01", "pm1"),
-        decoder=Choice("auto", "exact", "search", "bp"),
-        solver=Choice("auto", "fista", "reference"),
-        standardize=Either("auto", Flag()),
-        tol=Number(above=0),
-        max_iter=Count(1),
-        n_jobs=Threads(),
-        verbose=Verbosity(),
+    parameters = kinds.Parameters(
+        l2_features=kinds.Either("auto", kinds.Number(above=0)),
+        l2_pairs=kinds.Either("auto", kinds.Number(above=0, infinite=True)),
+        threshold=kinds.Threshold(),
+        epsilon=kinds.Number(least=0),
+        coding=kinds.Choice("01", "pm1"),
+        decoder=kinds.Choice("auto", "exact", "search", "bp"),
+        solver=kinds.Choice("auto", "fista", "reference"),
+        standardize=kinds.Either("auto", kinds.Flag()),
+        tol=kinds.Number(above=0),
+        max_iter=kinds.Count(1),
+        n_jobs=kinds.Threads(),
+        verbose=kinds.Verbosity(),
     )
 
     schema = Schema(
@@ -275,7 +264,7 @@ class CorrLogClassifier(MultiLabelClassifier):
         with reported(n_labels, "label", params["verbose"], progress) as report:
             cut = self._chosen(params, threshold, X, y, sample_weight, report)
             weights, intercept, couplings, sets, energies, end = _core.fit_correlated(
-                X, y, sample_weight, start, params, params["n_jobs"], report
+                (X, y, sample_weight), start, params, (params["n_jobs"], report)
             )
         # Compressed rows of (n_features, n_labels) are compressed columns of the transpose.
         self.coef_ = csc_array(core_parts(weights), shape=(n_labels, X.shape[1]))
@@ -565,7 +554,7 @@ def corrlog_path(
     keeps_ratio = given[1] != "auto"
     if np.ndim(lambdas) != 1:
         raise TypeError(f"`lambdas` must be a sequence of numbers, got {lambdas!r}")
-    values = [Number(above=0).check("lambdas", value) for value in lambdas]
+    values = [kinds.Number(above=0).check("lambdas", value) for value in lambdas]
     ratio = penalties[1] / penalties[0]
     models: list[CorrLogClassifier] = []
     for value in values:

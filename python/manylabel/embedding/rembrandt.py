@@ -16,19 +16,9 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from manylabel import _core
+from manylabel.estimator import parameters as kinds
 from manylabel.estimator.base import Estimator, built_aside
-from manylabel.estimator.parameters import (
-    Choice,
-    Count,
-    Either,
-    Flag,
-    Number,
-    Parameters,
-    Seed,
-    Threads,
-    Verbosity,
-    n_threads,
-)
+from manylabel.estimator.parameters import n_threads
 from manylabel.estimator.progress import reported
 from manylabel.estimator.registry import register
 from manylabel.estimator.schema import ANY, Array, Scalar, Schema
@@ -173,22 +163,22 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
     ((200, 3), (200, 3))
     """
 
-    parameters = Parameters(
-        n_components=Either(Count(1), Number(above=0, below=1)),
-        n_oversamples=Count(0),
-        n_iter=Count(0),
-        l2=Either("auto", Number(least=0)),
-        l2_final=Either("auto", Number(least=0)),
-        variant=Choice("power", "ritz"),
-        embedding=Choice("rembrandt", "gaussian", "pca"),
-        center=Flag(),
-        fit_intercept=Flag(),
-        solver=Choice("auto", "cholesky", "cg", "dual"),
-        max_iter=Count(1),
-        tol=Either(None, Number(above=0)),
-        random_state=Seed(),
-        n_jobs=Threads(),
-        verbose=Verbosity(),
+    parameters = kinds.Parameters(
+        n_components=kinds.Either(kinds.Count(1), kinds.Number(above=0, below=1)),
+        n_oversamples=kinds.Count(0),
+        n_iter=kinds.Count(0),
+        l2=kinds.Either("auto", kinds.Number(least=0)),
+        l2_final=kinds.Either("auto", kinds.Number(least=0)),
+        variant=kinds.Choice("power", "ritz"),
+        embedding=kinds.Choice("rembrandt", "gaussian", "pca"),
+        center=kinds.Flag(),
+        fit_intercept=kinds.Flag(),
+        solver=kinds.Choice("auto", "cholesky", "cg", "dual"),
+        max_iter=kinds.Count(1),
+        tol=kinds.Either(None, kinds.Number(above=0)),
+        random_state=kinds.Seed(),
+        n_jobs=kinds.Threads(),
+        verbose=kinds.Verbosity(),
     )
 
     schema = Schema(
@@ -307,7 +297,7 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
             params["n_components"] = _core.pls_n_components(y, sample_weight, params, params["n_jobs"])
         n_panels = _n_panels(params, X.shape[1], y.shape[1])
         with reported(n_panels, "panel", params["verbose"], progress) as report:
-            fitted = _core.fit_pls(X, y, sample_weight, params, params["n_jobs"], report)
+            fitted = _core.fit_pls(X, y, sample_weight, params, (params["n_jobs"], report))
         # What an earlier fit with another `embedding` has left.
         for name in ("label_embedding_", "eigenvalues_", "singular_values_"):
             if hasattr(self, name):

@@ -13,22 +13,10 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from manylabel import _core
+from manylabel.estimator import parameters as kinds
 from manylabel.estimator.base import core_parts
 from manylabel.estimator.held_out import best_strength, held_out_folds
-from manylabel.estimator.parameters import (
-    Choice,
-    Count,
-    Either,
-    Flag,
-    Normalization,
-    Number,
-    Parameters,
-    Seed,
-    Threads,
-    Threshold,
-    Verbosity,
-    fixed_threshold,
-)
+from manylabel.estimator.parameters import fixed_threshold
 from manylabel.estimator.progress import reported
 from manylabel.estimator.registry import register
 from manylabel.estimator.scaling import ScaledFeatures
@@ -132,18 +120,18 @@ class DiSMECClassifier(LinearClassifier):
     (200, 10)
     """
 
-    parameters = Parameters(
-        C=Either("auto", Number(above=0)),
-        prune=Number(least=0),
-        fit_intercept=Flag(),
-        threshold=Threshold(),
-        normalize=Normalization(),
-        solver=Choice("fast", "exact"),
-        tol=Number(above=0),
-        max_iter=Count(1),
-        random_state=Seed(),
-        n_jobs=Threads(),
-        verbose=Verbosity(),
+    parameters = kinds.Parameters(
+        C=kinds.Either("auto", kinds.Number(above=0)),
+        prune=kinds.Number(least=0),
+        fit_intercept=kinds.Flag(),
+        threshold=kinds.Threshold(),
+        normalize=kinds.Normalization(),
+        solver=kinds.Choice("fast", "exact"),
+        tol=kinds.Number(above=0),
+        max_iter=kinds.Count(1),
+        random_state=kinds.Seed(),
+        n_jobs=kinds.Threads(),
+        verbose=kinds.Verbosity(),
     )
 
     schema = Schema(
@@ -206,7 +194,7 @@ class DiSMECClassifier(LinearClassifier):
             if params["C"] == "auto":
                 params["C"] = self._chosen_strength(scaled, y, sample_weight, report)
             weights, intercept, n_iter, cut = _core.fit_dismec(
-                scaled.X, y, sample_weight, params, params["n_jobs"], report
+                (scaled.X, y, sample_weight), params, (params["n_jobs"], report)
             )
         # Compressed rows of (n_features, n_labels) are compressed columns of the transpose.
         coef = csc_array(core_parts(weights), shape=(n_labels, X.shape[1]))

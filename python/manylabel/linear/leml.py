@@ -11,22 +11,9 @@ from scipy.sparse import csr_array, issparse
 from scipy.special import expit
 
 from manylabel import _core
+from manylabel.estimator import parameters as kinds
 from manylabel.estimator.base import built_aside
-from manylabel.estimator.parameters import (
-    Choice,
-    Count,
-    Either,
-    Flag,
-    Normalization,
-    Number,
-    Parameters,
-    Seed,
-    Threads,
-    Threshold,
-    Verbosity,
-    fixed_threshold,
-    n_threads,
-)
+from manylabel.estimator.parameters import fixed_threshold, n_threads
 from manylabel.estimator.progress import reported
 from manylabel.estimator.registry import register
 from manylabel.estimator.scaling import ScaledFeatures
@@ -140,20 +127,20 @@ class LEMLClassifier(LinearClassifier):
     (200, 10)
     """
 
-    parameters = Parameters(
-        rank=Count(1),
-        alpha=Either("auto", Number(least=1e-30, most=1e12)),
-        loss=Choice("squared", "logistic", "squared-hinge"),
-        threshold=Threshold(),
-        max_iter=Count(1),
-        tol=Number(above=0),
-        cg_max_iter=Count(1),
-        cg_tol=Number(above=0),
-        fit_intercept=Flag(),
-        normalize=Normalization(),
-        random_state=Seed(),
-        n_jobs=Threads(),
-        verbose=Verbosity(),
+    parameters = kinds.Parameters(
+        rank=kinds.Count(1),
+        alpha=kinds.Either("auto", kinds.Number(least=1e-30, most=1e12)),
+        loss=kinds.Choice("squared", "logistic", "squared-hinge"),
+        threshold=kinds.Threshold(),
+        max_iter=kinds.Count(1),
+        tol=kinds.Number(above=0),
+        cg_max_iter=kinds.Count(1),
+        cg_tol=kinds.Number(above=0),
+        fit_intercept=kinds.Flag(),
+        normalize=kinds.Normalization(),
+        random_state=kinds.Seed(),
+        n_jobs=kinds.Threads(),
+        verbose=kinds.Verbosity(),
     )
 
     schema = Schema(
@@ -236,7 +223,7 @@ class LEMLClassifier(LinearClassifier):
         scaled = ScaledFeatures(X, kept_weight, self.normalize, center=params["fit_intercept"])
         params |= {"learn_cut": threshold is None, "normalize": scaled.by_row}
         with reported(params["max_iter"], "turn", params["verbose"], progress) as report:
-            fitted = _core.fit_leml(scaled.X, y, observed, kept_weight, params, params["n_jobs"], report)
+            fitted = _core.fit_leml((scaled.X, y, kept_weight), observed, params, (params["n_jobs"], report))
         self.features_, factors, self.label_factors_ = fitted[:3]
         intercept, self.objective_, self.alpha_, cut = fitted[3:]
         self.feature_factors_, shift = scaled.unscaled_rows(self.features_, factors)

@@ -10,21 +10,9 @@ from numpy.typing import NDArray
 from scipy.sparse import csc_array, issparse
 
 from manylabel import _core
+from manylabel.estimator import parameters as kinds
 from manylabel.estimator.base import core_parts
-from manylabel.estimator.parameters import (
-    Choice,
-    Count,
-    Either,
-    Flag,
-    Normalization,
-    Number,
-    Parameters,
-    Seed,
-    Threads,
-    Threshold,
-    Verbosity,
-    fixed_threshold,
-)
+from manylabel.estimator.parameters import fixed_threshold
 from manylabel.estimator.progress import reported
 from manylabel.estimator.registry import register
 from manylabel.estimator.scaling import ScaledFeatures
@@ -141,23 +129,23 @@ class PDSparseClassifier(LinearClassifier):
     (200, 10)
     """
 
-    parameters = Parameters(
-        C=Number(above=0),
-        l1=Number(least=0),
-        max_iter=Count(1),
-        tol=Number(above=0),
-        search=Choice("exact", "sampled"),
-        n_candidates=Either(None, Count(1)),
-        post_solve=Flag(),
-        normalize=Normalization(),
-        fit_intercept=Flag(),
-        threshold=Threshold(),
-        early_stopping=Flag(),
-        validation_fraction=Number(above=0, below=1),
-        n_iter_no_change=Count(1),
-        random_state=Seed(),
-        n_jobs=Threads(),
-        verbose=Verbosity(),
+    parameters = kinds.Parameters(
+        C=kinds.Number(above=0),
+        l1=kinds.Number(least=0),
+        max_iter=kinds.Count(1),
+        tol=kinds.Number(above=0),
+        search=kinds.Choice("exact", "sampled"),
+        n_candidates=kinds.Either(None, kinds.Count(1)),
+        post_solve=kinds.Flag(),
+        normalize=kinds.Normalization(),
+        fit_intercept=kinds.Flag(),
+        threshold=kinds.Threshold(),
+        early_stopping=kinds.Flag(),
+        validation_fraction=kinds.Number(above=0, below=1),
+        n_iter_no_change=kinds.Count(1),
+        random_state=kinds.Seed(),
+        n_jobs=kinds.Threads(),
+        verbose=kinds.Verbosity(),
     )
 
     schema = Schema(
@@ -225,7 +213,7 @@ class PDSparseClassifier(LinearClassifier):
         params |= {"learn_cut": threshold is None, "normalize": scaled.by_row}
         with reported(params["max_iter"], "pass", params["verbose"], progress) as report:
             weights, intercept, n_iter, dual_gap, validation, cut = _core.fit_pdsparse(
-                scaled.X, y, sample_weight, held_out, params, params["n_jobs"], report
+                (scaled.X, y, sample_weight), held_out, params, (params["n_jobs"], report)
             )
         # Compressed rows of (n_features, n_labels) are compressed columns of the transpose.
         coef = csc_array(core_parts(weights), shape=(y.shape[1], X.shape[1]))

@@ -15,22 +15,9 @@ from sklearn.exceptions import ConvergenceWarning
 
 from manylabel import _core
 from manylabel.embedding import Rembrandt
+from manylabel.estimator import parameters as kinds
 from manylabel.estimator.base import ODDS_OF_MARGINS, MultiLabelClassifier
-from manylabel.estimator.parameters import (
-    Choice,
-    Count,
-    Either,
-    Flag,
-    Number,
-    Parameters,
-    Seed,
-    Threads,
-    Threshold,
-    Verbosity,
-    check_count,
-    fixed_threshold,
-    n_threads,
-)
+from manylabel.estimator.parameters import check_count, fixed_threshold, n_threads
 from manylabel.estimator.progress import reported
 from manylabel.estimator.registry import register
 from manylabel.estimator.schema import ANY, Array, Scalar, Schema
@@ -229,34 +216,34 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     (200, 10)
     """
 
-    parameters = Parameters(
-        n_components=Either(Count(1), Number(above=0, below=1)),
-        kernel=Choice(*KERNELS, documented="str"),
-        n_features=Either("auto", Count(1)),
-        gamma=Either("auto", Number(above=0)),
-        loss=Choice("logistic", "squared", "softmax"),
-        embedding=Either(Choice("rembrandt", "gaussian", "pca", "none"), Embedding()),
-        solver=Choice("psgd", "newton-cg"),
-        l2=Either("auto", Number(least=0)),
-        l2_link=Either("auto", Number(least=0)),
-        n_iter=Count(0),
-        n_oversamples=Count(0),
-        n_passes=Count(1),
-        step_size=Number(above=0),
-        momentum=Number(least=0, below=1),
-        decay=Number(above=0, most=1),
-        threshold=Threshold(),
-        shrink=Either(None, Number(above=0.5, most=1)),
-        preflate=Flag(),
-        early_stopping=Flag(),
-        validation_fraction=Number(above=0, below=1),
-        n_iter_no_change=Count(1),
-        max_iter=Count(1),
-        tol=Number(above=0),
-        max_memory=Either(None, Count(1, most=2**63)),
-        random_state=Seed(),
-        n_jobs=Threads(),
-        verbose=Verbosity(),
+    parameters = kinds.Parameters(
+        n_components=kinds.Either(kinds.Count(1), kinds.Number(above=0, below=1)),
+        kernel=kinds.Choice(*KERNELS, documented="str"),
+        n_features=kinds.Either("auto", kinds.Count(1)),
+        gamma=kinds.Either("auto", kinds.Number(above=0)),
+        loss=kinds.Choice("logistic", "squared", "softmax"),
+        embedding=kinds.Either(kinds.Choice("rembrandt", "gaussian", "pca", "none"), Embedding()),
+        solver=kinds.Choice("psgd", "newton-cg"),
+        l2=kinds.Either("auto", kinds.Number(least=0)),
+        l2_link=kinds.Either("auto", kinds.Number(least=0)),
+        n_iter=kinds.Count(0),
+        n_oversamples=kinds.Count(0),
+        n_passes=kinds.Count(1),
+        step_size=kinds.Number(above=0),
+        momentum=kinds.Number(least=0, below=1),
+        decay=kinds.Number(above=0, most=1),
+        threshold=kinds.Threshold(),
+        shrink=kinds.Either(None, kinds.Number(above=0.5, most=1)),
+        preflate=kinds.Flag(),
+        early_stopping=kinds.Flag(),
+        validation_fraction=kinds.Number(above=0, below=1),
+        n_iter_no_change=kinds.Count(1),
+        max_iter=kinds.Count(1),
+        tol=kinds.Number(above=0),
+        max_memory=kinds.Either(None, kinds.Count(1, most=2**63)),
+        random_state=kinds.Seed(),
+        n_jobs=kinds.Threads(),
+        verbose=kinds.Verbosity(),
     )
 
     schema = Schema(
@@ -369,16 +356,13 @@ class SmoothLinkClassifier(MultiLabelClassifier):
                 params, embedding, (X, y, sample_weight), held_out, lambda _: report(0)
             )
             fitted = _core.fit_link(
-                X,
+                (X, y, sample_weight),
                 projection,
                 intercept,
                 predictions,
-                y,
-                sample_weight,
                 held_out,
                 learned,
-                params["n_jobs"],
-                lambda done: report(done // rounds),
+                (params["n_jobs"], lambda done: report(done // rounds)),
             )
         self.projection_, self.projection_intercept_ = projection, intercept
         self.n_components_ = len(intercept)

@@ -11,18 +11,7 @@ from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
-from manylabel.estimator.parameters import (
-    Choice,
-    Classifier,
-    Count,
-    Either,
-    Flag,
-    Number,
-    Parameters,
-    Seed,
-    Threads,
-    Verbosity,
-)
+from manylabel.estimator import parameters as kinds
 from manylabel.estimator.progress import reported
 from manylabel.estimator.registry import register
 from manylabel.estimator.schema import Array, Models, Scalar, Schema
@@ -186,22 +175,22 @@ class BlockPartitionClassifier(BlockClassifier):
     (300, 20)
     """
 
-    parameters = Parameters(
-        estimator=Either(None, Classifier()),
-        n_blocks=Either("auto", Count(1)),
-        lam=Either("auto", Number(least=0)),
-        max_labels=Either(None, Count(1)),
-        n_routes=Either("auto", Count(1)),
-        mode=Choice("rule", "accuracy", "speed"),
-        router_C=Number(above=0),
-        router_intercept=Flag(),
-        drop_unlabeled=Flag(),
-        n_init=Count(1),
-        max_iter=Count(1),
-        tol=Number(above=0),
-        random_state=Seed(),
-        n_jobs=Threads(),
-        verbose=Verbosity(),
+    parameters = kinds.Parameters(
+        estimator=kinds.Either(None, kinds.Classifier()),
+        n_blocks=kinds.Either("auto", kinds.Count(1)),
+        lam=kinds.Either("auto", kinds.Number(least=0)),
+        max_labels=kinds.Either(None, kinds.Count(1)),
+        n_routes=kinds.Either("auto", kinds.Count(1)),
+        mode=kinds.Choice("rule", "accuracy", "speed"),
+        router_C=kinds.Number(above=0),
+        router_intercept=kinds.Flag(),
+        drop_unlabeled=kinds.Flag(),
+        n_init=kinds.Count(1),
+        max_iter=kinds.Count(1),
+        tol=kinds.Number(above=0),
+        random_state=kinds.Seed(),
+        n_jobs=kinds.Threads(),
+        verbose=kinds.Verbosity(),
     )
 
     schema = Schema(

@@ -13,17 +13,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import get_tags
 
 from manylabel import _core
+from manylabel.estimator import parameters as kinds
 from manylabel.estimator.base import core_parts
-from manylabel.estimator.parameters import (
-    Choice,
-    Classifier,
-    Count,
-    Either,
-    Parameters,
-    Seed,
-    Threads,
-    Verbosity,
-)
 from manylabel.estimator.progress import reported
 from manylabel.estimator.registry import register
 from manylabel.estimator.schema import Array, Models, Scalar, Schema
@@ -110,13 +101,13 @@ class CBMLCClassifier(BlockClassifier):
     (300, 20)
     """
 
-    parameters = Parameters(
-        estimator=Either(None, Classifier()),
-        n_clusters=Either("auto", Count(1)),
-        n_init=Count(1),
-        random_state=Seed(),
-        n_jobs=Threads(),
-        verbose=Verbosity(),
+    parameters = kinds.Parameters(
+        estimator=kinds.Either(None, kinds.Classifier()),
+        n_clusters=kinds.Either("auto", kinds.Count(1)),
+        n_init=kinds.Count(1),
+        random_state=kinds.Seed(),
+        n_jobs=kinds.Threads(),
+        verbose=kinds.Verbosity(),
     )
 
     schema = Schema(
@@ -272,14 +263,14 @@ class LPSRClassifier(BlockClassifier):
     (300, 20)
     """
 
-    parameters = Parameters(
-        estimator=Either("naive-bayes", Classifier(), None),
-        leaf_size=Count(1),
-        n_candidates=Count(1),
-        weighting=Choice("rank", "counts"),
-        random_state=Seed(),
-        n_jobs=Threads(),
-        verbose=Verbosity(),
+    parameters = kinds.Parameters(
+        estimator=kinds.Either("naive-bayes", kinds.Classifier(), None),
+        leaf_size=kinds.Count(1),
+        n_candidates=kinds.Count(1),
+        weighting=kinds.Choice("rank", "counts"),
+        random_state=kinds.Seed(),
+        n_jobs=kinds.Threads(),
+        verbose=kinds.Verbosity(),
     )
 
     schema = Schema(

@@ -11,8 +11,9 @@ from scipy.sparse import csc_array, csr_array, diags_array, vstack
 from scipy.special import logsumexp
 from sklearn.utils import Tags
 
+from manylabel.estimator import parameters as kinds
 from manylabel.estimator.base import MultiLabelClassifier
-from manylabel.estimator.parameters import Parameters, Threads, n_threads
+from manylabel.estimator.parameters import n_threads
 from manylabel.estimator.registry import register
 from manylabel.estimator.schema import Array, Scalar, Schema, SparseMatrix
 from manylabel.estimator.validation import check_features, check_training_set
@@ -43,7 +44,7 @@ class NaiveBayes(MultiLabelClassifier):
         Logarithm of the mean number of labels of a row.
     """
 
-    parameters = Parameters(n_jobs=Threads())
+    parameters = kinds.Parameters(n_jobs=kinds.Threads())
 
     schema = Schema(
         **MultiLabelClassifier.fitted,

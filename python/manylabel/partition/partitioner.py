@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from manylabel.estimator import parameters as kinds
 from manylabel.estimator.base import Estimator, built_aside
-from manylabel.estimator.parameters import Count, Either, Number, Parameters, Seed, Threads, check_count
+from manylabel.estimator.parameters import check_count
 from manylabel.estimator.registry import register
 from manylabel.estimator.schema import Array, Each, Scalar, Schema
 from manylabel.estimator.validation import (
@@ -106,15 +107,15 @@ class BlockPartitioner(Estimator):
     4
     """
 
-    parameters = Parameters(
-        n_blocks=Either("auto", Count(1)),
-        lam=Either("auto", Number(least=0)),
-        max_labels=Either(None, Count(1)),
-        n_init=Count(1),
-        max_iter=Count(1),
-        tol=Number(above=0),
-        random_state=Seed(),
-        n_jobs=Threads(),
+    parameters = kinds.Parameters(
+        n_blocks=kinds.Either("auto", kinds.Count(1)),
+        lam=kinds.Either("auto", kinds.Number(least=0)),
+        max_labels=kinds.Either(None, kinds.Count(1)),
+        n_init=kinds.Count(1),
+        max_iter=kinds.Count(1),
+        tol=kinds.Number(above=0),
+        random_state=kinds.Seed(),
+        n_jobs=kinds.Threads(),
     )
 
     schema = Schema(

@@ -12,20 +12,9 @@ from scipy.special import expit
 from sklearn.utils.validation import check_is_fitted
 
 from manylabel import _core
+from manylabel.estimator import parameters as kinds
 from manylabel.estimator.base import MultiLabelClassifier, core_parts
-from manylabel.estimator.parameters import (
-    Anything,
-    Choice,
-    Count,
-    Either,
-    Flag,
-    Number,
-    Parameters,
-    Seed,
-    Threads,
-    Verbosity,
-    n_threads,
-)
+from manylabel.estimator.parameters import n_threads
 from manylabel.estimator.progress import reported
 from manylabel.estimator.registry import register
 from manylabel.estimator.schema import Array, Scalar, Schema, SparseMatrix
@@ -191,31 +180,31 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     (200, 10)
     """
 
-    parameters = Parameters(
-        n_rules=Count(1),
-        loss=Choice("example-wise-logistic", "label-wise-logistic"),
-        head=Choice("complete", "single-label"),
-        label_binning=Either(None, Number(above=0, most=1)),
-        min_bins=Count(1),
-        max_bins=Either(None, Count(1)),
-        hessian=Choice("paper", "restricted"),
-        step=Choice("auto", "newton", "safeguarded"),
-        search=Choice("fast", "exact"),
-        learning_rate=Number(above=0, most=1),
-        l2=Number(least=0),
-        bootstrap=Flag(),
-        max_features=Either("log2", Count(1), Number(above=0, most=1), None),
-        min_coverage=Count(1),
-        max_conditions=Either(None, Count(1)),
-        predictor=Choice("auto", "known-label-sets", "signs"),
-        categorical_features=Anything("sequence of int, bool or str", [6], [-1], [0.5], "a", 3, [[1]]),
-        warm_start=Flag(),
-        early_stopping=Flag(),
-        validation_fraction=Number(above=0, below=1),
-        n_iter_no_change=Count(1),
-        random_state=Seed(),
-        n_jobs=Threads(),
-        verbose=Verbosity(),
+    parameters = kinds.Parameters(
+        n_rules=kinds.Count(1),
+        loss=kinds.Choice("example-wise-logistic", "label-wise-logistic"),
+        head=kinds.Choice("complete", "single-label"),
+        label_binning=kinds.Either(None, kinds.Number(above=0, most=1)),
+        min_bins=kinds.Count(1),
+        max_bins=kinds.Either(None, kinds.Count(1)),
+        hessian=kinds.Choice("paper", "restricted"),
+        step=kinds.Choice("auto", "newton", "safeguarded"),
+        search=kinds.Choice("fast", "exact"),
+        learning_rate=kinds.Number(above=0, most=1),
+        l2=kinds.Number(least=0),
+        bootstrap=kinds.Flag(),
+        max_features=kinds.Either("log2", kinds.Count(1), kinds.Number(above=0, most=1), None),
+        min_coverage=kinds.Count(1),
+        max_conditions=kinds.Either(None, kinds.Count(1)),
+        predictor=kinds.Choice("auto", "known-label-sets", "signs"),
+        categorical_features=kinds.Anything("sequence of int, bool or str", [6], [-1], [0.5], "a", 3, [[1]]),
+        warm_start=kinds.Flag(),
+        early_stopping=kinds.Flag(),
+        validation_fraction=kinds.Number(above=0, below=1),
+        n_iter_no_change=kinds.Count(1),
+        random_state=kinds.Seed(),
+        n_jobs=kinds.Threads(),
+        verbose=kinds.Verbosity(),
     )
 
     schema = Schema(
@@ -315,15 +304,12 @@ class BoostedRulesClassifier(MultiLabelClassifier):
             held_out = held_out_rows(params["validation_fraction"], X.shape[0], params["random_state"])
         with reported(params["n_rules"], "rule", params["verbose"], progress) as report:
             fitted = _core.fit_rules(
-                X,
-                y,
-                sample_weight,
+                (X, y, sample_weight),
                 held_out,
                 categorical_positions(self),
                 self if goes_on else None,
                 params,
-                params["n_jobs"],
-                report,
+                (params["n_jobs"], report),
             )
         self.body_indptr_, self.body_feature_, self.body_operator_, self.body_threshold_ = fitted[:4]
         self.coverage_, self.validation_loss_ = fitted[5:]

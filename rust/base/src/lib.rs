@@ -16,6 +16,7 @@
 
 mod alloc;
 mod error;
+pub mod range;
 mod watch;
 
 pub use alloc::filled;

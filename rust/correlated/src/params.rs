@@ -1,6 +1,7 @@
 //! Parameters of the correlated logistic model and their ranges.
 
 use manylabel_base::Error;
+use manylabel_base::range::{at_least_one, ensure, not_negative, positive};
 
 /// What the penalties apply to; the likelihood is the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,33 +77,18 @@ impl Params {
     ///
     /// [`Error::Param`] for the first parameter out of its range, or if two do not go together.
     pub fn check(self) -> Result<Checked, Error> {
-        let ensure = |name, holds: bool, expected, got: &dyn std::fmt::Display| {
-            if holds {
-                return Ok(());
-            }
-            let got = got.to_string();
-            Err(Error::Param {
-                name,
-                expected,
-                got,
-            })
-        };
-        for (name, value) in [("l2_features", self.l2_features), ("tol", self.tol)] {
-            let holds = value.is_finite() && value > 0.0;
-            ensure(name, holds, "finite and > 0", &value)?;
-        }
+        positive("l2_features", self.l2_features)?;
+        positive("tol", self.tol)?;
         let l2_pairs = self.l2_pairs;
-        ensure("l2_pairs", l2_pairs > 0.0, "> 0", &l2_pairs)?;
-        let epsilon = self.epsilon;
-        let holds = epsilon.is_finite() && epsilon >= 0.0;
-        ensure("epsilon", holds, "finite and >= 0", &epsilon)?;
-        ensure("max_iter", self.max_iter >= 1, ">= 1", &self.max_iter)?;
+        ensure("l2_pairs", l2_pairs > 0.0, "a number > 0", l2_pairs)?;
+        not_negative("epsilon", self.epsilon)?;
+        at_least_one("max_iter", self.max_iter)?;
         let zero_one = self.coding == Coding::ZeroOne;
         ensure(
             "coding",
             zero_one || self.solver != Solver::Reference,
             "\"01\" with the solver \"reference\", as the authors have it",
-            &"\"pm1\"",
+            "\"pm1\"",
         )?;
         Ok(Checked(self))
     }

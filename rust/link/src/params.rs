@@ -1,6 +1,7 @@
 //! Parameters of the smooth link and their ranges.
 
 use manylabel_base::Error;
+use manylabel_base::range::{at_least_one, ensure, not_negative, positive, share};
 
 /// The kernel that random features stand for; δ is the difference of two rows of predictions, q the
 /// median of their squared lengths.
@@ -131,64 +132,38 @@ impl Params {
     ///
     /// [`Error::Param`] for the first parameter out of its range, or if two do not go together.
     pub fn check(self) -> Result<Checked, Error> {
-        let ensure = |name, holds: bool, expected, got: &dyn std::fmt::Display| {
-            if holds {
-                return Ok(());
-            }
-            let got = got.to_string();
-            Err(Error::Param {
-                name,
-                expected,
-                got,
-            })
-        };
         for (name, count) in [
             ("n_features", self.n_features),
             ("n_passes", self.n_passes),
             ("n_iter_no_change", self.n_iter_no_change),
             ("max_iter", self.max_iter),
         ] {
-            ensure(name, count >= 1, ">= 1", &count)?;
+            at_least_one(name, count)?;
         }
-        for (name, value) in [
-            ("gamma", self.gamma.unwrap_or(1.0)),
-            ("step_size", self.step_size),
-            ("tol", self.tol),
-        ] {
-            let holds = value.is_finite() && value > 0.0;
-            ensure(name, holds, "finite and > 0", &value)?;
-        }
-        let l2 = self.l2;
-        ensure(
-            "l2_link",
-            l2.is_finite() && l2 >= 0.0,
-            "finite and >= 0",
-            &l2,
-        )?;
-        let (momentum, decay) = (self.momentum, self.decay);
-        ensure(
-            "momentum",
-            (0.0..1.0).contains(&momentum),
-            ">= 0 and < 1",
-            &momentum,
-        )?;
-        ensure("decay", decay > 0.0 && decay <= 1.0, "> 0 and <= 1", &decay)?;
+        positive("gamma", self.gamma.unwrap_or(1.0))?;
+        positive("step_size", self.step_size)?;
+        positive("tol", self.tol)?;
+        not_negative("l2_link", self.l2)?;
+        let momentum = self.momentum;
+        let holds = (0.0..1.0).contains(&momentum);
+        ensure("momentum", holds, "a number >= 0 and < 1", momentum)?;
+        share("decay", self.decay)?;
         if let Some(shrink) = self.shrink {
             let holds = shrink > 0.5 && shrink <= 1.0;
-            ensure("shrink", holds, "None, or > 0.5 and <= 1", &shrink)?;
+            ensure("shrink", holds, "a number > 0.5 and <= 1", shrink)?;
         }
         let softmax = self.loss == Loss::Softmax;
         ensure(
             "solver",
             self.solver == Solver::Psgd || !softmax,
             "\"psgd\" for the loss \"softmax\", whose labels depend on one another",
-            &"\"newton-cg\"",
+            "\"newton-cg\"",
         )?;
         ensure(
             "preflate",
             !self.preflate || (softmax && self.kernel == Kernel::Linear),
             "False but for the linear kernel with the loss \"softmax\"",
-            &"True",
+            "True",
         )?;
         Ok(Checked(self))
     }

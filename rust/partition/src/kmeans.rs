@@ -3,8 +3,8 @@
 
 use crate::centers::Centers;
 use crate::members::{Members, drop_empty};
-use crate::params::at_least_one;
 use fastrand::Rng;
+use manylabel_base::range::at_least_one;
 use manylabel_base::{Error, Watch, filled};
 use manylabel_sparse::{CsrOwned, CsrView, Index, Value};
 use rayon::prelude::*;

@@ -1,6 +1,7 @@
 //! Parameters of the partition and their ranges.
 
 use manylabel_base::Error;
+use manylabel_base::range::{at_least_one, not_negative, positive};
 
 /// Parameters as the user gave them; [`check`](Self::check) makes them usable.
 #[derive(Debug, Clone)]
@@ -59,37 +60,4 @@ impl Params {
         positive("tol", self.tol)?;
         Ok(Checked(self))
     }
-}
-
-pub(crate) fn at_least_one(name: &'static str, count: usize) -> Result<(), Error> {
-    range(name, "an integer >= 1", count as f64, count >= 1)
-}
-
-pub(crate) fn positive(name: &'static str, value: f64) -> Result<(), Error> {
-    range(
-        name,
-        "finite and > 0",
-        value,
-        value.is_finite() && value > 0.0,
-    )
-}
-
-fn not_negative(name: &'static str, value: f64) -> Result<(), Error> {
-    range(
-        name,
-        "finite and >= 0",
-        value,
-        value.is_finite() && value >= 0.0,
-    )
-}
-
-fn range(name: &'static str, expected: &'static str, value: f64, holds: bool) -> Result<(), Error> {
-    if holds {
-        return Ok(());
-    }
-    Err(Error::Param {
-        name,
-        expected,
-        got: value.to_string(),
-    })
 }

@@ -12,8 +12,8 @@
 //! (Yu, Huang, Lin: Dual coordinate descent methods for logistic regression and maximum entropy
 //! models, 2011, algorithm 5.)
 
-use crate::params::{at_least_one, positive};
 use fastrand::Rng;
+use manylabel_base::range::{at_least_one, positive};
 use manylabel_base::{Error, Watch};
 use manylabel_sparse::{CsrOwned, CsrView, Index, Value};
 use rayon::prelude::*;

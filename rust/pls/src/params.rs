@@ -1,6 +1,7 @@
 //! Parameters of the embedding and their ranges.
 
 use manylabel_base::Error;
+use manylabel_base::range::{at_least_one, ensure, not_negative, positive};
 
 /// How many components the embedding has.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -121,35 +122,23 @@ impl Params {
     ///
     /// [`Error::Param`] for the first parameter out of its range.
     pub fn check(self) -> Result<Checked, Error> {
-        let ensure = |name, holds: bool, expected, got: f64| {
-            if holds {
-                Ok(())
-            } else {
-                Err(Error::Param {
-                    name,
-                    expected,
-                    got: got.to_string(),
-                })
-            }
-        };
         match self.n_components {
-            Components::Count(k) => ensure("n_components", k >= 1, ">= 1", k as f64)?,
+            Components::Count(k) => at_least_one("n_components", k)?,
             Components::Share(share) => ensure(
                 "n_components",
                 share > 0.0 && share < 1.0,
-                "an integer >= 1 or a share > 0 and < 1",
+                "an integer >= 1 or a number > 0 and < 1",
                 share,
             )?,
         }
         for (name, l2) in [("l2", self.l2), ("l2_final", self.l2_final)] {
             if let Ridge::Of(l2) = l2 {
-                ensure(name, l2.is_finite() && l2 >= 0.0, "finite and >= 0", l2)?;
+                not_negative(name, l2)?;
             }
         }
-        ensure("max_iter", self.max_iter >= 1, ">= 1", self.max_iter as f64)?;
+        at_least_one("max_iter", self.max_iter)?;
         if let Some(tol) = self.tol {
-            let in_range = tol.is_finite() && tol > 0.0;
-            ensure("tol", in_range, "finite and > 0", tol)?;
+            positive("tol", tol)?;
         }
         Ok(Checked(self))
     }

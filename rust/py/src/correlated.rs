@@ -1,24 +1,22 @@
 //! `manylabel.correlated`: the correlated logistic model, and decoding by it.
 
-use crate::csr::{PyCsr, positions, values, with_labels};
+use crate::csr::{Examples, positions, with_labels};
 use crate::error::to_py;
 use crate::held::{Held, HeldCsr, with_held};
-use crate::params::Named;
-use crate::run::run;
+use crate::params::{Named, from_named};
+use crate::run::Job;
 use crate::scorer::{Scorer, Source};
 use manylabel_base::Error;
 use manylabel_correlated as correlated;
 use manylabel_correlated::{Checked, Coding, Matrix, Method, Model, Params, Solver, Start};
 use manylabel_score::with_sparse;
 use manylabel_sparse::{CsrView, Index};
-use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
+use numpy::{IntoPyArray, PyArray1};
 use pyo3::prelude::*;
 
 fn checked(params: &Named<'_>) -> PyResult<Checked> {
-    let params = Params {
-        l2_features: params.get("l2_features")?,
-        l2_pairs: params.get("l2_pairs")?,
-        epsilon: params.get("epsilon")?,
+    let params = from_named!(params, Params {
+        l2_features, l2_pairs, epsilon, standardize, tol, max_iter;
         coding: params.choice(
             "coding",
             &[("01", Coding::ZeroOne), ("pm1", Coding::PlusMinus)],
@@ -31,10 +29,7 @@ fn checked(params: &Named<'_>) -> PyResult<Checked> {
                 ("reference", Solver::Reference),
             ],
         )?,
-        standardize: params.get("standardize")?,
-        tol: params.get("tol")?,
-        max_iter: params.get("max_iter")?,
-    };
+    });
     params.check().map_err(to_py)
 }
 
@@ -159,16 +154,13 @@ fn double_arrays(py: Python<'_>, matrix: Matrix) -> DoubleArrays<'_> {
 #[expect(clippy::type_complexity, reason = "a tuple is what Python unpacks")]
 #[expect(clippy::too_many_arguments, reason = "as every fit, and a start")]
 #[pyfunction]
-#[pyo3(signature = (x, y, sample_weight, start, params, n_threads, progress))]
+#[pyo3(signature = (examples, start, params, job))]
 pub(crate) fn fit_correlated<'py>(
     py: Python<'py>,
-    x: PyCsr<'py>,
-    y: PyCsr<'py>,
-    sample_weight: Option<PyReadonlyArray1<'py, f32>>,
+    examples: Examples<'py>,
     start: Option<PyCorrelated>,
     params: Named<'py>,
-    n_threads: usize,
-    progress: Option<Py<PyAny>>,
+    job: Job,
 ) -> PyResult<(
     DoubleArrays<'py>,
     Bound<'py, PyArray1<f64>>,
@@ -178,7 +170,6 @@ pub(crate) fn fit_correlated<'py>(
     (f64, f64, usize, bool),
 )> {
     let params = checked(&params)?;
-    let sample_weight = values(sample_weight.as_ref())?;
     let from = start
         .as_ref()
         .map(|model| {
@@ -192,8 +183,8 @@ pub(crate) fn fit_correlated<'py>(
         intercept,
         couplings,
     });
-    let (x, y) = (x.unchecked("X")?, y.unchecked("Y")?);
-    let model: Model = run(py, n_threads, progress.as_ref(), |watch| {
+    let (x, y, sample_weight) = examples.unchecked()?;
+    let model: Model = job.run(py, |watch| {
         with_sparse!(x.sparse()?, |x| with_labels!(y, |y| params.fit(
             x,
             y,

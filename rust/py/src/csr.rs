@@ -135,6 +135,26 @@ impl PyCsr<'_> {
     }
 }
 
+/// The rows that a model is fitted to: X, Y and the weights of the rows, as a tuple.
+#[derive(FromPyObject)]
+pub(crate) struct Examples<'py>(PyCsr<'py>, PyCsr<'py>, Option<PyReadonlyArray1<'py, f32>>);
+
+impl Examples<'_> {
+    /// The arrays as they are.
+    pub(crate) fn unchecked(&self) -> PyResult<(Unchecked<'_>, Unchecked<'_>, Option<&[f32]>)> {
+        Ok((
+            self.0.unchecked("X")?,
+            self.1.unchecked("Y")?,
+            values(self.2.as_ref())?,
+        ))
+    }
+
+    /// Number of features.
+    pub(crate) fn n_features(&self) -> usize {
+        self.0.shape().1
+    }
+}
+
 /// Evaluates `$body` with `$view` bound to the checked labels: single precision, positions of either width.
 macro_rules! with_labels {
     ($labels:expr, |$view:ident| $body:expr) => {

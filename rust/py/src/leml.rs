@@ -1,20 +1,20 @@
 //! `manylabel.linear`: LEML, and scoring by factors of low rank.
 
-use crate::csr::{PyCsr, Unchecked, values};
+use crate::csr::{Examples, PyCsr, Unchecked};
 use crate::error::to_py;
 use crate::held::{Held, HeldMatrix};
-use crate::params::Named;
-use crate::run::run;
+use crate::params::{Named, from_named};
+use crate::run::Job;
 use crate::scorer::{Scorer, Source};
 use manylabel_base::Error;
 use manylabel_linear::leml::{self, Checked, Loss, Params};
 use manylabel_score::{Model, with_sparse};
-use numpy::{IntoPyArray, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1};
+use numpy::{IntoPyArray, PyArray1, PyArray2, PyArrayMethods};
 use pyo3::prelude::*;
 
 fn checked(params: &Named<'_>) -> PyResult<Checked> {
-    let params = Params {
-        rank: params.get("rank")?,
+    let params = from_named!(params, Params {
+        rank, max_iter, tol, cg_max_iter, cg_tol, fit_intercept, normalize, learn_cut;
         alpha: params.unless_auto("alpha")?,
         loss: params.choice(
             "loss",
@@ -24,15 +24,8 @@ fn checked(params: &Named<'_>) -> PyResult<Checked> {
                 ("squared-hinge", Loss::SquaredHinge),
             ],
         )?,
-        max_iter: params.get("max_iter")?,
-        tol: params.get("tol")?,
-        cg_max_iter: params.get("cg_max_iter")?,
-        cg_tol: params.get("cg_tol")?,
-        fit_intercept: params.get("fit_intercept")?,
-        normalize: params.get("normalize")?,
         seed: params.get("random_state")?,
-        learn_cut: params.get("learn_cut")?,
-    };
+    });
     params.check().map_err(to_py)
 }
 
@@ -41,16 +34,13 @@ fn checked(params: &Named<'_>) -> PyResult<Checked> {
 #[expect(clippy::type_complexity, reason = "a tuple is what Python unpacks")]
 #[expect(clippy::too_many_arguments, reason = "Python names them")]
 #[pyfunction]
-#[pyo3(signature = (x, y, observed, sample_weight, params, n_threads, progress))]
+#[pyo3(signature = (examples, observed, params, job))]
 pub(crate) fn fit_leml<'py>(
     py: Python<'py>,
-    x: PyCsr<'py>,
-    y: PyCsr<'py>,
+    examples: Examples<'py>,
     observed: Option<PyCsr<'py>>,
-    sample_weight: Option<PyReadonlyArray1<'py, f32>>,
     params: Named<'py>,
-    n_threads: usize,
-    progress: Option<Py<PyAny>>,
+    job: Job,
 ) -> PyResult<(
     Bound<'py, PyArray1<i32>>,
     Bound<'py, PyArray2<f32>>,
@@ -61,11 +51,10 @@ pub(crate) fn fit_leml<'py>(
     Option<f64>,
 )> {
     let params = checked(&params)?;
-    let sample_weight = values(sample_weight.as_ref())?;
-    let (x, y) = (x.unchecked("X")?, y.unchecked("Y")?);
+    let (x, y, sample_weight) = examples.unchecked()?;
     let observed = observed.as_ref().map(|known| known.unchecked("observed"));
     let observed = observed.transpose()?;
-    let model = run(py, n_threads, progress.as_ref(), |watch| {
+    let model = job.run(py, |watch| {
         let y = y.to_owned()?;
         let observed = observed.map(Unchecked::to_owned).transpose()?;
         with_sparse!(x.sparse()?, |x| params.fit(

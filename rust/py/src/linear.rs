@@ -1,10 +1,10 @@
 //! `manylabel.linear`: DiSMEC, and scoring by sparse weights.
 
-use crate::csr::{CsrArrays, PyCsr, csr_arrays, values};
+use crate::csr::{CsrArrays, Examples, PyCsr, csr_arrays, values};
 use crate::error::to_py;
 use crate::held::{Held, HeldCsr, with_held};
-use crate::params::Named;
-use crate::run::run;
+use crate::params::{Named, from_named};
+use crate::run::{Job, run};
 use crate::scorer::{Scorer, Source};
 use manylabel_base::Error;
 use manylabel_linear as linear;
@@ -15,20 +15,15 @@ use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 
 fn checked(params: &Named<'_>) -> PyResult<Checked> {
-    let params = Params {
+    let params = from_named!(params, Params {
+        prune, fit_intercept, normalize, tol, max_iter, learn_cut;
         c: params.get("C")?,
-        prune: params.get("prune")?,
-        fit_intercept: params.get("fit_intercept")?,
-        normalize: params.get("normalize")?,
         solver: params.choice(
             "solver",
             &[("fast", Solver::Fast), ("exact", Solver::Exact)],
         )?,
-        tol: params.get("tol")?,
-        max_iter: params.get("max_iter")?,
-        learn_cut: params.get("learn_cut")?,
         seed: params.get("random_state")?,
-    };
+    });
     params.check().map_err(to_py)
 }
 
@@ -67,15 +62,12 @@ pub(crate) fn standardize_columns<'py>(
 /// steps of each label, and the cut.
 #[expect(clippy::type_complexity, reason = "a tuple is what Python unpacks")]
 #[pyfunction]
-#[pyo3(signature = (x, y, sample_weight, params, n_threads, progress))]
+#[pyo3(signature = (examples, params, job))]
 pub(crate) fn fit_dismec<'py>(
     py: Python<'py>,
-    x: PyCsr<'py>,
-    y: PyCsr<'py>,
-    sample_weight: Option<PyReadonlyArray1<'py, f32>>,
+    examples: Examples<'py>,
     params: Named<'py>,
-    n_threads: usize,
-    progress: Option<Py<PyAny>>,
+    job: Job,
 ) -> PyResult<(
     CsrArrays<'py>,
     Bound<'py, PyArray1<f32>>,
@@ -83,9 +75,8 @@ pub(crate) fn fit_dismec<'py>(
     Option<f32>,
 )> {
     let params = checked(&params)?;
-    let sample_weight = values(sample_weight.as_ref())?;
-    let (x, y) = (x.unchecked("X")?, y.unchecked("Y")?);
-    let model = run(py, n_threads, progress.as_ref(), |watch| {
+    let (x, y, sample_weight) = examples.unchecked()?;
+    let model = job.run(py, |watch| {
         let y = y.to_owned()?;
         with_sparse!(x.sparse()?, |x| params.fit(x, &y, sample_weight, watch))
     })?;

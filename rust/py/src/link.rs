@@ -1,10 +1,10 @@
 //! `manylabel.link`: the smooth link, and scoring by it.
 
-use crate::csr::{PyCsr, values};
+use crate::csr::{Examples, values};
 use crate::error::to_py;
 use crate::held::{Held, HeldMatrix};
-use crate::params::Named;
-use crate::run::run;
+use crate::params::{Named, from_named};
+use crate::run::Job;
 use crate::scorer::{Scorer, Source};
 use manylabel_base::Error;
 use manylabel_link as link;
@@ -29,9 +29,10 @@ const KERNELS: [(&str, Kernel); 8] = [
 
 /// `n_features` and `l2_link` are settled in Python.
 fn checked(params: &Named<'_>) -> PyResult<Checked> {
-    let params = Params {
+    let params = from_named!(params, Params {
+        n_features, n_passes, step_size, momentum, decay, shrink, preflate, n_iter_no_change,
+        max_iter, tol, max_memory, learn_threshold;
         kernel: params.choice("kernel", &KERNELS)?,
-        n_features: params.get("n_features")?,
         gamma: params.unless_auto("gamma")?,
         loss: params.choice(
             "loss",
@@ -46,19 +47,8 @@ fn checked(params: &Named<'_>) -> PyResult<Checked> {
             &[("psgd", Solver::Psgd), ("newton-cg", Solver::NewtonCg)],
         )?,
         l2: params.get("l2_link")?,
-        n_passes: params.get("n_passes")?,
-        step_size: params.get("step_size")?,
-        momentum: params.get("momentum")?,
-        decay: params.get("decay")?,
-        shrink: params.get("shrink")?,
-        preflate: params.get("preflate")?,
-        n_iter_no_change: params.get("n_iter_no_change")?,
-        max_iter: params.get("max_iter")?,
-        tol: params.get("tol")?,
-        max_memory: params.get("max_memory")?,
         seed: params.get("random_state")?,
-        learn_threshold: params.get("learn_threshold")?,
-    };
+    });
     params.check().map_err(to_py)
 }
 
@@ -134,19 +124,16 @@ pub(crate) fn check_link(params: Named<'_>) -> PyResult<()> {
 #[expect(clippy::type_complexity, reason = "a tuple is what Python unpacks")]
 #[expect(clippy::too_many_arguments, reason = "Python names them all")]
 #[pyfunction]
-#[pyo3(signature = (x, projection_weights, projection_intercept, predictions, y, sample_weight, held_out, params, n_threads, progress))]
+#[pyo3(signature = (examples, projection_weights, projection_intercept, predictions, held_out, params, job))]
 pub(crate) fn fit_link<'py>(
     py: Python<'py>,
-    x: PyCsr<'py>,
+    examples: Examples<'py>,
     projection_weights: PyReadonlyArray2<'py, f64>,
     projection_intercept: PyReadonlyArray1<'py, f64>,
     predictions: Option<PyReadonlyArray2<'py, f32>>,
-    y: PyCsr<'py>,
-    sample_weight: Option<PyReadonlyArray1<'py, f32>>,
     held_out: Option<PyReadonlyArray1<'py, bool>>,
     params: Named<'py>,
-    n_threads: usize,
-    progress: Option<Py<PyAny>>,
+    job: Job,
 ) -> PyResult<(
     Bound<'py, PyArray2<f32>>,
     Bound<'py, PyArray1<f32>>,
@@ -159,16 +146,15 @@ pub(crate) fn fit_link<'py>(
     f64,
 )> {
     let params = checked(&params)?;
-    let sample_weight = values(sample_weight.as_ref())?;
     let held_out = values(held_out.as_ref())?;
     let predictions = predictions
         .as_ref()
         .map(|of_rows| by_rows("predictions", of_rows))
         .transpose()?;
-    let n_features = x.shape().1;
+    let n_features = examples.n_features();
     let projection = projection(&projection_weights, &projection_intercept, n_features)?;
-    let (x, y) = (x.unchecked("X")?, y.unchecked("Y")?);
-    let model = run(py, n_threads, progress.as_ref(), |watch| {
+    let (x, y, sample_weight) = examples.unchecked()?;
+    let model = job.run(py, |watch| {
         let y = y.to_owned()?;
         with_sparse!(x.sparse()?, |x| params.fit(
             x,

@@ -48,3 +48,11 @@ impl<'py> Named<'py> {
         })
     }
 }
+
+/// A struct of parameters: first the fields that go by their own names, then the others.
+macro_rules! from_named {
+    ($named:expr, $params:ident { $($field:ident),*; $($others:tt)* }) => {
+        $params { $($field: $named.get(stringify!($field))?,)* $($others)* }
+    };
+}
+pub(crate) use from_named;

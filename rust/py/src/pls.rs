@@ -3,8 +3,8 @@
 use crate::csr::{PyCsr, values, with_labels};
 use crate::error::to_py;
 use crate::features::PyFeatures;
-use crate::params::Named;
-use crate::run::{run, score};
+use crate::params::{Named, from_named};
+use crate::run::{Job, run, score};
 use manylabel_base::Error;
 use manylabel_pls::{
     Checked, Components, DenseView, Embedding, Matrix, Model, Params, ROWS_AT_ONCE, Ridge, Solver,
@@ -23,13 +23,12 @@ fn checked(params: &Named<'_>) -> PyResult<Checked> {
         let given = params.unless_auto(name)?;
         Ok(given.map_or(Ridge::Auto, Ridge::Of))
     };
-    let params = Params {
+    let params = from_named!(params, Params {
+        n_oversamples, n_iter, center, fit_intercept, max_iter, tol, leave_one_out;
         n_components: match params.get("n_components")? {
             PyComponents::Count(k) => Components::Count(k),
             PyComponents::Share(share) => Components::Share(share),
         },
-        n_oversamples: params.get("n_oversamples")?,
-        n_iter: params.get("n_iter")?,
         l2: ridge("l2")?,
         l2_final: ridge("l2_final")?,
         variant: params.choice(
@@ -44,8 +43,6 @@ fn checked(params: &Named<'_>) -> PyResult<Checked> {
                 ("pca", Embedding::Pca),
             ],
         )?,
-        center: params.get("center")?,
-        fit_intercept: params.get("fit_intercept")?,
         solver: params.choice(
             "solver",
             &[
@@ -55,11 +52,8 @@ fn checked(params: &Named<'_>) -> PyResult<Checked> {
                 ("dual", Solver::Dual),
             ],
         )?,
-        max_iter: params.get("max_iter")?,
-        tol: params.get("tol")?,
         seed: params.get("random_state")?,
-        leave_one_out: params.get("leave_one_out")?,
-    };
+    });
     params.check().map_err(to_py)
 }
 
@@ -129,21 +123,20 @@ impl From<Model<f64>> for AnyModel {
 /// Fits an embedding: U or None, W, intercept, eigenvalues or None, steps, unfinished right-hand sides,
 /// the ridges used, and predictions of rows by fits without them or None.
 #[pyfunction]
-#[pyo3(signature = (x, y, sample_weight, params, n_threads, progress))]
+#[pyo3(signature = (x, y, sample_weight, params, job))]
 pub(crate) fn fit_pls<'py>(
     py: Python<'py>,
     x: PyFeatures<'py>,
     y: PyCsr<'py>,
     sample_weight: Option<PyReadonlyArray1<'py, f32>>,
     params: Named<'py>,
-    n_threads: usize,
-    progress: Option<Py<PyAny>>,
+    job: Job,
 ) -> PyResult<Fitted<'py>> {
     let params = checked(&params)?;
     let sample_weight = values(sample_weight.as_ref())?;
     let (n_features, n_labels) = (x.shape().1, y.shape().1);
     let (x, y) = (x.given()?, y.unchecked("Y")?);
-    let model = run(py, n_threads, progress.as_ref(), |watch| {
+    let model = job.run(py, |watch| {
         with_labels!(y, |y| with_matrix!(x, |x| {
             params.fit(x, y, sample_weight, watch).map(AnyModel::from)
         }))

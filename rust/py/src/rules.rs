@@ -1,10 +1,10 @@
 //! `manylabel.rules`: boosted rules, and scoring by them.
 
-use crate::csr::{CsrArrays, PyCsr, csr_arrays, values};
+use crate::csr::{CsrArrays, Examples, PyCsr, csr_arrays, values};
 use crate::error::to_py;
 use crate::held::{Held, HeldCsr, HeldSparse, with_held};
-use crate::params::Named;
-use crate::run::{run, score};
+use crate::params::{Named, from_named};
+use crate::run::{Job, score};
 use crate::scorer::{Scorer, Source};
 use manylabel_base::Error;
 use manylabel_rules::{
@@ -23,8 +23,8 @@ fn checked(params: &Named<'_>) -> PyResult<Checked> {
     let binning: Option<f64> = params.get("label_binning")?;
     let (min_bins, max_bins): (_, Option<_>) = (params.get("min_bins")?, params.get("max_bins")?);
     let max_conditions: Option<_> = params.get("max_conditions")?;
-    let params = Params {
-        n_rules: params.get("n_rules")?,
+    let params = from_named!(params, Params {
+        n_rules, learning_rate, l2, bootstrap, max_features, min_coverage, n_iter_no_change;
         loss: params.choice(
             "loss",
             &[
@@ -56,15 +56,9 @@ fn checked(params: &Named<'_>) -> PyResult<Checked> {
             "search",
             &[("fast", Search::Fast), ("exact", Search::Exact)],
         )?,
-        learning_rate: params.get("learning_rate")?,
-        l2: params.get("l2")?,
-        bootstrap: params.get("bootstrap")?,
-        max_features: params.get("max_features")?,
-        min_coverage: params.get("min_coverage")?,
         max_conditions: max_conditions.unwrap_or(usize::MAX),
-        n_iter_no_change: params.get("n_iter_no_change")?,
         seed: params.get("random_state")?,
-    };
+    });
     params.check().map_err(to_py)
 }
 
@@ -139,18 +133,15 @@ pub(crate) fn rules_scorer(model: PyRules) -> PyResult<Scorer> {
 #[expect(clippy::type_complexity, reason = "a tuple is what Python unpacks")]
 #[expect(clippy::too_many_arguments, reason = "Python names them all")]
 #[pyfunction]
-#[pyo3(signature = (x, y, sample_weight, held_out, categorical, start, params, n_threads, progress))]
+#[pyo3(signature = (examples, held_out, categorical, start, params, job))]
 pub(crate) fn fit_rules<'py>(
     py: Python<'py>,
-    x: PyCsr<'py>,
-    y: PyCsr<'py>,
-    sample_weight: Option<PyReadonlyArray1<'py, f32>>,
+    examples: Examples<'py>,
     held_out: Option<PyReadonlyArray1<'py, bool>>,
     categorical: PyReadonlyArray1<'py, i32>,
     start: Option<PyRules>,
     params: Named<'py>,
-    n_threads: usize,
-    progress: Option<Py<PyAny>>,
+    job: Job,
 ) -> PyResult<(
     Bound<'py, PyArray1<i64>>,
     Bound<'py, PyArray1<i32>>,
@@ -161,13 +152,12 @@ pub(crate) fn fit_rules<'py>(
     Bound<'py, PyArray1<f64>>,
 )> {
     let params = checked(&params)?;
-    let sample_weight = values(sample_weight.as_ref())?;
     let held_out = values(held_out.as_ref())?;
     let categorical: Vec<usize> = categorical.as_slice()?.iter().map(|at| at.get()).collect();
     let start = start.as_ref().map(PyRules::start).transpose();
     let start = start.map_err(to_py)?;
-    let (x, y) = (x.unchecked("X")?, y.unchecked("Y")?);
-    let model = run(py, n_threads, progress.as_ref(), |watch| {
+    let (x, y, sample_weight) = examples.unchecked()?;
+    let model = job.run(py, |watch| {
         let y = y.to_owned()?;
         with_sparse!(x.sparse()?, |x| params.fit(
             x,

@@ -71,6 +71,25 @@ pub(crate) fn run<T: Send>(
     })
 }
 
+/// How a fit runs: on how many threads, and what it reports to; a tuple.
+#[derive(FromPyObject)]
+pub(crate) struct Job(usize, Option<Py<PyAny>>);
+
+impl Job {
+    /// Runs `work` as [`run`] does.
+    ///
+    /// # Errors
+    ///
+    /// As [`run`].
+    pub(crate) fn run<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&Watch) -> Result<T, Error> + Send,
+    ) -> PyResult<T> {
+        run(py, self.0, self.1.as_ref(), work)
+    }
+}
+
 /// Runs `work` on the calling thread, for what is over before a pool would stand.
 ///
 /// # Errors

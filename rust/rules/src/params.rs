@@ -1,6 +1,7 @@
 //! Parameters of boosted rules and their ranges.
 
 use manylabel_base::Error;
+use manylabel_base::range::{at_least_one, ensure, not_negative, share};
 
 /// What boosting minimizes, for scores p and labels y = ±1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,18 +134,6 @@ impl Params {
     ///
     /// [`Error::Param`] for the first parameter out of its range.
     pub fn check(self) -> Result<Checked, Error> {
-        let ensure = |name, holds: bool, expected, got: &dyn std::fmt::Display| {
-            let got = got.to_string();
-            if holds {
-                Ok(())
-            } else {
-                Err(Error::Param {
-                    name,
-                    expected,
-                    got,
-                })
-            }
-        };
         for (name, count) in [
             ("n_rules", self.n_rules),
             ("max_features", self.max_features),
@@ -152,32 +141,20 @@ impl Params {
             ("max_conditions", self.max_conditions),
             ("n_iter_no_change", self.n_iter_no_change),
         ] {
-            ensure(name, count >= 1, ">= 1", &count)?;
+            at_least_one(name, count)?;
         }
-        let rate = self.learning_rate;
-        ensure(
-            "learning_rate",
-            rate > 0.0 && rate <= 1.0,
-            "> 0 and <= 1",
-            &rate,
-        )?;
-        let l2 = self.l2;
-        ensure("l2", l2.is_finite() && l2 >= 0.0, "finite and >= 0", &l2)?;
+        share("learning_rate", self.learning_rate)?;
+        not_negative("l2", self.l2)?;
         if let Some(Binning {
             ratio,
             min_bins,
             max_bins,
         }) = self.binning
         {
-            let in_range = ratio > 0.0 && ratio <= 1.0;
-            ensure("label_binning", in_range, "None, or > 0 and <= 1", &ratio)?;
-            ensure("min_bins", min_bins >= 1, ">= 1", &min_bins)?;
-            ensure(
-                "max_bins",
-                max_bins >= min_bins,
-                "None, or >= min_bins",
-                &max_bins,
-            )?;
+            share("label_binning", ratio)?;
+            at_least_one("min_bins", min_bins)?;
+            let holds = max_bins >= min_bins;
+            ensure("max_bins", holds, "None, or >= min_bins", max_bins)?;
         }
         Ok(Checked(self))
     }

@@ -1,6 +1,7 @@
 //! Parameters of DiSMEC and their ranges.
 
 use manylabel_base::Error;
+use manylabel_base::range::{at_least_one, not_negative, positive};
 
 /// How labels are solved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,34 +62,10 @@ impl Params {
     ///
     /// [`Error::Param`] for the first parameter out of its range.
     pub fn check(self) -> Result<Checked, Error> {
-        let positive = |name, value: f64| {
-            if value.is_finite() && value > 0.0 {
-                return Ok(());
-            }
-            let got = value.to_string();
-            Err(Error::Param {
-                name,
-                expected: "finite and > 0",
-                got,
-            })
-        };
         positive("C", self.c)?;
         positive("tol", self.tol)?;
-        if !(self.prune.is_finite() && self.prune >= 0.0) {
-            let got = self.prune.to_string();
-            return Err(Error::Param {
-                name: "prune",
-                expected: "finite and >= 0",
-                got,
-            });
-        }
-        if self.max_iter == 0 {
-            return Err(Error::Param {
-                name: "max_iter",
-                expected: ">= 1",
-                got: "0".into(),
-            });
-        }
+        not_negative("prune", self.prune)?;
+        at_least_one("max_iter", self.max_iter)?;
         Ok(Checked(self))
     }
 }

@@ -1,6 +1,7 @@
 //! Parameters of LEML and their ranges.
 
 use manylabel_base::Error;
+use manylabel_base::range::{at_least_one, ensure, positive};
 
 /// What an entry of Y costs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,32 +71,15 @@ impl Params {
     ///
     /// [`Error::Param`] for the first parameter out of its range.
     pub fn check(self) -> Result<Checked, Error> {
-        let fail = |name, expected, got: &dyn ToString| {
-            Err(Error::Param {
-                name,
-                expected,
-                got: got.to_string(),
-            })
-        };
-        for (name, value) in [("tol", self.tol), ("cg_tol", self.cg_tol)] {
-            if !(value.is_finite() && value > 0.0) {
-                return fail(name, "finite and > 0", &value);
-            }
+        positive("tol", self.tol)?;
+        positive("cg_tol", self.cg_tol)?;
+        if let Some(alpha) = self.alpha {
+            let holds = (1e-30..=1e12).contains(&alpha);
+            ensure("alpha", holds, "a number >= 1e-30 and <= 1e+12", alpha)?;
         }
-        if let Some(alpha) = self.alpha
-            && !(1e-30..=1e12).contains(&alpha)
-        {
-            return fail("alpha", "from 1e-30 to 1e12", &alpha);
-        }
-        for (name, count) in [
-            ("rank", self.rank),
-            ("max_iter", self.max_iter),
-            ("cg_max_iter", self.cg_max_iter),
-        ] {
-            if count == 0 {
-                return fail(name, ">= 1", &0);
-            }
-        }
+        at_least_one("rank", self.rank)?;
+        at_least_one("max_iter", self.max_iter)?;
+        at_least_one("cg_max_iter", self.cg_max_iter)?;
         Ok(Checked(self))
     }
 }

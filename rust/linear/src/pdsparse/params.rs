@@ -1,6 +1,7 @@
 //! Parameters of PD-Sparse and their ranges.
 
 use manylabel_base::Error;
+use manylabel_base::range::{at_least_one, not_negative, positive};
 
 /// How the labels that violate the margin most are found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,33 +77,12 @@ impl Params {
     ///
     /// [`Error::Param`] for the first parameter out of its range.
     pub fn check(self) -> Result<Checked, Error> {
-        let number = |name, value: f64, expected, fits: bool| {
-            if value.is_finite() && fits {
-                return Ok(());
-            }
-            let got = value.to_string();
-            Err(Error::Param {
-                name,
-                expected,
-                got,
-            })
-        };
-        number("C", self.c, "finite and > 0", self.c > 0.0)?;
-        number("tol", self.tol, "finite and > 0", self.tol > 0.0)?;
-        number("l1", self.l1, "finite and >= 0", self.l1 >= 0.0)?;
-        for (name, count) in [
-            ("max_iter", self.max_iter),
-            ("n_candidates", self.n_candidates.unwrap_or(1)),
-            ("n_iter_no_change", self.n_iter_no_change),
-        ] {
-            if count == 0 {
-                return Err(Error::Param {
-                    name,
-                    expected: ">= 1",
-                    got: "0".into(),
-                });
-            }
-        }
+        positive("C", self.c)?;
+        positive("tol", self.tol)?;
+        not_negative("l1", self.l1)?;
+        at_least_one("max_iter", self.max_iter)?;
+        at_least_one("n_candidates", self.n_candidates.unwrap_or(1))?;
+        at_least_one("n_iter_no_change", self.n_iter_no_change)?;
         Ok(Checked(self))
     }
 }
