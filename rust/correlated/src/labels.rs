@@ -138,19 +138,8 @@ impl Labels {
 #[wide]
 fn by_rows<T: Float, const N: usize>(holders: &Holders, c: &[Wide<T, N>], out: &mut [Wide<T, N>]) {
     for (ends, out) in holders.row_ends.windows(2).zip(out) {
-        // Two sums by name, so that additions do not wait for one another.
-        let (mut a, mut b) = (*out, Wide::zero());
         let labels = &holders.labels_of_rows[ends[0] as usize..ends[1] as usize];
-        let pairs = labels.chunks_exact(2);
-        for &label in pairs.remainder() {
-            a.add(&c[label as usize]);
-        }
-        for labels in pairs {
-            a.add(&c[labels[0] as usize]);
-            b.add(&c[labels[1] as usize]);
-        }
-        a.add(&b);
-        *out = a;
+        *out = plus(*out, c, labels, |label| label as usize);
     }
 }
 
@@ -177,19 +166,30 @@ fn gather<T: Float, const N: usize>(
     g: &mut [Wide<T, N>],
 ) {
     holders.each(labels, |at, rows| {
-        // Two sums by name, so that additions do not wait for one another.
-        let (mut a, mut b) = (g[at], Wide::zero());
-        let pairs = rows.chunks_exact(2);
-        for &row in pairs.remainder() {
-            a.add(&u[row as usize]);
-        }
-        for rows in pairs {
-            a.add(&u[rows[0] as usize]);
-            b.add(&u[rows[1] as usize]);
-        }
-        a.add(&b);
-        g[at] = a;
+        g[at] = plus(g[at], u, rows, usize::from);
     });
+}
+
+/// Adds the numbers at some places to the first.
+#[inline(always)]
+fn plus<T: Float, const N: usize, I: Copy>(
+    first: Wide<T, N>,
+    numbers: &[Wide<T, N>],
+    places: &[I],
+    position: impl Fn(I) -> usize,
+) -> Wide<T, N> {
+    // Two sums by name, so that additions do not wait for one another.
+    let (mut a, mut b) = (first, Wide::zero());
+    let pairs = places.chunks_exact(2);
+    for &place in pairs.remainder() {
+        a.add(&numbers[position(place)]);
+    }
+    for places in pairs {
+        a.add(&numbers[position(places[0])]);
+        b.add(&numbers[position(places[1])]);
+    }
+    a.add(&b);
+    a
 }
 
 impl Holders {
