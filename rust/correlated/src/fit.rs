@@ -214,7 +214,7 @@ impl<'a, T: Float, const N: usize> Descent<'a, T, N> {
         Ok((end.iterate, end.converged))
     }
 
-    /// Frees all but what has been reported and the gradients that are left.
+    /// Frees all but what the descent in the next precision takes over.
     fn end(self) -> (Progress<'a>, usize) {
         (self.progress, self.left)
     }
@@ -225,8 +225,8 @@ impl<'a, T: Float, const N: usize> Descent<'a, T, N> {
         self.objective.set_pairs(list)
     }
 
-    /// Pairs that have no part and might want one at a point: half of their gradient is not within
-    /// half of the bound `l1`. A pair both of whose halves are stays at zero.
+    /// Pairs that may want a coupling at a point, in increasing order: the slope in the loss of one of
+    /// their labels is not within half of `l1`. Where those of both are, the coupling stays at zero.
     fn wanting(&mut self, point: &Iterate<T, N>, pair: Penalty) -> Result<Vec<(u32, u32)>, Error> {
         self.objective.beyond(point, pair.l1 / 2.0)
     }
@@ -272,6 +272,7 @@ impl<'a> Fit<'a> {
         Ok(gram.map(|gram| QuasiNewton::new(gram, &objective.variance)))
     }
 
+    /// How the fit sees features and labels.
     fn units<'b, T: Float, const N: usize>(
         &'b self,
         objective: &'b Objective<'_, T, N>,

@@ -28,7 +28,7 @@ impl<T: Float, const N: usize> Iterate<T, N> {
     }
 
     /// The nearest point in another precision.
-    pub(crate) fn convert<U: Float>(&self) -> Iterate<U, N> {
+    pub(crate) fn convert<U: Float>(self) -> Iterate<U, N> {
         let weights = self.weights.iter();
         let weights = weights.map(|row| Wide(row.0.map(|weight| U::of(weight.f64()))));
         let couplings = self.couplings.iter().map(|value| U::of(value.f64()));
