@@ -19,7 +19,7 @@ const CHANGE: f64 = 1e-3;
 /// Gradients before it may.
 const MIN_GRADIENTS: usize = 20;
 
-/// Gradients at most, as in the authors' code.
+/// Gradients at most: what the solver "reference" is documented to take.
 const MAX_GRADIENTS: usize = 500;
 
 /// Where the run ended.
