@@ -1,14 +1,22 @@
-//! The fit: features of unit variance, independent regressions first, then the pairs of labels that
-//! may couple, until none is left out wrongly.
+//! The fit: independent regressions first, then the pairs of labels that may couple, until none is left
+//! out wrongly.
+//!
+//! It decides which pairs enter, which solver goes on from where, and in which precision.
 
-use crate::descent::Descent;
-use crate::design::{Design, Labels, Scales};
+use crate::design::{Design, Scales};
+use crate::fista::Fista;
 use crate::gradient::Gradient;
 use crate::gram::Gram;
-use crate::model::{LabelSets, Matrix, Model, Start};
+use crate::iterate::Iterate;
+use crate::labels::Labels;
+use crate::model::{LabelSets, Model, Start};
+use crate::objective::{Objective, Slope};
 use crate::params::{Checked, Penalty, Solver};
+use crate::quasi_newton::QuasiNewton;
 use crate::reference;
-use crate::wide::{Float, Wide};
+use crate::stop::{Progress, Stop};
+use crate::units::Units;
+use crate::wide::Float;
 use manylabel_base::{Error, Watch};
 use manylabel_sparse::{CsrView, Index, Value};
 use std::ops::Range;
@@ -150,26 +158,92 @@ struct Fit<'a> {
     watch: &'a Watch,
 }
 
-impl<'a> Fit<'a> {
-    fn gradient<I: Index, V: Value, T: Float, const N: usize>(
-        &self,
-        x: CsrView<'_, I, V>,
-        centred: bool,
-    ) -> Result<Gradient<'a, T, N>, Error> {
-        let design = Design::new(x, self.scales, self.cuts, self.watch)?;
-        Gradient::new(design, self.labels, self.omega, centred)
+/// The descent of a fit in one precision.
+struct Descent<'a, T, const N: usize> {
+    objective: Objective<'a, T, N>,
+    /// None where such steps are of no use.
+    newton: Option<QuasiNewton<T>>,
+    fista: Fista<T, N>,
+    progress: Progress<'a>,
+    /// Gradients that may still be taken.
+    left: usize,
+}
+
+impl<'a, T: Float, const N: usize> Descent<'a, T, N> {
+    /// Descends from a point until no violation exceeds `tol` or no gradient is left; says whether the
+    /// former.
+    ///
+    /// Quasi-Newton steps come first, and accelerated gradients go on where they end. If the steps have
+    /// raised the objective they are taken back, and there are no more of them.
+    fn minimize(
+        &mut self,
+        mut point: Iterate<T, N>,
+        tol: f64,
+    ) -> Result<(Iterate<T, N>, bool), Error> {
+        if self.left == 0 {
+            return Ok((point, false));
+        }
+        if let Some(newton) = &mut self.newton {
+            let start = point.clone();
+            let stop = Stop {
+                tol,
+                max_iter: self.left,
+                progress: &mut self.progress,
+            };
+            let end = newton.minimize(&mut self.objective, point, stop)?;
+            self.left -= end.n_iter;
+            if end.converged {
+                return Ok((end.iterate, true));
+            }
+            point = end.iterate;
+            if self.objective.risen(&start, &point)? {
+                point = start;
+                self.newton = None;
+            }
+            if self.left == 0 {
+                return Ok((point, false));
+            }
+        }
+        let stop = Stop {
+            tol,
+            max_iter: self.left,
+            progress: &mut self.progress,
+        };
+        let end = self.fista.minimize(&mut self.objective, point, stop)?;
+        self.left -= end.n_iter;
+        Ok((end.iterate, end.converged))
     }
 
-    /// Second moments for quasi-Newton steps, where these are wanted and of use. Without absolute values
-    /// all weights move, and a matrix of all for every label takes longer than the gradients it saves.
-    fn gram<T: Float, const N: usize>(
+    /// Frees all but what the descent in the next precision takes over.
+    fn end(self) -> (Progress<'a>, usize) {
+        (self.progress, self.left)
+    }
+
+    /// Replaces the pairs that may couple; couplings of others must be zero.
+    fn set_pairs(&mut self, list: Vec<(u32, u32)>, point: &mut Iterate<T, N>) -> Result<(), Error> {
+        point.recouple(self.objective.pairs(), &list)?;
+        self.objective.set_pairs(list)
+    }
+
+    /// Pairs that may want a coupling at a point, in increasing order: the slope in the loss of one of
+    /// their labels is not within half of `l1`. Where those of both are, the coupling stays at zero.
+    fn wanting(&mut self, point: &Iterate<T, N>, pair: Penalty) -> Result<Vec<(u32, u32)>, Error> {
+        self.objective.beyond(point, pair.l1 / 2.0)
+    }
+}
+
+impl<'a> Fit<'a> {
+    /// The objective in one precision; no pair has a part in it yet.
+    fn objective<I: Index, V: Value, T: Float, const N: usize>(
         &self,
-        gradient: &Gradient<'_, T, N>,
-    ) -> Result<Option<Gram<T>>, Error> {
-        if self.params.0.solver == Solver::Fista || self.params.0.epsilon == 0.0 {
-            return Ok(None);
-        }
-        Gram::new(gradient, self.watch)
+        x: CsrView<'_, I, V>,
+        pair: Option<Penalty>,
+        centred: bool,
+    ) -> Result<Objective<'a, T, N>, Error> {
+        let design = Design::new(x, self.scales, self.cuts, self.watch)?;
+        let features = self.features(&design.columns);
+        let gradient = Gradient::new(design, self.labels, self.omega, centred)?;
+        Objective::new(gradient, &features, pair, self.watch)
     }
 
     /// The penalty of each feature's weight, in units of its standard deviation.
@@ -185,7 +259,33 @@ impl<'a> Fit<'a> {
         columns.iter().map(of_column).collect()
     }
 
-    /// Descends in single precision as far as that goes, and then in double.
+    /// Quasi-Newton steps, where these are wanted and of use. Without absolute values all weights move,
+    /// and a matrix of all for every label takes longer than the gradients it saves.
+    fn newton<T: Float, const N: usize>(
+        &self,
+        objective: &Objective<'_, T, N>,
+    ) -> Result<Option<QuasiNewton<T>>, Error> {
+        if self.params.0.solver == Solver::Fista || self.params.0.epsilon == 0.0 {
+            return Ok(None);
+        }
+        let gram = Gram::new(objective.gradient(), self.watch)?;
+        Ok(gram.map(|gram| QuasiNewton::new(gram, &objective.variance)))
+    }
+
+    /// How the fit sees features and labels.
+    fn units<'b, T: Float, const N: usize>(
+        &'b self,
+        objective: &'b Objective<'_, T, N>,
+    ) -> Units<'b> {
+        Units {
+            scales: self.scales,
+            labels: self.labels,
+            columns: &objective.gradient().design.columns,
+        }
+    }
+
+    /// Descends in single precision as far as that goes, and then in double; returns the labels that
+    /// were reported as done.
     fn descend<I: Index, V: Value, const N: usize>(
         &self,
         x: CsrView<'_, I, V>,
@@ -193,249 +293,131 @@ impl<'a> Fit<'a> {
         model: &mut Model,
     ) -> Result<usize, Error> {
         let tol = self.params.0.tol;
-        let gradient = self.gradient::<_, _, f32, N>(x, true)?;
-        let features = self.features(&gradient.design.columns);
-        let pair = self.params.pairs();
-        let mut descent = Descent::<f32, N>::new(
-            self.initial(&gradient, start),
-            self.labels.share.iter().map(|p| p * (1.0 - p)).collect(),
-            &features,
-            pair,
-            self.gram(&gradient)?,
-        )?;
-        if let (Some(start), Some(_)) = (start, pair) {
-            let (list, values) = self.start_pairs(start);
-            descent.set_pairs(list)?;
-            for (d, value) in descent.d.iter_mut().zip(values) {
-                *d = value as f32;
-            }
+        let mut objective = self.objective::<_, _, f32, N>(x, self.params.pairs(), true)?;
+        let mut point = self.units(&objective).initial(start)?;
+        if let (Some(start), Some(_)) = (start, self.params.pairs()) {
+            let (list, values) = self.units(&objective).coupled(start);
+            objective.set_pairs(list)?;
+            point.couplings = values.into_iter().map(|value| value as f32).collect();
         }
-        let mut gradient = gradient;
-        let converged = self.converge(
-            &mut descent,
-            &mut gradient,
-            tol.max(f32::FLOOR),
-            start.is_some(),
-        )?;
+        let mut descent = Descent {
+            newton: self.newton(&objective)?,
+            objective,
+            fista: Fista::new(self.labels.len()),
+            progress: Progress::new(self.watch),
+            left: self.params.0.max_iter,
+        };
+        let rough = tol.max(f32::FLOOR);
+        let (point, converged) = self.converge(&mut descent, point, rough, start.is_some())?;
         if tol >= f32::FLOOR || !converged {
-            return self.finish(&mut descent, &mut gradient, converged, model);
+            return self.finish(descent, point, converged, model);
         }
-        drop(gradient);
-        let mut gradient = self.gradient::<_, _, f64, N>(x, true)?;
-        let gram = self.gram(&gradient)?;
-        let mut descent = descent.convert::<f64>(&features, pair, gram)?;
-        let converged = self.converge(&mut descent, &mut gradient, tol, true)?;
-        self.finish(&mut descent, &mut gradient, converged, model)
+        let (list, fista, point) = (
+            descent.objective.pairs().to_vec(),
+            descent.fista.convert(),
+            point.convert(),
+        );
+        let (progress, left) = descent.end();
+        let mut objective = self.objective::<_, _, f64, N>(x, self.params.pairs(), true)?;
+        objective.set_pairs(list)?;
+        let mut descent = Descent {
+            newton: self.newton(&objective)?,
+            objective,
+            fista,
+            progress,
+            left,
+        };
+        let (point, converged) = self.converge(&mut descent, point, tol, true)?;
+        self.finish(descent, point, converged, model)
     }
 
-    /// Descends to `tol`, letting in pairs until those left out have no reason to couple.
+    /// Descends to `tol`, letting in pairs until those left out have no reason to couple; `warm`:
+    /// whether the point is one of labels that may be coupled.
     fn converge<T: Float, const N: usize>(
         &self,
-        descent: &mut Descent<T, N>,
-        gradient: &mut Gradient<'_, T, N>,
+        descent: &mut Descent<'_, T, N>,
+        mut point: Iterate<T, N>,
         tol: f64,
         warm: bool,
-    ) -> Result<bool, Error> {
-        let (watch, max_iter) = (self.watch, self.params.0.max_iter);
+    ) -> Result<(Iterate<T, N>, bool), Error> {
         let Some(pair) = self.params.pairs() else {
-            return descent.run(gradient, tol, max_iter, watch);
+            return descent.minimize(point, tol);
         };
-        if !warm && !descent.run(gradient, tol.max(LOOSE), max_iter, watch)? {
-            return Ok(false);
+        let mut converged;
+        if !warm {
+            (point, converged) = descent.minimize(point, tol.max(LOOSE))?;
+            if !converged {
+                return Ok((point, false));
+            }
         }
-        let m = self.labels.len() as u32;
-        if self.labels.len() * self.labels.len() / 2 <= FEW_PAIRS {
-            let all = (0..m).flat_map(|i| (i + 1..m).map(move |k| (i, k)));
-            descent.set_pairs(all.collect())?;
-            return descent.run(gradient, tol, max_iter, watch);
+        let m = self.labels.len();
+        if m * m / 2 <= FEW_PAIRS {
+            descent.set_pairs(self.all_pairs(), &mut point)?;
+            return descent.minimize(point, tol);
         }
         // Roughly the first time: what else is let in moves all.
         let mut target = (10.0 * tol).min(tol.max(LOOSE));
         let mut done = false;
         loop {
-            // Half of a gradient within half of the bound, twice: a pair that stays at zero.
-            let (weights, pairs) = (&descent.y, &descent.pairs);
-            let found = gradient.beyond(weights, pairs, &descent.d, pair.l1 / 2.0, watch)?;
-            let known = descent.pairs.list.iter().zip(&descent.d);
-            let coupled = known.filter(|(_, value)| value.f64() != 0.0);
+            let found = descent.wanting(&point, pair)?;
+            let known = descent.objective.pairs();
+            let coupled = known.iter().zip(&point.couplings);
+            let coupled = coupled.filter(|(_, value)| value.f64() != 0.0);
             let list = merged(&coupled.map(|(&pair, _)| pair).collect::<Vec<_>>(), &found);
-            let listed = |pair| descent.pairs.list.binary_search(pair).is_ok();
-            if done && list.iter().all(listed) {
-                return Ok(true);
+            if done && list.iter().all(|pair| known.binary_search(pair).is_ok()) {
+                return Ok((point, true));
             }
-            let all = list.len() == self.labels.len() * (self.labels.len() - 1) / 2;
+            let all = list.len() == m * (m - 1) / 2;
             if all {
                 target = tol;
             }
-            descent.set_pairs(list)?;
-            let before = descent.n_iter;
-            if !descent.run(gradient, target, max_iter, watch)? {
-                return Ok(false);
-            }
+            descent.set_pairs(list, &mut point)?;
+            let before = descent.left;
+            (point, converged) = descent.minimize(point, target)?;
             // One gradient: what was let in has not moved anything.
-            if all || done && descent.n_iter == before + 1 {
-                return Ok(true);
+            let unmoved = done && before - descent.left == 1;
+            if !converged || all || unmoved {
+                return Ok((point, converged));
             }
             (target, done) = (tol, target <= tol);
         }
     }
 
-    /// Weights to start from: those given, or none but the intercepts of constant predictions.
-    fn initial<T: Float, const N: usize>(
-        &self,
-        gradient: &Gradient<'_, T, N>,
-        start: Option<&Start<'_>>,
-    ) -> Vec<Wide<T, N>> {
-        let (height, width) = (gradient.height(), gradient.design.width());
-        let mut weights = vec![Wide::zero(); gradient.n_panels() * height];
-        let mut intercepts: Vec<f64> = self
-            .labels
-            .share
-            .iter()
-            .map(|p| (p / (1.0 - p)).ln())
-            .collect();
-        if let Some(start) = start {
-            let mut places = vec![usize::MAX; start.intercept.len()];
-            for (place, &label) in self.labels.kept.iter().enumerate() {
-                places[label as usize] = place;
-                intercepts[place] = start.intercept[label as usize];
-            }
-            for (at, &feature) in gradient.design.columns.iter().enumerate() {
-                let (mean, deviation) = (
-                    self.scales.mean[feature as usize],
-                    self.scales.deviation[feature as usize],
-                );
-                let (labels, values) = start.weights.row(feature as usize);
-                for (label, value) in labels.iter().zip(values) {
-                    let place = places[*label as usize];
-                    if place != usize::MAX {
-                        weights[place / N * height + at].0[place % N] = T::of(value * deviation);
-                        intercepts[place] += mean * value;
-                    }
-                }
-            }
-            for (place, &label) in self.labels.kept.iter().enumerate() {
-                let (others, values) = start.couplings.row(label as usize);
-                for (other, value) in others.iter().zip(values) {
-                    let other = places[*other as usize];
-                    if other != usize::MAX {
-                        intercepts[place] += self.labels.share[other] * value;
-                    }
-                }
-            }
-        }
-        for (place, intercept) in intercepts.into_iter().enumerate() {
-            weights[place / N * height + width].0[place % N] = T::of(intercept);
-        }
-        weights
-    }
-
-    /// The pairs that the start couples.
-    fn start_pairs(&self, start: &Start<'_>) -> (Vec<(u32, u32)>, Vec<f64>) {
-        let mut places = vec![u32::MAX; start.intercept.len()];
-        for (place, &label) in (0..).zip(&self.labels.kept) {
-            places[label as usize] = place;
-        }
-        let mut found = Vec::new();
-        for label in 0..start.intercept.len() {
-            let (others, values) = start.couplings.row(label);
-            for (&other, &value) in others.iter().zip(values) {
-                let (i, k) = (places[label], places[other as usize]);
-                if i < k && k != u32::MAX {
-                    found.push(((i, k), value));
-                }
-            }
-        }
-        found.sort_unstable_by_key(|&(pair, _)| pair);
-        found.into_iter().unzip()
+    /// All pairs of labels, in increasing order.
+    fn all_pairs(&self) -> Vec<(u32, u32)> {
+        let m = self.labels.len() as u32;
+        let pairs = (0..m).flat_map(|i| (i + 1..m).map(move |k| (i, k)));
+        pairs.collect()
     }
 
     /// Writes the solution in terms of the user's features; returns the labels reported as done.
     fn finish<T: Float, const N: usize>(
         &self,
-        descent: &mut Descent<T, N>,
-        gradient: &mut Gradient<'_, T, N>,
+        mut descent: Descent<'_, T, N>,
+        mut point: Iterate<T, N>,
         converged: bool,
         model: &mut Model,
     ) -> Result<usize, Error> {
         if let (false, Some(pair)) = (converged, self.params.pairs()) {
-            // What has not converged is told of with all pairs.
-            let (weights, known) = (&descent.y, &descent.pairs);
-            let found = gradient.beyond(weights, known, &descent.d, pair.l1 / 2.0, self.watch)?;
-            let list = merged(&known.list, &found);
-            descent.set_pairs(list)?;
+            // The violation of what has not converged is that of all pairs.
+            let found = descent.wanting(&point, pair)?;
+            let list = merged(descent.objective.pairs(), &found);
+            descent.set_pairs(list, &mut point)?;
         }
-        let (weights, values) = (&descent.y, &descent.d);
-        model.objective = descent.objective(gradient, weights, values, self.watch)?;
-        model.violation = descent.measure(gradient);
-        let couplings: Vec<f64> = descent.d.iter().map(|value| value.f64()).collect();
-        self.write(
-            gradient,
-            &descent.y,
-            &descent.pairs.list,
-            &couplings,
-            true,
-            model,
-        );
-        (model.n_iter, model.converged) =
-            (descent.n_iter, converged && model.objective.is_finite());
-        Ok(descent.reported())
-    }
-
-    /// Weights, intercepts and couplings as a model has them; `centred`: whether intercepts are those
-    /// of centred labels.
-    fn write<T: Float, const N: usize>(
-        &self,
-        gradient: &Gradient<'_, T, N>,
-        weights: &[Wide<T, N>],
-        pairs: &[(u32, u32)],
-        couplings: &[f64],
-        centred: bool,
-        model: &mut Model,
-    ) {
-        let (height, width) = (gradient.height(), gradient.design.width());
-        let at = |place: usize, row: usize| weights[place / N * height + row].0[place % N].f64();
-        let mut by_label: Vec<usize> = (0..self.labels.len()).collect();
-        by_label.sort_unstable_by_key(|&place| self.labels.kept[place]);
-        let mut intercepts: Vec<f64> = (0..self.labels.len())
-            .map(|place| at(place, width))
-            .collect();
-        let mut places = vec![usize::MAX; self.scales.mean.len()];
-        for (row, &col) in gradient.design.columns.iter().enumerate() {
-            places[col as usize] = row;
-            let shift = self.scales.mean[col as usize] / self.scales.deviation[col as usize];
-            for (place, intercept) in intercepts.iter_mut().enumerate() {
-                *intercept -= shift * at(place, row);
-            }
-        }
-        let mut matrix = Matrix::empty(model.intercept.len());
-        for (col, &row) in places.iter().enumerate() {
-            if row != usize::MAX {
-                for &place in &by_label {
-                    let weight = at(place, row) / self.scales.deviation[col];
-                    if weight != 0.0 {
-                        matrix.push(self.labels.kept[place], weight);
-                    }
-                }
-            }
-            matrix.end_row();
-        }
-        model.weights = matrix;
-        let mut entries = Vec::new();
-        for (&(i, k), &value) in pairs.iter().zip(couplings) {
-            if value != 0.0 {
-                let (a, b) = (self.labels.kept[i as usize], self.labels.kept[k as usize]);
-                entries.extend([(a, b, value), (b, a, value)]);
-                if centred {
-                    intercepts[i as usize] -= self.labels.share[k as usize] * value;
-                    intercepts[k as usize] -= self.labels.share[i as usize] * value;
-                }
-            }
-        }
-        model.couplings = Matrix::of_entries(entries, model.intercept.len());
-        for (&label, intercept) in self.labels.kept.iter().zip(intercepts) {
-            model.intercept[label as usize] = intercept;
-        }
+        let Descent {
+            mut objective,
+            progress,
+            left,
+            ..
+        } = descent;
+        let mut slope = Slope::new(&objective)?;
+        model.objective = objective.value_and_slope(&point, &mut slope)?;
+        model.violation = objective.violation(&point, &slope);
+        let units = self.units(&objective);
+        units.write(&point, objective.pairs(), true, model);
+        model.n_iter = self.params.0.max_iter - left;
+        model.converged = converged && model.objective.is_finite();
+        Ok(progress.reported())
     }
 
     /// The run of the method's authors, in double precision.
@@ -444,34 +426,17 @@ impl<'a> Fit<'a> {
         x: CsrView<'_, I, V>,
         model: &mut Model,
     ) -> Result<usize, Error> {
-        let mut gradient = self.gradient::<_, _, f64, N>(x, false)?;
-        let features = self.features(&gradient.design.columns);
-        let m = self.labels.len() as u32;
-        let all = |i: u32| (i + 1..m).map(move |k| (i, k));
-        let pairs: Vec<_> = match self.params.pairs() {
-            Some(_) => (0..m).flat_map(all).collect(),
-            None => Vec::new(),
-        };
-        let pair = self.params.pairs().unwrap_or(Penalty { l1: 0.0, l2: 0.0 });
-        let run = reference::run(
-            &mut gradient,
-            pairs,
-            &features,
-            pair,
-            30.0 / (self.scales.square + 1.0),
-            self.params.0.max_iter,
-            self.watch,
-        )?;
-        self.write(
-            &gradient,
-            &run.weights,
-            &run.pairs,
-            &run.couplings,
-            false,
-            model,
-        );
+        let pair = self.params.pairs().map(reference::in_both_orders);
+        let mut objective = self.objective::<_, _, f64, N>(x, pair, false)?;
+        if pair.is_some() {
+            objective.set_pairs(self.all_pairs())?;
+        }
+        let step = 30.0 / (self.scales.square + 1.0);
+        let run = reference::run(&mut objective, step, self.params.0.max_iter)?;
+        let units = self.units(&objective);
+        units.write(&run.end.iterate, objective.pairs(), false, model);
         (model.objective, model.violation) = (run.objective, run.violation);
-        (model.n_iter, model.converged) = (run.n_iter, run.stopped);
+        (model.n_iter, model.converged) = (run.end.n_iter, run.end.converged);
         Ok(0)
     }
 }

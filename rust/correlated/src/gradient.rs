@@ -7,7 +7,13 @@
 //! Columns of X and Y count as centred, which moves intercepts only and makes steps longer: a product
 //! with a centred matrix is one with the matrix and one with its means.
 
-use crate::design::{Design, Labels};
+mod eigenvalue;
+mod pairs;
+
+pub(crate) use self::pairs::Pairs;
+use crate::design::Design;
+use crate::iterate::Iterate;
+use crate::labels::Labels;
 use crate::wide::{Float, Wide, sigmoids, softplus};
 use manylabel_base::{Error, Watch, filled};
 use rayon::prelude::*;
@@ -15,71 +21,6 @@ use std::ops::Range;
 
 /// Pieces of work at least, if there are so many blocks: enough for a few threads.
 const PIECES: usize = 16;
-
-/// Neighbours of a panel are many if they are one in so many labels.
-const MANY: usize = 2;
-
-/// The pairs of labels whose couplings are not held at zero.
-#[derive(Debug, Default, Clone)]
-pub(crate) struct Pairs {
-    /// In increasing order, the lower label first.
-    pub(crate) list: Vec<(u32, u32)>,
-    /// For each panel the labels that its labels have pairs with, in increasing order; all labels if
-    /// those are many, which is faster.
-    neighbours: Vec<Vec<u32>>,
-    /// Where the neighbours of each panel begin.
-    starts: Vec<usize>,
-    /// Where the coupling of each pair stands, as number of the second label's neighbour and as the
-    /// first's.
-    places: Vec<(u32, u32)>,
-}
-
-impl Pairs {
-    /// `list`: in increasing order, without repetition.
-    pub(crate) fn new<const N: usize>(
-        list: Vec<(u32, u32)>,
-        n_labels: usize,
-    ) -> Result<Self, Error> {
-        let n_panels = n_labels.div_ceil(N);
-        let panel = |label: u32| label as usize / N;
-        let mut neighbours = vec![Vec::new(); n_panels];
-        for &(i, k) in &list {
-            neighbours[panel(i)].push(k);
-            neighbours[panel(k)].push(i);
-        }
-        let mut starts = vec![0];
-        for of_panel in &mut neighbours {
-            of_panel.sort_unstable();
-            of_panel.dedup();
-            if of_panel.len() * MANY > n_labels {
-                *of_panel = (0..n_labels as u32).collect();
-            }
-            starts.push(starts[starts.len() - 1] + of_panel.len());
-        }
-        if u32::try_from(starts[n_panels] * N).is_err() {
-            return Err(Error::TooLarge {
-                what: "number of pairs",
-                got: format!("{} pairs of labels", list.len()),
-            });
-        }
-        let place = |i: u32, k: u32| {
-            let slot = neighbours[panel(i)].binary_search(&k).expect("a neighbour");
-            ((starts[panel(i)] + slot) * N + i as usize % N) as u32
-        };
-        let places = list.iter().map(|&(i, k)| (place(i, k), place(k, i)));
-        let places = places.collect();
-        Ok(Self {
-            list,
-            neighbours,
-            starts,
-            places,
-        })
-    }
-
-    fn of_panel(&self, panel: usize) -> Range<usize> {
-        self.starts[panel]..self.starts[panel + 1]
-    }
-}
 
 /// What one piece of work adds up.
 struct Partial<T, const N: usize> {
@@ -190,18 +131,17 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
         intercepts
     }
 
-    /// Computes the sums of panels that are `active` at a point: weights of all panels, couplings of
-    /// `pairs`.
+    /// Computes the sums of panels that are `active` at a point, whose couplings are those of `pairs`.
     pub(crate) fn evaluate(
         &mut self,
         active: &[bool],
-        weights: &[Wide<T, N>],
+        at: &Iterate<T, N>,
         pairs: &Pairs,
-        values: &[T],
         with_loss: bool,
         watch: &Watch,
     ) -> Result<(), Error> {
-        self.place(pairs, values)?;
+        self.place(pairs, &at.couplings)?;
+        let weights = &at.weights;
         let residual = if with_loss {
             Residual::WithLoss
         } else {
@@ -211,8 +151,8 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
         let height = self.height();
         let done = partials.par_iter_mut().enumerate().try_for_each_init(
             Vec::new,
-            |scratch, (at, partial)| {
-                let (panel, piece) = (at / self.pieces.len(), at % self.pieces.len());
+            |scratch, (work, partial)| {
+                let (panel, piece) = (work / self.pieces.len(), work % self.pieces.len());
                 if !active[panel] {
                     return Ok(());
                 }
@@ -376,15 +316,6 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
         places.map(move |(&(i, k), &(a, b))| [read(i, k, a), read(k, i, b)])
     }
 
-    /// The gradient of the couplings of pairs.
-    pub(crate) fn write_pairs(&self, pairs: &Pairs, out: &mut Vec<T>) {
-        out.clear();
-        out.extend(
-            self.halves(pairs)
-                .map(|[first, second]| T::of(first + second)),
-        );
-    }
-
     /// Adds some columns, features or after them labels, to the lanes of a block's rows, weighted.
     pub(crate) fn columns(&self, block: usize, cols: Range<usize>, out: &mut [Wide<T, N>]) {
         let width = self.design.width();
@@ -411,13 +342,12 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
     /// others has a gradient beyond twice that.
     pub(crate) fn beyond(
         &mut self,
-        weights: &[Wide<T, N>],
+        at: &Iterate<T, N>,
         pairs: &Pairs,
-        values: &[T],
         bound: f64,
         watch: &Watch,
     ) -> Result<Vec<(u32, u32)>, Error> {
-        self.place(pairs, values)?;
+        self.place(pairs, &at.couplings)?;
         let (height, m) = (self.height(), self.labels.len());
         let all: Vec<u32> = (0..m as u32).collect();
         let found = (0..self.n_panels()).into_par_iter().map(|panel| {
@@ -435,7 +365,7 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
             self.add_up(
                 panel,
                 0..self.design.cuts().len(),
-                &weights[panel * height..][..height],
+                &at.weights[panel * height..][..height],
                 &all,
                 &couplings,
                 Residual::Logistic,
@@ -459,92 +389,6 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
         found.sort_unstable();
         found.dedup();
         Ok(found)
-    }
-
-    /// An estimate from below of the largest eigenvalue of the correlations among features and, if
-    /// `with_labels`, labels.
-    pub(crate) fn largest_eigenvalue(
-        &self,
-        with_labels: bool,
-        watch: &Watch,
-    ) -> Result<f64, Error> {
-        const STEPS: usize = 4;
-        let mut rng = fastrand::Rng::with_seed(0);
-        let m = if with_labels { self.labels.len() } else { 0 };
-        let all: Vec<u32> = (0..m as u32).collect();
-        let deviations: Vec<f64> = (0..m)
-            .map(|label| (self.labels.share[label] * (1.0 - self.labels.share[label])).sqrt())
-            .collect();
-        let (width, height) = (self.design.width(), self.height());
-        let mut draw = |n: usize| -> Vec<Wide<T, N>> {
-            (0..n)
-                .map(|_| Wide(std::array::from_fn(|_| T::of(rng.f64() - 0.5))))
-                .collect()
-        };
-        let (mut weights, mut couplings) = (draw(height), draw(m));
-        let empty = || Partial {
-            weights: vec![Wide::zero(); height],
-            pairs: vec![Wide::zero(); m],
-            sum: [0.0; N],
-            loss: [0.0; N],
-        };
-        let mut partials: Vec<_> = self.pieces.iter().map(|_| empty()).collect();
-        let mut largest = 0.0f64;
-        for _ in 0..STEPS {
-            weights[width] = Wide::zero();
-            let mut norms = [0.0; N];
-            for vector in weights.iter().chain(&couplings) {
-                for lane in 0..N {
-                    norms[lane] += vector.0[lane].f64().powi(2);
-                }
-            }
-            let norms = norms.map(|norm| norm.sqrt().max(f64::MIN_POSITIVE));
-            for vector in weights.iter_mut().chain(&mut couplings) {
-                for lane in 0..N {
-                    vector.0[lane] = T::of(vector.0[lane].f64() / norms[lane]);
-                }
-            }
-            for (couplings, deviation) in couplings.iter_mut().zip(&deviations) {
-                for value in &mut couplings.0 {
-                    *value = T::of(value.f64() / deviation);
-                }
-            }
-            partials
-                .par_iter_mut()
-                .zip(&self.pieces)
-                .try_for_each_init(Vec::new, |scratch, (partial, blocks)| {
-                    let blocks = blocks.clone();
-                    let linear = Residual::Linear;
-                    self.add_up(
-                        0, blocks, &weights, &all, &couplings, linear, scratch, partial, watch,
-                    )
-                })?;
-            join_partials(&mut partials);
-            let product = &partials[0];
-            weights.copy_from_slice(&product.weights);
-            for (weights, shift) in weights.iter_mut().zip(&self.design.shift) {
-                for lane in 0..N {
-                    weights.0[lane] = T::of(weights.0[lane].f64() - shift * product.sum[lane]);
-                }
-            }
-            for (k, couplings) in couplings.iter_mut().enumerate() {
-                for lane in 0..N {
-                    let centred =
-                        product.pairs[k].0[lane].f64() - self.labels.share[k] * product.sum[lane];
-                    couplings.0[lane] = T::of(centred / deviations[k]);
-                }
-            }
-            let mut squares = [0.0; N];
-            for vector in weights[..width].iter().chain(&couplings) {
-                for lane in 0..N {
-                    squares[lane] += vector.0[lane].f64().powi(2);
-                }
-            }
-            largest = squares
-                .iter()
-                .fold(largest, |most, square| most.max(square.sqrt()));
-        }
-        Ok(largest)
     }
 }
 

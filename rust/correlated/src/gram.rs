@@ -5,8 +5,8 @@ use crate::wide::{Float, Wide};
 use manylabel_base::{Error, Watch, filled};
 use rayon::prelude::*;
 
-/// Columns at most: 16 MiB in single precision.
-const MOST: usize = 2048;
+/// Columns at most: their moments take 16 MiB in single precision.
+const MAX_COLUMNS: usize = 2048;
 
 /// Rows for each column at least: the moments of few say little of curvature, which then is in rows
 /// that happen to be in doubt.
@@ -34,7 +34,7 @@ impl<T: Float> Gram<T> {
         let side = width + m + 1;
         let n_rows = design.cuts().last().map_or(0, |rows| rows.end);
         let stored = design.stored() + labels.stored();
-        if side > MOST || n_rows < ROWS * side || stored * DEAR < side * side {
+        if side > MAX_COLUMNS || n_rows < ROWS * side || stored * DEAR < side * side {
             return Ok(None);
         }
         let means: Vec<f64> = (0..width)

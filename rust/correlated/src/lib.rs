@@ -15,12 +15,14 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `design.rs` | features of unit variance in blocks of rows, who holds which label |
+//! | `design.rs`, `labels.rs` | features of unit variance in blocks of rows; who holds which label |
 //! | `wide.rs` | arithmetic on some labels side by side |
 //! | `gradient.rs`, `gram.rs` | one pass over the rows; second moments |
-//! | `descent.rs`, `descent/` | accelerated proximal gradients; quasi-Newton steps |
+//! | `iterate.rs`, `penalty.rs`, `objective.rs` | a point; elastic nets; value, slope and violation at a point |
+//! | `fista.rs`, `quasi_newton.rs` | the two solvers, from a point to one that is better; `stop.rs`: until when |
 //! | `reference.rs` | the authors' run |
-//! | `fit.rs`, `model.rs` | which pairs may couple; what comes out |
+//! | `fit.rs` | which pairs enter, which solver, which precision |
+//! | `units.rs`, `model.rs` | from the user's terms and back; what comes out |
 //! | `decode/` | the most probable label set, probabilities |
 //! | `predict.rs` | scores of rows |
 //!
@@ -49,15 +51,22 @@
 #![forbid(unsafe_code)]
 
 mod decode;
-mod descent;
 mod design;
+mod fista;
 mod fit;
 mod gradient;
 mod gram;
+mod iterate;
+mod labels;
 mod model;
+mod objective;
 mod params;
+mod penalty;
 mod predict;
+mod quasi_newton;
 mod reference;
+mod stop;
+mod units;
 mod wide;
 
 pub use decode::Method;

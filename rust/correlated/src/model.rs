@@ -159,7 +159,7 @@ pub struct LabelSets {
 }
 
 /// Sets kept at most; beyond, rows of their own hardly help others.
-const MOST_SETS: usize = 1 << 16;
+const MAX_SETS: usize = 1 << 16;
 
 impl LabelSets {
     pub(crate) fn new<J: Index, U: Copy>(
@@ -181,7 +181,7 @@ impl LabelSets {
         }
         let mut by_count: Vec<_> = counts.into_iter().collect();
         by_count.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
-        by_count.truncate(MOST_SETS);
+        by_count.truncate(MAX_SETS);
         let mut held = filled("number of labels", false, couplings.n_cols)?;
         for (labels, _) in by_count {
             for &label in &labels {

@@ -95,7 +95,7 @@ impl Params {
 }
 
 /// A penalty beyond which nothing but zero is left; squares of it still fit `f32`.
-const MOST: f64 = 1e15;
+const PROHIBITIVE: f64 = 1e15;
 
 impl Checked {
     /// The penalty of weights b, in either coding: `w = b/2`.
@@ -113,7 +113,7 @@ impl Checked {
             Coding::ZeroOne => 1.0,
             Coding::PlusMinus => 0.25,
         });
-        (penalty.l2 < MOST).then_some(penalty)
+        (penalty.l2 < PROHIBITIVE).then_some(penalty)
     }
 
     fn penalty(&self, l2: f64) -> Penalty {
@@ -126,8 +126,8 @@ impl Penalty {
     /// The penalty of θ = factor · φ as one of φ.
     pub(crate) fn scaled(self, factor: f64) -> Self {
         Self {
-            l1: (self.l1 * factor).min(MOST),
-            l2: (self.l2 * factor * factor).min(MOST),
+            l1: (self.l1 * factor).min(PROHIBITIVE),
+            l2: (self.l2 * factor * factor).min(PROHIBITIVE),
         }
     }
 }

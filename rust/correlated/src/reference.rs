@@ -1,118 +1,102 @@
 //! The run of the method's authors (`enCorrLog`), to reproduce their numbers.
 //!
 //! 0/1 coding; FISTA from zero with the fixed step `30 n / ‖X‖²`, X with its constant column, which
-//! nothing keeps below 1/L; from
-//! the twentieth gradient on it stops when the objective at the extrapolated point changes by less than
-//! a thousandth. Their penalty of couplings sums over ordered pairs: `2 ρ c² + 2 ρ ε |c|` for each pair
-//! in the objective, gradient `4 ρ c`, but the threshold `t ρ ε` of half of that.
+//! nothing keeps below 1/L. From the twentieth gradient on it stops when the objective at the
+//! extrapolated point changes by less than a thousandth. Their penalty of couplings sums over ordered
+//! pairs: `2 ρ c² + 2 ρ ε |c|` for each pair in the objective, gradient `4 ρ c`, but the threshold `t ρ ε`
+//! of half of that.
 
-use crate::gradient::{Gradient, Pairs};
+use crate::iterate::Iterate;
+use crate::objective::{Objective, Slope};
 use crate::params::Penalty;
-use crate::wide::Wide;
-use manylabel_base::{Error, Watch};
+use crate::penalty::Net;
+use crate::stop::Outcome;
+use manylabel_base::Error;
 
 /// Relative change of the objective at which the run ends.
 const CHANGE: f64 = 1e-3;
 
 /// Gradients before it may.
-const LEAST: usize = 20;
+const MIN_GRADIENTS: usize = 20;
 
-/// Gradients at most.
-const MOST: usize = 500;
+/// Gradients at most: what the solver "reference" is documented to take.
+const MAX_GRADIENTS: usize = 500;
 
 /// Where the run ended.
 pub(crate) struct Run<const N: usize> {
-    pub(crate) weights: Vec<Wide<f64, N>>,
-    pub(crate) pairs: Vec<(u32, u32)>,
-    pub(crate) couplings: Vec<f64>,
-    /// At the last point a gradient was taken at, as are violations.
+    /// Converged if it ended by itself.
+    pub(crate) end: Outcome<f64, N>,
+    /// Those of the last point a gradient was taken at.
     pub(crate) objective: f64,
     pub(crate) violation: f64,
-    pub(crate) n_iter: usize,
-    /// Whether it ended before `max_iter`.
-    pub(crate) stopped: bool,
 }
 
+/// The penalty of a pair, whose labels come in both orders.
+pub(crate) fn in_both_orders(penalty: Penalty) -> Penalty {
+    Penalty {
+        l1: 2.0 * penalty.l1,
+        l2: 2.0 * penalty.l2,
+    }
+}
+
+/// Runs from zero; the objective's penalty of pairs is that of [both orders](in_both_orders).
 pub(crate) fn run<const N: usize>(
-    gradient: &mut Gradient<'_, f64, N>,
-    list: Vec<(u32, u32)>,
-    features: &[Penalty],
-    pair: Penalty,
+    objective: &mut Objective<'_, f64, N>,
     step: f64,
     max_iter: usize,
-    watch: &Watch,
 ) -> Result<Run<N>, Error> {
-    let (height, n_panels) = (gradient.height(), gradient.n_panels());
-    let pairs = Pairs::new::<N>(list, gradient.labels.len())?;
-    let mut none = features.to_vec();
-    none.push(Penalty { l1: 0.0, l2: 0.0 });
-    let mut w = vec![Wide([0.0; N]); n_panels * height];
-    let (mut y, mut g) = (w.clone(), w.clone());
-    let mut c = vec![0.0; pairs.list.len()];
-    let (mut d, mut of_pairs) = (c.clone(), Vec::new());
+    let height = objective.height();
+    let mut w = Iterate::zeros(objective.n_rows(), objective.pairs().len())?;
+    let (mut y, mut slope) = (w.clone(), Slope::new(objective)?);
+    let pair = Net {
+        l1: objective.pair.l1 / 2.0,
+        ..objective.pair
+    };
     let (mut tau, mut before) = (1.0f64, f64::INFINITY);
-    let active = vec![true; n_panels];
-    for n_iter in 1.. {
-        gradient.evaluate(&active, &y, &pairs, &d, true, watch)?;
-        let (mut objective, mut violation) = (0.0, 0.0f64);
+    let mut n_iter = 0;
+    loop {
+        n_iter += 1;
+        let value = objective.value_and_slope(&y, &mut slope)?;
+        let of_weights = objective.violations(&y, &slope);
+        let mut violation = of_weights.into_iter().fold(0.0, f64::max);
         let tau_next = f64::midpoint(1.0, (1.0 + 4.0 * tau * tau).sqrt());
         let momentum = (tau - 1.0) / tau_next;
-        for panel in 0..n_panels {
-            let range = panel * height..(panel + 1) * height;
-            gradient.write(panel, &mut g[range.clone()]);
-            let n = N.min(gradient.labels.len() - panel * N);
-            for lane in 0..n {
-                objective += gradient.losses(panel)[lane];
-                for (at, net) in range.clone().zip(&none) {
-                    let (value, slope) = (y[at].0[lane], g[at].0[lane]);
-                    objective += net.l2 * value * value + net.l1 * value.abs();
-                    violation = violation.max(off(value, slope + 2.0 * net.l2 * value, net.l1));
-                    let moved = value - step * (slope + 2.0 * net.l2 * value);
-                    let next = soft(moved, step * net.l1);
-                    y[at].0[lane] = next + momentum * (next - w[at].0[lane]);
-                    w[at].0[lane] = next;
-                }
+        let proximal = |net: Net<f64>, y: &mut f64, w: &mut f64, g: f64| {
+            let next = soft(*y - step * (g + 2.0 * net.l2 * *y), step * net.l1);
+            *y = next + momentum * (next - *w);
+            *w = next;
+        };
+        for label in 0..objective.n_labels() {
+            let (panel, lane) = (label / N, label % N);
+            let rows = panel * height..;
+            for (row, &net) in rows.zip(&objective.features) {
+                let (y, w) = (&mut y.weights[row].0[lane], &mut w.weights[row].0[lane]);
+                proximal(net, y, w, slope.weights[row].0[lane]);
             }
         }
-        gradient.write_pairs(&pairs, &mut of_pairs);
-        for (at, &slope) in of_pairs.iter().enumerate() {
-            let value = d[at];
-            objective += 2.0 * (pair.l2 * value * value + pair.l1 * value.abs());
-            violation = violation.max(off(value, slope + 4.0 * pair.l2 * value, pair.l1));
-            let next = soft(
-                value - step * (slope + 4.0 * pair.l2 * value),
-                step * pair.l1,
-            );
-            d[at] = next + momentum * (next - c[at]);
-            c[at] = next;
+        let points = y.couplings.iter_mut().zip(&mut w.couplings);
+        for ((y, w), &g) in points.zip(&slope.couplings) {
+            violation = violation.max(pair.violation(*y, g));
+            proximal(pair, y, w, g);
         }
         tau = tau_next;
-        let stopped = n_iter > LEAST && ((objective - before) / before).abs() < CHANGE;
-        if stopped || n_iter >= max_iter.min(MOST) {
+        let stopped = n_iter > MIN_GRADIENTS && ((value - before) / before).abs() < CHANGE;
+        if stopped || n_iter == max_iter.min(MAX_GRADIENTS) {
             return Ok(Run {
-                weights: w,
-                pairs: pairs.list,
-                couplings: c,
-                objective,
+                end: Outcome {
+                    iterate: w,
+                    converged: stopped,
+                    n_iter,
+                },
+                objective: value,
                 violation,
-                n_iter,
-                stopped,
             });
         }
-        before = objective;
+        before = value;
     }
-    unreachable!("the loop ends at `max_iter`")
 }
 
+/// `sign(u) max(|u| − bound, 0)`. NaN stays: a run that diverges is not to look as if it had not.
 fn soft(u: f64, bound: f64) -> f64 {
     u.signum() * (u.abs() - bound).max(0.0)
-}
-
-/// The least subgradient.
-fn off(value: f64, slope: f64, l1: f64) -> f64 {
-    if value == 0.0 {
-        (slope.abs() - l1).max(0.0)
-    } else {
-        (slope + l1 * value.signum()).abs()
-    }
 }

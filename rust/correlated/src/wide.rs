@@ -55,6 +55,26 @@ pub(crate) trait Float: Real {
     fn times_plus(self, y: Self, z: Self) -> Self;
 }
 
+/// What both precisions have from the standard library.
+macro_rules! std_arithmetic {
+    () => {
+        #[inline(always)]
+        fn size(self) -> Self {
+            self.abs()
+        }
+
+        #[inline(always)]
+        fn over(self, y: Self) -> Self {
+            self / y
+        }
+
+        #[inline(always)]
+        fn times_plus(self, y: Self, z: Self) -> Self {
+            self.mul_add(y, z)
+        }
+    };
+}
+
 impl Float for f32 {
     const FLOOR: f64 = 1e-5;
 
@@ -66,20 +86,7 @@ impl Float for f32 {
         numerator / (1.0 + tail)
     }
 
-    #[inline(always)]
-    fn size(self) -> Self {
-        self.abs()
-    }
-
-    #[inline(always)]
-    fn over(self, y: Self) -> Self {
-        self / y
-    }
-
-    #[inline(always)]
-    fn times_plus(self, y: Self, z: Self) -> Self {
-        self.mul_add(y, z)
-    }
+    std_arithmetic!();
 }
 
 impl Float for f64 {
@@ -92,23 +99,11 @@ impl Float for f64 {
         numerator / (1.0 + tail)
     }
 
-    #[inline(always)]
-    fn size(self) -> Self {
-        self.abs()
-    }
-
-    #[inline(always)]
-    fn over(self, y: Self) -> Self {
-        self / y
-    }
-
-    #[inline(always)]
-    fn times_plus(self, y: Self, z: Self) -> Self {
-        self.mul_add(y, z)
-    }
+    std_arithmetic!();
 }
 
-/// `log(1 + e^x)`.
+/// `log(1 + e^x)`, by the standard library: the objective is added up one number at a time, and its last
+/// bits are not those of the wide functions that messages are made of.
 #[inline]
 pub(crate) fn softplus(x: f64) -> f64 {
     x.max(0.0) + (-x.abs()).exp().ln_1p()
@@ -141,18 +136,7 @@ pub(crate) fn sparse_times<T: Float, const N: usize>(
     const FUSED: bool = target_cfg_f!(target_feature = "fma");
     for (row, out) in out.iter_mut().enumerate() {
         let (cols, values) = x.row(row);
-        // Two sums by name, so that additions do not wait for one another.
-        let (mut a, mut b) = (first, Wide::zero());
-        let (cols2, values2) = (cols.chunks_exact(2), values.chunks_exact(2));
-        for (&col, &value) in cols2.remainder().iter().zip(values2.remainder()) {
-            a.add_scaled::<FUSED>(value, &p[col as usize]);
-        }
-        for (col, value) in cols2.zip(values2) {
-            a.add_scaled::<FUSED>(value[0], &p[col[0] as usize]);
-            b.add_scaled::<FUSED>(value[1], &p[col[1] as usize]);
-        }
-        a.add(&b);
-        *out = a;
+        *out = plus_scaled::<_, N, _, FUSED>(first, p, cols, |col| col as usize, values);
     }
 }
 
@@ -165,18 +149,33 @@ pub(crate) fn sparse_add_transposed<T: Float, const N: usize>(
 ) {
     const FUSED: bool = target_cfg_f!(target_feature = "fma");
     for (col, rows, values) in x.columns(0..g.len()) {
-        let (mut a, mut b) = (Wide::zero(), Wide::zero());
-        let (rows2, values2) = (rows.chunks_exact(2), values.chunks_exact(2));
-        for (&row, &value) in rows2.remainder().iter().zip(values2.remainder()) {
-            a.add_scaled::<FUSED>(value, &u[row as usize]);
-        }
-        for (row, value) in rows2.zip(values2) {
-            a.add_scaled::<FUSED>(value[0], &u[row[0] as usize]);
-            b.add_scaled::<FUSED>(value[1], &u[row[1] as usize]);
-        }
-        a.add(&b);
-        g[col].add(&a);
+        let zero = Wide::zero();
+        let sum = plus_scaled::<_, N, _, FUSED>(zero, u, rows, |row| row as usize, values);
+        g[col].add(&sum);
     }
+}
+
+/// Adds the numbers at some places to the first, each times a value.
+#[inline(always)]
+fn plus_scaled<T: Float, const N: usize, I: Copy, const FUSED: bool>(
+    first: Wide<T, N>,
+    numbers: &[Wide<T, N>],
+    places: &[I],
+    position: impl Fn(I) -> usize,
+    values: &[T],
+) -> Wide<T, N> {
+    // Two sums by name, so that additions do not wait for one another.
+    let (mut a, mut b) = (first, Wide::zero());
+    let (places2, values2) = (places.chunks_exact(2), values.chunks_exact(2));
+    for (&place, &value) in places2.remainder().iter().zip(values2.remainder()) {
+        a.add_scaled::<FUSED>(value, &numbers[position(place)]);
+    }
+    for (place, value) in places2.zip(values2) {
+        a.add_scaled::<FUSED>(value[0], &numbers[position(place[0])]);
+        b.add_scaled::<FUSED>(value[1], &numbers[position(place[1])]);
+    }
+    a.add(&b);
+    a
 }
 
 /// Rows, or columns, of a dense block whose sums are in registers together.

@@ -24,7 +24,7 @@ fn send(couplings: &[f64], last: &[f64], next: &mut [f64]) -> f64 {
     moved.fold(0.0, f64::max)
 }
 
-/// `log(1 + e^x)`.
+/// `log(1 + e^x)`, in functions that are compiled for lanes side by side.
 #[inline(always)]
 fn softplus(x: f64) -> f64 {
     let above = if x > 0.0 { x } else { 0.0 };

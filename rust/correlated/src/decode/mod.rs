@@ -26,8 +26,8 @@ pub enum Method {
     Auto,
 }
 
-/// Coupled labels whose states can all be visited.
-const MOST_EXACT: usize = 20;
+/// Coupled labels whose states can all be visited: their energies take 8 MiB.
+const MAX_EXACT: usize = 20;
 
 /// Coupled labels whose states are all visited by default: microseconds a row.
 const FEW: usize = 14;
@@ -108,7 +108,7 @@ impl<'a> Decoder<'a> {
         let coupled: Vec<u32> = (0..n as u32)
             .filter(|&label| !couplings.row(label as usize).0.is_empty())
             .collect();
-        if method == Method::Exact && coupled.len() > MOST_EXACT {
+        if method == Method::Exact && coupled.len() > MAX_EXACT {
             return Err(Error::Param {
                 name: "decoder",
                 expected: "\"search\", \"bp\" or \"auto\" for more than 20 coupled labels",

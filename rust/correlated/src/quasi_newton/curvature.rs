@@ -1,5 +1,6 @@
 //! What quasi-Newton steps know of the curvature of a label's loss.
 
+use super::problem::{Halves, Local, Tie};
 use crate::gram::Gram;
 use crate::wide::Float;
 use manylabel_simd::wide;
@@ -17,28 +18,6 @@ const FORGET: f64 = 0.8;
 /// The least curvature that a step may show, in units of that of the model.
 const LEAST: f64 = 1e-6;
 
-/// What can move in a label, and where that stood when a gradient was taken.
-pub(super) struct Local<T> {
-    /// Columns of second moments, in increasing order.
-    pub(super) columns: Vec<u32>,
-    /// The couplings among them, by position.
-    pub(super) ties: Vec<(usize, Tie)>,
-    pub(super) values: Vec<T>,
-    /// The gradient of the label's own loss.
-    pub(super) slopes: Vec<T>,
-    /// The same, but for couplings half of that of both labels' losses.
-    pub(super) shares: Vec<T>,
-}
-
-/// A pair as one of its labels has it.
-#[derive(Clone, Copy)]
-pub(super) struct Tie {
-    pub(super) other: u32,
-    pub(super) pair: u32,
-    /// 0 for the first label of the pair, 1 for the second.
-    pub(super) side: usize,
-}
-
 /// A step of one label, and what it changed of the gradient.
 pub(super) struct Secant<T> {
     columns: Vec<u32>,
@@ -46,24 +25,11 @@ pub(super) struct Secant<T> {
     changes: Vec<T>,
 }
 
-/// What is known of the curvature of all labels.
-pub(super) struct Curvature<T> {
-    pub(super) gram: Gram<T>,
-    pub(super) shapes: Vec<Shape<T>>,
-}
-
 /// What is known of one label's curvature.
 pub(super) struct Shape<T> {
     /// The factor of second moments.
     pub(super) scale: f64,
     secants: VecDeque<Secant<T>>,
-}
-
-/// What the models of both labels say of a coupling where it stands.
-#[derive(Clone, Copy)]
-pub(super) struct Halves<T> {
-    pub(super) slope: [T; 2],
-    pub(super) curvature: [T; 2],
 }
 
 impl<T: Float> Secant<T> {
@@ -77,21 +43,15 @@ impl<T: Float> Secant<T> {
     }
 }
 
-impl<T: Float> Curvature<T> {
-    /// `variances`: p (1 − p) of every label.
-    pub(super) fn new(gram: Gram<T>, variances: &[f64]) -> Self {
-        let new = |variance: &f64| Shape {
+impl<T: Float> Shape<T> {
+    /// Before any step; `variance`: the curvature of constant predictions.
+    pub(super) fn new(variance: f64) -> Self {
+        Self {
             scale: AHEAD * variance,
             secants: VecDeque::new(),
-        };
-        Self {
-            gram,
-            shapes: variances.iter().map(new).collect(),
         }
     }
-}
 
-impl<T: Float> Shape<T> {
     /// Takes note of a step; `variance`: the curvature of constant predictions.
     pub(super) fn learn(
         &mut self,

@@ -1,0 +1,94 @@
+//! The largest eigenvalue of the correlations among columns, which bounds the curvature of any loss.
+
+use super::{Gradient, Partial, Residual, join_partials};
+use crate::wide::{Float, Wide};
+use manylabel_base::{Error, Watch};
+use rayon::prelude::*;
+
+impl<T: Float, const N: usize> Gradient<'_, T, N> {
+    /// An estimate from below of the largest eigenvalue of the correlations among features and, if
+    /// `with_labels`, labels.
+    pub(crate) fn largest_eigenvalue(
+        &self,
+        with_labels: bool,
+        watch: &Watch,
+    ) -> Result<f64, Error> {
+        const STEPS: usize = 4;
+        let mut rng = fastrand::Rng::with_seed(0);
+        let m = if with_labels { self.labels.len() } else { 0 };
+        let all: Vec<u32> = (0..m as u32).collect();
+        let deviations: Vec<f64> = (0..m)
+            .map(|label| (self.labels.share[label] * (1.0 - self.labels.share[label])).sqrt())
+            .collect();
+        let (width, height) = (self.design.width(), self.height());
+        let mut draw = |n: usize| -> Vec<Wide<T, N>> {
+            (0..n)
+                .map(|_| Wide(std::array::from_fn(|_| T::of(rng.f64() - 0.5))))
+                .collect()
+        };
+        let (mut weights, mut couplings) = (draw(height), draw(m));
+        let empty = || Partial {
+            weights: vec![Wide::zero(); height],
+            pairs: vec![Wide::zero(); m],
+            sum: [0.0; N],
+            loss: [0.0; N],
+        };
+        let mut partials: Vec<_> = self.pieces.iter().map(|_| empty()).collect();
+        let mut largest = 0.0f64;
+        for _ in 0..STEPS {
+            weights[width] = Wide::zero();
+            let mut norms = [0.0; N];
+            for vector in weights.iter().chain(&couplings) {
+                for lane in 0..N {
+                    norms[lane] += vector.0[lane].f64().powi(2);
+                }
+            }
+            let norms = norms.map(|norm| norm.sqrt().max(f64::MIN_POSITIVE));
+            for vector in weights.iter_mut().chain(&mut couplings) {
+                for lane in 0..N {
+                    vector.0[lane] = T::of(vector.0[lane].f64() / norms[lane]);
+                }
+            }
+            for (couplings, deviation) in couplings.iter_mut().zip(&deviations) {
+                for value in &mut couplings.0 {
+                    *value = T::of(value.f64() / deviation);
+                }
+            }
+            partials
+                .par_iter_mut()
+                .zip(&self.pieces)
+                .try_for_each_init(Vec::new, |scratch, (partial, blocks)| {
+                    let blocks = blocks.clone();
+                    let linear = Residual::Linear;
+                    self.add_up(
+                        0, blocks, &weights, &all, &couplings, linear, scratch, partial, watch,
+                    )
+                })?;
+            join_partials(&mut partials);
+            let product = &partials[0];
+            weights.copy_from_slice(&product.weights);
+            for (weights, shift) in weights.iter_mut().zip(&self.design.shift) {
+                for lane in 0..N {
+                    weights.0[lane] = T::of(weights.0[lane].f64() - shift * product.sum[lane]);
+                }
+            }
+            for (k, couplings) in couplings.iter_mut().enumerate() {
+                for lane in 0..N {
+                    let centred =
+                        product.pairs[k].0[lane].f64() - self.labels.share[k] * product.sum[lane];
+                    couplings.0[lane] = T::of(centred / deviations[k]);
+                }
+            }
+            let mut squares = [0.0; N];
+            for vector in weights[..width].iter().chain(&couplings) {
+                for lane in 0..N {
+                    squares[lane] += vector.0[lane].f64().powi(2);
+                }
+            }
+            largest = squares
+                .iter()
+                .fold(largest, |most, square| most.max(square.sqrt()));
+        }
+        Ok(largest)
+    }
+}

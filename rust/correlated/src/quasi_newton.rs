@@ -1,0 +1,432 @@
+//! Quasi-Newton steps, each of all labels together after one gradient.
+//!
+//! The loss of a label is modelled as a quadratic of what moves in it: weights and couplings that are
+//! not zero or should not be, and the intercept. Its curvature starts as a multiple of the second
+//! moments of those columns, which are the curvature where predictions are constant, and takes up
+//! the last few differences of gradients (Broyden, Fletcher, Goldfarb and Shanno). The sum of the
+//! models and of the penalties is lowered by coordinate descent, label after label; a coupling is in
+//! the models of both its labels. Labels without a coupling in common are worked on at the same time.
+//!
+//! This takes a fraction of the gradients of the first-order descent, which has to wait for the least
+//! curvature of correlated columns, but for every label a matrix of what moves in it.
+
+mod curvature;
+mod problem;
+
+use self::curvature::{Secant, Shape};
+use self::problem::{Coordinate, Halves, Local, Tie, sweep, ties};
+use crate::gram::Gram;
+use crate::iterate::Iterate;
+use crate::objective::{Objective, Slope};
+use crate::stop::{Outcome, Stop};
+use crate::wide::Float;
+use manylabel_base::Error;
+use rayon::prelude::*;
+
+/// Gradients at most: by then few labels are left, and the first-order descent takes gradients of their
+/// panels alone.
+const MAX_GRADIENTS: usize = 25;
+
+/// The share of a label's violation that may be left by the solution of its problem.
+const LEFT: f64 = 0.1;
+
+/// A step is too long if the objective rises at its end by more than this share of how it fell at its
+/// beginning.
+const OVERSHOT: f64 = 0.5;
+
+/// What is known of the curvature of all labels, from one descent to the next.
+pub(crate) struct QuasiNewton<T> {
+    gram: Gram<T>,
+    shapes: Vec<Shape<T>>,
+}
+
+/// Where the labels stand between two gradients.
+struct Stage<'o, 'a, T, const N: usize> {
+    objective: &'o mut Objective<'a, T, N>,
+    /// Moves label by label.
+    now: Iterate<T, N>,
+    /// Couplings where the gradient was taken, and the gradient.
+    couplings: Vec<T>,
+    slope: Slope<T, N>,
+    /// The models of both labels of each pair.
+    halves: Vec<Halves<T>>,
+    /// The largest violation of optimality of each label.
+    violations: Vec<f64>,
+    /// Which panels need a gradient.
+    active: Vec<bool>,
+    /// The share of each label's last step that is kept.
+    shares: Vec<f64>,
+    /// Labels with less than this much violation rest.
+    rest: f64,
+}
+
+/// The solution of a label's problem.
+struct Solved<T> {
+    label: usize,
+    local: Local<T>,
+    values: Vec<T>,
+    slopes: Vec<T>,
+    curvatures: Vec<T>,
+}
+
+impl<T: Float> QuasiNewton<T> {
+    /// `gram`: second moments; `variances`: p (1 − p) of every label.
+    pub(crate) fn new(gram: Gram<T>, variances: &[f64]) -> Self {
+        let shapes = variances.iter().map(|&variance| Shape::new(variance));
+        Self {
+            gram,
+            shapes: shapes.collect(),
+        }
+    }
+
+    /// Descends from a point until no violation exceeds the tolerance, and may give up before gradients
+    /// run out. A label within half of the tolerance rests, and a panel of labels needs a new gradient
+    /// only if something has moved in one of them.
+    pub(crate) fn minimize<const N: usize>(
+        &mut self,
+        objective: &mut Objective<'_, T, N>,
+        start: Iterate<T, N>,
+        stop: Stop<'_, '_>,
+    ) -> Result<Outcome<T, N>, Error> {
+        let Self { gram, shapes } = self;
+        let Stop {
+            tol,
+            max_iter,
+            progress,
+        } = stop;
+        let ties = ties(objective.pairs(), objective.n_labels());
+        let mut stage = Stage::new(objective, start, tol / 2.0)?;
+        let mut moved: Vec<(usize, Local<T>)> = Vec::new();
+        let last = max_iter.min(MAX_GRADIENTS);
+        let mut n_iter = 0;
+        loop {
+            n_iter += 1;
+            let free = stage.look()?;
+            let violations = stage.violations.iter().copied();
+            progress.report(violations.clone(), tol)?;
+            let converged = violations.fold(0.0, f64::max) <= tol;
+            if converged || n_iter == last {
+                return Ok(Outcome {
+                    iterate: stage.now,
+                    converged,
+                    n_iter,
+                });
+            }
+            for pair in 0..stage.halves.len() {
+                stage.halves[pair].curvature = stage.prior(gram, shapes, pair);
+            }
+            let this = &stage;
+            let learned = moved.par_drain(..).map(|(label, before)| {
+                let (columns, ties) = (before.columns.clone(), before.ties.clone());
+                let after = this.at(label, columns, ties);
+                let secant = Secant::new(&before, &after);
+                (label, this.share(&before, &after), before, secant)
+            });
+            let learned: Vec<_> = learned.collect();
+            let mut back = Vec::new();
+            stage.shares.fill(1.0);
+            for (label, share, before, secant) in learned {
+                shapes[label].learn(
+                    gram,
+                    secant,
+                    stage.objective.variance[label],
+                    share,
+                    &before.ties,
+                    &stage.halves,
+                );
+                if share < 1.0 {
+                    stage.shares[label] = share;
+                    back.push((label, before));
+                }
+            }
+            stage.active.fill(false);
+            for (label, before) in &back {
+                stage.retreat(*label, before);
+            }
+            for class in stage.classes(&ties, &free) {
+                let this = &stage;
+                let solved = class.par_iter().map_init(Vec::new, |matrix, &label| {
+                    this.objective.watch.step(0)?;
+                    let local = this.free(label, &ties[label], &free);
+                    shapes[label].fill(gram, &local, &this.halves, matrix);
+                    Ok(this.solve(label, local, matrix))
+                });
+                for solved in solved.collect::<Result<Vec<_>, Error>>()? {
+                    if solved.values.iter().all(|value| value.f64().is_finite()) {
+                        stage.take(&solved);
+                        moved.push((solved.label, solved.local));
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl<'o, 'a, T: Float, const N: usize> Stage<'o, 'a, T, N> {
+    fn new(
+        objective: &'o mut Objective<'a, T, N>,
+        start: Iterate<T, N>,
+        rest: f64,
+    ) -> Result<Self, Error> {
+        Ok(Self {
+            now: start,
+            couplings: Vec::new(),
+            slope: Slope::new(objective)?,
+            halves: Vec::new(),
+            violations: Vec::new(),
+            active: vec![true; objective.n_panels()],
+            shares: vec![1.0; objective.n_labels()],
+            rest,
+            objective,
+        })
+    }
+
+    /// Takes the gradient and finds violations of optimality; says which couplings can move.
+    fn look(&mut self) -> Result<Vec<bool>, Error> {
+        self.objective
+            .slope(&self.active, &self.now, &mut self.slope)?;
+        self.couplings.clone_from(&self.now.couplings);
+        self.violations = self.objective.violations(&self.now, &self.slope);
+        self.halves.clear();
+        let mut free = Vec::with_capacity(self.couplings.len());
+        let pairs = self.objective.pairs().iter().zip(&self.slope.halves);
+        for ((&(i, k), &slope), &value) in pairs.zip(&self.couplings) {
+            self.halves.push(Halves {
+                slope,
+                curvature: [T::default(); 2],
+            });
+            let found = self.objective.pair.violation(value, slope[0] + slope[1]);
+            let found = found.f64();
+            for label in [i, k] {
+                let violation = &mut self.violations[label as usize];
+                *violation = violation.max(found);
+            }
+            free.push(found > LEFT * self.rest || value.f64() != 0.0);
+        }
+        Ok(free)
+    }
+
+    /// The row of a panel's weights that a column has: those of features come first, then that of the
+    /// intercept. None for the columns of labels.
+    fn row(&self, col: u32) -> Option<usize> {
+        let (width, col) = (self.objective.height() - 1, col as usize);
+        if col < width {
+            Some(col)
+        } else {
+            (col == width + self.objective.n_labels()).then_some(width)
+        }
+    }
+
+    /// The curvature of a coupling in the losses of its labels, before any secant.
+    ///
+    /// Who holds one label is often in doubt about the other, far more than all rows are on average:
+    /// where the mean prediction is q, the mean of σ(1−σ) is at most q(1−q), of which half is taken.
+    fn prior(&self, gram: &Gram<T>, shapes: &[Shape<T>], pair: usize) -> [T; 2] {
+        let (i, k) = self.objective.pairs()[pair];
+        let (i, k) = (i as usize, k as usize);
+        let slope = self.halves[pair].slope;
+        let share = &self.objective.gradient().labels.share;
+        let width = self.objective.height() - 1;
+        let both = gram.row(width + i)[width + k].f64() + share[i] * share[k];
+        std::array::from_fn(|side| {
+            let (label, other) = if side == 0 { (i, k) } else { (k, i) };
+            let bias = self.slope.weights[label / N * (width + 1) + width].0[label % N].f64();
+            let m = share[other];
+            let holders = slope[side].f64() + m * bias + both;
+            let others = share[label] + bias - holders;
+            let bound = |sum: f64, of: f64| {
+                let q = (sum / of).clamp(0.0, 1.0);
+                of * q * (1.0 - q)
+            };
+            let seen = (1.0 - m).powi(2) * bound(holders, m) + m * m * bound(others, 1.0 - m);
+            T::of((0.5 * seen).max(shapes[label].scale * self.objective.variance[other]))
+        })
+    }
+
+    /// Takes back a part of a label's last step, and of its couplings what either label wants back.
+    fn retreat(&mut self, label: usize, before: &Local<T>) {
+        let (panel, lane) = (label / N, label % N);
+        let first = panel * self.objective.height();
+        self.active[panel] = true;
+        let part = |old: T, new: T, share: f64| old + T::of(share) * (new - old);
+        for (&col, &old) in before.columns.iter().zip(&before.values) {
+            if let Some(row) = self.row(col) {
+                let value = &mut self.now.weights[first + row].0[lane];
+                *value = part(old, *value, self.shares[label]);
+            }
+        }
+        for &(at, tie) in &before.ties {
+            let share = self.shares[label].min(self.shares[tie.other as usize]);
+            let pair = tie.pair as usize;
+            self.now.couplings[pair] = part(before.values[at], self.couplings[pair], share);
+            self.active[tie.other as usize / N] = true;
+        }
+    }
+
+    /// Labels that do not rest and have not retreated, in classes of which no two can move a coupling
+    /// in common.
+    fn classes(&self, ties: &[Vec<Tie>], free: &[bool]) -> Vec<Vec<usize>> {
+        let n_labels = self.violations.len();
+        let mut classes: Vec<Vec<usize>> = Vec::new();
+        let mut class_of = vec![usize::MAX; n_labels];
+        // The last label that kept another out of each class.
+        let mut taken: Vec<usize> = Vec::new();
+        for label in 0..n_labels {
+            if self.violations[label] <= self.rest || self.shares[label] < 1.0 {
+                continue;
+            }
+            for tie in &ties[label] {
+                let class = class_of[tie.other as usize];
+                if free[tie.pair as usize] && class != usize::MAX {
+                    taken[class] = label;
+                }
+            }
+            let class = taken.iter().position(|&by| by != label);
+            let class = class.unwrap_or(classes.len());
+            if class == classes.len() {
+                classes.push(Vec::new());
+                taken.push(usize::MAX);
+            }
+            classes[class].push(label);
+            class_of[label] = class;
+        }
+        classes
+    }
+
+    /// What can move in a label: what is not zero, or should not be.
+    fn free(&self, label: usize, ties: &[Tie], free: &[bool]) -> Local<T> {
+        let (height, lane) = (self.objective.height(), label % N);
+        let rows = label / N * height..(label / N + 1) * height;
+        let (y, g) = (&self.now.weights[rows.clone()], &self.slope.weights[rows]);
+        let width = height - 1;
+        let mut columns = Vec::new();
+        for (col, net) in self.objective.features[..width].iter().enumerate() {
+            let (y, g) = (y[col].0[lane], g[col].0[lane]);
+            if y.f64() != 0.0 || net.violation(y, g).f64() > LEFT * self.rest {
+                columns.push(col as u32);
+            }
+        }
+        let mut found = Vec::new();
+        for tie in ties.iter().filter(|tie| free[tie.pair as usize]) {
+            found.push((columns.len(), *tie));
+            columns.push(width as u32 + tie.other);
+        }
+        columns.push((width + self.objective.n_labels()) as u32);
+        self.at(label, columns, found)
+    }
+
+    /// Values and slopes of some columns at the last gradient.
+    fn at(&self, label: usize, columns: Vec<u32>, ties: Vec<(usize, Tie)>) -> Local<T> {
+        let (height, lane) = (self.objective.height(), label % N);
+        // Those of couplings are replaced.
+        let row = |&col: &u32| label / N * height + (col as usize).min(height - 1);
+        let weight = |col| self.now.weights[row(col)].0[lane];
+        let slope = |col| self.slope.weights[row(col)].0[lane];
+        let mut values: Vec<T> = columns.iter().map(weight).collect();
+        let mut slopes: Vec<T> = columns.iter().map(slope).collect();
+        let mut shares = slopes.clone();
+        for &(at, tie) in &ties {
+            let half = &self.halves[tie.pair as usize];
+            values[at] = self.couplings[tie.pair as usize];
+            slopes[at] = half.slope[tie.side];
+            shares[at] = T::of(0.5) * (half.slope[0] + half.slope[1]);
+        }
+        Local {
+            columns,
+            ties,
+            values,
+            slopes,
+            shares,
+        }
+    }
+
+    /// The share of a label's last step that it should have made. The objective is convex: it has not
+    /// risen if its slope along the step is not positive at the end.
+    fn share(&self, before: &Local<T>, after: &Local<T>) -> f64 {
+        let Objective { features, pair, .. } = &*self.objective;
+        let (mut start, mut end) = (0.0, 0.0);
+        let mut ties = before.ties.iter().map(|&(at, _)| at).peekable();
+        for (at, &col) in before.columns.iter().enumerate() {
+            let (old, new) = (before.values[at], after.values[at]);
+            let penalty = if ties.next_if_eq(&at).is_some() {
+                0.5 * (pair.cost(new) - pair.cost(old))
+            } else {
+                let net = features[(col as usize).min(features.len() - 1)];
+                net.cost(new) - net.cost(old)
+            };
+            let step = new.f64() - old.f64();
+            start += before.shares[at].f64() * step + penalty;
+            end += after.shares[at].f64() * step + penalty;
+        }
+        if end > OVERSHOT * start.abs() {
+            (start / (start - end)).clamp(0.1, 0.9)
+        } else {
+            1.0
+        }
+    }
+
+    /// Lowers the models and penalties along the columns of a label.
+    fn solve(&self, label: usize, local: Local<T>, matrix: &[T]) -> Solved<T> {
+        let n = local.columns.len();
+        let zero = T::default();
+        let (mut values, mut slopes) = (local.values.clone(), local.slopes.clone());
+        let features = &self.objective.features;
+        let mut coordinates: Vec<Coordinate<T>> = local
+            .columns
+            .iter()
+            .map(|&col| Coordinate {
+                net: features[(col as usize).min(features.len() - 1)],
+                slope: zero,
+                curvature: zero,
+                fixed: false,
+            })
+            .collect();
+        for &(at, tie) in &local.ties {
+            let half = &self.halves[tie.pair as usize];
+            coordinates[at] = Coordinate {
+                net: self.objective.pair,
+                slope: half.slope[1 - tie.side],
+                curvature: half.curvature[1 - tie.side],
+                fixed: self.shares[tie.other as usize] < 1.0,
+            };
+            // The other label may have moved it since the gradient.
+            let now = self.now.couplings[tie.pair as usize];
+            let moved = now - values[at];
+            if moved.f64() != 0.0 {
+                values[at] = now;
+                for (slope, &curvature) in slopes.iter_mut().zip(&matrix[at * n..][..n]) {
+                    *slope += moved * curvature;
+                }
+            }
+        }
+        let enough = T::of(LEFT * self.violations[label]);
+        sweep(matrix, &mut coordinates, enough, &mut values, &mut slopes);
+        let curvatures = (0..n).map(|at| matrix[at * n + at]).collect();
+        Solved {
+            label,
+            local,
+            values,
+            slopes,
+            curvatures,
+        }
+    }
+
+    /// Moves a label to the solution of its problem.
+    fn take(&mut self, solved: &Solved<T>) {
+        let (panel, lane) = (solved.label / N, solved.label % N);
+        let first = panel * self.objective.height();
+        self.active[panel] = true;
+        for (&col, &value) in solved.local.columns.iter().zip(&solved.values) {
+            if let Some(row) = self.row(col) {
+                self.now.weights[first + row].0[lane] = value;
+            }
+        }
+        for &(at, tie) in &solved.local.ties {
+            self.now.couplings[tie.pair as usize] = solved.values[at];
+            self.active[tie.other as usize / N] = true;
+            let half = &mut self.halves[tie.pair as usize];
+            half.slope[tie.side] = solved.slopes[at];
+            half.curvature[tie.side] = solved.curvatures[at];
+        }
+    }
+}
