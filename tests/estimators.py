@@ -2,6 +2,7 @@
 
 from sklearn.utils import get_tags
 
+import manylabel
 from manylabel import (
     BlockPartitionClassifier,
     BlockPartitioner,
@@ -15,6 +16,8 @@ from manylabel import (
     Rembrandt,
     SmoothLinkClassifier,
 )
+from manylabel.estimator.base import MultiLabelClassifier
+from manylabel.estimator.registry import CLASSES
 
 CLASSIFIERS = [
     DiSMECClassifier(random_state=0),
@@ -56,6 +59,15 @@ TRANSFORMERS = [
 
 # What is no classifier.
 PARTITIONERS = [BlockPartitioner(3, random_state=0)]
+
+
+# Whatever else has joined the registry, with nothing set.
+_LISTED = {type(each) for each in CLASSIFIERS + TRANSFORMERS + PARTITIONERS}
+CLASSIFIERS += [
+    cls()
+    for name, cls in CLASSES.items()
+    if cls not in _LISTED and getattr(manylabel, name, None) is cls and issubclass(cls, MultiLabelClassifier)
+]
 
 
 # What estimators differ in, and what is therefore asked of some only.

@@ -26,27 +26,15 @@ from sklearn.datasets import load_digits
 from sklearn.metrics import f1_score, hamming_loss, recall_score, zero_one_loss
 from sklearn.model_selection import train_test_split
 
-from manylabel.correlated import CorrLogClassifier
 from manylabel.datasets import load_digit_attributes
-from manylabel.linear import DiSMECClassifier
-from manylabel.link import SmoothLinkClassifier
+from manylabel.estimator.registry import DEMOS
 from manylabel.metrics import precision_at_k
-from manylabel.partition import BlockPartitionClassifier
 from manylabel.persistence import load
-from manylabel.rules import BoostedRulesClassifier
 
 __all__ = ["FAMILIES", "HEADER", "Data", "Result", "load_data", "page", "train"]
 
-FAMILIES: list[tuple[str, Any]] = [
-    ("DiSMEC", DiSMECClassifier(random_state=0)),
-    (
-        "Blocks of DiSMEC",
-        BlockPartitionClassifier(DiSMECClassifier(), n_blocks=4, lam=1.0, n_routes=2, random_state=0),
-    ),
-    ("Boosted rules", BoostedRulesClassifier(n_rules=500, random_state=0)),
-    ("Smooth link", SmoothLinkClassifier(random_state=0)),
-    ("CorrLog", CorrLogClassifier()),
-]
+# The package has imported all estimators by now.
+FAMILIES: list[tuple[str, Any]] = [(title, make()) for title, make in sorted(DEMOS.items())]
 
 HEADER = f"{'':28}{'fit, s':>9}{'bytes':>12}{'Hamming':>10}{'subset 0/1':>12}{'micro F1':>10}{'macro F1':>10}"
 

@@ -46,7 +46,7 @@ _UNCHOSEN = {"l2_features": _LEAST_PENALTY, "l2_pairs": _LEAST_PENALTY, "standar
 _MATCHED_LABELS, _MATCHED_ROWS = 300, (128, 512)
 
 
-@register(command="corrlog")
+@register(command="corrlog", demo=("CorrLog", lambda corrlog: corrlog()))
 class CorrLogClassifier(MultiLabelClassifier):
     """Correlated logistic regressions: one weight a feature and label, one coupling a pair of labels.
 

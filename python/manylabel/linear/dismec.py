@@ -31,7 +31,7 @@ _USUAL_C = 1.0
 _LEAST_C, _MOST_C = 1e-3, 1e2
 
 
-@register(command="dismec")
+@register(command="dismec", demo=("DiSMEC", lambda dismec: dismec(random_state=0)))
 class DiSMECClassifier(LinearClassifier):
     """One-vs-rest linear classifier with squared hinge loss and pruned, sparse weights.
 

@@ -39,7 +39,7 @@ from manylabel.link.setup import (
 __all__ = ["SmoothLinkClassifier", "smooth_link_space"]
 
 
-@register(command="smooth-link")
+@register(command="smooth-link", demo=("Smooth link", lambda link: link(random_state=0)))
 class SmoothLinkClassifier(MultiLabelClassifier):
     """Random cosine features of a low-rank linear prediction, with a linear model on top.
 

@@ -41,7 +41,14 @@ _ROUTER_TOL = 0.1
 _ROUTER_MAX_ITER = 1000
 
 
-@register(command="bp-dismec", make=lambda blocks: blocks(DiSMECClassifier()))
+@register(
+    command="bp-dismec",
+    make=lambda blocks: blocks(DiSMECClassifier()),
+    demo=(
+        "Blocks of DiSMEC",
+        lambda blocks: blocks(DiSMECClassifier(), n_blocks=4, lam=1.0, n_routes=2, random_state=0),
+    ),
+)
 class BlockPartitionClassifier(BlockClassifier):
     """One classifier in each block of rows and labels, and a router that finds a row's block.
 

@@ -38,7 +38,7 @@ from manylabel.rules.setup import (
 __all__ = ["BoostedRulesClassifier"]
 
 
-@register(command="rules")
+@register(command="rules", demo=("Boosted rules", lambda rules: rules(n_rules=500, random_state=0)))
 class BoostedRulesClassifier(MultiLabelClassifier):
     """Gradient-boosted rules ``if alpha > 0.5 and beta <= 1.2 then +0.8 for these labels``.
 
