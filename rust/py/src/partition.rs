@@ -2,9 +2,17 @@
 
 use crate::csr::{CsrArrays, PyCsr, csr_arrays, with_view};
 use crate::error::to_py;
+use crate::held::{Held, HeldCsr, with_held};
 use crate::run::{run, run_here, score};
-use manylabel_partition::{Answer, KMeans, Params, ROWS_AT_ONCE, Router, Until, label_step, merge};
-use manylabel_sparse::{CsrOwned, Index, TopK, Value};
+use crate::scorer::{Scorer, Source};
+use manylabel_base::Error;
+use manylabel_linear as linear;
+use manylabel_partition::{
+    Answer, Block, BlockModel, ByLabel, Inner, KMeans, Link, Named, Params, Part, Parts,
+    ROWS_AT_ONCE, Router, Routing, Until, label_step, merge,
+};
+use manylabel_score::Model;
+use manylabel_sparse::{CsrOwned, CsrView, Index, TopK, Value};
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 
@@ -220,6 +228,175 @@ pub(crate) fn fit_router<'py>(
         routes.intercept.into_pyarray(py),
         to_i32(&routes.n_iter).into_pyarray(py),
     ))
+}
+
+/// The blocks that a row is sent to: so many of the best, or the fewest of these that hold a share
+/// of their probability.
+#[derive(FromPyObject, Clone, Copy)]
+pub(crate) struct PyRouting {
+    most: usize,
+    share: Option<f64>,
+}
+
+impl From<PyRouting> for Routing {
+    fn from(PyRouting { most, share }: PyRouting) -> Self {
+        match share {
+            None => Self::Best(most),
+            Some(share) => Self::Doubt { most, share },
+        }
+    }
+}
+
+/// The router's scores of the blocks that each row is sent to, as the arrays of a CSR matrix.
+#[pyfunction]
+#[pyo3(signature = (router, x, routing, n_threads))]
+pub(crate) fn route<'py>(
+    py: Python<'py>,
+    router: &Scorer,
+    x: PyCsr<'py>,
+    routing: PyRouting,
+    n_threads: usize,
+) -> PyResult<CsrArrays<'py>> {
+    let x = x.features()?;
+    let routes = router.ask(py, x, n_threads, |model, watch| {
+        Routing::from(routing).routes(model, x, watch)
+    })?;
+    Ok(csr_arrays(py, routes))
+}
+
+/// What scoring needs of a block.
+#[derive(FromPyObject)]
+pub(crate) struct PyBlock {
+    labels: Held<i32>,
+    scorer: Option<Py<Scorer>>,
+    /// The block's labels as `scorer` counts them, if it knows more.
+    places: Option<Held<i32>>,
+    factor: f32,
+    zero: f32,
+    /// The score above which labels are named; None for the best one.
+    least: Option<f32>,
+}
+
+impl PyBlock {
+    fn block(&self) -> Result<Block<'_>, Error> {
+        let model = match (&self.scorer, &self.places) {
+            (None, _) => None,
+            (Some(scorer), None) => Some(Inner::Own(scorer.get().model())),
+            (Some(scorer), Some(places)) => {
+                Some(Inner::Part(Part::new(scorer.get().model(), places)?))
+            }
+        };
+        Ok(Block {
+            labels: &self.labels,
+            model,
+            link: Link {
+                factor: self.factor,
+                zero: self.zero,
+            },
+            named: self.least.map_or(Named::Best, Named::Above),
+        })
+    }
+}
+
+/// Weights that parts are made of: of a (`n_labels`, `n_features`) CSC matrix, intercepts, and whether
+/// rows are scaled to unit length.
+struct Weights(HeldCsr<f32>, Held<f32>, bool);
+
+impl Parts for Weights {
+    fn by_label(&self) -> Result<Box<dyn ByLabel + '_>, Error> {
+        let Self(coef, intercept, normalize) = self;
+        let by_feature = with_held!(coef, |coef| {
+            let n_labels = intercept.len();
+            let coef = CsrView::new("coef_", &coef.indptr, &coef.indices, &coef.data, n_labels)?;
+            CsrOwned::from_view(coef, false)?
+        });
+        Ok(Box::new(WeightsByLabel {
+            coef: by_feature.transpose()?,
+            intercept,
+            normalize: *normalize,
+        }))
+    }
+}
+
+struct WeightsByLabel<'a> {
+    coef: CsrOwned,
+    intercept: &'a [f32],
+    normalize: bool,
+}
+
+impl ByLabel for WeightsByLabel<'_> {
+    fn with_part(
+        &self,
+        labels: &[i32],
+        then: &mut dyn FnMut(&dyn Model) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let mut part = CsrOwned {
+            indptr: vec![0],
+            indices: Vec::new(),
+            values: Vec::new(),
+            n_cols: self.coef.n_cols,
+        };
+        for &label in labels {
+            let (features, weights) = self.coef.row(label as usize);
+            part.indices.extend_from_slice(features);
+            part.values.extend_from_slice(weights);
+            part.indptr.push(part.indices.len());
+        }
+        let part = part.transpose()?;
+        let intercept: Vec<f32> = labels
+            .iter()
+            .map(|&label| self.intercept[label as usize])
+            .collect();
+        then(&linear::Scorer::new(
+            &part.indptr,
+            &part.indices,
+            &part.values,
+            &intercept,
+            self.normalize,
+        )?)
+    }
+}
+
+/// The prepared models of a block classifier, kept alive.
+struct PyBlockModel {
+    router: Py<Scorer>,
+    blocks: Vec<PyBlock>,
+    weights: Option<Weights>,
+    n_labels: usize,
+    routing: Routing,
+}
+
+impl Source for PyBlockModel {
+    fn model(&self) -> Result<Box<dyn Model + '_>, Error> {
+        let blocks = self.blocks.iter().map(PyBlock::block);
+        let blocks = blocks.collect::<Result<_, Error>>()?;
+        let router = self.router.get().model();
+        let model = BlockModel::new(router, blocks, self.n_labels, self.routing)?;
+        Ok(Box::new(match &self.weights {
+            None => model,
+            Some(weights) => model.with_parts(weights),
+        }))
+    }
+}
+
+/// Prepares the router and the models of blocks. `weights`, `(coef_, intercept_, normalize)`, are
+/// those of the linear model that blocks are parts of.
+#[pyfunction]
+#[pyo3(signature = (router, blocks, n_labels, routing, weights))]
+pub(crate) fn block_scorer(
+    router: Py<Scorer>,
+    blocks: Vec<PyBlock>,
+    n_labels: usize,
+    routing: PyRouting,
+    weights: Option<(HeldCsr<f32>, Held<f32>, bool)>,
+) -> PyResult<Scorer> {
+    Scorer::new(PyBlockModel {
+        router,
+        blocks,
+        weights: weights.map(|(coef, intercept, normalize)| Weights(coef, intercept, normalize)),
+        n_labels,
+        routing: routing.into(),
+    })
 }
 
 /// Merges the scores of the blocks that rows were sent to: the arrays of (`n_rows`, `n_labels`).

@@ -38,15 +38,20 @@ impl Scorer {
             .map_err(to_py)
     }
 
+    /// The prepared model.
+    pub(crate) fn model(&self) -> &dyn Model {
+        self.0.borrow_dependent().as_ref()
+    }
+
     /// Asks the model about rows: few of them here and now, more through the door.
-    fn ask<T: Send>(
+    pub(crate) fn ask<T: Send>(
         &self,
         py: Python<'_>,
         x: Features<'_>,
         n_threads: usize,
         what: impl FnOnce(&dyn Model, &Watch) -> Result<T, Error> + Send,
     ) -> PyResult<T> {
-        let model = self.0.borrow_dependent().as_ref();
+        let model = self.model();
         let quick = model.is_quick(x.n_rows());
         score(py, quick, n_threads, |watch| what(model, watch))
     }
@@ -152,6 +157,6 @@ impl Scorer {
     /// Number of labels.
     #[getter]
     fn n_labels(&self) -> usize {
-        self.0.borrow_dependent().n_labels()
+        self.model().n_labels()
     }
 }

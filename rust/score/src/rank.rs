@@ -104,12 +104,7 @@ impl<'a> Batch<'a> {
         fill: impl Fn(Range<usize>, &mut [T], &mut Work) -> Result<(), Error> + Sync,
     ) -> Result<Vec<T>, Error> {
         let (n_rows, n_labels) = (self.n_rows, self.n_labels);
-        let size = n_rows.checked_mul(n_labels);
-        let size = size.ok_or_else(|| Error::TooLarge {
-            what,
-            got: format!("{n_rows} x {n_labels} numbers"),
-        })?;
-        let mut all = filled(what, T::default(), size)?;
+        let mut all = room_for_all(what, T::default(), n_rows, n_labels)?;
         let task = |(at, out): (usize, &mut [T])| {
             let mut work = Work::default();
             let first = at * self.rows_of_task;
@@ -135,6 +130,25 @@ impl<'a> Batch<'a> {
         }
         Ok(all)
     }
+}
+
+/// A copy of `value` for every row and label; `what` is named if they do not fit.
+///
+/// # Errors
+///
+/// [`Error::TooLarge`] if that many do not fit in memory.
+pub fn room_for_all<T: Clone>(
+    what: &'static str,
+    value: T,
+    n_rows: usize,
+    n_labels: usize,
+) -> Result<Vec<T>, Error> {
+    let size = n_rows.checked_mul(n_labels);
+    let size = size.ok_or_else(|| Error::TooLarge {
+        what,
+        got: format!("{n_rows} x {n_labels} numbers"),
+    })?;
+    filled(what, value, size)
 }
 
 /// See [`Model::topk`].
