@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -82,9 +82,9 @@ class AskedScorer:
     routing : Routing
     label_blocks : list of ndarray, dtype int32
         The labels of each block, increasing.
-    models : sequence
-        With `decision_function`, `predict_topk`, `predict` and `_log_odds`, of each block's labels; None for
-        a block without.
+    model_of : callable
+        Gives the model of a block's labels, with `decision_function`, `predict_topk`, `predict` and, where
+        scores are merged, `_log_odds`.
     n_labels : int
     """
 
@@ -93,7 +93,7 @@ class AskedScorer:
         router: _core.Scorer,
         routing: Routing,
         label_blocks: list[NDArray[np.int32]],
-        models: Sequence[Any],
+        model_of: Callable[[int], Any],
         n_labels: int,
     ) -> None:
         if len(label_blocks) != router.n_labels:
@@ -105,7 +105,7 @@ class AskedScorer:
             if len(labels) and not 0 <= labels.min() <= labels.max() < n_labels:
                 raise ValueError(f"labels of block {block} must be from 0 to {n_labels - 1}")
         self._router, self._routing = router, routing
-        self._label_blocks, self._models = label_blocks, models
+        self._label_blocks, self._model_of = label_blocks, model_of
         self.n_labels = n_labels
 
     @property
@@ -153,7 +153,7 @@ class AskedScorer:
         def answer(at: int) -> _Answer[T]:
             block, rows = int(blocks[at]), of_row[groups[at]]
             labels = self._label_blocks[block]
-            value = ask(self._models[block], X if len(rows) == X.shape[0] else X[rows])
+            value = ask(self._model_of(block), X if len(rows) == X.shape[0] else X[rows])
             # Fitted arrays may come from a file that somebody made.
             if getattr(value, "shape", None) != (len(rows), len(labels)):
                 raise ValueError(

@@ -9,7 +9,7 @@ Models of this library are asked in the core, with one call for all rows and blo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,16 +59,13 @@ class Block:
     least: float | None = 0.0
 
 
-def meaning(model: MultiLabelClassifier) -> dict[str, float | None]:
-    """Say what the scores of a model mean: the last three of what a `Block` is made of."""
+def meaning(model: MultiLabelClassifier) -> tuple[float, float, float | None]:
+    """Say what the scores of a model mean: `factor`, `zero` and `least` of its `Block`."""
     # Log-odds are linear in the scores, so that two of them tell all.
-    at_zero, at_one = model._log_odds(np.array([0.0, 1.0]))
+    at_zero, at_one = (float(odds) for odds in model._log_odds(np.array([0.0, 1.0])))
     names_one = get_tags(model).classifier_tags.multi_class
-    return {
-        "factor": float(at_one - at_zero),
-        "zero": float(-at_zero / (at_one - at_zero)),
-        "least": None if names_one else model._least_score,
-    }
+    factor = at_one - at_zero
+    return factor, -at_zero / factor, None if names_one else model._least_score
 
 
 def core_scorer(model: Any) -> _core.Scorer | None:
@@ -167,16 +164,16 @@ class BlockClassifier(MultiLabelClassifier):
             if model is None:
                 blocks.append(Block(labels))
             elif scorer is None:
-                return self._asked(list(self.estimators_))
+                return self._asked(list(self.estimators_).__getitem__)
             else:
-                blocks.append(Block(labels, scorer, **meaning(model)))
+                blocks.append(Block(labels, scorer, None, *meaning(model)))
         return self._scored(blocks)
 
     def _scored(self, blocks: list[Block], weights: Any = None) -> _core.Scorer:
         """Let the core ask the scorers of blocks; `weights` are those of the linear model they share."""
         return _core.block_scorer(self._router(), blocks, len(self.classes_), self._routing(), weights)
 
-    def _asked(self, models: Sequence[Any]) -> AskedScorer:
+    def _asked(self, model_of: Callable[[int], Any]) -> AskedScorer:
         """Ask the models of blocks by their methods."""
         labels = list(self.label_blocks_)
-        return AskedScorer(self._router(), self._routing(), labels, models, len(self.classes_))
+        return AskedScorer(self._router(), self._routing(), labels, model_of, len(self.classes_))

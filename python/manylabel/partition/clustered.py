@@ -356,7 +356,7 @@ class LPSRClassifier(BlockClassifier):
         if isinstance(base, DiSMECClassifier):
             weights = base.coef_, base.intercept_, base._normalizes_rows
         blocks = [
-            Block(labels, scorer, of_base, **means)
+            Block(labels, scorer, of_base, *means)
             for labels, of_base in zip(self.label_blocks_, places, strict=True)
         ]
         return self._scored(blocks, weights)
@@ -389,7 +389,7 @@ class _RestrictedModels:
         self._places = places
         self._n_labels = n_labels  # of the base scorer
 
-    def __getitem__(self, part: int) -> Any:
+    def __call__(self, part: int) -> Any:
         if isinstance(self._base, NaiveBayes):
             return self._base.restricted(self._places[part])
         return _Restricted(self._base, self._places[part], self._n_labels)
