@@ -45,6 +45,7 @@ mod part;
 mod router;
 mod routing;
 mod rows;
+mod turned;
 
 pub use alternate::{LabelSets, label_step, row_step};
 pub use block::{Block, BlockModel, Inner, Link, Named};
@@ -55,3 +56,4 @@ pub use params::{Checked, Params};
 pub use part::{ByLabel, Part, Parts};
 pub use router::{Router, Routes};
 pub use routing::Routing;
+pub use turned::Turned;

@@ -9,7 +9,7 @@ use manylabel_base::Error;
 use manylabel_linear as linear;
 use manylabel_partition::{
     Answer, Block, BlockModel, ByLabel, Inner, KMeans, Link, Named, Params, Part, Parts,
-    ROWS_AT_ONCE, Router, Routing, Until, label_step, merge,
+    ROWS_AT_ONCE, Router, Routing, Turned, Until, label_step, merge,
 };
 use manylabel_score::Model;
 use manylabel_sparse::{CsrOwned, CsrView, Index, TopK, Value};
@@ -305,21 +305,24 @@ struct Weights(HeldCsr<f32>, Held<f32>, bool);
 impl Parts for Weights {
     fn by_label(&self) -> Result<Box<dyn ByLabel + '_>, Error> {
         let Self(coef, intercept, normalize) = self;
-        let by_feature = with_held!(coef, |coef| {
-            let n_labels = intercept.len();
-            let coef = CsrView::new("coef_", &coef.indptr, &coef.indices, &coef.data, n_labels)?;
-            CsrOwned::from_view(coef, false)?
-        });
-        Ok(Box::new(WeightsByLabel {
-            coef: by_feature.transpose()?,
-            intercept,
-            normalize: *normalize,
-        }))
+        let n_labels = intercept.len();
+        with_held!(coef, |coef| {
+            let by_feature =
+                CsrView::new("coef_", &coef.indptr, &coef.indices, &coef.data, n_labels)?;
+            let n_features = by_feature.n_rows();
+            Ok(Box::new(WeightsByLabel {
+                coef: Turned::new(n_features, n_labels, |feature| by_feature.row(feature))?,
+                n_features,
+                intercept,
+                normalize: *normalize,
+            }))
+        })
     }
 }
 
 struct WeightsByLabel<'a> {
-    coef: CsrOwned,
+    coef: Turned,
+    n_features: usize,
     intercept: &'a [f32],
     normalize: bool,
 }
@@ -330,27 +333,15 @@ impl ByLabel for WeightsByLabel<'_> {
         labels: &[i32],
         then: &mut dyn FnMut(&dyn Model) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let mut part = CsrOwned {
-            indptr: vec![0],
-            indices: Vec::new(),
-            values: Vec::new(),
-            n_cols: self.coef.n_cols,
-        };
-        for &label in labels {
-            let (features, weights) = self.coef.row(label as usize);
-            part.indices.extend_from_slice(features);
-            part.values.extend_from_slice(weights);
-            part.indptr.push(part.indices.len());
-        }
-        let part = part.transpose()?;
-        let intercept: Vec<f32> = labels
-            .iter()
-            .map(|&label| self.intercept[label as usize])
-            .collect();
+        let of_label = |at: usize| self.coef.column(labels[at].get());
+        let part = Turned::new(labels.len(), self.n_features, of_label)?;
+        let intercept = labels.iter().map(|label| self.intercept[label.get()]);
+        let intercept: Vec<f32> = intercept.collect();
+        let Turned { ends, rows, values } = &part;
         then(&linear::Scorer::new(
-            &part.indptr,
-            &part.indices,
-            &part.values,
+            ends,
+            rows,
+            values,
             &intercept,
             self.normalize,
         )?)
