@@ -123,7 +123,7 @@ impl Case {
     fn routes(&self, row: &[f32], routing: Routing) -> Vec<(usize, f64)> {
         let scores = self.router.scores(row);
         let mut order: Vec<usize> = (0..3).collect();
-        order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]));
+        order.sort_by(|&a, &b| scores[b].partial_cmp(&scores[a]).expect("numbers"));
         let chance = |&block: &usize| (block, logistic(f64::from(scores[block])));
         let mut routes: Vec<(usize, f64)> = order.iter().map(chance).collect();
         match routing {
@@ -224,7 +224,7 @@ proptest! {
         prop_assert_eq!(top.n_rows(), case.rows.len());
         for (top, scores) in dense(&top).chunks(N_LABELS).zip(scores.chunks(N_LABELS)) {
             let mut order: Vec<usize> = (0..N_LABELS).collect();
-            order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]));
+            order.sort_by(|&a, &b| scores[b].partial_cmp(&scores[a]).expect("numbers"));
             for (rank, &label) in order.iter().enumerate() {
                 let expected = if rank < k { scores[label] } else { f32::NEG_INFINITY };
                 prop_assert_eq!(top[label], expected);
