@@ -1,4 +1,8 @@
 //! Rankings, label sets and scores of block models against the definition, one row at a time.
+#![allow(
+    clippy::float_cmp,
+    reason = "scores are the same bits, or of no row at all"
+)]
 
 use manylabel_base::{Error, Watch};
 use manylabel_partition::{Block, BlockModel, Inner, Link, Named, Part, Routing};
