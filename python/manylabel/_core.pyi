@@ -7,6 +7,7 @@ from scipy.sparse import csr_array
 
 __all__ = [
     "Scorer",
+    "block_scorer",
     "check_correlated",
     "check_link",
     "correlated_scorer",
@@ -31,6 +32,7 @@ __all__ = [
     "pls_project",
     "read_arff",
     "read_xc",
+    "route",
     "rules_add",
     "rules_fired",
     "rules_scorer",
@@ -61,6 +63,13 @@ class Scorer:
     def probabilities(self, x: _Features, n_threads: int) -> NDArray[np.float64]: ...
     def topk(self, x: _Features, k: int, n_threads: int) -> _Csr: ...
 
+def block_scorer(
+    router: Scorer,
+    blocks: list[Any],
+    n_labels: int,
+    routing: Any,
+    weights: tuple[Any, NDArray[np.float32], bool] | None,
+) -> Scorer: ...
 def check_correlated(params: dict[str, Any]) -> None: ...
 def check_link(params: dict[str, Any]) -> None: ...
 def crc32(data: NDArray[np.uint8], start: int = 0) -> int: ...
@@ -211,6 +220,7 @@ def read_arff(
     path: str, xml: str | None, *, ignore: list[str], missing_is_absent: bool, double: bool
 ) -> tuple[NDArray[Any] | _Csr, _Csr, list[str], list[str]]: ...
 def read_xc(path: str, *, double: bool, n_threads: int) -> tuple[tuple[int, int, int], _Csr, _Csr]: ...
+def route(router: Scorer, x: _Features, routing: Any, n_threads: int) -> _Csr: ...
 def rules_add(
     model: Any, x: csr_array, scores: NDArray[np.float64], begin: int, end: int, n_threads: int
 ) -> None: ...

@@ -199,5 +199,5 @@ def test_label_sets_are_those_of_the_training_rows(problem):
 
 def test_a_decoder_set_after_the_fit(problem):
     model = CorrLogClassifier(0.02, 0.01).fit(*problem)
-    with pytest.raises(ValueError, match=r'`decoder` must be .* got "3"'):
+    with pytest.raises(ValueError, match=r"`decoder` must be .* got 3"):
         model.set_params(decoder=3).predict(problem[0])

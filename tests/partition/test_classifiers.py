@@ -17,14 +17,17 @@ import manylabel as ml
 from manylabel import (
     BlockPartitionClassifier,
     BlockPartitioner,
+    BoostedRulesClassifier,
     CBMLCClassifier,
+    CorrLogClassifier,
     DiSMECClassifier,
     LPSRClassifier,
+    SmoothLinkClassifier,
     _core,
 )
 from manylabel.datasets import load_xc, make_multilabel
 from manylabel.metrics import precision_at_k
-from manylabel.partition.base import _MOST_ROUTES, FEW_ROWS
+from manylabel.partition.base import _MOST_ROUTES
 from manylabel.partition.choice import (
     FOUND,
     MOST_BLOCKS,
@@ -159,12 +162,85 @@ def test_constant_scores_of_others_are_log_odds_already():
     np.testing.assert_allclose(model.decision_function(X)[:, 2], np.log(20.5 / 0.5), rtol=1e-5)
 
 
-def test_merging_in_parts_changes_nothing(problem, base, monkeypatch):
+def test_merging_in_parts_changes_nothing(problem, monkeypatch):
     X, Y = problem
-    model = BlockPartitionClassifier(base, n_blocks=4, lam=1.0, n_routes=2, random_state=0).fit(X, Y)
-    whole = model.predict_topk(X, 5)
-    monkeypatch.setattr("manylabel.partition.base._SCORES_AT_ONCE", 100)
+    model = BlockPartitionClassifier(
+        OneVsRestClassifier(LinearSVC()), n_blocks=4, lam=1.0, n_routes=2, random_state=0
+    ).fit(X, Y)
+    whole, scores = model.predict_topk(X, 5), model.decision_function(X)
+    monkeypatch.setattr("manylabel.partition.asked._SCORES_AT_ONCE", 100)
     same_bits(model.predict_topk(X, 5), whole)
+    np.testing.assert_array_equal(model.decision_function(X), scores)
+
+
+class Elsewhere(DiSMECClassifier):
+    """Scores by methods of its own, which are those of its class."""
+
+    def decision_function(self, X):
+        return super().decision_function(X)
+
+
+@pytest.mark.parametrize("n_routes", [1, 2])
+@pytest.mark.parametrize("lam", [0.0, 1.0])
+def test_the_core_answers_what_the_models_would(problem, base, n_routes, lam):
+    """A model whose methods are not this library's is asked by these."""
+    X, Y = problem
+    inside, outside = (
+        BlockPartitionClassifier(inner, n_blocks=4, lam=lam, n_routes=n_routes, random_state=0).fit(X, Y)
+        for inner in (base, Elsewhere(1.0, random_state=0))
+    )
+    X = csr_array(X + X[::-1])
+    assert isinstance(inside._scorer(), _core.Scorer)
+    assert not isinstance(outside._scorer(), _core.Scorer)
+    for rows in (X[:1], X[:40], X):
+        np.testing.assert_array_equal(inside.decision_function(rows), outside.decision_function(rows))
+        same_bits(inside.predict_topk(rows, 4), outside.predict_topk(rows, 4))
+        same_bits(inside.predict(rows), outside.predict(rows))
+
+
+@pytest.mark.parametrize("n_routes", [1, 2, "auto"])
+def test_scores_of_given_labels(problem, base, small_blocks, n_routes):
+    X, Y = problem
+    how = {} if n_routes == "auto" else {"n_blocks": 4, "lam": 1.0}
+    model = BlockPartitionClassifier(base, n_routes=n_routes, random_state=0, **how).fit(X, Y)
+    X = csr_array(X + X[::-1])
+    pattern = csr_array(Y, dtype=np.float32)
+    pattern.sort_indices()
+    scores = model.decision_function(X)
+    np.testing.assert_array_equal(model._scorer().at(X, pattern, 1), scores[pattern.nonzero()])
+    bounds = np.where(np.isfinite(scores), scores, 0).mean(axis=0, dtype=np.float32)
+    indptr, indices, data = model._scorer().above(X, bounds, 2)
+    above = csr_array((data, indices, indptr), shape=scores.shape).toarray()
+    np.testing.assert_array_equal(above, np.where(scores > bounds, scores, 0))
+
+
+@pytest.mark.parametrize("inner", [SmoothLinkClassifier(n_features=40, loss="softmax", random_state=0)])
+def test_models_of_one_label_a_row_name_one(inner):
+    rng = np.random.default_rng(0)
+    X, label = rng.random((300, 8)), rng.integers(0, 4, 300)
+    Y = np.eye(4, dtype=int)[label]
+    model = CBMLCClassifier(inner, 3, random_state=0).fit(X, Y)
+    predicted = model.predict(X)
+    np.testing.assert_array_equal(predicted.sum(axis=1), 1)
+    np.testing.assert_array_equal(predicted.argmax(axis=1), model.decision_function(X).argmax(axis=1))
+
+
+def test_models_name_labels_as_they_do_alone(problem):
+    """Rules name known label sets, and pairs of labels that go together are ranked by marginals."""
+    X, Y = problem
+    for inner in (BoostedRulesClassifier(40, random_state=0), CorrLogClassifier()):
+        model = BlockPartitionClassifier(inner, n_blocks=3, lam=1.0, random_state=0).fit(X, Y)
+        blocks = model._routes(X).indices
+        predicted, top = model.predict(X), model.predict_topk(X, 3)
+        for block, labels in enumerate(model.label_blocks_):
+            rows = np.flatnonzero(blocks == block)
+            alone = model.estimators_[block]
+            np.testing.assert_array_equal(
+                predicted[rows][:, labels].toarray(), alone.predict(X[rows]).toarray()
+            )
+            of_alone = alone.predict_topk(X[rows], 3)
+            np.testing.assert_array_equal(top[rows].data, of_alone.data)
+            np.testing.assert_array_equal(top[rows].indices, labels[of_alone.indices])
 
 
 def test_rows_without_labels(base):
@@ -556,15 +632,34 @@ def test_lpsr_picks_the_weights_of_a_leaf(problem, base):
     """For many rows only; the scores are those of all labels, looked at in part."""
     X, Y = problem
     model = LPSRClassifier(base, 100, 7, random_state=0).fit(X, Y)
-    rows = csr_array(np.repeat(X.toarray()[:1], FEW_ROWS + 1, axis=0))
-    asked = model._models(rows)(0)
-    assert asked.coef_.shape == (len(model.label_blocks_[0]), 60)
     scores, top, positive = model.decision_function(X), model.predict_topk(X, 5), model.predict(X)
+    every = model.estimators_[0].decision_function(X)
+    seen = np.isfinite(scores)
+    np.testing.assert_array_equal(scores[seen], every[seen])
     for i in range(0, 600, 30):
-        some = slice(i, i + FEW_ROWS)
+        some = slice(i, i + 30)
         np.testing.assert_array_equal(model.decision_function(X[some]), scores[some])
         same_bits(model.predict_topk(X[some], 5), top[some])
         same_bits(model.predict(X[some]), positive[some])
+
+
+@pytest.mark.parametrize(
+    "inner", [BoostedRulesClassifier(40, random_state=0), CorrLogClassifier(), LinearSVC()], ids=repr
+)
+def test_lpsr_looks_at_a_part_of_any_base(problem, inner):
+    X, Y = problem
+    foreign = isinstance(inner, LinearSVC)
+    model = LPSRClassifier(OneVsRestClassifier(inner) if foreign else inner, 100, 7, random_state=0)
+    model.fit(X, Y)
+    base = model.estimators_[0]
+    every, named = base.decision_function(X), csr_array(base.predict(X)).toarray()
+    scores, top = model.decision_function(X), model.predict_topk(X, 3)
+    seen = np.isfinite(scores)
+    np.testing.assert_array_equal(scores[seen], every[seen])
+    np.testing.assert_array_equal(model.predict(X).toarray(), named * seen)
+    for i in range(0, 600, 20):
+        best = np.sort(np.lexsort([np.arange(30), -scores[i]])[:3])
+        np.testing.assert_array_equal(top.indices[top.indptr[i] : top.indptr[i + 1]], best)
 
 
 # --- the size of leaves

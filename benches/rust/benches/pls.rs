@@ -5,8 +5,8 @@ use criterion::{
 };
 use manylabel_base::Watch;
 use manylabel_benches::{Text, briefly};
-use manylabel_pls::{Components, DenseView, Matrix, Params, Solver, project};
-use manylabel_sparse::{ColumnOrder, LANES, Lanes, RowBlocks};
+use manylabel_pls::{Components, Matrix, Params, Solver, project};
+use manylabel_sparse::{ColumnOrder, DenseView, LANES, Lanes, RowBlocks};
 use ndarray::ArrayView2;
 use rayon::ThreadPoolBuilder;
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import copy
 from typing import Any, Literal
 
 import numpy as np
@@ -23,7 +22,7 @@ from manylabel.estimator.validation import (
 )
 from manylabel.linear import DiSMECClassifier
 from manylabel.partition.any_classifier import rows_at_once, topk_of_decisions
-from manylabel.partition.base import FEW_ROWS, BlockClassifier
+from manylabel.partition.base import Block, BlockClassifier, core_scorer, meaning
 from manylabel.partition.models import base_estimator, fit_models, rows_of_blocks
 from manylabel.partition.naive_bayes import NaiveBayes
 from manylabel.partition.router import nearest_center
@@ -345,31 +344,29 @@ class LPSRClassifier(BlockClassifier):
     def _naive_bayes(self) -> bool:
         return isinstance(self.estimator, str) and self.estimator == "naive-bayes"
 
-    def _models(self, X: csr_array) -> Callable[[int], Any]:
-        base = self.estimators_[0]
+    def _make_scorer(self) -> Any:
+        base, places = self.estimators_[0], self._places()
+        scorer = core_scorer(base)
+        if scorer is None:
+            return self._asked(_RestrictedModels(base, places, len(self.labels_)))
+        means = meaning(base)
         weights = None
-        if isinstance(base, DiSMECClassifier) and X.shape[0] > FEW_ROWS:
-            # The weights of a label side by side, for those of some labels to be picked.
-            weights = csr_array(base.coef_)
-        return lambda block: self._restricted(block, weights)
+        if isinstance(base, DiSMECClassifier):
+            weights = base.coef_, base.intercept_, base._normalizes_rows
+        blocks = [
+            Block(labels, scorer, of_base, *means)
+            for labels, of_base in zip(self.label_blocks_, places, strict=True)
+        ]
+        return self._scored(blocks, weights)
 
-    def _model(self, block: int) -> Any:
-        return self._restricted(block, None)
-
-    def _restricted(self, block: int, weights: csr_array | None) -> Any:
-        labels = self.label_blocks_[block]
-        places = np.searchsorted(self.labels_, labels)
-        if not np.isin(labels, self.labels_).all():
-            raise ValueError(f"labels of block {block} must be among labels_")
-        base = self.estimators_[0]
-        if isinstance(base, NaiveBayes):
-            return base.restricted(places)
-        if weights is None:
-            return _Restricted(base, places, len(self.labels_))
-        model = copy(base)
-        model.coef_, model.intercept_ = csc_array(weights[places]), base.intercept_[places]
-        model.classes_ = np.arange(len(places))
-        return model
+    def _places(self) -> list[NDArray[np.int32]]:
+        """Find the labels of each part among `labels_`."""
+        every = np.concatenate(self.label_blocks_) if self.label_blocks_ else np.empty(0, dtype=np.int32)
+        if not np.isin(every, self.labels_).all():
+            raise ValueError("labels of label_blocks_ must be among labels_")
+        places = np.searchsorted(self.labels_, every).astype(np.int32)
+        ends = np.cumsum([len(labels) for labels in self.label_blocks_])
+        return np.split(places, ends[:-1])
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -380,6 +377,20 @@ class LPSRClassifier(BlockClassifier):
             and get_tags(self.estimator).input_tags.positive_only
         )
         return tags
+
+
+class _RestrictedModels:
+    """The base scorer for the labels of each part, made when it is asked for."""
+
+    def __init__(self, base: Any, places: list[NDArray[np.int32]], n_labels: int) -> None:
+        self._base = base
+        self._places = places
+        self._n_labels = n_labels  # of the base scorer
+
+    def __call__(self, part: int) -> Any:
+        if isinstance(self._base, NaiveBayes):
+            return self._base.restricted(self._places[part])
+        return _Restricted(self._base, self._places[part], self._n_labels)
 
 
 class _Restricted:

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csc_array, csr_array, diags_array, vstack
+from scipy.sparse import csc_array, csr_array, diags_array
 from scipy.special import logsumexp
 from sklearn.utils import Tags
 
+from manylabel import _core
 from manylabel.estimator import parameters as kinds
 from manylabel.estimator.base import MultiLabelClassifier
-from manylabel.estimator.parameters import n_threads
 from manylabel.estimator.registry import register
 from manylabel.estimator.schema import Array, Scalar, Schema, SparseMatrix
-from manylabel.estimator.validation import check_features, check_training_set
-from manylabel.partition.any_classifier import rows_at_once, topk_of_decisions
-from manylabel.partition.router import Router
+from manylabel.estimator.validation import check_training_set
+from manylabel.partition.asked import DenseScorer
 
 __all__ = ["NaiveBayes"]
 
@@ -96,55 +97,29 @@ class NaiveBayes(MultiLabelClassifier):
         model.classes_ = np.arange(len(labels))
         return model
 
-    def decision_function(self, X: Any) -> NDArray[np.float32]:
-        """Score every label: the logarithm of twice the expected number of times a row carries it.
+    def _features(self, X: Any) -> csr_array:
+        return csr_array(super()._features(X))
 
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
+    def _make_scorer(self) -> Any:
+        weights = SimpleNamespace(
+            coef_=csc_array(self.coef_), intercept_=self.intercept_, _normalizes_rows=False
+        )
+        shares = _Shares(_core.linear_scorer(weights), self.log_totals_, self.log_cardinality_)
+        return DenseScorer(shares, len(self.classes_))
 
-        Returns
-        -------
-        ndarray of shape (n_samples, n_labels), dtype float32
-        """
-        X = check_features(self, X, reset=False)
-        linear = Router(coef_=csc_array(self.coef_), intercept_=self.intercept_, normalize=False)
-        scores = linear.scorer().decision(X, n_threads(self.n_jobs)).astype(np.float64)
-        scores -= np.outer(np.asarray(X.sum(axis=1)).ravel(), self.log_totals_)
+
+@dataclass(frozen=True)
+class _Shares:
+    """Scores every label: the logarithm of twice the expected number of times a row carries it."""
+
+    linear: _core.Scorer
+    log_totals: NDArray[np.float32]
+    log_cardinality: float
+
+    def __call__(self, X: csr_array, threads: int) -> NDArray[np.float32]:
+        scores = self.linear.decision(X, threads).astype(np.float64)
+        scores -= np.outer(np.asarray(X.sum(axis=1)).ravel(), self.log_totals)
         totals = logsumexp(scores, axis=1, keepdims=True)
         scores -= np.where(np.isneginf(totals), 0, totals)
-        scores += np.log(2) + self.log_cardinality_ if np.isfinite(self.log_cardinality_) else 0
+        scores += np.log(2) + self.log_cardinality if np.isfinite(self.log_cardinality) else 0
         return scores.astype(np.float32)
-
-    def predict_topk(self, X: Any, k: int = 5) -> csr_array:
-        """Name the best labels of every row, as the other classifiers do.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-        k : int, default=5
-
-        Returns
-        -------
-        csr_array of shape (n_samples, n_labels), dtype float32
-        """
-        X = check_features(self, X, reset=False)
-        return topk_of_decisions(self.decision_function, X, len(self.classes_), k)
-
-    def predict(self, X: Any) -> csr_array:
-        """Predict the labels expected more than half a time.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-
-        Returns
-        -------
-        csr_array of shape (n_samples, n_labels), dtype int64
-        """
-        X = check_features(self, X, reset=False)
-        parts = [
-            csr_array(self.decision_function(X[rows]) > 0)
-            for rows in rows_at_once(X.shape[0], len(self.classes_))
-        ]
-        return csr_array(vstack(parts, format="csr")).astype(np.int64)

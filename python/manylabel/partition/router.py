@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,33 +13,44 @@ from scipy.sparse import csc_array, csr_array
 from manylabel import _core
 from manylabel.estimator.base import core_parts
 
-__all__ = ["Router", "best_blocks", "fit_router", "nearest_center"]
+__all__ = ["Router", "Routing", "best_blocks", "fit_router", "nearest_center"]
 
 
 @dataclass(frozen=True)
 class Router:
-    """Linear scores of blocks, as the core takes them.
+    """Linear scores of blocks, for rows of unit length, as the core takes them.
 
     Parameters
     ----------
     coef_ : csc_array of shape (n_blocks, n_features), dtype float32
     intercept_ : ndarray of shape (n_blocks,), dtype float32
         -inf for a block that no row is to be sent to.
-    normalize : bool
-        Whether rows are scaled to unit length before they are scored.
     """
 
     coef_: csc_array
     intercept_: NDArray[np.float32]
-    normalize: bool = True
-
-    @property
-    def _normalizes_rows(self) -> bool:
-        return self.normalize
+    _normalizes_rows: ClassVar[bool] = True
 
     def scorer(self) -> _core.Scorer:
         """Check the weights and prepare them for scoring."""
         return _core.linear_scorer(self)
+
+
+@dataclass(frozen=True)
+class Routing:
+    """How many blocks a row is sent to, as the core takes it.
+
+    Parameters
+    ----------
+    most : int
+        So many of the best.
+    share : float or None, default=None
+        Or the fewest of these that hold such a share of their probability, the logistic function of each
+        one's score.
+    """
+
+    most: int
+    share: float | None = None
 
 
 def best_blocks(scorer: _core.Scorer, X: csr_array, n_routes: int, threads: int) -> csr_array:

@@ -10,10 +10,11 @@
 //! from a k-means clustering of the rows of X, choosing label sets and clusters in turn
 //! (Liang, Hsieh, Lee: Block-wise Partitioning for Extreme Multi-label Classification, §3,
 //! algorithms 1 and 2). [`Router`] then learns to find a row's block from its features, and
-//! [`KMeans`] clusters rows for methods that stop there.
+//! [`KMeans`] clusters rows for methods that stop there. [`BlockModel`] scores rows by the models of
+//! the blocks that they are sent to.
 //!
-//! Invariant: what comes out are indices and linear weights; nothing here trains what goes inside
-//! a block. Clusters and sums do not depend on the number of threads.
+//! Invariant: what comes out of a fit are indices and linear weights; nothing here trains what goes
+//! inside a block. Clusters and sums do not depend on the number of threads.
 //!
 //! ```
 //! use manylabel_base::Watch;
@@ -33,17 +34,26 @@
 #![forbid(unsafe_code)]
 
 mod alternate;
+mod block;
 mod centers;
 mod fit;
 mod kmeans;
 mod members;
 mod merge;
 mod params;
+mod part;
 mod router;
+mod routing;
+mod rows;
+mod turned;
 
 pub use alternate::{LabelSets, label_step, row_step};
+pub use block::{Block, BlockModel, Inner, Link, Named};
 pub use fit::Partition;
 pub use kmeans::{Clustering, KMeans, Until};
 pub use merge::{Answer, ROWS_AT_ONCE, merge};
 pub use params::{Checked, Params};
+pub use part::{ByLabel, Part, Parts};
 pub use router::{Router, Routes};
+pub use routing::Routing;
+pub use turned::Turned;

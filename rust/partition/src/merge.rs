@@ -32,7 +32,7 @@ pub struct Answer<'a> {
 /// # Errors
 ///
 /// [`Error::Shape`] if there are fewer answers than blocks or an answer is not of the size that its
-/// rows and labels make, [`Error::Param`] for a label that is none of `n_labels`,
+/// rows and labels make, [`Error::Param`] for labels out of order or none of `n_labels`,
 /// [`Error::TooLarge`], [`Error::Stopped`].
 pub fn merge<I: Index, T: Value>(
     routes: CsrView<'_, I, T>,
@@ -41,15 +41,60 @@ pub fn merge<I: Index, T: Value>(
     k: Option<usize>,
     watch: &Watch,
 ) -> Result<CsrOwned, Error> {
-    let places = places(routes, answers, n_labels)?;
+    for answer in answers {
+        check_labels(answer.labels, n_labels)?;
+    }
+    merge_known(routes, answers, n_labels, k, watch)
+}
+
+/// Checks that labels are increasing and some of `n_labels`.
+pub(crate) fn check_labels(labels: &[i32], n_labels: usize) -> Result<(), Error> {
+    let known = |&label: &i32| usize::try_from(label).is_ok_and(|label| label < n_labels);
+    if let Some(label) = labels.iter().find(|label| !known(label)) {
+        return Err(Error::Param {
+            name: "label_blocks_",
+            expected: "labels from 0 to the number of labels",
+            got: label.to_string(),
+        });
+    }
+    if let Some(at) = (1..labels.len()).find(|&at| labels[at - 1] >= labels[at]) {
+        return Err(Error::Param {
+            name: "label_blocks_",
+            expected: "increasing within a block",
+            got: format!("{} before {}", labels[at - 1], labels[at]),
+        });
+    }
+    Ok(())
+}
+
+/// Refuses sizes that differ.
+pub(crate) fn same(what: &'static str, expected: usize, got: usize) -> Result<(), Error> {
+    if expected == got {
+        return Ok(());
+    }
+    Err(Error::Shape {
+        what,
+        expected,
+        got,
+    })
+}
+
+/// As [`merge`], of labels that [`check_labels`] has let through.
+pub(crate) fn merge_known<I: Index, T: Value>(
+    routes: CsrView<'_, I, T>,
+    answers: &[Answer<'_>],
+    n_labels: usize,
+    k: Option<usize>,
+    watch: &Watch,
+) -> Result<CsrOwned, Error> {
+    let places = places(routes, answers)?;
     Picked::by_blocks(
         routes.n_rows(),
         ROWS_AT_ONCE,
         n_labels,
-        Scratch::default,
+        || Scratch::new(n_labels),
         |scratch, rows, picked| {
             watch.step(0)?;
-            scratch.shares.resize(n_labels, 0.0);
             for row in rows {
                 scratch.row(routes, row, answers, &places);
                 match k {
@@ -76,18 +121,7 @@ struct Places {
 fn places<I: Index, T: Value>(
     routes: CsrView<'_, I, T>,
     answers: &[Answer<'_>],
-    n_labels: usize,
 ) -> Result<Places, Error> {
-    let same = |what, expected, got| {
-        if expected == got {
-            return Ok(());
-        }
-        Err(Error::Shape {
-            what,
-            expected,
-            got,
-        })
-    };
     same("number of blocks", routes.n_cols(), answers.len())?;
     let mut sent = filled("number of blocks", 0, answers.len())?;
     let mut places = Places {
@@ -104,20 +138,11 @@ fn places<I: Index, T: Value>(
     for (answer, n_sent) in answers.iter().zip(sent) {
         let n_scores = answer.labels.len().saturating_mul(n_sent);
         same("scores of a block", n_scores, answer.scores.len())?;
-        let known = |&label: &i32| usize::try_from(label).is_ok_and(|label| label < n_labels);
-        if let Some(label) = answer.labels.iter().find(|label| !known(label)) {
-            return Err(Error::Param {
-                name: "label_blocks_",
-                expected: "labels from 0 to the number of labels",
-                got: label.to_string(),
-            });
-        }
     }
     Ok(places)
 }
 
 /// Space for one row, reused.
-#[derive(Default)]
 struct Scratch<'a> {
     /// What its blocks say, and their weights.
     parts: Vec<(Answer<'a>, f64)>,
@@ -131,6 +156,17 @@ struct Scratch<'a> {
 }
 
 impl<'a> Scratch<'a> {
+    fn new(n_labels: usize) -> Self {
+        Self {
+            parts: Vec::new(),
+            // Memory comes as zeros: only the pages of a row's labels are ever touched.
+            shares: vec![0.0; n_labels],
+            touched: Vec::new(),
+            weights: Vec::new(),
+            terms: Vec::new(),
+        }
+    }
+
     /// Turns to a row.
     fn row<I: Index, T: Value>(
         &mut self,
@@ -386,6 +422,7 @@ mod tests {
         assert!(fails(&[1], &[], 2));
         assert!(fails(&[1], &[0.5], 1));
         assert!(fails(&[-1], &[0.5], 2));
+        assert!(fails(&[1, 0], &[0.5, 0.5], 2));
         assert!(merge(routes, &[], 2, None, &Watch::new()).is_err());
     }
 }

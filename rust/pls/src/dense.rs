@@ -1,62 +1,7 @@
-//! A dense matrix borrowed from whoever owns it, and its products with thirty-two columns.
+//! Products of a dense matrix with thirty-two columns.
 
-use manylabel_base::Error;
 use manylabel_simd::wide;
 use manylabel_sparse::{LANES, Lanes, Real};
-use ndarray::ArrayView2;
-
-/// A dense matrix in C order, row after row.
-#[derive(Debug, Clone, Copy)]
-pub struct DenseView<'a, T> {
-    values: &'a [T],
-    n_rows: usize,
-    n_cols: usize,
-}
-
-impl<'a, T: Real> DenseView<'a, T> {
-    /// Borrows a matrix.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Param`] if it is not in C order.
-    pub fn new(x: &ArrayView2<'a, T>) -> Result<Self, Error> {
-        let (n_rows, n_cols) = x.dim();
-        let strided = || Error::Param {
-            name: "X",
-            expected: "laid out in C order",
-            got: format!("strides {:?}", x.strides()),
-        };
-        Ok(Self {
-            values: x.to_slice().ok_or_else(strided)?,
-            n_rows,
-            n_cols,
-        })
-    }
-
-    /// Number of rows.
-    pub fn n_rows(&self) -> usize {
-        self.n_rows
-    }
-
-    /// Number of columns.
-    pub fn n_cols(&self) -> usize {
-        self.n_cols
-    }
-
-    /// One row.
-    ///
-    /// # Panics
-    ///
-    /// If `row >= n_rows`.
-    pub fn row(&self, row: usize) -> &'a [T] {
-        &self.values[row * self.n_cols..][..self.n_cols]
-    }
-
-    /// Some rows, one after the other.
-    pub(crate) fn rows(&self, rows: std::ops::Range<usize>) -> &'a [T] {
-        &self.values[rows.start * self.n_cols..rows.end * self.n_cols]
-    }
-}
 
 /// Rows that share a pass over a panel, so that each line of it is loaded once for all of them.
 const ROWS: usize = 4;

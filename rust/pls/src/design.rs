@@ -1,9 +1,11 @@
 //! A matrix as the algorithm sees it: scaled, perhaps centred, perhaps with a column of ones, and
 //! multiplied from either side by thirty-two columns at a time.
 
-use crate::dense::{self, DenseView};
+use crate::dense;
 use manylabel_base::{Error, Watch, filled};
-use manylabel_sparse::{ColumnOrder, CsrView, Index, LANES, Lanes, Real, RowBlocks, Value};
+use manylabel_sparse::{
+    ColumnOrder, CsrView, DenseView, Index, LANES, Lanes, Real, RowBlocks, Value,
+};
 use std::ops::Range;
 
 /// A matrix of the caller's.

@@ -58,7 +58,6 @@ mod project;
 mod solve;
 mod tall;
 
-pub use dense::DenseView;
 pub use design::Matrix;
 pub use fit::Model;
 pub use params::{Checked, Components, Embedding, Params, Ridge, Solver, Variant};

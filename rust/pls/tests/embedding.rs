@@ -1,10 +1,8 @@
 //! What must agree: solvers, storage of X, precisions, and any number of threads.
 
 use manylabel_base::Watch;
-use manylabel_pls::{
-    Components, DenseView, Embedding, Matrix, Model, Params, Ridge, Solver, project,
-};
-use manylabel_sparse::CsrView;
+use manylabel_pls::{Components, Embedding, Matrix, Model, Params, Ridge, Solver, project};
+use manylabel_sparse::{CsrView, DenseView};
 use ndarray::ArrayView2;
 use proptest::prelude::*;
 use rayon::ThreadPoolBuilder;

@@ -1,9 +1,10 @@
 //! X as `estimator/validation.py` lets it through: sparse or dense, of either precision.
 
 use crate::csr::{PyCsr, Unchecked};
+use crate::error::to_py;
 use manylabel_base::Error;
 use manylabel_score::Features;
-use numpy::ndarray::ArrayView2;
+use manylabel_sparse::DenseView;
 use numpy::{PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 
@@ -18,8 +19,8 @@ pub(crate) enum PyFeatures<'py> {
 /// The features, their structure yet to be checked behind the door.
 #[derive(Clone, Copy)]
 pub(crate) enum Given<'a> {
-    Dense32(ArrayView2<'a, f32>),
-    Dense64(ArrayView2<'a, f64>),
+    Dense32(DenseView<'a, f32>),
+    Dense64(DenseView<'a, f64>),
     Sparse(Unchecked<'a>),
 }
 
@@ -27,8 +28,8 @@ impl PyFeatures<'_> {
     /// The arrays as they are.
     pub(crate) fn given(&self) -> PyResult<Given<'_>> {
         Ok(match self {
-            Self::Dense32(x) => Given::Dense32(x.as_array()),
-            Self::Dense64(x) => Given::Dense64(x.as_array()),
+            Self::Dense32(x) => Given::Dense32(DenseView::new(&x.as_array()).map_err(to_py)?),
+            Self::Dense64(x) => Given::Dense64(DenseView::new(&x.as_array()).map_err(to_py)?),
             Self::Sparse(x) => Given::Sparse(x.unchecked("X")?),
         })
     }

@@ -43,7 +43,8 @@ mod _core {
     use crate::link::{check_link, fit_link, link_scorer};
     #[pymodule_export]
     use crate::partition::{
-        fit_kmeans, fit_partition, fit_router, merge_blocks, partition_labels, topk_of_rows,
+        block_scorer, fit_kmeans, fit_partition, fit_router, merge_blocks, partition_labels, route,
+        topk_of_rows,
     };
     #[pymodule_export]
     use crate::pdsparse::fit_pdsparse;

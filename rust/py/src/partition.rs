@@ -2,11 +2,19 @@
 
 use crate::csr::{CsrArrays, PyCsr, csr_arrays, values};
 use crate::error::to_py;
+use crate::features::PyFeatures;
+use crate::held::{Held, HeldCsr, with_held};
 use crate::params::Named;
 use crate::run::{run, run_here, score};
-use manylabel_partition::{Answer, KMeans, Params, ROWS_AT_ONCE, Router, Until, label_step, merge};
-use manylabel_score::with_sparse;
-use manylabel_sparse::{CsrOwned, Index, TopK, Value};
+use crate::scorer::{Scorer, Source};
+use manylabel_base::Error;
+use manylabel_linear as linear;
+use manylabel_partition::{
+    Answer, Block, BlockModel, ByLabel, Inner, KMeans, Link, Named as ByName, Params, Part, Parts,
+    ROWS_AT_ONCE, Router, Routing, Turned, Until, label_step, merge,
+};
+use manylabel_score::{Model, with_sparse};
+use manylabel_sparse::{CsrOwned, CsrView, Index, TopK, Value};
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 
@@ -175,6 +183,165 @@ pub(crate) fn fit_router<'py>(
         routes.intercept.into_pyarray(py),
         to_i32(&routes.n_iter).into_pyarray(py),
     ))
+}
+
+/// The blocks that a row is sent to: so many of the best, or the fewest of these that hold a share
+/// of their probability.
+#[derive(FromPyObject, Clone, Copy)]
+pub(crate) struct PyRouting {
+    most: usize,
+    share: Option<f64>,
+}
+
+impl From<PyRouting> for Routing {
+    fn from(PyRouting { most, share }: PyRouting) -> Self {
+        match share {
+            None => Self::Best(most),
+            Some(share) => Self::Doubt { most, share },
+        }
+    }
+}
+
+/// The router's scores of the blocks that each row is sent to, as the arrays of a CSR matrix.
+#[pyfunction]
+#[pyo3(signature = (router, x, routing, n_threads))]
+pub(crate) fn route<'py>(
+    py: Python<'py>,
+    router: &Scorer,
+    x: PyFeatures<'py>,
+    routing: PyRouting,
+    n_threads: usize,
+) -> PyResult<CsrArrays<'py>> {
+    let routes = router.ask(py, &x, n_threads, |model, x, watch| {
+        Routing::from(routing).routes(model, x, watch)
+    })?;
+    Ok(csr_arrays(py, routes))
+}
+
+/// What scoring needs of a block.
+#[derive(FromPyObject)]
+pub(crate) struct PyBlock {
+    labels: Held<i32>,
+    scorer: Option<Py<Scorer>>,
+    /// The block's labels as `scorer` counts them, if it knows more.
+    places: Option<Held<i32>>,
+    factor: f32,
+    zero: f32,
+    /// The score above which labels are named; None for the best one.
+    least: Option<f32>,
+}
+
+impl PyBlock {
+    fn block(&self) -> Result<Block<'_>, Error> {
+        let model = match (&self.scorer, &self.places) {
+            (None, _) => None,
+            (Some(scorer), None) => Some(Inner::Own(scorer.get().model())),
+            (Some(scorer), Some(places)) => {
+                Some(Inner::Part(Part::new(scorer.get().model(), places)?))
+            }
+        };
+        Ok(Block {
+            labels: &self.labels,
+            model,
+            link: Link {
+                factor: self.factor,
+                zero: self.zero,
+            },
+            named: self.least.map_or(ByName::Best, ByName::Above),
+        })
+    }
+}
+
+/// Weights that parts are made of: of a (`n_labels`, `n_features`) CSC matrix, intercepts, and whether
+/// rows are scaled to unit length.
+struct Weights(HeldCsr<f32>, Held<f32>, bool);
+
+impl Parts for Weights {
+    fn by_label(&self) -> Result<Box<dyn ByLabel + '_>, Error> {
+        let Self(coef, intercept, normalize) = self;
+        let n_labels = intercept.len();
+        with_held!(coef, |coef| {
+            let by_feature =
+                CsrView::new("coef_", &coef.indptr, &coef.indices, &coef.data, n_labels)?;
+            let n_features = by_feature.n_rows();
+            Ok(Box::new(WeightsByLabel {
+                coef: Turned::new(n_features, n_labels, |feature| by_feature.row(feature))?,
+                n_features,
+                intercept,
+                normalize: *normalize,
+            }))
+        })
+    }
+}
+
+struct WeightsByLabel<'a> {
+    coef: Turned,
+    n_features: usize,
+    intercept: &'a [f32],
+    normalize: bool,
+}
+
+impl ByLabel for WeightsByLabel<'_> {
+    fn with_part(
+        &self,
+        labels: &[i32],
+        then: &mut dyn FnMut(&dyn Model) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let of_label = |at: usize| self.coef.column(labels[at].get());
+        let part = Turned::new(labels.len(), self.n_features, of_label)?;
+        let intercept = labels.iter().map(|label| self.intercept[label.get()]);
+        let intercept: Vec<f32> = intercept.collect();
+        let Turned { ends, rows, values } = &part;
+        then(&linear::Scorer::new(
+            ends,
+            rows,
+            values,
+            &intercept,
+            self.normalize,
+        )?)
+    }
+}
+
+/// The prepared models of a block classifier, kept alive.
+struct PyBlockModel {
+    router: Py<Scorer>,
+    blocks: Vec<PyBlock>,
+    weights: Option<Weights>,
+    n_labels: usize,
+    routing: Routing,
+}
+
+impl Source for PyBlockModel {
+    fn model(&self) -> Result<Box<dyn Model + '_>, Error> {
+        let blocks = self.blocks.iter().map(PyBlock::block);
+        let blocks = blocks.collect::<Result<_, Error>>()?;
+        let router = self.router.get().model();
+        let model = BlockModel::new(router, blocks, self.n_labels, self.routing)?;
+        Ok(Box::new(match &self.weights {
+            None => model,
+            Some(weights) => model.with_parts(weights),
+        }))
+    }
+}
+
+/// Prepares the router and the models of blocks. `weights`, `(coef_, intercept_, normalize)`, are
+/// those of the linear model that blocks are parts of.
+#[pyfunction]
+#[pyo3(signature = (router, blocks, n_labels, routing, weights))]
+pub(crate) fn block_scorer(
+    router: Py<Scorer>,
+    blocks: Vec<PyBlock>,
+    n_labels: usize,
+    routing: PyRouting,
+    weights: Option<(HeldCsr<f32>, Held<f32>, bool)>,
+) -> PyResult<Scorer> {
+    Scorer::new(PyBlockModel {
+        router,
+        blocks,
+        weights: weights.map(|(coef, intercept, normalize)| Weights(coef, intercept, normalize)),
+        n_labels,
+        routing: routing.into(),
+    })
 }
 
 /// Merges the scores of the blocks that rows were sent to: the arrays of (`n_rows`, `n_labels`).

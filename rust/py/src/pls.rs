@@ -7,8 +7,8 @@ use crate::params::{Named, from_named};
 use crate::run::{Job, run, score};
 use manylabel_base::Error;
 use manylabel_pls::{
-    Checked, Components, DenseView, Embedding, Matrix, Model, Params, ROWS_AT_ONCE, Ridge, Solver,
-    Variant, project,
+    Checked, Components, Embedding, Matrix, Model, Params, ROWS_AT_ONCE, Ridge, Solver, Variant,
+    project,
 };
 use manylabel_score::{Dense, Features, with_sparse};
 use manylabel_sparse::Real;
@@ -87,11 +87,11 @@ macro_rules! with_matrix {
     ($given:expr, |$x:ident| $body:expr) => {
         match $given.features()? {
             Features::Dense(Dense::F32(dense)) => {
-                let $x = Matrix::<i32, f32>::Dense(DenseView::new(&dense)?);
+                let $x = Matrix::<i32, f32>::Dense(dense);
                 $body
             }
             Features::Dense(Dense::F64(dense)) => {
-                let $x = Matrix::<i32, f64>::Dense(DenseView::new(&dense)?);
+                let $x = Matrix::<i32, f64>::Dense(dense);
                 $body
             }
             Features::Sparse(sparse) => with_sparse!(sparse, |sparse| {

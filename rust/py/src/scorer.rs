@@ -39,15 +39,20 @@ impl Scorer {
             .map_err(to_py)
     }
 
+    /// The prepared model.
+    pub(crate) fn model(&self) -> &dyn Model {
+        self.0.borrow_dependent().as_ref()
+    }
+
     /// Asks the model about rows: few of them here and now, more through the door.
-    fn ask<T: Send>(
+    pub(crate) fn ask<T: Send>(
         &self,
         py: Python<'_>,
         x: &PyFeatures<'_>,
         n_threads: usize,
         what: impl FnOnce(&dyn Model, Features<'_>, &Watch) -> Result<T, Error> + Send,
     ) -> PyResult<T> {
-        let model = self.0.borrow_dependent().as_ref();
+        let model = self.model();
         let quick = model.is_quick(x.shape().0);
         let x = x.given()?;
         score(py, quick, n_threads, |watch| {
@@ -145,6 +150,6 @@ impl Scorer {
     /// Number of labels.
     #[getter]
     fn n_labels(&self) -> usize {
-        self.0.borrow_dependent().n_labels()
+        self.model().n_labels()
     }
 }

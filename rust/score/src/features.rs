@@ -1,8 +1,7 @@
 //! Features as they come.
 
 use manylabel_base::{Error, filled};
-use manylabel_sparse::{CsrView, Real};
-use ndarray::ArrayView2;
+use manylabel_sparse::{CsrView, DenseView, Real};
 
 /// Rows of features of any type that the library takes.
 #[derive(Debug, Clone, Copy)]
@@ -30,9 +29,9 @@ pub enum Sparse<'a> {
 #[derive(Debug, Clone, Copy)]
 pub enum Dense<'a> {
     /// Single precision.
-    F32(ArrayView2<'a, f32>),
+    F32(DenseView<'a, f32>),
     /// Double precision.
-    F64(ArrayView2<'a, f64>),
+    F64(DenseView<'a, f64>),
 }
 
 /// Evaluates `$body` with `$x` bound to the view in `$sparse`, whatever its types.
@@ -53,8 +52,8 @@ impl<'a> Features<'a> {
     pub fn n_rows(&self) -> usize {
         match self {
             Self::Sparse(x) => with_sparse!(x, |x| x.n_rows()),
-            Self::Dense(Dense::F32(x)) => x.nrows(),
-            Self::Dense(Dense::F64(x)) => x.nrows(),
+            Self::Dense(Dense::F32(x)) => x.n_rows(),
+            Self::Dense(Dense::F64(x)) => x.n_rows(),
         }
     }
 
@@ -62,20 +61,8 @@ impl<'a> Features<'a> {
     pub fn n_cols(&self) -> usize {
         match self {
             Self::Sparse(x) => with_sparse!(x, |x| x.n_cols()),
-            Self::Dense(Dense::F32(x)) => x.ncols(),
-            Self::Dense(Dense::F64(x)) => x.ncols(),
-        }
-    }
-
-    /// The same for a shorter time: lifetimes of dense views do not shorten by themselves.
-    pub fn reborrow<'b>(&'b self) -> Features<'b>
-    where
-        'a: 'b,
-    {
-        match self {
-            Self::Sparse(x) => Features::Sparse(*x),
-            Self::Dense(Dense::F32(x)) => x.reborrow().into(),
-            Self::Dense(Dense::F64(x)) => x.reborrow().into(),
+            Self::Dense(Dense::F32(x)) => x.n_cols(),
+            Self::Dense(Dense::F64(x)) => x.n_cols(),
         }
     }
 
@@ -144,17 +131,19 @@ pub struct Arrays<T> {
 }
 
 impl<T: Real> Arrays<T> {
-    fn of(x: &ArrayView2<'_, T>) -> Result<Self, Error> {
-        let is_there = |value: &&T| value.f64() != 0.0;
-        let size = x.iter().filter(is_there).count();
-        let mut ends = filled("rows of X", 0, x.nrows() + 1)?;
+    fn of(x: &DenseView<'_, T>) -> Result<Self, Error> {
+        let is_there = |value: &T| value.f64() != 0.0;
+        let n_rows = x.n_rows();
+        let of_row = |row| x.row(row).iter().filter(|value| is_there(value)).count();
+        let size = (0..n_rows).map(of_row).sum();
+        let mut ends = filled("rows of X", 0, n_rows + 1)?;
         let mut cols = filled("nonzero values of X", 0, size)?;
         let mut values = filled("nonzero values of X", T::default(), size)?;
         let mut end = 0;
-        for (row, next) in x.rows().into_iter().zip(&mut ends[1..]) {
-            for (col, &value) in row.iter().enumerate() {
-                if value.f64() != 0.0 {
-                    (cols[end], values[end]) = (col as i64, value);
+        for (row, next) in ends[1..].iter_mut().enumerate() {
+            for (col, value) in (0..).zip(x.row(row)) {
+                if is_there(value) {
+                    (cols[end], values[end]) = (col, *value);
                     end += 1;
                 }
             }
@@ -164,7 +153,7 @@ impl<T: Real> Arrays<T> {
             ends,
             cols,
             values,
-            n_cols: x.ncols(),
+            n_cols: x.n_cols(),
         })
     }
 
@@ -189,14 +178,14 @@ from!(
     I64F64(i64, f64)
 );
 
-impl<'a> From<ArrayView2<'a, f32>> for Features<'a> {
-    fn from(x: ArrayView2<'a, f32>) -> Self {
+impl<'a> From<DenseView<'a, f32>> for Features<'a> {
+    fn from(x: DenseView<'a, f32>) -> Self {
         Self::Dense(Dense::F32(x))
     }
 }
 
-impl<'a> From<ArrayView2<'a, f64>> for Features<'a> {
-    fn from(x: ArrayView2<'a, f64>) -> Self {
+impl<'a> From<DenseView<'a, f64>> for Features<'a> {
+    fn from(x: DenseView<'a, f64>) -> Self {
         Self::Dense(Dense::F64(x))
     }
 }

@@ -68,4 +68,4 @@ mod rank;
 
 pub use features::{Arrays, Copied, Dense, Features, Sparse};
 pub use model::{Bounds, Model, Options, Purpose, Rows, Work};
-pub use rank::at;
+pub use rank::{at, room_for_all};

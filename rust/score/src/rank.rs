@@ -29,7 +29,7 @@ struct Batch<'a> {
 impl<'a> Batch<'a> {
     fn new<M: Model + ?Sized>(
         model: &'a M,
-        x: &'a Features<'_>,
+        x: Features<'a>,
         purpose: Purpose,
     ) -> Result<Self, Error> {
         if x.n_cols() != model.n_features() {
@@ -39,7 +39,7 @@ impl<'a> Batch<'a> {
                 got: x.n_cols(),
             });
         }
-        let rows = model.rows(x.reborrow(), Options { purpose })?;
+        let rows = model.rows(x, Options { purpose })?;
         let n_rows = x.n_rows();
         let at_once = rows.at_once().clamp(1, n_rows.max(1));
         let rows_of_task = if model.is_quick(n_rows) {
@@ -105,12 +105,7 @@ impl<'a> Batch<'a> {
         fill: impl Fn(Range<usize>, &mut [T], &mut Work) -> Result<(), Error> + Sync,
     ) -> Result<Vec<T>, Error> {
         let (n_rows, n_labels) = (self.n_rows, self.n_labels);
-        let size = n_rows.checked_mul(n_labels);
-        let size = size.ok_or_else(|| Error::TooLarge {
-            what,
-            got: format!("{n_rows} x {n_labels} numbers"),
-        })?;
-        let mut all = filled(what, T::default(), size)?;
+        let mut all = room_for_all(what, T::default(), n_rows, n_labels)?;
         let task = |(at, out): (usize, &mut [T])| {
             let mut work = Work::default();
             let first = at * self.rows_of_task;
@@ -138,6 +133,25 @@ impl<'a> Batch<'a> {
     }
 }
 
+/// A copy of `value` for every row and label; `what` is named if they do not fit.
+///
+/// # Errors
+///
+/// [`Error::TooLarge`] if that many do not fit in memory.
+pub fn room_for_all<T: Clone>(
+    what: &'static str,
+    value: T,
+    n_rows: usize,
+    n_labels: usize,
+) -> Result<Vec<T>, Error> {
+    let size = n_rows.checked_mul(n_labels);
+    let size = size.ok_or_else(|| Error::TooLarge {
+        what,
+        got: format!("{n_rows} x {n_labels} numbers"),
+    })?;
+    filled(what, value, size)
+}
+
 /// See [`Model::topk`].
 pub(crate) fn topk<M: Model + ?Sized>(
     model: &M,
@@ -146,7 +160,7 @@ pub(crate) fn topk<M: Model + ?Sized>(
     watch: &Watch,
 ) -> Result<CsrOwned, Error> {
     let n_labels = model.n_labels();
-    Batch::new(model, &x, Purpose::Ranking)?.select(
+    Batch::new(model, x, Purpose::Ranking)?.select(
         watch,
         || TopK::new(k.min(n_labels)),
         |best, scores, out| {
@@ -180,7 +194,7 @@ pub(crate) fn above<M: Model + ?Sized>(
             got: bounds.len(),
         });
     }
-    Batch::new(model, &x, Purpose::Labels)?.select(
+    Batch::new(model, x, Purpose::Labels)?.select(
         watch,
         || (),
         |(), scores, out| {
@@ -203,7 +217,7 @@ pub(crate) fn decision<M: Model + ?Sized>(
     x: Features<'_>,
     watch: &Watch,
 ) -> Result<Vec<f32>, Error> {
-    let batch = Batch::new(model, &x, Purpose::Scores)?;
+    let batch = Batch::new(model, x, Purpose::Scores)?;
     batch.all("the dense score matrix", watch, |rows, out, work| {
         batch.rows.score(rows, out, work, watch)
     })
@@ -215,7 +229,7 @@ pub(crate) fn probabilities<M: Model + ?Sized>(
     x: Features<'_>,
     watch: &Watch,
 ) -> Result<Vec<f64>, Error> {
-    let batch = Batch::new(model, &x, Purpose::Probabilities)?;
+    let batch = Batch::new(model, x, Purpose::Probabilities)?;
     batch.all("the matrix of probabilities", watch, |rows, out, work| {
         batch.rows.probabilities(rows, out, work, watch)
     })
@@ -257,7 +271,7 @@ fn scores_of<I: Index, T: Value>(
     pairs: CsrView<'_, I, T>,
     watch: &Watch,
 ) -> Result<Vec<f32>, Error> {
-    let batch = Batch::new(model, &x, Purpose::Scores)?;
+    let batch = Batch::new(model, x, Purpose::Scores)?;
     let found = Picked::by_blocks(
         batch.n_rows,
         batch.rows_of_task,

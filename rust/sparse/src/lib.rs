@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 mod blocks;
+mod dense;
 mod owned;
 mod panel;
 mod picked;
@@ -25,6 +26,7 @@ mod topk;
 mod view;
 
 pub use blocks::{ColumnOrder, RowBlock, RowBlocks};
+pub use dense::DenseView;
 pub use owned::CsrOwned;
 pub use panel::{LANES, Lanes};
 pub use picked::Picked;

@@ -1,0 +1,224 @@
+"""Scores of blocks whose models are not the core's: these are asked by their methods."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array, vstack
+
+from manylabel import _core
+from manylabel.estimator.base import core_parts
+from manylabel.partition.any_classifier import rows_at_once, topk_of_decisions
+from manylabel.partition.router import Routing
+
+__all__ = ["AskedScorer", "DenseScorer"]
+
+T = TypeVar("T")
+
+# So many scores are held at a time where they are merged: 64 MB.
+_SCORES_AT_ONCE = 1 << 24
+# Rows for which it is not worth to start threads.
+_FEW_ROWS = 32
+
+_Csr = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
+
+
+class DenseScorer:
+    """What `_core.Scorer` answers, by a function that scores every label.
+
+    Parameters
+    ----------
+    decide : callable
+        Gives the scores of rows: (n_rows, n_labels), float32.
+    n_labels : int
+    """
+
+    def __init__(self, decide: Callable[[csr_array, int], NDArray[np.float32]], n_labels: int) -> None:
+        self._decide = decide
+        self.n_labels = n_labels
+
+    def decision(self, X: csr_array, threads: int) -> NDArray[np.float32]:
+        """Score every label of every row."""
+        return self._decide(X, threads)
+
+    def topk(self, X: csr_array, k: int, threads: int) -> _Csr:
+        """Name the best labels of every row."""
+        return _arrays(topk_of_decisions(lambda X: self._decide(X, threads), X, self.n_labels, k))
+
+    def above(self, X: csr_array, bound: float, threads: int) -> _Csr:
+        """Name the labels with scores above a bound."""
+        parts = [
+            csr_array(self._decide(X[rows], threads) > bound)
+            for rows in rows_at_once(X.shape[0], self.n_labels)
+        ]
+        return _arrays(csr_array(vstack(parts, format="csr")))
+
+
+@dataclass(frozen=True)
+class _Answer(Generic[T]):
+    """What the model of one block says of the rows sent there."""
+
+    rows: NDArray[np.intp]
+    labels: NDArray[np.int32]
+    value: T
+    block: int
+
+
+class AskedScorer:
+    """What `_core.Scorer` answers, by the methods of the models of blocks.
+
+    Where a row may go to several blocks, all rows are merged, those of one block as well: of another's scores
+    some are log-odds already, and which labels these are is known where all scores are at hand.
+
+    Parameters
+    ----------
+    router : Scorer
+        Of the blocks.
+    routing : Routing
+    label_blocks : list of ndarray, dtype int32
+        The labels of each block, increasing.
+    model_of : callable
+        Gives the model of a block's labels, with `decision_function`, `predict_topk`, `predict` and, where
+        scores are merged, `_log_odds`.
+    n_labels : int
+    """
+
+    def __init__(
+        self,
+        router: _core.Scorer,
+        routing: Routing,
+        label_blocks: list[NDArray[np.int32]],
+        model_of: Callable[[int], Any],
+        n_labels: int,
+    ) -> None:
+        if len(label_blocks) != router.n_labels:
+            raise ValueError(
+                f"blocks of label_blocks_: expected {router.n_labels} as the router has, "
+                f"got {len(label_blocks)}"
+            )
+        for block, labels in enumerate(label_blocks):
+            if len(labels) and not 0 <= labels.min() <= labels.max() < n_labels:
+                raise ValueError(f"labels of block {block} must be from 0 to {n_labels - 1}")
+        self._router, self._routing = router, routing
+        self._label_blocks, self._model_of = label_blocks, model_of
+        self.n_labels = n_labels
+
+    @property
+    def _merges(self) -> bool:
+        return self._routing != Routing(1)
+
+    def decision(self, X: csr_array, threads: int) -> NDArray[np.float32]:
+        """Score every label of every row."""
+        scores = np.full((X.shape[0], self.n_labels), -np.inf, dtype=np.float32)
+        if self._merges:
+            for first, merged in self._merged(X, None, threads):
+                of_row = np.repeat(np.arange(first, first + merged.shape[0]), np.diff(merged.indptr))
+                scores[of_row, merged.indices] = merged.data
+            return scores
+        routes = self._routes(X, threads)
+        for answer in self._answers(X, routes, threads, lambda model, X: model.decision_function(X)):
+            scores[np.ix_(answer.rows, answer.labels)] = answer.value
+        return scores
+
+    def topk(self, X: csr_array, k: int, threads: int) -> _Csr:
+        """Name the best labels of every row."""
+        if self._merges:
+            return _stacked([merged for _, merged in self._merged(X, k, threads)])
+        return self._joined(X, threads, lambda model, X: model.predict_topk(X, k=k), np.float32)
+
+    def above(self, X: csr_array, bound: float, threads: int) -> _Csr:
+        """Name the labels that a row's model predicts, or whose merged scores are above a bound."""
+        if self._merges:
+            return _stacked([csr_array(merged > bound) for _, merged in self._merged(X, None, threads)])
+        return self._joined(X, threads, lambda model, X: csr_array(model.predict(X)), np.int64)
+
+    def _routes(self, X: csr_array, threads: int) -> csr_array:
+        routes = _core.route(self._router, X, self._routing, threads)
+        return csr_array(core_parts(routes), shape=(X.shape[0], len(self._label_blocks)))
+
+    def _answers(
+        self, X: csr_array, routes: csr_array, threads: int, ask: Callable[[Any, csr_array], T]
+    ) -> Iterator[_Answer[T]]:
+        """Ask the models of the blocks that rows are sent to, block after block."""
+        order = np.argsort(routes.indices, kind="stable")
+        of_row = np.repeat(np.arange(X.shape[0]), np.diff(routes.indptr))
+        blocks, starts = np.unique(routes.indices[order], return_index=True)
+        groups = np.split(order, starts[1:])
+
+        def answer(at: int) -> _Answer[T]:
+            block, rows = int(blocks[at]), of_row[groups[at]]
+            labels = self._label_blocks[block]
+            value = ask(self._model_of(block), X if len(rows) == X.shape[0] else X[rows])
+            # Fitted arrays may come from a file that somebody made.
+            if getattr(value, "shape", None) != (len(rows), len(labels)):
+                raise ValueError(
+                    f"scores of block {block}: expected {len(labels)} labels as in label_blocks_"
+                )
+            return _Answer(rows, labels, value, block)
+
+        threads = min(threads, len(blocks))
+        if threads <= 1 or X.shape[0] <= _FEW_ROWS:
+            yield from map(answer, range(len(blocks)))
+            return
+        with ThreadPoolExecutor(threads) as pool:
+            yield from pool.map(answer, range(len(blocks)))
+
+    def _joined(
+        self, X: csr_array, threads: int, ask: Callable[[Any, csr_array], csr_array], dtype: Any
+    ) -> _Csr:
+        """Join the answers for each row's one block to one matrix of all labels."""
+        answers = list(self._answers(X, self._routes(X, threads), threads, ask))
+        counts = np.zeros(X.shape[0] + 1, dtype=np.int64)
+        for answer in answers:
+            counts[answer.rows + 1] = np.diff(answer.value.indptr)
+        indptr = np.cumsum(counts)
+        indices, data = np.empty(indptr[-1], dtype=np.int32), np.empty(indptr[-1], dtype=dtype)
+        for answer in answers:
+            part = answer.value
+            moves = np.repeat(indptr[answer.rows] - part.indptr[:-1], np.diff(part.indptr))
+            places = np.arange(part.nnz) + moves
+            indices[places], data[places] = answer.labels[part.indices], part.data
+        if indptr[-1] <= np.iinfo(np.int32).max:
+            indptr = indptr.astype(np.int32)
+        return indptr, indices, data
+
+    def _merged(self, X: csr_array, k: int | None, threads: int) -> Iterator[tuple[int, csr_array]]:
+        """Merge the scores of rows, as many at a time as there is room for.
+
+        Yields the first of these rows and, of each, the `k` best labels, or all.
+        """
+        routes = self._routes(X, threads)
+        sizes = np.array([len(labels) for labels in self._label_blocks], dtype=np.int64)
+        scored = np.concatenate([[0], np.cumsum(sizes[routes.indices])])[routes.indptr]
+        start = 0
+        while start < X.shape[0]:
+            stop = int(np.searchsorted(scored, scored[start] + _SCORES_AT_ONCE, side="right")) - 1
+            rows = slice(start, max(start + 1, min(stop, X.shape[0])))
+            yield start, self._merge(X[rows], routes[rows], k, threads)
+            start = rows.stop
+
+    def _merge(self, X: csr_array, routes: csr_array, k: int | None, threads: int) -> csr_array:
+        labels = self._label_blocks
+        scores = [np.empty((0, len(known)), dtype=np.float32) for known in labels]
+
+        def log_odds(model: Any, X: csr_array) -> NDArray[Any]:
+            odds: NDArray[Any] = model._log_odds(model.decision_function(X))
+            return odds
+
+        for answer in self._answers(X, routes, threads, log_odds):
+            scores[answer.block] = np.ascontiguousarray(answer.value, dtype=np.float32)
+        merged = _core.merge_blocks(routes, labels, scores, self.n_labels, k, threads)
+        return csr_array(core_parts(merged), shape=(X.shape[0], self.n_labels))
+
+
+def _arrays(matrix: csr_array) -> _Csr:
+    return matrix.indptr, matrix.indices, matrix.data
+
+
+def _stacked(parts: list[csr_array]) -> _Csr:
+    return _arrays(parts[0] if len(parts) == 1 else csr_array(vstack(parts, format="csr")))

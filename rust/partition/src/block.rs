@@ -1,0 +1,592 @@
+//! Scores by the models of the blocks that rows are sent to.
+//!
+//! A row costs the router's products and the labels of its blocks, not all labels. Rows of one block
+//! are scored together, by whatever its model does best with many rows.
+//!
+//! Scores of a row that goes to several blocks are merged as log-odds, by the router's probabilities:
+//! see [`merge`](crate::merge).
+//!
+//! ```
+//! use manylabel_base::{Error, Watch};
+//! use manylabel_partition::{Block, BlockModel, Inner, Link, Named, Routing};
+//! use manylabel_score::{Features, Model, Options, Rows, Work};
+//! use manylabel_sparse::CsrView;
+//! use std::ops::Range;
+//!
+//! /// Scores a label by the sum of the row times the label's weight.
+//! struct Sums(Vec<f32>);
+//!
+//! impl Model for Sums {
+//!     fn n_labels(&self) -> usize {
+//!         self.0.len()
+//!     }
+//!     fn n_features(&self) -> usize {
+//!         1
+//!     }
+//!     fn rows<'a>(&'a self, x: Features<'a>, _: Options) -> Result<Box<dyn Rows + 'a>, Error> {
+//!         match x {
+//!             Features::I32F32(x) => Ok(Box::new(Batch(self, x))),
+//!             _ => unimplemented!("other types in the same way"),
+//!         }
+//!     }
+//! }
+//!
+//! struct Batch<'a>(&'a Sums, CsrView<'a, i32, f32>);
+//!
+//! impl Rows for Batch<'_> {
+//!     fn n_labels(&self) -> usize {
+//!         self.0.n_labels()
+//!     }
+//!     fn score(&self, rows: Range<usize>, scores: &mut [f32], _: &mut Work, _: &Watch) -> Result<(), Error> {
+//!         for (row, scores) in rows.zip(scores.chunks_mut(self.n_labels())) {
+//!             let sum: f32 = self.1.row(row).1.iter().sum();
+//!             scores.iter_mut().zip(&self.0.0).for_each(|(score, weight)| *score = sum * weight);
+//!         }
+//!         Ok(())
+//!     }
+//! }
+//!
+//! // Positive rows go to the first block, which knows labels 0 and 2, others to the second.
+//! let (router, first, second) = (Sums(vec![1.0, -1.0]), Sums(vec![3.0, 2.0]), Sums(vec![-5.0]));
+//! let block = |labels, model| Block {
+//!     labels,
+//!     model: Some(Inner::Own(model)),
+//!     link: Link::IDENTITY,
+//!     named: Named::Above(0.0),
+//! };
+//! let blocks = vec![block(&[0, 2], &first), block(&[1], &second)];
+//! let model = BlockModel::new(&router, blocks, 3, Routing::Best(1))?;
+//! let x = CsrView::new("X", &[0i32, 1, 2], &[0, 0], &[0.5f32, -1.0], 1)?;
+//! let top = model.topk(x.into(), 1, &Watch::new())?;
+//! assert_eq!((&top.indices[..], &top.values[..]), (&[0, 1][..], &[1.5, 5.0][..]));
+//! # Ok::<(), Error>(())
+//! ```
+
+use crate::merge::{Answer, check_labels, merge_known, same};
+use crate::part::{ByLabel, Part, Parts};
+use crate::routing::Routing;
+use crate::rows::with_rows;
+use manylabel_base::{Error, Watch};
+use manylabel_score::{Bounds, Features, Model, Options, Rows, Work, room_for_all};
+use manylabel_sparse::{CsrOwned, CsrView};
+use rayon::prelude::*;
+use std::ops::Range;
+
+/// So few rows are scored without threads, if the models of the blocks are as quick, and by models
+/// as they are: to lay one out by label takes longer than to score all of its labels.
+const FEW_ROWS: usize = 32;
+
+/// Rows of which all scores are asked for at a time by [`Rows::score`].
+const ROWS_AT_ONCE: usize = 64;
+
+/// Scores that are held at a time where they are merged: 64 MiB.
+const SCORES_AT_ONCE: usize = 1 << 24;
+
+/// The labels of a block, and who scores them.
+pub struct Block<'a> {
+    /// In increasing order.
+    pub labels: &'a [i32],
+    /// As many labels. None for a block without labels.
+    pub model: Option<Inner<'a>>,
+    /// What its scores are as log-odds.
+    pub link: Link,
+    /// Which labels it names.
+    pub named: Named,
+}
+
+/// Who scores the labels of a block.
+pub enum Inner<'a> {
+    /// A model of these labels.
+    Own(&'a dyn Model),
+    /// A model of more.
+    Part(Part<'a>),
+}
+
+impl Inner<'_> {
+    fn model(&self) -> &dyn Model {
+        match self {
+            Self::Own(model) => *model,
+            Self::Part(part) => part,
+        }
+    }
+}
+
+/// Log-odds `factor · (score − zero)`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Link {
+    /// Above 0.
+    pub factor: f32,
+    /// The score of a label that is as likely as not.
+    pub zero: f32,
+}
+
+impl Link {
+    /// Of scores that are log-odds.
+    pub const IDENTITY: Self = Self {
+        factor: 1.0,
+        zero: 0.0,
+    };
+
+    fn log_odds(self, score: f32) -> f32 {
+        self.factor * (score - self.zero)
+    }
+}
+
+/// Which labels a model names.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Named {
+    /// Those with scores above this.
+    Above(f32),
+    /// The best one.
+    Best,
+}
+
+/// A router and the models of blocks.
+///
+/// Labels of no block that a row is sent to score −∞. If a row may go to several blocks, all scores
+/// are log-odds; a label of a row that is merged is named if it is more likely than not, others are
+/// named by the model of the row's block.
+pub struct BlockModel<'a> {
+    router: &'a dyn Model,
+    blocks: Vec<Block<'a>>,
+    /// Those of the blocks, once each.
+    models: Vec<&'a dyn Model>,
+    parts: Option<&'a dyn Parts>,
+    n_labels: usize,
+    routing: Routing,
+}
+
+impl<'a> BlockModel<'a> {
+    /// Puts a router and blocks together, in O(their labels).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] if the router, the blocks and their models do not have as many blocks,
+    /// labels and features as the others expect; [`Error::Param`] for labels out of order or none of
+    /// `n_labels`.
+    pub fn new(
+        router: &'a dyn Model,
+        blocks: Vec<Block<'a>>,
+        n_labels: usize,
+        routing: Routing,
+    ) -> Result<Self, Error> {
+        same("blocks of label_blocks_", router.n_labels(), blocks.len())?;
+        let mut models: Vec<&dyn Model> = Vec::new();
+        for Block { labels, model, .. } in &blocks {
+            check_labels(labels, n_labels)?;
+            let Some(inner) = model else {
+                same("labels of a block without a model", 0, labels.len())?;
+                continue;
+            };
+            let (model, whole) = match inner {
+                Inner::Own(model) => (*model, *model),
+                Inner::Part(part) => (part as &dyn Model, part.whole()),
+            };
+            same(
+                "labels of the model of a block",
+                labels.len(),
+                model.n_labels(),
+            )?;
+            same(
+                "features of the model of a block",
+                router.n_features(),
+                model.n_features(),
+            )?;
+            if !models
+                .last()
+                .is_some_and(|&last| std::ptr::addr_eq(last, whole))
+            {
+                models.push(whole);
+            }
+        }
+        Ok(Self {
+            router,
+            blocks,
+            models,
+            parts: None,
+            n_labels,
+            routing,
+        })
+    }
+
+    /// Takes the model that blocks are parts of apart where many rows are scored.
+    #[must_use]
+    pub fn with_parts(self, parts: &'a dyn Parts) -> Self {
+        Self {
+            parts: Some(parts),
+            ..self
+        }
+    }
+
+    /// Whether scores are log-odds.
+    fn gives_log_odds(&self) -> bool {
+        self.routing != Routing::Best(1)
+    }
+
+    /// What is found by `alone` for rows of one block, in terms of the block's labels, and of merged
+    /// scores by `merged`.
+    fn found(
+        &self,
+        x: Features<'_>,
+        watch: &Watch,
+        k: Option<usize>,
+        alone: impl Fn(&Block<'_>, &dyn Model, Features<'_>) -> Result<CsrOwned, Error> + Sync,
+        merged: impl Fn(CsrOwned) -> CsrOwned,
+    ) -> Result<CsrOwned, Error> {
+        let sent = Sent::new(self, x, watch)?;
+        let mut pieces = Vec::new();
+        let groups = sent.groups(&sent.alone());
+        let found = sent.ask(&groups, alone)?;
+        for (group, mut found) in groups.into_iter().zip(found) {
+            let block = &self.blocks[group.block];
+            for label in &mut found.indices {
+                *label = block.labels[*label as usize] as u32;
+            }
+            if self.gives_log_odds() {
+                for score in &mut found.values {
+                    *score = block.link.log_odds(*score);
+                }
+            }
+            found.n_cols = self.n_labels;
+            pieces.push((group.rows, found));
+        }
+        sent.merge(k, |rows, found| pieces.push((rows.to_vec(), merged(found))))?;
+        Ok(joined(pieces, x.n_rows(), self.n_labels))
+    }
+
+    /// Writes all scores of the rows to `out`, which is −∞.
+    fn decide(&self, x: Features<'_>, out: &mut [f32], watch: &Watch) -> Result<(), Error> {
+        let sent = Sent::new(self, x, watch)?;
+        let groups = sent.groups(&sent.alone());
+        let found = sent.ask(&groups, |_, model, x| model.decision(x, watch))?;
+        for (group, scores) in groups.iter().zip(found) {
+            let Block { labels, link, .. } = self.blocks[group.block];
+            for (&row, scores) in group.rows.iter().zip(scores.chunks(labels.len())) {
+                let out = &mut out[row as usize * self.n_labels..][..self.n_labels];
+                for (&label, &score) in labels.iter().zip(scores) {
+                    out[label as usize] = if self.gives_log_odds() {
+                        link.log_odds(score)
+                    } else {
+                        score
+                    };
+                }
+            }
+        }
+        sent.merge(None, |rows, found| {
+            for (at, &row) in rows.iter().enumerate() {
+                let out = &mut out[row as usize * self.n_labels..][..self.n_labels];
+                let (labels, scores) = found.row(at);
+                for (&label, &score) in labels.iter().zip(scores) {
+                    out[label as usize] = score;
+                }
+            }
+        })
+    }
+}
+
+/// Rankings and label sets are put together from what the models of the blocks answer for all of
+/// their rows.
+impl Model for BlockModel<'_> {
+    fn n_labels(&self) -> usize {
+        self.n_labels
+    }
+
+    fn n_features(&self) -> usize {
+        self.router.n_features()
+    }
+
+    /// For scores alone, whatever they are for.
+    fn rows<'a>(&'a self, x: Features<'a>, _: Options) -> Result<Box<dyn Rows + 'a>, Error> {
+        Ok(Box::new(Batch { model: self, x }))
+    }
+
+    fn is_quick(&self, n_rows: usize) -> bool {
+        n_rows <= FEW_ROWS
+            && self.router.is_quick(n_rows)
+            && self.models.iter().all(|model| model.is_quick(n_rows))
+    }
+
+    fn topk(&self, x: Features<'_>, k: usize, watch: &Watch) -> Result<CsrOwned, Error> {
+        let best = |_: &Block<'_>, model: &dyn Model, x: Features<'_>| model.topk(x, k, watch);
+        self.found(x, watch, Some(k), best, |merged| merged)
+    }
+
+    /// A bound of 0 names what the model of a block names; any other is in addition to that.
+    fn above(&self, x: Features<'_>, bounds: Bounds<'_>, watch: &Watch) -> Result<CsrOwned, Error> {
+        if let Bounds::Each(bounds) = bounds {
+            same("number of bounds", self.n_labels, bounds.len())?;
+        }
+        let bound = |label: usize| match bounds {
+            Bounds::One(bound) => bound,
+            Bounds::Each(bounds) => bounds[label],
+        };
+        let named = |block: &Block<'_>, model: &dyn Model, x: Features<'_>| {
+            let Named::Above(least) = block.named else {
+                return match &block.model {
+                    Some(Inner::Part(part)) => part.best(x, watch),
+                    _ => model.topk(x, 1, watch),
+                };
+            };
+            let scale = if self.gives_log_odds() {
+                block.link.factor
+            } else {
+                1.0
+            };
+            match bounds {
+                Bounds::One(bound) => model.above(x, Bounds::One(bound / scale + least), watch),
+                Bounds::Each(_) => {
+                    let labels = block.labels.iter();
+                    let each: Vec<f32> = labels
+                        .map(|&label| bound(label as usize) / scale + least)
+                        .collect();
+                    model.above(x, Bounds::Each(&each), watch)
+                }
+            }
+        };
+        self.found(x, watch, None, named, |merged| {
+            only(&merged, |label, score| score > bound(label as usize))
+        })
+    }
+
+    fn decision(&self, x: Features<'_>, watch: &Watch) -> Result<Vec<f32>, Error> {
+        let mut scores = room_for_all(
+            "the dense score matrix",
+            f32::NEG_INFINITY,
+            x.n_rows(),
+            self.n_labels,
+        )?;
+        self.decide(x, &mut scores, watch)?;
+        Ok(scores)
+    }
+}
+
+struct Batch<'a> {
+    model: &'a BlockModel<'a>,
+    x: Features<'a>,
+}
+
+impl Rows for Batch<'_> {
+    fn n_labels(&self) -> usize {
+        self.model.n_labels
+    }
+
+    fn at_once(&self) -> usize {
+        ROWS_AT_ONCE
+    }
+
+    fn score(
+        &self,
+        rows: Range<usize>,
+        scores: &mut [f32],
+        _: &mut Work,
+        watch: &Watch,
+    ) -> Result<(), Error> {
+        scores.fill(f32::NEG_INFINITY);
+        let rows: Vec<u32> = rows.map(|row| row as u32).collect();
+        with_rows(self.x, &rows, |x| self.model.decide(x, scores, watch))
+    }
+}
+
+/// Rows that are sent to a block.
+struct Group {
+    block: usize,
+    /// In increasing order.
+    rows: Vec<u32>,
+}
+
+/// Rows, and where they are sent.
+struct Sent<'a> {
+    model: &'a BlockModel<'a>,
+    x: Features<'a>,
+    routes: CsrOwned,
+    by_label: Option<Box<dyn ByLabel + 'a>>,
+    quick: bool,
+    watch: &'a Watch,
+}
+
+impl<'a> Sent<'a> {
+    fn new(model: &'a BlockModel<'a>, x: Features<'a>, watch: &'a Watch) -> Result<Self, Error> {
+        let parts = model.parts.filter(|_| x.n_rows() > FEW_ROWS);
+        Ok(Self {
+            routes: model.routing.routes(model.router, x, watch)?,
+            by_label: parts.map(Parts::by_label).transpose()?,
+            quick: model.is_quick(x.n_rows()),
+            model,
+            x,
+            watch,
+        })
+    }
+
+    /// Whether the scores of a row are merged, of however many blocks.
+    fn is_merged(&self, row: u32) -> bool {
+        match self.model.routing {
+            Routing::Best(n_routes) => n_routes > 1,
+            Routing::Doubt { .. } => self.blocks(row).len() > 1,
+        }
+    }
+
+    fn blocks(&self, row: u32) -> &[u32] {
+        self.routes.row(row as usize).0
+    }
+
+    fn alone(&self) -> Vec<u32> {
+        let rows = 0..self.x.n_rows() as u32;
+        rows.filter(|&row| !self.is_merged(row)).collect()
+    }
+
+    /// The given rows by the blocks that they are sent to and that have labels.
+    fn groups(&self, rows: &[u32]) -> Vec<Group> {
+        let mut pairs: Vec<(u32, u32)> = Vec::with_capacity(rows.len());
+        for &row in rows {
+            let knows = |&&block: &&u32| !self.model.blocks[block as usize].labels.is_empty();
+            let blocks = self.blocks(row).iter().filter(knows);
+            pairs.extend(blocks.map(|&block| (block, row)));
+        }
+        pairs.sort_unstable();
+        pairs
+            .chunk_by(|one, other| one.0 == other.0)
+            .map(|pairs| Group {
+                block: pairs[0].0 as usize,
+                rows: pairs.iter().map(|&(_, row)| row).collect(),
+            })
+            .collect()
+    }
+
+    /// Asks the models of the groups' blocks about their rows.
+    fn ask<R: Send>(
+        &self,
+        groups: &[Group],
+        what: impl Fn(&Block<'_>, &dyn Model, Features<'_>) -> Result<R, Error> + Sync,
+    ) -> Result<Vec<R>, Error> {
+        let of_group = |group: &Group| {
+            with_rows(self.x, &group.rows, |x| {
+                let block = &self.model.blocks[group.block];
+                match (&block.model, &self.by_label) {
+                    (Some(Inner::Part(part)), Some(by_label)) => {
+                        let mut answer = Err(Error::Stopped);
+                        by_label.with_part(part.labels(), &mut |model| {
+                            answer = what(block, model, x);
+                            Ok(())
+                        })?;
+                        answer
+                    }
+                    (Some(inner), _) => what(block, inner.model(), x),
+                    (None, _) => unreachable!("blocks with labels have models"),
+                }
+            })
+        };
+        if self.quick {
+            return groups.iter().map(of_group).collect();
+        }
+        groups.par_iter().with_max_len(1).map(of_group).collect()
+    }
+
+    /// Merges the scores of the rows that want it, as many at a time as there is room for: `take` is
+    /// given these rows and the `k` best labels of each, or all.
+    fn merge(&self, k: Option<usize>, mut take: impl FnMut(&[u32], CsrOwned)) -> Result<(), Error> {
+        let n_rows = self.x.n_rows() as u32;
+        let merged: Vec<u32> = (0..n_rows).filter(|&row| self.is_merged(row)).collect();
+        let mut rest = &merged[..];
+        while !rest.is_empty() {
+            let mut room = SCORES_AT_ONCE;
+            let fits = |&&row: &&u32| {
+                let labels = |&block: &u32| self.model.blocks[block as usize].labels.len();
+                let needed: usize = self.blocks(row).iter().map(labels).sum();
+                let fits = needed <= room;
+                room -= needed.min(room);
+                fits
+            };
+            let n_rows = rest.iter().take_while(fits).count().max(1);
+            let (rows, later) = rest.split_at(n_rows);
+            take(rows, self.merge_rows(rows, k)?);
+            rest = later;
+        }
+        Ok(())
+    }
+
+    fn merge_rows(&self, rows: &[u32], k: Option<usize>) -> Result<CsrOwned, Error> {
+        let groups = self.groups(rows);
+        let scores = self.ask(&groups, |block, model, x| {
+            let mut scores = model.decision(x, self.watch)?;
+            for score in &mut scores {
+                *score = block.link.log_odds(*score);
+            }
+            Ok(scores)
+        })?;
+        let BlockModel {
+            blocks, n_labels, ..
+        } = self.model;
+        let of_block = |block: &Block<'a>| Answer {
+            labels: block.labels,
+            scores: &[],
+        };
+        let mut answers: Vec<Answer<'_>> = blocks.iter().map(of_block).collect();
+        for (group, scores) in groups.iter().zip(&scores) {
+            answers[group.block].scores = scores;
+        }
+        let (mut ends, mut sent_to, mut of_router) = (vec![0u32], Vec::new(), Vec::new());
+        for &row in rows {
+            let (blocks, scores) = self.routes.row(row as usize);
+            sent_to.extend_from_slice(blocks);
+            of_router.extend_from_slice(scores);
+            ends.push(sent_to.len() as u32);
+        }
+        let routes = CsrView::new("routes", &ends, &sent_to, &of_router, blocks.len())?;
+        merge_known(routes, &answers, *n_labels, k, self.watch)
+    }
+}
+
+/// Keeps some entries.
+fn only(matrix: &CsrOwned, keep: impl Fn(u32, f32) -> bool) -> CsrOwned {
+    let mut kept = CsrOwned {
+        indptr: vec![0],
+        indices: Vec::new(),
+        values: Vec::new(),
+        n_cols: matrix.n_cols,
+    };
+    for row in 0..matrix.n_rows() {
+        let (labels, values) = matrix.row(row);
+        for (&label, &value) in labels.iter().zip(values) {
+            if keep(label, value) {
+                kept.indices.push(label);
+                kept.values.push(value);
+            }
+        }
+        kept.indptr.push(kept.indices.len());
+    }
+    kept
+}
+
+/// One matrix of rows that were answered apart: each piece has the numbers of its rows.
+fn joined(mut pieces: Vec<(Vec<u32>, CsrOwned)>, n_rows: usize, n_cols: usize) -> CsrOwned {
+    if let [(rows, _)] = &pieces[..]
+        && rows.len() == n_rows
+    {
+        return pieces.swap_remove(0).1;
+    }
+    let mut indptr = vec![0; n_rows + 1];
+    for (rows, piece) in &pieces {
+        for (at, &row) in rows.iter().enumerate() {
+            indptr[row as usize + 1] = piece.row(at).0.len();
+        }
+    }
+    for row in 0..n_rows {
+        indptr[row + 1] += indptr[row];
+    }
+    let mut indices = vec![0; indptr[n_rows]];
+    let mut values = vec![0.0; indptr[n_rows]];
+    for (rows, piece) in &pieces {
+        for (at, &row) in rows.iter().enumerate() {
+            let range = indptr[row as usize]..indptr[row as usize + 1];
+            let (labels, scores) = piece.row(at);
+            indices[range.clone()].copy_from_slice(labels);
+            values[range].copy_from_slice(scores);
+        }
+    }
+    CsrOwned {
+        indptr,
+        indices,
+        values,
+        n_cols,
+    }
+}

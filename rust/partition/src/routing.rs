@@ -1,0 +1,116 @@
+//! Which blocks a row is sent to.
+
+use manylabel_base::{Error, Watch};
+use manylabel_score::{Features, Model};
+use manylabel_sparse::CsrOwned;
+
+/// How many of the blocks that a router scores a row is sent to.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Routing {
+    /// So many of the best.
+    Best(usize),
+    /// The fewest of the `most` best that hold a `share` of the probability of these, each having
+    /// the logistic function of its score.
+    Doubt {
+        /// Blocks of a row at most.
+        most: usize,
+        /// From 0 to 1.
+        share: f64,
+    },
+}
+
+impl Routing {
+    /// The router's scores of the blocks that each row is sent to: (`n_rows`, `n_blocks`), blocks
+    /// in increasing order. A block of score −∞ is sent no row, and of equal ones the lower is the
+    /// better.
+    ///
+    /// # Errors
+    ///
+    /// As [`Model::topk`].
+    pub fn routes(
+        &self,
+        router: &dyn Model,
+        x: Features<'_>,
+        watch: &Watch,
+    ) -> Result<CsrOwned, Error> {
+        match *self {
+            Self::Best(n_routes) => router.topk(x, n_routes, watch),
+            Self::Doubt { most, share } => Ok(fewest(&router.topk(x, most, watch)?, share)),
+        }
+    }
+}
+
+/// Keeps of each row the best entries, the fewest that hold a share of the row's probability.
+fn fewest(routes: &CsrOwned, share: f64) -> CsrOwned {
+    let mut kept = CsrOwned {
+        indptr: Vec::with_capacity(routes.indptr.len()),
+        indices: Vec::with_capacity(routes.indices.len()),
+        values: Vec::with_capacity(routes.values.len()),
+        n_cols: routes.n_cols,
+    };
+    kept.indptr.push(0);
+    let (mut order, mut keep) = (Vec::new(), Vec::new());
+    for row in 0..routes.n_rows() {
+        let (blocks, scores) = routes.row(row);
+        // By falling probability, of equal ones the lower block first.
+        order.clear();
+        order.extend((0..).zip(scores).map(|(at, &score)| {
+            let chance = 1.0 / (1.0 + (-f64::from(score)).exp());
+            (chance, at)
+        }));
+        order.sort_by(|a: &(f64, usize), b| b.0.total_cmp(&a.0));
+        let total: f64 = order.iter().map(|&(chance, _)| chance).sum();
+        let mut before = 0.0;
+        keep.clear();
+        keep.resize(order.len(), false);
+        for (n_kept, &(chance, at)) in order.iter().enumerate() {
+            if n_kept > 0 && before >= share * total {
+                break;
+            }
+            keep[at] = true;
+            before += chance;
+        }
+        for at in (0..blocks.len()).filter(|&at| keep[at]) {
+            kept.indices.push(blocks[at]);
+            kept.values.push(scores[at]);
+        }
+        kept.indptr.push(kept.indices.len());
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fewest_blocks_that_hold_the_share() {
+        let logit = |p: f64| (p / (1.0 - p)).ln() as f32;
+        // Of 0.6, 0.3 and 0.1 in all orders, and of a row without blocks.
+        let rows = [[0.1, 0.6, 0.3], [0.6, 0.3, 0.1]];
+        let routes = CsrOwned {
+            indptr: vec![0, 3, 6, 6],
+            indices: vec![0, 2, 5, 1, 3, 4],
+            values: rows.concat().into_iter().map(logit).collect(),
+            n_cols: 6,
+        };
+        let blocks = |share| fewest(&routes, share).indices;
+        assert_eq!(blocks(0.0), [2, 1]);
+        assert_eq!(blocks(0.5), [2, 1]);
+        assert_eq!(blocks(0.7), [2, 5, 1, 3]);
+        assert_eq!(blocks(0.95), [0, 2, 5, 1, 3, 4]);
+        assert_eq!(fewest(&routes, 0.7).indptr, [0, 2, 4, 4]);
+    }
+
+    #[test]
+    fn equal_blocks_come_in_order() {
+        let routes = CsrOwned {
+            indptr: vec![0, 3],
+            indices: vec![1, 4, 7],
+            values: vec![0.5; 3],
+            n_cols: 9,
+        };
+        assert_eq!(fewest(&routes, 0.3).indices, [1]);
+        assert_eq!(fewest(&routes, 0.5).indices, [1, 4]);
+    }
+}

@@ -1,0 +1,97 @@
+//! Sparse rows as columns, for weights by feature to become weights by label and back.
+
+use manylabel_base::{Error, filled};
+use manylabel_sparse::Index;
+
+/// The compressed columns of a sparse matrix.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Turned {
+    /// Ends of the columns, one more than there are, from 0.
+    pub ends: Vec<u32>,
+    /// Rows, column after column, increasing within a column.
+    pub rows: Vec<u32>,
+    /// As many values.
+    pub values: Vec<f32>,
+}
+
+impl Turned {
+    /// Turns `n_rows` rows, of which `row` gives columns below `n_cols` and values, in O(nnz + `n_cols`).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`] if there are more than 2³²−1 entries, or a number for each column does not
+    /// fit in memory.
+    ///
+    /// # Panics
+    ///
+    /// If a column is none of `n_cols`.
+    pub fn new<'a, I: Index>(
+        n_rows: usize,
+        n_cols: usize,
+        row: impl Fn(usize) -> (&'a [I], &'a [f32]),
+    ) -> Result<Self, Error> {
+        let size: usize = (0..n_rows).map(|at| row(at).0.len()).sum();
+        if u32::try_from(size).is_err() {
+            return Err(Error::TooLarge {
+                what: "number of weights",
+                got: size.to_string(),
+            });
+        }
+        // The end of a column is first kept two places on, then, as where its next entry goes, one.
+        let mut ends = filled("number of columns", 0u32, n_cols + 2)?;
+        for at in 0..n_rows {
+            for col in row(at).0 {
+                ends[col.get() + 2] += 1;
+            }
+        }
+        for col in 1..ends.len() {
+            ends[col] += ends[col - 1];
+        }
+        let (mut rows, mut values) = (vec![0; size], vec![0.0; size]);
+        for at in 0..n_rows {
+            let (cols, of_row) = row(at);
+            for (col, &value) in cols.iter().zip(of_row) {
+                let next = &mut ends[col.get() + 1];
+                rows[*next as usize] = at as u32;
+                values[*next as usize] = value;
+                *next += 1;
+            }
+        }
+        ends.pop();
+        Ok(Self { ends, rows, values })
+    }
+
+    /// Rows and values of one column.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such column.
+    pub fn column(&self, col: usize) -> (&[u32], &[f32]) {
+        let range = self.ends[col] as usize..self.ends[col + 1] as usize;
+        (&self.rows[range.clone()], &self.values[range])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn turned_twice_is_as_before() {
+        // [[1, 0, 2], [0, 0, 3], [0, 0, 0], [4, 5, 6]]
+        let rows: [(&[i32], &[f32]); 4] = [
+            (&[0, 2], &[1.0, 2.0]),
+            (&[2], &[3.0]),
+            (&[], &[]),
+            (&[0, 1, 2], &[4.0, 5.0, 6.0]),
+        ];
+        let columns = Turned::new(4, 3, |row| rows[row]).expect("small");
+        assert_eq!(columns.ends, [0, 2, 3, 6]);
+        assert_eq!(columns.column(0), (&[0, 3][..], &[1.0, 4.0][..]));
+        assert_eq!(columns.column(2), (&[0, 1, 3][..], &[2.0, 3.0, 6.0][..]));
+        let again = Turned::new(3, 4, |col| columns.column(col)).expect("small");
+        assert_eq!(again.ends, [0, 2, 3, 3, 6]);
+        assert_eq!(again.rows, [0, 2, 2, 0, 1, 2]);
+        assert_eq!(again.values, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+    }
+}
