@@ -5,7 +5,6 @@
 //! So what comes out does not depend on who shares the panel.
 
 use crate::design::{Design, Rows, cross_into};
-use crate::solve::Fit;
 use manylabel_base::{Error, Watch, filled};
 use manylabel_simd::wide;
 use manylabel_sparse::{LANES, Lanes, Real};
@@ -15,6 +14,17 @@ type Sums = [f64; LANES];
 /// Rows whose sums are taken in the precision of the data before they are added in double.
 const STRETCH: usize = 64;
 
+/// What a regression yields, by these or by a factorization, for thirty-two right-hand sides.
+pub(crate) struct Fit<T> {
+    /// Z, a row for each feature.
+    pub(crate) z: Vec<Lanes<T>>,
+    /// Steps taken; 1 by a factorization.
+    pub(crate) n_steps: usize,
+    /// Right-hand sides that have not reached the tolerance.
+    pub(crate) n_unfinished: usize,
+}
+
+/// How the equations are solved.
 pub(crate) struct Settings<T> {
     /// Inverse of the diagonal of `XᵀΩX + λI`.
     pub(crate) preconditioner: Vec<T>,

@@ -1,6 +1,6 @@
 //! Ridge regressions `argmin_Z ‖YQ − XZ‖² + λ‖Z‖²`, weighted by Ω, thirty-two right-hand sides at a time.
 
-use crate::cg;
+use crate::cg::{self, Fit};
 use crate::design::{Cells, Design, Rows, cross};
 use crate::gram::{gram_of_features, gram_of_rows};
 use crate::{Params, Solver};
@@ -23,16 +23,6 @@ const LEAST_OF_ROWS: f64 = 1e-9;
 /// Ridge beyond which, with entries of at most about 1, single precision is in danger, and every
 /// solution is 0 all the same.
 const MOST: f64 = 1e30;
-
-/// What each regression yields for thirty-two right-hand sides.
-pub(crate) struct Fit<T> {
-    /// Z, a row for each feature.
-    pub(crate) z: Vec<Lanes<T>>,
-    /// Steps taken; 1 by a factorization.
-    pub(crate) n_steps: usize,
-    /// Right-hand sides that have not reached the tolerance.
-    pub(crate) n_unfinished: usize,
-}
 
 /// The data of a fit.
 pub(crate) struct Problem<'a, T> {
