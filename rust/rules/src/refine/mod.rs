@@ -1,7 +1,9 @@
 //! The search for the condition that improves a rule most.
 
-mod evaluators;
+mod full;
 mod groups;
+mod halves;
+mod own_bins;
 mod parent_bins;
 mod sweep;
 #[cfg(test)]
@@ -15,10 +17,12 @@ use crate::head::solve::{CANDIDATE, Near, Outer, Solver};
 use crate::lanes::{Aligned, WIDTH};
 use crate::statistics::{PARALLEL, Statistics, Sums};
 use crate::{Operator, Params, Search};
-use evaluators::{Binned, Full, Independent, IndependentBins, Scored};
+use full::Full;
 use groups::Groups;
 pub(crate) use groups::{ABSENT, RowSet};
+use halves::{BySums, Independent, IndependentBins, Scored};
 use manylabel_simd::wide;
+use own_bins::{Binned, ParentBins};
 use parent_bins::BinnedStatistics;
 use rayon::prelude::*;
 use sweep::{Evaluator, Split, sweep};
@@ -120,15 +124,6 @@ pub(crate) struct Parent<'a> {
     weights: &'a [f64],
     moments: &'a Moments,
     bins: Option<ParentBins>,
-}
-
-/// `Σ w g gᵀ` of a parent set added up by bins: by the rows alone, and on both sides.
-#[derive(Debug, Clone)]
-pub(crate) struct ParentBins {
-    pub(crate) bins: Vec<f64>,
-    n_bins: usize,
-    by_bin: Vec<f64>,
-    products: Vec<f64>,
 }
 
 impl<'a> Parent<'a> {
@@ -354,11 +349,13 @@ impl<'a> Context<'a> {
                     (_, None) => Scored::Best,
                     (_, Some(label)) => Scored::One(label),
                 };
-                let mut evaluator = Independent::new(statistics, parent, l2, scored);
+                let judge = Independent { l2, scored };
+                let mut evaluator = BySums::new(statistics, parent, judge);
                 sweep_with(&mut evaluator, tasks, least, bound)
             }
             Method::DiagonalBins(binner) => {
-                let mut evaluator = IndependentBins::new(statistics, parent, binner, l2);
+                let judge = IndependentBins::new(statistics.stride, binner, l2);
+                let mut evaluator = BySums::new(statistics, parent, judge);
                 sweep_with(&mut evaluator, tasks, least, bound)
             }
             Method::Bins { binner, restricted } => {
@@ -497,6 +494,8 @@ fn sweep_two_bins<const C: usize>(
     bound: f64,
 ) -> Option<Found> {
     let params = context.params;
-    let mut evaluator = TwoBins::<C>::new(context.statistics, parent, gram, params.l2);
+    let statistics = context.statistics;
+    let judge = TwoBins::<C>::new(statistics.stride, gram, params.l2);
+    let mut evaluator = BySums::new(statistics, parent, judge);
     sweep_each(&mut evaluator, tasks, params.min_coverage, bound)
 }

@@ -7,8 +7,8 @@
 //! sparse feature, the rows that have it are few and may want quite different bins: those get their
 //! own, as in the exact search, and only the others keep the parent's.
 
-use super::evaluators::OwnBins;
 use super::groups::{Groups, RowSet};
+use super::own_bins::OwnBins;
 use super::sweep::{Evaluator, Split, sweep};
 use super::{Context, Method, threshold};
 use crate::Operator;
