@@ -4,6 +4,7 @@ use crate::columns::{Columns, select};
 use crate::grow::{Body, Grower};
 use crate::head::Method;
 use crate::lanes::add_scaled;
+use crate::model::same;
 use crate::params::Checked;
 use crate::statistics::Statistics;
 use crate::{Head, Model, Params, Step};
@@ -60,13 +61,7 @@ impl Checked {
             ("length of held_out", held_out.map_or(n_rows, <[bool]>::len)),
         ];
         for (what, got) in sizes {
-            if got != n_rows {
-                return Err(Error::Shape {
-                    what,
-                    expected: n_rows,
-                    got,
-                });
-            }
+            same(what, n_rows, got)?;
         }
         if u32::try_from(n_rows).is_err() || i32::try_from(x.n_cols()).is_err() {
             let got = format!("{n_rows} rows, {} features", x.n_cols());
@@ -149,13 +144,8 @@ impl<'a> Boosting<'a> {
     /// Takes over the rules of another model, as if they had been fitted here.
     fn resume(&mut self, start: &Model) -> Result<(), Error> {
         let n_labels = self.statistics.n_labels;
-        if start.heads.n_cols != n_labels {
-            return Err(Error::Shape {
-                what: "labels of the rules to go on from",
-                expected: n_labels,
-                got: start.heads.n_cols,
-            });
-        }
+        let what = "labels of the rules to go on from";
+        same(what, n_labels, start.heads.n_cols)?;
         self.model = start.clone();
         self.model.validation_loss.clear();
         for rule in 0..start.n_rules() {

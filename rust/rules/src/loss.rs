@@ -170,27 +170,28 @@ pub(crate) fn value(
             sum
         }
         Loss::ExampleWise => {
+            let margins = || {
+                let rows = chunks(scores).iter().zip(chunks(head));
+                rows.zip(chunks(gradients)).map(|((p, head), g)| {
+                    let mut z = [0.0; WIDTH];
+                    for lane in 0..WIDTH {
+                        z[lane] = (p[lane] + scale * head[lane]) * 1.0f64.copysign(g[lane]);
+                    }
+                    z
+                })
+            };
             let mut highest = [0.0f64; WIDTH];
-            for ((p, head), g) in chunks(scores)
-                .iter()
-                .zip(chunks(head))
-                .zip(chunks(gradients))
-            {
+            for z in margins() {
                 for lane in 0..WIDTH {
-                    let z = (p[lane] + scale * head[lane]) * 1.0f64.copysign(g[lane]);
-                    highest[lane] = if z > highest[lane] { z } else { highest[lane] };
+                    let higher = z[lane] > highest[lane];
+                    highest[lane] = if higher { z[lane] } else { highest[lane] };
                 }
             }
             let highest = highest.iter().fold(0.0, |a: f64, &b| a.max(b));
             let mut sums = [0.0; WIDTH];
-            for ((p, head), g) in chunks(scores)
-                .iter()
-                .zip(chunks(head))
-                .zip(chunks(gradients))
-            {
+            for z in margins() {
                 for lane in 0..WIDTH {
-                    let z = (p[lane] + scale * head[lane]) * 1.0f64.copysign(g[lane]);
-                    sums[lane] += exp(z - highest);
+                    sums[lane] += exp(z[lane] - highest);
                 }
             }
             if highest > 0.0 {
