@@ -6,7 +6,7 @@
 //! enough; that needs no features, since scores are linear in it.
 
 use crate::lanes::softplus;
-use crate::psgd::Problem;
+use crate::psgd::{Problem, multiply};
 use faer::linalg::matmul::matmul;
 use faer::{Accum, MatMut, MatRef, Par};
 use manylabel_base::Error;
@@ -246,14 +246,7 @@ impl<'a> Chunk<'a> {
         self.each_block(|at, features| {
             let n_rows = features.len() / size;
             let out = &mut out[at * n_labels..][..n_rows * n_labels];
-            matmul(
-                MatMut::from_row_major_slice_mut(out, n_rows, n_labels),
-                Accum::Replace,
-                MatRef::from_row_major_slice(features, n_rows, size),
-                weights,
-                1.0,
-                Par::Seq,
-            );
+            multiply(features, weights, out);
         })?;
         Ok(out)
     }

@@ -321,6 +321,16 @@ fn sign(positive: Mask, lane: usize) -> f32 {
     }
 }
 
+/// The cost of a row where it is active, else 0.
+#[inline(always)]
+fn cost_where_active(cost: f32, error: f32, positive: Mask, lane: usize) -> f32 {
+    if error * sign(positive, lane) > 0.0 {
+        cost
+    } else {
+        0.0
+    }
+}
+
 /// Moves the errors along and derives the loss there; returns the cost of the active rows.
 #[wide]
 fn advance(
@@ -345,11 +355,7 @@ fn advance(
         for ((error, pull), ((along, &positive), &cost)) in moving.zip(fixed) {
             for lane in 0..LANES {
                 let moved = error.0[lane] + step.0[lane] * along.0[lane];
-                let cost = if moved * sign(positive, lane) > 0.0 {
-                    cost
-                } else {
-                    0.0
-                };
+                let cost = cost_where_active(cost, moved, positive, lane);
                 error.0[lane] = moved;
                 pull.0[lane] = cost * moved;
                 part.0[lane] += cost;
@@ -380,11 +386,7 @@ fn slope(
         for (error, ((along, &positive), &cost)) in errors[rows].iter().zip(fixed) {
             for lane in 0..LANES {
                 let moved = error.0[lane] + step.0[lane] * along.0[lane];
-                let cost = if moved * sign(positive, lane) > 0.0 {
-                    cost
-                } else {
-                    0.0
-                };
+                let cost = cost_where_active(cost, moved, positive, lane);
                 let pull = cost * along.0[lane];
                 first_part.0[lane] += pull * moved;
                 second_part.0[lane] += pull * along.0[lane];

@@ -1,5 +1,6 @@
 //! Scores and rankings by factors of low rank.
 
+use crate::shape::same;
 use manylabel_base::{Error, Watch};
 use manylabel_score::{Features, Model, Options, Rows, Work, with_features};
 use manylabel_simd::wide;
@@ -51,14 +52,7 @@ impl<'a> Scorer<'a> {
             ("values of feature_factors_", features.len(), w.len()),
             ("values of label_factors_", intercept.len(), ht.len()),
         ] {
-            let expected = rows.saturating_mul(rank);
-            if got != expected {
-                return Err(Error::Shape {
-                    what,
-                    expected,
-                    got,
-                });
-            }
+            same(what, rows.saturating_mul(rank), got)?;
         }
         let in_range = features.iter().all(|feature| feature.get() < n_features);
         if !(in_range && features.is_sorted_by(|a, b| a < b)) {

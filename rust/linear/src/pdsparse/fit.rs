@@ -4,6 +4,7 @@ use super::block;
 use super::held_out::{self, Block, Looks};
 use super::params::{Checked, Params, Search};
 use super::weights::Weights;
+use crate::shape::same;
 use fastrand::Rng;
 use manylabel_base::{Error, Watch, filled};
 use manylabel_sparse::{CsrOwned, CsrView, Index, TopK, Value};
@@ -113,21 +114,14 @@ impl Checked {
         watch: &Watch,
     ) -> Result<Model, Error> {
         let params = &self.0;
-        let rows = |what, got| {
-            if got == x.n_rows() {
-                Ok(())
-            } else {
-                Err(Error::Shape {
-                    what,
-                    expected: x.n_rows(),
-                    got,
-                })
-            }
-        };
-        rows("rows of Y", y.n_rows())?;
         let n = x.n_rows();
-        rows("length of sample_weight", weights.map_or(n, <[f32]>::len))?;
-        rows("length of held_out", held_out.map_or(n, <[bool]>::len))?;
+        for (what, got) in [
+            ("rows of Y", y.n_rows()),
+            ("length of sample_weight", weights.map_or(n, <[f32]>::len)),
+            ("length of held_out", held_out.map_or(n, <[bool]>::len)),
+        ] {
+            same(what, n, got)?;
+        }
         let is_held = |row: usize| held_out.is_some_and(|held_out| held_out[row]);
 
         let (n_features, n_labels) = (x.n_cols(), y.n_cols);
