@@ -21,7 +21,7 @@ const GRAM_ROWS: usize = 512;
 pub(crate) const MOMENT_ROWS: usize = 1024;
 
 /// Bytes of features that are kept, if no limit is given; else they are computed in every pass.
-const KEPT: u64 = 2 << 30;
+const BYTES_KEPT: u64 = 2 << 30;
 
 /// The target of a label that is present, at least, if none is given.
 const LEAST_SHRINK: f64 = 0.75;
@@ -322,7 +322,7 @@ impl Plan {
         }
         let room = params
             .max_memory
-            .map_or(KEPT, |most| most.saturating_sub(needed));
+            .map_or(BYTES_KEPT, |most| most.saturating_sub(needed));
         let solves = product(&[20, params.n_passes, n_seen]);
         Ok(Self {
             labels_at_once,

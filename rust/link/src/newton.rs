@@ -18,12 +18,13 @@ const LABELS: usize = 16;
 /// Rows that are in the nearer caches while they are multiplied.
 const ROWS: usize = 256;
 
-/// Conjugate-gradient steps at most, and halvings of a Newton step.
-const INNER: usize = 100;
-const HALVINGS: usize = 30;
+/// Conjugate-gradient steps for a Newton step at most, and halvings of it.
+const MOST_CG_STEPS: usize = 100;
+const MOST_HALVINGS: usize = 30;
 
-/// Share of the expected decrease that a step must bring (Armijo's rule).
-const SUFFICIENT: f64 = 1e-4;
+/// Share of the decrease along the slope that a step must bring (Armijo's rule; the usual 1e-4 of Nocedal
+/// and Wright, Numerical Optimization, section 3.1).
+const ARMIJO: f64 = 1e-4;
 
 /// Bytes that a thread works in: targets, scores, their change, curvatures and products of some
 /// labels with the rows; seven vectors of weights in the search for a step; a block of features.
@@ -119,15 +120,15 @@ impl<'a> Chunk<'a> {
                 let falls = |step: f64| {
                     let after = self.loss(label, &scores, &change, step)
                         + self.ridge * (2.0 * step * vd + step * step * dd);
-                    after - before <= SUFFICIENT * step * slope
+                    after - before <= ARMIJO * step * slope
                 };
                 let mut halvings = 0;
-                while halvings < HALVINGS && !falls(step) {
+                while halvings < MOST_HALVINGS && !falls(step) {
                     step *= 0.5;
                     halvings += 1;
                 }
                 steps[label] += 1;
-                if halvings == HALVINGS {
+                if halvings == MOST_HALVINGS {
                     // Rounding hides what is left to gain.
                     steps[label] = most;
                     continue;
@@ -184,7 +185,7 @@ impl<'a> Chunk<'a> {
         let mut going = active.to_vec();
         let mut search = vec![0.0; d.len()];
         let mut energy = vec![0.0; n_labels];
-        for inner in 0..INNER {
+        for inner in 0..MOST_CG_STEPS {
             let mut solved = residual.clone();
             let factor = self.problem.factor;
             factor.precondition(&mut solved, self.problem.watch)?;

@@ -23,13 +23,13 @@ use rayon::prelude::*;
 const LABELS: usize = 128;
 const FEATURES: usize = 256;
 
-/// Numbers of a batch at most, of features and of probabilities alike.
-const BATCH: usize = 100_000_000;
+/// Numbers of a batch at most, of features and of probabilities alike: 400 MB in single precision.
+const NUMBERS_OF_BATCH: usize = 100_000_000;
 
 /// Rows of a batch, for `n` training rows and `widest` features or labels, whichever are more: a
 /// tenth of all, or what 400 MB hold.
 pub(crate) fn batch_rows(n: usize, widest: usize) -> usize {
-    n.div_ceil(10).min(BATCH.div_ceil(widest))
+    n.div_ceil(10).min(NUMBERS_OF_BATCH.div_ceil(widest))
 }
 
 /// Rows of a batch that one thread turns into probabilities: a matter of sizes only.

@@ -9,8 +9,8 @@ use rayon::prelude::*;
 use std::ops::Range;
 
 /// Rows of the result that are one unit of work: with sparse X, and with dense.
-const STRIP: usize = 16;
-const DENSE_STRIP: usize = 256;
+const FEATURES_OF_STRIP: usize = 16;
+const FEATURES_OF_DENSE_STRIP: usize = 256;
 
 fn square(n: usize) -> Result<Vec<f64>, Error> {
     let size = n.checked_mul(n).ok_or_else(|| Error::TooLarge {
@@ -29,8 +29,8 @@ pub(crate) fn gram_of_features<T: Real>(
     let d = x.n_cols();
     let mut gram = square(d)?;
     let strip = match &x.cells {
-        Cells::Sparse(_) => STRIP,
-        Cells::Dense { .. } => DENSE_STRIP,
+        Cells::Sparse(_) => FEATURES_OF_STRIP,
+        Cells::Dense { .. } => FEATURES_OF_DENSE_STRIP,
     };
     let strips = gram.par_chunks_mut(strip * d.max(1)).enumerate();
     strips.try_for_each(|(at, gram)| {

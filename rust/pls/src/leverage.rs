@@ -21,8 +21,8 @@ const PANELS: usize = 2;
 
 /// Leverages above this are taken for it: that of a row that alone has some feature is 1 but for the
 /// ridge, and what it would be without is rounding. Estimates have a lower limit, since they scatter.
-const MOST: f64 = 1.0 - 1e-6;
-const MOST_ESTIMATED: f64 = 0.95;
+const LARGEST_EXACT: f64 = 1.0 - 1e-6;
+const LARGEST_ESTIMATED: f64 = 0.95;
 
 impl<T: Real> Regression<T> {
     /// Leverages of all rows: exact if the regression is by a factorization, in the time of the Gram
@@ -39,17 +39,21 @@ impl<T: Real> Regression<T> {
         let (mut leverages, most) = match &self.0 {
             Method::Features(factor) => {
                 watch.step(0)?;
-                (of_features(rows, x, &factor.inverse(), watch)?, MOST)
+                (
+                    of_features(rows, x, &factor.inverse(), watch)?,
+                    LARGEST_EXACT,
+                )
             }
             Method::Rows(factor, ridge) => {
                 watch.step(0)?;
                 let inverse = factor.inverse();
                 let of_row = |row: usize| 1.0 - ridge * inverse[(row, row)];
-                ((0..rows.n()).map(of_row).collect(), MOST)
+                ((0..rows.n()).map(of_row).collect(), LARGEST_EXACT)
             }
-            Method::ConjugateGradients(settings) => {
-                (estimates(settings, problem, seed, watch)?, MOST_ESTIMATED)
-            }
+            Method::ConjugateGradients(settings) => (
+                estimates(settings, problem, seed, watch)?,
+                LARGEST_ESTIMATED,
+            ),
         };
         for (row, leverage) in leverages.iter_mut().enumerate() {
             if with_means && x.mean.is_some() {

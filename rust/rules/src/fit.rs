@@ -12,15 +12,16 @@ use fastrand::Rng;
 use manylabel_base::{Error, Watch, filled};
 use manylabel_sparse::{CsrOwned, CsrView, Index, Value};
 
-/// Halvings of a step at most.
-const HALVINGS: usize = 40;
+/// Halvings of a step at most, to 1e-12 of it; a step that brings nothing even then is not taken.
+const MOST_HALVINGS: usize = 40;
 
-/// Share of the expected decrease that a step must bring (Armijo's rule).
-const SUFFICIENT: f64 = 1e-4;
+/// Share of the decrease along the slope that a step must bring (Armijo's rule; the usual 1e-4 of Nocedal
+/// and Wright, Numerical Optimization, section 3.1).
+const ARMIJO: f64 = 1e-4;
 
 /// Steps of a safeguarded default rule at most, and the decrease relative to the loss below which
 /// it is done.
-const DEFAULT_STEPS: usize = 50;
+const MOST_DEFAULT_STEPS: usize = 50;
 const DEFAULT_TOLERANCE: f64 = 1e-10;
 
 impl Checked {
@@ -262,7 +263,7 @@ impl<'a> Boosting<'a> {
         let mut total = vec![0.0; stride];
         let steps = match self.params.step {
             Step::Newton => 1,
-            Step::Safeguarded => DEFAULT_STEPS,
+            Step::Safeguarded => MOST_DEFAULT_STEPS,
         };
         let all: Vec<u32> = (0..self.columns.n_rows as u32).collect();
         // It scores all labels, whatever heads the other rules have.
@@ -324,13 +325,13 @@ impl<'a> Boosting<'a> {
     fn safeguard(&self, rows: &[u32], head: &mut [f64], quality: f64, given: &[f64]) -> f64 {
         let weight = |row: u32| self.weights[row as usize];
         let mut scale = 1.0;
-        for _ in 0..HALVINGS {
+        for _ in 0..MOST_HALVINGS {
             let growth = |(given, head): (&f64, &f64)| scale * head * (2.0 * given + scale * head);
             let penalty: f64 = given.iter().zip(&*head).map(growth).sum();
             let change = self.statistics.loss_change(rows, weight, scale, head)
                 + 0.5 * self.params.l2 * penalty;
             // The quality is half of the slope along the head.
-            if change <= SUFFICIENT * scale * 2.0 * quality {
+            if change <= ARMIJO * scale * 2.0 * quality {
                 for score in head.iter_mut() {
                     *score *= scale;
                 }

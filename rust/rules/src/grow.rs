@@ -10,7 +10,7 @@ use manylabel_base::{Error, Watch, filled};
 
 /// Samples of features that are tried for a first condition; the last has all features, so that
 /// boosting ends only where there is none.
-const ATTEMPTS: usize = 10;
+const MOST_DRAWS: usize = 10;
 
 /// The body of a rule, and what it covers.
 pub(crate) struct Body {
@@ -105,13 +105,13 @@ impl<'a> Grower<'a> {
                 }
             }
             let attempts = if body.conditions.is_empty() {
-                ATTEMPTS
+                MOST_DRAWS
             } else {
                 1
             };
             let mut found = None;
             for attempt in 1..=attempts {
-                let features = if attempt == ATTEMPTS {
+                let features = if attempt == MOST_DRAWS {
                     features.all()
                 } else {
                     features.draw(rng, params.max_features)

@@ -37,7 +37,7 @@ const JOIN_PER_POSITIVE: usize = 2;
 const MIN_JOIN: usize = 100;
 
 /// Rows a search keeps, in units of what joins at a time.
-const KEPT: usize = 8;
+const JOINS_KEPT: usize = 8;
 
 /// A negative violates if its score exceeds −1 by this; those below lose little, and are many.
 const MARGIN: f32 = 0.1;
@@ -253,7 +253,7 @@ fn search(
         }
     }
     for lane in lanes {
-        let kept = KEPT * lane.n_joining();
+        let kept = JOINS_KEPT * lane.n_joining();
         if lane.found.len() > kept {
             lane.found.select_nth_unstable_by(kept, worst_first);
             lane.found.truncate(kept);

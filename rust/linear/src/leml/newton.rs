@@ -11,13 +11,14 @@ use super::turns::Turns;
 use manylabel_base::{Error, Watch, filled};
 
 /// Steps of a turn at most; with squared loss the first is all there is to do.
-const STEPS: usize = 5;
+const MOST_STEPS: usize = 5;
 
 /// Share of the gradient at which a turn is over: the other factor moves anyway.
-const ENOUGH: f64 = 0.1;
+const SHARE_OF_GRADIENT: f64 = 0.1;
 
-/// Halvings of a step before it is given up, and the share of the promised decrease it must keep.
-const HALVINGS: usize = 20;
+/// Halvings of a step before it is given up, and the share of the decrease along the slope that it must
+/// bring (Armijo's rule).
+const MOST_HALVINGS: usize = 20;
 const ARMIJO: f64 = 0.01;
 
 /// A training set to be fitted by Newton's method.
@@ -149,7 +150,7 @@ fn improve(
     let steps = if params.loss == Loss::Squared {
         1
     } else {
-        STEPS
+        MOST_STEPS
     };
     let ask =
         |ask: Ask<'_>, image: &[f32]| half.side.answer(ask, image, half.other, half.rank, watch);
@@ -160,7 +161,9 @@ fn improve(
         add_scaled(alpha as f32, factor, &mut gradient);
         let value = loss + alpha / 2.0 * square(factor);
         let norm = square(&gradient).sqrt();
-        if norm <= ENOUGH * *first.get_or_insert(norm) && first != Some(norm) || norm == 0.0 {
+        if norm <= SHARE_OF_GRADIENT * *first.get_or_insert(norm) && first != Some(norm)
+            || norm == 0.0
+        {
             return Ok(value);
         }
         let (step, of_step) = direction(half, params, alpha, image, &gradient, watch)?;
@@ -168,7 +171,7 @@ fn improve(
         let products = (dot(factor, &step), square(&step));
         let mut length = 1.0;
         let mut found = false;
-        for _ in 0..HALVINGS {
+        for _ in 0..MOST_HALVINGS {
             let mut at = image.to_vec();
             add_scaled(length as f32, &of_step, &mut at);
             let square = square(factor) + 2.0 * length * products.0 + length * length * products.1;

@@ -2,10 +2,10 @@
 //! gradients.
 
 use crate::batch::Batch;
-use crate::binning::TINY;
+use crate::binning::LEAST_DIAGONAL;
 use crate::gram::Gram;
 use crate::lanes::{Aligned, WIDTH, add_scaled, chunks, chunks_mut, dot, total};
-use crate::statistics::{PARALLEL, ROWS, Statistics, Sums};
+use crate::statistics::{PARALLEL_FROM, ROWS, Statistics, Sums};
 use faer::Side;
 use faer::prelude::Solve;
 use manylabel_simd::wide;
@@ -159,7 +159,7 @@ impl<'a> Outer<'a> {
                     }
                 }
             }
-            Self::Rows(rows, weights) if rows.len() * y.len() < PARALLEL => {
+            Self::Rows(rows, weights) if rows.len() * y.len() < PARALLEL_FROM => {
                 add_product_of_rows::<C>(statistics, sign, rows, weights, x, y);
             }
             Self::Rows(rows, weights) => {
@@ -242,10 +242,10 @@ pub(crate) struct Solver<const C: usize> {
 const MOST_STEPS: usize = 30;
 
 /// What may be missing from the quality of a candidate, relative to it.
-pub(crate) const CANDIDATE: f64 = 1e-10;
+pub(crate) const CANDIDATE_TOLERANCE: f64 = 1e-10;
 
 /// What may be missing from the quality of a rule's head.
-pub(crate) const HEAD: f64 = 1e-13;
+pub(crate) const HEAD_TOLERANCE: f64 = 1e-13;
 
 impl<const C: usize> Solver<C> {
     pub(crate) fn new(stride: usize, l2: f64) -> Self {
@@ -336,7 +336,7 @@ impl<const C: usize> Solver<C> {
                 for lane in 0..WIDTH {
                     let h = if h[lane] > 0.0 { h[lane] } else { 0.0 };
                     let step = if beta == 0.0 { 0.0 } else { beta * p[lane] };
-                    p[lane] = r[lane] / (h + self.l2 + TINY) + step;
+                    p[lane] = r[lane] / (h + self.l2 + LEAST_DIAGONAL) + step;
                 }
             }
             self.multiply(statistics, sums, parts);
@@ -370,8 +370,8 @@ impl<const C: usize> Solver<C> {
                 );
                 gains[lane] += x[lane] * (r[lane] - g[lane]);
                 let square = r[lane] * r[lane];
-                missing[lane] += square / (f + self.l2 + TINY);
-                scaled[lane] += square / (h + self.l2 + TINY);
+                missing[lane] += square / (f + self.l2 + LEAST_DIAGONAL);
+                scaled[lane] += square / (h + self.l2 + LEAST_DIAGONAL);
             }
         }
         (0.5 * total(&gains), 0.5 * total(&missing), total(&scaled))

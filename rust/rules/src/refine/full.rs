@@ -3,9 +3,9 @@
 use super::Parent;
 use super::halves::Halves;
 use super::sweep::Evaluator;
-use crate::binning::TINY;
+use crate::binning::LEAST_DIAGONAL;
 use crate::gram::Gram;
-use crate::head::solve::{CANDIDATE, Near, Outer, Solver, length};
+use crate::head::solve::{CANDIDATE_TOLERANCE, Near, Outer, Solver, length};
 use crate::lanes::{Aligned, WIDTH, chunks, total};
 use crate::statistics::{Statistics, Sums};
 
@@ -107,7 +107,8 @@ impl<const C: usize> Evaluator for Full<'_, C> {
         let gram = (self.n_gram > 0 && self.n_gram == self.rows.len()).then_some(&self.gram);
         let parts = [(1.0, Outer::of(gram, &self.rows, self.halves.weights))];
         let near = &mut self.of_taken;
-        let quality = (self.solver).quality(statistics, sums, &parts, bound, CANDIDATE, near);
+        let quality =
+            (self.solver).quality(statistics, sums, &parts, bound, CANDIDATE_TOLERANCE, near);
         if quality.is_some_and(|quality| quality < bound) {
             self.best.copy_from_slice(&near.x);
         }
@@ -128,7 +129,8 @@ impl<const C: usize> Evaluator for Full<'_, C> {
         let taken = Outer::of(gram, &self.rows, self.halves.weights);
         let parts = [(1.0, self.halves.parent.outer()), (-1.0, taken)];
         let near = &mut self.of_others;
-        let quality = (self.solver).quality(statistics, sums, &parts, bound, CANDIDATE, near);
+        let quality =
+            (self.solver).quality(statistics, sums, &parts, bound, CANDIDATE_TOLERANCE, near);
         if quality.is_some_and(|quality| quality < bound) {
             self.best.copy_from_slice(&near.x);
         }
@@ -161,7 +163,7 @@ fn excludes<'s, const C: usize, const OTHERS: bool>(
             let f = side(all_f[c][lane], taken_f[c][lane]);
             let residual = product[c][lane] - (d + l2) * x[c][lane] - g;
             gains[lane] += x[c][lane] * (residual - g);
-            let least = if f > 0.0 { f } else { 0.0 } + l2 + TINY;
+            let least = if f > 0.0 { f } else { 0.0 } + l2 + LEAST_DIAGONAL;
             missing[lane] += residual * residual / least;
         }
     }

@@ -13,9 +13,9 @@ mod two_bins;
 use crate::columns::{Column, Columns, GROUPS};
 use crate::gram::Gram;
 use crate::head::Method;
-use crate::head::solve::{CANDIDATE, Near, Outer, Solver};
+use crate::head::solve::{CANDIDATE_TOLERANCE, Near, Outer, Solver};
 use crate::lanes::{Aligned, WIDTH};
-use crate::statistics::{PARALLEL, Statistics, Sums};
+use crate::statistics::{PARALLEL_FROM, Statistics, Sums};
 use crate::{Operator, Params, Search};
 use full::Full;
 use groups::Groups;
@@ -32,7 +32,7 @@ use two_bins::{MOST_CHUNKS, TwoBins};
 const MOST_LABELS: usize = 256;
 
 /// Features that one thread searches with one evaluator, of which each profits from those before.
-const PIECE: usize = 2;
+const FEATURES_OF_PIECE: usize = 2;
 
 /// A condition that a rule might be given.
 #[derive(Debug, Clone, Copy)]
@@ -112,7 +112,14 @@ impl Moments {
             near.multiply(statistics, outer);
             let parts = [(1.0, outer)];
             let mut solver = Solver::<0>::new(statistics.stride, context.params.l2);
-            solver.quality(statistics, sums, &parts, f64::INFINITY, CANDIDATE, near);
+            solver.quality(
+                statistics,
+                sums,
+                &parts,
+                f64::INFINITY,
+                CANDIDATE_TOLERANCE,
+                near,
+            );
         }
     }
 }
@@ -251,7 +258,7 @@ impl<'a> Context<'a> {
         let search = |(piece, features): (usize, &[usize])| {
             let mut best = None;
             let mut tasks = Vec::with_capacity(features.len());
-            for (at, &feature) in (piece * PIECE..).zip(features) {
+            for (at, &feature) in (piece * FEATURES_OF_PIECE..).zip(features) {
                 if self.statistics.is_stopped() {
                     return None;
                 }
@@ -276,10 +283,10 @@ impl<'a> Context<'a> {
             .iter()
             .map(|&feature| self.work(feature, set.rows.len()))
             .sum();
-        let best = if work < 8 * PARALLEL {
+        let best = if work < 8 * PARALLEL_FROM {
             search((0, features))
         } else {
-            let pieces = features.par_chunks(PIECE).enumerate();
+            let pieces = features.par_chunks(FEATURES_OF_PIECE).enumerate();
             let found: Vec<Option<Found>> = pieces.map(search).collect();
             found.into_iter().fold(None, better)
         };
