@@ -185,14 +185,7 @@ fn total(mut sums: Sums, x: &[f32], w: &[f32]) -> f32 {
     for (sum, (x, w)) in sums.iter_mut().zip(x.iter().zip(w)) {
         *sum += x * w;
     }
-    let mut half = LANES / 2;
-    while half > 0 {
-        for lane in 0..half {
-            sums[lane] += sums[lane + half];
-        }
-        half /= 2;
-    }
-    sums[0]
+    manylabel_simd::total(&sums)
 }
 
 /// Scores of some rows: `out[i, l] = Σ_j f[i, j] v[l, j] + a[l]`.

@@ -6,13 +6,10 @@
 
 use crate::design::{Design, Rows, cross_into};
 use manylabel_base::{Error, Watch, filled};
-use manylabel_simd::wide;
+use manylabel_simd::{STRETCH, wide};
 use manylabel_sparse::{LANES, Lanes, Real};
 
 type Sums = [f64; LANES];
-
-/// Rows whose sums are taken in the precision of the data before they are added in double.
-const STRETCH: usize = 64;
 
 /// What a regression yields, by these or by a factorization, for thirty-two right-hand sides.
 pub(crate) struct Fit<T> {
@@ -103,13 +100,6 @@ impl<T: Real> Settings<T> {
     }
 }
 
-#[inline(always)]
-fn add_to<T: Real>(part: &Lanes<T>, sums: &mut Sums) {
-    for lane in 0..LANES {
-        sums[lane] += part.0[lane].f64();
-    }
-}
-
 /// `p = M⁻¹r`; returns `r·r` and `r·M⁻¹r`.
 #[wide]
 fn start<T: Real>(m: &[T], r: &[Lanes<T>], p: &mut [Lanes<T>]) -> (Sums, Sums) {
@@ -124,8 +114,8 @@ fn start<T: Real>(m: &[T], r: &[Lanes<T>], p: &mut [Lanes<T>]) -> (Sums, Sums) {
                 part.0[lane] += r.0[lane] * p.0[lane];
             }
         }
-        add_to(&square, &mut squares);
-        add_to(&part, &mut rho);
+        square.add_to(&mut squares);
+        part.add_to(&mut rho);
     }
     (squares, rho)
 }
@@ -141,7 +131,7 @@ fn curvature<T: Real>(p: &[Lanes<T>], g: &[Lanes<T>], ridge: T) -> Sums {
                 part.0[lane] += p.0[lane] * (g.0[lane] + ridge * p.0[lane]);
             }
         }
-        add_to(&part, &mut sums);
+        part.add_to(&mut sums);
     }
     sums
 }
@@ -168,8 +158,8 @@ fn descend<T: Real>(
                 part.0[lane] += r * (m * r);
             }
         }
-        add_to(&square, &mut squares);
-        add_to(&part, &mut rho);
+        square.add_to(&mut squares);
+        part.add_to(&mut rho);
     }
     (squares, rho)
 }

@@ -17,7 +17,6 @@
 
 mod blocks;
 mod owned;
-mod panel;
 mod picked;
 mod scalar;
 mod standardize;
@@ -25,8 +24,8 @@ mod topk;
 mod view;
 
 pub use blocks::{ColumnOrder, RowBlock, RowBlocks};
+pub use manylabel_simd::{LANES, Lanes};
 pub use owned::CsrOwned;
-pub use panel::{LANES, Lanes};
 pub use picked::Picked;
 pub use scalar::{Index, Real, Value};
 pub use standardize::ColumnScaling;

@@ -8,9 +8,9 @@
 
 use super::problem::Problem;
 use super::unseen::Unseen;
-use crate::panel::{LANES, Lanes, Mask, STRETCH, Sums, dot, sums_to_lanes, times_panel};
+use crate::panel::{LANES, Lanes, Mask, Sums, dot, times_panel};
 use manylabel_base::{Error, Watch};
-use manylabel_simd::wide;
+use manylabel_simd::{STRETCH, wide};
 use manylabel_sparse::CsrOwned;
 
 /// Newton steps of the line search on the derivative along the direction, which is piecewise
@@ -52,8 +52,8 @@ pub(crate) struct Workspace {
 
 impl Workspace {
     pub(crate) fn new(problem: &Problem) -> Self {
-        let by_feature = || vec![Lanes::ZERO; problem.dim()];
-        let by_row = || vec![Lanes::ZERO; problem.n_rows()];
+        let by_feature = || vec![Lanes::default(); problem.dim()];
+        let by_row = || vec![Lanes::default(); problem.n_rows()];
         Self {
             weights: by_feature(),
             gradient: by_feature(),
@@ -143,7 +143,7 @@ fn descend(
 ) -> Result<[usize; LANES], Error> {
     let mut n_iter = [0; LANES];
     let mut live = Mask::MAX >> (LANES - n_labels);
-    let mut step = Lanes::ZERO;
+    let mut step = Lanes::default();
     let mut last_slope = [0.0; LANES];
     for iter in 0..=max_iter {
         let active = advance(
@@ -162,7 +162,7 @@ fn descend(
         add(&space.weights, &mut space.gradient);
         // The Hessian's diagonal is about 1 + Σ_i cost_i x_ij² times the share of active rows.
         let share = |lane: usize| DIAGONAL_SHARE * active[lane] / total_cost;
-        let share = sums_to_lanes(&std::array::from_fn(share));
+        let share = Lanes::of(&std::array::from_fn(share));
         let dots = dots(
             &problem.column_squares,
             &share,
@@ -192,7 +192,7 @@ fn descend(
         turn(
             &problem.column_squares,
             &share,
-            &sums_to_lanes(&turn_by),
+            &Lanes::of(&turn_by),
             &space.gradient,
             &mut space.direction,
         );
@@ -212,7 +212,7 @@ fn descend(
 /// mean-separating initialization, Machine Learning 2022.)
 fn start(problem: &Problem, labels: &[u32], tol: f64, space: &mut Workspace) -> Sums {
     // First the sum of the positive rows, weighted by cost.
-    space.weights.fill(Lanes::ZERO);
+    space.weights.fill(Lanes::default());
     let mut positive_cost = [0.0f64; LANES];
     for (lane, &label) in labels.iter().enumerate() {
         for &row in problem.positives(label) {
@@ -236,7 +236,7 @@ fn start(problem: &Problem, labels: &[u32], tol: f64, space: &mut Workspace) -> 
             with_mean[lane] += sum * mean;
         }
     }
-    let (mut of_positive, mut of_mean) = (Lanes::ZERO, Lanes::ZERO);
+    let (mut of_positive, mut of_mean) = (Lanes::default(), Lanes::default());
     for lane in 0..labels.len() {
         let cost = positive_cost[lane];
         // The minimum is no further from zero than the gradient there is long: this near, zero it is,
@@ -278,7 +278,7 @@ fn start(problem: &Problem, labels: &[u32], tol: f64, space: &mut Workspace) -> 
 fn line_search(cost: &[f32], space: &Workspace, live: Mask) -> Lanes {
     let with_weights = dot(&space.weights, &space.direction);
     let with_self = dot(&space.direction, &space.direction);
-    let mut step = Lanes::ZERO;
+    let mut step = Lanes::default();
     for _ in 0..LINE_STEPS {
         let (first, second) = slope(cost, &step, &space.along, &space.positive, &space.errors);
         for lane in 0..LANES {
@@ -344,7 +344,7 @@ fn advance(
     let mut active = [0.0; LANES];
     for first in (0..errors.len()).step_by(STRETCH) {
         let rows = first..(first + STRETCH).min(errors.len());
-        let mut part = Lanes::ZERO;
+        let mut part = Lanes::default();
         let moving = errors[rows.clone()]
             .iter_mut()
             .zip(&mut pulls[rows.clone()]);
@@ -378,7 +378,7 @@ fn slope(
     let (mut first, mut second) = ([0.0; LANES], [0.0; LANES]);
     for start in (0..errors.len()).step_by(STRETCH) {
         let rows = start..(start + STRETCH).min(errors.len());
-        let (mut first_part, mut second_part) = (Lanes::ZERO, Lanes::ZERO);
+        let (mut first_part, mut second_part) = (Lanes::default(), Lanes::default());
         let fixed = along[rows.clone()]
             .iter()
             .zip(&positive[rows.clone()])
@@ -401,7 +401,7 @@ fn slope(
 /// The gradient divided by the preconditioner's diagonal.
 #[inline(always)]
 fn scaled(column_square: f32, share: &Lanes, gradient: &Lanes) -> Lanes {
-    Lanes(std::array::from_fn(|lane| {
+    manylabel_simd::Lanes(std::array::from_fn(|lane| {
         gradient.0[lane] / (1.0 + share.0[lane] * column_square)
     }))
 }
@@ -435,7 +435,7 @@ fn dots(
     };
     for first in (0..gradient.len()).step_by(STRETCH) {
         let rows = first..(first + STRETCH).min(gradient.len());
-        let mut part = [Lanes::ZERO; 4];
+        let mut part = [Lanes::default(); 4];
         let others = last[rows.clone()]
             .iter()
             .zip(&direction[rows.clone()])

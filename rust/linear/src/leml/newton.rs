@@ -9,6 +9,7 @@ use super::fit;
 use super::params::{Loss, Params};
 use super::turns::Turns;
 use manylabel_base::{Error, Watch, filled};
+use manylabel_simd::add_scaled;
 
 /// Steps of a turn at most; with squared loss the first is all there is to do.
 const MOST_STEPS: usize = 5;
@@ -158,7 +159,7 @@ fn improve(
     for _ in 0..steps {
         let (loss, pulls) = ask(Ask::Gradient, image)?;
         let mut gradient = half.transposed(pulls, watch)?;
-        add_scaled(alpha as f32, factor, &mut gradient);
+        add_scaled(&mut gradient, alpha as f32, factor);
         let value = loss + alpha / 2.0 * square(factor);
         let norm = square(&gradient).sqrt();
         if norm <= SHARE_OF_GRADIENT * *first.get_or_insert(norm) && first != Some(norm)
@@ -173,11 +174,11 @@ fn improve(
         let mut found = false;
         for _ in 0..MOST_HALVINGS {
             let mut at = image.to_vec();
-            add_scaled(length as f32, &of_step, &mut at);
+            add_scaled(&mut at, length as f32, &of_step);
             let square = square(factor) + 2.0 * length * products.0 + length * length * products.1;
             let there = ask(Ask::Value, &at)?.0 + alpha / 2.0 * square;
             if there <= value + ARMIJO * length * slope {
-                add_scaled(length as f32, &step, factor);
+                add_scaled(factor, length as f32, &step);
                 image.copy_from_slice(&at);
                 found = true;
                 break;
@@ -211,14 +212,14 @@ fn direction(
         let ask = Ask::Product(&of_p);
         let (_, pulls) = half.side.answer(ask, image, half.other, half.rank, watch)?;
         let mut product = half.transposed(pulls, watch)?;
-        add_scaled(alpha as f32, &p, &mut product);
+        add_scaled(&mut product, alpha as f32, &p);
         let length = rho / dot(&p, &product);
         if !(length.is_finite() && length > 0.0) {
             break; // rounding has consumed what was left
         }
-        add_scaled(length as f32, &p, &mut step);
-        add_scaled(length as f32, &of_p, &mut of_step);
-        add_scaled(-length as f32, &product, &mut r);
+        add_scaled(&mut step, length as f32, &p);
+        add_scaled(&mut of_step, length as f32, &of_p);
+        add_scaled(&mut r, -length as f32, &product);
         let before = rho;
         rho = square(&r);
         if rho <= goal {
@@ -230,12 +231,6 @@ fn direction(
         }
     }
     Ok((step, of_step))
-}
-
-fn add_scaled(scale: f32, from: &[f32], to: &mut [f32]) {
-    for (to, &from) in to.iter_mut().zip(from) {
-        *to += scale * from;
-    }
 }
 
 /// Numbers whose sum is taken in `f32` lanes before they are added in `f64`.

@@ -3,7 +3,7 @@
 use crate::shape::same;
 use manylabel_base::{Error, Watch};
 use manylabel_score::{Features, Model, Options, Rows, Work, with_features};
-use manylabel_simd::wide;
+use manylabel_simd::{add_scaled, wide};
 use manylabel_sparse::{CsrView, Index, Value};
 use std::ops::Range;
 
@@ -97,7 +97,7 @@ impl<I: Index, T: Value> Batch<'_, '_, I, T> {
                 None => break,
                 Some(feature) if feature.get() == col.get() => {
                     let value = (value.f64() / unit / norm) as f32;
-                    add_scaled(value, &w[rest * rank..][..rank], out);
+                    add_row(value, &w[rest * rank..][..rank], out);
                 }
                 Some(_) => {}
             }
@@ -161,10 +161,8 @@ impl Model for Scorer<'_> {
 }
 
 #[wide]
-fn add_scaled(value: f32, from: &[f32], to: &mut [f32]) {
-    for (to, &from) in to.iter_mut().zip(from) {
-        *to += value * from;
-    }
+fn add_row(value: f32, row: &[f32], out: &mut [f32]) {
+    add_scaled(out, value, row);
 }
 
 /// `scores = intercept + a Hᵀ`, each score a sum in order of the columns of `a`: the same bits
