@@ -12,7 +12,8 @@
 //! are taken where the fit is long.
 
 use crate::design::Design;
-use crate::fit::{Labels, gram};
+use crate::labels::Labels;
+use crate::moments::gram;
 use crate::psgd::batch_rows;
 use crate::threshold::work;
 use crate::{Kernel, Loss, Params, Solver, kernel};

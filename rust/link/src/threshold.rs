@@ -5,7 +5,9 @@
 //! the score nearest to a half of those that name a sensible number of labels of the other rows.
 
 use crate::Params;
-use crate::fit::{Labels, MOMENT_ROWS, solve_block};
+use crate::block::solve_block;
+use crate::labels::Labels;
+use crate::moments::MOMENT_ROWS;
 use crate::psgd::Problem;
 use crate::{Loss, Solver};
 use fastrand::Rng;
