@@ -167,6 +167,10 @@ impl<'a> Chunk<'a> {
     }
 
     /// An approximate solution of `H d = −g` for the active labels, 0 for the others.
+    ///
+    /// Conjugate gradients for dense features: labels lie one after the other, as the matrix products
+    /// want them, and not in lanes as where X is sparse; the preconditioner is a Cholesky factor; and
+    /// each label ends by its own share of the residual. So the loop shares no line with those of lanes.
     fn direction(
         &self,
         scores: &[f32],

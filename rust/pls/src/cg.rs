@@ -3,6 +3,10 @@
 //! The sides share products with X and nothing else: each has its own step lengths, is done when its
 //! own residual is small, and keeps its own best iterate, since residuals do not fall monotonically.
 //! So what comes out does not depend on who shares the panel.
+//!
+//! The loop of LEML (`linear/src/leml/ridge.rs`) is a near relative and stays apart: there each lane has
+//! a factor of `XᵀΩX` of its own, the solution starts from the last turn's, and no older iterate is kept.
+//! One loop for both would do work here that nobody needs. What both share are [`Lanes`].
 
 use crate::design::{Design, Rows, cross_into};
 use manylabel_base::{Error, Watch, filled};

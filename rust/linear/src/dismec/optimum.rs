@@ -2,7 +2,8 @@
 //!
 //! Nonlinear conjugate gradients (Hestenes–Stiefel, restarted when the direction does not
 //! descend) on a convex piecewise quadratic function: as good as linear conjugate gradients
-//! inside a piece, and no Newton step to restart when the pieces change. One step of a panel costs
+//! inside a piece, and no Newton step to restart when the pieces change (which is why this is none of
+//! the linear loops of other solvers). One step of a panel costs
 //! a product with X, a product with its transpose and some passes over vectors; the line search
 //! works on cached products. All lanes step together; a lane that is done stands still.
 

@@ -193,6 +193,10 @@ fn improve(
 }
 
 /// Newton's direction by conjugate gradients, and its image.
+///
+/// This is one system over the whole factor, where [`Ridge`](super::ridge::Ridge) solves one for each
+/// column: curvatures differ from entry to entry of Y and couple the columns. The image of the step is
+/// summed up on the way, which saves a product with X.
 fn direction(
     half: &Half<'_>,
     params: &Params,

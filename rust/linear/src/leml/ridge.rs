@@ -103,6 +103,9 @@ impl<'a> Ridge<'a> {
     }
 
     /// Conjugate gradients from `start`, preconditioned by the diagonal.
+    ///
+    /// Each lane has its own `lambda`, so that the preconditioner is a number for each feature and
+    /// lane, which is computed where it is used. Therefore this is not the loop of `pls/src/cg.rs`.
     fn solve(
         &self,
         mut r: Vec<Lanes<f32>>,

@@ -14,6 +14,9 @@ use rayon::prelude::*;
 /// Overwrites the lower triangle of an n × n matrix (rows one after the other) with its Cholesky
 /// factor. A matrix that only regularization would make definite, where there is none, gets a
 /// little. False if it is not positive definite even so.
+///
+/// Not by `faer`, as all larger factorizations are: bins are few and candidates are many, and this
+/// becomes part of the wide loop over candidates, which a call would leave.
 #[inline(always)]
 pub(crate) fn factorize(matrix: &mut [f64], n: usize, l2: f64) -> bool {
     if l2 == 0.0 && n > 0 {
@@ -230,6 +233,7 @@ impl Near {
 /// `½ gᵀx + ½ xᵀr` falls short of the optimum by `½ rᵀ M⁻¹ r`, and M is at least the diagonal
 /// `f + ω`, since every row has `diag(q) − q qᵀ ⪰ (1 − Σq) diag(q)`. So a candidate that cannot be
 /// the best is known as such after one product, if the solution for its neighbour is near.
+/// These bounds come from the numbers of a step and end it, so the loop is no other solver's.
 #[derive(Debug, Clone)]
 pub(crate) struct Solver<const C: usize> {
     pub(crate) l2: f64,
