@@ -101,6 +101,7 @@ impl Problem {
     }
 
     /// Writes the scores of all labels for a row; returns how many terms they have.
+    #[inline]
     pub(super) fn score(&self, weights: &Weights, row: usize, scores: &mut [f32]) -> usize {
         scores.fill(0.0);
         let (cols, values) = self.x.row(row);
@@ -115,6 +116,7 @@ impl Problem {
     }
 
     /// The score of one label for a row.
+    #[inline]
     pub(super) fn score_of(&self, weights: &Weights, row: usize, label: u32) -> f64 {
         let (cols, values) = self.x.row(row);
         let terms = cols.iter().zip(values);
