@@ -5,7 +5,7 @@ use criterion::{
     BenchmarkId, Criterion, SamplingMode, Throughput, criterion_group, criterion_main,
 };
 use manylabel_base::Watch;
-use manylabel_benches::{Csr, Measurements, Text, briefly};
+use manylabel_benches::{Csr, Text, YEAST, on_one_thread};
 use manylabel_correlated::{Method, Model, Params, Scorer};
 use manylabel_score::{Bounds, Model as _};
 
@@ -16,11 +16,6 @@ struct Data {
 }
 
 fn shapes() -> [Data; 2] {
-    let yeast = Measurements {
-        n: 1_500,
-        d: 103,
-        c: 14,
-    };
     let corel = Text {
         n: 4_500,
         d: 499,
@@ -29,7 +24,7 @@ fn shapes() -> [Data; 2] {
     };
     let data = |name: String, (x, y)| Data { name, x, y };
     [
-        data(yeast.to_string(), yeast.examples(0)),
+        data(YEAST.to_string(), YEAST.examples(0)),
         data(corel.to_string(), corel.examples(0)),
     ]
 }
@@ -99,7 +94,7 @@ fn decode(criterion: &mut Criterion) {
 
 criterion_group! {
     name = benches;
-    config = briefly();
+    config = on_one_thread();
     targets = fit, decode
 }
 criterion_main!(benches);

@@ -2,10 +2,8 @@
 
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use manylabel_base::Watch;
-use manylabel_benches::{Text, briefly};
+use manylabel_benches::{Text, on_one_thread};
 use manylabel_datasets::{XcFile, write_xc};
-use manylabel_sparse::CsrOwned;
-use rayon::ThreadPoolBuilder;
 use std::{env, fs, process};
 
 fn read(criterion: &mut Criterion) {
@@ -16,9 +14,7 @@ fn read(criterion: &mut Criterion) {
         c: 1_000,
     };
     let (x, y) = text.examples(0);
-    let y = CsrOwned::from_view(y.view(), false).expect("small");
-    let pool = ThreadPoolBuilder::new().num_threads(1);
-    pool.build_global().expect("nobody was before us");
+    let y = y.owned();
     let mut group = criterion.benchmark_group("read_xc");
     let mut n_bytes = 0;
     for (form, ending) in [("plain", "txt"), ("gzip", "txt.gz")] {
@@ -42,7 +38,7 @@ fn read(criterion: &mut Criterion) {
 
 criterion_group! {
     name = benches;
-    config = briefly();
+    config = on_one_thread();
     targets = read
 }
 criterion_main!(benches);

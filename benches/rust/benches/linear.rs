@@ -4,12 +4,10 @@ use criterion::{
     BenchmarkId, Criterion, SamplingMode, Throughput, criterion_group, criterion_main,
 };
 use manylabel_base::Watch;
-use manylabel_benches::{Text, briefly};
+use manylabel_benches::{Text, on_one_thread};
 use manylabel_linear::dismec::{Params, Solver};
 use manylabel_linear::{Scorer, leml, pdsparse};
 use manylabel_score::Model as _;
-use manylabel_sparse::CsrOwned;
-use rayon::ThreadPoolBuilder;
 
 fn fit(criterion: &mut Criterion) {
     let text = Text {
@@ -19,7 +17,7 @@ fn fit(criterion: &mut Criterion) {
         c: 128,
     };
     let (x, y) = text.examples(0);
-    let y = CsrOwned::from_view(y.view(), false).expect("small");
+    let y = y.owned();
     let mut group = criterion.benchmark_group("fit");
     group
         .throughput(Throughput::Elements(text.c as u64))
@@ -99,17 +97,9 @@ fn predict(criterion: &mut Criterion) {
     }
 }
 
-/// Both, with rayon held to one thread.
-fn on_one_thread(criterion: &mut Criterion) {
-    let pool = ThreadPoolBuilder::new().num_threads(1);
-    pool.build_global().expect("nobody was before us");
-    fit(criterion);
-    predict(criterion);
-}
-
 criterion_group! {
     name = benches;
-    config = briefly();
-    targets = on_one_thread
+    config = on_one_thread();
+    targets = fit, predict
 }
 criterion_main!(benches);

@@ -6,7 +6,7 @@ use criterion::{
 };
 use fastrand::Rng;
 use manylabel_base::Watch;
-use manylabel_benches::{Csr, Measurements, Text, briefly};
+use manylabel_benches::{BIBTEX, Csr, YEAST, on_one_thread};
 use manylabel_link::{Kernel, Loss, Params, Projection, Scorer, Solver};
 use manylabel_score::Model as _;
 use manylabel_sparse::CsrOwned;
@@ -25,7 +25,7 @@ impl Data {
         Self {
             name: format!("{name},k={k}"),
             x,
-            y: CsrOwned::from_view(y.view(), false).expect("small"),
+            y: y.owned(),
             projection: (0..d * k).map(|_| rng.f64() - 0.5).collect(),
             intercept: vec![0.0; k],
         }
@@ -38,20 +38,9 @@ impl Data {
 }
 
 fn shapes() -> [Data; 2] {
-    let yeast = Measurements {
-        n: 1_500,
-        d: 103,
-        c: 14,
-    };
-    let bibtex = Text {
-        n: 4_880,
-        d: 1_836,
-        nnz: 69,
-        c: 159,
-    };
     [
-        Data::new(&yeast.to_string(), yeast.examples(0), yeast.d, 6),
-        Data::new(&bibtex.to_string(), bibtex.examples(0), bibtex.d, 112),
+        Data::new(&YEAST.to_string(), YEAST.examples(0), YEAST.d, 6),
+        Data::new(&BIBTEX.to_string(), BIBTEX.examples(0), BIBTEX.d, 112),
     ]
 }
 
@@ -115,7 +104,7 @@ fn score(criterion: &mut Criterion) {
 
 criterion_group! {
     name = benches;
-    config = briefly();
+    config = on_one_thread();
     targets = fit, score
 }
 criterion_main!(benches);

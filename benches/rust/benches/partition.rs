@@ -2,10 +2,8 @@
 
 use criterion::{BenchmarkId, Criterion, SamplingMode, criterion_group, criterion_main};
 use manylabel_base::Watch;
-use manylabel_benches::{Text, briefly};
+use manylabel_benches::{Text, on_one_thread};
 use manylabel_partition::{KMeans, Params, Router, Until};
-use manylabel_sparse::CsrOwned;
-use rayon::ThreadPoolBuilder;
 
 const TEXT: Text = Text {
     n: 20_000,
@@ -17,7 +15,7 @@ const TEXT: Text = Text {
 /// Growth with the number of blocks, at one size.
 fn partition(criterion: &mut Criterion) {
     let (x, y) = TEXT.examples(0);
-    let y = CsrOwned::from_view(y.view(), false).expect("small");
+    let y = y.owned();
     let mut group = criterion.benchmark_group("partition");
     group.sample_size(10).sampling_mode(SamplingMode::Flat);
     for n_blocks in [16, 64] {
@@ -70,17 +68,9 @@ fn router(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Both, with rayon held to one thread.
-fn on_one_thread(criterion: &mut Criterion) {
-    let pool = ThreadPoolBuilder::new().num_threads(1);
-    pool.build_global().expect("nobody was before us");
-    partition(criterion);
-    router(criterion);
-}
-
 criterion_group! {
     name = benches;
-    config = briefly();
-    targets = on_one_thread
+    config = on_one_thread();
+    targets = partition, router
 }
 criterion_main!(benches);

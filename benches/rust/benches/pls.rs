@@ -4,11 +4,10 @@ use criterion::{
     BenchmarkId, Criterion, SamplingMode, Throughput, criterion_group, criterion_main,
 };
 use manylabel_base::Watch;
-use manylabel_benches::{Text, briefly};
+use manylabel_benches::{Text, on_one_thread};
 use manylabel_pls::{Components, Matrix, Params, Solver, project};
 use manylabel_sparse::{ColumnOrder, DenseView, LANES, Lanes, RowBlocks};
 use ndarray::ArrayView2;
-use rayon::ThreadPoolBuilder;
 
 /// Both products of a block with a panel; throughput counts multiplications with additions.
 fn products(criterion: &mut Criterion) {
@@ -115,18 +114,9 @@ fn transform(criterion: &mut Criterion) {
     });
 }
 
-/// All, with rayon held to one thread.
-fn on_one_thread(criterion: &mut Criterion) {
-    let pool = ThreadPoolBuilder::new().num_threads(1);
-    pool.build_global().expect("nobody was before us");
-    products(criterion);
-    fit(criterion);
-    transform(criterion);
-}
-
 criterion_group! {
     name = benches;
-    config = briefly();
-    targets = on_one_thread
+    config = on_one_thread();
+    targets = products, fit, transform
 }
 criterion_main!(benches);

@@ -5,11 +5,10 @@ use criterion::{
     BenchmarkId, Criterion, SamplingMode, Throughput, criterion_group, criterion_main,
 };
 use manylabel_base::Watch;
-use manylabel_benches::{Csr, Measurements, Text, briefly};
+use manylabel_benches::{BIBTEX, Csr, YEAST, on_one_thread};
 use manylabel_rules::{Ensemble, LabelSets, Model, Params, Rules, Search, Step};
 use manylabel_score::{Bounds, Model as _};
 use manylabel_sparse::{CsrOwned, CsrView};
-use rayon::ThreadPoolBuilder;
 use std::collections::BTreeSet;
 
 /// A data set of one shape, and the features to try for a condition: log2 of those it has.
@@ -21,20 +20,9 @@ struct Data {
 }
 
 fn shapes() -> [Data; 2] {
-    let yeast = Measurements {
-        n: 1_500,
-        d: 103,
-        c: 14,
-    };
-    let bibtex = Text {
-        n: 4_880,
-        d: 1_836,
-        nnz: 69,
-        c: 159,
-    };
     [
-        (format!("{yeast}"), yeast.d, yeast.examples(0)),
-        (format!("{bibtex}"), bibtex.d, binary(bibtex.examples(0))),
+        (YEAST.to_string(), YEAST.d, YEAST.examples(0)),
+        (BIBTEX.to_string(), BIBTEX.d, binary(BIBTEX.examples(0))),
     ]
     .map(|(name, d, (x, y))| Data {
         name,
@@ -61,10 +49,6 @@ impl Data {
             .fit(self.x.view(), y, None, None, &[], None, &watch)
             .expect("sound data")
     }
-
-    fn labels(&self) -> CsrOwned {
-        CsrOwned::from_view(self.y.view(), false).expect("small")
-    }
 }
 
 fn fit(criterion: &mut Criterion) {
@@ -74,7 +58,7 @@ fn fit(criterion: &mut Criterion) {
         .sampling_mode(SamplingMode::Flat)
         .throughput(Throughput::Elements(10));
     for data in shapes() {
-        let y = data.labels();
+        let y = data.y.owned();
         for (search, of_search) in [("fast", Search::Fast), ("exact", Search::Exact)] {
             for (bins, binning, step) in [
                 ("4%", Params::default().binning, Step::Newton),
@@ -103,7 +87,7 @@ fn predict(criterion: &mut Criterion) {
             n_rules: 300,
             ..Params::default()
         };
-        let model = data.fit(&data.labels(), &params);
+        let model = data.fit(&data.y.owned(), &params);
         // As numpy numbers rows and columns.
         let indptr: Vec<i32> = model.heads.indptr.iter().map(|&end| end as i32).collect();
         let labels: Vec<i32> = model.heads.indices.iter().map(|&l| l as i32).collect();
@@ -146,17 +130,9 @@ fn known_sets(y: &Csr, n_labels: usize) -> LabelSets {
     LabelSets::new(sets.expect("sorted"), n_labels).expect("few labels")
 }
 
-/// Both, with rayon held to one thread.
-fn on_one_thread(criterion: &mut Criterion) {
-    let pool = ThreadPoolBuilder::new().num_threads(1);
-    pool.build_global().expect("nobody was before us");
-    fit(criterion);
-    predict(criterion);
-}
-
 criterion_group! {
     name = benches;
-    config = briefly();
-    targets = on_one_thread
+    config = on_one_thread();
+    targets = fit, predict
 }
 criterion_main!(benches);

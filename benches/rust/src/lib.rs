@@ -1,5 +1,5 @@
 //! What the benches share: synthetic data, seeded, of any size, with the uneven frequencies of
-//! text; and how long to measure.
+//! text; how long to measure, and on how many threads.
 //!
 //! ```
 //! use manylabel_benches::{Measurements, Text};
@@ -17,7 +17,8 @@
 
 use criterion::Criterion;
 use fastrand::Rng;
-use manylabel_sparse::CsrView;
+use manylabel_sparse::{CsrOwned, CsrView};
+use rayon::ThreadPoolBuilder;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
@@ -31,6 +32,32 @@ pub fn briefly() -> Criterion {
         .nresamples(10_000)
         .without_plots()
 }
+
+/// The same, with rayon held to one thread.
+///
+/// # Panics
+///
+/// If rayon has threads already.
+pub fn on_one_thread() -> Criterion {
+    let pool = ThreadPoolBuilder::new().num_threads(1);
+    pool.build_global().expect("nobody was before us");
+    briefly()
+}
+
+/// The shape of yeast.
+pub const YEAST: Measurements = Measurements {
+    n: 1_500,
+    d: 103,
+    c: 14,
+};
+
+/// The shape of bibtex.
+pub const BIBTEX: Text = Text {
+    n: 4_880,
+    d: 1_836,
+    nnz: 69,
+    c: 159,
+};
 
 /// A compressed sparse matrix as scipy has it.
 #[derive(Debug, Clone)]
@@ -76,6 +103,15 @@ impl Csr {
             self.n_cols,
         )
         .expect("a valid matrix")
+    }
+
+    /// A copy of the form in which fits take labels.
+    ///
+    /// # Panics
+    ///
+    /// As [`view`](Self::view).
+    pub fn owned(&self) -> CsrOwned {
+        CsrOwned::from_view(self.view(), false).expect("small")
     }
 }
 

@@ -1,7 +1,7 @@
 //! The threshold above which as many pairs of row and label are named as are true.
 
 /// Scores kept before the first look at which of them matter.
-const FEW: usize = 1024;
+const FIRST_LOOK: usize = 1024;
 
 /// Collects the scores of pairs of row and label, and finds the threshold above which pairs of about
 /// the weight that is `wanted` lie.
@@ -29,7 +29,7 @@ impl Tally {
         Self {
             wanted,
             pairs: Vec::new(),
-            limit: FEW,
+            limit: FIRST_LOOK,
             floor: f32::NEG_INFINITY,
         }
     }
@@ -108,7 +108,7 @@ impl Tally {
         self.pairs.push((score, weight));
         if self.pairs.len() >= self.limit {
             self.sort_out();
-            self.limit = FEW.max(3 * self.pairs.len());
+            self.limit = FIRST_LOOK.max(3 * self.pairs.len());
         }
     }
 

@@ -10,11 +10,11 @@ use manylabel_sparse::Index;
 use std::cmp::Reverse;
 
 /// Bytes the layout may take; features beyond stay sparse.
-const BUDGET: usize = 64 << 20;
+const MOST_BYTES: usize = 64 << 20;
 
 /// A feature is full if at least one label in this many has a weight for it. Below, walking
 /// along its few labels is as fast.
-const FULL: usize = 2;
+const ONE_LABEL_IN: usize = 2;
 
 /// A feature that has no place in the layout.
 const NONE: u32 = u32::MAX;
@@ -40,10 +40,10 @@ impl FullFeatures {
         let range = |feature: usize| indptr[feature].get()..indptr[feature + 1].get();
         let n_features = indptr.len() - 1;
         let mut full: Vec<usize> = (0..n_features)
-            .filter(|&feature| range(feature).len() * FULL >= n_labels.max(1))
+            .filter(|&feature| range(feature).len() * ONE_LABEL_IN >= n_labels.max(1))
             .collect();
         full.sort_by_key(|&feature| (Reverse(range(feature).len()), feature));
-        full.truncate(BUDGET / (n_labels.max(1) * size_of::<f32>()));
+        full.truncate(MOST_BYTES / (n_labels.max(1) * size_of::<f32>()));
         let mut place = vec![NONE; n_features];
         let mut laid_out = vec![0.0; full.len() * n_labels];
         for ((at, &feature), out) in (0..)

@@ -5,7 +5,7 @@
 //! label on its own, in the same order whichever labels share the panel and whatever the vector
 //! width of the machine, so results depend on neither.
 
-use manylabel_simd::wide;
+use manylabel_simd::{STRETCH, wide};
 use manylabel_sparse::CsrOwned;
 
 /// Labels that share one pass over the features; sixteen `f32` fill one cache line.
@@ -18,57 +18,27 @@ pub(crate) type Mask = u16;
 pub(crate) type Sums = [f64; LANES];
 
 /// One `f32` for each label of a panel.
-#[derive(Debug, Clone, Copy, PartialEq)]
-#[repr(C, align(64))]
-pub(crate) struct Lanes(pub(crate) [f32; LANES]);
+pub(crate) type Lanes = manylabel_simd::Lanes<f32, LANES>;
 
-impl Lanes {
-    pub(crate) const ZERO: Self = Self([0.0; LANES]);
-
-    #[inline(always)]
-    pub(crate) fn add_scaled(&mut self, scale: f32, other: &Self) {
-        for lane in 0..LANES {
-            self.0[lane] += scale * other.0[lane];
-        }
-    }
-
-    #[inline(always)]
-    pub(crate) fn add_product(&mut self, a: &Self, b: &Self) {
-        for lane in 0..LANES {
-            self.0[lane] += a.0[lane] * b.0[lane];
-        }
-    }
-
-    /// The lanes above `bound`.
-    #[inline(always)]
-    pub(crate) fn above(&self, bound: f32) -> Mask {
-        (0..LANES).fold(0, |mask, lane| {
-            mask | Mask::from(self.0[lane] > bound) << lane
-        })
-    }
-
-    #[inline(always)]
-    pub(crate) fn add_to(&self, sums: &mut Sums) {
-        for lane in 0..LANES {
-            sums[lane] += f64::from(self.0[lane]);
-        }
-    }
+/// The lanes above `bound`.
+#[inline(always)]
+pub(crate) fn above(lanes: &Lanes, bound: f32) -> Mask {
+    (0..LANES).fold(0, |mask, lane| {
+        mask | Mask::from(lanes.0[lane] > bound) << lane
+    })
 }
-
-/// The nearest `f32` of each lane.
-pub(crate) fn sums_to_lanes(sums: &Sums) -> Lanes {
-    Lanes(sums.map(|sum| sum as f32))
-}
-
-/// Rows whose sums are taken in `f32` before they are added in `f64`.
-pub(crate) const STRETCH: usize = 64;
 
 /// `sum_j row_j p_j` for one sparse row.
 #[inline(always)]
 fn row_times_panel(cols: &[u32], vals: &[f32], p: &[Lanes]) -> Lanes {
     // Four sums by name (an indexed array of them would live in memory), so that additions do not
     // wait for one another.
-    let (mut a, mut b, mut c, mut d) = (Lanes::ZERO, Lanes::ZERO, Lanes::ZERO, Lanes::ZERO);
+    let (mut a, mut b, mut c, mut d) = (
+        Lanes::default(),
+        Lanes::default(),
+        Lanes::default(),
+        Lanes::default(),
+    );
     let (cols4, vals4) = (cols.chunks_exact(4), vals.chunks_exact(4));
     for (&col, &val) in cols4.remainder().iter().zip(vals4.remainder()) {
         a.add_scaled(val, &p[col as usize]);
@@ -102,7 +72,7 @@ pub(crate) fn times_panel(x: &CsrOwned, first: usize, p: &[Lanes], out: &mut [La
 pub(crate) fn dot(a: &[Lanes], b: &[Lanes]) -> Sums {
     let mut sums = [0.0; LANES];
     for (a, b) in a.chunks(STRETCH).zip(b.chunks(STRETCH)) {
-        let mut part = Lanes::ZERO;
+        let mut part = Lanes::default();
         for (a, b) in a.iter().zip(b) {
             part.add_product(a, b);
         }

@@ -4,6 +4,7 @@
 //! others. A row's scores start as the intercepts; each of its features adds to its labels.
 
 use crate::full::FullFeatures;
+use crate::shape::same;
 use manylabel_base::{Error, Watch};
 use manylabel_score::{Features, Model, Options, Rows, Work, with_sparse};
 use manylabel_sparse::{CsrView, Index, Value};
@@ -39,17 +40,6 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
         intercept: &'a [f32],
         normalize: bool,
     ) -> Result<Self, Error> {
-        let same = |what, expected, got| {
-            if expected == got {
-                Ok(())
-            } else {
-                Err(Error::Shape {
-                    what,
-                    expected,
-                    got,
-                })
-            }
-        };
         same("values of coef_", labels.len(), weights.len())?;
         same(
             "end of indptr of coef_",

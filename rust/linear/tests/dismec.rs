@@ -1,36 +1,15 @@
 //! DiSMEC against its own definition: the objective's gradient, recomputed in `f64`, and the
 //! promises that results depend on neither neighbours nor threads.
 
+mod support;
+
 use manylabel_base::Watch;
 use manylabel_linear::Scorer;
 use manylabel_linear::dismec::{Model, Params, Solver};
 use manylabel_score::{Bounds, Model as _};
 use manylabel_sparse::{CsrOwned, CsrView};
 use proptest::prelude::*;
-
-/// A random sparse matrix, rows of up to `nnz` entries.
-fn sparse(
-    n_rows: usize,
-    n_cols: usize,
-    nnz: usize,
-    values: impl Strategy<Value = f32>,
-) -> impl Strategy<Value = CsrOwned> {
-    let row = prop::collection::btree_map(0..n_cols as u32, values, 0..=nnz);
-    prop::collection::vec(row, n_rows).prop_map(move |rows| {
-        let mut out = CsrOwned {
-            indptr: vec![0],
-            indices: Vec::new(),
-            values: Vec::new(),
-            n_cols,
-        };
-        for row in rows {
-            out.indices.extend(row.keys());
-            out.values.extend(row.values());
-            out.indptr.push(out.indices.len());
-        }
-        out
-    })
-}
+use support::sparse;
 
 fn fit(params: &Params, x: &CsrOwned, y: &CsrOwned, weights: Option<&[f32]>) -> Model {
     let indptr = x.indptr_u32();

@@ -1,29 +1,13 @@
 //! LEML's promises: threads change nothing, and a score depends on its row alone.
 
+mod support;
+
 use manylabel_base::Watch;
 use manylabel_linear::leml::{Loss, Model, Params, Scorer};
 use manylabel_score::{Bounds, Model as _};
 use manylabel_sparse::{CsrOwned, CsrView};
 use proptest::prelude::*;
-
-/// A random sparse matrix, rows of up to `nnz` entries.
-fn sparse(n_rows: usize, n_cols: usize, nnz: usize) -> impl Strategy<Value = CsrOwned> {
-    let row = prop::collection::btree_map(0..n_cols as u32, 0.1f32..2.0, 0..=nnz);
-    prop::collection::vec(row, n_rows).prop_map(move |rows| {
-        let mut out = CsrOwned {
-            indptr: vec![0],
-            indices: Vec::new(),
-            values: Vec::new(),
-            n_cols,
-        };
-        for row in rows {
-            out.indices.extend(row.keys());
-            out.values.extend(row.values());
-            out.indptr.push(out.indices.len());
-        }
-        out
-    })
-}
+use support::sparse;
 
 /// Calls `with` on a view of some rows.
 fn viewed<R>(
@@ -59,9 +43,9 @@ proptest! {
 
     #[test]
     fn threads_change_nothing(
-        x in sparse(700, 50, 9),
-        y in sparse(700, 600, 4),
-        observed in prop::option::of(sparse(700, 600, 40)),
+        x in sparse(700, 50, 9, 0.1f32..2.0),
+        y in sparse(700, 600, 4, 0.1f32..2.0),
+        observed in prop::option::of(sparse(700, 600, 40, 0.1f32..2.0)),
         loss in prop::sample::select(vec![Loss::Squared, Loss::Logistic, Loss::SquaredHinge]),
     ) {
         let newton = loss != Loss::Squared || observed.is_some();
@@ -83,8 +67,8 @@ proptest! {
 
     #[test]
     fn rankings_equal_a_sort_of_all_scores_of_each_row_alone(
-        x in sparse(70, 30, 6),
-        y in sparse(70, 75, 3),
+        x in sparse(70, 30, 6, 0.1f32..2.0),
+        y in sparse(70, 75, 3, 0.1f32..2.0),
         rank in prop::sample::select(vec![1, 3, 16, 40]),
         k in 1usize..90,
     ) {

@@ -1,30 +1,23 @@
 //! The fit: frequencies from the projected predictions, the Gram matrix of the features, and the
 //! output weights, some thousands of labels at a time.
 
+use crate::block::solve_block;
 use crate::design::{Design, Projection};
-use crate::gram::{Factor, Gram};
+use crate::gram::Factor;
+use crate::labels::Labels;
+use crate::moments::{GRAM_ROWS, gram};
 use crate::params::Checked;
 use crate::psgd::{Problem, batch_rows};
-use crate::{Loss, Params, Solver, gamma, kernel, newton, psgd, threshold};
+use crate::{Loss, Params, Solver, gamma, kernel, newton, threshold};
 use fastrand::Rng;
 use manylabel_base::{Error, Watch, filled};
 use manylabel_sparse::{CsrOwned, CsrView, Index, Value};
-use rayon::prelude::*;
 
 /// Labels fitted together: their momentum, gradient and least-squares solution are in memory.
 const LABELS_AT_ONCE: usize = 4096;
 
-/// Rows of features that are added to the Gram matrix at a time: short enough for sums in `f32`.
-const GRAM_ROWS: usize = 512;
-
-/// Rows of features that sums over positive rows are taken of at a time.
-pub(crate) const MOMENT_ROWS: usize = 1024;
-
 /// Bytes of features that are kept, if no limit is given; else they are computed in every pass.
-const KEPT: u64 = 2 << 30;
-
-/// The target of a label that is present, at least, if none is given.
-const LEAST_SHRINK: f64 = 0.75;
+const BYTES_KEPT: u64 = 2 << 30;
 
 /// A fitted smooth link.
 #[derive(Debug, Clone)]
@@ -198,47 +191,6 @@ fn best_pass(losses: &[f64]) -> Option<usize> {
     best.map(|(pass, _)| pass + 1)
 }
 
-/// Which training rows hold which label.
-pub(crate) struct Labels {
-    /// For each label, the numbers of its rows among the training rows.
-    positive: CsrOwned,
-    /// Labels that some row holds.
-    pub(crate) seen: Vec<u32>,
-}
-
-impl Labels {
-    pub(crate) fn new(y: &CsrOwned, train: &[u32]) -> Result<Self, Error> {
-        let by_label = y.transpose()?;
-        let seen = (0..y.n_cols as u32)
-            .filter(|&label| !by_label.row(label as usize).0.is_empty())
-            .collect();
-        if train.len() == y.n_rows() {
-            return Ok(Self {
-                positive: by_label,
-                seen,
-            });
-        }
-        let mut positive = CsrOwned {
-            indptr: vec![0],
-            indices: Vec::new(),
-            values: Vec::new(),
-            n_cols: train.len(),
-        };
-        for label in 0..y.n_cols {
-            let rows = by_label.row(label).0.iter();
-            let kept = rows.filter_map(|row| train.binary_search(row).ok());
-            positive.indices.extend(kept.map(|at| at as u32));
-            positive.indptr.push(positive.indices.len());
-        }
-        positive.values = vec![1.0; positive.indices.len()];
-        Ok(Self { positive, seen })
-    }
-
-    pub(crate) fn rows(&self, label: u32) -> &[u32] {
-        self.positive.row(label as usize).0
-    }
-}
-
 /// What the sizes of a fit decide.
 struct Plan {
     labels_at_once: usize,
@@ -322,7 +274,7 @@ impl Plan {
         }
         let room = params
             .max_memory
-            .map_or(KEPT, |most| most.saturating_sub(needed));
+            .map_or(BYTES_KEPT, |most| most.saturating_sub(needed));
         let solves = product(&[20, params.n_passes, n_seen]);
         Ok(Self {
             labels_at_once,
@@ -347,31 +299,6 @@ fn scaled(sample_weight: Option<&[f32]>, n_rows: usize) -> Vec<f32> {
         .collect()
 }
 
-pub(crate) fn gram(
-    design: &Design,
-    train: &[u32],
-    weights: &[f32],
-    watch: &Watch,
-) -> Result<Gram, Error> {
-    let size = design.size;
-    let mut gram = Gram::zeros(size)?;
-    let mut right = filled("a block of features", 0.0, GRAM_ROWS * size)?;
-    let mut left = filled("a block of features", 0.0, GRAM_ROWS * size)?;
-    for rows in train.chunks(GRAM_ROWS) {
-        let right = &mut right[..rows.len() * size];
-        let left = &mut left[..rows.len() * size];
-        design.fill(rows, right, watch)?;
-        for ((left, right), &row) in left.chunks_mut(size).zip(right.chunks(size)).zip(rows) {
-            let weight = weights[row as usize];
-            for (left, right) in left.iter_mut().zip(right) {
-                *left = weight * right;
-            }
-        }
-        gram.add(left, right, watch)?;
-    }
-    Ok(gram)
-}
-
 /// Fits the labels of one block and writes their weights.
 fn fit_block(
     problem: &Problem<'_>,
@@ -389,158 +316,6 @@ fn fit_block(
         model.n_iter[label as usize] = steps;
     }
     write(problem, block, solved.weights, problem.factor, model)
-}
-
-/// Weights of a block of labels, in the coordinates of the problem's features.
-pub(crate) struct Solved {
-    pub(crate) weights: Vec<f32>,
-    validation_loss: Vec<f64>,
-    n_iter: Vec<i32>,
-}
-
-pub(crate) fn solve_block(
-    problem: &Problem<'_>,
-    labels: &Labels,
-    block: &[u32],
-    y: &CsrOwned,
-    ridge: f64,
-) -> Result<Solved, Error> {
-    let Problem {
-        params,
-        design,
-        factor,
-        watch,
-        ..
-    } = *problem;
-    let size = design.size;
-    let n = problem.train.len();
-    // A label that is present must stay nearer to 1 than to 0, however few rows there are.
-    let shrink = params
-        .shrink
-        .unwrap_or_else(|| (1.0 - 1.0 / n as f64).max(LEAST_SHRINK));
-    let mut sums = moments(problem, labels, block, shrink)?;
-    if !problem.whitened {
-        factor.whiten_exactly(&mut sums, watch)?;
-        factor.unwhiten_exactly(&mut sums, watch)?;
-    }
-    let solution: Vec<f32> = sums.par_iter().map(|&sum| sum as f32).collect();
-    drop(sums);
-    let mut weights = solution.clone();
-    let (mut validation_loss, mut n_iter) = (Vec::new(), Vec::new());
-    match (params.loss, params.solver) {
-        (Loss::Squared, _) => watch.step(block.len())?,
-        (_, Solver::Psgd) => {
-            if params.preflate {
-                preflate(labels, block, n, &mut weights, size);
-            }
-            watch.step(block.len())?;
-            let of_block = columns(y, block, problem.held_out);
-            validation_loss = psgd::refine(problem, &solution, &mut weights, &of_block)?;
-        }
-        (_, Solver::NewtonCg) => {
-            let positive: Vec<&[u32]> = block.iter().map(|&label| labels.rows(label)).collect();
-            n_iter = newton::refine(problem, &mut weights, &positive, shrink, ridge)?;
-        }
-    }
-    Ok(Solved {
-        weights,
-        validation_loss,
-        n_iter,
-    })
-}
-
-/// `ΦᵀΩỸ`, one row a label, with smoothed targets.
-fn moments(
-    problem: &Problem<'_>,
-    labels: &Labels,
-    block: &[u32],
-    shrink: f64,
-) -> Result<Vec<f64>, Error> {
-    let Problem {
-        params,
-        design,
-        train,
-        weights,
-        watch,
-        ..
-    } = *problem;
-    let size = design.size;
-    let (slope, offset) = if params.loss == Loss::Softmax {
-        (shrink, (1.0 - shrink) / labels.seen.len() as f64)
-    } else {
-        (2.0 * shrink - 1.0, 1.0 - shrink)
-    };
-    let mut sums = filled("sums of features", 0.0f64, block.len() * size)?;
-    let mut total = filled("sums of features", 0.0f64, size)?;
-    let mut features = filled("a block of features", 0.0, MOMENT_ROWS * size)?;
-    for (at, rows) in train.chunks(MOMENT_ROWS).enumerate() {
-        let first = (at * MOMENT_ROWS) as u32;
-        let features = &mut features[..rows.len() * size];
-        design.fill(rows, features, watch)?;
-        let add = |sum: &mut [f64], row: usize| {
-            let weight = f64::from(weights[rows[row] as usize]);
-            for (sum, &feature) in sum.iter_mut().zip(&features[row * size..][..size]) {
-                *sum += weight * f64::from(feature);
-            }
-        };
-        for row in 0..rows.len() {
-            add(&mut total, row);
-        }
-        sums.par_chunks_mut(size)
-            .zip(block)
-            .try_for_each(|(sum, &label)| {
-                watch.step(0)?;
-                let positive = labels.rows(label);
-                let begin = positive.partition_point(|&row| row < first);
-                for &row in &positive[begin..] {
-                    if row as usize >= first as usize + rows.len() {
-                        break;
-                    }
-                    add(sum, (row - first) as usize);
-                }
-                Ok(())
-            })?;
-    }
-    sums.par_chunks_mut(size).for_each(|sum| {
-        for (sum, total) in sum.iter_mut().zip(&total) {
-            *sum = slope * *sum + offset * total;
-        }
-    });
-    Ok(sums)
-}
-
-/// Enlarges the start of rare classes: by `100 √π_max / √(π_max + 9999 π)`.
-fn preflate(labels: &Labels, block: &[u32], n: usize, weights: &mut [f32], size: usize) {
-    let share = |label: u32| labels.rows(label).len() as f64 / n as f64;
-    let most = block.iter().map(|&label| share(label)).fold(0.0, f64::max);
-    for (weights, &label) in weights.chunks_mut(size).zip(block) {
-        let factor = (1e4 * most).sqrt() / (most + 9999.0 * share(label)).sqrt();
-        for weight in weights {
-            *weight *= factor as f32;
-        }
-    }
-}
-
-/// The labels of some rows, as far as they are in the block, numbered as there; nothing of others.
-fn columns(y: &CsrOwned, block: &[u32], rows: &[u32]) -> CsrOwned {
-    let mut indptr = Vec::with_capacity(y.n_rows() + 1);
-    indptr.push(0);
-    let mut indices = Vec::new();
-    let mut wanted = rows.iter().peekable();
-    for row in 0..y.n_rows() {
-        if wanted.next_if(|&&next| next as usize == row).is_some() {
-            let of_row = y.row(row).0.iter();
-            indices
-                .extend(of_row.filter_map(|label| Some(block.binary_search(label).ok()? as u32)));
-        }
-        indptr.push(indices.len());
-    }
-    CsrOwned {
-        indptr,
-        values: vec![1.0; indices.len()],
-        indices,
-        n_cols: block.len(),
-    }
 }
 
 /// Writes the weights of a block where the model has them.

@@ -12,7 +12,8 @@
 //! are taken where the fit is long.
 
 use crate::design::Design;
-use crate::fit::{Labels, gram};
+use crate::labels::Labels;
+use crate::moments::gram;
 use crate::psgd::batch_rows;
 use crate::threshold::work;
 use crate::{Kernel, Loss, Params, Solver, kernel};
@@ -26,14 +27,14 @@ use manylabel_base::{Error, Watch, filled};
 /// where the second is better than the first there is no need of the last.
 const GAMMAS: [f64; 3] = [0.5, 0.25, 1.0];
 
-/// Rows that are compared with, and the commonest labels: the error is mostly theirs, and so is what ranks
-/// first.
-const ROWS: usize = 4000;
-const LABELS: usize = 64;
+/// Rows that are compared with at most, and the commonest labels: the error is mostly theirs, and so is
+/// what ranks first.
+const MOST_ROWS: usize = 4000;
+const MOST_LABELS: usize = 64;
 
-/// Features: so many, or as many as take this share of the fit.
-const FEATURES: usize = 500;
-const SHARE: f64 = 0.1;
+/// Features that are compared with: so many, or as many more as take this share of the work of the fit.
+const FEW_FEATURES: usize = 500;
+const SHARE_OF_FIT: f64 = 0.1;
 
 #[expect(clippy::too_many_arguments, reason = "all that a fit knows by then")]
 pub(crate) fn choose(
@@ -52,7 +53,7 @@ pub(crate) fn choose(
     let mut rng = Rng::with_seed(params.seed ^ 0x9a);
     let mut rows: Vec<u32> = (0..train.len() as u32).collect();
     rng.shuffle(&mut rows);
-    rows.truncate(ROWS);
+    rows.truncate(MOST_ROWS);
     rows.sort_unstable();
     let of_rows = |row: &u32| train[*row as usize] as usize;
     let weights: Vec<f32> = rows.iter().map(|row| weights[of_rows(row)]).collect();
@@ -88,24 +89,27 @@ pub(crate) fn choose(
 pub(crate) fn features(params: &Params, labels: &Labels, n: usize) -> usize {
     // Both in units of the Gram matrix: the fit of V, and three times Gram matrix and whitening.
     let of_fit = n as f64 * params.n_features as f64 * work(params, params.n_features, labels);
-    let of_square = (GAMMAS.len() * n.min(ROWS)) as f64;
-    let affordable = (SHARE * of_fit / of_square).sqrt() as usize;
-    params.n_features.min(affordable.max(FEATURES))
+    let of_square = (GAMMAS.len() * n.min(MOST_ROWS)) as f64;
+    let affordable = (SHARE_OF_FIT * of_fit / of_square).sqrt() as usize;
+    params.n_features.min(affordable.max(FEW_FEATURES))
 }
 
 /// Bytes that the choice takes: a Gram matrix and its factors, and features twice.
 pub(crate) fn bytes(params: &Params, labels: &Labels, n: usize, width: usize) -> u64 {
-    let (size, n_rows) = (features(params, labels, n) as u64 + 1, n.min(ROWS) as u64);
+    let (size, n_rows) = (
+        features(params, labels, n) as u64 + 1,
+        n.min(MOST_ROWS) as u64,
+    );
     let of_row = 4 * width as u64 + 8 * size;
     let square = size.saturating_mul(size).saturating_mul(20);
     square.saturating_add(n_rows.saturating_mul(of_row))
 }
 
-/// The labels with most rows, at most [`LABELS`].
+/// The labels with most rows, at most [`MOST_LABELS`].
 fn commonest(labels: &Labels) -> Vec<u32> {
     let mut by_rows = labels.seen.clone();
     by_rows.sort_by_key(|&label| std::cmp::Reverse(labels.rows(label).len()));
-    by_rows.truncate(LABELS);
+    by_rows.truncate(MOST_LABELS);
     by_rows
 }
 

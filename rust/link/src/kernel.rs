@@ -6,7 +6,7 @@ use fastrand::Rng;
 use std::f64::consts::{PI, TAU};
 
 /// Rows whose distances the median is taken of, at most.
-const ROWS: usize = 1000;
+const MOST_ROWS: usize = 1000;
 
 /// The median of the squared distances of all pairs of some rows, each row's to itself among them;
 /// 1 if that is 0.
@@ -14,12 +14,12 @@ const ROWS: usize = 1000;
 /// h: rows of `width`; at most a thousand of `rows` are drawn.
 pub(crate) fn median_squared_distance(h: &[f32], width: usize, rows: &[u32], rng: &mut Rng) -> f64 {
     let mut drawn = rows.to_vec();
-    if drawn.len() > ROWS {
-        for at in 0..ROWS {
+    if drawn.len() > MOST_ROWS {
+        for at in 0..MOST_ROWS {
             let other = rng.usize(at..drawn.len());
             drawn.swap(at, other);
         }
-        drawn.truncate(ROWS);
+        drawn.truncate(MOST_ROWS);
     }
     let n = drawn.len();
     let row = |at: usize| &h[drawn[at] as usize * width..][..width];

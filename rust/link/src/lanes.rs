@@ -19,11 +19,11 @@ const LABELS: usize = 32;
 /// has no more fractions.
 #[inline(always)]
 fn cos_turns(t: f64) -> f32 {
-    // Adding 1.5 · 2⁵² rounds to an integer.
+    // Adding 1.5 · 2⁵² rounds to an integer; from 2⁵¹ on, the sum would leave the range where it does.
     const ROUND: f64 = 6_755_399_441_055_744.0;
-    const MOST: f64 = 2_251_799_813_685_248.0;
+    const WHOLE_FROM: f64 = 2_251_799_813_685_248.0;
     let whole = (t + ROUND) - ROUND;
-    let fraction = if t.abs() < MOST { t - whole } else { 0.0 };
+    let fraction = if t.abs() < WHOLE_FROM { t - whole } else { 0.0 };
     // cos 2πf = sin 2π(¼ − |f|), whose argument is within ±π/2; the series up to x¹¹.
     let x = (0.25 - fraction.abs() as f32) * std::f32::consts::TAU;
     let y = x * x;
@@ -185,14 +185,7 @@ fn total(mut sums: Sums, x: &[f32], w: &[f32]) -> f32 {
     for (sum, (x, w)) in sums.iter_mut().zip(x.iter().zip(w)) {
         *sum += x * w;
     }
-    let mut half = LANES / 2;
-    while half > 0 {
-        for lane in 0..half {
-            sums[lane] += sums[lane + half];
-        }
-        half /= 2;
-    }
-    sums[0]
+    manylabel_simd::total(&sums)
 }
 
 /// Scores of some rows: `out[i, l] = Σ_j f[i, j] v[l, j] + a[l]`.

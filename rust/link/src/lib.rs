@@ -12,7 +12,9 @@
 //! | `kernel.rs`, `gamma.rs` | frequencies of a kernel, and the bandwidth |
 //! | `design.rs`, `lanes.rs` | linear predictions, features of rows; elementwise functions |
 //! | `gram.rs` | `ΦᵀΦ + ridge`, its Cholesky factor and solves |
-//! | `fit.rs`, `psgd.rs`, `newton.rs` | output weights |
+//! | `labels.rs`, `moments.rs` | which rows hold which label; sums over rows |
+//! | `block.rs`, `psgd.rs`, `newton.rs` | output weights of some labels |
+//! | `fit.rs` | the fit, and what its sizes decide |
 //! | `threshold.rs` | the score above which a label is named |
 //! | `predict.rs` | scores of rows |
 //!
@@ -47,12 +49,15 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod block;
 mod design;
 mod fit;
 mod gamma;
 mod gram;
 mod kernel;
+mod labels;
 mod lanes;
+mod moments;
 mod newton;
 mod params;
 mod predict;

@@ -6,7 +6,7 @@
 //! enough; that needs no features, since scores are linear in it.
 
 use crate::lanes::softplus;
-use crate::psgd::Problem;
+use crate::psgd::{Problem, multiply};
 use faer::linalg::matmul::matmul;
 use faer::{Accum, MatMut, MatRef, Par};
 use manylabel_base::Error;
@@ -18,12 +18,13 @@ const LABELS: usize = 16;
 /// Rows that are in the nearer caches while they are multiplied.
 const ROWS: usize = 256;
 
-/// Conjugate-gradient steps at most, and halvings of a Newton step.
-const INNER: usize = 100;
-const HALVINGS: usize = 30;
+/// Conjugate-gradient steps for a Newton step at most, and halvings of it.
+const MOST_CG_STEPS: usize = 100;
+const MOST_HALVINGS: usize = 30;
 
-/// Share of the expected decrease that a step must bring (Armijo's rule).
-const SUFFICIENT: f64 = 1e-4;
+/// Share of the decrease along the slope that a step must bring (Armijo's rule; the usual 1e-4 of Nocedal
+/// and Wright, Numerical Optimization, section 3.1).
+const ARMIJO: f64 = 1e-4;
 
 /// Bytes that a thread works in: targets, scores, their change, curvatures and products of some
 /// labels with the rows; seven vectors of weights in the search for a step; a block of features.
@@ -119,15 +120,15 @@ impl<'a> Chunk<'a> {
                 let falls = |step: f64| {
                     let after = self.loss(label, &scores, &change, step)
                         + self.ridge * (2.0 * step * vd + step * step * dd);
-                    after - before <= SUFFICIENT * step * slope
+                    after - before <= ARMIJO * step * slope
                 };
                 let mut halvings = 0;
-                while halvings < HALVINGS && !falls(step) {
+                while halvings < MOST_HALVINGS && !falls(step) {
                     step *= 0.5;
                     halvings += 1;
                 }
                 steps[label] += 1;
-                if halvings == HALVINGS {
+                if halvings == MOST_HALVINGS {
                     // Rounding hides what is left to gain.
                     steps[label] = most;
                     continue;
@@ -166,6 +167,10 @@ impl<'a> Chunk<'a> {
     }
 
     /// An approximate solution of `H d = −g` for the active labels, 0 for the others.
+    ///
+    /// Conjugate gradients for dense features: labels lie one after the other, as the matrix products
+    /// want them, and not in lanes as where X is sparse; the preconditioner is a Cholesky factor; and
+    /// each label ends by its own share of the residual. So the loop shares no line with those of lanes.
     fn direction(
         &self,
         scores: &[f32],
@@ -184,7 +189,7 @@ impl<'a> Chunk<'a> {
         let mut going = active.to_vec();
         let mut search = vec![0.0; d.len()];
         let mut energy = vec![0.0; n_labels];
-        for inner in 0..INNER {
+        for inner in 0..MOST_CG_STEPS {
             let mut solved = residual.clone();
             let factor = self.problem.factor;
             factor.precondition(&mut solved, self.problem.watch)?;
@@ -246,14 +251,7 @@ impl<'a> Chunk<'a> {
         self.each_block(|at, features| {
             let n_rows = features.len() / size;
             let out = &mut out[at * n_labels..][..n_rows * n_labels];
-            matmul(
-                MatMut::from_row_major_slice_mut(out, n_rows, n_labels),
-                Accum::Replace,
-                MatRef::from_row_major_slice(features, n_rows, size),
-                weights,
-                1.0,
-                Par::Seq,
-            );
+            multiply(features, weights, out);
         })?;
         Ok(out)
     }

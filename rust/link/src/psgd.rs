@@ -23,13 +23,13 @@ use rayon::prelude::*;
 const LABELS: usize = 128;
 const FEATURES: usize = 256;
 
-/// Numbers of a batch at most, of features and of probabilities alike.
-const BATCH: usize = 100_000_000;
+/// Numbers of a batch at most, of features and of probabilities alike: 400 MB in single precision.
+const NUMBERS_OF_BATCH: usize = 100_000_000;
 
 /// Rows of a batch, for `n` training rows and `widest` features or labels, whichever are more: a
 /// tenth of all, or what 400 MB hold.
 pub(crate) fn batch_rows(n: usize, widest: usize) -> usize {
-    n.div_ceil(10).min(BATCH.div_ceil(widest))
+    n.div_ceil(10).min(NUMBERS_OF_BATCH.div_ceil(widest))
 }
 
 /// Rows of a batch that one thread turns into probabilities: a matter of sizes only.
@@ -174,15 +174,7 @@ impl Problem<'_> {
             .enumerate()
             .try_for_each(|(tile, (out, features))| {
                 self.watch.step(0)?;
-                let n_rows = features.len() / size;
-                matmul(
-                    MatMut::from_row_major_slice_mut(out, n_rows, n_labels),
-                    Accum::Replace,
-                    MatRef::from_row_major_slice(features, n_rows, size),
-                    weights,
-                    1.0,
-                    Par::Seq,
-                );
+                multiply(features, weights, out);
                 for (i, row) in out.chunks_mut(n_labels).enumerate() {
                     finish(tile * rows + i, row);
                 }
@@ -258,6 +250,20 @@ impl Problem<'_> {
         }
         Ok(loss / weight)
     }
+}
+
+/// Scores `Φ v` of some rows of features, row after row; weights are (features, labels).
+pub(crate) fn multiply(features: &[f32], weights: MatRef<'_, f32>, out: &mut [f32]) {
+    let (size, n_labels) = weights.shape();
+    let n_rows = features.len() / size;
+    matmul(
+        MatMut::from_row_major_slice_mut(out, n_rows, n_labels),
+        Accum::Replace,
+        MatRef::from_row_major_slice(features, n_rows, size),
+        weights,
+        1.0,
+        Par::Seq,
+    );
 }
 
 /// Cuts a matrix into tiles, with the first row and column of each.

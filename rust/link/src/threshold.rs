@@ -5,7 +5,9 @@
 //! the score nearest to a half of those that name a sensible number of labels of the other rows.
 
 use crate::Params;
-use crate::fit::{Labels, MOMENT_ROWS, solve_block};
+use crate::block::solve_block;
+use crate::labels::Labels;
+use crate::moments::MOMENT_ROWS;
 use crate::psgd::Problem;
 use crate::{Loss, Solver};
 use fastrand::Rng;
@@ -22,10 +24,10 @@ const MOST_ROWS: usize = 4000;
 const ENOUGH_ROWS: usize = 500;
 const ENOUGH_LABELS: f64 = 500.0;
 
-/// Labels that are fitted: at least so many, of few of which thresholds scatter, and as a share of the
-/// work of the fit.
+/// Labels that are fitted: at least so many, of few of which thresholds scatter, and as many more as take
+/// this share of the work of the fit.
 const LEAST_LABELS: usize = 32;
-const SHARE: f64 = 0.1;
+const SHARE_OF_FIT: f64 = 0.1;
 
 /// Scores that are kept at most, of all folds: 32 MiB.
 const MOST_SCORES: usize = 1 << 21;
@@ -42,8 +44,8 @@ const NEWTON_PRODUCTS: usize = 50;
 const LEAST_NAMED: f64 = 0.7;
 const MOST_NAMED: f64 = 1.4;
 
-/// Logits of probabilities of 0.01 and 0.99, between which the threshold is.
-const MOST: f64 = 4.6;
+/// How far from 0 a threshold of logits is at most: `ln 99`, so that probabilities are from 0.01 to 0.99.
+const FURTHEST: f64 = 4.6;
 
 /// Learns the threshold for weights that have had so many passes, from no more labels than the fit
 /// solves at once.
@@ -103,7 +105,7 @@ pub(crate) fn learn(
     }
     let (most, middle) = match params.loss {
         Loss::Squared => (0.49, 0.5),
-        _ => (MOST, 0.0),
+        _ => (FURTHEST, 0.0),
     };
     scored.sort_by(|a, b| b.0.total_cmp(&a.0));
     let (few, many) = (positive * LEAST_NAMED, positive * MOST_NAMED);
@@ -191,7 +193,7 @@ pub(crate) fn work(params: &Params, size: usize, labels: &Labels) -> f64 {
 /// Every so-manieth of the labels in order of their number of rows, `most` of them, in ascending order.
 fn sample(labels: &Labels, size: usize, params: &Params, most: usize) -> Vec<u32> {
     let n_labels = labels.seen.len();
-    let affordable = (SHARE * work(params, size, labels) / products(params)) as usize;
+    let affordable = (SHARE_OF_FIT * work(params, size, labels) / products(params)) as usize;
     let n_sampled = affordable.max(LEAST_LABELS).min(most).min(n_labels);
     let mut by_rows = labels.seen.clone();
     by_rows.sort_by_key(|&label| labels.rows(label).len());

@@ -3,18 +3,29 @@
 //! The sides share products with X and nothing else: each has its own step lengths, is done when its
 //! own residual is small, and keeps its own best iterate, since residuals do not fall monotonically.
 //! So what comes out does not depend on who shares the panel.
+//!
+//! The loop of LEML (`linear/src/leml/ridge.rs`) is a near relative and stays apart: there each lane has
+//! a factor of `XᵀΩX` of its own, the solution starts from the last turn's, and no older iterate is kept.
+//! One loop for both would do work here that nobody needs. What both share are [`Lanes`].
 
 use crate::design::{Design, Rows, cross_into};
-use crate::solve::Fit;
 use manylabel_base::{Error, Watch, filled};
-use manylabel_simd::wide;
+use manylabel_simd::{STRETCH, wide};
 use manylabel_sparse::{LANES, Lanes, Real};
 
 type Sums = [f64; LANES];
 
-/// Rows whose sums are taken in the precision of the data before they are added in double.
-const STRETCH: usize = 64;
+/// What a regression yields, by these or by a factorization, for thirty-two right-hand sides.
+pub(crate) struct Fit<T> {
+    /// Z, a row for each feature.
+    pub(crate) z: Vec<Lanes<T>>,
+    /// Steps taken; 1 by a factorization.
+    pub(crate) n_steps: usize,
+    /// Right-hand sides that have not reached the tolerance.
+    pub(crate) n_unfinished: usize,
+}
 
+/// How the equations are solved.
 pub(crate) struct Settings<T> {
     /// Inverse of the diagonal of `XᵀΩX + λI`.
     pub(crate) preconditioner: Vec<T>,
@@ -93,13 +104,6 @@ impl<T: Real> Settings<T> {
     }
 }
 
-#[inline(always)]
-fn add_to<T: Real>(part: &Lanes<T>, sums: &mut Sums) {
-    for lane in 0..LANES {
-        sums[lane] += part.0[lane].f64();
-    }
-}
-
 /// `p = M⁻¹r`; returns `r·r` and `r·M⁻¹r`.
 #[wide]
 fn start<T: Real>(m: &[T], r: &[Lanes<T>], p: &mut [Lanes<T>]) -> (Sums, Sums) {
@@ -114,8 +118,8 @@ fn start<T: Real>(m: &[T], r: &[Lanes<T>], p: &mut [Lanes<T>]) -> (Sums, Sums) {
                 part.0[lane] += r.0[lane] * p.0[lane];
             }
         }
-        add_to(&square, &mut squares);
-        add_to(&part, &mut rho);
+        square.add_to(&mut squares);
+        part.add_to(&mut rho);
     }
     (squares, rho)
 }
@@ -131,7 +135,7 @@ fn curvature<T: Real>(p: &[Lanes<T>], g: &[Lanes<T>], ridge: T) -> Sums {
                 part.0[lane] += p.0[lane] * (g.0[lane] + ridge * p.0[lane]);
             }
         }
-        add_to(&part, &mut sums);
+        part.add_to(&mut sums);
     }
     sums
 }
@@ -158,8 +162,8 @@ fn descend<T: Real>(
                 part.0[lane] += r * (m * r);
             }
         }
-        add_to(&square, &mut squares);
-        add_to(&part, &mut rho);
+        square.add_to(&mut squares);
+        part.add_to(&mut rho);
     }
     (squares, rho)
 }

@@ -7,8 +7,8 @@ use crate::solve::{Gram, Problem, Regression};
 use manylabel_base::{Error, Watch};
 use manylabel_sparse::{LANES, Lanes, Real};
 
-/// From one ridge to the next that is tried: errors of neighbours differ by a few per cent.
-const FACTOR: f64 = 3.162_277_660_168_379_5;
+/// From one ridge to the next that is tried, `√10`: errors of neighbours differ by a few per cent.
+const RATIO: f64 = 3.162_277_660_168_379_5;
 
 /// Ridges that are tried on the way up or down, at most.
 const MOST_STEPS: i32 = 12;
@@ -45,7 +45,7 @@ pub(crate) fn choose<T: Real>(
         }
     }
     let start = best.1;
-    for factor in [FACTOR, 1.0 / FACTOR] {
+    for factor in [RATIO, 1.0 / RATIO] {
         for step in 1..=MOST_STEPS {
             let next = attempt(start * factor.powi(step))?;
             // Nor is what is not a number any better.

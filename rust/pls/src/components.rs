@@ -10,8 +10,8 @@ use faer::{MatRef, Side};
 use manylabel_base::{Error, Watch};
 use manylabel_sparse::{CsrView, Index};
 
-/// Up to so many labels the covariance itself is decomposed.
-const SMALL: usize = 5000;
+/// Up to so many labels the covariance itself is decomposed: 200 MB in double precision.
+const MOST_DECOMPOSED: usize = 5000;
 
 /// Widths of the first probe and of the last.
 const FIRST_PROBE: usize = 128;
@@ -44,7 +44,7 @@ impl Checked {
         let y = Design::labels(y, &rows, false, watch)?;
         let c = y.n_cols();
         let goal = share * y.diagonal.iter().sum::<f64>();
-        if c <= SMALL {
+        if c <= MOST_DECOMPOSED {
             let gram = gram_of_features(&rows, &y, watch)?;
             let gram = MatRef::from_row_major_slice(&gram, c, c);
             let mut values = gram

@@ -2,11 +2,15 @@
 //! multiplied from either side by thirty-two columns at a time.
 
 use crate::dense;
+use faer::Mat;
 use manylabel_base::{Error, Watch, filled};
 use manylabel_sparse::{
     ColumnOrder, CsrView, DenseView, Index, LANES, Lanes, Real, RowBlocks, Value,
 };
 use std::ops::Range;
+
+/// Rows of dense X that are made a slab of doubles at a time: long enough for products of matrices.
+pub(crate) const SLAB: usize = 256;
 
 /// A matrix of the caller's.
 #[derive(Debug, Clone, Copy)]
@@ -229,6 +233,24 @@ impl<'a, T: Real> Design<'a, T> {
             Cells::Sparse(_) => 0,
             Cells::Dense { view, .. } => view.n_cols(),
         })
+    }
+
+    /// Centred values of a slab of rows of a block, times a scale of each row; a column for each row,
+    /// so that values are written where they come.
+    pub(crate) fn centred(
+        &self,
+        block: usize,
+        cut: &Range<usize>,
+        slab: Range<usize>,
+        scale: impl Fn(usize) -> f64,
+    ) -> Mat<f64> {
+        let mut cells = Mat::zeros(self.n_cols(), slab.len());
+        let first = slab.start;
+        self.for_each_value(block, cut, slab, |row, col, value| {
+            let mean = self.mean.as_ref().map_or(0.0, |mean| mean[col].f64());
+            cells[(col, row - first)] = (value - mean) * scale(row);
+        });
+        cells
     }
 
     /// Calls `take(row, column, value)` for the stored values of some rows of a block, before

@@ -1,19 +1,16 @@
 //! Gram matrices in double precision, where they are small enough to be factorized.
 
-use crate::design::{Cells, Design, Rows};
+use crate::design::{Cells, Design, Rows, SLAB};
 use faer::linalg::matmul::matmul;
-use faer::{Accum, Mat, MatMut, Par};
+use faer::{Accum, MatMut, Par};
 use manylabel_base::{Error, Watch, filled};
 use manylabel_sparse::{LANES, Lanes, Real, RowBlocks};
 use rayon::prelude::*;
 use std::ops::Range;
 
 /// Rows of the result that are one unit of work: with sparse X, and with dense.
-const STRIP: usize = 16;
-const DENSE_STRIP: usize = 256;
-
-/// Rows of dense X that are converted at a time.
-const SLAB: usize = 256;
+const FEATURES_OF_STRIP: usize = 16;
+const FEATURES_OF_DENSE_STRIP: usize = 256;
 
 fn square(n: usize) -> Result<Vec<f64>, Error> {
     let size = n.checked_mul(n).ok_or_else(|| Error::TooLarge {
@@ -32,8 +29,8 @@ pub(crate) fn gram_of_features<T: Real>(
     let d = x.n_cols();
     let mut gram = square(d)?;
     let strip = match &x.cells {
-        Cells::Sparse(_) => STRIP,
-        Cells::Dense { .. } => DENSE_STRIP,
+        Cells::Sparse(_) => FEATURES_OF_STRIP,
+        Cells::Dense { .. } => FEATURES_OF_DENSE_STRIP,
     };
     let strips = gram.par_chunks_mut(strip * d.max(1)).enumerate();
     strips.try_for_each(|(at, gram)| {
@@ -98,12 +95,7 @@ fn dense_strip<T: Real>(
         for first in cut.clone().step_by(SLAB) {
             watch.step(0)?;
             let slab = first..(first + SLAB).min(cut.end);
-            // Column by row, so that values are written where they come.
-            let mut cells = Mat::<f64>::zeros(d, slab.len());
-            x.for_each_value(block, cut, slab.clone(), |row, col, value| {
-                let mean = x.mean.as_ref().map_or(0.0, |mean| mean[col].f64());
-                cells[(col, row - slab.start)] = (value - mean) * rows.weight(row).sqrt();
-            });
+            let cells = x.centred(block, cut, slab, |row| rows.weight(row).sqrt());
             matmul(
                 gram.as_mut(),
                 Accum::Add,

@@ -5,7 +5,7 @@
 //! as long as the ridge does not depend on the row), so one fit tells the error of n.
 
 use crate::cg;
-use crate::design::{Cells, Design, Rows};
+use crate::design::{Cells, Design, Rows, SLAB};
 use crate::normal::normal;
 use crate::solve::{Method, Problem, Regression};
 use faer::linalg::matmul::matmul;
@@ -21,11 +21,8 @@ const PANELS: usize = 2;
 
 /// Leverages above this are taken for it: that of a row that alone has some feature is 1 but for the
 /// ridge, and what it would be without is rounding. Estimates have a lower limit, since they scatter.
-const MOST: f64 = 1.0 - 1e-6;
-const MOST_ESTIMATED: f64 = 0.95;
-
-/// Rows of dense X that are multiplied at a time.
-const SLAB: usize = 256;
+const LARGEST_EXACT: f64 = 1.0 - 1e-6;
+const LARGEST_ESTIMATED: f64 = 0.95;
 
 impl<T: Real> Regression<T> {
     /// Leverages of all rows: exact if the regression is by a factorization, in the time of the Gram
@@ -42,17 +39,21 @@ impl<T: Real> Regression<T> {
         let (mut leverages, most) = match &self.0 {
             Method::Features(factor) => {
                 watch.step(0)?;
-                (of_features(rows, x, &factor.inverse(), watch)?, MOST)
+                (
+                    of_features(rows, x, &factor.inverse(), watch)?,
+                    LARGEST_EXACT,
+                )
             }
             Method::Rows(factor, ridge) => {
                 watch.step(0)?;
                 let inverse = factor.inverse();
                 let of_row = |row: usize| 1.0 - ridge * inverse[(row, row)];
-                ((0..rows.n()).map(of_row).collect(), MOST)
+                ((0..rows.n()).map(of_row).collect(), LARGEST_EXACT)
             }
-            Method::ConjugateGradients(settings) => {
-                (estimates(settings, problem, seed, watch)?, MOST_ESTIMATED)
-            }
+            Method::ConjugateGradients(settings) => (
+                estimates(settings, problem, seed, watch)?,
+                LARGEST_ESTIMATED,
+            ),
         };
         for (row, leverage) in leverages.iter_mut().enumerate() {
             if with_means && x.mean.is_some() {
@@ -195,17 +196,13 @@ fn of_dense_block<T: Real>(
     inverse: &Mat<f64>,
     watch: &Watch,
 ) -> Result<Vec<f64>, Error> {
-    let d = x.n_cols();
     let mut squares = Vec::with_capacity(cut.len());
     for first in cut.clone().step_by(SLAB) {
         watch.step(0)?;
         let slab = first..(first + SLAB).min(cut.end);
-        let mut cells = Mat::<f64>::zeros(d, slab.len());
-        x.for_each_value(at, cut, slab.clone(), |row, col, value| {
-            let mean = x.mean.as_ref().map_or(0.0, |mean| mean[col].f64());
-            cells[(col, row - slab.start)] = value - mean;
-        });
-        let mut products = Mat::<f64>::zeros(d, slab.len());
+        let n_rows = slab.len();
+        let cells = x.centred(at, cut, slab, |_| 1.0);
+        let mut products = Mat::<f64>::zeros(x.n_cols(), n_rows);
         matmul(
             &mut products,
             Accum::Replace,
@@ -214,7 +211,7 @@ fn of_dense_block<T: Real>(
             1.0,
             Par::Seq,
         );
-        for row in 0..slab.len() {
+        for row in 0..n_rows {
             let pairs = cells.col(row).iter().zip(products.col(row).iter());
             squares.push(pairs.map(|(a, b)| a * b).sum());
         }

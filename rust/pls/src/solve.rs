@@ -1,6 +1,6 @@
 //! Ridge regressions `argmin_Z ‖YQ − XZ‖² + λ‖Z‖²`, weighted by Ω, thirty-two right-hand sides at a time.
 
-use crate::cg;
+use crate::cg::{self, Fit};
 use crate::design::{Cells, Design, Rows, cross};
 use crate::gram::{gram_of_features, gram_of_rows};
 use crate::{Params, Solver};
@@ -9,30 +9,20 @@ use faer::{Conj, Mat, MatRef, Side};
 use manylabel_base::{Error, Watch, filled};
 use manylabel_sparse::{LANES, Lanes, Real};
 
-/// Up to so many features, or rows, `auto` factorizes a Gram matrix.
-const SMALL: usize = 4000;
+/// Up to so many features, or rows, `auto` factorizes a Gram matrix: 128 MB in double precision.
+const MOST_FACTORIZED: usize = 4000;
 
 /// Where λ is 0, this much of the mean diagonal of the Gram matrix of features: the solution is then
 /// that of least norm but for rounding, and its projection that of least squares.
-const LEAST: f64 = 1e-12;
+const LEAST_RIDGE: f64 = 1e-12;
 
 /// The same of that of rows, where labels that no features explain are divided by it: in the middle
 /// between what it changes and what it makes of rounding.
-const LEAST_OF_ROWS: f64 = 1e-9;
+const LEAST_RIDGE_OF_ROWS: f64 = 1e-9;
 
 /// Ridge beyond which, with entries of at most about 1, single precision is in danger, and every
 /// solution is 0 all the same.
-const MOST: f64 = 1e30;
-
-/// What each regression yields for thirty-two right-hand sides.
-pub(crate) struct Fit<T> {
-    /// Z, a row for each feature.
-    pub(crate) z: Vec<Lanes<T>>,
-    /// Steps taken; 1 by a factorization.
-    pub(crate) n_steps: usize,
-    /// Right-hand sides that have not reached the tolerance.
-    pub(crate) n_unfinished: usize,
-}
+const LARGEST_RIDGE: f64 = 1e30;
 
 /// The data of a fit.
 pub(crate) struct Problem<'a, T> {
@@ -68,8 +58,8 @@ impl Gram {
         let (n, d) = (problem.rows.n(), problem.x.n_cols());
         let dense = matches!(problem.x.cells, Cells::Dense { .. });
         let solver = match params.solver {
-            Solver::Auto if d <= SMALL => Solver::Cholesky,
-            Solver::Auto if n <= SMALL && dense => Solver::Dual,
+            Solver::Auto if d <= MOST_FACTORIZED => Solver::Cholesky,
+            Solver::Auto if n <= MOST_FACTORIZED && dense => Solver::Dual,
             Solver::Auto => Solver::Cg,
             chosen => chosen,
         };
@@ -94,7 +84,7 @@ impl<T: Real> Regression<T> {
         watch: &Watch,
     ) -> Result<Self, Error> {
         let mean = problem.x.diagonal.iter().sum::<f64>() / n_features as f64;
-        let ridge = (l2 * mean).min(MOST);
+        let ridge = (l2 * mean).min(LARGEST_RIDGE);
         watch.step(0)?;
         Ok(Self(match gram {
             Gram::None => {
@@ -120,11 +110,12 @@ impl<T: Real> Regression<T> {
                 })
             }
             Gram::OfFeatures(gram) => {
-                let (factor, _) = factor(gram, problem.x.n_cols(), ridge, LEAST * mean)?;
+                let (factor, _) = factor(gram, problem.x.n_cols(), ridge, LEAST_RIDGE * mean)?;
                 Method::Features(factor)
             }
             Gram::OfRows(gram) => {
-                let (factor, shift) = factor(gram, problem.rows.n(), ridge, LEAST_OF_ROWS * mean)?;
+                let (factor, shift) =
+                    factor(gram, problem.rows.n(), ridge, LEAST_RIDGE_OF_ROWS * mean)?;
                 Method::Rows(factor, shift)
             }
         }))
@@ -205,7 +196,7 @@ fn factor(gram: &[f64], n: usize, ridge: f64, least: f64) -> Result<(Llt<f64>, f
         }
         match MatRef::from_row_major_slice(&shifted, n, n).llt(Side::Lower) {
             Ok(factor) => return Ok((factor, shift)),
-            Err(_) if ridge < MOST => ridge *= 16.0,
+            Err(_) if ridge < LARGEST_RIDGE => ridge *= 16.0,
             Err(error) => {
                 return Err(Error::Param {
                     name: "X",

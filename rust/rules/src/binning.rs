@@ -15,8 +15,8 @@ pub(crate) const NONE: f64 = -1.0;
 /// rounding alone sets apart, where one is a difference of others.
 const ROUNDING: f64 = 1e-9;
 
-/// Least diagonal to divide by; matters without L2 regularization only.
-pub(crate) const TINY: f64 = 1e-150;
+/// Least diagonal to divide by; matters without L2 regularization only. Its square is a normal number.
+pub(crate) const LEAST_DIAGONAL: f64 = 1e-150;
 
 /// How labels are binned. Bins of negative criteria are numbered from 0 up, those of positive
 /// criteria from `n_bins − 1` down, so that few labels change their bin's number when the number
@@ -85,7 +85,7 @@ impl Binner {
         for ((g, h), c) in chunks(g).iter().zip(chunks(h)).zip(chunks_mut(criteria)) {
             for lane in 0..WIDTH {
                 let h = if h[lane] > 0.0 { h[lane] } else { 0.0 };
-                c[lane] = -g[lane] / (h + self.l2 + TINY);
+                c[lane] = -g[lane] / (h + self.l2 + LEAST_DIAGONAL);
                 for (sign, c) in [-c[lane], c[lane]].into_iter().enumerate() {
                     let here = c > 0.0;
                     let low = if here { c } else { f64::INFINITY };
@@ -156,7 +156,7 @@ impl Binner {
 }
 
 /// Up to so many bins, masks cost less than stores that wait for one another.
-const FEW: usize = 8;
+const FEW_BINS: usize = 8;
 
 /// `x` where `keep`, else 0. Not a choice of two numbers, which the compiler makes a jump.
 #[inline(always)]
@@ -167,7 +167,7 @@ fn masked(x: f64, keep: bool) -> f64 {
 /// `out[b] = Σ_{k in bin b} x_k`.
 #[inline(always)]
 pub(crate) fn add_up(x: &[f64], bins: &[f64], out: &mut [f64]) {
-    if out.len() <= FEW {
+    if out.len() <= FEW_BINS {
         for (b, out) in out.iter_mut().enumerate() {
             let mut sums = [0.0; WIDTH];
             for (x, bins) in chunks(x).iter().zip(chunks(bins)) {
@@ -194,7 +194,7 @@ pub(crate) fn add_up_both(
     bins: &[f64],
     [x_out, y_out, sizes]: [&mut [f64]; 3],
 ) {
-    if sizes.len() <= FEW {
+    if sizes.len() <= FEW_BINS {
         for b in 0..sizes.len() {
             let (mut x_sums, mut y_sums, mut counts) = ([0.0; WIDTH], [0.0; WIDTH], [0.0; WIDTH]);
             for ((x, y), bins) in chunks(x).iter().zip(chunks(y)).zip(chunks(bins)) {

@@ -9,7 +9,7 @@ use rayon::prelude::*;
 pub(crate) const MISSING: u32 = u32::MAX;
 
 /// Rows between two looks at the watch.
-const AT_ONCE: usize = 4096;
+const ROWS_PER_STEP: usize = 4096;
 
 /// Thresholds that the fast search tries of a feature are the borders of so many groups.
 pub(crate) const GROUPS: usize = 64;
@@ -58,7 +58,7 @@ impl Columns {
         let n_rows = x.n_rows();
         let mut counts = filled("number of features", 0usize, x.n_cols())?;
         for row in 0..n_rows {
-            if row % AT_ONCE == 0 {
+            if row % ROWS_PER_STEP == 0 {
                 watch.step(0)?;
             }
             let (cols, values) = x.row(row);
@@ -74,7 +74,7 @@ impl Columns {
         }
         let mut entries = filled("stored values", (0.0, 0), n_entries)?;
         for row in 0..n_rows {
-            if row % AT_ONCE == 0 {
+            if row % ROWS_PER_STEP == 0 {
                 watch.step(0)?;
             }
             let (cols, values) = x.row(row);

@@ -1,26 +1,27 @@
 //! Boosting: one rule after the other, each fitted to the gradients that those before have left.
 
 use crate::columns::{Columns, select};
-use crate::grow::{Body, marked};
+use crate::grow::{Body, Grower};
 use crate::head::Method;
 use crate::lanes::add_scaled;
+use crate::model::same;
 use crate::params::Checked;
-use crate::refine::ABSENT;
 use crate::statistics::Statistics;
 use crate::{Head, Model, Params, Step};
 use fastrand::Rng;
 use manylabel_base::{Error, Watch, filled};
 use manylabel_sparse::{CsrOwned, CsrView, Index, Value};
 
-/// Halvings of a step at most.
-const HALVINGS: usize = 40;
+/// Halvings of a step at most, to 1e-12 of it; a step that brings nothing even then is not taken.
+const MOST_HALVINGS: usize = 40;
 
-/// Share of the expected decrease that a step must bring (Armijo's rule).
-const SUFFICIENT: f64 = 1e-4;
+/// Share of the decrease along the slope that a step must bring (Armijo's rule; the usual 1e-4 of Nocedal
+/// and Wright, Numerical Optimization, section 3.1).
+const ARMIJO: f64 = 1e-4;
 
 /// Steps of a safeguarded default rule at most, and the decrease relative to the loss below which
 /// it is done.
-const DEFAULT_STEPS: usize = 50;
+const MOST_DEFAULT_STEPS: usize = 50;
 const DEFAULT_TOLERANCE: f64 = 1e-10;
 
 impl Checked {
@@ -61,13 +62,7 @@ impl Checked {
             ("length of held_out", held_out.map_or(n_rows, <[bool]>::len)),
         ];
         for (what, got) in sizes {
-            if got != n_rows {
-                return Err(Error::Shape {
-                    what,
-                    expected: n_rows,
-                    got,
-                });
-            }
+            same(what, n_rows, got)?;
         }
         if u32::try_from(n_rows).is_err() || i32::try_from(x.n_cols()).is_err() {
             let got = format!("{n_rows} rows, {} features", x.n_cols());
@@ -90,12 +85,13 @@ impl Checked {
 }
 
 /// The state of boosting between rules.
-pub(crate) struct Boosting<'a> {
-    pub(crate) params: &'a Params,
-    pub(crate) columns: &'a Columns,
-    pub(crate) method: Method,
-    pub(crate) statistics: Statistics<'a>,
-    pub(crate) watch: &'a Watch,
+struct Boosting<'a> {
+    params: &'a Params,
+    columns: &'a Columns,
+    method: Method,
+    statistics: Statistics<'a>,
+    grower: Grower<'a>,
+    watch: &'a Watch,
     /// Of the rows that are learned from; 0 for others.
     weights: Vec<f64>,
     /// Rows of positive weight, from which samples are drawn.
@@ -105,12 +101,6 @@ pub(crate) struct Boosting<'a> {
     held_out_weights: Vec<f64>,
     held_out_weight: f64,
     model: Model,
-    /// Weights within the sample, and room for every row.
-    pub(crate) sampled: Vec<f64>,
-    pub(crate) positions: Vec<u32>,
-    pub(crate) marks: Vec<bool>,
-    /// The numbers of the features.
-    pub(crate) order: Vec<usize>,
 }
 
 impl<'a> Boosting<'a> {
@@ -122,8 +112,8 @@ impl<'a> Boosting<'a> {
         held_out: Option<&[bool]>,
         watch: &'a Watch,
     ) -> Result<Self, Error> {
-        let n_rows = columns.n_rows;
-        let rows = 0..n_rows as u32;
+        let rows = 0..columns.n_rows as u32;
+        let method = Method::new(params, y.n_cols);
         let mut statistics = Statistics::new(params.loss, y, watch)?;
         statistics.refresh();
         watch.step(0)?;
@@ -139,8 +129,9 @@ impl<'a> Boosting<'a> {
         Ok(Self {
             params,
             columns,
-            method: Method::new(params, y.n_cols),
+            method,
             statistics,
+            grower: Grower::new(params, columns, method, watch)?,
             watch,
             learned: rows.filter(|&row| weights[row as usize] > 0.0).collect(),
             weights,
@@ -148,38 +139,27 @@ impl<'a> Boosting<'a> {
             held_out: out,
             held_out_weights,
             model: Model::empty(y.n_cols),
-            sampled: filled("weights", 0.0, n_rows)?,
-            positions: filled("number of rows", ABSENT, n_rows)?,
-            marks: filled("number of rows", false, n_rows)?,
-            order: (0..columns.all.len()).collect(),
         })
     }
 
     /// Takes over the rules of another model, as if they had been fitted here.
     fn resume(&mut self, start: &Model) -> Result<(), Error> {
         let n_labels = self.statistics.n_labels;
-        if start.heads.n_cols != n_labels {
-            return Err(Error::Shape {
-                what: "labels of the rules to go on from",
-                expected: n_labels,
-                got: start.heads.n_cols,
-            });
-        }
+        let what = "labels of the rules to go on from";
+        same(what, n_labels, start.heads.n_cols)?;
         self.model = start.clone();
         self.model.validation_loss.clear();
         for rule in 0..start.n_rules() {
-            self.marks.fill(true);
-            for (feature, operator, threshold) in start.body(rule) {
-                let Some(column) = self.columns.all.get(feature) else {
-                    return Err(Error::Shape {
-                        what: "features of the rules to go on from",
-                        expected: self.columns.all.len(),
-                        got: feature + 1,
-                    });
-                };
-                column.narrow(operator, threshold, &mut self.marks);
+            let n_features = self.columns.all.len();
+            let mut features = start.body(rule).map(|(feature, ..)| feature);
+            if let Some(feature) = features.find(|&feature| feature >= n_features) {
+                return Err(Error::Shape {
+                    what: "features of the rules to go on from",
+                    expected: n_features,
+                    got: feature + 1,
+                });
             }
-            let rows = marked(&self.marks);
+            let rows = self.grower.covered(start.body(rule));
             self.apply(rule, &rows);
             self.watch.step(1)?;
         }
@@ -226,7 +206,7 @@ impl<'a> Boosting<'a> {
         while self.model.n_rules() < self.params.n_rules {
             let mut rng = self.rng();
             self.sample(&mut rng);
-            let Some(body) = self.grow(&mut rng)? else {
+            let Some(body) = self.grower.grow(&self.statistics, &mut rng)? else {
                 break;
             };
             self.add_rule(&body)?;
@@ -256,16 +236,17 @@ impl<'a> Boosting<'a> {
         Rng::with_seed(seeds.u64(..) ^ rule.wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
-    /// Draws a bootstrap sample of the rows into `sampled`.
+    /// Draws a bootstrap sample of the rows for the next rule to grow from.
     fn sample(&mut self, rng: &mut Rng) {
+        let sampled = &mut self.grower.sampled;
         if !self.params.bootstrap {
-            self.sampled.copy_from_slice(&self.weights);
+            sampled.copy_from_slice(&self.weights);
             return;
         }
-        self.sampled.fill(0.0);
+        sampled.fill(0.0);
         for _ in 0..self.learned.len() {
             let row = self.learned[rng.usize(..self.learned.len())] as usize;
-            self.sampled[row] += self.weights[row];
+            sampled[row] += self.weights[row];
         }
     }
 
@@ -282,7 +263,7 @@ impl<'a> Boosting<'a> {
         let mut total = vec![0.0; stride];
         let steps = match self.params.step {
             Step::Newton => 1,
-            Step::Safeguarded => DEFAULT_STEPS,
+            Step::Safeguarded => MOST_DEFAULT_STEPS,
         };
         let all: Vec<u32> = (0..self.columns.n_rows as u32).collect();
         // It scores all labels, whatever heads the other rules have.
@@ -344,13 +325,13 @@ impl<'a> Boosting<'a> {
     fn safeguard(&self, rows: &[u32], head: &mut [f64], quality: f64, given: &[f64]) -> f64 {
         let weight = |row: u32| self.weights[row as usize];
         let mut scale = 1.0;
-        for _ in 0..HALVINGS {
+        for _ in 0..MOST_HALVINGS {
             let growth = |(given, head): (&f64, &f64)| scale * head * (2.0 * given + scale * head);
             let penalty: f64 = given.iter().zip(&*head).map(growth).sum();
             let change = self.statistics.loss_change(rows, weight, scale, head)
                 + 0.5 * self.params.l2 * penalty;
             // The quality is half of the slope along the head.
-            if change <= SUFFICIENT * scale * 2.0 * quality {
+            if change <= ARMIJO * scale * 2.0 * quality {
                 for score in head.iter_mut() {
                     *score *= scale;
                 }

@@ -1,20 +1,20 @@
 //! Products of the gradients of labels, summed over rows.
 
 use crate::lanes::{Aligned, WIDTH, add_scaled, chunks, chunks_mut};
-use crate::statistics::{PARALLEL, ROWS, Statistics};
+use crate::statistics::{PARALLEL_FROM, ROWS, Statistics};
 use faer::linalg::matmul::triangular::{BlockStructure, matmul};
 use faer::{Accum, MatMut, MatRef, Par};
 use manylabel_simd::wide;
 use rayon::prelude::*;
 
 /// Rows of a block of a product of gradients have together at most so many numbers, 16 MB.
-const MOST_NUMBERS: usize = 1 << 21;
+const NUMBERS_OF_BLOCK: usize = 1 << 21;
 
 /// Up to so many rows are added to a matrix one after the other.
 const FEW_ROWS: usize = 4;
 
 /// Blocks whose products are held at once.
-const AT_ONCE: usize = 4;
+const BLOCKS_AT_ONCE: usize = 4;
 
 /// Labels (padded) up to which products are summed in registers, from gradients where they are;
 /// more are multiplied block by block, from copies.
@@ -87,9 +87,9 @@ impl Gram {
             product
         };
         // Blocks are long, since each makes a matrix of its own, and a few at a time.
-        let long = ROWS.max((4 * stride).min(MOST_NUMBERS / stride.max(1)));
-        for rows in rows.chunks(AT_ONCE * long) {
-            let parts: Vec<Aligned> = if rows.len() * stride * stride < 64 * PARALLEL {
+        let long = ROWS.max((4 * stride).min(NUMBERS_OF_BLOCK / stride.max(1)));
+        for rows in rows.chunks(BLOCKS_AT_ONCE * long) {
+            let parts: Vec<Aligned> = if rows.len() * stride * stride < 64 * PARALLEL_FROM {
                 rows.chunks(long).map(part).collect()
             } else {
                 rows.par_chunks(long).map(part).collect()

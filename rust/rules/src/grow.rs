@@ -1,15 +1,16 @@
 //! How a rule grows: condition by condition, each the best of a sample of features.
 
-use crate::Head;
-use crate::columns::select;
-use crate::fit::Boosting;
+use crate::columns::{Columns, select};
+use crate::head::Method;
 use crate::refine::{ABSENT, Candidate, Context, Moments, RowSet};
+use crate::statistics::Statistics;
+use crate::{Head, Operator, Params};
 use fastrand::Rng;
-use manylabel_base::Error;
+use manylabel_base::{Error, Watch, filled};
 
 /// Samples of features that are tried for a first condition; the last has all features, so that
 /// boosting ends only where there is none.
-const ATTEMPTS: usize = 10;
+const MOST_DRAWS: usize = 10;
 
 /// The body of a rule, and what it covers.
 pub(crate) struct Body {
@@ -22,16 +23,65 @@ pub(crate) struct Body {
     pub(crate) start: Vec<f64>,
 }
 
-impl Boosting<'_> {
-    /// Adds conditions as long as the sample is the better for it.
-    pub(crate) fn grow(&mut self, rng: &mut Rng) -> Result<Option<Body>, Error> {
+/// Grows bodies; keeps the room that growing takes from rule to rule.
+pub(crate) struct Grower<'a> {
+    params: &'a Params,
+    columns: &'a Columns,
+    method: Method,
+    watch: &'a Watch,
+    /// Weight of each row within the sample that the next rule grows from.
+    pub(crate) sampled: Vec<f64>,
+    positions: Vec<u32>,
+    marks: Vec<bool>,
+    /// The numbers of the features.
+    order: Vec<usize>,
+}
+
+impl<'a> Grower<'a> {
+    pub(crate) fn new(
+        params: &'a Params,
+        columns: &'a Columns,
+        method: Method,
+        watch: &'a Watch,
+    ) -> Result<Self, Error> {
+        let n_rows = columns.n_rows;
+        Ok(Self {
+            params,
+            columns,
+            method,
+            watch,
+            sampled: filled("weights", 0.0, n_rows)?,
+            positions: filled("number of rows", ABSENT, n_rows)?,
+            marks: filled("number of rows", false, n_rows)?,
+            order: (0..columns.all.len()).collect(),
+        })
+    }
+
+    /// The rows that satisfy all conditions, ascending; the features of these exist.
+    pub(crate) fn covered(
+        &mut self,
+        conditions: impl IntoIterator<Item = (usize, Operator, f32)>,
+    ) -> Vec<u32> {
+        self.marks.fill(true);
+        for (feature, operator, threshold) in conditions {
+            self.columns.all[feature].narrow(operator, threshold, &mut self.marks);
+        }
+        let marks = &self.marks;
+        select(0..marks.len() as u32, |row| marks[row as usize])
+    }
+
+    /// A body with conditions for as long as the sample is the better for one more; none where no
+    /// condition is.
+    pub(crate) fn grow(
+        &mut self,
+        statistics: &Statistics<'_>,
+        rng: &mut Rng,
+    ) -> Result<Option<Body>, Error> {
         let Self {
             params,
             columns,
-            statistics,
             sampled,
             positions,
-            marks,
             order,
             watch,
             ..
@@ -55,13 +105,13 @@ impl Boosting<'_> {
                 }
             }
             let attempts = if body.conditions.is_empty() {
-                ATTEMPTS
+                MOST_DRAWS
             } else {
                 1
             };
             let mut found = None;
             for attempt in 1..=attempts {
-                let features = if attempt == ATTEMPTS {
+                let features = if attempt == MOST_DRAWS {
                     features.all()
                 } else {
                     features.draw(rng, params.max_features)
@@ -111,19 +161,12 @@ impl Boosting<'_> {
         if body.conditions.is_empty() {
             return Ok(None);
         }
-        marks.fill(true);
-        for condition in &body.conditions {
-            columns.all[condition.feature].narrow(condition.operator, condition.threshold, marks);
-        }
-        body.rows = marked(marks);
+        drop(features);
+        let conditions = body.conditions.iter();
+        body.rows = self.covered(conditions.map(|c| (c.feature, c.operator, c.threshold)));
         body.start = moments.near.x.to_vec();
         Ok(Some(body))
     }
-}
-
-/// The numbers that are marked.
-pub(crate) fn marked(marks: &[bool]) -> Vec<u32> {
-    select(0..marks.len() as u32, |number| marks[number as usize])
 }
 
 /// Samples without replacement from the numbers in `order`, which is in order again afterwards.

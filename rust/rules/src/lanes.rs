@@ -6,6 +6,7 @@
 //! up on its own and in the order of rows: labels with equal gradients have equal sums.
 
 use manylabel_base::{Error, filled};
+pub(crate) use manylabel_simd::{add_scaled, total};
 use std::ops::{Deref, DerefMut};
 
 /// Labels to a chunk; eight `f64` fill one cache line.
@@ -88,14 +89,6 @@ pub(crate) fn chunks_mut(row: &mut [f64]) -> &mut [[f64; WIDTH]] {
     row.as_chunks_mut().0
 }
 
-/// `y += a x`.
-#[inline(always)]
-pub(crate) fn add_scaled(y: &mut [f64], a: f64, x: &[f64]) {
-    for (y, x) in y.iter_mut().zip(x) {
-        *y += a * x;
-    }
-}
-
 /// `Σ_k x_k y_k`.
 #[inline(always)]
 pub(crate) fn dot(x: &[f64], y: &[f64]) -> f64 {
@@ -106,10 +99,4 @@ pub(crate) fn dot(x: &[f64], y: &[f64]) -> f64 {
         }
     }
     total(&sums)
-}
-
-/// The sum of one chunk, in a fixed order.
-#[inline(always)]
-pub(crate) fn total(x: &[f64; WIDTH]) -> f64 {
-    ((x[0] + x[4]) + (x[2] + x[6])) + ((x[1] + x[5]) + (x[3] + x[7]))
 }

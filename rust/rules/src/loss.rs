@@ -68,15 +68,16 @@ pub(crate) struct Factors {
     present: Aligned,
 }
 
-/// Beyond such a score, or below such a share of a label, gradients are computed from scores.
-const FAR: f64 = 200.0;
-const LOW: f64 = 1e-200;
+/// From such a step on, or below such a share of a label, gradients are computed from scores. Factors and
+/// shares that are multiplied are then at least `e^−200 · 1e-200 ≈ 1e-287`, which is still a normal number.
+const LARGEST_STEP: f64 = 200.0;
+const LEAST_SHARE: f64 = 1e-200;
 
 impl Factors {
     /// Of a padded head times `scale`; none if it is so large that products may overflow.
     pub(crate) fn new(scale: f64, head: &[f64]) -> Option<Self> {
         let steps = || head.iter().map(|head| scale * head);
-        steps().all(|step| step.abs() < FAR).then(|| Self {
+        steps().all(|step| step.abs() < LARGEST_STEP).then(|| Self {
             absent: steps().map(f64::exp).collect(),
             present: steps().map(|step| (-step).exp()).collect(),
         })
@@ -138,7 +139,7 @@ pub(crate) fn scale(n_labels: usize, ratio: f64, gradients: &mut [f64], rest: &m
             lowest[lane] = if q < lowest[lane] { q } else { lowest[lane] };
         }
     }
-    *rest > LOW && lowest.iter().all(|&q| q > LOW)
+    *rest > LEAST_SHARE && lowest.iter().all(|&q| q > LEAST_SHARE)
 }
 
 /// A gradient, whose sign tells whether its label is present, times the factor.
@@ -170,27 +171,28 @@ pub(crate) fn value(
             sum
         }
         Loss::ExampleWise => {
+            let margins = || {
+                let rows = chunks(scores).iter().zip(chunks(head));
+                rows.zip(chunks(gradients)).map(|((p, head), g)| {
+                    let mut z = [0.0; WIDTH];
+                    for lane in 0..WIDTH {
+                        z[lane] = (p[lane] + scale * head[lane]) * 1.0f64.copysign(g[lane]);
+                    }
+                    z
+                })
+            };
             let mut highest = [0.0f64; WIDTH];
-            for ((p, head), g) in chunks(scores)
-                .iter()
-                .zip(chunks(head))
-                .zip(chunks(gradients))
-            {
+            for z in margins() {
                 for lane in 0..WIDTH {
-                    let z = (p[lane] + scale * head[lane]) * 1.0f64.copysign(g[lane]);
-                    highest[lane] = if z > highest[lane] { z } else { highest[lane] };
+                    let higher = z[lane] > highest[lane];
+                    highest[lane] = if higher { z[lane] } else { highest[lane] };
                 }
             }
             let highest = highest.iter().fold(0.0, |a: f64, &b| a.max(b));
             let mut sums = [0.0; WIDTH];
-            for ((p, head), g) in chunks(scores)
-                .iter()
-                .zip(chunks(head))
-                .zip(chunks(gradients))
-            {
+            for z in margins() {
                 for lane in 0..WIDTH {
-                    let z = (p[lane] + scale * head[lane]) * 1.0f64.copysign(g[lane]);
-                    sums[lane] += exp(z - highest);
+                    sums[lane] += exp(z[lane] - highest);
                 }
             }
             if highest > 0.0 {

@@ -140,8 +140,8 @@ pub struct Rules<'a, I> {
     n_features: usize,
 }
 
-/// Rules and labels are numbered by `u32`, and by numpy's `i32`.
-const MOST: usize = i32::MAX as usize;
+/// Most rules and most labels: both are numbered by `u32`, and by numpy's `i32`.
+const MOST_NUMBERED: usize = i32::MAX as usize;
 
 /// `Ok` where two sizes agree.
 pub(crate) fn same(what: &'static str, expected: usize, got: usize) -> Result<(), Error> {
@@ -180,22 +180,18 @@ impl<'a, I: Index> Rules<'a, I> {
             ("number of rules", n_rules),
             ("number of labels", heads.n_cols()),
         ] {
-            if size > MOST {
-                let got = format!("{size}, at most {MOST}");
+            if size > MOST_NUMBERED {
+                let got = format!("{size}, at most {MOST_NUMBERED}");
                 return Err(Error::TooLarge { what, got });
             }
         }
         same("length of body_indptr_", n_rules + 1, body_indptr.len())?;
-        same(
-            "length of body_operator_",
-            n_conditions,
-            body_operator.len(),
-        )?;
-        same(
-            "length of body_threshold_",
-            n_conditions,
-            body_threshold.len(),
-        )?;
+        for (what, got) in [
+            ("length of body_operator_", body_operator.len()),
+            ("length of body_threshold_", body_threshold.len()),
+        ] {
+            same(what, n_conditions, got)?;
+        }
         let ensure = |name, holds: bool, expected, got: &dyn Fn() -> String| {
             if holds {
                 Ok(())

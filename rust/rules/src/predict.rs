@@ -23,14 +23,14 @@ pub const ROWS_AT_ONCE: usize = ROWS;
 const LABELS_AT_ONCE: usize = 32;
 
 /// Sums in a cache line.
-const LINE: usize = 8;
+const SUMS_OF_LINE: usize = 8;
 
 /// Heads that are walked along together: few enough that their pages stay known to the processor
 /// from one group of labels to the next.
 const HEADS_AT_ONCE: usize = 256;
 
 /// Tasks for each thread: enough that none waits long for the last.
-const TASKS: usize = 4;
+const TASKS_OF_THREAD: usize = 4;
 
 /// Some rules of an ensemble that follow one another, or all of them.
 #[derive(Debug)]
@@ -61,12 +61,14 @@ impl Sums {
     ///
     /// [`Error::TooLarge`] if they do not fit in memory.
     fn new(n_rows: usize, n_labels: usize) -> Result<Self, Error> {
-        let stride = n_labels.next_multiple_of(LABELS_AT_ONCE) + LINE;
-        let values = filled("a block of scores", 0.0, n_rows * stride + LINE)?;
-        let start = values.as_ptr().align_offset(LINE * size_of::<f64>());
+        let stride = n_labels.next_multiple_of(LABELS_AT_ONCE) + SUMS_OF_LINE;
+        let values = filled("a block of scores", 0.0, n_rows * stride + SUMS_OF_LINE)?;
+        let start = values
+            .as_ptr()
+            .align_offset(SUMS_OF_LINE * size_of::<f64>());
         Ok(Self {
             // Where memory cannot be aligned, the sums are only slower.
-            start: start.min(LINE),
+            start: start.min(SUMS_OF_LINE),
             values,
             stride,
             n_labels,
@@ -209,7 +211,7 @@ impl<'a, I: Index> Stage<'a, I> {
         if n_blocks == 1 {
             return task((0, out));
         }
-        let per_task = n_blocks.div_ceil(TASKS * rayon::current_num_threads());
+        let per_task = n_blocks.div_ceil(TASKS_OF_THREAD * rayon::current_num_threads());
         out.par_chunks_mut(per_task * per_block)
             .enumerate()
             .try_for_each(|(at, out)| task((at * per_task, out)))

@@ -135,7 +135,7 @@ impl<'w> Statistics<'w> {
                 work(&rows[from..to], &mut block);
             }
         };
-        if rows.len() * stride < PARALLEL {
+        if rows.len() * stride < PARALLEL_FROM {
             (self.scores.chunks_mut(long))
                 .zip(self.gradients.chunks_mut(long))
                 .zip(self.rest.chunks_mut(ROWS))
@@ -210,7 +210,7 @@ impl<'w> Statistics<'w> {
 
     fn sum_blocks(&self, rows: &[u32], value: impl Fn(&[u32]) -> f64 + Sync) -> f64 {
         let sum = |rows: &[u32]| if self.is_stopped() { 0.0 } else { value(rows) };
-        if rows.len() * self.stride < PARALLEL {
+        if rows.len() * self.stride < PARALLEL_FROM {
             rows.chunks(ROWS).map(sum).sum()
         } else {
             let parts: Vec<f64> = rows.par_chunks(ROWS).map(sum).collect();
@@ -298,7 +298,7 @@ fn change_of_rows<W: Fn(u32) -> f64>(
 }
 
 /// Below so many numbers of work, threads cost more than they bring.
-pub(crate) const PARALLEL: usize = 1 << 15;
+pub(crate) const PARALLEL_FROM: usize = 1 << 15;
 
 /// Which sums a method needs; each includes those before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -427,7 +427,7 @@ impl Sums {
             }
             sums
         };
-        let parts: Vec<Self> = if rows.len() * stride < PARALLEL {
+        let parts: Vec<Self> = if rows.len() * stride < PARALLEL_FROM {
             rows.chunks(ROWS).map(sum).collect()
         } else {
             rows.par_chunks(ROWS).map(sum).collect()

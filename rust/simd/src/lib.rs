@@ -4,6 +4,9 @@
 //! called. It is the one place that names them; the crate that uses it also depends on
 //! `multiversion`. What the function calls must be inlined, or it stays narrow.
 //!
+//! [`Lanes`] are numbers side by side, as many as fill a cache line or two; [`exp`], [`ln_1p`],
+//! [`add_scaled`] and [`total`] become part of the loop that calls them.
+//!
 //! Results do not depend on the instruction set: no sum is reordered and no product fused with an
 //! addition unless the code says so (`mul_add`), and then by all sets but the smallest.
 //!
@@ -29,6 +32,8 @@
 #![forbid(unsafe_code)]
 
 mod exp;
+mod lanes;
 
 pub use exp::{exp, exp_f32, ln_1p};
+pub use lanes::{LANES, Lane, Lanes, STRETCH, add_scaled, total};
 pub use manylabel_simd_macros::wide;

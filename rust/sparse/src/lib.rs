@@ -18,7 +18,6 @@
 mod blocks;
 mod dense;
 mod owned;
-mod panel;
 mod picked;
 mod scalar;
 mod standardize;
@@ -27,8 +26,8 @@ mod view;
 
 pub use blocks::{ColumnOrder, RowBlock, RowBlocks};
 pub use dense::DenseView;
+pub use manylabel_simd::{LANES, Lanes};
 pub use owned::CsrOwned;
-pub use panel::{LANES, Lanes};
 pub use picked::Picked;
 pub use scalar::{Index, Real, Value};
 pub use standardize::ColumnScaling;

@@ -20,7 +20,7 @@ pub struct CsrOwned {
 }
 
 /// Most rows and columns: positions fit `u32` with room for a bias column, and numpy's `i32`.
-const MOST: usize = i32::MAX as usize - 1;
+const MOST_POSITIONS: usize = i32::MAX as usize - 1;
 
 impl CsrOwned {
     /// Copies `x`, dropping stored zeros, each row divided by its Euclidean norm if `normalize` (a
@@ -38,10 +38,10 @@ impl CsrOwned {
             ("number of columns", x.n_cols()),
             ("number of rows", x.n_rows()),
         ] {
-            if size > MOST {
+            if size > MOST_POSITIONS {
                 return Err(Error::TooLarge {
                     what,
-                    got: format!("{size}, at most {MOST}"),
+                    got: format!("{size}, at most {MOST_POSITIONS}"),
                 });
             }
         }

@@ -1,6 +1,7 @@
 //! The numbers a borrowed matrix may be made of.
 
-use std::ops::{Add, AddAssign, Mul, Sub, SubAssign};
+use manylabel_simd::Lane;
+use std::ops::{Add, Sub, SubAssign};
 
 /// An index type scipy uses, `i32` or `i64`, and our own `u16`, `u32` and `usize`.
 ///
@@ -45,32 +46,16 @@ impl Value for f64 {
 
 /// A number that kernels generic in precision compute with.
 pub trait Real:
-    Value
-    + Default
-    + PartialOrd
-    + std::fmt::Debug
-    + Add<Output = Self>
-    + Sub<Output = Self>
-    + Mul<Output = Self>
-    + AddAssign
-    + SubAssign
+    Value + Lane + PartialOrd + std::fmt::Debug + Add<Output = Self> + Sub<Output = Self> + SubAssign
 {
     /// Distance from 1 to the next larger number.
     const EPSILON: f64;
-
-    /// The nearest number of this type.
-    fn of(value: f64) -> Self;
 }
 
 macro_rules! real {
     ($($t:ty),*) => {$(
         impl Real for $t {
             const EPSILON: f64 = <$t>::EPSILON as f64;
-
-            #[inline(always)]
-            fn of(value: f64) -> Self {
-                value as Self
-            }
         }
     )*};
 }

@@ -5,11 +5,11 @@ use manylabel_base::{Error, Watch, filled};
 
 /// A column whose standard deviation is less than this share of its root mean square is
 /// constant: the rest is rounding of `f32`, in which weights and scores are.
-const CONSTANT: f64 = 1e-6;
+const CONSTANT_BELOW: f64 = 1e-6;
 
 /// Standard deviations below this count as none, and no more than its reciprocal can be handled:
 /// weights for the columns as they were would leave the range of `f32`.
-const SMALLEST: f64 = 1e-30;
+const SMALLEST_DEVIATION: f64 = 1e-30;
 
 /// Entries between two looks at the watch.
 const ENTRIES_PER_STEP: usize = 1 << 20;
@@ -68,10 +68,11 @@ impl ColumnScaling {
             // Cells that are not stored are zero.
             let zeros = (total - stored[col]).max(0.0);
             variance[col] = (variance[col] + zeros * mean[col].powi(2)) / total;
-            let least = (CONSTANT.powi(2) * square[col] / total).max(SMALLEST.powi(2));
+            let least =
+                (CONSTANT_BELOW.powi(2) * square[col] / total).max(SMALLEST_DEVIATION.powi(2));
             if variance[col] <= least {
                 variance[col] = 0.0;
-            } else if variance[col] > SMALLEST.powi(-2) {
+            } else if variance[col] > SMALLEST_DEVIATION.powi(-2) {
                 return Err(Error::Param {
                     name: "X",
                     expected: "of columns with standard deviations of at most 1e30",

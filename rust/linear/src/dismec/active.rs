@@ -20,7 +20,7 @@
 
 use super::problem::Problem;
 use super::unseen::Unseen;
-use crate::panel::{LANES, Lanes, Mask, times_panel};
+use crate::panel::{LANES, Lanes, Mask, above, times_panel};
 use fastrand::Rng;
 use manylabel_base::{Error, Watch};
 
@@ -37,7 +37,7 @@ const JOIN_PER_POSITIVE: usize = 2;
 const MIN_JOIN: usize = 100;
 
 /// Rows a search keeps, in units of what joins at a time.
-const KEPT: usize = 8;
+const JOINS_KEPT: usize = 8;
 
 /// A negative violates if its score exceeds −1 by this; those below lose little, and are many.
 const MARGIN: f32 = 0.1;
@@ -98,8 +98,8 @@ impl Workspace {
                     ..Lane::default()
                 })
                 .collect(),
-            panel: vec![Lanes::ZERO; problem.dim()],
-            scores: vec![Lanes::ZERO; ROWS_PER_STEP.min(problem.n_rows())],
+            panel: vec![Lanes::default(); problem.dim()],
+            scores: vec![Lanes::default(); ROWS_PER_STEP.min(problem.n_rows())],
             in_play: vec![0; problem.n_rows()],
             order: Vec::new(),
         }
@@ -232,7 +232,7 @@ fn search(
             weights.0[at] = weight;
         }
     }
-    let kappa = Lanes(std::array::from_fn(|at| {
+    let kappa = manylabel_simd::Lanes(std::array::from_fn(|at| {
         lanes.get(at).map_or(0.0, |lane| lane.kappa as f32)
     }));
     // Lanes beyond the labels still hold an earlier panel's weights.
@@ -244,7 +244,7 @@ fn search(
         times_panel(&problem.x, first, panel, scores);
         for (row, scores) in (first..).zip(scores) {
             scores.add_scaled(-problem.mean_dot[row], &kappa);
-            let mut violated = scores.above(MARGIN - 1.0) & !in_play[row] & used;
+            let mut violated = above(scores, MARGIN - 1.0) & !in_play[row] & used;
             while violated != 0 {
                 let at = violated.trailing_zeros() as usize;
                 lanes[at].found.push((scores.0[at], row as u32));
@@ -253,7 +253,7 @@ fn search(
         }
     }
     for lane in lanes {
-        let kept = KEPT * lane.n_joining();
+        let kept = JOINS_KEPT * lane.n_joining();
         if lane.found.len() > kept {
             lane.found.select_nth_unstable_by(kept, worst_first);
             lane.found.truncate(kept);

@@ -5,6 +5,7 @@ use super::problem::Problem;
 use super::unseen::{Sample, Unseen};
 use super::{active, optimum};
 use crate::panel::LANES;
+use crate::shape::same;
 use manylabel_base::{Error, Watch, filled};
 use manylabel_sparse::{CsrOwned, CsrView, Index, Value};
 use rayon::prelude::*;
@@ -58,22 +59,10 @@ impl Checked {
         weights: Option<&[f32]>,
         watch: &Watch,
     ) -> Result<Model, Error> {
-        let rows = |what, got| {
-            if got == x.n_rows() {
-                Ok(())
-            } else {
-                Err(Error::Shape {
-                    what,
-                    expected: x.n_rows(),
-                    got,
-                })
-            }
-        };
-        rows("rows of Y", y.n_rows())?;
-        rows(
-            "length of sample_weight",
-            weights.map_or(x.n_rows(), <[f32]>::len),
-        )?;
+        let n = x.n_rows();
+        same("rows of Y", n, y.n_rows())?;
+        let n_weights = weights.map_or(n, <[f32]>::len);
+        same("length of sample_weight", n, n_weights)?;
         let problem = Problem::new(x, y, weights, &self.0, watch)?;
 
         // Labels of like frequency take a like number of steps, so that lanes finish together.

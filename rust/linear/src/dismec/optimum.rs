@@ -2,15 +2,16 @@
 //!
 //! Nonlinear conjugate gradients (Hestenes–Stiefel, restarted when the direction does not
 //! descend) on a convex piecewise quadratic function: as good as linear conjugate gradients
-//! inside a piece, and no Newton step to restart when the pieces change. One step of a panel costs
+//! inside a piece, and no Newton step to restart when the pieces change (which is why this is none of
+//! the linear loops of other solvers). One step of a panel costs
 //! a product with X, a product with its transpose and some passes over vectors; the line search
 //! works on cached products. All lanes step together; a lane that is done stands still.
 
 use super::problem::Problem;
 use super::unseen::Unseen;
-use crate::panel::{LANES, Lanes, Mask, STRETCH, Sums, dot, sums_to_lanes, times_panel};
+use crate::panel::{LANES, Lanes, Mask, Sums, dot, times_panel};
 use manylabel_base::{Error, Watch};
-use manylabel_simd::wide;
+use manylabel_simd::{STRETCH, wide};
 use manylabel_sparse::CsrOwned;
 
 /// Newton steps of the line search on the derivative along the direction, which is piecewise
@@ -52,8 +53,8 @@ pub(crate) struct Workspace {
 
 impl Workspace {
     pub(crate) fn new(problem: &Problem) -> Self {
-        let by_feature = || vec![Lanes::ZERO; problem.dim()];
-        let by_row = || vec![Lanes::ZERO; problem.n_rows()];
+        let by_feature = || vec![Lanes::default(); problem.dim()];
+        let by_row = || vec![Lanes::default(); problem.n_rows()];
         Self {
             weights: by_feature(),
             gradient: by_feature(),
@@ -143,7 +144,7 @@ fn descend(
 ) -> Result<[usize; LANES], Error> {
     let mut n_iter = [0; LANES];
     let mut live = Mask::MAX >> (LANES - n_labels);
-    let mut step = Lanes::ZERO;
+    let mut step = Lanes::default();
     let mut last_slope = [0.0; LANES];
     for iter in 0..=max_iter {
         let active = advance(
@@ -162,7 +163,7 @@ fn descend(
         add(&space.weights, &mut space.gradient);
         // The Hessian's diagonal is about 1 + Σ_i cost_i x_ij² times the share of active rows.
         let share = |lane: usize| DIAGONAL_SHARE * active[lane] / total_cost;
-        let share = sums_to_lanes(&std::array::from_fn(share));
+        let share = Lanes::of(&std::array::from_fn(share));
         let dots = dots(
             &problem.column_squares,
             &share,
@@ -192,7 +193,7 @@ fn descend(
         turn(
             &problem.column_squares,
             &share,
-            &sums_to_lanes(&turn_by),
+            &Lanes::of(&turn_by),
             &space.gradient,
             &mut space.direction,
         );
@@ -212,7 +213,7 @@ fn descend(
 /// mean-separating initialization, Machine Learning 2022.)
 fn start(problem: &Problem, labels: &[u32], tol: f64, space: &mut Workspace) -> Sums {
     // First the sum of the positive rows, weighted by cost.
-    space.weights.fill(Lanes::ZERO);
+    space.weights.fill(Lanes::default());
     let mut positive_cost = [0.0f64; LANES];
     for (lane, &label) in labels.iter().enumerate() {
         for &row in problem.positives(label) {
@@ -236,7 +237,7 @@ fn start(problem: &Problem, labels: &[u32], tol: f64, space: &mut Workspace) -> 
             with_mean[lane] += sum * mean;
         }
     }
-    let (mut of_positive, mut of_mean) = (Lanes::ZERO, Lanes::ZERO);
+    let (mut of_positive, mut of_mean) = (Lanes::default(), Lanes::default());
     for lane in 0..labels.len() {
         let cost = positive_cost[lane];
         // The minimum is no further from zero than the gradient there is long: this near, zero it is,
@@ -278,7 +279,7 @@ fn start(problem: &Problem, labels: &[u32], tol: f64, space: &mut Workspace) -> 
 fn line_search(cost: &[f32], space: &Workspace, live: Mask) -> Lanes {
     let with_weights = dot(&space.weights, &space.direction);
     let with_self = dot(&space.direction, &space.direction);
-    let mut step = Lanes::ZERO;
+    let mut step = Lanes::default();
     for _ in 0..LINE_STEPS {
         let (first, second) = slope(cost, &step, &space.along, &space.positive, &space.errors);
         for lane in 0..LANES {
@@ -321,6 +322,16 @@ fn sign(positive: Mask, lane: usize) -> f32 {
     }
 }
 
+/// The cost of a row where it is active, else 0.
+#[inline(always)]
+fn cost_where_active(cost: f32, error: f32, positive: Mask, lane: usize) -> f32 {
+    if error * sign(positive, lane) > 0.0 {
+        cost
+    } else {
+        0.0
+    }
+}
+
 /// Moves the errors along and derives the loss there; returns the cost of the active rows.
 #[wide]
 fn advance(
@@ -334,7 +345,7 @@ fn advance(
     let mut active = [0.0; LANES];
     for first in (0..errors.len()).step_by(STRETCH) {
         let rows = first..(first + STRETCH).min(errors.len());
-        let mut part = Lanes::ZERO;
+        let mut part = Lanes::default();
         let moving = errors[rows.clone()]
             .iter_mut()
             .zip(&mut pulls[rows.clone()]);
@@ -345,11 +356,7 @@ fn advance(
         for ((error, pull), ((along, &positive), &cost)) in moving.zip(fixed) {
             for lane in 0..LANES {
                 let moved = error.0[lane] + step.0[lane] * along.0[lane];
-                let cost = if moved * sign(positive, lane) > 0.0 {
-                    cost
-                } else {
-                    0.0
-                };
+                let cost = cost_where_active(cost, moved, positive, lane);
                 error.0[lane] = moved;
                 pull.0[lane] = cost * moved;
                 part.0[lane] += cost;
@@ -372,7 +379,7 @@ fn slope(
     let (mut first, mut second) = ([0.0; LANES], [0.0; LANES]);
     for start in (0..errors.len()).step_by(STRETCH) {
         let rows = start..(start + STRETCH).min(errors.len());
-        let (mut first_part, mut second_part) = (Lanes::ZERO, Lanes::ZERO);
+        let (mut first_part, mut second_part) = (Lanes::default(), Lanes::default());
         let fixed = along[rows.clone()]
             .iter()
             .zip(&positive[rows.clone()])
@@ -380,11 +387,7 @@ fn slope(
         for (error, ((along, &positive), &cost)) in errors[rows].iter().zip(fixed) {
             for lane in 0..LANES {
                 let moved = error.0[lane] + step.0[lane] * along.0[lane];
-                let cost = if moved * sign(positive, lane) > 0.0 {
-                    cost
-                } else {
-                    0.0
-                };
+                let cost = cost_where_active(cost, moved, positive, lane);
                 let pull = cost * along.0[lane];
                 first_part.0[lane] += pull * moved;
                 second_part.0[lane] += pull * along.0[lane];
@@ -399,7 +402,7 @@ fn slope(
 /// The gradient divided by the preconditioner's diagonal.
 #[inline(always)]
 fn scaled(column_square: f32, share: &Lanes, gradient: &Lanes) -> Lanes {
-    Lanes(std::array::from_fn(|lane| {
+    manylabel_simd::Lanes(std::array::from_fn(|lane| {
         gradient.0[lane] / (1.0 + share.0[lane] * column_square)
     }))
 }
@@ -433,7 +436,7 @@ fn dots(
     };
     for first in (0..gradient.len()).step_by(STRETCH) {
         let rows = first..(first + STRETCH).min(gradient.len());
-        let mut part = [Lanes::ZERO; 4];
+        let mut part = [Lanes::default(); 4];
         let others = last[rows.clone()]
             .iter()
             .zip(&direction[rows.clone()])

@@ -8,10 +8,10 @@ use rayon::prelude::*;
 use std::ops::Range;
 
 /// Rows that are made `f64` together: with 500 columns they fit in the second cache.
-const CHUNK: usize = 256;
+const ROWS_OF_CHUNK: usize = 256;
 
 /// Panels of a strip of a Gram matrix: enough columns for a product to be worth it.
-const STRIP: usize = 4;
+const PANELS_OF_STRIP: usize = 4;
 
 /// A matrix of many rows; column `16 t + l` is lane l of panel t. Lanes beyond `n_cols` are zero.
 #[derive(Debug, Clone)]
@@ -62,12 +62,12 @@ impl Tall {
     pub(super) fn to_rows(&self) -> Result<Vec<f32>, Error> {
         let mut rows = filled("rows of a factor", 0.0, self.n_rows * self.n_cols)?;
         let chunks = rows
-            .par_chunks_mut((CHUNK * self.n_cols).max(1))
+            .par_chunks_mut((ROWS_OF_CHUNK * self.n_cols).max(1))
             .enumerate();
         chunks.for_each(|(chunk, rows)| {
             for (i, row) in rows.chunks_exact_mut(self.n_cols).enumerate() {
                 for (part, panel) in row.chunks_mut(LANES).zip(&self.panels) {
-                    part.copy_from_slice(&panel[chunk * CHUNK + i].0[..part.len()]);
+                    part.copy_from_slice(&panel[chunk * ROWS_OF_CHUNK + i].0[..part.len()]);
                 }
             }
         });
@@ -92,16 +92,18 @@ impl Tall {
     fn chunks(&self) -> impl Iterator<Item = Range<usize>> + use<> {
         let n_rows = self.n_rows;
         (0..n_rows)
-            .step_by(CHUNK)
-            .map(move |first| first..(first + CHUNK).min(n_rows))
+            .step_by(ROWS_OF_CHUNK)
+            .map(move |first| first..(first + ROWS_OF_CHUNK).min(n_rows))
     }
 
     /// `TᵀΩT`, Ω the weights of the rows. Strips of columns are the units of work.
     pub(super) fn gram(&self, weights: Option<&[f32]>, watch: &Watch) -> Result<Mat<f64>, Error> {
-        let strips = (0..self.panels.len().div_ceil(STRIP)).into_par_iter().rev();
+        let strips = (0..self.panels.len().div_ceil(PANELS_OF_STRIP))
+            .into_par_iter()
+            .rev();
         let strips = strips.map(|strip| {
-            let first = strip * STRIP * LANES;
-            let end = (first + STRIP * LANES).min(self.n_cols);
+            let first = strip * PANELS_OF_STRIP * LANES;
+            let end = (first + PANELS_OF_STRIP * LANES).min(self.n_cols);
             let mut gram = Mat::zeros(end, end - first);
             for rows in self.chunks() {
                 watch.step(0)?;

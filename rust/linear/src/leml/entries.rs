@@ -14,8 +14,8 @@ use rayon::prelude::*;
 use std::ops::Range;
 
 /// Rows of the one and the other factor whose scores are computed together.
-const OWN: usize = 64;
-const OTHER: usize = 512;
+const OWN_ROWS: usize = 64;
+const OTHER_ROWS: usize = 512;
 
 impl Loss {
     pub(super) fn value(self, z: f32, y: f32) -> f32 {
@@ -107,9 +107,9 @@ impl Side<'_> {
     ) -> Result<(f64, Vec<f32>), Error> {
         let out_rank = if matches!(ask, Ask::Value) { 0 } else { rank };
         let n_rows = own.len() / rank;
-        let firsts: Vec<usize> = (0..n_rows).step_by(OWN).collect();
+        let firsts: Vec<usize> = (0..n_rows).step_by(OWN_ROWS).collect();
         let blocks = firsts.par_iter().map(|&first| {
-            let rows = first..(first + OWN).min(n_rows);
+            let rows = first..(first + OWN_ROWS).min(n_rows);
             let mut block = Block {
                 side: self,
                 ask,
@@ -213,9 +213,9 @@ impl Block<'_> {
         let (rank, n_own) = (self.rank, self.rows.len());
         let n_other = self.other.len() / rank;
         let mut next: Vec<usize> = vec![0; n_own];
-        for first in (0..n_other).step_by(OTHER) {
+        for first in (0..n_other).step_by(OTHER_ROWS) {
             watch.step(0)?;
-            let others = first..(first + OTHER).min(n_other);
+            let others = first..(first + OTHER_ROWS).min(n_other);
             let width = others.len();
             let part = &self.other[others.start * rank..others.end * rank];
             let part = MatRef::from_row_major_slice(part, width, rank);

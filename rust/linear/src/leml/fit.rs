@@ -7,6 +7,7 @@ use super::newton::Newton;
 use super::params::{Checked, Loss, Params};
 use super::ridge::Ridge;
 use super::turns::{Labels, Turns};
+use crate::shape::same;
 use fastrand::Rng;
 use manylabel_base::{Error, Watch, filled};
 use manylabel_sparse::{CsrOwned, CsrView, Index, LANES, Value};
@@ -61,24 +62,10 @@ impl Checked {
         watch: &Watch,
     ) -> Result<Model, Error> {
         let params = &self.0;
-        let same = |what, expected, got| {
-            if expected == got {
-                Ok(())
-            } else {
-                Err(Error::Shape {
-                    what,
-                    expected,
-                    got,
-                })
-            }
-        };
         let n = x.n_rows();
         same("rows of Y", n, y.n_rows())?;
-        same(
-            "length of sample_weight",
-            n,
-            weights.map_or(n, <[f32]>::len),
-        )?;
+        let n_weights = weights.map_or(n, <[f32]>::len);
+        same("length of sample_weight", n, n_weights)?;
         if let Some(observed) = observed {
             same("rows of observed", n, observed.n_rows())?;
             same("columns of observed", y.n_cols, observed.n_cols)?;

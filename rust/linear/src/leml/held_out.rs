@@ -20,7 +20,7 @@ const MOST_ROWS: usize = 2000;
 const MOST_SCORES: usize = 1 << 26;
 
 /// Rows whose scores are computed together.
-const CHUNK: usize = 64;
+const ROWS_OF_CHUNK: usize = 64;
 
 /// Turns before the first `alpha` is judged, and between one and the next. A warm start settles
 /// quickly: in a turn, singular values below `alpha` fall by their squared ratio to it.
@@ -147,7 +147,9 @@ impl Data<'_> {
             Ok(rows.iter().map(|&row| all[row]).collect())
         })?;
         let (a, h) = (a.to_rows()?, h.to_rows()?);
-        let chunks = rows.par_chunks(CHUNK).zip(a.par_chunks(CHUNK * rank));
+        let chunks = rows
+            .par_chunks(ROWS_OF_CHUNK)
+            .zip(a.par_chunks(ROWS_OF_CHUNK * rank));
         let sums = chunks.map(|(rows, a)| {
             watch.step(0)?;
             let mut sum = start();

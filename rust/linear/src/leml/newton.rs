@@ -9,15 +9,17 @@ use super::fit;
 use super::params::{Loss, Params};
 use super::turns::Turns;
 use manylabel_base::{Error, Watch, filled};
+use manylabel_simd::add_scaled;
 
 /// Steps of a turn at most; with squared loss the first is all there is to do.
-const STEPS: usize = 5;
+const MOST_STEPS: usize = 5;
 
 /// Share of the gradient at which a turn is over: the other factor moves anyway.
-const ENOUGH: f64 = 0.1;
+const SHARE_OF_GRADIENT: f64 = 0.1;
 
-/// Halvings of a step before it is given up, and the share of the promised decrease it must keep.
-const HALVINGS: usize = 20;
+/// Halvings of a step before it is given up, and the share of the decrease along the slope that it must
+/// bring (Armijo's rule).
+const MOST_HALVINGS: usize = 20;
 const ARMIJO: f64 = 0.01;
 
 /// A training set to be fitted by Newton's method.
@@ -149,7 +151,7 @@ fn improve(
     let steps = if params.loss == Loss::Squared {
         1
     } else {
-        STEPS
+        MOST_STEPS
     };
     let ask =
         |ask: Ask<'_>, image: &[f32]| half.side.answer(ask, image, half.other, half.rank, watch);
@@ -157,10 +159,12 @@ fn improve(
     for _ in 0..steps {
         let (loss, pulls) = ask(Ask::Gradient, image)?;
         let mut gradient = half.transposed(pulls, watch)?;
-        add_scaled(alpha as f32, factor, &mut gradient);
+        add_scaled(&mut gradient, alpha as f32, factor);
         let value = loss + alpha / 2.0 * square(factor);
         let norm = square(&gradient).sqrt();
-        if norm <= ENOUGH * *first.get_or_insert(norm) && first != Some(norm) || norm == 0.0 {
+        if norm <= SHARE_OF_GRADIENT * *first.get_or_insert(norm) && first != Some(norm)
+            || norm == 0.0
+        {
             return Ok(value);
         }
         let (step, of_step) = direction(half, params, alpha, image, &gradient, watch)?;
@@ -168,13 +172,13 @@ fn improve(
         let products = (dot(factor, &step), square(&step));
         let mut length = 1.0;
         let mut found = false;
-        for _ in 0..HALVINGS {
+        for _ in 0..MOST_HALVINGS {
             let mut at = image.to_vec();
-            add_scaled(length as f32, &of_step, &mut at);
+            add_scaled(&mut at, length as f32, &of_step);
             let square = square(factor) + 2.0 * length * products.0 + length * length * products.1;
             let there = ask(Ask::Value, &at)?.0 + alpha / 2.0 * square;
             if there <= value + ARMIJO * length * slope {
-                add_scaled(length as f32, &step, factor);
+                add_scaled(factor, length as f32, &step);
                 image.copy_from_slice(&at);
                 found = true;
                 break;
@@ -189,6 +193,10 @@ fn improve(
 }
 
 /// Newton's direction by conjugate gradients, and its image.
+///
+/// This is one system over the whole factor, where [`Ridge`](super::ridge::Ridge) solves one for each
+/// column: curvatures differ from entry to entry of Y and couple the columns. The image of the step is
+/// summed up on the way, which saves a product with X.
 fn direction(
     half: &Half<'_>,
     params: &Params,
@@ -208,14 +216,14 @@ fn direction(
         let ask = Ask::Product(&of_p);
         let (_, pulls) = half.side.answer(ask, image, half.other, half.rank, watch)?;
         let mut product = half.transposed(pulls, watch)?;
-        add_scaled(alpha as f32, &p, &mut product);
+        add_scaled(&mut product, alpha as f32, &p);
         let length = rho / dot(&p, &product);
         if !(length.is_finite() && length > 0.0) {
             break; // rounding has consumed what was left
         }
-        add_scaled(length as f32, &p, &mut step);
-        add_scaled(length as f32, &of_p, &mut of_step);
-        add_scaled(-length as f32, &product, &mut r);
+        add_scaled(&mut step, length as f32, &p);
+        add_scaled(&mut of_step, length as f32, &of_p);
+        add_scaled(&mut r, -length as f32, &product);
         let before = rho;
         rho = square(&r);
         if rho <= goal {
@@ -227,12 +235,6 @@ fn direction(
         }
     }
     Ok((step, of_step))
-}
-
-fn add_scaled(scale: f32, from: &[f32], to: &mut [f32]) {
-    for (to, &from) in to.iter_mut().zip(from) {
-        *to += scale * from;
-    }
 }
 
 /// Numbers whose sum is taken in `f32` lanes before they are added in `f64`.

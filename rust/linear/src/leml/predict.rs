@@ -1,8 +1,9 @@
 //! Scores and rankings by factors of low rank.
 
+use crate::shape::same;
 use manylabel_base::{Error, Watch};
 use manylabel_score::{Features, Model, Options, Rows, Work, with_sparse};
-use manylabel_simd::wide;
+use manylabel_simd::{add_scaled, wide};
 use manylabel_sparse::{CsrView, Index, Value};
 use std::ops::Range;
 
@@ -51,14 +52,7 @@ impl<'a> Scorer<'a> {
             ("values of feature_factors_", features.len(), w.len()),
             ("values of label_factors_", intercept.len(), ht.len()),
         ] {
-            let expected = rows.saturating_mul(rank);
-            if got != expected {
-                return Err(Error::Shape {
-                    what,
-                    expected,
-                    got,
-                });
-            }
+            same(what, rows.saturating_mul(rank), got)?;
         }
         let in_range = features.iter().all(|feature| feature.get() < n_features);
         if !(in_range && features.is_sorted_by(|a, b| a < b)) {
@@ -103,7 +97,7 @@ impl<I: Index, T: Value> Batch<'_, '_, I, T> {
                 None => break,
                 Some(feature) if feature.get() == col.get() => {
                     let value = (value.f64() / unit / norm) as f32;
-                    add_scaled(value, &w[rest * rank..][..rank], out);
+                    add_row(value, &w[rest * rank..][..rank], out);
                 }
                 Some(_) => {}
             }
@@ -167,10 +161,8 @@ impl Model for Scorer<'_> {
 }
 
 #[wide]
-fn add_scaled(value: f32, from: &[f32], to: &mut [f32]) {
-    for (to, &from) in to.iter_mut().zip(from) {
-        *to += value * from;
-    }
+fn add_row(value: f32, row: &[f32], out: &mut [f32]) {
+    add_scaled(out, value, row);
 }
 
 /// `scores = intercept + a Hᵀ`, each score a sum in order of the columns of `a`: the same bits

@@ -6,15 +6,12 @@ use super::turns::{Labels, Turns};
 use faer::linalg::solvers::SolveCore;
 use faer::{Conj, Mat, Side};
 use manylabel_base::{Error, Watch, filled};
-use manylabel_simd::wide;
+use manylabel_simd::{STRETCH, wide};
 use manylabel_sparse::{LANES, Lanes};
 use rayon::prelude::*;
 
 /// Labels whose rows of H are solved for together.
 const LABELS: usize = 64;
-
-/// Rows whose sums are taken in `f32` before they are added in `f64`.
-const STRETCH: usize = 64;
 
 type Sums = [f64; LANES];
 
@@ -106,6 +103,9 @@ impl<'a> Ridge<'a> {
     }
 
     /// Conjugate gradients from `start`, preconditioned by the diagonal.
+    ///
+    /// Each lane has its own `lambda`, so that the preconditioner is a number for each feature and
+    /// lane, which is computed where it is used. Therefore this is not the loop of `pls/src/cg.rs`.
     fn solve(
         &self,
         mut r: Vec<Lanes<f32>>,
@@ -281,13 +281,6 @@ fn not_finite(error: impl std::fmt::Debug) -> Error {
     }
 }
 
-#[inline(always)]
-fn add_to(part: &Lanes<f32>, sums: &mut Sums) {
-    for lane in 0..LANES {
-        sums[lane] += f64::from(part.0[lane]);
-    }
-}
-
 /// `p = M⁻¹r + beta p`, M the diagonal; returns `r·r` and `r·M⁻¹r`.
 #[wide]
 fn direct(
@@ -301,7 +294,7 @@ fn direct(
     let (mut squares, mut rho) = ([0.0; LANES], [0.0; LANES]);
     let chunks = diagonal.chunks(STRETCH).zip(r.chunks(STRETCH));
     for ((diagonal, r), p) in chunks.zip(p.chunks_mut(STRETCH)) {
-        let (mut square, mut part) = (Lanes::default(), Lanes::default());
+        let (mut square, mut part) = (Lanes::<f32>::default(), Lanes::<f32>::default());
         for ((&entry, r), p) in diagonal.iter().zip(r).zip(p) {
             for lane in 0..LANES {
                 let value = r.0[lane];
@@ -311,8 +304,8 @@ fn direct(
                 p.0[lane] = scaled + beta.0[lane] * p.0[lane];
             }
         }
-        add_to(&square, &mut squares);
-        add_to(&part, &mut rho);
+        square.add_to(&mut squares);
+        part.add_to(&mut rho);
     }
     (squares, rho)
 }
@@ -322,14 +315,14 @@ fn direct(
 fn preconditioned(diagonal: &[f32], lambda: &Lanes<f32>, alpha: f32, r: &[Lanes<f32>]) -> Sums {
     let mut sums = [0.0; LANES];
     for (diagonal, r) in diagonal.chunks(STRETCH).zip(r.chunks(STRETCH)) {
-        let mut part = Lanes::default();
+        let mut part = Lanes::<f32>::default();
         for (&entry, r) in diagonal.iter().zip(r) {
             for lane in 0..LANES {
                 let value = r.0[lane];
                 part.0[lane] += value * value / (lambda.0[lane] * entry + alpha);
             }
         }
-        add_to(&part, &mut sums);
+        part.add_to(&mut sums);
     }
     sums
 }
@@ -339,13 +332,13 @@ fn preconditioned(diagonal: &[f32], lambda: &Lanes<f32>, alpha: f32, r: &[Lanes<
 fn curvature(p: &[Lanes<f32>], g: &[Lanes<f32>], lambda: &Lanes<f32>, alpha: f32) -> Sums {
     let mut sums = [0.0; LANES];
     for (p, g) in p.chunks(STRETCH).zip(g.chunks(STRETCH)) {
-        let mut part = Lanes::default();
+        let mut part = Lanes::<f32>::default();
         for (p, g) in p.iter().zip(g) {
             for lane in 0..LANES {
                 part.0[lane] += p.0[lane] * (lambda.0[lane] * g.0[lane] + alpha * p.0[lane]);
             }
         }
-        add_to(&part, &mut sums);
+        part.add_to(&mut sums);
     }
     sums
 }

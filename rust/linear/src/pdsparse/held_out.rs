@@ -13,7 +13,7 @@ const MOST_FACTOR_EXPONENT: i32 = 1;
 const N_FACTORS: usize = (MOST_FACTOR_EXPONENT - LEAST_FACTOR_EXPONENT + 2) as usize;
 
 /// One row in so many is held out at a time.
-const SHARE: usize = 10;
+const ONE_ROW_IN: usize = 10;
 
 /// At most so many rows are held out: their scores then are a small part of a fit, and the standard
 /// error of the mean number of labels named is a few percent.
@@ -29,7 +29,7 @@ pub(super) fn parts(n_rows: usize, seed: u64) -> Vec<Vec<u32>> {
     if n_rows < 2 {
         return Vec::new();
     }
-    let size = (n_rows / SHARE).clamp(1, MOST_ROWS);
+    let size = (n_rows / ONE_ROW_IN).clamp(1, MOST_ROWS);
     let n_parts = ENOUGH_ROWS
         .div_ceil(size)
         .clamp(1, MOST_PARTS.min(n_rows / size));

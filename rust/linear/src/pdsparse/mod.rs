@@ -12,7 +12,7 @@
 //! (Yen, Huang, Ravikumar, Zhong, Dhillon: PD-Sparse, ICML 2016.)
 //!
 //! Fully-corrective block-coordinate Frank–Wolfe: row after row, in a new random order in every
-//! pass, `fit` searches the labels that violate the margin most, adds them to the row's active set,
+//! pass, `visits` searches the labels that violate the margin most, adds them to the row's active set,
 //! and solves for all duals of the set (`block`). Both sets stay small and `weights` lie by
 //! feature, so that the search touches what is not zero and nothing else.
 //!
@@ -22,6 +22,8 @@ mod block;
 mod fit;
 mod held_out;
 mod params;
+mod problem;
+mod visits;
 mod weights;
 
 pub use block::solve as solve_block;

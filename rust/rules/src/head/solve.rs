@@ -2,10 +2,10 @@
 //! gradients.
 
 use crate::batch::Batch;
-use crate::binning::TINY;
+use crate::binning::LEAST_DIAGONAL;
 use crate::gram::Gram;
 use crate::lanes::{Aligned, WIDTH, add_scaled, chunks, chunks_mut, dot, total};
-use crate::statistics::{PARALLEL, ROWS, Statistics, Sums};
+use crate::statistics::{PARALLEL_FROM, ROWS, Statistics, Sums};
 use faer::Side;
 use faer::prelude::Solve;
 use manylabel_simd::wide;
@@ -14,6 +14,9 @@ use rayon::prelude::*;
 /// Overwrites the lower triangle of an n × n matrix (rows one after the other) with its Cholesky
 /// factor. A matrix that only regularization would make definite, where there is none, gets a
 /// little. False if it is not positive definite even so.
+///
+/// Not by `faer`, as all larger factorizations are: bins are few and candidates are many, and this
+/// becomes part of the wide loop over candidates, which a call would leave.
 #[inline(always)]
 pub(crate) fn factorize(matrix: &mut [f64], n: usize, l2: f64) -> bool {
     if l2 == 0.0 && n > 0 {
@@ -159,7 +162,7 @@ impl<'a> Outer<'a> {
                     }
                 }
             }
-            Self::Rows(rows, weights) if rows.len() * y.len() < PARALLEL => {
+            Self::Rows(rows, weights) if rows.len() * y.len() < PARALLEL_FROM => {
                 add_product_of_rows::<C>(statistics, sign, rows, weights, x, y);
             }
             Self::Rows(rows, weights) => {
@@ -230,6 +233,7 @@ impl Near {
 /// `½ gᵀx + ½ xᵀr` falls short of the optimum by `½ rᵀ M⁻¹ r`, and M is at least the diagonal
 /// `f + ω`, since every row has `diag(q) − q qᵀ ⪰ (1 − Σq) diag(q)`. So a candidate that cannot be
 /// the best is known as such after one product, if the solution for its neighbour is near.
+/// These bounds come from the numbers of a step and end it, so the loop is no other solver's.
 #[derive(Debug, Clone)]
 pub(crate) struct Solver<const C: usize> {
     pub(crate) l2: f64,
@@ -242,10 +246,10 @@ pub(crate) struct Solver<const C: usize> {
 const MOST_STEPS: usize = 30;
 
 /// What may be missing from the quality of a candidate, relative to it.
-pub(crate) const CANDIDATE: f64 = 1e-10;
+pub(crate) const CANDIDATE_TOLERANCE: f64 = 1e-10;
 
 /// What may be missing from the quality of a rule's head.
-pub(crate) const HEAD: f64 = 1e-13;
+pub(crate) const HEAD_TOLERANCE: f64 = 1e-13;
 
 impl<const C: usize> Solver<C> {
     pub(crate) fn new(stride: usize, l2: f64) -> Self {
@@ -336,7 +340,7 @@ impl<const C: usize> Solver<C> {
                 for lane in 0..WIDTH {
                     let h = if h[lane] > 0.0 { h[lane] } else { 0.0 };
                     let step = if beta == 0.0 { 0.0 } else { beta * p[lane] };
-                    p[lane] = r[lane] / (h + self.l2 + TINY) + step;
+                    p[lane] = r[lane] / (h + self.l2 + LEAST_DIAGONAL) + step;
                 }
             }
             self.multiply(statistics, sums, parts);
@@ -370,8 +374,8 @@ impl<const C: usize> Solver<C> {
                 );
                 gains[lane] += x[lane] * (r[lane] - g[lane]);
                 let square = r[lane] * r[lane];
-                missing[lane] += square / (f + self.l2 + TINY);
-                scaled[lane] += square / (h + self.l2 + TINY);
+                missing[lane] += square / (f + self.l2 + LEAST_DIAGONAL);
+                scaled[lane] += square / (h + self.l2 + LEAST_DIAGONAL);
             }
         }
         (0.5 * total(&gains), 0.5 * total(&missing), total(&scaled))

@@ -1,7 +1,9 @@
 //! The search for the condition that improves a rule most.
 
-mod evaluators;
+mod full;
 mod groups;
+mod halves;
+mod own_bins;
 mod parent_bins;
 mod sweep;
 #[cfg(test)]
@@ -11,14 +13,16 @@ mod two_bins;
 use crate::columns::{Column, Columns, GROUPS};
 use crate::gram::Gram;
 use crate::head::Method;
-use crate::head::solve::{CANDIDATE, Near, Outer, Solver};
+use crate::head::solve::{CANDIDATE_TOLERANCE, Near, Outer, Solver};
 use crate::lanes::{Aligned, WIDTH};
-use crate::statistics::{PARALLEL, Statistics, Sums};
+use crate::statistics::{PARALLEL_FROM, Statistics, Sums};
 use crate::{Operator, Params, Search};
-use evaluators::{Binned, Full, Independent, IndependentBins, Scored};
+use full::Full;
 use groups::Groups;
 pub(crate) use groups::{ABSENT, RowSet};
+use halves::{BySums, Independent, IndependentBins, Scored};
 use manylabel_simd::wide;
+use own_bins::{Binned, ParentBins};
 use parent_bins::BinnedStatistics;
 use rayon::prelude::*;
 use sweep::{Evaluator, Split, sweep};
@@ -28,7 +32,7 @@ use two_bins::{MOST_CHUNKS, TwoBins};
 const MOST_LABELS: usize = 256;
 
 /// Features that one thread searches with one evaluator, of which each profits from those before.
-const PIECE: usize = 2;
+const FEATURES_OF_PIECE: usize = 2;
 
 /// A condition that a rule might be given.
 #[derive(Debug, Clone, Copy)]
@@ -108,7 +112,14 @@ impl Moments {
             near.multiply(statistics, outer);
             let parts = [(1.0, outer)];
             let mut solver = Solver::<0>::new(statistics.stride, context.params.l2);
-            solver.quality(statistics, sums, &parts, f64::INFINITY, CANDIDATE, near);
+            solver.quality(
+                statistics,
+                sums,
+                &parts,
+                f64::INFINITY,
+                CANDIDATE_TOLERANCE,
+                near,
+            );
         }
     }
 }
@@ -120,15 +131,6 @@ pub(crate) struct Parent<'a> {
     weights: &'a [f64],
     moments: &'a Moments,
     bins: Option<ParentBins>,
-}
-
-/// `Σ w g gᵀ` of a parent set added up by bins: by the rows alone, and on both sides.
-#[derive(Debug, Clone)]
-pub(crate) struct ParentBins {
-    pub(crate) bins: Vec<f64>,
-    n_bins: usize,
-    by_bin: Vec<f64>,
-    products: Vec<f64>,
 }
 
 impl<'a> Parent<'a> {
@@ -256,7 +258,7 @@ impl<'a> Context<'a> {
         let search = |(piece, features): (usize, &[usize])| {
             let mut best = None;
             let mut tasks = Vec::with_capacity(features.len());
-            for (at, &feature) in (piece * PIECE..).zip(features) {
+            for (at, &feature) in (piece * FEATURES_OF_PIECE..).zip(features) {
                 if self.statistics.is_stopped() {
                     return None;
                 }
@@ -281,10 +283,10 @@ impl<'a> Context<'a> {
             .iter()
             .map(|&feature| self.work(feature, set.rows.len()))
             .sum();
-        let best = if work < 8 * PARALLEL {
+        let best = if work < 8 * PARALLEL_FROM {
             search((0, features))
         } else {
-            let pieces = features.par_chunks(PIECE).enumerate();
+            let pieces = features.par_chunks(FEATURES_OF_PIECE).enumerate();
             let found: Vec<Option<Found>> = pieces.map(search).collect();
             found.into_iter().fold(None, better)
         };
@@ -354,11 +356,13 @@ impl<'a> Context<'a> {
                     (_, None) => Scored::Best,
                     (_, Some(label)) => Scored::One(label),
                 };
-                let mut evaluator = Independent::new(statistics, parent, l2, scored);
+                let judge = Independent { l2, scored };
+                let mut evaluator = BySums::new(statistics, parent, judge);
                 sweep_with(&mut evaluator, tasks, least, bound)
             }
             Method::DiagonalBins(binner) => {
-                let mut evaluator = IndependentBins::new(statistics, parent, binner, l2);
+                let judge = IndependentBins::new(statistics.stride, binner, l2);
+                let mut evaluator = BySums::new(statistics, parent, judge);
                 sweep_with(&mut evaluator, tasks, least, bound)
             }
             Method::Bins { binner, restricted } => {
@@ -497,6 +501,8 @@ fn sweep_two_bins<const C: usize>(
     bound: f64,
 ) -> Option<Found> {
     let params = context.params;
-    let mut evaluator = TwoBins::<C>::new(context.statistics, parent, gram, params.l2);
+    let statistics = context.statistics;
+    let judge = TwoBins::<C>::new(statistics.stride, gram, params.l2);
+    let mut evaluator = BySums::new(statistics, parent, judge);
     sweep_each(&mut evaluator, tasks, params.min_coverage, bound)
 }

@@ -7,8 +7,8 @@
 //! sparse feature, the rows that have it are few and may want quite different bins: those get their
 //! own, as in the exact search, and only the others keep the parent's.
 
-use super::evaluators::OwnBins;
 use super::groups::{Groups, RowSet};
+use super::own_bins::OwnBins;
 use super::sweep::{Evaluator, Split, sweep};
 use super::{Context, Method, threshold};
 use crate::Operator;
@@ -16,7 +16,7 @@ use crate::binning::add_up;
 use crate::columns::{Column, MISSING};
 use crate::head::bins::System;
 use crate::lanes::{WIDTH, add_scaled, chunks, chunks_mut, padded};
-use crate::statistics::{PARALLEL, Statistics, Sums};
+use crate::statistics::{PARALLEL_FROM, Statistics, Sums};
 use manylabel_simd::wide;
 use rayon::prelude::*;
 
@@ -87,7 +87,7 @@ impl BinnedStatistics {
         };
         // All gradients may be 0, so that there is no bin.
         let block_width = (width * block).max(1);
-        if rows.len() * stride < PARALLEL {
+        if rows.len() * stride < PARALLEL_FROM {
             by_row
                 .chunks_mut(block_width)
                 .zip(rows.chunks(block))

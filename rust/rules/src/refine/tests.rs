@@ -1,7 +1,9 @@
 //! Every way of judging a set against dense matrices: the Hessian of each row in full, added up,
 //! binned by its definition and solved by elimination.
 
-use super::evaluators::{Binned, Full, Independent, IndependentBins, Scored};
+use super::full::Full;
+use super::halves::{BySums, Independent, IndependentBins, Scored};
+use super::own_bins::Binned;
 use super::parent_bins::{BinnedStatistics, FewRows};
 use super::sweep::Evaluator;
 use super::two_bins::TwoBins;
@@ -252,12 +254,15 @@ fn qualities_are_those_of_dense_matrices() {
                                 let single = head == Head::Single;
                                 let scored = if single { Scored::Best } else { Scored::All };
                                 let mut evaluator =
-                                    Independent::new(statistics, &parent, l2, scored);
+                                    BySums::new(statistics, &parent, Independent { l2, scored });
                                 problem.check(&params, "independent", &rows, &mut evaluator);
                             }
                             Method::DiagonalBins(binner) => {
-                                let mut evaluator =
-                                    IndependentBins::new(statistics, &parent, binner, l2);
+                                let mut evaluator = BySums::new(
+                                    statistics,
+                                    &parent,
+                                    IndependentBins::new(statistics.stride, binner, l2),
+                                );
                                 problem.check(&params, "independent bins", &rows, &mut evaluator);
                             }
                             Method::Bins { binner, restricted } => {
@@ -268,13 +273,19 @@ fn qualities_are_those_of_dense_matrices() {
                                 );
                                 problem.check(&params, "binned", &rows, &mut evaluator);
                                 if binner.signs_only && !restricted && statistics.stride == 16 {
-                                    let mut evaluator =
-                                        TwoBins::<2>::new(statistics, &parent, gram, l2);
+                                    let mut evaluator = BySums::new(
+                                        statistics,
+                                        &parent,
+                                        TwoBins::<2>::new(statistics.stride, gram, l2),
+                                    );
                                     problem.check(&params, "two bins", &rows, &mut evaluator);
                                 }
                                 if binner.signs_only && !restricted && statistics.stride == 32 {
-                                    let mut evaluator =
-                                        TwoBins::<4>::new(statistics, &parent, gram, l2);
+                                    let mut evaluator = BySums::new(
+                                        statistics,
+                                        &parent,
+                                        TwoBins::<4>::new(statistics.stride, gram, l2),
+                                    );
                                     problem.check(&params, "two bins", &rows, &mut evaluator);
                                 }
                             }

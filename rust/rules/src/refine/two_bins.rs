@@ -2,9 +2,7 @@
 //! `Σ w g gᵀ` of the growing set is kept up, so that bins may change at every step without a second
 //! look at a row.
 
-use super::Parent;
-use super::evaluators::Halves;
-use super::sweep::Evaluator;
+use super::halves::Judge;
 use crate::gram::Gram;
 use crate::head::solve::multiply_columns;
 use crate::lanes::{WIDTH, chunks_mut, dot};
@@ -15,7 +13,6 @@ pub(crate) const MOST_CHUNKS: usize = 4;
 
 /// `C` chunks of labels, under the example-wise loss with the paper's Hessian.
 pub(crate) struct TwoBins<'a, const C: usize> {
-    halves: Halves<'a>,
     l2: f64,
     all: &'a Gram,
     taken: Gram,
@@ -26,32 +23,36 @@ pub(crate) struct TwoBins<'a, const C: usize> {
 }
 
 impl<'a, const C: usize> TwoBins<'a, C> {
-    pub(crate) fn new(
-        statistics: &'a Statistics<'a>,
-        parent: &'a Parent<'a>,
-        all: &'a Gram,
-        l2: f64,
-    ) -> Self {
-        let room = vec![0.0; statistics.stride];
+    pub(crate) fn new(stride: usize, all: &'a Gram, l2: f64) -> Self {
+        let room = vec![0.0; stride];
         Self {
-            halves: Halves::new(statistics, parent),
             l2,
             all,
-            taken: Gram::new(statistics.stride),
+            taken: Gram::new(stride),
             first: room.clone(),
             second: room.clone(),
             product: room,
         }
     }
+}
+
+impl<const C: usize> Judge for TwoBins<'_, C> {
+    #[inline(always)]
+    fn restart(&mut self) {
+        self.taken.data.fill(0.0);
+    }
 
     #[inline(always)]
-    fn quality(&mut self, others: bool) -> f64 {
-        let sums: &Sums = if others {
-            &self.halves.others
-        } else {
-            &self.halves.taken
-        };
-        let stride = self.halves.statistics.stride;
+    fn take(&mut self, statistics: &Statistics<'_>, weights: &[f64], rows: &[u32]) {
+        for &row in rows {
+            self.taken
+                .add_outer(weights[row as usize], statistics.gradient(row));
+        }
+    }
+
+    #[inline(always)]
+    fn quality(&mut self, statistics: &Statistics<'_>, sums: &Sums, others: bool) -> f64 {
+        let stride = statistics.stride;
         let (g, h) = (&sums.g()[..stride], &sums.h()[..stride]);
         let (first, second) = (&mut self.first[..stride], &mut self.second[..stride]);
         // One short loop for each number: together they would be more than the compiler keeps in
@@ -71,7 +72,7 @@ impl<'a, const C: usize> TwoBins<'a, C> {
             let (g, h) = if n == 0.0 { (g_other, h_other) } else { (g, h) };
             return if h > 0.0 { -0.5 * g * g / h } else { 0.0 };
         }
-        let first = &self.first[..self.halves.statistics.n_labels];
+        let first = &self.first[..statistics.n_labels];
         let product = &mut self.product[..stride];
         product.fill(0.0);
         let columns = chunks_mut(product);
@@ -89,34 +90,5 @@ impl<'a, const C: usize> TwoBins<'a, C> {
         } else {
             0.0
         }
-    }
-}
-
-impl<const C: usize> Evaluator for TwoBins<'_, C> {
-    #[inline(always)]
-    fn restart(&mut self) {
-        self.halves.taken.clear();
-        self.taken.data.fill(0.0);
-    }
-
-    #[inline(always)]
-    fn take(&mut self, rows: &[u32]) {
-        self.halves.take(rows);
-        for &row in rows {
-            let weight = self.halves.weights[row as usize];
-            self.taken
-                .add_outer(weight, self.halves.statistics.gradient(row));
-        }
-    }
-
-    #[inline(always)]
-    fn of_taken(&mut self, _: f64) -> Option<f64> {
-        Some(self.quality(false))
-    }
-
-    #[inline(always)]
-    fn of_others(&mut self, _: f64) -> Option<f64> {
-        self.halves.subtract();
-        Some(self.quality(true))
     }
 }

@@ -1,0 +1,236 @@
+//! Sets judged by bins of their own sums, under the example-wise loss.
+
+use super::Parent;
+use super::halves::Halves;
+use super::sweep::Evaluator;
+use crate::binning::{Binner, add_up};
+use crate::gram::Gram;
+use crate::head::bins::{BinnedRows, Move, System, find_moves};
+use crate::lanes::add_scaled;
+use crate::statistics::{Statistics, Sums};
+
+/// A growing set of rows, judged by bins of its own sums.
+pub(crate) struct OwnBins<'a> {
+    statistics: &'a Statistics<'a>,
+    weights: &'a [f64],
+    binner: Binner,
+    system: System,
+    rows: Vec<u32>,
+    /// The roots of their weights.
+    roots: Vec<f64>,
+    next: Vec<f64>,
+    criteria: Vec<f64>,
+    moves: Vec<Move>,
+    binned: BinnedRows,
+}
+
+impl<'a> OwnBins<'a> {
+    pub(crate) fn new(
+        statistics: &'a Statistics<'a>,
+        weights: &'a [f64],
+        binner: Binner,
+        l2: f64,
+        restricted: bool,
+    ) -> Self {
+        let stride = statistics.stride;
+        Self {
+            statistics,
+            weights,
+            binner,
+            system: System::new(binner.n_bins, l2, restricted),
+            rows: Vec::new(),
+            roots: Vec::new(),
+            next: vec![0.0; stride],
+            criteria: vec![0.0; stride],
+            moves: Vec::new(),
+            binned: BinnedRows::new(binner.n_bins, stride),
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn clear(&mut self) {
+        self.rows.clear();
+        self.roots.clear();
+        self.binned.clear();
+    }
+
+    #[inline(always)]
+    pub(crate) fn take(&mut self, rows: &[u32]) {
+        self.rows.extend_from_slice(rows);
+        let roots = rows.iter().map(|&row| self.weights[row as usize].sqrt());
+        self.roots.extend(roots);
+    }
+
+    /// Brings bins up to date with `sums`, which need not be those of the rows.
+    #[inline(always)]
+    fn rebin(&mut self, sums: &Sums) {
+        self.binner
+            .assign(sums.g(), sums.h(), &mut self.criteria, &mut self.next);
+        self.system.set_bins(sums, &self.next);
+        find_moves(&self.binned.bins, &self.next, &mut self.moves);
+        let (statistics, rows, roots) = (self.statistics, &self.rows, &self.roots);
+        let gradient = |i: usize| statistics.gradient(rows[i]);
+        self.binned
+            .update(&self.moves, rows.len(), gradient, |i| roots[i]);
+    }
+
+    /// The quality of the rows, whose sums are given.
+    #[inline(always)]
+    pub(crate) fn quality(&mut self, sums: &Sums) -> f64 {
+        self.rebin(sums);
+        self.system.quality(|a, b| self.binned.product(a, b))
+    }
+
+    /// The quality of the parent set without the rows, whose sums are given.
+    #[inline(always)]
+    fn quality_without(&mut self, sums: &Sums, gram: &Gram, all: &mut ParentBins) -> f64 {
+        self.rebin(sums);
+        all.update(gram, &self.moves);
+        self.system
+            .quality(|a, b| all.product(a, b) - self.binned.product(a, b))
+    }
+}
+
+/// Bins of each candidate's own sums, under the example-wise loss.
+pub(crate) struct Binned<'a> {
+    halves: Halves<'a>,
+    gram: &'a Gram,
+    /// All rows of the parent by its own bins, which large complements want much the same of.
+    parent: &'a ParentBins,
+    taken: OwnBins<'a>,
+    /// The growing set again, by the bins of its complement.
+    others: OwnBins<'a>,
+    /// All rows of the parent, by the same.
+    all: ParentBins,
+}
+
+impl<'a> Binned<'a> {
+    pub(crate) fn new(
+        statistics: &'a Statistics<'a>,
+        parent: &'a Parent<'a>,
+        gram: &'a Gram,
+        bins: &'a ParentBins,
+        binner: Binner,
+        l2: f64,
+        restricted: bool,
+    ) -> Self {
+        let own = || OwnBins::new(statistics, parent.weights, binner, l2, restricted);
+        Self {
+            halves: Halves::new(statistics, parent),
+            gram,
+            parent: bins,
+            taken: own(),
+            others: own(),
+            all: bins.clone(),
+        }
+    }
+}
+
+impl Evaluator for Binned<'_> {
+    #[inline(always)]
+    fn restart(&mut self) {
+        self.halves.taken.clear();
+        self.taken.clear();
+        self.others.clear();
+        self.others.binned.bins.copy_from_slice(&self.parent.bins);
+        self.all.copy_from(self.parent);
+    }
+
+    #[inline(always)]
+    fn take(&mut self, rows: &[u32]) {
+        self.halves.take(rows);
+        self.taken.take(rows);
+        self.others.take(rows);
+    }
+
+    #[inline(always)]
+    fn of_taken(&mut self, _: f64) -> Option<f64> {
+        Some(self.taken.quality(&self.halves.taken))
+    }
+
+    #[inline(always)]
+    fn of_others(&mut self, _: f64) -> Option<f64> {
+        self.halves.subtract();
+        let sums = &self.halves.others;
+        Some(self.others.quality_without(sums, self.gram, &mut self.all))
+    }
+}
+
+/// `Σ w g gᵀ` of a parent set added up by bins: by the rows alone, and on both sides.
+#[derive(Debug, Clone)]
+pub(crate) struct ParentBins {
+    pub(crate) bins: Vec<f64>,
+    n_bins: usize,
+    by_bin: Vec<f64>,
+    products: Vec<f64>,
+}
+
+impl ParentBins {
+    /// `Σ w g gᵀ` added up by `bins` on both sides.
+    pub(crate) fn new(gram: &Gram, bins: Vec<f64>, n_bins: usize) -> Self {
+        let stride = gram.stride;
+        let mut by_bin = vec![0.0; n_bins * stride];
+        for (k, &bin) in bins.iter().enumerate() {
+            if bin >= 0.0 {
+                let at = bin as usize * stride;
+                add_scaled(&mut by_bin[at..at + stride], 1.0, gram.row(k));
+            }
+        }
+        let mut all = Self {
+            bins,
+            n_bins,
+            by_bin,
+            products: vec![0.0; n_bins * n_bins],
+        };
+        (0..n_bins).for_each(|bin| all.add_up(bin));
+        all
+    }
+
+    fn copy_from(&mut self, other: &Self) {
+        self.bins.copy_from_slice(&other.bins);
+        self.by_bin.copy_from_slice(&other.by_bin);
+        self.products.copy_from_slice(&other.products);
+    }
+
+    /// Adds up one bin's row by bins.
+    #[inline(always)]
+    fn add_up(&mut self, bin: usize) {
+        let stride = self.bins.len();
+        let row = &self.by_bin[bin * stride..(bin + 1) * stride];
+        let products = &mut self.products[bin * self.n_bins..(bin + 1) * self.n_bins];
+        add_up(row, &self.bins, products);
+        for other in 0..self.n_bins {
+            self.products[other * self.n_bins + bin] = self.products[bin * self.n_bins + other];
+        }
+    }
+
+    /// Changes the bins.
+    #[inline(always)]
+    fn update(&mut self, gram: &Gram, moves: &[Move]) {
+        if moves.is_empty() {
+            return;
+        }
+        let stride = self.bins.len();
+        let mut changed = 0u128;
+        for &(label, from, to) in moves {
+            self.bins[label] = to;
+            for (bin, sign) in [(from, -1.0), (to, 1.0)] {
+                if bin >= 0.0 {
+                    let at = bin as usize * stride;
+                    add_scaled(&mut self.by_bin[at..at + stride], sign, gram.row(label));
+                    changed |= 1 << (bin as usize % 128);
+                }
+            }
+        }
+        for bin in 0..self.n_bins {
+            if changed >> (bin % 128) & 1 == 1 {
+                self.add_up(bin);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn product(&self, a: usize, b: usize) -> f64 {
+        self.products[a * self.n_bins + b]
+    }
+}
