@@ -316,12 +316,12 @@ def test_path(problem):
 @pytest.mark.parametrize(
     ("lambdas", "estimator", "message"),
     [
-        ([0.1, np.nan], {}, "`lambdas` must be finite and > 0, got"),
-        ([0.1, 0.0], {}, "`lambdas` must be finite and > 0, got"),
-        ([0.1, "a"], {}, "`lambdas` must be a number, got 'a'"),
+        ([0.1, np.nan], {}, "`lambdas` must be a finite number > 0, got"),
+        ([0.1, 0.0], {}, "`lambdas` must be a finite number > 0, got"),
+        ([0.1, "a"], {}, "`lambdas` must be a finite number > 0, got 'a'"),
         (0.1, {}, "`lambdas` must be a sequence of numbers, got 0.1"),
-        ([0.1], {"l2_features": 0.0}, "`l2_features` and `l2_pairs` of `estimator` must be > 0"),
-        ([0.1], {"l2_pairs": np.nan}, "`l2_features` and `l2_pairs` of `estimator` must be > 0"),
+        ([0.1], {"l2_features": 0.0}, "`l2_(features|pairs)` must be .auto. or a (finite )?number > 0, got"),
+        ([0.1], {"l2_pairs": np.nan}, "`l2_(features|pairs)` must be .auto. or a (finite )?number > 0, got"),
         ([0.1], {"l2_pairs": "a"}, '`l2_pairs` must be "auto" or a number'),
     ],
 )
@@ -356,7 +356,7 @@ def test_penalties_that_are_not_learned():
     model = CorrLogClassifier(standardize=True, max_iter=5000).fit(X, few, sample_weight=np.full(100, 4))
     assert model.l2_features_ == 0.005
     for name in ("l2_features", "l2_pairs"):
-        with pytest.raises(ValueError, match=f"`{name}` must be \"auto\" or a number, got 'none'"):
+        with pytest.raises(ValueError, match=f"`{name}` must be \"auto\" or a (finite )?number > 0, got 'none'"):
             CorrLogClassifier(**{name: "none"}).fit(X, Y)
     # On a path only the ratio counts, in which "auto" is a thousandth.
     (model,) = corrlog_path(X, Y, [0.1], estimator=CorrLogClassifier("auto", 0.002))
