@@ -1,15 +1,20 @@
-"""Docstrings that say once what many classes share.
+"""Docstrings that say once what many classes or functions share.
 
 A class describes what is its own. Entries of the Parameters, Attributes, Returns, Raises and Warns sections
-that its bases describe and it does not are added when it is registered, so that ``help`` shows all of them.
+that its bases describe and it does not are added when it is registered, so that ``help`` shows all of them. A
+function names the one whose entries it shares.
 """
 
 from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Callable
+from typing import Any, TypeVar
 
-__all__ = ["inherit_documentation"]
+__all__ = ["documented_like", "inherit_documentation"]
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 _SECTIONS = ("Parameters", "Attributes", "Returns", "Raises", "Warns")
 
@@ -31,6 +36,30 @@ def inherit_documentation(cls: type) -> None:
             continue
         overridden = [vars(base)[name].__doc__ for base in bases if name in vars(base) and _is_ours(base)]
         method.__doc__ = _completed(method.__doc__, overridden, list(inspect.signature(method).parameters))
+
+
+def documented_like(other: Callable[..., Any]) -> Callable[[Function], Function]:
+    """Return a decorator that completes the docstring of a function from that of another.
+
+    Parameters
+    ----------
+    other : function
+        Describes what the decorated function does not describe itself. Parameters come in the order of the
+        signature, and only those it has; Returns is taken as a whole.
+
+    Returns
+    -------
+    function
+        Takes a function and returns the same one, with another ``__doc__``.
+    """
+
+    def complete(function: Function) -> Function:
+        function.__doc__ = _completed(
+            function.__doc__, [other.__doc__], list(inspect.signature(function).parameters)
+        )
+        return function
+
+    return complete
 
 
 def _is_ours(base: type) -> bool:
