@@ -156,12 +156,8 @@ def test_bad_sample_weight(classifier, name):
 # --- asking too early, for too much, or of a model that has been spoiled
 
 
-@every_classifier
-@pytest.mark.parametrize("method", ["predict", "decision_function", "predict_topk"])
-def test_bad_question(classifier, method):
-    with pytest.raises(NotFittedError, match="is not fitted yet"):
-        getattr(clone(classifier), method)(X)
-    model = clone(classifier).fit(X, Y)
+def assert_bad_rows_are_refused(ask, *, missing_values=False):
+    """`ask` is a method of a model fitted to `X` and `Y`, whose rows may or may not miss values."""
     for name in (
         "X NaN",
         "X inf",
@@ -172,12 +168,21 @@ def test_bad_question(classifier, method):
         "CSR indptr falls",
     ):
         features, _, message = BAD_TRAINING_SETS[name]
-        if name in MISSING_VALUES and takes_missing_values(classifier):
+        if missing_values and name in MISSING_VALUES:
             continue
         with pytest.raises(ValueError, match=message):
-            getattr(model, method)(features)
+            ask(features)
     with pytest.raises(ValueError, match=r"X has 5 features, but .* is expecting 6 features"):
-        getattr(model, method)(X[:, :5])
+        ask(X[:, :5])
+
+
+@every_classifier
+@pytest.mark.parametrize("method", ["predict", "decision_function", "predict_topk"])
+def test_bad_question(classifier, method):
+    with pytest.raises(NotFittedError, match="is not fitted yet"):
+        getattr(clone(classifier), method)(X)
+    model = clone(classifier).fit(X, Y)
+    assert_bad_rows_are_refused(getattr(model, method), missing_values=takes_missing_values(classifier))
 
 
 @pytest.mark.parametrize("k", [0, -1, 2.5, "five", None, True])
