@@ -13,20 +13,8 @@ from scipy.sparse import coo_array, csc_array, csr_array, issparse
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
+import manylabel as ml
 from estimators import CLASSIFIERS, compares_labels, predicts_signs, scales_rows, takes_missing_values
-from manylabel import (
-    BlockPartitionClassifier,
-    BoostedRulesClassifier,
-    CBMLCClassifier,
-    CorrLogClassifier,
-    DiSMECClassifier,
-    LEMLClassifier,
-    LPSRClassifier,
-    PDSparseClassifier,
-    SmoothLinkClassifier,
-    datasets,
-    metrics,
-)
 from manylabel.estimator.schema import Array
 
 N, D, C = 40, 6, 4
@@ -242,9 +230,9 @@ SPOILED_SPARSE_WEIGHTS = {
 }
 
 SPOILED = {
-    DiSMECClassifier: SPOILED_SPARSE_WEIGHTS,
-    PDSparseClassifier: SPOILED_SPARSE_WEIGHTS,
-    LEMLClassifier: {
+    ml.DiSMECClassifier: SPOILED_SPARSE_WEIGHTS,
+    ml.PDSparseClassifier: SPOILED_SPARSE_WEIGHTS,
+    ml.LEMLClassifier: {
         "feature too large": put("features_", -1, D),
         "feature negative": put("features_", 0, -1),
         "feature twice": put("features_", 1, 0),
@@ -256,16 +244,16 @@ SPOILED = {
         "factors of another type": change("label_factors_", lambda factors: factors.astype(float)),
         "intercepts missing": change("intercept_", lambda intercept: intercept[:1]),
     },
-    BlockPartitionClassifier: {
+    ml.BlockPartitionClassifier: {
         **SPOILED_BLOCKS,
         "models missing": change("estimators_", lambda models: models[:1]),
     },
-    CBMLCClassifier: {
+    ml.CBMLCClassifier: {
         **SPOILED_BLOCKS,
         "models missing": change("estimators_", lambda models: models[:1]),
     },
-    LPSRClassifier: {name: how for name, how in SPOILED_BLOCKS.items() if name != "labels missing"},
-    BoostedRulesClassifier: {
+    ml.LPSRClassifier: {name: how for name, how in SPOILED_BLOCKS.items() if name != "labels missing"},
+    ml.BoostedRulesClassifier: {
         **spoiled_sparse("heads_"),
         **spoiled_sparse("label_sets_"),
         "labels missing": change("label_sets_", lambda sets: sets[:, :2]),
@@ -286,7 +274,7 @@ SPOILED = {
             for name in ("body_indptr_", "body_feature_", "body_operator_", "body_threshold_")
         },
     },
-    SmoothLinkClassifier: {
+    ml.SmoothLinkClassifier: {
         "labels missing": change("coef_", lambda coef: coef[:2]),
         "random features missing": change("coef_", lambda coef: np.ascontiguousarray(coef[:, :2])),
         "intercepts missing": change("intercept_", lambda intercept: intercept[:1]),
@@ -300,7 +288,7 @@ SPOILED = {
             for name in ("coef_", "intercept_", "projection_", "frequencies_", "phases_")
         },
     },
-    CorrLogClassifier: {
+    ml.CorrLogClassifier: {
         **spoiled_sparse("coef_"),
         **spoiled_sparse("correlations_"),
         "features missing": change("coef_.indptr", lambda indptr: indptr[[0, 1, 2, -1]]),
@@ -586,11 +574,11 @@ def malformed(kind):
 @pytest.mark.parametrize("kind", ["indptr", "column", "row"])
 def test_malformed_matrices_are_refused_outside_of_estimators_too(kind, tmp_path):
     with pytest.raises(ValueError, match=r"scores.* is not a valid"):
-        metrics.precision_at_k(np.eye(3), malformed(kind), k=1)
+        ml.metrics.precision_at_k(np.eye(3), malformed(kind), k=1)
     with pytest.raises(ValueError, match=r"Y_true.* is not a valid"):
-        metrics.precision_at_k(malformed(kind), np.eye(3), k=1)
+        ml.metrics.precision_at_k(malformed(kind), np.eye(3), k=1)
     with pytest.raises(ValueError, match="X is not a valid"):
-        datasets.dump_xc(malformed(kind), np.eye(3), tmp_path / "out.txt")
+        ml.datasets.dump_xc(malformed(kind), np.eye(3), tmp_path / "out.txt")
 
 
 @every_classifier
