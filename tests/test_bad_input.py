@@ -14,7 +14,14 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import manylabel as ml
-from estimators import CLASSIFIERS, compares_labels, predicts_signs, scales_rows, takes_missing_values
+from estimators import (
+    CLASSIFIERS,
+    TRANSFORMERS,
+    compares_labels,
+    predicts_signs,
+    scales_rows,
+    takes_missing_values,
+)
 from manylabel.estimator.schema import Array
 
 N, D, C = 40, 6, 4
@@ -134,11 +141,11 @@ BAD_WEIGHTS = {
 
 
 @pytest.mark.parametrize("name", BAD_WEIGHTS)
-@every_classifier
-def test_bad_sample_weight(classifier, name):
+@pytest.mark.parametrize("estimator", CLASSIFIERS + TRANSFORMERS, ids=repr)
+def test_bad_sample_weight(estimator, name):
     weights, message = BAD_WEIGHTS[name]
     with pytest.raises(ValueError, match=message):
-        clone(classifier).fit(X, Y, sample_weight=weights)
+        clone(estimator).fit(X, Y, sample_weight=weights)
 
 
 # --- asking too early, for too much, or of a model that has been spoiled

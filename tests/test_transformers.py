@@ -19,7 +19,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import manylabel as ml
 from estimators import TRANSFORMERS
 from manylabel.datasets import make_multilabel
-from test_bad_input import BAD_TRAINING_SETS, BAD_WEIGHTS, X, Y, assert_bad_rows_are_refused
+from test_bad_input import BAD_TRAINING_SETS, X, Y, assert_bad_rows_are_refused
 from test_common import TEXTS, TOPICS, X_FORMS, Y_FORMS, bits, copies, frozen
 from test_processes import posix_only, printed_after_ctrl_c
 
@@ -168,14 +168,6 @@ def test_bad_training_set(transformer, name):
     features, labels, message = BAD_TRAINING_SETS[name]
     with pytest.raises(ValueError, match=message):
         clone(transformer).fit(features, labels)
-
-
-@pytest.mark.parametrize("name", BAD_WEIGHTS)
-@every_transformer
-def test_bad_sample_weight(transformer, name):
-    weights, message = BAD_WEIGHTS[name]
-    with pytest.raises(ValueError, match=message):
-        clone(transformer).fit(X, Y, sample_weight=weights)
 
 
 def test_bad_question(fitted):
