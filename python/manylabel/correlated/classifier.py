@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -21,7 +21,7 @@ from manylabel.estimator import parameters as kinds
 from manylabel.estimator.base import MultiLabelClassifier, core_parts
 from manylabel.estimator.held_out import held_out_folds, spread_rows
 from manylabel.estimator.parameters import check_count, fixed_threshold
-from manylabel.estimator.progress import reported
+from manylabel.estimator.progress import Progress, Tell, reported
 from manylabel.estimator.registry import register
 from manylabel.estimator.scaling import holds_measurements, inverse_deviations
 from manylabel.estimator.schema import Array, Scalar, Schema, SparseMatrix
@@ -188,8 +188,7 @@ class CorrLogClassifier(MultiLabelClassifier):
         standardize=kinds.Either("auto", kinds.Flag()),
         tol=kinds.Number(above=0),
         max_iter=kinds.Count(1),
-        n_jobs=kinds.Threads(),
-        verbose=kinds.Verbosity(),
+        **kinds.RUN,
     )
 
     schema = Schema(
@@ -229,25 +228,14 @@ class CorrLogClassifier(MultiLabelClassifier):
         n_jobs: int | None = None,
         verbose: int = 0,
     ) -> None:
-        self.l2_features = l2_features
-        self.l2_pairs = l2_pairs
-        self.threshold = threshold
-        self.epsilon = epsilon
-        self.coding = coding
-        self.decoder = decoder
-        self.solver = solver
-        self.standardize = standardize
-        self.tol = tol
-        self.max_iter = max_iter
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+        self._assign(locals())
 
     def _fit(
         self,
         X: Any,
         y: Any,
         sample_weight: Any,
-        progress: Callable[[int], object] | None,
+        progress: Progress,
         start: CorrLogClassifier | None = None,
         *,
         quiet: bool = False,
@@ -291,7 +279,7 @@ class CorrLogClassifier(MultiLabelClassifier):
             )
 
     def _settled(
-        self, X: csr_array, Y: csr_array, sample_weight: Any, threads: int, report: Callable[[int], object]
+        self, X: csr_array, Y: csr_array, sample_weight: Any, threads: int, report: Tell
     ) -> CorrLogClassifier:
         params = {name: getattr(self, name) for name in ("l2_features", "l2_pairs")}
         params["standardize"] = holds_measurements(X) if self.standardize == "auto" else self.standardize
@@ -308,7 +296,7 @@ class CorrLogClassifier(MultiLabelClassifier):
         X: csr_array,
         Y: csr_array,
         sample_weight: NDArray[np.float32] | None,
-        report: Callable[[int], object],
+        report: Tell,
     ) -> tuple[float, float] | None:
         """Choose penalties of "auto"; return the cut of a model without couplings, and what it names.
 

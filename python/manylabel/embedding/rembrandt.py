@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from manylabel import _core
 from manylabel.estimator import parameters as kinds
 from manylabel.estimator.base import Estimator, built_aside
 from manylabel.estimator.parameters import n_threads
-from manylabel.estimator.progress import reported
+from manylabel.estimator.progress import Progress, reported
 from manylabel.estimator.registry import register
 from manylabel.estimator.schema import ANY, Array, Scalar, Schema
 from manylabel.estimator.validation import (
@@ -176,9 +175,7 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
         solver=kinds.Choice("auto", "cholesky", "cg", "dual"),
         max_iter=kinds.Count(1),
         tol=kinds.Either(None, kinds.Number(above=0)),
-        random_state=kinds.Seed(),
-        n_jobs=kinds.Threads(),
-        verbose=kinds.Verbosity(),
+        **kinds.SEEDED_RUN,
     )
 
     schema = Schema(
@@ -219,31 +216,10 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
         n_jobs: int | None = None,
         verbose: int = 0,
     ) -> None:
-        self.n_components = n_components
-        self.n_oversamples = n_oversamples
-        self.n_iter = n_iter
-        self.l2 = l2
-        self.l2_final = l2_final
-        self.variant = variant
-        self.embedding = embedding
-        self.center = center
-        self.fit_intercept = fit_intercept
-        self.solver = solver
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+        self._assign(locals())
 
     @built_aside
-    def fit(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        *,
-        progress: Callable[[int], object] | None = None,
-    ) -> Rembrandt:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, progress: Progress = None) -> Rembrandt:
         """Fit the embedding of the labels and the projection of the features.
 
         Parameters
@@ -281,13 +257,7 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
         return self
 
     def _fit(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any,
-        progress: Callable[[int], object] | None,
-        *,
-        leave_one_out: bool = False,
+        self, X: Any, y: Any, sample_weight: Any, progress: Progress, *, leave_one_out: bool = False
     ) -> NDArray[np.float32] | None:
         """Fit; return what ``XW`` of each row is by a W fitted without the row, if asked for."""
         params = self._core_params(leave_one_out=leave_one_out)

@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from manylabel import _core, persistence
 from manylabel.estimator.parameters import Parameters, check_count, n_threads
+from manylabel.estimator.progress import Progress, Tell
 from manylabel.estimator.schema import Array, Attribute, Scalar, Schema
 from manylabel.estimator.validation import check_matrix
 
@@ -86,6 +87,11 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
 
     n_features_in_: int
 
+    def _assign(self, arguments: dict[str, Any]) -> None:
+        """Store the parameters, as they were given to ``__init__``; its ``locals()``."""
+        for name in self.parameters:
+            setattr(self, name, arguments[name])
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to one file, complete or not at all.
 
@@ -149,9 +155,7 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         """Check the fitted arrays and prepare them for predictions."""
         raise NotImplementedError
 
-    def _settled(
-        self: T, X: csr_array, Y: csr_array, sample_weight: Any, threads: int, report: Callable[[int], object]
-    ) -> T:
+    def _settled(self: T, X: csr_array, Y: csr_array, sample_weight: Any, threads: int, report: Tell) -> T:
         """Return an unfitted estimator for parts of the data, with what is to be chosen by all of it.
 
         Scores of parts that were regularized alike can be compared.
@@ -179,14 +183,7 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         self._check_fitted()
         return check_matrix(self, X, reset=False)
 
-    def fit(
-        self: T,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        *,
-        progress: Callable[[int], object] | None = None,
-    ) -> T:
+    def fit(self: T, X: Any, y: Any, sample_weight: Any = None, *, progress: Progress = None) -> T:
         """Fit the model.
 
         Parameters
@@ -226,7 +223,7 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
             built._fit(X, y, sample_weight, progress)
         return self
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Callable[[int], object] | None) -> None:
+    def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Progress) -> None:
         """Check parameters and data, and assign the fitted attributes."""
         raise NotImplementedError
 

@@ -1,8 +1,9 @@
 """Docstrings that say once what many classes or functions share.
 
 A class describes what is its own. Entries of the Parameters, Attributes, Returns, Raises and Warns sections
-that its bases describe and it does not are added when it is registered, so that ``help`` shows all of them. A
-function names the one whose entries it shares.
+that its bases describe and it does not are added when it is registered, so that ``help`` shows all of them.
+Parameters of methods, such as X, are described by one method for all. A function names the one whose entries
+it shares.
 """
 
 from __future__ import annotations
@@ -31,11 +32,27 @@ def inherit_documentation(cls: type) -> None:
     bases = cls.__mro__[1:]
     own = list(inspect.signature(cls).parameters)
     cls.__doc__ = _completed(cls.__doc__, [base.__doc__ for base in bases if _is_ours(base)], own)
-    for name, method in vars(cls).items():
-        if name.startswith("_") or not inspect.isfunction(method):
-            continue
-        overridden = [vars(base)[name].__doc__ for base in bases if name in vars(base) and _is_ours(base)]
-        method.__doc__ = _completed(method.__doc__, overridden, list(inspect.signature(method).parameters))
+    classes = [base for base in cls.__mro__ if _is_ours(base)]
+    shared = [_only_parameters(method.__doc__) for base in classes for method in _methods(base).values()]
+    for at, owner in enumerate(classes):
+        for name, method in _methods(owner).items():
+            overridden = [vars(base)[name].__doc__ for base in classes[at + 1 :] if name in vars(base)]
+            parameters = list(inspect.signature(method).parameters)
+            method.__doc__ = _completed(method.__doc__, [*overridden, *shared], parameters)
+
+
+def _methods(cls: type) -> dict[str, Any]:
+    return {
+        name: method
+        for name, method in vars(cls).items()
+        if not name.startswith("_") and inspect.isfunction(method)
+    }
+
+
+def _only_parameters(doc: str | None) -> str | None:
+    """Cut a docstring down to its section of parameters."""
+    found = _sections(doc).get("Parameters", {})
+    return _section("Parameters", "\n".join(found.values()))
 
 
 def documented_like(other: Callable[..., Any]) -> Callable[[Function], Function]:

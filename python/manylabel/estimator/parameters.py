@@ -20,6 +20,8 @@ from sklearn.utils import check_random_state
 from manylabel.estimator.registry import COMMANDS
 
 __all__ = [
+    "RUN",
+    "SEEDED_RUN",
     "Anything",
     "Choice",
     "Classifier",
@@ -511,6 +513,10 @@ def n_threads(n_jobs: Any) -> int:
 
 
 _THREADS = Threads()
+
+# How an estimator runs; with what it learns, the last rows of a table.
+RUN: dict[str, Parameter] = {"n_jobs": _THREADS, "verbose": Verbosity()}
+SEEDED_RUN: dict[str, Parameter] = {"random_state": Seed(), **RUN}
 
 
 def _listed(texts: list[str]) -> str:

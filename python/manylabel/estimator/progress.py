@@ -7,13 +7,17 @@ from contextlib import contextmanager
 
 from tqdm.auto import tqdm
 
-__all__ = ["Report", "reported"]
+__all__ = ["Progress", "Report", "Tell", "reported"]
+
+# What is called with how much is done; an exception that it raises stops the work.
+Tell = Callable[[int], object]
+Progress = Tell | None
 
 
 class Report:
     """What the core calls with the count of what is done."""
 
-    def __init__(self, bar: tqdm, progress: Callable[[int], object] | None) -> None:
+    def __init__(self, bar: tqdm, progress: Progress) -> None:
         self._bar = bar
         self._progress = progress
 
@@ -29,9 +33,7 @@ class Report:
 
 
 @contextmanager
-def reported(
-    total: int | None, unit: str, verbose: bool, progress: Callable[[int], object] | None
-) -> Iterator[Report]:
+def reported(total: int | None, unit: str, verbose: bool, progress: Progress) -> Iterator[Report]:
     """Show a progress bar while the body runs, if `verbose`, and pass what is reported on to `progress`."""
     with tqdm(total=total, unit=unit, disable=not verbose) as bar:
         yield Report(bar, progress)

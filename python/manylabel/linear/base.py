@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from manylabel import _core
 from manylabel.estimator.base import ODDS_OF_MARGINS, MultiLabelClassifier
 from manylabel.estimator.schema import Array, Attribute, Scalar
 
@@ -65,6 +66,9 @@ class LinearClassifier(MultiLabelClassifier):
         """The score above which a label is predicted."""
         # In model files of version 0.1 intercepts are those of the loss.
         return 0.0 if hasattr(self, "threshold_") else self._textbook_threshold
+
+    def _make_scorer(self) -> _core.Scorer:
+        return _core.linear_scorer(self)
 
     def _shift(self, intercept: NDArray[np.float32], threshold: float | None, learned: float | None) -> None:
         """Set `threshold_`, as given or as learned, and intercepts such that `predict` cuts at 0."""

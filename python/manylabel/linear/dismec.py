@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
@@ -17,7 +16,7 @@ from manylabel.estimator import parameters as kinds
 from manylabel.estimator.base import core_parts
 from manylabel.estimator.held_out import best_strength, held_out_folds
 from manylabel.estimator.parameters import fixed_threshold
-from manylabel.estimator.progress import reported
+from manylabel.estimator.progress import Progress, Tell, reported
 from manylabel.estimator.registry import register
 from manylabel.estimator.scaling import ScaledFeatures
 from manylabel.estimator.schema import Array, Scalar, Schema, SparseMatrix
@@ -129,9 +128,7 @@ class DiSMECClassifier(LinearClassifier):
         solver=kinds.Choice("fast", "exact"),
         tol=kinds.Number(above=0),
         max_iter=kinds.Count(1),
-        random_state=kinds.Seed(),
-        n_jobs=kinds.Threads(),
-        verbose=kinds.Verbosity(),
+        **kinds.SEEDED_RUN,
     )
 
     schema = Schema(
@@ -159,30 +156,9 @@ class DiSMECClassifier(LinearClassifier):
         n_jobs: int | None = None,
         verbose: int = 0,
     ) -> None:
-        self.C = C
-        self.prune = prune
-        self.fit_intercept = fit_intercept
-        self.threshold = threshold
-        self.normalize = normalize
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+        self._assign(locals())
 
-    def _make_scorer(self) -> _core.Scorer:
-        return _core.linear_scorer(self)
-
-    def _fit(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any,
-        progress: Callable[[int], object] | None,
-        *,
-        quiet: bool = False,
-    ) -> None:
+    def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Progress, *, quiet: bool = False) -> None:
         params = self.parameters.check(self)
         threshold = fixed_threshold(params["threshold"])
         sparse_output = issparse(y)
@@ -214,7 +190,7 @@ class DiSMECClassifier(LinearClassifier):
             )
 
     def _settled(
-        self, X: csr_array, Y: csr_array, sample_weight: Any, threads: int, report: Callable[[int], object]
+        self, X: csr_array, Y: csr_array, sample_weight: Any, threads: int, report: Tell
     ) -> DiSMECClassifier:
         if self.C != "auto":
             return self
@@ -230,7 +206,7 @@ class DiSMECClassifier(LinearClassifier):
         scaled: ScaledFeatures,
         Y: csr_array,
         sample_weight: NDArray[np.float32] | None,
-        report: Callable[[int], object],
+        report: Tell,
     ) -> float:
         """Choose the weight of the loss by rows held out."""
         folds = held_out_folds(scaled.X, Y, sample_weight)

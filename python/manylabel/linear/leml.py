@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from manylabel import _core
 from manylabel.estimator import parameters as kinds
 from manylabel.estimator.base import built_aside
 from manylabel.estimator.parameters import fixed_threshold, n_threads
-from manylabel.estimator.progress import reported
+from manylabel.estimator.progress import Progress, reported
 from manylabel.estimator.registry import register
 from manylabel.estimator.scaling import ScaledFeatures
 from manylabel.estimator.schema import Array, Scalar, Schema
@@ -138,9 +137,7 @@ class LEMLClassifier(LinearClassifier):
         cg_tol=kinds.Number(above=0),
         fit_intercept=kinds.Flag(),
         normalize=kinds.Normalization(),
-        random_state=kinds.Seed(),
-        n_jobs=kinds.Threads(),
-        verbose=kinds.Verbosity(),
+        **kinds.SEEDED_RUN,
     )
 
     schema = Schema(
@@ -177,32 +174,14 @@ class LEMLClassifier(LinearClassifier):
         n_jobs: int | None = None,
         verbose: int = 0,
     ) -> None:
-        self.rank = rank
-        self.alpha = alpha
-        self.loss = loss
-        self.threshold = threshold
-        self.max_iter = max_iter
-        self.tol = tol
-        self.cg_max_iter = cg_max_iter
-        self.cg_tol = cg_tol
-        self.fit_intercept = fit_intercept
-        self.normalize = normalize
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+        self._assign(locals())
 
     def _make_scorer(self) -> _core.Scorer:
         return _core.low_rank_scorer(self)
 
     @built_aside
     def fit(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        *,
-        observed: Any = None,
-        progress: Callable[[int], object] | None = None,
+        self, X: Any, y: Any, sample_weight: Any = None, *, observed: Any = None, progress: Progress = None
     ) -> LEMLClassifier:
         """Fit both factors.
 
@@ -246,7 +225,7 @@ class LEMLClassifier(LinearClassifier):
         return super()._log_odds(margins)
 
     def _knows_probabilities(self) -> bool:
-        return self.loss == "logistic"
+        return bool(self.loss == "logistic")
 
     def _probabilities(self, X: csr_array | NDArray[Any]) -> NDArray[Any]:
         lowered_by = np.float32(getattr(self, "threshold_", 0))  # model files of version 0.1 have none

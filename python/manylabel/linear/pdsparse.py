@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from manylabel import _core
 from manylabel.estimator import parameters as kinds
 from manylabel.estimator.base import core_parts
 from manylabel.estimator.parameters import fixed_threshold
-from manylabel.estimator.progress import reported
+from manylabel.estimator.progress import Progress, reported
 from manylabel.estimator.registry import register
 from manylabel.estimator.scaling import ScaledFeatures
 from manylabel.estimator.schema import Array, Scalar, Schema, SparseMatrix
@@ -143,9 +142,7 @@ class PDSparseClassifier(LinearClassifier):
         early_stopping=kinds.Flag(),
         validation_fraction=kinds.Number(above=0, below=1),
         n_iter_no_change=kinds.Count(1),
-        random_state=kinds.Seed(),
-        n_jobs=kinds.Threads(),
-        verbose=kinds.Verbosity(),
+        **kinds.SEEDED_RUN,
     )
 
     schema = Schema(
@@ -181,27 +178,9 @@ class PDSparseClassifier(LinearClassifier):
         n_jobs: int | None = None,
         verbose: int = 0,
     ) -> None:
-        self.C = C
-        self.l1 = l1
-        self.max_iter = max_iter
-        self.tol = tol
-        self.search = search
-        self.n_candidates = n_candidates
-        self.post_solve = post_solve
-        self.normalize = normalize
-        self.fit_intercept = fit_intercept
-        self.threshold = threshold
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+        self._assign(locals())
 
-    def _make_scorer(self) -> _core.Scorer:
-        return _core.linear_scorer(self)
-
-    def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Callable[[int], object] | None) -> None:
+    def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Progress) -> None:
         params = self.parameters.check(self)
         threshold = fixed_threshold(params["threshold"])
         sparse_output = issparse(y)

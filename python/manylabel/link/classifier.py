@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from manylabel.embedding import Rembrandt
 from manylabel.estimator import parameters as kinds
 from manylabel.estimator.base import ODDS_OF_MARGINS, MultiLabelClassifier
 from manylabel.estimator.parameters import check_count, fixed_threshold, n_threads
-from manylabel.estimator.progress import reported
+from manylabel.estimator.progress import Progress, reported
 from manylabel.estimator.registry import register
 from manylabel.estimator.schema import ANY, Array, Scalar, Schema
 from manylabel.estimator.validation import (
@@ -241,9 +240,7 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         max_iter=kinds.Count(1),
         tol=kinds.Number(above=0),
         max_memory=kinds.Either(None, kinds.Count(1, most=2**63)),
-        random_state=kinds.Seed(),
-        n_jobs=kinds.Threads(),
-        verbose=kinds.Verbosity(),
+        **kinds.SEEDED_RUN,
     )
 
     schema = Schema(
@@ -304,35 +301,9 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         n_jobs: int | None = None,
         verbose: int = 0,
     ) -> None:
-        self.n_components = n_components
-        self.kernel = kernel
-        self.n_features = n_features
-        self.gamma = gamma
-        self.loss = loss
-        self.embedding = embedding
-        self.solver = solver
-        self.l2 = l2
-        self.l2_link = l2_link
-        self.n_iter = n_iter
-        self.n_oversamples = n_oversamples
-        self.n_passes = n_passes
-        self.step_size = step_size
-        self.momentum = momentum
-        self.decay = decay
-        self.threshold = threshold
-        self.shrink = shrink
-        self.preflate = preflate
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.max_iter = max_iter
-        self.tol = tol
-        self.max_memory = max_memory
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+        self._assign(locals())
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Callable[[int], object] | None) -> None:
+    def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Progress) -> None:
         params = self.parameters.check(self)
         learned = core_params(params)
         _core.check_link(learned)  # before the embedding takes its time
@@ -399,11 +370,6 @@ class SmoothLinkClassifier(MultiLabelClassifier):
 
     def predict(self, X: Any) -> csr_array | NDArray[Any]:
         """Predict the labels with positive scores, or the best class.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features_in_)
-            Features.
 
         Returns
         -------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from sklearn.base import clone
 from manylabel import _core
 from manylabel.embedding import Rembrandt
 from manylabel.estimator.parameters import Parameter
+from manylabel.estimator.progress import Tell
 from manylabel.estimator.scaling import holds_measurements, inverse_deviations
 
 __all__ = [
@@ -103,7 +103,7 @@ def linear_predictions(
     embedding: Rembrandt,
     training_set: tuple[csr_array, csr_array, NDArray[np.float32] | None],
     held_out: NDArray[np.bool_] | None,
-    progress: Callable[[int], None],
+    progress: Tell,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float32] | None]:
     """Fit the embedding to the rows that are learned from; return weights, intercepts and predictions.
 

@@ -122,11 +122,6 @@ class BlockClassifier(MultiLabelClassifier):
     def measure_speedup(self, X: Any) -> tuple[float, float]:
         """Count what routing saves on given rows.
 
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Features.
-
         Returns
         -------
         scoring : float

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
@@ -12,7 +11,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
 from manylabel.estimator import parameters as kinds
-from manylabel.estimator.progress import reported
+from manylabel.estimator.progress import Progress, reported
 from manylabel.estimator.registry import register
 from manylabel.estimator.schema import Array, Models, Scalar, Schema
 from manylabel.estimator.validation import (
@@ -195,9 +194,7 @@ class BlockPartitionClassifier(BlockClassifier):
         n_init=kinds.Count(1),
         max_iter=kinds.Count(1),
         tol=kinds.Number(above=0),
-        random_state=kinds.Seed(),
-        n_jobs=kinds.Threads(),
-        verbose=kinds.Verbosity(),
+        **kinds.SEEDED_RUN,
     )
 
     schema = Schema(
@@ -232,23 +229,9 @@ class BlockPartitionClassifier(BlockClassifier):
         n_jobs: int | None = None,
         verbose: int = 0,
     ) -> None:
-        self.estimator = estimator
-        self.n_blocks = n_blocks
-        self.lam = lam
-        self.max_labels = max_labels
-        self.n_routes = n_routes
-        self.mode = mode
-        self.router_C = router_C
-        self.router_intercept = router_intercept
-        self.drop_unlabeled = drop_unlabeled
-        self.n_init = n_init
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+        self._assign(locals())
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Callable[[int], object] | None) -> None:
+    def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Progress) -> None:
         params = self.parameters.check(self)
         n_blocks = None if params["n_blocks"] == "auto" else params["n_blocks"]
         lam = None if params["lam"] == "auto" else params["lam"]

@@ -14,7 +14,7 @@ from sklearn.utils import get_tags
 from manylabel import _core
 from manylabel.estimator import parameters as kinds
 from manylabel.estimator.base import core_parts
-from manylabel.estimator.progress import reported
+from manylabel.estimator.progress import Progress, reported
 from manylabel.estimator.registry import register
 from manylabel.estimator.schema import Array, Models, Scalar, Schema
 from manylabel.estimator.validation import (
@@ -104,9 +104,7 @@ class CBMLCClassifier(BlockClassifier):
         estimator=kinds.Either(None, kinds.Classifier()),
         n_clusters=kinds.Either("auto", kinds.Count(1)),
         n_init=kinds.Count(1),
-        random_state=kinds.Seed(),
-        n_jobs=kinds.Threads(),
-        verbose=kinds.Verbosity(),
+        **kinds.SEEDED_RUN,
     )
 
     schema = Schema(
@@ -125,14 +123,9 @@ class CBMLCClassifier(BlockClassifier):
         n_jobs: int | None = None,
         verbose: int = 0,
     ) -> None:
-        self.estimator = estimator
-        self.n_clusters = n_clusters
-        self.n_init = n_init
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+        self._assign(locals())
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Callable[[int], object] | None) -> None:
+    def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Progress) -> None:
         params = self.parameters.check(self)
         seed, threads = params["random_state"], params["n_jobs"]
         dense, sparse_output = (not issparse(X), not issparse(y)), issparse(y)
@@ -267,9 +260,7 @@ class LPSRClassifier(BlockClassifier):
         leaf_size=kinds.Count(1),
         n_candidates=kinds.Count(1),
         weighting=kinds.Choice("rank", "counts"),
-        random_state=kinds.Seed(),
-        n_jobs=kinds.Threads(),
-        verbose=kinds.Verbosity(),
+        **kinds.SEEDED_RUN,
     )
 
     schema = Schema(
@@ -289,15 +280,9 @@ class LPSRClassifier(BlockClassifier):
         n_jobs: int | None = None,
         verbose: int = 0,
     ) -> None:
-        self.estimator = estimator
-        self.leaf_size = leaf_size
-        self.n_candidates = n_candidates
-        self.weighting = weighting
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+        self._assign(locals())
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Callable[[int], object] | None) -> None:
+    def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Progress) -> None:
         params = self.parameters.check(self)
         seed, threads = params["random_state"], params["n_jobs"]
         dense, sparse_output = (not issparse(X), not issparse(y)), issparse(y)

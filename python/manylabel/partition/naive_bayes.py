@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +15,7 @@ from sklearn.utils import Tags
 from manylabel import _core
 from manylabel.estimator import parameters as kinds
 from manylabel.estimator.base import MultiLabelClassifier
+from manylabel.estimator.progress import Progress
 from manylabel.estimator.registry import register
 from manylabel.estimator.schema import Array, Scalar, Schema, SparseMatrix
 from manylabel.estimator.validation import check_training_set
@@ -60,14 +60,14 @@ class NaiveBayes(MultiLabelClassifier):
     intercept_: NDArray[np.float32]
 
     def __init__(self, n_jobs: int | None = None) -> None:
-        self.n_jobs = n_jobs
+        self._assign(locals())
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.positive_only = True
         return tags
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Callable[[int], object] | None) -> None:
+    def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Progress) -> None:
         X, y, weights = check_training_set(self, X, y, sample_weight)
         if X.nnz and X.data.min() < 0:
             raise ValueError(f"values of X must be >= 0 for naive Bayes, got {X.data.min()}")

@@ -146,14 +146,7 @@ class BlockPartitioner(Estimator):
         random_state: Any = None,
         n_jobs: int | None = None,
     ) -> None:
-        self.n_blocks = n_blocks
-        self.lam = lam
-        self.max_labels = max_labels
-        self.n_init = n_init
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
-        self.n_jobs = n_jobs
+        self._assign(locals())
 
     @built_aside
     def fit(self, X: Any, y: Any) -> BlockPartitioner:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -15,7 +15,7 @@ from manylabel import _core
 from manylabel.estimator import parameters as kinds
 from manylabel.estimator.base import MultiLabelClassifier, core_parts
 from manylabel.estimator.parameters import n_threads
-from manylabel.estimator.progress import reported
+from manylabel.estimator.progress import Progress, reported
 from manylabel.estimator.registry import register
 from manylabel.estimator.schema import Array, Scalar, Schema, SparseMatrix
 from manylabel.estimator.validation import check_features, check_row, check_training_set, held_out_rows
@@ -202,9 +202,7 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         early_stopping=kinds.Flag(),
         validation_fraction=kinds.Number(above=0, below=1),
         n_iter_no_change=kinds.Count(1),
-        random_state=kinds.Seed(),
-        n_jobs=kinds.Threads(),
-        verbose=kinds.Verbosity(),
+        **kinds.SEEDED_RUN,
     )
 
     schema = Schema(
@@ -260,32 +258,9 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         n_jobs: int | None = None,
         verbose: int = 0,
     ) -> None:
-        self.n_rules = n_rules
-        self.loss = loss
-        self.head = head
-        self.label_binning = label_binning
-        self.min_bins = min_bins
-        self.max_bins = max_bins
-        self.hessian = hessian
-        self.step = step
-        self.search = search
-        self.learning_rate = learning_rate
-        self.l2 = l2
-        self.bootstrap = bootstrap
-        self.max_features = max_features
-        self.min_coverage = min_coverage
-        self.max_conditions = max_conditions
-        self.predictor = predictor
-        self.categorical_features = categorical_features
-        self.warm_start = warm_start
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+        self._assign(locals())
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Callable[[int], object] | None) -> None:
+    def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Progress) -> None:
         params = self.parameters.check(self)
         params["step"] = chosen_step(params)
         goes_on = params["warm_start"] and hasattr(self, "heads_")
@@ -339,11 +314,6 @@ class BoostedRulesClassifier(MultiLabelClassifier):
 
     def staged_decision_function(self, X: Any) -> Iterator[NDArray[np.float32]]:
         """Score every label of every row by the first rule, the first two, and so on.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Features.
 
         Returns
         -------
@@ -437,13 +407,6 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         self, *, feature_names: Sequence[str] | None = None, label_names: Sequence[str] | None = None
     ) -> Any:
         """Return the rules as a data frame, to sort and filter them.
-
-        Parameters
-        ----------
-        feature_names : sequence of str of length n_features, default=None
-            Names for the texts; None for ``feature_names_in_``, or "feature 0" and so on.
-        label_names : sequence of str of length n_labels, default=None
-            Names for the texts; None for "label 0" and so on.
 
         Returns
         -------

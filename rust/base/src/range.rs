@@ -63,3 +63,27 @@ pub fn share(name: &'static str, value: f64) -> Result<(), Error> {
 pub fn at_least_one(name: &'static str, count: usize) -> Result<(), Error> {
     ensure(name, count >= 1, "an integer >= 1", count)
 }
+
+/// Gives a family's parameters their checked form: a struct `Checked`, made by `check`, which looks at the
+/// `ranges` that the family has written.
+#[macro_export]
+macro_rules! checked {
+    ($params:ident) => {
+        /// Parameters known to be in range.
+        #[derive(Debug, Clone)]
+        pub struct Checked(pub(crate) $params);
+
+        impl $params {
+            /// Checks every range.
+            ///
+            /// # Errors
+            ///
+            /// [`Error::Param`]($crate::Error::Param) for the first parameter out of its range, or if two do
+            /// not go together.
+            pub fn check(self) -> Result<Checked, $crate::Error> {
+                self.ranges()?;
+                Ok(Checked(self))
+            }
+        }
+    };
+}

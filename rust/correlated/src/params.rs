@@ -1,7 +1,7 @@
 //! Parameters of the correlated logistic model and their ranges.
 
-use manylabel_base::Error;
 use manylabel_base::range::{at_least_one, ensure, not_negative, positive};
+use manylabel_base::{Error, checked};
 
 /// What the penalties apply to; the likelihood is the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,9 +59,7 @@ impl Default for Params {
     }
 }
 
-/// Parameters known to be in range.
-#[derive(Debug, Clone)]
-pub struct Checked(pub(crate) Params);
+checked!(Params);
 
 /// An elastic net `l2 θ² + l1 |θ|`.
 #[derive(Debug, Clone, Copy)]
@@ -71,12 +69,7 @@ pub(crate) struct Penalty {
 }
 
 impl Params {
-    /// Checks every range.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Param`] for the first parameter out of its range, or if two do not go together.
-    pub fn check(self) -> Result<Checked, Error> {
+    fn ranges(&self) -> Result<(), Error> {
         positive("l2_features", self.l2_features)?;
         positive("tol", self.tol)?;
         let l2_pairs = self.l2_pairs;
@@ -90,7 +83,7 @@ impl Params {
             "\"01\" with the solver \"reference\", as the authors have it",
             "\"pm1\"",
         )?;
-        Ok(Checked(self))
+        Ok(())
     }
 }
 

@@ -5,8 +5,8 @@
 
 use crate::decode::{Decoder, Method, ROWS, Scratch, Sets};
 use crate::model::Matrix;
-use manylabel_base::{Error, Watch};
-use manylabel_score::{Features, Model, Options, Purpose, Rows, Work, with_sparse};
+use manylabel_base::Error;
+use manylabel_score::{Features, Model, Options, Purpose, Rows, Task, with_sparse};
 use manylabel_sparse::{CsrView, Index, Value};
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -200,27 +200,21 @@ impl<P: Index, L: Index, I: Index, V: Value> Rows for Batch<'_, '_, P, L, I, V> 
         ROWS
     }
 
-    fn score(
-        &self,
-        rows: Range<usize>,
-        scores: &mut [f32],
-        work: &mut Work,
-        watch: &Watch,
-    ) -> Result<(), Error> {
-        let scratch = work.room(|| Ok(Scratch::default()))?;
+    fn score(&self, rows: Range<usize>, scores: &mut [f32], task: &mut Task) -> Result<(), Error> {
+        let scratch = task.work.room(|| Ok(Scratch::default()))?;
         self.scorer.score(self.x, rows.start, rows.len(), scratch);
         if self.purpose == Purpose::Ranking {
             let Scratch { u, odds, work } = scratch;
             odds.clone_from(u);
             let n_labels = self.n_labels();
             for (u, odds) in u.chunks(n_labels).zip(odds.chunks_mut(n_labels)) {
-                self.decoder.marginal_odds(u, work, odds, watch)?;
+                self.decoder.marginal_odds(u, work, odds, task.watch)?;
             }
         } else {
             for u in &mut scratch.u {
                 *u -= self.scorer.threshold;
             }
-            self.decoder.decode(scratch, watch)?;
+            self.decoder.decode(scratch, task.watch)?;
         }
         for (score, odds) in scores.iter_mut().zip(&scratch.odds) {
             *score = *odds as f32;
@@ -231,16 +225,15 @@ impl<P: Index, L: Index, I: Index, V: Value> Rows for Batch<'_, '_, P, L, I, V> 
     fn probabilities(
         &self,
         rows: Range<usize>,
-        probabilities: &mut [f64],
-        work: &mut Work,
-        watch: &Watch,
+        all: &mut [f64],
+        task: &mut Task,
     ) -> Result<(), Error> {
-        let scratch = work.room(|| Ok(Scratch::default()))?;
+        let scratch = task.work.room(|| Ok(Scratch::default()))?;
         self.scorer.score(self.x, rows.start, rows.len(), scratch);
         let Scratch { u, work, .. } = scratch;
         let n_labels = self.n_labels();
-        for (u, out) in u.chunks(n_labels).zip(probabilities.chunks_mut(n_labels)) {
-            self.decoder.marginals(u, work, out, watch)?;
+        for (u, out) in u.chunks(n_labels).zip(all.chunks_mut(n_labels)) {
+            self.decoder.marginals(u, work, out, task.watch)?;
         }
         Ok(())
     }

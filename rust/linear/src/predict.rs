@@ -5,8 +5,8 @@
 
 use crate::full::FullFeatures;
 use crate::shape::same;
-use manylabel_base::{Error, Watch};
-use manylabel_score::{Features, Model, Options, Rows, Work, with_sparse};
+use manylabel_base::Error;
+use manylabel_score::{Features, Model, Options, Rows, Task, with_sparse};
 use manylabel_sparse::{CsrView, Index, Value};
 use std::ops::Range;
 
@@ -103,13 +103,7 @@ impl<P: Index, L: Index, I: Index, T: Value> Rows for Batch<'_, '_, P, L, I, T> 
         self.scorer.intercept.len()
     }
 
-    fn score(
-        &self,
-        rows: Range<usize>,
-        scores: &mut [f32],
-        _: &mut Work,
-        _: &Watch,
-    ) -> Result<(), Error> {
+    fn score(&self, rows: Range<usize>, scores: &mut [f32], _: &mut Task) -> Result<(), Error> {
         for (row, scores) in rows.zip(scores.chunks_mut(self.n_labels().max(1))) {
             self.scorer.score(self.x, row, self.full.as_ref(), scores);
         }

@@ -1,7 +1,7 @@
 //! Parameters of the smooth link and their ranges.
 
-use manylabel_base::Error;
 use manylabel_base::range::{at_least_one, ensure, not_negative, positive, share};
+use manylabel_base::{Error, checked};
 
 /// The kernel that random features stand for; δ is the difference of two rows of predictions, q the
 /// median of their squared lengths.
@@ -121,17 +121,10 @@ impl Params {
     }
 }
 
-/// Parameters known to be in range.
-#[derive(Debug, Clone)]
-pub struct Checked(pub(crate) Params);
+checked!(Params);
 
 impl Params {
-    /// Checks every range.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Param`] for the first parameter out of its range, or if two do not go together.
-    pub fn check(self) -> Result<Checked, Error> {
+    fn ranges(&self) -> Result<(), Error> {
         for (name, count) in [
             ("n_features", self.n_features),
             ("n_passes", self.n_passes),
@@ -165,6 +158,6 @@ impl Params {
             "False but for the linear kernel with the loss \"softmax\"",
             "True",
         )?;
-        Ok(Checked(self))
+        Ok(())
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::design::{Projection, features};
 use crate::lanes::scores;
-use manylabel_base::{Error, Watch};
-use manylabel_score::{Features, Model, Options, Rows, Work, with_sparse};
+use manylabel_base::Error;
+use manylabel_score::{Features, Model, Options, Rows, Task, with_sparse};
 use manylabel_sparse::{CsrView, Index, Value};
 use std::ops::Range;
 
@@ -135,14 +135,8 @@ impl<I: Index, T: Value> Rows for Batch<'_, '_, I, T> {
         (SCORES_AT_ONCE / self.n_labels().max(1)).clamp(1, ROWS_AT_ONCE)
     }
 
-    fn score(
-        &self,
-        rows: Range<usize>,
-        scores: &mut [f32],
-        work: &mut Work,
-        _: &Watch,
-    ) -> Result<(), Error> {
-        let scratch = work.room(|| Ok(Scratch::default()))?;
+    fn score(&self, rows: Range<usize>, scores: &mut [f32], task: &mut Task) -> Result<(), Error> {
+        let scratch = task.work.room(|| Ok(Scratch::default()))?;
         if !scores.is_empty() {
             self.scorer.score(self.x, rows.start, scratch, scores);
         }

@@ -9,7 +9,7 @@
 //! ```
 //! use manylabel_base::{Error, Watch};
 //! use manylabel_partition::{Block, BlockModel, Inner, Link, Named, Routing};
-//! use manylabel_score::{Features, Model, Options, Rows, Work};
+//! use manylabel_score::{Features, Model, Options, Rows, Task};
 //! use manylabel_sparse::CsrView;
 //! use std::ops::Range;
 //!
@@ -37,7 +37,7 @@
 //!     fn n_labels(&self) -> usize {
 //!         self.0.n_labels()
 //!     }
-//!     fn score(&self, rows: Range<usize>, scores: &mut [f32], _: &mut Work, _: &Watch) -> Result<(), Error> {
+//!     fn score(&self, rows: Range<usize>, scores: &mut [f32], _: &mut Task) -> Result<(), Error> {
 //!         for (row, scores) in rows.zip(scores.chunks_mut(self.n_labels())) {
 //!             let sum: f32 = self.1.row(row).1.iter().sum();
 //!             scores.iter_mut().zip(&self.0.0).for_each(|(score, weight)| *score = sum * weight);
@@ -67,7 +67,7 @@ use crate::part::{ByLabel, Part, Parts};
 use crate::routing::Routing;
 use crate::rows::with_rows;
 use manylabel_base::{Error, Watch};
-use manylabel_score::{Bounds, Features, Model, Options, Rows, Work, room_for_all};
+use manylabel_score::{Bounds, Features, Model, Options, Rows, Task, room_for_all};
 use manylabel_sparse::{CsrOwned, CsrView};
 use rayon::prelude::*;
 use std::ops::Range;
@@ -374,16 +374,10 @@ impl Rows for Batch<'_> {
         ROWS_AT_ONCE
     }
 
-    fn score(
-        &self,
-        rows: Range<usize>,
-        scores: &mut [f32],
-        _: &mut Work,
-        watch: &Watch,
-    ) -> Result<(), Error> {
+    fn score(&self, rows: Range<usize>, scores: &mut [f32], task: &mut Task) -> Result<(), Error> {
         scores.fill(f32::NEG_INFINITY);
         let rows: Vec<u32> = rows.map(|row| row as u32).collect();
-        with_rows(self.x, &rows, |x| self.model.decide(x, scores, watch))
+        with_rows(self.x, &rows, |x| self.model.decide(x, scores, task.watch))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Parameters of the partition and their ranges.
 
-use manylabel_base::Error;
 use manylabel_base::range::{at_least_one, not_negative, positive};
+use manylabel_base::{Error, checked};
 
 /// Parameters as the user gave them; [`check`](Self::check) makes them usable.
 #[derive(Debug, Clone)]
@@ -36,17 +36,10 @@ impl Default for Params {
     }
 }
 
-/// Parameters known to be in range.
-#[derive(Debug, Clone)]
-pub struct Checked(pub(crate) Params);
+checked!(Params);
 
 impl Params {
-    /// Checks every range.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Param`] for the first parameter out of its range.
-    pub fn check(self) -> Result<Checked, Error> {
+    fn ranges(&self) -> Result<(), Error> {
         let counts = [
             ("n_blocks", self.n_blocks.unwrap_or(1)),
             ("max_labels", self.max_labels.unwrap_or(1)),
@@ -58,6 +51,6 @@ impl Params {
         }
         not_negative("lam", self.lam)?;
         positive("tol", self.tol)?;
-        Ok(Checked(self))
+        Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! A model of many labels, asked for some of them.
 
 use manylabel_base::{Error, Watch, filled};
-use manylabel_score::{Bounds, Features, Model, Options, Purpose, Rows, Work};
+use manylabel_score::{Bounds, Features, Model, Options, Purpose, Rows, Task, Work};
 use manylabel_sparse::CsrOwned;
 use std::ops::Range;
 
@@ -127,17 +127,16 @@ impl Rows for Batch<'_> {
         self.rows.at_once()
     }
 
-    fn score(
-        &self,
-        rows: Range<usize>,
-        scores: &mut [f32],
-        work: &mut Work,
-        watch: &Watch,
-    ) -> Result<(), Error> {
+    fn score(&self, rows: Range<usize>, scores: &mut [f32], task: &mut Task) -> Result<(), Error> {
+        let Task { work, watch } = task;
         let (of_model, all) = work.room(|| Ok((Work::default(), Vec::new())))?;
         let n_labels = self.rows.n_labels();
         all.resize(rows.len() * n_labels, 0.0);
-        self.rows.score(rows, all, of_model, watch)?;
+        let mut task = Task {
+            work: of_model,
+            watch,
+        };
+        self.rows.score(rows, all, &mut task)?;
         for (scores, all) in scores
             .chunks_mut(self.part.labels.len().max(1))
             .zip(all.chunks(n_labels.max(1)))

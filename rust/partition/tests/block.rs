@@ -6,7 +6,7 @@
 
 use manylabel_base::{Error, Watch};
 use manylabel_partition::{Block, BlockModel, Inner, Link, Named, Part, Routing};
-use manylabel_score::{Bounds, Features, Model, Options, Rows, Sparse, Work, at};
+use manylabel_score::{Bounds, Features, Model, Options, Rows, Sparse, Task, at};
 use manylabel_sparse::{CsrOwned, CsrView};
 use proptest::prelude::*;
 use std::ops::Range;
@@ -52,13 +52,7 @@ impl Rows for Batch<'_> {
         2
     }
 
-    fn score(
-        &self,
-        rows: Range<usize>,
-        scores: &mut [f32],
-        _: &mut Work,
-        _: &Watch,
-    ) -> Result<(), Error> {
+    fn score(&self, rows: Range<usize>, scores: &mut [f32], _: &mut Task) -> Result<(), Error> {
         for (row, out) in rows.zip(scores.chunks_mut(self.n_labels().max(1))) {
             out.copy_from_slice(&self.0.scores(self.1.row(row).1));
         }

@@ -1,7 +1,7 @@
 //! Parameters of the embedding and their ranges.
 
-use manylabel_base::Error;
 use manylabel_base::range::{at_least_one, ensure, not_negative, positive};
+use manylabel_base::{Error, checked};
 
 /// How many components the embedding has.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -111,17 +111,10 @@ impl Default for Params {
     }
 }
 
-/// Parameters known to be in range.
-#[derive(Debug, Clone)]
-pub struct Checked(pub(crate) Params);
+checked!(Params);
 
 impl Params {
-    /// Checks every range.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Param`] for the first parameter out of its range.
-    pub fn check(self) -> Result<Checked, Error> {
+    fn ranges(&self) -> Result<(), Error> {
         match self.n_components {
             Components::Count(k) => at_least_one("n_components", k)?,
             Components::Share(share) => ensure(
@@ -140,6 +133,6 @@ impl Params {
         if let Some(tol) = self.tol {
             positive("tol", tol)?;
         }
-        Ok(Checked(self))
+        Ok(())
     }
 }

@@ -17,18 +17,10 @@ use pyo3::prelude::*;
 fn checked(params: &Named<'_>) -> PyResult<Checked> {
     let params = from_named!(params, Params {
         l2_features, l2_pairs, epsilon, standardize, tol, max_iter;
-        coding: params.choice(
-            "coding",
-            &[("01", Coding::ZeroOne), ("pm1", Coding::PlusMinus)],
-        )?,
-        solver: params.choice(
-            "solver",
-            &[
-                ("auto", Solver::Auto),
-                ("fista", Solver::Fista),
-                ("reference", Solver::Reference),
-            ],
-        )?,
+        coding: params.choice("coding", &[("01", Coding::ZeroOne), ("pm1", Coding::PlusMinus)])?,
+        solver: params.choice("solver", &[
+            ("auto", Solver::Auto), ("fista", Solver::Fista), ("reference", Solver::Reference)
+        ])?,
     });
     params.check().map_err(to_py)
 }

@@ -16,14 +16,10 @@ fn checked(params: &Named<'_>) -> PyResult<Checked> {
     let params = from_named!(params, Params {
         rank, max_iter, tol, cg_max_iter, cg_tol, fit_intercept, normalize, learn_cut;
         alpha: params.unless_auto("alpha")?,
-        loss: params.choice(
-            "loss",
-            &[
-                ("squared", Loss::Squared),
-                ("logistic", Loss::Logistic),
-                ("squared-hinge", Loss::SquaredHinge),
-            ],
-        )?,
+        loss: params.choice("loss", &[
+            ("squared", Loss::Squared), ("logistic", Loss::Logistic),
+            ("squared-hinge", Loss::SquaredHinge)
+        ])?,
         seed: params.get("random_state")?,
     });
     params.check().map_err(to_py)

@@ -18,10 +18,7 @@ fn checked(params: &Named<'_>) -> PyResult<Checked> {
     let params = from_named!(params, Params {
         prune, fit_intercept, normalize, tol, max_iter, learn_cut;
         c: params.get("C")?,
-        solver: params.choice(
-            "solver",
-            &[("fast", Solver::Fast), ("exact", Solver::Exact)],
-        )?,
+        solver: params.choice("solver", &[("fast", Solver::Fast), ("exact", Solver::Exact)])?,
         seed: params.get("random_state")?,
     });
     params.check().map_err(to_py)

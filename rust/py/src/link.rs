@@ -34,18 +34,12 @@ fn checked(params: &Named<'_>) -> PyResult<Checked> {
         max_iter, tol, max_memory, learn_threshold;
         kernel: params.choice("kernel", &KERNELS)?,
         gamma: params.unless_auto("gamma")?,
-        loss: params.choice(
-            "loss",
-            &[
-                ("logistic", Loss::Logistic),
-                ("squared", Loss::Squared),
-                ("softmax", Loss::Softmax),
-            ],
-        )?,
-        solver: params.choice(
-            "solver",
-            &[("psgd", Solver::Psgd), ("newton-cg", Solver::NewtonCg)],
-        )?,
+        loss: params.choice("loss", &[
+            ("logistic", Loss::Logistic), ("squared", Loss::Squared), ("softmax", Loss::Softmax)
+        ])?,
+        solver: params.choice("solver", &[
+            ("psgd", Solver::Psgd), ("newton-cg", Solver::NewtonCg)
+        ])?,
         l2: params.get("l2_link")?,
         seed: params.get("random_state")?,
     });

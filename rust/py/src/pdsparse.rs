@@ -14,10 +14,9 @@ fn checked(params: &Named<'_>) -> PyResult<Checked> {
         l1, max_iter, tol, n_candidates, post_solve, normalize, fit_intercept, learn_cut,
         n_iter_no_change;
         c: params.get("C")?,
-        search: params.choice(
-            "search",
-            &[("exact", Search::Exact), ("sampled", Search::Sampled)],
-        )?,
+        search: params.choice("search", &[
+            ("exact", Search::Exact), ("sampled", Search::Sampled)
+        ])?,
         seed: params.get("random_state")?,
     });
     params.check().map_err(to_py)

@@ -31,27 +31,15 @@ fn checked(params: &Named<'_>) -> PyResult<Checked> {
         },
         l2: ridge("l2")?,
         l2_final: ridge("l2_final")?,
-        variant: params.choice(
-            "variant",
-            &[("power", Variant::Power), ("ritz", Variant::Ritz)],
-        )?,
-        embedding: params.choice(
-            "embedding",
-            &[
-                ("rembrandt", Embedding::Rembrandt),
-                ("gaussian", Embedding::Gaussian),
-                ("pca", Embedding::Pca),
-            ],
-        )?,
-        solver: params.choice(
-            "solver",
-            &[
-                ("auto", Solver::Auto),
-                ("cholesky", Solver::Cholesky),
-                ("cg", Solver::Cg),
-                ("dual", Solver::Dual),
-            ],
-        )?,
+        variant: params.choice("variant", &[("power", Variant::Power), ("ritz", Variant::Ritz)])?,
+        embedding: params.choice("embedding", &[
+            ("rembrandt", Embedding::Rembrandt), ("gaussian", Embedding::Gaussian),
+            ("pca", Embedding::Pca)
+        ])?,
+        solver: params.choice("solver", &[
+            ("auto", Solver::Auto), ("cholesky", Solver::Cholesky), ("cg", Solver::Cg),
+            ("dual", Solver::Dual)
+        ])?,
         seed: params.get("random_state")?,
     });
     params.check().map_err(to_py)

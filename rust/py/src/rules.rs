@@ -25,37 +25,25 @@ fn checked(params: &Named<'_>) -> PyResult<Checked> {
     let max_conditions: Option<_> = params.get("max_conditions")?;
     let params = from_named!(params, Params {
         n_rules, learning_rate, l2, bootstrap, max_features, min_coverage, n_iter_no_change;
-        loss: params.choice(
-            "loss",
-            &[
-                ("example-wise-logistic", Loss::ExampleWise),
-                ("label-wise-logistic", Loss::LabelWise),
-            ],
-        )?,
-        head: params.choice(
-            "head",
-            &[("complete", Head::Complete), ("single-label", Head::Single)],
-        )?,
+        loss: params.choice("loss", &[
+            ("example-wise-logistic", Loss::ExampleWise),
+            ("label-wise-logistic", Loss::LabelWise)
+        ])?,
+        head: params.choice("head", &[
+            ("complete", Head::Complete), ("single-label", Head::Single)
+        ])?,
         binning: binning.map(|ratio| Binning {
             ratio,
             min_bins,
             max_bins: max_bins.unwrap_or(usize::MAX),
         }),
-        hessian: params.choice(
-            "hessian",
-            &[
-                ("paper", Hessian::Paper),
-                ("restricted", Hessian::Restricted),
-            ],
-        )?,
-        step: params.choice(
-            "step",
-            &[("newton", Step::Newton), ("safeguarded", Step::Safeguarded)],
-        )?,
-        search: params.choice(
-            "search",
-            &[("fast", Search::Fast), ("exact", Search::Exact)],
-        )?,
+        hessian: params.choice("hessian", &[
+            ("paper", Hessian::Paper), ("restricted", Hessian::Restricted)
+        ])?,
+        step: params.choice("step", &[
+            ("newton", Step::Newton), ("safeguarded", Step::Safeguarded)
+        ])?,
+        search: params.choice("search", &[("fast", Search::Fast), ("exact", Search::Exact)])?,
         max_conditions: max_conditions.unwrap_or(usize::MAX),
         seed: params.get("random_state")?,
     });

@@ -1,7 +1,7 @@
 //! Parameters of boosted rules and their ranges.
 
-use manylabel_base::Error;
 use manylabel_base::range::{at_least_one, ensure, not_negative, share};
+use manylabel_base::{Error, checked};
 
 /// What boosting minimizes, for scores p and labels y = ±1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,17 +123,10 @@ impl Default for Params {
     }
 }
 
-/// Parameters known to be in range.
-#[derive(Debug, Clone)]
-pub struct Checked(pub(crate) Params);
+checked!(Params);
 
 impl Params {
-    /// Checks every range.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Param`] for the first parameter out of its range.
-    pub fn check(self) -> Result<Checked, Error> {
+    fn ranges(&self) -> Result<(), Error> {
         for (name, count) in [
             ("n_rules", self.n_rules),
             ("max_features", self.max_features),
@@ -156,6 +149,6 @@ impl Params {
             let holds = max_bins >= min_bins;
             ensure("max_bins", holds, "None, or >= min_bins", max_bins)?;
         }
-        Ok(Checked(self))
+        Ok(())
     }
 }

@@ -9,7 +9,7 @@ use crate::cover::{Block, Bodies, Mask, ROWS, bits};
 use crate::known::{LabelSets, Search};
 use crate::model::{Rules, same};
 use manylabel_base::{Error, Watch, filled};
-use manylabel_score::{Features, Model, Options, Purpose, Rows, Work, with_sparse};
+use manylabel_score::{Features, Model, Options, Purpose, Rows, Task, Work, with_sparse};
 use manylabel_simd::wide;
 use manylabel_sparse::{CsrOwned, CsrView, Index, Picked, Value};
 use rayon::prelude::*;
@@ -377,15 +377,9 @@ impl<I: Index, J: Index, T: Value> Rows for Batch<'_, I, J, T> {
         ROWS
     }
 
-    fn score(
-        &self,
-        rows: Range<usize>,
-        scores: &mut [f32],
-        work: &mut Work,
-        _: &Watch,
-    ) -> Result<(), Error> {
+    fn score(&self, rows: Range<usize>, scores: &mut [f32], task: &mut Task) -> Result<(), Error> {
         let sets = &self.ensemble.sets;
-        let (sums, search) = self.sums(rows, work)?;
+        let (sums, search) = self.sums(rows, task.work)?;
         for (row, out) in scores.chunks_mut(sums.n_labels.max(1)).enumerate() {
             if self.names_sets {
                 out.fill(-1.0);
@@ -402,13 +396,12 @@ impl<I: Index, J: Index, T: Value> Rows for Batch<'_, I, J, T> {
     fn probabilities(
         &self,
         rows: Range<usize>,
-        probabilities: &mut [f64],
-        work: &mut Work,
-        _: &Watch,
+        all: &mut [f64],
+        task: &mut Task,
     ) -> Result<(), Error> {
         let sets = &self.ensemble.sets;
-        let (sums, search) = self.sums(rows, work)?;
-        for (row, out) in probabilities.chunks_mut(sums.n_labels.max(1)).enumerate() {
+        let (sums, search) = self.sums(rows, task.work)?;
+        for (row, out) in all.chunks_mut(sums.n_labels.max(1)).enumerate() {
             sets.marginals(sums.row(row), search, out);
         }
         Ok(())

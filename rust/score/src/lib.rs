@@ -8,7 +8,7 @@
 //!
 //! ```
 //! use manylabel_base::{Error, Watch};
-//! use manylabel_score::{Features, Model, Options, Rows, Sparse, Work};
+//! use manylabel_score::{Features, Model, Options, Rows, Sparse, Task};
 //! use manylabel_sparse::CsrView;
 //! use std::ops::Range;
 //!
@@ -36,13 +36,7 @@
 //!     fn n_labels(&self) -> usize {
 //!         self.0.n_cols()
 //!     }
-//!     fn score(
-//!         &self,
-//!         rows: Range<usize>,
-//!         scores: &mut [f32],
-//!         _: &mut Work,
-//!         _: &Watch,
-//!     ) -> Result<(), Error> {
+//!     fn score(&self, rows: Range<usize>, scores: &mut [f32], _: &mut Task) -> Result<(), Error> {
 //!         for (row, scores) in rows.zip(scores.chunks_mut(self.n_labels())) {
 //!             scores.fill(0.0);
 //!             let (labels, values) = self.0.row(row);
@@ -67,5 +61,5 @@ mod model;
 mod rank;
 
 pub use features::{Arrays, Copied, Dense, Features, Sparse};
-pub use model::{Bounds, Model, Options, Purpose, Rows, Work};
+pub use model::{Bounds, Model, Options, Purpose, Rows, Task, Work};
 pub use rank::{at, room_for_all};

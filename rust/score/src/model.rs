@@ -103,18 +103,12 @@ pub trait Rows: Sync {
     }
 
     /// Writes the scores of some rows, row after row. They do not depend on which rows are asked
-    /// for together, nor on what `scores` and `work` held.
+    /// for together, nor on what `scores` and the room of `task` held.
     ///
     /// # Errors
     ///
     /// [`Error::TooLarge`] for room that a row needs, [`Error::Stopped`].
-    fn score(
-        &self,
-        rows: Range<usize>,
-        scores: &mut [f32],
-        work: &mut Work,
-        watch: &Watch,
-    ) -> Result<(), Error>;
+    fn score(&self, rows: Range<usize>, scores: &mut [f32], task: &mut Task) -> Result<(), Error>;
 
     /// Writes the scores of given labels of one row.
     ///
@@ -130,16 +124,15 @@ pub trait Rows: Sync {
         row: usize,
         labels: &[u32],
         scores: &mut [f32],
-        work: &mut Work,
-        watch: &Watch,
+        task: &mut Task,
     ) -> Result<(), Error> {
-        let mut all = std::mem::take(&mut work.scores);
+        let mut all = std::mem::take(&mut task.work.scores);
         all.resize(self.n_labels(), 0.0);
-        self.score(row..row + 1, &mut all, work, watch)?;
+        self.score(row..row + 1, &mut all, task)?;
         for (score, &label) in scores.iter_mut().zip(labels) {
             *score = all[label as usize];
         }
-        work.scores = all;
+        task.work.scores = all;
         Ok(())
     }
 
@@ -152,8 +145,7 @@ pub trait Rows: Sync {
         &self,
         _rows: Range<usize>,
         _probabilities: &mut [f64],
-        _work: &mut Work,
-        _watch: &Watch,
+        _task: &mut Task,
     ) -> Result<(), Error> {
         Err(Error::Param {
             name: "model",
@@ -190,6 +182,14 @@ pub enum Bounds<'a> {
     One(f32),
     /// One for each label.
     Each(&'a [f32]),
+}
+
+/// What one thread scores rows with.
+pub struct Task<'a> {
+    /// Its room.
+    pub work: &'a mut Work,
+    /// Tells whether to go on.
+    pub watch: &'a Watch,
 }
 
 /// What one thread works in, kept from some rows to the next.

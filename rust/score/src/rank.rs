@@ -1,18 +1,18 @@
 //! From scores to rankings, whatever computes them.
 
 use crate::model::in_known_form;
-use crate::{Bounds, Features, Model, Options, Purpose, Rows, Work};
+use crate::{Bounds, Features, Model, Options, Purpose, Rows, Task, Work};
 use manylabel_base::{Error, Watch, filled};
 use manylabel_sparse::{CsrOwned, CsrView, Index, Picked, TopK, Value};
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Tasks for each thread: enough that none waits long for the last, few enough that what each of
+/// Shares of the rows for each thread: enough that none waits long for the last, few enough that what each of
 /// them prepares does not count.
-const TASKS: usize = 8;
+const SHARES: usize = 8;
 
-/// Rows of a task at least.
-const ROWS_OF_TASK: usize = 32;
+/// Rows of a share at least.
+const ROWS_OF_SHARE: usize = 32;
 
 /// Scores that are compared with the least of the best at once.
 const LANES: usize = 16;
@@ -23,7 +23,7 @@ struct Batch<'a> {
     n_rows: usize,
     n_labels: usize,
     at_once: usize,
-    rows_of_task: usize,
+    rows_of_share: usize,
 }
 
 impl<'a> Batch<'a> {
@@ -42,12 +42,12 @@ impl<'a> Batch<'a> {
         let rows = model.rows(x, Options { purpose })?;
         let n_rows = x.n_rows();
         let at_once = rows.at_once().clamp(1, n_rows.max(1));
-        let rows_of_task = if model.is_quick(n_rows) {
-            n_rows.max(1) // one task, and no pool is asked how many threads it has
+        let rows_of_share = if model.is_quick(n_rows) {
+            n_rows.max(1) // one share, and no pool is asked how many threads it has
         } else {
             n_rows
-                .div_ceil(TASKS * rayon::current_num_threads())
-                .max(ROWS_OF_TASK)
+                .div_ceil(SHARES * rayon::current_num_threads())
+                .max(ROWS_OF_SHARE)
                 .next_multiple_of(at_once)
         };
         Ok(Self {
@@ -55,15 +55,15 @@ impl<'a> Batch<'a> {
             n_rows,
             n_labels: model.n_labels(),
             at_once,
-            rows_of_task,
+            rows_of_share,
         })
     }
 
-    /// The rows of a task, a few at a time.
-    fn parts(&self, task: Range<usize>) -> impl Iterator<Item = Range<usize>> {
+    /// The rows of a share, a few at a time.
+    fn parts(&self, share: Range<usize>) -> impl Iterator<Item = Range<usize>> {
         let at_once = self.at_once;
-        let firsts = task.clone().step_by(at_once);
-        firsts.map(move |first| first..(first + at_once).min(task.end))
+        let firsts = share.clone().step_by(at_once);
+        firsts.map(move |first| first..(first + at_once).min(share.end))
     }
 
     /// Scores every row and keeps what `pick` pushes for it.
@@ -75,17 +75,21 @@ impl<'a> Batch<'a> {
     ) -> Result<CsrOwned, Error> {
         Picked::by_blocks(
             self.n_rows,
-            self.rows_of_task,
+            self.rows_of_share,
             self.n_labels,
             || (),
-            |(), task, picked| {
+            |(), range, picked| {
                 let (mut work, mut state) = (Work::default(), state());
-                let size = self.at_once.min(task.len()) * self.n_labels;
+                let mut task = Task {
+                    work: &mut work,
+                    watch,
+                };
+                let size = self.at_once.min(range.len()) * self.n_labels;
                 let mut scores = filled("scores of some rows", 0.0, size)?;
-                for rows in self.parts(task) {
+                for rows in self.parts(range) {
                     watch.step(0)?;
                     let scores = &mut scores[..rows.len() * self.n_labels];
-                    self.rows.score(rows.clone(), scores, &mut work, watch)?;
+                    self.rows.score(rows.clone(), scores, &mut task)?;
                     for row in 0..rows.len() {
                         let scores = &scores[row * self.n_labels..][..self.n_labels];
                         pick(&mut state, scores, &mut picked.pairs);
@@ -102,32 +106,36 @@ impl<'a> Batch<'a> {
         &self,
         what: &'static str,
         watch: &Watch,
-        fill: impl Fn(Range<usize>, &mut [T], &mut Work) -> Result<(), Error> + Sync,
+        fill: impl Fn(Range<usize>, &mut [T], &mut Task) -> Result<(), Error> + Sync,
     ) -> Result<Vec<T>, Error> {
         let (n_rows, n_labels) = (self.n_rows, self.n_labels);
         let mut all = room_for_all(what, T::default(), n_rows, n_labels)?;
-        let task = |(at, out): (usize, &mut [T])| {
+        let share = |(at, out): (usize, &mut [T])| {
             let mut work = Work::default();
-            let first = at * self.rows_of_task;
-            let task = first..first + out.len() / n_labels;
+            let mut task = Task {
+                work: &mut work,
+                watch,
+            };
+            let first = at * self.rows_of_share;
+            let range = first..first + out.len() / n_labels;
             for (rows, out) in self
-                .parts(task)
+                .parts(range)
                 .zip(out.chunks_mut(self.at_once * n_labels))
             {
                 watch.step(0)?;
-                fill(rows, out, &mut work)?;
+                fill(rows, out, &mut task)?;
             }
             Ok(())
         };
-        let size_of_task = (self.rows_of_task * n_labels).max(1);
-        if n_rows <= self.rows_of_task {
-            all.chunks_mut(size_of_task)
+        let size_of_share = (self.rows_of_share * n_labels).max(1);
+        if n_rows <= self.rows_of_share {
+            all.chunks_mut(size_of_share)
                 .enumerate()
-                .try_for_each(task)?;
+                .try_for_each(share)?;
         } else {
-            all.par_chunks_mut(size_of_task)
+            all.par_chunks_mut(size_of_share)
                 .enumerate()
-                .try_for_each(task)?;
+                .try_for_each(share)?;
         }
         Ok(all)
     }
@@ -218,8 +226,8 @@ pub(crate) fn decision<M: Model + ?Sized>(
     watch: &Watch,
 ) -> Result<Vec<f32>, Error> {
     let batch = Batch::new(model, x, Purpose::Scores)?;
-    batch.all("the dense score matrix", watch, |rows, out, work| {
-        batch.rows.score(rows, out, work, watch)
+    batch.all("the dense score matrix", watch, |rows, out, task| {
+        batch.rows.score(rows, out, task)
     })
 }
 
@@ -230,8 +238,8 @@ pub(crate) fn probabilities<M: Model + ?Sized>(
     watch: &Watch,
 ) -> Result<Vec<f64>, Error> {
     let batch = Batch::new(model, x, Purpose::Probabilities)?;
-    batch.all("the matrix of probabilities", watch, |rows, out, work| {
-        batch.rows.probabilities(rows, out, work, watch)
+    batch.all("the matrix of probabilities", watch, |rows, out, task| {
+        batch.rows.probabilities(rows, out, task)
     })
 }
 
@@ -274,20 +282,22 @@ fn scores_of<I: Index, T: Value>(
     let batch = Batch::new(model, x, Purpose::Scores)?;
     let found = Picked::by_blocks(
         batch.n_rows,
-        batch.rows_of_task,
+        batch.rows_of_share,
         batch.n_labels,
         || (),
-        |(), task, picked| {
+        |(), range, picked| {
             let mut work = Work::default();
+            let mut task = Task {
+                work: &mut work,
+                watch,
+            };
             let (mut labels, mut scores) = (Vec::new(), Vec::new());
-            for row in task {
+            for row in range {
                 watch.step(0)?;
                 labels.clear();
                 labels.extend(pairs.row(row).0.iter().map(|label| label.get() as u32));
                 scores.resize(labels.len(), 0.0);
-                batch
-                    .rows
-                    .score_at(row, &labels, &mut scores, &mut work, watch)?;
+                batch.rows.score_at(row, &labels, &mut scores, &mut task)?;
                 let pairs = labels.iter().copied().zip(scores.iter().copied());
                 picked.pairs.extend(pairs);
                 picked.end_row();

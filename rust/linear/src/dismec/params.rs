@@ -1,7 +1,7 @@
 //! Parameters of DiSMEC and their ranges.
 
-use manylabel_base::Error;
 use manylabel_base::range::{at_least_one, not_negative, positive};
+use manylabel_base::{Error, checked};
 
 /// How labels are solved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,21 +51,14 @@ impl Default for Params {
     }
 }
 
-/// Parameters known to be in range.
-#[derive(Debug, Clone)]
-pub struct Checked(pub(crate) Params);
+checked!(Params);
 
 impl Params {
-    /// Checks every range.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Param`] for the first parameter out of its range.
-    pub fn check(self) -> Result<Checked, Error> {
+    fn ranges(&self) -> Result<(), Error> {
         positive("C", self.c)?;
         positive("tol", self.tol)?;
         not_negative("prune", self.prune)?;
         at_least_one("max_iter", self.max_iter)?;
-        Ok(Checked(self))
+        Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! Parameters of LEML and their ranges.
 
-use manylabel_base::Error;
 use manylabel_base::range::{at_least_one, ensure, positive};
+use manylabel_base::{Error, checked};
 
 /// What an entry of Y costs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,17 +60,10 @@ impl Default for Params {
     }
 }
 
-/// Parameters known to be in range.
-#[derive(Debug, Clone)]
-pub struct Checked(pub(crate) Params);
+checked!(Params);
 
 impl Params {
-    /// Checks every range.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Param`] for the first parameter out of its range.
-    pub fn check(self) -> Result<Checked, Error> {
+    fn ranges(&self) -> Result<(), Error> {
         positive("tol", self.tol)?;
         positive("cg_tol", self.cg_tol)?;
         if let Some(alpha) = self.alpha {
@@ -80,6 +73,6 @@ impl Params {
         at_least_one("rank", self.rank)?;
         at_least_one("max_iter", self.max_iter)?;
         at_least_one("cg_max_iter", self.cg_max_iter)?;
-        Ok(Checked(self))
+        Ok(())
     }
 }

@@ -1,8 +1,8 @@
 //! Scores and rankings by factors of low rank.
 
 use crate::shape::same;
-use manylabel_base::{Error, Watch};
-use manylabel_score::{Features, Model, Options, Rows, Work, with_sparse};
+use manylabel_base::Error;
+use manylabel_score::{Features, Model, Options, Rows, Task, with_sparse};
 use manylabel_simd::{add_scaled, wide};
 use manylabel_sparse::{CsrView, Index, Value};
 use std::ops::Range;
@@ -114,13 +114,7 @@ impl<I: Index, T: Value> Rows for Batch<'_, '_, I, T> {
         (SCORES_AT_ONCE / self.n_labels().max(1)).clamp(1, ROWS_AT_ONCE)
     }
 
-    fn score(
-        &self,
-        rows: Range<usize>,
-        scores: &mut [f32],
-        work: &mut Work,
-        _: &Watch,
-    ) -> Result<(), Error> {
+    fn score(&self, rows: Range<usize>, scores: &mut [f32], task: &mut Task) -> Result<(), Error> {
         let Scorer {
             ht,
             intercept,
@@ -130,7 +124,7 @@ impl<I: Index, T: Value> Rows for Batch<'_, '_, I, T> {
         if intercept.is_empty() {
             return Ok(());
         }
-        let embedded: &mut Vec<f32> = work.room(|| Ok(Vec::new()))?;
+        let embedded: &mut Vec<f32> = task.work.room(|| Ok(Vec::new()))?;
         // Room for whole groups of rows; what lies beyond is zero.
         embedded.clear();
         embedded.resize(rows.len().next_multiple_of(ROWS_OF_TILE) * rank, 0.0);

@@ -1,7 +1,7 @@
 //! Parameters of PD-Sparse and their ranges.
 
-use manylabel_base::Error;
 use manylabel_base::range::{at_least_one, not_negative, positive};
+use manylabel_base::{Error, checked};
 
 /// How the labels that violate the margin most are found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,23 +66,16 @@ impl Default for Params {
     }
 }
 
-/// Parameters known to be in range.
-#[derive(Debug, Clone)]
-pub struct Checked(pub(crate) Params);
+checked!(Params);
 
 impl Params {
-    /// Checks every range.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Param`] for the first parameter out of its range.
-    pub fn check(self) -> Result<Checked, Error> {
+    fn ranges(&self) -> Result<(), Error> {
         positive("C", self.c)?;
         positive("tol", self.tol)?;
         not_negative("l1", self.l1)?;
         at_least_one("max_iter", self.max_iter)?;
         at_least_one("n_candidates", self.n_candidates.unwrap_or(1))?;
         at_least_one("n_iter_no_change", self.n_iter_no_change)?;
-        Ok(Checked(self))
+        Ok(())
     }
 }
