@@ -4,6 +4,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from manylabel.datasets import make_multilabel
+
 # A loaded machine is not a failure.
 settings.register_profile("manylabel", deadline=None)
 settings.load_profile("manylabel")
@@ -16,3 +18,9 @@ def data():
     if not folder:
         pytest.skip("MANYLABEL_DATA does not name the folder of data sets")
     return Path(folder)
+
+
+@pytest.fixture(scope="module")
+def large():
+    """Takes many seconds to fit."""
+    return make_multilabel(60_000, 5_000, 2_000, n_nonzero=60, random_state=0)

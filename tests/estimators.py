@@ -2,63 +2,50 @@
 
 from sklearn.utils import get_tags
 
-import manylabel
-from manylabel import (
-    BlockPartitionClassifier,
-    BlockPartitioner,
-    BoostedRulesClassifier,
-    CBMLCClassifier,
-    CorrLogClassifier,
-    DiSMECClassifier,
-    LEMLClassifier,
-    LPSRClassifier,
-    PDSparseClassifier,
-    Rembrandt,
-    SmoothLinkClassifier,
-)
+import manylabel as ml
 from manylabel.estimator.base import MultiLabelClassifier
 from manylabel.estimator.registry import CLASSES
 
 CLASSIFIERS = [
-    DiSMECClassifier(random_state=0),
-    DiSMECClassifier(solver="exact", tol=1e-3),
-    LEMLClassifier(random_state=0),
-    LEMLClassifier(20, alpha=0.1, threshold="zero", random_state=0),
-    LEMLClassifier(4, alpha=0.1, loss="logistic", max_iter=2, random_state=0),
-    PDSparseClassifier(random_state=0),
-    BoostedRulesClassifier(40, random_state=0),
-    BoostedRulesClassifier(30, search="exact", label_binning=0.2, random_state=0),
-    BoostedRulesClassifier(40, label_binning=0.04, random_state=0),
-    BoostedRulesClassifier(
+    ml.DiSMECClassifier(random_state=0),
+    ml.DiSMECClassifier(solver="exact", tol=1e-3),
+    ml.LEMLClassifier(random_state=0),
+    ml.LEMLClassifier(20, alpha=0.1, threshold="zero", random_state=0),
+    ml.LEMLClassifier(4, alpha=0.1, loss="logistic", max_iter=2, random_state=0),
+    ml.PDSparseClassifier(random_state=0),
+    ml.BoostedRulesClassifier(40, random_state=0),
+    ml.BoostedRulesClassifier(30, search="exact", label_binning=0.2, random_state=0),
+    ml.BoostedRulesClassifier(40, label_binning=0.04, random_state=0),
+    ml.BoostedRulesClassifier(
         40, loss="label-wise-logistic", head="single-label", predictor="signs", random_state=0
     ),
-    SmoothLinkClassifier(n_features=200, random_state=0),
-    SmoothLinkClassifier(
+    ml.SmoothLinkClassifier(n_features=200, random_state=0),
+    ml.SmoothLinkClassifier(
         4, n_features=50, kernel="cauchy", embedding="gaussian", early_stopping=True, random_state=0
     ),
-    SmoothLinkClassifier(n_features=100, loss="squared", embedding="none", random_state=0),
-    SmoothLinkClassifier(3, kernel="linear", embedding="pca", solver="newton-cg", random_state=0),
-    BlockPartitionClassifier(DiSMECClassifier(random_state=0), n_blocks=3, lam=0.2, random_state=0),
-    BlockPartitionClassifier(
-        DiSMECClassifier(solver="exact"), n_blocks=4, max_labels=15, n_routes=2, random_state=0
+    ml.SmoothLinkClassifier(n_features=100, loss="squared", embedding="none", random_state=0),
+    ml.SmoothLinkClassifier(3, kernel="linear", embedding="pca", solver="newton-cg", random_state=0),
+    ml.BlockPartitionClassifier(ml.DiSMECClassifier(random_state=0), n_blocks=3, lam=0.2, random_state=0),
+    ml.BlockPartitionClassifier(
+        ml.DiSMECClassifier(solver="exact"), n_blocks=4, max_labels=15, n_routes=2, random_state=0
     ),
-    CBMLCClassifier(DiSMECClassifier(random_state=0), 3, random_state=0),
-    LPSRClassifier(DiSMECClassifier(random_state=0), 200, 15, random_state=0),
-    CorrLogClassifier(),
-    CorrLogClassifier(epsilon=0.0, coding="pm1", decoder="search", solver="fista", standardize=False),
-    CorrLogClassifier(0.01, 0.001, decoder="bp"),
+    ml.CBMLCClassifier(ml.DiSMECClassifier(random_state=0), 3, random_state=0),
+    ml.LPSRClassifier(ml.DiSMECClassifier(random_state=0), 200, 15, random_state=0),
+    ml.CorrLogClassifier(),
+    ml.CorrLogClassifier(epsilon=0.0, coding="pm1", decoder="search", solver="fista", standardize=False),
+    ml.CorrLogClassifier(0.01, 0.001, decoder="bp"),
 ]
 
 TRANSFORMERS = [
-    Rembrandt(6, random_state=0),
-    Rembrandt(20, solver="cg", variant="ritz", n_iter=2, random_state=0),
-    Rembrandt(0.9, solver="dual", center=True, random_state=0),
-    Rembrandt(6, embedding="gaussian", solver="cg", tol=0.1, max_iter=100, random_state=0),
-    Rembrandt(6, embedding="pca", random_state=0),
+    ml.Rembrandt(6, random_state=0),
+    ml.Rembrandt(20, solver="cg", variant="ritz", n_iter=2, random_state=0),
+    ml.Rembrandt(0.9, solver="dual", center=True, random_state=0),
+    ml.Rembrandt(6, embedding="gaussian", solver="cg", tol=0.1, max_iter=100, random_state=0),
+    ml.Rembrandt(6, embedding="pca", random_state=0),
 ]
 
 # What is no classifier.
-PARTITIONERS = [BlockPartitioner(3, random_state=0)]
+PARTITIONERS = [ml.BlockPartitioner(3, random_state=0)]
 
 
 # Whatever else has joined the registry, with nothing set.
@@ -66,7 +53,7 @@ _LISTED = {type(each) for each in CLASSIFIERS + TRANSFORMERS + PARTITIONERS}
 CLASSIFIERS += [
     cls()
     for name, cls in CLASSES.items()
-    if cls not in _LISTED and getattr(manylabel, name, None) is cls and issubclass(cls, MultiLabelClassifier)
+    if cls not in _LISTED and getattr(ml, name, None) is cls and issubclass(cls, MultiLabelClassifier)
 ]
 
 
@@ -99,7 +86,7 @@ def scores_every_label(classifier):
 
 def compares_labels(classifier):
     """Whether only labels of a row are compared with others, so that a label alone teaches nothing."""
-    return isinstance(classifier, PDSparseClassifier)
+    return isinstance(classifier, ml.PDSparseClassifier)
 
 
 def scales_rows(classifier):

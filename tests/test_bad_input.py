@@ -13,19 +13,14 @@ from scipy.sparse import coo_array, csc_array, csr_array, issparse
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from estimators import CLASSIFIERS, compares_labels, predicts_signs, scales_rows, takes_missing_values
-from manylabel import (
-    BlockPartitionClassifier,
-    BoostedRulesClassifier,
-    CBMLCClassifier,
-    CorrLogClassifier,
-    DiSMECClassifier,
-    LEMLClassifier,
-    LPSRClassifier,
-    PDSparseClassifier,
-    SmoothLinkClassifier,
-    datasets,
-    metrics,
+import manylabel as ml
+from estimators import (
+    CLASSIFIERS,
+    TRANSFORMERS,
+    compares_labels,
+    predicts_signs,
+    scales_rows,
+    takes_missing_values,
 )
 from manylabel.estimator.schema import Array
 
@@ -146,22 +141,18 @@ BAD_WEIGHTS = {
 
 
 @pytest.mark.parametrize("name", BAD_WEIGHTS)
-@every_classifier
-def test_bad_sample_weight(classifier, name):
+@pytest.mark.parametrize("estimator", CLASSIFIERS + TRANSFORMERS, ids=repr)
+def test_bad_sample_weight(estimator, name):
     weights, message = BAD_WEIGHTS[name]
     with pytest.raises(ValueError, match=message):
-        clone(classifier).fit(X, Y, sample_weight=weights)
+        clone(estimator).fit(X, Y, sample_weight=weights)
 
 
 # --- asking too early, for too much, or of a model that has been spoiled
 
 
-@every_classifier
-@pytest.mark.parametrize("method", ["predict", "decision_function", "predict_topk"])
-def test_bad_question(classifier, method):
-    with pytest.raises(NotFittedError, match="is not fitted yet"):
-        getattr(clone(classifier), method)(X)
-    model = clone(classifier).fit(X, Y)
+def assert_bad_rows_are_refused(ask, *, missing_values=False):
+    """`ask` is a method of a model fitted to `X` and `Y`, whose rows may or may not miss values."""
     for name in (
         "X NaN",
         "X inf",
@@ -172,12 +163,21 @@ def test_bad_question(classifier, method):
         "CSR indptr falls",
     ):
         features, _, message = BAD_TRAINING_SETS[name]
-        if name in MISSING_VALUES and takes_missing_values(classifier):
+        if missing_values and name in MISSING_VALUES:
             continue
         with pytest.raises(ValueError, match=message):
-            getattr(model, method)(features)
+            ask(features)
     with pytest.raises(ValueError, match=r"X has 5 features, but .* is expecting 6 features"):
-        getattr(model, method)(X[:, :5])
+        ask(X[:, :5])
+
+
+@every_classifier
+@pytest.mark.parametrize("method", ["predict", "decision_function", "predict_topk"])
+def test_bad_question(classifier, method):
+    with pytest.raises(NotFittedError, match="is not fitted yet"):
+        getattr(clone(classifier), method)(X)
+    model = clone(classifier).fit(X, Y)
+    assert_bad_rows_are_refused(getattr(model, method), missing_values=takes_missing_values(classifier))
 
 
 @pytest.mark.parametrize("k", [0, -1, 2.5, "five", None, True])
@@ -237,9 +237,9 @@ SPOILED_SPARSE_WEIGHTS = {
 }
 
 SPOILED = {
-    DiSMECClassifier: SPOILED_SPARSE_WEIGHTS,
-    PDSparseClassifier: SPOILED_SPARSE_WEIGHTS,
-    LEMLClassifier: {
+    ml.DiSMECClassifier: SPOILED_SPARSE_WEIGHTS,
+    ml.PDSparseClassifier: SPOILED_SPARSE_WEIGHTS,
+    ml.LEMLClassifier: {
         "feature too large": put("features_", -1, D),
         "feature negative": put("features_", 0, -1),
         "feature twice": put("features_", 1, 0),
@@ -251,16 +251,16 @@ SPOILED = {
         "factors of another type": change("label_factors_", lambda factors: factors.astype(float)),
         "intercepts missing": change("intercept_", lambda intercept: intercept[:1]),
     },
-    BlockPartitionClassifier: {
+    ml.BlockPartitionClassifier: {
         **SPOILED_BLOCKS,
         "models missing": change("estimators_", lambda models: models[:1]),
     },
-    CBMLCClassifier: {
+    ml.CBMLCClassifier: {
         **SPOILED_BLOCKS,
         "models missing": change("estimators_", lambda models: models[:1]),
     },
-    LPSRClassifier: {name: how for name, how in SPOILED_BLOCKS.items() if name != "labels missing"},
-    BoostedRulesClassifier: {
+    ml.LPSRClassifier: {name: how for name, how in SPOILED_BLOCKS.items() if name != "labels missing"},
+    ml.BoostedRulesClassifier: {
         **spoiled_sparse("heads_"),
         **spoiled_sparse("label_sets_"),
         "labels missing": change("label_sets_", lambda sets: sets[:, :2]),
@@ -281,7 +281,7 @@ SPOILED = {
             for name in ("body_indptr_", "body_feature_", "body_operator_", "body_threshold_")
         },
     },
-    SmoothLinkClassifier: {
+    ml.SmoothLinkClassifier: {
         "labels missing": change("coef_", lambda coef: coef[:2]),
         "random features missing": change("coef_", lambda coef: np.ascontiguousarray(coef[:, :2])),
         "intercepts missing": change("intercept_", lambda intercept: intercept[:1]),
@@ -295,7 +295,7 @@ SPOILED = {
             for name in ("coef_", "intercept_", "projection_", "frequencies_", "phases_")
         },
     },
-    CorrLogClassifier: {
+    ml.CorrLogClassifier: {
         **spoiled_sparse("coef_"),
         **spoiled_sparse("correlations_"),
         "features missing": change("coef_.indptr", lambda indptr: indptr[[0, 1, 2, -1]]),
@@ -581,11 +581,11 @@ def malformed(kind):
 @pytest.mark.parametrize("kind", ["indptr", "column", "row"])
 def test_malformed_matrices_are_refused_outside_of_estimators_too(kind, tmp_path):
     with pytest.raises(ValueError, match=r"scores.* is not a valid"):
-        metrics.precision_at_k(np.eye(3), malformed(kind), k=1)
+        ml.metrics.precision_at_k(np.eye(3), malformed(kind), k=1)
     with pytest.raises(ValueError, match=r"Y_true.* is not a valid"):
-        metrics.precision_at_k(malformed(kind), np.eye(3), k=1)
+        ml.metrics.precision_at_k(malformed(kind), np.eye(3), k=1)
     with pytest.raises(ValueError, match="X is not a valid"):
-        datasets.dump_xc(malformed(kind), np.eye(3), tmp_path / "out.txt")
+        ml.datasets.dump_xc(malformed(kind), np.eye(3), tmp_path / "out.txt")
 
 
 @every_classifier

@@ -180,20 +180,24 @@ def params(model):
     }
 
 
+def copies(fitted, folder):
+    """The same model by every way there is to copy or to store it."""
+    joblib.dump(fitted, folder / "model")
+    fitted.save(folder / "model.safetensors")
+    return [
+        copy.deepcopy(fitted),
+        pickle.loads(pickle.dumps(fitted)),
+        joblib.load(folder / "model"),
+        joblib.load(folder / "model", mmap_mode="r"),
+        ml.load(folder / "model.safetensors"),
+    ]
+
+
 def test_copies_of_every_kind(fitted, problem, tmp_path):
     X, Y = problem
     assert not [name for name in vars(clone(fitted)) if name.endswith("_")]
     assert bits(clone(fitted).fit(X, Y)) == bits(fitted)
-    path = tmp_path / "model"
-    joblib.dump(fitted, path)
-    fitted.save(tmp_path / "model.safetensors")
-    for model in (
-        copy.deepcopy(fitted),
-        pickle.loads(pickle.dumps(fitted)),
-        joblib.load(path),
-        joblib.load(path, mmap_mode="r"),
-        ml.load(tmp_path / "model.safetensors"),
-    ):
+    for model in copies(fitted, tmp_path):
         assert type(model) is type(fitted)
         assert params(model) == params(fitted)
         assert bits(model) == bits(fitted)

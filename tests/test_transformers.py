@@ -1,15 +1,7 @@
 """Every transformer against scikit-learn's checks, hostile input, and what must not matter."""
 
-import copy
 import multiprocessing
-import os
-import pickle
-import signal
-import subprocess
-import sys
-import textwrap
 
-import joblib
 import numpy as np
 import pandas as pd
 import pytest
@@ -27,11 +19,11 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import manylabel as ml
 from estimators import TRANSFORMERS
 from manylabel.datasets import make_multilabel
-from test_bad_input import BAD_TRAINING_SETS, BAD_WEIGHTS, X, Y
-from test_common import TEXTS, TOPICS, X_FORMS, Y_FORMS, bits, frozen
+from test_bad_input import BAD_TRAINING_SETS, X, Y, assert_bad_rows_are_refused
+from test_common import TEXTS, TOPICS, X_FORMS, Y_FORMS, bits, copies, frozen
+from test_processes import posix_only, printed_after_ctrl_c
 
 every_transformer = pytest.mark.parametrize("transformer", TRANSFORMERS, ids=repr)
-posix_only = pytest.mark.skipif(os.name != "posix", reason="needs signals and fork")
 
 
 def expected_failed_checks(transformer):
@@ -94,16 +86,7 @@ def test_names_of_output(fitted, problem):
 
 
 def test_copies_of_every_kind(fitted, problem, tmp_path):
-    path = tmp_path / "model"
-    joblib.dump(fitted, path)
-    fitted.save(tmp_path / "model.safetensors")
-    for model in (
-        copy.deepcopy(fitted),
-        pickle.loads(pickle.dumps(fitted)),
-        joblib.load(path, mmap_mode="r"),
-        ml.load(tmp_path / "model.safetensors"),
-        clone(fitted).fit(*problem),
-    ):
+    for model in [*copies(fitted, tmp_path), clone(fitted).fit(*problem)]:
         assert model.get_params() == fitted.get_params()
         assert bits(model) == bits(fitted)
         assert answers(model, *problem) == answers(fitted, *problem)
@@ -187,32 +170,11 @@ def test_bad_training_set(transformer, name):
         clone(transformer).fit(features, labels)
 
 
-@pytest.mark.parametrize("name", BAD_WEIGHTS)
-@every_transformer
-def test_bad_sample_weight(transformer, name):
-    weights, message = BAD_WEIGHTS[name]
-    with pytest.raises(ValueError, match=message):
-        clone(transformer).fit(X, Y, sample_weight=weights)
-
-
 def test_bad_question(fitted):
     with pytest.raises(NotFittedError, match="is not fitted yet"):
         clone(fitted).transform(X)
     model = clone(fitted).fit(X, Y)
-    for name in (
-        "X NaN",
-        "X inf",
-        "X complex",
-        "X 1-D",
-        "X no rows",
-        "CSR column too large",
-        "CSR indptr falls",
-    ):
-        features, _, message = BAD_TRAINING_SETS[name]
-        with pytest.raises(ValueError, match=message):
-            model.transform(features)
-    with pytest.raises(ValueError, match=r"X has 5 features, but .* is expecting 6 features"):
-        model.transform(X[:, :5])
+    assert_bad_rows_are_refused(model.transform)
     if hasattr(model, "embed_labels"):
         with pytest.raises(ValueError, match="labels of Y: expected 4 as in fit, got 3"):
             model.embed_labels(Y[:, :3])
@@ -277,47 +239,21 @@ def test_extreme_numbers_fit_or_are_refused(transformer, extreme, dtype):
 # --- among signals, threads and processes
 
 
-@pytest.fixture(scope="module")
-def large():
-    """Takes many seconds to fit by conjugate gradients."""
-    return make_multilabel(60_000, 5_000, 2_000, n_nonzero=60, random_state=0)
+# By conjugate gradients, for many seconds on the large set.
+SLOW = ml.Rembrandt(300, max_iter=1000, tol=1e-12, n_jobs=2)
 
 
 @posix_only
 def test_ctrl_c():
-    code = """
-        from manylabel import Rembrandt
-        from manylabel.datasets import make_multilabel
-        large, small = make_multilabel(60_000, 5_000, 2_000, n_nonzero=60), make_multilabel(300, 50, 20)
-        model = Rembrandt(300, max_iter=1000, tol=1e-12, n_jobs=2)
-        begun = False
-        def tell(done):
-            global begun
-            if not begun:
-                begun = True
-                print("begun", flush=True)
-        try:
-            model.fit(*large, progress=tell)
-        except KeyboardInterrupt:
-            print("stopped", flush=True)
-        model.set_params(tol=None).fit(*small)
-        print(model.transform(small[0]).shape)
-        """
-    command = [sys.executable, "-c", textwrap.dedent(code)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout.readline() == "begun\n"
-            process.send_signal(signal.SIGINT)
-            assert process.communicate(timeout=10)[0] == "stopped\n(300, 20)\n"
-        finally:
-            process.kill()
+    then = "model.set_params(tol=None).fit(*small).transform(small[0]).shape"
+    assert printed_after_ctrl_c(SLOW, then) == "stopped\n(300, 20)\n"
 
 
 def test_an_exception_of_the_callback_stops_the_fit(large, problem):
     def refuse(done):
         raise LookupError("enough")
 
-    model = ml.Rembrandt(300, max_iter=1000, tol=1e-12, n_jobs=2)
+    model = clone(SLOW)
     with pytest.raises(LookupError, match="enough"):
         model.fit(*large, progress=refuse)
     assert not hasattr(model, "coef_")

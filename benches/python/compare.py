@@ -47,11 +47,7 @@ def main():
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--sets", nargs="+", default=SETS, help="folders of MANYLABEL_DATA")
-    parser.add_argument("--systems", nargs="+", default=list(SYSTEMS), choices=SYSTEMS)
+    parser = comparison(__doc__, SETS, SYSTEMS)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=3, help="timed predictions of the test set")
     parser.add_argument(
@@ -60,12 +56,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--peer-python", type=Path, default=ROOT / ".venv-peers/bin/python")
     parser.add_argument("--append", action=argparse.BooleanOptionalAction, default=True, help="to the README")
     args = parser.parse_args()
-    if not os.environ.get("MANYLABEL_DATA"):
-        parser.error("set MANYLABEL_DATA to the folder of data sets")
-    args.data = Path(os.environ["MANYLABEL_DATA"])
-    for name in args.sets:
-        if not (args.data / name / "train.txt.gz").is_file():
-            parser.error(f"--sets: {args.data / name} has no train.txt.gz")
+    args.data = data_folder(parser, args.sets)
     if (
         any(interpreter(args, system) != sys.executable for system in args.systems)
         and not args.peer_python.is_file()
@@ -74,6 +65,27 @@ def arguments() -> argparse.Namespace:
             f"no {args.peer_python}: run `make .venv-peers/installed`, or name one with --peer-python"
         )
     return args
+
+
+def comparison(description: str, sets: list[str], systems: dict) -> argparse.ArgumentParser:
+    """The command line of a comparison: which sets, and which systems."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--sets", nargs="+", default=sets, help="folders of MANYLABEL_DATA")
+    parser.add_argument("--systems", nargs="+", default=list(systems), choices=systems)
+    return parser
+
+
+def data_folder(parser: argparse.ArgumentParser, sets: list[str]) -> Path:
+    """The folder of data sets, which has the training rows of these."""
+    if not os.environ.get("MANYLABEL_DATA"):
+        parser.error("set MANYLABEL_DATA to the folder of data sets")
+    data = Path(os.environ["MANYLABEL_DATA"])
+    for name in sets:
+        if not (data / name / "train.txt.gz").is_file():
+            parser.error(f"--sets: {data / name} has no train.txt.gz")
+    return data
 
 
 def hold_threads(n_threads: int):

@@ -12,13 +12,12 @@ from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
-from compare import KS, heading, hold_threads
+from compare import KS, data_folder, heading, hold_threads
 from sklearn.preprocessing import normalize
 
 import manylabel
 from manylabel.datasets import load_xc
 from manylabel.metrics import precision_at_k
-from pls import data_folder
 from rules import markdown
 
 SETS = ["reuters-21578", "eurlex57k"]

@@ -6,16 +6,14 @@ in this process, one after the other, so memory is not measured. Figures are app
 """
 
 import argparse
-import os
 import statistics
 import sys
 from functools import partial
-from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import numpy as np
-from compare import heading, hold_threads, note
+from compare import data_folder, heading, hold_threads, note
 
 import manylabel as ml
 from manylabel.metrics import precision_at_k, propensities, psp_at_k, recall_at_k
@@ -64,9 +62,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--repeats", type=int, default=3, help="timed rankings of the test set")
     parser.add_argument("--append", action=argparse.BooleanOptionalAction, default=True, help="to the README")
     args = parser.parse_args()
-    if not os.environ.get("MANYLABEL_DATA"):
-        parser.error("set MANYLABEL_DATA to the folder of data sets")
-    args.data = Path(os.environ["MANYLABEL_DATA"])
+    args.data = data_folder(parser, args.sets)
     return args
 
 

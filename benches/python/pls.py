@@ -8,14 +8,13 @@ U with as many orthonormal columns the exact eigenvectors have the most.
 
 import argparse
 import json
-import os
 import sys
 import tempfile
 from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
-from compare import HERE, WorkerError, figures_of, heading, hold_threads
+from compare import HERE, WorkerError, comparison, data_folder, figures_of, heading, hold_threads
 from pls_peer import conjugate_gradients, product
 from pls_systems import SYSTEMS, append_csr
 from rates import rates
@@ -42,11 +41,7 @@ def main():
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--sets", nargs="+", default=SETS, help="folders of MANYLABEL_DATA")
-    parser.add_argument("--systems", nargs="+", default=list(SYSTEMS), choices=SYSTEMS)
+    parser = comparison(__doc__, SETS, SYSTEMS)
     parser.add_argument("--components", type=int, default=100)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--rows", type=int, help="the first of the training rows, not all")
@@ -69,16 +64,6 @@ def add_solver_arguments(parser: argparse.ArgumentParser):
         default=1e-2,
         help="of the norm of residuals: of each column in ours, of all in the peer",
     )
-
-
-def data_folder(parser: argparse.ArgumentParser, sets: list[str]) -> Path:
-    if not os.environ.get("MANYLABEL_DATA"):
-        parser.error("set MANYLABEL_DATA to the folder of data sets")
-    data = Path(os.environ["MANYLABEL_DATA"])
-    for name in sets:
-        if not (data / name / "train.txt.gz").is_file():
-            parser.error(f"--sets: {data / name} has no train.txt.gz")
-    return data
 
 
 def settings_of(args: argparse.Namespace, seed) -> dict:

@@ -1,8 +1,8 @@
 """Times the product of sparse rows and a dense matrix, which is what a label embedding spends its time on.
 
-The product is `transform` with drawn weights, on real sets and on planted rows, of ours and of scipy; beside
-the machine's rates. Bytes are those an unlucky cache would move: a row of W for each entry, the entries
-themselves, and the answer.
+The product is `transform` with drawn weights, on real sets and on planted rows (the set "planted"), of ours
+and of scipy; beside the machine's rates. Bytes are those an unlucky cache would move: a row of W for each
+entry, the entries themselves, and the answer.
 """
 
 import argparse
@@ -12,14 +12,14 @@ from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
-from compare import WorkerError, heading, hold_threads
+from compare import WorkerError, comparison, data_folder, heading, hold_threads
 from planted import Planted
 from pls_systems import SYSTEMS, append_csr
 from rates import rates
 from sklearn.preprocessing import normalize
 
 from manylabel.datasets import load_xc
-from pls import data_folder, run
+from pls import run
 from rules import markdown
 
 SETS = ["eurlex57k", "yso-finna-en", "planted"]
@@ -52,11 +52,7 @@ def main():
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--sets", nargs="+", default=SETS, help="folders of MANYLABEL_DATA, or planted")
-    parser.add_argument("--systems", nargs="+", default=list(SYSTEMS), choices=SYSTEMS)
+    parser = comparison(__doc__, SETS, SYSTEMS)
     parser.add_argument("--components", type=int, default=320)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=5)

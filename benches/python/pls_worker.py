@@ -3,14 +3,13 @@
 As with worker.py, the process belongs to one system alone.
 """
 
-import argparse
 import json
 import time
 from pathlib import Path
 
 import numpy as np
 from pls_systems import SYSTEMS, LabelEmbedding
-from worker import memory, timed
+from worker import command_line, memory, timed
 
 
 def measure_fit(system: LabelEmbedding, data: Path, scratch: Path) -> dict:
@@ -46,11 +45,7 @@ def measure_product(
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("system", choices=SYSTEMS)
-    parser.add_argument("data", type=Path, help="folder with the matrices X and Y")
-    parser.add_argument("scratch", type=Path, help="folder for embedding.npy and figures.json")
-    parser.add_argument("--threads", type=int, required=True)
+    parser = command_line(__doc__, SYSTEMS, data="the matrices X and Y", answers="embedding.npy")
     parser.add_argument("--settings", type=json.loads, required=True, help="the system's, as JSON")
     parser.add_argument("--columns", type=int, help="time projections to so many dimensions, and no fit")
     parser.add_argument("--repeats", type=int, default=1, help="timed projections")

@@ -3,7 +3,6 @@
 As with worker.py, the process belongs to one system alone.
 """
 
-import argparse
 import json
 import time
 from pathlib import Path
@@ -11,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 from rules_systems import SYSTEMS, Boosted
-from worker import memory, timed
+from worker import command_line, memory, timed
 
 
 def measure(system: Boosted, data: Path, scratch: Path, n_repeats: int) -> dict[str, float]:
@@ -38,11 +37,8 @@ def measure(system: Boosted, data: Path, scratch: Path, n_repeats: int) -> dict[
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("system", choices=SYSTEMS)
-    parser.add_argument("data", type=Path, help="folder with X_train, Y_train and X_test as .npz")
-    parser.add_argument("scratch", type=Path, help="folder for labels.npz and figures.json")
-    for name in ("--threads", "--rules", "--seed", "--repeats"):
+    parser = command_line(__doc__, SYSTEMS, data="X_train, Y_train and X_test as .npz", answers="labels.npz")
+    for name in ("--rules", "--seed", "--repeats"):
         parser.add_argument(name, type=int, required=True)
     args = parser.parse_args()
     system = SYSTEMS[args.system](args.threads, args.rules, args.seed)

@@ -73,6 +73,10 @@ def named_for_f1(model, split):
     return csr_array(inference.predict(model.predict_proba(split.X_test))).toarray()
 
 
+# How each is measured, how labels are named for it, and which way is better.
+MEASURES = {"HL": (hamming, named_by_sign, -1), "macro-F1": (macro_f1, named_for_f1, 1)}
+
+
 def interval(measure, Y, named, seed=0):
     """Second, mean of eighth and ninth, and fifteenth of sixteen Poisson(1) reweightings, about 90 %."""
     rng = np.random.default_rng(seed)

@@ -11,22 +11,10 @@ from time import perf_counter
 import numpy as np
 from scipy.sparse import csr_array
 from sklearn.model_selection import ParameterSampler
-from smooth_link_data import (
-    PUBLISHED,
-    SETS,
-    Split,
-    hamming,
-    interval,
-    load,
-    macro_f1,
-    named_by_sign,
-    named_for_f1,
-)
+from smooth_link_data import MEASURES, PUBLISHED, SETS, Split, interval, load
 
 from manylabel import SmoothLinkClassifier
 from manylabel.link import smooth_link_space
-
-MEASURES = {"HL": (hamming, named_by_sign, -1), "macro-F1": (macro_f1, named_for_f1, 1)}
 
 
 def inner(split, seed):

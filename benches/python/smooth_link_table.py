@@ -9,15 +9,7 @@ import argparse
 from time import perf_counter
 
 import numpy as np
-from smooth_link_data import (
-    PUBLISHED,
-    hamming,
-    interval,
-    load,
-    macro_f1,
-    named_by_sign,
-    named_for_f1,
-)
+from smooth_link_data import MEASURES, PUBLISHED, interval, load, named_by_sign
 
 from manylabel import SmoothLinkClassifier
 
@@ -67,10 +59,7 @@ def main():
     print("|---|---|---:|---:|---:|---:|---:|---|")
     for name in args.sets:
         split = load(name)
-        for measure, of_measure, naming in (
-            ("HL", hamming, named_by_sign),
-            ("macro-F1", macro_f1, named_for_f1),
-        ):
+        for measure, (of_measure, naming, _) in MEASURES.items():
             values, by_sign, seconds = [], [], []
             for seed in range(args.seeds):
                 start = perf_counter()

@@ -84,12 +84,20 @@ def timed(call):
     return time.perf_counter() - start, value
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("system", choices=SYSTEMS)
-    parser.add_argument("data", type=Path, help="folder with X_train, Y_train and X_test as .npz")
-    parser.add_argument("scratch", type=Path, help="folder for the model, top.npy and figures.json")
+def command_line(description: str, systems: dict, *, data: str, answers: str) -> argparse.ArgumentParser:
+    """What every worker is told: the system, where its data are, where its answers go, and its threads."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("system", choices=systems)
+    parser.add_argument("data", type=Path, help=f"folder with {data}")
+    parser.add_argument("scratch", type=Path, help=f"folder for {answers}, and figures.json")
     parser.add_argument("--threads", type=int, required=True)
+    return parser
+
+
+def main():
+    parser = command_line(
+        __doc__, SYSTEMS, data="X_train, Y_train and X_test as .npz", answers="the model and top.npy"
+    )
     parser.add_argument("--repeats", type=int, required=True)
     parser.add_argument("--sample-labels", type=int, help="fit so many labels one by one, and nothing else")
     args = parser.parse_args()

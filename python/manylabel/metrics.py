@@ -47,6 +47,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array, issparse, sparray, spmatrix
 
+from manylabel.estimator.documentation import documented_like
 from manylabel.estimator.validation import canonical_csr
 
 __all__ = ["ndcg_at_k", "precision_at_k", "propensities", "psndcg_at_k", "psp_at_k", "recall_at_k"]
@@ -90,28 +91,15 @@ def precision_at_k(Y_true: Matrix, scores: Matrix, k: int | Sequence[int] = (1, 
     return _as_asked(k, _total(Y, scores, ks) / (ks * Y.shape[0]))
 
 
+@documented_like(precision_at_k)
 def recall_at_k(Y_true: Matrix, scores: Matrix, k: int | Sequence[int] = (1, 3, 5)) -> float | Floats:
     """Mean share of a row's true labels found among its k best.
-
-    Parameters
-    ----------
-    Y_true : ndarray or sparse matrix of shape (n, c)
-        True labels, 0/1 of any numeric or bool dtype.
-    scores : ndarray or sparse matrix of shape (n, c)
-        Higher is better. Dense: -inf is no candidate. Sparse: only stored entries are candidates.
-    k : int or sequence of int, default=(1, 3, 5)
-        Ranks to count, each >= 1.
 
     Returns
     -------
     float or ndarray of shape (len(k),), dtype float64
         A float if `k` is an int. Rows without labels are left out of the mean; if no row has a label
         there is nothing to recall and the result is nan.
-
-    Raises
-    ------
-    ValueError
-        As for `precision_at_k`.
     """
     ks = _check_k(k)
     Y, scores = _check_pair(Y_true, scores)
@@ -120,30 +108,17 @@ def recall_at_k(Y_true: Matrix, scores: Matrix, k: int | Sequence[int] = (1, 3, 
     return _as_asked(k, _ratio(total, np.full(len(ks), float(n_labelled))))
 
 
+@documented_like(precision_at_k)
 def ndcg_at_k(Y_true: Matrix, scores: Matrix, k: int | Sequence[int] = (1, 3, 5)) -> float | Floats:
     """Mean discounted gain of the k best of each row, relative to the best possible.
 
     A hit at rank r gains 1 / log2(r + 1); the ideal of a row is a hit at each of its first
     min(k, number of true labels) ranks.
 
-    Parameters
-    ----------
-    Y_true : ndarray or sparse matrix of shape (n, c)
-        True labels, 0/1 of any numeric or bool dtype.
-    scores : ndarray or sparse matrix of shape (n, c)
-        Higher is better. Dense: -inf is no candidate. Sparse: only stored entries are candidates.
-    k : int or sequence of int, default=(1, 3, 5)
-        Ranks to count, each >= 1.
-
     Returns
     -------
     float or ndarray of shape (len(k),), dtype float64
         A float if `k` is an int. Rows without labels count as 0, as is usual in the field.
-
-    Raises
-    ------
-    ValueError
-        As for `precision_at_k`.
 
     Notes
     -----
@@ -200,6 +175,7 @@ def propensities(Y_train: Matrix, *, A: float = 0.55, B: float = 1.5) -> Floats:
     return np.asarray(1.0 / (1.0 + constant * (counts + B) ** -A), dtype=np.float64)
 
 
+@documented_like(precision_at_k)
 def psp_at_k(
     Y_true: Matrix, scores: Matrix, propensities: ArrayLike, k: int | Sequence[int] = (1, 3, 5)
 ) -> float | Floats:
@@ -209,14 +185,8 @@ def psp_at_k(
 
     Parameters
     ----------
-    Y_true : ndarray or sparse matrix of shape (n, c)
-        True labels, 0/1 of any numeric or bool dtype.
-    scores : ndarray or sparse matrix of shape (n, c)
-        Higher is better. Dense: -inf is no candidate. Sparse: only stored entries are candidates.
     propensities : array-like of shape (c,)
         Propensity of each label, in (0, 1]; see `propensities`.
-    k : int or sequence of int, default=(1, 3, 5)
-        Ranks to count, each >= 1.
 
     Returns
     -------
@@ -226,7 +196,8 @@ def psp_at_k(
     Raises
     ------
     ValueError
-        As for `precision_at_k`, and if `propensities` has another length than c or leaves (0, 1].
+        If the shapes differ or are empty, `Y_true` is not 0/1, `scores` has NaN, `k` is not positive, or
+        `propensities` has another length than c or leaves (0, 1].
     """
     ks = _check_k(k)
     Y, scores = _check_pair(Y_true, scores)
@@ -235,6 +206,7 @@ def psp_at_k(
     return _as_asked(k, _ratio(_total(Y, scores, ks, gains=gains), best))
 
 
+@documented_like(psp_at_k)
 def psndcg_at_k(
     Y_true: Matrix, scores: Matrix, propensities: ArrayLike, k: int | Sequence[int] = (1, 3, 5)
 ) -> float | Floats:
@@ -242,27 +214,6 @@ def psndcg_at_k(
 
     A hit on label j at rank r of row i gains 1 / (p_j log2(r + 1) I(min(k, abs(y_i)))). The result is the
     ratio of the total gain to that of ranking the true labels of each row by falling 1 / p_j.
-
-    Parameters
-    ----------
-    Y_true : ndarray or sparse matrix of shape (n, c)
-        True labels, 0/1 of any numeric or bool dtype.
-    scores : ndarray or sparse matrix of shape (n, c)
-        Higher is better. Dense: -inf is no candidate. Sparse: only stored entries are candidates.
-    propensities : array-like of shape (c,)
-        Propensity of each label, in (0, 1]; see `propensities`.
-    k : int or sequence of int, default=(1, 3, 5)
-        Ranks to count, each >= 1.
-
-    Returns
-    -------
-    float or ndarray of shape (len(k),), dtype float64
-        A float if `k` is an int. In [0, 1]; nan if no row has a label.
-
-    Raises
-    ------
-    ValueError
-        As for `psp_at_k`.
     """
     ks = _check_k(k)
     Y, scores = _check_pair(Y_true, scores)

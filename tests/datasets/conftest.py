@@ -1,6 +1,8 @@
+import re
 import signal
 
 import pytest
+from scipy.sparse import issparse
 
 
 @pytest.fixture
@@ -15,3 +17,24 @@ def _alarm_is_ctrl_c():
     previous = signal.signal(signal.SIGALRM, signal.default_int_handler)
     yield
     signal.signal(signal.SIGALRM, previous)
+
+
+@pytest.fixture(scope="session")
+def read_or_refused(tmp_path_factory):
+    """Call with a reader, a file's name and any bytes: it reads X and Y, or its error names the line."""
+    folder = tmp_path_factory.mktemp("any")
+
+    def check(read, name, content):
+        path = folder / name
+        path.write_bytes(content)
+        try:
+            X, Y = read(path)
+        except ValueError:
+            with pytest.raises(ValueError, match=re.escape(name) + r", line \d+: expected (.|\n)*, got "):
+                read(path)
+        else:
+            assert X.shape[0] == Y.shape[0]
+            for matrix in filter(issparse, (X, Y)):
+                matrix.check_format(full_check=True)
+
+    return check

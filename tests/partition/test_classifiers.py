@@ -14,17 +14,7 @@ from sklearn.svm import LinearSVC
 from sklearn.utils import get_tags
 
 import manylabel as ml
-from manylabel import (
-    BlockPartitionClassifier,
-    BlockPartitioner,
-    BoostedRulesClassifier,
-    CBMLCClassifier,
-    CorrLogClassifier,
-    DiSMECClassifier,
-    LPSRClassifier,
-    SmoothLinkClassifier,
-    _core,
-)
+from manylabel import _core
 from manylabel.datasets import load_xc, make_multilabel
 from manylabel.metrics import precision_at_k
 from manylabel.partition.base import _MOST_ROUTES
@@ -49,7 +39,7 @@ def problem():
 
 @pytest.fixture(scope="module")
 def base():
-    return DiSMECClassifier(1.0, random_state=0)
+    return ml.DiSMECClassifier(1.0, random_state=0)
 
 
 def same_bits(one, other):
@@ -64,14 +54,14 @@ def same_bits(one, other):
 def test_one_block_of_all_labels_is_the_estimator(problem, base, lam):
     X, Y = problem
     plain = clone(base).fit(X, Y)
-    block = BlockPartitionClassifier(base, n_blocks=1, lam=lam).fit(X, Y)
+    block = ml.BlockPartitionClassifier(base, n_blocks=1, lam=lam).fit(X, Y)
     np.testing.assert_array_equal(block.decision_function(X), plain.decision_function(X))
     same_bits(block.predict_topk(X, 5), plain.predict_topk(X, 5))
     same_bits(block.predict(X), plain.predict(X))
     assert block.speedup_ == (1, 30 / 31)
-    cluster = CBMLCClassifier(base, n_clusters=1).fit(X, Y)
+    cluster = ml.CBMLCClassifier(base, n_clusters=1).fit(X, Y)
     np.testing.assert_array_equal(cluster.decision_function(X), plain.decision_function(X))
-    leaf = LPSRClassifier(base, leaf_size=600, n_candidates=30).fit(X, Y)
+    leaf = ml.LPSRClassifier(base, leaf_size=600, n_candidates=30).fit(X, Y)
     np.testing.assert_array_equal(leaf.decision_function(X), plain.decision_function(X))
     same_bits(leaf.predict_topk(X, 5), plain.predict_topk(X, 5))
     same_bits(leaf.predict(X), plain.predict(X))
@@ -80,7 +70,7 @@ def test_one_block_of_all_labels_is_the_estimator(problem, base, lam):
 def test_one_block_of_another_library(problem):
     X, Y = problem
     plain = OneVsRestClassifier(LogisticRegression()).fit(X, Y)
-    block = BlockPartitionClassifier(plain, n_blocks=1, lam=0).fit(X, Y)
+    block = ml.BlockPartitionClassifier(plain, n_blocks=1, lam=0).fit(X, Y)
     np.testing.assert_allclose(block.decision_function(X), plain.decision_function(X), rtol=1e-6)
     np.testing.assert_array_equal(block.predict(X).toarray(), plain.predict(X).toarray())
 
@@ -88,10 +78,10 @@ def test_one_block_of_another_library(problem):
 # --- whose scores are whose
 
 
-@pytest.mark.parametrize("kind", [BlockPartitionClassifier, CBMLCClassifier])
+@pytest.mark.parametrize("kind", [ml.BlockPartitionClassifier, ml.CBMLCClassifier])
 def test_a_row_has_the_scores_of_the_model_of_its_block(problem, base, kind):
     X, Y = problem
-    how = {"n_blocks": 4, "lam": 1.0} if kind is BlockPartitionClassifier else {"n_clusters": 4}
+    how = {"n_blocks": 4, "lam": 1.0} if kind is ml.BlockPartitionClassifier else {"n_clusters": 4}
     model = kind(base, random_state=0, **how).fit(X, Y)
     units = X / np.sqrt(X.multiply(X).sum(axis=1))[:, None]
     routed = (units @ model.router_coef_.T).toarray() + model.router_intercept_
@@ -119,7 +109,9 @@ def test_a_row_has_the_scores_of_the_model_of_its_block(problem, base, kind):
 @pytest.mark.parametrize("n_routes", [2, 9])
 def test_scores_of_several_blocks_are_merged_by_probability(problem, base, n_routes):
     X, Y = problem
-    model = BlockPartitionClassifier(base, n_blocks=4, lam=1.0, n_routes=n_routes, random_state=0).fit(X, Y)
+    model = ml.BlockPartitionClassifier(base, n_blocks=4, lam=1.0, n_routes=n_routes, random_state=0).fit(
+        X, Y
+    )
     units = X / np.sqrt(X.multiply(X).sum(axis=1))[:, None]
     routed = (units @ model.router_coef_.T).toarray() + model.router_intercept_
     scores, top = model.decision_function(X), model.predict_topk(X, 3)
@@ -138,7 +130,7 @@ def test_scores_of_several_blocks_are_merged_by_probability(problem, base, n_rou
     np.testing.assert_array_equal(model.predict(X).toarray(), scores > 0)
     assert (
         model.speedup_[0]
-        < BlockPartitionClassifier(base, n_blocks=4, lam=1.0, random_state=0).fit(X, Y).speedup_[0]
+        < ml.BlockPartitionClassifier(base, n_blocks=4, lam=1.0, random_state=0).fit(X, Y).speedup_[0]
     )
 
 
@@ -146,8 +138,8 @@ def test_margins_within_blocks_are_margins(problem, base):
     """One cluster around a classifier changes neither its scores nor what they count as."""
     X, Y = problem
     plain, nested = (
-        BlockPartitionClassifier(inner, n_blocks=4, lam=1.0, n_routes=2, random_state=0).fit(X, Y)
-        for inner in (base, CBMLCClassifier(base, 1, random_state=0))
+        ml.BlockPartitionClassifier(inner, n_blocks=4, lam=1.0, n_routes=2, random_state=0).fit(X, Y)
+        for inner in (base, ml.CBMLCClassifier(base, 1, random_state=0))
     )
     np.testing.assert_allclose(nested.decision_function(X), plain.decision_function(X), rtol=1e-5)
 
@@ -155,7 +147,7 @@ def test_margins_within_blocks_are_margins(problem, base):
 def test_constant_scores_of_others_are_log_odds_already():
     X = np.repeat(np.eye(2), 20, axis=0)
     Y = np.column_stack([np.arange(40) < 20, np.arange(40) % 2, np.ones(40)]).astype(int)
-    model = BlockPartitionClassifier(
+    model = ml.BlockPartitionClassifier(
         OneVsRestClassifier(LinearSVC()), n_blocks=2, lam=0, n_routes=2, random_state=0
     ).fit(X, Y)
     # Label 2 is in all rows of both blocks, whatever the router says.
@@ -164,7 +156,7 @@ def test_constant_scores_of_others_are_log_odds_already():
 
 def test_merging_in_parts_changes_nothing(problem, monkeypatch):
     X, Y = problem
-    model = BlockPartitionClassifier(
+    model = ml.BlockPartitionClassifier(
         OneVsRestClassifier(LinearSVC()), n_blocks=4, lam=1.0, n_routes=2, random_state=0
     ).fit(X, Y)
     whole, scores = model.predict_topk(X, 5), model.decision_function(X)
@@ -173,7 +165,7 @@ def test_merging_in_parts_changes_nothing(problem, monkeypatch):
     np.testing.assert_array_equal(model.decision_function(X), scores)
 
 
-class Elsewhere(DiSMECClassifier):
+class Elsewhere(ml.DiSMECClassifier):
     """Scores by methods of its own, which are those of its class."""
 
     def decision_function(self, X):
@@ -186,7 +178,7 @@ def test_the_core_answers_what_the_models_would(problem, base, n_routes, lam):
     """A model whose methods are not this library's is asked by these."""
     X, Y = problem
     inside, outside = (
-        BlockPartitionClassifier(inner, n_blocks=4, lam=lam, n_routes=n_routes, random_state=0).fit(X, Y)
+        ml.BlockPartitionClassifier(inner, n_blocks=4, lam=lam, n_routes=n_routes, random_state=0).fit(X, Y)
         for inner in (base, Elsewhere(1.0, random_state=0))
     )
     X = csr_array(X + X[::-1])
@@ -202,7 +194,7 @@ def test_the_core_answers_what_the_models_would(problem, base, n_routes, lam):
 def test_scores_of_given_labels(problem, base, small_blocks, n_routes):
     X, Y = problem
     how = {} if n_routes == "auto" else {"n_blocks": 4, "lam": 1.0}
-    model = BlockPartitionClassifier(base, n_routes=n_routes, random_state=0, **how).fit(X, Y)
+    model = ml.BlockPartitionClassifier(base, n_routes=n_routes, random_state=0, **how).fit(X, Y)
     X = csr_array(X + X[::-1])
     pattern = csr_array(Y, dtype=np.float32)
     pattern.sort_indices()
@@ -214,12 +206,12 @@ def test_scores_of_given_labels(problem, base, small_blocks, n_routes):
     np.testing.assert_array_equal(above, np.where(scores > bounds, scores, 0))
 
 
-@pytest.mark.parametrize("inner", [SmoothLinkClassifier(n_features=40, loss="softmax", random_state=0)])
+@pytest.mark.parametrize("inner", [ml.SmoothLinkClassifier(n_features=40, loss="softmax", random_state=0)])
 def test_models_of_one_label_a_row_name_one(inner):
     rng = np.random.default_rng(0)
     X, label = rng.random((300, 8)), rng.integers(0, 4, 300)
     Y = np.eye(4, dtype=int)[label]
-    model = CBMLCClassifier(inner, 3, random_state=0).fit(X, Y)
+    model = ml.CBMLCClassifier(inner, 3, random_state=0).fit(X, Y)
     predicted = model.predict(X)
     np.testing.assert_array_equal(predicted.sum(axis=1), 1)
     np.testing.assert_array_equal(predicted.argmax(axis=1), model.decision_function(X).argmax(axis=1))
@@ -228,8 +220,8 @@ def test_models_of_one_label_a_row_name_one(inner):
 def test_models_name_labels_as_they_do_alone(problem):
     """Rules name known label sets, and pairs of labels that go together are ranked by marginals."""
     X, Y = problem
-    for inner in (BoostedRulesClassifier(40, random_state=0), CorrLogClassifier()):
-        model = BlockPartitionClassifier(inner, n_blocks=3, lam=1.0, random_state=0).fit(X, Y)
+    for inner in (ml.BoostedRulesClassifier(40, random_state=0), ml.CorrLogClassifier()):
+        model = ml.BlockPartitionClassifier(inner, n_blocks=3, lam=1.0, random_state=0).fit(X, Y)
         blocks = model._routes(X).indices
         predicted, top = model.predict(X), model.predict_topk(X, 3)
         for block, labels in enumerate(model.label_blocks_):
@@ -245,7 +237,7 @@ def test_models_name_labels_as_they_do_alone(problem):
 
 def test_rows_without_labels(base):
     X, Y = np.repeat(np.eye(3), 20, axis=0), np.repeat([[1, 0], [0, 1], [0, 0]], 20, axis=0)
-    model = BlockPartitionClassifier(base, n_blocks=3, lam=0.5, random_state=0).fit(X, Y)
+    model = ml.BlockPartitionClassifier(base, n_blocks=3, lam=0.5, random_state=0).fit(X, Y)
     empty = [block for block, labels in enumerate(model.label_blocks_) if len(labels) == 0]
     assert [model.estimators_[block] for block in empty] == [None]
     assert np.isneginf(model.router_intercept_[empty]).all()
@@ -255,9 +247,9 @@ def test_rows_without_labels(base):
     Y[::3] = 0
     X = np.repeat(np.eye(2), 30, axis=0)
     params = {"n_blocks": 2, "lam": 0.5, "random_state": 0}
-    kept = BlockPartitionClassifier(base, drop_unlabeled=True, **params).fit(X, Y)
+    kept = ml.BlockPartitionClassifier(base, drop_unlabeled=True, **params).fit(X, Y)
     rows = Y.any(axis=1)
-    without = BlockPartitionClassifier(base, **params).fit(X[rows], Y[rows])
+    without = ml.BlockPartitionClassifier(base, **params).fit(X[rows], Y[rows])
     order = np.argsort(kept.router_coef_.toarray()[:, 0]), np.argsort(without.router_coef_.toarray()[:, 0])
     np.testing.assert_allclose(
         kept.router_coef_.toarray()[order[0]], without.router_coef_.toarray()[order[1]], atol=0.05
@@ -284,7 +276,7 @@ def test_other_estimators(problem, name, dense, n_routes):
         Y = Y.toarray()  # they do not take it sparse
     if dense:
         X, Y = X.toarray(), np.asarray(Y.toarray())
-    model = BlockPartitionClassifier(
+    model = ml.BlockPartitionClassifier(
         FOREIGN[name], n_blocks=3, lam=1.0, n_routes=n_routes, random_state=0, n_jobs=2
     ).fit(X, Y)
     scores, top = model.decision_function(X), model.predict_topk(X, k=4)
@@ -304,7 +296,7 @@ def test_labels_that_do_not_vary_have_constant_scores():
     X[:10, 1] = np.linspace(0, 0.3, 10)
     Y = np.zeros((20, 4), dtype=int)
     Y[:10, 0] = Y[5:10, 2] = Y[10:, 3] = 1
-    model = BlockPartitionClassifier(
+    model = ml.BlockPartitionClassifier(
         OneVsRestClassifier(LogisticRegression()), n_blocks=2, lam=0, random_state=0
     ).fit(X, Y)
     assert sorted(map(len, model.label_blocks_)) == [1, 2]
@@ -339,41 +331,43 @@ def test_blocks_an_estimator_cannot_take():
     Y = np.zeros((50, 2), dtype=int)
     Y[:40:2, 0] = Y[40::2, 1] = 1
     with pytest.warns(UserWarning, match="to 1 of 2 blocks, whose labels get constant scores: wants 30 rows"):
-        model = BlockPartitionClassifier(Picky(), n_blocks=2, lam=0, random_state=0).fit(X, Y)
+        model = ml.BlockPartitionClassifier(Picky(), n_blocks=2, lam=0, random_state=0).fit(X, Y)
     scores = model.decision_function(X)
     assert (scores[:40, 0] == 0).all()
     np.testing.assert_allclose(scores[40:, 1], 0)  # log-odds of five in ten
     with pytest.raises(ValueError, match="`estimator` could not be fitted to any block: wants 99 rows"):
-        BlockPartitionClassifier(Picky(99), n_blocks=2, lam=0, random_state=0).fit(X, Y)
+        ml.BlockPartitionClassifier(Picky(99), n_blocks=2, lam=0, random_state=0).fit(X, Y)
     with pytest.raises(ValueError, match='`C` must be "auto" or a finite number > 0, got -1'):
-        BlockPartitionClassifier(DiSMECClassifier(C=-1), n_blocks=2, lam=0, random_state=0).fit(X, Y)
+        ml.BlockPartitionClassifier(ml.DiSMECClassifier(C=-1), n_blocks=2, lam=0, random_state=0).fit(X, Y)
 
 
 def test_seeds_reach_what_has_none(problem):
     X, Y = problem
     forest = RandomForestClassifier(3)
     first, second, other = (
-        BlockPartitionClassifier(forest, n_blocks=2, lam=1, random_state=seed)
+        ml.BlockPartitionClassifier(forest, n_blocks=2, lam=1, random_state=seed)
         .fit(X, Y.toarray())
         .decision_function(X)
         for seed in (0, 0, 1)
     )
     np.testing.assert_array_equal(first, second)
     assert (first != other).any()
-    params = BlockPartitionClassifier(DiSMECClassifier(random_state=7), n_blocks=2, lam=1, random_state=0)
+    params = ml.BlockPartitionClassifier(
+        ml.DiSMECClassifier(random_state=7), n_blocks=2, lam=1, random_state=0
+    )
     assert {model.random_state for model in params.fit(X, Y).estimators_} == {7}
 
 
 # --- the choice of lam
 
 
-@pytest.mark.parametrize("estimator", [DiSMECClassifier(random_state=0), KNeighborsClassifier(3)])
+@pytest.mark.parametrize("estimator", [ml.DiSMECClassifier(random_state=0), KNeighborsClassifier(3)])
 def test_lam_by_cross_validation(problem, estimator):
     """Of the neighbours' scores many are equal, and whose rank is higher must not depend on who asks."""
     base, n_jobs = estimator, 2
     X, Y = (matrix.toarray() for matrix in problem)
     accurate, speedy = (
-        BlockPartitionClassifier(base, n_blocks=3, mode=mode, random_state=0, n_jobs=n_jobs).fit(X, Y)
+        ml.BlockPartitionClassifier(base, n_blocks=3, mode=mode, random_state=0, n_jobs=n_jobs).fit(X, Y)
         for mode in ("accuracy", "speed")
     )
     precision = accurate.lam_precision_
@@ -384,11 +378,11 @@ def test_lam_by_cross_validation(problem, estimator):
     plain = np.empty((5, 3))
     for fold in range(5):
         inside, outside = fold_of_row != fold, fold_of_row == fold
-        model = BlockPartitionClassifier(base, n_blocks=3, lam=accurate.lams_[0] * 0.8, random_state=0)
+        model = ml.BlockPartitionClassifier(base, n_blocks=3, lam=accurate.lams_[0] * 0.8, random_state=0)
         top = model.fit(X[inside], Y[inside]).predict_topk(X[outside], 5)
         expected = precision_at_k(Y[outside], top, (1, 3, 5))
         np.testing.assert_allclose(precision[0, fold], expected)
-        model = BlockPartitionClassifier(base, n_blocks=1, lam=0)
+        model = ml.BlockPartitionClassifier(base, n_blocks=1, lam=0)
         top = model.fit(X[inside], Y[inside]).predict_topk(X[outside], 5)
         plain[fold] = precision_at_k(Y[outside], top, (1, 3, 5))
     np.testing.assert_array_equal(speedy.lam_precision_, precision)
@@ -400,11 +394,11 @@ def test_lam_by_cross_validation(problem, estimator):
 def test_speed_without_a_weight_that_is_near_enough(base):
     """Features that say nothing of a new row's block: routing loses much whatever the weight."""
     X, Y = csr_array(np.eye(200)), np.eye(4, dtype=int)[np.arange(200) % 4]
-    model = BlockPartitionClassifier(base, n_blocks=100, mode="speed", random_state=0)
+    model = ml.BlockPartitionClassifier(base, n_blocks=100, mode="speed", random_state=0)
     with pytest.warns(UserWarning, match=r"no `lam` from .* keeps P@1, P@3 and P@5 within 2 points"):
         model.fit(X, Y)
     assert model.lam_ == model.lams_[model.lam_precision_.sum(axis=(1, 2)).argmax()]
-    bounded = BlockPartitionClassifier(base, n_blocks=8, max_labels=2, mode="speed", random_state=0)
+    bounded = ml.BlockPartitionClassifier(base, n_blocks=8, max_labels=2, mode="speed", random_state=0)
     assert bounded.fit(X, Y).lam_ == 0  # nothing is left to choose
 
 
@@ -412,7 +406,7 @@ def test_folds_without_labels(base):
     Y = np.zeros((10, 3), dtype=int)
     Y[3, 1] = 1
     for mode in ("rule", "accuracy", "speed"):
-        model = BlockPartitionClassifier(base, mode=mode, random_state=0).fit(np.eye(10), Y)
+        model = ml.BlockPartitionClassifier(base, mode=mode, random_state=0).fit(np.eye(10), Y)
         assert set(model.predict_topk(np.eye(10), 2).indices) == {1}
 
 
@@ -420,11 +414,11 @@ def test_folds_without_labels(base):
 def test_blocks_become_fewer_while_each_weight_loses_too_much(problem, base, monkeypatch, allowed):
     X, Y = problem
     monkeypatch.setitem(TOLERANCE, "accuracy", allowed)
-    several = BlockPartitioner(random_state=0).fit(X, Y).n_blocks_
+    several = ml.BlockPartitioner(random_state=0).fit(X, Y).n_blocks_
     assert several > 1
-    found = BlockPartitionClassifier(base, mode="accuracy", random_state=0).fit(X, Y).n_blocks_
+    found = ml.BlockPartitionClassifier(base, mode="accuracy", random_state=0).fit(X, Y).n_blocks_
     assert found == (several if allowed > 0 else 1)
-    fixed = BlockPartitionClassifier(base, n_blocks=several, mode="accuracy", random_state=0).fit(X, Y)
+    fixed = ml.BlockPartitionClassifier(base, n_blocks=several, mode="accuracy", random_state=0).fit(X, Y)
     assert fixed.n_blocks_ == several
 
 
@@ -432,9 +426,9 @@ def test_what_was_cross_validated_is_what_is_fitted(problem, base, monkeypatch):
     """The rows of the least weight, and of its label sets the parts that the weight chosen keeps."""
     X, Y = problem
     monkeypatch.setitem(TOLERANCE, "speed", 0.2)
-    model = BlockPartitionClassifier(base, n_blocks=6, mode="speed", random_state=0).fit(X, Y)
+    model = ml.BlockPartitionClassifier(base, n_blocks=6, mode="speed", random_state=0).fit(X, Y)
     assert model.lam_ > model.lams_[0]
-    blocks = BlockPartitioner(6, model.lams_[0], random_state=0).fit(X, Y)
+    blocks = ml.BlockPartitioner(6, model.lams_[0], random_state=0).fit(X, Y)
     np.testing.assert_array_equal(model.row_blocks_, blocks.row_blocks_)
     captured = cost = 0
     for block, labels in enumerate(model.label_blocks_):
@@ -471,7 +465,7 @@ def test_there_are_as_many_blocks_as_the_router_finds(small_blocks, base, monkey
     Y = np.zeros((800, 40), dtype=int)
     for _ in range(3):
         Y[np.arange(800), 10 * group + rng.integers(0, 10, 800)] = 1
-    model = BlockPartitionClassifier(base, random_state=0).fit(X, Y)
+    model = ml.BlockPartitionClassifier(base, random_state=0).fit(X, Y)
     assert model.n_blocks_ == expected
     if expected == 1:
         # Without the rarest of the labels.
@@ -481,7 +475,7 @@ def test_there_are_as_many_blocks_as_the_router_finds(small_blocks, base, monkey
 def test_few_rows_make_one_block_which_is_the_estimator(problem, base):
     X, Y = problem
     plain = clone(base).fit(X, Y)
-    model = BlockPartitionClassifier(base, random_state=0).fit(X, Y)
+    model = ml.BlockPartitionClassifier(base, random_state=0).fit(X, Y)
     assert (model.n_blocks_, model.lam_, model.captured_) == (1, 0, 1)
     np.testing.assert_array_equal(model.decision_function(X), plain.decision_function(X))
     same_bits(model.predict_topk(X, 5), plain.predict_topk(X, 5))
@@ -498,9 +492,9 @@ def small_blocks(monkeypatch):
 
 def test_blocks_by_rule(problem, base, small_blocks):
     X, Y = problem
-    model = BlockPartitionClassifier(base, random_state=0).fit(X, Y)
+    model = ml.BlockPartitionClassifier(base, random_state=0).fit(X, Y)
     lam = default_lam(csr_array(Y), RULE_SHARE)
-    by_hand = BlockPartitionClassifier(base, n_blocks=MOST_BLOCKS, lam=lam, random_state=0).fit(X, Y)
+    by_hand = ml.BlockPartitionClassifier(base, n_blocks=MOST_BLOCKS, lam=lam, random_state=0).fit(X, Y)
     assert (model.n_blocks_, model.lam_) == (MOST_BLOCKS, lam)
     np.testing.assert_array_equal(model.row_blocks_, by_hand.row_blocks_)
     # Blocks asked for by hand are asked one a row.
@@ -517,7 +511,7 @@ def test_a_row_goes_to_more_blocks_where_the_router_is_in_doubt(
 ):
     monkeypatch.setattr("manylabel.partition.base._ROUTED", share)
     X, Y = problem
-    model = BlockPartitionClassifier(base, random_state=0).fit(X, Y)
+    model = ml.BlockPartitionClassifier(base, random_state=0).fit(X, Y)
     X = csr_array(X + X[::-1])  # rows between others
     units = X / np.sqrt(X.multiply(X).sum(axis=1))[:, None]
     routed = (units @ model.router_coef_.T).toarray() + model.router_intercept_
@@ -554,7 +548,7 @@ def test_a_row_goes_to_more_blocks_where_the_router_is_in_doubt(
 def test_other_estimators_are_merged_as_well(problem, small_blocks):
     """Of another's scores some are log-odds and some may be margins."""
     X, Y = problem
-    model = BlockPartitionClassifier(OneVsRestClassifier(LinearSVC()), random_state=0).fit(X, Y)
+    model = ml.BlockPartitionClassifier(OneVsRestClassifier(LinearSVC()), random_state=0).fit(X, Y)
     scores, top = model.decision_function(X), model.predict_topk(X, 30)
     np.testing.assert_array_equal(scores[np.isfinite(scores)], top.data)
     np.testing.assert_array_equal(model.predict(X).toarray(), scores > 0)
@@ -584,7 +578,7 @@ def test_naive_bayes_is_that_of_its_definition():
 @pytest.mark.parametrize("weighting", ["rank", "counts"])
 def test_candidates_of_a_leaf(problem, base, weighting):
     X, Y = problem
-    model = LPSRClassifier(base, 100, 7, weighting=weighting, random_state=0).fit(X, Y)
+    model = ml.LPSRClassifier(base, 100, 7, weighting=weighting, random_state=0).fit(X, Y)
     scores = clone(base).fit(X, Y).decision_function(X)
     Y = Y.toarray()
     rank = np.argsort(np.argsort(-scores, axis=1, kind="stable"), axis=1)
@@ -602,7 +596,7 @@ def test_candidates_of_a_leaf(problem, base, weighting):
 
 def test_lpsr_over_naive_bayes(problem, tmp_path):
     X, Y = abs(problem[0]), problem[1]
-    model = LPSRClassifier("naive-bayes", leaf_size=150, n_candidates=10, random_state=0).fit(X, Y)
+    model = ml.LPSRClassifier("naive-bayes", leaf_size=150, n_candidates=10, random_state=0).fit(X, Y)
     model.save(tmp_path / "model")
     loaded = ml.load(tmp_path / "model")
     same_bits(loaded.predict_topk(X, 5), model.predict_topk(X, 5))
@@ -610,7 +604,7 @@ def test_lpsr_over_naive_bayes(problem, tmp_path):
     assert precision_at_k(Y, model.predict_topk(X, 3), 3) > Y[:, popular].mean()
     np.testing.assert_array_equal(model.predict(X).toarray(), model.decision_function(X) > 0)
     with pytest.raises(ValueError, match="values of X must be >= 0 for naive Bayes, got -"):
-        LPSRClassifier("naive-bayes").fit(-X, Y)
+        ml.LPSRClassifier("naive-bayes").fit(-X, Y)
     # It was what None stood for, and files of that time have it.
     assert get_tags(model).input_tags.positive_only
     model.set_params(estimator=None).save(tmp_path / "older")
@@ -621,9 +615,9 @@ def test_lpsr_over_naive_bayes(problem, tmp_path):
 
 def test_lpsr_by_default_is_its_base_where_rows_are_few(problem):
     X, Y = problem
-    plain = DiSMECClassifier(random_state=0).fit(-X, Y)
-    model = LPSRClassifier(random_state=0).fit(-X, Y)
-    assert isinstance(model.estimators_[0], DiSMECClassifier)
+    plain = ml.DiSMECClassifier(random_state=0).fit(-X, Y)
+    model = ml.LPSRClassifier(random_state=0).fit(-X, Y)
+    assert isinstance(model.estimators_[0], ml.DiSMECClassifier)
     same_bits(model.predict_topk(-X, 5), plain.predict_topk(-X, 5))
     same_bits(model.predict(-X), plain.predict(-X))
 
@@ -631,7 +625,7 @@ def test_lpsr_by_default_is_its_base_where_rows_are_few(problem):
 def test_lpsr_picks_the_weights_of_a_leaf(problem, base):
     """For many rows only; the scores are those of all labels, looked at in part."""
     X, Y = problem
-    model = LPSRClassifier(base, 100, 7, random_state=0).fit(X, Y)
+    model = ml.LPSRClassifier(base, 100, 7, random_state=0).fit(X, Y)
     scores, top, positive = model.decision_function(X), model.predict_topk(X, 5), model.predict(X)
     every = model.estimators_[0].decision_function(X)
     seen = np.isfinite(scores)
@@ -644,12 +638,12 @@ def test_lpsr_picks_the_weights_of_a_leaf(problem, base):
 
 
 @pytest.mark.parametrize(
-    "inner", [BoostedRulesClassifier(40, random_state=0), CorrLogClassifier(), LinearSVC()], ids=repr
+    "inner", [ml.BoostedRulesClassifier(40, random_state=0), ml.CorrLogClassifier(), LinearSVC()], ids=repr
 )
 def test_lpsr_looks_at_a_part_of_any_base(problem, inner):
     X, Y = problem
     foreign = isinstance(inner, LinearSVC)
-    model = LPSRClassifier(OneVsRestClassifier(inner) if foreign else inner, 100, 7, random_state=0)
+    model = ml.LPSRClassifier(OneVsRestClassifier(inner) if foreign else inner, 100, 7, random_state=0)
     model.fit(X, Y)
     base = model.estimators_[0]
     every, named = base.decision_function(X), csr_array(base.predict(X)).toarray()
@@ -730,22 +724,22 @@ def test_rows_that_are_alike_stay_together():
 def test_one_cluster_where_rows_are_few(problem, base, monkeypatch):
     X, Y = problem
     plain = clone(base).fit(X, Y)
-    model = CBMLCClassifier(base, random_state=0).fit(X, Y)
+    model = ml.CBMLCClassifier(base, random_state=0).fit(X, Y)
     assert len(model.label_blocks_) == 1
     same_bits(model.predict_topk(X, 5), plain.predict_topk(X, 5))
     for rows, clusters in ((200, 3), (10, _MOST_CLUSTERS)):
         monkeypatch.setattr("manylabel.partition.clustered._ROWS_OF_A_CLUSTER", rows)
-        assert len(CBMLCClassifier(base, random_state=0).fit(X, Y).label_blocks_) == clusters
+        assert len(ml.CBMLCClassifier(base, random_state=0).fit(X, Y).label_blocks_) == clusters
     # Where clusters explain nothing, there are none; a number that is given stays.
     X = np.random.default_rng(0).standard_normal((600, 400))
-    assert len(CBMLCClassifier(base, random_state=0).fit(X, Y).label_blocks_) == 1
-    assert len(CBMLCClassifier(base, 3, random_state=0).fit(X, Y).label_blocks_) == 3
+    assert len(ml.CBMLCClassifier(base, random_state=0).fit(X, Y).label_blocks_) == 1
+    assert len(ml.CBMLCClassifier(base, 3, random_state=0).fit(X, Y).label_blocks_) == 3
 
 
 def test_nested_models_are_saved_and_loaded(problem, base, tmp_path):
     X, Y = problem
-    inner = CBMLCClassifier(base, 2, random_state=0)
-    model = BlockPartitionClassifier(inner, n_blocks=2, lam=0.5, n_routes=2, random_state=0).fit(X, Y)
+    inner = ml.CBMLCClassifier(base, 2, random_state=0)
+    model = ml.BlockPartitionClassifier(inner, n_blocks=2, lam=0.5, n_routes=2, random_state=0).fit(X, Y)
     model.save(tmp_path / "model")
     loaded = ml.load(tmp_path / "model")
     np.testing.assert_array_equal(loaded.decision_function(X), model.decision_function(X))
@@ -761,9 +755,9 @@ def test_blocks_cost_little_on_delicious(data):
     folder = data / "delicious"
     sets = *load_xc(folder / "train.txt.gz"), *load_xc(folder / "test.txt.gz")
     X, Y, X_test, Y_test = sets
-    base = DiSMECClassifier(random_state=0, n_jobs=-1)
+    base = ml.DiSMECClassifier(random_state=0, n_jobs=-1)
     plain = precision_at_k(Y_test, base.fit(X, Y).predict_topk(X_test, 5), (1, 3, 5))
-    model = BlockPartitionClassifier(base, n_blocks=2, lam=0.3, random_state=0, n_jobs=-1).fit(X, Y)
+    model = ml.BlockPartitionClassifier(base, n_blocks=2, lam=0.3, random_state=0, n_jobs=-1).fit(X, Y)
     found = precision_at_k(Y_test, model.predict_topk(X_test, 5), (1, 3, 5))
     assert (found > plain - 0.02).all()
     assert model.speedup_[1] > 1.2

@@ -16,12 +16,7 @@ struct Data {
 }
 
 fn shapes() -> [Data; 2] {
-    let corel = Text {
-        n: 4_500,
-        d: 499,
-        nnz: 8,
-        c: 374,
-    };
+    let corel = Text::new(4_500, 499, 8, 374);
     let data = |name: String, (x, y)| Data { name, x, y };
     [
         data(YEAST.to_string(), YEAST.examples(0)),

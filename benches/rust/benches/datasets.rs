@@ -7,12 +7,7 @@ use manylabel_datasets::{XcFile, write_xc};
 use std::{env, fs, process};
 
 fn read(criterion: &mut Criterion) {
-    let text = Text {
-        n: 5_000,
-        d: 20_000,
-        nnz: 80,
-        c: 1_000,
-    };
+    let text = Text::new(5_000, 20_000, 80, 1_000);
     let (x, y) = text.examples(0);
     let y = y.owned();
     let mut group = criterion.benchmark_group("read_xc");

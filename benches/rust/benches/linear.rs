@@ -10,12 +10,7 @@ use manylabel_linear::{Scorer, leml, pdsparse};
 use manylabel_score::Model as _;
 
 fn fit(criterion: &mut Criterion) {
-    let text = Text {
-        n: 2_000,
-        d: 5_000,
-        nnz: 60,
-        c: 128,
-    };
+    let text = Text::new(2_000, 5_000, 60, 128);
     let (x, y) = text.examples(0);
     let y = y.owned();
     let mut group = criterion.benchmark_group("fit");
@@ -54,12 +49,7 @@ fn fit(criterion: &mut Criterion) {
 fn predict(criterion: &mut Criterion) {
     const K: usize = 5;
     const RANK: usize = 100;
-    let text = Text {
-        n: 1_000,
-        d: 20_000,
-        nnz: 80,
-        c: 4_271,
-    };
+    let text = Text::new(1_000, 20_000, 80, 4_271);
     let weights = text.weights(0);
     let intercept = vec![-0.5; text.c];
     let scorer = Scorer::new(

@@ -5,12 +5,7 @@ use manylabel_base::Watch;
 use manylabel_benches::{Text, on_one_thread};
 use manylabel_partition::{KMeans, Params, Router, Until};
 
-const TEXT: Text = Text {
-    n: 20_000,
-    d: 20_000,
-    nnz: 60,
-    c: 4_271,
-};
+const TEXT: Text = Text::new(20_000, 20_000, 60, 4_271);
 
 /// Growth with the number of blocks, at one size.
 fn partition(criterion: &mut Criterion) {

@@ -13,18 +13,8 @@ use ndarray::ArrayView2;
 fn products(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("products");
     for text in [
-        Text {
-            n: 45_000,
-            d: 20_000,
-            nnz: 150,
-            c: 4_000,
-        },
-        Text {
-            n: 100_000,
-            d: 500_000,
-            nnz: 70,
-            c: 20_000,
-        },
+        Text::new(45_000, 20_000, 150, 4_000),
+        Text::new(100_000, 500_000, 70, 20_000),
     ] {
         let (x, _) = text.examples(0);
         let order = ColumnOrder::new(x.view()).expect("small");
@@ -54,12 +44,7 @@ fn products(criterion: &mut Criterion) {
 
 fn fit(criterion: &mut Criterion) {
     const K: usize = 32;
-    let text = Text {
-        n: 5_000,
-        d: 6_000,
-        nnz: 60,
-        c: 1_000,
-    };
+    let text = Text::new(5_000, 6_000, 60, 1_000);
     let (x, y) = text.examples(0);
     let mut group = criterion.benchmark_group("fit");
     group.sample_size(10).sampling_mode(SamplingMode::Flat);
@@ -98,12 +83,7 @@ fn fit(criterion: &mut Criterion) {
 
 fn transform(criterion: &mut Criterion) {
     const K: usize = 100;
-    let text = Text {
-        n: 1_000,
-        d: 20_000,
-        nnz: 80,
-        c: 100,
-    };
+    let text = Text::new(1_000, 20_000, 80, 100);
     let (x, _) = text.examples(0);
     let (coef, intercept) = (vec![0.5f32; text.d * K], vec![0.0; K]);
     let mut group = criterion.benchmark_group("transform");

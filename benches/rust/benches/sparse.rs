@@ -5,12 +5,7 @@ use manylabel_benches::{Text, briefly};
 use manylabel_sparse::{CsrOwned, CsrView, TopK};
 use std::hint::black_box;
 
-const TEXT: Text = Text {
-    n: 10_000,
-    d: 20_000,
-    nnz: 80,
-    c: 1_000,
-};
+const TEXT: Text = Text::new(10_000, 20_000, 80, 1_000);
 
 fn matrices(criterion: &mut Criterion) {
     let (x, _) = TEXT.examples(0);

@@ -4,7 +4,7 @@
 //! ```
 //! use manylabel_benches::{Measurements, Text};
 //!
-//! let text = Text { n: 10, d: 500, nnz: 20, c: 30 };
+//! let text = Text::new(10, 500, 20, 30);
 //! let (x, y) = text.examples(0);
 //! assert_eq!((x.view().n_rows(), x.view().nnz(), y.view().nnz()), (10, 200, 30));
 //! assert_eq!(text.to_string(), "n=10,d=500,nnz=20,c=30");
@@ -52,12 +52,7 @@ pub const YEAST: Measurements = Measurements {
 };
 
 /// The shape of bibtex.
-pub const BIBTEX: Text = Text {
-    n: 4_880,
-    d: 1_836,
-    nnz: 69,
-    c: 159,
-};
+pub const BIBTEX: Text = Text::new(4_880, 1_836, 69, 159);
 
 /// A compressed sparse matrix as scipy has it.
 #[derive(Debug, Clone)]
@@ -142,6 +137,11 @@ const LABELS_OF_ROW: usize = 3;
 const WORDS_OF_LABEL: usize = 20;
 
 impl Text {
+    /// Sizes in the order in which they are displayed.
+    pub const fn new(n: usize, d: usize, nnz: usize, c: usize) -> Self {
+        Self { n, d, nnz, c }
+    }
+
     /// Features and labels. Frequencies of both fall like 1/rank; half of a row's words are drawn
     /// from those that speak for its labels.
     pub fn examples(&self, seed: u64) -> (Csr, Csr) {

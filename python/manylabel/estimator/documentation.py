@@ -1,17 +1,21 @@
-"""Docstrings that say once what many classes share.
+"""Docstrings that say once what many classes or functions share.
 
 A class describes what is its own. Entries of the Parameters, Attributes, Returns, Raises and Warns sections
 that its bases describe and it does not are added when it is registered, so that ``help`` shows all of them.
-Parameters of methods, such as X, are described by one method for all.
+Parameters of methods, such as X, are described by one method for all. A function names the one whose entries
+it shares.
 """
 
 from __future__ import annotations
 
 import inspect
 import re
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
-__all__ = ["inherit_documentation"]
+__all__ = ["documented_like", "inherit_documentation"]
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 _SECTIONS = ("Parameters", "Attributes", "Returns", "Raises", "Warns")
 
@@ -49,6 +53,30 @@ def _only_parameters(doc: str | None) -> str | None:
     """Cut a docstring down to its section of parameters."""
     found = _sections(doc).get("Parameters", {})
     return _section("Parameters", "\n".join(found.values()))
+
+
+def documented_like(other: Callable[..., Any]) -> Callable[[Function], Function]:
+    """Return a decorator that completes the docstring of a function from that of another.
+
+    Parameters
+    ----------
+    other : function
+        Describes what the decorated function does not describe itself. Parameters come in the order of the
+        signature, and only those it has; Returns is taken as a whole.
+
+    Returns
+    -------
+    function
+        Takes a function and returns the same one, with another ``__doc__``.
+    """
+
+    def complete(function: Function) -> Function:
+        function.__doc__ = _completed(
+            function.__doc__, [other.__doc__], list(inspect.signature(function).parameters)
+        )
+        return function
+
+    return complete
 
 
 def _is_ours(base: type) -> bool:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from manylabel import _core
+from manylabel.estimator.documentation import documented_like
 from manylabel.metrics import precision_at_k
 from manylabel.partition.models import fit_models, rows_of_blocks
 from manylabel.partition.router import best_blocks, fit_router
@@ -238,6 +239,7 @@ def routing_rows(Y: csr_array, row_blocks: NDArray[np.int32], *, drop_unlabeled:
     return np.where(np.diff(Y.indptr) > 0, row_blocks, np.int32(-1))
 
 
+@documented_like(partition_by_rule)
 def choose_lam(
     X: csr_array,
     Y: csr_array,
@@ -259,14 +261,8 @@ def choose_lam(
 
     Parameters
     ----------
-    X : csr_array of shape (n_samples, n_features)
-    Y : csr_array of shape (n_samples, n_labels), dtype float32
-    sample_weight : ndarray of shape (n_samples,), dtype float32, or None
     n_blocks : int
     mode : {"accuracy", "speed"}
-    setting : Setting
-    progress : callable
-        Called with 0, for what it may raise.
     or_fewer : bool
         Whether to halve `n_blocks` while each weight loses, in some fold, more than the tolerance: 1 point
         for "accuracy", 2 for "speed".

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from sklearn.utils.validation import check_is_fitted
 
+from manylabel.estimator.documentation import documented_like
 from manylabel.estimator.parameters import check_count
 from manylabel.estimator.plotting import pyplot
 from manylabel.estimator.validation import check_names
@@ -243,6 +244,7 @@ def label_importances(rules: Rules) -> NDArray[np.float64]:
     return _shares(np.bincount(heads.indices, weights=each, minlength=heads.shape[1]))
 
 
+@documented_like(export_text)
 def plot_importance(
     model: Any,
     *,
@@ -255,12 +257,6 @@ def plot_importance(
 
     Parameters
     ----------
-    model : BoostedRulesClassifier
-        A fitted model.
-    feature_names : sequence of str of length n_features, default=None
-        None for ``feature_names_in_``, or "feature 0" and so on.
-    label_names : sequence of str of length n_labels, default=None
-        None for "label 0" and so on.
     max_bars : int, default=20
         Features and labels shown; >= 1.
     axes : sequence of two matplotlib.axes.Axes, default=None
@@ -275,10 +271,6 @@ def plot_importance(
     ------
     ModuleNotFoundError
         If matplotlib is not installed.
-    ValueError
-        If a number of names is not that of features or labels, or another argument is not as described.
-    sklearn.exceptions.NotFittedError
-        If the model is not fitted.
     """
     check_is_fitted(model, "heads_")
     max_bars = check_count("max_bars", max_bars, 1)
