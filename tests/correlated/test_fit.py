@@ -356,7 +356,9 @@ def test_penalties_that_are_not_learned():
     model = CorrLogClassifier(standardize=True, max_iter=5000).fit(X, few, sample_weight=np.full(100, 4))
     assert model.l2_features_ == 0.005
     for name in ("l2_features", "l2_pairs"):
-        with pytest.raises(ValueError, match=f"`{name}` must be \"auto\" or a (finite )?number > 0, got 'none'"):
+        with pytest.raises(
+            ValueError, match=f"`{name}` must be \"auto\" or a (finite )?number > 0, got 'none'"
+        ):
             CorrLogClassifier(**{name: "none"}).fit(X, Y)
     # On a path only the ratio counts, in which "auto" is a thousandth.
     (model,) = corrlog_path(X, Y, [0.1], estimator=CorrLogClassifier("auto", 0.002))

@@ -346,7 +346,9 @@ class LPSRClassifier(BlockClassifier):
 
     def _places(self) -> list[NDArray[np.int32]]:
         """Find the labels of each part among `labels_`."""
-        every = np.concatenate(self.label_blocks_) if self.label_blocks_ else np.empty(0, dtype=np.int32)
+        if not self.label_blocks_:
+            return []
+        every = np.concatenate(self.label_blocks_)
         if not np.isin(every, self.labels_).all():
             raise ValueError("labels of label_blocks_ must be among labels_")
         places = np.searchsorted(self.labels_, every).astype(np.int32)
