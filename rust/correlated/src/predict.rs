@@ -6,6 +6,7 @@
 use crate::decode::{Decoder, Method, ROWS, Scratch, Sets};
 use crate::model::Matrix;
 use manylabel_base::Error;
+use manylabel_base::range::same;
 use manylabel_score::{Features, Model, Options, Purpose, Rows, Task, with_sparse};
 use manylabel_sparse::{CsrView, Index, Value};
 use std::ops::Range;
@@ -59,13 +60,7 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
             ("rows of correlations_", n_labels, couplings.ends.len() - 1),
             ("columns of correlations_", n_labels, couplings.n_cols),
         ] {
-            if expected != got {
-                return Err(Error::Shape {
-                    what,
-                    expected,
-                    got,
-                });
-            }
+            same(what, expected, got)?;
         }
         couplings.check_symmetric()?;
         Ok(Self {

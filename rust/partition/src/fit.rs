@@ -3,6 +3,7 @@
 use crate::alternate::{Alternated, LabelSets, Rule, alternate};
 use crate::kmeans::Points;
 use crate::params::Checked;
+use manylabel_base::range::same;
 use manylabel_base::{Error, Watch};
 use manylabel_sparse::{CsrOwned, CsrView, Index, Value};
 
@@ -52,13 +53,7 @@ impl Checked {
         y: &CsrOwned,
         watch: &Watch,
     ) -> Result<Partition, Error> {
-        if x.n_rows() != y.n_rows() {
-            return Err(Error::Shape {
-                what: "rows of Y",
-                expected: x.n_rows(),
-                got: y.n_rows(),
-            });
-        }
+        same("rows of Y", x.n_rows(), y.n_rows())?;
         let most = self
             .0
             .n_blocks

@@ -1,6 +1,7 @@
 //! Rules as plain arrays: what fitting makes and what prediction borrows.
 
 use manylabel_base::Error;
+use manylabel_base::range::same;
 use manylabel_sparse::{CsrOwned, CsrView, Index};
 
 /// How a condition compares the value of a feature with its threshold. A missing value (NaN)
@@ -142,19 +143,6 @@ pub struct Rules<'a, I> {
 
 /// Most rules and most labels: both are numbered by `u32`, and by numpy's `i32`.
 const MOST_NUMBERED: usize = i32::MAX as usize;
-
-/// `Ok` where two sizes agree.
-pub(crate) fn same(what: &'static str, expected: usize, got: usize) -> Result<(), Error> {
-    if expected == got {
-        Ok(())
-    } else {
-        Err(Error::Shape {
-            what,
-            expected,
-            got,
-        })
-    }
-}
 
 impl<'a, I: Index> Rules<'a, I> {
     /// Borrows the arrays of a model for `n_features` features after checking all of them, in

@@ -7,7 +7,8 @@
 
 use crate::cover::{Block, Bodies, Mask, ROWS, bits};
 use crate::known::{LabelSets, Search};
-use crate::model::{Rules, same};
+use crate::model::Rules;
+use manylabel_base::range::same;
 use manylabel_base::{Error, Watch, filled};
 use manylabel_score::{Features, Model, Options, Purpose, Rows, Task, Work, with_sparse};
 use manylabel_simd::wide;
