@@ -1,5 +1,6 @@
 //! `manylabel.partition`: blocks of rows and labels, k-means, and the router.
 
+use crate::arrays::{F32s, F64s, I32s, I64s};
 use crate::csr::{CsrArrays, PyCsr, csr_arrays, values};
 use crate::error::to_py;
 use crate::features::PyFeatures;
@@ -15,7 +16,7 @@ use manylabel_partition::{
 };
 use manylabel_score::{Model, with_sparse};
 use manylabel_sparse::{CsrOwned, CsrView, Index, TopK, Value};
-use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1, PyReadonlyArray2};
+use numpy::{IntoPyArray, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 
 /// Positions and numbers of clusters, which are below 2³¹, as numpy has them.
@@ -35,7 +36,6 @@ fn to_i64(ends: &[usize]) -> Vec<i64> {
 
 /// Partitions rows and labels: the block of each row, ends of the label sets, labels, objective
 /// after every half step, ones captured.
-#[expect(clippy::type_complexity, reason = "a tuple is what Python unpacks")]
 #[pyfunction]
 #[pyo3(signature = (x, y, params, n_threads, progress))]
 pub(crate) fn fit_partition<'py>(
@@ -45,13 +45,7 @@ pub(crate) fn fit_partition<'py>(
     params: Named<'py>,
     n_threads: usize,
     progress: Option<Py<PyAny>>,
-) -> PyResult<(
-    Bound<'py, PyArray1<i32>>,
-    Bound<'py, PyArray1<i64>>,
-    Bound<'py, PyArray1<i32>>,
-    Bound<'py, PyArray1<f64>>,
-    u64,
-)> {
+) -> PyResult<(I32s<'py>, I64s<'py>, I32s<'py>, F64s<'py>, u64)> {
     let params = Params {
         n_blocks: params.get("n_blocks")?,
         lam: params.get("lam")?,
@@ -77,7 +71,6 @@ pub(crate) fn fit_partition<'py>(
 }
 
 /// The best label sets of given blocks of rows: ends, labels, ones captured.
-#[expect(clippy::type_complexity, reason = "a tuple is what Python unpacks")]
 #[pyfunction]
 #[pyo3(signature = (y, row_blocks, n_blocks, lam, max_labels, n_threads))]
 pub(crate) fn partition_labels<'py>(
@@ -88,7 +81,7 @@ pub(crate) fn partition_labels<'py>(
     lam: f64,
     max_labels: Option<usize>,
     n_threads: usize,
-) -> PyResult<(Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<i32>>, u64)> {
+) -> PyResult<(I64s<'py>, I32s<'py>, u64)> {
     let row_blocks = to_u32(&row_blocks)?;
     let y = y.unchecked("Y")?;
     let most = max_labels.unwrap_or(usize::MAX);
@@ -106,7 +99,6 @@ pub(crate) fn partition_labels<'py>(
 /// Clusters rows of unit length into `n_clusters`, or until none has more than `leaf_size` rows:
 /// the cluster of each row, the arrays of (`n_features`, `n_clusters`) centers in compressed rows,
 /// intercepts, inertia.
-#[expect(clippy::type_complexity, reason = "a tuple is what Python unpacks")]
 #[expect(clippy::too_many_arguments, reason = "they are given by name")]
 #[pyfunction]
 #[pyo3(signature = (x, sample_weight, *, n_clusters, leaf_size, n_init, seed, n_threads, progress))]
@@ -120,12 +112,7 @@ pub(crate) fn fit_kmeans<'py>(
     seed: u64,
     n_threads: usize,
     progress: Option<Py<PyAny>>,
-) -> PyResult<(
-    Bound<'py, PyArray1<i32>>,
-    CsrArrays<'py>,
-    Bound<'py, PyArray1<f32>>,
-    f64,
-)> {
+) -> PyResult<(I32s<'py>, CsrArrays<'py>, F32s<'py>, f64)> {
     let kmeans = KMeans {
         until: leaf_size.map_or(Until::Clusters(n_clusters), Until::RowsEach),
         n_init,
@@ -146,7 +133,6 @@ pub(crate) fn fit_kmeans<'py>(
 
 /// Fits the router: the arrays of (`n_features`, `n_classes`) weights in compressed rows,
 /// intercepts, passes of each class.
-#[expect(clippy::type_complexity, reason = "a tuple is what Python unpacks")]
 #[expect(clippy::too_many_arguments, reason = "each is a thing of its own")]
 #[pyfunction]
 #[pyo3(signature = (x, classes, n_classes, sample_weight, params, n_threads, progress))]
@@ -159,11 +145,7 @@ pub(crate) fn fit_router<'py>(
     params: Named<'py>,
     n_threads: usize,
     progress: Option<Py<PyAny>>,
-) -> PyResult<(
-    CsrArrays<'py>,
-    Bound<'py, PyArray1<f32>>,
-    Bound<'py, PyArray1<i32>>,
-)> {
+) -> PyResult<(CsrArrays<'py>, F32s<'py>, I32s<'py>)> {
     let router = Router {
         c: params.get("C")?,
         fit_intercept: params.get("fit_intercept")?,

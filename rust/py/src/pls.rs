@@ -1,5 +1,6 @@
 //! `manylabel.pls`: randomized label embeddings, and projections by them.
 
+use crate::arrays::F64s;
 use crate::csr::{PyCsr, values, with_labels};
 use crate::error::to_py;
 use crate::features::PyFeatures;
@@ -13,7 +14,7 @@ use manylabel_pls::{
 use manylabel_score::{Dense, Features, with_sparse};
 use manylabel_sparse::Real;
 use numpy::{
-    Element, IntoPyArray, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2,
+    Element, IntoPyArray, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2,
     PyUntypedArrayMethods,
 };
 use pyo3::prelude::*;
@@ -23,8 +24,8 @@ fn checked(params: &Named<'_>) -> PyResult<Checked> {
         let given = params.unless_auto(name)?;
         Ok(given.map_or(Ridge::Auto, Ridge::Of))
     };
-    let params = from_named!(params, Params {
-        n_oversamples, n_iter, center, fit_intercept, max_iter, tol, leave_one_out;
+    from_named!(params, Params {
+        seed, n_oversamples, n_iter, center, fit_intercept, max_iter, tol, leave_one_out;
         n_components: match params.get("n_components")? {
             PyComponents::Count(k) => Components::Count(k),
             PyComponents::Share(share) => Components::Share(share),
@@ -40,9 +41,7 @@ fn checked(params: &Named<'_>) -> PyResult<Checked> {
             ("auto", Solver::Auto), ("cholesky", Solver::Cholesky), ("cg", Solver::Cg),
             ("dual", Solver::Dual)
         ])?,
-        seed: params.get("random_state")?,
-    });
-    params.check().map_err(to_py)
+    })
 }
 
 /// A count or a share.
@@ -139,7 +138,7 @@ type Fitted<'py> = (
     Option<Bound<'py, PyAny>>,
     Bound<'py, PyAny>,
     Bound<'py, PyAny>,
-    Option<Bound<'py, PyArray1<f64>>>,
+    Option<F64s<'py>>,
     usize,
     usize,
     (f64, f64),
