@@ -9,8 +9,8 @@ use crate::run::{Job, score};
 use crate::scorer::{Scorer, Source};
 use manylabel_base::Error;
 use manylabel_rules::{
-    Binning, Checked, Ensemble, Head, Hessian, LabelSets, Loss, Model, Params, ROWS_AT_ONCE, Rules,
-    Search, Stage, Step,
+    Binning, Bodies, Checked, Ensemble, Head, Hessian, LabelSets, Loss, Model, Params,
+    ROWS_AT_ONCE, Rules, Search, Stage, Step,
 };
 use manylabel_score::with_sparse;
 use manylabel_sparse::Index;
@@ -77,14 +77,13 @@ impl PyRules {
         &'a self,
         heads: &'a HeldSparse<I, f32>,
     ) -> Result<Rules<'a, I>, Error> {
-        Rules::new(
-            &self.indptr,
-            &self.feature,
-            &self.operator,
-            &self.threshold,
-            heads.rows("heads_")?,
-            self.n_features,
-        )
+        let bodies = Bodies {
+            indptr: &self.indptr,
+            feature: &self.feature,
+            operator: &self.operator,
+            threshold: &self.threshold,
+        };
+        Rules::new(bodies, heads.rows("heads_")?, self.n_features)
     }
 
     fn start(&self) -> Result<Model, Error> {
@@ -116,7 +115,6 @@ pub(crate) fn rules_scorer(model: PyRules) -> PyResult<Scorer> {
 /// Fits boosted rules: ends, features, operators and thresholds of the bodies, heads, coverage,
 /// held-out losses.
 #[pyfunction]
-#[pyo3(signature = (examples, held_out, categorical, start, params, job))]
 pub(crate) fn fit_rules<'py>(
     py: Python<'py>,
     examples: Examples<'py>,
@@ -165,7 +163,6 @@ pub(crate) fn fit_rules<'py>(
 
 /// Adds the heads of the rules `begin..end` to `scores`, a C array (`n_rows`, `n_labels`), in place.
 #[pyfunction]
-#[pyo3(signature = (model, x, scores, begin, end, n_threads))]
 pub(crate) fn rules_add<'py>(
     py: Python<'py>,
     model: PyRules,
@@ -201,7 +198,6 @@ pub(crate) fn rules_add<'py>(
 
 /// Which rules cover which rows, as the arrays of a CSR matrix (`n_rows`, `n_rules`) of ones.
 #[pyfunction]
-#[pyo3(signature = (model, x, n_threads))]
 pub(crate) fn rules_fired<'py>(
     py: Python<'py>,
     model: PyRules,

@@ -5,7 +5,7 @@ use crate::grow::{Body, Grower};
 use crate::head::Method;
 use crate::lanes::add_scaled;
 use crate::params::Checked;
-use crate::statistics::Statistics;
+use crate::statistics::{Scaled, Statistics};
 use crate::{Head, Model, Params, Step};
 use fastrand::Rng;
 use manylabel_base::range::{same, same_rows};
@@ -318,7 +318,9 @@ impl<'a> Boosting<'a> {
         for _ in 0..MOST_HALVINGS {
             let growth = |(given, head): (&f64, &f64)| scale * head * (2.0 * given + scale * head);
             let penalty: f64 = given.iter().zip(&*head).map(growth).sum();
-            let change = self.statistics.loss_change(rows, weight, scale, head)
+            let change = self
+                .statistics
+                .loss_change(rows, weight, Scaled { scale, head })
                 + 0.5 * self.params.l2 * penalty;
             // The quality is half of the slope along the head.
             if change <= ARMIJO * scale * 2.0 * quality {
