@@ -150,7 +150,6 @@ type Fitted<'py> = (
 /// intercepts, couplings, label sets with their energies, objective, violation, gradients taken,
 /// whether it converged. `start`: a fitted estimator of the same features and labels.
 #[pyfunction]
-#[pyo3(signature = (examples, start, params, job))]
 pub(crate) fn fit_correlated<'py>(
     py: Python<'py>,
     examples: Examples<'py>,

@@ -37,7 +37,6 @@ type Fitted<'py> = (
 /// Fits LEML: features, their factors, factors of labels (transposed), intercepts, objective after
 /// each turn, the weight of squares, the threshold that was learned if any.
 #[pyfunction]
-#[pyo3(signature = (examples, observed, params, job))]
 pub(crate) fn fit_leml<'py>(
     py: Python<'py>,
     examples: Examples<'py>,

@@ -25,7 +25,6 @@ fn checked(params: &Named<'_>) -> PyResult<Checked> {
 /// Scales columns to unit variance: the arrays of the scaled matrix, what was subtracted from the
 /// columns, and what they were then multiplied by.
 #[pyfunction]
-#[pyo3(signature = (x, sample_weight, center))]
 pub(crate) fn standardize_columns<'py>(
     py: Python<'py>,
     x: PyCsr<'py>,
@@ -51,7 +50,6 @@ pub(crate) fn standardize_columns<'py>(
 /// Fits DiSMEC: the arrays of (`n_features`, `n_labels`) weights in compressed rows, intercepts,
 /// steps of each label, and the cut.
 #[pyfunction]
-#[pyo3(signature = (examples, params, job))]
 pub(crate) fn fit_dismec<'py>(
     py: Python<'py>,
     examples: Examples<'py>,

@@ -128,7 +128,6 @@ type Fitted<'py> = (
 /// steps, the threshold and gamma.
 #[expect(clippy::too_many_arguments, reason = "Python names them all")]
 #[pyfunction]
-#[pyo3(signature = (examples, projection_weights, projection_intercept, predictions, held_out, params, job))]
 pub(crate) fn fit_link<'py>(
     py: Python<'py>,
     examples: Examples<'py>,

@@ -2,10 +2,9 @@
 
 use crate::arrays::{F32s, F64s, I32s, I64s};
 use crate::csr::{CsrArrays, PyCsr, csr_arrays, values};
-use crate::error::to_py;
 use crate::features::PyFeatures;
 use crate::held::{Held, HeldCsr, with_held};
-use crate::params::Named;
+use crate::params::{Named, from_named};
 use crate::run::{run, run_here, score};
 use crate::scorer::{Scorer, Source};
 use manylabel_base::Error;
@@ -37,7 +36,6 @@ fn to_i64(ends: &[usize]) -> Vec<i64> {
 /// Partitions rows and labels: the block of each row, ends of the label sets, labels, objective
 /// after every half step, ones captured.
 #[pyfunction]
-#[pyo3(signature = (x, y, params, n_threads, progress))]
 pub(crate) fn fit_partition<'py>(
     py: Python<'py>,
     x: PyCsr<'py>,
@@ -46,16 +44,9 @@ pub(crate) fn fit_partition<'py>(
     n_threads: usize,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<(I32s<'py>, I64s<'py>, I32s<'py>, F64s<'py>, u64)> {
-    let params = Params {
-        n_blocks: params.get("n_blocks")?,
-        lam: params.get("lam")?,
-        max_labels: params.get("max_labels")?,
-        n_init: params.get("n_init")?,
-        max_iter: params.get("max_iter")?,
-        tol: params.get("tol")?,
-        seed: params.get("random_state")?,
-    };
-    let params = params.check().map_err(to_py)?;
+    let params = from_named!(params, Params {
+        seed, n_blocks, lam, max_labels, n_init, max_iter, tol;
+    })?;
     let (x, y) = (x.unchecked("X")?, y.unchecked("Y")?);
     let found = run(py, n_threads, progress.as_ref(), |watch| {
         let y = y.to_owned()?;
@@ -72,7 +63,6 @@ pub(crate) fn fit_partition<'py>(
 
 /// The best label sets of given blocks of rows: ends, labels, ones captured.
 #[pyfunction]
-#[pyo3(signature = (y, row_blocks, n_blocks, lam, max_labels, n_threads))]
 pub(crate) fn partition_labels<'py>(
     py: Python<'py>,
     y: PyCsr<'py>,
@@ -135,7 +125,6 @@ pub(crate) fn fit_kmeans<'py>(
 /// intercepts, passes of each class.
 #[expect(clippy::too_many_arguments, reason = "each is a thing of its own")]
 #[pyfunction]
-#[pyo3(signature = (x, classes, n_classes, sample_weight, params, n_threads, progress))]
 pub(crate) fn fit_router<'py>(
     py: Python<'py>,
     x: PyCsr<'py>,
@@ -186,7 +175,6 @@ impl From<PyRouting> for Routing {
 
 /// The router's scores of the blocks that each row is sent to, as the arrays of a CSR matrix.
 #[pyfunction]
-#[pyo3(signature = (router, x, routing, n_threads))]
 pub(crate) fn route<'py>(
     py: Python<'py>,
     router: &Scorer,
@@ -309,7 +297,6 @@ impl Source for PyBlockModel {
 /// Prepares the router and the models of blocks. `weights`, `(coef_, intercept_, normalize)`, are
 /// those of the linear model that blocks are parts of.
 #[pyfunction]
-#[pyo3(signature = (router, blocks, n_labels, routing, weights))]
 pub(crate) fn block_scorer(
     router: Py<Scorer>,
     blocks: Vec<PyBlock>,
@@ -328,7 +315,6 @@ pub(crate) fn block_scorer(
 
 /// Merges the scores of the blocks that rows were sent to: the arrays of (`n_rows`, `n_labels`).
 #[pyfunction]
-#[pyo3(signature = (routes, labels, scores, n_labels, k, n_threads))]
 pub(crate) fn merge_blocks<'py>(
     py: Python<'py>,
     routes: PyCsr<'py>,
@@ -360,7 +346,6 @@ pub(crate) fn merge_blocks<'py>(
 
 /// The `k` largest values of each row, ties to the lower column, columns in increasing order.
 #[pyfunction]
-#[pyo3(signature = (scores, k))]
 pub(crate) fn topk_of_rows<'py>(
     py: Python<'py>,
     scores: PyCsr<'py>,

@@ -23,7 +23,6 @@ fn checked(params: &Named<'_>) -> PyResult<Checked> {
 /// Fits PD-Sparse: the arrays of (`n_features`, `n_labels`) weights in compressed rows, intercepts,
 /// passes, duality gap, held-out precision after each pass, the learned cut if asked for.
 #[pyfunction]
-#[pyo3(signature = (examples, held_out, params, job))]
 pub(crate) fn fit_pdsparse<'py>(
     py: Python<'py>,
     examples: Examples<'py>,

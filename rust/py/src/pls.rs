@@ -53,7 +53,6 @@ enum PyComponents {
 
 /// The number of components that a share of the label covariance takes, or the number given.
 #[pyfunction]
-#[pyo3(signature = (y, sample_weight, params, n_threads))]
 pub(crate) fn pls_n_components(
     py: Python<'_>,
     y: PyCsr<'_>,
@@ -110,7 +109,6 @@ impl From<Model<f64>> for AnyModel {
 /// Fits an embedding: U or None, W, intercept, eigenvalues or None, steps, unfinished right-hand sides,
 /// the ridges used, and predictions of rows by fits without them or None.
 #[pyfunction]
-#[pyo3(signature = (x, y, sample_weight, params, job))]
 pub(crate) fn fit_pls<'py>(
     py: Python<'py>,
     x: PyFeatures<'py>,
@@ -186,7 +184,6 @@ pub(crate) enum PyCoef<'py> {
 
 /// Rows of X times a matrix with an intercept, (`n_rows`, k).
 #[pyfunction]
-#[pyo3(signature = (x, coef, n_threads))]
 pub(crate) fn pls_project<'py>(
     py: Python<'py>,
     x: PyFeatures<'py>,
