@@ -93,14 +93,7 @@ fn predict(criterion: &mut Criterion) {
         let labels: Vec<i32> = model.heads.indices.iter().map(|&l| l as i32).collect();
         let (values, n_labels) = (&model.heads.values, model.heads.n_cols);
         let heads = CsrView::new("heads_", &indptr, &labels, values, n_labels).expect("sorted");
-        let rules = Rules::new(
-            &model.body_indptr,
-            &model.body_feature,
-            &model.body_operator,
-            &model.body_threshold,
-            heads,
-            data.x.view().n_cols(),
-        );
+        let rules = Rules::new(model.bodies(), heads, data.x.view().n_cols());
         let rules = rules.expect("a model of ours");
         let sets = known_sets(&data.y, n_labels);
         let ensemble = Ensemble::new(rules, sets, true).expect("of one model");

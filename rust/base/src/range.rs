@@ -1,4 +1,4 @@
-//! Ranges of parameters, in the words of `estimator/parameters.py`.
+//! Ranges of parameters, in the words of `estimator/parameters.py`, and sizes that must agree.
 
 use crate::Error;
 use std::fmt::Display;
@@ -62,6 +62,40 @@ pub fn share(name: &'static str, value: f64) -> Result<(), Error> {
 /// [`Error::Param`] for it.
 pub fn at_least_one(name: &'static str, count: usize) -> Result<(), Error> {
     ensure(name, count >= 1, "an integer >= 1", count)
+}
+
+/// Refuses a size that is not as expected.
+///
+/// # Errors
+///
+/// [`Error::Shape`] unless `expected` and `got` agree.
+pub fn same(what: &'static str, expected: usize, got: usize) -> Result<(), Error> {
+    if expected == got {
+        return Ok(());
+    }
+    Err(Error::Shape {
+        what,
+        expected,
+        got,
+    })
+}
+
+/// Refuses labels, weights or a mask of held-out rows that are not as many as the rows of X.
+///
+/// # Errors
+///
+/// [`Error::Shape`] for the first of them.
+pub fn same_rows(
+    n_rows: usize,
+    n_rows_of_y: usize,
+    sample_weight: Option<&[f32]>,
+    held_out: Option<&[bool]>,
+) -> Result<(), Error> {
+    let n_weights = sample_weight.map_or(n_rows, <[f32]>::len);
+    let n_flags = held_out.map_or(n_rows, <[bool]>::len);
+    same("rows of Y", n_rows, n_rows_of_y)?;
+    same("length of sample_weight", n_rows, n_weights)?;
+    same("length of held_out", n_rows, n_flags)
 }
 
 /// Gives a family's parameters their checked form: a struct `Checked`, made by `check`, which looks at the

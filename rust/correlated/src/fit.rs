@@ -17,6 +17,7 @@ use crate::reference;
 use crate::stop::{Progress, Stop};
 use crate::units::Units;
 use crate::wide::Float;
+use manylabel_base::range::same;
 use manylabel_base::{Error, Watch};
 use manylabel_sparse::{CsrView, Index, Value};
 use std::ops::Range;
@@ -66,13 +67,7 @@ impl Checked {
             ),
         ];
         for (what, expected, got) in lengths {
-            if got != expected {
-                return Err(Error::Shape {
-                    what,
-                    expected,
-                    got,
-                });
-            }
+            same(what, expected, got)?;
         }
         for (what, got) in [
             ("number of features", x.n_cols()),

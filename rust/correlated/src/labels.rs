@@ -118,7 +118,7 @@ impl Labels {
         if labels.len() == self.len() {
             by_rows(block, c, out);
         } else {
-            scatter(block, labels, c, out);
+            scatter(Shared { block, labels }, c, out);
         }
     }
 
@@ -130,7 +130,8 @@ impl Labels {
         u: &[Wide<T, N>],
         g: &mut [Wide<T, N>],
     ) {
-        gather(&self.blocks[block], labels, u, g);
+        let block = &self.blocks[block];
+        gather(Shared { block, labels }, u, g);
     }
 }
 
@@ -144,13 +145,8 @@ fn by_rows<T: Float, const N: usize>(holders: &Holders, c: &[Wide<T, N>], out: &
 }
 
 #[wide]
-fn scatter<T: Float, const N: usize>(
-    holders: &Holders,
-    labels: &[u32],
-    c: &[Wide<T, N>],
-    out: &mut [Wide<T, N>],
-) {
-    holders.each(labels, |at, rows| {
+fn scatter<T: Float, const N: usize>(of: Shared<'_>, c: &[Wide<T, N>], out: &mut [Wide<T, N>]) {
+    of.each(|at, rows| {
         let c = c[at];
         for &row in rows {
             out[row as usize].add(&c);
@@ -159,13 +155,8 @@ fn scatter<T: Float, const N: usize>(
 }
 
 #[wide]
-fn gather<T: Float, const N: usize>(
-    holders: &Holders,
-    labels: &[u32],
-    u: &[Wide<T, N>],
-    g: &mut [Wide<T, N>],
-) {
-    holders.each(labels, |at, rows| {
+fn gather<T: Float, const N: usize>(of: Shared<'_>, u: &[Wide<T, N>], g: &mut [Wide<T, N>]) {
+    of.each(|at, rows| {
         g[at] = plus(g[at], u, rows, usize::from);
     });
 }
@@ -196,17 +187,27 @@ impl Holders {
     fn rows(&self, f: usize) -> &[u16] {
         &self.rows[self.ends[f] as usize..self.ends[f + 1] as usize]
     }
+}
 
-    /// Calls `then` with the position in `labels` and the rows of each label that is in both lists.
+/// The labels of a block that are also in a list; both increase.
+#[derive(Clone, Copy)]
+struct Shared<'a> {
+    block: &'a Holders,
+    labels: &'a [u32],
+}
+
+impl Shared<'_> {
+    /// Calls `then` with the position in the list and the rows of each label that is in both.
     #[inline(always)]
-    fn each(&self, labels: &[u32], mut then: impl FnMut(usize, &[u16])) {
+    fn each(self, mut then: impl FnMut(usize, &[u16])) {
+        let Self { block, labels } = self;
         let (mut at, mut f) = (0, 0);
-        while at < labels.len() && f < self.labels.len() {
-            match labels[at].cmp(&self.labels[f]) {
+        while at < labels.len() && f < block.labels.len() {
+            match labels[at].cmp(&block.labels[f]) {
                 std::cmp::Ordering::Less => at += 1,
                 std::cmp::Ordering::Greater => f += 1,
                 std::cmp::Ordering::Equal => {
-                    then(at, self.rows(f));
+                    then(at, block.rows(f));
                     (at, f) = (at + 1, f + 1);
                 }
             }

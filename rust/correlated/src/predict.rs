@@ -6,6 +6,7 @@
 use crate::decode::{Decoder, Method, ROWS, Scratch, Sets};
 use crate::model::Matrix;
 use manylabel_base::Error;
+use manylabel_base::range::same;
 use manylabel_score::{Features, Model, Options, Purpose, Rows, Task, with_sparse};
 use manylabel_sparse::{CsrView, Index, Value};
 use std::ops::Range;
@@ -59,13 +60,7 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
             ("rows of correlations_", n_labels, couplings.ends.len() - 1),
             ("columns of correlations_", n_labels, couplings.n_cols),
         ] {
-            if expected != got {
-                return Err(Error::Shape {
-                    what,
-                    expected,
-                    got,
-                });
-            }
+            same(what, expected, got)?;
         }
         couplings.check_symmetric()?;
         Ok(Self {
@@ -208,7 +203,8 @@ impl<P: Index, L: Index, I: Index, V: Value> Rows for Batch<'_, '_, P, L, I, V> 
             odds.clone_from(u);
             let n_labels = self.n_labels();
             for (u, odds) in u.chunks(n_labels).zip(odds.chunks_mut(n_labels)) {
-                self.decoder.marginal_odds(u, work, odds, task.watch)?;
+                self.decoder.marginals(u, work, odds, task.watch)?;
+                self.decoder.marginal_odds(u, odds);
             }
         } else {
             for u in &mut scratch.u {
@@ -222,17 +218,12 @@ impl<P: Index, L: Index, I: Index, V: Value> Rows for Batch<'_, '_, P, L, I, V> 
         Ok(())
     }
 
-    fn probabilities(
-        &self,
-        rows: Range<usize>,
-        all: &mut [f64],
-        task: &mut Task,
-    ) -> Result<(), Error> {
+    fn marginals(&self, rows: Range<usize>, out: &mut [f64], task: &mut Task) -> Result<(), Error> {
         let scratch = task.work.room(|| Ok(Scratch::default()))?;
         self.scorer.score(self.x, rows.start, rows.len(), scratch);
         let Scratch { u, work, .. } = scratch;
         let n_labels = self.n_labels();
-        for (u, out) in u.chunks(n_labels).zip(all.chunks_mut(n_labels)) {
+        for (u, out) in u.chunks(n_labels).zip(out.chunks_mut(n_labels)) {
             self.decoder.marginals(u, work, out, task.watch)?;
         }
         Ok(())

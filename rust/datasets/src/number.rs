@@ -29,13 +29,11 @@ const INTEGER_POWERS: [u64; 20] = {
 };
 
 /// The value type of a feature matrix, `f32` or `f64`.
-pub trait Real: Value + Default + PartialEq + fast_float2::FastFloat {
+pub trait Real: Value + Default + PartialEq + From<u8> + fast_float2::FastFloat {
     /// A finite number.
     const FINITE: &'static str;
     /// Not a number: a missing value.
     const MISSING: Self;
-    /// One.
-    const ONE: Self;
 
     /// `mantissa`·10^−`places`, correctly rounded, if one division does it.
     fn from_decimal(mantissa: u64, places: usize) -> Option<Self>;
@@ -47,7 +45,6 @@ pub trait Real: Value + Default + PartialEq + fast_float2::FastFloat {
 impl Real for f32 {
     const FINITE: &'static str = "a finite number in the range of 32-bit floats";
     const MISSING: Self = f32::NAN;
-    const ONE: Self = 1.0;
 
     #[inline]
     fn from_decimal(mantissa: u64, places: usize) -> Option<Self> {
@@ -69,7 +66,6 @@ impl Real for f32 {
 impl Real for f64 {
     const FINITE: &'static str = "a finite number in the range of 64-bit floats";
     const MISSING: Self = f64::NAN;
-    const ONE: Self = 1.0;
 
     #[inline]
     fn from_decimal(mantissa: u64, places: usize) -> Option<Self> {

@@ -36,7 +36,6 @@ pub mod leml;
 mod panel;
 pub mod pdsparse;
 mod predict;
-mod shape;
 
 pub use cut::Tally;
 pub use predict::Scorer;

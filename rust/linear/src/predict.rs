@@ -4,8 +4,8 @@
 //! others. A row's scores start as the intercepts; each of its features adds to its labels.
 
 use crate::full::FullFeatures;
-use crate::shape::same;
 use manylabel_base::Error;
+use manylabel_base::range::same;
 use manylabel_score::{Features, Model, Options, Rows, Task, with_sparse};
 use manylabel_sparse::{CsrView, Index, Value};
 use std::ops::Range;

@@ -2,7 +2,7 @@
 //! asked for, or kept.
 
 use crate::gram::Factor;
-use crate::lanes::cosines;
+use crate::lanes::{Waves, cosines};
 use manylabel_base::{Error, Watch, filled};
 use manylabel_sparse::{CsrView, Index, Value};
 use rayon::prelude::*;
@@ -194,7 +194,11 @@ pub(crate) fn features(
         out.copy_from_slice(h);
         return;
     }
-    cosines(h, width, frequencies, phases, out, size);
+    let waves = Waves {
+        r: frequencies,
+        b: phases,
+    };
+    cosines(h, width, waves, out, size);
     for row in out.chunks_mut(size) {
         row[size - 1] = 1.0;
     }

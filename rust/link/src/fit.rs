@@ -10,6 +10,7 @@ use crate::params::Checked;
 use crate::psgd::{Problem, batch_rows};
 use crate::{Loss, Params, Solver, gamma, kernel, newton, threshold};
 use fastrand::Rng;
+use manylabel_base::range::{same, same_rows};
 use manylabel_base::{Error, Watch, filled};
 use manylabel_sparse::{CsrOwned, CsrView, Index, Value};
 
@@ -70,31 +71,11 @@ impl Checked {
         watch: &Watch,
     ) -> Result<Model, Error> {
         let n_rows = x.n_rows();
-        let lengths = [
-            ("rows of Y", y.n_rows()),
-            (
-                "length of sample_weight",
-                sample_weight.map_or(n_rows, <[f32]>::len),
-            ),
-            ("length of held_out", held_out.map_or(n_rows, <[bool]>::len)),
-        ];
+        same_rows(n_rows, y.n_rows(), sample_weight, held_out)?;
         let width = projection.width();
         let n_given = n_rows.saturating_mul(width - 1);
-        let given = (
-            "numbers in predictions",
-            n_given,
-            predictions.map_or(n_given, <[f32]>::len),
-        );
-        let lengths = lengths.map(|(what, got)| (what, n_rows, got));
-        for (what, expected, got) in lengths.into_iter().chain([given]) {
-            if got != expected {
-                return Err(Error::Shape {
-                    what,
-                    expected,
-                    got,
-                });
-            }
-        }
+        let given = predictions.map_or(n_given, <[f32]>::len);
+        same("numbers in predictions", n_given, given)?;
         let rows = |held: bool| -> Vec<u32> {
             let of = |row: &u32| held_out.is_some_and(|mask| mask[*row as usize]) == held;
             (0..n_rows as u32).filter(of).collect()

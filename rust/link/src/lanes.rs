@@ -77,35 +77,36 @@ pub(crate) fn softplus(x: f32) -> f64 {
     f64::from(x.max(0.0)) + f64::from((-x.abs()).exp()).ln_1p()
 }
 
+/// What cosine features are made with: frequencies r, a row of s for each number of a prediction and
+/// the constant, and s phases b.
+#[derive(Clone, Copy)]
+pub(crate) struct Waves<'a> {
+    pub(crate) r: &'a [f32],
+    pub(crate) b: &'a [f32],
+}
+
 /// Cosine features of some rows: `out[i, j] = cos(Σ_t h[i, t] r[t, j] + b[j])`.
 ///
-/// h: predictions, rows of `width`; r: frequencies, `width` rows of s; b: s phases; out: rows of
-/// `stride` ≥ s, of which the first s are written. Angles are `f64` and are reduced as such: with
+/// h: predictions, rows of `width`; out: rows of `stride` ≥ s, of which the first s are written. Angles are `f64` and are reduced as such: with
 /// heavy-tailed frequencies they have many turns.
 #[wide]
-pub(crate) fn cosines(
-    h: &[f32],
-    width: usize,
-    r: &[f32],
-    b: &[f32],
-    out: &mut [f32],
-    stride: usize,
-) {
+pub(crate) fn cosines(h: &[f32], width: usize, waves: Waves<'_>, out: &mut [f32], stride: usize) {
     let fours = h.len() / (SIDE * width) * SIDE;
     let (h, last_h) = h.split_at(fours * width);
     let (out, last_out) = out.split_at_mut(fours * stride);
     for (h, out) in h.chunks(SIDE * width).zip(out.chunks_mut(SIDE * stride)) {
-        cosines_of::<SIDE>(h, width, r, b, out, stride);
+        cosines_of::<SIDE>(h, width, waves, out, stride);
     }
     let mut angles = Vec::new();
     for (h, out) in last_h.chunks(width).zip(last_out.chunks_mut(stride)) {
-        cosines_of_one(h, r, b, out, &mut angles);
+        cosines_of_one(h, waves, out, &mut angles);
     }
 }
 
 /// [`cosines`] of one row: frequencies are read from first to last, once.
 #[inline(always)]
-fn cosines_of_one(h: &[f32], r: &[f32], b: &[f32], out: &mut [f32], angles: &mut Vec<f64>) {
+fn cosines_of_one(h: &[f32], waves: Waves<'_>, out: &mut [f32], angles: &mut Vec<f64>) {
+    let Waves { r, b } = waves;
     angles.clear();
     angles.resize(b.len(), 0.0);
     for (&value, frequencies) in h.iter().zip(r.chunks_exact(b.len())) {
@@ -124,8 +125,7 @@ fn cosines_of_one(h: &[f32], r: &[f32], b: &[f32], out: &mut [f32], angles: &mut
 fn cosines_of<const N: usize>(
     h: &[f32],
     width: usize,
-    r: &[f32],
-    b: &[f32],
+    Waves { r, b }: Waves<'_>,
     out: &mut [f32],
     stride: usize,
 ) {
@@ -296,12 +296,13 @@ mod tests {
         let (h, r, b) = (draw(n_rows * width), draw(width * s), draw(s));
         let (v, a) = (draw(n_labels * s), draw(n_labels));
         let mut features = vec![0.0; n_rows * s];
-        cosines(&h, width, &r, &b, &mut features, s);
+        let waves = Waves { r: &r, b: &b };
+        cosines(&h, width, waves, &mut features, s);
         let mut all = vec![0.0; n_rows * n_labels];
         scores(&features, s, &v, &a, &mut all);
         for row in 0..n_rows {
             let mut one = vec![0.0; s];
-            cosines(&h[row * width..][..width], width, &r, &b, &mut one, s);
+            cosines(&h[row * width..][..width], width, waves, &mut one, s);
             assert_eq!(one, features[row * s..][..s]);
             let mut scored = vec![0.0; n_labels];
             scores(&one, s, &v, &a, &mut scored);

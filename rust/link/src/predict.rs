@@ -3,6 +3,7 @@
 use crate::design::{Projection, features};
 use crate::lanes::scores;
 use manylabel_base::Error;
+use manylabel_base::range::same;
 use manylabel_score::{Features, Model, Options, Rows, Task, with_sparse};
 use manylabel_sparse::{CsrView, Index, Value};
 use std::ops::Range;
@@ -57,13 +58,7 @@ impl<'a> Scorer<'a> {
             ),
             ("values of coef_", n_inputs * intercept.len(), weights.len()),
         ] {
-            if expected != got {
-                return Err(Error::Shape {
-                    what,
-                    expected,
-                    got,
-                });
-            }
+            same(what, expected, got)?;
         }
         Ok(Self {
             projection,

@@ -2,6 +2,7 @@
 //! alternation.
 
 use crate::members::{Members, drop_empty};
+use manylabel_base::range::same;
 use manylabel_base::{Error, Watch, filled};
 use manylabel_sparse::CsrOwned;
 use rayon::prelude::*;
@@ -54,13 +55,7 @@ pub fn label_step(
     max_labels: usize,
     watch: &Watch,
 ) -> Result<LabelSets, Error> {
-    if row_blocks.len() != y.n_rows() {
-        return Err(Error::Shape {
-            what: "length of row_blocks",
-            expected: y.n_rows(),
-            got: row_blocks.len(),
-        });
-    }
+    same("length of row_blocks", y.n_rows(), row_blocks.len())?;
     if let Some(block) = row_blocks.iter().find(|&&block| block as usize >= n_blocks) {
         return Err(Error::Param {
             name: "row_blocks",

@@ -62,10 +62,11 @@
 //! # Ok::<(), Error>(())
 //! ```
 
-use crate::merge::{Answer, check_labels, merge_known, same};
+use crate::merge::{Answer, check_labels, merge_known};
 use crate::part::{ByLabel, Part, Parts};
 use crate::routing::Routing;
 use crate::rows::with_rows;
+use manylabel_base::range::same;
 use manylabel_base::{Error, Watch};
 use manylabel_score::{Bounds, Features, Model, Options, Rows, Task, room_for_all};
 use manylabel_sparse::{CsrOwned, CsrView};

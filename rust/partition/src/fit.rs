@@ -3,6 +3,7 @@
 use crate::alternate::{Alternated, LabelSets, Rule, alternate};
 use crate::kmeans::Points;
 use crate::params::Checked;
+use manylabel_base::range::same;
 use manylabel_base::{Error, Watch};
 use manylabel_sparse::{CsrOwned, CsrView, Index, Value};
 
@@ -52,21 +53,16 @@ impl Checked {
         y: &CsrOwned,
         watch: &Watch,
     ) -> Result<Partition, Error> {
-        if x.n_rows() != y.n_rows() {
-            return Err(Error::Shape {
-                what: "rows of Y",
-                expected: x.n_rows(),
-                got: y.n_rows(),
-            });
-        }
+        same("rows of Y", x.n_rows(), y.n_rows())?;
         let most = self
             .0
             .n_blocks
             .unwrap_or(MOST_BLOCKS)
             .min(x.n_rows().max(1));
+        let of_size = |n_blocks| self.best_of_starts(x, y, n_blocks, watch);
         let found = match self.0.n_blocks {
-            Some(_) => self.best_of_starts(x, y, most, watch)?,
-            None => self.search(x, y, most, watch)?,
+            Some(_) => of_size(most)?,
+            None => search(most, NOTABLE * y.indices.len() as f64, of_size)?,
         };
         let LabelSets {
             ends,
@@ -114,33 +110,32 @@ impl Checked {
         }
         best.ok_or(Error::Stopped) // `n_init` is at least 1
     }
+}
 
-    fn search<I: Index, T: Value>(
-        &self,
-        x: CsrView<'_, I, T>,
-        y: &CsrOwned,
-        most: usize,
-        watch: &Watch,
-    ) -> Result<Alternated, Error> {
-        let notable = NOTABLE * y.indices.len() as f64;
-        let mut best = self.best_of_starts(x, y, 1, watch)?;
-        let mut since = 0;
-        for n_blocks in sizes().take_while(|&n_blocks| n_blocks <= most) {
-            let end = self.best_of_starts(x, y, n_blocks, watch)?;
-            if end.n_blocks() < n_blocks || end.has_block_without_labels() {
+/// The number of blocks up to `most` that captures the most, by what `fit` makes of so many; ones that it
+/// captures more than a smaller number count if they are `notable`.
+fn search(
+    most: usize,
+    notable: f64,
+    fit: impl Fn(usize) -> Result<Alternated, Error>,
+) -> Result<Alternated, Error> {
+    let mut best = fit(1)?;
+    let mut since = 0;
+    for n_blocks in sizes().take_while(|&n_blocks| n_blocks <= most) {
+        let end = fit(n_blocks)?;
+        if end.n_blocks() < n_blocks || end.has_block_without_labels() {
+            break;
+        }
+        if end.sets.captured as f64 > best.sets.captured as f64 + notable {
+            (best, since) = (end, 0);
+        } else {
+            since += 1;
+            if since == PATIENCE {
                 break;
             }
-            if end.sets.captured as f64 > best.sets.captured as f64 + notable {
-                (best, since) = (end, 0);
-            } else {
-                since += 1;
-                if since == PATIENCE {
-                    break;
-                }
-            }
         }
-        Ok(best)
     }
+    Ok(best)
 }
 
 /// What the search tries after 1.

@@ -4,7 +4,7 @@
 use crate::centers::Centers;
 use crate::members::{Members, drop_empty};
 use fastrand::Rng;
-use manylabel_base::range::at_least_one;
+use manylabel_base::range::{at_least_one, same};
 use manylabel_base::{Error, Watch, filled};
 use manylabel_sparse::{CsrOwned, CsrView, Index, Value};
 use rayon::prelude::*;
@@ -89,15 +89,8 @@ impl KMeans {
         };
         at_least_one(name, count)?;
         at_least_one("n_init", self.n_init)?;
-        if let Some(weights) = weights
-            && weights.len() != x.n_rows()
-        {
-            return Err(Error::Shape {
-                what: "length of sample_weight",
-                expected: x.n_rows(),
-                got: weights.len(),
-            });
-        }
+        let n_weights = weights.map_or(x.n_rows(), <[f32]>::len);
+        same("length of sample_weight", x.n_rows(), n_weights)?;
         let n_clusters = match self.until {
             Until::Clusters(count) => count,
             Until::RowsEach(count) => x.n_rows().saturating_mul(2).div_ceil(count),

@@ -1,5 +1,6 @@
 //! One ranking from the scores of several blocks.
 
+use manylabel_base::range::same;
 use manylabel_base::{Error, Watch, filled};
 use manylabel_simd::{exp, wide};
 use manylabel_sparse::{CsrOwned, CsrView, Index, Picked, TopK, Value};
@@ -65,18 +66,6 @@ pub(crate) fn check_labels(labels: &[i32], n_labels: usize) -> Result<(), Error>
         });
     }
     Ok(())
-}
-
-/// Refuses sizes that differ.
-pub(crate) fn same(what: &'static str, expected: usize, got: usize) -> Result<(), Error> {
-    if expected == got {
-        return Ok(());
-    }
-    Err(Error::Shape {
-        what,
-        expected,
-        got,
-    })
 }
 
 /// As [`merge`], of labels that [`check_labels`] has let through.

@@ -1,5 +1,6 @@
 //! A model of many labels, asked for some of them.
 
+use manylabel_base::range::same;
 use manylabel_base::{Error, Watch, filled};
 use manylabel_score::{Bounds, Features, Model, Options, Purpose, Rows, Task, Work};
 use manylabel_sparse::CsrOwned;
@@ -95,13 +96,7 @@ impl Model for Part<'_> {
         let all = match bounds {
             Bounds::One(_) => self.model.above(x, bounds, watch)?,
             Bounds::Each(bounds) => {
-                if bounds.len() != self.labels.len() {
-                    return Err(Error::Shape {
-                        what: "number of bounds",
-                        expected: self.labels.len(),
-                        got: bounds.len(),
-                    });
-                }
+                same("number of bounds", self.labels.len(), bounds.len())?;
                 let mut of_all = filled("number of bounds", f32::INFINITY, self.model.n_labels())?;
                 for (&label, &bound) in self.labels.iter().zip(bounds) {
                     of_all[label as usize] = bound;

@@ -13,7 +13,7 @@
 //! models, 2011, algorithm 5.)
 
 use fastrand::Rng;
-use manylabel_base::range::{at_least_one, positive};
+use manylabel_base::range::{at_least_one, positive, same};
 use manylabel_base::{Error, Watch};
 use manylabel_sparse::{CsrOwned, CsrView, Index, Value};
 use rayon::prelude::*;
@@ -85,13 +85,7 @@ impl Router {
                 weights.map_or(x.n_rows(), <[f32]>::len),
             ),
         ] {
-            if got != x.n_rows() {
-                return Err(Error::Shape {
-                    what,
-                    expected: x.n_rows(),
-                    got,
-                });
-            }
+            same(what, x.n_rows(), got)?;
         }
         if let Some(class) = classes.iter().find(|&&class| class as usize >= n_classes) {
             return Err(Error::Param {

@@ -6,16 +6,20 @@ use manylabel_sparse::{LANES, Lanes, Real};
 /// Rows that share a pass over a panel, so that each line of it is loaded once for all of them.
 const ROWS: usize = 4;
 
+/// The values of four rows of `d`, side by side.
+#[inline(always)]
+fn four_rows<T>(x: &[T], d: usize) -> impl Iterator<Item = ((&T, &T), (&T, &T))> {
+    (x[..d].iter().zip(&x[d..2 * d])).zip(x[2 * d..3 * d].iter().zip(&x[3 * d..]))
+}
+
 /// `out_i = scale Σ_j x_ij p_j`.
 #[wide]
 pub(crate) fn times<T: Real>(x: &[T], scale: T, p: &[Lanes<T>], out: &mut [Lanes<T>]) {
     let d = p.len();
     for (x, out) in x.chunks(ROWS * d).zip(out.chunks_mut(ROWS)) {
         if let [a, b, c, e] = out {
-            let rows =
-                (x[..d].iter().zip(&x[d..2 * d])).zip(x[2 * d..3 * d].iter().zip(&x[3 * d..]));
             let mut sums = [Lanes::<T>::default(); ROWS];
-            for (((&x0, &x1), (&x2, &x3)), p) in rows.zip(p) {
+            for (((&x0, &x1), (&x2, &x3)), p) in four_rows(x, d).zip(p) {
                 sums[0].add_scaled(x0 * scale, p);
                 sums[1].add_scaled(x1 * scale, p);
                 sums[2].add_scaled(x2 * scale, p);
@@ -40,9 +44,7 @@ pub(crate) fn add_transposed<T: Real>(x: &[T], scale: T, u: &[Lanes<T>], g: &mut
     let d = g.len();
     for (x, u) in x.chunks(ROWS * d).zip(u.chunks(ROWS)) {
         if let [u0, u1, u2, u3] = u {
-            let rows =
-                (x[..d].iter().zip(&x[d..2 * d])).zip(x[2 * d..3 * d].iter().zip(&x[3 * d..]));
-            for (((&x0, &x1), (&x2, &x3)), g) in rows.zip(g.iter_mut()) {
+            for (((&x0, &x1), (&x2, &x3)), g) in four_rows(x, d).zip(g.iter_mut()) {
                 let (x0, x1, x2, x3) = (x0 * scale, x1 * scale, x2 * scale, x3 * scale);
                 for lane in 0..LANES {
                     let first = x0 * u0.0[lane] + x1 * u1.0[lane];

@@ -115,6 +115,15 @@ pub(crate) struct Design<'a, T> {
     pub(crate) diagonal: Vec<f64>,
 }
 
+/// How a matrix is used: whether a column of ones is added, what values are multiplied by, and whether
+/// means are subtracted.
+#[derive(Debug, Clone, Copy)]
+struct Form {
+    ones: bool,
+    scale: f64,
+    center: bool,
+}
+
 impl<'a, T: Real> Design<'a, T> {
     /// X, perhaps with a column of ones.
     pub(crate) fn features<I: Index>(
@@ -124,13 +133,17 @@ impl<'a, T: Real> Design<'a, T> {
         center: bool,
         watch: &Watch,
     ) -> Result<Self, Error> {
-        let scale = x.scale(ones);
+        let form = Form {
+            ones,
+            scale: x.scale(ones),
+            center,
+        };
         watch.step(0)?;
         match x {
-            Matrix::Sparse(x) => Self::sparse(x, rows, ones, scale, center, watch),
+            Matrix::Sparse(x) => Self::sparse(x, rows, form, watch),
             Matrix::Dense(view) => {
                 let cells = Cells::Dense { view, ones };
-                Self::new(cells, Vec::new(), rows, ones, scale, center, watch)
+                Self::new(cells, Vec::new(), rows, form, watch)
             }
         }
     }
@@ -142,46 +155,39 @@ impl<'a, T: Real> Design<'a, T> {
         center: bool,
         watch: &Watch,
     ) -> Result<Self, Error> {
-        Self::sparse(y, rows, false, 1.0, center, watch)
+        let form = Form {
+            ones: false,
+            scale: 1.0,
+            center,
+        };
+        Self::sparse(y, rows, form, watch)
     }
 
     fn sparse<I: Index, V: Value>(
         x: CsrView<'_, I, V>,
         rows: &Rows<T>,
-        ones: bool,
-        scale: f64,
-        center: bool,
+        form: Form,
         watch: &Watch,
     ) -> Result<Self, Error> {
         let order = ColumnOrder::new(x)?;
         watch.step(0)?;
-        let blocks = RowBlocks::new(x, &order, ones, scale, &rows.cuts, watch)?;
+        let blocks = RowBlocks::new(x, &order, form.ones, form.scale, &rows.cuts, watch)?;
         let order = order.columns().to_vec();
-        Self::new(
-            Cells::Sparse(blocks),
-            order,
-            rows,
-            ones,
-            scale,
-            center,
-            watch,
-        )
+        Self::new(Cells::Sparse(blocks), order, rows, form, watch)
     }
 
     fn new(
         cells: Cells<'a, T>,
         order: Vec<u32>,
         rows: &Rows<T>,
-        ones: bool,
-        scale: f64,
-        center: bool,
+        form: Form,
         watch: &Watch,
     ) -> Result<Self, Error> {
         let mut design = Self {
             cells,
             order,
-            ones,
-            scale,
+            ones: form.ones,
+            scale: form.scale,
             mean: None,
             diagonal: Vec::new(),
         };
@@ -198,7 +204,7 @@ impl<'a, T: Real> Design<'a, T> {
                 squares[col] += weighted * value;
             });
         }
-        if center {
+        if form.center {
             for (square, sum) in squares.iter_mut().zip(&sums) {
                 *square = (*square - sum * sum / rows.total).max(0.0);
             }

@@ -8,6 +8,7 @@ use crate::params::Checked;
 use crate::solve::{Gram, Problem, Regression};
 use crate::tall::{Spectrum, Tall};
 use crate::{Components, Embedding, Ridge, Variant};
+use manylabel_base::range::same;
 use manylabel_base::{Error, Watch, filled};
 use manylabel_sparse::{CsrView, Index, LANES, Lanes, Real, RowBlocks};
 use rayon::prelude::*;
@@ -45,7 +46,7 @@ pub(crate) fn rows_of<T: Real>(
     sample_weight: Option<&[f32]>,
 ) -> Result<(Rows<T>, f64), Error> {
     let n_weights = sample_weight.map_or(n_rows, <[f32]>::len);
-    check_rows("length of sample_weight", n_rows, n_weights)?;
+    same("length of sample_weight", n_rows, n_weights)?;
     let largest = sample_weight.map_or(1.0, |weights| {
         let weights = weights.iter().copied().map(f64::from);
         weights.fold(0.0f64, f64::max)
@@ -65,17 +66,6 @@ pub(crate) fn rows_of<T: Real>(
         total,
     };
     Ok((rows, scale))
-}
-
-fn check_rows(what: &'static str, expected: usize, got: usize) -> Result<(), Error> {
-    if got == expected {
-        return Ok(());
-    }
-    Err(Error::Shape {
-        what,
-        expected,
-        got,
-    })
 }
 
 impl Checked {
@@ -114,7 +104,7 @@ impl Checked {
         };
         let pca = params.embedding == Embedding::Pca;
         let ones = params.fit_intercept && !params.center && !pca;
-        check_rows("rows of Y", x.n_rows(), y.n_rows())?;
+        same("rows of Y", x.n_rows(), y.n_rows())?;
         // With the one of the column of ones.
         let n_values = |row: usize| x.n_values(row) + y.row(row).0.len() + 1;
         let (rows, weight_scale) = rows_of(x.n_rows(), n_values, sample_weight)?;

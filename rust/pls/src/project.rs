@@ -1,6 +1,7 @@
 //! Rows times a matrix of few columns: `XW + b`, and `YU`.
 
 use crate::design::Matrix;
+use manylabel_base::range::same;
 use manylabel_base::{Error, Watch, filled};
 use manylabel_simd::wide;
 use manylabel_sparse::{Index, Real};
@@ -22,13 +23,7 @@ pub fn project<I: Index, V: Real, T: Real>(
     watch: &Watch,
 ) -> Result<Vec<T>, Error> {
     let k = intercept.len();
-    if x.n_cols().checked_mul(k) != Some(coef.len()) {
-        return Err(Error::Shape {
-            what: "numbers in coef_",
-            expected: x.n_cols().saturating_mul(k),
-            got: coef.len(),
-        });
-    }
+    same("numbers in coef_", x.n_cols().saturating_mul(k), coef.len())?;
     let size = x.n_rows().checked_mul(k).ok_or_else(|| Error::TooLarge {
         what: "the projection",
         got: format!("{} x {k} numbers", x.n_rows()),

@@ -1,5 +1,6 @@
 //! `manylabel.correlated`: the correlated logistic model, and decoding by it.
 
+use crate::arrays::F64s;
 use crate::csr::{Examples, positions, with_labels};
 use crate::error::to_py;
 use crate::held::{Held, HeldCsr, with_held};
@@ -11,18 +12,17 @@ use manylabel_correlated as correlated;
 use manylabel_correlated::{Checked, Coding, Matrix, Method, Model, Params, Solver, Start};
 use manylabel_score::with_sparse;
 use manylabel_sparse::{CsrView, Index};
-use numpy::{IntoPyArray, PyArray1};
+use numpy::IntoPyArray;
 use pyo3::prelude::*;
 
 fn checked(params: &Named<'_>) -> PyResult<Checked> {
-    let params = from_named!(params, Params {
+    from_named!(params, Params {
         l2_features, l2_pairs, epsilon, standardize, tol, max_iter;
         coding: params.choice("coding", &[("01", Coding::ZeroOne), ("pm1", Coding::PlusMinus)])?,
         solver: params.choice("solver", &[
             ("auto", Solver::Auto), ("fista", Solver::Fista), ("reference", Solver::Reference)
         ])?,
-    });
-    params.check().map_err(to_py)
+    })
 }
 
 /// Raises `ValueError` for parameters that do not go together.
@@ -129,38 +129,34 @@ pub(crate) fn correlated_scorer(model: PyCorrelated, params: Named<'_>) -> PyRes
 }
 
 /// indptr, indices, data of a matrix of doubles.
-type DoubleArrays<'py> = (
-    Bound<'py, PyAny>,
-    Bound<'py, PyAny>,
-    Bound<'py, PyArray1<f64>>,
-);
+type DoubleArrays<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>, F64s<'py>);
 
 fn double_arrays(py: Python<'_>, matrix: Matrix) -> DoubleArrays<'_> {
     let (ends, cols) = positions(py, &matrix.ends, &matrix.cols, matrix.n_cols);
     (ends, cols, matrix.values.into_pyarray(py))
 }
 
+/// What the fit hands out.
+type Fitted<'py> = (
+    DoubleArrays<'py>,
+    F64s<'py>,
+    DoubleArrays<'py>,
+    (Bound<'py, PyAny>, Bound<'py, PyAny>),
+    F64s<'py>,
+    (f64, f64, usize, bool),
+);
+
 /// Fits the correlated logistic model: (`n_features`, `n_labels`) weights in compressed rows,
 /// intercepts, couplings, label sets with their energies, objective, violation, gradients taken,
 /// whether it converged. `start`: a fitted estimator of the same features and labels.
-#[expect(clippy::type_complexity, reason = "a tuple is what Python unpacks")]
-#[expect(clippy::too_many_arguments, reason = "as every fit, and a start")]
 #[pyfunction]
-#[pyo3(signature = (examples, start, params, job))]
 pub(crate) fn fit_correlated<'py>(
     py: Python<'py>,
     examples: Examples<'py>,
     start: Option<PyCorrelated>,
     params: Named<'py>,
     job: Job,
-) -> PyResult<(
-    DoubleArrays<'py>,
-    Bound<'py, PyArray1<f64>>,
-    DoubleArrays<'py>,
-    (Bound<'py, PyAny>, Bound<'py, PyAny>),
-    Bound<'py, PyArray1<f64>>,
-    (f64, f64, usize, bool),
-)> {
+) -> PyResult<Fitted<'py>> {
     let params = checked(&params)?;
     let from = start
         .as_ref()

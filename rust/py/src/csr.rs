@@ -2,6 +2,7 @@
 
 use crate::error::to_py;
 use manylabel_base::Error;
+use manylabel_base::range::same;
 use manylabel_score::{Sparse, with_sparse};
 use manylabel_sparse::{CsrOwned, CsrView, Index};
 use numpy::{Element, IntoPyArray, PyArray1, PyReadonlyArray1};
@@ -48,13 +49,7 @@ pub(crate) struct Arrays<'a, I, T> {
 impl<'a, I: Index, T> Arrays<'a, I, T> {
     /// The checked view.
     fn view(self) -> Result<CsrView<'a, I, T>, Error> {
-        if self.indptr.len() != self.shape.0 + 1 {
-            return Err(Error::Shape {
-                what: "length of indptr",
-                expected: self.shape.0 + 1,
-                got: self.indptr.len(),
-            });
-        }
+        same("length of indptr", self.shape.0 + 1, self.indptr.len())?;
         CsrView::new(
             self.name,
             self.indptr,

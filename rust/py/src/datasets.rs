@@ -84,7 +84,6 @@ fn csr<I: Index + Element, V: Element>(
 
 /// Writes a file in Extreme Classification form; stored zeros are left out.
 #[pyfunction]
-#[pyo3(signature = (path, x, y))]
 pub(crate) fn write_xc(py: Python<'_>, path: PathBuf, x: PyCsr<'_>, y: PyCsr<'_>) -> PyResult<()> {
     let (x, y) = (x.unchecked("X")?, y.unchecked("Y")?);
     run(py, 1, None, |watch| {

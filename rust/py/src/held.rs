@@ -5,6 +5,7 @@
 //! that follows is an error.
 
 use manylabel_base::Error;
+use manylabel_base::range::same;
 use manylabel_sparse::{CsrView, Index};
 use numpy::{Element, PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::prelude::*;
@@ -102,13 +103,7 @@ pub(crate) struct HeldSparse<I: Element, T: Element> {
 impl<I: Element + Index, T: Element> HeldSparse<I, T> {
     /// The checked view of compressed rows; `name` is the array to blame.
     pub(crate) fn rows(&self, name: &'static str) -> Result<CsrView<'_, I, T>, Error> {
-        if self.indptr.len() != self.shape.0 + 1 {
-            return Err(Error::Shape {
-                what: "length of indptr",
-                expected: self.shape.0 + 1,
-                got: self.indptr.len(),
-            });
-        }
+        same("length of indptr", self.shape.0 + 1, self.indptr.len())?;
         CsrView::new(name, &self.indptr, &self.indices, &self.data, self.shape.1)
     }
 }

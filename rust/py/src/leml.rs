@@ -1,7 +1,7 @@
 //! `manylabel.linear`: LEML, and scoring by factors of low rank.
 
+use crate::arrays::{F32Rows, F32s, F64s, I32s};
 use crate::csr::{Examples, PyCsr, Unchecked};
-use crate::error::to_py;
 use crate::held::{Held, HeldMatrix};
 use crate::params::{Named, from_named};
 use crate::run::Job;
@@ -9,43 +9,41 @@ use crate::scorer::{Scorer, Source};
 use manylabel_base::Error;
 use manylabel_linear::leml::{self, Checked, Loss, Params};
 use manylabel_score::{Model, with_sparse};
-use numpy::{IntoPyArray, PyArray1, PyArray2, PyArrayMethods};
+use numpy::{IntoPyArray, PyArrayMethods};
 use pyo3::prelude::*;
 
 fn checked(params: &Named<'_>) -> PyResult<Checked> {
-    let params = from_named!(params, Params {
-        rank, max_iter, tol, cg_max_iter, cg_tol, fit_intercept, normalize, learn_cut;
+    from_named!(params, Params {
+        seed, rank, max_iter, tol, cg_max_iter, cg_tol, fit_intercept, normalize, learn_cut;
         alpha: params.unless_auto("alpha")?,
         loss: params.choice("loss", &[
             ("squared", Loss::Squared), ("logistic", Loss::Logistic),
             ("squared-hinge", Loss::SquaredHinge)
         ])?,
-        seed: params.get("random_state")?,
-    });
-    params.check().map_err(to_py)
+    })
 }
+
+/// What the fit hands out.
+type Fitted<'py> = (
+    I32s<'py>,
+    F32Rows<'py>,
+    F32Rows<'py>,
+    F32s<'py>,
+    F64s<'py>,
+    f64,
+    Option<f64>,
+);
 
 /// Fits LEML: features, their factors, factors of labels (transposed), intercepts, objective after
 /// each turn, the weight of squares, the threshold that was learned if any.
-#[expect(clippy::type_complexity, reason = "a tuple is what Python unpacks")]
-#[expect(clippy::too_many_arguments, reason = "Python names them")]
 #[pyfunction]
-#[pyo3(signature = (examples, observed, params, job))]
 pub(crate) fn fit_leml<'py>(
     py: Python<'py>,
     examples: Examples<'py>,
     observed: Option<PyCsr<'py>>,
     params: Named<'py>,
     job: Job,
-) -> PyResult<(
-    Bound<'py, PyArray1<i32>>,
-    Bound<'py, PyArray2<f32>>,
-    Bound<'py, PyArray2<f32>>,
-    Bound<'py, PyArray1<f32>>,
-    Bound<'py, PyArray1<f64>>,
-    f64,
-    Option<f64>,
-)> {
+) -> PyResult<Fitted<'py>> {
     let params = checked(&params)?;
     let (x, y, sample_weight) = examples.unchecked()?;
     let observed = observed.as_ref().map(|known| known.unchecked("observed"));

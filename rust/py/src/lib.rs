@@ -7,6 +7,7 @@
     reason = "pyo3 hands arguments over by value"
 )]
 
+mod arrays;
 mod correlated;
 mod csr;
 mod datasets;

@@ -1,7 +1,7 @@
 //! `manylabel.linear`: DiSMEC, and scoring by sparse weights.
 
+use crate::arrays::{F32s, F64s, I32s};
 use crate::csr::{CsrArrays, Examples, PyCsr, csr_arrays, values};
-use crate::error::to_py;
 use crate::held::{Held, HeldCsr, with_held};
 use crate::params::{Named, from_named};
 use crate::run::{Job, run};
@@ -11,34 +11,26 @@ use manylabel_linear as linear;
 use manylabel_linear::dismec::{Checked, Params, Solver};
 use manylabel_score::{Model, with_sparse};
 use manylabel_sparse::ColumnScaling;
-use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
+use numpy::{IntoPyArray, PyReadonlyArray1};
 use pyo3::prelude::*;
 
 fn checked(params: &Named<'_>) -> PyResult<Checked> {
-    let params = from_named!(params, Params {
-        prune, fit_intercept, normalize, tol, max_iter, learn_cut;
+    from_named!(params, Params {
+        seed, prune, fit_intercept, normalize, tol, max_iter, learn_cut;
         c: params.get("C")?,
         solver: params.choice("solver", &[("fast", Solver::Fast), ("exact", Solver::Exact)])?,
-        seed: params.get("random_state")?,
-    });
-    params.check().map_err(to_py)
+    })
 }
 
 /// Scales columns to unit variance: the arrays of the scaled matrix, what was subtracted from the
 /// columns, and what they were then multiplied by.
-#[expect(clippy::type_complexity, reason = "a tuple is what Python unpacks")]
 #[pyfunction]
-#[pyo3(signature = (x, sample_weight, center))]
 pub(crate) fn standardize_columns<'py>(
     py: Python<'py>,
     x: PyCsr<'py>,
     sample_weight: Option<PyReadonlyArray1<'py, f32>>,
     center: bool,
-) -> PyResult<(
-    CsrArrays<'py>,
-    Bound<'py, PyArray1<f64>>,
-    Bound<'py, PyArray1<f64>>,
-)> {
+) -> PyResult<(CsrArrays<'py>, F64s<'py>, F64s<'py>)> {
     let sample_weight = values(sample_weight.as_ref())?;
     let x = x.unchecked("X")?;
     let (scaling, scaled) = run(py, 1, None, |watch| {
@@ -57,20 +49,13 @@ pub(crate) fn standardize_columns<'py>(
 
 /// Fits DiSMEC: the arrays of (`n_features`, `n_labels`) weights in compressed rows, intercepts,
 /// steps of each label, and the cut.
-#[expect(clippy::type_complexity, reason = "a tuple is what Python unpacks")]
 #[pyfunction]
-#[pyo3(signature = (examples, params, job))]
 pub(crate) fn fit_dismec<'py>(
     py: Python<'py>,
     examples: Examples<'py>,
     params: Named<'py>,
     job: Job,
-) -> PyResult<(
-    CsrArrays<'py>,
-    Bound<'py, PyArray1<f32>>,
-    Bound<'py, PyArray1<i32>>,
-    Option<f32>,
-)> {
+) -> PyResult<(CsrArrays<'py>, F32s<'py>, I32s<'py>, Option<f32>)> {
     let params = checked(&params)?;
     let (x, y, sample_weight) = examples.unchecked()?;
     let model = job.run(py, |watch| {

@@ -1,5 +1,6 @@
 //! `manylabel.link`: the smooth link, and scoring by it.
 
+use crate::arrays::{F32Rows, F32s, F64s, I32s};
 use crate::csr::{Examples, values};
 use crate::error::to_py;
 use crate::held::{Held, HeldMatrix};
@@ -11,8 +12,7 @@ use manylabel_link as link;
 use manylabel_link::{Checked, Kernel, Loss, Params, Projection, Solver};
 use manylabel_score::{Model, with_sparse};
 use numpy::{
-    Element, IntoPyArray, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2,
-    PyUntypedArrayMethods,
+    Element, IntoPyArray, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods,
 };
 use pyo3::prelude::*;
 
@@ -29,8 +29,8 @@ const KERNELS: [(&str, Kernel); 8] = [
 
 /// `n_features` and `l2_link` are settled in Python.
 fn checked(params: &Named<'_>) -> PyResult<Checked> {
-    let params = from_named!(params, Params {
-        n_features, n_passes, step_size, momentum, decay, shrink, preflate, n_iter_no_change,
+    from_named!(params, Params {
+        seed, n_features, n_passes, step_size, momentum, decay, shrink, preflate, n_iter_no_change,
         max_iter, tol, max_memory, learn_threshold;
         kernel: params.choice("kernel", &KERNELS)?,
         gamma: params.unless_auto("gamma")?,
@@ -41,9 +41,7 @@ fn checked(params: &Named<'_>) -> PyResult<Checked> {
             ("psgd", Solver::Psgd), ("newton-cg", Solver::NewtonCg)
         ])?,
         l2: params.get("l2_link")?,
-        seed: params.get("random_state")?,
-    });
-    params.check().map_err(to_py)
+    })
 }
 
 /// What scoring needs of a fitted estimator.
@@ -113,12 +111,23 @@ pub(crate) fn check_link(params: Named<'_>) -> PyResult<()> {
     checked(&params).map(drop)
 }
 
+/// What the fit hands out.
+type Fitted<'py> = (
+    F32Rows<'py>,
+    F32s<'py>,
+    F32Rows<'py>,
+    F32s<'py>,
+    f64,
+    F64s<'py>,
+    I32s<'py>,
+    f64,
+    f64,
+);
+
 /// Fits the link: frequencies, phases, weights, intercepts, the ridge used, held-out losses, Newton
 /// steps, the threshold and gamma.
-#[expect(clippy::type_complexity, reason = "a tuple is what Python unpacks")]
 #[expect(clippy::too_many_arguments, reason = "Python names them all")]
 #[pyfunction]
-#[pyo3(signature = (examples, projection_weights, projection_intercept, predictions, held_out, params, job))]
 pub(crate) fn fit_link<'py>(
     py: Python<'py>,
     examples: Examples<'py>,
@@ -128,17 +137,7 @@ pub(crate) fn fit_link<'py>(
     held_out: Option<PyReadonlyArray1<'py, bool>>,
     params: Named<'py>,
     job: Job,
-) -> PyResult<(
-    Bound<'py, PyArray2<f32>>,
-    Bound<'py, PyArray1<f32>>,
-    Bound<'py, PyArray2<f32>>,
-    Bound<'py, PyArray1<f32>>,
-    f64,
-    Bound<'py, PyArray1<f64>>,
-    Bound<'py, PyArray1<i32>>,
-    f64,
-    f64,
-)> {
+) -> PyResult<Fitted<'py>> {
     let params = checked(&params)?;
     let held_out = values(held_out.as_ref())?;
     let predictions = predictions

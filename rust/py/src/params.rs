@@ -49,10 +49,18 @@ impl<'py> Named<'py> {
     }
 }
 
-/// A struct of parameters: first the fields that go by their own names, then the others.
+/// Checks a struct of parameters: first the fields that go by their own names, then the others. If
+/// `seed` is the first of all, it goes by `random_state`.
 macro_rules! from_named {
+    ($named:expr, $params:ident { seed, $($field:ident),*; $($others:tt)* }) => {
+        $crate::params::from_named!($named, $params {
+            $($field),*; seed: $named.get("random_state")?, $($others)*
+        })
+    };
     ($named:expr, $params:ident { $($field:ident),*; $($others:tt)* }) => {
         $params { $($field: $named.get(stringify!($field))?,)* $($others)* }
+            .check()
+            .map_err($crate::error::to_py)
     };
 }
 pub(crate) use from_named;

@@ -1,10 +1,10 @@
 //! `manylabel.partition`: blocks of rows and labels, k-means, and the router.
 
+use crate::arrays::{F32s, F64s, I32s, I64s};
 use crate::csr::{CsrArrays, PyCsr, csr_arrays, values};
-use crate::error::to_py;
 use crate::features::PyFeatures;
 use crate::held::{Held, HeldCsr, with_held};
-use crate::params::Named;
+use crate::params::{Named, from_named};
 use crate::run::{run, run_here, score};
 use crate::scorer::{Scorer, Source};
 use manylabel_base::Error;
@@ -15,7 +15,7 @@ use manylabel_partition::{
 };
 use manylabel_score::{Model, with_sparse};
 use manylabel_sparse::{CsrOwned, CsrView, Index, TopK, Value};
-use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1, PyReadonlyArray2};
+use numpy::{IntoPyArray, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 
 /// Positions and numbers of clusters, which are below 2³¹, as numpy has them.
@@ -35,9 +35,7 @@ fn to_i64(ends: &[usize]) -> Vec<i64> {
 
 /// Partitions rows and labels: the block of each row, ends of the label sets, labels, objective
 /// after every half step, ones captured.
-#[expect(clippy::type_complexity, reason = "a tuple is what Python unpacks")]
 #[pyfunction]
-#[pyo3(signature = (x, y, params, n_threads, progress))]
 pub(crate) fn fit_partition<'py>(
     py: Python<'py>,
     x: PyCsr<'py>,
@@ -45,23 +43,10 @@ pub(crate) fn fit_partition<'py>(
     params: Named<'py>,
     n_threads: usize,
     progress: Option<Py<PyAny>>,
-) -> PyResult<(
-    Bound<'py, PyArray1<i32>>,
-    Bound<'py, PyArray1<i64>>,
-    Bound<'py, PyArray1<i32>>,
-    Bound<'py, PyArray1<f64>>,
-    u64,
-)> {
-    let params = Params {
-        n_blocks: params.get("n_blocks")?,
-        lam: params.get("lam")?,
-        max_labels: params.get("max_labels")?,
-        n_init: params.get("n_init")?,
-        max_iter: params.get("max_iter")?,
-        tol: params.get("tol")?,
-        seed: params.get("random_state")?,
-    };
-    let params = params.check().map_err(to_py)?;
+) -> PyResult<(I32s<'py>, I64s<'py>, I32s<'py>, F64s<'py>, u64)> {
+    let params = from_named!(params, Params {
+        seed, n_blocks, lam, max_labels, n_init, max_iter, tol;
+    })?;
     let (x, y) = (x.unchecked("X")?, y.unchecked("Y")?);
     let found = run(py, n_threads, progress.as_ref(), |watch| {
         let y = y.to_owned()?;
@@ -77,9 +62,7 @@ pub(crate) fn fit_partition<'py>(
 }
 
 /// The best label sets of given blocks of rows: ends, labels, ones captured.
-#[expect(clippy::type_complexity, reason = "a tuple is what Python unpacks")]
 #[pyfunction]
-#[pyo3(signature = (y, row_blocks, n_blocks, lam, max_labels, n_threads))]
 pub(crate) fn partition_labels<'py>(
     py: Python<'py>,
     y: PyCsr<'py>,
@@ -88,7 +71,7 @@ pub(crate) fn partition_labels<'py>(
     lam: f64,
     max_labels: Option<usize>,
     n_threads: usize,
-) -> PyResult<(Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<i32>>, u64)> {
+) -> PyResult<(I64s<'py>, I32s<'py>, u64)> {
     let row_blocks = to_u32(&row_blocks)?;
     let y = y.unchecked("Y")?;
     let most = max_labels.unwrap_or(usize::MAX);
@@ -106,7 +89,6 @@ pub(crate) fn partition_labels<'py>(
 /// Clusters rows of unit length into `n_clusters`, or until none has more than `leaf_size` rows:
 /// the cluster of each row, the arrays of (`n_features`, `n_clusters`) centers in compressed rows,
 /// intercepts, inertia.
-#[expect(clippy::type_complexity, reason = "a tuple is what Python unpacks")]
 #[expect(clippy::too_many_arguments, reason = "they are given by name")]
 #[pyfunction]
 #[pyo3(signature = (x, sample_weight, *, n_clusters, leaf_size, n_init, seed, n_threads, progress))]
@@ -120,12 +102,7 @@ pub(crate) fn fit_kmeans<'py>(
     seed: u64,
     n_threads: usize,
     progress: Option<Py<PyAny>>,
-) -> PyResult<(
-    Bound<'py, PyArray1<i32>>,
-    CsrArrays<'py>,
-    Bound<'py, PyArray1<f32>>,
-    f64,
-)> {
+) -> PyResult<(I32s<'py>, CsrArrays<'py>, F32s<'py>, f64)> {
     let kmeans = KMeans {
         until: leaf_size.map_or(Until::Clusters(n_clusters), Until::RowsEach),
         n_init,
@@ -146,10 +123,8 @@ pub(crate) fn fit_kmeans<'py>(
 
 /// Fits the router: the arrays of (`n_features`, `n_classes`) weights in compressed rows,
 /// intercepts, passes of each class.
-#[expect(clippy::type_complexity, reason = "a tuple is what Python unpacks")]
 #[expect(clippy::too_many_arguments, reason = "each is a thing of its own")]
 #[pyfunction]
-#[pyo3(signature = (x, classes, n_classes, sample_weight, params, n_threads, progress))]
 pub(crate) fn fit_router<'py>(
     py: Python<'py>,
     x: PyCsr<'py>,
@@ -159,11 +134,7 @@ pub(crate) fn fit_router<'py>(
     params: Named<'py>,
     n_threads: usize,
     progress: Option<Py<PyAny>>,
-) -> PyResult<(
-    CsrArrays<'py>,
-    Bound<'py, PyArray1<f32>>,
-    Bound<'py, PyArray1<i32>>,
-)> {
+) -> PyResult<(CsrArrays<'py>, F32s<'py>, I32s<'py>)> {
     let router = Router {
         c: params.get("C")?,
         fit_intercept: params.get("fit_intercept")?,
@@ -204,7 +175,6 @@ impl From<PyRouting> for Routing {
 
 /// The router's scores of the blocks that each row is sent to, as the arrays of a CSR matrix.
 #[pyfunction]
-#[pyo3(signature = (router, x, routing, n_threads))]
 pub(crate) fn route<'py>(
     py: Python<'py>,
     router: &Scorer,
@@ -327,7 +297,6 @@ impl Source for PyBlockModel {
 /// Prepares the router and the models of blocks. `weights`, `(coef_, intercept_, normalize)`, are
 /// those of the linear model that blocks are parts of.
 #[pyfunction]
-#[pyo3(signature = (router, blocks, n_labels, routing, weights))]
 pub(crate) fn block_scorer(
     router: Py<Scorer>,
     blocks: Vec<PyBlock>,
@@ -346,7 +315,6 @@ pub(crate) fn block_scorer(
 
 /// Merges the scores of the blocks that rows were sent to: the arrays of (`n_rows`, `n_labels`).
 #[pyfunction]
-#[pyo3(signature = (routes, labels, scores, n_labels, k, n_threads))]
 pub(crate) fn merge_blocks<'py>(
     py: Python<'py>,
     routes: PyCsr<'py>,
@@ -378,7 +346,6 @@ pub(crate) fn merge_blocks<'py>(
 
 /// The `k` largest values of each row, ties to the lower column, columns in increasing order.
 #[pyfunction]
-#[pyo3(signature = (scores, k))]
 pub(crate) fn topk_of_rows<'py>(
     py: Python<'py>,
     scores: PyCsr<'py>,

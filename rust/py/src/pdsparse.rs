@@ -1,33 +1,28 @@
 //! `manylabel.linear`: PD-Sparse. Its weights are scored as all sparse weights are, in `linear`.
 
+use crate::arrays::{F32s, F64s};
 use crate::csr::{CsrArrays, Examples, csr_arrays, values};
-use crate::error::to_py;
 use crate::params::{Named, from_named};
 use crate::run::Job;
 use manylabel_linear::pdsparse::{Checked, Params, Search};
 use manylabel_score::with_sparse;
-use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
+use numpy::{IntoPyArray, PyReadonlyArray1};
 use pyo3::prelude::*;
 
 fn checked(params: &Named<'_>) -> PyResult<Checked> {
-    let params = from_named!(params, Params {
-        l1, max_iter, tol, n_candidates, post_solve, normalize, fit_intercept, learn_cut,
+    from_named!(params, Params {
+        seed, l1, max_iter, tol, n_candidates, post_solve, normalize, fit_intercept, learn_cut,
         n_iter_no_change;
         c: params.get("C")?,
         search: params.choice("search", &[
             ("exact", Search::Exact), ("sampled", Search::Sampled)
         ])?,
-        seed: params.get("random_state")?,
-    });
-    params.check().map_err(to_py)
+    })
 }
 
 /// Fits PD-Sparse: the arrays of (`n_features`, `n_labels`) weights in compressed rows, intercepts,
 /// passes, duality gap, held-out precision after each pass, the learned cut if asked for.
-#[expect(clippy::type_complexity, reason = "a tuple is what Python unpacks")]
-#[expect(clippy::too_many_arguments, reason = "Python names them")]
 #[pyfunction]
-#[pyo3(signature = (examples, held_out, params, job))]
 pub(crate) fn fit_pdsparse<'py>(
     py: Python<'py>,
     examples: Examples<'py>,
@@ -36,10 +31,10 @@ pub(crate) fn fit_pdsparse<'py>(
     job: Job,
 ) -> PyResult<(
     CsrArrays<'py>,
-    Bound<'py, PyArray1<f32>>,
+    F32s<'py>,
     usize,
     f64,
-    Bound<'py, PyArray1<f64>>,
+    F64s<'py>,
     Option<f32>,
 )> {
     let params = checked(&params)?;

@@ -1,5 +1,6 @@
 //! `manylabel.pls`: randomized label embeddings, and projections by them.
 
+use crate::arrays::F64s;
 use crate::csr::{PyCsr, values, with_labels};
 use crate::error::to_py;
 use crate::features::PyFeatures;
@@ -13,7 +14,7 @@ use manylabel_pls::{
 use manylabel_score::{Dense, Features, with_sparse};
 use manylabel_sparse::Real;
 use numpy::{
-    Element, IntoPyArray, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2,
+    Element, IntoPyArray, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2,
     PyUntypedArrayMethods,
 };
 use pyo3::prelude::*;
@@ -23,8 +24,8 @@ fn checked(params: &Named<'_>) -> PyResult<Checked> {
         let given = params.unless_auto(name)?;
         Ok(given.map_or(Ridge::Auto, Ridge::Of))
     };
-    let params = from_named!(params, Params {
-        n_oversamples, n_iter, center, fit_intercept, max_iter, tol, leave_one_out;
+    from_named!(params, Params {
+        seed, n_oversamples, n_iter, center, fit_intercept, max_iter, tol, leave_one_out;
         n_components: match params.get("n_components")? {
             PyComponents::Count(k) => Components::Count(k),
             PyComponents::Share(share) => Components::Share(share),
@@ -40,9 +41,7 @@ fn checked(params: &Named<'_>) -> PyResult<Checked> {
             ("auto", Solver::Auto), ("cholesky", Solver::Cholesky), ("cg", Solver::Cg),
             ("dual", Solver::Dual)
         ])?,
-        seed: params.get("random_state")?,
-    });
-    params.check().map_err(to_py)
+    })
 }
 
 /// A count or a share.
@@ -54,7 +53,6 @@ enum PyComponents {
 
 /// The number of components that a share of the label covariance takes, or the number given.
 #[pyfunction]
-#[pyo3(signature = (y, sample_weight, params, n_threads))]
 pub(crate) fn pls_n_components(
     py: Python<'_>,
     y: PyCsr<'_>,
@@ -111,7 +109,6 @@ impl From<Model<f64>> for AnyModel {
 /// Fits an embedding: U or None, W, intercept, eigenvalues or None, steps, unfinished right-hand sides,
 /// the ridges used, and predictions of rows by fits without them or None.
 #[pyfunction]
-#[pyo3(signature = (x, y, sample_weight, params, job))]
 pub(crate) fn fit_pls<'py>(
     py: Python<'py>,
     x: PyFeatures<'py>,
@@ -139,7 +136,7 @@ type Fitted<'py> = (
     Option<Bound<'py, PyAny>>,
     Bound<'py, PyAny>,
     Bound<'py, PyAny>,
-    Option<Bound<'py, PyArray1<f64>>>,
+    Option<F64s<'py>>,
     usize,
     usize,
     (f64, f64),
@@ -187,7 +184,6 @@ pub(crate) enum PyCoef<'py> {
 
 /// Rows of X times a matrix with an intercept, (`n_rows`, k).
 #[pyfunction]
-#[pyo3(signature = (x, coef, n_threads))]
 pub(crate) fn pls_project<'py>(
     py: Python<'py>,
     x: PyFeatures<'py>,

@@ -1,5 +1,6 @@
 //! `manylabel.rules`: boosted rules, and scoring by them.
 
+use crate::arrays::{F32s, F64s, I32s, I64s, U8s};
 use crate::csr::{CsrArrays, Examples, PyCsr, csr_arrays, values};
 use crate::error::to_py;
 use crate::held::{Held, HeldCsr, HeldSparse, with_held};
@@ -8,14 +9,12 @@ use crate::run::{Job, score};
 use crate::scorer::{Scorer, Source};
 use manylabel_base::Error;
 use manylabel_rules::{
-    Binning, Checked, Ensemble, Head, Hessian, LabelSets, Loss, Model, Params, ROWS_AT_ONCE, Rules,
-    Search, Stage, Step,
+    Binning, Bodies, Checked, Ensemble, Head, Hessian, LabelSets, Loss, Model, Params,
+    ROWS_AT_ONCE, Rules, Search, Stage, Step,
 };
 use manylabel_score::with_sparse;
 use manylabel_sparse::Index;
-use numpy::{
-    Element, IntoPyArray, PyArray1, PyReadonlyArray1, PyReadwriteArray2, PyUntypedArrayMethods,
-};
+use numpy::{Element, IntoPyArray, PyReadonlyArray1, PyReadwriteArray2, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 
 /// `step` and `max_features` are settled in Python.
@@ -23,8 +22,8 @@ fn checked(params: &Named<'_>) -> PyResult<Checked> {
     let binning: Option<f64> = params.get("label_binning")?;
     let (min_bins, max_bins): (_, Option<_>) = (params.get("min_bins")?, params.get("max_bins")?);
     let max_conditions: Option<_> = params.get("max_conditions")?;
-    let params = from_named!(params, Params {
-        n_rules, learning_rate, l2, bootstrap, max_features, min_coverage, n_iter_no_change;
+    from_named!(params, Params {
+        seed, n_rules, learning_rate, l2, bootstrap, max_features, min_coverage, n_iter_no_change;
         loss: params.choice("loss", &[
             ("example-wise-logistic", Loss::ExampleWise),
             ("label-wise-logistic", Loss::LabelWise)
@@ -45,9 +44,7 @@ fn checked(params: &Named<'_>) -> PyResult<Checked> {
         ])?,
         search: params.choice("search", &[("fast", Search::Fast), ("exact", Search::Exact)])?,
         max_conditions: max_conditions.unwrap_or(usize::MAX),
-        seed: params.get("random_state")?,
-    });
-    params.check().map_err(to_py)
+    })
 }
 
 /// The fitted attributes of an estimator that describe its rules.
@@ -80,14 +77,13 @@ impl PyRules {
         &'a self,
         heads: &'a HeldSparse<I, f32>,
     ) -> Result<Rules<'a, I>, Error> {
-        Rules::new(
-            &self.indptr,
-            &self.feature,
-            &self.operator,
-            &self.threshold,
-            heads.rows("heads_")?,
-            self.n_features,
-        )
+        let bodies = Bodies {
+            indptr: &self.indptr,
+            feature: &self.feature,
+            operator: &self.operator,
+            threshold: &self.threshold,
+        };
+        Rules::new(bodies, heads.rows("heads_")?, self.n_features)
     }
 
     fn start(&self) -> Result<Model, Error> {
@@ -118,10 +114,7 @@ pub(crate) fn rules_scorer(model: PyRules) -> PyResult<Scorer> {
 
 /// Fits boosted rules: ends, features, operators and thresholds of the bodies, heads, coverage,
 /// held-out losses.
-#[expect(clippy::type_complexity, reason = "a tuple is what Python unpacks")]
-#[expect(clippy::too_many_arguments, reason = "Python names them all")]
 #[pyfunction]
-#[pyo3(signature = (examples, held_out, categorical, start, params, job))]
 pub(crate) fn fit_rules<'py>(
     py: Python<'py>,
     examples: Examples<'py>,
@@ -131,13 +124,13 @@ pub(crate) fn fit_rules<'py>(
     params: Named<'py>,
     job: Job,
 ) -> PyResult<(
-    Bound<'py, PyArray1<i64>>,
-    Bound<'py, PyArray1<i32>>,
-    Bound<'py, PyArray1<u8>>,
-    Bound<'py, PyArray1<f32>>,
+    I64s<'py>,
+    I32s<'py>,
+    U8s<'py>,
+    F32s<'py>,
     CsrArrays<'py>,
-    Bound<'py, PyArray1<f64>>,
-    Bound<'py, PyArray1<f64>>,
+    F64s<'py>,
+    F64s<'py>,
 )> {
     let params = checked(&params)?;
     let held_out = values(held_out.as_ref())?;
@@ -170,7 +163,6 @@ pub(crate) fn fit_rules<'py>(
 
 /// Adds the heads of the rules `begin..end` to `scores`, a C array (`n_rows`, `n_labels`), in place.
 #[pyfunction]
-#[pyo3(signature = (model, x, scores, begin, end, n_threads))]
 pub(crate) fn rules_add<'py>(
     py: Python<'py>,
     model: PyRules,
@@ -206,7 +198,6 @@ pub(crate) fn rules_add<'py>(
 
 /// Which rules cover which rows, as the arrays of a CSR matrix (`n_rows`, `n_rules`) of ones.
 #[pyfunction]
-#[pyo3(signature = (model, x, n_threads))]
 pub(crate) fn rules_fired<'py>(
     py: Python<'py>,
     model: PyRules,

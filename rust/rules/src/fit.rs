@@ -4,11 +4,11 @@ use crate::columns::{Columns, select};
 use crate::grow::{Body, Grower};
 use crate::head::Method;
 use crate::lanes::add_scaled;
-use crate::model::same;
 use crate::params::Checked;
-use crate::statistics::Statistics;
+use crate::statistics::{Scaled, Statistics};
 use crate::{Head, Model, Params, Step};
 use fastrand::Rng;
+use manylabel_base::range::{same, same_rows};
 use manylabel_base::{Error, Watch, filled};
 use manylabel_sparse::{CsrOwned, CsrView, Index, Value};
 
@@ -53,17 +53,7 @@ impl Checked {
         watch: &Watch,
     ) -> Result<Model, Error> {
         let n_rows = x.n_rows();
-        let sizes = [
-            ("rows of Y", y.n_rows()),
-            (
-                "length of sample_weight",
-                sample_weight.map_or(n_rows, <[f32]>::len),
-            ),
-            ("length of held_out", held_out.map_or(n_rows, <[bool]>::len)),
-        ];
-        for (what, got) in sizes {
-            same(what, n_rows, got)?;
-        }
+        same_rows(n_rows, y.n_rows(), sample_weight, held_out)?;
         if u32::try_from(n_rows).is_err() || i32::try_from(x.n_cols()).is_err() {
             let got = format!("{n_rows} rows, {} features", x.n_cols());
             return Err(Error::TooLarge { what: "X", got });
@@ -328,7 +318,9 @@ impl<'a> Boosting<'a> {
         for _ in 0..MOST_HALVINGS {
             let growth = |(given, head): (&f64, &f64)| scale * head * (2.0 * given + scale * head);
             let penalty: f64 = given.iter().zip(&*head).map(growth).sum();
-            let change = self.statistics.loss_change(rows, weight, scale, head)
+            let change = self
+                .statistics
+                .loss_change(rows, weight, Scaled { scale, head })
                 + 0.5 * self.params.l2 * penalty;
             // The quality is half of the slope along the head.
             if change <= ARMIJO * scale * 2.0 * quality {

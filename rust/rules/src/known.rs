@@ -16,7 +16,7 @@
 //! exponential; its result R scales the terms of the second, by the sum, so that they neither
 //! overflow nor vanish, and rules out nearly all labels before their terms are known.
 
-use crate::model::same;
+use manylabel_base::range::same;
 use manylabel_base::{Error, filled};
 use manylabel_sparse::{CsrView, Index};
 

@@ -63,6 +63,6 @@ mod refine;
 mod statistics;
 
 pub use known::LabelSets;
-pub use model::{Model, Operator, Rules};
+pub use model::{Bodies, Model, Operator, Rules};
 pub use params::{Binning, Checked, Head, Hessian, Loss, Params, Search, Step};
 pub use predict::{Ensemble, ROWS_AT_ONCE, Stage};

@@ -1,6 +1,7 @@
 //! Rules as plain arrays: what fitting makes and what prediction borrows.
 
 use manylabel_base::Error;
+use manylabel_base::range::same;
 use manylabel_sparse::{CsrOwned, CsrView, Index};
 
 /// How a condition compares the value of a feature with its threshold. A missing value (NaN)
@@ -112,6 +113,16 @@ impl Model {
         self.coverage.push(coverage);
     }
 
+    /// The conditions of its rules.
+    pub fn bodies(&self) -> Bodies<'_> {
+        Bodies {
+            indptr: &self.body_indptr,
+            feature: &self.body_feature,
+            operator: &self.body_operator,
+            threshold: &self.body_threshold,
+        }
+    }
+
     /// Keeps the first `n_rules` rules.
     pub(crate) fn truncate(&mut self, n_rules: usize) {
         let n_conditions = self.body_indptr[n_rules] as usize;
@@ -128,33 +139,30 @@ impl Model {
     }
 }
 
+/// The conditions of rules, as a [`Model`] has them.
+#[derive(Debug, Clone, Copy)]
+pub struct Bodies<'a> {
+    /// Ends of the rules' conditions, from 0.
+    pub indptr: &'a [i64],
+    /// Feature of each condition.
+    pub feature: &'a [i32],
+    /// [`Operator`] of each condition, as its number.
+    pub operator: &'a [u8],
+    /// Threshold of each condition.
+    pub threshold: &'a [f32],
+}
+
 /// Borrows the rules of a [`Model`] that may come from anywhere; see [`new`](Self::new) for what
 /// is known of them.
 #[derive(Debug, Clone, Copy)]
 pub struct Rules<'a, I> {
-    indptr: &'a [i64],
-    feature: &'a [i32],
-    operator: &'a [u8],
-    threshold: &'a [f32],
+    bodies: Bodies<'a>,
     heads: CsrView<'a, I, f32>,
     n_features: usize,
 }
 
 /// Most rules and most labels: both are numbered by `u32`, and by numpy's `i32`.
 const MOST_NUMBERED: usize = i32::MAX as usize;
-
-/// `Ok` where two sizes agree.
-pub(crate) fn same(what: &'static str, expected: usize, got: usize) -> Result<(), Error> {
-    if expected == got {
-        Ok(())
-    } else {
-        Err(Error::Shape {
-            what,
-            expected,
-            got,
-        })
-    }
-}
 
 impl<'a, I: Index> Rules<'a, I> {
     /// Borrows the arrays of a model for `n_features` features after checking all of them, in
@@ -168,14 +176,11 @@ impl<'a, I: Index> Rules<'a, I> {
     /// [`Error::Shape`] if lengths do not agree, [`Error::Param`] with the array and the rule at
     /// fault, [`Error::TooLarge`] beyond 2³¹−1 rules or labels.
     pub fn new(
-        body_indptr: &'a [i64],
-        body_feature: &'a [i32],
-        body_operator: &'a [u8],
-        body_threshold: &'a [f32],
+        bodies: Bodies<'a>,
         heads: CsrView<'a, I, f32>,
         n_features: usize,
     ) -> Result<Self, Error> {
-        let (n_rules, n_conditions) = (heads.n_rows(), body_feature.len());
+        let (n_rules, n_conditions) = (heads.n_rows(), bodies.feature.len());
         for (what, size) in [
             ("number of rules", n_rules),
             ("number of labels", heads.n_cols()),
@@ -185,10 +190,10 @@ impl<'a, I: Index> Rules<'a, I> {
                 return Err(Error::TooLarge { what, got });
             }
         }
-        same("length of body_indptr_", n_rules + 1, body_indptr.len())?;
+        same("length of body_indptr_", n_rules + 1, bodies.indptr.len())?;
         for (what, got) in [
-            ("length of body_operator_", body_operator.len()),
-            ("length of body_threshold_", body_threshold.len()),
+            ("length of body_operator_", bodies.operator.len()),
+            ("length of body_threshold_", bodies.threshold.len()),
         ] {
             same(what, n_conditions, got)?;
         }
@@ -204,14 +209,14 @@ impl<'a, I: Index> Rules<'a, I> {
                 })
             }
         };
-        let reaches = [body_indptr.first(), body_indptr.last()];
+        let reaches = [bodies.indptr.first(), bodies.indptr.last()];
         ensure(
             "body_indptr_",
-            reaches == [Some(&0), Some(&(n_conditions as i64))] && body_indptr.is_sorted(),
+            reaches == [Some(&0), Some(&(n_conditions as i64))] && bodies.indptr.is_sorted(),
             "never decreasing, from 0 to the number of conditions",
             &|| format!("{reaches:?} at its ends, for {n_conditions} conditions"),
         )?;
-        for (at, &feature) in body_feature.iter().enumerate() {
+        for (at, &feature) in bodies.feature.iter().enumerate() {
             ensure(
                 "body_feature_",
                 feature.get() < n_features,
@@ -219,7 +224,7 @@ impl<'a, I: Index> Rules<'a, I> {
                 &|| format!("{feature} in condition {at}, with {n_features} features"),
             )?;
         }
-        for (at, &operator) in body_operator.iter().enumerate() {
+        for (at, &operator) in bodies.operator.iter().enumerate() {
             ensure(
                 "body_operator_",
                 Operator::from_number(operator).is_some(),
@@ -227,7 +232,7 @@ impl<'a, I: Index> Rules<'a, I> {
                 &|| format!("{operator} in condition {at}"),
             )?;
         }
-        for (at, &threshold) in body_threshold.iter().enumerate() {
+        for (at, &threshold) in bodies.threshold.iter().enumerate() {
             ensure("body_threshold_", threshold.is_finite(), "finite", &|| {
                 format!("{threshold} in condition {at}")
             })?;
@@ -241,10 +246,7 @@ impl<'a, I: Index> Rules<'a, I> {
             })?;
         }
         Ok(Self {
-            indptr: body_indptr,
-            feature: body_feature,
-            operator: body_operator,
-            threshold: body_threshold,
+            bodies,
             heads,
             n_features,
         })
@@ -271,10 +273,11 @@ impl<'a, I: Index> Rules<'a, I> {
     ///
     /// If `rule >= n_rules`, or if another thread has rewritten the borrowed arrays meanwhile.
     pub fn body(&self, rule: usize) -> impl Iterator<Item = (usize, Operator, f32)> {
-        let range = self.indptr[rule].get()..self.indptr[rule + 1].get();
-        range.map(|at| {
-            let operator = Operator::from_number(self.operator[at]).expect("checked by `new`");
-            (self.feature[at].get(), operator, self.threshold[at])
+        let bodies = self.bodies;
+        let range = bodies.indptr[rule].get()..bodies.indptr[rule + 1].get();
+        range.map(move |at| {
+            let operator = Operator::from_number(bodies.operator[at]).expect("checked by `new`");
+            (bodies.feature[at].get(), operator, bodies.threshold[at])
         })
     }
 
@@ -316,10 +319,10 @@ impl<'a, I: Index> Rules<'a, I> {
             heads.indptr.push(heads.indices.len());
         }
         Ok(Model {
-            body_indptr: self.indptr.to_vec(),
-            body_feature: self.feature.to_vec(),
-            body_operator: self.operator.to_vec(),
-            body_threshold: self.threshold.to_vec(),
+            body_indptr: self.bodies.indptr.to_vec(),
+            body_feature: self.bodies.feature.to_vec(),
+            body_operator: self.bodies.operator.to_vec(),
+            body_threshold: self.bodies.threshold.to_vec(),
             heads,
             coverage: coverage.to_vec(),
             validation_loss: validation_loss.to_vec(),

@@ -7,7 +7,8 @@
 
 use crate::cover::{Block, Bodies, Mask, ROWS, bits};
 use crate::known::{LabelSets, Search};
-use crate::model::{Rules, same};
+use crate::model::Rules;
+use manylabel_base::range::same;
 use manylabel_base::{Error, Watch, filled};
 use manylabel_score::{Features, Model, Options, Purpose, Rows, Task, Work, with_sparse};
 use manylabel_simd::wide;
@@ -393,15 +394,10 @@ impl<I: Index, J: Index, T: Value> Rows for Batch<'_, I, J, T> {
         Ok(())
     }
 
-    fn probabilities(
-        &self,
-        rows: Range<usize>,
-        all: &mut [f64],
-        task: &mut Task,
-    ) -> Result<(), Error> {
+    fn marginals(&self, rows: Range<usize>, out: &mut [f64], task: &mut Task) -> Result<(), Error> {
         let sets = &self.ensemble.sets;
         let (sums, search) = self.sums(rows, task.work)?;
-        for (row, out) in all.chunks_mut(sums.n_labels.max(1)).enumerate() {
+        for (row, out) in out.chunks_mut(sums.n_labels.max(1)).enumerate() {
             sets.marginals(sums.row(row), search, out);
         }
         Ok(())

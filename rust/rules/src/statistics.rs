@@ -167,35 +167,34 @@ impl<'w> Statistics<'w> {
         {
             return self.sum_over(rows, |row| -weight(row) * self.rest[row as usize].ln());
         }
-        self.loss_after(rows, weight, 0.0, &vec![0.0; self.stride])
+        let head = &vec![0.0; self.stride];
+        self.loss_after(rows, weight, Scaled { scale: 0.0, head })
     }
 
-    /// How much the sum of the losses of `rows`, times their weights, grows if `scale · head` is
+    /// How much the sum of the losses of `rows`, times their weights, grows if `step` is
     /// added to their scores.
     pub(crate) fn loss_change(
         &self,
         rows: &[u32],
         weight: impl Fn(u32) -> f64 + Sync,
-        scale: f64,
-        head: &[f64],
+        step: Scaled<'_>,
     ) -> f64 {
         let factors = match self.loss {
-            Loss::ExampleWise => Factors::new(scale, head),
+            Loss::ExampleWise => Factors::new(step.scale, step.head),
             Loss::LabelWise => None,
         };
         if let Some(factors) = factors {
             return self.sum_blocks(rows, |rows| change_of_rows(&factors, self, rows, &weight));
         }
-        self.loss_after(rows, &weight, scale, head) - self.loss(rows, weight)
+        self.loss_after(rows, &weight, step) - self.loss(rows, weight)
     }
 
-    /// The sum of the losses of `rows`, times their weights, with `scale · head` added to scores.
+    /// The sum of the losses of `rows`, times their weights, with `step` added to their scores.
     fn loss_after(
         &self,
         rows: &[u32],
         weight: impl Fn(u32) -> f64 + Sync,
-        scale: f64,
-        head: &[f64],
+        Scaled { scale, head }: Scaled<'_>,
     ) -> f64 {
         self.sum_over(rows, |row| {
             let at = row as usize * self.stride;
@@ -217,6 +216,13 @@ impl<'w> Statistics<'w> {
             parts.iter().sum()
         }
     }
+}
+
+/// What is added to the scores of rows: `scale · head`.
+#[derive(Clone, Copy)]
+pub(crate) struct Scaled<'a> {
+    pub(crate) scale: f64,
+    pub(crate) head: &'a [f64],
 }
 
 /// Scores, gradients and rest of a block of rows.

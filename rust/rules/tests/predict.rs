@@ -2,7 +2,7 @@
 #![allow(clippy::float_cmp, reason = "the same bits are asked for")]
 
 use manylabel_base::{Error, Watch};
-use manylabel_rules::{Ensemble, LabelSets, Model, Rules, Stage};
+use manylabel_rules::{Bodies, Ensemble, LabelSets, Model, Rules, Stage};
 use manylabel_score::{Bounds, Model as _};
 use manylabel_sparse::{CsrOwned, CsrView};
 use proptest::prelude::*;
@@ -39,15 +39,13 @@ impl Arrays {
     fn with<T>(&self, then: impl FnOnce(Rules<'_, i32>) -> Result<T, Error>) -> Result<T, Error> {
         let (ends, labels, scores) = matrix(&self.heads);
         let heads = CsrView::new("heads_", &ends, &labels, &scores, self.n_labels)?;
-        let rules = Rules::new(
-            &self.indptr,
-            &self.feature,
-            &self.operator,
-            &self.threshold,
-            heads,
-            N_FEATURES,
-        )?;
-        then(rules)
+        let bodies = Bodies {
+            indptr: &self.indptr,
+            feature: &self.feature,
+            operator: &self.operator,
+            threshold: &self.threshold,
+        };
+        then(Rules::new(bodies, heads, N_FEATURES)?)
     }
 
     /// The definition of coverage.
@@ -394,15 +392,7 @@ fn a_copied_model_is_the_model() {
         &model.heads.values,
         2,
     );
-    let rules = Rules::new(
-        &model.body_indptr,
-        &model.body_feature,
-        &model.body_operator,
-        &model.body_threshold,
-        heads.expect("valid"),
-        8,
-    )
-    .expect("valid");
+    let rules = Rules::new(model.bodies(), heads.expect("valid"), 8).expect("valid");
     let copy = rules.to_model(&model.coverage, &[]).expect("agrees");
     assert_eq!(copy, model);
     let error = rules.to_model(&[1.0], &[]).expect_err("one is missing");

@@ -136,17 +136,12 @@ pub trait Rows: Sync {
         Ok(())
     }
 
-    /// Writes the probabilities of some rows, row after row, if the model knows them.
+    /// Writes the probability of every label of some rows, row after row, if the model knows them.
     ///
     /// # Errors
     ///
     /// [`Error::Param`] if it does not, otherwise as [`score`](Self::score).
-    fn probabilities(
-        &self,
-        _rows: Range<usize>,
-        _probabilities: &mut [f64],
-        _task: &mut Task,
-    ) -> Result<(), Error> {
+    fn marginals(&self, _: Range<usize>, _: &mut [f64], _: &mut Task) -> Result<(), Error> {
         Err(Error::Param {
             name: "model",
             expected: "one that knows probabilities",

@@ -239,7 +239,7 @@ pub(crate) fn probabilities<M: Model + ?Sized>(
 ) -> Result<Vec<f64>, Error> {
     let batch = Batch::new(model, x, Purpose::Probabilities)?;
     batch.all("the matrix of probabilities", watch, |rows, out, task| {
-        batch.rows.probabilities(rows, out, task)
+        batch.rows.marginals(rows, out, task)
     })
 }
 

@@ -1,5 +1,14 @@
 //! Exponentials that become part of a loop.
 
+/// A polynomial by Horner's rule, coefficients from the highest power to the lowest.
+macro_rules! horner {
+    ($x:expr; $highest:expr $(, $lower:expr)*) => {{
+        let sum = $highest;
+        $(let sum = sum * $x + $lower;)*
+        sum
+    }};
+}
+
 /// `e^x` for `x ≤ 0`, to a relative 4e-16; 0 below -708, where results would be subnormal.
 ///
 /// The standard library's function is a call for every number. This is the usual reduction
@@ -15,24 +24,9 @@ pub fn exp(x: f64) -> f64 {
     let shifted = bounded * std::f64::consts::LOG2_E + ROUND;
     let n = shifted - ROUND;
     let r = (bounded - n * LN2_HIGH) - n * LN2_LOW;
-    let mut series = 1.0 / 6_227_020_800.0;
-    for inverse in [
-        1.0 / 479_001_600.0,
-        1.0 / 39_916_800.0,
-        1.0 / 3_628_800.0,
-        1.0 / 362_880.0,
-        1.0 / 40_320.0,
-        1.0 / 5_040.0,
-        1.0 / 720.0,
-        1.0 / 120.0,
-        1.0 / 24.0,
-        1.0 / 6.0,
-        0.5,
-        1.0,
-        1.0,
-    ] {
-        series = series * r + inverse;
-    }
+    let series = horner!(r; 1.0 / 6_227_020_800.0, 1.0 / 479_001_600.0, 1.0 / 39_916_800.0,
+        1.0 / 3_628_800.0, 1.0 / 362_880.0, 1.0 / 40_320.0, 1.0 / 5_040.0, 1.0 / 720.0,
+        1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5, 1.0, 1.0);
     let power = f64::from_bits((shifted.to_bits() << 52).wrapping_add(1.0f64.to_bits()));
     if x > LOWEST { series * power } else { 0.0 }
 }
@@ -44,25 +38,9 @@ pub fn exp(x: f64) -> f64 {
 pub fn ln_1p(x: f64) -> f64 {
     let t = x / (2.0 + x);
     let square = t * t;
-    let mut series = 1.0 / 29.0;
-    for inverse in [
-        1.0 / 27.0,
-        1.0 / 25.0,
-        1.0 / 23.0,
-        1.0 / 21.0,
-        1.0 / 19.0,
-        1.0 / 17.0,
-        1.0 / 15.0,
-        1.0 / 13.0,
-        1.0 / 11.0,
-        1.0 / 9.0,
-        1.0 / 7.0,
-        1.0 / 5.0,
-        1.0 / 3.0,
-        1.0,
-    ] {
-        series = series * square + inverse;
-    }
+    let series = horner!(square; 1.0 / 29.0, 1.0 / 27.0, 1.0 / 25.0, 1.0 / 23.0, 1.0 / 21.0, 1.0 / 19.0,
+        1.0 / 17.0, 1.0 / 15.0, 1.0 / 13.0, 1.0 / 11.0, 1.0 / 9.0, 1.0 / 7.0,
+        1.0 / 5.0, 1.0 / 3.0, 1.0);
     2.0 * t * series
 }
 
@@ -77,18 +55,8 @@ pub fn exp_f32(x: f32) -> f32 {
     let shifted = x * std::f32::consts::LOG2_E + ROUND;
     let n = shifted - ROUND;
     let r = (x - n * LN2_HIGH) - n * LN2_LOW;
-    let mut series = 1.0 / 5_040.0;
-    for inverse in [
-        1.0 / 720.0,
-        1.0 / 120.0,
-        1.0 / 24.0,
-        1.0 / 6.0,
-        0.5,
-        1.0,
-        1.0,
-    ] {
-        series = series * r + inverse;
-    }
+    let series =
+        horner!(r; 1.0 / 5_040.0, 1.0 / 720.0, 1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5, 1.0, 1.0);
     series * f32::from_bits((shifted.to_bits() << 23).wrapping_add(1.0f32.to_bits()))
 }
 

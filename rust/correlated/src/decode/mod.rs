@@ -227,15 +227,8 @@ impl<'a> Decoder<'a> {
         Ok(())
     }
 
-    /// Log-odds of the [`marginals`](Self::marginals) of all labels of a row: finite where u is.
-    pub(crate) fn marginal_odds(
-        &self,
-        u: &[f64],
-        work: &mut Work,
-        odds: &mut [f64],
-        watch: &Watch,
-    ) -> Result<(), Error> {
-        self.marginals(u, work, odds, watch)?;
+    /// Turns the [`marginals`](Self::marginals) of all labels of a row into log-odds: finite where u is.
+    pub(crate) fn marginal_odds(&self, u: &[f64], odds: &mut [f64]) {
         for (label, (odds, &u)) in odds.iter_mut().zip(u).enumerate() {
             if u.is_infinite() || self.couplings.row(label).0.is_empty() {
                 *odds = u; // exact, however certain
@@ -244,7 +237,6 @@ impl<'a> Decoder<'a> {
                 *odds = q.ln() - (-q).ln_1p();
             }
         }
-        Ok(())
     }
 }
 

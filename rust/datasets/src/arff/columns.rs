@@ -180,15 +180,9 @@ impl Columns {
             Kind::Nominal(values) => {
                 let on: Option<Vec<bool>> = values.list.iter().map(|value| truth(value)).collect();
                 on.map(|on| Role::Label { label, on }).ok_or_else(|| {
-                    let shown: Vec<String> = values
-                        .list
-                        .iter()
-                        .take(5)
-                        .map(|value| decode(value))
-                        .collect();
                     let expected =
                         format!("values 0 and 1 (or no and yes, false and true) of label `{name}`");
-                    Unfit::new(expected, format!("{{{}}}", shown.join(", ")))
+                    Unfit::new(expected, format!("{{{}}}", values.first_few()))
                 })
             }
             _ => Ok(Role::NumberLabel { label }),

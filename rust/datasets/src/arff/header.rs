@@ -32,6 +32,16 @@ pub(crate) struct Values {
 }
 
 impl Values {
+    /// How many values a message shows.
+    pub(crate) const FEW: usize = 5;
+
+    /// The first of them, for a message.
+    pub(crate) fn first_few(&self) -> String {
+        let shown = self.list.iter().take(Self::FEW);
+        let shown: Vec<String> = shown.map(|value| decode(value)).collect();
+        shown.join(", ")
+    }
+
     /// Position of `value`. Comparing a few short values beats hashing one.
     pub(crate) fn position(&self, value: &[u8]) -> Option<usize> {
         match self.list.len() {

@@ -224,7 +224,7 @@ impl<V: Real> Row<V> {
             }
             (Role::NumberLabel { label }, _) => {
                 let value = self.number(&word.text, name)?;
-                if value == V::ONE {
+                if value == V::from(1) {
                     self.labels.push(*label);
                 } else if value != V::default() {
                     return Err(Unfit::new(
@@ -243,14 +243,12 @@ impl<V: Real> Row<V> {
             }
             (_, Some(values)) => {
                 let Some(position) = values.position(&word.text) else {
-                    let shown: Vec<String> = values
-                        .list
-                        .iter()
-                        .take(5)
-                        .map(|value| decode(value))
-                        .collect();
-                    let more = if values.list.len() > 5 { ", …" } else { "" };
-                    let expected = format!("one of {{{}{more}}} for `{name}`", shown.join(", "));
+                    let more = if values.list.len() > Values::FEW {
+                        ", …"
+                    } else {
+                        ""
+                    };
+                    let expected = format!("one of {{{}{more}}} for `{name}`", values.first_few());
                     return Err(Unfit::new(expected, quote(&word.text)));
                 };
                 match role {
@@ -297,7 +295,7 @@ impl<V: Real> Row<V> {
 
     fn push(&mut self, entry: Entry) {
         match entry {
-            Entry::Feature(column) => self.cells.push((column, V::ONE)),
+            Entry::Feature(column) => self.cells.push((column, V::from(1))),
             Entry::Label(label) => self.labels.push(label),
         }
     }

@@ -3,6 +3,7 @@
 use crate::number::{Real, push_decimal};
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use manylabel_base::range::same;
 use manylabel_base::{Error, Watch};
 use manylabel_sparse::{CsrOwned, CsrView, Index};
 use std::fs::{self, File};
@@ -29,13 +30,7 @@ pub fn write_xc<I: Index, V: Real>(
     y: &CsrOwned,
     watch: &Watch,
 ) -> Result<(), Error> {
-    if x.n_rows() != y.n_rows() {
-        return Err(Error::Shape {
-            what: "rows of Y",
-            expected: x.n_rows(),
-            got: y.n_rows(),
-        });
-    }
+    same("rows of Y", x.n_rows(), y.n_rows())?;
     let refused = |source| Error::Io {
         path: path.into(),
         source,

@@ -194,25 +194,18 @@ pub(crate) fn unlearn(
         max_iter: PASSES_TO_UNLEARN,
         seed: params.seed,
     };
-    let Workspace {
-        lanes,
-        panel,
-        scores,
-        order,
-        ..
-    } = space;
-    let lanes = &mut lanes[..labels.len()];
-    for (at, (lane, &label)) in lanes.iter_mut().zip(labels).enumerate() {
+    let panel = &mut space.panel;
+    for (at, (lane, &label)) in space.lanes.iter_mut().zip(labels).enumerate() {
         lane.forget(problem, unseen);
-        lane.descend(problem, &rule, label, order, watch)?;
+        lane.descend(problem, &rule, label, &mut space.order, watch)?;
         lane.add_background(problem);
         for (weights, &weight) in panel.iter_mut().zip(&lane.weights) {
             weights.0[at] = weight;
         }
     }
     for &row in &unseen.rows {
-        times_panel(&problem.x, row as usize, panel, &mut scores[..1]);
-        tell(row, &scores[0].0);
+        times_panel(&problem.x, row as usize, panel, &mut space.scores[..1]);
+        tell(row, &space.scores[0].0);
     }
     watch.step(0)
 }

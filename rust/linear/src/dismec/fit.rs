@@ -5,7 +5,7 @@ use super::problem::Problem;
 use super::unseen::{Sample, Unseen};
 use super::{active, optimum};
 use crate::panel::LANES;
-use crate::shape::same;
+use manylabel_base::range::same_rows;
 use manylabel_base::{Error, Watch, filled};
 use manylabel_sparse::{CsrOwned, CsrView, Index, Value};
 use rayon::prelude::*;
@@ -60,9 +60,7 @@ impl Checked {
         watch: &Watch,
     ) -> Result<Model, Error> {
         let n = x.n_rows();
-        same("rows of Y", n, y.n_rows())?;
-        let n_weights = weights.map_or(n, <[f32]>::len);
-        same("length of sample_weight", n, n_weights)?;
+        same_rows(n, y.n_rows(), weights, None)?;
         let problem = Problem::new(x, y, weights, &self.0, watch)?;
 
         // Labels of like frequency take a like number of steps, so that lanes finish together.

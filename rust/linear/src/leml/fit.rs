@@ -7,8 +7,8 @@ use super::newton::Newton;
 use super::params::{Checked, Loss, Params};
 use super::ridge::Ridge;
 use super::turns::{Labels, Turns};
-use crate::shape::same;
 use fastrand::Rng;
+use manylabel_base::range::{same, same_rows};
 use manylabel_base::{Error, Watch, filled};
 use manylabel_sparse::{CsrOwned, CsrView, Index, LANES, Value};
 use std::f64::consts::TAU;
@@ -63,9 +63,7 @@ impl Checked {
     ) -> Result<Model, Error> {
         let params = &self.0;
         let n = x.n_rows();
-        same("rows of Y", n, y.n_rows())?;
-        let n_weights = weights.map_or(n, <[f32]>::len);
-        same("length of sample_weight", n, n_weights)?;
+        same_rows(n, y.n_rows(), weights, None)?;
         if let Some(observed) = observed {
             same("rows of observed", n, observed.n_rows())?;
             same("columns of observed", y.n_cols, observed.n_cols)?;

@@ -1,7 +1,7 @@
 //! Scores and rankings by factors of low rank.
 
-use crate::shape::same;
 use manylabel_base::Error;
+use manylabel_base::range::same;
 use manylabel_score::{Features, Model, Options, Rows, Task, with_sparse};
 use manylabel_simd::{add_scaled, wide};
 use manylabel_sparse::{CsrView, Index, Value};

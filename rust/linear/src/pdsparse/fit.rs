@@ -5,8 +5,8 @@ use super::params::Checked;
 use super::problem::{MOST_CANDIDATES, Problem, State};
 use super::visits::{Fit, Scratch};
 use super::weights::Weights;
-use crate::shape::same;
 use fastrand::Rng;
+use manylabel_base::range::same_rows;
 use manylabel_base::{Error, Watch, filled};
 use manylabel_sparse::{CsrOwned, CsrView, Index, Value};
 
@@ -56,13 +56,7 @@ impl Checked {
     ) -> Result<Model, Error> {
         let params = &self.0;
         let n = x.n_rows();
-        for (what, got) in [
-            ("rows of Y", y.n_rows()),
-            ("length of sample_weight", weights.map_or(n, <[f32]>::len)),
-            ("length of held_out", held_out.map_or(n, <[bool]>::len)),
-        ] {
-            same(what, n, got)?;
-        }
+        same_rows(n, y.n_rows(), weights, held_out)?;
         let is_held = |row: usize| held_out.is_some_and(|held_out| held_out[row]);
 
         let (n_features, n_labels) = (x.n_cols(), y.n_cols);

@@ -15,7 +15,7 @@ use crate::statistics::{Kinds, Statistics, Sums};
 use crate::{Head, Hessian, Loss, Params};
 use bins::{BinnedRows, System, find_moves};
 use manylabel_simd::wide;
-use solve::{HEAD_TOLERANCE, Near, Outer, Solver};
+use solve::{Goal, HEAD_TOLERANCE, Near, Outer, Set, Solver};
 
 /// Labels (padded) up to which a head is solved by a matrix.
 const FEW_LABELS: usize = 128;
@@ -203,16 +203,9 @@ fn full_head(
     let gram = few.then(|| Gram::over(statistics, rows, weights));
     let outer = Outer::of(gram.as_ref(), rows, weights);
     near.multiply(statistics, outer);
-    let parts = [(1.0, outer)];
     let mut solver = Solver::<0>::new(statistics.stride, l2);
-    // Nothing is above infinity, so there is a quality.
-    let quality = solver.quality(
-        statistics,
-        sums,
-        &parts,
-        f64::INFINITY,
-        HEAD_TOLERANCE,
-        near,
-    );
+    let parts = [(1.0, outer)];
+    let set = Set::new(statistics, sums, &parts);
+    let quality = solver.quality(set, Goal::any(HEAD_TOLERANCE), near);
     quality.unwrap_or(0.0)
 }

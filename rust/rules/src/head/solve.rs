@@ -242,6 +242,44 @@ pub(crate) struct Solver<const C: usize> {
     product: Aligned,
 }
 
+/// The rows that a head is wanted of: `parts` are added and subtracted (by their signs) to `Σ w g gᵀ`
+/// over them.
+#[derive(Clone, Copy)]
+pub(crate) struct Set<'a> {
+    statistics: &'a Statistics<'a>,
+    sums: &'a Sums,
+    parts: &'a [(f64, Outer<'a>)],
+}
+
+impl<'a> Set<'a> {
+    pub(crate) fn new(
+        statistics: &'a Statistics<'a>,
+        sums: &'a Sums,
+        parts: &'a [(f64, Outer<'a>)],
+    ) -> Self {
+        Self {
+            statistics,
+            sums,
+            parts,
+        }
+    }
+}
+
+/// The quality that a head must be below, and what may be missing from it, relative to it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Goal {
+    pub(crate) bound: f64,
+    pub(crate) tolerance: f64,
+}
+
+impl Goal {
+    /// Nothing is above infinity, so there is a quality.
+    pub(crate) fn any(tolerance: f64) -> Self {
+        let bound = f64::INFINITY;
+        Self { bound, tolerance }
+    }
+}
+
 /// Steps after which a system is factorized instead.
 const MOST_STEPS: usize = 30;
 
@@ -264,7 +302,8 @@ impl<const C: usize> Solver<C> {
 
     /// `product = (diag(d + ω) − Σ w g gᵀ) direction`.
     #[inline(always)]
-    fn multiply(&mut self, statistics: &Statistics<'_>, sums: &Sums, parts: &[(f64, Outer<'_>)]) {
+    fn multiply(&mut self, set: Set<'_>) {
+        let sums = set.sums;
         let product = &mut self.product[..length::<C>(sums.stride)];
         let x = cut::<C>(&self.direction);
         let diagonal = chunks(cut::<C>(sums.d())).iter().zip(chunks(x));
@@ -273,32 +312,23 @@ impl<const C: usize> Solver<C> {
                 out[lane] = (d[lane] + self.l2) * x[lane];
             }
         }
-        for (sign, part) in parts {
-            part.add_product::<C>(statistics, -sign, x, product);
+        for (sign, part) in set.parts {
+            part.add_product::<C>(set.statistics, -sign, x, product);
         }
     }
 
-    /// Improves the head of a set with these sums until its quality is exact; returns the quality,
-    /// or nothing if it is certainly not below `bound`. `parts` are added and subtracted (by their
-    /// signs) to `Σ w g gᵀ` over the set; `tolerance` is what may be missing, relative to the
-    /// quality.
+    /// Improves the head of a set until its quality is exact; returns the quality, or nothing if it is
+    /// certainly not below the bound.
     #[inline(always)]
-    pub(crate) fn quality(
-        &mut self,
-        statistics: &Statistics<'_>,
-        sums: &Sums,
-        parts: &[(f64, Outer<'_>)],
-        bound: f64,
-        tolerance: f64,
-        near: &mut Near,
-    ) -> Option<f64> {
+    pub(crate) fn quality(&mut self, set: Set<'_>, goal: Goal, near: &mut Near) -> Option<f64> {
+        let sums = set.sums;
         let n = length::<C>(sums.stride);
         let known = near.product.iter().zip(near.x.iter());
         let sums_of = sums.g().iter().zip(sums.d());
         for (r, ((product, x), (g, d))) in self.residual[..n].iter_mut().zip(known.zip(sums_of)) {
             *r = product - (d + self.l2) * x - g;
         }
-        let quality = self.improve(statistics, sums, parts, bound, tolerance, &mut near.x);
+        let quality = self.improve(set, goal, &mut near.x);
         let parts = self
             .residual
             .iter()
@@ -312,15 +342,8 @@ impl<const C: usize> Solver<C> {
 
     /// The same, where `residual` is that of `x`, and is so afterwards.
     #[inline(always)]
-    fn improve(
-        &mut self,
-        statistics: &Statistics<'_>,
-        sums: &Sums,
-        parts: &[(f64, Outer<'_>)],
-        bound: f64,
-        tolerance: f64,
-        x: &mut [f64],
-    ) -> Option<f64> {
+    fn improve(&mut self, set: Set<'_>, goal: Goal, x: &mut [f64]) -> Option<f64> {
+        let (sums, Goal { bound, tolerance }) = (set.sums, goal);
         let n = length::<C>(sums.stride);
         let mut last = 0.0;
         for step in 0..MOST_STEPS {
@@ -343,7 +366,7 @@ impl<const C: usize> Solver<C> {
                     p[lane] = r[lane] / (h + self.l2 + LEAST_DIAGONAL) + step;
                 }
             }
-            self.multiply(statistics, sums, parts);
+            self.multiply(set);
             let direction = &self.direction[..n];
             let curvature = dot(direction, &self.product[..n]);
             let usable = curvature > 0.0 && curvature.is_finite();
@@ -354,7 +377,7 @@ impl<const C: usize> Solver<C> {
             add_scaled(&mut x[..n], alpha, direction);
             add_scaled(&mut self.residual[..n], -alpha, &self.product[..n]);
         }
-        Some(self.factorized(statistics, sums, parts, x))
+        Some(self.factorized(set, x))
     }
 
     /// How much the head gains, at most how much is missing, and `rᵀ M₀⁻¹ r`.
@@ -384,13 +407,12 @@ impl<const C: usize> Solver<C> {
     /// The same by Cholesky factorization, where conjugate gradients were too slow: without
     /// regularization, or where rounding has spoilt the matrix.
     #[cold]
-    fn factorized(
-        &mut self,
-        statistics: &Statistics<'_>,
-        sums: &Sums,
-        parts: &[(f64, Outer<'_>)],
-        x: &mut [f64],
-    ) -> f64 {
+    fn factorized(&mut self, set: Set<'_>, x: &mut [f64]) -> f64 {
+        let Set {
+            statistics,
+            sums,
+            parts,
+        } = set;
         let n = statistics.n_labels;
         let mut matrix = Gram::new(statistics.stride);
         for (sign, part) in parts {

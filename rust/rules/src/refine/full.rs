@@ -5,9 +5,9 @@ use super::halves::Halves;
 use super::sweep::Evaluator;
 use crate::binning::LEAST_DIAGONAL;
 use crate::gram::Gram;
-use crate::head::solve::{CANDIDATE_TOLERANCE, Near, Outer, Solver, length};
+use crate::head::solve::{CANDIDATE_TOLERANCE, Goal, Near, Outer, Set, Solver, length};
 use crate::lanes::{Aligned, WIDTH, chunks, total};
-use crate::statistics::{Statistics, Sums};
+use crate::statistics::Statistics;
 
 /// All labels under the example-wise loss; rows have `C` chunks, or any number if `C` is 0.
 pub(crate) struct Full<'a, const C: usize> {
@@ -40,6 +40,39 @@ impl<'a, const C: usize> Full<'a, C> {
             n_gram: 0,
             gone_through: 0,
         }
+    }
+
+    /// Whether the head of a set cannot have a quality below `bound`, by the argument at
+    /// [`Solver`]. The set is what was taken, or what was not.
+    #[inline(always)]
+    fn excludes<'s, const OTHERS: bool>(&'s self, bound: f64) -> bool {
+        let near = if OTHERS {
+            &self.of_others
+        } else {
+            &self.of_taken
+        };
+        let (all, taken) = (&self.halves.parent.moments.sums, &self.halves.taken);
+        let l2 = self.solver.l2;
+        let n = length::<C>(all.stride) / WIDTH;
+        let cut = |sums: &'s [f64]| &chunks(sums)[..n];
+        let (x, product) = (cut(&near.x), cut(&near.product));
+        let [all_g, all_d, all_f] = [cut(all.g()), cut(all.d()), cut(all.f())];
+        let [taken_g, taken_d, taken_f] = [cut(taken.g()), cut(taken.d()), cut(taken.f())];
+        let side = |all: f64, taken: f64| if OTHERS { all - taken } else { taken };
+        let mut gains = [0.0; WIDTH];
+        let mut missing = [0.0; WIDTH];
+        for c in 0..n {
+            for lane in 0..WIDTH {
+                let g = side(all_g[c][lane], taken_g[c][lane]);
+                let d = side(all_d[c][lane], taken_d[c][lane]);
+                let f = side(all_f[c][lane], taken_f[c][lane]);
+                let residual = product[c][lane] - (d + l2) * x[c][lane] - g;
+                gains[lane] += x[c][lane] * (residual - g);
+                let least = if f > 0.0 { f } else { 0.0 } + l2 + LEAST_DIAGONAL;
+                missing[lane] += residual * residual / least;
+            }
+        }
+        -0.5 * (total(&gains) + total(&missing)) > bound
     }
 
     /// Makes the matrix that of all rows, if it would have been worth it before.
@@ -97,29 +130,21 @@ impl<const C: usize> Evaluator for Full<'_, C> {
 
     #[inline(always)]
     fn of_taken(&mut self, bound: f64) -> Option<f64> {
-        let l2 = self.solver.l2;
-        let (all, taken) = (&self.halves.parent.moments.sums, &self.halves.taken);
-        if excludes::<C, false>(&self.of_taken, all, taken, l2, bound) {
+        if self.excludes::<false>(bound) {
             return None;
         }
         self.choose_form();
         let (statistics, sums) = (self.halves.statistics, &self.halves.taken);
         let gram = (self.n_gram > 0 && self.n_gram == self.rows.len()).then_some(&self.gram);
         let parts = [(1.0, Outer::of(gram, &self.rows, self.halves.weights))];
+        let set = Set::new(statistics, sums, &parts);
         let near = &mut self.of_taken;
-        let quality =
-            (self.solver).quality(statistics, sums, &parts, bound, CANDIDATE_TOLERANCE, near);
-        if quality.is_some_and(|quality| quality < bound) {
-            self.best.copy_from_slice(&near.x);
-        }
-        quality
+        judge(&mut self.solver, set, bound, near, &mut self.best)
     }
 
     #[inline(always)]
     fn of_others(&mut self, bound: f64) -> Option<f64> {
-        let l2 = self.solver.l2;
-        let (all, taken) = (&self.halves.parent.moments.sums, &self.halves.taken);
-        if excludes::<C, true>(&self.of_others, all, taken, l2, bound) {
+        if self.excludes::<true>(bound) {
             return None;
         }
         self.halves.subtract();
@@ -128,44 +153,25 @@ impl<const C: usize> Evaluator for Full<'_, C> {
         let gram = (self.n_gram > 0 && self.n_gram == self.rows.len()).then_some(&self.gram);
         let taken = Outer::of(gram, &self.rows, self.halves.weights);
         let parts = [(1.0, self.halves.parent.outer()), (-1.0, taken)];
+        let set = Set::new(statistics, sums, &parts);
         let near = &mut self.of_others;
-        let quality =
-            (self.solver).quality(statistics, sums, &parts, bound, CANDIDATE_TOLERANCE, near);
-        if quality.is_some_and(|quality| quality < bound) {
-            self.best.copy_from_slice(&near.x);
-        }
-        quality
+        judge(&mut self.solver, set, bound, near, &mut self.best)
     }
 }
 
-/// Whether the head of a set cannot have a quality below `bound`, by the argument at
-/// [`Solver`]. The set is what was taken, or what was not.
+/// The quality of a set, whose head is kept as the best if it is below `bound`.
 #[inline(always)]
-fn excludes<'s, const C: usize, const OTHERS: bool>(
-    near: &'s Near,
-    all: &'s Sums,
-    taken: &'s Sums,
-    l2: f64,
+fn judge<const C: usize>(
+    solver: &mut Solver<C>,
+    set: Set<'_>,
     bound: f64,
-) -> bool {
-    let n = length::<C>(all.stride) / WIDTH;
-    let cut = |sums: &'s [f64]| &chunks(sums)[..n];
-    let (x, product) = (cut(&near.x), cut(&near.product));
-    let [all_g, all_d, all_f] = [cut(all.g()), cut(all.d()), cut(all.f())];
-    let [taken_g, taken_d, taken_f] = [cut(taken.g()), cut(taken.d()), cut(taken.f())];
-    let side = |all: f64, taken: f64| if OTHERS { all - taken } else { taken };
-    let mut gains = [0.0; WIDTH];
-    let mut missing = [0.0; WIDTH];
-    for c in 0..n {
-        for lane in 0..WIDTH {
-            let g = side(all_g[c][lane], taken_g[c][lane]);
-            let d = side(all_d[c][lane], taken_d[c][lane]);
-            let f = side(all_f[c][lane], taken_f[c][lane]);
-            let residual = product[c][lane] - (d + l2) * x[c][lane] - g;
-            gains[lane] += x[c][lane] * (residual - g);
-            let least = if f > 0.0 { f } else { 0.0 } + l2 + LEAST_DIAGONAL;
-            missing[lane] += residual * residual / least;
-        }
+    near: &mut Near,
+    best: &mut Aligned,
+) -> Option<f64> {
+    let tolerance = CANDIDATE_TOLERANCE;
+    let quality = solver.quality(set, Goal { bound, tolerance }, near);
+    if quality.is_some_and(|quality| quality < bound) {
+        best.copy_from_slice(&near.x);
     }
-    -0.5 * (total(&gains) + total(&missing)) > bound
+    quality
 }

@@ -13,7 +13,7 @@ mod two_bins;
 use crate::columns::{Column, Columns, GROUPS};
 use crate::gram::Gram;
 use crate::head::Method;
-use crate::head::solve::{CANDIDATE_TOLERANCE, Near, Outer, Solver};
+use crate::head::solve::{CANDIDATE_TOLERANCE, Goal, Near, Outer, Set, Solver};
 use crate::lanes::{Aligned, WIDTH};
 use crate::statistics::{PARALLEL_FROM, Statistics, Sums};
 use crate::{Operator, Params, Search};
@@ -110,16 +110,10 @@ impl Moments {
             let outer = Outer::of(self.gram.as_ref(), rows, weights);
             let (sums, near) = (&self.sums, &mut self.near);
             near.multiply(statistics, outer);
-            let parts = [(1.0, outer)];
             let mut solver = Solver::<0>::new(statistics.stride, context.params.l2);
-            solver.quality(
-                statistics,
-                sums,
-                &parts,
-                f64::INFINITY,
-                CANDIDATE_TOLERANCE,
-                near,
-            );
+            let parts = [(1.0, outer)];
+            let set = Set::new(statistics, sums, &parts);
+            solver.quality(set, Goal::any(CANDIDATE_TOLERANCE), near);
         }
     }
 }

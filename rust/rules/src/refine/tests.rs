@@ -9,6 +9,7 @@ use super::sweep::Evaluator;
 use super::two_bins::TwoBins;
 use super::{ABSENT, Context, Moments, Parent, RowSet};
 use crate::columns::Columns;
+use crate::gram::Gram;
 use crate::head::Method;
 use crate::statistics::Statistics;
 use crate::{Binning, Head, Hessian, Loss, Params, Search, Step};
@@ -170,6 +171,12 @@ impl Problem<'_> {
             .sum::<f64>()
     }
 
+    fn check_two_bins<const C: usize>(&self, params: &Params, parent: &Parent<'_>, gram: &Gram) {
+        let judge = TwoBins::<C>::new(self.statistics.stride, gram, params.l2);
+        let mut evaluator = BySums::new(&self.statistics, parent, judge);
+        self.check(params, "two bins", parent.rows, &mut evaluator);
+    }
+
     /// Grows a set row by row with `evaluator` and compares with the definitions at every step:
     /// without a bound, with one that candidates are just better than, and with one that they are
     /// not. Returns how many the last left out.
@@ -273,20 +280,10 @@ fn qualities_are_those_of_dense_matrices() {
                                 );
                                 problem.check(&params, "binned", &rows, &mut evaluator);
                                 if binner.signs_only && !restricted && statistics.stride == 16 {
-                                    let mut evaluator = BySums::new(
-                                        statistics,
-                                        &parent,
-                                        TwoBins::<2>::new(statistics.stride, gram, l2),
-                                    );
-                                    problem.check(&params, "two bins", &rows, &mut evaluator);
+                                    problem.check_two_bins::<2>(&params, &parent, gram);
                                 }
                                 if binner.signs_only && !restricted && statistics.stride == 32 {
-                                    let mut evaluator = BySums::new(
-                                        statistics,
-                                        &parent,
-                                        TwoBins::<4>::new(statistics.stride, gram, l2),
-                                    );
-                                    problem.check(&params, "two bins", &rows, &mut evaluator);
+                                    problem.check_two_bins::<4>(&params, &parent, gram);
                                 }
                             }
                             Method::Full => {
