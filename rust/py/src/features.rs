@@ -5,15 +5,29 @@ use crate::error::to_py;
 use manylabel_base::Error;
 use manylabel_score::Features;
 use manylabel_sparse::DenseView;
-use numpy::{PyReadonlyArray2, PyUntypedArrayMethods};
+use numpy::{PyReadonlyArray2, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 
 /// A matrix of features; no element is copied.
-#[derive(FromPyObject)]
 pub(crate) enum PyFeatures<'py> {
     Dense32(PyReadonlyArray2<'py, f32>),
     Dense64(PyReadonlyArray2<'py, f64>),
     Sparse(PyCsr<'py>),
+}
+
+impl<'a, 'py> FromPyObject<'a, 'py> for PyFeatures<'py> {
+    type Error = PyErr;
+
+    /// Asks for an array first: a conversion that fails makes an exception, which takes as long as a row.
+    fn extract(x: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        if x.cast::<PyUntypedArray>().is_err() {
+            return x.extract().map(Self::Sparse);
+        }
+        match x.extract() {
+            Ok(x) => Ok(Self::Dense32(x)),
+            Err(_) => Ok(Self::Dense64(x.extract()?)),
+        }
+    }
 }
 
 /// The features, their structure yet to be checked behind the door.
