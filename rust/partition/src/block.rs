@@ -9,7 +9,7 @@
 //! ```
 //! use manylabel_base::{Error, Watch};
 //! use manylabel_partition::{Block, BlockModel, Inner, Link, Named, Routing};
-//! use manylabel_score::{Features, Model, Options, Rows, Task};
+//! use manylabel_score::{Features, Model, Options, Rows, Sparse, Task};
 //! use manylabel_sparse::CsrView;
 //! use std::ops::Range;
 //!
@@ -25,7 +25,7 @@
 //!     }
 //!     fn rows<'a>(&'a self, x: Features<'a>, _: Options) -> Result<Box<dyn Rows + 'a>, Error> {
 //!         match x {
-//!             Features::I32F32(x) => Ok(Box::new(Batch(self, x))),
+//!             Features::Sparse(Sparse::I32F32(x)) => Ok(Box::new(Batch(self, x))),
 //!             _ => unimplemented!("other types in the same way"),
 //!         }
 //!     }
