@@ -105,7 +105,6 @@ def save_model(estimator: Any, path: str | os.PathLike[str]) -> None:
     check_is_fitted(estimator)
     encoder = _Encoder()
     state = encoder.estimator(estimator, "", 0)
-    _check_schema(estimator)  # what is saved loads
     # Falling item size makes every offset a multiple of its item size. Sorting is stable.
     tensors = dict(sorted(encoder.tensors.items(), key=lambda item: -item[1].itemsize))
     header = _header(state, tensors)
@@ -268,7 +267,7 @@ class _Encoder:
             _refuse(estimator, at or "estimator", "an estimator of manylabel")
         prefix = at and f"{at}."
         fitted = {name: value for name, value in vars(estimator).items() if _is_fitted_name(name)}
-        return {
+        state = {
             "estimator": cls.__name__,
             "params": {
                 name: self.value(value, prefix + name, depth)
@@ -278,6 +277,9 @@ class _Encoder:
                 name: self.value(value, prefix + name, depth, fitted=True) for name, value in fitted.items()
             },
         }
+        if fitted:
+            _check_schema(estimator)  # as loading does, of inner estimators too: what is saved loads
+        return state
 
     def value(self, value: Any, at: str, depth: int, *, fitted: bool = False) -> Any:
         """Encode a parameter, or what only a fitted attribute may be as well."""

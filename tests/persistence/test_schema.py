@@ -99,6 +99,16 @@ def test_a_small_file_makes_no_large_model(tmp_path, monkeypatch):
         ml.load(tmp_path / "model")
 
 
+def test_inner_models_are_checked_before_a_file_is_written(tmp_path):
+    X, Y = make_multilabel(80, 12, 6, random_state=0)
+    model = ml.BlockPartitionClassifier(n_blocks=2, lam=0.1, random_state=0).fit(X, Y)
+    inner = next(each for each in model.estimators_ if each is not None)
+    inner.intercept_ = np.full_like(inner.intercept_, np.nan)
+    with pytest.raises(ValueError, match="values of `intercept_` must be finite, got nan"):
+        model.save(tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+
+
 def test_ends_rise_and_indices_are_in_range():
     schema = Schema(
         ends_=Array(("n_parts + 1",), "i8", ends="n"),

@@ -11,6 +11,7 @@ import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from functools import cache
 from numbers import Integral, Real
 from typing import Any
 
@@ -495,8 +496,13 @@ class Parameters(Mapping[str, Parameter]):
 
 def check_count(name: str, value: Any, least: int) -> int:
     """Check an argument that is an integer of at least `least`."""
-    count: int = Count(least).check(name, value)
+    count: int = _count(least).check(name, value)
     return count
+
+
+@cache  # every `predict_topk` asks
+def _count(least: int) -> Count:
+    return Count(least)
 
 
 def fixed_threshold(threshold: float | str, textbook: float = 0.0) -> float | None:
