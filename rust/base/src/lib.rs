@@ -13,12 +13,22 @@
 //! assert_eq!(watch.done(), 11);
 //! ```
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::disallowed_macros,
+        clippy::disallowed_methods,
+        reason = "tests choose their sizes"
+    )
+)]
 
 mod alloc;
 mod error;
 pub mod range;
 mod watch;
 
-pub use alloc::filled;
+pub use alloc::{
+    collected, copied, extend, few, filled, is_low, parts, push, ran_low, recovered, reserved,
+};
 pub use error::Error;
 pub use watch::Watch;

@@ -1,6 +1,6 @@
 //! All a kernel knows of the outside: a counter to add to and a flag to obey.
 
-use crate::Error;
+use crate::{Error, alloc};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
@@ -32,11 +32,14 @@ impl Watch {
     ///
     /// # Errors
     ///
-    /// [`Error::Stopped`] once [`stop`](Self::stop) was called.
+    /// [`Error::Stopped`] once [`stop`](Self::stop) was called, [`Error::TooLarge`] once memory
+    /// [ran low](crate::ran_low).
     pub fn step(&self, n: usize) -> Result<(), Error> {
         self.done.fetch_add(n, Relaxed);
         if self.stop.load(Relaxed) {
             Err(Error::Stopped)
+        } else if alloc::is_low() {
+            Err(alloc::exhausted("the work"))
         } else {
             Ok(())
         }

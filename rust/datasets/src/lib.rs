@@ -20,6 +20,11 @@
 //! std::fs::remove_file(&path).unwrap();
 //! ```
 #![forbid(unsafe_code)]
+#![allow(
+    clippy::disallowed_macros,
+    clippy::disallowed_methods,
+    reason = "this crate's vectors do not yet come from manylabel_base"
+)]
 
 mod arff;
 mod number;

@@ -28,6 +28,11 @@
 //! # Ok::<(), manylabel_base::Error>(())
 //! ```
 #![forbid(unsafe_code)]
+#![allow(
+    clippy::disallowed_macros,
+    clippy::disallowed_methods,
+    reason = "this crate's vectors do not yet come from manylabel_base"
+)]
 
 mod cut;
 pub mod dismec;

@@ -32,6 +32,11 @@
 //! # Ok::<(), manylabel_base::Error>(())
 //! ```
 #![forbid(unsafe_code)]
+#![allow(
+    clippy::disallowed_macros,
+    clippy::disallowed_methods,
+    reason = "this crate's vectors do not yet come from manylabel_base"
+)]
 
 mod alternate;
 mod block;

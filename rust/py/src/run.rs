@@ -2,11 +2,13 @@
 //! while the calling thread polls signals and reports progress.
 
 use crate::error::to_py;
+use crate::reserve::ensure_reserve;
 use manylabel_base::{Error, Watch};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use rayon::ThreadPoolBuilder;
 use std::any::Any;
+use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
@@ -23,26 +25,30 @@ const POLL: Duration = Duration::from_millis(50);
 ///
 /// # Errors
 ///
-/// What `work` returns, as a Python exception; `RuntimeError` if a kernel panicked.
+/// What `work` returns, as a Python exception; `RuntimeError` if the system refuses a thread or a kernel
+/// panicked; `MemoryError` if memory ran out.
 pub(crate) fn run<T: Send>(
     py: Python<'_>,
     n_threads: usize,
     progress: Option<&Py<PyAny>>,
     work: impl FnOnce(&Watch) -> Result<T, Error> + Send,
 ) -> PyResult<T> {
+    ensure_reserve().map_err(to_py)?;
     let pool = ThreadPoolBuilder::new()
         .num_threads(n_threads.max(1))
         .build()
-        .map_err(|error| PyRuntimeError::new_err(format!("cannot start threads: {error}")))?;
+        .map_err(no_thread)?;
     let watch = Watch::new();
     py.detach(|| {
         thread::scope(|scope| {
             let (tell, told) = channel();
             let watch = &watch;
-            let worker = scope.spawn(move || {
-                // The receiver outlives this thread, so sending cannot fail.
-                let _ = tell.send(pool.install(|| work(watch)));
-            });
+            let worker = thread::Builder::new()
+                .spawn_scoped(scope, move || {
+                    // The receiver outlives this thread, so sending cannot fail.
+                    let _ = tell.send(pool.install(|| work(watch)));
+                })
+                .map_err(no_thread)?;
             let mut raised = Ok(());
             loop {
                 match told.recv_timeout(POLL) {
@@ -99,6 +105,7 @@ pub(crate) fn run_here<T: Send>(
     py: Python<'_>,
     work: impl FnOnce(&Watch) -> Result<T, Error> + Send,
 ) -> PyResult<T> {
+    ensure_reserve().map_err(to_py)?;
     // What a panic leaves half done is dropped with `work`; the borrowed arrays are only read.
     py.detach(|| catch_unwind(AssertUnwindSafe(|| work(&Watch::new()))))
         .map_err(|panic| panicked(&*panic))?
@@ -128,6 +135,11 @@ fn report(progress: Option<&Py<PyAny>>, done: usize) -> PyResult<()> {
         Some(progress) => Python::attach(|py| progress.call1(py, (done,)).map(drop)),
         None => Ok(()),
     }
+}
+
+/// The system's refusal of a thread.
+fn no_thread(error: impl Display) -> PyErr {
+    PyRuntimeError::new_err(format!("cannot start a thread: {error}"))
 }
 
 /// A kernel's panic as an exception that `except Exception` catches.

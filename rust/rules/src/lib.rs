@@ -41,6 +41,11 @@
 //! ```
 #![forbid(unsafe_code)]
 #![allow(
+    clippy::disallowed_macros,
+    clippy::disallowed_methods,
+    reason = "this crate's vectors do not yet come from manylabel_base"
+)]
+#![allow(
     clippy::float_cmp,
     reason = "bins are numbered by floats, ties between qualities are exact"
 )]

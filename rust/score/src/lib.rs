@@ -55,6 +55,11 @@
 //! # Ok::<(), Error>(())
 //! ```
 #![forbid(unsafe_code)]
+#![allow(
+    clippy::disallowed_macros,
+    clippy::disallowed_methods,
+    reason = "this crate's vectors do not yet come from manylabel_base"
+)]
 
 mod features;
 mod model;

@@ -30,6 +30,11 @@
 //! assert_eq!(row, [0.5, 0.5, 0.0]);
 //! ```
 #![forbid(unsafe_code)]
+#![allow(
+    clippy::disallowed_macros,
+    clippy::disallowed_methods,
+    reason = "this crate's vectors do not yet come from manylabel_base"
+)]
 
 mod exp;
 mod lanes;
