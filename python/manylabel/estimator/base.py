@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import copy
-from functools import wraps
+from functools import lru_cache, wraps
 from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -24,7 +24,7 @@ from manylabel.estimator.progress import Progress, Tell
 from manylabel.estimator.schema import Array, Attribute, Scalar, Schema
 from manylabel.estimator.validation import check_matrix
 
-__all__ = ["ODDS_OF_MARGINS", "Estimator", "MultiLabelClassifier", "built_aside", "core_parts"]
+__all__ = ["ODDS_OF_MARGINS", "Estimator", "MultiLabelClassifier", "built_aside", "core_parts", "core_rows"]
 
 E = TypeVar("E", bound=BaseEstimator)
 P = ParamSpec("P")
@@ -308,7 +308,7 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         X = self._features(X)
         scorer = self._scorer()
         top = scorer.topk(X, k, n_threads(self.n_jobs))
-        return csr_array(core_parts(top), shape=(X.shape[0], scorer.n_labels))
+        return core_rows(top, (X.shape[0], scorer.n_labels))
 
     def predict(self, X: Any) -> csr_array | NDArray[np.int64]:
         """Predict the label sets of the rows.
@@ -331,7 +331,7 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         X = self._features(X)
         scorer = self._scorer()
         above = scorer.above(X, self._least_score, n_threads(self.n_jobs))
-        return self._indicator(csr_array(core_parts(above), shape=(X.shape[0], scorer.n_labels)))
+        return self._indicator(core_rows(above, (X.shape[0], scorer.n_labels)))
 
     def _knows_probabilities(self) -> bool:
         """Whether there is `predict_proba`."""
@@ -406,3 +406,19 @@ def core_parts(arrays: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
     """Order what the core returns, (indptr, indices, data), as the constructors of scipy want it."""
     indptr, indices, data = arrays
     return data, indices, indptr
+
+
+@lru_cache(maxsize=16)
+def _empty(shape: tuple[int, int]) -> Any:
+    return csr_array(shape, dtype=np.float32)
+
+
+def core_rows(arrays: tuple[Any, Any, Any], shape: tuple[int, int]) -> csr_array:
+    """Make a matrix of what the core returns, (indptr, indices, data).
+
+    The core has chosen the type of the positions and they are sound. The constructor would look at both
+    again, which takes longer than to score a row; a copy of a matrix of that shape does not.
+    """
+    matrix: csr_array = copy(_empty(shape))
+    matrix.indptr, matrix.indices, matrix.data = arrays
+    return matrix

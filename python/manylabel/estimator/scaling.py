@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csc_array, csr_array
 
 from manylabel import _core
-from manylabel.estimator.base import core_parts
+from manylabel.estimator.base import core_rows
 from manylabel.estimator.validation import check_single
 
 __all__ = ["ScaledFeatures", "holds_measurements", "inverse_deviations"]
@@ -85,7 +85,7 @@ class ScaledFeatures:
         if normalize == "columns":
             check_single(X.data, "values of X")
             scaled, self._shift, self._scale = _core.standardize_columns(X, sample_weight, center)
-            self.X = csr_array(core_parts(scaled), shape=X.shape)
+            self.X = core_rows(scaled, X.shape)
 
     def unscaled(
         self, coef: csc_array, intercept: NDArray[np.float32]

@@ -12,7 +12,7 @@ from scipy.special import logit
 from sklearn.base import BaseEstimator
 
 from manylabel import _core
-from manylabel.estimator.base import ODDS_OF_MARGINS, core_parts
+from manylabel.estimator.base import ODDS_OF_MARGINS, core_rows
 from manylabel.estimator.registry import register
 
 __all__ = ["AnyClassifier", "rows_at_once", "topk_of_decisions"]
@@ -55,7 +55,7 @@ def topk_of_decisions(
         ends = n_labels * np.arange(len(scores) + 1)
         columns = np.tile(np.arange(n_labels), len(scores))
         every = csr_array((scores.ravel(), columns, ends), shape=scores.shape)
-        parts.append(csr_array(core_parts(_core.topk_of_rows(every, k)), shape=scores.shape))
+        parts.append(core_rows(_core.topk_of_rows(every, k), scores.shape))
     return parts[0] if len(parts) == 1 else csr_array(vstack(parts, format="csr"))
 
 

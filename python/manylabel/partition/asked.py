@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, vstack
 
 from manylabel import _core
-from manylabel.estimator.base import core_parts
+from manylabel.estimator.base import core_rows
 from manylabel.partition.any_classifier import rows_at_once, topk_of_decisions
 from manylabel.partition.router import Routing
 
@@ -139,7 +139,7 @@ class AskedScorer:
 
     def _routes(self, X: csr_array, threads: int) -> csr_array:
         routes = _core.route(self._router, X, self._routing, threads)
-        return csr_array(core_parts(routes), shape=(X.shape[0], len(self._label_blocks)))
+        return core_rows(routes, (X.shape[0], len(self._label_blocks)))
 
     def _answers(
         self, X: csr_array, routes: csr_array, threads: int, ask: Callable[[Any, csr_array], T]
@@ -213,7 +213,7 @@ class AskedScorer:
         for answer in self._answers(X, routes, threads, log_odds):
             scores[answer.block] = np.ascontiguousarray(answer.value, dtype=np.float32)
         merged = _core.merge_blocks(routes, labels, scores, self.n_labels, k, threads)
-        return csr_array(core_parts(merged), shape=(X.shape[0], self.n_labels))
+        return core_rows(merged, (X.shape[0], self.n_labels))
 
 
 def _arrays(matrix: csr_array) -> _Csr:

@@ -19,7 +19,7 @@ from scipy.sparse import csc_array, csr_array
 from sklearn.utils import get_tags
 
 from manylabel import _core
-from manylabel.estimator.base import MultiLabelClassifier, core_parts
+from manylabel.estimator.base import MultiLabelClassifier, core_rows
 from manylabel.estimator.parameters import n_threads
 from manylabel.estimator.schema import Array, Attribute, Each, Scalar, SparseMatrix
 from manylabel.partition.asked import AskedScorer
@@ -161,7 +161,7 @@ class BlockClassifier(MultiLabelClassifier):
     def _routes(self, X: csr_array | NDArray[Any]) -> csr_array:
         """Score the blocks that each row is sent to."""
         routes = _core.route(self._router(), X, self._routing(), n_threads(self.n_jobs))
-        return csr_array(core_parts(routes), shape=(X.shape[0], len(self.router_intercept_)))
+        return core_rows(routes, (X.shape[0], len(self.router_intercept_)))
 
     def _make_scorer(self) -> Any:
         if len(self.estimators_) != len(self.label_blocks_):

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csc_array, csr_array
 
 from manylabel import _core
-from manylabel.estimator.base import core_parts
+from manylabel.estimator.base import core_parts, core_rows
 
 __all__ = ["Router", "Routing", "best_blocks", "fit_router", "nearest_center"]
 
@@ -56,7 +56,7 @@ class Routing:
 def best_blocks(scorer: _core.Scorer, X: csr_array, n_routes: int, threads: int) -> csr_array:
     """Score the `n_routes` best blocks of every row, by a router's scorer."""
     # Scores could be stored zeros, which is why nothing here eliminates any.
-    return csr_array(core_parts(scorer.topk(X, n_routes, threads)), shape=(X.shape[0], scorer.n_labels))
+    return core_rows(scorer.topk(X, n_routes, threads), (X.shape[0], scorer.n_labels))
 
 
 def fit_router(

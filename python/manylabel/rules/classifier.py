@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from manylabel import _core
 from manylabel.estimator import parameters as kinds
-from manylabel.estimator.base import MultiLabelClassifier, core_parts
+from manylabel.estimator.base import MultiLabelClassifier, core_rows
 from manylabel.estimator.parameters import n_threads
 from manylabel.estimator.progress import Progress, reported
 from manylabel.estimator.registry import register
@@ -288,7 +288,7 @@ class BoostedRulesClassifier(MultiLabelClassifier):
             )
         self.body_indptr_, self.body_feature_, self.body_operator_, self.body_threshold_ = fitted[:4]
         self.coverage_, self.validation_loss_ = fitted[5:]
-        self.heads_ = csr_array(core_parts(fitted[4]), shape=(len(self.coverage_), y.shape[1]))
+        self.heads_ = core_rows(fitted[4], (len(self.coverage_), y.shape[1]))
         self.label_sets_, self.label_set_weights_ = label_sets(y, sample_weight, held_out)
         self.seed_ = params["random_state"]
         self.classes_ = np.arange(y.shape[1])
