@@ -182,3 +182,27 @@ def test_a_spawned_child_predicts(classifier, small, tmp_path):
         """
     subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True, timeout=60)
     np.testing.assert_array_equal(np.load(tmp_path / "scores.npy"), model.decision_function(small[0]))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs RLIMIT_NPROC")
+def test_a_thread_that_cannot_start_is_an_ordinary_exception():
+    code = """
+        import os, resource
+        from manylabel import DiSMECClassifier
+        from manylabel.datasets import make_multilabel
+        data = make_multilabel(300, 50, 20, random_state=0)
+        model = DiSMECClassifier(n_jobs=2)
+        model.fit(*data)  # imports what it needs
+        if os.getuid() == 0:
+            os.setuid(65534)  # the limit does not hold for root
+        resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
+        try:
+            model.fit(*data)
+        except Exception as error:
+            print(type(error).__name__, error)
+        print(model.predict(data[0]).shape)  # the model of before; so few rows need no thread
+        """
+    run = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True)
+    first, second = run.stdout.splitlines()
+    assert first.startswith("RuntimeError cannot start 2 threads: "), first
+    assert second == "(300, 20)"

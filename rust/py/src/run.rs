@@ -4,7 +4,7 @@
 use crate::error::to_py;
 use crate::reserve::ensure_reserve;
 use manylabel_base::{Error, Watch};
-use pyo3::exceptions::PyRuntimeError;
+use pyo3::exceptions::{PyMemoryError, PyRuntimeError};
 use pyo3::prelude::*;
 use rayon::ThreadPoolBuilder;
 use std::any::Any;
@@ -16,6 +16,8 @@ use std::time::Duration;
 
 /// How often the waiting thread looks at signals. Ctrl-C is promised within a second.
 const POLL: Duration = Duration::from_millis(50);
+/// Of each thread, in bytes: what Rust gives threads when nothing is said.
+const STACK: usize = 2 << 20;
 
 /// Runs `work` on `n_threads` threads with the interpreter released.
 ///
@@ -34,21 +36,25 @@ pub(crate) fn run<T: Send>(
     work: impl FnOnce(&Watch) -> Result<T, Error> + Send,
 ) -> PyResult<T> {
     ensure_reserve().map_err(to_py)?;
+    let n_threads = n_threads.max(1);
+    let no_thread = |error: &dyn Display| no_thread(n_threads, error);
     let pool = ThreadPoolBuilder::new()
-        .num_threads(n_threads.max(1))
+        .num_threads(n_threads)
+        .stack_size(STACK)
         .build()
-        .map_err(no_thread)?;
+        .map_err(|error| no_thread(&error))?;
     let watch = Watch::new();
     py.detach(|| {
         thread::scope(|scope| {
             let (tell, told) = channel();
             let watch = &watch;
             let worker = thread::Builder::new()
+                .stack_size(STACK)
                 .spawn_scoped(scope, move || {
                     // The receiver outlives this thread, so sending cannot fail.
                     let _ = tell.send(pool.install(|| work(watch)));
                 })
-                .map_err(no_thread)?;
+                .map_err(|error| no_thread(&error))?;
             let mut raised = Ok(());
             loop {
                 match told.recv_timeout(POLL) {
@@ -137,9 +143,16 @@ fn report(progress: Option<&Py<PyAny>>, done: usize) -> PyResult<()> {
     }
 }
 
-/// The system's refusal of a thread.
-fn no_thread(error: impl Display) -> PyErr {
-    PyRuntimeError::new_err(format!("cannot start a thread: {error}"))
+/// The system's refusal of a thread. It says "temporarily unavailable" of memory, too: whether the stacks
+/// are what it lacks is found out by asking for as much again.
+fn no_thread(n_threads: usize, error: &dyn Display) -> PyErr {
+    let stacks = n_threads.saturating_add(1).saturating_mul(STACK);
+    if Vec::<u8>::new().try_reserve_exact(stacks).is_err() {
+        return PyMemoryError::new_err(format!(
+            "the stacks of {n_threads} threads do not fit in memory: {error}"
+        ));
+    }
+    PyRuntimeError::new_err(format!("cannot start {n_threads} threads: {error}"))
 }
 
 /// A kernel's panic as an exception that `except Exception` catches.

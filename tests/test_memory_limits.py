@@ -1,0 +1,77 @@
+"""Fits for which the system does not grant the memory: `MemoryError`, and the process goes on."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from estimators import CLASSIFIERS, PARTITIONERS, TRANSFORMERS
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs RLIMIT_AS and /proc")
+
+# A fit without limits tells how much address space it takes. Then children of the same process, in which
+# everything is imported, fit with less of it and say how that ended.
+PROGRAM = """
+import json, os, random, resource, sys
+from manylabel import *
+from manylabel.datasets import make_multilabel
+
+def status(name):
+    return next(int(line.split()[1]) << 10 for line in open("/proc/self/status") if line.startswith(name))
+
+def told(work):
+    # What `work` returns in a child process, or the signal that ended the child.
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(writer, json.dumps(work()).encode())
+        os._exit(0)
+    os.close(writer)
+    with open(reader) as file:
+        text = file.read()
+    ended = os.waitpid(child, 0)[1]
+    return f"signal {os.WTERMSIG(ended)}" if os.WIFSIGNALED(ended) else json.loads(text)
+
+def ending(model, data, limit):
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    try:
+        model.fit(*data)
+        how = "fitted"
+    except Exception as error:
+        how = f"{type(error).__name__}: {error}" if not isinstance(error, MemoryError) else "MemoryError"
+    resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    if how != "fitted":
+        try:
+            model.fit(*small)  # the process is sound
+        except Exception as error:
+            return f"afterwards {type(error).__name__}: {error}"
+    return how
+
+def need(model, data):
+    model.fit(*data)
+    return status("VmPeak")
+
+models, size, n_limits, seed = eval(sys.argv[1]), json.loads(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
+small, large = make_multilabel(60, 30, 8, random_state=0), make_multilabel(*size, random_state=0)
+draw = random.Random(seed)
+for model in models:
+    model.fit(*small)
+    least = status("VmSize")
+    most = told(lambda: need(model, large))
+    limits = [int(least + draw.random() * (most - least)) for _ in range(n_limits)]
+    endings = [told(lambda: ending(model, large, limit)) for limit in limits]
+    print(json.dumps([str(model), (most - least) >> 20, endings]), flush=True)
+"""
+
+
+@pytest.mark.parametrize("model", CLASSIFIERS + TRANSFORMERS + PARTITIONERS, ids=repr)
+def test_a_fit_without_memory(model, pytestconfig):
+    cases = pytestconfig.getoption("--fuzz-cases", default=None)
+    n_limits, size = (cases, [20_000, 2_000, 300]) if cases else (3, [4_000, 500, 60])
+    command = [sys.executable, "-c", PROGRAM, f"[{model!r}]", json.dumps(size), str(n_limits), "0"]
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}  # its threads take address space of their own
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    _, _, endings = json.loads(run.stdout)
+    assert set(endings) <= {"fitted", "MemoryError"}, endings
