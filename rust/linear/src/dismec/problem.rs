@@ -49,7 +49,7 @@ impl Problem {
         // A hashed or declared width costs nothing in the solvers.
         let features = x.drop_empty_columns()?;
         if params.fit_intercept {
-            x.append_ones();
+            x.append_ones()?;
         }
         let cost: Vec<f32> = (0..y.n_rows())
             .map(|row| (2.0 * params.c * f64::from(weight(row))) as f32)

@@ -71,7 +71,7 @@ impl Checked {
             problem: &problem,
             rng: Rng::with_seed(params.seed),
             n_candidates: params.n_candidates.unwrap_or_else(|| problem.mean_labels()),
-            scratch: Scratch::new(labels.len()),
+            scratch: Scratch::new(labels.len())?,
         };
         let mut state = State {
             weights: Weights::new(problem.x.n_cols, params.l1 as f32),

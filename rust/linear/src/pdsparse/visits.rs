@@ -32,16 +32,16 @@ pub(super) struct Pass {
 }
 
 impl Scratch {
-    pub(super) fn new(n_labels: usize) -> Self {
-        Self {
+    pub(super) fn new(n_labels: usize) -> Result<Self, Error> {
+        Ok(Self {
             scores: vec![0.0; n_labels],
-            best: TopK::new(0),
+            best: TopK::new(0)?,
             active: Vec::new(),
             b: Vec::new(),
             e: Vec::new(),
             changes: Vec::new(),
             sums: Vec::new(),
-        }
+        })
     }
 }
 
@@ -65,7 +65,7 @@ impl Fit<'_> {
     ) -> Result<Pass, Error> {
         let mut order = rows.to_vec();
         self.rng.shuffle(&mut order);
-        self.scratch.best = TopK::new(self.n_candidates);
+        self.scratch.best = TopK::new(self.n_candidates.min(self.scratch.scores.len()))?;
         let mut pass = Pass::default();
         for row in order {
             watch.step(0)?;
@@ -252,7 +252,7 @@ impl Fit<'_> {
             }
         }
         let (start, n_labels) = (start as u32, scores.len() as u32);
-        best.drain_by_label(|number, score| {
+        for (number, score) in best.drain_by_label() {
             let label = (number + start) % n_labels;
             let score = exact((label, score));
             if score > -1.0 {
@@ -260,7 +260,7 @@ impl Fit<'_> {
                 duals.alpha.push(0.0);
                 active.push(score);
             }
-        });
+        }
     }
 
     /// Solves for the duals of the active set and carries their change over to the weights.
@@ -384,7 +384,7 @@ mod tests {
             problem: &problem,
             rng: Rng::with_seed(1),
             n_candidates: 2,
-            scratch: Scratch::new(c),
+            scratch: Scratch::new(c).expect("small"),
         };
         for _ in 0..20 {
             fit.pass(&mut state, &problem.order, true, &Watch::new())
