@@ -35,7 +35,7 @@ fn topk(criterion: &mut Criterion) {
         let scores: Vec<f32> = (0..n_labels).map(|_| rng.f32()).collect();
         group.throughput(Throughput::Elements(n_labels));
         for k in [5, 100] {
-            let mut best = TopK::new(k);
+            let mut best = TopK::new(k).expect("small");
             let name = BenchmarkId::from_parameter(format!("c={n_labels},k={k}"));
             group.bench_function(name, |b| {
                 b.iter(|| {

@@ -1,5 +1,7 @@
 //! The threshold above which as many pairs of row and label are named as are true.
 
+use manylabel_base::{Error, push};
+
 /// Scores kept before the first look at which of them matter.
 const FIRST_LOOK: usize = 1024;
 
@@ -36,16 +38,32 @@ impl Tally {
 
     /// Counts a pair. Scores that are not finite, as those of labels never seen, and weights that are
     /// not > 0 do not count.
-    pub fn push(&mut self, score: f32, weight: f32) {
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`] if there is no room for it.
+    #[inline]
+    pub fn push(&mut self, score: f32, weight: f32) -> Result<(), Error> {
         if score > self.floor && score < f32::INFINITY && weight > 0.0 {
-            self.add(score + 0.0, f64::from(weight)); // -0.0 is 0.0
+            self.add(score + 0.0, f64::from(weight))?; // -0.0 is 0.0
         }
+        Ok(())
     }
 
     /// Counts pairs of the same weight whose scores are `scores + factor * terms`.
     ///
     /// Most of them cannot matter, which is told many at a time.
-    pub fn push_sums(&mut self, scores: &[f32], factor: f32, terms: &[f32], weight: f32) {
+    ///
+    /// # Errors
+    ///
+    /// As [`push`](Self::push).
+    pub fn push_sums(
+        &mut self,
+        scores: &[f32],
+        factor: f32,
+        terms: &[f32],
+        weight: f32,
+    ) -> Result<(), Error> {
         const AT_A_TIME: usize = 16;
         let mut sums = [0.0; AT_A_TIME];
         let chunks = scores.chunks(AT_A_TIME).zip(terms.chunks(AT_A_TIME));
@@ -58,21 +76,27 @@ impl Tally {
             }
             if largest > self.floor {
                 for &sum in &*sums {
-                    self.push(sum, weight);
+                    self.push(sum, weight)?;
                 }
             }
         }
+        Ok(())
     }
 
     /// Counts the pairs of `other`, which are to be as many as here.
-    pub fn merge(&mut self, other: Self) {
+    ///
+    /// # Errors
+    ///
+    /// As [`push`](Self::push).
+    pub fn merge(&mut self, other: Self) -> Result<(), Error> {
         self.floor = self.floor.max(other.floor);
         for (score, weight) in other.pairs {
             // What lies at the other's floor is its first unnamed score.
             if score >= self.floor {
-                self.add(score, weight);
+                self.add(score, weight)?;
             }
         }
+        Ok(())
     }
 
     /// The threshold: pairs with larger scores weigh as near to what is wanted as can be, fewer
@@ -80,7 +104,7 @@ impl Tally {
     /// never among equal scores. Where all pairs are to be named nothing tells how far below the
     /// threshold may be: it is `textbook` then, that of the loss, if all are above. `None` if nothing is
     /// wanted or nothing was pushed.
-    pub fn cut(mut self, textbook: f32) -> Option<f32> {
+    pub fn cut(&mut self, textbook: f32) -> Option<f32> {
         self.sort_out();
         if self.pairs.is_empty() || self.wanted.is_nan() || self.wanted <= 0.0 {
             return None;
@@ -104,12 +128,17 @@ impl Tally {
         Some(if middle < last { middle } else { unnamed })
     }
 
-    fn add(&mut self, score: f32, weight: f64) {
-        self.pairs.push((score, weight));
+    fn add(&mut self, score: f32, weight: f64) -> Result<(), Error> {
+        push(
+            "number of scores above the threshold",
+            &mut self.pairs,
+            (score, weight),
+        )?;
         if self.pairs.len() >= self.limit {
             self.sort_out();
             self.limit = FIRST_LOOK.max(3 * self.pairs.len());
         }
+        Ok(())
     }
 
     /// Sorts the scores, the largest first, makes equal ones one, and drops those that cannot matter.
@@ -147,7 +176,7 @@ mod tests {
     fn cut(wanted: f64, pairs: &[(f32, f32)]) -> Option<f32> {
         let mut tally = Tally::new(wanted);
         for &(score, weight) in pairs {
-            tally.push(score, weight);
+            tally.push(score, weight).expect("small");
         }
         tally.cut(0.0)
     }
@@ -201,9 +230,11 @@ mod tests {
             let mut scores: Vec<f32> = (0..203).map(|_| rng.f32() - 0.5).collect();
             scores[row % 203] = [f32::NEG_INFINITY, f32::NAN, 1.0][row % 3];
             let weight = [1.0, 2.0, 0.0][row % 3];
-            sums.push_sums(&scores, 0.125, &terms, weight);
+            let pushed = sums.push_sums(&scores, 0.125, &terms, weight);
+            pushed.expect("small");
             for (score, term) in scores.iter().zip(&terms) {
-                singles.push(score + 0.125 * term, weight);
+                let pushed = singles.push(score + 0.125 * term, weight);
+                pushed.expect("small");
             }
         }
         let cut = singles.cut(0.0);
@@ -239,7 +270,7 @@ mod tests {
             let n_parts = parts.len();
             for (at, &(score, weight)) in pairs.iter().enumerate() {
                 let part = &mut parts[at % n_parts];
-                part.push(score, weight);
+                part.push(score, weight).expect("small");
                 // Every pair weighs a half at least.
                 let most = 3 * (2.0 * wanted) as usize + 1024 + 6;
                 assert!(part.pairs.len() <= most);
@@ -249,7 +280,7 @@ mod tests {
             }
             let mut all = Tally::new(wanted);
             for part in parts {
-                all.merge(part);
+                all.merge(part).expect("small");
             }
             assert_eq!(all.cut(0.0), expected, "round {round}");
         }

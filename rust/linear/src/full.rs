@@ -5,6 +5,7 @@
 //! such a feature's weights to a row's scores is a straight loop over sixteen labels at a time
 //! instead of a walk from label to label. The sums and their order stay the same: so do the bits.
 
+use manylabel_base::{Error, collected, filled};
 use manylabel_simd::wide;
 use manylabel_sparse::Index;
 use std::cmp::Reverse;
@@ -36,16 +37,15 @@ impl FullFeatures {
         labels: &[L],
         weights: &[f32],
         n_labels: usize,
-    ) -> Self {
+    ) -> Result<Self, Error> {
         let range = |feature: usize| indptr[feature].get()..indptr[feature + 1].get();
         let n_features = indptr.len() - 1;
-        let mut full: Vec<usize> = (0..n_features)
-            .filter(|&feature| range(feature).len() * ONE_LABEL_IN >= n_labels.max(1))
-            .collect();
-        full.sort_by_key(|&feature| (Reverse(range(feature).len()), feature));
+        let is_full = |&feature: &usize| range(feature).len() * ONE_LABEL_IN >= n_labels.max(1);
+        let mut full = collected("number of features", (0..n_features).filter(is_full))?;
+        full.sort_unstable_by_key(|&feature| (Reverse(range(feature).len()), feature));
         full.truncate(MOST_BYTES / (n_labels.max(1) * size_of::<f32>()));
-        let mut place = vec![NONE; n_features];
-        let mut laid_out = vec![0.0; full.len() * n_labels];
+        let mut place = filled("number of features", NONE, n_features)?;
+        let mut laid_out = filled("weights of full features", 0.0, full.len() * n_labels)?;
         for ((at, &feature), out) in (0..)
             .zip(&full)
             .zip(laid_out.chunks_exact_mut(n_labels.max(1)))
@@ -55,11 +55,11 @@ impl FullFeatures {
                 out[label.get()] = weight;
             }
         }
-        Self {
+        Ok(Self {
             place,
             weights: laid_out,
             n_labels,
-        }
+        })
     }
 
     /// Adds `value` times the weights of `feature` to the scores, if the feature is laid out;

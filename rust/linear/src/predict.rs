@@ -3,6 +3,7 @@
 //! The weights lie by feature: a row touches the labels that its features have weights for, and no
 //! others. A row's scores start as the intercepts; each of its features adds to its labels.
 
+use crate::finite::keep_finite;
 use crate::full::FullFeatures;
 use manylabel_base::Error;
 use manylabel_base::range::same;
@@ -56,15 +57,18 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
     }
 
     /// The rows, and the layout of the full features if it pays for so many.
-    fn batch<'b, I: Index, T: Value>(&'b self, x: CsrView<'b, I, T>) -> Box<dyn Rows + 'b> {
+    fn batch<'b, I: Index, T: Value>(
+        &'b self,
+        x: CsrView<'b, I, T>,
+    ) -> Result<Box<dyn Rows + 'b>, Error> {
         let full = (x.n_rows() >= FULL_FROM).then(|| {
             FullFeatures::new(self.indptr, self.labels, self.weights, self.intercept.len())
         });
-        Box::new(Batch {
+        Ok(Box::new(Batch {
             scorer: *self,
             x,
-            full,
-        })
+            full: full.transpose()?,
+        }))
     }
 
     /// Scores row `at` of `x`.
@@ -88,6 +92,7 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
                 scores[label.get()] += value * weight;
             }
         }
+        keep_finite(scores, self.intercept);
     }
 }
 
@@ -124,6 +129,6 @@ impl<P: Index, L: Index> Model for Scorer<'_, P, L> {
     }
 
     fn rows<'a>(&'a self, x: Features<'a>, _: Options) -> Result<Box<dyn Rows + 'a>, Error> {
-        Ok(with_sparse!(x.sparse()?, |x| self.batch(x)))
+        with_sparse!(x.sparse()?, |x| self.batch(x))
     }
 }

@@ -1,5 +1,10 @@
 //! DiSMEC against its own definition: the objective's gradient, recomputed in `f64`, and the
 //! promises that results depend on neither neighbours nor threads.
+#![allow(
+    clippy::disallowed_macros,
+    clippy::disallowed_methods,
+    reason = "tests choose their sizes"
+)]
 
 mod support;
 

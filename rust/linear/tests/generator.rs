@@ -1,5 +1,10 @@
 //! What the generator draws. "Same seed, same bits" is promised across versions, so a change here changes
 //! results of users.
+#![allow(
+    clippy::disallowed_macros,
+    clippy::disallowed_methods,
+    reason = "tests choose their sizes"
+)]
 
 use fastrand::Rng;
 

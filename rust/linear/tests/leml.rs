@@ -1,4 +1,9 @@
 //! LEML's promises: threads change nothing, and a score depends on its row alone.
+#![allow(
+    clippy::disallowed_macros,
+    clippy::disallowed_methods,
+    reason = "tests choose their sizes"
+)]
 
 mod support;
 

@@ -3,7 +3,7 @@
 //! C is kept as square tiles of its lower triangle, which are summed up, factored and updated in
 //! parallel, each by one thread: results do not depend on how many there are, and between tiles
 //! there is a chance to stop. (`faer` factors the tiles on the diagonal; the whole
-//! matrix at one go would be the work of one thread, as `pls` has it, and could not be stopped.)
+//! matrix at one go would be the work of one thread, and could not be stopped.)
 
 use faer::linalg::cholesky::llt::factor::{
     LltRegularization, cholesky_in_place, cholesky_in_place_scratch,

@@ -1,7 +1,7 @@
 //! One ranking from the scores of several blocks.
 
 use manylabel_base::range::same;
-use manylabel_base::{Error, Watch, filled};
+use manylabel_base::{Error, Watch, extend, filled};
 use manylabel_simd::{exp, wide};
 use manylabel_sparse::{CsrOwned, CsrView, Index, Picked, TopK, Value};
 
@@ -81,7 +81,7 @@ pub(crate) fn merge_known<I: Index, T: Value>(
         routes.n_rows(),
         ROWS_AT_ONCE,
         n_labels,
-        || Scratch::new(n_labels),
+        || Ok(Scratch::new(n_labels)),
         |scratch, rows, picked| {
             watch.step(0)?;
             for row in rows {
@@ -91,7 +91,7 @@ pub(crate) fn merge_known<I: Index, T: Value>(
                         scratch.add_up();
                         scratch.all(&mut picked.pairs);
                     }
-                    Some(k) => scratch.best(k, &mut picked.pairs),
+                    Some(k) => scratch.best(k, &mut picked.pairs)?,
                 }
                 picked.end_row();
             }
@@ -222,10 +222,10 @@ impl<'a> Scratch<'a> {
     /// The k-th best of one block has at least its term there; a label whose every term is below
     /// that over the number of blocks is not among the best. So most labels take one comparison a
     /// block and no exponential.
-    fn best(&mut self, k: usize, pairs: &mut Vec<(u32, f32)>) {
+    fn best(&mut self, k: usize, pairs: &mut Vec<(u32, f32)>) -> Result<(), Error> {
         let mut enough = 0.0;
         for &(Answer { scores, .. }, weight) in &self.parts {
-            if let Some(kth) = kth_largest(scores, k) {
+            if let Some(kth) = kth_largest(scores, k)? {
                 enough = f64::max(enough, weight * logistic(f64::from(kth)));
             }
         }
@@ -250,7 +250,7 @@ impl<'a> Scratch<'a> {
                 }
             }
         }
-        let mut best = TopK::new(k.min(self.touched.len()));
+        let mut best = TopK::new(k.min(self.touched.len()))?;
         for label in self.touched.drain(..) {
             self.shares[label as usize] = 0.0;
             let mut share = 0.0;
@@ -261,13 +261,13 @@ impl<'a> Scratch<'a> {
             }
             best.push(label, logit(share.min(MOST)));
         }
-        best.drain_by_label(|label, score| pairs.push((label, score)));
+        extend("number of labels to name", pairs, best.drain_by_label())
     }
 }
 
 /// The k-th largest of the scores that are not −∞; None if there are fewer or `k` is 0.
-fn kth_largest(scores: &[f32], k: usize) -> Option<f32> {
-    let mut best = TopK::new(k);
+fn kth_largest(scores: &[f32], k: usize) -> Result<Option<f32>, Error> {
+    let mut best = TopK::new(k.min(scores.len()))?;
     let mut n_known = 0;
     for (at, chunk) in (0..).step_by(CHUNK).zip(scores.chunks(CHUNK)) {
         let largest = chunk.iter().copied().fold(f32::NEG_INFINITY, f32::max);
@@ -280,9 +280,12 @@ fn kth_largest(scores: &[f32], k: usize) -> Option<f32> {
     }
     let mut least = None;
     if k > 0 && n_known >= k {
-        best.drain_by_label(|_, score| least = Some(least.map_or(score, |least| score.min(least))));
+        least = best
+            .drain_by_label()
+            .map(|(_, score)| score)
+            .reduce(f32::min);
     }
-    least
+    Ok(least)
 }
 
 /// `weight / (1 + e^{−s})` of each score s, at least [`LEAST`]; 0 where it is −∞.

@@ -98,7 +98,7 @@ impl Router {
         let mut x = CsrOwned::from_view(x, true)?;
         let features = x.drop_empty_columns()?;
         if self.fit_intercept {
-            x.append_ones();
+            x.append_ones()?;
         }
         let squared = |row| {
             let values = x.row(row).1.iter();

@@ -48,7 +48,7 @@ impl<T: Real> Settings<T> {
         let m = &self.preconditioner;
         let room = || filled("number of features", Lanes::<T>::default(), r.len());
         let (mut z, mut p, mut g) = (room()?, room()?, room()?);
-        let mut buffer = rows.buffer();
+        let mut buffer = rows.buffer()?;
         let (mut squares, mut rho) = start(m, &r, &mut p);
         let goals = squares.map(|square| self.tol * self.tol * square);
         let unfinished = |squares: &Sums| (0..LANES).filter(|&l| squares[l] > goals[l]).count();

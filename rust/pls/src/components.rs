@@ -6,8 +6,9 @@ use crate::gram::gram_of_features;
 use crate::normal::normal;
 use crate::tall::Tall;
 use crate::{Checked, Components};
-use faer::{MatRef, Side};
+use faer::MatRef;
 use manylabel_base::{Error, Watch};
+use manylabel_dense::eigenvalues;
 use manylabel_sparse::{CsrView, Index};
 
 /// Up to so many labels the covariance itself is decomposed: 200 MB in double precision.
@@ -47,17 +48,12 @@ impl Checked {
         if c <= MOST_DECOMPOSED {
             let gram = gram_of_features(&rows, &y, watch)?;
             let gram = MatRef::from_row_major_slice(&gram, c, c);
-            let mut values = gram
-                .self_adjoint_eigenvalues(Side::Lower)
-                .map_err(|error| {
-                    let (name, expected) = ("sample_weight", "of a scale at which sums are finite");
-                    let got = format!("{error:?}");
-                    Error::Param {
-                        name,
-                        expected,
-                        got,
-                    }
-                })?;
+            let failed = || Error::Param {
+                name: "sample_weight",
+                expected: "of a scale at which sums are finite",
+                got: "no eigenvalues of what they weigh".into(),
+            };
+            let mut values = eigenvalues("the Gram matrix", gram)?.ok_or_else(failed)?;
             values.reverse();
             return Ok(reached(&values, goal).0.unwrap_or(c.max(1)));
         }

@@ -3,7 +3,8 @@
 
 use crate::dense;
 use faer::Mat;
-use manylabel_base::{Error, Watch, filled};
+use manylabel_base::{Error, Watch, collected, filled};
+use manylabel_dense::zeros;
 use manylabel_sparse::{
     ColumnOrder, CsrView, DenseView, Index, LANES, Lanes, Real, RowBlocks, Value,
 };
@@ -90,9 +91,9 @@ impl<T: Real> Rows<T> {
     }
 
     /// Room for the rows of the longest block.
-    pub(crate) fn buffer(&self) -> Vec<Lanes<T>> {
+    pub(crate) fn buffer(&self) -> Result<Vec<Lanes<T>>, Error> {
         let longest = self.cuts.iter().map(Range::len).max().unwrap_or(0);
-        vec![Lanes::default(); longest]
+        filled("rows of a block", Lanes::default(), longest)
     }
 }
 
@@ -172,8 +173,13 @@ impl<'a, T: Real> Design<'a, T> {
         let order = ColumnOrder::new(x)?;
         watch.step(0)?;
         let blocks = RowBlocks::new(x, &order, form.ones, form.scale, &rows.cuts, watch)?;
-        let order = order.columns().to_vec();
-        Self::new(Cells::Sparse(blocks), order, rows, form, watch)
+        Self::new(
+            Cells::Sparse(blocks),
+            order.into_columns(),
+            rows,
+            form,
+            watch,
+        )
     }
 
     fn new(
@@ -208,7 +214,8 @@ impl<'a, T: Real> Design<'a, T> {
             for (square, sum) in squares.iter_mut().zip(&sums) {
                 *square = (*square - sum * sum / rows.total).max(0.0);
             }
-            design.mean = Some(sums.iter().map(|sum| T::of(sum / rows.total)).collect());
+            let mean = sums.iter().map(|sum| T::of(sum / rows.total));
+            design.mean = Some(collected("number of features", mean)?);
         }
         design.diagonal = squares;
         Ok(design)
@@ -249,14 +256,14 @@ impl<'a, T: Real> Design<'a, T> {
         cut: &Range<usize>,
         slab: Range<usize>,
         scale: impl Fn(usize) -> f64,
-    ) -> Mat<f64> {
-        let mut cells = Mat::zeros(self.n_cols(), slab.len());
+    ) -> Result<Mat<f64>, Error> {
+        let mut cells = zeros("rows of X", self.n_cols(), slab.len())?;
         let first = slab.start;
         self.for_each_value(block, cut, slab, |row, col, value| {
             let mean = self.mean.as_ref().map_or(0.0, |mean| mean[col].f64());
             cells[(col, row - first)] = (value - mean) * scale(row);
         });
-        cells
+        Ok(cells)
     }
 
     /// Calls `take(row, column, value)` for the stored values of some rows of a block, before
@@ -373,7 +380,7 @@ pub(crate) fn cross<T: Real>(
     watch: &Watch,
 ) -> Result<Vec<Lanes<T>>, Error> {
     let mut g = filled("number of columns", Lanes::default(), to.n_cols())?;
-    cross_into(rows, from, to, p, &mut rows.buffer(), &mut g, watch)?;
+    cross_into(rows, from, to, p, &mut rows.buffer()?, &mut g, watch)?;
     Ok(g)
 }
 

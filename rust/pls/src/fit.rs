@@ -9,7 +9,7 @@ use crate::solve::{Gram, Problem, Regression};
 use crate::tall::{Spectrum, Tall};
 use crate::{Components, Embedding, Ridge, Variant};
 use manylabel_base::range::same;
-use manylabel_base::{Error, Watch, filled};
+use manylabel_base::{Error, Watch, collected, few, filled, parts};
 use manylabel_sparse::{CsrView, Index, LANES, Lanes, Real, RowBlocks};
 use rayon::prelude::*;
 
@@ -52,10 +52,10 @@ pub(crate) fn rows_of<T: Real>(
         weights.fold(0.0f64, f64::max)
     });
     let scale = power_of_two_near_inverse(largest);
-    let weights: Option<Vec<T>> = sample_weight.map(|weights| {
-        let scaled = |&weight: &f32| T::of(f64::from(weight) * scale);
-        weights.iter().map(scaled).collect()
-    });
+    let scaled = |&weight: &f32| T::of(f64::from(weight) * scale);
+    let weights: Option<Vec<T>> = sample_weight
+        .map(|weights| collected("number of rows", weights.iter().map(scaled)))
+        .transpose()?;
     let total = match &weights {
         Some(weights) => weights.iter().map(|weight| weight.f64()).sum(),
         None => n_rows as f64,
@@ -75,8 +75,8 @@ impl Checked {
     /// watch counts panels of thirty-two right-hand sides.
     ///
     /// Memory: a copy of sparse `x`, stored twice; k+p numbers a label, two times; k a feature, two
-    /// times; for each thread six times thirty-two numbers a feature. With `Cholesky` three
-    /// matrices of features × features, with `Dual` of rows × rows.
+    /// times; for each thread six times thirty-two numbers a feature. With `Cholesky` two
+    /// matrices of features × features, with `Dual` of rows × rows; four to choose a ridge.
     ///
     /// # Errors
     ///
@@ -130,7 +130,7 @@ impl Checked {
                 label_embedding: None,
                 coef,
                 intercept,
-                eigenvalues: Some(scaled(&eigenvalues, weight_scale * problem.x.scale.powi(2))),
+                eigenvalues: Some(scaled(eigenvalues, weight_scale * problem.x.scale.powi(2))),
                 n_steps: 1,
                 n_unfinished: 0,
                 l2: 0.0,
@@ -157,11 +157,7 @@ impl Checked {
         } else {
             let regression = regression.map_or_else(|| with(l2), Ok)?;
             let (u, eigenvalues) = fit.range(&regression, k)?;
-            (
-                u,
-                Some(scaled(&eigenvalues, weight_scale)),
-                Some(regression),
-            )
+            (u, Some(scaled(eigenvalues, weight_scale)), Some(regression))
         };
         let (l2_of_coef, regression) = match (params.l2_final, regression) {
             (Ridge::Of(1.0), Some(regression)) => (l2, regression),
@@ -213,8 +209,11 @@ impl Checked {
     }
 }
 
-fn scaled(eigenvalues: &[f64], scale: f64) -> Vec<f64> {
-    eigenvalues.iter().map(|value| value / scale).collect()
+fn scaled(mut eigenvalues: Vec<f64>, scale: f64) -> Vec<f64> {
+    for value in &mut eigenvalues {
+        *value /= scale;
+    }
+    eigenvalues
 }
 
 struct Fitting<'a, T> {
@@ -267,31 +266,28 @@ impl<T: Real> Fitting<'_, T> {
         q: &Tall<T>,
     ) -> Result<(Tall<T>, Spectrum), Error> {
         let Problem { rows, x, y } = self.problem;
-        let parts = q.panels.par_iter().map(|q| {
+        let panels = q.panels.par_iter().map(|q| {
             let fit = regression.fit(self.problem, q, self.watch)?;
             let t = cross(rows, x, y, &fit.z, self.watch)?;
             self.watch.step(1)?;
             Ok((t, fit.n_steps, fit.n_unfinished))
         });
-        let parts = parts.collect::<Result<Vec<_>, Error>>()?;
+        let panels = parts(panels)?;
         let t = Tall {
             n_rows: q.n_rows,
             n_cols: q.n_cols,
-            panels: self.note(parts),
+            panels: self.note(panels),
         };
         let spectrum = t.spectrum(self.watch)?;
         Ok((t, spectrum))
     }
 
-    fn note(&mut self, parts: Vec<(Vec<Lanes<T>>, usize, usize)>) -> Vec<Vec<Lanes<T>>> {
-        parts
-            .into_iter()
-            .map(|(panel, n_steps, n_unfinished)| {
-                self.n_steps = self.n_steps.max(n_steps);
-                self.n_unfinished += n_unfinished;
-                panel
-            })
-            .collect()
+    fn note(&mut self, panels: Vec<(Vec<Lanes<T>>, usize, usize)>) -> Vec<Vec<Lanes<T>>> {
+        few(panels.into_iter().map(|(panel, n_steps, n_unfinished)| {
+            self.n_steps = self.n_steps.max(n_steps);
+            self.n_unfinished += n_unfinished;
+            panel
+        }))
     }
 
     /// The embedding within the last range, signs settled. Data without any direction have one
@@ -311,7 +307,7 @@ impl<T: Real> Fitting<'_, T> {
         eigenvalues.truncate(u.n_cols);
         if u.n_cols == 0 {
             u = Tall::from_fn(t.n_rows, 1, |_, _| 0.0)?;
-            eigenvalues = vec![0.0];
+            eigenvalues = few([0.0]);
         }
         u.settle_signs();
         Ok((u, eigenvalues))
@@ -319,16 +315,16 @@ impl<T: Real> Fitting<'_, T> {
 
     /// W that regresses `YU` on X.
     fn solutions(&mut self, regression: &Regression<T>, u: &Tall<T>) -> Result<Tall<T>, Error> {
-        let parts = u.panels.par_iter().map(|u| {
+        let panels = u.panels.par_iter().map(|u| {
             let fit = regression.fit(self.problem, u, self.watch)?;
             self.watch.step(1)?;
             Ok((fit.z, fit.n_steps, fit.n_unfinished))
         });
-        let parts = parts.collect::<Result<Vec<_>, Error>>()?;
+        let panels = parts(panels)?;
         Ok(Tall {
             n_rows: self.problem.x.n_cols(),
             n_cols: u.n_cols,
-            panels: self.note(parts),
+            panels: self.note(panels),
         })
     }
 
@@ -360,7 +356,7 @@ impl<T: Real> Fitting<'_, T> {
             }
             Ok(values)
         });
-        let panels = panels.collect::<Result<Vec<_>, Error>>()?;
+        let panels = parts(panels)?;
         for (row, out) in out.chunks_mut(k).enumerate() {
             for (panel, out) in panels.iter().zip(out.chunks_mut(LANES)) {
                 for (out, value) in out.iter_mut().zip(&panel[row].0) {
@@ -433,7 +429,7 @@ impl<T: Real> Fitting<'_, T> {
             // Means are of what is scaled already.
             T::of(ones * scale + labels - dot(&x.mean, w, col) * (scale / x.scale))
         });
-        let intercept = intercept.collect();
+        let intercept = collected("number of components", intercept)?;
         let coef = by_row(w, n_features, |row| x.original(row), scale)?;
         Ok((coef, intercept))
     }

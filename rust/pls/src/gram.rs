@@ -95,7 +95,7 @@ fn dense_strip<T: Real>(
         for first in cut.clone().step_by(SLAB) {
             watch.step(0)?;
             let slab = first..(first + SLAB).min(cut.end);
-            let cells = x.centred(block, cut, slab, |row| rows.weight(row).sqrt());
+            let cells = x.centred(block, cut, slab, |row| rows.weight(row).sqrt())?;
             matmul(
                 gram.as_mut(),
                 Accum::Add,
@@ -137,7 +137,7 @@ pub(crate) fn gram_of_rows<T: Real>(
                 });
             }
             let shift = x.mean_times(&panel);
-            let mut buffer = rows.buffer();
+            let mut buffer = rows.buffer()?;
             for (block, cut) in rows.cuts.iter().enumerate() {
                 if cut.start >= strip.end {
                     break;

@@ -9,9 +9,9 @@ use crate::design::{Cells, Design, Rows, SLAB};
 use crate::normal::normal;
 use crate::solve::{Method, Problem, Regression};
 use faer::linalg::matmul::matmul;
-use faer::linalg::solvers::DenseSolveCore;
 use faer::{Accum, Mat, Par};
-use manylabel_base::{Error, Watch, filled};
+use manylabel_base::{Error, Watch, collected, extend, filled, parts, reserved};
+use manylabel_dense::zeros;
 use manylabel_sparse::{LANES, Lanes, Real, RowBlocks};
 use rayon::prelude::*;
 
@@ -38,17 +38,14 @@ impl<T: Real> Regression<T> {
         let Problem { rows, x, .. } = problem;
         let (mut leverages, most) = match &self.0 {
             Method::Features(factor) => {
-                watch.step(0)?;
-                (
-                    of_features(rows, x, &factor.inverse(), watch)?,
-                    LARGEST_EXACT,
-                )
+                let inverse = factor.inverse(watch)?;
+                (of_features(rows, x, &inverse, watch)?, LARGEST_EXACT)
             }
             Method::Rows(factor, ridge) => {
-                watch.step(0)?;
-                let inverse = factor.inverse();
+                let inverse = factor.inverse(watch)?;
                 let of_row = |row: usize| 1.0 - ridge * inverse[(row, row)];
-                ((0..rows.n()).map(of_row).collect(), LARGEST_EXACT)
+                let leverages = collected("number of rows", (0..rows.n()).map(of_row))?;
+                (leverages, LARGEST_EXACT)
             }
             Method::ConjugateGradients(settings) => (
                 estimates(settings, problem, seed, watch)?,
@@ -77,7 +74,7 @@ fn estimates<T: Real>(
         let sign = |row: usize, lane: usize| normal(!seed, row, panel * LANES + lane).signum();
         let mut g = filled("number of features", Lanes::default(), x.n_cols())?;
         let mut sum = [0.0; LANES];
-        let mut signs = rows.buffer();
+        let mut signs = rows.buffer()?;
         for (block, cut) in rows.cuts.iter().enumerate() {
             watch.step(0)?;
             let signs = &mut signs[..cut.len()];
@@ -97,15 +94,11 @@ fn estimates<T: Real>(
             let products = (0..LANES).map(|lane| sign(row, lane) * predicted.0[lane].f64());
             products.sum::<f64>() / (PANELS * LANES) as f64
         };
-        Ok(predicted
-            .iter()
-            .enumerate()
-            .map(of_row)
-            .collect::<Vec<f64>>())
+        collected("number of rows", predicted.iter().enumerate().map(of_row))
     });
-    let panels = panels.collect::<Result<Vec<_>, Error>>()?;
+    let panels = parts(panels)?;
     let of_row = |row: usize| panels.iter().map(|panel| panel[row]).sum();
-    Ok((0..rows.n()).map(of_row).collect())
+    collected("number of rows", (0..rows.n()).map(of_row))
 }
 
 /// `X z` of all rows, centred.
@@ -139,11 +132,15 @@ fn of_features<T: Real>(
             Cells::Dense { .. } => of_dense_block(x, at, cut, inverse, watch)?,
         };
         let weighted = cut.clone().zip(squares);
-        Ok(weighted
-            .map(|(row, square)| rows.weight(row) * square)
-            .collect())
+        let weighted = weighted.map(|(row, square)| rows.weight(row) * square);
+        collected("rows of a block", weighted)
     });
-    Ok(blocks.collect::<Result<Vec<Vec<f64>>, Error>>()?.concat())
+    let blocks = parts(blocks)?;
+    let mut all = reserved("number of rows", rows.n())?;
+    for block in blocks {
+        extend("number of rows", &mut all, block)?;
+    }
+    Ok(all)
 }
 
 /// In O(z²) for a row of z values.
@@ -156,18 +153,19 @@ fn of_sparse_block<T: Real>(
 ) -> Result<Vec<f64>, Error> {
     let d = blocks.n_cols();
     // (x − m)ᵀ M (x − m) = xᵀMx − 2 xᵀMm + mᵀMm
-    let of_mean: Vec<f64> = mean.map_or_else(Vec::new, |mean| {
+    let mut of_mean = Vec::new();
+    if let Some(mean) = mean {
         let product = |j: usize| -> f64 {
             let column = inverse.col(j).iter().zip(mean);
             column.map(|(cell, mean)| cell * mean.f64()).sum()
         };
-        (0..d).map(product).collect()
-    });
+        of_mean = collected("number of features", (0..d).map(product))?;
+    }
     let square_of_mean: f64 = mean.map_or(0.0, |mean| {
         mean.iter().zip(&of_mean).map(|(a, b)| a.f64() * b).sum()
     });
     let block = &blocks.blocks()[at];
-    let mut squares = Vec::with_capacity(block.n_rows());
+    let mut squares = reserved("rows of a block", block.n_rows())?;
     for row in 0..block.n_rows() {
         watch.step(0)?;
         let (cols, values) = block.row(row);
@@ -196,13 +194,13 @@ fn of_dense_block<T: Real>(
     inverse: &Mat<f64>,
     watch: &Watch,
 ) -> Result<Vec<f64>, Error> {
-    let mut squares = Vec::with_capacity(cut.len());
+    let mut squares = reserved("rows of a block", cut.len())?;
     for first in cut.clone().step_by(SLAB) {
         watch.step(0)?;
         let slab = first..(first + SLAB).min(cut.end);
         let n_rows = slab.len();
-        let cells = x.centred(at, cut, slab, |_| 1.0);
-        let mut products = Mat::<f64>::zeros(x.n_cols(), n_rows);
+        let cells = x.centred(at, cut, slab, |_| 1.0)?;
+        let mut products = zeros::<f64>("rows of X", x.n_cols(), n_rows)?;
         matmul(
             &mut products,
             Accum::Replace,

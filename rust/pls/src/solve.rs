@@ -4,9 +4,9 @@ use crate::cg::{self, Fit};
 use crate::design::{Cells, Design, Rows, cross};
 use crate::gram::{gram_of_features, gram_of_rows};
 use crate::{Params, Solver};
-use faer::linalg::solvers::{Llt, SolveCore};
-use faer::{Conj, Mat, MatRef, Side};
-use manylabel_base::{Error, Watch, filled};
+use faer::MatRef;
+use manylabel_base::{Error, Watch, collected, filled};
+use manylabel_dense::{Cholesky, from_fn};
 use manylabel_sparse::{LANES, Lanes, Real};
 
 /// Up to so many features, or rows, `auto` factorizes a Gram matrix: 128 MB in double precision.
@@ -33,9 +33,9 @@ pub(crate) struct Problem<'a, T> {
 
 pub(crate) enum Method<T> {
     ConjugateGradients(cg::Settings<T>),
-    Features(Llt<f64>),
+    Features(Cholesky),
     /// With what was added to the diagonal.
-    Rows(Llt<f64>, f64),
+    Rows(Cholesky, f64),
 }
 
 /// A way to solve regressions with one ridge.
@@ -92,7 +92,8 @@ impl<T: Real> Regression<T> {
                     0.0 => T::of(0.0),
                     entry => T::of(1.0 / entry),
                 };
-                let preconditioner: Vec<T> = problem.x.diagonal.iter().map(inverse).collect();
+                let diagonal = problem.x.diagonal.iter();
+                let preconditioner = collected("number of features", diagonal.map(inverse))?;
                 if preconditioner.iter().any(|entry| !entry.f64().is_finite()) {
                     return Err(Error::Param {
                         name: "l2",
@@ -110,12 +111,13 @@ impl<T: Real> Regression<T> {
                 })
             }
             Gram::OfFeatures(gram) => {
-                let (factor, _) = factor(gram, problem.x.n_cols(), ridge, LEAST_RIDGE * mean)?;
+                let d = problem.x.n_cols();
+                let (factor, _) = factor(gram, d, ridge, LEAST_RIDGE * mean, watch)?;
                 Method::Features(factor)
             }
             Gram::OfRows(gram) => {
-                let (factor, shift) =
-                    factor(gram, problem.rows.n(), ridge, LEAST_RIDGE_OF_ROWS * mean)?;
+                let n = problem.rows.n();
+                let (factor, shift) = factor(gram, n, ridge, LEAST_RIDGE_OF_ROWS * mean, watch)?;
                 Method::Rows(factor, shift)
             }
         }))
@@ -135,7 +137,7 @@ impl<T: Real> Regression<T> {
             }
             Method::Features(factor) => {
                 let mut z = cross(rows, y, x, q, watch)?;
-                solve_in_place(factor, &mut z);
+                solve_in_place(factor, &mut z, watch)?;
                 Ok(direct(z))
             }
             Method::Rows(factor, _) => {
@@ -146,7 +148,7 @@ impl<T: Real> Regression<T> {
                     y.times(block, cut, q, shift.as_ref(), &mut r[cut.clone()]);
                 }
                 scale_by_roots(rows, &mut r);
-                solve_in_place(factor, &mut r);
+                solve_in_place(factor, &mut r, watch)?;
                 scale_by_roots(rows, &mut r);
                 let mut z = filled("number of features", Lanes::default(), x.n_cols())?;
                 let mut sum = [0.0; LANES];
@@ -184,36 +186,44 @@ fn scale_by_roots<T: Real>(rows: &Rows<T>, r: &mut [Lanes<T>]) {
 
 /// Factorizes a Gram matrix, of which the lower triangle is given row by row, plus `ridge`; or plus
 /// the least that makes it positive definite in spite of rounding; returns what that was.
-fn factor(gram: &[f64], n: usize, ridge: f64, least: f64) -> Result<(Llt<f64>, f64), Error> {
-    let mut shifted = filled("the Gram matrix", 0.0, gram.len())?;
+fn factor(
+    gram: &[f64],
+    n: usize,
+    ridge: f64,
+    least: f64,
+    watch: &Watch,
+) -> Result<(Cholesky, f64), Error> {
     let mut ridge = if ridge > 0.0 { ridge } else { least };
     loop {
-        shifted.copy_from_slice(gram);
         // A matrix of zeros has the solution 0 with any ridge.
         let shift = if least > 0.0 { ridge } else { 1.0 };
-        for at in 0..n {
-            shifted[at * n + at] += shift;
+        let lower = MatRef::from_row_major_slice(gram, n, n);
+        if let Some(factor) = Cholesky::new(lower, shift, watch)? {
+            return Ok((factor, shift));
         }
-        match MatRef::from_row_major_slice(&shifted, n, n).llt(Side::Lower) {
-            Ok(factor) => return Ok((factor, shift)),
-            Err(_) if ridge < LARGEST_RIDGE => ridge *= 16.0,
-            Err(error) => {
-                return Err(Error::Param {
-                    name: "X",
-                    expected: "of a scale at which products are finite",
-                    got: format!("{error:?} in a Cholesky factorization"),
-                });
-            }
+        if ridge >= LARGEST_RIDGE {
+            return Err(Error::Param {
+                name: "X",
+                expected: "of a scale at which products are finite",
+                got: "no Cholesky factorization".into(),
+            });
         }
+        ridge *= 16.0;
     }
 }
 
-fn solve_in_place<T: Real>(factor: &Llt<f64>, lanes: &mut [Lanes<T>]) {
-    let mut right = Mat::from_fn(lanes.len(), LANES, |i, lane| lanes[i].0[lane].f64());
-    factor.solve_in_place_with_conj(Conj::No, right.as_mut());
+fn solve_in_place<T: Real>(
+    factor: &Cholesky,
+    lanes: &mut [Lanes<T>],
+    watch: &Watch,
+) -> Result<(), Error> {
+    let value = |i: usize, lane: usize| lanes[i].0[lane].f64();
+    let mut right = from_fn("sides of equations", lanes.len(), LANES, value)?;
+    factor.solve_in_place(right.as_mut(), watch)?;
     for (i, lanes) in lanes.iter_mut().enumerate() {
         for lane in 0..LANES {
             lanes.0[lane] = T::of(right[(i, lane)]);
         }
     }
+    Ok(())
 }

@@ -2,7 +2,8 @@
 
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatRef, Par};
-use manylabel_base::{Error, Watch, filled};
+use manylabel_base::{Error, Watch, few, filled, parts};
+use manylabel_dense::{from_fn, singular, triangle, zeros};
 use manylabel_sparse::{LANES, Lanes, Real};
 use rayon::prelude::*;
 use std::ops::Range;
@@ -14,28 +15,26 @@ pub(crate) struct Tall<T> {
     pub(crate) panels: Vec<Vec<Lanes<T>>>,
 }
 
-/// Singular values, largest first, and right singular vectors, column by column.
-pub(crate) struct Spectrum {
-    pub(crate) values: Vec<f64>,
-    pub(crate) vectors: Mat<f64>,
-}
+/// What memory is asked for.
+const WHAT: &str = "rows of the embedding";
+
+/// Singular values, largest first, and right singular vectors.
+pub(crate) type Spectrum = manylabel_dense::Pairs;
 
 impl<T: Real> Tall<T> {
     /// Rows of a chunk of the work: enough of them that a chunk is taller than wide.
     fn chunks(&self) -> Vec<Range<usize>> {
         let step = (8 * self.n_cols).max(1024);
         let starts = (0..self.n_rows).step_by(step);
-        starts
-            .map(|first| first..(first + step).min(self.n_rows))
-            .collect()
+        few(starts.map(|first| first..(first + step).min(self.n_rows)))
     }
 
     pub(crate) fn get(&self, row: usize, col: usize) -> T {
         self.panels[col / LANES][row].0[col % LANES]
     }
 
-    fn dense(&self, rows: Range<usize>) -> Mat<f64> {
-        let mut dense = Mat::zeros(rows.len(), self.n_cols);
+    fn dense(&self, rows: Range<usize>) -> Result<Mat<f64>, Error> {
+        let mut dense = zeros(WHAT, rows.len(), self.n_cols)?;
         for (t, panel) in self.panels.iter().enumerate() {
             for col in t * LANES..((t + 1) * LANES).min(self.n_cols) {
                 for (i, lanes) in panel[rows.clone()].iter().enumerate() {
@@ -43,7 +42,7 @@ impl<T: Real> Tall<T> {
                 }
             }
         }
-        dense
+        Ok(dense)
     }
 
     /// The triangular factor of a QR decomposition, by chunks of rows whose factors are stacked and
@@ -51,25 +50,27 @@ impl<T: Real> Tall<T> {
     fn triangle(&self, watch: &Watch) -> Result<Mat<f64>, Error> {
         let factors = self.chunks().into_par_iter().map(|rows| {
             watch.step(0)?;
-            Ok(self.dense(rows).qr().thin_R().to_owned())
+            triangle(WHAT, self.dense(rows)?)
         });
-        let mut factors = factors.collect::<Result<Vec<Mat<f64>>, Error>>()?;
+        let mut factors = parts(factors)?;
         while factors.len() > 1 {
             let stacked = factors.par_chunks(4).map(|some| {
                 watch.step(0)?;
                 let n_rows = some.iter().map(Mat::nrows).sum();
-                let mut stack = Mat::zeros(n_rows, self.n_cols);
+                let mut stack = zeros(WHAT, n_rows, self.n_cols)?;
                 let mut first = 0;
                 for factor in some {
                     let n = factor.nrows();
                     stack.as_mut().subrows_mut(first, n).copy_from(factor);
                     first += n;
                 }
-                Ok(stack.qr().thin_R().to_owned())
+                triangle(WHAT, stack)
             });
-            factors = stacked.collect::<Result<_, Error>>()?;
+            factors = parts(stacked)?;
         }
-        Ok(factors.pop().unwrap_or_else(|| Mat::zeros(0, self.n_cols)))
+        factors
+            .pop()
+            .map_or_else(|| zeros(WHAT, 0, self.n_cols), Ok)
     }
 
     /// Singular values and right singular vectors.
@@ -82,16 +83,12 @@ impl<T: Real> Tall<T> {
         }
         let triangle = self.triangle(watch)?;
         // With finite numbers it does.
-        let failed = |error| Error::Param {
+        let failed = || Error::Param {
             name: "X",
             expected: "of a scale at which products are finite",
-            got: format!("{error:?} in a singular value decomposition"),
+            got: "no singular value decomposition".into(),
         };
-        let svd = triangle.thin_svd().map_err(failed)?;
-        Ok(Spectrum {
-            values: svd.S().column_vector().iter().copied().collect(),
-            vectors: svd.V().to_owned(),
-        })
+        singular(WHAT, triangle.as_ref())?.ok_or_else(failed)
     }
 
     /// The product with a small matrix, on all threads.
@@ -104,8 +101,8 @@ impl<T: Real> Tall<T> {
             let mut panel = filled("number of rows", Lanes::default(), self.n_rows)?;
             for rows in &chunks {
                 watch.step(0)?;
-                let mut product = Mat::zeros(rows.len(), width);
-                let own = self.dense(rows.clone());
+                let mut product = zeros(WHAT, rows.len(), width)?;
+                let own = self.dense(rows.clone())?;
                 matmul(&mut product, Accum::Replace, &own, small, 1.0, Par::Seq);
                 for lane in 0..width {
                     for (lanes, &value) in
@@ -120,7 +117,7 @@ impl<T: Real> Tall<T> {
         Ok(Self {
             n_rows: self.n_rows,
             n_cols,
-            panels: panels.collect::<Result<_, Error>>()?,
+            panels: parts(panels)?,
         })
     }
 
@@ -135,14 +132,16 @@ impl<T: Real> Tall<T> {
         let s = &spectrum.values;
         let floor = s.first().map_or(0.0, |first| first * noise::<T>());
         let rank = s.iter().take(k).take_while(|&&s| s > floor).count();
-        let scaled = Mat::from_fn(s.len(), rank, |i, j| spectrum.vectors[(i, j)] / s[j]);
+        let value = |i: usize, j: usize| spectrum.vectors[(i, j)] / s[j];
+        let scaled = from_fn(WHAT, s.len(), rank, value)?;
         let basis = self.times(scaled.as_ref(), watch)?;
         // Rounding of T is magnified by s_0 / s_j; where that shows, once more.
         if rank == 0 || s[0] < 1e4 * s[rank - 1] {
             return Ok(basis);
         }
         let triangle = basis.triangle(watch)?;
-        let mut inverse = Mat::<f64>::identity(rank, rank);
+        let one = |i: usize, j: usize| f64::from(u8::from(i == j));
+        let mut inverse = from_fn(WHAT, rank, rank, one)?;
         triangle.solve_upper_triangular_in_place(&mut inverse);
         basis.times(inverse.as_ref(), watch)
     }
@@ -173,7 +172,7 @@ impl<T: Real> Tall<T> {
         Ok(Self {
             n_rows,
             n_cols,
-            panels: panels.collect::<Result<_, Error>>()?,
+            panels: parts(panels)?,
         })
     }
 
@@ -186,7 +185,7 @@ impl<T: Real> Tall<T> {
         Ok(Self {
             n_rows: self.n_rows,
             n_cols: self.n_cols,
-            panels: panels.collect::<Result<_, Error>>()?,
+            panels: parts(panels)?,
         })
     }
 

@@ -1,4 +1,9 @@
 //! What must agree: solvers, storage of X, precisions, and any number of threads.
+#![allow(
+    clippy::disallowed_macros,
+    clippy::disallowed_methods,
+    reason = "tests choose their sizes"
+)]
 
 use manylabel_base::Watch;
 use manylabel_pls::{Components, Embedding, Matrix, Model, Params, Ridge, Solver, project};

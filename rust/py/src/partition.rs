@@ -360,17 +360,17 @@ pub(crate) fn topk_of_rows<'py>(
                 values: Vec::new(),
                 n_cols: scores.n_cols(),
             };
-            let mut best = TopK::new(k);
+            let mut best = TopK::new(k.min(scores.n_cols()))?;
             for row in 0..scores.n_rows() {
                 watch.step(0)?;
                 let (cols, values) = scores.row(row);
                 for (&col, &value) in cols.iter().zip(values) {
                     best.push(col.get() as u32, value.f64() as f32);
                 }
-                best.drain_by_label(|col, value| {
+                for (col, value) in best.drain_by_label() {
                     out.indices.push(col);
                     out.values.push(value);
-                });
+                }
                 out.indptr.push(out.indices.len());
             }
             Ok(out)

@@ -236,7 +236,7 @@ impl<'a, I: Index> Stage<'a, I> {
             state,
             |state, scratch, rows, out| work(state, scratch, rows, &mut out[0]),
         )?;
-        Ok(Picked::joined(picked, n_cols))
+        Picked::joined(picked, n_cols)
     }
 
     /// What a thread works in, for up to `n_rows` rows at a time.

@@ -55,11 +55,6 @@
 //! # Ok::<(), Error>(())
 //! ```
 #![forbid(unsafe_code)]
-#![allow(
-    clippy::disallowed_macros,
-    clippy::disallowed_methods,
-    reason = "this crate's vectors do not yet come from manylabel_base"
-)]
 
 mod features;
 mod model;

@@ -1,7 +1,7 @@
 //! What a model must know to be scored, and what it can be asked then.
 
 use crate::{Features, rank};
-use manylabel_base::{Error, Watch};
+use manylabel_base::{Error, Watch, filled};
 use manylabel_sparse::CsrOwned;
 use std::any::Any;
 use std::ops::Range;
@@ -127,7 +127,9 @@ pub trait Rows: Sync {
         task: &mut Task,
     ) -> Result<(), Error> {
         let mut all = std::mem::take(&mut task.work.scores);
-        all.resize(self.n_labels(), 0.0);
+        if all.len() != self.n_labels() {
+            all = filled("scores of a row", 0.0, self.n_labels())?;
+        }
         self.score(row..row + 1, &mut all, task)?;
         for (score, &label) in scores.iter_mut().zip(labels) {
             *score = all[label as usize];

@@ -2,7 +2,7 @@
 
 use crate::model::in_known_form;
 use crate::{Bounds, Features, Model, Options, Purpose, Rows, Task, Work};
-use manylabel_base::{Error, Watch, filled};
+use manylabel_base::{Error, Watch, extend, filled, reserved};
 use manylabel_sparse::{CsrOwned, CsrView, Index, Picked, TopK, Value};
 use rayon::prelude::*;
 use std::ops::Range;
@@ -70,16 +70,16 @@ impl<'a> Batch<'a> {
     fn select<S>(
         &self,
         watch: &Watch,
-        state: impl Fn() -> S + Sync,
-        pick: impl Fn(&mut S, &[f32], &mut Vec<(u32, f32)>) + Sync,
+        state: impl Fn() -> Result<S, Error> + Sync,
+        pick: impl Fn(&mut S, &[f32], &mut Vec<(u32, f32)>) -> Result<(), Error> + Sync,
     ) -> Result<CsrOwned, Error> {
         Picked::by_blocks(
             self.n_rows,
             self.rows_of_share,
             self.n_labels,
-            || (),
+            || Ok(()),
             |(), range, picked| {
-                let (mut work, mut state) = (Work::default(), state());
+                let (mut work, mut state) = (Work::default(), state()?);
                 let mut task = Task {
                     work: &mut work,
                     watch,
@@ -92,7 +92,7 @@ impl<'a> Batch<'a> {
                     self.rows.score(rows.clone(), scores, &mut task)?;
                     for row in 0..rows.len() {
                         let scores = &scores[row * self.n_labels..][..self.n_labels];
-                        pick(&mut state, scores, &mut picked.pairs);
+                        pick(&mut state, scores, &mut picked.pairs)?;
                         picked.end_row();
                     }
                 }
@@ -181,7 +181,7 @@ pub(crate) fn topk<M: Model + ?Sized>(
                     }
                 }
             }
-            best.drain_by_label(|label, score| out.push((label, score)));
+            extend("number of labels to name", out, best.drain_by_label())
         },
     )
 }
@@ -204,15 +204,16 @@ pub(crate) fn above<M: Model + ?Sized>(
     }
     Batch::new(model, x, Purpose::Labels)?.select(
         watch,
-        || (),
+        || Ok(()),
         |(), scores, out| {
+            const WHAT: &str = "number of labels above their bounds";
             let scored = (0..).zip(scores.iter().copied());
             match bounds {
-                Bounds::One(bound) => out.extend(scored.filter(|&(_, score)| score > bound)),
+                Bounds::One(bound) => extend(WHAT, out, scored.filter(|&(_, score)| score > bound)),
                 Bounds::Each(bounds) => {
                     let scored = scored.zip(bounds);
                     let above = scored.filter(|&((_, score), &bound)| score > bound);
-                    out.extend(above.map(|(pair, _)| pair));
+                    extend(WHAT, out, above.map(|(pair, _)| pair))
                 }
             }
         },
@@ -284,22 +285,27 @@ fn scores_of<I: Index, T: Value>(
         batch.n_rows,
         batch.rows_of_share,
         batch.n_labels,
-        || (),
+        || Ok(()),
         |(), range, picked| {
+            const WHAT: &str = "number of pairs";
             let mut work = Work::default();
             let mut task = Task {
                 work: &mut work,
                 watch,
             };
-            let (mut labels, mut scores) = (Vec::new(), Vec::new());
+            let sizes = range.clone().map(|row| pairs.row(row).0.len());
+            let longest = sizes.max().unwrap_or(0);
+            let mut labels = reserved(WHAT, longest)?;
+            let mut scores = filled(WHAT, 0.0, longest)?;
             for row in range {
                 watch.step(0)?;
+                let of_row = pairs.row(row).0.iter();
                 labels.clear();
-                labels.extend(pairs.row(row).0.iter().map(|label| label.get() as u32));
-                scores.resize(labels.len(), 0.0);
-                batch.rows.score_at(row, &labels, &mut scores, &mut task)?;
+                extend(WHAT, &mut labels, of_row.map(|label| label.get() as u32))?;
+                let scores = &mut scores[..labels.len()];
+                batch.rows.score_at(row, &labels, scores, &mut task)?;
                 let pairs = labels.iter().copied().zip(scores.iter().copied());
-                picked.pairs.extend(pairs);
+                extend(WHAT, &mut picked.pairs, pairs)?;
                 picked.end_row();
             }
             Ok(())

@@ -8,14 +8,14 @@
 //! most values meet lie together.
 
 use crate::{CsrView, Index, Lanes, Real, Value};
-use manylabel_base::{Error, Watch, filled};
+use manylabel_base::{Error, Watch, collected, filled, parts, reserved};
 use manylabel_simd::wide;
 use rayon::prelude::*;
 use std::cmp::Reverse;
 use std::ops::Range;
 
 /// The columns of a matrix that have entries, most frequent first. Stored zeros are none.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct ColumnOrder {
     /// The original column at each place.
     columns: Vec<u32>,
@@ -47,9 +47,8 @@ impl ColumnOrder {
                 counts[col.get()] += usize::from(value.f64() != 0.0);
             }
         }
-        let mut columns: Vec<u32> = (0..x.n_cols() as u32)
-            .filter(|&col| counts[col as usize] > 0)
-            .collect();
+        let full = (0..x.n_cols() as u32).filter(|&col| counts[col as usize] > 0);
+        let mut columns: Vec<u32> = collected("number of columns", full)?;
         columns.sort_unstable_by_key(|&col| (Reverse(counts[col as usize]), col));
         let mut places = filled("number of columns", Self::NONE, x.n_cols())?;
         for (place, &col) in (0..).zip(&columns) {
@@ -62,10 +61,15 @@ impl ColumnOrder {
     pub fn columns(&self) -> &[u32] {
         &self.columns
     }
+
+    /// The original columns in this order, for who needs nothing else any more.
+    pub fn into_columns(self) -> Vec<u32> {
+        self.columns
+    }
 }
 
 /// Some rows of a matrix, by row and by column.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct RowBlock<T> {
     /// Row r of the block holds `cols[ends[r]..ends[r + 1]]`, in increasing order.
     ends: Vec<u32>,
@@ -80,7 +84,7 @@ pub struct RowBlock<T> {
 }
 
 /// A matrix in blocks of rows; see the module.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct RowBlocks<T> {
     blocks: Vec<RowBlock<T>>,
     n_cols: usize,
@@ -112,12 +116,12 @@ impl<T: Real> RowBlocks<T> {
     }
 
     /// Copies `x` with its columns renumbered by `order`, with `ones` after a first column that is 1
-    /// in every row, and all of that multiplied by `scale`; stored zeros are left out. In O(nnz log(entries of a row)) on all threads; takes 6 bytes and two values for
-    /// each entry.
+    /// in every row, and all of that multiplied by `scale`; stored zeros are left out. In
+    /// O(nnz log(entries of a row)) on all threads; takes 6 bytes and two values for each entry.
     ///
     /// # Errors
     ///
-    /// [`Error::Stopped`].
+    /// [`Error::TooLarge`] if it does not fit in memory, [`Error::Stopped`].
     ///
     /// # Panics
     ///
@@ -133,10 +137,10 @@ impl<T: Real> RowBlocks<T> {
     ) -> Result<Self, Error> {
         let blocks = cuts.par_iter().map(|rows| {
             watch.step(0)?;
-            Ok(RowBlock::new(x, order, ones, scale, rows.clone()))
+            RowBlock::new(x, order, ones, scale, rows.clone())
         });
         Ok(Self {
-            blocks: blocks.collect::<Result<_, Error>>()?,
+            blocks: parts(blocks)?,
             n_cols: order.columns.len() + usize::from(ones),
         })
     }
@@ -153,16 +157,28 @@ impl<T: Real> RowBlocks<T> {
 }
 
 impl<T: Real> RowBlock<T> {
+    #[expect(clippy::disallowed_methods, reason = "the room is there")]
     fn new<I: Index, V: Value>(
         x: CsrView<'_, I, V>,
         order: &ColumnOrder,
         ones: bool,
         scale: f64,
         block: Range<usize>,
-    ) -> Self {
+    ) -> Result<Self, Error> {
+        const WHAT: &str = "a copy of rows of X";
         let shift = u32::from(ones);
-        let (mut ends, mut cols, mut values) = (vec![0], Vec::new(), Vec::new());
-        let mut entries = Vec::new();
+        let n_entries = |row: usize| {
+            let values = x.row(row).1.iter();
+            values.filter(|value| value.f64() != 0.0).count()
+        };
+        let (size, longest) = block.clone().fold((0, 0), |(size, longest), row| {
+            let n = n_entries(row);
+            (size + n + usize::from(ones), longest.max(n))
+        });
+        let mut ends = reserved(WHAT, block.len() + 1)?;
+        let (mut cols, mut values) = (reserved(WHAT, size)?, reserved(WHAT, size)?);
+        let mut entries = reserved(WHAT, longest)?;
+        ends.push(0);
         for row in block.clone() {
             let (of_row, vals) = x.row(row);
             entries.clear();
@@ -180,34 +196,33 @@ impl<T: Real> RowBlock<T> {
             values.extend(entries.iter().map(|&(_, value)| T::of(value.f64() * scale)));
             ends.push(u32::try_from(cols.len()).expect("a block has few entries"));
         }
-        let mut by_col: Vec<(u32, u16, u32)> = Vec::with_capacity(cols.len());
+        let mut by_col: Vec<(u32, u16, u32)> = reserved(WHAT, cols.len())?;
         for row in 0..block.len() {
             let row_number = u16::try_from(row).expect("a block has few rows");
             let range = ends[row]..ends[row + 1];
             by_col.extend(range.map(|at| (cols[at as usize], row_number, at)));
         }
         by_col.sort_unstable_by_key(|&(col, row, _)| (col, row));
-        let (mut distinct, mut col_ends) = (Vec::new(), vec![0]);
-        for run in by_col.chunk_by(|a, b| a.0 == b.0) {
+        let runs = || by_col.chunk_by(|a, b| a.0 == b.0);
+        let n_distinct = runs().count();
+        let mut distinct = reserved(WHAT, n_distinct)?;
+        let mut col_ends = reserved(WHAT, n_distinct + 1)?;
+        col_ends.push(0);
+        for run in runs() {
             distinct.push(run[0].0);
             col_ends.push(col_ends[col_ends.len() - 1] + run.len() as u32);
         }
-        let values_by_col = by_col
-            .iter()
-            .map(|&(_, _, at)| values[at as usize])
-            .collect();
-        // What stays for the whole fit does not keep the slack of growing.
-        cols.shrink_to_fit();
-        values.shrink_to_fit();
-        Self {
+        let values_by_col = by_col.iter().map(|&(_, _, at)| values[at as usize]);
+        let values_by_col = collected(WHAT, values_by_col)?;
+        Ok(Self {
+            rows: collected(WHAT, by_col.iter().map(|&(_, row, _)| row))?,
             ends,
             cols,
             values,
             distinct,
             col_ends,
-            rows: by_col.iter().map(|&(_, row, _)| row).collect(),
             values_by_col,
-        }
+        })
     }
 
     /// Number of rows.

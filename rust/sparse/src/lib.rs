@@ -14,10 +14,13 @@
 //! assert!(CsrView::new("X", &[0i32, 1, 2], &[7, 0], &[2.0f32, 3.0], 2).is_err());
 //! ```
 #![forbid(unsafe_code)]
-#![allow(
-    clippy::disallowed_macros,
-    clippy::disallowed_methods,
-    reason = "this crate's vectors do not yet come from manylabel_base"
+#![cfg_attr(
+    test,
+    allow(
+        clippy::disallowed_macros,
+        clippy::disallowed_methods,
+        reason = "tests choose their sizes"
+    )
 )]
 
 mod blocks;

@@ -1,7 +1,7 @@
 //! A CSR matrix we own, as kernels produce it.
 
 use crate::{CsrView, Index, Value};
-use manylabel_base::{Error, filled};
+use manylabel_base::{Error, collected, copied, extend, filled, reserved};
 
 /// An owned CSR matrix with `usize` row ends, `u32` columns and `f32` values.
 ///
@@ -28,8 +28,8 @@ impl CsrOwned {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if `x` has more than 2³¹−2 rows or columns, [`Error::Param`] if a
-    /// value is not finite as `f32`.
+    /// [`Error::TooLarge`] if `x` has more than 2³¹−2 rows or columns or does not fit in memory,
+    /// [`Error::Param`] if a value is not finite as `f32`.
     pub fn from_view<I: Index, T: Value>(
         x: CsrView<'_, I, T>,
         normalize: bool,
@@ -45,9 +45,9 @@ impl CsrOwned {
                 });
             }
         }
-        let mut indptr = Vec::with_capacity(x.n_rows() + 1);
-        let mut indices = Vec::with_capacity(x.nnz());
-        let mut values = Vec::with_capacity(x.nnz());
+        let mut indptr = reserved("number of rows", x.n_rows() + 1)?;
+        let mut indices = reserved("number of stored values", x.nnz())?;
+        let mut values = reserved("number of stored values", x.nnz())?;
         indptr.push(0);
         for row in 0..x.n_rows() {
             let (unit, norm) = x.row_divisors(row, normalize);
@@ -76,15 +76,38 @@ impl CsrOwned {
         })
     }
 
+    /// A copy, where `clone` would end the process for want of memory.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`] if it does not fit in memory.
+    pub fn copied(&self) -> Result<Self, Error> {
+        Ok(Self {
+            indptr: copied("number of rows", &self.indptr)?,
+            indices: copied("number of stored values", &self.indices)?,
+            values: copied("number of stored values", &self.values)?,
+            n_cols: self.n_cols,
+        })
+    }
+
     /// Appends a column that is 1 in every row, in O(nnz).
-    pub fn append_ones(&mut self) {
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`] if it does not fit in memory; the matrix then stays as it was.
+    pub fn append_ones(&mut self) -> Result<(), Error> {
         let n_rows = self.n_rows();
-        let mut indices = Vec::with_capacity(self.indices.len() + n_rows);
-        let mut values = Vec::with_capacity(self.values.len() + n_rows);
+        let size = self.indices.len() + n_rows;
+        let mut indices = reserved("number of stored values", size)?;
+        let mut values = reserved("number of stored values", size)?;
         for row in 0..n_rows {
             let (cols, vals) = self.row(row);
-            indices.extend_from_slice(cols);
-            values.extend_from_slice(vals);
+            extend(
+                "number of stored values",
+                &mut indices,
+                cols.iter().copied(),
+            )?;
+            extend("number of stored values", &mut values, vals.iter().copied())?;
             indices.push(self.n_cols as u32);
             values.push(1.0);
         }
@@ -93,6 +116,7 @@ impl CsrOwned {
         }
         (self.indices, self.values) = (indices, values);
         self.n_cols += 1;
+        Ok(())
     }
 
     /// Number of rows.
@@ -122,11 +146,8 @@ impl CsrOwned {
         for &col in &self.indices {
             new[col as usize] = 0;
         }
-        let kept: Vec<u32> = (0..)
-            .zip(&new)
-            .filter(|&(_, &new)| new == 0)
-            .map(|(col, _)| col)
-            .collect();
+        let full = (0..).zip(&new).filter(|&(_, &new)| new == 0);
+        let kept = collected("number of columns", full.map(|(col, _)| col))?;
         for (to, &col) in (0..).zip(&kept) {
             new[col as usize] = to;
         }
@@ -141,7 +162,7 @@ impl CsrOwned {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if two numbers for each column do not fit in memory.
+    /// [`Error::TooLarge`] if it does not fit in memory.
     pub fn transpose(&self) -> Result<Self, Error> {
         let mut indptr = filled("number of columns", 0usize, self.n_cols + 1)?;
         for &col in &self.indices {
@@ -150,10 +171,9 @@ impl CsrOwned {
         for col in 0..self.n_cols {
             indptr[col + 1] += indptr[col];
         }
-        let mut next = filled("number of columns", 0usize, self.n_cols + 1)?;
-        next.copy_from_slice(&indptr);
-        let mut indices = vec![0u32; self.indices.len()];
-        let mut values = vec![0f32; self.values.len()];
+        let mut next = copied("number of columns", &indptr)?;
+        let mut indices = filled("number of stored values", 0u32, self.indices.len())?;
+        let mut values = filled("number of stored values", 0f32, self.values.len())?;
         for row in 0..self.n_rows() {
             let (cols, vals) = self.row(row);
             for (&col, &value) in cols.iter().zip(vals) {
@@ -293,7 +313,7 @@ mod tests {
         #[test]
         fn appends_a_column_of_ones(dense in dense()) {
             let mut x = dense.to_csr(false);
-            x.append_ones();
+            x.append_ones().expect("small");
             prop_assert_eq!(x.n_cols, dense.n_cols + 1);
             let with_one = |row: &[f64]| [&to_f32(row)[..], &[1.0]].concat();
             prop_assert_eq!(cells(&x), dense.map(with_one));

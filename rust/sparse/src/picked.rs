@@ -1,7 +1,7 @@
 //! Rows of which only some columns are wanted, made block by block.
 
 use crate::CsrOwned;
-use manylabel_base::Error;
+use manylabel_base::{Error, extend, few, parts, reserved};
 use rayon::prelude::*;
 use std::ops::Range;
 
@@ -21,52 +21,64 @@ impl Picked {
     }
 
     /// Calls `block` with rows 0 to `n_rows`, `at_once` at a time, and with what to push them to;
-    /// on this thread if they are so few, else on all of the pool, with one `scratch` each.
+    /// on this thread if they are so few, else on all of the pool, with one `scratch` each. Ends of
+    /// rows have room; who pushes pairs sees to it himself.
     ///
     /// # Errors
     ///
-    /// The first that `block` returns.
+    /// One that `scratch` or `block` returns, [`Error::TooLarge`].
     pub fn by_blocks<S>(
         n_rows: usize,
         at_once: usize,
         n_cols: usize,
-        scratch: impl Fn() -> S + Sync,
+        scratch: impl Fn() -> Result<S, Error> + Sync,
         block: impl Fn(&mut S, Range<usize>, &mut Self) -> Result<(), Error> + Sync,
     ) -> Result<CsrOwned, Error> {
-        let of_block = |scratch: &mut S, first: usize| {
-            let mut picked = Self::default();
-            block(scratch, first..(first + at_once).min(n_rows), &mut picked)?;
+        let of_block = |kept: &mut Option<S>, at: usize| {
+            let scratch = match kept {
+                Some(scratch) => scratch,
+                None => kept.insert(scratch()?),
+            };
+            let rows = at * at_once..((at + 1) * at_once).min(n_rows);
+            let mut picked = Self {
+                pairs: Vec::new(),
+                ends: reserved("number of rows", rows.len())?,
+            };
+            block(scratch, rows, &mut picked)?;
             Ok(picked)
         };
-        let firsts: Vec<usize> = (0..n_rows).step_by(at_once).collect();
-        let blocks: Vec<Self> = match firsts[..] {
-            [first] => vec![of_block(&mut scratch(), first)?],
-            _ => firsts
-                .par_iter()
-                .map_init(&scratch, |scratch, &first| of_block(scratch, first))
-                .collect::<Result<_, Error>>()?,
+        let blocks = match n_rows.div_ceil(at_once) {
+            1 => few([of_block(&mut None, 0)?]),
+            n_blocks => parts((0..n_blocks).into_par_iter().map_init(|| None, of_block))?,
         };
-        Ok(Self::joined(blocks, n_cols))
+        Self::joined(blocks, n_cols)
     }
 
     /// One matrix of the rows of all blocks.
-    pub fn joined(blocks: Vec<Self>, n_cols: usize) -> CsrOwned {
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`] if it does not fit in memory.
+    pub fn joined(blocks: Vec<Self>, n_cols: usize) -> Result<CsrOwned, Error> {
+        const PAIRS: &str = "number of pairs of row and label";
         let n_rows = blocks.iter().map(|block| block.ends.len()).sum::<usize>();
         let size = blocks.iter().map(|block| block.pairs.len()).sum();
         let mut out = CsrOwned {
-            indptr: Vec::with_capacity(n_rows + 1),
-            indices: Vec::with_capacity(size),
-            values: Vec::with_capacity(size),
+            indptr: reserved("number of rows", n_rows + 1)?,
+            indices: reserved(PAIRS, size)?,
+            values: reserved(PAIRS, size)?,
             n_cols,
         };
         out.indptr.push(0);
         for Self { pairs, ends } in blocks {
             let before = out.indices.len();
-            out.indptr.extend(ends.iter().map(|end| before + end));
-            out.indices.extend(pairs.iter().map(|&(col, _)| col));
-            out.values.extend(pairs.iter().map(|&(_, value)| value));
+            let ends = ends.iter().map(|end| before + end);
+            extend("number of rows", &mut out.indptr, ends)?;
+            extend(PAIRS, &mut out.indices, pairs.iter().map(|&(col, _)| col))?;
+            let values = pairs.iter().map(|&(_, value)| value);
+            extend(PAIRS, &mut out.values, values)?;
         }
-        out
+        Ok(out)
     }
 }
 
@@ -82,7 +94,7 @@ mod tests {
                 5,
                 at_once,
                 3,
-                || (),
+                || Ok(()),
                 |(), rows, picked| {
                     for row in rows {
                         let cols = 0..row as u32 % 3;

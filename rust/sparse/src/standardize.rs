@@ -1,7 +1,7 @@
 //! Columns of unit variance: what features of different scales, or mostly nonzero ones, want.
 
 use crate::{CsrOwned, CsrView, Index, Value};
-use manylabel_base::{Error, Watch, filled};
+use manylabel_base::{Error, Watch, collected, filled, reserved};
 
 /// A column whose standard deviation is less than this share of its root mean square is
 /// constant: the rest is rounding of `f32`, in which weights and scores are.
@@ -93,7 +93,7 @@ impl ColumnScaling {
             }
         });
         Ok(Self {
-            scale: scale.collect(),
+            scale: collected("number of columns", scale)?,
             shift: mean,
         })
     }
@@ -109,12 +109,11 @@ impl ColumnScaling {
         x: CsrView<'_, I, T>,
         watch: &Watch,
     ) -> Result<CsrOwned, Error> {
-        let centred: Vec<usize> = (0..x.n_cols())
-            .filter(|&col| self.shift[col] != 0.0)
-            .collect();
+        let shifted = (0..x.n_cols()).filter(|&col| self.shift[col] != 0.0);
+        let centred = collected("number of columns", shifted)?;
         let too_large = || Error::TooLarge {
             what: "X",
-            got: "more standardized values than fit in memory".into(),
+            got: "more standardized values than can be counted".into(),
         };
         // No more than all centred cells beside all that is stored.
         let room = centred
@@ -125,16 +124,10 @@ impl ColumnScaling {
             .min(x.n_rows().saturating_mul(x.n_cols()));
         let mut out = CsrOwned {
             indptr: filled("number of rows", 0, x.n_rows() + 1)?,
-            indices: Vec::new(),
-            values: Vec::new(),
+            indices: reserved("number of standardized values", room)?,
+            values: reserved("number of standardized values", room)?,
             n_cols: x.n_cols(),
         };
-        out.indices
-            .try_reserve_exact(room)
-            .map_err(|_| too_large())?;
-        out.values
-            .try_reserve_exact(room)
-            .map_err(|_| too_large())?;
         for row in 0..x.n_rows() {
             if row % ROWS_PER_STEP == 0 {
                 watch.step(0)?;

@@ -1,18 +1,19 @@
 //! The k best of a stream of scores.
 
+use manylabel_base::{Error, reserved};
+
 /// Collects the `k` best `(label, score)` pairs pushed into it; equal scores go to the lower label.
 ///
 /// A score of −∞ means "not scored" and is never kept. Memory O(k), reused between rows; a push
 /// costs one comparison unless it enters, then O(k) moves, or O(log k) for `k > 32`.
 ///
 /// ```
-/// let mut best = manylabel_sparse::TopK::new(2);
+/// let mut best = manylabel_sparse::TopK::new(2)?;
 /// for (label, score) in [(0, 1.0), (1, 3.0), (2, f32::NEG_INFINITY), (3, 3.0)] {
 ///     best.push(label, score);
 /// }
-/// let mut out = Vec::new();
-/// best.drain_by_label(|label, score| out.push((label, score)));
-/// assert_eq!(out, [(1, 3.0), (3, 3.0)]);
+/// assert!(best.drain_by_label().eq([(1, 3.0), (3, 3.0)]));
+/// # Ok::<(), manylabel_base::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct TopK {
@@ -34,13 +35,18 @@ fn before(a: (f32, u32), b: (f32, u32)) -> bool {
 }
 
 impl TopK {
-    /// An empty collector; `k = 0` keeps nothing.
-    pub fn new(k: usize) -> Self {
-        Self {
+    /// An empty collector; `k = 0` keeps nothing. There is no use in more than there are labels, and
+    /// room for `k` is taken at once.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`] if there is no room.
+    pub fn new(k: usize) -> Result<Self, Error> {
+        Ok(Self {
             k,
-            kept: Vec::with_capacity(k.min(1 << 16)),
+            kept: reserved("number of labels to name", k)?,
             floor: f32::NEG_INFINITY,
-        }
+        })
     }
 
     /// The score below which a push cannot enter: skip such scores early.
@@ -128,12 +134,10 @@ impl TopK {
     }
 
     /// Hands over what was kept, in order of label, and empties the collector.
-    pub fn drain_by_label(&mut self, mut take: impl FnMut(u32, f32)) {
+    pub fn drain_by_label(&mut self) -> impl ExactSizeIterator<Item = (u32, f32)> + '_ {
         self.kept.sort_unstable_by_key(|&(_, label)| label);
-        for (score, label) in self.kept.drain(..) {
-            take(label, score);
-        }
         self.floor = f32::NEG_INFINITY;
+        self.kept.drain(..).map(|(score, label)| (label, score))
     }
 }
 
@@ -159,7 +163,7 @@ mod tests {
             seed in any::<prop::sample::Index>(),
         ) {
             let n = codes.len();
-            let mut best = TopK::new(k);
+            let mut best = TopK::new(k).expect("small");
             let mut labels: Vec<usize> = (0..n).filter(|&label| codes[label].abs() < 3).collect();
             labels.sort_by_key(|&label| (-codes[label], label));
             labels.truncate(k);
@@ -174,8 +178,8 @@ mod tests {
                         best.push(label as u32, score);
                     }
                 }
-                let mut got = Vec::new();
-                best.drain_by_label(|label, score| got.push((label as usize, score)));
+                let got = best.drain_by_label().map(|(label, score)| (label as usize, score));
+                let got: Vec<_> = got.collect();
                 let expected: Vec<_> = labels.iter().map(|&label| (label, score(codes[label]) - lower)).collect();
                 prop_assert_eq!(got, expected);
             }

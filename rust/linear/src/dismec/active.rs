@@ -22,7 +22,7 @@ use super::problem::Problem;
 use super::unseen::Unseen;
 use crate::panel::{LANES, Lanes, Mask, above, times_panel};
 use fastrand::Rng;
-use manylabel_base::{Error, Watch};
+use manylabel_base::{Error, Watch, extend, few, filled, push};
 
 /// Searches over all rows. After the second, rankings agree with those of the optimum.
 const SEARCHES: usize = 2;
@@ -54,6 +54,9 @@ const PASSES_TO_UNLEARN: usize = 3;
 
 /// Rows scored between two looks at the watch.
 const ROWS_PER_STEP: usize = 1 << 12;
+
+/// What memory is asked for, beside vectors of all rows or features.
+const IN_PLAY: &str = "number of rows in play";
 
 /// One label on its way.
 #[derive(Debug, Default)]
@@ -90,19 +93,25 @@ pub(crate) struct Workspace {
 }
 
 impl Workspace {
-    pub(crate) fn new(problem: &Problem) -> Self {
-        Self {
-            lanes: (0..LANES)
-                .map(|_| Lane {
-                    weights: vec![0.0; problem.dim()],
-                    ..Lane::default()
-                })
-                .collect(),
-            panel: vec![Lanes::default(); problem.dim()],
-            scores: vec![Lanes::default(); ROWS_PER_STEP.min(problem.n_rows())],
-            in_play: vec![0; problem.n_rows()],
+    pub(crate) fn new(problem: &Problem) -> Result<Self, Error> {
+        let (n, dim) = (problem.n_rows(), problem.dim());
+        let lanes = (0..LANES).map(|_| {
+            Ok(Lane {
+                weights: filled("number of features", 0.0, dim)?,
+                ..Lane::default()
+            })
+        });
+        Ok(Self {
+            lanes: few::<_, Result<_, Error>>(lanes)?,
+            panel: filled("number of features", Lanes::default(), dim)?,
+            scores: filled(
+                "scores of some rows",
+                Lanes::default(),
+                ROWS_PER_STEP.min(n),
+            )?,
+            in_play: filled("number of rows", 0, n)?,
             order: Vec::new(),
-        }
+        })
     }
 
     /// The weights of one lane, in order of feature.
@@ -142,7 +151,7 @@ pub(crate) fn solve(
     let lanes = &mut lanes[..labels.len()];
     in_play.fill(0);
     for (at, (lane, &label)) in lanes.iter_mut().zip(labels).enumerate() {
-        lane.begin(problem, label);
+        lane.begin(problem, label)?;
         for &row in &lane.rows {
             in_play[row as usize] |= 1 << at;
         }
@@ -155,7 +164,7 @@ pub(crate) fn solve(
                 if join > 0 {
                     lane.rescore_found(problem);
                 }
-                let joined = lane.join_worst(problem);
+                let joined = lane.join_worst(problem)?;
                 if joined == 0 {
                     break;
                 }
@@ -187,7 +196,7 @@ pub(crate) fn unlearn(
     params: &super::Params,
     space: &mut Workspace,
     watch: &Watch,
-    mut tell: impl FnMut(u32, &[f32; LANES]),
+    mut tell: impl FnMut(u32, &[f32; LANES]) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let rule = Rule {
         tol: DUAL_TOL * params.tol,
@@ -205,7 +214,7 @@ pub(crate) fn unlearn(
     }
     for &row in &unseen.rows {
         times_panel(&problem.x, row as usize, panel, &mut space.scores[..1]);
-        tell(row, &space.scores[0].0);
+        tell(row, &space.scores[0].0)?;
     }
     watch.step(0)
 }
@@ -240,7 +249,11 @@ fn search(
             let mut violated = above(scores, MARGIN - 1.0) & !in_play[row] & used;
             while violated != 0 {
                 let at = violated.trailing_zeros() as usize;
-                lanes[at].found.push((scores.0[at], row as u32));
+                push(
+                    "number of violators",
+                    &mut lanes[at].found,
+                    (scores.0[at], row as u32),
+                )?;
                 violated &= violated - 1;
             }
         }
@@ -262,18 +275,23 @@ fn worst_first(a: &(f32, u32), b: &(f32, u32)) -> std::cmp::Ordering {
 }
 
 impl Lane {
-    fn begin(&mut self, problem: &Problem, label: u32) {
+    fn begin(&mut self, problem: &Problem, label: u32) -> Result<(), Error> {
         self.weights.fill(0.0);
         self.rows.clear();
-        self.rows.extend_from_slice(problem.positives(label));
+        extend(
+            IN_PLAY,
+            &mut self.rows,
+            problem.positives(label).iter().copied(),
+        )?;
         self.n_positive = self.rows.len();
         self.alpha.clear();
-        self.alpha.resize(self.rows.len(), 0.0);
+        extend(IN_PLAY, &mut self.alpha, self.rows.iter().map(|_| 0.0))?;
         (self.kappa, self.mean_dot, self.passes) = (0.0, 0.0, 0);
         self.background_cost = problem.total_cost;
         for &row in &self.rows {
             self.background_cost -= f64::from(problem.cost[row as usize]);
         }
+        Ok(())
     }
 
     fn n_joining(&self) -> usize {
@@ -294,7 +312,7 @@ impl Lane {
     }
 
     /// Brings the worst of the found rows that still violate into play; returns how many.
-    fn join_worst(&mut self, problem: &Problem) -> usize {
+    fn join_worst(&mut self, problem: &Problem) -> Result<usize, Error> {
         let n_joining = self.n_joining();
         // Violators to the front, the worst of them foremost.
         let mut n_violators = 0;
@@ -310,11 +328,11 @@ impl Lane {
         }
         self.found[..n_violators].sort_unstable_by_key(|&(_, row)| row);
         for (_, row) in self.found.drain(..n_violators) {
-            self.rows.push(row);
-            self.alpha.push(0.0);
+            push(IN_PLAY, &mut self.rows, row)?;
+            push(IN_PLAY, &mut self.alpha, 0.0)?;
             self.background_cost -= f64::from(problem.cost[row as usize]);
         }
-        n_violators
+        Ok(n_violators)
     }
 
     /// Dual coordinate descent over the rows in play and the background, with shrinking.
@@ -329,7 +347,7 @@ impl Lane {
         // A generator of its own for every descent of every label: independent of the panel.
         let mut rng = Rng::with_seed(rule.seed ^ (u64::from(label) << 32) ^ self.rows.len() as u64);
         order.clear();
-        order.extend(0..self.rows.len() as u32);
+        extend(IN_PLAY, order, 0..self.rows.len() as u32)?;
         let mut n_active = order.len();
         // Variables at zero whose gradient exceeds the last pass's largest are left out.
         let mut shrink_above = f64::INFINITY;

@@ -6,7 +6,7 @@ use super::unseen::{Sample, Unseen};
 use super::{active, optimum};
 use crate::panel::LANES;
 use manylabel_base::range::same_rows;
-use manylabel_base::{Error, Watch, filled};
+use manylabel_base::{Error, Watch, collected, extend, few, filled, parts, push, reserved};
 use manylabel_sparse::{CsrOwned, CsrView, Index, Value};
 use rayon::prelude::*;
 use std::cmp::Reverse;
@@ -64,8 +64,8 @@ impl Checked {
         let problem = Problem::new(x, y, weights, &self.0, watch)?;
 
         // Labels of like frequency take a like number of steps, so that lanes finish together.
-        let mut labels: Vec<u32> = (0..problem.n_labels() as u32).collect();
-        labels.sort_by_key(|&label| (Reverse(problem.positives(label).len()), label));
+        let mut labels = collected("number of labels", 0..problem.n_labels() as u32)?;
+        labels.sort_unstable_by_key(|&label| (Reverse(problem.positives(label).len()), label));
         labels.truncate(labels.partition_point(|&label| !problem.positives(label).is_empty()));
         let rare = labels.partition_point(|&label| {
             self.0.solver == Solver::Exact
@@ -91,7 +91,7 @@ impl Checked {
                 |space| {
                     let n_iter = optimum::solve(&problem, labels, tol, max_iter, space, watch)?;
                     let solved =
-                        self.prune_panel(&problem, labels, n_iter, |lane| space.weights(lane));
+                        self.prune_panel(&problem, labels, n_iter, |lane| space.weights(lane))?;
                     if let (Some(unseen), Some(weight)) = (unseen, of_frequent.weight(panel)) {
                         let sizes = (labels.len(), n_iter.into_iter().max().unwrap_or(0));
                         unseen.count(&problem, labels.len(), weight, |tell| {
@@ -110,7 +110,7 @@ impl Checked {
                 |space| {
                     let n_iter = active::solve(&problem, labels, &self.0, space, watch)?;
                     let solved =
-                        self.prune_panel(&problem, labels, n_iter, |lane| space.weights(lane));
+                        self.prune_panel(&problem, labels, n_iter, |lane| space.weights(lane))?;
                     if let (Some(unseen), Some(weight)) = (unseen, of_rare.weight(panel)) {
                         unseen.count(&problem, labels.len(), weight, |tell| {
                             active::unlearn(&problem, unseen, labels, &self.0, space, watch, tell)
@@ -121,8 +121,7 @@ impl Checked {
                 },
             )
         });
-        let panels: Vec<Vec<Solved>> = frequent.chain(rare).collect::<Result<_, Error>>()?;
-        let mut model = assemble(&problem, panels)?;
+        let mut model = assemble(&problem, parts(frequent.chain(rare))?)?;
         model.cut = unseen.and_then(Unseen::cut);
         Ok(model)
     }
@@ -133,11 +132,9 @@ impl Checked {
         labels: &[u32],
         n_iter: [usize; LANES],
         weights: impl Fn(usize) -> W,
-    ) -> Vec<Solved> {
+    ) -> Result<Vec<Solved>, Error> {
         let lanes = labels.iter().zip(n_iter).enumerate();
-        lanes
-            .map(|(lane, (&label, n_iter))| self.prune(problem, label, weights(lane), n_iter))
-            .collect()
+        few(lanes.map(|(lane, (&label, n_iter))| self.prune(problem, label, weights(lane), n_iter)))
     }
 
     fn prune(
@@ -146,7 +143,7 @@ impl Checked {
         label: u32,
         weights: impl Iterator<Item = f32>,
         n_iter: usize,
-    ) -> Solved {
+    ) -> Result<Solved, Error> {
         let prune = self.0.prune as f32;
         let mut solved = Solved {
             label,
@@ -158,35 +155,36 @@ impl Checked {
         for (at, weight) in weights.enumerate() {
             match problem.features.get(at) {
                 Some(&feature) if weight != 0.0 && weight.abs() >= prune => {
-                    solved.features.push(feature);
-                    solved.weights.push(weight);
+                    push("the weights", &mut solved.features, feature)?;
+                    push("the weights", &mut solved.weights, weight)?;
                 }
                 Some(_) => {}
                 None => solved.intercept = weight,
             }
         }
-        solved
+        Ok(solved)
     }
 }
 
 /// Turns the labels' weights into the index by feature, labels of each feature in order.
 fn assemble(problem: &Problem, panels: Vec<Vec<Solved>>) -> Result<Model, Error> {
     let n_labels = problem.n_labels();
-    let mut intercept = vec![f32::NEG_INFINITY; n_labels];
-    let mut n_iter = vec![0; n_labels];
-    let mut solved: Vec<Solved> = panels.into_iter().flatten().collect();
+    let mut intercept = filled("number of labels", f32::NEG_INFINITY, n_labels)?;
+    let mut n_iter = filled("number of labels", 0, n_labels)?;
+    let mut solved = collected("number of labels", panels.into_iter().flatten())?;
     solved.sort_unstable_by_key(|solved| solved.label);
+    let size = solved.iter().map(|solved| solved.weights.len()).sum();
     let mut by_label = CsrOwned {
         indptr: filled("number of labels", 0, n_labels + 1)?,
-        indices: Vec::new(),
-        values: Vec::new(),
+        indices: reserved("the weights", size)?,
+        values: reserved("the weights", size)?,
         n_cols: problem.n_features,
     };
     for solved in solved {
         let label = solved.label as usize;
         (intercept[label], n_iter[label]) = (solved.intercept, solved.n_iter);
-        by_label.indices.extend(solved.features);
-        by_label.values.extend(solved.weights);
+        extend("the weights", &mut by_label.indices, solved.features)?;
+        extend("the weights", &mut by_label.values, solved.weights)?;
         by_label.indptr[label + 1] = by_label.indices.len();
     }
     // Labels nobody solved have no weights.
@@ -217,11 +215,15 @@ impl<T> Default for Spare<T> {
 }
 
 impl<T> Spare<T> {
-    fn with<R>(&self, new: impl FnOnce() -> T, work: impl FnOnce(&mut T) -> R) -> R {
+    fn with<R>(
+        &self,
+        new: impl FnOnce() -> Result<T, Error>,
+        work: impl FnOnce(&mut T) -> Result<R, Error>,
+    ) -> Result<R, Error> {
         // A panic elsewhere cannot have left the list half changed.
         let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let spare = lock().pop();
-        let mut space = spare.unwrap_or_else(new);
+        let mut space = spare.map_or_else(new, Ok)?;
         let result = work(&mut space);
         lock().push(space);
         result

@@ -10,7 +10,7 @@
 use super::problem::Problem;
 use super::unseen::Unseen;
 use crate::panel::{LANES, Lanes, Mask, Sums, dot, times_panel};
-use manylabel_base::{Error, Watch};
+use manylabel_base::{Error, Watch, filled};
 use manylabel_simd::{STRETCH, wide};
 use manylabel_sparse::CsrOwned;
 
@@ -52,19 +52,19 @@ pub(crate) struct Workspace {
 }
 
 impl Workspace {
-    pub(crate) fn new(problem: &Problem) -> Self {
-        let by_feature = || vec![Lanes::default(); problem.dim()];
-        let by_row = || vec![Lanes::default(); problem.n_rows()];
-        Self {
-            weights: by_feature(),
-            gradient: by_feature(),
-            last_gradient: by_feature(),
-            direction: by_feature(),
-            errors: by_row(),
-            along: by_row(),
-            pulls: by_row(),
-            positive: vec![0; problem.n_rows()],
-        }
+    pub(crate) fn new(problem: &Problem) -> Result<Self, Error> {
+        let by_feature = || filled("number of features", Lanes::default(), problem.dim());
+        let by_row = || filled("number of rows", Lanes::default(), problem.n_rows());
+        Ok(Self {
+            weights: by_feature()?,
+            gradient: by_feature()?,
+            last_gradient: by_feature()?,
+            direction: by_feature()?,
+            errors: by_row()?,
+            along: by_row()?,
+            pulls: by_row()?,
+            positive: filled("number of rows", 0, problem.n_rows())?,
+        })
     }
 
     /// The weights of one lane, in order of feature.
@@ -110,7 +110,7 @@ pub(crate) fn unlearn(
     (n_labels, n_steps): (usize, usize),
     space: &mut Workspace,
     watch: &Watch,
-    mut tell: impl FnMut(u32, &[f32; LANES]),
+    mut tell: impl FnMut(u32, &[f32; LANES]) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let costs = (&unseen.cost[..], unseen.total_cost);
     let (least, most) = STEPS_TO_UNLEARN;
@@ -126,7 +126,7 @@ pub(crate) fn unlearn(
     for &row in &unseen.rows {
         let (error, positive) = (&space.errors[row as usize], space.positive[row as usize]);
         let scores = std::array::from_fn(|lane| error.0[lane] - sign(positive, lane));
-        tell(row, &scores);
+        tell(row, &scores)?;
     }
     Ok(())
 }

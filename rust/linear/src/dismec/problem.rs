@@ -1,6 +1,6 @@
 //! What all labels share: the features with their bias column, their transpose, their sums.
 
-use manylabel_base::{Error, Watch};
+use manylabel_base::{Error, Watch, collected};
 use manylabel_sparse::{CsrOwned, CsrView, Index, Value};
 
 /// The training set in the form the solvers want. Memory: 16 bytes a stored feature, twice the
@@ -49,32 +49,29 @@ impl Problem {
         // A hashed or declared width costs nothing in the solvers.
         let features = x.drop_empty_columns()?;
         if params.fit_intercept {
-            x.append_ones();
+            x.append_ones()?;
         }
-        let cost: Vec<f32> = (0..y.n_rows())
-            .map(|row| (2.0 * params.c * f64::from(weight(row))) as f32)
-            .collect();
+        let cost = (0..y.n_rows()).map(|row| (2.0 * params.c * f64::from(weight(row))) as f32);
+        let cost = collected("number of rows", cost)?;
         let total_cost: f64 = cost.iter().map(|&cost| f64::from(cost)).sum();
         watch.step(0)?;
         check_magnitude(&x, &cost)?;
         watch.step(0)?;
         let xt = x.transpose()?;
-        let column_sums = |term: fn(f64) -> f64| -> Vec<f64> {
+        let column_sums = |term: fn(f64) -> f64, share: f64| -> Result<Vec<f32>, Error> {
             let column = |j| {
                 let (rows, values) = xt.row(j);
                 let terms = rows.iter().zip(values);
-                terms
+                let sum: f64 = terms
                     .map(|(&row, &value)| f64::from(cost[row as usize]) * term(f64::from(value)))
-                    .sum()
+                    .sum();
+                (sum / share) as f32
             };
-            (0..x.n_cols).map(column).collect()
+            collected("number of features", (0..x.n_cols).map(column))
         };
-        let mean: Vec<f32> = column_sums(|v| v)
-            .iter()
-            .map(|sum| (sum / total_cost) as f32)
-            .collect();
+        let mean = column_sums(|v| v, total_cost)?;
         watch.step(0)?;
-        let row_sums = |term: &dyn Fn(usize, f32) -> f32| -> Vec<f32> {
+        let row_sums = |term: &dyn Fn(usize, f32) -> f32| -> Result<Vec<f32>, Error> {
             let row = |i| {
                 let (cols, values) = x.row(i);
                 cols.iter()
@@ -82,15 +79,12 @@ impl Problem {
                     .map(|(&col, &value)| term(col as usize, value))
                     .sum()
             };
-            (0..x.n_rows()).map(row).collect()
+            collected("number of rows", (0..x.n_rows()).map(row))
         };
         Ok(Self {
-            mean_dot: row_sums(&|col, value| mean[col] * value),
-            row_squares: row_sums(&|_, value| value * value),
-            column_squares: column_sums(|v| v * v)
-                .iter()
-                .map(|&sum| sum as f32)
-                .collect(),
+            mean_dot: row_sums(&|col, value| mean[col] * value)?,
+            row_squares: row_sums(&|_, value| value * value)?,
+            column_squares: column_sums(|v| v * v, 1.0)?,
             mean_square: mean.iter().map(|&m| f64::from(m) * f64::from(m)).sum(),
             x,
             xt,
@@ -137,12 +131,24 @@ fn check_magnitude(x: &CsrOwned, cost: &[f32]) -> Result<(), Error> {
         })
         // Values are finite as f32, so their squares are as f64, and none is NaN.
         .fold(1.0, f64::max);
-    let magnitude = longest * cost.iter().map(|&cost| f64::from(cost)).sum::<f64>();
+    let total = cost.iter().map(|&cost| f64::from(cost)).sum::<f64>();
+    let magnitude = longest * total;
     if magnitude.is_nan() || magnitude > LARGEST {
-        let expected = "such that 2 C times the sum of sample_weight times the largest squared \
-                        length of a row is at most 1e17 (see `normalize`)";
+        let (name, expected) = if longest > total {
+            (
+                "X",
+                "such that the largest squared length of a row, times 2 C and the sum of \
+                 sample_weight, is at most 1e17 (see `normalize`)",
+            )
+        } else {
+            (
+                "C",
+                "such that 2 C times the sum of sample_weight times the largest squared \
+                 length of a row is at most 1e17 (see `normalize`)",
+            )
+        };
         return Err(Error::Param {
-            name: "C",
+            name,
             expected,
             got: format!("{magnitude:.1e}"),
         });

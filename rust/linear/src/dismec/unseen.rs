@@ -8,7 +8,7 @@ use super::problem::Problem;
 use crate::cut::Tally;
 use crate::panel::LANES;
 use fastrand::Rng;
-use manylabel_base::{Error, filled};
+use manylabel_base::{Error, collected, copied};
 use std::sync::{Mutex, PoisonError};
 
 /// Of each kind of label, frequent and rare, so many of the most frequent are made to forget: they
@@ -94,9 +94,8 @@ impl Unseen {
         problem: &Problem,
         drawn: impl Iterator<Item = (u32, f32)>,
     ) -> Result<Option<Self>, Error> {
-        let rows = held_out_rows(problem.n_rows());
-        let mut cost = filled("number of rows", 0.0, problem.n_rows())?;
-        cost.copy_from_slice(&problem.cost);
+        let rows = held_out_rows(problem.n_rows())?;
+        let mut cost = copied("number of rows", &problem.cost)?;
         for &row in &rows {
             cost[row as usize] = 0.0;
         }
@@ -125,22 +124,22 @@ impl Unseen {
         problem: &Problem,
         n_labels: usize,
         weight: f32,
-        score: impl FnOnce(&mut dyn FnMut(u32, &[f32; LANES])) -> Result<(), Error>,
+        score: impl FnOnce(&mut dyn FnMut(u32, &[f32; LANES]) -> Result<(), Error>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let mut of_panel = Tally::new(self.wanted);
         score(&mut |row, scores| {
             let weight = weight * problem.cost[row as usize];
             for &score in &scores[..n_labels] {
-                of_panel.push(score, weight);
+                of_panel.push(score, weight)?;
             }
+            Ok(())
         })?;
-        self.lock().merge(of_panel);
-        Ok(())
+        self.lock().merge(of_panel)
     }
 
     /// The cut above which as many labels are named as the rows held out carry.
     pub(crate) fn cut(&self) -> Option<f32> {
-        self.lock().clone().cut(0.0)
+        self.lock().cut(0.0)
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Tally> {
@@ -152,10 +151,32 @@ impl Unseen {
 /// Draws the rows held out, in increasing order: one in ten, or more where that would be few.
 ///
 /// Always the same ones: a threshold that depends on a seed would be all that an exact solver draws.
-fn held_out_rows(n_rows: usize) -> Vec<u32> {
+/// (They are those of the generator's `choose_multiple`, whose memory cannot be refused.)
+fn held_out_rows(n_rows: usize) -> Result<Vec<u32>, Error> {
     let n_held = (n_rows / 10).max(FEWEST_ROWS.min(n_rows / 4)).max(1);
     let mut rng = Rng::with_seed(n_rows as u64);
-    let mut rows: Vec<u32> = rng.choose_multiple(0..n_rows as u32, n_held);
+    let mut rows = collected("held-out rows", 0..n_held.min(n_rows) as u32)?;
+    for row in n_held..n_rows {
+        if let Some(place) = rows.get_mut(rng.usize(..=row)) {
+            *place = row as u32;
+        }
+    }
     rows.sort_unstable();
-    rows
+    Ok(rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_those_of_the_generator() {
+        for n_rows in [1, 5, 100, 700, 5000] {
+            let rows = held_out_rows(n_rows).expect("small");
+            let mut rng = Rng::with_seed(n_rows as u64);
+            let mut expected = rng.choose_multiple(0..n_rows as u32, rows.len());
+            expected.sort_unstable();
+            assert_eq!(rows, expected);
+        }
+    }
 }

@@ -2,7 +2,8 @@
 
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatRef, Par};
-use manylabel_base::{Error, Watch, filled};
+use manylabel_base::{Error, Watch, copied, few, filled, parts};
+use manylabel_dense::zeros;
 use manylabel_sparse::{ColumnOrder, CsrView, LANES, Lanes, RowBlocks};
 use rayon::prelude::*;
 use std::ops::Range;
@@ -14,7 +15,7 @@ const ROWS_OF_CHUNK: usize = 256;
 const PANELS_OF_STRIP: usize = 4;
 
 /// A matrix of many rows; column `16 t + l` is lane l of panel t. Lanes beyond `n_cols` are zero.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Tall {
     pub(super) n_rows: usize,
     pub(super) n_cols: usize,
@@ -28,7 +29,17 @@ impl Tall {
         Ok(Self {
             n_rows,
             n_cols,
-            panels: panels.collect::<Result<_, Error>>()?,
+            panels: few::<_, Result<_, Error>>(panels)?,
+        })
+    }
+
+    pub(super) fn copied(&self) -> Result<Self, Error> {
+        let panels = self.panels.iter();
+        let panels = panels.map(|panel| copied("rows of a factor", panel));
+        Ok(Self {
+            n_rows: self.n_rows,
+            n_cols: self.n_cols,
+            panels: few::<_, Result<_, Error>>(panels)?,
         })
     }
 
@@ -42,7 +53,7 @@ impl Tall {
         Ok(Self {
             n_rows,
             n_cols,
-            panels: panels.collect::<Result<_, Error>>()?,
+            panels: parts(panels)?,
         })
     }
 
@@ -75,8 +86,13 @@ impl Tall {
     }
 
     /// The first `n_cols` columns of some rows, each row multiplied by its weight.
-    fn chunk(&self, rows: Range<usize>, n_cols: usize, weights: Option<&[f32]>) -> Mat<f64> {
-        let mut dense = Mat::zeros(rows.len(), n_cols);
+    fn chunk(
+        &self,
+        rows: Range<usize>,
+        n_cols: usize,
+        weights: Option<&[f32]>,
+    ) -> Result<Mat<f64>, Error> {
+        let mut dense = zeros("rows of a factor", rows.len(), n_cols)?;
         for (t, panel) in self.panels[..n_cols.div_ceil(LANES)].iter().enumerate() {
             for lane in 0..LANES.min(n_cols - t * LANES) {
                 let mut column = dense.as_mut().col_mut(t * LANES + lane);
@@ -86,7 +102,7 @@ impl Tall {
                 }
             }
         }
-        dense
+        Ok(dense)
     }
 
     fn chunks(&self) -> impl Iterator<Item = Range<usize>> + use<> {
@@ -104,11 +120,12 @@ impl Tall {
         let strips = strips.map(|strip| {
             let first = strip * PANELS_OF_STRIP * LANES;
             let end = (first + PANELS_OF_STRIP * LANES).min(self.n_cols);
-            let mut gram = Mat::zeros(end, end - first);
+            let mut gram = zeros("the Gram matrix", end, end - first)?;
             for rows in self.chunks() {
                 watch.step(0)?;
-                let left = self.chunk(rows.clone(), end, None);
+                let left = self.chunk(rows.clone(), end, None)?;
                 let weighted = weights.map(|_| self.chunk(rows, end, weights));
+                let weighted = weighted.transpose()?;
                 let right = weighted
                     .as_ref()
                     .unwrap_or(&left)
@@ -124,8 +141,8 @@ impl Tall {
             }
             Ok((first, gram))
         });
-        let mut gram = Mat::zeros(self.n_cols, self.n_cols);
-        for (first, strip) in strips.collect::<Result<Vec<_>, Error>>()? {
+        let mut gram = zeros("the Gram matrix", self.n_cols, self.n_cols)?;
+        for (first, strip) in parts(strips)? {
             for j in 0..strip.ncols() {
                 for i in 0..=first + j {
                     gram[(i, first + j)] = strip[(i, j)];
@@ -138,12 +155,12 @@ impl Tall {
 
     /// The product with a small square matrix.
     pub(super) fn times(&self, small: MatRef<'_, f64>, watch: &Watch) -> Result<Self, Error> {
-        let chunks: Vec<Range<usize>> = self.chunks().collect();
+        let chunks: Vec<Range<usize>> = few(self.chunks());
         let products = chunks.par_iter().map(|rows| {
             watch.step(0)?;
-            let own = self.chunk(rows.clone(), self.n_cols, None);
-            let mut product = Mat::<f32>::zeros(rows.len(), self.n_cols);
-            let mut exact = Mat::zeros(rows.len(), self.n_cols);
+            let own = self.chunk(rows.clone(), self.n_cols, None)?;
+            let mut product = zeros::<f32>("rows of a factor", rows.len(), self.n_cols)?;
+            let mut exact = zeros("rows of a factor", rows.len(), self.n_cols)?;
             matmul(&mut exact, Accum::Replace, &own, small, 1.0, Par::Seq);
             for j in 0..self.n_cols {
                 for (to, &from) in product.col_mut(j).iter_mut().zip(exact.col(j).iter()) {
@@ -152,7 +169,7 @@ impl Tall {
             }
             Ok(product)
         });
-        let products = products.collect::<Result<Vec<_>, Error>>()?;
+        let products = parts(products)?;
         Self::from_panels(self.n_rows, self.n_cols, |t| {
             let mut panel = filled("rows of a factor", Lanes::default(), self.n_rows)?;
             for (rows, product) in chunks.iter().zip(&products) {
@@ -173,7 +190,9 @@ impl Tall {
             let values = panel.iter().flat_map(|lanes| lanes.0);
             values.map(|value| f64::from(value).powi(2)).sum()
         };
-        let squares: Vec<f64> = self.panels.par_iter().map(of_panel).collect();
+        let mut squares: Vec<f64> = few(self.panels.iter().map(|_| 0.0));
+        let pairs = squares.par_iter_mut().zip(&self.panels);
+        pairs.for_each(|(square, panel)| *square = of_panel(panel));
         squares.iter().sum()
     }
 }
@@ -194,7 +213,7 @@ impl Design {
         let cuts = RowBlocks::<f32>::cut(x.n_rows(), |row| x.row(row).0.len() + 1);
         Ok(Self {
             blocks: RowBlocks::new(x, &order, ones, 1.0, &cuts, watch)?,
-            features: order.columns().to_vec(),
+            features: order.into_columns(),
             n_rows: x.n_rows(),
             cuts,
         })
@@ -205,8 +224,8 @@ impl Design {
     }
 
     /// `Σ_i ω_i x_ij²` for each column.
-    pub(super) fn squares(&self, weights: Option<&[f32]>) -> Vec<f64> {
-        let mut squares = vec![0.0; self.n_cols()];
+    pub(super) fn squares(&self, weights: Option<&[f32]>) -> Result<Vec<f64>, Error> {
+        let mut squares = filled("number of features", 0.0, self.n_cols())?;
         for (cut, block) in self.cuts.iter().zip(self.blocks.blocks()) {
             for row in cut.clone() {
                 let weight = weights.map_or(1.0, |weights| f64::from(weights[row]));
@@ -216,7 +235,7 @@ impl Design {
                 }
             }
         }
-        squares
+        Ok(squares)
     }
 
     /// `X p` for one panel.
@@ -237,7 +256,7 @@ impl Design {
     ) -> Result<Vec<Lanes<f32>>, Error> {
         let mut g = filled("number of features", Lanes::default(), self.n_cols())?;
         let most = self.cuts.iter().map(ExactSizeIterator::len).max();
-        let mut rows = vec![Lanes::default(); most.unwrap_or(0)];
+        let mut rows = filled("rows of a block", Lanes::default(), most.unwrap_or(0))?;
         for (cut, block) in self.cuts.iter().zip(self.blocks.blocks()) {
             watch.step(0)?;
             let rows = &mut rows[..cut.len()];

@@ -7,8 +7,9 @@
 use super::params::Loss;
 use super::turns::Labels;
 use faer::linalg::matmul::matmul;
-use faer::{Accum, Mat, MatMut, MatRef, Par};
-use manylabel_base::{Error, Watch};
+use faer::{Accum, MatMut, MatRef, Par};
+use manylabel_base::{Error, Watch, extend, filled, parts, reserved};
+use manylabel_dense::zeros;
 use manylabel_sparse::CsrOwned;
 use rayon::prelude::*;
 use std::ops::Range;
@@ -107,9 +108,9 @@ impl Side<'_> {
     ) -> Result<(f64, Vec<f32>), Error> {
         let out_rank = if matches!(ask, Ask::Value) { 0 } else { rank };
         let n_rows = own.len() / rank;
-        let firsts: Vec<usize> = (0..n_rows).step_by(OWN_ROWS).collect();
-        let blocks = firsts.par_iter().map(|&first| {
-            let rows = first..(first + OWN_ROWS).min(n_rows);
+        let blocks = (0..n_rows.div_ceil(OWN_ROWS)).into_par_iter();
+        let blocks = blocks.map(|block| {
+            let rows = block * OWN_ROWS..((block + 1) * OWN_ROWS).min(n_rows);
             let mut block = Block {
                 side: self,
                 ask,
@@ -118,7 +119,7 @@ impl Side<'_> {
                 other,
                 rank,
                 loss: 0.0,
-                out: vec![0.0; rows.len() * out_rank],
+                out: filled("rows of a gradient", 0.0, rows.len() * out_rank)?,
             };
             if self.entries.labels.all {
                 block.all(watch)?;
@@ -127,10 +128,13 @@ impl Side<'_> {
             }
             Ok((block.loss, block.out))
         });
-        let blocks = blocks.collect::<Result<Vec<_>, Error>>()?;
+        let blocks = parts(blocks)?;
         let loss = blocks.iter().map(|(loss, _)| loss).sum();
-        let out = blocks.into_iter().flat_map(|(_, out)| out).collect();
-        Ok((loss, out))
+        let mut all = reserved("rows of a gradient", n_rows * out_rank)?;
+        for (_, out) in blocks {
+            extend("rows of a gradient", &mut all, out)?;
+        }
+        Ok((loss, all))
     }
 
     /// Weight of the row of Y that an entry belongs to.
@@ -182,13 +186,14 @@ impl Block<'_> {
     /// Entries that are stored, one by one.
     fn stored(&mut self, watch: &Watch) -> Result<(), Error> {
         let rank = self.rank;
+        let mut out = filled("rows of a gradient", 0.0, self.out.len().min(rank))?;
         for (at, row) in self.rows.clone().enumerate() {
             watch.step(0)?;
+            out.fill(0.0);
             let own = &self.own[at * rank..][..rank];
             let direction = self.directions().map(|all| &all[at * rank..][..rank]);
             let (others, values) = self.side.own.row(row);
             let mut sum = 0.0;
-            let mut out = vec![0.0; self.out.len().min(rank)];
             for (&other, &y) in others.iter().zip(values) {
                 let part = &self.other[other as usize * rank..][..rank];
                 let z = dot(own, part);
@@ -212,7 +217,7 @@ impl Block<'_> {
     fn all(&mut self, watch: &Watch) -> Result<(), Error> {
         let (rank, n_own) = (self.rank, self.rows.len());
         let n_other = self.other.len() / rank;
-        let mut next: Vec<usize> = vec![0; n_own];
+        let mut next = [0; OWN_ROWS];
         for first in (0..n_other).step_by(OTHER_ROWS) {
             watch.step(0)?;
             let others = first..(first + OTHER_ROWS).min(n_other);
@@ -222,7 +227,7 @@ impl Block<'_> {
             // Column by column of what is owned, so that the entries of one lie together.
             let scores = |own: &[f32]| {
                 let own = MatRef::from_row_major_slice(own, n_own, rank);
-                let mut scores = Mat::<f32>::zeros(width, n_own);
+                let mut scores = zeros::<f32>("scores of some rows", width, n_own)?;
                 matmul(
                     &mut scores,
                     Accum::Replace,
@@ -231,11 +236,11 @@ impl Block<'_> {
                     1.0,
                     Par::Seq,
                 );
-                scores
+                Ok::<_, Error>(scores)
             };
-            let mut pulls = scores(self.own);
-            let rises = self.directions().map(scores);
-            for (at, next) in next.iter_mut().enumerate() {
+            let mut pulls = scores(self.own)?;
+            let rises = self.directions().map(scores).transpose()?;
+            for (at, next) in next[..n_own].iter_mut().enumerate() {
                 let row = self.rows.start + at;
                 let (stored, values) = self.side.own.row(row);
                 let mut sum = 0.0;

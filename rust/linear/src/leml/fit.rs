@@ -9,7 +9,7 @@ use super::ridge::Ridge;
 use super::turns::{Labels, Turns};
 use fastrand::Rng;
 use manylabel_base::range::{same, same_rows};
-use manylabel_base::{Error, Watch, filled};
+use manylabel_base::{Error, Watch, collected, few, filled};
 use manylabel_sparse::{CsrOwned, CsrView, Index, LANES, Value};
 use std::f64::consts::TAU;
 
@@ -81,8 +81,8 @@ impl Checked {
 
         // Labels never seen have no say: they are left out of the factors.
         let mut known = match observed {
-            Some(observed) => known_entries(y, observed),
-            None => y.clone(),
+            Some(observed) => known_entries(y, observed)?,
+            None => y.copied()?,
         };
         let n_labels = y.n_cols;
         let labels = keep_seen(&mut known)?;
@@ -96,11 +96,11 @@ impl Checked {
         };
         let draw = |plan: &Plan, wanted: bool| {
             let parts = wanted.then(|| plan.draw(n, known.len(), weights, params.seed));
-            parts.unwrap_or_default()
+            parts.unwrap_or_else(|| Ok(Vec::new()))
         };
         let mut parts = Parts {
-            for_alpha: draw(&FOR_ALPHA, params.alpha.is_none()),
-            for_cut: draw(&FOR_CUT, params.learn_cut),
+            for_alpha: draw(&FOR_ALPHA, params.alpha.is_none())?,
+            for_cut: draw(&FOR_CUT, params.learn_cut)?,
         };
         let fitted = if rank == 0 {
             Fitted {
@@ -116,14 +116,16 @@ impl Checked {
         } else {
             // A turn takes so many products that one part has to do.
             parts.for_alpha.truncate(1);
-            let set = |weights| Newton {
-                params,
-                x: &design,
-                entries: Entries {
-                    labels: &known,
-                    loss: params.loss,
-                    weights,
-                },
+            let set = |weights| {
+                Ok(Newton {
+                    params,
+                    x: &design,
+                    entries: Entries {
+                        labels: &known,
+                        loss: params.loss,
+                        weights,
+                    },
+                })
             };
             fit_factors(params, data, unit, rank, &parts, set, watch)?
         };
@@ -162,13 +164,12 @@ fn fit_factors<'w, T: Turns>(
     unit: f64,
     rank: usize,
     parts: &'w Parts,
-    set: impl Fn(Option<&'w [f32]>) -> T,
+    set: impl Fn(Option<&'w [f32]>) -> Result<T, Error>,
     watch: &Watch,
 ) -> Result<Fitted, Error> {
     let Parts { for_alpha, for_cut } = parts;
-    let sets_of = |parts: &'w [Part]| -> Vec<T> {
-        let sets = parts.iter().map(|part| set(Some(part.weights())));
-        sets.collect()
+    let sets_of = |parts: &'w [Part]| -> Result<Vec<T>, Error> {
+        few(parts.iter().map(|part| set(Some(part.weights()))))
     };
     let alpha = match params.alpha {
         Some(alpha) => alpha,
@@ -177,12 +178,12 @@ fn fit_factors<'w, T: Turns>(
                 (unit, params.max_iter),
                 rank,
                 for_alpha,
-                &sets_of(for_alpha),
+                &sets_of(for_alpha)?,
                 watch,
             )?
             .unwrap_or(ALPHA_OF_FEW_ROWS * unit),
     };
-    let all = set(data.weights);
+    let all = set(data.weights)?;
     let mut factors = all.start(rank, watch)?;
     let mut objective = Vec::new();
     loop {
@@ -192,7 +193,7 @@ fn fit_factors<'w, T: Turns>(
             break;
         }
     }
-    let cut = data.cut(&factors, alpha, for_cut, &sets_of(for_cut), watch)?;
+    let cut = data.cut(&factors, alpha, for_cut, &sets_of(for_cut)?, watch)?;
     let (w, h) = all.factors(&factors)?;
     Ok(Fitted {
         w,
@@ -204,31 +205,30 @@ fn fit_factors<'w, T: Turns>(
 }
 
 /// The first H: independent normal numbers of variance 1 / rank.
-pub(super) fn start(seed: u64, n_labels: usize, rank: usize) -> Vec<f32> {
+pub(super) fn start(seed: u64, n_labels: usize, rank: usize) -> Result<Vec<f32>, Error> {
     let mut rng = Rng::with_seed(seed);
     let mut normal = || {
         // In (0, 1], so that the logarithm is finite.
         let radius = (-2.0 * (1.0 - rng.f64()).ln()).sqrt();
         (radius * (TAU * rng.f64()).cos() / (rank as f64).sqrt()) as f32
     };
-    (0..n_labels * rank).map(|_| normal()).collect()
+    collected("the factor of Y", (0..n_labels * rank).map(|_| normal()))
 }
 
 fn u32_ends(x: &CsrOwned) -> Result<Vec<u32>, Error> {
-    let too_large = || Error::TooLarge {
-        what: "number of stored features",
-        got: format!("{}, at most {}", x.indices.len(), u32::MAX),
-    };
-    let ends = x
-        .indptr
-        .iter()
-        .map(|&end| u32::try_from(end).map_err(|_| too_large()));
-    ends.collect()
+    // No row ends later than the last.
+    if u32::try_from(x.indices.len()).is_err() {
+        return Err(Error::TooLarge {
+            what: "number of stored features",
+            got: format!("{}, at most {}", x.indices.len(), u32::MAX),
+        });
+    }
+    collected("number of rows", x.indptr.iter().map(|&end| end as u32))
 }
 
 /// The known entries with their values, 0 or 1.
-fn known_entries(y: &CsrOwned, observed: &CsrOwned) -> CsrOwned {
-    let mut known = observed.clone();
+fn known_entries(y: &CsrOwned, observed: &CsrOwned) -> Result<CsrOwned, Error> {
+    let mut known = observed.copied()?;
     for row in 0..y.n_rows() {
         let positives = y.row(row).0;
         let range = known.indptr[row]..known.indptr[row + 1];
@@ -237,7 +237,7 @@ fn known_entries(y: &CsrOwned, observed: &CsrOwned) -> CsrOwned {
             known.values[at] = f32::from(u8::from(is_positive));
         }
     }
-    known
+    Ok(known)
 }
 
 /// Leaves out the columns without a positive entry and renumbers the others; returns what they were
@@ -250,9 +250,8 @@ fn keep_seen(known: &mut CsrOwned) -> Result<Vec<u32>, Error> {
             new[label as usize] = 0;
         }
     }
-    let labels: Vec<u32> = (0..known.n_cols as u32)
-        .filter(|&label| new[label as usize] != UNSEEN)
-        .collect();
+    let seen = (0..known.n_cols as u32).filter(|&label| new[label as usize] != UNSEEN);
+    let labels = collected("number of labels", seen)?;
     for (number, &label) in (0..).zip(&labels) {
         new[label as usize] = number;
     }
@@ -290,7 +289,8 @@ fn unfold(
     let rank = w.n_cols;
     let value = |tall: &Tall, row: usize, k: usize| tall.panels[k / LANES][row].0[k % LANES];
     let shift = usize::from(ones);
-    let mut places: Vec<(u32, usize)> = design.features.iter().copied().zip(shift..).collect();
+    let places = design.features.iter().copied().zip(shift..);
+    let mut places: Vec<(u32, usize)> = collected("number of features", places)?;
     places.sort_unstable();
     let mut rows = filled("the factor of X", 0.0, places.len() * rank)?;
     for (row, &(_, place)) in rows.chunks_exact_mut(rank.max(1)).zip(&places) {
@@ -311,8 +311,9 @@ fn unfold(
         }
         intercept[label as usize] = sum as f32;
     }
+    let features = places.iter().map(|&(feature, _)| feature as i32);
     Ok(Model {
-        features: places.iter().map(|&(feature, _)| feature as i32).collect(),
+        features: collected("number of features", features)?,
         w: rows,
         ht,
         rank,

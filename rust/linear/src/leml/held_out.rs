@@ -8,9 +8,10 @@ use super::params::Loss;
 use super::turns::{Labels, Turns};
 use crate::cut::Tally;
 use faer::linalg::matmul::matmul;
-use faer::{Accum, Mat, MatRef, Par};
+use faer::{Accum, MatRef, Par};
 use fastrand::Rng;
-use manylabel_base::{Error, Watch};
+use manylabel_base::{Error, Watch, collected, copied, few, filled, parts};
+use manylabel_dense::zeros;
 use rayon::prelude::*;
 
 /// Rows held out at a time at most: more tell little more.
@@ -89,30 +90,30 @@ impl Plan {
         n_labels: usize,
         weights: Option<&[f32]>,
         seed: u64,
-    ) -> Vec<Part> {
+    ) -> Result<Vec<Part>, Error> {
         if n_rows < 2 {
-            return Vec::new();
+            return Ok(Vec::new());
         }
         let most = MOST_ROWS.min(MOST_SCORES / n_labels.max(1)).max(1);
         let size = (n_rows as f64 * self.share) as usize;
         let size = size.max(self.least.min(n_rows / 4)).clamp(1, most);
         let n_parts = self.enough.div_ceil(size).clamp(1, self.most_parts);
         let n_parts = n_parts.min(n_rows / size);
-        let mut order: Vec<usize> = (0..n_rows).collect();
+        let mut order = collected("number of rows", 0..n_rows)?;
         Rng::with_seed(seed ^ self.salt).shuffle(&mut order);
-        let parts = order.chunks_exact(size).take(n_parts);
-        let all = weights.map_or_else(|| vec![1.0; n_rows], <[f32]>::to_vec);
-        parts
-            .map(|rows| {
-                let mut rows = rows.to_vec();
-                rows.sort_unstable();
-                let mut weights = all.clone();
-                for &row in &rows {
-                    weights[row] = 0.0;
-                }
-                Part { rows, weights }
-            })
-            .collect()
+        let parts = order.chunks_exact(size).take(n_parts).map(|rows| {
+            let mut rows = copied("held-out rows", rows)?;
+            rows.sort_unstable();
+            let mut weights = match weights {
+                Some(weights) => copied("number of rows", weights)?,
+                None => filled("number of rows", 1.0, n_rows)?,
+            };
+            for &row in &rows {
+                weights[row] = 0.0;
+            }
+            Ok(Part { rows, weights })
+        });
+        few(parts)
     }
 }
 
@@ -138,13 +139,13 @@ impl Data<'_> {
         w: &Tall,
         h: &Tall,
         start: impl Fn() -> S + Sync,
-        see: impl Fn(&mut S, usize, f32, f32) + Sync,
+        see: impl Fn(&mut S, usize, f32, f32) -> Result<(), Error> + Sync,
         watch: &Watch,
     ) -> Result<Vec<S>, Error> {
         let (rank, n_labels) = (w.n_cols, h.n_rows);
         let a = Tall::from_panels(rows.len(), rank, |t| {
             let all = self.x.times(&w.panels[t], watch)?;
-            Ok(rows.iter().map(|&row| all[row]).collect())
+            collected("held-out rows", rows.iter().map(|&row| all[row]))
         })?;
         let (a, h) = (a.to_rows()?, h.to_rows()?);
         let chunks = rows
@@ -158,13 +159,13 @@ impl Data<'_> {
                     let (labels, values) = self.labels.by_row.row(row);
                     for (&label, &y) in labels.iter().zip(values) {
                         let z = dot(a, &h[label as usize * rank..][..rank]);
-                        see(&mut sum, row, z, y);
+                        see(&mut sum, row, z, y)?;
                     }
                 }
                 return Ok(sum);
             }
             // Column by column of rows, so that the scores of one lie together.
-            let mut scores = Mat::<f32>::zeros(n_labels, rows.len());
+            let mut scores = zeros::<f32>("scores of held-out rows", n_labels, rows.len())?;
             let own = MatRef::from_row_major_slice(a, rows.len(), rank);
             let all = MatRef::from_row_major_slice(&h, n_labels, rank);
             matmul(
@@ -179,12 +180,12 @@ impl Data<'_> {
                 let mut stored = self.labels.by_row.row(row).0.iter().peekable();
                 for (label, &z) in scores.col(at).iter().enumerate() {
                     let is_positive = stored.next_if(|&&next| next as usize == label).is_some();
-                    see(&mut sum, row, z, f32::from(u8::from(is_positive)));
+                    see(&mut sum, row, z, f32::from(u8::from(is_positive)))?;
                 }
             }
             Ok(sum)
         });
-        sums.collect()
+        parts(sums)
     }
 
     /// The `alpha`, for rows of the length and weight `unit`, at which the rows of each part are best predicted by the others; `None` if there are
@@ -197,26 +198,27 @@ impl Data<'_> {
         &self,
         (unit, max_iter): (f64, usize),
         rank: usize,
-        parts: &[Part],
+        held: &[Part],
         sets: &[T],
         watch: &Watch,
     ) -> Result<Option<f64>, Error> {
-        if parts.is_empty() {
+        if held.is_empty() {
             return Ok(None);
         }
         let loss = |part: &Part, set: &T, factors: &T::Factors| -> Result<f64, Error> {
             let (w, h) = set.factors(factors)?;
             let see = |sum: &mut f64, row: usize, z: f32, y: f32| {
                 *sum += f64::from(self.weight(row) * self.loss.value(z, y));
+                Ok(())
             };
             let sums = self.visit(&part.rows, &w, &h, || 0.0, see, watch)?;
             Ok(sums.iter().sum())
         };
         let judge = |from: Option<&Vec<T::Factors>>, alpha: f64| {
-            let each = parts.par_iter().zip(sets).enumerate();
+            let each = held.par_iter().zip(sets).enumerate();
             let judged = each.map(|(at, (part, set))| {
                 let (mut factors, turns) = match from {
-                    Some(from) => (from[at].clone(), NEXT_TURNS),
+                    Some(from) => (T::copied(&from[at])?, NEXT_TURNS),
                     None => (set.start(rank, watch)?, FIRST_TURNS),
                 };
                 for _ in 0..turns.min(max_iter) {
@@ -225,9 +227,9 @@ impl Data<'_> {
                 let loss = loss(part, set, &factors)?;
                 Ok((factors, loss))
             });
-            let judged = judged.collect::<Result<Vec<_>, Error>>()?;
+            let judged = parts(judged)?;
             let loss: f64 = judged.iter().map(|(_, loss)| loss).sum();
-            let factors: Vec<T::Factors> = judged.into_iter().map(|(factors, _)| factors).collect();
+            let factors: Vec<T::Factors> = few(judged.into_iter().map(|(factors, _)| factors));
             Ok::<_, Error>((factors, loss))
         };
         let at = |step: i32| FIRST_ALPHA * unit * RATIO.powi(step);
@@ -236,7 +238,8 @@ impl Data<'_> {
         let (mut best, mut lowest) = (0, of_first);
         let mut sides = [f64::NAN; 2];
         for (side, direction) in [(1, 1), (0, -1)] {
-            let mut from = first.clone();
+            let copies = first.iter().map(T::copied);
+            let mut from = few::<_, Result<Vec<_>, Error>>(copies)?;
             for _ in 0..MOST_STEPS {
                 let (factors, loss) = judge(Some(&from), at(best + direction))?;
                 sides[side] = loss;
@@ -269,7 +272,7 @@ impl Data<'_> {
         &self,
         factors: &T::Factors,
         alpha: f64,
-        parts: &[Part],
+        held: &[Part],
         sets: &[T],
         watch: &Watch,
     ) -> Result<Option<f32>, Error> {
@@ -278,23 +281,22 @@ impl Data<'_> {
             let ones: f64 = y.row(row).1.iter().map(|&value| f64::from(value)).sum();
             ones * f64::from(self.weight(row))
         };
-        let rows = parts.iter().flat_map(|part| &part.rows);
+        let rows = held.iter().flat_map(|part| &part.rows);
         let wanted: f64 = rows.map(|&row| positive(row)).sum();
         if wanted <= 0.0 {
             return Ok(None);
         }
-        let each = parts.par_iter().zip(sets);
+        let each = held.par_iter().zip(sets);
         let tallies = each.map(|(part, set)| {
             let (w, h) = set.refit_w(factors, alpha, watch)?;
-            let see = |tally: &mut Tally, row: usize, z: f32, _: f32| {
-                tally.push(z, self.weight(row));
-            };
+            let see =
+                |tally: &mut Tally, row: usize, z: f32, _: f32| tally.push(z, self.weight(row));
             self.visit(&part.rows, &w, &h, || Tally::new(wanted), see, watch)
         });
-        let tallies = tallies.collect::<Result<Vec<_>, Error>>()?;
+        let tallies = parts(tallies)?;
         let mut all = Tally::new(wanted);
         for tally in tallies.into_iter().flatten() {
-            all.merge(tally);
+            all.merge(tally)?;
         }
         let textbook = if self.loss == Loss::Squared { 0.5 } else { 0.0 };
         Ok(all.cut(textbook))

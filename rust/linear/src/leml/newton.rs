@@ -8,7 +8,7 @@ use super::entries::{Ask, Entries, Side};
 use super::fit;
 use super::params::{Loss, Params};
 use super::turns::Turns;
-use manylabel_base::{Error, Watch, filled};
+use manylabel_base::{Error, Watch, collected, copied, filled};
 use manylabel_simd::add_scaled;
 
 /// Steps of a turn at most; with squared loss the first is all there is to do.
@@ -31,7 +31,7 @@ pub(super) struct Newton<'a> {
 }
 
 /// Both factors, and `X W`; rows lie one after the other.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Factors {
     w: Vec<f32>,
     a: Vec<f32>,
@@ -54,7 +54,7 @@ impl Turns for Newton<'_> {
         Ok(Factors {
             w: filled("the factor of X", 0.0, self.x.n_cols() * rank)?,
             a: filled("the rows' embedding", 0.0, self.x.n_rows * rank)?,
-            h: fit::start(self.params.seed, self.entries.labels.len(), rank),
+            h: fit::start(self.params.seed, self.entries.labels.len(), rank)?,
             rank,
         })
     }
@@ -62,16 +62,25 @@ impl Turns for Newton<'_> {
     fn turn(&self, factors: &mut Factors, alpha: f64, watch: &Watch) -> Result<f64, Error> {
         self.improve_w(factors, alpha, watch)?;
         let by_label = Half::of_h(self.entries, &factors.a, factors.rank);
-        let mut image = factors.h.clone();
+        let mut image = copied("the factor of Y", &factors.h)?;
         let h = &mut factors.h;
         let value = improve(&by_label, self.params, alpha, h, &mut image, watch)?;
         Ok(value + alpha / 2.0 * square(&factors.w))
     }
 
     fn refit_w(&self, factors: &Factors, alpha: f64, watch: &Watch) -> Result<(Tall, Tall), Error> {
-        let mut factors = factors.clone();
+        let mut factors = Self::copied(factors)?;
         self.improve_w(&mut factors, alpha, watch)?;
         self.factors(&factors)
+    }
+
+    fn copied(factors: &Factors) -> Result<Factors, Error> {
+        Ok(Factors {
+            w: copied("the factor of X", &factors.w)?,
+            a: copied("the rows' embedding", &factors.a)?,
+            h: copied("the factor of Y", &factors.h)?,
+            rank: factors.rank,
+        })
     }
 
     fn factors(&self, factors: &Factors) -> Result<(Tall, Tall), Error> {
@@ -113,7 +122,7 @@ impl<'a> Half<'a> {
 
     fn image(&self, factor: &[f32], watch: &Watch) -> Result<Vec<f32>, Error> {
         let Some(design) = self.design else {
-            return Ok(factor.to_vec());
+            return copied("the factor of Y", factor);
         };
         let factor = Tall::from_rows(factor, design.n_cols(), self.rank)?;
         let image = Tall::from_panels(design.n_rows, self.rank, |t| {
@@ -173,7 +182,7 @@ fn improve(
         let mut length = 1.0;
         let mut found = false;
         for _ in 0..MOST_HALVINGS {
-            let mut at = image.to_vec();
+            let mut at = copied("the rows' embedding", image)?;
             add_scaled(&mut at, length as f32, &of_step);
             let square = square(factor) + 2.0 * length * products.0 + length * length * products.1;
             let there = ask(Ask::Value, &at)?.0 + alpha / 2.0 * square;
@@ -205,10 +214,10 @@ fn direction(
     gradient: &[f32],
     watch: &Watch,
 ) -> Result<(Vec<f32>, Vec<f32>), Error> {
-    let mut r: Vec<f32> = gradient.iter().map(|value| -value).collect();
-    let mut p = r.clone();
-    let mut step = vec![0.0; r.len()];
-    let mut of_step = vec![0.0; image.len()];
+    let mut r = collected("a step", gradient.iter().map(|value| -value))?;
+    let mut p = copied("a step", &r)?;
+    let mut step = filled("a step", 0.0, r.len())?;
+    let mut of_step = filled("a step of the rows' embedding", 0.0, image.len())?;
     let mut rho = square(&r);
     let goal = rho * params.cg_tol.powi(2);
     for _ in 0..params.cg_max_iter {

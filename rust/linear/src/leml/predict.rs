@@ -1,7 +1,8 @@
 //! Scores and rankings by factors of low rank.
 
-use manylabel_base::Error;
+use crate::finite::keep_finite;
 use manylabel_base::range::same;
+use manylabel_base::{Error, filled};
 use manylabel_score::{Features, Model, Options, Rows, Task, with_sparse};
 use manylabel_simd::{add_scaled, wide};
 use manylabel_sparse::{CsrView, Index, Value};
@@ -126,12 +127,17 @@ impl<I: Index, T: Value> Rows for Batch<'_, '_, I, T> {
         }
         let embedded: &mut Vec<f32> = task.work.room(|| Ok(Vec::new()))?;
         // Room for whole groups of rows; what lies beyond is zero.
-        embedded.clear();
-        embedded.resize(rows.len().next_multiple_of(ROWS_OF_TILE) * rank, 0.0);
+        let size = rows.len().next_multiple_of(ROWS_OF_TILE) * rank;
+        if embedded.len() == size {
+            embedded.fill(0.0);
+        } else {
+            *embedded = filled("embedded rows", 0.0, size)?;
+        }
         for (row, out) in rows.zip(embedded.chunks_exact_mut(rank.max(1))) {
             self.embed(row, out);
         }
         add_products(embedded, ht, intercept, rank, scores);
+        keep_finite(scores, intercept);
         Ok(())
     }
 }

@@ -3,9 +3,9 @@
 use super::dense::{Design, Tall};
 use super::params::Params;
 use super::turns::{Labels, Turns};
-use faer::linalg::solvers::SolveCore;
-use faer::{Conj, Mat, Side};
-use manylabel_base::{Error, Watch, filled};
+use faer::Mat;
+use manylabel_base::{Error, Watch, collected, copied, filled, parts};
+use manylabel_dense::{Cholesky, eigen, zeros};
 use manylabel_simd::{STRETCH, wide};
 use manylabel_sparse::{LANES, Lanes};
 use rayon::prelude::*;
@@ -28,7 +28,7 @@ pub(super) struct Ridge<'a> {
 }
 
 /// Both factors, and `HᵀH`.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Factors {
     pub(super) w: Tall,
     pub(super) h: Tall,
@@ -49,35 +49,36 @@ impl<'a> Ridge<'a> {
         x: &'a Design,
         labels: &'a Labels,
         weights: Option<&'a [f32]>,
-    ) -> Self {
+    ) -> Result<Self, Error> {
         let weight = |row: usize| weights.map_or(1.0, |weights| f64::from(weights[row]));
         let y = &labels.by_row;
         let ones = (0..y.n_rows()).map(|row| weight(row) * y.row(row).0.len() as f64);
-        Self {
+        let squares = x.squares(weights)?;
+        let squares = squares.iter().map(|&sum| sum as f32);
+        Ok(Self {
             params,
             x,
             labels,
             weights,
-            squares: x.squares(weights).iter().map(|&sum| sum as f32).collect(),
+            squares: collected("number of features", squares)?,
             constant: ones.sum::<f64>() / 2.0,
-        }
+        })
     }
 
     /// Turns W and H; `W Hᵀ` stays what it is.
     fn turned(factors: &Factors, watch: &Watch) -> Result<Turned, Error> {
         let Factors { w, h, gram } = factors;
         // With finite numbers it converges.
-        let eigen = gram.self_adjoint_eigen(Side::Lower).map_err(not_finite)?;
-        let mut lambda: Vec<f64> = eigen
-            .S()
-            .column_vector()
-            .iter()
-            .map(|value| value.max(0.0))
-            .collect();
-        lambda.resize(h.panels.len() * LANES, 0.0);
+        let eigen = eigen("the Gram matrix", gram.as_ref())?;
+        let eigen = eigen.ok_or_else(|| not_finite("no eigenvalues"))?;
+        let mut lambda = filled("columns of a factor", 0.0, h.panels.len() * LANES)?;
+        for (lambda, value) in lambda.iter_mut().zip(&eigen.values) {
+            *lambda = value.max(0.0);
+        }
+        let vectors = eigen.vectors.as_ref();
         Ok(Turned {
-            w: w.times(eigen.U(), watch)?,
-            h: h.times(eigen.U(), watch)?,
+            w: w.times(vectors, watch)?,
+            h: h.times(vectors, watch)?,
             lambda,
         })
     }
@@ -116,7 +117,7 @@ impl<'a> Ridge<'a> {
     ) -> Result<Vec<Lanes<f32>>, Error> {
         let lambda = Lanes::of(lambda);
         let product = |p: &[Lanes<f32>]| self.x.normal_times(self.weights, p, watch);
-        let mut w = start.to_vec();
+        let mut w = copied("number of features", start)?;
         if w.iter()
             .any(|lanes| lanes.0.iter().any(|&value| value != 0.0))
         {
@@ -169,20 +170,17 @@ impl<'a> Ridge<'a> {
         let gram = a.gram(self.weights, watch)?;
         // Rounding in A is of this size.
         let least = 1e-12 * (0..rank).map(|k| gram[(k, k)]).sum::<f64>();
-        let mut shifted = gram.clone();
-        for k in 0..rank {
-            shifted[(k, k)] += alpha.max(least);
-        }
-        let factor = shifted.llt(Side::Lower).map_err(not_finite)?;
+        let factor = Cholesky::new(gram.as_ref(), alpha.max(least), watch)?;
+        let factor = factor.ok_or_else(|| not_finite("no Cholesky factorization"))?;
         let n_labels = self.labels.by_label.n_rows();
-        let firsts: Vec<usize> = (0..n_labels).step_by(LABELS).collect();
-        let solved = firsts.par_iter().map(|&first| {
+        let blocks = (0..n_labels.div_ceil(LABELS)).into_par_iter();
+        let solved = blocks.map(|block| {
             watch.step(0)?;
-            let labels = first..(first + LABELS).min(n_labels);
-            let right = self.label_sums(&a, labels.clone());
-            let mut h = right.clone();
-            factor.solve_in_place_with_conj(Conj::No, h.as_mut());
-            let mut rows = Mat::<f32>::zeros(rank, labels.len());
+            let labels = block * LABELS..((block + 1) * LABELS).min(n_labels);
+            let right = self.label_sums(&a, labels.clone())?;
+            let mut h = manylabel_dense::copied("rows of a factor", right.as_ref())?;
+            factor.solve_in_place(h.as_mut(), watch)?;
+            let mut rows = zeros::<f32>("rows of a factor", rank, labels.len())?;
             let mut product = 0.0;
             for j in 0..labels.len() {
                 for k in 0..rank {
@@ -192,7 +190,7 @@ impl<'a> Ridge<'a> {
             }
             Ok((rows, product))
         });
-        let solved = solved.collect::<Result<Vec<_>, Error>>()?;
+        let solved = parts(solved)?;
         let h = Tall::from_panels(n_labels, rank, |t| {
             let mut panel = filled("number of labels", Lanes::default(), n_labels)?;
             for (label, lanes) in panel.iter_mut().enumerate() {
@@ -218,8 +216,8 @@ impl<'a> Ridge<'a> {
     }
 
     /// `AᵀΩY` for some labels.
-    fn label_sums(&self, a: &Tall, labels: std::ops::Range<usize>) -> Mat<f64> {
-        let mut sums = Mat::zeros(a.n_cols, labels.len());
+    fn label_sums(&self, a: &Tall, labels: std::ops::Range<usize>) -> Result<Mat<f64>, Error> {
+        let mut sums = zeros("rows of a factor", a.n_cols, labels.len())?;
         for (j, label) in labels.enumerate() {
             let mut column = sums.as_mut().col_mut(j);
             for (t, panel) in a.panels.iter().enumerate() {
@@ -235,7 +233,7 @@ impl<'a> Ridge<'a> {
                 }
             }
         }
-        sums
+        Ok(sums)
     }
 }
 
@@ -244,7 +242,7 @@ impl Turns for Ridge<'_> {
 
     fn start(&self, rank: usize, watch: &Watch) -> Result<Factors, Error> {
         let n_labels = self.labels.len();
-        let first = super::fit::start(self.params.seed, n_labels, rank);
+        let first = super::fit::start(self.params.seed, n_labels, rank)?;
         let h = Tall::from_rows(&first, n_labels, rank)?;
         Ok(Factors {
             w: Tall::zeros(self.x.n_cols(), rank)?,
@@ -268,16 +266,24 @@ impl Turns for Ridge<'_> {
     }
 
     fn factors(&self, factors: &Factors) -> Result<(Tall, Tall), Error> {
-        Ok((factors.w.clone(), factors.h.clone()))
+        Ok((factors.w.copied()?, factors.h.copied()?))
+    }
+
+    fn copied(factors: &Factors) -> Result<Factors, Error> {
+        Ok(Factors {
+            w: factors.w.copied()?,
+            h: factors.h.copied()?,
+            gram: manylabel_dense::copied("the Gram matrix", factors.gram.as_ref())?,
+        })
     }
 }
 
 /// What a factorization that fails on finite numbers never has to say.
-fn not_finite(error: impl std::fmt::Debug) -> Error {
+fn not_finite(got: &str) -> Error {
     Error::Param {
         name: "X",
         expected: "of a scale at which products are finite",
-        got: format!("{error:?}"),
+        got: got.into(),
     }
 }
 

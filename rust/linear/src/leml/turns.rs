@@ -30,7 +30,7 @@ impl Labels {
 /// A training set whose factors take turns.
 pub(super) trait Turns: Sync {
     /// Both factors and what goes with them.
-    type Factors: Clone + Send + Sync;
+    type Factors: Send + Sync;
 
     /// W = 0 and the first H.
     fn start(&self, rank: usize, watch: &Watch) -> Result<Self::Factors, Error>;
@@ -45,6 +45,9 @@ pub(super) trait Turns: Sync {
         alpha: f64,
         watch: &Watch,
     ) -> Result<(Tall, Tall), Error>;
+
+    /// A copy of the factors and what goes with them.
+    fn copied(factors: &Self::Factors) -> Result<Self::Factors, Error>;
 
     /// W and H.
     fn factors(&self, factors: &Self::Factors) -> Result<(Tall, Tall), Error>;

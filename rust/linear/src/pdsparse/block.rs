@@ -1,5 +1,10 @@
 //! The duals of one row, solved for together.
 
+use manylabel_base::{Error, collected, copied};
+
+/// What memory is asked for.
+const WHAT: &str = "labels of a row";
+
 /// Solves `min ‖u − b‖² + ‖t − e‖²` subject to `u, t ≥ 0` and `Σu = Σt = τ ≤ most`: on return `b`
 /// holds u and `e` holds t.
 ///
@@ -8,21 +13,26 @@
 /// found by walking the sorted breakpoints. If τ exceeds `most` there, each side is projected onto
 /// its simplex of that sum. O(m log m) for m numbers.
 ///
+/// # Errors
+///
+/// [`Error::TooLarge`] if a copy of the numbers does not fit in memory.
+///
 /// ```
 /// let (mut b, mut e) = ([0.5, 0.1, -3.0], [1.0]);
-/// manylabel_linear::pdsparse::solve_block(&mut b, &mut e, 10.0);
+/// manylabel_linear::pdsparse::solve_block(&mut b, &mut e, 10.0)?;
 /// assert!((e[0] - 2.6 / 3.0).abs() < 1e-12 && (b[0] - 1.9 / 3.0).abs() < 1e-12);
 /// assert!((b[0] + b[1] - e[0]).abs() < 1e-12 && b[2] == 0.0);
+/// # Ok::<(), manylabel_base::Error>(())
 /// ```
-pub fn solve(b: &mut [f64], e: &mut [f64], most: f64) {
+pub fn solve(b: &mut [f64], e: &mut [f64], most: f64) -> Result<(), Error> {
     let largest = |values: &[f64]| values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     // No θ leaves both sides something: −max e ≥ max b.
     if largest(b) + largest(e) <= 0.0 {
         b.fill(0.0);
         e.fill(0.0);
-        return;
+        return Ok(());
     }
-    let theta = balance(b, e);
+    let theta = balance(b, e)?;
     let shift = |values: &mut [f64], by: f64| {
         for value in values {
             *value = (*value + by).max(0.0);
@@ -33,14 +43,15 @@ pub fn solve(b: &mut [f64], e: &mut [f64], most: f64) {
         shift(b, -theta);
         shift(e, theta);
     } else {
-        shift(b, -simplex_threshold(b, most));
-        shift(e, -simplex_threshold(e, most));
+        shift(b, -simplex_threshold(b, most)?);
+        shift(e, -simplex_threshold(e, most)?);
     }
+    Ok(())
 }
 
 /// The root of `Σ(b − θ)₊ − Σ(e + θ)₊`.
-fn balance(b: &[f64], e: &[f64]) -> f64 {
-    let mut points: Vec<f64> = b.iter().copied().chain(e.iter().map(|e| -e)).collect();
+fn balance(b: &[f64], e: &[f64]) -> Result<f64, Error> {
+    let mut points = collected(WHAT, b.iter().copied().chain(e.iter().map(|e| -e)))?;
     points.sort_unstable_by(f64::total_cmp);
     let difference = |theta: f64| {
         let falls: f64 = b.iter().map(|b| (b - theta).max(0.0)).sum();
@@ -58,12 +69,12 @@ fn balance(b: &[f64], e: &[f64]) -> f64 {
         e.iter().filter(|&&e| -e <= last),
     );
     let n = falls.clone().count() + rises.clone().count();
-    (falls.sum::<f64>() - rises.sum::<f64>()) / n as f64
+    Ok((falls.sum::<f64>() - rises.sum::<f64>()) / n as f64)
 }
 
 /// The θ with `Σ(values − θ)₊ = sum`, for `sum > 0`.
-fn simplex_threshold(values: &[f64], sum: f64) -> f64 {
-    let mut sorted = values.to_vec();
+fn simplex_threshold(values: &[f64], sum: f64) -> Result<f64, Error> {
+    let mut sorted = copied(WHAT, values)?;
     sorted.sort_unstable_by(|a, b| b.total_cmp(a));
     let (mut total, mut theta) = (0.0, f64::NEG_INFINITY);
     for (n, value) in (1..).zip(sorted) {
@@ -73,5 +84,5 @@ fn simplex_threshold(values: &[f64], sum: f64) -> f64 {
         total += value;
         theta = (total - sum) / f64::from(n);
     }
-    theta
+    Ok(theta)
 }

@@ -7,7 +7,7 @@ use super::visits::{Fit, Scratch};
 use super::weights::Weights;
 use fastrand::Rng;
 use manylabel_base::range::same_rows;
-use manylabel_base::{Error, Watch, filled};
+use manylabel_base::{Error, Watch, collected, copied, extend, filled, reserved};
 use manylabel_sparse::{CsrOwned, CsrView, Index, Value};
 
 /// A fitted model.
@@ -62,7 +62,7 @@ impl Checked {
         let (n_features, n_labels) = (x.n_cols(), y.n_cols);
         let mut x = CsrOwned::from_view(x, params.normalize)?;
         let features = x.drop_empty_columns()?;
-        let mut train = without(y, is_held);
+        let mut train = without(y, is_held)?;
         let labels = train.drop_empty_columns()?;
         watch.step(0)?;
         let problem = Problem::new(x, train, weights, params)?;
@@ -71,14 +71,14 @@ impl Checked {
             problem: &problem,
             rng: Rng::with_seed(params.seed),
             n_candidates: params.n_candidates.unwrap_or_else(|| problem.mean_labels()),
-            scratch: Scratch::new(labels.len()),
+            scratch: Scratch::new(labels.len())?,
         };
         let mut state = State {
-            weights: Weights::new(problem.x.n_cols, params.l1 as f32),
-            duals: problem.empty_duals(),
+            weights: Weights::new(problem.x.n_cols, params.l1 as f32)?,
+            duals: problem.empty_duals()?,
         };
 
-        let held: Vec<usize> = (0..n).filter(|&row| is_held(row)).collect();
+        let held = collected("number of rows", (0..n).filter(|&row| is_held(row)))?;
         let mut validation = Vec::new();
         let mut best: Option<(f64, usize, State)> = None;
         let mut n_iter = 0;
@@ -90,7 +90,7 @@ impl Checked {
                 let precision = problem.precision(&state.weights, &held, &labels, y, watch)?;
                 validation.push(precision);
                 if best.as_ref().is_none_or(|(best, ..)| precision > *best) {
-                    best = Some((precision, n_iter, state.clone()));
+                    best = Some((precision, n_iter, state.copied()?));
                 }
                 let since = best.as_ref().map_or(0, |(_, at, _)| n_iter - at);
                 if since >= params.n_iter_no_change {
@@ -115,7 +115,9 @@ impl Checked {
         // The weights before the post-solve, where they are better.
         let mut before = None;
         if params.post_solve && params.l1 > 0.0 {
-            before = precision_of_best.map(|_| state.weights.clone());
+            if precision_of_best.is_some() {
+                before = Some(state.weights.copied()?);
+            }
             fit.post_solve(&mut state, n_post, watch)?;
             let precision = precision_of_best
                 .map(|_| problem.precision(&state.weights, &held, &labels, y, watch))
@@ -125,14 +127,14 @@ impl Checked {
             }
         }
         let best = before.as_ref().unwrap_or(&state.weights);
-        let found = best.to_csr(labels.len());
+        let found = best.to_csr(labels.len())?;
         let row_weight = |row: usize| weights.map_or(1.0, |weights| weights[row]);
         let trained_on = (0..n).filter(|&row| !is_held(row));
-        let log_frequencies = log_frequencies(&problem.y, trained_on, row_weight);
+        let log_frequencies = log_frequencies(&problem.y, trained_on, row_weight)?;
         let (mut factor, mut cut) = (0.0, None);
         if params.fit_intercept || params.learn_cut {
-            let looks = |rows: &[u32], y: &CsrOwned| {
-                let wanted = rows.iter().map(|&row| {
+            let looks = |rows: &mut dyn Iterator<Item = u32>, y: &CsrOwned| {
+                let wanted = rows.map(|row| {
                     let n_carried = y.row(row as usize).0.len();
                     f64::from(row_weight(row as usize)) * n_carried as f64
                 });
@@ -140,18 +142,18 @@ impl Checked {
             };
             let mut seen;
             if held_out.is_some() {
-                let rows: Vec<u32> = held.iter().map(|&row| row as u32).collect();
+                let rows = collected("held-out rows", held.iter().map(|&row| row as u32))?;
                 let known = |row: usize| {
                     let carried = y.row(row).0.iter();
                     let places = carried.filter_map(|label| labels.binary_search(label).ok());
-                    places.map(|at| at as u32).collect()
+                    collected("labels of a row", places.map(|at| at as u32))
                 };
-                seen = looks(&rows, y);
+                seen = looks(&mut rows.iter().copied(), y);
                 problem.look(best, &rows, &mut seen, (known, row_weight), watch)?;
             } else {
-                let parts = held_out::parts(n, params.seed);
-                let known = |row: usize| problem.y.row(row).0.to_vec();
-                seen = looks(&parts.concat(), &problem.y);
+                let parts = held_out::parts(n, params.seed)?;
+                let known = |row: usize| copied("labels of a row", problem.y.row(row).0);
+                seen = looks(&mut parts.iter().flatten().copied(), &problem.y);
                 for rows in &parts {
                     fit.forget(&mut state, rows, watch)?;
                     problem.look(&state.weights, rows, &mut seen, (known, row_weight), watch)?;
@@ -159,7 +161,7 @@ impl Checked {
             }
             (factor, cut) = seen.decide();
         }
-        let mut intercept = vec![f32::NEG_INFINITY; n_labels];
+        let mut intercept = filled("number of labels", f32::NEG_INFINITY, n_labels)?;
         for (&label, log_frequency) in labels.iter().zip(&log_frequencies) {
             // Adding 0 makes -0 0.
             intercept[label as usize] = factor * log_frequency + 0.0;
@@ -176,22 +178,23 @@ impl Checked {
 }
 
 /// `y` with the rows that `is_left_out` names made empty.
-fn without(y: &CsrOwned, is_left_out: impl Fn(usize) -> bool) -> CsrOwned {
+fn without(y: &CsrOwned, is_left_out: impl Fn(usize) -> bool) -> Result<CsrOwned, Error> {
     let mut out = CsrOwned {
-        indptr: vec![0],
-        indices: Vec::with_capacity(y.indices.len()),
-        values: Vec::with_capacity(y.values.len()),
+        indptr: reserved("number of rows", y.n_rows() + 1)?,
+        indices: reserved("number of pairs of row and label", y.indices.len())?,
+        values: reserved("number of pairs of row and label", y.values.len())?,
         n_cols: y.n_cols,
     };
+    out.indptr.push(0);
     for row in 0..y.n_rows() {
         if !is_left_out(row) {
             let (labels, values) = y.row(row);
-            out.indices.extend_from_slice(labels);
-            out.values.extend_from_slice(values);
+            extend("labels of a row", &mut out.indices, labels.iter().copied())?;
+            extend("labels of a row", &mut out.values, values.iter().copied())?;
         }
         out.indptr.push(out.indices.len());
     }
-    out
+    Ok(out)
 }
 
 /// Gives rows and columns their places among all features and labels back.
@@ -209,14 +212,11 @@ fn spread(
     for feature in 0..n_features {
         indptr[feature + 1] += indptr[feature];
     }
+    let indices = found.indices.iter().map(|&label| labels[label as usize]);
     Ok(CsrOwned {
         indptr,
-        indices: found
-            .indices
-            .iter()
-            .map(|&label| labels[label as usize])
-            .collect(),
-        values: found.values.clone(),
+        indices: collected("number of weights", indices)?,
+        values: copied("number of weights", &found.values)?,
         n_cols: n_labels,
     })
 }
@@ -227,8 +227,9 @@ fn log_frequencies(
     y: &CsrOwned,
     rows: impl Iterator<Item = usize>,
     weight: impl Fn(usize) -> f32,
-) -> Vec<f32> {
-    let (mut counts, mut total, mut n_rows) = (vec![0.0; y.n_cols], 0.0, 0.0);
+) -> Result<Vec<f32>, Error> {
+    let mut counts = filled("number of labels", 0.0, y.n_cols)?;
+    let (mut total, mut n_rows) = (0.0, 0.0);
     for row in rows {
         let weight = f64::from(weight(row));
         (total, n_rows) = (total + weight, n_rows + 1.0);
@@ -240,5 +241,8 @@ fn log_frequencies(
     let shares = counts
         .iter()
         .map(|count| (count + 0.5 * mean) / (total + mean));
-    shares.map(|share: f64| share.ln() as f32).collect()
+    collected(
+        "number of labels",
+        shares.map(|share: f64| share.ln() as f32),
+    )
 }

@@ -3,6 +3,7 @@
 
 use crate::cut::Tally;
 use fastrand::Rng;
+use manylabel_base::{Error, collected, copied, extend, few, filled};
 use rayon::prelude::*;
 
 /// Factors of the log frequencies to choose among, beside 0. The margin the loss asks for is 1, so
@@ -25,25 +26,22 @@ const ENOUGH_ROWS: usize = 100;
 const MOST_PARTS: usize = 5;
 
 /// Rows to hold out, drawn from all, a part after the other.
-pub(super) fn parts(n_rows: usize, seed: u64) -> Vec<Vec<u32>> {
+pub(super) fn parts(n_rows: usize, seed: u64) -> Result<Vec<Vec<u32>>, Error> {
     if n_rows < 2 {
-        return Vec::new();
+        return Ok(Vec::new());
     }
     let size = (n_rows / ONE_ROW_IN).clamp(1, MOST_ROWS);
     let n_parts = ENOUGH_ROWS
         .div_ceil(size)
         .clamp(1, MOST_PARTS.min(n_rows / size));
-    let mut rows: Vec<u32> = (0..n_rows as u32).collect();
+    let mut rows = collected("number of rows", 0..n_rows as u32)?;
     // Not the order of the first pass.
     Rng::with_seed(seed ^ 0x5eed_0f9a_2715_c0de).shuffle(&mut rows);
-    rows.chunks(size)
-        .take(n_parts)
-        .map(|part| {
-            let mut part = part.to_vec();
-            part.sort_unstable();
-            part
-        })
-        .collect()
+    few(rows.chunks(size).take(n_parts).map(|part| {
+        let mut part = copied("held-out rows", part)?;
+        part.sort_unstable();
+        Ok(part)
+    }))
 }
 
 /// A row's weight and its mean precision at the ranks of its labels, for every factor.
@@ -70,14 +68,13 @@ impl<'a> Looks<'a> {
     /// `fit_intercept` tells whether there is more than one factor, 0. `wanted` is the weight of the
     /// true pairs of row and label.
     pub(super) fn new(log_frequencies: &'a [f32], fit_intercept: bool, wanted: f64) -> Self {
-        let mut factors = vec![0.0];
-        if fit_intercept {
-            let exponents = LEAST_FACTOR_EXPONENT..=MOST_FACTOR_EXPONENT;
-            factors.extend(exponents.map(|exponent| 2.0_f32.powi(exponent)));
-        }
+        let exponents =
+            (LEAST_FACTOR_EXPONENT..=MOST_FACTOR_EXPONENT).take_while(|_| fit_intercept);
+        let factors = exponents.map(|exponent| 2.0_f32.powi(exponent));
+        let factors: Vec<f32> = few(std::iter::once(0.0).chain(factors));
         Self {
             log_frequencies,
-            tallies: vec![Tally::new(wanted); factors.len()],
+            tallies: few(factors.iter().map(|_| Tally::new(wanted))),
             factors,
             ranked: Vec::new(),
         }
@@ -86,33 +83,33 @@ impl<'a> Looks<'a> {
     /// Looks at rows.
     ///
     /// A tally sees one row after the other, so that it soon knows which scores cannot matter.
-    pub(super) fn push(&mut self, block: &Block) {
+    pub(super) fn push(&mut self, block: &Block) -> Result<(), Error> {
         let (n_labels, terms) = (self.log_frequencies.len(), self.log_frequencies);
         if n_labels == 0 {
-            return;
+            return Ok(());
         }
         let rows = || block.scores.chunks_exact(n_labels).zip(&block.rows);
         let tallies = self.factors.par_iter().zip(&mut self.tallies);
-        tallies.for_each(|(&factor, tally)| {
+        tallies.try_for_each(|(&factor, tally)| {
             for (scores, &(_, weight)) in rows() {
-                tally.push_sums(scores, factor, terms, weight);
+                tally.push_sums(scores, factor, terms, weight)?;
             }
-        });
-        let rows: Vec<_> = rows()
-            .filter(|(_, (carried, _))| !carried.is_empty())
-            .collect();
+            Ok(())
+        })?;
+        let rows: Vec<_> = few(rows().filter(|(_, (carried, _))| !carried.is_empty()));
         let ranked = rows.into_par_iter().map(|(scores, (carried, weight))| {
             let mut precisions = [0.0; N_FACTORS];
-            let mut shifted = vec![0.0; n_labels];
+            let mut shifted = filled("scores of a row", 0.0, n_labels)?;
             for (precision, &factor) in precisions.iter_mut().zip(&self.factors) {
                 for (shifted, (score, term)) in shifted.iter_mut().zip(scores.iter().zip(terms)) {
                     *shifted = score + factor * term;
                 }
-                *precision = mean_precision(&shifted, carried);
+                *precision = mean_precision(&shifted, carried)?;
             }
-            (f64::from(*weight), precisions)
+            Ok((f64::from(*weight), precisions))
         });
-        self.ranked.par_extend(ranked);
+        let ranked = manylabel_base::parts(ranked)?;
+        extend("held-out rows", &mut self.ranked, ranked)
     }
 
     /// The factor and the cut that goes with it.
@@ -137,9 +134,8 @@ impl<'a> Looks<'a> {
         };
         let mut chosen = 0;
         if self.ranked.len() > 1 {
-            let means: Vec<f64> = (0..self.factors.len())
-                .map(|at| mean_and_error(&|row| f64::from(row.1[at])).0)
-                .collect();
+            let mean = |at: usize| mean_and_error(&|row| f64::from(row.1[at])).0;
+            let means: Vec<f64> = few((0..self.factors.len()).map(mean));
             let best = (0..means.len())
                 .rev()
                 .max_by(|&a, &b| means[a].total_cmp(&means[b]))
@@ -155,25 +151,25 @@ impl<'a> Looks<'a> {
             .tallies
             .into_iter()
             .nth(chosen)
-            .and_then(|tally| tally.cut(0.0));
+            .and_then(|mut tally| tally.cut(0.0));
         (self.factors[chosen], cut)
     }
 }
 
 /// The mean, over the labels a row carries, of the share of these among labels whose scores are no
 /// lower; 0 without labels.
-fn mean_precision(scores: &[f32], positives: &[u32]) -> f32 {
+fn mean_precision(scores: &[f32], positives: &[u32]) -> Result<f32, Error> {
     let of_positives = || positives.iter().map(|&label| scores[label as usize]);
     let least = of_positives().fold(f32::INFINITY, f32::min);
     // No other score matters, and these are few where the ranking is good.
     let first = scores.iter().copied().filter(|&score| score >= least);
-    let first: Vec<f32> = first.collect();
+    let first = collected("scores of a row", first)?;
     let shares = of_positives().map(|score| {
         let right = of_positives().filter(|&other| other >= score).count();
         let all = first.iter().filter(|&&other| other >= score).count();
         right as f32 / all as f32
     });
-    shares.sum::<f32>() / positives.len().max(1) as f32
+    Ok(shares.sum::<f32>() / positives.len().max(1) as f32)
 }
 
 #[cfg(test)]
@@ -182,6 +178,7 @@ mod tests {
 
     #[test]
     fn parts_are_disjoint_and_leave_rows_to_train_on() {
+        let parts = |n_rows, seed| parts(n_rows, seed).expect("small");
         assert!(parts(0, 0).is_empty() && parts(1, 0).is_empty());
         for (n_rows, sizes) in [
             (2, vec![1; 2]),
@@ -206,7 +203,8 @@ mod tests {
     fn precision_at_the_ranks_of_the_labels() {
         let scores = [0.5, 0.9, 0.1, 0.5];
         let check = |positives: &[u32], expected: f32| {
-            assert!((mean_precision(&scores, positives) - expected).abs() < 1e-6);
+            let found = mean_precision(&scores, positives).expect("small");
+            assert!((found - expected).abs() < 1e-6);
         };
         check(&[], 0.0);
         check(&[1], 1.0);

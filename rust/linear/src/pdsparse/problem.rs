@@ -3,7 +3,7 @@
 use super::held_out::{Block, Looks};
 use super::params::Params;
 use super::weights::Weights;
-use manylabel_base::{Error, Watch, filled};
+use manylabel_base::{Error, Watch, collected, copied, few, filled, parts, reserved};
 use manylabel_sparse::CsrOwned;
 use rayon::prelude::*;
 
@@ -37,10 +37,26 @@ pub(super) struct Duals {
 }
 
 /// What changes in a fit.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct State {
     pub(super) weights: Weights,
     pub(super) duals: Vec<Duals>,
+}
+
+impl State {
+    pub(super) fn copied(&self) -> Result<Self, Error> {
+        let mut duals = reserved("number of rows", self.duals.len())?;
+        for Duals { labels, alpha } in &self.duals {
+            duals.push(Duals {
+                labels: copied("labels of a row", labels)?,
+                alpha: copied("labels of a row", alpha)?,
+            });
+        }
+        Ok(Self {
+            weights: self.weights.copied()?,
+            duals,
+        })
+    }
 }
 
 impl Problem {
@@ -52,19 +68,30 @@ impl Problem {
     ) -> Result<Self, Error> {
         const LARGEST: f64 = 1e30;
         let n = x.n_rows();
-        let squares: Vec<f64> = (0..n)
-            .map(|row| x.row(row).1.iter().map(|&v| f64::from(v).powi(2)).sum())
-            .collect();
-        let cost: Vec<f64> = (0..n)
-            .map(|row| params.c * weights.map_or(1.0, |weights| f64::from(weights[row])))
-            .collect();
+        let square = |row| x.row(row).1.iter().map(|&v| f64::from(v).powi(2)).sum();
+        let squares: Vec<f64> = collected("number of rows", (0..n).map(square))?;
+        let weight = |row: usize| weights.map_or(1.0, |weights| f64::from(weights[row]));
+        let cost = collected("number of rows", (0..n).map(|row| params.c * weight(row)))?;
         let longest = squares.iter().copied().fold(1.0, f64::max);
-        let magnitude = longest * cost.iter().sum::<f64>();
+        let total = cost.iter().sum::<f64>();
+        let magnitude = longest * total;
         if magnitude.is_nan() || magnitude > LARGEST {
+            let (name, expected) = if longest > total {
+                (
+                    "X",
+                    "such that the largest squared length of a row, times C and the sum of \
+                     sample_weight, is at most 1e30 (see `normalize`)",
+                )
+            } else {
+                (
+                    "C",
+                    "such that C times the sum of sample_weight times the largest squared \
+                     length of a row is at most 1e30 (see `normalize`)",
+                )
+            };
             return Err(Error::Param {
-                name: "C",
-                expected: "such that C times the sum of sample_weight times the largest squared \
-                           length of a row is at most 1e30 (see `normalize`)",
+                name,
+                expected,
                 got: format!("{magnitude:.1e}"),
             });
         }
@@ -72,10 +99,9 @@ impl Problem {
             let n_positive = y.row(row).0.len();
             squares[row] > 0.0 && n_positive > 0 && n_positive < y.n_cols
         };
+        let order = (0..n as u32).filter(|&row| has_a_say(row as usize));
         Ok(Self {
-            order: (0..n as u32)
-                .filter(|&row| has_a_say(row as usize))
-                .collect(),
+            order: collected("number of rows", order)?,
             x,
             y,
             cost,
@@ -90,14 +116,14 @@ impl Problem {
         mean.clamp(1, MOST_CANDIDATES)
     }
 
-    pub(super) fn empty_duals(&self) -> Vec<Duals> {
-        let mut duals = vec![Duals::default(); self.x.n_rows()];
+    pub(super) fn empty_duals(&self) -> Result<Vec<Duals>, Error> {
+        let mut duals = filled("number of rows", Duals::default(), self.x.n_rows())?;
         for &row in &self.order {
-            let labels = self.y.row(row as usize).0.to_vec();
-            let alpha = vec![0.0; labels.len()];
+            let labels = copied("labels of a row", self.y.row(row as usize).0)?;
+            let alpha = filled("labels of a row", 0.0, labels.len())?;
             duals[row as usize] = Duals { labels, alpha };
         }
-        duals
+        Ok(duals)
     }
 
     /// Writes the scores of all labels for a row; returns how many terms they have.
@@ -135,7 +161,7 @@ impl Problem {
         watch: &Watch,
     ) -> Result<f64, Error> {
         let n_right = rows.par_chunks(ROWS_OF_TASK).map(|rows| {
-            let mut scores = vec![0.0; labels.len()];
+            let mut scores = filled("scores of a row", 0.0, labels.len())?;
             let mut n_right = 0usize;
             for &row in rows {
                 watch.step(0)?;
@@ -150,7 +176,7 @@ impl Problem {
             }
             Ok(n_right)
         });
-        let n_right: usize = n_right.collect::<Result<Vec<_>, Error>>()?.iter().sum();
+        let n_right: usize = parts(n_right)?.iter().sum();
         let n_labeled = rows.iter().filter(|&&row| !y.row(row).0.is_empty()).count();
         Ok(n_right as f64 / n_labeled.max(1) as f64)
     }
@@ -163,7 +189,7 @@ impl Problem {
         rows: &[u32],
         seen: &mut Looks<'_>,
         (known, weight): (
-            impl Fn(usize) -> Vec<u32> + Sync,
+            impl Fn(usize) -> Result<Vec<u32>, Error> + Sync,
             impl Fn(usize) -> f32 + Sync,
         ),
         watch: &Watch,
@@ -181,15 +207,15 @@ impl Problem {
                 Ok(())
             })?;
             let rows = rows.iter().map(|&row| row as usize);
-            let rows = rows.map(|row| (known(row), weight(row))).collect();
-            seen.push(&Block { scores, rows });
+            let rows = few::<_, Result<_, Error>>(rows.map(|row| Ok((known(row)?, weight(row)))))?;
+            seen.push(&Block { scores, rows })?;
         }
         Ok(())
     }
 
     pub(super) fn dual_gap(&self, state: &State, l1: f64, watch: &Watch) -> Result<f64, Error> {
         let sums = self.order.par_chunks(ROWS_OF_TASK).map(|rows| {
-            let mut scores = vec![0.0; self.y.n_cols];
+            let mut scores = filled("scores of a row", 0.0, self.y.n_cols)?;
             let mut sum = 0.0;
             for &row in rows {
                 watch.step(0)?;
@@ -204,7 +230,7 @@ impl Problem {
             }
             Ok(sum)
         });
-        let sum: f64 = sums.collect::<Result<Vec<_>, Error>>()?.iter().sum();
+        let sum: f64 = parts(sums)?.iter().sum();
         let (squares, sizes) = state.weights.norms();
         Ok(2.0 * squares + l1 * sizes + sum)
     }

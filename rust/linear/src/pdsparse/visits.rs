@@ -5,8 +5,11 @@ use super::params::{Params, Search};
 use super::problem::{Duals, Problem, State};
 use super::weights::Weights;
 use fastrand::Rng;
-use manylabel_base::{Error, Watch};
+use manylabel_base::{Error, Watch, collected, copied, extend, filled, push};
 use manylabel_sparse::TopK;
+
+/// What memory is asked for in a visit.
+const ACTIVE: &str = "active labels of a row";
 
 /// Space for one row's scores, reused between rows.
 pub(super) struct Scratch {
@@ -32,16 +35,16 @@ pub(super) struct Pass {
 }
 
 impl Scratch {
-    pub(super) fn new(n_labels: usize) -> Self {
-        Self {
-            scores: vec![0.0; n_labels],
-            best: TopK::new(0),
+    pub(super) fn new(n_labels: usize) -> Result<Self, Error> {
+        Ok(Self {
+            scores: filled("scores of a row", 0.0, n_labels)?,
+            best: TopK::new(0)?,
             active: Vec::new(),
             b: Vec::new(),
             e: Vec::new(),
             changes: Vec::new(),
             sums: Vec::new(),
-        }
+        })
     }
 }
 
@@ -63,9 +66,9 @@ impl Fit<'_> {
         search: bool,
         watch: &Watch,
     ) -> Result<Pass, Error> {
-        let mut order = rows.to_vec();
+        let mut order = copied("number of rows", rows)?;
         self.rng.shuffle(&mut order);
-        self.scratch.best = TopK::new(self.n_candidates);
+        self.scratch.best = TopK::new(self.n_candidates.min(self.scratch.scores.len()))?;
         let mut pass = Pass::default();
         for row in order {
             watch.step(0)?;
@@ -75,8 +78,8 @@ impl Fit<'_> {
                 (true, Search::Exact) => self.search_all(&state.weights, row, duals, &mut pass),
                 (true, Search::Sampled) => self.search_some(&state.weights, row, duals, &mut pass),
                 (false, _) => self.score_active(&state.weights, row, duals, &mut pass),
-            }
-            self.solve(state, row, &mut pass);
+            }?;
+            self.solve(state, row, &mut pass)?;
         }
         Ok(pass)
     }
@@ -122,15 +125,17 @@ impl Fit<'_> {
             } = &mut self.scratch;
             changes.clear();
             let pairs = duals.labels.iter().zip(&duals.alpha);
-            changes.extend(pairs.map(|(&label, &alpha)| (label, -alpha as f32)));
+            let taken_back = pairs.map(|(&label, &alpha)| (label, -alpha as f32));
+            extend(ACTIVE, changes, taken_back)?;
             changes.retain(|&(_, change)| change != 0.0);
-            state.weights.add_row((cols, values), changes, scores);
+            state.weights.add_row((cols, values), changes, scores)?;
             duals.alpha.fill(0.0);
             duals.labels.truncate(n_positive);
             duals.alpha.truncate(n_positive);
         }
-        let mut others = problem.order.clone();
-        others.retain(|row| rows.binary_search(row).is_err());
+        let others = problem.order.iter().copied();
+        let others = others.filter(|row| rows.binary_search(row).is_err());
+        let others = collected("number of rows", others)?;
         let kept = std::mem::replace(&mut self.n_candidates, problem.mean_labels());
         self.pass(state, &others, true, watch)?;
         self.n_candidates = kept;
@@ -139,7 +144,13 @@ impl Fit<'_> {
     }
 
     /// Scores the active labels of a row: one by one, or with all others where that is faster.
-    fn score_active(&mut self, weights: &Weights, row: usize, duals: &Duals, pass: &mut Pass) {
+    fn score_active(
+        &mut self,
+        weights: &Weights,
+        row: usize,
+        duals: &Duals,
+        pass: &mut Pass,
+    ) -> Result<(), Error> {
         let Scratch { scores, active, .. } = &mut self.scratch;
         let cols = self.problem.x.row(row).0;
         if !weights.is_faster_to_walk(cols, scores.len(), duals.labels.len()) {
@@ -148,38 +159,56 @@ impl Fit<'_> {
         pass.rest += self.problem.score(weights, row, scores);
         let scores = duals.labels.iter().map(|&label| scores[label as usize]);
         active.clear();
-        active.extend(scores.map(f64::from));
+        extend(ACTIVE, active, scores.map(f64::from))
     }
 
     /// Scores the active labels of a row one by one.
-    fn score_one_by_one(&mut self, weights: &Weights, row: usize, duals: &Duals, pass: &mut Pass) {
+    fn score_one_by_one(
+        &mut self,
+        weights: &Weights,
+        row: usize,
+        duals: &Duals,
+        pass: &mut Pass,
+    ) -> Result<(), Error> {
         let scores = duals
             .labels
             .iter()
             .map(|&label| self.problem.score_of(weights, row, label));
         self.scratch.active.clear();
-        self.scratch.active.extend(scores);
         pass.rest += self.problem.x.row(row).0.len() * duals.labels.len();
+        extend(ACTIVE, &mut self.scratch.active, scores)
     }
 
     /// Scores all labels and adds the best of those that are not active, if they violate the
     /// margin.
-    fn search_all(&mut self, weights: &Weights, row: usize, duals: &mut Duals, pass: &mut Pass) {
+    fn search_all(
+        &mut self,
+        weights: &Weights,
+        row: usize,
+        duals: &mut Duals,
+        pass: &mut Pass,
+    ) -> Result<(), Error> {
         let Scratch { scores, active, .. } = &mut self.scratch;
         let n_terms = self.problem.score(weights, row, scores);
         pass.search += n_terms + scores.len() / 8;
+        let labels = duals.labels.iter();
         active.clear();
-        active.extend(
-            duals
-                .labels
-                .iter()
-                .map(|&label| f64::from(scores[label as usize])),
-        );
-        self.add_best(duals, |best| f64::from(best.1));
+        extend(
+            ACTIVE,
+            active,
+            labels.map(|&label| f64::from(scores[label as usize])),
+        )?;
+        self.add_best(duals, |best| f64::from(best.1))
     }
 
     /// As [`search_all`](Self::search_all), by estimates from some of the features.
-    fn search_some(&mut self, weights: &Weights, row: usize, duals: &mut Duals, pass: &mut Pass) {
+    fn search_some(
+        &mut self,
+        weights: &Weights,
+        row: usize,
+        duals: &mut Duals,
+        pass: &mut Pass,
+    ) -> Result<(), Error> {
         let (cols, values) = self.problem.x.row(row);
         let (n, d, m) = (
             self.problem.order.len() as f64,
@@ -196,10 +225,11 @@ impl Fit<'_> {
         let Scratch { scores, sums, .. } = &mut self.scratch;
         sums.clear();
         let mut sum = 0.0;
-        sums.extend(values.iter().map(|&value| {
+        let cumulated = values.iter().map(|&value| {
             sum += f64::from(value.abs());
             sum
-        }));
+        });
+        extend("features of a row", sums, cumulated)?;
         scores.fill(0.0);
         pass.search += scores.len() / 8;
         let unit = (sum / n_drawn as f64) as f32;
@@ -214,13 +244,17 @@ impl Fit<'_> {
                 scores[label as usize] += unit * weight;
             }
         }
-        self.score_one_by_one(weights, row, duals, pass);
+        self.score_one_by_one(weights, row, duals, pass)?;
         let problem = self.problem;
-        self.add_best(duals, |best| problem.score_of(weights, row, best.0));
+        self.add_best(duals, |best| problem.score_of(weights, row, best.0))
     }
 
     /// Adds the labels of the best scores that are not active; their scores proper are `exact`.
-    fn add_best(&mut self, duals: &mut Duals, exact: impl Fn((u32, f32)) -> f64) {
+    fn add_best(
+        &mut self,
+        duals: &mut Duals,
+        exact: impl Fn((u32, f32)) -> f64,
+    ) -> Result<(), Error> {
         let Scratch {
             scores,
             best,
@@ -252,19 +286,20 @@ impl Fit<'_> {
             }
         }
         let (start, n_labels) = (start as u32, scores.len() as u32);
-        best.drain_by_label(|number, score| {
+        for (number, score) in best.drain_by_label() {
             let label = (number + start) % n_labels;
             let score = exact((label, score));
             if score > -1.0 {
-                duals.labels.push(label);
-                duals.alpha.push(0.0);
-                active.push(score);
+                push(ACTIVE, &mut duals.labels, label)?;
+                push(ACTIVE, &mut duals.alpha, 0.0)?;
+                push(ACTIVE, active, score)?;
             }
-        });
+        }
+        Ok(())
     }
 
     /// Solves for the duals of the active set and carries their change over to the weights.
-    fn solve(&mut self, state: &mut State, row: usize, pass: &mut Pass) {
+    fn solve(&mut self, state: &mut State, row: usize, pass: &mut Pass) -> Result<(), Error> {
         let problem = self.problem;
         let Scratch {
             scores,
@@ -290,23 +325,23 @@ impl Fit<'_> {
             + products.map(|(alpha, score)| alpha * score).sum::<f64>();
 
         let pairs = duals.alpha.iter().zip(active.iter());
+        let (positive, negative) = (pairs.clone().take(n_positive), pairs.skip(n_positive));
         e.clear();
-        e.extend(
-            pairs
-                .clone()
-                .take(n_positive)
-                .map(|(alpha, score)| alpha - score / square),
-        );
+        extend(
+            ACTIVE,
+            e,
+            positive.map(|(alpha, score)| alpha - score / square),
+        )?;
         b.clear();
-        b.extend(
-            pairs
-                .skip(n_positive)
-                .map(|(alpha, score)| (1.0 + score) / square - alpha),
-        );
+        extend(
+            ACTIVE,
+            b,
+            negative.map(|(alpha, score)| (1.0 + score) / square - alpha),
+        )?;
         if b.is_empty() {
-            return;
+            return Ok(());
         }
-        block::solve(b, e, cost);
+        block::solve(b, e, cost)?;
 
         let (cols, values) = problem.x.row(row);
         let new = e.iter().copied().chain(b.iter().map(|&u| -u));
@@ -315,11 +350,11 @@ impl Fit<'_> {
             let change = (new - *alpha) as f32;
             *alpha = new;
             if change != 0.0 {
-                changes.push((label, change));
+                push(ACTIVE, changes, (label, change))?;
             }
         }
         pass.rest += cols.len() * changes.len();
-        state.weights.add_row((cols, values), changes, scores);
+        state.weights.add_row((cols, values), changes, scores)?;
         let mut kept = n_positive;
         for at in n_positive..duals.labels.len() {
             if duals.alpha[at] != 0.0 {
@@ -330,6 +365,7 @@ impl Fit<'_> {
         }
         duals.labels.truncate(kept);
         duals.alpha.truncate(kept);
+        Ok(())
     }
 }
 
@@ -376,15 +412,15 @@ mod tests {
         let params = Params::default();
         let problem = Problem::new(x, y, None, &params).expect("in range");
         let mut state = State {
-            weights: Weights::new(d, 0.05),
-            duals: problem.empty_duals(),
+            weights: Weights::new(d, 0.05).expect("small"),
+            duals: problem.empty_duals().expect("small"),
         };
         let mut fit = Fit {
             params: &params,
             problem: &problem,
             rng: Rng::with_seed(1),
             n_candidates: 2,
-            scratch: Scratch::new(c),
+            scratch: Scratch::new(c).expect("small"),
         };
         for _ in 0..20 {
             fit.pass(&mut state, &problem.order, true, &Watch::new())

@@ -4,6 +4,7 @@
 //! others; the labels whose v has not reached l1 wait behind them. A table of each feature knows
 //! where a label stands.
 
+use manylabel_base::{Error, copied, extend, filled, push, reserved};
 use manylabel_sparse::CsrOwned;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -36,6 +37,9 @@ impl Hasher for LabelHasher {
 /// its label. Measured: 3 to 6; nothing but time depends on it, and the last bits of scores.
 const STEPS_OF_A_SEARCH: usize = 4;
 
+/// What memory is asked for.
+const WHAT: &str = "number of weights";
+
 #[derive(Debug, Clone, Default)]
 struct Feature {
     labels: Vec<u32>,
@@ -46,7 +50,7 @@ struct Feature {
 }
 
 /// See the module.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Weights {
     features: Vec<Feature>,
     l1: f32,
@@ -55,15 +59,24 @@ pub(super) struct Weights {
 }
 
 impl Weights {
-    pub(super) fn new(n_features: usize, l1: f32) -> Self {
-        Self {
-            features: vec![Feature::default(); n_features],
+    pub(super) fn new(n_features: usize, l1: f32) -> Result<Self, Error> {
+        Ok(Self {
+            features: filled("number of features", Feature::default(), n_features)?,
             l1,
             supports_fixed: false,
+        })
+    }
+
+    pub(super) fn copied(&self) -> Result<Self, Error> {
+        let mut features = reserved("number of features", self.features.len())?;
+        for feature in &self.features {
+            features.push(feature.copied()?);
         }
+        Ok(Self { features, ..*self })
     }
 
     /// Fixes the supports at what they are and leaves out l1: from now on w is v on the support.
+    #[expect(clippy::disallowed_methods, reason = "there were more places before")]
     pub(super) fn fix_supports(&mut self) {
         self.l1 = 0.0;
         self.supports_fixed = true;
@@ -129,17 +142,17 @@ impl Weights {
         (features, values): (&[u32], &[f32]),
         changes: &[(u32, f32)],
         space: &mut [f32],
-    ) {
+    ) -> Result<(), Error> {
         // A walk meets only labels that are there, and none may be added to fixed supports.
         let walk =
             self.supports_fixed && self.is_faster_to_walk(features, space.len(), changes.len());
         if !walk {
             for &(label, change) in changes {
                 for (&feature, &value) in features.iter().zip(values) {
-                    self.add(feature as usize, label, change * value);
+                    self.add(feature as usize, label, change * value)?;
                 }
             }
-            return;
+            return Ok(());
         }
         space.fill(0.0);
         for &(label, change) in changes {
@@ -151,26 +164,22 @@ impl Weights {
                 *v += space[label as usize] * value;
             }
         }
+        Ok(())
     }
 
     /// Adds to v.
-    pub(super) fn add(&mut self, feature: usize, label: u32, change: f32) {
+    #[inline]
+    pub(super) fn add(&mut self, feature: usize, label: u32, change: f32) -> Result<(), Error> {
         let feature = &mut self.features[feature];
         let at = match feature.places.get(&label) {
             Some(&at) => at as usize,
-            None if self.supports_fixed => return,
-            None => {
-                let at = feature.labels.len();
-                feature.labels.push(label);
-                feature.v.push(0.0);
-                feature.places.insert(label, at as u32);
-                at
-            }
+            None if self.supports_fixed => return Ok(()),
+            None => feature.append(label)?,
         };
         feature.v[at] += change;
         let (had, has) = (at < feature.n_weights, feature.v[at].abs() > self.l1);
         if self.supports_fixed || had == has {
-            return;
+            return Ok(());
         }
         if had {
             feature.n_weights -= 1;
@@ -179,6 +188,7 @@ impl Weights {
             feature.swap(at, feature.n_weights);
             feature.n_weights += 1;
         }
+        Ok(())
     }
 
     /// `Σ ½ w²` and `Σ |w|`.
@@ -191,27 +201,54 @@ impl Weights {
     }
 
     /// The weights by feature, labels in increasing order.
-    pub(super) fn to_csr(&self, n_labels: usize) -> CsrOwned {
+    pub(super) fn to_csr(&self, n_labels: usize) -> Result<CsrOwned, Error> {
+        let most = self.features.iter().map(|feature| feature.n_weights).sum();
         let mut out = CsrOwned {
-            indptr: vec![0],
-            indices: Vec::new(),
-            values: Vec::new(),
+            indptr: reserved("number of features", self.features.len() + 1)?,
+            indices: reserved(WHAT, most)?,
+            values: reserved(WHAT, most)?,
             n_cols: n_labels,
         };
+        out.indptr.push(0);
         let mut row: Vec<(u32, f32)> = Vec::new();
         for feature in 0..self.features.len() {
             row.clear();
-            row.extend(self.of_feature(feature).filter(|&(_, w)| w != 0.0));
+            let weights = self.of_feature(feature).filter(|&(_, w)| w != 0.0);
+            extend(WHAT, &mut row, weights)?;
             row.sort_unstable_by_key(|&(label, _)| label);
-            out.indices.extend(row.iter().map(|&(label, _)| label));
-            out.values.extend(row.iter().map(|&(_, w)| w));
+            extend(WHAT, &mut out.indices, row.iter().map(|&(label, _)| label))?;
+            extend(WHAT, &mut out.values, row.iter().map(|&(_, w)| w))?;
             out.indptr.push(out.indices.len());
         }
-        out
+        Ok(out)
     }
 }
 
 impl Feature {
+    #[expect(clippy::disallowed_methods, reason = "the room is there")]
+    fn copied(&self) -> Result<Self, Error> {
+        let mut places = HashMap::default();
+        places.try_reserve(self.places.len()).map_err(refused)?;
+        places.extend(self.labels.iter().copied().zip(0..));
+        Ok(Self {
+            labels: copied(WHAT, &self.labels)?,
+            v: copied(WHAT, &self.v)?,
+            n_weights: self.n_weights,
+            places,
+        })
+    }
+
+    /// A place for another label.
+    #[cold]
+    fn append(&mut self, label: u32) -> Result<usize, Error> {
+        let at = self.labels.len();
+        push(WHAT, &mut self.labels, label)?;
+        push(WHAT, &mut self.v, 0.0)?;
+        self.places.try_reserve(1).map_err(refused)?;
+        self.places.insert(label, at as u32);
+        Ok(at)
+    }
+
     fn swap(&mut self, a: usize, b: usize) {
         if a == b {
             return;
@@ -220,6 +257,13 @@ impl Feature {
         self.v.swap(a, b);
         self.places.insert(self.labels[a], a as u32);
         self.places.insert(self.labels[b], b as u32);
+    }
+}
+
+fn refused(error: std::collections::TryReserveError) -> Error {
+    Error::TooLarge {
+        what: WHAT,
+        got: error.to_string(),
     }
 }
 
@@ -239,16 +283,16 @@ mod tests {
             changes in prop::collection::vec((0..N_FEATURES, 0..N_LABELS as u32, -6i8..7), 0..80),
             later in prop::collection::vec((0..N_FEATURES, 0..N_LABELS as u32, -6i8..7), 0..20),
         ) {
-            let mut weights = Weights::new(N_FEATURES, L1);
+            let mut weights = Weights::new(N_FEATURES, L1).expect("small");
             let mut v = [[0.0f32; N_LABELS]; N_FEATURES];
             for &(feature, label, change) in &changes {
                 let change = f32::from(change) / 4.0;
-                weights.add(feature, label, change);
+                weights.add(feature, label, change).expect("small");
                 v[feature][label as usize] += change;
             }
             let soft = |v: f32| v.signum() * (v.abs() - L1).max(0.0);
             let check = |weights: &Weights, w: &dyn Fn(f32) -> f32, v: &[[f32; N_LABELS]; N_FEATURES]| {
-                let csr = weights.to_csr(N_LABELS);
+                let csr = weights.to_csr(N_LABELS).expect("small");
                 for feature in 0..N_FEATURES {
                     let mut walked: Vec<(u32, f32)> = weights.of_feature(feature).collect();
                     prop_assert_eq!(walked.len(), weights.n_weights(feature));
@@ -268,11 +312,11 @@ mod tests {
             check(&weights, &soft, &v)?;
             // Fixed supports: what had no weight gets none, and l1 is gone.
             let had = v.map(|row| row.map(|v| v.abs() > L1));
-            let mut of_rows = weights.clone();
+            let mut of_rows = weights.copied().expect("small");
             weights.fix_supports();
             for &(feature, label, change) in &later {
                 let change = f32::from(change) / 4.0;
-                weights.add(feature, label, change);
+                weights.add(feature, label, change).expect("small");
                 v[feature][label as usize] += change;
             }
             for (row, had) in v.iter_mut().zip(&had) {
@@ -283,7 +327,7 @@ mod tests {
             check(&weights, &|v| v, &v)?;
             // The same bits row by row, whether places are found one by one or passed by.
             let (features, values) = ([0, 2], [0.3, -1.7]);
-            let mut one_by_one = of_rows.clone();
+            let mut one_by_one = of_rows.copied().expect("small");
             let mut space = [7.0; N_LABELS];
             for is_fixed in [false, true] {
                 if is_fixed {
@@ -296,12 +340,14 @@ mod tests {
                     row.dedup_by_key(|pair| pair.0);
                     for &(label, change) in &row {
                         for (&feature, &value) in features.iter().zip(&values) {
-                            one_by_one.add(feature as usize, label, change * value);
+                            let added = one_by_one.add(feature as usize, label, change * value);
+                            added.expect("small");
                         }
                     }
-                    of_rows.add_row((&features, &values), &row, &mut space);
+                    of_rows.add_row((&features, &values), &row, &mut space).expect("small");
                 }
-                let (found, expected) = (of_rows.to_csr(N_LABELS), one_by_one.to_csr(N_LABELS));
+                let csr = |weights: &Weights| weights.to_csr(N_LABELS).expect("small");
+                let (found, expected) = (csr(&of_rows), csr(&one_by_one));
                 prop_assert_eq!(&found.indptr, &expected.indptr);
                 prop_assert_eq!(&found.indices, &expected.indices);
                 prop_assert_eq!(&found.values, &expected.values);

@@ -11,6 +11,7 @@ const WIDE: &str = r#"#[multiversion::multiversion(targets(
     "x86_64+avx2+fma",
 ))]"#;
 
+#[expect(clippy::disallowed_methods, reason = "this runs in the compiler")]
 /// Compiles a function for several instruction sets; see `manylabel_simd`.
 #[proc_macro_attribute]
 pub fn wide(_: TokenStream, function: TokenStream) -> TokenStream {

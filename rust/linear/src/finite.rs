@@ -1,0 +1,49 @@
+//! Scores that left the range of `f32`.
+
+use manylabel_simd::wide;
+
+/// Brings scores, row after row, back that overflowed, as those of very large features do: what is too
+/// large becomes the largest number, and a difference of infinities says as little as 0. Labels with
+/// intercept −∞ are never named and keep it.
+pub(crate) fn keep_finite(scores: &mut [f32], intercept: &[f32]) {
+    for scores in scores.chunks_mut(intercept.len().max(1)) {
+        if have_overflowed(scores, intercept) {
+            for (score, intercept) in scores.iter_mut().zip(intercept) {
+                if !score.is_finite() && intercept.is_finite() {
+                    let known = if score.is_nan() { 0.0 } else { *score };
+                    *score = known.clamp(f32::MIN, f32::MAX);
+                }
+            }
+        }
+    }
+}
+
+/// Whether a score is not finite though its intercept is. Hardly ever: so nothing is written.
+#[wide]
+fn have_overflowed(scores: &[f32], intercept: &[f32]) -> bool {
+    let mut found = 0;
+    for (score, intercept) in scores.iter().zip(intercept) {
+        found |= u32::from(!score.is_finite()) & u32::from(intercept.is_finite());
+    }
+    found != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_overflowed_is_changed() {
+        let (inf, nan) = (f32::INFINITY, f32::NAN);
+        let intercept = [0.0, 1.0, -2.0, -inf, 0.0];
+        let mut scores = [
+            [0.5, f32::MAX, -1.0, -inf, -0.0],
+            [inf, -inf, nan, -inf, 3.0],
+            [1.0, 2.0, 3.0, nan, 4.0],
+        ];
+        keep_finite(scores.as_flattened_mut(), &intercept);
+        assert_eq!(scores[0], [0.5, f32::MAX, -1.0, -inf, -0.0]);
+        assert_eq!(scores[1], [f32::MAX, f32::MIN, 0.0, -inf, 3.0]);
+        assert_eq!(scores[2][..3], [1.0, 2.0, 3.0]);
+    }
+}
