@@ -11,6 +11,12 @@ settings.register_profile("manylabel", deadline=None)
 settings.load_profile("manylabel")
 
 
+def pytest_addoption(parser):
+    parser.addoption(
+        "--fuzz-cases", type=int, metavar="N", help="cases of every fuzzer; a few where it is not given"
+    )
+
+
 @pytest.fixture(scope="session")
 def data():
     """The folder of real data sets."""

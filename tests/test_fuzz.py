@@ -1,14 +1,10 @@
 """Arrays and parameters at random: a result as documented, or an ordinary exception that says what was wrong.
 
-Cases are numbered; a child process runs them, so that a crash or a hang is seen and its case known. A few
-run by default, as many as wanted with `--fuzz-cases`.
+A few cases run by default, as many as wanted with `--fuzz-cases`.
 """
 
-import os
-import subprocess
 import sys
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,14 +13,12 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from estimators import CLASSIFIERS, PARTITIONERS, TRANSFORMERS
+from fuzzing import check, is_our_fault, run_cases
 
 MODELS = CLASSIFIERS + TRANSFORMERS + PARTITIONERS
 
 # What a user who made a mistake must see.
 EXPECTED = (ValueError, TypeError, NotFittedError, AttributeError)
-# What only a mistake of ours can say.
-OUR_FAULT = ("panicked", "internal error", "out of bounds", "unwrap", "overflow", "unreachable")
-HANG = 10  # seconds
 
 NUMBERS = (0.0, -0.0, 1.0, -1.0, 1e-45, 1e-38, 1e38, 3e38, -3e38, 1e39, 1e300, np.nan, np.inf, -np.inf)
 DTYPES = ("f2", "f4", "f8", ">f8", ">f4", "g", "i1", "i8", "u8", ">i4", "?", "O", "U3", "c16", "M8[s]")
@@ -129,7 +123,7 @@ def run_case(number):
             if name == "decision_function" and (values == np.inf).any():
                 return f"{name} of {model} is infinite"
     except EXPECTED as error:
-        if any(word in str(error).lower() for word in OUR_FAULT):
+        if is_our_fault(error):
             return f"{type(error).__name__}: {error} ({model})"
     except MemoryError as error:
         # Of what a parameter asked for; small arrays need little.
@@ -140,41 +134,11 @@ def run_case(number):
     return None
 
 
-def main(first, last):
-    import faulthandler
-    import resource
-    import signal
-
-    def hung(*_):
-        raise TimeoutError(f"took {HANG} s")
-
-    status = Path("/proc/self/status").read_text().split()
-    size = int(status[status.index("VmSize:") + 1]) << 10
-    resource.setrlimit(resource.RLIMIT_AS, (size + (1 << 30), size + (1 << 30)))
-    signal.signal(signal.SIGALRM, hung)
-    warnings.simplefilter("ignore")
-    for number in range(first, last):
-        sys.stderr.write(f"{number}\n")  # what is known of a crash
-        sys.stderr.flush()
-        faulthandler.dump_traceback_later(3 * HANG, exit=True)
-        signal.alarm(HANG)
-        wrong = run_case(number)
-        signal.alarm(0)
-        if wrong:
-            sys.stdout.write(f"{number}: {wrong}\n")
-    faulthandler.cancel_dump_traceback_later()
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="needs RLIMIT_AS and /proc")
 def test_arrays_and_parameters(pytestconfig):
     n_cases = pytestconfig.getoption("--fuzz-cases", default=None) or 300
-    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
-    run = subprocess.run(
-        [sys.executable, __file__, "0", str(n_cases)], env=environment, capture_output=True, text=True
-    )
-    assert run.returncode == 0, run.stderr[-2000:]
-    assert not run.stdout, run.stdout
+    check(__file__, 0, n_cases)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]))
+    run_cases(run_case, int(sys.argv[1]), int(sys.argv[2]))

@@ -1,5 +1,7 @@
 """The command line: ``manylabel train``, ``predict``, ``evaluate``, ``inspect`` and ``demo``.
 
+``python -m manylabel`` is the same.
+
 Data files are in the text form of the Extreme Classification Repository, plain or gzip, or in ARFF if
 their name ends in ``.arff`` or ``.arff.gz``. Results go to stdout, all else (progress on a terminal, what
 was done, errors) to stderr. Every error is one line ``manylabel: error: ...``.
@@ -13,6 +15,7 @@ from __future__ import annotations
 import argparse
 import errno
 import importlib.metadata
+import importlib.util
 import json
 import math
 import os
@@ -26,7 +29,7 @@ from time import perf_counter
 from typing import IO, Any, NoReturn
 
 import numpy as np
-from scipy.sparse import csc_array, csr_array, issparse, vstack
+from scipy.sparse import csc_array, csr_array, vstack
 from sklearn.base import clone
 from tqdm import tqdm
 
@@ -212,9 +215,8 @@ def _train(arguments: argparse.Namespace) -> None:
 def _predict(arguments: argparse.Namespace) -> None:
     output = None if arguments.output is None else _output(arguments.output)
     model = _load(arguments)
-    X = _widen(
-        _read(arguments.data, arguments)[0], model.n_features_in_, "features", arguments.data, arguments
-    )
+    X, _ = _read(arguments.data, arguments)
+    _check_width(X, model.n_features_in_, "features", arguments.data)
     with _writing(output) as file:
         for top in _topk(model, X, arguments.k, arguments):
             file.writelines(f"{line}\n" for line in _lines(top))
@@ -224,11 +226,12 @@ def _evaluate(arguments: argparse.Namespace) -> None:
     model = _load(arguments)
     n_labels = len(model.classes_)
     X, Y = _read(arguments.data, arguments)
-    X = _widen(X, model.n_features_in_, "features", arguments.data, arguments)
-    Y = _widen(Y, n_labels, "labels", arguments.data, arguments)
+    _check_width(X, model.n_features_in_, "features", arguments.data)
+    _check_width(Y, n_labels, "labels", arguments.data)
     propensities = None
     if arguments.train is not None:
-        Y_train = _widen(_read(arguments.train, arguments)[1], n_labels, "labels", arguments.train, arguments)
+        _, Y_train = _read(arguments.train, arguments)
+        _check_width(Y_train, n_labels, "labels", arguments.train)
         propensities = metrics.propensities(Y_train)
     if X.shape[0] == 0:
         raise ValueError(f"{arguments.data}: no rows to measure on")
@@ -300,6 +303,8 @@ def _describe(value: Any) -> str:
 def _demo(arguments: argparse.Namespace) -> None:
     from manylabel import demo
 
+    if importlib.util.find_spec("matplotlib") is None:
+        raise RuntimeError("the page needs matplotlib: pip install 'manylabel[plot]'")
     folder = Path(arguments.output)
     folder.mkdir(parents=True, exist_ok=True)
     data = demo.load_data()
@@ -312,14 +317,8 @@ def _demo(arguments: argparse.Namespace) -> None:
         results.append(demo.train(title, model, data, folder))
         print(results[-1].row(), flush=True)
     print("\nEach model was saved and loaded, and predicts exactly what it did before.")
-    try:
-        page = demo.page(data, results)
-    except ModuleNotFoundError as error:
-        if error.name != "matplotlib":
-            raise
-        raise RuntimeError("the page needs matplotlib: pip install 'manylabel[plot]'") from None
     with _writing(folder / "report.html") as file:
-        file.write(page)
+        file.write(demo.page(data, results))
     print(f"See {folder / 'report.html'}")
 
 
@@ -366,16 +365,11 @@ def _load(arguments: argparse.Namespace) -> Any:
     return model
 
 
-def _widen(matrix: Any, width: int, what: str, path: str, arguments: argparse.Namespace) -> Any:
-    """Give `matrix` the width the model knows: files may be written without the last, unused numbers."""
-    n_rows, found = matrix.shape
-    if found > width or (found < width and not issparse(matrix)):
+def _check_width(matrix: Any, width: int, what: str, path: str) -> None:
+    """Refuse a file that declares other numbers than the model: it is of another data set."""
+    found = matrix.shape[1]
+    if found != width:
         raise ValueError(f"{path}: expected the model's {width:,} {what}, got {found:,}")
-    if found < width:
-        if not arguments.quiet:
-            _say(f"{path}: {found:,} {what}; the other {width - found:,} of the model are taken for zero")
-        matrix.resize((n_rows, width))
-    return matrix
 
 
 def _topk(model: Any, X: Any, k: int, arguments: argparse.Namespace) -> Iterator[csr_array]:

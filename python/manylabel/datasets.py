@@ -55,9 +55,12 @@ def load_xc(
         If the file is malformed: names file and line, what was expected and what came. Windows line
         ends, trailing blanks, tabs, empty lines at the end, any order of labels and features, and
         repeated labels are let through; a feature repeated in one example is an error, as are
-        values that are not finite.
+        values that are not finite, examples that the first line does not count, and lines longer than
+        256 MiB.
     OSError
         If the file cannot be read, for example FileNotFoundError.
+    MemoryError
+        If the result does not fit in memory.
 
     See Also
     --------
@@ -66,7 +69,7 @@ def load_xc(
     Notes
     -----
     Linear time, a single pass; memory is that of the result. Index arrays are int32 unless a size
-    needs int64.
+    needs int64. A pipe is read like a file, and Ctrl-C ends the wait for one that keeps silent.
 
     References
     ----------
@@ -214,9 +217,12 @@ def load_arff(
     ------
     ValueError
         If a file is malformed or does not tell its labels: names file and line, what was expected
-        and what came. If ``ignore`` names no attribute.
+        and what came. Lines longer than 256 MiB, names of attributes longer than 4096 bytes and paths
+        of more than 100 parts are errors as well. If ``ignore`` names no attribute.
     OSError
         If a file cannot be read, for example FileNotFoundError.
+    MemoryError
+        If the result does not fit in memory.
 
     Notes
     -----
@@ -224,7 +230,7 @@ def load_arff(
     first*, so a nominal attribute of many values has a one in every row of X.
 
     Text is taken for UTF-8, or for Latin-1 where it is not UTF-8. Linear time; memory is that of
-    the result.
+    the result. A pipe is read like a file, and Ctrl-C ends the wait for one that keeps silent.
 
     References
     ----------

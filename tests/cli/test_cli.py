@@ -21,12 +21,13 @@ posix_only = pytest.mark.skipif(os.name != "posix", reason="signals and pipes ar
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory):
-    """Files of 60 features and 12 labels, one of fewer and one of more, and a model; not to be changed."""
+    """Files of 60 features and 12 labels, some of fewer and one of more, and a model; not to be changed."""
     folder = tmp_path_factory.mktemp("cli")
     X, Y = make_multilabel(300, 60, 12, random_state=0)
     dump_xc(X[:200], Y[:200], folder / "train.txt.gz")
     dump_xc(X[200:], Y[200:], folder / "test.txt")
-    dump_xc(X[200:, :50], Y[200:, :9], folder / "narrow.txt")
+    dump_xc(X[200:, :50], Y[200:], folder / "narrow.txt")
+    dump_xc(X[200:], Y[200:, :9], folder / "few.txt")
     dump_xc(*make_multilabel(50, 61, 13, random_state=0), folder / "wide.txt")
     (folder / "text.txt").write_text("no numbers here\n")
     ml.DiSMECClassifier(random_state=0).fit(X[:200], Y[:200]).save(folder / "model.safetensors")
@@ -148,17 +149,6 @@ def test_json_has_null_where_there_is_nothing_to_recall(run, folder, tmp_path):
     assert json.loads(out) == {"rows": 3, "P@1": 0.0, "nDCG@1": 0.0, "R@1": None}
 
 
-def test_a_narrower_file_is_filled_up_and_says_so(run, folder):
-    code, out, err = run("evaluate model.safetensors narrow.txt --json -k 1")
-    assert code == 0
-    assert "narrow.txt: 50 features; the other 10 of the model are taken for zero" in err
-    X, Y = load_xc(folder / "narrow.txt")
-    X.resize(100, 60)
-    Y.resize(100, 12)
-    top = ml.load(folder / "model.safetensors").predict_topk(X, k=1)
-    assert json.loads(out)["P@1"] == metrics.precision_at_k(Y, top, 1)
-
-
 def test_inspect_tells_what_the_model_is(run, folder):
     code, out, _ = run("inspect model.safetensors")
     assert code == 0
@@ -216,6 +206,10 @@ def test_inspect_tells_what_the_model_is(run, folder):
         ("predict absent.safetensors test.txt", 1, "absent.safetensors: No such file or directory"),
         ("predict test.txt test.txt", 1, "cannot load test.txt: not a manylabel model file"),
         ("predict model.safetensors wide.txt", 1, "wide.txt: expected the model's 60 features, got 61"),
+        ("predict model.safetensors narrow.txt", 1, "narrow.txt: expected the model's 60 features, got 50"),
+        ("evaluate model.safetensors narrow.txt", 1, "narrow.txt: expected the model's 60 features, got 50"),
+        ("evaluate model.safetensors few.txt", 1, "few.txt: expected the model's 12 labels, got 9"),
+        ("evaluate model.safetensors test.txt --train few.txt", 1, "expected the model's 12 labels, got 9"),
         ("predict model.safetensors test.txt -k 0", 2, "argument -k: expected a number >= 1, got '0'"),
         ("predict model.safetensors test.txt -o .", 1, ".: Is a directory"),
         ("evaluate model.safetensors test.txt -k 1,x", 2, "argument -k: expected a number >= 1, got 'x'"),
@@ -331,9 +325,38 @@ def test_a_value_of_none_of_the_kinds():
 
 
 def start(*arguments, **options):
-    code = "import sys; from manylabel.cli import main; sys.exit(main())"
-    command = [sys.executable, "-c", code, *map(str, arguments)]
+    command = [sys.executable, "-m", "manylabel", *map(str, arguments)]
     return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, **options)
+
+
+def test_the_module_is_the_command(capsys, folder, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit, match="0"):
+        cli.main(["--help"])
+    for arguments, expected in [
+        (["--help"], (0, capsys.readouterr().out, "")),
+        (["predict"], (2, "", "manylabel: error: the following arguments are required: model, data\n")),
+        (["inspect", folder / "text.txt"], (1, "", None)),
+    ]:
+        with start(*arguments, stdout=subprocess.PIPE) as process:
+            out, err = process.communicate()
+        code, expected_out, expected_err = expected
+        assert (process.returncode, out) == (code, expected_out)
+        assert err == expected_err or (expected_err is None and err.startswith("manylabel: error: cannot"))
+
+
+@posix_only
+def test_ctrl_c_ends_the_wait_for_a_silent_pipe(tmp_path):
+    with start("train", "--model", "dismec", "/dev/stdin", "-o", tmp_path / "m",
+               stdin=subprocess.PIPE) as process:  # fmt: skip
+        process.stdin.write("2 3 2\n0 0:1\n")
+        process.stdin.flush()
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(4)  # to be sure that it is reading
+        process.send_signal(signal.SIGINT)
+        assert process.wait(2) == 130
+        assert process.stderr.read() == "manylabel: interrupted\n"
+    assert list(tmp_path.iterdir()) == []
 
 
 @posix_only

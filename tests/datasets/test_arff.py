@@ -1,5 +1,6 @@
 import gzip
 import json
+from time import perf_counter
 
 import numpy as np
 import pytest
@@ -189,6 +190,39 @@ def test_hierarchy_brings_ancestors(tmp_path):
     assert np.isnan(X[2, 0])
 
 
+def test_the_deepest_hierarchy(tmp_path):
+    path = "/".join(map(str, range(100)))
+    text = f"@relation tree\n@attribute class hierarchical {path},0/2\n@data\n{path}\n0/1@0/2\n"
+    _, Y, _, names = load(tmp_path, text)
+    assert names == [path[:end] for end in range(len(path)) if path[end] == "/"] + [path, "0/2"]
+    assert Y.toarray().tolist() == [[1] * 100 + [0], [1, 1] + [0] * 98 + [1]]
+
+
+def test_labels_nested_deeply(tmp_path):
+    text = "@relation r\n@attribute a {0,1}\n@attribute x numeric\n@data\n1,2\n"
+    n = 10_000
+    _, Y, _, names = load(tmp_path, text, '<label name="a">' * n + "</label>" * n)
+    assert (names, Y.toarray().tolist()) == (["a"], [[1]])
+
+
+def test_long_label_lists(tmp_path, interrupt):
+    """Of 12 MB, which took minutes when lines were counted anew for each label."""
+    text = "@relation r\n@attribute a {0,1}\n@attribute x numeric\n@data\n1,2\n"
+    xml = "<labels>\n" + '<label name="a"></label>\n' * 500_000 + "</labels>"
+    _, Y, _, names = load(tmp_path, text, xml)
+    assert (names, Y.toarray().tolist()) == (["a"], [[1]])
+    with pytest.raises(ValueError, match=r"labels\.xml, line 400002: expected names of attributes"):
+        load(tmp_path, text, "<labels>\n" + '<label name="a"/>\n' * 400_000 + '<label name="b"/></labels>')
+    # Only if the watch is looked at while labels are read does Ctrl-C win against the error at the end.
+    xml = "<labels>" + '<l><label name="a"/></l>' * 2_000_000 + "</label>"
+    started = perf_counter()
+    with pytest.raises(ValueError, match=r"line 1: expected </labels>, got `</label>`"):
+        load(tmp_path, text, xml)
+    interrupt(0.7 * (perf_counter() - started))
+    with pytest.raises(KeyboardInterrupt, match=r"^$"):
+        load_arff(tmp_path / "data.arff", tmp_path / "labels.xml")
+
+
 def test_names_of_other_times(tmp_path):
     text = "@relation 'r: -C 1'\n@attribute größe {0,1}\n@attribute 'Maß' {über,unter,groß}\n@data\n1,groß\n"
     for encoding in ("utf-8", "utf-8-sig", "latin-1"):
@@ -313,6 +347,14 @@ MALFORMED = {
     "path empty": (
         "@relation r\n@attribute c hierarchical a,,b\n",
         r"line 2: expected paths of `c`.*got `a,,b`",
+    ),
+    "path too deep": (
+        "@relation r\n@attribute c hierarchical a," + "/".join("a" * 10_000) + "\n@data\na\n",
+        r"line 2: expected paths of `c` with at most 100 parts, got `a/a/a",
+    ),
+    "name too long": (
+        "@relation 'r: -C 1'\n@attribute " + "a" * 4097 + " {u,v,w}\n",
+        r"line 2: expected a name of at most 4096 bytes, got `aaa",
     ),
     "two hierarchies": (
         "@relation r\n@attribute c hierarchical a\n@attribute d hierarchical a\n@data\n",

@@ -2,6 +2,7 @@ import gzip
 import os
 import re
 import stat
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -85,7 +86,7 @@ def test_sizes_beyond_32_bits(tmp_path):
     [
         "2 3 3\r\n0,2 0:1 2:3\r\n 1:2\r\n",
         "2 3 3 \n0,2 0:1 2:3 \n  1:2\t\n",
-        "2\t3\t3\n0,2\t0:1\t2:3\n\t1:2\n\n \n\r\n",
+        "2\t3\t3\n0,2\t0:1\t2:3\n\t1:2\n\n\n\r\n",
         "\ufeff2 3 3\n2,0,2 2:3.0 0:+1e0\n 1:.2E1",
         "2 3 3\n0,2 0:1 1:0 2:03\n 1:2. 0:-0 2:0e7",
     ],
@@ -113,6 +114,14 @@ MALFORMED = {
     "too many rows": (
         b"1 2 2\n0 0:1\n\n1 1:1\n",
         r"line 4: expected the end of the file after 1 examples, as line 1 says, got `1 1:1`",
+    ),
+    "a row of zeros too many": (
+        b"1 2 2\n0 0:1\n 1:0\n",
+        r"line 3: expected the end of the file after 1 examples, as line 1 says, got ` 1:0`",
+    ),
+    "an example without anything too many": (
+        b"1 2 2\n0 0:1\n\n \n",
+        r"line 4: expected the end of the file after 1 examples, as line 1 says, got ` `",
     ),
     "label too large": (
         b"1 2 2\n0,2 0:1\n",
@@ -222,6 +231,30 @@ def test_lines_are_counted_across_blocks(tmp_path, long_text, line):
     for n_jobs in (1, 3):
         with pytest.raises(ValueError, match=rf"line {line}: .*got `x`"):
             load("\n".join(lines), tmp_path, n_jobs=n_jobs)
+
+
+def test_empty_lines_at_the_end_take_no_memory(tmp_path):
+    resource = pytest.importorskip("resource")  # of POSIX
+    text = gzip.compress(b"1 2 2\n0 0:1\n") + gzip.compress(b"\n" * 1_000_000) * 100
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    X, Y = load(text, tmp_path, n_jobs=2)
+    assert (X.shape, Y.shape) == ((1, 2), (1, 2))
+    kilobytes = 1 if sys.platform != "darwin" else 1 << 10
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < (200 << 10) * kilobytes
+    with pytest.raises(ValueError, match=r"line 100000003: expected the end of the file after 1 examples"):
+        load(text + gzip.compress(b" "), tmp_path)
+
+
+def test_a_line_of_many_megabytes(tmp_path):
+    d = 3_000_000
+    text = f"1 {d} 2\n0,1 " + " ".join(f"{j}:{j % 9 + 1}.25" for j in range(d)) + "\n"
+    assert len(text) > 32 << 20
+    X, Y = load(text, tmp_path)
+    assert np.array_equal(X.indices, np.arange(d))
+    assert np.array_equal(X.data, np.float32(np.arange(d) % 9 + 1.25))
+    assert Y.toarray().tolist() == [[1, 1]]
+    dump_xc(X, Y, tmp_path / "copy.txt")
+    assert (tmp_path / "copy.txt").read_text() == text
 
 
 def test_ctrl_c_stops_reading(tmp_path, interrupt):

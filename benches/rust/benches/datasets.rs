@@ -9,12 +9,12 @@ use std::{env, fs, process};
 fn read(criterion: &mut Criterion) {
     let text = Text::new(5_000, 20_000, 80, 1_000);
     let (x, y) = text.examples(0);
-    let y = y.owned();
+    let (y, watch) = (y.owned(), Watch::new());
     let mut group = criterion.benchmark_group("read_xc");
     let mut n_bytes = 0;
     for (form, ending) in [("plain", "txt"), ("gzip", "txt.gz")] {
         let path = env::temp_dir().join(format!("manylabel-bench-{}.{ending}", process::id()));
-        write_xc(&path, x.view(), &y, &Watch::new()).expect("room for a few megabytes");
+        write_xc(&path, x.view(), &y, &watch).expect("room for a few megabytes");
         if form == "plain" {
             n_bytes = fs::metadata(&path).expect("just written").len();
         }
@@ -22,8 +22,8 @@ fn read(criterion: &mut Criterion) {
         group.throughput(Throughput::BytesDecimal(n_bytes));
         group.bench_function(BenchmarkId::new(form, text), |b| {
             b.iter_batched(
-                || XcFile::open(&path).expect("just written"),
-                |file| file.read::<i32, f32>(&Watch::new()),
+                || XcFile::open(&path, &watch).expect("just written"),
+                XcFile::read::<i32, f32>,
                 BatchSize::PerIteration,
             );
         });

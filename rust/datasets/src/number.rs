@@ -159,6 +159,7 @@ fn unusual<V: Real>(text: &[u8], at: usize) -> Option<(V, usize)> {
 
 /// Appends the shortest decimal that reads back to the same `V`: whole numbers below 10¹⁶ as
 /// integers, others in whichever of the layouts 0.00012 and 1.2e-04 is shorter, the first if equal.
+/// At most 24 bytes, those of -2.2250738585072014e-308.
 pub(crate) fn push_decimal<V: Real>(value: V, out: &mut Vec<u8>) {
     let wide = value.f64();
     let size = wide.abs();
@@ -170,7 +171,7 @@ pub(crate) fn push_decimal<V: Real>(value: V, out: &mut Vec<u8>) {
     let mut buffer = ryu::Buffer::new();
     let shortest = value.shortest(&mut buffer);
     if (1e-3..1e16).contains(&size) {
-        out.extend_from_slice(shortest.as_bytes());
+        let _ = out.write_all(shortest.as_bytes());
     } else {
         push_very_small_or_large(shortest, out);
     }
@@ -181,13 +182,13 @@ fn push_very_small_or_large(shortest: &str, out: &mut Vec<u8>) {
     let unsigned = shortest.trim_start_matches('-');
     let (number, exponent) = unsigned.split_once('e').unwrap_or((unsigned, "0"));
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    let all = [whole, fraction].concat();
+    let all = format!("{whole}{fraction}");
     let leading = all.len() - all.trim_start_matches('0').len();
     let (first, others) = all.trim_matches('0').split_at(1);
     let exponent = exponent.parse::<i64>().unwrap_or(0) + whole.len() as i64 - 1 - leading as i64;
     // Of the numbers that get here, only 0.00012 and its like are not longer than 1.2e-04.
     if exponent == -4 && !others.is_empty() {
-        out.extend_from_slice(shortest.as_bytes());
+        let _ = out.write_all(shortest.as_bytes());
         return;
     }
     let sign = if shortest.starts_with('-') { "-" } else { "" };
@@ -278,6 +279,7 @@ mod tests {
             if double.is_finite() {
                 let text = written(double);
                 prop_assert_eq!(read::<f64>(&text), Some((double, text.len())));
+                prop_assert!(text.len() <= 24);
             }
             let single = f32::from_bits(bits as u32);
             if single.is_finite() {

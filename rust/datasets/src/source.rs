@@ -1,18 +1,25 @@
 //! A text file, plain or gzip, handed out in blocks of whole lines.
 
+use crate::pipe;
 use flate2::bufread::MultiGzDecoder;
-use manylabel_base::{Error, Watch};
-use memchr::{memchr_iter, memrchr};
-use std::fs::File;
+use manylabel_base::{Error, Watch, extend};
+use memchr::{memchr, memchr_iter, memrchr};
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 /// Bytes read at a time. Small enough to be parsed out of the cache, large enough that taking a
 /// block costs nothing beside parsing it.
-const BLOCK: u64 = 1 << 20;
+pub(crate) const BLOCK: u64 = 1 << 20;
+
+/// Bytes of the longest line that is read: a row of some twenty million `feature:value` pairs. What has no
+/// newlines at all (a disk image, a file with a hole) is refused here and not taken into memory.
+pub(crate) const LONGEST_LINE: usize = 256 << 20;
 
 /// Zero bytes behind every block, so that eight bytes can be read at any position in it.
 const PADDING: [u8; 8] = [0; 8];
+
+/// What is named if memory does not hold the text being read.
+const TEXT: &str = "a line of the file";
 
 /// Whole lines of a file.
 #[derive(Debug, Default)]
@@ -45,9 +52,10 @@ impl Block {
 }
 
 /// An open text file; gzip (of any number of members) is recognised by its first two bytes.
-pub(crate) struct Source {
+pub(crate) struct Source<'w> {
     path: PathBuf,
-    reader: Box<dyn Read + Send>,
+    reader: Box<dyn Read + Send + 'w>,
+    watch: &'w Watch,
     /// The beginning of the line the last block ended in.
     carry: Vec<u8>,
     /// 1-based number of the first line not handed out.
@@ -56,18 +64,15 @@ pub(crate) struct Source {
     pub(crate) length: Option<u64>,
 }
 
-impl Source {
-    pub(crate) fn open(path: &Path) -> Result<Self, Error> {
-        let refused = |source| Error::Io {
-            path: path.into(),
-            source,
-        };
-        let file = File::open(path).map_err(refused)?;
-        let about = file.metadata().map_err(refused)?;
+impl<'w> Source<'w> {
+    /// Opens a file. Whatever waits for text looks at `watch` meanwhile.
+    pub(crate) fn open(path: &Path, watch: &'w Watch) -> Result<Self, Error> {
+        let (file, about) = pipe::open(path, watch).map_err(|error| refused(path, error))?;
         let mut file = BufReader::new(file);
-        let packed = file.fill_buf().map_err(refused)?.starts_with(&[0x1f, 0x8b]);
+        let start = file.fill_buf().map_err(|error| refused(path, error))?;
+        let packed = start.starts_with(&[0x1f, 0x8b]);
         let length = (about.is_file() && !packed).then_some(about.len());
-        let reader: Box<dyn Read + Send> = if packed {
+        let reader: Box<dyn Read + Send + 'w> = if packed {
             Box::new(MultiGzDecoder::new(file))
         } else {
             Box::new(file)
@@ -75,6 +80,7 @@ impl Source {
         Ok(Self {
             path: path.into(),
             reader,
+            watch,
             carry: Vec::new(),
             line: 1,
             length,
@@ -83,18 +89,33 @@ impl Source {
 
     /// Puts the next lines into `block`, at most one of them longer than [`BLOCK`]; false at the
     /// end of the file. A last line without a newline gets one.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Parse`] if a line is longer than [`LONGEST_LINE`] or a gzip stream damaged, [`Error::Io`],
+    /// [`Error::Stopped`], [`Error::TooLarge`].
     pub(crate) fn next(&mut self, block: &mut Block) -> Result<bool, Error> {
         let bytes = &mut block.bytes;
         block.first_line = self.line;
         bytes.clear();
-        bytes.append(&mut self.carry);
+        extend(TEXT, bytes, self.carry.drain(..))?;
         loop {
             let old = bytes.len();
-            bytes.reserve(BLOCK as usize + PADDING.len() + 1);
+            bytes
+                .try_reserve(BLOCK as usize + PADDING.len() + 1)
+                .map_err(|_| no_room(TEXT))?;
             let got = match self.reader.by_ref().take(BLOCK).read_to_end(bytes) {
                 Ok(got) => got,
                 Err(error) => return Err(self.failed(error, bytes)),
             };
+            if bytes.len() > LONGEST_LINE {
+                // All before `old` is the beginning of one line.
+                let newline = memchr(b'\n', &bytes[old..]);
+                if newline.map_or(bytes.len(), |newline| old + newline) > LONGEST_LINE {
+                    let expected = format!("lines of at most {LONGEST_LINE} bytes");
+                    return Err(Unfit::new(expected, "a longer one").at(&self.path, self.line));
+                }
+            }
             if (got as u64) < BLOCK {
                 if bytes.last().is_some_and(|&byte| byte != b'\n') {
                     bytes.push(b'\n');
@@ -102,88 +123,120 @@ impl Source {
                 break;
             }
             if let Some(newline) = memrchr(b'\n', &bytes[old..]) {
-                self.carry.extend_from_slice(&bytes[old + newline + 1..]);
-                bytes.truncate(old + newline + 1);
+                let behind = old + newline + 1;
+                extend(TEXT, &mut self.carry, bytes[behind..].iter().copied())?;
+                bytes.truncate(behind);
                 break;
             }
+            self.watch.step(0)?;
         }
         let n_lines = memchr_iter(b'\n', bytes).count();
         self.line += n_lines;
-        bytes.extend_from_slice(&PADDING);
+        extend(TEXT, bytes, PADDING)?;
         Ok(n_lines > 0)
     }
 
     /// Everything that is left, for small files.
-    pub(crate) fn rest(&mut self, watch: &Watch) -> Result<Vec<u8>, Error> {
+    pub(crate) fn rest(&mut self) -> Result<Vec<u8>, Error> {
         let (mut text, mut block) = (Vec::new(), Block::default());
         while self.next(&mut block)? {
-            text.extend_from_slice(block.text());
-            watch.step(block.text().len())?;
+            extend("the file", &mut text, block.text().iter().copied())?;
+            self.watch.step(block.text().len())?;
         }
         Ok(text)
     }
 
     /// What the system refuses is its own error; what the decompressor refuses is the content's.
     fn failed(&self, error: io::Error, read: &[u8]) -> Error {
-        if error.raw_os_error().is_some() {
-            return Error::Io {
-                path: self.path.clone(),
-                source: error,
-            };
-        }
         let line = self.line + memchr_iter(b'\n', read).count();
         let got = match error.kind() {
+            _ if error.raw_os_error().is_some() => return refused(&self.path, error),
             io::ErrorKind::UnexpectedEof => "a gzip stream that is cut short".into(),
-            _ => format!("a damaged gzip stream ({error})"),
+            io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => {
+                format!("a damaged gzip stream ({error})")
+            }
+            _ => return refused(&self.path, error),
         };
-        Unfit {
-            expected: "more text".into(),
-            got,
-        }
-        .at(&self.path, line)
+        Unfit::new("more text", got).at(&self.path, line)
     }
 }
 
-/// What a place in a file should hold and does not; [`at`](Self::at) says where.
+/// Why a file cannot be read on.
+fn refused(path: &Path, error: io::Error) -> Error {
+    if error.kind() == io::ErrorKind::OutOfMemory {
+        return no_room(TEXT);
+    }
+    // The watch was looked at while waiting for text.
+    error.downcast().unwrap_or_else(|source| Error::Io {
+        path: path.into(),
+        source,
+    })
+}
+
+/// Memory does not hold `what`.
+pub(crate) fn no_room(what: &'static str) -> Error {
+    Error::TooLarge {
+        what,
+        got: "memory ran out".into(),
+    }
+}
+
+/// Why a place in a file was not taken; [`at`](Self::at) says which.
 #[derive(Debug)]
-pub(crate) struct Unfit {
-    pub(crate) expected: String,
-    pub(crate) got: String,
+pub(crate) enum Unfit {
+    /// What should stand there, and what does.
+    Content { expected: String, got: String },
+    /// What is not the file's fault: memory was refused, or the caller asked to stop.
+    Other(Error),
 }
 
 impl Unfit {
     pub(crate) fn new(expected: impl Into<String>, got: impl Into<String>) -> Self {
-        Self {
+        Self::Content {
             expected: expected.into(),
             got: got.into(),
         }
     }
 
     pub(crate) fn at(self, path: &Path, line: usize) -> Error {
-        Error::Parse {
-            path: path.into(),
-            line,
-            expected: self.expected,
-            got: self.got,
+        match self {
+            Self::Content { expected, got } => Error::Parse {
+                path: path.into(),
+                line,
+                expected,
+                got,
+            },
+            Self::Other(error) => error,
         }
+    }
+}
+
+impl From<Error> for Unfit {
+    fn from(error: Error) -> Self {
+        Self::Other(error)
     }
 }
 
 /// `text` as an error message shows it: printable, between backquotes and not too long.
 pub(crate) fn quote(text: &[u8]) -> String {
+    format!("`{}`", shorten(text))
+}
+
+/// `text` as an error message shows it where it needs no backquotes: printable and not too long.
+pub(crate) fn shorten(text: &[u8]) -> String {
     const LONGEST: usize = 40;
     let shown = String::from_utf8_lossy(&text[..text.len().min(4 * LONGEST)]);
-    let mut quoted = String::new();
+    let mut short = String::new();
     for shown in shown.chars().take(LONGEST) {
         match shown {
-            '\'' | '"' => quoted.push(shown),
-            _ => quoted.extend(shown.escape_debug()),
+            '\'' | '"' => short.push(shown),
+            _ => shown.escape_debug().for_each(|part| short.push(part)),
         }
     }
     if shown.chars().count() > LONGEST || text.len() > 4 * LONGEST {
-        quoted.push('…');
+        short.push('…');
     }
-    format!("`{quoted}`")
+    short
 }
 
 /// An index type of scipy's: `i32`, or `i64` where sizes ask for it.

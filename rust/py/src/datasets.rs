@@ -1,14 +1,16 @@
 //! Files of data sets in and out.
 
 use crate::csr::PyCsr;
-use crate::error::to_py;
 use crate::run::run;
+use manylabel_base::{Error, collected, filled};
 use manylabel_datasets::{
-    ArffOptions, Cells, Index, Real, XcFile, read_arff as read_relation, write_xc as write,
+    Arff, ArffOptions, Cells, Index, Real, Rows, XcFile, read_arff as read_relation,
+    write_xc as write,
 };
 use manylabel_score::with_sparse;
 use numpy::{Element, IntoPyArray};
 use pyo3::prelude::*;
+use pyo3::types::{PyList, PyString};
 use std::path::{Path, PathBuf};
 
 /// `indptr`, `indices` and `data` of a CSR matrix.
@@ -18,7 +20,15 @@ type Csr<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>);
 type Examples<'py> = ((usize, usize, usize), Csr<'py>, Csr<'py>);
 
 /// Flat dense values or arrays of X, arrays of Y, names of features and of labels.
-type Relation<'py> = (Bound<'py, PyAny>, Csr<'py>, Vec<String>, Vec<String>);
+type Relation<'py> = (
+    Bound<'py, PyAny>,
+    Csr<'py>,
+    Bound<'py, PyList>,
+    Bound<'py, PyList>,
+);
+
+/// What was read without the interpreter, to be handed over with it.
+type Read = Box<dyn for<'py> FnOnce(Python<'py>) -> Examples<'py> + Send>;
 
 /// Reads a file in Extreme Classification form.
 #[pyfunction]
@@ -29,56 +39,77 @@ pub(crate) fn read_xc(
     double: bool,
     n_threads: usize,
 ) -> PyResult<Examples<'_>> {
-    let file = py.detach(|| XcFile::open(&path)).map_err(to_py)?;
-    let (_, n_features, n_labels) = file.shape();
-    let narrow = n_features.max(n_labels) as u64 <= <i32 as Index>::MAX;
-    match (narrow, double) {
-        (true, false) => read::<i32, f32>(py, file, n_threads),
-        (true, true) => read::<i32, f64>(py, file, n_threads),
-        (false, false) => read::<i64, f32>(py, file, n_threads),
-        (false, true) => read::<i64, f64>(py, file, n_threads),
+    let read = run(py, n_threads, None, |watch| {
+        let file = XcFile::open(&path, watch)?;
+        let (_, n_features, n_labels) = file.shape();
+        let narrow = n_features.max(n_labels) as u64 <= <i32 as Index>::MAX;
+        match (narrow, double) {
+            (true, false) => read::<i32, f32>(file),
+            (true, true) => read::<i32, f64>(file),
+            (false, false) => read::<i64, f32>(file),
+            (false, true) => read::<i64, f64>(file),
+        }
+    })?;
+    Ok(read(py))
+}
+
+fn read<I: Index + Element, V: Real + Element>(file: XcFile<'_>) -> Result<Read, Error> {
+    let data = file.read::<I, V>()?;
+    let (x, y) = (Arrays::new(data.x)?, Arrays::of_labels(data.y)?);
+    Ok(Box::new(move |py| {
+        (data.shape, x.into_py(py), y.into_py(py))
+    }))
+}
+
+/// The arrays of a CSR matrix. scipy wants one type for both index arrays: `I`, unless there are more
+/// entries than it can count.
+enum Arrays<I, V> {
+    Narrow(Vec<I>, Vec<I>, Vec<V>),
+    Wide(Vec<i64>, Vec<i64>, Vec<V>),
+}
+
+impl<I: Index + Element, V: Element> Arrays<I, V> {
+    fn new(rows: Rows<I, V>) -> Result<Self, Error> {
+        let Rows {
+            ends,
+            indices,
+            values,
+        } = rows;
+        if indices.len() as u64 <= I::MAX {
+            let ends = ends.into_iter().map(|end| I::of(end as u64));
+            let ends = collected("number of rows", ends)?;
+            return Ok(Self::Narrow(ends, indices, values));
+        }
+        let indices = indices.into_iter().map(|index| index.get() as i64);
+        let indices = collected("number of stored entries", indices)?;
+        Ok(Self::Wide(ends, indices, values))
+    }
+
+    fn into_py(self, py: Python<'_>) -> Csr<'_> {
+        match self {
+            Self::Narrow(ends, indices, values) => (
+                ends.into_pyarray(py).into_any(),
+                indices.into_pyarray(py).into_any(),
+                values.into_pyarray(py).into_any(),
+            ),
+            Self::Wide(ends, indices, values) => (
+                ends.into_pyarray(py).into_any(),
+                indices.into_pyarray(py).into_any(),
+                values.into_pyarray(py).into_any(),
+            ),
+        }
     }
 }
 
-fn read<I: Index + Element, V: Real + Element>(
-    py: Python<'_>,
-    file: XcFile,
-    n_threads: usize,
-) -> PyResult<Examples<'_>> {
-    let data = run(py, n_threads, None, |watch| file.read::<I, V>(watch))?;
-    let ones = vec![1i32; data.y.indices.len()];
-    Ok((
-        data.shape,
-        csr(py, data.x.ends, data.x.indices, data.x.values),
-        csr(py, data.y.ends, data.y.indices, ones),
-    ))
-}
-
-/// scipy wants one type for both index arrays: `I`, unless there are more entries than it can count.
-fn csr<I: Index + Element, V: Element>(
-    py: Python<'_>,
-    ends: Vec<i64>,
-    indices: Vec<I>,
-    data: Vec<V>,
-) -> Csr<'_> {
-    let data = data.into_pyarray(py).into_any();
-    if indices.len() as u64 <= I::MAX {
-        let ends: Vec<I> = ends.into_iter().map(|end| I::of(end as u64)).collect();
-        (
-            ends.into_pyarray(py).into_any(),
-            indices.into_pyarray(py).into_any(),
-            data,
-        )
-    } else {
-        let indices: Vec<i64> = indices
-            .into_iter()
-            .map(|index| index.get() as i64)
-            .collect();
-        (
-            ends.into_pyarray(py).into_any(),
-            indices.into_pyarray(py).into_any(),
-            data,
-        )
+impl<I: Index + Element> Arrays<I, i32> {
+    /// Ones where a label is present.
+    fn of_labels(rows: Rows<I, ()>) -> Result<Self, Error> {
+        let values = filled("number of labels", 1, rows.indices.len())?;
+        Self::new(Rows {
+            ends: rows.ends,
+            indices: rows.indices,
+            values,
+        })
     }
 }
 
@@ -120,20 +151,42 @@ fn relation<'py, V: Real + Element>(
     path: &Path,
     options: &ArffOptions<'_>,
 ) -> PyResult<Relation<'py>> {
-    let data = run(py, 1, None, |watch| {
-        read_relation::<V>(path, options, watch)
+    let (x, y, feature_names, label_names) = run(py, 1, None, |watch| {
+        let Arff {
+            x,
+            y,
+            feature_names,
+            label_names,
+        } = read_relation::<V>(path, options, watch)?;
+        let x = match x {
+            Cells::Dense(values) => Features::Dense(values),
+            Cells::Sparse(rows) => Features::Sparse(Arrays::new(rows)?),
+        };
+        Ok((x, Arrays::of_labels(y)?, feature_names, label_names))
     })?;
-    let x = match data.x {
-        Cells::Dense(values) => values.into_pyarray(py).into_any(),
-        Cells::Sparse(x) => csr(py, x.ends, x.indices, x.values)
-            .into_pyobject(py)?
-            .into_any(),
+    let x = match x {
+        Features::Dense(values) => values.into_pyarray(py).into_any(),
+        Features::Sparse(x) => x.into_py(py).into_pyobject(py)?.into_any(),
     };
-    let ones = vec![1i32; data.y.indices.len()];
     Ok((
         x,
-        csr(py, data.y.ends, data.y.indices, ones),
-        data.feature_names,
-        data.label_names,
+        y.into_py(py),
+        names(py, &feature_names)?,
+        names(py, &label_names)?,
     ))
+}
+
+/// Features as the file has them, ready for numpy.
+enum Features<V> {
+    Dense(Vec<V>),
+    Sparse(Arrays<i32, V>),
+}
+
+/// A list of strings; an exception where memory does not hold it.
+fn names<'py>(py: Python<'py>, names: &[String]) -> PyResult<Bound<'py, PyList>> {
+    let list = PyList::empty(py);
+    for name in names {
+        list.append(PyString::from_bytes(py, name.as_bytes())?)?;
+    }
+    Ok(list)
 }

@@ -1,13 +1,19 @@
 //! Which attribute becomes which column of X or Y.
 
 use super::ArffOptions;
-use super::header::{Attribute, Header, Kind, Values};
+use super::header::{Attribute, Header, Kind, Values, insert};
 use super::labels::read_labels;
-use super::line::decode;
-use crate::source::Unfit;
-use manylabel_base::{Error, Watch};
-use std::collections::{HashMap, HashSet};
+use super::line::{copied_text, decode, room};
+use crate::source::{Unfit, quote};
+use manylabel_base::{Error, Watch, few, filled, push, reserved};
+use std::collections::HashMap;
 use std::path::Path;
+
+/// What is named if memory does not hold the names of features, and if there are too many of them.
+const FEATURES: &str = "number of features";
+
+/// The same of labels.
+const LABELS: &str = "number of labels";
 
 /// What an attribute is to the data set.
 #[derive(Debug)]
@@ -47,30 +53,34 @@ pub(crate) struct Hierarchy {
 }
 
 impl Hierarchy {
-    /// The label of `path`; ancestors nobody declared come before the first path below them.
-    fn declare(&mut self, path: &str, names: &mut Vec<String>) -> i32 {
-        if let Some(&known) = self.labels.get(path) {
-            return known;
+    /// Takes in a path; ancestors nobody declared come before the first path below them.
+    fn declare(&mut self, path: &str, names: &mut Vec<String>) -> Result<(), Error> {
+        let mut parent = None;
+        let ends = path.match_indices('/').map(|(slash, _)| slash);
+        for end in ends.chain([path.len()]) {
+            let ancestor = &path[..end];
+            if let Some(&known) = self.labels.get(ancestor) {
+                parent = Some(known);
+                continue;
+            }
+            let label = self.parents.len() as i32;
+            insert(&mut self.labels, copied_text(ancestor)?, label)?;
+            push(LABELS, &mut self.parents, parent)?;
+            push(LABELS, names, copied_text(ancestor)?)?;
+            parent = Some(label);
         }
-        let parent = path
-            .rsplit_once('/')
-            .map(|(ancestors, _)| self.declare(ancestors, names));
-        let label = self.parents.len() as i32;
-        self.labels.insert(path.into(), label);
-        self.parents.push(parent);
-        names.push(path.into());
-        label
+        Ok(())
     }
 
-    /// Hands the label of `path` and all its ancestors to `take`; false if there is no such path.
-    pub(crate) fn closure(&self, path: &str, mut take: impl FnMut(i32)) -> bool {
+    /// Appends the label of `path` and all its ancestors to `labels`; false if there is no such path.
+    pub(crate) fn closure(&self, path: &str, labels: &mut Vec<i32>) -> Result<bool, Error> {
         let mut next = self.labels.get(path).copied();
         let known = next.is_some();
         while let Some(label) = next {
-            take(label);
+            push("labels of an example", labels, label)?;
             next = self.parents[label as usize];
         }
-        known
+        Ok(known)
     }
 }
 
@@ -92,37 +102,39 @@ impl Columns {
         let labels = label_positions(path, &header, options, watch)?;
         let ignored = ignored_positions(path, &header, options)?;
         let mut columns = Self {
-            attributes: Vec::new(),
+            attributes: reserved("number of attributes", header.attributes.len())?,
             feature_names: Vec::new(),
             label_names: Vec::new(),
         };
-        let mut unusable: Vec<(usize, String)> = Vec::new();
+        let mut unusable = Unusable::default();
         for (position, attribute) in header.attributes.into_iter().enumerate() {
             let Attribute { name, kind, line } = attribute;
+            watch.step(0)?;
             let role = match &kind {
-                _ if ignored.contains(&position) => Role::Ignored,
-                Kind::Hierarchical(paths) if labels.contains(&position) => {
+                _ if ignored[position] => Role::Ignored,
+                Kind::Hierarchical(paths) if labels[position] => {
                     let mut hierarchy = Hierarchy::default();
                     for path in paths {
-                        hierarchy.declare(path, &mut columns.label_names);
+                        watch.step(0)?;
+                        hierarchy.declare(path, &mut columns.label_names)?;
                     }
                     Role::Paths(hierarchy)
                 }
                 Kind::Other(kind) => {
-                    unusable.push((line, format!("the {kind} attribute `{name}`")));
+                    unusable.push(line, kind, &name);
                     Role::Ignored
                 }
                 Kind::Hierarchical(_) => {
                     let expected = "no hierarchical attribute where others are the labels (`ignore` leaves it out)";
-                    return Err(Unfit::new(expected, format!("`{name}`")).at(path, line));
+                    return Err(Unfit::new(expected, quote(name.as_bytes())).at(path, line));
                 }
-                kind if labels.contains(&position) => columns
+                kind if labels[position] => columns
                     .label(&name, kind)
                     .map_err(|unfit| unfit.at(path, line))?,
                 Kind::Numeric => Role::Number {
-                    column: columns.feature(name.clone()),
+                    column: columns.feature(copied_text(&name)?)?,
                 },
-                Kind::Nominal(values) => columns.nominal(&name, &values.list),
+                Kind::Nominal(values) => columns.nominal(&name, &values.list, watch)?,
             };
             let values = match kind {
                 Kind::Nominal(values) => Some(values),
@@ -130,58 +142,64 @@ impl Columns {
             };
             columns.attributes.push((role, values, name));
         }
-        if let [(line, _), ..] = unusable[..] {
-            let expected = "numeric or nominal features (`ignore` leaves attributes out)";
-            let got: Vec<String> = unusable.into_iter().map(|(_, got)| got).collect();
-            return Err(Unfit::new(expected, got.join(", ")).at(path, line));
-        }
-        if i32::try_from(columns.feature_names.len()).is_err() {
-            return Err(Error::TooLarge {
-                what: "number of features",
-                got: columns.feature_names.len().to_string(),
-            });
+        unusable.refuse(path)?;
+        for (what, names) in [
+            (FEATURES, &columns.feature_names),
+            (LABELS, &columns.label_names),
+        ] {
+            if i32::try_from(names.len()).is_err() {
+                return Err(Error::TooLarge {
+                    what,
+                    got: names.len().to_string(),
+                });
+            }
         }
         Ok(columns)
     }
 
-    fn feature(&mut self, name: String) -> i32 {
-        self.feature_names.push(name);
-        self.feature_names.len() as i32 - 1
+    fn feature(&mut self, name: String) -> Result<i32, Error> {
+        push(FEATURES, &mut self.feature_names, name)?;
+        Ok(self.feature_names.len() as i32 - 1)
     }
 
-    fn nominal(&mut self, name: &str, values: &[Vec<u8>]) -> Role {
-        let named = |value: &[u8]| format!("{name}={}", decode(value));
+    fn nominal(&mut self, name: &str, values: &[Vec<u8>], watch: &Watch) -> Result<Role, Error> {
+        let named = |value: &[u8]| {
+            let value = decode(value)?;
+            let mut both = room(name.len() + 1 + value.len())?;
+            both.push_str(name);
+            both.push('=');
+            both.push_str(&value);
+            Ok::<_, Error>(both)
+        };
         if let [first, second] = values {
-            return match (truth(first), truth(second)) {
-                (Some(true), Some(false)) => Role::Pair {
-                    column: self.feature(name.into()),
-                    one: 0,
-                },
-                (Some(false), Some(true)) => Role::Pair {
-                    column: self.feature(name.into()),
-                    one: 1,
-                },
-                _ => Role::Pair {
-                    column: self.feature(named(second)),
-                    one: 1,
-                },
+            let (name, one) = match (truth(first), truth(second)) {
+                (Some(true), Some(false)) => (copied_text(name)?, 0),
+                (Some(false), Some(true)) => (copied_text(name)?, 1),
+                _ => (named(second)?, 1),
             };
+            let column = self.feature(name)?;
+            return Ok(Role::Pair { column, one });
         }
         let column = self.feature_names.len() as i32;
-        self.feature_names
-            .extend(values.iter().map(|value| named(value)));
-        Role::Choice { column }
+        for value in values {
+            watch.step(0)?;
+            self.feature(named(value)?)?;
+        }
+        Ok(Role::Choice { column })
     }
 
     fn label(&mut self, name: &str, kind: &Kind) -> Result<Role, Unfit> {
-        self.label_names.push(name.into());
+        push(LABELS, &mut self.label_names, copied_text(name)?)?;
         let label = self.label_names.len() as i32 - 1;
         match kind {
             Kind::Nominal(values) => {
-                let on: Option<Vec<bool>> = values.list.iter().map(|value| truth(value)).collect();
+                // Few words are true or false, and each value is declared once.
+                let on: Option<Vec<bool>> = few(values.list.iter().map(|value| truth(value)));
                 on.map(|on| Role::Label { label, on }).ok_or_else(|| {
-                    let expected =
-                        format!("values 0 and 1 (or no and yes, false and true) of label `{name}`");
+                    let expected = format!(
+                        "values 0 and 1 (or no and yes, false and true) of label {}",
+                        quote(name.as_bytes())
+                    );
                     Unfit::new(expected, format!("{{{}}}", values.first_few()))
                 })
             }
@@ -190,39 +208,80 @@ impl Columns {
     }
 }
 
-/// Words that say whether something holds.
-fn truth(word: &[u8]) -> Option<bool> {
-    match &*word.to_ascii_lowercase() {
-        b"1" | b"yes" | b"y" | b"true" | b"t" => Some(true),
-        b"0" | b"no" | b"n" | b"false" | b"f" => Some(false),
-        _ => None,
+/// Attributes that are neither numbers nor nominal and not left out, as a message tells of them.
+#[derive(Default)]
+struct Unusable {
+    count: usize,
+    first_line: usize,
+    shown: String,
+}
+
+impl Unusable {
+    fn push(&mut self, line: usize, kind: &str, name: &str) {
+        self.count += 1;
+        if self.count == 1 {
+            self.first_line = line;
+        }
+        if self.count <= Values::FEW {
+            let separator = if self.count > 1 { ", " } else { "" };
+            let attribute = format!("{separator}the {kind} attribute {}", quote(name.as_bytes()));
+            self.shown.push_str(&attribute);
+        }
+    }
+
+    /// An error if there is one.
+    fn refuse(self, path: &Path) -> Result<(), Error> {
+        if self.count == 0 {
+            return Ok(());
+        }
+        let expected = "numeric or nominal features (`ignore` leaves attributes out)";
+        let more = if self.count > Values::FEW {
+            ", …"
+        } else {
+            ""
+        };
+        Err(Unfit::new(expected, self.shown + more).at(path, self.first_line))
     }
 }
 
+/// Words that say whether something holds.
+fn truth(word: &[u8]) -> Option<bool> {
+    let is = |known: &&str| word.eq_ignore_ascii_case(known.as_bytes());
+    if ["1", "yes", "y", "true", "t"].iter().any(is) {
+        Some(true)
+    } else if ["0", "no", "n", "false", "f"].iter().any(is) {
+        Some(false)
+    } else {
+        None
+    }
+}
+
+/// By attribute, whether it is a label.
 fn label_positions(
     path: &Path,
     header: &Header,
     options: &ArffOptions<'_>,
     watch: &Watch,
-) -> Result<HashSet<usize>, Error> {
-    if let Some(xml) = options.xml {
-        let found = |(name, line): (String, usize)| {
-            header.position(&name).ok_or_else(|| {
-                Unfit::new(
-                    format!("names of attributes of {}", path.display()),
-                    format!("`{name}`"),
-                )
-                .at(xml, line)
-            })
-        };
-        return read_labels(xml, watch)?.into_iter().map(found).collect();
-    }
+) -> Result<Vec<bool>, Error> {
     let n = header.attributes.len();
-    let is_hierarchy =
-        |&position: &usize| matches!(header.attributes[position].kind, Kind::Hierarchical(_));
-    let hierarchies: HashSet<usize> = (0..n).filter(is_hierarchy).collect();
-    match (hierarchies.len(), header.n_labels) {
-        (1, _) => Ok(hierarchies),
+    let mut is_label = filled("number of attributes", false, n)?;
+    if let Some(xml) = options.xml {
+        for (name, line) in read_labels(xml, watch)? {
+            let Some(position) = header.position(&name) else {
+                let expected = format!("names of attributes of {}", path.display());
+                return Err(Unfit::new(expected, quote(name.as_bytes())).at(xml, line));
+            };
+            is_label[position] = true;
+        }
+        return Ok(is_label);
+    }
+    let mut n_hierarchies = 0;
+    for (is_label, attribute) in is_label.iter_mut().zip(&header.attributes) {
+        *is_label = matches!(attribute.kind, Kind::Hierarchical(_));
+        n_hierarchies += usize::from(*is_label);
+    }
+    match (n_hierarchies, header.n_labels) {
+        (1, _) => {}
         (0, Some(n_labels)) => {
             let count = usize::try_from(n_labels.unsigned_abs()).unwrap_or(usize::MAX);
             if count > n {
@@ -232,38 +291,44 @@ fn label_positions(
                     Unfit::new(expected, format!("-C {n_labels}")).at(path, header.relation_line)
                 );
             }
-            Ok(if n_labels > 0 {
-                (0..count).collect()
+            if n_labels > 0 {
+                is_label[..count].fill(true);
             } else {
-                (n - count..n).collect()
-            })
+                is_label[n - count..].fill(true);
+            }
         }
         (0, None) => {
             let expected = "to be told the labels: by `xml`, a file that names them, or by `-C n` in @relation, \
                             or by a hierarchical attribute";
-            Err(Unfit::new(expected, "none of these").at(path, header.relation_line))
+            return Err(Unfit::new(expected, "none of these").at(path, header.relation_line));
         }
         (several, _) => {
             let got = format!("{several} hierarchical attributes");
-            Err(Unfit::new("one hierarchical attribute", got).at(path, header.relation_line))
+            return Err(
+                Unfit::new("one hierarchical attribute", got).at(path, header.relation_line)
+            );
         }
     }
+    Ok(is_label)
 }
 
+/// By attribute, whether it is left out.
 fn ignored_positions(
     path: &Path,
     header: &Header,
     options: &ArffOptions<'_>,
-) -> Result<HashSet<usize>, Error> {
-    let found = |name: &String| {
-        header.position(name).ok_or_else(|| {
+) -> Result<Vec<bool>, Error> {
+    let mut ignored = filled("number of attributes", false, header.attributes.len())?;
+    for name in options.ignore {
+        let Some(position) = header.position(name) else {
             let got = format!("`{name}`, which {} does not have", path.display());
-            Error::Param {
+            return Err(Error::Param {
                 name: "ignore",
                 expected: "names of attributes",
                 got,
-            }
-        })
-    };
-    options.ignore.iter().map(found).collect()
+            });
+        };
+        ignored[position] = true;
+    }
+    Ok(ignored)
 }

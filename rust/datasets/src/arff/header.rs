@@ -1,8 +1,17 @@
 //! What stands before the examples: `@relation`, `@attribute`, `@data`.
 
-use super::line::{Line, decode};
-use crate::source::{Unfit, quote};
+use super::line::{Line, copied_text, decode};
+use crate::source::{Unfit, no_room, quote, shorten};
+use manylabel_base::{Error, Watch, copied, few, push};
 use std::collections::HashMap;
+use std::hash::Hash;
+
+/// Bytes of the longest name of an attribute. Features of a nominal attribute repeat it, once a value.
+const LONGEST_NAME: usize = 4096;
+
+/// Most parts of a path in a hierarchy. Every ancestor has a name of its own, the path to it, so that names
+/// take the square of the depth.
+const DEEPEST: usize = 100;
 
 /// One declared attribute.
 #[derive(Debug)]
@@ -21,7 +30,7 @@ pub(crate) enum Kind {
     /// Paths of a label hierarchy, as declared.
     Hierarchical(Vec<String>),
     /// `string` or `date`: no feature.
-    Other(String),
+    Other(&'static str),
 }
 
 /// The values of a nominal attribute.
@@ -38,7 +47,7 @@ impl Values {
     /// The first of them, for a message.
     pub(crate) fn first_few(&self) -> String {
         let shown = self.list.iter().take(Self::FEW);
-        let shown: Vec<String> = shown.map(|value| decode(value)).collect();
+        let shown: Vec<String> = few(shown.map(|value| shorten(value)));
         shown.join(", ")
     }
 
@@ -64,28 +73,33 @@ pub(crate) struct Header {
 
 impl Header {
     /// Takes a line; true once it was `@data`.
-    pub(crate) fn push(&mut self, text: &[u8], number: usize) -> Result<bool, Unfit> {
+    pub(crate) fn push(
+        &mut self,
+        text: &[u8],
+        number: usize,
+        watch: &Watch,
+    ) -> Result<bool, Unfit> {
         let text = text
             .strip_prefix(b"\xef\xbb\xbf")
             .filter(|_| number == 1)
             .unwrap_or(text);
-        let mut line = Line::new(text);
+        let mut line = Line::new(text, watch);
         if line.peek().is_none() {
             return Ok(false);
         }
         let wanted = self.wanted();
-        let keyword = line.word(b" \t", wanted)?.text.to_ascii_lowercase();
-        match (&*keyword, self.relation_line) {
-            (b"@relation", 0) => {
-                self.relation_line = number;
-                self.n_labels = n_labels(line.rest())?;
-            }
-            (b"@attribute", 1..) => self.push_attribute(line, number)?,
-            (b"@data", 1..) if !self.attributes.is_empty() => {
-                line.end()?;
-                return Ok(true);
-            }
-            _ => return Err(Unfit::new(wanted, quote(text.trim_ascii()))),
+        let keyword = line.word(b" \t", wanted)?.text;
+        let is = |known: &[u8]| keyword.eq_ignore_ascii_case(known);
+        if self.relation_line == 0 && is(b"@relation") {
+            self.relation_line = number;
+            self.n_labels = n_labels(line.rest())?;
+        } else if self.relation_line > 0 && is(b"@attribute") {
+            self.push_attribute(line, number)?;
+        } else if !self.attributes.is_empty() && is(b"@data") {
+            line.end()?;
+            return Ok(true);
+        } else {
+            return Err(Unfit::new(wanted, quote(text.trim_ascii())));
         }
         Ok(false)
     }
@@ -109,36 +123,64 @@ impl Header {
     }
 
     fn push_attribute(&mut self, mut line: Line<'_>, number: usize) -> Result<(), Unfit> {
-        let name = decode(&line.word(b" \t{", "the name of an attribute")?.text);
+        let name = line.word(b" \t{", "the name of an attribute")?.text;
+        if name.len() > LONGEST_NAME {
+            let expected = format!("a name of at most {LONGEST_NAME} bytes");
+            return Err(Unfit::new(expected, quote(&name)));
+        }
+        let name = decode(&name)?;
         let kind = if line.take(b'{') {
             Kind::Nominal(values(&mut line)?)
         } else {
             typed(&mut line, &name)?
         };
-        if let Some(first) = self.names.insert(name.clone(), self.attributes.len()) {
+        let first = insert(&mut self.names, copied_text(&name)?, self.attributes.len())?;
+        if let Some(first) = first {
             let expected = format!("a name unlike that of line {}", self.attributes[first].line);
-            return Err(Unfit::new(expected, format!("`{name}` again")));
+            return Err(Unfit::new(
+                expected,
+                format!("{} again", quote(name.as_bytes())),
+            ));
         }
-        self.attributes.push(Attribute {
+        let attribute = Attribute {
             name,
             kind,
             line: number,
-        });
+        };
+        push("number of attributes", &mut self.attributes, attribute)?;
         Ok(())
     }
 }
 
+/// Puts a key and its value into `map`; returns the value it had.
+///
+/// # Errors
+///
+/// [`Error::TooLarge`].
+pub(super) fn insert<K: Hash + Eq, V>(
+    map: &mut HashMap<K, V>,
+    key: K,
+    value: V,
+) -> Result<Option<V>, Error> {
+    map.try_reserve(1).map_err(|_| no_room("number of names"))?;
+    Ok(map.insert(key, value))
+}
+
+/// What is named if memory does not hold the values of nominal attributes.
+const VALUES: &str = "number of nominal values";
+
 fn values(line: &mut Line<'_>) -> Result<Values, Unfit> {
     let (mut list, mut positions) = (Vec::new(), HashMap::new());
     loop {
-        let value = line.word(b",}", "a nominal value")?.text.into_owned();
-        if positions.insert(value.clone(), list.len()).is_some() {
+        let value = line.word(b",}", "a nominal value")?.text;
+        let value = copied(VALUES, &value)?;
+        if insert(&mut positions, copied(VALUES, &value)?, list.len())?.is_some() {
             return Err(Unfit::new(
                 "each nominal value once",
                 format!("{} twice", quote(&value)),
             ));
         }
-        list.push(value);
+        push(VALUES, &mut list, value)?;
         if line.take(b'}') {
             line.end()?;
             return Ok(Values { list, positions });
@@ -155,33 +197,44 @@ fn values(line: &mut Line<'_>) -> Result<Values, Unfit> {
 }
 
 fn typed(line: &mut Line<'_>, name: &str) -> Result<Kind, Unfit> {
+    let name = quote(name.as_bytes());
     let expected = format!(
-        "the type of `{name}`: numeric, real, integer, string, date, hierarchical or {{values}}"
+        "the type of {name}: numeric, real, integer, string, date, hierarchical or {{values}}"
     );
-    let word = line.word(b" \t", &expected)?.text.to_ascii_lowercase();
-    match &*word {
-        b"numeric" | b"real" | b"integer" => line.end().map(|()| Kind::Numeric),
-        b"string" | b"date" => Ok(Kind::Other(decode(&word))),
-        b"hierarchical" => {
-            let paths: Vec<String> = decode(line.rest())
-                .split(',')
-                .map(|path| path.trim().into())
-                .collect();
-            if paths.iter().any(String::is_empty) {
-                return Err(Unfit::new(
-                    format!("paths of `{name}`, comma between them"),
-                    quote(line.rest()),
-                ));
-            }
-            Ok(Kind::Hierarchical(paths))
-        }
-        _ => Err(Unfit::new(expected, quote(&word))),
+    let word = line.word(b" \t", &expected)?.text;
+    let is = |known: &[u8]| word.eq_ignore_ascii_case(known);
+    if is(b"numeric") || is(b"real") || is(b"integer") {
+        return line.end().map(|()| Kind::Numeric);
     }
+    if let Some(other) = ["string", "date"]
+        .into_iter()
+        .find(|kind| is(kind.as_bytes()))
+    {
+        return Ok(Kind::Other(other));
+    }
+    if !is(b"hierarchical") {
+        return Err(Unfit::new(expected, quote(&word)));
+    }
+    let mut paths = Vec::new();
+    for path in decode(line.rest())?.split(',').map(str::trim) {
+        if path.is_empty() {
+            return Err(Unfit::new(
+                format!("paths of {name}, comma between them"),
+                quote(line.rest()),
+            ));
+        }
+        if path.split('/').count() > DEEPEST {
+            let expected = format!("paths of {name} with at most {DEEPEST} parts");
+            return Err(Unfit::new(expected, quote(path.as_bytes())));
+        }
+        push("number of paths", &mut paths, copied_text(path)?)?;
+    }
+    Ok(Kind::Hierarchical(paths))
 }
 
 /// `n` of `-C n` in the name of a relation, as MEKA writes it.
 fn n_labels(relation: &[u8]) -> Result<Option<i64>, Unfit> {
-    let name = decode(relation);
+    let name = decode(relation)?;
     let mut words = name.split_whitespace();
     if !words.any(|word| word.trim_matches(['\'', '"']) == "-C") {
         return Ok(None);

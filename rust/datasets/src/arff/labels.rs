@@ -2,17 +2,17 @@
 //! where they form a hierarchy. Only the names matter here; what nests in what is checked all the
 //! same, so that a file cut short is noticed.
 
-use super::line::decode;
-use crate::source::{Source, Unfit, quote};
-use manylabel_base::{Error, Watch};
+use super::line::{decode, room};
+use crate::source::{Source, Unfit, quote, shorten};
+use manylabel_base::{Error, Watch, push};
 use memchr::memchr_iter;
 use memchr::memmem::find;
 use std::path::Path;
 
 /// Names of the labels in the order of the file, with their 1-based lines.
 pub(crate) fn read_labels(path: &Path, watch: &Watch) -> Result<Vec<(String, usize)>, Error> {
-    let text = Source::open(path)?.rest(watch)?;
-    labels(&text).map_err(|(unfit, at)| unfit.at(path, line_of(&text, at)))
+    let text = Source::open(path, watch)?.rest()?;
+    labels(&text, watch).map_err(|(unfit, at)| unfit.at(path, line_of(&text, at)))
 }
 
 fn line_of(text: &[u8], at: usize) -> usize {
@@ -20,12 +20,16 @@ fn line_of(text: &[u8], at: usize) -> usize {
 }
 
 /// On error, with the position of the fault.
-fn labels(text: &[u8]) -> Result<Vec<(String, usize)>, (Unfit, usize)> {
+fn labels(text: &[u8], watch: &Watch) -> Result<Vec<(String, usize)>, (Unfit, usize)> {
     let mut labels = Vec::new();
     let mut open: Vec<&[u8]> = Vec::new();
     let mut at = 0;
+    // How many lines end before the tag, and up to where they are counted.
+    let (mut n_lines, mut counted) = (0, 0);
     while let Some(offset) = memchr::memchr(b'<', &text[at..]) {
         let start = at + offset;
+        let other = |error: Error| (Unfit::from(error), start);
+        watch.step(0).map_err(other)?;
         let left = &text[start..];
         let close: &[u8] = if left.starts_with(b"<!--") {
             b"-->"
@@ -45,7 +49,7 @@ fn labels(text: &[u8]) -> Result<Vec<(String, usize)>, (Unfit, usize)> {
             let innermost = open.pop();
             if innermost != Some(name.trim_ascii()) {
                 let expected = innermost.map_or("no closing tag".into(), |name| {
-                    format!("</{}>", decode(name))
+                    format!("</{}>", shorten(name))
                 });
                 return Err((Unfit::new(expected, quote(&left[..=length])), start));
             }
@@ -58,21 +62,23 @@ fn labels(text: &[u8]) -> Result<Vec<(String, usize)>, (Unfit, usize)> {
             .position(u8::is_ascii_whitespace)
             .unwrap_or(tag.len());
         if tag[..end].rsplit(|&byte| byte == b':').next() == Some(b"label") {
-            let name = name_attribute(&tag[end..]).ok_or_else(|| {
+            let name = name_attribute(&tag[end..]).map_err(other)?.ok_or_else(|| {
                 (
                     Unfit::new("<label name=\"…\">", quote(&left[..=length])),
                     start,
                 )
             })?;
-            labels.push((name, line_of(text, start)));
+            n_lines += memchr_iter(b'\n', &text[counted..start]).count();
+            counted = start;
+            push("number of labels", &mut labels, (name, 1 + n_lines)).map_err(other)?;
         }
         if !alone {
-            open.push(&tag[..end]);
+            push("depth of the labels", &mut open, &tag[..end]).map_err(other)?;
         }
     }
     if let Some(name) = open.pop() {
         return Err((
-            Unfit::new(format!("</{}>", decode(name)), "the end of the file"),
+            Unfit::new(format!("</{}>", shorten(name)), "the end of the file"),
             text.len(),
         ));
     }
@@ -82,47 +88,65 @@ fn labels(text: &[u8]) -> Result<Vec<(String, usize)>, (Unfit, usize)> {
     Ok(labels)
 }
 
-/// The value of `name` among the attributes of a tag.
-fn name_attribute(mut attributes: &[u8]) -> Option<String> {
-    loop {
-        let equals = attributes.iter().position(|&byte| byte == b'=')?;
-        let key = attributes[..equals].trim_ascii();
-        let rest = attributes[equals + 1..].trim_ascii_start();
-        let mark = *rest
-            .first()
-            .filter(|&&mark| mark == b'"' || mark == b'\'')?;
-        let length = rest[1..].iter().position(|&byte| byte == mark)?;
+/// The value of `name` among the attributes of a tag; `None` if it is not there or malformed.
+fn name_attribute(mut attributes: &[u8]) -> Result<Option<String>, Error> {
+    while let Some(((key, value), behind)) = attribute(attributes) {
         if key == b"name" {
-            return unescape(&decode(&rest[1..=length]));
+            return unescape(&decode(value)?);
         }
-        attributes = &rest[length + 2..];
+        attributes = behind;
     }
+    Ok(None)
+}
+
+/// The first of the attributes of a tag, a key and a value, and what stands behind it.
+fn attribute(attributes: &[u8]) -> Option<((&[u8], &[u8]), &[u8])> {
+    let equals = attributes.iter().position(|&byte| byte == b'=')?;
+    let key = attributes[..equals].trim_ascii();
+    let rest = attributes[equals + 1..].trim_ascii_start();
+    let (mark, rest) = rest.split_first()?;
+    if !matches!(mark, b'"' | b'\'') {
+        return None;
+    }
+    let length = rest.iter().position(|byte| byte == mark)?;
+    Some(((key, &rest[..length]), &rest[length + 1..]))
 }
 
 /// Resolves `&amp;` and the like; `None` if an entity is unknown.
-fn unescape(text: &str) -> Option<String> {
+fn unescape(text: &str) -> Result<Option<String>, Error> {
+    // What an entity means is never longer than its name.
+    let mut out = room(text.len())?;
     let mut parts = text.split('&');
-    let mut out = String::from(parts.next()?);
+    out.push_str(parts.next().unwrap_or_default());
     for part in parts {
-        let (entity, rest) = part.split_once(';')?;
-        out.push(match entity {
-            "amp" => '&',
-            "lt" => '<',
-            "gt" => '>',
-            "quot" => '"',
-            "apos" => '\'',
-            _ => {
-                let number = entity.strip_prefix('#')?;
-                let code = match number.strip_prefix(['x', 'X']) {
-                    Some(digits) => u32::from_str_radix(digits, 16),
-                    None => number.parse(),
-                };
-                char::from_u32(code.ok()?)?
-            }
-        });
+        let Some((meant, rest)) = part
+            .split_once(';')
+            .and_then(|(entity, rest)| Some((meaning(entity)?, rest)))
+        else {
+            return Ok(None);
+        };
+        out.push(meant);
         out.push_str(rest);
     }
-    Some(out)
+    Ok(Some(out))
+}
+
+fn meaning(entity: &str) -> Option<char> {
+    Some(match entity {
+        "amp" => '&',
+        "lt" => '<',
+        "gt" => '>',
+        "quot" => '"',
+        "apos" => '\'',
+        _ => {
+            let number = entity.strip_prefix('#')?;
+            let code = match number.strip_prefix(['x', 'X']) {
+                Some(digits) => u32::from_str_radix(digits, 16),
+                None => number.parse(),
+            };
+            char::from_u32(code.ok()?)?
+        }
+    })
 }
 
 #[cfg(test)]
@@ -134,7 +158,7 @@ mod tests {
         let text = b"<?xml version='1.0'?>\n<!-- <label name=\"no\"> -->\n<m:labels>\n\
             <m:label id='7' name = 'a &amp; b'><m:label name=\"&#228;&#x41;\"/>\n</m:label ><other/></m:labels>";
         assert_eq!(
-            labels(text).expect("well formed"),
+            labels(text, &Watch::new()).expect("well formed"),
             [("a & b".into(), 4), ("äA".into(), 4)]
         );
     }
@@ -158,12 +182,12 @@ mod tests {
             ("\n</labels>", "no closing tag", 2),
             ("red, green", "<label name=\"…\"> elements", 1),
         ] {
-            let (unfit, at) = labels(text.as_bytes()).expect_err(text);
-            assert_eq!(
-                (&*unfit.expected, line_of(text.as_bytes(), at)),
-                (expected, line),
-                "{text}"
-            );
+            let (unfit, at) = labels(text.as_bytes(), &Watch::new()).expect_err(text);
+            let found = line_of(text.as_bytes(), at);
+            let Unfit::Content { expected: told, .. } = unfit else {
+                panic!("{text}: {unfit:?}");
+            };
+            assert_eq!((&*told, found), (expected, line), "{text}");
         }
     }
 }

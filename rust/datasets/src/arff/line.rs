@@ -1,7 +1,11 @@
 //! The words of a line.
 
-use crate::source::{Unfit, quote};
+use crate::source::{BLOCK, Unfit, no_room, quote};
+use manylabel_base::{Error, Watch, extend, push};
 use std::borrow::Cow;
+
+/// What is named if memory does not hold a word.
+const WORD: &str = "a word of the file";
 
 /// A word and whether it stood in quotes; `?` means missing only without them.
 #[derive(Debug)]
@@ -21,11 +25,19 @@ impl Word<'_> {
 pub(crate) struct Line<'a> {
     text: &'a [u8],
     at: usize,
+    watch: &'a Watch,
+    /// Where the watch is looked at next: a line can be much longer than a block.
+    next_look: usize,
 }
 
 impl<'a> Line<'a> {
-    pub(crate) fn new(text: &'a [u8]) -> Self {
-        Self { text, at: 0 }
+    pub(crate) fn new(text: &'a [u8], watch: &'a Watch) -> Self {
+        Self {
+            text,
+            at: 0,
+            watch,
+            next_look: BLOCK as usize,
+        }
     }
 
     /// The next byte that is no blank; `None` at the end or before a comment.
@@ -58,6 +70,10 @@ impl<'a> Line<'a> {
 
     /// A quoted word, or what comes before one of `stops` or a comment, without blanks around it.
     pub(crate) fn word(&mut self, stops: &[u8], what: &str) -> Result<Word<'a>, Unfit> {
+        if self.at >= self.next_look {
+            self.next_look = self.at + BLOCK as usize;
+            self.watch.step(0)?;
+        }
         let Some(mark @ (b'\'' | b'"')) = self.peek() else {
             return self.bare(stops, what);
         };
@@ -79,23 +95,23 @@ impl<'a> Line<'a> {
                 let text = match unescaped {
                     None => Cow::Borrowed(run),
                     Some(mut text) => {
-                        text.extend_from_slice(run);
+                        extend(WORD, &mut text, run.iter().copied())?;
                         Cow::Owned(text)
                     }
                 };
                 return Ok(Word { text, quoted: true });
             }
             let text = unescaped.get_or_insert_default();
-            text.extend_from_slice(run);
-            match self.text.get(self.at) {
-                Some(b'n') => text.push(b'\n'),
-                Some(b't') => text.push(b'\t'),
-                Some(b'r') => text.push(b'\r'),
-                Some(&other) => text.push(other),
-                None => {}
-            }
+            extend(WORD, text, run.iter().copied())?;
+            let meant = match self.text.get(self.at) {
+                Some(b'n') => b'\n',
+                Some(b't') => b'\t',
+                Some(b'r') => b'\r',
+                Some(&other) => other,
+                None => continue,
+            };
+            push(WORD, text, meant)?;
             self.at += 1;
-            self.at = self.at.min(self.text.len());
         }
     }
 
@@ -123,9 +139,29 @@ impl<'a> Line<'a> {
 }
 
 /// `bytes` as text: UTF-8 if they are, else Latin-1, in which old files are written.
-pub(crate) fn decode(bytes: &[u8]) -> String {
-    match std::str::from_utf8(bytes) {
-        Ok(text) => text.into(),
-        Err(_) => bytes.iter().map(|&byte| char::from(byte)).collect(),
-    }
+///
+/// # Errors
+///
+/// [`Error::TooLarge`], here and below.
+pub(crate) fn decode(bytes: &[u8]) -> Result<String, Error> {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        let mut text = room(2 * bytes.len())?;
+        bytes.iter().for_each(|&byte| text.push(char::from(byte)));
+        return Ok(text);
+    };
+    copied_text(text)
+}
+
+/// A copy of `text`.
+pub(crate) fn copied_text(text: &str) -> Result<String, Error> {
+    let mut copy = room(text.len())?;
+    copy.push_str(text);
+    Ok(copy)
+}
+
+/// An empty string with room for `n` bytes.
+pub(crate) fn room(n: usize) -> Result<String, Error> {
+    let mut text = String::new();
+    text.try_reserve_exact(n).map_err(|_| no_room(WORD))?;
+    Ok(text)
 }

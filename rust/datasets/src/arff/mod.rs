@@ -57,7 +57,8 @@ pub struct Arff<V> {
     pub label_names: Vec<String>,
 }
 
-/// Reads an ARFF file, plain or gzip. `watch` counts bytes of text.
+/// Reads an ARFF file, plain or gzip. `watch` counts bytes of text, and is looked at while there is nothing
+/// to read: a file may be a pipe.
 ///
 /// A numeric attribute is one feature. A nominal one of two values is one 0/1 feature, otherwise
 /// one 0/1 feature per value. Features and labels are in the order of the attributes.
@@ -74,23 +75,23 @@ pub fn read_arff<V: Real>(
     options: &ArffOptions<'_>,
     watch: &Watch,
 ) -> Result<Arff<V>, Error> {
-    let (mut source, mut block) = (Source::open(path)?, Block::default());
+    let (mut source, mut block) = (Source::open(path, watch)?, Block::default());
     let mut header = Header::default();
     let mut examples: Option<Examples<V>> = None;
     while source.next(&mut block)? {
         for (number, line) in block.lines() {
             if let Some(examples) = &mut examples {
                 examples
-                    .push(line)
+                    .push(line, watch)
                     .map_err(|unfit| unfit.at(path, number))?;
             } else if header
-                .push(line, number)
+                .push(line, number, watch)
                 .map_err(|unfit| unfit.at(path, number))?
             {
                 examples = Some(Examples::new(
                     Columns::new(path, std::mem::take(&mut header), options, watch)?,
                     options,
-                ));
+                )?);
             }
         }
         watch.step(block.text().len())?;

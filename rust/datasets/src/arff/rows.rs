@@ -7,6 +7,13 @@ use super::{Arff, ArffOptions, Cells};
 use crate::number::{Real, decimal};
 use crate::source::{Unfit, quote};
 use crate::xc::Rows;
+use manylabel_base::{Error, Watch, collected, extend, filled, push};
+
+/// What is named if memory does not hold an example.
+const VALUES: &str = "values of an example";
+
+/// What is named if memory does not hold the examples.
+const ENTRIES: &str = "number of stored entries";
 
 /// The examples so far.
 pub(crate) struct Examples<V> {
@@ -38,7 +45,10 @@ enum Entry {
 }
 
 impl<V: Real> Examples<V> {
-    pub(crate) fn new(columns: Columns, options: &ArffOptions<'_>) -> Self {
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`].
+    pub(crate) fn new(columns: Columns, options: &ArffOptions<'_>) -> Result<Self, Error> {
         // The value omitted is the first declared one, or the number 0.
         let first = |role: &Role| match role {
             Role::Pair { column, one: 0 } | Role::Choice { column } => {
@@ -48,12 +58,11 @@ impl<V: Real> Examples<V> {
             _ => None,
         };
         let implied = columns.attributes.iter().enumerate();
-        let implied = implied
-            .filter_map(|(position, (role, ..))| Some((position, first(role)?)))
-            .collect();
-        Self {
-            implied,
-            given: vec![0; columns.attributes.len()],
+        let implied = implied.filter_map(|(position, (role, ..))| Some((position, first(role)?)));
+        let what = "number of attributes";
+        Ok(Self {
+            implied: collected(what, implied)?,
+            given: filled(what, 0, columns.attributes.len())?,
             missing_is_absent: options.missing_is_absent,
             x: None,
             y: Rows::default(),
@@ -63,12 +72,12 @@ impl<V: Real> Examples<V> {
                 padded: Vec::new(),
             },
             columns,
-        }
+        })
     }
 
     /// Takes a line; empty ones and comments say nothing.
-    pub(crate) fn push(&mut self, text: &[u8]) -> Result<(), Unfit> {
-        let mut line = Line::new(text);
+    pub(crate) fn push(&mut self, text: &[u8], watch: &Watch) -> Result<(), Unfit> {
+        let mut line = Line::new(text, watch);
         let Some(start) = line.peek() else {
             return Ok(());
         };
@@ -97,7 +106,7 @@ impl<V: Real> Examples<V> {
             self.dense(&mut line)?;
         }
         line.end()?;
-        self.keep()
+        self.keep().map_err(Unfit::from)
     }
 
     fn dense(&mut self, line: &mut Line<'_>) -> Result<(), Unfit> {
@@ -154,39 +163,39 @@ impl<V: Real> Examples<V> {
         }
         for &(position, entry) in &self.implied {
             if self.given[position] != number {
-                self.row.push(entry);
+                self.row.push(entry)?;
             }
         }
         Ok(())
     }
 
     /// Moves the example read into X and Y.
-    fn keep(&mut self) -> Result<(), Unfit> {
+    fn keep(&mut self) -> Result<(), Error> {
         let Row { cells, labels, .. } = &mut self.row;
         labels.sort_unstable();
         labels.dedup();
-        self.y.indices.append(labels);
-        self.y.end_row();
+        extend(ENTRIES, &mut self.y.indices, labels.drain(..))?;
+        self.y.end_row()?;
         match &mut self.x {
             Some(Cells::Dense(values)) => {
                 let (start, width) = (values.len(), self.columns.feature_names.len());
                 // A file of many nominal values can be far smaller than its dense matrix.
-                if values.try_reserve(width).is_err() {
-                    return Err(Unfit::new(
-                        "a matrix that fits into memory",
-                        format!("rows of {width} values"),
-                    ));
-                }
-                values.resize(start + width, V::default());
+                let zeros = std::iter::repeat_n(V::default(), width);
+                extend("the dense matrix of features", values, zeros)?;
                 for &(column, value) in &*cells {
                     values[start + column as usize] = value;
                 }
             }
             Some(Cells::Sparse(rows)) => {
                 cells.sort_unstable_by_key(|&(column, _)| column);
-                rows.indices.extend(cells.iter().map(|&(column, _)| column));
-                rows.values.extend(cells.iter().map(|&(_, value)| value));
-                rows.end_row();
+                let columns = cells.iter().map(|&(column, _)| column);
+                extend(ENTRIES, &mut rows.indices, columns)?;
+                extend(
+                    ENTRIES,
+                    &mut rows.values,
+                    cells.iter().map(|&(_, value)| value),
+                )?;
+                rows.end_row()?;
             }
             None => {}
         }
@@ -219,24 +228,25 @@ impl<V: Real> Row<V> {
             (Role::Number { column }, _) => {
                 let value = self.number(&word.text, name)?;
                 if value != V::default() {
-                    self.cells.push((*column, value));
+                    push(VALUES, &mut self.cells, (*column, value))?;
                 }
             }
             (Role::NumberLabel { label }, _) => {
                 let value = self.number(&word.text, name)?;
                 if value == V::from(1) {
-                    self.labels.push(*label);
+                    push(VALUES, &mut self.labels, *label)?;
                 } else if value != V::default() {
                     return Err(Unfit::new(
-                        format!("0 or 1 for label `{name}`"),
+                        format!("0 or 1 for label {}", quote(name.as_bytes())),
                         quote(&word.text),
                     ));
                 }
             }
             (Role::Paths(hierarchy), _) => {
-                for path in decode(&word.text).split('@') {
-                    if !hierarchy.closure(path.trim(), |label| self.labels.push(label)) {
-                        let expected = format!("declared paths of `{name}`, joined by @");
+                for path in decode(&word.text)?.split('@') {
+                    if !hierarchy.closure(path.trim(), &mut self.labels)? {
+                        let name = quote(name.as_bytes());
+                        let expected = format!("declared paths of {name}, joined by @");
                         return Err(Unfit::new(expected, quote(path.as_bytes())));
                     }
                 }
@@ -248,15 +258,18 @@ impl<V: Real> Row<V> {
                     } else {
                         ""
                     };
-                    let expected = format!("one of {{{}{more}}} for `{name}`", values.first_few());
+                    let (few, name) = (values.first_few(), quote(name.as_bytes()));
+                    let expected = format!("one of {{{few}{more}}} for {name}");
                     return Err(Unfit::new(expected, quote(&word.text)));
                 };
                 match role {
                     Role::Pair { column, one } if position == *one => {
-                        self.push(Entry::Feature(*column));
+                        self.push(Entry::Feature(*column))?;
                     }
-                    Role::Choice { column } => self.push(Entry::Feature(column + position as i32)),
-                    Role::Label { label, on } if on[position] => self.push(Entry::Label(*label)),
+                    Role::Choice { column } => {
+                        self.push(Entry::Feature(column + position as i32))?;
+                    }
+                    Role::Label { label, on } if on[position] => self.push(Entry::Label(*label))?,
                     _ => {}
                 }
             }
@@ -274,18 +287,19 @@ impl<V: Real> Row<V> {
     ) -> Result<(), Unfit> {
         match role {
             Role::Number { column } | Role::Pair { column, .. } => {
-                self.cells.push((*column, V::MISSING));
+                push(VALUES, &mut self.cells, (*column, V::MISSING))?;
             }
             Role::Choice { column } => {
                 let n = values.map_or(0, |values| values.list.len()) as i32;
-                self.cells
-                    .extend((*column..column + n).map(|column| (column, V::MISSING)));
+                let missing = (*column..column + n).map(|column| (column, V::MISSING));
+                extend(VALUES, &mut self.cells, missing)?;
             }
             Role::Label { .. } | Role::NumberLabel { .. } | Role::Paths(_)
                 if !missing_is_absent =>
             {
+                let name = quote(name.as_bytes());
                 let expected =
-                    format!("a known value of label `{name}` (or `missing_labels=\"absent\"`)");
+                    format!("a known value of label {name} (or `missing_labels=\"absent\"`)");
                 return Err(Unfit::new(expected, "`?`"));
             }
             _ => {}
@@ -293,21 +307,20 @@ impl<V: Real> Row<V> {
         Ok(())
     }
 
-    fn push(&mut self, entry: Entry) {
+    fn push(&mut self, entry: Entry) -> Result<(), Error> {
         match entry {
-            Entry::Feature(column) => self.cells.push((column, V::from(1))),
-            Entry::Label(label) => self.labels.push(label),
+            Entry::Feature(column) => push(VALUES, &mut self.cells, (column, V::from(1))),
+            Entry::Label(label) => push(VALUES, &mut self.labels, label),
         }
     }
 
     fn number(&mut self, text: &[u8], name: &str) -> Result<V, Unfit> {
         self.padded.clear();
-        self.padded.extend_from_slice(text);
-        self.padded.extend_from_slice(&[0; 8]);
+        extend(VALUES, &mut self.padded, text.iter().copied().chain([0; 8]))?;
         match decimal(&self.padded, 0) {
             Some((value, end)) if end == text.len() => Ok(value),
             _ => Err(Unfit::new(
-                format!("{} for `{name}`", V::FINITE),
+                format!("{} for {}", V::FINITE, quote(name.as_bytes())),
                 quote(text),
             )),
         }

@@ -1,9 +1,12 @@
 //! From text to arrays.
 
 use crate::number::{Real, decimal, digits};
-use crate::source::{Block, Index, Source, Unfit, quote};
-use manylabel_base::{Error, Watch};
+use crate::source::{Block, Index, Source, Unfit, quote, shorten};
+use manylabel_base::{Error, Watch, extend, few, push};
 use std::path::{Path, PathBuf};
+
+/// What is named if memory does not hold the rows.
+const ENTRIES: &str = "number of stored entries";
 
 /// Rows of a sparse matrix as they are collected: what the arrays of a CSR matrix are made of.
 #[derive(Debug, Clone, PartialEq)]
@@ -19,7 +22,7 @@ pub struct Rows<I, V> {
 impl<I, V> Default for Rows<I, V> {
     fn default() -> Self {
         Self {
-            ends: vec![0],
+            ends: few([0]),
             indices: Vec::new(),
             values: Vec::new(),
         }
@@ -32,21 +35,28 @@ impl<I, V> Rows<I, V> {
         self.ends.len() - 1
     }
 
-    pub(crate) fn end_row(&mut self) {
-        self.ends.push(self.indices.len() as i64);
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`], here and below.
+    pub(crate) fn end_row(&mut self) -> Result<(), Error> {
+        push("number of rows", &mut self.ends, self.indices.len() as i64)
     }
 
     /// Moves the rows of `other` behind these; its memory stays, for the next rows.
-    fn append(&mut self, other: &mut Self) {
+    fn append(&mut self, other: &mut Self) -> Result<(), Error> {
         let offset = self.indices.len() as i64;
-        self.ends
-            .extend(other.ends.drain(1..).map(|end| end + offset));
-        self.indices.append(&mut other.indices);
-        self.values.append(&mut other.values);
+        let ends = other.ends.drain(1..).map(|end| end + offset);
+        extend("number of rows", &mut self.ends, ends)?;
+        extend(ENTRIES, &mut self.indices, other.indices.drain(..))?;
+        extend(ENTRIES, &mut self.values, other.values.drain(..))
     }
 
+    /// Leaves out the rows from `n_rows` on, which have no entries.
     fn truncate(&mut self, n_rows: usize) {
         self.ends.truncate(n_rows + 1);
+    }
+
+    fn shrink(&mut self) {
         self.ends.shrink_to_fit();
         self.indices.shrink_to_fit();
         self.values.shrink_to_fit();
@@ -66,41 +76,48 @@ pub struct Xc<I, V> {
 
 impl<I, V> Xc<I, V> {
     /// Makes room for `share` times what is here. Growing step by step would copy, and pages once
-    /// reserved cost nothing until they are written.
+    /// reserved cost nothing until they are written. What is not granted need not be: it was a guess.
     fn reserve(&mut self, share: f64) {
-        // A little more, for no part of a file is quite like another.
-        let more = |n: usize| (n as f64 * (share * 1.03 - 1.0).max(0.0)) as usize;
-        self.x.ends.reserve(more(self.x.ends.len()));
-        self.x.indices.reserve(more(self.x.indices.len()));
-        self.x.values.reserve(more(self.x.values.len()));
-        self.y.ends.reserve(more(self.y.ends.len()));
-        self.y.indices.reserve(more(self.y.indices.len()));
+        fn make_room<T>(vec: &mut Vec<T>, share: f64) {
+            // A little more, for no part of a file is quite like another.
+            let more = vec.len() as f64 * (share * 1.03 - 1.0).max(0.0);
+            let _ = vec.try_reserve(more as usize);
+        }
+        make_room(&mut self.x.ends, share);
+        make_room(&mut self.x.indices, share);
+        make_room(&mut self.x.values, share);
+        make_room(&mut self.y.ends, share);
+        make_room(&mut self.y.indices, share);
     }
 }
 
 /// An open file of which the first line has been read.
-pub struct XcFile {
+pub struct XcFile<'w> {
     path: PathBuf,
-    source: Source,
+    source: Source<'w>,
+    watch: &'w Watch,
     /// The beginning of the file.
     first: Block,
     header_length: usize,
     shape: (usize, usize, usize),
 }
 
-impl XcFile {
-    /// Opens a file, plain or gzip, and reads its first line.
+impl<'w> XcFile<'w> {
+    /// Opens a file, plain or gzip, and reads its first line. `watch` is looked at while there is nothing
+    /// to read; it may be a pipe.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if it cannot be read, [`Error::Parse`] if its first line is no header.
-    pub fn open(path: &Path) -> Result<Self, Error> {
-        let (mut source, mut first) = (Source::open(path)?, Block::default());
+    /// [`Error::Io`] if it cannot be read, [`Error::Parse`] if its first line is no header,
+    /// [`Error::Stopped`], [`Error::TooLarge`].
+    pub fn open(path: &Path, watch: &'w Watch) -> Result<Self, Error> {
+        let (mut source, mut first) = (Source::open(path, watch)?, Block::default());
         source.next(&mut first)?;
         let (shape, header_length) = shape(path, &first)?;
         Ok(Self {
             path: path.into(),
             source,
+            watch,
             first,
             header_length,
             shape,
@@ -113,22 +130,25 @@ impl XcFile {
     }
 
     /// Reads the examples, on the threads of the current rayon pool; the result does not depend on
-    /// their number. `watch` counts bytes of text.
+    /// their number. The watch counts bytes of text.
     ///
-    /// Carriage returns before newlines, trailing blanks, tabs for blanks, empty lines behind the
-    /// last example, features and labels out of order, and repeated labels are let through; a
-    /// feature given twice in one example is not. Zero values are dropped.
+    /// Carriage returns before newlines, trailing blanks, tabs for blanks, empty lines at the end of the
+    /// file, features and labels out of order, and repeated labels are let through; a
+    /// feature given twice in one example is not, nor are more examples than the first line says. Zero
+    /// values are dropped.
     ///
     /// Memory is that of the result and a few blocks of text; a single pass, linear time.
     ///
     /// # Errors
     ///
     /// [`Error::Parse`] if the file is malformed or a gzip stream damaged, [`Error::Io`] if it
-    /// cannot be read, [`Error::Stopped`], [`Error::TooLarge`] if columns do not fit `I`.
-    pub fn read<I: Index, V: Real>(self, watch: &Watch) -> Result<Xc<I, V>, Error> {
+    /// cannot be read, [`Error::Stopped`], [`Error::TooLarge`] if columns do not fit `I` or the result
+    /// does not fit in memory.
+    pub fn read<I: Index, V: Real>(self) -> Result<Xc<I, V>, Error> {
         let Self {
             path,
             mut source,
+            watch,
             first,
             header_length,
             shape,
@@ -174,8 +194,8 @@ impl XcFile {
             let got = format!("the end of the file after {n_rows}");
             return Err(Unfit::new(expected, got).at(&path, n_rows + 2));
         }
-        all.x.truncate(shape.0);
-        all.y.truncate(shape.0);
+        all.x.shrink();
+        all.y.shrink();
         Ok(all)
     }
 }
@@ -234,7 +254,7 @@ struct Batch<I, V> {
 impl<I: Index, V: Real> Batch<I, V> {
     fn new(n_blocks: usize) -> Self {
         Self {
-            parts: (0..n_blocks).map(|_| Part::default()).collect(),
+            parts: few((0..n_blocks).map(|_| Part::default())),
             filled: 0,
         }
     }
@@ -326,7 +346,7 @@ impl<I: Index, V: Real> Part<I, V> {
                 }
                 sorted &= label >= next;
                 next = label + 1;
-                self.y.indices.push(I::of(label));
+                push(ENTRIES, &mut self.y.indices, I::of(label))?;
                 at = end;
                 if text[at] != b',' {
                     break;
@@ -358,8 +378,8 @@ impl<I: Index, V: Real> Part<I, V> {
                     if value != V::default() {
                         sorted &= feature >= next;
                         next = feature + 1;
-                        self.x.indices.push(I::of(feature));
-                        self.x.values.push(value);
+                        push(ENTRIES, &mut self.x.indices, I::of(feature))?;
+                        push(ENTRIES, &mut self.x.values, value)?;
                     }
                     at = end;
                 }
@@ -374,8 +394,8 @@ impl<I: Index, V: Real> Part<I, V> {
         if !sorted {
             self.sort_features(x_start)?;
         }
-        self.x.end_row();
-        self.y.end_row();
+        self.x.end_row()?;
+        self.y.end_row()?;
         Ok(at + 1 + usize::from(text[at] == b'\r'))
     }
 
@@ -399,12 +419,12 @@ impl<I: Index, V: Real> Part<I, V> {
     fn sort_features(&mut self, start: usize) -> Result<(), Unfit> {
         let pairs = &mut self.unsorted;
         pairs.clear();
-        pairs.extend(
-            self.x
-                .indices
-                .drain(start..)
-                .zip(self.x.values.drain(start..)),
-        );
+        let (indices, values) = (&mut self.x.indices, &mut self.x.values);
+        extend(
+            ENTRIES,
+            pairs,
+            indices.drain(start..).zip(values.drain(start..)),
+        )?;
         pairs.sort_unstable_by_key(|&(feature, _)| feature);
         if let Some(twice) = pairs.windows(2).find(|two| two[0].0 == two[1].0) {
             return Err(Unfit::new(
@@ -412,35 +432,37 @@ impl<I: Index, V: Real> Part<I, V> {
                 format!("feature {} twice", twice[0].0),
             ));
         }
-        self.x
-            .indices
-            .extend(pairs.iter().map(|&(feature, _)| feature));
-        self.x.values.extend(pairs.iter().map(|&(_, value)| value));
+        extend(ENTRIES, indices, pairs.iter().map(|&(feature, _)| feature))?;
+        extend(ENTRIES, values, pairs.iter().map(|&(_, value)| value))?;
         Ok(())
     }
 
-    /// Moves the examples behind `all`. Only empty lines may follow the last declared example.
+    /// Moves the examples behind `all`. Only empty lines, which are no examples at the end of a file, may
+    /// follow the last declared example; a fault comes with its line.
     fn append_to(&mut self, all: &mut Xc<I, V>) -> Result<(), (Unfit, usize)> {
-        let n_before = all.x.n_rows();
-        let n_wanted = all.shape.0.saturating_sub(n_before).min(self.x.n_rows());
-        let is_extra = |row: usize| {
-            self.x.ends[row] < self.x.ends[row + 1] || self.y.ends[row] < self.y.ends[row + 1]
-        };
-        if let Some(extra) = (n_wanted..self.x.n_rows()).find(|&row| is_extra(row)) {
+        let n_rows = self.x.n_rows();
+        let n_wanted = n_rows.min(all.shape.0 - all.x.n_rows());
+        if n_wanted < n_rows {
             let header = usize::from(self.start > 0);
-            let (line, text) = self.block.lines().nth(extra + header).unwrap_or_default();
-            let expected = format!(
-                "the end of the file after {} examples, as line 1 says",
-                all.shape.0
-            );
-            return Err((Unfit::new(expected, quote(text)), line));
+            let lines = self.block.lines().skip(header + n_wanted);
+            let mut surplus = lines.take(n_rows - n_wanted);
+            if let Some((line, text)) = surplus.find(|(_, text)| !text.is_empty()) {
+                let expected = format!(
+                    "the end of the file after {} examples, as line 1 says",
+                    all.shape.0
+                );
+                return Err((Unfit::new(expected, quote(text)), line));
+            }
+            self.x.truncate(n_wanted);
+            self.y.truncate(n_wanted);
         }
         if let Some(fault) = self.fault.take() {
             return Err(fault);
         }
-        all.x.append(&mut self.x);
-        all.y.append(&mut self.y);
-        Ok(())
+        all.x
+            .append(&mut self.x)
+            .and_then(|()| all.y.append(&mut self.y))
+            .map_err(|error| (error.into(), 0))
     }
 }
 
@@ -472,10 +494,9 @@ fn word(text: &[u8], at: usize) -> &[u8] {
 #[cold]
 fn out_of_range(what: &str, limit: u64, text: &[u8], at: usize) -> Unfit {
     let (_, end) = digits(text, at);
-    let digits = String::from_utf8_lossy(&text[at..end]);
     Unfit::new(
         format!("a {what} below {limit} (they count from 0)"),
-        digits,
+        shorten(&text[at..end]),
     )
 }
 

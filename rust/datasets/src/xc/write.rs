@@ -4,14 +4,20 @@ use crate::number::{Real, push_decimal};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use manylabel_base::range::same;
-use manylabel_base::{Error, Watch};
+use manylabel_base::{Error, Watch, reserved};
 use manylabel_sparse::{CsrOwned, CsrView, Index};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// Bytes of text collected before they are written.
+/// Bytes of whole lines collected before they are written.
 const CHUNK: usize = 1 << 16;
+
+/// Bytes of text collected before they are written although the line goes on.
+const LARGEST_CHUNK: usize = 1 << 20;
+
+/// No label and no pair needs more bytes: a separator, 20 digits, a colon and a decimal of 24.
+const LONGEST_PIECE: usize = 64;
 
 /// Writes a data set; gzip if the name of `path` ends in `.gz`. `watch` counts examples.
 ///
@@ -22,8 +28,8 @@ const CHUNK: usize = 1 << 16;
 ///
 /// # Errors
 ///
-/// [`Error::Shape`] if the numbers of rows differ, [`Error::Io`], [`Error::Stopped`], and
-/// [`Error::Param`] if a value is not finite.
+/// [`Error::Shape`] if the numbers of rows differ, [`Error::Io`], [`Error::Stopped`], [`Error::TooLarge`],
+/// and [`Error::Param`] if a value is not finite.
 pub fn write_xc<I: Index, V: Real>(
     path: &Path,
     x: CsrView<'_, I, V>,
@@ -79,55 +85,87 @@ fn write_rows<I: Index, V: Real>(
     y: &CsrOwned,
     watch: &Watch,
 ) -> Result<(), Error> {
-    let mut text = format!("{} {} {}\n", x.n_rows(), x.n_cols(), y.n_cols).into_bytes();
+    let mut lines = Lines {
+        text: reserved("a line of text", LARGEST_CHUNK)?,
+        out,
+        path,
+        watch,
+    };
+    // Writing to a vector cannot fail, here and below.
+    let _ = writeln!(lines.text, "{} {} {}", x.n_rows(), x.n_cols(), y.n_cols);
     let mut n_written = 0;
     for row in 0..x.n_rows() {
-        push_example(y.row(row).0, x.row(row), &mut text)?;
-        if text.len() >= CHUNK || row + 1 == x.n_rows() {
-            out.write_all(&text).map_err(|source| Error::Io {
-                path: path.into(),
-                source,
-            })?;
-            text.clear();
+        lines.push_example(y.row(row).0, x.row(row))?;
+        if lines.text.len() >= CHUNK || row + 1 == x.n_rows() {
+            lines.pass_on()?;
             watch.step(row + 1 - n_written)?;
             n_written = row + 1;
         }
     }
-    out.write_all(&text).map_err(|source| Error::Io {
-        path: path.into(),
-        source,
-    })
+    lines.pass_on()
 }
 
-fn push_example<I: Index, V: Real>(
-    labels: &[u32],
-    (features, values): (&[I], &[V]),
-    text: &mut Vec<u8>,
-) -> Result<(), Error> {
-    let mut separator = "";
-    for label in labels {
-        // Writing to a vector cannot fail, here and below.
-        let _ = write!(text, "{separator}{label}");
-        separator = ",";
-    }
-    text.push(b' ');
-    separator = "";
-    for (feature, &value) in features.iter().zip(values) {
-        if !value.f64().is_finite() {
-            return Err(Error::Param {
-                name: "X",
-                expected: "finite",
-                got: value.f64().to_string(),
-            });
+/// Text on its way into a file. Its memory never grows.
+struct Lines<'a, W> {
+    text: Vec<u8>,
+    out: &'a mut W,
+    path: &'a Path,
+    watch: &'a Watch,
+}
+
+impl<W: Write> Lines<'_, W> {
+    fn push_example<I: Index, V: Real>(
+        &mut self,
+        labels: &[u32],
+        (features, values): (&[I], &[V]),
+    ) -> Result<(), Error> {
+        let mut separator = "";
+        for label in labels {
+            self.make_room()?;
+            let _ = write!(self.text, "{separator}{label}");
+            separator = ",";
         }
-        if value != V::default() {
-            let _ = write!(text, "{separator}{feature}:");
-            push_decimal(value, text);
-            separator = " ";
+        self.make_room()?;
+        self.text.push(b' ');
+        separator = "";
+        for (feature, &value) in features.iter().zip(values) {
+            if !value.f64().is_finite() {
+                return Err(Error::Param {
+                    name: "X",
+                    expected: "finite",
+                    got: value.f64().to_string(),
+                });
+            }
+            if value != V::default() {
+                self.make_room()?;
+                let _ = write!(self.text, "{separator}{feature}:");
+                push_decimal(value, &mut self.text);
+                separator = " ";
+            }
         }
+        self.make_room()?;
+        self.text.push(b'\n');
+        Ok(())
     }
-    text.push(b'\n');
-    Ok(())
+
+    /// Makes room for a piece of a line.
+    fn make_room(&mut self) -> Result<(), Error> {
+        if self.text.len() + LONGEST_PIECE > LARGEST_CHUNK {
+            self.pass_on()?;
+            self.watch.step(0)?;
+        }
+        Ok(())
+    }
+
+    /// Writes what is there.
+    fn pass_on(&mut self) -> Result<(), Error> {
+        self.out.write_all(&self.text).map_err(|source| Error::Io {
+            path: self.path.into(),
+            source,
+        })?;
+        self.text.clear();
+        Ok(())
+    }
 }
 
 /// A file that disappears unless it is renamed.
