@@ -95,13 +95,8 @@ def fit_dismec(
 def fit_kmeans(
     x: csr_array,
     sample_weight: NDArray[np.float32] | None,
-    *,
-    n_clusters: int,
-    leaf_size: int | None,
-    n_init: int,
-    seed: int,
-    n_threads: int,
-    progress: Callable[[int], object] | None,
+    params: dict[str, Any],
+    job: _Job,
 ) -> tuple[NDArray[np.int32], _Csr, NDArray[np.float32], float]: ...
 def fit_leml(
     examples: _Examples,
@@ -140,8 +135,7 @@ def fit_partition(
     x: csr_array,
     y: csr_array,
     params: dict[str, Any],
-    n_threads: int,
-    progress: Callable[[int], object] | None,
+    job: _Job,
 ) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int32], NDArray[np.float64], int]: ...
 def fit_pdsparse(
     examples: _Examples,
@@ -171,8 +165,7 @@ def fit_router(
     n_classes: int,
     sample_weight: NDArray[np.float32] | None,
     params: dict[str, Any],
-    n_threads: int,
-    progress: Callable[[int], object] | None,
+    job: _Job,
 ) -> tuple[_Csr, NDArray[np.float32], NDArray[np.int32]]: ...
 def fit_rules(
     examples: _Examples,

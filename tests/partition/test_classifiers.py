@@ -662,16 +662,8 @@ def test_lpsr_looks_at_a_part_of_any_base(problem, inner):
 def leaf_sizes(X, weights, leaf_size, seed=0):
     """Sizes of the leaves, which rows are in by the linear scores of the centers."""
     X = csr_array(X.astype(np.float32))
-    leaves, (indptr, indices, data), intercept, _ = _core.fit_kmeans(
-        X,
-        weights,
-        n_clusters=1,
-        leaf_size=leaf_size,
-        n_init=1,
-        seed=seed,
-        n_threads=1,
-        progress=None,
-    )
+    params = {"n_clusters": None, "leaf_size": leaf_size, "n_init": 1, "random_state": seed}
+    leaves, (indptr, indices, data), intercept, _ = _core.fit_kmeans(X, weights, params, (1, None))
     centers = csr_array((data, indices, indptr), shape=(X.shape[1], len(intercept)))
     units = X / np.maximum(np.sqrt(X.multiply(X).sum(axis=1)), 1e-30)[:, None]
     routed = (csr_array(units) @ centers).toarray() + intercept

@@ -123,16 +123,13 @@ def test_kmeans_is_as_good_as_another(n_clusters):
 
 
 def kmeans(X, weights=None, n_clusters=1, leaf_size=None, n_init=1, seed=0, n_threads=1):
-    return _core.fit_kmeans(
-        X,
-        weights,
-        n_clusters=n_clusters,
-        leaf_size=leaf_size,
-        n_init=n_init,
-        seed=seed,
-        n_threads=n_threads,
-        progress=None,
-    )
+    params = {
+        "n_clusters": n_clusters if leaf_size is None else None,
+        "leaf_size": leaf_size,
+        "n_init": n_init,
+        "random_state": seed,
+    }
+    return _core.fit_kmeans(X, weights, params, (n_threads, None))
 
 
 def test_centers_are_the_means_of_their_rows():
@@ -192,7 +189,7 @@ def test_the_router_reaches_the_minimum(problem, C, fit_intercept, weights, seed
     classes = np.random.default_rng(seed).integers(0, 3, len(X)).astype(np.int32)
     m = None if weights is None else np.array(weights[: len(X)], dtype=np.float32)
     params = {"C": C, "fit_intercept": fit_intercept, "tol": 1e-6, "max_iter": 100_000, "random_state": seed}
-    coef, intercept, _ = _core.fit_router(csr_array(X), classes, 3, m, params, 1, None)
+    coef, intercept, _ = _core.fit_router(csr_array(X), classes, 3, m, params, (1, None))
     indptr, indices, data = coef
     dense = csr_array((data, indices, indptr), shape=(X.shape[1], 3)).toarray()
     A = normalize(X.astype(float))

@@ -213,7 +213,7 @@ def find_partition(
 ) -> Partition:
     """Partition rows and labels with `n_blocks` blocks, or as many as are best if None."""
     row_blocks, ends, labels, history, captured = _core.fit_partition(
-        X, Y, params | {"n_blocks": n_blocks, "lam": lam}, threads, progress
+        X, Y, params | {"n_blocks": n_blocks, "lam": lam}, (threads, progress)
     )
     return Partition(
         row_blocks, np.split(labels, ends[1:-1]), float(history[-1]), history, captured / max(1, Y.nnz)

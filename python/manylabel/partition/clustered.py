@@ -134,14 +134,7 @@ class CBMLCClassifier(BlockClassifier):
 
             def kmeans(n_clusters: int) -> Any:
                 return _core.fit_kmeans(
-                    X,
-                    sample_weight,
-                    n_clusters=n_clusters,
-                    leaf_size=None,
-                    n_init=params["n_init"],
-                    seed=seed,
-                    n_threads=threads,
-                    progress=report,
+                    X, sample_weight, params | {"n_clusters": n_clusters}, (threads, report)
                 )
 
             clusters, centers, intercept, inertia = (
@@ -307,12 +300,8 @@ class LPSRClassifier(BlockClassifier):
             leaves, centers, intercept, _ = _core.fit_kmeans(
                 X,
                 weights,
-                n_clusters=1,
-                leaf_size=params["leaf_size"],
-                n_init=1,
-                seed=seed,
-                n_threads=threads,
-                progress=lambda _: report(len(labels)),
+                params | {"n_clusters": None, "n_init": 1},
+                (threads, lambda _: report(len(labels))),
             )
         in_leaf = csr_array(
             (np.ones(len(leaves)), (leaves, np.arange(len(leaves)))), shape=(len(intercept), len(leaves))

@@ -102,7 +102,7 @@ def fit_router(
             X, classes_of_rows = X[kept], classes_of_rows[kept]
             sample_weight = None if sample_weight is None else sample_weight[kept]
         weights, intercept[classes], n_iter[classes] = _core.fit_router(
-            X, classes_of_rows, len(classes), sample_weight, params, threads, progress
+            X, classes_of_rows, len(classes), sample_weight, params, (threads, progress)
         )
         data, indices, indptr = core_parts(weights)
         indices = classes[indices].astype(indices.dtype)

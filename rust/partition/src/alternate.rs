@@ -3,7 +3,7 @@
 
 use crate::members::{Members, drop_empty};
 use manylabel_base::range::same;
-use manylabel_base::{Error, Watch, filled};
+use manylabel_base::{Error, Watch, collected, copied, extend, filled, push, reserved};
 use manylabel_sparse::CsrOwned;
 use rayon::prelude::*;
 use std::cmp::Reverse;
@@ -46,7 +46,7 @@ impl LabelSets {
 /// # Errors
 ///
 /// [`Error::Shape`] if there is not one block for each row, [`Error::Param`] if a row's block is
-/// none of `n_blocks`, [`Error::Stopped`].
+/// none of `n_blocks`, [`Error::TooLarge`], [`Error::Stopped`].
 pub fn label_step(
     y: &CsrOwned,
     row_blocks: &[u32],
@@ -64,26 +64,27 @@ pub fn label_step(
         });
     }
     let members = Members::new(row_blocks, n_blocks)?;
-    let chosen: Vec<(Vec<u32>, u64)> = (0..n_blocks)
-        .into_par_iter()
-        .map_init(
-            || filled("number of labels", 0u32, y.n_cols).ok(),
-            |counts, block| {
-                let counts = counts.as_mut().ok_or_else(|| Error::TooLarge {
-                    what: "number of labels",
-                    got: format!("{} counts do not fit in memory", y.n_cols),
-                })?;
-                choose_labels(y, members.rows(block), lam, max_labels, counts, watch)
-            },
-        )
-        .collect::<Result<_, Error>>()?;
+    let mut chosen = reserved("number of blocks", n_blocks)?;
+    chosen.resize_with(n_blocks, <(Vec<u32>, u64)>::default);
+    chosen
+        .par_iter_mut()
+        .enumerate()
+        .try_for_each_init(Vec::new, |counts, (block, chosen)| {
+            if counts.is_empty() {
+                *counts = filled("number of labels", 0, y.n_cols)?;
+            }
+            let rows = members.rows(block);
+            *chosen = choose_labels(y, rows, lam, max_labels, counts, watch)?;
+            Ok(())
+        })?;
     let mut sets = LabelSets {
-        ends: vec![0],
+        ends: reserved("number of blocks", n_blocks + 1)?,
         labels: Vec::new(),
         captured: 0,
     };
+    sets.ends.push(0);
     for (labels, captured) in chosen {
-        sets.labels.extend(labels);
+        extend("labels of blocks", &mut sets.labels, labels)?;
         sets.ends.push(sets.labels.len());
         sets.captured += captured;
     }
@@ -109,7 +110,7 @@ fn choose_labels(
             for &label in y.row(row as usize).0 {
                 let count = &mut counts[label as usize];
                 if *count == 0 {
-                    labels.push(label);
+                    push("number of labels", &mut labels, label)?;
                 }
                 *count += 1;
             }
@@ -157,9 +158,9 @@ pub fn row_step(
 ) -> Result<u64, Error> {
     let n_blocks = sets.ends.len() - 1;
     let blocks_of = CsrOwned {
-        indptr: sets.ends.clone(),
-        indices: sets.labels.clone(),
-        values: vec![0.0; sets.labels.len()],
+        indptr: copied("number of blocks", &sets.ends)?,
+        indices: copied("labels of blocks", &sets.labels)?,
+        values: filled("labels of blocks", 0.0, sets.labels.len())?,
         n_cols: y.n_cols,
     }
     .transpose()?;
@@ -175,7 +176,7 @@ pub fn row_step(
                 for &label in y.row(row).0 {
                     for &block in blocks_of.row(label as usize).0 {
                         if counts[block as usize] == 0 {
-                            touched.push(block);
+                            push("number of blocks", &mut touched, block)?;
                         }
                         counts[block as usize] += 1;
                     }
@@ -199,8 +200,7 @@ pub fn row_step(
             }
             Ok(captured)
         })
-        .collect::<Result<Vec<u64>, Error>>()
-        .map(|captured| captured.iter().sum())
+        .try_reduce(|| 0, |one, other| Ok(one + other))
 }
 
 /// What the alternation has to know beside the matrices.
@@ -213,7 +213,7 @@ pub(crate) struct Rule {
 }
 
 /// Where the alternation ended.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Alternated {
     pub(crate) row_blocks: Vec<u32>,
     pub(crate) sets: LabelSets,
@@ -234,13 +234,15 @@ pub(crate) fn alternate(
         |row_blocks: &[u32]| label_step(y, row_blocks, n_blocks, rule.lam, rule.max_labels, watch);
     let mut sets = choose(&row_blocks)?;
     let mut last = sets.objective(sets.captured, rule.lam);
-    let mut history = vec![last];
+    let mut history = Vec::new();
+    push("number of rounds", &mut history, last)?;
     for _ in 0..rule.max_iter {
         let captured = row_step(y, &sets, &mut row_blocks, watch)?;
-        history.push(sets.objective(captured, rule.lam));
+        let objective = sets.objective(captured, rule.lam);
+        push("number of rounds", &mut history, objective)?;
         sets = choose(&row_blocks)?;
         let objective = sets.objective(sets.captured, rule.lam);
-        history.push(objective);
+        push("number of rounds", &mut history, objective)?;
         if last - objective < rule.tol {
             break;
         }
@@ -248,10 +250,8 @@ pub(crate) fn alternate(
     }
     // A block without rows has no labels either: dropping it takes nothing from the sets.
     let kept = drop_empty(&mut row_blocks, n_blocks)?;
-    sets.ends = [0]
-        .into_iter()
-        .chain(kept.iter().map(|&block| sets.ends[block as usize + 1]))
-        .collect();
+    let ends = kept.iter().map(|&block| sets.ends[block as usize + 1]);
+    sets.ends = collected("number of blocks", [0].into_iter().chain(ends))?;
     Ok(Alternated {
         row_blocks,
         sets,

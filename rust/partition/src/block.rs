@@ -62,15 +62,15 @@
 //! # Ok::<(), Error>(())
 //! ```
 
+use crate::each::each;
 use crate::merge::{Answer, check_labels, merge_known};
 use crate::part::{ByLabel, Part, Parts};
 use crate::routing::Routing;
 use crate::rows::with_rows;
 use manylabel_base::range::same;
-use manylabel_base::{Error, Watch};
+use manylabel_base::{Error, Watch, collected, copied, extend, filled, push, reserved};
 use manylabel_score::{Bounds, Features, Model, Options, Rows, Task, room_for_all};
 use manylabel_sparse::{CsrOwned, CsrView};
-use rayon::prelude::*;
 use std::ops::Range;
 
 /// So few rows are scored without threads, if the models of the blocks are as quick, and by models
@@ -164,7 +164,7 @@ impl<'a> BlockModel<'a> {
     ///
     /// [`Error::Shape`] if the router, the blocks and their models do not have as many blocks,
     /// labels and features as the others expect; [`Error::Param`] for labels out of order or none of
-    /// `n_labels`.
+    /// `n_labels`; [`Error::TooLarge`].
     pub fn new(
         router: &'a dyn Model,
         blocks: Vec<Block<'a>>,
@@ -197,7 +197,7 @@ impl<'a> BlockModel<'a> {
                 .last()
                 .is_some_and(|&last| std::ptr::addr_eq(last, whole))
             {
-                models.push(whole);
+                push("number of blocks", &mut models, whole)?;
             }
         }
         Ok(Self {
@@ -232,11 +232,11 @@ impl<'a> BlockModel<'a> {
         watch: &Watch,
         k: Option<usize>,
         alone: impl Fn(&Block<'_>, &dyn Model, Features<'_>) -> Result<CsrOwned, Error> + Sync,
-        merged: impl Fn(CsrOwned) -> CsrOwned,
+        merged: impl Fn(CsrOwned) -> Result<CsrOwned, Error>,
     ) -> Result<CsrOwned, Error> {
         let sent = Sent::new(self, x, watch)?;
         let mut pieces = Vec::new();
-        let groups = sent.groups(&sent.alone());
+        let groups = sent.groups(&sent.alone()?)?;
         let found = sent.ask(&groups, alone)?;
         for (group, mut found) in groups.into_iter().zip(found) {
             let block = &self.blocks[group.block];
@@ -249,16 +249,19 @@ impl<'a> BlockModel<'a> {
                 }
             }
             found.n_cols = self.n_labels;
-            pieces.push((group.rows, found));
+            push("number of blocks", &mut pieces, (group.rows, found))?;
         }
-        sent.merge(k, |rows, found| pieces.push((rows.to_vec(), merged(found))))?;
-        Ok(joined(pieces, x.n_rows(), self.n_labels))
+        sent.merge(k, |rows, found| {
+            let piece = (copied("number of rows", rows)?, merged(found)?);
+            push("number of blocks", &mut pieces, piece)
+        })?;
+        joined(pieces, x.n_rows(), self.n_labels)
     }
 
     /// Writes all scores of the rows to `out`, which is −∞.
     fn decide(&self, x: Features<'_>, out: &mut [f32], watch: &Watch) -> Result<(), Error> {
         let sent = Sent::new(self, x, watch)?;
-        let groups = sent.groups(&sent.alone());
+        let groups = sent.groups(&sent.alone()?)?;
         let found = sent.ask(&groups, |_, model, x| model.decision(x, watch))?;
         for (group, scores) in groups.iter().zip(found) {
             let Block { labels, link, .. } = self.blocks[group.block];
@@ -281,6 +284,7 @@ impl<'a> BlockModel<'a> {
                     out[label as usize] = score;
                 }
             }
+            Ok(())
         })
     }
 }
@@ -309,7 +313,7 @@ impl Model for BlockModel<'_> {
 
     fn topk(&self, x: Features<'_>, k: usize, watch: &Watch) -> Result<CsrOwned, Error> {
         let best = |_: &Block<'_>, model: &dyn Model, x: Features<'_>| model.topk(x, k, watch);
-        self.found(x, watch, Some(k), best, |merged| merged)
+        self.found(x, watch, Some(k), best, Ok)
     }
 
     /// A bound of 0 names what the model of a block names; any other is in addition to that.
@@ -337,10 +341,9 @@ impl Model for BlockModel<'_> {
                 Bounds::One(bound) => model.above(x, Bounds::One(bound / scale + least), watch),
                 Bounds::Each(_) => {
                     let labels = block.labels.iter();
-                    let each: Vec<f32> = labels
-                        .map(|&label| bound(label as usize) / scale + least)
-                        .collect();
-                    model.above(x, Bounds::Each(&each), watch)
+                    let bounds = labels.map(|&label| bound(label as usize) / scale + least);
+                    let bounds: Vec<f32> = collected("number of bounds", bounds)?;
+                    model.above(x, Bounds::Each(&bounds), watch)
                 }
             }
         };
@@ -377,7 +380,7 @@ impl Rows for Batch<'_> {
 
     fn score(&self, rows: Range<usize>, scores: &mut [f32], task: &mut Task) -> Result<(), Error> {
         scores.fill(f32::NEG_INFINITY);
-        let rows: Vec<u32> = rows.map(|row| row as u32).collect();
+        let rows = collected("number of rows", rows.map(|row| row as u32))?;
         with_rows(self.x, &rows, |x| self.model.decide(x, scores, task.watch))
     }
 }
@@ -424,27 +427,33 @@ impl<'a> Sent<'a> {
         self.routes.row(row as usize).0
     }
 
-    fn alone(&self) -> Vec<u32> {
+    fn alone(&self) -> Result<Vec<u32>, Error> {
         let rows = 0..self.x.n_rows() as u32;
-        rows.filter(|&row| !self.is_merged(row)).collect()
+        collected("number of rows", rows.filter(|&row| !self.is_merged(row)))
     }
 
     /// The given rows by the blocks that they are sent to and that have labels.
-    fn groups(&self, rows: &[u32]) -> Vec<Group> {
-        let mut pairs: Vec<(u32, u32)> = Vec::with_capacity(rows.len());
+    fn groups(&self, rows: &[u32]) -> Result<Vec<Group>, Error> {
+        let mut pairs: Vec<(u32, u32)> = reserved("number of rows", rows.len())?;
         for &row in rows {
             let knows = |&&block: &&u32| !self.model.blocks[block as usize].labels.is_empty();
             let blocks = self.blocks(row).iter().filter(knows);
-            pairs.extend(blocks.map(|&block| (block, row)));
+            extend(
+                "number of rows",
+                &mut pairs,
+                blocks.map(|&block| (block, row)),
+            )?;
         }
         pairs.sort_unstable();
-        pairs
-            .chunk_by(|one, other| one.0 == other.0)
-            .map(|pairs| Group {
+        let mut groups = Vec::new();
+        for pairs in pairs.chunk_by(|one, other| one.0 == other.0) {
+            let group = Group {
                 block: pairs[0].0 as usize,
-                rows: pairs.iter().map(|&(_, row)| row).collect(),
-            })
-            .collect()
+                rows: collected("number of rows", pairs.iter().map(|&(_, row)| row))?,
+            };
+            push("number of blocks", &mut groups, group)?;
+        }
+        Ok(groups)
     }
 
     /// Asks the models of the groups' blocks about their rows.
@@ -470,17 +479,25 @@ impl<'a> Sent<'a> {
                 }
             })
         };
-        if self.quick {
-            return groups.iter().map(of_group).collect();
+        if !self.quick {
+            return each("number of blocks", groups, of_group);
         }
-        groups.par_iter().with_max_len(1).map(of_group).collect()
+        let mut answers = reserved("number of blocks", groups.len())?;
+        for group in groups {
+            answers.push(of_group(group)?);
+        }
+        Ok(answers)
     }
 
     /// Merges the scores of the rows that want it, as many at a time as there is room for: `take` is
     /// given these rows and the `k` best labels of each, or all.
-    fn merge(&self, k: Option<usize>, mut take: impl FnMut(&[u32], CsrOwned)) -> Result<(), Error> {
-        let n_rows = self.x.n_rows() as u32;
-        let merged: Vec<u32> = (0..n_rows).filter(|&row| self.is_merged(row)).collect();
+    fn merge(
+        &self,
+        k: Option<usize>,
+        mut take: impl FnMut(&[u32], CsrOwned) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let merged = (0..self.x.n_rows() as u32).filter(|&row| self.is_merged(row));
+        let merged = collected("number of rows", merged)?;
         let mut rest = &merged[..];
         while !rest.is_empty() {
             let mut room = SCORES_AT_ONCE;
@@ -493,14 +510,14 @@ impl<'a> Sent<'a> {
             };
             let n_rows = rest.iter().take_while(fits).count().max(1);
             let (rows, later) = rest.split_at(n_rows);
-            take(rows, self.merge_rows(rows, k)?);
+            take(rows, self.merge_rows(rows, k)?)?;
             rest = later;
         }
         Ok(())
     }
 
     fn merge_rows(&self, rows: &[u32], k: Option<usize>) -> Result<CsrOwned, Error> {
-        let groups = self.groups(rows);
+        let groups = self.groups(rows)?;
         let scores = self.ask(&groups, |block, model, x| {
             let mut scores = model.decision(x, self.watch)?;
             for score in &mut scores {
@@ -515,15 +532,18 @@ impl<'a> Sent<'a> {
             labels: block.labels,
             scores: &[],
         };
-        let mut answers: Vec<Answer<'_>> = blocks.iter().map(of_block).collect();
+        let mut answers: Vec<Answer<'_>> =
+            collected("number of blocks", blocks.iter().map(of_block))?;
         for (group, scores) in groups.iter().zip(&scores) {
             answers[group.block].scores = scores;
         }
-        let (mut ends, mut sent_to, mut of_router) = (vec![0u32], Vec::new(), Vec::new());
+        let mut ends = reserved("number of rows", rows.len() + 1)?;
+        let (mut sent_to, mut of_router) = (Vec::new(), Vec::new());
+        ends.push(0u32);
         for &row in rows {
             let (blocks, scores) = self.routes.row(row as usize);
-            sent_to.extend_from_slice(blocks);
-            of_router.extend_from_slice(scores);
+            extend("routes of rows", &mut sent_to, blocks.iter().copied())?;
+            extend("routes of rows", &mut of_router, scores.iter().copied())?;
             ends.push(sent_to.len() as u32);
         }
         let routes = CsrView::new("routes", &ends, &sent_to, &of_router, blocks.len())?;
@@ -532,34 +552,39 @@ impl<'a> Sent<'a> {
 }
 
 /// Keeps some entries.
-fn only(matrix: &CsrOwned, keep: impl Fn(u32, f32) -> bool) -> CsrOwned {
+fn only(matrix: &CsrOwned, keep: impl Fn(u32, f32) -> bool) -> Result<CsrOwned, Error> {
     let mut kept = CsrOwned {
-        indptr: vec![0],
+        indptr: reserved("number of rows", matrix.n_rows() + 1)?,
         indices: Vec::new(),
         values: Vec::new(),
         n_cols: matrix.n_cols,
     };
+    kept.indptr.push(0);
     for row in 0..matrix.n_rows() {
         let (labels, values) = matrix.row(row);
         for (&label, &value) in labels.iter().zip(values) {
             if keep(label, value) {
-                kept.indices.push(label);
-                kept.values.push(value);
+                push("labels of rows", &mut kept.indices, label)?;
+                push("labels of rows", &mut kept.values, value)?;
             }
         }
         kept.indptr.push(kept.indices.len());
     }
-    kept
+    Ok(kept)
 }
 
 /// One matrix of rows that were answered apart: each piece has the numbers of its rows.
-fn joined(mut pieces: Vec<(Vec<u32>, CsrOwned)>, n_rows: usize, n_cols: usize) -> CsrOwned {
+fn joined(
+    mut pieces: Vec<(Vec<u32>, CsrOwned)>,
+    n_rows: usize,
+    n_cols: usize,
+) -> Result<CsrOwned, Error> {
     if let [(rows, _)] = &pieces[..]
         && rows.len() == n_rows
     {
-        return pieces.swap_remove(0).1;
+        return Ok(pieces.swap_remove(0).1);
     }
-    let mut indptr = vec![0; n_rows + 1];
+    let mut indptr = filled("number of rows", 0, n_rows + 1)?;
     for (rows, piece) in &pieces {
         for (at, &row) in rows.iter().enumerate() {
             indptr[row as usize + 1] = piece.row(at).0.len();
@@ -568,8 +593,8 @@ fn joined(mut pieces: Vec<(Vec<u32>, CsrOwned)>, n_rows: usize, n_cols: usize) -
     for row in 0..n_rows {
         indptr[row + 1] += indptr[row];
     }
-    let mut indices = vec![0; indptr[n_rows]];
-    let mut values = vec![0.0; indptr[n_rows]];
+    let mut indices = filled("labels of rows", 0, indptr[n_rows])?;
+    let mut values = filled("labels of rows", 0.0, indptr[n_rows])?;
     for (rows, piece) in &pieces {
         for (at, &row) in rows.iter().enumerate() {
             let range = indptr[row as usize]..indptr[row as usize + 1];
@@ -578,10 +603,10 @@ fn joined(mut pieces: Vec<(Vec<u32>, CsrOwned)>, n_rows: usize, n_cols: usize) -
             values[range].copy_from_slice(scores);
         }
     }
-    CsrOwned {
+    Ok(CsrOwned {
         indptr,
         indices,
         values,
         n_cols,
-    }
+    })
 }

@@ -5,7 +5,7 @@
 //! found without a score in memory. Lane by lane the arithmetic is that of one center on its own.
 
 use crate::members::Members;
-use manylabel_base::{Error, Watch, filled};
+use manylabel_base::{Error, Watch, collected, filled, push, reserved};
 use manylabel_simd::wide;
 use manylabel_sparse::CsrOwned;
 use rayon::prelude::*;
@@ -55,6 +55,9 @@ pub(crate) struct Centers {
 /// Rows one thread scores before it takes others.
 const ROWS_AT_ONCE: usize = 256;
 
+/// Rows that are added up between two looks at the watch.
+const ROWS_PER_STEP: usize = 4096;
+
 impl Centers {
     /// The bytes that so many centers take.
     pub(crate) fn n_bytes(n: usize, n_features: usize) -> usize {
@@ -71,6 +74,10 @@ impl Centers {
     ///
     /// A cluster whose weights sum to zero is the plain mean of its rows, and one without rows is
     /// nearest to nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`], [`Error::Stopped`].
     pub(crate) fn means(
         x: &CsrOwned,
         weights: Option<&[f32]>,
@@ -78,26 +85,43 @@ impl Centers {
         watch: &Watch,
     ) -> Result<Self, Error> {
         let n = members.n_clusters();
-        let tile = |first: usize| {
-            let mut lanes = filled("cluster centers", Lanes::ZERO, x.n_cols)?;
-            let mut offsets = Lanes([f32::NEG_INFINITY; LANES]);
+        let tile = |(at, (lanes, offsets)): (usize, (&mut Vec<Lanes>, &mut Lanes))| {
+            let first = at * LANES;
+            *lanes = filled("cluster centers", Lanes::ZERO, x.n_cols)?;
             let mut sums = filled("cluster centers", 0.0f64, x.n_cols)?;
             for (lane, cluster) in (first..(first + LANES).min(n)).enumerate() {
                 watch.step(0)?;
                 let rows = members.rows(cluster);
                 if !rows.is_empty() {
-                    offsets.0[lane] = mean(x, weights, rows, lane, &mut sums, &mut lanes);
+                    offsets.0[lane] = mean(x, weights, rows, lane, &mut sums, lanes, watch)?;
                 }
             }
-            Ok((lanes, offsets))
+            Ok(())
         };
-        let firsts: Vec<usize> = (0..n).step_by(LANES).collect();
-        let made = firsts.into_par_iter().with_max_len(1).map(tile);
-        let (tiles, offsets) = made.collect::<Result<Vec<_>, Error>>()?.into_iter().unzip();
+        let (mut tiles, mut offsets) = Self::nowhere(n)?;
+        tiles
+            .par_iter_mut()
+            .zip(&mut offsets)
+            .enumerate()
+            .with_max_len(1)
+            .try_for_each(tile)?;
         Ok(Self { n, tiles, offsets })
     }
 
+    /// Tiles without features for so many centers, all nearest to nothing.
+    fn nowhere(n: usize) -> Result<(Vec<Vec<Lanes>>, Vec<Lanes>), Error> {
+        let n_tiles = n.div_ceil(LANES);
+        let mut tiles = reserved("cluster centers", n_tiles)?;
+        tiles.resize_with(n_tiles, Vec::new);
+        let nothing = Lanes([f32::NEG_INFINITY; LANES]);
+        Ok((tiles, filled("cluster centers", nothing, n_tiles)?))
+    }
+
     /// The nearest center of every row; ties to the lower number.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`], [`Error::Stopped`].
     pub(crate) fn nearest(&self, x: &CsrOwned, watch: &Watch) -> Result<Vec<Nearest>, Error> {
         let nobody = Nearest {
             center: 0,
@@ -132,11 +156,16 @@ impl Centers {
     }
 
     /// Some of the centers, in their order.
-    pub(crate) fn only(&self, kept: &[u32]) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`].
+    pub(crate) fn only(&self, kept: &[u32]) -> Result<Self, Error> {
         let n_features = self.tiles.first().map_or(0, Vec::len);
-        let n_tiles = kept.len().div_ceil(LANES);
-        let mut tiles = vec![vec![Lanes::ZERO; n_features]; n_tiles];
-        let mut offsets = vec![Lanes([f32::NEG_INFINITY; LANES]); n_tiles];
+        let (mut tiles, mut offsets) = Self::nowhere(kept.len())?;
+        for lanes in &mut tiles {
+            *lanes = filled("cluster centers", Lanes::ZERO, n_features)?;
+        }
         for (to, &from) in kept.iter().enumerate() {
             let from = from as usize;
             offsets[to / LANES].0[to % LANES] = self.offset(from);
@@ -145,54 +174,65 @@ impl Centers {
                 to_lanes.0[to % LANES] = from_lanes.0[from % LANES];
             }
         }
-        Self {
+        Ok(Self {
             n: kept.len(),
             tiles,
             offsets,
-        }
+        })
     }
 
     /// The score of the second of two centers less that of the first, for every row.
-    pub(crate) fn differences(&self, x: &CsrOwned) -> Vec<f32> {
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`].
+    pub(crate) fn differences(&self, x: &CsrOwned) -> Result<Vec<f32>, Error> {
         let [lanes] = self.tiles.as_slice() else {
-            return vec![0.0; x.n_rows()]; // there are not two
+            return filled("number of rows", 0.0, x.n_rows()); // there are not two
         };
         let apart = self.offset(1) - self.offset(0);
-        (0..x.n_rows())
-            .map(|row| {
-                let (cols, values) = x.row(row);
-                let both = cols.iter().zip(values);
-                both.fold(apart, |sum, (&col, &value)| {
-                    let [first, second, ..] = lanes[col as usize].0;
-                    sum + value * (second - first)
-                })
+        let differences = (0..x.n_rows()).map(|row| {
+            let (cols, values) = x.row(row);
+            let both = cols.iter().zip(values);
+            both.fold(apart, |sum, (&col, &value)| {
+                let [first, second, ..] = lanes[col as usize].0;
+                sum + value * (second - first)
             })
-            .collect()
+        });
+        collected("number of rows", differences)
     }
 
     /// The centers as weights of a linear score, row j of (`n_features`, `n`) being what they have
     /// at feature j, and its intercepts.
-    pub(crate) fn to_linear(&self, n_features: usize) -> (CsrOwned, Vec<f32>) {
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`], [`Error::Stopped`].
+    pub(crate) fn to_linear(
+        &self,
+        n_features: usize,
+        watch: &Watch,
+    ) -> Result<(CsrOwned, Vec<f32>), Error> {
         let mut weights = CsrOwned {
-            indptr: vec![0],
+            indptr: reserved("number of features", n_features + 1)?,
             indices: Vec::new(),
             values: Vec::new(),
             n_cols: self.n,
         };
+        weights.indptr.push(0);
         for feature in 0..n_features {
+            watch.step(0)?;
             for center in 0..self.n {
                 let value = self.tiles[center / LANES][feature].0[center % LANES];
                 if value != 0.0 {
-                    weights.indices.push(center as u32);
-                    weights.values.push(value);
+                    push("cluster centers", &mut weights.indices, center as u32)?;
+                    push("cluster centers", &mut weights.values, value)?;
                 }
             }
             weights.indptr.push(weights.indices.len());
         }
-        (
-            weights,
-            (0..self.n).map(|center| self.offset(center)).collect(),
-        )
+        let offsets = (0..self.n).map(|center| self.offset(center));
+        Ok((weights, collected("cluster centers", offsets)?))
     }
 }
 
@@ -204,7 +244,8 @@ fn mean(
     lane: usize,
     sums: &mut [f64],
     lanes: &mut [Lanes],
-) -> f32 {
+    watch: &Watch,
+) -> Result<f32, Error> {
     let given = |row: u32| weights.map_or(1.0, |weights| f64::from(weights[row as usize]));
     let total: f64 = rows.iter().map(|&row| given(row)).sum();
     let share = |row| {
@@ -214,11 +255,14 @@ fn mean(
             1.0 / rows.len() as f64
         }
     };
-    for &row in rows {
-        let share = share(row);
-        let (cols, values) = x.row(row as usize);
-        for (&col, &value) in cols.iter().zip(values) {
-            sums[col as usize] += share * f64::from(value);
+    for rows in rows.chunks(ROWS_PER_STEP) {
+        watch.step(0)?;
+        for &row in rows {
+            let share = share(row);
+            let (cols, values) = x.row(row as usize);
+            for (&col, &value) in cols.iter().zip(values) {
+                sums[col as usize] += share * f64::from(value);
+            }
         }
     }
     let mut squared = 0.0;
@@ -229,7 +273,7 @@ fn mean(
             *sum = 0.0;
         }
     }
-    (-0.5 * squared) as f32
+    Ok((-0.5 * squared) as f32)
 }
 
 /// Lets sixteen centers compete for the rows from `first` on.

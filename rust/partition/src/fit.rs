@@ -87,7 +87,7 @@ impl Checked {
     ) -> Result<Alternated, Error> {
         // As many features as so many centers have room for, whoever asks: the search ends in the
         // blocks that a fit with the number it found has.
-        let points = Points::new(x, None, n_blocks)?;
+        let points = Points::new(x, None, n_blocks, watch)?;
         let mut best: Option<Alternated> = None;
         for init in 0..self.0.n_init as u64 {
             let start = points.start(n_blocks, self.0.seed.wrapping_add(init), watch)?;

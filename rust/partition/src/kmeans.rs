@@ -2,14 +2,16 @@
 //! clustering that other methods stop at.
 
 use crate::centers::Centers;
+use crate::each::each;
 use crate::members::{Members, drop_empty};
 use fastrand::Rng;
 use manylabel_base::range::{at_least_one, same};
-use manylabel_base::{Error, Watch, filled};
+use manylabel_base::{Error, Watch, collected, copied, few, filled, push, reserved};
 use manylabel_sparse::{CsrOwned, CsrView, Index, Value};
 use rayon::prelude::*;
 use std::borrow::Cow;
 use std::cmp::Reverse;
+use std::mem::swap;
 
 /// Sweeps of Lloyd's algorithm at most.
 const SWEEPS: usize = 20;
@@ -24,6 +26,8 @@ const NOWHERE: f64 = 1e-6;
 /// Halves have this share of their rows at least, so that a few rows far from all others do not make
 /// the tree deep: at most log(n) / log(8/7) halvings to a leaf.
 const LEAST_SHARE: usize = 8;
+/// Rows between two looks at the watch.
+const ROWS_PER_STEP: usize = 4096;
 /// Rounds at most in which leaves that got too many rows give some away; a few are common.
 const ROUNDS: usize = 64;
 
@@ -95,7 +99,7 @@ impl KMeans {
             Until::Clusters(count) => count,
             Until::RowsEach(count) => x.n_rows().saturating_mul(2).div_ceil(count),
         };
-        let points = Points::new(x, weights, n_clusters)?;
+        let points = Points::new(x, weights, n_clusters, watch)?;
         let mut best: Option<Start> = None;
         for init in 0..self.n_init as u64 {
             let seed = self.seed.wrapping_add(init);
@@ -122,17 +126,18 @@ impl KMeans {
         };
         let members = Members::new(&row_clusters, n_clusters)?;
         let means = Centers::means(&points.x, weights, &members, watch)?;
-        let lloyd = Lloyd::new(&points.x, weights, watch);
+        let lloyd = Lloyd::new(&points.x, weights, watch)?;
         // Σ w ‖x − μ‖² = Σ w ‖x‖² − Σ w ‖μ‖², and the offset is −½‖μ‖².
         let squared = |(row, &cluster): (usize, &u32)| {
             lloyd.weight(row)
                 * (lloyd.squared[row] + 2.0 * f64::from(means.offset(cluster as usize)))
         };
         let inertia: f64 = row_clusters.iter().enumerate().map(squared).sum();
-        let (compact, intercept) = routing.unwrap_or(means).to_linear(points.x.n_cols);
+        let routing = routing.unwrap_or(means);
+        let (compact, intercept) = routing.to_linear(points.x.n_cols, watch)?;
         Ok(Clustering {
             row_clusters,
-            centers: points.of_all_features(compact),
+            centers: points.of_all_features(compact)?,
             intercept,
             inertia: inertia.max(0.0),
         })
@@ -159,19 +164,28 @@ pub(crate) struct Points<'a> {
 
 impl<'a> Points<'a> {
     /// Scales the rows of `x`, for up to `n_clusters` centers.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Param`] if a value of `x` is infinite, [`Error::TooLarge`], [`Error::Stopped`].
     pub(crate) fn new<I: Index, T: Value>(
         x: CsrView<'_, I, T>,
         weights: Option<&'a [f32]>,
         n_clusters: usize,
+        watch: &Watch,
     ) -> Result<Self, Error> {
         let n_features = x.n_cols();
         let mut x = CsrOwned::from_view(x, true)?;
+        watch.step(0)?;
         let mut features = x.drop_empty_columns()?;
+        watch.step(0)?;
         let clusters = n_clusters.min(x.n_rows());
         let room = (BUDGET / Centers::n_bytes(clusters, 1).max(1)).max(1);
         if room < features.len() {
-            let kept = keep_frequent(&mut x, room);
-            features = kept.iter().map(|&at| features[at as usize]).collect();
+            let kept = keep_frequent(&mut x, room)?;
+            let kept = kept.iter().map(|&at| features[at as usize]);
+            features = collected("number of features", kept)?;
+            watch.step(0)?;
         }
         Ok(Self {
             x,
@@ -186,39 +200,34 @@ impl<'a> Points<'a> {
         let mut rng = Rng::with_seed(seed);
         let most = k.saturating_mul(ROWS_PER_CENTER);
         let (x, weights) = if self.x.n_rows() > most {
-            let rows = sample(self.x.n_rows(), most, &mut rng);
-            let weights = self.weights.map(|weights| {
-                let of = |&row: &u32| weights[row as usize];
-                Cow::Owned(rows.iter().map(of).collect())
-            });
-            (Cow::Owned(gather(&self.x, &rows)), weights)
+            let rows = sample(self.x.n_rows(), most, &mut rng)?;
+            let weights = self.weights.map(|weights| of_rows(weights, &rows));
+            let weights = weights.transpose()?.map(Cow::Owned);
+            (Cow::Owned(gather(&self.x, &rows)?), weights)
         } else {
             (Cow::Borrowed(&self.x), self.weights.map(Cow::Borrowed))
         };
-        let lloyd = Lloyd::new(&x, weights.as_deref(), watch);
+        let lloyd = Lloyd::new(&x, weights.as_deref(), watch)?;
         let centers = lloyd.run(k, &mut rng)?;
         if x.n_rows() == self.x.n_rows() {
             return lloyd.assign(&centers);
         }
-        Lloyd::new(&self.x, self.weights, watch).assign(&centers)
+        Lloyd::new(&self.x, self.weights, watch)?.assign(&centers)
     }
 
     /// Halves clusters by 2-means until none has more than `most` rows, or cannot be halved; then
     /// sends every row to the nearest center, or to the next one where that has too many.
     fn halve(&self, most: usize, seed: u64, watch: &Watch) -> Result<Start, Error> {
-        let mut row_clusters = vec![0; self.x.n_rows()];
+        let mut row_clusters = filled("number of rows", 0, self.x.n_rows())?;
         let mut n_clusters = 1;
-        let mut large = vec![(0u32, (0..self.x.n_rows() as u32).collect::<Vec<u32>>())];
-        large.retain(|(_, rows)| rows.len() > most);
+        let all = collected("number of rows", 0..self.x.n_rows() as u32)?;
+        let is_large = |(_, rows): &(u32, Vec<u32>)| rows.len() > most;
+        let mut large: Vec<(u32, Vec<u32>)> = few([(0, all)].into_iter().filter(is_large));
         while !large.is_empty() {
-            let halves: Vec<Option<[Vec<u32>; 2]>> = large
-                .par_iter()
-                .with_max_len(1)
-                .map(|(cluster, rows)| {
-                    let seed = seed ^ u64::from(*cluster).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-                    self.two_halves(rows, most, seed ^ rows.len() as u64, watch)
-                })
-                .collect::<Result<_, Error>>()?;
+            let halves = each("number of clusters", &large, |(cluster, rows)| {
+                let seed = seed ^ u64::from(*cluster).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+                self.two_halves(rows, most, seed ^ rows.len() as u64, watch)
+            })?;
             let mut next = Vec::new();
             for ((cluster, _), halves) in large.into_iter().zip(halves) {
                 let Some([stays, goes]) = halves else {
@@ -227,11 +236,13 @@ impl<'a> Points<'a> {
                 for &row in &goes {
                     row_clusters[row as usize] = n_clusters;
                 }
-                next.push((cluster, stays));
-                next.push((n_clusters, goes));
+                for half in [(cluster, stays), (n_clusters, goes)] {
+                    if is_large(&half) {
+                        push("number of clusters", &mut next, half)?;
+                    }
+                }
                 n_clusters += 1;
             }
-            next.retain(|(_, rows)| rows.len() > most);
             large = next;
         }
         let members = Members::new(&row_clusters, n_clusters as usize)?;
@@ -243,7 +254,7 @@ impl<'a> Points<'a> {
             row_clusters,
             n_clusters: kept.len(),
             inertia: 0.0,
-            routing: Some(centers.only(&kept)),
+            routing: Some(centers.only(&kept)?),
         })
     }
 
@@ -256,11 +267,10 @@ impl<'a> Points<'a> {
         seed: u64,
         watch: &Watch,
     ) -> Result<Option<[Vec<u32>; 2]>, Error> {
-        let mut x = gather(&self.x, rows);
+        let mut x = gather(&self.x, rows)?;
         x.drop_empty_columns()?;
-        let weights: Option<Vec<f32>> = self
-            .weights
-            .map(|weights| rows.iter().map(|&row| weights[row as usize]).collect());
+        let weights = self.weights.map(|weights| of_rows(weights, rows));
+        let weights = weights.transpose()?;
         let mut points = Points {
             n_features: x.n_cols,
             features: Vec::new(),
@@ -273,14 +283,12 @@ impl<'a> Points<'a> {
             if start.n_clusters == 2 {
                 let members = Members::new(&start.row_clusters, 2)?;
                 let centers = Centers::means(&points.x, points.weights, &members, watch)?;
-                if let Some(sides) = cut(&centers.differences(&points.x), least) {
+                if let Some(sides) = cut(&centers.differences(&points.x)?, least)? {
                     let side = |side: bool| {
-                        let both = rows.iter().zip(&sides);
-                        both.filter(|&(_, &of)| of == side)
-                            .map(|(&row, _)| row)
-                            .collect()
+                        let both = rows.iter().zip(&sides).filter(|&(_, &of)| of == side);
+                        collected("number of rows", both.map(|(&row, _)| row))
                     };
-                    return Ok(Some([side(false), side(true)]));
+                    return Ok(Some([side(false)?, side(true)?]));
                 }
             }
             if points.weights.take().is_none() {
@@ -292,77 +300,87 @@ impl<'a> Points<'a> {
     }
 
     /// Rows for the features at hand become rows for all.
-    fn of_all_features(&self, compact: CsrOwned) -> CsrOwned {
-        let mut indptr = vec![0; self.n_features + 1];
+    fn of_all_features(&self, compact: CsrOwned) -> Result<CsrOwned, Error> {
+        let mut indptr = filled("number of features", 0, self.n_features + 1)?;
         for (ends, &feature) in compact.indptr.windows(2).zip(&self.features) {
             indptr[feature as usize + 1] = ends[1] - ends[0];
         }
         for feature in 0..self.n_features {
             indptr[feature + 1] += indptr[feature];
         }
-        CsrOwned { indptr, ..compact }
+        Ok(CsrOwned { indptr, ..compact })
     }
 }
 
 /// Leaves only the `room` features most rows have; returns them in order.
-fn keep_frequent(x: &mut CsrOwned, room: usize) -> Vec<u32> {
-    let mut counts = vec![0u32; x.n_cols];
+fn keep_frequent(x: &mut CsrOwned, room: usize) -> Result<Vec<u32>, Error> {
+    let mut counts = filled("number of features", 0u32, x.n_cols)?;
     for &col in &x.indices {
         counts[col as usize] += 1;
     }
-    let mut kept: Vec<u32> = (0..x.n_cols as u32).collect();
+    let mut kept = collected("number of features", 0..x.n_cols as u32)?;
     kept.sort_unstable_by_key(|&col| (Reverse(counts[col as usize]), col));
     kept.truncate(room);
     kept.sort_unstable();
-    let mut new = vec![u32::MAX; x.n_cols];
+    let mut new = filled("number of features", u32::MAX, x.n_cols)?;
     for (to, &col) in (0..).zip(&kept) {
         new[col as usize] = to;
     }
     let mut short = CsrOwned {
-        indptr: vec![0],
+        indptr: reserved("number of rows", x.n_rows() + 1)?,
         indices: Vec::new(),
         values: Vec::new(),
         n_cols: room,
     };
+    short.indptr.push(0);
     for row in 0..x.n_rows() {
         let (cols, values) = x.row(row);
         for (&col, &value) in cols.iter().zip(values) {
             if new[col as usize] != u32::MAX {
-                short.indices.push(new[col as usize]);
-                short.values.push(value);
+                push("stored values", &mut short.indices, new[col as usize])?;
+                push("stored values", &mut short.values, value)?;
             }
         }
         short.indptr.push(short.indices.len());
     }
     *x = short;
-    kept
+    Ok(kept)
 }
 
 /// `n` of `n_rows` rows, in increasing order.
-fn sample(n_rows: usize, n: usize, rng: &mut Rng) -> Vec<u32> {
-    let mut rows: Vec<u32> = (0..n_rows as u32).collect();
+fn sample(n_rows: usize, n: usize, rng: &mut Rng) -> Result<Vec<u32>, Error> {
+    let mut rows = collected("number of rows", 0..n_rows as u32)?;
     for at in 0..n {
         rows.swap(at, rng.usize(at..n_rows));
     }
     rows.truncate(n);
     rows.sort_unstable();
-    rows
+    Ok(rows)
 }
 
-fn gather(x: &CsrOwned, rows: &[u32]) -> CsrOwned {
+/// The weights of some rows.
+fn of_rows(weights: &[f32], rows: &[u32]) -> Result<Vec<f32>, Error> {
+    let of = |&row: &u32| weights[row as usize];
+    collected("number of rows", rows.iter().map(of))
+}
+
+#[expect(clippy::disallowed_methods, reason = "the room is there")]
+fn gather(x: &CsrOwned, rows: &[u32]) -> Result<CsrOwned, Error> {
+    let size = rows.iter().map(|&row| x.row(row as usize).0.len()).sum();
     let mut gathered = CsrOwned {
-        indptr: vec![0],
-        indices: Vec::new(),
-        values: Vec::new(),
+        indptr: reserved("number of rows", rows.len() + 1)?,
+        indices: reserved("stored values", size)?,
+        values: reserved("stored values", size)?,
         n_cols: x.n_cols,
     };
+    gathered.indptr.push(0);
     for &row in rows {
         let (cols, values) = x.row(row as usize);
         gathered.indices.extend_from_slice(cols);
         gathered.values.extend_from_slice(values);
         gathered.indptr.push(gathered.indices.len());
     }
-    gathered
+    Ok(gathered)
 }
 
 /// Lloyd's algorithm over one set of rows.
@@ -375,19 +393,25 @@ struct Lloyd<'a> {
 }
 
 impl<'a> Lloyd<'a> {
-    fn new(x: &'a CsrOwned, weights: Option<&'a [f32]>, watch: &'a Watch) -> Self {
-        let squared = |row| {
+    fn new(x: &'a CsrOwned, weights: Option<&'a [f32]>, watch: &'a Watch) -> Result<Self, Error> {
+        let mut squared = reserved("number of rows", x.n_rows())?;
+        for row in 0..x.n_rows() {
+            if row % ROWS_PER_STEP == 0 {
+                watch.step(0)?;
+            }
             let values = x.row(row).1.iter();
-            values
-                .map(|&value| f64::from(value) * f64::from(value))
-                .sum()
-        };
-        Self {
+            squared.push(
+                values
+                    .map(|&value| f64::from(value) * f64::from(value))
+                    .sum(),
+            );
+        }
+        Ok(Self {
             x,
             weights,
-            squared: (0..x.n_rows()).map(squared).collect(),
+            squared,
             watch,
-        }
+        })
     }
 
     fn weight(&self, row: usize) -> f64 {
@@ -397,8 +421,9 @@ impl<'a> Lloyd<'a> {
     /// Centers after the sweeps.
     fn run(&self, k: usize, rng: &mut Rng) -> Result<Centers, Error> {
         let seeds = self.seeds(k.min(self.x.n_rows()), rng)?;
-        let alone = Members::new(&(0..seeds.len() as u32).collect::<Vec<u32>>(), seeds.len())?;
-        let mut centers = Centers::means(&gather(self.x, &seeds), None, &alone, self.watch)?;
+        let numbers = collected("number of clusters", 0..seeds.len() as u32)?;
+        let alone = Members::new(&numbers, seeds.len())?;
+        let mut centers = Centers::means(&gather(self.x, &seeds)?, None, &alone, self.watch)?;
         let mut before = Vec::new();
         for _ in 0..SWEEPS {
             let Start {
@@ -420,30 +445,33 @@ impl<'a> Lloyd<'a> {
     /// its own. Centers that still have no row are dropped.
     fn assign(&self, centers: &Centers) -> Result<Start, Error> {
         let nearest = centers.nearest(self.x, self.watch)?;
-        let mut row_clusters: Vec<u32> = nearest.iter().map(|nearest| nearest.center).collect();
-        let mut distances: Vec<f64> = nearest
+        let numbers = nearest.iter().map(|nearest| nearest.center);
+        let mut row_clusters = collected("number of rows", numbers)?;
+        let distances = nearest
             .iter()
             .zip(&self.squared)
-            .map(|(nearest, squared)| (squared - 2.0 * f64::from(nearest.score)).max(0.0))
-            .collect();
-        let mut sizes = vec![0u32; centers.len()];
+            .map(|(nearest, squared)| (squared - 2.0 * f64::from(nearest.score)).max(0.0));
+        let mut distances = collected("number of rows", distances)?;
+        let mut sizes = filled("number of clusters", 0u32, centers.len())?;
         for &cluster in &row_clusters {
             sizes[cluster as usize] += 1;
         }
-        let mut empty = (0..)
-            .zip(sizes.clone())
-            .filter(|&(_, size)| size == 0)
-            .peekable();
-        if empty.peek().is_some() {
-            let mut farthest: Vec<u32> = (0..self.x.n_rows() as u32).collect();
-            farthest.sort_by(|&a, &b| distances[b as usize].total_cmp(&distances[a as usize]));
+        let empty = (0..).zip(&sizes).filter(|&(_, &size)| size == 0);
+        let empty = collected("number of clusters", empty.map(|(cluster, _)| cluster))?;
+        if !empty.is_empty() {
+            let mut empty = empty.into_iter();
+            let mut farthest = collected("number of rows", 0..self.x.n_rows() as u32)?;
+            farthest.sort_unstable_by(|&a, &b| {
+                let by_distance = distances[b as usize].total_cmp(&distances[a as usize]);
+                by_distance.then(a.cmp(&b))
+            });
             for row in farthest {
                 let from = row_clusters[row as usize];
                 if distances[row as usize] <= NOWHERE {
                     break;
                 }
                 if sizes[from as usize] > 1 {
-                    let Some((to, _)) = empty.next() else { break };
+                    let Some(to) = empty.next() else { break };
                     sizes[from as usize] -= 1;
                     row_clusters[row as usize] = to;
                     distances[row as usize] = 0.0;
@@ -467,44 +495,48 @@ impl<'a> Lloyd<'a> {
     fn seeds(&self, k: usize, rng: &mut Rng) -> Result<Vec<u32>, Error> {
         let n = self.x.n_rows();
         if k > SPREAD_UP_TO {
-            return Ok(sample(n, k, rng));
+            return sample(n, k, rng);
         }
         let draws = 2 + (k as f64).ln() as usize;
-        let weigh = |distances: &[f64]| {
-            let weighted = distances.iter().enumerate();
-            weighted
-                .map(|(row, d)| self.weight(row) * d)
-                .collect::<Vec<f64>>()
-        };
+        let weigh = |(row, distance): (usize, &f64)| self.weight(row) * distance;
+        let of_rows = || filled("number of rows", f64::INFINITY, n);
         let mut center = filled("number of features", 0f32, self.x.n_cols)?;
-        let mut seeds = vec![draw(&weigh(&vec![1.0; n]), rng).unwrap_or(0)];
-        let mut distances = self.nearer(&vec![f64::INFINITY; n], seeds[0], &mut center);
+        let alike = (0..n).map(|row| weigh((row, &1.0)));
+        let mut chances = collected("number of rows", alike)?;
+        let mut seeds = reserved("number of clusters", k)?;
+        seeds.push(draw(&chances, rng).unwrap_or(0));
+        let mut distances = of_rows()?;
+        let (mut nearer, mut best_nearer) = (of_rows()?, of_rows()?);
+        self.nearer(&best_nearer, seeds[0], &mut center, &mut distances);
         while seeds.len() < k {
-            let chances = weigh(&distances);
-            let mut best: Option<(f64, u32, Vec<f64>)> = None;
+            for (chance, at) in chances.iter_mut().zip(distances.iter().enumerate()) {
+                *chance = weigh(at);
+            }
+            let mut best: Option<(f64, u32)> = None;
             for _ in 0..draws {
                 self.watch.step(0)?;
                 // Where all that is left weighs nothing or stands on a seed, there are no more.
                 let Some(row) = draw(&chances, rng) else {
                     return Ok(seeds);
                 };
-                let nearer = self.nearer(&distances, row, &mut center);
-                let left: f64 = weigh(&nearer).iter().sum();
-                if best.as_ref().is_none_or(|&(least, ..)| left < least) {
-                    best = Some((left, row, nearer));
+                self.nearer(&distances, row, &mut center, &mut nearer);
+                let left: f64 = nearer.iter().enumerate().map(weigh).sum();
+                if best.is_none_or(|(least, _)| left < least) {
+                    best = Some((left, row));
+                    swap(&mut best_nearer, &mut nearer);
                 }
             }
-            if let Some((_, row, nearer)) = best {
+            if let Some((_, row)) = best {
                 seeds.push(row);
-                distances = nearer;
+                swap(&mut distances, &mut best_nearer);
             }
         }
         Ok(seeds)
     }
 
-    /// Squared distances, where `seed` is not farther than what was nearest. `center` is zero
+    /// Writes squared distances, where `seed` is not farther than what was nearest. `center` is zero
     /// before and after.
-    fn nearer(&self, distances: &[f64], seed: u32, center: &mut [f32]) -> Vec<f64> {
+    fn nearer(&self, distances: &[f64], seed: u32, center: &mut [f32], out: &mut [f64]) {
         let seed = seed as usize;
         let (cols, values) = self.x.row(seed);
         for (&col, &value) in cols.iter().zip(values) {
@@ -519,32 +551,35 @@ impl<'a> Lloyd<'a> {
             let squared = self.squared[row] + self.squared[seed] - 2.0 * f64::from(product);
             if squared > NOWHERE { squared } else { 0.0 }
         };
-        let nearer = distances
-            .par_iter()
-            .with_min_len(4096)
+        out.par_iter_mut()
+            .zip(distances)
             .enumerate()
-            .map(|(row, &distance)| distance.min(from_seed(row)))
-            .collect();
+            .with_min_len(ROWS_PER_STEP)
+            .for_each(|(row, (out, &distance))| *out = distance.min(from_seed(row)));
         for &col in cols {
             center[col as usize] = 0.0;
         }
-        nearer
     }
 }
 
 /// Parts rows by their scores: true above the cut nearest to 0 that leaves `least` rows or more on
 /// each side and equal scores together. None if there is no such cut.
-fn cut(scores: &[f32], least: usize) -> Option<Vec<bool>> {
-    let mut sorted = scores.to_vec();
+fn cut(scores: &[f32], least: usize) -> Result<Option<Vec<bool>>, Error> {
+    let mut sorted = copied("number of rows", scores)?;
     sorted.sort_unstable_by(f32::total_cmp);
     let wanted = sorted.partition_point(|&score| score <= 0.0);
-    let last = sorted.len().checked_sub(least)?;
+    let Some(last) = sorted.len().checked_sub(least) else {
+        return Ok(None);
+    };
     let parts = |&at: &usize| sorted[at - 1] < sorted[at];
-    let at = (least.max(1)..=last)
+    let Some(at) = (least.max(1)..=last)
         .filter(parts)
-        .min_by_key(|at| at.abs_diff(wanted))?;
+        .min_by_key(|at| at.abs_diff(wanted))
+    else {
+        return Ok(None);
+    };
     let floor = sorted[at];
-    Some(scores.iter().map(|&score| score >= floor).collect())
+    collected("number of rows", scores.iter().map(|&score| score >= floor)).map(Some)
 }
 
 /// Gives every row its nearest center, but no center more than `most` rows: one that has more is
@@ -559,7 +594,8 @@ fn send_to_nearest(
     let mut rounds = 0;
     loop {
         let nearest = centers.nearest(x, watch)?;
-        let row_clusters: Vec<u32> = nearest.iter().map(|nearest| nearest.center).collect();
+        let numbers = nearest.iter().map(|nearest| nearest.center);
+        let row_clusters = collected("number of rows", numbers)?;
         let members = Members::new(&row_clusters, centers.len())?;
         let mut lowered = false;
         if rounds < ROUNDS {
@@ -568,10 +604,8 @@ fn send_to_nearest(
                 if rows.len() <= most {
                     continue;
                 }
-                let mut ahead: Vec<f32> = rows
-                    .iter()
-                    .map(|&row| nearest[row as usize].ahead())
-                    .collect();
+                let ahead = rows.iter().map(|&row| nearest[row as usize].ahead());
+                let mut ahead = collected("number of rows", ahead)?;
                 ahead.sort_unstable_by(f32::total_cmp);
                 // Those that lead by less than `least` go, and as many as `most` stay, if not all
                 // lead alike.

@@ -1,9 +1,9 @@
 //! Which rows are in which cluster, as compressed rows of row numbers.
 
-use manylabel_base::{Error, filled};
+use manylabel_base::{Error, copied, filled, push};
 
 /// The rows of every cluster, in increasing order.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Members {
     ends: Vec<usize>,
     rows: Vec<u32>,
@@ -11,6 +11,10 @@ pub(crate) struct Members {
 
 impl Members {
     /// Sorts rows by their cluster, in O(`n_rows` + `n_clusters`).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`].
     pub(crate) fn new(cluster_of: &[u32], n_clusters: usize) -> Result<Self, Error> {
         let mut ends = filled("number of clusters", 0, n_clusters + 1)?;
         for &cluster in cluster_of {
@@ -19,8 +23,8 @@ impl Members {
         for cluster in 0..n_clusters {
             ends[cluster + 1] += ends[cluster];
         }
-        let mut next = ends.clone();
-        let mut rows = vec![0; cluster_of.len()];
+        let mut next = copied("number of clusters", &ends)?;
+        let mut rows = filled("number of rows", 0, cluster_of.len())?;
         for (row, &cluster) in (0..).zip(cluster_of) {
             rows[next[cluster as usize]] = row;
             next[cluster as usize] += 1;
@@ -39,6 +43,10 @@ impl Members {
 
 /// Renumbers clusters so that those without rows are gone, in order; returns what was each
 /// one's number.
+///
+/// # Errors
+///
+/// [`Error::TooLarge`].
 pub(crate) fn drop_empty(cluster_of: &mut [u32], n_clusters: usize) -> Result<Vec<u32>, Error> {
     let mut new = filled("number of clusters", u32::MAX, n_clusters)?;
     for &cluster in &*cluster_of {
@@ -48,7 +56,7 @@ pub(crate) fn drop_empty(cluster_of: &mut [u32], n_clusters: usize) -> Result<Ve
     for (old, new) in (0..).zip(&mut new) {
         if *new == 0 {
             *new = kept.len() as u32;
-            kept.push(old);
+            push("number of clusters", &mut kept, old)?;
         }
     }
     for cluster in cluster_of {

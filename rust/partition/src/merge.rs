@@ -1,7 +1,7 @@
 //! One ranking from the scores of several blocks.
 
 use manylabel_base::range::same;
-use manylabel_base::{Error, Watch, extend, filled};
+use manylabel_base::{Error, Watch, extend, filled, push, reserved};
 use manylabel_simd::{exp, wide};
 use manylabel_sparse::{CsrOwned, CsrView, Index, Picked, TopK, Value};
 
@@ -81,15 +81,15 @@ pub(crate) fn merge_known<I: Index, T: Value>(
         routes.n_rows(),
         ROWS_AT_ONCE,
         n_labels,
-        || Ok(Scratch::new(n_labels)),
+        || Scratch::new(n_labels),
         |scratch, rows, picked| {
             watch.step(0)?;
             for row in rows {
-                scratch.row(routes, row, answers, &places);
+                scratch.row(routes, row, answers, &places)?;
                 match k {
                     None => {
-                        scratch.add_up();
-                        scratch.all(&mut picked.pairs);
+                        scratch.add_up()?;
+                        scratch.all(&mut picked.pairs)?;
                     }
                     Some(k) => scratch.best(k, &mut picked.pairs)?,
                 }
@@ -114,9 +114,10 @@ fn places<I: Index, T: Value>(
     same("number of blocks", routes.n_cols(), answers.len())?;
     let mut sent = filled("number of blocks", 0, answers.len())?;
     let mut places = Places {
-        starts: vec![0],
-        at: Vec::with_capacity(routes.nnz()),
+        starts: reserved("number of rows", routes.n_rows() + 1)?,
+        at: reserved("routes of rows", routes.nnz())?,
     };
+    places.starts.push(0);
     for row in 0..routes.n_rows() {
         for &block in routes.row(row).0 {
             places.at.push(sent[block.get()]);
@@ -145,15 +146,14 @@ struct Scratch<'a> {
 }
 
 impl<'a> Scratch<'a> {
-    fn new(n_labels: usize) -> Self {
-        Self {
+    fn new(n_labels: usize) -> Result<Self, Error> {
+        Ok(Self {
             parts: Vec::new(),
-            // Memory comes as zeros: only the pages of a row's labels are ever touched.
-            shares: vec![0.0; n_labels],
+            shares: filled("number of labels", 0.0, n_labels)?,
             touched: Vec::new(),
             weights: Vec::new(),
             terms: Vec::new(),
-        }
+        })
     }
 
     /// Turns to a row.
@@ -163,11 +163,11 @@ impl<'a> Scratch<'a> {
         row: usize,
         answers: &[Answer<'a>],
         places: &Places,
-    ) {
+    ) -> Result<(), Error> {
         let (blocks, scores) = routes.row(row);
         self.weights.clear();
-        self.weights
-            .extend(scores.iter().map(|score| logistic(score.f64())));
+        let weights = scores.iter().map(|score| logistic(score.f64()));
+        extend("number of blocks", &mut self.weights, weights)?;
         let total: f64 = self.weights.iter().sum();
         let places = &places.at[places.starts[row]..];
         self.parts.clear();
@@ -180,12 +180,14 @@ impl<'a> Scratch<'a> {
                 1.0 / blocks.len() as f64
             };
             let scores = &scores[place * labels.len()..][..labels.len()];
-            self.parts.push((Answer { labels, scores }, weight));
+            let part = (Answer { labels, scores }, weight);
+            push("number of blocks", &mut self.parts, part)?;
         }
+        Ok(())
     }
 
     /// Sums over the blocks, of every label.
-    fn add_up(&mut self) {
+    fn add_up(&mut self) -> Result<(), Error> {
         let Self {
             parts,
             shares,
@@ -194,27 +196,32 @@ impl<'a> Scratch<'a> {
             ..
         } = self;
         for &(Answer { labels, scores }, weight) in &*parts {
-            terms.resize(scores.len(), 0.0);
+            if terms.len() < scores.len() {
+                *terms = filled("number of labels", 0.0, scores.len())?;
+            }
+            let terms = &mut terms[..scores.len()];
             weighted(scores, weight, terms);
             for (&label, &term) in labels.iter().zip(&*terms) {
                 if term > 0.0 {
                     let share = &mut shares[label as usize];
                     if *share == 0.0 {
-                        touched.push(label as u32);
+                        push("number of labels", touched, label as u32)?;
                     }
                     *share += term;
                 }
             }
         }
+        Ok(())
     }
 
     /// Pushes all labels and merged scores, and forgets them.
-    fn all(&mut self, pairs: &mut Vec<(u32, f32)>) {
+    fn all(&mut self, pairs: &mut Vec<(u32, f32)>) -> Result<(), Error> {
         self.touched.sort_unstable();
         for label in self.touched.drain(..) {
             let share = std::mem::take(&mut self.shares[label as usize]);
-            pairs.push((label, logit(share.min(MOST))));
+            push("labels of rows", pairs, (label, logit(share.min(MOST))))?;
         }
+        Ok(())
     }
 
     /// Pushes the `k` best labels and their merged scores.
@@ -245,7 +252,7 @@ impl<'a> Scratch<'a> {
                     let share = &mut self.shares[label as usize];
                     if *share == 0.0 {
                         *share = 1.0;
-                        self.touched.push(label as u32);
+                        push("number of labels", &mut self.touched, label as u32)?;
                     }
                 }
             }

@@ -1,7 +1,7 @@
 //! A model of many labels, asked for some of them.
 
 use manylabel_base::range::same;
-use manylabel_base::{Error, Watch, filled};
+use manylabel_base::{Error, Watch, filled, push, reserved};
 use manylabel_score::{Bounds, Features, Model, Options, Purpose, Rows, Task, Work};
 use manylabel_sparse::CsrOwned;
 use std::ops::Range;
@@ -46,28 +46,29 @@ impl<'a> Part<'a> {
 
     /// The best label of the whole model, where it is one of these.
     pub(crate) fn best(&self, x: Features<'_>, watch: &Watch) -> Result<CsrOwned, Error> {
-        Ok(self.among(&self.model.topk(x, 1, watch)?))
+        self.among(&self.model.topk(x, 1, watch)?)
     }
 
     /// Keeps of a matrix of all labels those of the part.
-    fn among(&self, all: &CsrOwned) -> CsrOwned {
+    fn among(&self, all: &CsrOwned) -> Result<CsrOwned, Error> {
         let mut found = CsrOwned {
-            indptr: vec![0],
+            indptr: reserved("number of rows", all.n_rows() + 1)?,
             indices: Vec::new(),
             values: Vec::new(),
             n_cols: self.labels.len(),
         };
+        found.indptr.push(0);
         for row in 0..all.n_rows() {
             let (labels, values) = all.row(row);
             for (&label, &value) in labels.iter().zip(values) {
                 if let Ok(at) = self.labels.binary_search(&(label as i32)) {
-                    found.indices.push(at as u32);
-                    found.values.push(value);
+                    push("labels of rows", &mut found.indices, at as u32)?;
+                    push("labels of rows", &mut found.values, value)?;
                 }
             }
             found.indptr.push(found.indices.len());
         }
-        found
+        Ok(found)
     }
 }
 
@@ -104,7 +105,7 @@ impl Model for Part<'_> {
                 self.model.above(x, Bounds::Each(&of_all), watch)?
             }
         };
-        Ok(self.among(&all))
+        self.among(&all)
     }
 }
 
@@ -126,7 +127,11 @@ impl Rows for Batch<'_> {
         let Task { work, watch } = task;
         let (of_model, all) = work.room(|| Ok((Work::default(), Vec::new())))?;
         let n_labels = self.rows.n_labels();
-        all.resize(rows.len() * n_labels, 0.0);
+        let size = rows.len() * n_labels;
+        if all.len() < size {
+            *all = filled("a block of scores", 0.0, size)?;
+        }
+        let all = &mut all[..size];
         let mut task = Task {
             work: of_model,
             watch,

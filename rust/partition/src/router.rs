@@ -12,11 +12,11 @@
 //! (Yu, Huang, Lin: Dual coordinate descent methods for logistic regression and maximum entropy
 //! models, 2011, algorithm 5.)
 
+use crate::each::each;
 use fastrand::Rng;
 use manylabel_base::range::{at_least_one, positive, same};
-use manylabel_base::{Error, Watch};
+use manylabel_base::{Error, Watch, collected, filled, push};
 use manylabel_sparse::{CsrOwned, CsrView, Index, Value};
-use rayon::prelude::*;
 
 /// Rows between two looks at the watch.
 const ROWS_AT_ONCE: usize = 8192;
@@ -96,26 +96,28 @@ impl Router {
         }
         let n_features = x.n_cols();
         let mut x = CsrOwned::from_view(x, true)?;
+        watch.step(0)?;
         let features = x.drop_empty_columns()?;
+        watch.step(0)?;
         if self.fit_intercept {
             x.append_ones()?;
+            watch.step(0)?;
         }
-        let squared = |row| {
+        let squared = (0..x.n_rows()).map(|row| {
             let values = x.row(row).1.iter();
             values.map(|&value| f64::from(value).powi(2)).sum()
-        };
+        });
         let problem = Problem {
-            squared: (0..x.n_rows()).map(squared).collect(),
+            squared: collected("number of rows", squared)?,
             x,
             classes,
             weights,
         };
-        let solved: Vec<(Vec<f32>, usize)> = (0..n_classes as u32)
-            .into_par_iter()
-            .with_max_len(1)
-            .map(|class| self.solve(&problem, class, watch))
-            .collect::<Result<_, Error>>()?;
-        Ok(self.assemble(&solved, &features, n_features))
+        let numbers = collected("number of classes", 0..n_classes as u32)?;
+        let solved = each("number of classes", &numbers, |&class| {
+            self.solve(&problem, class, watch)
+        })?;
+        self.assemble(&solved, &features, n_features, watch)
     }
 
     /// The weights of one class, the intercept last if there is one, and the passes they took.
@@ -143,14 +145,17 @@ impl Router {
             let alpha = (1e-3 * bound(row)).min(1e-8);
             [alpha, bound(row) - alpha]
         };
-        let mut alpha: Vec<[f64; 2]> = (0..x.n_rows()).map(start).collect();
-        let mut w = vec![0.0; x.n_cols];
+        let mut alpha: Vec<[f64; 2]> = collected("number of rows", (0..x.n_rows()).map(start))?;
+        let mut w = filled("number of features", 0.0, x.n_cols)?;
         for row in 0..x.n_rows() {
+            if row % ROWS_AT_ONCE == 0 {
+                watch.step(0)?;
+            }
             add_row(&mut w, x, row, alpha[row][0] * sign(row));
         }
         let mut rng =
             Rng::with_seed(self.seed ^ u64::from(class).wrapping_mul(0x9E37_79B9_7F4A_7C15));
-        let mut order: Vec<u32> = (0..x.n_rows() as u32).collect();
+        let mut order = collected("number of rows", 0..x.n_rows() as u32)?;
         let mut inner_tol = 1e-2;
         let mut n_iter = 0;
         while n_iter < self.max_iter {
@@ -182,7 +187,8 @@ impl Router {
                 inner_tol = (0.1 * inner_tol).max(self.tol.min(1e-8));
             }
         }
-        Ok((w.into_iter().map(|w| w as f32).collect(), n_iter))
+        let w = w.into_iter().map(|w| w as f32);
+        Ok((collected("number of features", w)?, n_iter))
     }
 
     fn assemble(
@@ -190,19 +196,21 @@ impl Router {
         solved: &[(Vec<f32>, usize)],
         features: &[u32],
         n_features: usize,
-    ) -> Routes {
+        watch: &Watch,
+    ) -> Result<Routes, Error> {
         let mut weights = CsrOwned {
-            indptr: vec![0; n_features + 1],
+            indptr: filled("number of features", 0, n_features + 1)?,
             indices: Vec::new(),
             values: Vec::new(),
             n_cols: solved.len(),
         };
         for (at, &feature) in features.iter().enumerate() {
+            watch.step(0)?;
             let before = weights.indices.len();
             for (class, (w, _)) in (0..).zip(solved) {
                 if w[at] != 0.0 {
-                    weights.indices.push(class);
-                    weights.values.push(w[at]);
+                    push("weights of the router", &mut weights.indices, class)?;
+                    push("weights of the router", &mut weights.values, w[at])?;
                 }
             }
             weights.indptr[feature as usize + 1] = weights.indices.len() - before;
@@ -217,11 +225,12 @@ impl Router {
                 0.0
             }
         };
-        Routes {
+        let n_iter = solved.iter().map(|&(_, n_iter)| n_iter as u32);
+        Ok(Routes {
             weights,
-            intercept: solved.iter().map(intercept).collect(),
-            n_iter: solved.iter().map(|&(_, n_iter)| n_iter as u32).collect(),
-        }
+            intercept: collected("number of classes", solved.iter().map(intercept))?,
+            n_iter: collected("number of classes", n_iter)?,
+        })
     }
 }
 

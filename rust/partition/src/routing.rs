@@ -1,6 +1,6 @@
 //! Which blocks a row is sent to.
 
-use manylabel_base::{Error, Watch};
+use manylabel_base::{Error, Watch, extend, reserved};
 use manylabel_score::{Features, Model};
 use manylabel_sparse::CsrOwned;
 
@@ -35,17 +35,21 @@ impl Routing {
     ) -> Result<CsrOwned, Error> {
         match *self {
             Self::Best(n_routes) => router.topk(x, n_routes, watch),
-            Self::Doubt { most, share } => Ok(fewest(&router.topk(x, most, watch)?, share)),
+            Self::Doubt { most, share } => fewest(&router.topk(x, most, watch)?, share),
         }
     }
 }
 
 /// Keeps of each row the best entries, the fewest that hold a share of the row's probability.
-fn fewest(routes: &CsrOwned, share: f64) -> CsrOwned {
+///
+/// # Errors
+///
+/// [`Error::TooLarge`].
+fn fewest(routes: &CsrOwned, share: f64) -> Result<CsrOwned, Error> {
     let mut kept = CsrOwned {
-        indptr: Vec::with_capacity(routes.indptr.len()),
-        indices: Vec::with_capacity(routes.indices.len()),
-        values: Vec::with_capacity(routes.values.len()),
+        indptr: reserved("number of rows", routes.indptr.len())?,
+        indices: reserved("routes of rows", routes.indices.len())?,
+        values: reserved("routes of rows", routes.values.len())?,
         n_cols: routes.n_cols,
     };
     kept.indptr.push(0);
@@ -54,15 +58,16 @@ fn fewest(routes: &CsrOwned, share: f64) -> CsrOwned {
         let (blocks, scores) = routes.row(row);
         // By falling probability, of equal ones the lower block first.
         order.clear();
-        order.extend((0..).zip(scores).map(|(at, &score)| {
+        let chances = scores.iter().enumerate().map(|(at, &score)| {
             let chance = 1.0 / (1.0 + (-f64::from(score)).exp());
             (chance, at)
-        }));
-        order.sort_by(|a: &(f64, usize), b| b.0.total_cmp(&a.0));
+        });
+        extend("number of blocks", &mut order, chances)?;
+        order.sort_unstable_by(|a: &(f64, usize), b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
         let total: f64 = order.iter().map(|&(chance, _)| chance).sum();
         let mut before = 0.0;
         keep.clear();
-        keep.resize(order.len(), false);
+        extend("number of blocks", &mut keep, order.iter().map(|_| false))?;
         for (n_kept, &(chance, at)) in order.iter().enumerate() {
             if n_kept > 0 && before >= share * total {
                 break;
@@ -76,7 +81,7 @@ fn fewest(routes: &CsrOwned, share: f64) -> CsrOwned {
         }
         kept.indptr.push(kept.indices.len());
     }
-    kept
+    Ok(kept)
 }
 
 #[cfg(test)]
@@ -94,12 +99,13 @@ mod tests {
             values: rows.concat().into_iter().map(logit).collect(),
             n_cols: 6,
         };
-        let blocks = |share| fewest(&routes, share).indices;
+        let fewest = |share| fewest(&routes, share).expect("small");
+        let blocks = |share| fewest(share).indices;
         assert_eq!(blocks(0.0), [2, 1]);
         assert_eq!(blocks(0.5), [2, 1]);
         assert_eq!(blocks(0.7), [2, 5, 1, 3]);
         assert_eq!(blocks(0.95), [0, 2, 5, 1, 3, 4]);
-        assert_eq!(fewest(&routes, 0.7).indptr, [0, 2, 4, 4]);
+        assert_eq!(fewest(0.7).indptr, [0, 2, 4, 4]);
     }
 
     #[test]
@@ -110,7 +116,8 @@ mod tests {
             values: vec![0.5; 3],
             n_cols: 9,
         };
-        assert_eq!(fewest(&routes, 0.3).indices, [1]);
-        assert_eq!(fewest(&routes, 0.5).indices, [1, 4]);
+        let blocks = |share| fewest(&routes, share).expect("small").indices;
+        assert_eq!(blocks(0.3), [1]);
+        assert_eq!(blocks(0.5), [1, 4]);
     }
 }

@@ -1,6 +1,6 @@
 //! Some rows of a matrix, as a matrix of their own.
 
-use manylabel_base::Error;
+use manylabel_base::{Error, reserved};
 use manylabel_score::{Dense, Features, with_sparse};
 use manylabel_sparse::{CsrView, DenseView, Index, Real, Value};
 
@@ -9,7 +9,7 @@ use manylabel_sparse::{CsrView, DenseView, Index, Real, Value};
 ///
 /// # Errors
 ///
-/// What `then` returns.
+/// [`Error::TooLarge`], and what `then` returns.
 pub(crate) fn with_rows<R>(
     x: Features<'_>,
     rows: &[u32],
@@ -25,6 +25,7 @@ pub(crate) fn with_rows<R>(
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "the room is there")]
 fn copied_dense<T: Real, R>(
     x: DenseView<'_, T>,
     rows: &[u32],
@@ -33,13 +34,15 @@ fn copied_dense<T: Real, R>(
 where
     for<'a> Features<'a>: From<DenseView<'a, T>>,
 {
-    let mut values = Vec::with_capacity(rows.len() * x.n_cols());
+    let size = rows.len().saturating_mul(x.n_cols());
+    let mut values = reserved("rows of X", size)?;
     for &row in rows {
         values.extend_from_slice(x.row(row as usize));
     }
     then(DenseView::of_rows(&values, rows.len(), x.n_cols())?.into())
 }
 
+#[expect(clippy::disallowed_methods, reason = "the room is there")]
 fn copied<I: Index + TryFrom<usize>, T: Value, R>(
     x: CsrView<'_, I, T>,
     rows: &[u32],
@@ -55,7 +58,11 @@ where
             got: end.to_string(),
         })
     };
-    let (mut ends, mut indices, mut values) = (vec![end(0)?], Vec::new(), Vec::new());
+    let size = rows.iter().map(|&row| x.row(row as usize).0.len()).sum();
+    let mut ends = reserved("rows of X", rows.len() + 1)?;
+    let mut indices = reserved("rows of X", size)?;
+    let mut values = reserved("rows of X", size)?;
+    ends.push(end(0)?);
     for &row in rows {
         let (cols, row) = x.row(row as usize);
         indices.extend_from_slice(cols);

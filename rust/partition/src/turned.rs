@@ -19,8 +19,7 @@ impl Turned {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if there are more than 2³²−1 entries, or a number for each column does not
-    /// fit in memory.
+    /// [`Error::TooLarge`] if there are more than 2³²−1 entries, or they do not fit in memory.
     ///
     /// # Panics
     ///
@@ -47,7 +46,8 @@ impl Turned {
         for col in 1..ends.len() {
             ends[col] += ends[col - 1];
         }
-        let (mut rows, mut values) = (vec![0; size], vec![0.0; size]);
+        let mut rows = filled("number of weights", 0, size)?;
+        let mut values = filled("number of weights", 0.0, size)?;
         for at in 0..n_rows {
             let (cols, of_row) = row(at);
             for (col, &value) in cols.iter().zip(of_row) {

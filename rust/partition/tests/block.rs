@@ -3,6 +3,11 @@
     clippy::float_cmp,
     reason = "scores are the same bits, or of no row at all"
 )]
+#![allow(
+    clippy::disallowed_macros,
+    clippy::disallowed_methods,
+    reason = "tests choose their sizes"
+)]
 
 use manylabel_base::{Error, Watch};
 use manylabel_partition::{Block, BlockModel, Inner, Link, Named, Part, Routing};

@@ -2,12 +2,13 @@
 
 use crate::arrays::{F32s, F64s, I32s, I64s};
 use crate::csr::{CsrArrays, PyCsr, csr_arrays, values};
+use crate::error::to_py;
 use crate::features::PyFeatures;
 use crate::held::{Held, HeldCsr, with_held};
 use crate::params::{Named, from_named};
-use crate::run::{run, run_here, score};
+use crate::run::{Job, run, run_here, score};
 use crate::scorer::{Scorer, Source};
-use manylabel_base::Error;
+use manylabel_base::{Error, collected, push, reserved};
 use manylabel_linear as linear;
 use manylabel_partition::{
     Answer, Block, BlockModel, ByLabel, Inner, KMeans, Link, Named as ByName, Params, Part, Parts,
@@ -19,18 +20,20 @@ use numpy::{IntoPyArray, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 
 /// Positions and numbers of clusters, which are below 2³¹, as numpy has them.
-fn to_i32(numbers: &[u32]) -> Vec<i32> {
-    numbers.iter().map(|&number| number as i32).collect()
+fn to_i32(numbers: &[u32]) -> PyResult<Vec<i32>> {
+    let numbers = numbers.iter().map(|&number| number as i32);
+    collected("the result", numbers).map_err(to_py)
 }
 
 /// Cluster numbers from numpy; a negative one becomes larger than any.
 fn to_u32(numbers: &PyReadonlyArray1<'_, i32>) -> PyResult<Vec<u32>> {
     let numbers = numbers.as_slice()?.iter();
-    Ok(numbers.map(|&number| number as u32).collect())
+    collected("number of rows", numbers.map(|&number| number as u32)).map_err(to_py)
 }
 
-fn to_i64(ends: &[usize]) -> Vec<i64> {
-    ends.iter().map(|&end| end as i64).collect()
+fn to_i64(ends: &[usize]) -> PyResult<Vec<i64>> {
+    let ends = ends.iter().map(|&end| end as i64);
+    collected("the result", ends).map_err(to_py)
 }
 
 /// Partitions rows and labels: the block of each row, ends of the label sets, labels, objective
@@ -41,21 +44,20 @@ pub(crate) fn fit_partition<'py>(
     x: PyCsr<'py>,
     y: PyCsr<'py>,
     params: Named<'py>,
-    n_threads: usize,
-    progress: Option<Py<PyAny>>,
+    job: Job,
 ) -> PyResult<(I32s<'py>, I64s<'py>, I32s<'py>, F64s<'py>, u64)> {
     let params = from_named!(params, Params {
         seed, n_blocks, lam, max_labels, n_init, max_iter, tol;
     })?;
     let (x, y) = (x.unchecked("X")?, y.unchecked("Y")?);
-    let found = run(py, n_threads, progress.as_ref(), |watch| {
+    let found = job.run(py, |watch| {
         let y = y.to_owned()?;
         with_sparse!(x.sparse()?, |x| params.fit(x, &y, watch))
     })?;
     Ok((
-        to_i32(&found.row_blocks).into_pyarray(py),
-        to_i64(&found.ends).into_pyarray(py),
-        to_i32(&found.labels).into_pyarray(py),
+        to_i32(&found.row_blocks)?.into_pyarray(py),
+        to_i64(&found.ends)?.into_pyarray(py),
+        to_i32(&found.labels)?.into_pyarray(py),
         found.history.into_pyarray(py),
         found.captured,
     ))
@@ -80,41 +82,39 @@ pub(crate) fn partition_labels<'py>(
         label_step(&y, &row_blocks, n_blocks, lam, most, watch)
     })?;
     Ok((
-        to_i64(&sets.ends).into_pyarray(py),
-        to_i32(&sets.labels).into_pyarray(py),
+        to_i64(&sets.ends)?.into_pyarray(py),
+        to_i32(&sets.labels)?.into_pyarray(py),
         sets.captured,
     ))
 }
 
-/// Clusters rows of unit length into `n_clusters`, or until none has more than `leaf_size` rows:
-/// the cluster of each row, the arrays of (`n_features`, `n_clusters`) centers in compressed rows,
-/// intercepts, inertia.
-#[expect(clippy::too_many_arguments, reason = "they are given by name")]
+/// Clusters rows of unit length into `n_clusters`, or, where that is None, until none has more than
+/// `leaf_size` rows: the cluster of each row, the arrays of (`n_features`, `n_clusters`) centers in
+/// compressed rows, intercepts, inertia.
 #[pyfunction]
-#[pyo3(signature = (x, sample_weight, *, n_clusters, leaf_size, n_init, seed, n_threads, progress))]
 pub(crate) fn fit_kmeans<'py>(
     py: Python<'py>,
     x: PyCsr<'py>,
     sample_weight: Option<PyReadonlyArray1<'py, f32>>,
-    n_clusters: usize,
-    leaf_size: Option<usize>,
-    n_init: usize,
-    seed: u64,
-    n_threads: usize,
-    progress: Option<Py<PyAny>>,
+    params: Named<'py>,
+    job: Job,
 ) -> PyResult<(I32s<'py>, CsrArrays<'py>, F32s<'py>, f64)> {
+    let n_clusters: Option<usize> = params.get("n_clusters")?;
     let kmeans = KMeans {
-        until: leaf_size.map_or(Until::Clusters(n_clusters), Until::RowsEach),
-        n_init,
-        seed,
+        until: match n_clusters {
+            Some(n_clusters) => Until::Clusters(n_clusters),
+            None => Until::RowsEach(params.get("leaf_size")?),
+        },
+        n_init: params.get("n_init")?,
+        seed: params.get("random_state")?,
     };
     let weights = values(sample_weight.as_ref())?;
     let x = x.unchecked("X")?;
-    let found = run(py, n_threads, progress.as_ref(), |watch| {
+    let found = job.run(py, |watch| {
         with_sparse!(x.sparse()?, |x| kmeans.fit(x, weights, watch))
     })?;
     Ok((
-        to_i32(&found.row_clusters).into_pyarray(py),
+        to_i32(&found.row_clusters)?.into_pyarray(py),
         csr_arrays(py, found.centers),
         found.intercept.into_pyarray(py),
         found.inertia,
@@ -123,7 +123,6 @@ pub(crate) fn fit_kmeans<'py>(
 
 /// Fits the router: the arrays of (`n_features`, `n_classes`) weights in compressed rows,
 /// intercepts, passes of each class.
-#[expect(clippy::too_many_arguments, reason = "each is a thing of its own")]
 #[pyfunction]
 pub(crate) fn fit_router<'py>(
     py: Python<'py>,
@@ -132,8 +131,7 @@ pub(crate) fn fit_router<'py>(
     n_classes: usize,
     sample_weight: Option<PyReadonlyArray1<'py, f32>>,
     params: Named<'py>,
-    n_threads: usize,
-    progress: Option<Py<PyAny>>,
+    job: Job,
 ) -> PyResult<(CsrArrays<'py>, F32s<'py>, I32s<'py>)> {
     let router = Router {
         c: params.get("C")?,
@@ -145,14 +143,14 @@ pub(crate) fn fit_router<'py>(
     let classes = to_u32(&classes)?;
     let weights = values(sample_weight.as_ref())?;
     let x = x.unchecked("X")?;
-    let routes = run(py, n_threads, progress.as_ref(), |watch| {
+    let routes = job.run(py, |watch| {
         with_sparse!(x.sparse()?, |x| router
             .fit(x, &classes, n_classes, weights, watch))
     })?;
     Ok((
         csr_arrays(py, routes.weights),
         routes.intercept.into_pyarray(py),
-        to_i32(&routes.n_iter).into_pyarray(py),
+        to_i32(&routes.n_iter)?.into_pyarray(py),
     ))
 }
 
@@ -260,7 +258,7 @@ impl ByLabel for WeightsByLabel<'_> {
         let of_label = |at: usize| self.coef.column(labels[at].get());
         let part = Turned::new(labels.len(), self.n_features, of_label)?;
         let intercept = labels.iter().map(|label| self.intercept[label.get()]);
-        let intercept: Vec<f32> = intercept.collect();
+        let intercept: Vec<f32> = collected("number of labels", intercept)?;
         let Turned { ends, rows, values } = &part;
         then(&linear::Scorer::new(
             ends,
@@ -283,8 +281,10 @@ struct PyBlockModel {
 
 impl Source for PyBlockModel {
     fn model(&self) -> Result<Box<dyn Model + '_>, Error> {
-        let blocks = self.blocks.iter().map(PyBlock::block);
-        let blocks = blocks.collect::<Result<_, Error>>()?;
+        let mut blocks = reserved("number of blocks", self.blocks.len())?;
+        for block in &self.blocks {
+            blocks.push(block.block()?);
+        }
         let router = self.router.get().model();
         let model = BlockModel::new(router, blocks, self.n_labels, self.routing)?;
         Ok(Box::new(match &self.weights {
@@ -324,16 +324,13 @@ pub(crate) fn merge_blocks<'py>(
     k: Option<usize>,
     n_threads: usize,
 ) -> PyResult<CsrArrays<'py>> {
-    let answers: Vec<Answer<'_>> = labels
-        .iter()
-        .zip(&scores)
-        .map(|(labels, scores)| {
-            Ok(Answer {
-                labels: labels.as_slice()?,
-                scores: scores.as_slice()?,
-            })
-        })
-        .collect::<PyResult<_>>()?;
+    let mut answers = reserved("number of blocks", labels.len()).map_err(to_py)?;
+    for (labels, scores) in labels.iter().zip(&scores) {
+        answers.push(Answer {
+            labels: labels.as_slice()?,
+            scores: scores.as_slice()?,
+        });
+    }
     let few = routes.shape().0 <= ROWS_AT_ONCE;
     let routes = routes.unchecked("routes")?;
     let merged = score(py, few, n_threads, |watch| {
@@ -355,11 +352,12 @@ pub(crate) fn topk_of_rows<'py>(
     let out = run_here(py, |watch| {
         with_sparse!(scores.sparse()?, |scores| {
             let mut out = CsrOwned {
-                indptr: vec![0],
+                indptr: reserved("number of rows", scores.n_rows() + 1)?,
                 indices: Vec::new(),
                 values: Vec::new(),
                 n_cols: scores.n_cols(),
             };
+            out.indptr.push(0);
             let mut best = TopK::new(k.min(scores.n_cols()))?;
             for row in 0..scores.n_rows() {
                 watch.step(0)?;
@@ -368,8 +366,8 @@ pub(crate) fn topk_of_rows<'py>(
                     best.push(col.get() as u32, value.f64() as f32);
                 }
                 for (col, value) in best.drain_by_label() {
-                    out.indices.push(col);
-                    out.values.push(value);
+                    push("labels of rows", &mut out.indices, col)?;
+                    push("labels of rows", &mut out.values, value)?;
                 }
                 out.indptr.push(out.indices.len());
             }

@@ -7,7 +7,7 @@ use crate::held::{Held, HeldCsr, HeldSparse, with_held};
 use crate::params::{Named, from_named};
 use crate::run::{Job, score};
 use crate::scorer::{Scorer, Source};
-use manylabel_base::Error;
+use manylabel_base::{Error, collected};
 use manylabel_rules::{
     Binning, Bodies, Checked, Ensemble, Head, Hessian, LabelSets, Loss, Model, Params,
     ROWS_AT_ONCE, Rules, Search, Stage, Step,
@@ -134,7 +134,8 @@ pub(crate) fn fit_rules<'py>(
 )> {
     let params = checked(&params)?;
     let held_out = values(held_out.as_ref())?;
-    let categorical: Vec<usize> = categorical.as_slice()?.iter().map(|at| at.get()).collect();
+    let categorical = categorical.as_slice()?.iter().map(|at| at.get());
+    let categorical = collected("number of features", categorical).map_err(to_py)?;
     let start = start.as_ref().map(PyRules::start).transpose();
     let start = start.map_err(to_py)?;
     let (x, y, sample_weight) = examples.unchecked()?;
@@ -146,7 +147,7 @@ pub(crate) fn fit_rules<'py>(
             sample_weight,
             held_out,
             &categorical,
-            start.as_ref(),
+            start,
             watch,
         ))
     })?;

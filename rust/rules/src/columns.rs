@@ -1,7 +1,7 @@
 //! The features of the training rows, column by column, in the order of their values.
 
 use crate::Operator;
-use manylabel_base::{Error, Watch, filled};
+use manylabel_base::{Error, Watch, collected, copied, extend, filled, reserved};
 use manylabel_sparse::{CsrView, Index, Value};
 use rayon::prelude::*;
 
@@ -67,7 +67,7 @@ impl Columns {
             }
         }
         // All in one place, column by column; `at` is where the next of each goes.
-        let mut at = counts.clone();
+        let mut at = copied("number of features", &counts)?;
         let mut n_entries = 0;
         for at in &mut at {
             n_entries += std::mem::replace(at, n_entries);
@@ -94,13 +94,13 @@ impl Columns {
                 }
             }
         }
-        let mut columns = Vec::new();
+        let mut columns = reserved("number of features", counts.len())?;
         columns.resize_with(counts.len(), Column::default);
         let mut left = &mut entries[..];
         let parts = counts
             .iter()
             .map(|&n| left.split_off_mut(..n).unwrap_or_default());
-        let parts: Vec<&mut [(f32, u32)]> = parts.collect();
+        let parts: Vec<&mut [(f32, u32)]> = collected("number of features", parts)?;
         (columns.par_iter_mut().zip(parts)).try_for_each(|(column, entries)| {
             watch.step(0)?;
             *column = Column::new(entries, n_rows)?;
@@ -132,11 +132,8 @@ fn single<T: Value>(value: T) -> f32 {
 impl Column {
     /// Of the stored values other than 0, with their rows.
     fn new(stored: &mut [(f32, u32)], n_rows: usize) -> Result<Self, Error> {
-        let missing: Vec<u32> = stored
-            .iter()
-            .filter(|entry| entry.0.is_nan())
-            .map(|entry| entry.1)
-            .collect();
+        let missing = stored.iter().filter(|entry| entry.0.is_nan());
+        let missing = collected("missing values", missing.map(|entry| entry.1))?;
         let n_zeros = n_rows - stored.len();
         let n_present = stored.len() - missing.len();
         // A column in which zeros are the smaller part stores them as any other value.
@@ -146,7 +143,7 @@ impl Column {
             stored.swap(n_placed, at);
             n_placed += usize::from(!stored[n_placed].0.is_nan());
         }
-        let mut with_zeros = Vec::new();
+        let mut with_zeros;
         let mut entries = &mut stored[..n_present];
         if full && n_zeros > 0 {
             let mut is_zero = filled("number of rows", true, n_rows)?;
@@ -154,21 +151,22 @@ impl Column {
             for row in rows.chain(missing.iter().copied()) {
                 is_zero[row as usize] = false;
             }
-            with_zeros.reserve_exact(n_rows);
-            with_zeros.extend_from_slice(entries);
-            with_zeros.extend(
-                (0..n_rows)
-                    .filter(|&row| is_zero[row])
-                    .map(|row| (0.0, row as u32)),
-            );
+            with_zeros = reserved("number of rows", n_rows)?;
+            extend("number of rows", &mut with_zeros, entries.iter().copied())?;
+            let zeros = (0..n_rows).filter(|&row| is_zero[row]);
+            extend(
+                "number of rows",
+                &mut with_zeros,
+                zeros.map(|row| (0.0, row as u32)),
+            )?;
             entries = &mut with_zeros;
         }
         entries.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
         // Codes pass over that of the implicit zero.
         let n_below = entries.partition_point(|entry| entry.0 < 0.0);
         let n_values = entries.chunk_by(|a, b| a.0 == b.0).count() + usize::from(!full);
-        let mut values = Vec::with_capacity(n_values);
-        let mut codes = Vec::with_capacity(entries.len());
+        let mut values = reserved("number of values", n_values)?;
+        let mut codes = reserved("stored values", entries.len())?;
         let mut implicit = None;
         for (at, &(value, _)) in entries.iter().enumerate() {
             if !full && at == n_below {
@@ -184,8 +182,8 @@ impl Column {
             implicit = Some(values.len() as u32);
             values.push(0.0);
         }
-        let groups = groups(&codes, values.len(), implicit);
-        let rows: Vec<u32> = entries.iter().map(|entry| entry.1).collect();
+        let groups = groups(&codes, values.len(), implicit)?;
+        let rows = collected("stored values", entries.iter().map(|entry| entry.1))?;
         let mut by_row = Vec::new();
         if full {
             by_row = filled("number of rows", MISSING, n_rows)?;
@@ -236,46 +234,61 @@ impl Column {
     /// Parts `rows` (ascending) into those that satisfy a condition and those that do not.
     /// `is_among` tells whether a row is among them. Of a sparse column, a row costs no more than
     /// to be copied.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`].
     pub(crate) fn part(
         &self,
         operator: Operator,
         threshold: f32,
         rows: &[u32],
         is_among: impl Fn(u32) -> bool,
-    ) -> (Vec<u32>, Vec<u32>) {
+    ) -> Result<(Vec<u32>, Vec<u32>), Error> {
         let satisfies = self.satisfying(operator, threshold);
         let Some(zero) = self.implicit else {
-            return rows
-                .iter()
-                .partition(|&&row| satisfies(self.by_row[row as usize]));
+            let satisfies = |row: u32| satisfies(self.by_row[row as usize]);
+            let all = || rows.iter().copied();
+            return Ok((
+                select(all(), satisfies)?,
+                select(all(), |row| !satisfies(row))?,
+            ));
         };
         // Rows that a stored (or missing) value sets apart from those without.
         let of_zeros = satisfies(zero);
         let places = self.rows.iter().zip(&self.codes);
-        let mut apart: Vec<u32> = places
-            .filter(|&(&row, &code)| satisfies(code) != of_zeros && is_among(row))
-            .map(|(&row, _)| row)
-            .collect();
+        let places = places.filter(|&(&row, &code)| satisfies(code) != of_zeros && is_among(row));
+        let mut apart = collected("number of rows", places.map(|(&row, _)| row))?;
         if of_zeros {
-            apart.extend(self.missing.iter().filter(|&&row| is_among(row)));
+            let missing = self.missing.iter().copied().filter(|&row| is_among(row));
+            extend("number of rows", &mut apart, missing)?;
         }
         apart.sort_unstable();
-        let others = without(rows, &apart);
-        if of_zeros {
+        let others = without(rows, &apart)?;
+        Ok(if of_zeros {
             (others, apart)
         } else {
             (apart, others)
-        }
+        })
     }
 
     /// Leaves those of all rows marked that satisfy a condition.
-    pub(crate) fn narrow(&self, operator: Operator, threshold: f32, marks: &mut [bool]) {
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`].
+    pub(crate) fn narrow(
+        &self,
+        operator: Operator,
+        threshold: f32,
+        marks: &mut [bool],
+    ) -> Result<(), Error> {
         let satisfies = self.satisfying(operator, threshold);
         let Some(zero) = self.implicit else {
             for (mark, &code) in marks.iter_mut().zip(&self.by_row) {
                 *mark &= satisfies(code);
             }
-            return;
+            return Ok(());
         };
         let places = self.rows.iter().zip(&self.codes);
         if satisfies(zero) {
@@ -286,15 +299,14 @@ impl Column {
                 marks[row as usize] = false;
             }
         } else {
-            let kept: Vec<u32> = places
-                .filter(|&(&row, &code)| satisfies(code) && marks[row as usize])
-                .map(|(&row, _)| row)
-                .collect();
+            let places = places.filter(|&(&row, &code)| satisfies(code) && marks[row as usize]);
+            let kept = collected("number of rows", places.map(|(&row, _)| row))?;
             marks.fill(false);
             for row in kept {
                 marks[row as usize] = true;
             }
         }
+        Ok(())
     }
 
     /// A threshold between two codes: at least the value of `low`, less than that of `high`.
@@ -307,24 +319,29 @@ impl Column {
 }
 
 /// Those of `rows` that are wanted.
+///
+/// # Errors
+///
+/// [`Error::TooLarge`].
 pub(crate) fn select(
     rows: impl ExactSizeIterator<Item = u32>,
     is_wanted: impl Fn(u32) -> bool,
-) -> Vec<u32> {
+) -> Result<Vec<u32>, Error> {
     // Which are wanted is hard to foresee, so each is written, and written over if it is not.
-    let mut selected = vec![0; rows.len()];
+    let mut selected = filled("number of rows", 0, rows.len())?;
     let mut n_selected = 0;
     for row in rows {
         selected[n_selected] = row;
         n_selected += usize::from(is_wanted(row));
     }
     selected.truncate(n_selected);
-    selected
+    Ok(selected)
 }
 
 /// `rows` without those in `gone`, which are among them; both ascending.
-fn without(rows: &[u32], gone: &[u32]) -> Vec<u32> {
-    let mut kept = Vec::with_capacity(rows.len() - gone.len());
+#[expect(clippy::disallowed_methods, reason = "the room is there")]
+fn without(rows: &[u32], gone: &[u32]) -> Result<Vec<u32>, Error> {
+    let mut kept = reserved("number of rows", rows.len() - gone.len())?;
     let mut left = rows;
     for row in gone {
         // Whole runs are copied, and found in few steps if they are short.
@@ -338,15 +355,15 @@ fn without(rows: &[u32], gone: &[u32]) -> Vec<u32> {
         left = &others[1..];
     }
     kept.extend_from_slice(left);
-    kept
+    Ok(kept)
 }
 
 /// Cuts codes into at most [`GROUPS`] groups, beside that of the implicit zeros.
-fn groups(codes: &[u32], n_codes: usize, implicit: Option<u32>) -> Vec<u8> {
+fn groups(codes: &[u32], n_codes: usize, implicit: Option<u32>) -> Result<Vec<u8>, Error> {
     // Codes ascend, and every one has rows but the implicit.
     let mut runs = codes.chunk_by(|a, b| a == b).map(<[u32]>::len);
     let most = n_codes - usize::from(implicit.is_some());
-    let mut groups = Vec::with_capacity(n_codes);
+    let mut groups = reserved("number of values", n_codes)?;
     let (mut group, mut before, mut last) = (0u8, 0usize, usize::MAX);
     for code in 0..n_codes {
         let is_zero = implicit == Some(code as u32);
@@ -363,5 +380,5 @@ fn groups(codes: &[u32], n_codes: usize, implicit: Option<u32>) -> Vec<u8> {
         before += count;
         groups.push(group);
     }
-    groups
+    Ok(groups)
 }

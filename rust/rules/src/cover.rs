@@ -5,7 +5,7 @@
 //! rule covers are the bits of one word.
 
 use crate::model::{Operator, Rules};
-use manylabel_base::{Error, filled};
+use manylabel_base::{Error, filled, push, reserved};
 use manylabel_simd::wide;
 use manylabel_sparse::{CsrView, Index, Value};
 use std::ops::Range;
@@ -69,18 +69,19 @@ impl Bodies {
         let n_named = features.map(|(feature, ..)| feature + 1).max().unwrap_or(0);
         let mut slots = filled("number of features", 0, n_named)?;
         let (mut n_slots, mut conditions) = (0u32, Vec::new());
-        let mut ends = Vec::with_capacity(range.len());
+        let mut ends = reserved("number of rules", range.len())?;
         for rule in range {
             for (feature, operator, threshold) in rules.body(rule) {
                 if slots[feature] == 0 {
                     n_slots += 1;
                     slots[feature] = n_slots;
                 }
-                conditions.push(Condition {
+                let condition = Condition {
                     slot: slots[feature] - 1,
                     operator,
                     threshold,
-                });
+                };
+                push("number of conditions", &mut conditions, condition)?;
             }
             ends.push((rule as u32, conditions.len()));
         }
@@ -96,11 +97,11 @@ impl Bodies {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if the features of a block do not fit in memory.
+    /// [`Error::TooLarge`] if the features of a block, or a number for each rule, do not fit in memory.
     pub(crate) fn block(&self) -> Result<Block, Error> {
         Ok(Block {
             values: filled("a block of rows", [0.0; ROWS], self.n_slots)?,
-            fired: Vec::new(),
+            fired: reserved("number of rules", self.ends.len())?,
         })
     }
 
@@ -154,7 +155,7 @@ impl Bodies {
     }
 }
 
-/// Notes each rule that covers some of the rows in `all`, with these rows.
+/// Notes each rule that covers some of the rows in `all`, with these rows; `fired` has room for all.
 #[wide]
 fn fire(
     ends: &[(u32, usize)],

@@ -9,7 +9,7 @@ use crate::statistics::{Scaled, Statistics};
 use crate::{Head, Model, Params, Step};
 use fastrand::Rng;
 use manylabel_base::range::{same, same_rows};
-use manylabel_base::{Error, Watch, filled};
+use manylabel_base::{Error, Watch, collected, copied, filled, push};
 use manylabel_sparse::{CsrOwned, CsrView, Index, Value};
 
 /// Halvings of a step at most, to 1e-12 of it; a step that brings nothing even then is not taken.
@@ -49,7 +49,7 @@ impl Checked {
         sample_weight: Option<&[f32]>,
         held_out: Option<&[bool]>,
         categorical: &[usize],
-        start: Option<&Model>,
+        start: Option<Model>,
         watch: &Watch,
     ) -> Result<Model, Error> {
         let n_rows = x.n_rows();
@@ -105,17 +105,18 @@ impl<'a> Boosting<'a> {
         let rows = 0..columns.n_rows as u32;
         let method = Method::new(params, y.n_cols);
         let mut statistics = Statistics::new(params.loss, y, watch)?;
-        statistics.refresh();
-        watch.step(0)?;
+        statistics.refresh()?;
         let mut out = Vec::new();
         let mut held_out_weights = Vec::new();
         if let Some(held_out) = held_out {
-            held_out_weights.clone_from(&weights);
-            out.extend(rows.clone().filter(|&row| held_out[row as usize]));
+            held_out_weights = copied("weights", &weights)?;
+            let rows = rows.clone().filter(|&row| held_out[row as usize]);
+            out = collected("number of rows", rows)?;
             for &row in &out {
                 weights[row as usize] = 0.0;
             }
         }
+        let learned = rows.filter(|&row| weights[row as usize] > 0.0);
         Ok(Self {
             params,
             columns,
@@ -123,61 +124,63 @@ impl<'a> Boosting<'a> {
             statistics,
             grower: Grower::new(params, columns, method, watch)?,
             watch,
-            learned: rows.filter(|&row| weights[row as usize] > 0.0).collect(),
+            learned: collected("number of rows", learned)?,
             weights,
             held_out_weight: out.iter().map(|&row| held_out_weights[row as usize]).sum(),
             held_out: out,
             held_out_weights,
-            model: Model::empty(y.n_cols),
+            model: Model::empty(y.n_cols)?,
         })
     }
 
     /// Takes over the rules of another model, as if they had been fitted here.
-    fn resume(&mut self, start: &Model) -> Result<(), Error> {
+    fn resume(&mut self, start: Model) -> Result<(), Error> {
         let n_labels = self.statistics.n_labels;
         let what = "labels of the rules to go on from";
         same(what, n_labels, start.heads.n_cols)?;
-        self.model = start.clone();
+        self.model = start;
         self.model.validation_loss.clear();
-        for rule in 0..start.n_rules() {
+        for rule in 0..self.model.n_rules() {
             let n_features = self.columns.all.len();
-            let mut features = start.body(rule).map(|(feature, ..)| feature);
-            if let Some(feature) = features.find(|&feature| feature >= n_features) {
+            let features = self.model.body(rule).map(|(feature, ..)| feature);
+            if let Some(feature) = features.max().filter(|&feature| feature >= n_features) {
                 return Err(Error::Shape {
                     what: "features of the rules to go on from",
                     expected: n_features,
                     got: feature + 1,
                 });
             }
-            let rows = self.grower.covered(start.body(rule));
-            self.apply(rule, &rows);
+            let rows = self.grower.covered(self.model.body(rule))?;
+            self.apply(rule, &rows)?;
             self.watch.step(1)?;
         }
-        self.watch.step(0)
+        Ok(())
     }
 
     /// Brings scores and gradients up to date with a rule of the model.
-    fn apply(&mut self, rule: usize, rows: &[u32]) {
-        let mut head = vec![0.0; self.statistics.stride];
+    fn apply(&mut self, rule: usize, rows: &[u32]) -> Result<(), Error> {
+        let mut head = filled("number of labels", 0.0, self.statistics.stride)?;
         let (labels, values) = self.model.heads.row(rule);
         for (&label, &value) in labels.iter().zip(values) {
             head[label as usize] = f64::from(value);
         }
         if rule == 0 {
-            self.statistics.add(rows, &head);
+            self.statistics.add(rows, &head)?;
         } else {
-            self.statistics.advance(rows, &head);
+            self.statistics.advance(rows, &head)?;
         }
-        self.note_loss();
+        self.note_loss()
     }
 
     /// Notes the mean loss of the rows held out, if there are any.
-    fn note_loss(&mut self) {
+    fn note_loss(&mut self) -> Result<(), Error> {
         if !self.held_out.is_empty() {
             let weight = |row: u32| self.held_out_weights[row as usize];
-            let loss = self.statistics.loss(&self.held_out, weight);
-            self.model.validation_loss.push(loss / self.held_out_weight);
+            let loss = self.statistics.loss(&self.held_out, weight)?;
+            let losses = &mut self.model.validation_loss;
+            push("number of rules", losses, loss / self.held_out_weight)?;
         }
+        Ok(())
     }
 
     fn run(&mut self) -> Result<(), Error> {
@@ -241,21 +244,20 @@ impl<'a> Boosting<'a> {
     }
 
     /// The rows among `rows` that are learned from.
-    fn learned_of(&self, rows: &[u32]) -> Vec<u32> {
+    fn learned_of(&self, rows: &[u32]) -> Result<Vec<u32>, Error> {
         select(rows.iter().copied(), |row| self.weights[row as usize] > 0.0)
     }
 
     /// Adds the rule that covers every row, without shrinkage.
     fn add_default_rule(&mut self) -> Result<(), Error> {
         let l2 = self.params.l2;
-        let rows = self.learned.clone();
         let stride = self.statistics.stride;
-        let mut total = vec![0.0; stride];
+        let mut total = filled("number of labels", 0.0, stride)?;
         let steps = match self.params.step {
             Step::Newton => 1,
             Step::Safeguarded => MOST_DEFAULT_STEPS,
         };
-        let all: Vec<u32> = (0..self.columns.n_rows as u32).collect();
+        let all = collected("number of rows", 0..self.columns.n_rows as u32)?;
         // It scores all labels, whatever heads the other rules have.
         let complete = Params {
             head: Head::Complete,
@@ -263,18 +265,18 @@ impl<'a> Boosting<'a> {
         };
         let method = Method::new(&complete, self.statistics.n_labels);
         for _ in 0..steps {
+            let rows = &self.learned;
             let given = (steps > 1).then_some(&total[..]);
             let (mut head, quality) =
-                method.head(&self.statistics, &rows, &self.weights, l2, None, given, &[]);
+                method.head(&self.statistics, rows, &self.weights, l2, None, given, &[])?;
             let mut decrease = 0.0;
             if steps > 1 {
-                decrease = self.safeguard(&rows, &mut head, quality, &total);
+                decrease = self.safeguard(rows, &mut head, quality, &total)?;
             }
             add_scaled(&mut total, 1.0, &head);
-            self.statistics.advance(&all, &head);
-            self.watch.step(0)?;
+            self.statistics.advance(&all, &head)?;
             let weight = |row: u32| self.weights[row as usize];
-            if decrease <= DEFAULT_TOLERANCE * self.statistics.loss(&rows, weight) {
+            if decrease <= DEFAULT_TOLERANCE * self.statistics.loss(rows, weight)? {
                 break;
             }
         }
@@ -286,12 +288,11 @@ impl<'a> Boosting<'a> {
             label: None,
             start: Vec::new(),
         };
-        self.push(&body, &total, 1.0);
-        Ok(())
+        self.push(&body, &total, 1.0)
     }
 
     fn add_rule(&mut self, body: &Body) -> Result<(), Error> {
-        let rows = self.learned_of(&body.rows);
+        let rows = self.learned_of(&body.rows)?;
         let (mut head, quality) = self.method.head(
             &self.statistics,
             &rows,
@@ -300,19 +301,23 @@ impl<'a> Boosting<'a> {
             body.label,
             None,
             &body.start,
-        );
+        )?;
         if self.params.step == Step::Safeguarded {
-            let none = vec![0.0; self.statistics.stride];
-            self.safeguard(&rows, &mut head, quality, &none);
+            let none = filled("number of labels", 0.0, self.statistics.stride)?;
+            self.safeguard(&rows, &mut head, quality, &none)?;
         }
-        self.watch.step(0)?;
-        self.push(body, &head, self.params.learning_rate);
-        Ok(())
+        self.push(body, &head, self.params.learning_rate)
     }
 
     /// Halves `head` until the loss of `rows`, with the regularization of `given + head`, falls
     /// enough; to 0 if it never does. Returns the decrease.
-    fn safeguard(&self, rows: &[u32], head: &mut [f64], quality: f64, given: &[f64]) -> f64 {
+    fn safeguard(
+        &self,
+        rows: &[u32],
+        head: &mut [f64],
+        quality: f64,
+        given: &[f64],
+    ) -> Result<f64, Error> {
         let weight = |row: u32| self.weights[row as usize];
         let mut scale = 1.0;
         for _ in 0..MOST_HALVINGS {
@@ -320,23 +325,23 @@ impl<'a> Boosting<'a> {
             let penalty: f64 = given.iter().zip(&*head).map(growth).sum();
             let change = self
                 .statistics
-                .loss_change(rows, weight, Scaled { scale, head })
+                .loss_change(rows, weight, Scaled { scale, head })?
                 + 0.5 * self.params.l2 * penalty;
             // The quality is half of the slope along the head.
             if change <= ARMIJO * scale * 2.0 * quality {
                 for score in head.iter_mut() {
                     *score *= scale;
                 }
-                return -change;
+                return Ok(-change);
             }
             scale *= 0.5;
         }
         head.fill(0.0);
-        0.0
+        Ok(0.0)
     }
 
     /// Appends a rule to the model and brings scores and gradients up to date.
-    fn push(&mut self, body: &Body, head: &[f64], scale: f64) {
+    fn push(&mut self, body: &Body, head: &[f64], scale: f64) -> Result<(), Error> {
         let conditions = body.conditions.iter();
         self.model.push(
             conditions.map(|c| (c.feature, c.operator, c.threshold)),
@@ -348,7 +353,7 @@ impl<'a> Boosting<'a> {
                 .iter()
                 .map(|&row| self.weights[row as usize])
                 .sum(),
-        );
-        self.apply(self.model.n_rules() - 1, &body.rows);
+        )?;
+        self.apply(self.model.n_rules() - 1, &body.rows)
     }
 }

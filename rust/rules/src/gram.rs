@@ -4,6 +4,7 @@ use crate::lanes::{Aligned, WIDTH, add_scaled, chunks, chunks_mut};
 use crate::statistics::{PARALLEL_FROM, ROWS, Statistics};
 use faer::linalg::matmul::triangular::{BlockStructure, matmul};
 use faer::{Accum, MatMut, MatRef, Par};
+use manylabel_base::{Error, parts};
 use manylabel_simd::wide;
 use rayon::prelude::*;
 
@@ -28,50 +29,73 @@ const NEAR_ROWS: usize = 64;
 const SIDE: usize = 4;
 
 /// `Σ w g gᵀ` over a set of rows: a full symmetric matrix of padded rows.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Gram {
     pub(crate) stride: usize,
     pub(crate) data: Aligned,
 }
 
 impl Gram {
-    pub(crate) fn new(stride: usize) -> Self {
-        Self {
-            stride,
-            data: Aligned::zeros(stride * stride),
-        }
+    /// Over no row.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`].
+    pub(crate) fn new(stride: usize) -> Result<Self, Error> {
+        let data = square(stride)?;
+        Ok(Self { stride, data })
     }
 
     /// Over `rows`, of which each weighs `weights[row]`; O(rows × labels²).
-    pub(crate) fn over(statistics: &Statistics<'_>, rows: &[u32], weights: &[f64]) -> Self {
-        let mut gram = Self::new(statistics.stride);
-        gram.add_rows(1.0, statistics, rows, weights);
-        gram
+    ///
+    /// # Errors
+    ///
+    /// As [`Watch::step`](manylabel_base::Watch::step), [`Error::TooLarge`].
+    pub(crate) fn over(
+        statistics: &Statistics<'_>,
+        rows: &[u32],
+        weights: &[f64],
+    ) -> Result<Self, Error> {
+        let mut gram = Self::new(statistics.stride)?;
+        gram.add_rows(1.0, statistics, rows, weights)?;
+        Ok(gram)
+    }
+
+    /// The same matrix at another place.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`].
+    pub(crate) fn copied(&self) -> Result<Self, Error> {
+        let data = self.data.copied(PRODUCTS)?;
+        Ok(Self { data, ..*self })
     }
 
     /// Adds `scale` times the matrix of `rows`.
+    ///
+    /// # Errors
+    ///
+    /// As [`over`](Self::over).
     pub(crate) fn add_rows(
         &mut self,
         scale: f64,
         statistics: &Statistics<'_>,
         rows: &[u32],
         weights: &[f64],
-    ) {
+    ) -> Result<(), Error> {
         let stride = self.stride;
         if rows.len() <= FEW_ROWS {
             add_outer_each(self, scale, statistics, rows, weights);
-            return;
+            return Ok(());
         }
         let part = |rows: &[u32]| {
-            if statistics.is_stopped() {
-                return Aligned::zeros(0);
-            }
-            let mut product = Aligned::zeros(stride * stride);
+            statistics.ask()?;
+            let mut product = square(stride)?;
             if stride <= FEW_LABELS && is_fused() {
                 add_products(&mut product, statistics, rows, weights);
-                return product;
+                return Ok(product);
             }
-            let weighted = weighted_rows(statistics, rows, weights);
+            let weighted = weighted_rows(statistics, rows, weights)?;
             let weighted = MatRef::from_row_major_slice(&weighted, rows.len(), stride);
             matmul(
                 MatMut::from_row_major_slice_mut(&mut product, stride, stride),
@@ -84,18 +108,19 @@ impl Gram {
                 1.0,
                 Par::Seq,
             );
-            product
+            Ok(product)
         };
         // Blocks are long, since each makes a matrix of its own, and a few at a time.
         let long = ROWS.max((4 * stride).min(NUMBERS_OF_BLOCK / stride.max(1)));
         for rows in rows.chunks(BLOCKS_AT_ONCE * long) {
-            let parts: Vec<Aligned> = if rows.len() * stride * stride < 64 * PARALLEL_FROM {
-                rows.chunks(long).map(part).collect()
+            if rows.len() * stride * stride < 64 * PARALLEL_FROM {
+                for rows in rows.chunks(long) {
+                    add_scaled(&mut self.data, scale, &part(rows)?);
+                }
             } else {
-                rows.par_chunks(long).map(part).collect()
-            };
-            for part in &parts {
-                add_scaled(&mut self.data, scale, part);
+                for part in &parts(rows.par_chunks(long).map(part))? {
+                    add_scaled(&mut self.data, scale, part);
+                }
             }
         }
         for k in 0..stride {
@@ -103,6 +128,7 @@ impl Gram {
                 self.data[j * stride + k] = self.data[k * stride + j];
             }
         }
+        Ok(())
     }
 
     /// One row.
@@ -120,17 +146,29 @@ impl Gram {
     }
 }
 
+/// What is too large where a number for each pair of labels does not fit in memory.
+pub(crate) const PRODUCTS: &str = "products of labels";
+
+/// Zeros for all pairs of labels.
+fn square(stride: usize) -> Result<Aligned, Error> {
+    Aligned::zeros(PRODUCTS, stride.saturating_mul(stride))
+}
+
 /// The gradients of rows, times the roots of their weights.
 #[wide]
-fn weighted_rows(statistics: &Statistics<'_>, rows: &[u32], weights: &[f64]) -> Aligned {
-    let mut weighted = Aligned::zeros(rows.len() * statistics.stride);
+fn weighted_rows(
+    statistics: &Statistics<'_>,
+    rows: &[u32],
+    weights: &[f64],
+) -> Result<Aligned, Error> {
+    let mut weighted = Aligned::zeros("gradients", rows.len() * statistics.stride)?;
     for (out, &row) in weighted.chunks_mut(statistics.stride).zip(rows) {
         let root = weights[row as usize].sqrt();
         for (out, g) in out.iter_mut().zip(statistics.gradient(row)) {
             *out = root * g;
         }
     }
-    weighted
+    Ok(weighted)
 }
 
 #[wide]

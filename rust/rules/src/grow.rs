@@ -6,7 +6,7 @@ use crate::refine::{ABSENT, Candidate, Context, Moments, RowSet};
 use crate::statistics::Statistics;
 use crate::{Head, Operator, Params};
 use fastrand::Rng;
-use manylabel_base::{Error, Watch, filled};
+use manylabel_base::{Error, Watch, collected, copied, filled, push};
 
 /// Samples of features that are tried for a first condition; the last has all features, so that
 /// boosting ends only where there is none.
@@ -35,6 +35,8 @@ pub(crate) struct Grower<'a> {
     marks: Vec<bool>,
     /// The numbers of the features.
     order: Vec<usize>,
+    /// For statistics of rows by bins.
+    binned: Vec<f64>,
 }
 
 impl<'a> Grower<'a> {
@@ -53,18 +55,23 @@ impl<'a> Grower<'a> {
             sampled: filled("weights", 0.0, n_rows)?,
             positions: filled("number of rows", ABSENT, n_rows)?,
             marks: filled("number of rows", false, n_rows)?,
-            order: (0..columns.all.len()).collect(),
+            order: collected("number of features", 0..columns.all.len())?,
+            binned: Vec::new(),
         })
     }
 
     /// The rows that satisfy all conditions, ascending; the features of these exist.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`].
     pub(crate) fn covered(
         &mut self,
         conditions: impl IntoIterator<Item = (usize, Operator, f32)>,
-    ) -> Vec<u32> {
+    ) -> Result<Vec<u32>, Error> {
         self.marks.fill(true);
         for (feature, operator, threshold) in conditions {
-            self.columns.all[feature].narrow(operator, threshold, &mut self.marks);
+            self.columns.all[feature].narrow(operator, threshold, &mut self.marks)?;
         }
         let marks = &self.marks;
         select(0..marks.len() as u32, |row| marks[row as usize])
@@ -72,6 +79,10 @@ impl<'a> Grower<'a> {
 
     /// A body with conditions for as long as the sample is the better for one more; none where no
     /// condition is.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Stopped`], [`Error::TooLarge`].
     pub(crate) fn grow(
         &mut self,
         statistics: &Statistics<'_>,
@@ -83,6 +94,7 @@ impl<'a> Grower<'a> {
             sampled,
             positions,
             order,
+            binned,
             watch,
             ..
         } = self;
@@ -94,8 +106,8 @@ impl<'a> Grower<'a> {
             label: None,
             start: Vec::new(),
         };
-        let mut covered = select(0..columns.n_rows as u32, |row| sampled[row as usize] > 0.0);
-        let mut moments = Moments::over(&context, &covered, sampled);
+        let mut covered = select(0..columns.n_rows as u32, |row| sampled[row as usize] > 0.0)?;
+        let mut moments = Moments::over(&context, &covered, sampled)?;
         let mut bound = f64::INFINITY;
         positions.fill(ABSENT);
         while body.conditions.len() < params.max_conditions {
@@ -114,14 +126,15 @@ impl<'a> Grower<'a> {
                 let features = if attempt == MOST_DRAWS {
                     features.all()
                 } else {
-                    features.draw(rng, params.max_features)
+                    features.draw(rng, params.max_features)?
                 };
                 let set = RowSet {
                     rows: &covered,
                     positions,
                     weights: sampled,
                 };
-                found = context.best_condition(set, &moments, features, bound, body.label);
+                found =
+                    context.best_condition(set, &moments, features, bound, body.label, binned)?;
                 watch.step(0)?;
                 if found.is_some() {
                     break;
@@ -133,26 +146,26 @@ impl<'a> Grower<'a> {
             let column = &columns.all[condition.feature];
             let is_among = |row: u32| positions[row as usize] != ABSENT;
             let (kept, gone) =
-                column.part(condition.operator, condition.threshold, &covered, is_among);
+                column.part(condition.operator, condition.threshold, &covered, is_among)?;
             let head = || {
                 let method = context.method;
                 method.head(statistics, &kept, sampled, params.l2, None, None, &[])
             };
             if condition.estimated {
-                condition.quality = head().1;
+                condition.quality = head()?.1;
                 if condition.quality >= bound {
                     break;
                 }
             }
             if params.head == Head::Single && body.label.is_none() {
-                body.label = head().0.iter().position(|&score| score != 0.0);
+                body.label = head()?.0.iter().position(|&score| score != 0.0);
             }
             bound = condition.quality;
-            body.conditions.push(condition);
+            push("number of conditions", &mut body.conditions, condition)?;
             if kept.len() <= params.min_coverage {
                 break;
             }
-            moments.keep(&context, &kept, &gone, sampled, head_near);
+            moments.keep(&context, &kept, &gone, sampled, head_near)?;
             for &row in &gone {
                 positions[row as usize] = ABSENT;
             }
@@ -163,8 +176,8 @@ impl<'a> Grower<'a> {
         }
         drop(features);
         let conditions = body.conditions.iter();
-        body.rows = self.covered(conditions.map(|c| (c.feature, c.operator, c.threshold)));
-        body.start = moments.near.x.to_vec();
+        body.rows = self.covered(conditions.map(|c| (c.feature, c.operator, c.threshold)))?;
+        body.start = copied("number of labels", &moments.near.x)?;
         Ok(Some(body))
     }
 }
@@ -189,16 +202,16 @@ impl<'a> Draws<'a> {
     }
 
     /// `n` numbers in random order; all of them as they are if there are no more.
-    fn draw(&mut self, rng: &mut Rng, n: usize) -> &[usize] {
+    fn draw(&mut self, rng: &mut Rng, n: usize) -> Result<&[usize], Error> {
         if n >= self.order.len() {
-            return self.order;
+            return Ok(self.order);
         }
         for i in 0..n {
             let j = rng.usize(i..self.order.len());
             self.order.swap(i, j);
-            self.swaps.push((i, j));
+            push("number of features", &mut self.swaps, (i, j))?;
         }
-        &self.order[..n]
+        Ok(&self.order[..n])
     }
 }
 

@@ -17,7 +17,7 @@
 //! overflow nor vanish, and rules out nearly all labels before their terms are known.
 
 use manylabel_base::range::same;
-use manylabel_base::{Error, filled};
+use manylabel_base::{Error, collected, extend, filled, push, reserved};
 use manylabel_sparse::{CsrView, Index};
 
 /// The label sets of the training rows.
@@ -34,8 +34,8 @@ pub struct LabelSets {
     absent: Vec<u32>,
 }
 
-/// What a search works in; kept from row to row.
-#[derive(Debug, Default)]
+/// What a search works in; kept from row to row. There is room for all labels.
+#[derive(Debug)]
 pub(crate) struct Search {
     /// Labels with positive scores, in order.
     likely: Vec<u32>,
@@ -60,8 +60,8 @@ impl LabelSets {
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if there is not one column for each label, [`Error::TooLarge`] if a number
-    /// for each does not fit in memory.
+    /// [`Error::Shape`] if there is not one column for each label, [`Error::TooLarge`] if a copy of
+    /// the sets and a number for each label do not fit in memory.
     pub fn new<I: Index>(sets: CsrView<'_, I, f32>, n_labels: usize) -> Result<Self, Error> {
         same("labels of label_sets_", n_labels, sets.n_cols())?;
         let mut count = filled("number of labels", 0usize, n_labels)?;
@@ -70,32 +70,29 @@ impl LabelSets {
                 count[label.get()] += 1;
             }
         }
-        let mut order: Vec<(Option<u32>, usize)> = (0..sets.n_rows())
-            .map(|set| {
-                let labels = sets.row(set).0.iter().map(|label| label.get());
-                let rarest = labels.min_by_key(|&label| (count[label], label));
-                (rarest.map(|label| label as u32), set)
-            })
-            .collect();
+        let keyed = (0..sets.n_rows()).map(|set| {
+            let labels = sets.row(set).0.iter().map(|label| label.get());
+            let rarest = labels.min_by_key(|&label| (count[label], label));
+            (rarest.map(|label| label as u32), set)
+        });
+        let mut order: Vec<(Option<u32>, usize)> = collected("number of label sets", keyed)?;
         order.sort_unstable();
+        let absent = (0u32..).zip(&count).filter(|&(_, &count)| count == 0);
         let mut new = Self {
             groups: Vec::new(),
-            sets: Vec::with_capacity(sets.n_rows()),
-            labels: Vec::with_capacity(sets.nnz()),
+            sets: reserved("number of label sets", sets.n_rows())?,
+            labels: reserved("labels of label sets", sets.nnz())?,
             n_labels,
-            absent: (0u32..)
-                .zip(&count)
-                .filter(|&(_, &count)| count == 0)
-                .map(|(label, _)| label)
-                .collect(),
+            absent: collected("number of labels", absent.map(|(label, _)| label))?,
         };
         for group in order.chunk_by(|a, b| a.0 == b.0) {
             for &(_, set) in group {
                 let labels = sets.row(set).0.iter().map(|label| label.get() as u32);
-                new.labels.extend(labels);
+                extend("labels of label sets", &mut new.labels, labels)?;
                 new.sets.push((set, new.labels.len()));
             }
-            new.groups.push((group[0].0, new.sets.len()));
+            let end = (group[0].0, new.sets.len());
+            push("number of labels", &mut new.groups, end)?;
         }
         Ok(new)
     }
@@ -172,6 +169,7 @@ impl LabelSets {
     }
 
     /// The set whose dearest term is the least; leaves `|p_k|` as the costs.
+    #[expect(clippy::disallowed_methods, reason = "the room is there")]
     fn minimax(&self, scores: &[f64], search: &mut Search) -> Best {
         search.cost.clear();
         search.cost.extend(scores.iter().map(|score| score.abs()));
@@ -238,6 +236,16 @@ impl LabelSets {
 }
 
 impl Search {
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`] if two numbers for each label do not fit in memory.
+    pub(crate) fn new(n_labels: usize) -> Result<Self, Error> {
+        Ok(Self {
+            likely: reserved("number of labels", n_labels)?,
+            cost: reserved("number of labels", n_labels)?,
+        })
+    }
+
     /// What a label set costs and on how many labels it disagrees with the scores; none if it
     /// costs more than `most`. Terms are joined in order of label.
     #[inline(always)]

@@ -22,37 +22,27 @@ pub(crate) struct Aligned {
 }
 
 impl Aligned {
-    /// Zeros.
-    pub(crate) fn zeros(len: usize) -> Self {
-        Self::within(vec![0.0; len + WIDTH - 1], len)
-    }
-
-    /// The same, unless memory does not suffice.
-    pub(crate) fn try_zeros(what: &'static str, len: usize) -> Result<Self, Error> {
-        Ok(Self::within(filled(what, 0.0, len + WIDTH - 1)?, len))
-    }
-
-    fn within(room: Vec<f64>, len: usize) -> Self {
+    /// Zeros; `what` is named if they do not fit in memory.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`] then.
+    pub(crate) fn zeros(what: &'static str, len: usize) -> Result<Self, Error> {
+        let room = filled(what, 0.0, len.saturating_add(WIDTH - 1))?;
         let start = room.as_ptr().align_offset(size_of::<[f64; WIDTH]>());
         let start = start.min(WIDTH - 1);
-        Self { room, start, len }
+        Ok(Self { room, start, len })
     }
-}
 
-impl FromIterator<f64> for Aligned {
-    fn from_iter<I: IntoIterator<Item = f64>>(numbers: I) -> Self {
-        let numbers: Vec<f64> = numbers.into_iter().collect();
-        let mut aligned = Self::zeros(numbers.len());
-        aligned.copy_from_slice(&numbers);
-        aligned
-    }
-}
-
-impl Clone for Aligned {
-    fn clone(&self) -> Self {
-        let mut copy = Self::zeros(self.len);
+    /// The same numbers at another place.
+    ///
+    /// # Errors
+    ///
+    /// As [`zeros`](Self::zeros).
+    pub(crate) fn copied(&self, what: &'static str) -> Result<Self, Error> {
+        let mut copy = Self::zeros(what, self.len)?;
         copy.copy_from_slice(self);
-        copy
+        Ok(copy)
     }
 }
 

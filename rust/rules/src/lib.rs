@@ -20,6 +20,7 @@
 //! | `binning.rs`, `head/` | which labels share a score; heads and their quality |
 //! | `refine/` | the search for the next condition, exact or fast |
 //! | `fit.rs`, `grow.rs` | boosting: samples, rules, steps, early stopping; how a rule grows |
+//! | `pace.rs` | when long loops ask whether to go on |
 //! | `cover.rs`, `predict.rs`, `known.rs` | which rules cover a row; scores; label sets and marginals |
 //!
 //! Invariant: no matrix of labels × labels belongs to a row, only ever to a set of rows; nothing
@@ -40,10 +41,13 @@
 //! # Ok::<(), manylabel_base::Error>(())
 //! ```
 #![forbid(unsafe_code)]
-#![allow(
-    clippy::disallowed_macros,
-    clippy::disallowed_methods,
-    reason = "this crate's vectors do not yet come from manylabel_base"
+#![cfg_attr(
+    test,
+    allow(
+        clippy::disallowed_macros,
+        clippy::disallowed_methods,
+        reason = "tests choose their sizes"
+    )
 )]
 #![allow(
     clippy::float_cmp,
@@ -62,6 +66,7 @@ mod known;
 mod lanes;
 mod loss;
 mod model;
+mod pace;
 mod params;
 mod predict;
 mod refine;

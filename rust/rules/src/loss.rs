@@ -10,6 +10,7 @@
 
 use crate::Loss;
 use crate::lanes::{Aligned, WIDTH, chunks, chunks_mut, total};
+use manylabel_base::Error;
 use manylabel_simd::{exp, wide};
 
 /// The score of padding labels, which are absent everywhere: so low that they weigh nothing.
@@ -75,12 +76,22 @@ const LEAST_SHARE: f64 = 1e-200;
 
 impl Factors {
     /// Of a padded head times `scale`; none if it is so large that products may overflow.
-    pub(crate) fn new(scale: f64, head: &[f64]) -> Option<Self> {
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`] if two numbers for each label do not fit in memory.
+    pub(crate) fn new(scale: f64, head: &[f64]) -> Result<Option<Self>, Error> {
         let steps = || head.iter().map(|head| scale * head);
-        steps().all(|step| step.abs() < LARGEST_STEP).then(|| Self {
-            absent: steps().map(f64::exp).collect(),
-            present: steps().map(|step| (-step).exp()).collect(),
-        })
+        if !steps().all(|step| step.abs() < LARGEST_STEP) {
+            return Ok(None);
+        }
+        let mut absent = Aligned::zeros("number of labels", head.len())?;
+        let mut present = Aligned::zeros("number of labels", head.len())?;
+        let factors = absent.iter_mut().zip(present.iter_mut());
+        for ((absent, present), step) in factors.zip(steps()) {
+            (*absent, *present) = (step.exp(), (-step).exp());
+        }
+        Ok(Some(Self { absent, present }))
     }
 
     /// `Σ_k q_k` after over `1 + Σ_k e^{z_k}` before, in parts that [`total`] adds up. With
@@ -295,7 +306,9 @@ mod tests {
                 for (p, head) in p.iter_mut().zip(&head) {
                     *p += 0.5 * head;
                 }
-                let factors = Factors::new(0.5, &head).expect("it is small");
+                let factors = Factors::new(0.5, &head)
+                    .expect("few labels")
+                    .expect("it is small");
                 let change = (rest + total(&factors.ratio(&g))).ln();
                 assert!((loss_at(Loss::ExampleWise, &p, &g) - before - change).abs() < 1e-12);
                 assert!(advance(&factors, n_labels, &mut g, &mut rest));
@@ -314,9 +327,10 @@ mod tests {
         let (p, mut g) = row(&[1.0, -150.0, 0.5], &[false, false, true]);
         let mut rest = refresh(Loss::ExampleWise, &p, &mut g);
         let head = |score: f64| [score, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0];
-        assert!(Factors::new(1.0, &head(250.0)).is_none());
-        assert!(Factors::new(1.0, &head(f64::NAN)).is_none());
-        let far = Factors::new(1.0, &head(100.0)).expect("it is small enough");
+        let factors = |score| Factors::new(1.0, &head(score)).expect("few labels");
+        assert!(factors(250.0).is_none());
+        assert!(factors(f64::NAN).is_none());
+        let far = factors(100.0).expect("it is small enough");
         assert!(advance(&far, 3, &mut g, &mut rest));
         assert!((0..5).any(|_| !advance(&far, 3, &mut g, &mut rest)));
     }

@@ -1,7 +1,7 @@
 //! Rules as plain arrays: what fitting makes and what prediction borrows.
 
-use manylabel_base::Error;
 use manylabel_base::range::same;
+use manylabel_base::{Error, copied, extend, push, reserved};
 use manylabel_sparse::{CsrOwned, CsrView, Index};
 
 /// How a condition compares the value of a feature with its threshold. A missing value (NaN)
@@ -51,21 +51,25 @@ pub struct Model {
 
 impl Model {
     /// No rules yet.
-    pub(crate) fn empty(n_labels: usize) -> Self {
-        Self {
-            body_indptr: vec![0],
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`].
+    pub(crate) fn empty(n_labels: usize) -> Result<Self, Error> {
+        Ok(Self {
+            body_indptr: copied("number of rules", &[0])?,
             body_feature: Vec::new(),
             body_operator: Vec::new(),
             body_threshold: Vec::new(),
             heads: CsrOwned {
-                indptr: vec![0],
+                indptr: copied("number of rules", &[0])?,
                 indices: Vec::new(),
                 values: Vec::new(),
                 n_cols: n_labels,
             },
             coverage: Vec::new(),
             validation_loss: Vec::new(),
-        }
+        })
     }
 
     /// Number of rules.
@@ -88,29 +92,34 @@ impl Model {
     }
 
     /// Appends a rule; of a complete head all scores are stored, zeros too.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`]; the model is good for nothing then.
     pub(crate) fn push(
         &mut self,
         conditions: impl Iterator<Item = (usize, Operator, f32)>,
         head: impl Iterator<Item = f32>,
         complete: bool,
         coverage: f64,
-    ) {
+    ) -> Result<(), Error> {
+        let (conditions_of, rules) = ("number of conditions", "number of rules");
         for (feature, operator, threshold) in conditions {
-            self.body_feature.push(feature as i32);
-            self.body_operator.push(operator as u8);
-            self.body_threshold.push(threshold);
+            push(conditions_of, &mut self.body_feature, feature as i32)?;
+            push(conditions_of, &mut self.body_operator, operator as u8)?;
+            push(conditions_of, &mut self.body_threshold, threshold)?;
         }
-        self.body_indptr.push(self.body_feature.len() as i64);
+        push(rules, &mut self.body_indptr, self.body_feature.len() as i64)?;
         // Of a complete head all scores are stored, zeros too: prediction is faster so.
         for (label, score) in head
             .enumerate()
             .filter(|(_, score)| complete || *score != 0.0)
         {
-            self.heads.indices.push(label as u32);
-            self.heads.values.push(score);
+            push("heads of rules", &mut self.heads.indices, label as u32)?;
+            push("heads of rules", &mut self.heads.values, score)?;
         }
-        self.heads.indptr.push(self.heads.indices.len());
-        self.coverage.push(coverage);
+        push(rules, &mut self.heads.indptr, self.heads.indices.len())?;
+        push(rules, &mut self.coverage, coverage)
     }
 
     /// The conditions of its rules.
@@ -296,7 +305,7 @@ impl<'a, I: Index> Rules<'a, I> {
     /// # Errors
     ///
     /// [`Error::Shape`] if there is not one coverage for each rule, or not one validation loss
-    /// for each or none at all.
+    /// for each or none at all; [`Error::TooLarge`].
     pub fn to_model(&self, coverage: &[f64], validation_loss: &[f64]) -> Result<Model, Error> {
         same("length of coverage_", self.n_rules(), coverage.len())?;
         if !validation_loss.is_empty() {
@@ -304,9 +313,9 @@ impl<'a, I: Index> Rules<'a, I> {
             same("length of validation_loss_", self.n_rules(), got)?;
         }
         let mut heads = CsrOwned {
-            indptr: Vec::with_capacity(self.n_rules() + 1),
-            indices: Vec::with_capacity(self.heads.nnz()),
-            values: Vec::with_capacity(self.heads.nnz()),
+            indptr: reserved("number of rules", self.n_rules() + 1)?,
+            indices: reserved("heads of rules", self.heads.nnz())?,
+            values: reserved("heads of rules", self.heads.nnz())?,
             n_cols: self.n_labels(),
         };
         heads.indptr.push(0);
@@ -314,18 +323,19 @@ impl<'a, I: Index> Rules<'a, I> {
             // Zeros stay: a head that stores every label is added without a look at its labels.
             let (labels, scores) = self.head(rule);
             let labels = labels.iter().map(|label| label.get() as u32);
-            heads.indices.extend(labels);
-            heads.values.extend_from_slice(scores);
+            extend("heads of rules", &mut heads.indices, labels)?;
+            let scores = scores.iter().copied();
+            extend("heads of rules", &mut heads.values, scores)?;
             heads.indptr.push(heads.indices.len());
         }
         Ok(Model {
-            body_indptr: self.bodies.indptr.to_vec(),
-            body_feature: self.bodies.feature.to_vec(),
-            body_operator: self.bodies.operator.to_vec(),
-            body_threshold: self.bodies.threshold.to_vec(),
+            body_indptr: copied("number of rules", self.bodies.indptr)?,
+            body_feature: copied("number of conditions", self.bodies.feature)?,
+            body_operator: copied("number of conditions", self.bodies.operator)?,
+            body_threshold: copied("number of conditions", self.bodies.threshold)?,
             heads,
-            coverage: coverage.to_vec(),
-            validation_loss: validation_loss.to_vec(),
+            coverage: copied("number of rules", coverage)?,
+            validation_loss: copied("number of rules", validation_loss)?,
         })
     }
 }

@@ -9,7 +9,7 @@ use crate::cover::{Block, Bodies, Mask, ROWS, bits};
 use crate::known::{LabelSets, Search};
 use crate::model::Rules;
 use manylabel_base::range::same;
-use manylabel_base::{Error, Watch, filled};
+use manylabel_base::{Error, Watch, filled, push, reserved};
 use manylabel_score::{Features, Model, Options, Purpose, Rows, Task, Work, with_sparse};
 use manylabel_simd::wide;
 use manylabel_sparse::{CsrOwned, CsrView, Index, Picked, Value};
@@ -112,7 +112,7 @@ impl<'a, I: Index> Stage<'a, I> {
     /// # Errors
     ///
     /// [`Error::Shape`] if `x` has another number of features or there are not as many scores,
-    /// [`Error::Stopped`].
+    /// [`Error::TooLarge`], [`Error::Stopped`].
     pub fn add<J: Index, T: Value>(
         &self,
         x: CsrView<'_, J, T>,
@@ -135,10 +135,11 @@ impl<'a, I: Index> Stage<'a, I> {
                     scratch.sums.row_mut(row).copy_from_slice(out);
                 }
                 self.bodies.cover(x, rows, &mut scratch.block);
-                self.add_heads(&scratch.block.fired, &mut scratch.sums);
+                self.add_heads(&scratch.block.fired, &mut scratch.sums, watch)?;
                 for (row, out) in out.chunks_mut(n_labels).enumerate() {
                     out.copy_from_slice(scratch.sums.row(row));
                 }
+                Ok(())
             },
         )
     }
@@ -147,7 +148,8 @@ impl<'a, I: Index> Stage<'a, I> {
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if `x` has another number of features, [`Error::Stopped`].
+    /// [`Error::Shape`] if `x` has another number of features, [`Error::TooLarge`],
+    /// [`Error::Stopped`].
     pub fn fired<J: Index, T: Value>(
         &self,
         x: CsrView<'_, J, T>,
@@ -171,15 +173,16 @@ impl<'a, I: Index> Stage<'a, I> {
                 let mut size = 0;
                 for next in &mut next[..n_rows] {
                     size += std::mem::replace(next, size);
-                    picked.ends.push(size);
+                    push("number of rows", &mut picked.ends, size)?;
                 }
-                picked.pairs.resize(size, (0, 1.0));
+                picked.pairs = filled("rules that cover rows", (0, 1.0), size)?;
                 for &(rule, mask) in fired {
                     for row in bits(mask) {
                         picked.pairs[next[row]].0 = rule;
                         next[row] += 1;
                     }
                 }
+                Ok(())
             },
         )
     }
@@ -192,7 +195,7 @@ impl<'a, I: Index> Stage<'a, I> {
         per_block: usize,
         watch: &Watch,
         state: impl Fn() -> S + Sync,
-        work: impl Fn(&mut S, &mut Scratch, Range<usize>, &mut [O]) + Sync,
+        work: impl Fn(&mut S, &mut Scratch, Range<usize>, &mut [O]) -> Result<(), Error> + Sync,
     ) -> Result<(), Error> {
         if out.is_empty() {
             return Ok(());
@@ -205,7 +208,7 @@ impl<'a, I: Index> Stage<'a, I> {
             for (start, out) in starts.zip(out.chunks_mut(per_block)) {
                 watch.step(0)?;
                 let rows = start..(start + ROWS).min(x.n_rows());
-                work(&mut state, &mut scratch, rows, out);
+                work(&mut state, &mut scratch, rows, out)?;
             }
             Ok(())
         };
@@ -225,9 +228,11 @@ impl<'a, I: Index> Stage<'a, I> {
         n_cols: usize,
         watch: &Watch,
         state: impl Fn() -> S + Sync,
-        work: impl Fn(&mut S, &mut Scratch, Range<usize>, &mut Picked) + Sync,
+        work: impl Fn(&mut S, &mut Scratch, Range<usize>, &mut Picked) -> Result<(), Error> + Sync,
     ) -> Result<CsrOwned, Error> {
-        let mut picked = vec![Picked::default(); x.n_rows().div_ceil(ROWS)];
+        let n_blocks = x.n_rows().div_ceil(ROWS);
+        let mut picked = reserved("number of rows", n_blocks)?;
+        picked.resize_with(n_blocks, Picked::default);
         self.blocks(
             x,
             &mut picked,
@@ -257,21 +262,28 @@ impl<'a, I: Index> Stage<'a, I> {
         x: CsrView<'_, J, T>,
         rows: Range<usize>,
         scratch: &mut Scratch,
-    ) {
+        watch: &Watch,
+    ) -> Result<(), Error> {
         scratch.sums.values.fill(0.0);
         self.bodies.cover(x, rows, &mut scratch.block);
-        self.add_heads(&scratch.block.fired, &mut scratch.sums);
+        self.add_heads(&scratch.block.fired, &mut scratch.sums, watch)
     }
 
     /// Adds the heads of rules to the rows they cover, in order.
-    fn add_heads(&self, fired: &[(u32, Mask)], sums: &mut Sums) {
-        let mut complete = Vec::with_capacity(HEADS_AT_ONCE);
+    fn add_heads(
+        &self,
+        fired: &[(u32, Mask)],
+        sums: &mut Sums,
+        watch: &Watch,
+    ) -> Result<(), Error> {
+        let mut complete = reserved("heads of rules", HEADS_AT_ONCE)?;
         for &(rule, mask) in fired {
             let (labels, head) = self.rules.head(rule as usize);
             // As many different labels as there are: all of them, in order.
             if head.len() == sums.n_labels {
                 complete.push((head, mask));
                 if complete.len() == HEADS_AT_ONCE {
+                    watch.step(0)?;
                     add_complete(&complete, sums);
                     complete.clear();
                 }
@@ -287,6 +299,7 @@ impl<'a, I: Index> Stage<'a, I> {
             }
         }
         add_complete(&complete, sums);
+        Ok(())
     }
 }
 
@@ -360,11 +373,16 @@ impl<I: Index, J: Index, T: Value> Batch<'_, I, J, T> {
         &self,
         rows: Range<usize>,
         work: &'w mut Work,
+        watch: &Watch,
     ) -> Result<(&'w Sums, &'w mut Search), Error> {
         let rules = &self.ensemble.rules;
         let n_rows = self.x.n_rows().min(ROWS);
-        let (scratch, search) = work.room(|| Ok((rules.scratch(n_rows)?, Search::default())))?;
-        rules.score(self.x, rows, scratch);
+        let room = || {
+            let search = Search::new(self.ensemble.sets.n_labels())?;
+            Ok((rules.scratch(n_rows)?, search))
+        };
+        let (scratch, search) = work.room(room)?;
+        rules.score(self.x, rows, scratch, watch)?;
         Ok((&scratch.sums, search))
     }
 }
@@ -380,9 +398,10 @@ impl<I: Index, J: Index, T: Value> Rows for Batch<'_, I, J, T> {
 
     fn score(&self, rows: Range<usize>, scores: &mut [f32], task: &mut Task) -> Result<(), Error> {
         let sets = &self.ensemble.sets;
-        let (sums, search) = self.sums(rows, task.work)?;
+        let (sums, search) = self.sums(rows, task.work, task.watch)?;
         for (row, out) in scores.chunks_mut(sums.n_labels.max(1)).enumerate() {
             if self.names_sets {
+                task.watch.step(0)?;
                 out.fill(-1.0);
                 for &label in sets.nearest(sums.row(row), search) {
                     out[label as usize] = 1.0;
@@ -396,8 +415,9 @@ impl<I: Index, J: Index, T: Value> Rows for Batch<'_, I, J, T> {
 
     fn marginals(&self, rows: Range<usize>, out: &mut [f64], task: &mut Task) -> Result<(), Error> {
         let sets = &self.ensemble.sets;
-        let (sums, search) = self.sums(rows, task.work)?;
+        let (sums, search) = self.sums(rows, task.work, task.watch)?;
         for (row, out) in out.chunks_mut(sums.n_labels.max(1)).enumerate() {
+            task.watch.step(0)?;
             sets.marginals(sums.row(row), search, out);
         }
         Ok(())

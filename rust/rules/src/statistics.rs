@@ -4,7 +4,8 @@ use crate::Loss;
 use crate::batch::{Batch, ROWS_AT_ONCE};
 use crate::lanes::{Aligned, WIDTH, add_scaled, padded, total};
 use crate::loss::{self, Factors, PADDING};
-use manylabel_base::{Error, Watch, filled};
+use crate::pace::Pace;
+use manylabel_base::{Error, Watch, collected, filled, parts};
 use manylabel_simd::wide;
 use manylabel_sparse::CsrOwned;
 use rayon::prelude::*;
@@ -14,8 +15,7 @@ pub(crate) const ROWS: usize = 512;
 
 /// Scores and gradients of all training rows, (`n_rows`, padded labels).
 ///
-/// Long operations go through the rows in blocks, and leave out what is left once the watch says to
-/// stop: whoever uses them asks the watch before believing a result.
+/// Long operations go through the rows in blocks, and ask the watch at each.
 #[derive(Debug)]
 pub(crate) struct Statistics<'w> {
     watch: &'w Watch,
@@ -39,8 +39,8 @@ impl<'w> Statistics<'w> {
             got: format!("{n_rows} x {n_labels} numbers"),
         };
         let size = n_rows.checked_mul(stride).ok_or_else(too_large)?;
-        let mut scores = Aligned::try_zeros("scores", size)?;
-        let mut gradients = Aligned::try_zeros("gradients", size)?;
+        let mut scores = Aligned::zeros("scores", size)?;
+        let mut gradients = Aligned::zeros("gradients", size)?;
         let rest = filled("number of rows", 0.0, n_rows)?;
         for row in 0..n_rows {
             if row % ROWS == 0 {
@@ -76,13 +76,26 @@ impl<'w> Statistics<'w> {
         few.map(|rows| Batch::new(&self.gradients, self.stride, rows, weights, &self.rest))
     }
 
-    /// Whether there is no use in going on.
-    pub(crate) fn is_stopped(&self) -> bool {
-        self.watch.step(0).is_err()
+    /// Asks the watch whether to go on.
+    ///
+    /// # Errors
+    ///
+    /// As [`Watch::step`].
+    pub(crate) fn ask(&self) -> Result<(), Error> {
+        self.watch.step(0)
+    }
+
+    /// For loops that are to ask the watch now and then.
+    pub(crate) fn pace(&self) -> Pace<'_> {
+        Pace::new(self.watch)
     }
 
     /// Adds a padded head to the scores of `rows` (ascending) and computes their gradients from them.
-    pub(crate) fn add(&mut self, rows: &[u32], head: &[f64]) {
+    ///
+    /// # Errors
+    ///
+    /// As [`Watch::step`].
+    pub(crate) fn add(&mut self, rows: &[u32], head: &[f64]) -> Result<(), Error> {
         let Self { loss, stride, .. } = *self;
         self.for_blocks(rows, |rows, block| {
             for &row in rows {
@@ -90,13 +103,17 @@ impl<'w> Statistics<'w> {
                 add_scaled(scores, 1.0, head);
                 *rest = loss::refresh(loss, scores, gradients);
             }
-        });
+        })
     }
 
     /// The same, with gradients that follow from those before, where that is possible.
-    pub(crate) fn advance(&mut self, rows: &[u32], head: &[f64]) {
+    ///
+    /// # Errors
+    ///
+    /// As [`Watch::step`], [`Error::TooLarge`].
+    pub(crate) fn advance(&mut self, rows: &[u32], head: &[f64]) -> Result<(), Error> {
         let factors = match self.loss {
-            Loss::ExampleWise => Factors::new(1.0, head),
+            Loss::ExampleWise => Factors::new(1.0, head)?,
             Loss::LabelWise => None,
         };
         let Some(factors) = factors else {
@@ -107,25 +124,34 @@ impl<'w> Statistics<'w> {
         } = *self;
         self.for_blocks(rows, |rows, block| {
             advance_rows(&factors, head, n_labels, stride, rows, block);
-        });
+        })
     }
 
     /// Computes the gradients of all rows.
-    pub(crate) fn refresh(&mut self) {
-        let all: Vec<u32> = (0..self.rest.len() as u32).collect();
-        let none = vec![0.0; self.stride];
-        self.add(&all, &none);
+    ///
+    /// # Errors
+    ///
+    /// As [`Watch::step`], [`Error::TooLarge`].
+    pub(crate) fn refresh(&mut self) -> Result<(), Error> {
+        let all = collected("number of rows", 0..self.rest.len() as u32)?;
+        let none = filled("number of labels", 0.0, self.stride)?;
+        self.add(&all, &none)
     }
 
     /// Calls `work` with the rows of each block and where the block keeps them; `rows` are ascending.
-    fn for_blocks(&mut self, rows: &[u32], work: impl Fn(&[u32], &mut Block<'_>) + Sync) {
+    fn for_blocks(
+        &mut self,
+        rows: &[u32],
+        work: impl Fn(&[u32], &mut Block<'_>) + Sync,
+    ) -> Result<(), Error> {
         let Self { watch, stride, .. } = *self;
         let long = stride * ROWS;
         let of_block = |(at, ((scores, gradients), rest)): (usize, Arrays<'_>)| {
             let first = at * ROWS;
             let from = rows.partition_point(|&row| (row as usize) < first);
             let to = rows.partition_point(|&row| (row as usize) < first + ROWS);
-            if from < to && watch.step(0).is_ok() {
+            if from < to {
+                watch.step(0)?;
                 let mut block = Block {
                     first,
                     scores,
@@ -134,19 +160,20 @@ impl<'w> Statistics<'w> {
                 };
                 work(&rows[from..to], &mut block);
             }
+            Ok(())
         };
         if rows.len() * stride < PARALLEL_FROM {
             (self.scores.chunks_mut(long))
                 .zip(self.gradients.chunks_mut(long))
                 .zip(self.rest.chunks_mut(ROWS))
                 .enumerate()
-                .for_each(of_block);
+                .try_for_each(of_block)
         } else {
             (self.scores.par_chunks_mut(long))
                 .zip(self.gradients.par_chunks_mut(long))
                 .zip(self.rest.par_chunks_mut(ROWS))
                 .enumerate()
-                .for_each(of_block);
+                .try_for_each(of_block)
         }
     }
 
@@ -158,7 +185,15 @@ impl<'w> Statistics<'w> {
     }
 
     /// The sum of the losses of `rows`, times their weights.
-    pub(crate) fn loss(&self, rows: &[u32], weight: impl Fn(u32) -> f64 + Sync) -> f64 {
+    ///
+    /// # Errors
+    ///
+    /// As [`Watch::step`], [`Error::TooLarge`].
+    pub(crate) fn loss(
+        &self,
+        rows: &[u32],
+        weight: impl Fn(u32) -> f64 + Sync,
+    ) -> Result<f64, Error> {
         // Under the example-wise loss, `rest` is e to the minus loss.
         if self.loss == Loss::ExampleWise
             && rows
@@ -167,26 +202,30 @@ impl<'w> Statistics<'w> {
         {
             return self.sum_over(rows, |row| -weight(row) * self.rest[row as usize].ln());
         }
-        let head = &vec![0.0; self.stride];
+        let head = &filled("number of labels", 0.0, self.stride)?;
         self.loss_after(rows, weight, Scaled { scale: 0.0, head })
     }
 
     /// How much the sum of the losses of `rows`, times their weights, grows if `step` is
     /// added to their scores.
+    ///
+    /// # Errors
+    ///
+    /// As [`Watch::step`], [`Error::TooLarge`].
     pub(crate) fn loss_change(
         &self,
         rows: &[u32],
         weight: impl Fn(u32) -> f64 + Sync,
         step: Scaled<'_>,
-    ) -> f64 {
+    ) -> Result<f64, Error> {
         let factors = match self.loss {
-            Loss::ExampleWise => Factors::new(step.scale, step.head),
+            Loss::ExampleWise => Factors::new(step.scale, step.head)?,
             Loss::LabelWise => None,
         };
         if let Some(factors) = factors {
             return self.sum_blocks(rows, |rows| change_of_rows(&factors, self, rows, &weight));
         }
-        self.loss_after(rows, &weight, step) - self.loss(rows, weight)
+        Ok(self.loss_after(rows, &weight, step)? - self.loss(rows, weight)?)
     }
 
     /// The sum of the losses of `rows`, times their weights, with `step` added to their scores.
@@ -195,7 +234,7 @@ impl<'w> Statistics<'w> {
         rows: &[u32],
         weight: impl Fn(u32) -> f64 + Sync,
         Scaled { scale, head }: Scaled<'_>,
-    ) -> f64 {
+    ) -> Result<f64, Error> {
         self.sum_over(rows, |row| {
             let at = row as usize * self.stride;
             let scores = &self.scores[at..at + self.stride];
@@ -203,17 +242,19 @@ impl<'w> Statistics<'w> {
         })
     }
 
-    fn sum_over(&self, rows: &[u32], value: impl Fn(u32) -> f64 + Sync) -> f64 {
+    fn sum_over(&self, rows: &[u32], value: impl Fn(u32) -> f64 + Sync) -> Result<f64, Error> {
         self.sum_blocks(rows, |rows| rows.iter().map(|&row| value(row)).sum())
     }
 
-    fn sum_blocks(&self, rows: &[u32], value: impl Fn(&[u32]) -> f64 + Sync) -> f64 {
-        let sum = |rows: &[u32]| if self.is_stopped() { 0.0 } else { value(rows) };
+    fn sum_blocks(&self, rows: &[u32], value: impl Fn(&[u32]) -> f64 + Sync) -> Result<f64, Error> {
+        let sum = |rows: &[u32]| {
+            self.ask()?;
+            Ok(value(rows))
+        };
         if rows.len() * self.stride < PARALLEL_FROM {
             rows.chunks(ROWS).map(sum).sum()
         } else {
-            let parts: Vec<f64> = rows.par_chunks(ROWS).map(sum).collect();
-            parts.iter().sum()
+            Ok(parts(rows.par_chunks(ROWS).map(sum))?.iter().sum())
         }
     }
 }
@@ -319,7 +360,7 @@ pub(crate) enum Kinds {
 
 /// Sums over a set of rows, one after the other as [`Kinds`] has them, each of a padded row's
 /// length.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Sums {
     pub(crate) stride: usize,
     kinds: Kinds,
@@ -327,17 +368,36 @@ pub(crate) struct Sums {
 }
 
 impl Sums {
-    pub(crate) fn new(stride: usize, kinds: Kinds) -> Self {
-        Self {
+    /// Sums over no row.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`].
+    pub(crate) fn new(stride: usize, kinds: Kinds) -> Result<Self, Error> {
+        Ok(Self {
             stride,
             kinds,
-            data: Aligned::zeros(stride * kinds as usize),
-        }
+            data: Aligned::zeros("number of labels", stride * kinds as usize)?,
+        })
     }
 
     /// Sums of the same kinds over no row.
-    pub(crate) fn emptied(&self) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`].
+    pub(crate) fn emptied(&self) -> Result<Self, Error> {
         Self::new(self.stride, self.kinds)
+    }
+
+    /// The same sums at another place.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`].
+    pub(crate) fn copied(&self) -> Result<Self, Error> {
+        let data = self.data.copied("number of labels")?;
+        Ok(Self { data, ..*self })
     }
 
     /// Adds `scale · x` to the sums of gradients.
@@ -379,9 +439,19 @@ impl Sums {
     }
 
     /// Takes rows out again, of which each weighs `weights[row]`.
-    pub(crate) fn remove(&mut self, statistics: &Statistics<'_>, rows: &[u32], weights: &[f64]) {
-        let gone = Self::over(statistics, self.kinds, rows, weights);
+    ///
+    /// # Errors
+    ///
+    /// As [`over`](Self::over).
+    pub(crate) fn remove(
+        &mut self,
+        statistics: &Statistics<'_>,
+        rows: &[u32],
+        weights: &[f64],
+    ) -> Result<(), Error> {
+        let gone = Self::over(statistics, self.kinds, rows, weights)?;
         add_scaled(&mut self.data, -1.0, &gone.data);
+        Ok(())
     }
 
     fn add_sums(&mut self, other: &Self) {
@@ -413,12 +483,16 @@ impl Sums {
     }
 
     /// Sums over `rows`, of which each weighs `weights[row]`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Watch::step`], [`Error::TooLarge`].
     pub(crate) fn over(
         statistics: &Statistics<'_>,
         kinds: Kinds,
         rows: &[u32],
         weights: &[f64],
-    ) -> Self {
+    ) -> Result<Self, Error> {
         #[wide]
         fn add_all(sums: &mut Sums, statistics: &Statistics<'_>, rows: &[u32], weights: &[f64]) {
             for batch in statistics.batches(rows, weights) {
@@ -427,21 +501,21 @@ impl Sums {
         }
         let stride = statistics.stride;
         let sum = |rows: &[u32]| {
-            let mut sums = Self::new(stride, kinds);
-            if !statistics.is_stopped() {
-                add_all(&mut sums, statistics, rows, weights);
+            statistics.ask()?;
+            let mut sums = Self::new(stride, kinds)?;
+            add_all(&mut sums, statistics, rows, weights);
+            Ok(sums)
+        };
+        let mut sums = Self::new(stride, kinds)?;
+        if rows.len() * stride < PARALLEL_FROM {
+            for rows in rows.chunks(ROWS) {
+                sums.add_sums(&sum(rows)?);
             }
-            sums
-        };
-        let parts: Vec<Self> = if rows.len() * stride < PARALLEL_FROM {
-            rows.chunks(ROWS).map(sum).collect()
         } else {
-            rows.par_chunks(ROWS).map(sum).collect()
-        };
-        let mut sums = Self::new(stride, kinds);
-        for part in &parts {
-            sums.add_sums(part);
+            for part in &parts(rows.par_chunks(ROWS).map(sum))? {
+                sums.add_sums(part);
+            }
         }
-        sums
+        Ok(sums)
     }
 }

@@ -1,5 +1,10 @@
 //! Prediction against its definitions, one row, one rule and one label set at a time.
 #![allow(clippy::float_cmp, reason = "the same bits are asked for")]
+#![allow(
+    clippy::disallowed_macros,
+    clippy::disallowed_methods,
+    reason = "tests choose their sizes"
+)]
 
 use manylabel_base::{Error, Watch};
 use manylabel_rules::{Bodies, Ensemble, LabelSets, Model, Rules, Stage};

@@ -9,10 +9,12 @@
 use super::solve::factorize;
 use crate::binning::{add_up, add_up_both};
 use crate::lanes::{self, WIDTH};
+use crate::pace::Pace;
 use crate::statistics::Sums;
+use manylabel_base::{Error, filled, push, reserved};
 
 /// The linear system of one set of rows, and room to solve it.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct System {
     l2: f64,
     restricted: bool,
@@ -27,18 +29,27 @@ pub(crate) struct System {
 }
 
 impl System {
-    pub(crate) fn new(n_bins: usize, l2: f64, restricted: bool) -> Self {
-        Self {
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`] if a number for each pair of bins does not fit in memory.
+    pub(crate) fn new(n_bins: usize, l2: f64, restricted: bool) -> Result<Self, Error> {
+        let of_bins = || filled(BINS, 0.0, n_bins);
+        Ok(Self {
             l2,
             restricted,
             n_bins,
-            g: vec![0.0; n_bins],
-            h: vec![0.0; n_bins],
-            sizes: vec![0.0; n_bins],
-            used: Vec::with_capacity(n_bins),
-            matrix: vec![0.0; n_bins * n_bins],
-            scores: vec![0.0; n_bins],
-        }
+            g: of_bins()?,
+            h: of_bins()?,
+            sizes: of_bins()?,
+            used: reserved(BINS, n_bins)?,
+            matrix: square(n_bins)?,
+            scores: of_bins()?,
+        })
+    }
+
+    /// About how many numbers a quality takes.
+    pub(crate) fn cost(&self) -> usize {
+        self.n_bins.pow(3) / 6
     }
 
     /// Adds up `sums` by bins.
@@ -61,6 +72,7 @@ impl System {
     /// gives `Σ (G P)_a (G P)_b` of two bins, `a ≥ b`, and is asked for `a = b` only if those are
     /// not yet in the diagonal.
     #[inline(always)]
+    #[expect(clippy::disallowed_methods, reason = "the room is there")]
     pub(crate) fn quality(&mut self, product: impl Fn(usize, usize) -> f64) -> f64 {
         self.used.clear();
         self.used
@@ -85,7 +97,11 @@ impl System {
     }
 
     /// The scores of the bins, after [`quality`](Self::quality); 0 for empty ones.
-    pub(crate) fn solution(&mut self) -> Vec<f64> {
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`].
+    pub(crate) fn solution(&mut self) -> Result<Vec<f64>, Error> {
         let n = self.used.len();
         for i in (0..n).rev() {
             let above: f64 = (i + 1..n)
@@ -93,12 +109,20 @@ impl System {
                 .sum();
             self.scores[i] = (self.scores[i] - above) / self.matrix[i * n + i];
         }
-        let mut solution = vec![0.0; self.n_bins];
+        let mut solution = filled(BINS, 0.0, self.n_bins)?;
         for (&bin, &score) in self.used.iter().zip(&self.scores) {
             solution[bin] = if score.is_finite() { score } else { 0.0 };
         }
-        solution
+        Ok(solution)
     }
+}
+
+/// What is too large where numbers for bins do not fit in memory.
+const BINS: &str = "number of label bins";
+
+/// Zeros for all pairs of bins.
+pub(crate) fn square(n_bins: usize) -> Result<Vec<f64>, Error> {
+    filled(BINS, 0.0, n_bins.saturating_mul(n_bins))
 }
 
 /// Solves `L y = b` in place.
@@ -115,7 +139,7 @@ fn forward(factor: &[f64], n: usize, b: &mut [f64]) {
 
 /// The rows of a growing set, each added up by bins that may change as it grows; and the products
 /// of bins over the rows.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct BinnedRows {
     n_bins: usize,
     /// The bin of each label.
@@ -133,16 +157,21 @@ pub(crate) struct BinnedRows {
 pub(crate) type Move = (usize, f64, f64);
 
 impl BinnedRows {
-    pub(crate) fn new(n_bins: usize, stride: usize) -> Self {
-        Self {
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`] if numbers for labels and for pairs of bins do not fit in memory.
+    pub(crate) fn new(n_bins: usize, stride: usize) -> Result<Self, Error> {
+        let mut columns = reserved(BINS, n_bins)?;
+        columns.resize_with(n_bins, Vec::new);
+        Ok(Self {
             n_bins,
-            bins: vec![super::NONE; stride],
-            columns: vec![Vec::new(); n_bins],
+            bins: filled("number of labels", super::NONE, stride)?,
+            columns,
             n_rows: 0,
-            products: vec![0.0; n_bins * n_bins],
-            changed: vec![false; n_bins],
-            sums: vec![0.0; n_bins],
-        }
+            products: square(n_bins)?,
+            changed: filled(BINS, false, n_bins)?,
+            sums: filled(BINS, 0.0, n_bins)?,
+        })
     }
 
     /// Forgets the rows; the bins stay.
@@ -156,6 +185,10 @@ impl BinnedRows {
     /// Changes the bins, and appends those of the rows `0..n_rows` that are new. `gradient` gives
     /// a row's gradients, `root` the root of its weight. `moves` are the changes from
     /// [`find_moves`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`] if the rows do not fit in memory, and what `pace` returns.
     #[inline(always)]
     pub(crate) fn update<'a>(
         &mut self,
@@ -163,7 +196,8 @@ impl BinnedRows {
         n_rows: usize,
         gradient: impl Fn(usize) -> &'a [f64],
         root: impl Fn(usize) -> f64,
-    ) {
+        pace: &mut Pace<'_>,
+    ) -> Result<(), Error> {
         let old_rows = self.n_rows;
         // A move costs a pass over a column of gradients, which lies across the rows; from about so
         // many on, a pass along the rows is cheaper.
@@ -189,14 +223,16 @@ impl BinnedRows {
         }
         let kept_rows = self.n_rows;
         for i in kept_rows..n_rows {
+            pace.spend(self.bins.len())?;
             add_up(gradient(i), &self.bins, &mut self.sums);
             let root = root(i);
             for (column, sum) in self.columns.iter_mut().zip(&self.sums) {
-                column.push(root * sum);
+                push("rows by bins", column, root * sum)?;
             }
         }
         self.n_rows = n_rows;
         for a in 0..self.n_bins {
+            pace.spend(a * (n_rows - kept_rows))?;
             for b in 0..=a {
                 let at = a * self.n_bins + b;
                 let anew = kept_rows > 0 && (self.changed[a] || self.changed[b]);
@@ -209,6 +245,7 @@ impl BinnedRows {
                 };
             }
         }
+        Ok(())
     }
 
     /// The sum over rows of the products of two bins, `a ≥ b`.
@@ -218,7 +255,7 @@ impl BinnedRows {
     }
 }
 
-/// Lists the labels whose bins differ.
+/// Lists the labels whose bins differ; `moves` has room for all labels.
 #[inline(always)]
 pub(crate) fn find_moves(old: &[f64], new: &[f64], moves: &mut Vec<Move>) {
     moves.clear();

@@ -14,6 +14,7 @@ use crate::lanes::{WIDTH, chunks};
 use crate::statistics::{Kinds, Statistics, Sums};
 use crate::{Head, Hessian, Loss, Params};
 use bins::{BinnedRows, System, find_moves};
+use manylabel_base::{Error, collected, copied, filled, reserved};
 use manylabel_simd::wide;
 use solve::{Goal, HEAD_TOLERANCE, Near, Outer, Set, Solver};
 
@@ -65,6 +66,10 @@ impl Method {
     /// The head of a set of rows and its quality, to rounding, given what the rows' scores have
     /// got in common already, which the regularization counts in. `label` is the one of a
     /// single-label head, if that is settled. `start` is a head near the one wanted, or empty.
+    ///
+    /// # Errors
+    ///
+    /// As [`Watch::step`](manylabel_base::Watch::step), [`Error::TooLarge`].
     #[expect(clippy::too_many_arguments, reason = "all of what a head depends on")]
     pub(crate) fn head(
         &self,
@@ -75,24 +80,25 @@ impl Method {
         label: Option<usize>,
         given: Option<&[f64]>,
         start: &[f64],
-    ) -> (Vec<f64>, f64) {
-        let mut sums = Sums::over(statistics, self.kinds(), rows, weights);
+    ) -> Result<(Vec<f64>, f64), Error> {
+        let mut sums = Sums::over(statistics, self.kinds(), rows, weights)?;
         if let Some(given) = given {
             sums.shift_gradients(l2, given);
         }
         match *self {
             Self::Single => {
                 let label = label.unwrap_or_else(|| best_label(&sums, l2, None).0);
-                let mut head = vec![0.0; statistics.stride];
+                let mut head = filled("number of labels", 0.0, statistics.stride)?;
                 head[label] = alone(sums.g()[label], sums.h()[label], l2);
                 let quality = 0.5 * head[label] * sums.g()[label];
-                (head, quality)
+                Ok((head, quality))
             }
             Self::Diagonal => {
                 let parts = sums.g().iter().zip(sums.h());
-                let head: Vec<f64> = parts.map(|(&g, &h)| alone(g, h, l2)).collect();
+                let head = parts.map(|(&g, &h)| alone(g, h, l2));
+                let head = collected("number of labels", head)?;
                 let quality = 0.5 * crate::lanes::dot(sums.g(), &head);
-                (head, quality)
+                Ok((head, quality))
             }
             Self::DiagonalBins(binner) => {
                 binned_head(statistics, &sums, rows, weights, &binner, l2, None)
@@ -107,10 +113,10 @@ impl Method {
                 Some(restricted),
             ),
             Self::Full => {
-                let mut near = Near::zero(statistics.stride);
+                let mut near = Near::zero(statistics.stride)?;
                 near.x[..start.len()].copy_from_slice(start);
-                let quality = full_head(statistics, &sums, rows, weights, l2, &mut near);
-                (near.x.to_vec(), quality)
+                let quality = full_head(statistics, &sums, rows, weights, l2, &mut near)?;
+                Ok((copied("number of labels", &near.x)?, quality))
             }
         }
     }
@@ -160,25 +166,26 @@ fn binned_head(
     binner: &Binner,
     l2: f64,
     restricted: Option<bool>,
-) -> (Vec<f64>, f64) {
+) -> Result<(Vec<f64>, f64), Error> {
     let stride = statistics.stride;
-    let mut system = System::new(binner.n_bins, l2, restricted == Some(true));
-    let mut bins = vec![NONE; stride];
-    binner.assign(sums.g(), sums.h(), &mut vec![0.0; stride], &mut bins);
+    let of_labels = |value| filled("number of labels", value, stride);
+    let mut system = System::new(binner.n_bins, l2, restricted == Some(true))?;
+    let mut bins = of_labels(NONE)?;
+    binner.assign(sums.g(), sums.h(), &mut of_labels(0.0)?, &mut bins);
     system.set_bins(sums, &bins);
     let quality = if restricted.is_some() {
-        let mut binned = BinnedRows::new(binner.n_bins, stride);
-        let mut moves = Vec::new();
+        let mut binned = BinnedRows::new(binner.n_bins, stride)?;
+        let mut moves = reserved("number of labels", stride)?;
         find_moves(&binned.bins, &bins, &mut moves);
         let gradient = |i: usize| statistics.gradient(rows[i]);
-        binned.update(&moves, rows.len(), gradient, |i| {
-            weights[rows[i] as usize].sqrt()
-        });
+        let root = |i: usize| weights[rows[i] as usize].sqrt();
+        let mut pace = statistics.pace();
+        binned.update(&moves, rows.len(), gradient, root, &mut pace)?;
         system.quality(|a, b| binned.product(a, b))
     } else {
         system.quality(|_, _| 0.0)
     };
-    let scores = system.solution();
+    let scores = system.solution()?;
     let head = bins.iter().map(|&bin| {
         if bin >= 0.0 {
             scores[bin as usize]
@@ -186,7 +193,7 @@ fn binned_head(
             0.0
         }
     });
-    (head.collect(), quality)
+    Ok((collected("number of labels", head)?, quality))
 }
 
 #[wide]
@@ -197,15 +204,16 @@ fn full_head(
     weights: &[f64],
     l2: f64,
     near: &mut Near,
-) -> f64 {
+) -> Result<f64, Error> {
     // With few labels, the matrix costs less than the products with rows that it saves.
     let few = statistics.stride <= FEW_LABELS && statistics.stride < rows.len();
     let gram = few.then(|| Gram::over(statistics, rows, weights));
+    let gram = gram.transpose()?;
     let outer = Outer::of(gram.as_ref(), rows, weights);
-    near.multiply(statistics, outer);
-    let mut solver = Solver::<0>::new(statistics.stride, l2);
+    near.multiply(statistics, outer)?;
+    let mut solver = Solver::<0>::new(statistics.stride, l2)?;
     let parts = [(1.0, outer)];
     let set = Set::new(statistics, sums, &parts);
-    let quality = solver.quality(set, Goal::any(HEAD_TOLERANCE), near);
-    quality.unwrap_or(0.0)
+    let quality = solver.quality(set, Goal::any(HEAD_TOLERANCE), near)?;
+    Ok(quality.unwrap_or(0.0))
 }

@@ -3,11 +3,19 @@
 
 use crate::batch::Batch;
 use crate::binning::LEAST_DIAGONAL;
-use crate::gram::Gram;
+use crate::gram::{Gram, PRODUCTS};
 use crate::lanes::{Aligned, WIDTH, add_scaled, chunks, chunks_mut, dot, total};
 use crate::statistics::{PARALLEL_FROM, ROWS, Statistics, Sums};
-use faer::Side;
-use faer::prelude::Solve;
+use faer::dyn_stack::{MemBuffer, MemStack};
+use faer::linalg::cholesky::llt::factor::{
+    LltRegularization, cholesky_in_place, cholesky_in_place_scratch,
+};
+use faer::linalg::triangular_solve::{
+    solve_lower_triangular_in_place, solve_upper_triangular_in_place,
+};
+use faer::reborrow::{Reborrow, ReborrowMut};
+use faer::{MatMut, Par, Spec};
+use manylabel_base::{Error, filled, parts};
 use manylabel_simd::wide;
 use rayon::prelude::*;
 
@@ -105,19 +113,18 @@ fn add_product_of_rows<const C: usize>(
     }
 }
 
-/// `(Σ w g gᵀ) x` over some rows; 0 once the watch says to stop.
+/// `(Σ w g gᵀ) x` over some rows.
 #[wide]
 fn product_of_rows(
     statistics: &Statistics<'_>,
     rows: &[u32],
     weights: &[f64],
     x: &[f64],
-) -> Vec<f64> {
-    let mut y = vec![0.0; x.len()];
-    if !statistics.is_stopped() {
-        add_product_of_rows::<0>(statistics, 1.0, rows, weights, x, &mut y);
-    }
-    y
+) -> Result<Vec<f64>, Error> {
+    statistics.ask()?;
+    let mut y = filled("number of labels", 0.0, x.len())?;
+    add_product_of_rows::<0>(statistics, 1.0, rows, weights, x, &mut y);
+    Ok(y)
 }
 
 impl<'a> Outer<'a> {
@@ -127,6 +134,10 @@ impl<'a> Outer<'a> {
     }
 
     /// `y += sign · (Σ w g gᵀ) x`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Watch::step`](manylabel_base::Watch::step), [`Error::TooLarge`].
     #[inline(always)]
     fn add_product<const C: usize>(
         &self,
@@ -134,7 +145,7 @@ impl<'a> Outer<'a> {
         sign: f64,
         x: &[f64],
         y: &mut [f64],
-    ) {
+    ) -> Result<(), Error> {
         match *self {
             Self::Matrix(gram) => {
                 // A few chunks of the product stay in registers while the rows pass by.
@@ -167,17 +178,25 @@ impl<'a> Outer<'a> {
             }
             Self::Rows(rows, weights) => {
                 let part = |rows: &[u32]| product_of_rows(statistics, rows, weights, x);
-                let parts: Vec<Vec<f64>> = rows.par_chunks(ROWS).map(part).collect();
-                for part in &parts {
+                for part in &parts(rows.par_chunks(ROWS).map(part))? {
                     add_scaled(y, sign, part);
                 }
             }
         }
+        Ok(())
     }
 
-    fn subtract_from(&self, statistics: &Statistics<'_>, sign: f64, matrix: &mut Gram) {
+    fn subtract_from(
+        &self,
+        statistics: &Statistics<'_>,
+        sign: f64,
+        matrix: &mut Gram,
+    ) -> Result<(), Error> {
         match *self {
-            Self::Matrix(gram) => add_scaled(&mut matrix.data, -sign, &gram.data),
+            Self::Matrix(gram) => {
+                add_scaled(&mut matrix.data, -sign, &gram.data);
+                Ok(())
+            }
             Self::Rows(rows, weights) => matrix.add_rows(-sign, statistics, rows, weights),
         }
     }
@@ -185,27 +204,50 @@ impl<'a> Outer<'a> {
 
 /// A head `x` that is near the one wanted of a set of rows, and `(Σ w g gᵀ) x` over these rows. It
 /// takes a few operations a label to bring the product up to date with a row more or less.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Near {
     pub(crate) x: Aligned,
     pub(crate) product: Aligned,
 }
 
 impl Near {
-    pub(crate) fn zero(stride: usize) -> Self {
-        Self {
-            x: Aligned::zeros(stride),
-            product: Aligned::zeros(stride),
-        }
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`].
+    pub(crate) fn zero(stride: usize) -> Result<Self, Error> {
+        Ok(Self {
+            x: Aligned::zeros("number of labels", stride)?,
+            product: Aligned::zeros("number of labels", stride)?,
+        })
+    }
+
+    /// The same at another place.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`].
+    pub(crate) fn copied(&self) -> Result<Self, Error> {
+        Ok(Self {
+            x: self.x.copied("number of labels")?,
+            product: self.product.copied("number of labels")?,
+        })
     }
 
     /// Computes the product anew.
-    pub(crate) fn multiply(&mut self, statistics: &Statistics<'_>, outer: Outer<'_>) {
+    ///
+    /// # Errors
+    ///
+    /// As [`Watch::step`](manylabel_base::Watch::step), [`Error::TooLarge`].
+    pub(crate) fn multiply(
+        &mut self,
+        statistics: &Statistics<'_>,
+        outer: Outer<'_>,
+    ) -> Result<(), Error> {
         self.product.fill(0.0);
         if self.x.iter().all(|&x| x == 0.0) {
-            return;
+            return Ok(());
         }
-        outer.add_product::<0>(statistics, 1.0, &self.x, &mut self.product);
+        outer.add_product::<0>(statistics, 1.0, &self.x, &mut self.product)
     }
 
     pub(crate) fn copy_from(&mut self, other: &Self) {
@@ -234,7 +276,7 @@ impl Near {
 /// `f + ω`, since every row has `diag(q) − q qᵀ ⪰ (1 − Σq) diag(q)`. So a candidate that cannot be
 /// the best is known as such after one product, if the solution for its neighbour is near.
 /// These bounds come from the numbers of a step and end it, so the loop is no other solver's.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Solver<const C: usize> {
     pub(crate) l2: f64,
     residual: Aligned,
@@ -290,19 +332,22 @@ pub(crate) const CANDIDATE_TOLERANCE: f64 = 1e-10;
 pub(crate) const HEAD_TOLERANCE: f64 = 1e-13;
 
 impl<const C: usize> Solver<C> {
-    pub(crate) fn new(stride: usize, l2: f64) -> Self {
-        let room = Aligned::zeros(stride);
-        Self {
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`].
+    pub(crate) fn new(stride: usize, l2: f64) -> Result<Self, Error> {
+        let room = || Aligned::zeros("number of labels", stride);
+        Ok(Self {
             l2,
-            residual: room.clone(),
-            direction: room.clone(),
-            product: room,
-        }
+            residual: room()?,
+            direction: room()?,
+            product: room()?,
+        })
     }
 
     /// `product = (diag(d + ω) − Σ w g gᵀ) direction`.
     #[inline(always)]
-    fn multiply(&mut self, set: Set<'_>) {
+    fn multiply(&mut self, set: Set<'_>) -> Result<(), Error> {
         let sums = set.sums;
         let product = &mut self.product[..length::<C>(sums.stride)];
         let x = cut::<C>(&self.direction);
@@ -313,14 +358,24 @@ impl<const C: usize> Solver<C> {
             }
         }
         for (sign, part) in set.parts {
-            part.add_product::<C>(set.statistics, -sign, x, product);
+            part.add_product::<C>(set.statistics, -sign, x, product)?;
         }
+        Ok(())
     }
 
     /// Improves the head of a set until its quality is exact; returns the quality, or nothing if it is
     /// certainly not below the bound.
+    ///
+    /// # Errors
+    ///
+    /// As [`Watch::step`](manylabel_base::Watch::step), [`Error::TooLarge`].
     #[inline(always)]
-    pub(crate) fn quality(&mut self, set: Set<'_>, goal: Goal, near: &mut Near) -> Option<f64> {
+    pub(crate) fn quality(
+        &mut self,
+        set: Set<'_>,
+        goal: Goal,
+        near: &mut Near,
+    ) -> Result<Option<f64>, Error> {
         let sums = set.sums;
         let n = length::<C>(sums.stride);
         let known = near.product.iter().zip(near.x.iter());
@@ -328,7 +383,7 @@ impl<const C: usize> Solver<C> {
         for (r, ((product, x), (g, d))) in self.residual[..n].iter_mut().zip(known.zip(sums_of)) {
             *r = product - (d + self.l2) * x - g;
         }
-        let quality = self.improve(set, goal, &mut near.x);
+        let quality = self.improve(set, goal, &mut near.x)?;
         let parts = self
             .residual
             .iter()
@@ -337,22 +392,22 @@ impl<const C: usize> Solver<C> {
         for (product, ((r, g), (x, d))) in near.product.iter_mut().zip(parts) {
             *product = (d + self.l2) * x + g + r;
         }
-        quality
+        Ok(quality)
     }
 
     /// The same, where `residual` is that of `x`, and is so afterwards.
     #[inline(always)]
-    fn improve(&mut self, set: Set<'_>, goal: Goal, x: &mut [f64]) -> Option<f64> {
+    fn improve(&mut self, set: Set<'_>, goal: Goal, x: &mut [f64]) -> Result<Option<f64>, Error> {
         let (sums, Goal { bound, tolerance }) = (set.sums, goal);
         let n = length::<C>(sums.stride);
         let mut last = 0.0;
         for step in 0..MOST_STEPS {
             let (gain, missing, scaled) = self.gain(sums, x);
             if -(gain + missing) > bound {
-                return None;
+                return Ok(None);
             }
             if missing <= tolerance * gain || scaled <= 1e-2 * tolerance * gain {
-                return Some(-gain);
+                return Ok(Some(-gain));
             }
             // direction = M₀⁻¹ r + β direction
             let beta = if step == 0 { 0.0 } else { scaled / last };
@@ -366,7 +421,7 @@ impl<const C: usize> Solver<C> {
                     p[lane] = r[lane] / (h + self.l2 + LEAST_DIAGONAL) + step;
                 }
             }
-            self.multiply(set);
+            self.multiply(set)?;
             let direction = &self.direction[..n];
             let curvature = dot(direction, &self.product[..n]);
             let usable = curvature > 0.0 && curvature.is_finite();
@@ -377,7 +432,7 @@ impl<const C: usize> Solver<C> {
             add_scaled(&mut x[..n], alpha, direction);
             add_scaled(&mut self.residual[..n], -alpha, &self.product[..n]);
         }
-        Some(self.factorized(set, x))
+        self.factorized(set, x).map(Some)
     }
 
     /// How much the head gains, at most how much is missing, and `rᵀ M₀⁻¹ r`.
@@ -406,47 +461,76 @@ impl<const C: usize> Solver<C> {
 
     /// The same by Cholesky factorization, where conjugate gradients were too slow: without
     /// regularization, or where rounding has spoilt the matrix.
+    ///
+    /// # Errors
+    ///
+    /// As [`quality`](Self::quality).
     #[cold]
-    fn factorized(&mut self, set: Set<'_>, x: &mut [f64]) -> f64 {
+    fn factorized(&mut self, set: Set<'_>, x: &mut [f64]) -> Result<f64, Error> {
         let Set {
             statistics,
             sums,
             parts,
         } = set;
         let n = statistics.n_labels;
-        let mut matrix = Gram::new(statistics.stride);
+        let mut matrix = Gram::new(statistics.stride)?;
         for (sign, part) in parts {
-            part.subtract_from(statistics, *sign, &mut matrix);
+            part.subtract_from(statistics, *sign, &mut matrix)?;
         }
-        let diagonal: Vec<f64> = sums.d().iter().map(|d| d + self.l2).collect();
-        let trace: f64 = diagonal.iter().take(n).sum();
+        let diagonal = || sums.d()[..n].iter().map(|d| d + self.l2);
+        let trace: f64 = diagonal().sum();
         let little = if self.l2 == 0.0 {
             1e-10 * trace / n as f64
         } else {
             0.0
         };
-        let dense = faer::Mat::from_fn(n, n, |i, j| {
-            let on = if i == j { diagonal[i] + little } else { 0.0 };
-            matrix.row(i)[j] + on
-        });
+        // By columns, of which the factorization reads and writes the lower triangle.
+        let mut dense = filled(PRODUCTS, 0.0, n.saturating_mul(n))?;
+        for (i, diagonal) in diagonal().enumerate() {
+            for (j, &product) in matrix.row(i)[..=i].iter().enumerate() {
+                let on = if i == j { diagonal + little } else { 0.0 };
+                dense[j * n + i] = product + on;
+            }
+        }
+        drop(matrix);
         x.fill(0.0);
         for (r, g) in self.residual.iter_mut().zip(sums.g()) {
             *r = -g;
         }
-        let Ok(factor) = dense.llt(Side::Lower) else {
-            return 0.0;
-        };
-        let right = faer::Col::from_fn(n, |k| -sums.g()[k]);
-        let solution = factor.solve(&right);
-        for k in 0..n {
-            x[k] = solution[k];
+        statistics.ask()?;
+        let mut dense = MatMut::from_column_major_slice_mut(&mut dense, n, n);
+        if !is_definite(dense.rb_mut())? {
+            return Ok(0.0);
         }
+        x[..n].copy_from_slice(&self.residual[..n]);
+        let mut right = MatMut::from_column_major_slice_mut(&mut x[..n], n, 1);
+        solve_lower_triangular_in_place(dense.rb(), right.rb_mut(), Par::Seq);
+        solve_upper_triangular_in_place(dense.rb().transpose(), right, Par::Seq);
         if x.iter().all(|x| x.is_finite()) {
             self.residual.fill(0.0);
-            0.5 * dot(sums.g(), x)
+            Ok(0.5 * dot(sums.g(), x))
         } else {
             x.fill(0.0);
-            0.0
+            Ok(0.0)
         }
     }
+}
+
+/// Overwrites the lower triangle of a matrix with its Cholesky factor; false if it is not positive
+/// definite.
+fn is_definite(matrix: MatMut<'_, f64>) -> Result<bool, Error> {
+    let n = matrix.nrows();
+    let needed = cholesky_in_place_scratch::<f64>(n, Par::Seq, Spec::default());
+    let mut room = MemBuffer::try_new(needed).map_err(|_| Error::TooLarge {
+        what: PRODUCTS,
+        got: format!("room to factorize those of {n} labels does not fit in memory"),
+    })?;
+    let factor = cholesky_in_place(
+        matrix,
+        LltRegularization::default(),
+        Par::Seq,
+        MemStack::new(&mut room),
+        Spec::default(),
+    );
+    Ok(factor.is_ok())
 }

@@ -8,6 +8,7 @@ use crate::gram::Gram;
 use crate::head::solve::{CANDIDATE_TOLERANCE, Goal, Near, Outer, Set, Solver, length};
 use crate::lanes::{Aligned, WIDTH, chunks, total};
 use crate::statistics::Statistics;
+use manylabel_base::{Error, reserved};
 
 /// All labels under the example-wise loss; rows have `C` chunks, or any number if `C` is 0.
 pub(crate) struct Full<'a, const C: usize> {
@@ -27,19 +28,29 @@ pub(crate) struct Full<'a, const C: usize> {
 }
 
 impl<'a, const C: usize> Full<'a, C> {
-    pub(crate) fn new(statistics: &'a Statistics<'a>, parent: &'a Parent<'a>, l2: f64) -> Self {
+    /// With room for `most_rows` rows.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`].
+    pub(crate) fn new(
+        statistics: &'a Statistics<'a>,
+        parent: &'a Parent<'a>,
+        l2: f64,
+        most_rows: usize,
+    ) -> Result<Self, Error> {
         let stride = statistics.stride;
-        Self {
-            halves: Halves::new(statistics, parent),
-            solver: Solver::new(stride, l2),
-            of_taken: Near::zero(stride),
-            of_others: parent.moments.near.clone(),
-            best: parent.moments.near.x.clone(),
-            rows: Vec::new(),
-            gram: Gram::new(0),
+        Ok(Self {
+            halves: Halves::new(statistics, parent)?,
+            solver: Solver::new(stride, l2)?,
+            of_taken: Near::zero(stride)?,
+            of_others: parent.moments.near.copied()?,
+            best: parent.moments.near.x.copied("number of labels")?,
+            rows: reserved("number of rows", most_rows)?,
+            gram: Gram::new(0)?,
             n_gram: 0,
             gone_through: 0,
-        }
+        })
     }
 
     /// Whether the head of a set cannot have a quality below `bound`, by the argument at
@@ -77,13 +88,13 @@ impl<'a, const C: usize> Full<'a, C> {
 
     /// Makes the matrix that of all rows, if it would have been worth it before.
     #[inline(always)]
-    fn choose_form(&mut self) {
+    fn choose_form(&mut self) -> Result<(), Error> {
         // A product by the rows is 2·K operations for each; adding one to the matrix is K².
         let stride = self.halves.statistics.stride;
         self.gone_through += PRODUCTS * self.rows.len();
         if 2 * self.gone_through > stride * (self.rows.len() - self.n_gram) {
             if self.gram.stride == 0 {
-                self.gram = Gram::new(stride);
+                self.gram = Gram::new(stride)?;
             }
             for &row in &self.rows[self.n_gram..] {
                 let gradient = self.halves.statistics.gradient(row);
@@ -92,6 +103,7 @@ impl<'a, const C: usize> Full<'a, C> {
             self.n_gram = self.rows.len();
             self.gone_through = 0;
         }
+        Ok(())
     }
 }
 
@@ -114,6 +126,7 @@ impl<const C: usize> Evaluator for Full<'_, C> {
     }
 
     #[inline(always)]
+    #[expect(clippy::disallowed_methods, reason = "the room is there")]
     fn take(&mut self, rows: &[u32]) {
         let (statistics, weights) = (self.halves.statistics, self.halves.weights);
         let is_first = self.rows.is_empty();
@@ -129,11 +142,11 @@ impl<const C: usize> Evaluator for Full<'_, C> {
     }
 
     #[inline(always)]
-    fn of_taken(&mut self, bound: f64) -> Option<f64> {
+    fn of_taken(&mut self, bound: f64) -> Result<Option<f64>, Error> {
         if self.excludes::<false>(bound) {
-            return None;
+            return Ok(None);
         }
-        self.choose_form();
+        self.choose_form()?;
         let (statistics, sums) = (self.halves.statistics, &self.halves.taken);
         let gram = (self.n_gram > 0 && self.n_gram == self.rows.len()).then_some(&self.gram);
         let parts = [(1.0, Outer::of(gram, &self.rows, self.halves.weights))];
@@ -143,12 +156,12 @@ impl<const C: usize> Evaluator for Full<'_, C> {
     }
 
     #[inline(always)]
-    fn of_others(&mut self, bound: f64) -> Option<f64> {
+    fn of_others(&mut self, bound: f64) -> Result<Option<f64>, Error> {
         if self.excludes::<true>(bound) {
-            return None;
+            return Ok(None);
         }
         self.halves.subtract();
-        self.choose_form();
+        self.choose_form()?;
         let (statistics, sums) = (self.halves.statistics, &self.halves.others);
         let gram = (self.n_gram > 0 && self.n_gram == self.rows.len()).then_some(&self.gram);
         let taken = Outer::of(gram, &self.rows, self.halves.weights);
@@ -156,6 +169,11 @@ impl<const C: usize> Evaluator for Full<'_, C> {
         let set = Set::new(statistics, sums, &parts);
         let near = &mut self.of_others;
         judge(&mut self.solver, set, bound, near, &mut self.best)
+    }
+
+    fn cost(&self) -> [usize; 2] {
+        let stride = self.halves.statistics.stride;
+        [8 * stride, PRODUCTS * stride * stride]
     }
 }
 
@@ -167,11 +185,11 @@ fn judge<const C: usize>(
     bound: f64,
     near: &mut Near,
     best: &mut Aligned,
-) -> Option<f64> {
+) -> Result<Option<f64>, Error> {
     let tolerance = CANDIDATE_TOLERANCE;
-    let quality = solver.quality(set, Goal { bound, tolerance }, near);
+    let quality = solver.quality(set, Goal { bound, tolerance }, near)?;
     if quality.is_some_and(|quality| quality < bound) {
         best.copy_from_slice(&near.x);
     }
-    quality
+    Ok(quality)
 }

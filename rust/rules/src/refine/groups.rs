@@ -1,6 +1,7 @@
 //! The rows of a set in the order of one feature, in groups between which thresholds may lie.
 
 use crate::columns::{Column, MISSING, select};
+use manylabel_base::{Error, collected, extend, few, push, reserved};
 
 /// Rows that conditions on one feature do not tell apart.
 #[derive(Debug, Clone, Copy)]
@@ -41,22 +42,27 @@ pub(crate) struct RowSet<'a> {
 impl Groups {
     /// Groups the rows of `set`, one group for each value, or for each of the column's coarse
     /// groups. O(stored values of the column), or O(set log set) where that is less.
-    pub(crate) fn new(column: &Column, set: &RowSet<'_>, coarse: bool) -> Self {
-        if let Some(groups) = Self::of_one_value(column, set) {
-            return groups;
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`].
+    #[expect(clippy::disallowed_methods, reason = "the room is there")]
+    pub(crate) fn new(column: &Column, set: &RowSet<'_>, coarse: bool) -> Result<Self, Error> {
+        if let Some(groups) = Self::of_one_value(column, set)? {
+            return Ok(groups);
         }
         let n_set = set.rows.len();
         let is_in = |row: &u32| set.positions[*row as usize] != ABSENT;
-        let missing: Vec<u32> = column.missing.iter().copied().filter(is_in).collect();
-        let mut coded: Vec<(u32, u32)>;
+        let missing = column.missing.iter().copied().filter(is_in);
+        let missing = collected("missing values", missing)?;
+        let mut coded: Vec<(u32, u32)> = reserved("number of rows", n_set.min(column.rows.len()))?;
         match column.codes_by_row() {
             Some(codes) if n_set * (n_set.ilog2() as usize + 1) * 2 < column.rows.len() => {
                 let pairs = set.rows.iter().map(|&row| (codes[row as usize], row));
-                coded = pairs.filter(|&(code, _)| code != MISSING).collect();
+                coded.extend(pairs.filter(|&(code, _)| code != MISSING));
                 coded.sort_unstable();
             }
             _ => {
-                coded = Vec::with_capacity(n_set.min(column.rows.len()));
                 let places = column.rows.iter().enumerate().filter(|(_, row)| is_in(row));
                 coded.extend(places.map(|(at, &row)| (column.code(at), row)));
             }
@@ -68,16 +74,17 @@ impl Groups {
             at_zero = zero;
             if n_zeros > 0 && n_zeros < coded.len() {
                 // Their sums as those of all without the others would lose digits.
-                let mut others: Vec<u32> = coded.iter().map(|pair| pair.1).collect();
-                others.extend(&missing);
+                let others = coded.iter().map(|pair| pair.1);
+                let mut others: Vec<u32> =
+                    collected("number of rows", others.chain(missing.iter().copied()))?;
                 others.sort_unstable();
                 let zeros = set
                     .rows
                     .iter()
                     .filter(|row| others.binary_search(row).is_err());
                 let place = coded.partition_point(|pair| pair.0 < zero);
-                let zeros: Vec<(u32, u32)> = zeros.map(|&row| (zero, row)).collect();
-                coded.splice(place..place, zeros);
+                extend("number of rows", &mut coded, zeros.map(|&row| (zero, row)))?;
+                coded[place..].rotate_right(n_zeros);
                 n_zeros = 0;
             }
         }
@@ -89,6 +96,7 @@ impl Groups {
             }
         };
         let mut groups: Vec<Group> = Vec::new();
+        let n_groups = "number of values";
         let zeros = |at: usize| Group {
             first: at_zero,
             last: at_zero,
@@ -99,7 +107,7 @@ impl Groups {
         let mut placed = n_zeros == 0;
         for (at, &(code, _)) in coded.iter().enumerate() {
             if !placed && code > at_zero {
-                groups.push(zeros(at));
+                push(n_groups, &mut groups, zeros(at))?;
                 placed = true;
             }
             match groups.last_mut() {
@@ -108,39 +116,43 @@ impl Groups {
                     group.to += 1;
                     group.count += 1;
                 }
-                _ => groups.push(Group {
-                    first: code,
-                    last: code,
-                    from: at,
-                    to: at + 1,
-                    count: 1,
-                }),
+                _ => {
+                    let group = Group {
+                        first: code,
+                        last: code,
+                        from: at,
+                        to: at + 1,
+                        count: 1,
+                    };
+                    push(n_groups, &mut groups, group)?;
+                }
             }
         }
         if !placed {
-            groups.push(zeros(coded.len()));
+            push(n_groups, &mut groups, zeros(coded.len()))?;
         }
-        let rows = coded.into_iter().map(|pair| pair.1).collect();
-        Self {
-            rows,
+        Ok(Self {
+            rows: collected("number of rows", coded.into_iter().map(|pair| pair.1))?,
             list: groups,
             missing,
-        }
+        })
     }
 
     /// The same for a sparse column of one value other than 0, which few rows of the set have:
     /// without a look at values and codes, of which each would be a place in memory more.
-    fn of_one_value(column: &Column, set: &RowSet<'_>) -> Option<Self> {
-        let zero = column.implicit?;
+    fn of_one_value(column: &Column, set: &RowSet<'_>) -> Result<Option<Self>, Error> {
+        let Some(zero) = column.implicit else {
+            return Ok(None);
+        };
         if column.values.len() != 2 || !column.missing.is_empty() {
-            return None;
+            return Ok(None);
         }
         let is_in = |row: u32| set.positions[row as usize] != ABSENT;
-        let rows = select(column.rows.iter().copied(), is_in);
+        let rows = select(column.rows.iter().copied(), is_in)?;
         let n_in = rows.len();
         let n_zeros = set.rows.len() - n_in;
         if n_zeros < n_in {
-            return None;
+            return Ok(None);
         }
         let group = |code: u32, from: usize, to: usize, count: usize| Group {
             first: code,
@@ -150,15 +162,14 @@ impl Groups {
             count,
         };
         let at = if zero == 0 { 0 } else { n_in };
-        let mut list = vec![group(zero, at, at, n_zeros), group(1 - zero, 0, n_in, n_in)];
+        let mut both = [group(zero, at, at, n_zeros), group(1 - zero, 0, n_in, n_in)];
         if zero == 1 {
-            list.swap(0, 1);
+            both.swap(0, 1);
         }
-        list.retain(|group| group.count > 0);
-        Some(Self {
+        Ok(Some(Self {
             rows,
-            list,
+            list: few(both.into_iter().filter(|group| group.count > 0)),
             missing: Vec::new(),
-        })
+        }))
     }
 }

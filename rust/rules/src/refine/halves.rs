@@ -8,6 +8,7 @@ use crate::head::bins::System;
 use crate::head::{alone, best_label};
 use crate::lanes::{WIDTH, chunks, total};
 use crate::statistics::{Statistics, Sums};
+use manylabel_base::{Error, filled};
 
 /// The sums of the growing set and of its complement.
 pub(crate) struct Halves<'a> {
@@ -19,16 +20,21 @@ pub(crate) struct Halves<'a> {
 }
 
 impl<'a> Halves<'a> {
-    pub(crate) fn new(statistics: &'a Statistics<'a>, parent: &'a Parent<'a>) -> Self {
-        let empty = parent.moments.sums.emptied();
-        let weights = parent.weights;
-        Self {
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`].
+    pub(crate) fn new(
+        statistics: &'a Statistics<'a>,
+        parent: &'a Parent<'a>,
+    ) -> Result<Self, Error> {
+        let all = &parent.moments.sums;
+        Ok(Self {
             statistics,
-            weights,
+            weights: parent.weights,
             parent,
-            taken: empty.clone(),
-            others: empty,
-        }
+            taken: all.emptied()?,
+            others: all.emptied()?,
+        })
     }
 
     #[inline(always)]
@@ -57,6 +63,11 @@ pub(crate) trait Judge {
 
     /// The quality of the growing set, or of the others, of which the sums are given.
     fn quality(&mut self, statistics: &Statistics<'_>, sums: &Sums, others: bool) -> f64;
+
+    /// As [`Evaluator::cost`], of rows of so many labels.
+    fn cost(&self, stride: usize) -> [usize; 2] {
+        [4 * stride, 8 * stride]
+    }
 }
 
 /// Both halves, judged by their sums.
@@ -66,11 +77,16 @@ pub(crate) struct BySums<'a, J> {
 }
 
 impl<'a, J: Judge> BySums<'a, J> {
-    pub(crate) fn new(statistics: &'a Statistics<'a>, parent: &'a Parent<'a>, judge: J) -> Self {
-        Self {
-            halves: Halves::new(statistics, parent),
-            judge,
-        }
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`].
+    pub(crate) fn new(
+        statistics: &'a Statistics<'a>,
+        parent: &'a Parent<'a>,
+        judge: J,
+    ) -> Result<Self, Error> {
+        let halves = Halves::new(statistics, parent)?;
+        Ok(Self { halves, judge })
     }
 }
 
@@ -93,20 +109,24 @@ impl<J: Judge> Evaluator for BySums<'_, J> {
     }
 
     #[inline(always)]
-    fn of_taken(&mut self, _: f64) -> Option<f64> {
+    fn of_taken(&mut self, _: f64) -> Result<Option<f64>, Error> {
         let Halves {
             statistics, taken, ..
         } = &self.halves;
-        Some(self.judge.quality(statistics, taken, false))
+        Ok(Some(self.judge.quality(statistics, taken, false)))
     }
 
     #[inline(always)]
-    fn of_others(&mut self, _: f64) -> Option<f64> {
+    fn of_others(&mut self, _: f64) -> Result<Option<f64>, Error> {
         self.halves.subtract();
         let Halves {
             statistics, others, ..
         } = &self.halves;
-        Some(self.judge.quality(statistics, others, true))
+        Ok(Some(self.judge.quality(statistics, others, true)))
+    }
+
+    fn cost(&self) -> [usize; 2] {
+        self.judge.cost(self.halves.statistics.stride)
     }
 }
 
@@ -152,13 +172,16 @@ pub(crate) struct IndependentBins {
 }
 
 impl IndependentBins {
-    pub(crate) fn new(stride: usize, binner: Binner, l2: f64) -> Self {
-        Self {
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`].
+    pub(crate) fn new(stride: usize, binner: Binner, l2: f64) -> Result<Self, Error> {
+        Ok(Self {
             binner,
-            system: System::new(binner.n_bins, l2, false),
-            bins: vec![0.0; stride],
-            criteria: vec![0.0; stride],
-        }
+            system: System::new(binner.n_bins, l2, false)?,
+            bins: filled("number of labels", 0.0, stride)?,
+            criteria: filled("number of labels", 0.0, stride)?,
+        })
     }
 }
 
@@ -169,5 +192,9 @@ impl Judge for IndependentBins {
             .assign(sums.g(), sums.h(), &mut self.criteria, &mut self.bins);
         self.system.set_bins(sums, &self.bins);
         self.system.quality(|_, _| 0.0)
+    }
+
+    fn cost(&self, stride: usize) -> [usize; 2] {
+        [4 * stride, 8 * stride + self.system.cost()]
     }
 }

@@ -15,12 +15,14 @@ use crate::gram::Gram;
 use crate::head::Method;
 use crate::head::solve::{CANDIDATE_TOLERANCE, Goal, Near, Outer, Set, Solver};
 use crate::lanes::{Aligned, WIDTH};
+use crate::pace::Pace;
 use crate::statistics::{PARALLEL_FROM, Statistics, Sums};
 use crate::{Operator, Params, Search};
 use full::Full;
 use groups::Groups;
 pub(crate) use groups::{ABSENT, RowSet};
 use halves::{BySums, Independent, IndependentBins, Scored};
+use manylabel_base::{Error, collected, filled, reserved};
 use manylabel_simd::wide;
 use own_bins::{Binned, ParentBins};
 use parent_bins::BinnedStatistics;
@@ -47,7 +49,7 @@ pub(crate) struct Candidate {
 }
 
 /// Sums over a set of rows, which the rows of its subsets may be taken out of.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Moments {
     sums: Sums,
     /// `Σ w g gᵀ`, where candidates need it as a matrix.
@@ -57,28 +59,55 @@ pub(crate) struct Moments {
 }
 
 impl Moments {
-    pub(crate) fn over(context: &Context<'_>, rows: &[u32], weights: &[f64]) -> Self {
+    /// # Errors
+    ///
+    /// As [`Watch::step`](manylabel_base::Watch::step), [`Error::TooLarge`].
+    pub(crate) fn over(
+        context: &Context<'_>,
+        rows: &[u32],
+        weights: &[f64],
+    ) -> Result<Self, Error> {
         let n = match context.method {
             Method::Full => context.statistics.stride,
             _ => 0,
         };
-        let mut moments = Self::sums(context, rows, weights, Near::zero(n));
-        moments.solve(context, rows, weights);
-        moments
+        let mut moments = Self::sums(context, rows, weights, Near::zero(n)?)?;
+        moments.solve(context, rows, weights)?;
+        Ok(moments)
     }
 
-    fn sums(context: &Context<'_>, rows: &[u32], weights: &[f64], near: Near) -> Self {
+    fn sums(
+        context: &Context<'_>,
+        rows: &[u32],
+        weights: &[f64],
+        near: Near,
+    ) -> Result<Self, Error> {
         let statistics = context.statistics;
+        let sums = Sums::over(statistics, context.method.kinds(), rows, weights)?;
         let gram = context.needs_gram(rows.len());
-        Self {
-            sums: Sums::over(statistics, context.method.kinds(), rows, weights),
-            gram: gram.then(|| Gram::over(statistics, rows, weights)),
+        let gram = gram.then(|| Gram::over(statistics, rows, weights));
+        Ok(Self {
+            sums,
+            gram: gram.transpose()?,
             near,
-        }
+        })
+    }
+
+    /// The same at another place.
+    fn copied(&self) -> Result<Self, Error> {
+        Ok(Self {
+            sums: self.sums.copied()?,
+            gram: self.gram.as_ref().map(Gram::copied).transpose()?,
+            near: self.near.copied()?,
+        })
     }
 
     /// Leaves the rows that were kept of a set and not those that are gone, by what is less work.
     /// `head` is near that of the rows kept; without it, that of the set is taken to be.
+    ///
+    /// # Errors
+    ///
+    /// As [`over`](Self::over).
     pub(crate) fn keep(
         &mut self,
         context: &Context<'_>,
@@ -86,35 +115,36 @@ impl Moments {
         gone: &[u32],
         weights: &[f64],
         head: Option<Aligned>,
-    ) {
+    ) -> Result<(), Error> {
         if let Some(head) = head {
             self.near.x = head;
         }
         if kept.len() <= gone.len() {
-            let near = std::mem::replace(&mut self.near, Near::zero(0));
-            *self = Self::sums(context, kept, weights, near);
+            let near = std::mem::replace(&mut self.near, Near::zero(0)?);
+            *self = Self::sums(context, kept, weights, near)?;
         } else {
-            self.sums.remove(context.statistics, gone, weights);
+            self.sums.remove(context.statistics, gone, weights)?;
             self.gram.take_if(|_| !context.needs_gram(kept.len()));
             if let Some(gram) = &mut self.gram {
-                gram.add_rows(-1.0, context.statistics, gone, weights);
+                gram.add_rows(-1.0, context.statistics, gone, weights)?;
             }
         }
-        self.solve(context, kept, weights);
+        self.solve(context, kept, weights)
     }
 
     /// Improves the head until it is that of `rows`.
-    fn solve(&mut self, context: &Context<'_>, rows: &[u32], weights: &[f64]) {
+    fn solve(&mut self, context: &Context<'_>, rows: &[u32], weights: &[f64]) -> Result<(), Error> {
         let statistics = context.statistics;
         if let Method::Full = context.method {
             let outer = Outer::of(self.gram.as_ref(), rows, weights);
             let (sums, near) = (&self.sums, &mut self.near);
-            near.multiply(statistics, outer);
-            let mut solver = Solver::<0>::new(statistics.stride, context.params.l2);
+            near.multiply(statistics, outer)?;
+            let mut solver = Solver::<0>::new(statistics.stride, context.params.l2)?;
             let parts = [(1.0, outer)];
             let set = Set::new(statistics, sums, &parts);
-            solver.quality(set, Goal::any(CANDIDATE_TOLERANCE), near);
+            solver.quality(set, Goal::any(CANDIDATE_TOLERANCE), near)?;
         }
+        Ok(())
     }
 }
 
@@ -133,7 +163,7 @@ impl<'a> Parent<'a> {
         rows: &'a [u32],
         weights: &'a [f64],
         moments: &'a Moments,
-    ) -> Self {
+    ) -> Result<Self, Error> {
         let statistics = context.statistics;
         let mut parent = Self {
             rows,
@@ -142,12 +172,13 @@ impl<'a> Parent<'a> {
             bins: None,
         };
         if let (Method::Bins { binner, .. }, Some(gram)) = (context.method, parent.gram()) {
-            let mut bins = vec![0.0; statistics.stride];
+            let of_labels = || filled("number of labels", 0.0, statistics.stride);
+            let mut bins = of_labels()?;
             let (g, h) = (moments.sums.g(), moments.sums.h());
-            binner.assign(g, h, &mut vec![0.0; statistics.stride], &mut bins);
-            parent.bins = Some(ParentBins::new(gram, bins, binner.n_bins));
+            binner.assign(g, h, &mut of_labels()?, &mut bins);
+            parent.bins = Some(ParentBins::new(gram, bins, binner.n_bins)?);
         }
-        parent
+        Ok(parent)
     }
 
     fn gram(&self) -> Option<&'a Gram> {
@@ -233,7 +264,11 @@ impl<'a> Context<'a> {
     /// The best condition on one of `features` with a quality below `bound`; of equal ones the
     /// first in the order of `features`, then of thresholds. `label` is that of single-label heads,
     /// once settled. With the condition comes a head near that of the rows it keeps, where one
-    /// was solved for.
+    /// was solved for. `room` is for statistics of rows by bins.
+    ///
+    /// # Errors
+    ///
+    /// As [`Watch::step`](manylabel_base::Watch::step), [`Error::TooLarge`].
     pub(crate) fn best_condition(
         &self,
         set: RowSet<'_>,
@@ -241,50 +276,51 @@ impl<'a> Context<'a> {
         features: &[usize],
         bound: f64,
         label: Option<usize>,
-    ) -> Option<(Candidate, Option<Aligned>)> {
+        room: &mut Vec<f64>,
+    ) -> Result<Option<(Candidate, Option<Aligned>)>, Error> {
         let is_estimated = |&feature: &usize| self.is_estimated(&self.columns.all[feature]);
-        let estimates = features
-            .iter()
-            .any(is_estimated)
-            .then(|| BinnedStatistics::new(self, set, &moments.sums));
+        let estimates = if features.iter().any(is_estimated) {
+            Some(BinnedStatistics::new(self, set, &moments.sums, room)?)
+        } else {
+            None
+        };
         let parent = (!features.iter().all(is_estimated))
             .then(|| Parent::new(self, set.rows, set.weights, moments));
+        let parent = parent.transpose()?;
         let search = |(piece, features): (usize, &[usize])| {
             let mut best = None;
-            let mut tasks = Vec::with_capacity(features.len());
+            let mut tasks = reserved("number of features", features.len())?;
             for (at, &feature) in (piece * FEATURES_OF_PIECE..).zip(features) {
-                if self.statistics.is_stopped() {
-                    return None;
-                }
+                self.statistics.ask()?;
                 let column = &self.columns.all[feature];
                 match &estimates {
                     Some(estimates) if self.is_estimated(column) => {
-                        let found = estimates.search(self, column, set, bound);
+                        let found = estimates.search(self, column, set, bound)?;
                         best = better(best, found.map(|found| Found::new(at, found)));
                     }
                     _ => {
                         let coarse = self.params.search == Search::Fast;
-                        let groups = Groups::new(column, &set, coarse);
+                        let groups = Groups::new(column, &set, coarse)?;
                         tasks.push(Task { at, column, groups });
                     }
                 }
             }
-            let found =
-                (parent.as_ref()).and_then(|parent| self.sweep(parent, tasks, bound, label));
-            better(best, found)
+            let Some(parent) = &parent else {
+                return Ok(best);
+            };
+            Ok(better(best, self.sweep(parent, tasks, bound, label)?))
         };
         let work: usize = features
             .iter()
             .map(|&feature| self.work(feature, set.rows.len()))
             .sum();
         let best = if work < 8 * PARALLEL_FROM {
-            search((0, features))
+            search((0, features))?
         } else {
             let pieces = features.par_chunks(FEATURES_OF_PIECE).enumerate();
-            let found: Vec<Option<Found>> = pieces.map(search).collect();
-            found.into_iter().fold(None, better)
+            (pieces.map(search)).try_reduce(|| None, |a, b| Ok(better(a, b)))?
         };
-        best.map(
+        Ok(best.map(
             |Found {
                  at,
                  split,
@@ -300,7 +336,7 @@ impl<'a> Context<'a> {
                 };
                 (condition, head)
             },
-        )
+        ))
     }
 
     /// The best condition of all `tasks`.
@@ -310,24 +346,25 @@ impl<'a> Context<'a> {
         mut tasks: Vec<Task<'_>>,
         bound: f64,
         label: Option<usize>,
-    ) -> Option<Found> {
+    ) -> Result<Option<Found>, Error> {
         tasks.retain(|task| task.groups.list.len() >= 2);
         let is_lacking = |task: &mut Task<'_>| !task.groups.missing.is_empty();
-        let lacking: Vec<_> = tasks.extract_if(.., is_lacking).collect();
-        let mut best = self.sweep_full(parent, &tasks, bound, label);
-        for task in lacking {
+        let lacking = collected("number of features", tasks.extract_if(.., is_lacking))?;
+        let mut best = self.sweep_full(parent, &tasks, bound, label)?;
+        for mut task in lacking {
             // No condition keeps the rows without a value, nor does the complement of one.
-            let mut missing = task.groups.missing.clone();
+            let missing = &mut task.groups.missing;
             missing.sort_unstable();
             let absent = |row: &u32| missing.binary_search(row).is_err();
-            let rows: Vec<u32> = parent.rows.iter().copied().filter(absent).collect();
-            let mut moments = parent.moments.clone();
-            moments.keep(self, &rows, &missing, parent.weights, None);
-            let parent = Parent::new(self, &rows, parent.weights, &moments);
-            let found = self.sweep_full(&parent, &[task], bound, label);
+            let rows = parent.rows.iter().copied().filter(absent);
+            let rows = collected("number of rows", rows)?;
+            let mut moments = parent.moments.copied()?;
+            moments.keep(self, &rows, missing, parent.weights, None)?;
+            let parent = Parent::new(self, &rows, parent.weights, &moments)?;
+            let found = self.sweep_full(&parent, &[task], bound, label)?;
             best = better(best, found);
         }
-        best
+        Ok(best)
     }
 
     /// The same where no row lacks a value.
@@ -337,12 +374,13 @@ impl<'a> Context<'a> {
         tasks: &[Task<'_>],
         bound: f64,
         label: Option<usize>,
-    ) -> Option<Found> {
-        if tasks.is_empty() {
-            return None;
-        }
+    ) -> Result<Option<Found>, Error> {
+        let Some(most_rows) = tasks.iter().map(|task| task.groups.rows.len()).max() else {
+            return Ok(None);
+        };
         let (statistics, l2) = (self.statistics, self.params.l2);
         let least = self.params.min_coverage;
+        let pace = &mut statistics.pace();
         match self.method {
             Method::Single | Method::Diagonal => {
                 let scored = match (self.method, label) {
@@ -351,16 +389,18 @@ impl<'a> Context<'a> {
                     (_, Some(label)) => Scored::One(label),
                 };
                 let judge = Independent { l2, scored };
-                let mut evaluator = BySums::new(statistics, parent, judge);
-                sweep_with(&mut evaluator, tasks, least, bound)
+                let mut evaluator = BySums::new(statistics, parent, judge)?;
+                sweep_with(&mut evaluator, tasks, least, bound, pace)
             }
             Method::DiagonalBins(binner) => {
-                let judge = IndependentBins::new(statistics.stride, binner, l2);
-                let mut evaluator = BySums::new(statistics, parent, judge);
-                sweep_with(&mut evaluator, tasks, least, bound)
+                let judge = IndependentBins::new(statistics.stride, binner, l2)?;
+                let mut evaluator = BySums::new(statistics, parent, judge)?;
+                sweep_with(&mut evaluator, tasks, least, bound, pace)
             }
             Method::Bins { binner, restricted } => {
-                let (gram, bins) = parent.gram().zip(parent.bins.as_ref())?;
+                let Some((gram, bins)) = parent.gram().zip(parent.bins.as_ref()) else {
+                    return Ok(None);
+                };
                 let n_chunks = statistics.stride / WIDTH;
                 if n_chunks <= MOST_CHUNKS && binner.signs_only && !restricted {
                     let sweep_two_bins = match n_chunks {
@@ -371,9 +411,10 @@ impl<'a> Context<'a> {
                     };
                     return sweep_two_bins(self, parent, gram, tasks, bound);
                 }
-                let mut evaluator =
-                    Binned::new(statistics, parent, gram, bins, binner, l2, restricted);
-                sweep_with(&mut evaluator, tasks, least, bound)
+                let mut evaluator = Binned::new(
+                    statistics, parent, gram, bins, binner, l2, restricted, most_rows,
+                )?;
+                sweep_with(&mut evaluator, tasks, least, bound, pace)
             }
             Method::Full => {
                 let sweep_all_labels = match statistics.stride / WIDTH {
@@ -383,7 +424,7 @@ impl<'a> Context<'a> {
                     4 => sweep_all_labels::<4>,
                     _ => sweep_all_labels::<0>,
                 };
-                sweep_all_labels(self, parent, tasks, bound)
+                sweep_all_labels(self, parent, tasks, bound, most_rows)
             }
         }
     }
@@ -446,17 +487,19 @@ fn sweep_each(
     tasks: &[Task<'_>],
     least: usize,
     bound: f64,
-) -> Option<Found> {
+    pace: &mut Pace<'_>,
+) -> Result<Option<Found>, Error> {
     let mut best: Option<(&Task<'_>, Split)> = None;
     for task in tasks {
         let bound = best.map_or(bound, |(_, split)| split.quality);
-        let split = sweep(evaluator, &task.groups, task.column.nominal, least, bound);
+        let (groups, nominal) = (&task.groups, task.column.nominal);
+        let split = sweep(evaluator, groups, nominal, least, bound, pace)?;
         best = split.map(|split| (task, split)).or(best);
     }
-    best.map(|(task, split)| {
+    Ok(best.map(|(task, split)| {
         let threshold = threshold(task.column, &task.groups, split);
         Found::new(task.at, (split, threshold))
-    })
+    }))
 }
 
 /// [`sweep_each`], compiled for every instruction set with all it calls.
@@ -466,8 +509,9 @@ fn sweep_with<E: Evaluator>(
     tasks: &[Task<'_>],
     least: usize,
     bound: f64,
-) -> Option<Found> {
-    sweep_each(evaluator, tasks, least, bound)
+    pace: &mut Pace<'_>,
+) -> Result<Option<Found>, Error> {
+    sweep_each(evaluator, tasks, least, bound, pace)
 }
 
 #[wide]
@@ -476,14 +520,16 @@ fn sweep_all_labels<const C: usize>(
     parent: &Parent<'_>,
     tasks: &[Task<'_>],
     bound: f64,
-) -> Option<Found> {
+    most_rows: usize,
+) -> Result<Option<Found>, Error> {
     let params = context.params;
-    let mut evaluator = Full::<C>::new(context.statistics, parent, params.l2);
-    let found = sweep_each(&mut evaluator, tasks, params.min_coverage, bound);
-    found.map(|found| Found {
+    let mut pace = context.statistics.pace();
+    let mut evaluator = Full::<C>::new(context.statistics, parent, params.l2, most_rows)?;
+    let found = sweep_each(&mut evaluator, tasks, params.min_coverage, bound, &mut pace)?;
+    Ok(found.map(|found| Found {
         head: Some(evaluator.best),
         ..found
-    })
+    }))
 }
 
 #[wide]
@@ -493,10 +539,11 @@ fn sweep_two_bins<const C: usize>(
     gram: &Gram,
     tasks: &[Task<'_>],
     bound: f64,
-) -> Option<Found> {
+) -> Result<Option<Found>, Error> {
     let params = context.params;
     let statistics = context.statistics;
-    let judge = TwoBins::<C>::new(statistics.stride, gram, params.l2);
-    let mut evaluator = BySums::new(statistics, parent, judge);
-    sweep_each(&mut evaluator, tasks, params.min_coverage, bound)
+    let mut pace = statistics.pace();
+    let judge = TwoBins::<C>::new(statistics.stride, gram, params.l2)?;
+    let mut evaluator = BySums::new(statistics, parent, judge)?;
+    sweep_each(&mut evaluator, tasks, params.min_coverage, bound, &mut pace)
 }

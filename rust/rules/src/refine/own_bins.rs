@@ -5,9 +5,10 @@ use super::halves::Halves;
 use super::sweep::Evaluator;
 use crate::binning::{Binner, add_up};
 use crate::gram::Gram;
-use crate::head::bins::{BinnedRows, Move, System, find_moves};
+use crate::head::bins::{BinnedRows, Move, System, find_moves, square};
 use crate::lanes::add_scaled;
 use crate::statistics::{Statistics, Sums};
+use manylabel_base::{Error, copied, filled, reserved};
 
 /// A growing set of rows, judged by bins of its own sums.
 pub(crate) struct OwnBins<'a> {
@@ -25,26 +26,38 @@ pub(crate) struct OwnBins<'a> {
 }
 
 impl<'a> OwnBins<'a> {
+    /// With room for `most_rows` rows.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`].
     pub(crate) fn new(
         statistics: &'a Statistics<'a>,
         weights: &'a [f64],
         binner: Binner,
         l2: f64,
         restricted: bool,
-    ) -> Self {
+        most_rows: usize,
+    ) -> Result<Self, Error> {
         let stride = statistics.stride;
-        Self {
+        Ok(Self {
             statistics,
             weights,
             binner,
-            system: System::new(binner.n_bins, l2, restricted),
-            rows: Vec::new(),
-            roots: Vec::new(),
-            next: vec![0.0; stride],
-            criteria: vec![0.0; stride],
-            moves: Vec::new(),
-            binned: BinnedRows::new(binner.n_bins, stride),
-        }
+            system: System::new(binner.n_bins, l2, restricted)?,
+            rows: reserved("number of rows", most_rows)?,
+            roots: reserved("number of rows", most_rows)?,
+            next: filled("number of labels", 0.0, stride)?,
+            criteria: filled("number of labels", 0.0, stride)?,
+            moves: reserved("number of labels", stride)?,
+            binned: BinnedRows::new(binner.n_bins, stride)?,
+        })
+    }
+
+    /// As [`Evaluator::cost`].
+    pub(crate) fn cost(&self) -> [usize; 2] {
+        let stride = self.statistics.stride;
+        [4 * stride, 8 * stride + self.system.cost()]
     }
 
     #[inline(always)]
@@ -55,6 +68,7 @@ impl<'a> OwnBins<'a> {
     }
 
     #[inline(always)]
+    #[expect(clippy::disallowed_methods, reason = "the room is there")]
     pub(crate) fn take(&mut self, rows: &[u32]) {
         self.rows.extend_from_slice(rows);
         let roots = rows.iter().map(|&row| self.weights[row as usize].sqrt());
@@ -63,31 +77,36 @@ impl<'a> OwnBins<'a> {
 
     /// Brings bins up to date with `sums`, which need not be those of the rows.
     #[inline(always)]
-    fn rebin(&mut self, sums: &Sums) {
+    fn rebin(&mut self, sums: &Sums) -> Result<(), Error> {
         self.binner
             .assign(sums.g(), sums.h(), &mut self.criteria, &mut self.next);
         self.system.set_bins(sums, &self.next);
         find_moves(&self.binned.bins, &self.next, &mut self.moves);
         let (statistics, rows, roots) = (self.statistics, &self.rows, &self.roots);
         let gradient = |i: usize| statistics.gradient(rows[i]);
-        self.binned
-            .update(&self.moves, rows.len(), gradient, |i| roots[i]);
+        let mut pace = statistics.pace();
+        (self.binned).update(&self.moves, rows.len(), gradient, |i| roots[i], &mut pace)
     }
 
     /// The quality of the rows, whose sums are given.
     #[inline(always)]
-    pub(crate) fn quality(&mut self, sums: &Sums) -> f64 {
-        self.rebin(sums);
-        self.system.quality(|a, b| self.binned.product(a, b))
+    pub(crate) fn quality(&mut self, sums: &Sums) -> Result<f64, Error> {
+        self.rebin(sums)?;
+        Ok(self.system.quality(|a, b| self.binned.product(a, b)))
     }
 
     /// The quality of the parent set without the rows, whose sums are given.
     #[inline(always)]
-    fn quality_without(&mut self, sums: &Sums, gram: &Gram, all: &mut ParentBins) -> f64 {
-        self.rebin(sums);
+    fn quality_without(
+        &mut self,
+        sums: &Sums,
+        gram: &Gram,
+        all: &mut ParentBins,
+    ) -> Result<f64, Error> {
+        self.rebin(sums)?;
         all.update(gram, &self.moves);
-        self.system
-            .quality(|a, b| all.product(a, b) - self.binned.product(a, b))
+        let binned = &self.binned;
+        Ok((self.system).quality(|a, b| all.product(a, b) - binned.product(a, b)))
     }
 }
 
@@ -105,6 +124,12 @@ pub(crate) struct Binned<'a> {
 }
 
 impl<'a> Binned<'a> {
+    /// With room for `most_rows` rows.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`].
+    #[expect(clippy::too_many_arguments, reason = "all of what it depends on")]
     pub(crate) fn new(
         statistics: &'a Statistics<'a>,
         parent: &'a Parent<'a>,
@@ -113,16 +138,18 @@ impl<'a> Binned<'a> {
         binner: Binner,
         l2: f64,
         restricted: bool,
-    ) -> Self {
-        let own = || OwnBins::new(statistics, parent.weights, binner, l2, restricted);
-        Self {
-            halves: Halves::new(statistics, parent),
+        most_rows: usize,
+    ) -> Result<Self, Error> {
+        let weights = parent.weights;
+        let own = || OwnBins::new(statistics, weights, binner, l2, restricted, most_rows);
+        Ok(Self {
+            halves: Halves::new(statistics, parent)?,
             gram,
             parent: bins,
-            taken: own(),
-            others: own(),
-            all: bins.clone(),
-        }
+            taken: own()?,
+            others: own()?,
+            all: bins.copied()?,
+        })
     }
 }
 
@@ -144,20 +171,24 @@ impl Evaluator for Binned<'_> {
     }
 
     #[inline(always)]
-    fn of_taken(&mut self, _: f64) -> Option<f64> {
-        Some(self.taken.quality(&self.halves.taken))
+    fn of_taken(&mut self, _: f64) -> Result<Option<f64>, Error> {
+        self.taken.quality(&self.halves.taken).map(Some)
     }
 
     #[inline(always)]
-    fn of_others(&mut self, _: f64) -> Option<f64> {
+    fn of_others(&mut self, _: f64) -> Result<Option<f64>, Error> {
         self.halves.subtract();
-        let sums = &self.halves.others;
-        Some(self.others.quality_without(sums, self.gram, &mut self.all))
+        let (sums, all) = (&self.halves.others, &mut self.all);
+        self.others.quality_without(sums, self.gram, all).map(Some)
+    }
+
+    fn cost(&self) -> [usize; 2] {
+        self.taken.cost().map(|numbers| 2 * numbers)
     }
 }
 
 /// `Σ w g gᵀ` of a parent set added up by bins: by the rows alone, and on both sides.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct ParentBins {
     pub(crate) bins: Vec<f64>,
     n_bins: usize,
@@ -167,9 +198,13 @@ pub(crate) struct ParentBins {
 
 impl ParentBins {
     /// `Σ w g gᵀ` added up by `bins` on both sides.
-    pub(crate) fn new(gram: &Gram, bins: Vec<f64>, n_bins: usize) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`].
+    pub(crate) fn new(gram: &Gram, bins: Vec<f64>, n_bins: usize) -> Result<Self, Error> {
         let stride = gram.stride;
-        let mut by_bin = vec![0.0; n_bins * stride];
+        let mut by_bin = filled("number of label bins", 0.0, n_bins * stride)?;
         for (k, &bin) in bins.iter().enumerate() {
             if bin >= 0.0 {
                 let at = bin as usize * stride;
@@ -180,10 +215,20 @@ impl ParentBins {
             bins,
             n_bins,
             by_bin,
-            products: vec![0.0; n_bins * n_bins],
+            products: square(n_bins)?,
         };
         (0..n_bins).for_each(|bin| all.add_up(bin));
-        all
+        Ok(all)
+    }
+
+    /// The same at another place.
+    fn copied(&self) -> Result<Self, Error> {
+        Ok(Self {
+            bins: copied("number of labels", &self.bins)?,
+            n_bins: self.n_bins,
+            by_bin: copied("number of label bins", &self.by_bin)?,
+            products: copied("number of label bins", &self.products)?,
+        })
     }
 
     fn copy_from(&mut self, other: &Self) {

@@ -17,18 +17,19 @@ use crate::columns::{Column, MISSING};
 use crate::head::bins::System;
 use crate::lanes::{WIDTH, add_scaled, chunks, chunks_mut, padded};
 use crate::statistics::{PARALLEL_FROM, Statistics, Sums};
+use manylabel_base::{Error, collected, copied, filled};
 use manylabel_simd::wide;
 use rayon::prelude::*;
 
 /// The statistics of a set of rows by the bins of the set.
 #[derive(Debug)]
-pub(crate) struct BinnedStatistics {
+pub(crate) struct BinnedStatistics<'a> {
     l2: f64,
     n_bins: usize,
     sizes: Vec<f64>,
     /// Numbers to a row: gradients of bins, diagonals, products of two bins; times the weight.
     width: usize,
-    rows: Vec<f64>,
+    rows: &'a [f64],
     all: Vec<f64>,
 }
 
@@ -52,20 +53,32 @@ const EMPTY: Slot = Slot {
     last: 0,
 };
 
-impl BinnedStatistics {
-    pub(crate) fn new(context: &Context<'_>, set: RowSet<'_>, sums: &Sums) -> Self {
+impl<'a> BinnedStatistics<'a> {
+    /// `room` is what the numbers of rows are written to; it grows if need be, and is kept for later.
+    ///
+    /// # Errors
+    ///
+    /// As [`Watch::step`](manylabel_base::Watch::step), [`Error::TooLarge`].
+    pub(crate) fn new(
+        context: &Context<'_>,
+        set: RowSet<'_>,
+        sums: &Sums,
+        room: &'a mut Vec<f64>,
+    ) -> Result<Self, Error> {
         let RowSet { rows, weights, .. } = set;
         let (statistics, l2) = (context.statistics, context.params.l2);
         let Method::Bins { binner, restricted } = context.method else {
             unreachable!("histograms are of bins under the example-wise loss");
         };
         let stride = statistics.stride;
-        let mut bins = vec![0.0; stride];
-        binner.assign(sums.g(), sums.h(), &mut vec![0.0; stride], &mut bins);
+        let of_labels = |value| filled("number of labels", value, stride);
+        let of_bins = || filled("number of label bins", 0.0, binner.n_bins);
+        let mut bins = of_labels(0.0)?;
+        binner.assign(sums.g(), sums.h(), &mut of_labels(0.0)?, &mut bins);
         // Bins that are not empty, renumbered.
-        let mut sizes = vec![0.0; binner.n_bins];
-        add_up(&vec![1.0; stride], &bins, &mut sizes);
-        let mut names = vec![0.0; binner.n_bins];
+        let mut sizes = of_bins()?;
+        add_up(&of_labels(1.0)?, &bins, &mut sizes);
+        let mut names = of_bins()?;
         let mut n_bins = 0;
         for (name, &size) in names.iter_mut().zip(&sizes) {
             *name = n_bins as f64;
@@ -78,12 +91,18 @@ impl BinnedStatistics {
         }
         sizes.retain(|&size| size > 0.0);
         let width = padded(2 * n_bins + n_bins * n_bins.saturating_sub(1) / 2);
-        let mut by_row = vec![0.0; width * rows.len()];
+        let size = width.saturating_mul(rows.len());
+        if room.len() < size {
+            *room = Vec::new(); // not both at once
+            *room = filled("rows by bins", 0.0, size)?;
+        }
+        let by_row = &mut room[..size];
         let block = 256;
         let work = |(out, rows): (&mut [f64], &[u32])| {
+            statistics.ask()?;
             reduce(
                 statistics, &bins, n_bins, restricted, rows, weights, width, out,
-            );
+            )
         };
         // All gradients may be 0, so that there is no bin.
         let block_width = (width * block).max(1);
@@ -91,42 +110,46 @@ impl BinnedStatistics {
             by_row
                 .chunks_mut(block_width)
                 .zip(rows.chunks(block))
-                .for_each(work);
+                .try_for_each(work)?;
         } else {
             by_row
                 .par_chunks_mut(block_width)
                 .zip(rows.par_chunks(block))
-                .for_each(work);
+                .try_for_each(work)?;
         }
-        let mut all = vec![0.0; width];
+        let mut all = filled("number of label bins", 0.0, width)?;
         for row in by_row.chunks(width.max(1)) {
             add_scaled(&mut all, 1.0, row);
         }
-        Self {
+        Ok(Self {
             l2,
             n_bins,
             sizes,
             width,
             rows: by_row,
             all,
-        }
+        })
     }
 
     /// The best condition on a feature and its threshold.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
     pub(crate) fn search(
         &self,
         context: &Context<'_>,
         column: &Column,
         set: RowSet<'_>,
         bound: f64,
-    ) -> Option<(Split, f32)> {
+    ) -> Result<Option<(Split, f32)>, Error> {
         let least = context.params.min_coverage;
         if column.implicit.is_none() {
             return search_full(self, column, set, least, bound);
         }
-        let groups = Groups::new(column, &set, true);
+        let groups = Groups::new(column, &set, true)?;
         let split = search_sparse(self, context, &groups, column.nominal, set, bound)?;
-        Some((split, threshold(column, &groups, split)))
+        Ok(split.map(|split| (split, threshold(column, &groups, split))))
     }
 
     #[inline(always)]
@@ -172,8 +195,8 @@ fn reduce(
     weights: &[f64],
     width: usize,
     out: &mut [f64],
-) {
-    let mut diagonal = vec![0.0; bins.len()];
+) -> Result<(), Error> {
+    let mut diagonal = filled("number of labels", 0.0, bins.len())?;
     for (out, &row) in out.chunks_mut(width).zip(rows) {
         let gradient = statistics.gradient(row);
         for (h, g) in chunks_mut(&mut diagonal).iter_mut().zip(chunks(gradient)) {
@@ -201,28 +224,32 @@ fn reduce(
                 at += 1;
             }
         }
+        products[at..].fill(0.0); // what fills the last chunk
         let weight = weights[row as usize];
         for out in out.iter_mut() {
             *out *= weight;
         }
     }
+    Ok(())
 }
 
 /// The search over a feature that most rows have.
 #[wide]
 fn search_full(
-    statistics: &BinnedStatistics,
+    statistics: &BinnedStatistics<'_>,
     column: &Column,
     set: RowSet<'_>,
     least: usize,
     bound: f64,
-) -> Option<(Split, f32)> {
+) -> Result<Option<(Split, f32)>, Error> {
     let width = statistics.width;
-    let mut histogram = Histogram::new(column, width);
+    let mut histogram = Histogram::new(column, width)?;
     let mut n_rows = set.rows.len();
     // Of all rows with a value.
-    let mut all = statistics.all.clone();
-    let codes = column.codes_by_row()?;
+    let mut all = copied("number of label bins", &statistics.all)?;
+    let Some(codes) = column.codes_by_row() else {
+        return Ok(None);
+    };
     for (position, &row) in set.rows.iter().enumerate() {
         let code = codes[row as usize];
         if code == MISSING {
@@ -232,14 +259,13 @@ fn search_full(
             histogram.add(column, code, statistics.row(position));
         }
     }
-    let mut system = System::new(statistics.n_bins, statistics.l2, false);
+    let mut system = System::new(statistics.n_bins, statistics.l2, false)?;
     let mut best: Option<(Split, f32)> = None;
-    let mut below = vec![0.0; width];
-    let mut above = vec![0.0; width];
+    let mut below = filled("number of label bins", 0.0, width)?;
+    let mut above = filled("number of label bins", 0.0, width)?;
     let mut n_below = 0;
-    let used: Vec<usize> = (0..histogram.groups.len())
-        .filter(|&group| histogram.groups[group].count > 0)
-        .collect();
+    let used = (0..histogram.groups.len()).filter(|&group| histogram.groups[group].count > 0);
+    let used = collected("number of values", used)?;
     for (at, &group) in used.iter().enumerate() {
         let slot = histogram.groups[group];
         let next = used.get(at + 1).map(|&next| histogram.groups[next]);
@@ -284,11 +310,11 @@ fn search_full(
             }
         }
     }
-    best
+    Ok(best)
 }
 
 impl Histogram {
-    fn new(column: &Column, width: usize) -> Self {
+    fn new(column: &Column, width: usize) -> Result<Self, Error> {
         let n_groups = if column.nominal {
             column.values.len()
         } else {
@@ -297,11 +323,11 @@ impl Histogram {
                 .last()
                 .map_or(0, |&last| usize::from(last) + 1)
         };
-        Self {
+        Ok(Self {
             width,
-            sums: vec![0.0; n_groups * width],
-            groups: vec![EMPTY; n_groups],
-        }
+            sums: filled("number of values", 0.0, n_groups.saturating_mul(width))?,
+            groups: filled("number of values", EMPTY, n_groups)?,
+        })
     }
 
     #[inline(always)]
@@ -336,31 +362,27 @@ impl Histogram {
 /// The search over a feature that few rows have.
 #[wide]
 fn search_sparse<'a>(
-    estimates: &'a BinnedStatistics,
+    estimates: &'a BinnedStatistics<'a>,
     context: &'a Context<'a>,
     groups: &Groups,
     nominal: bool,
     set: RowSet<'a>,
     bound: f64,
-) -> Option<Split> {
+) -> Result<Option<Split>, Error> {
     if groups.list.len() < 2 {
-        return None;
+        return Ok(None);
     }
-    let mut evaluator = FewRows::new(estimates, context, set, &groups.missing)?;
-    sweep(
-        &mut evaluator,
-        groups,
-        nominal,
-        context.params.min_coverage,
-        bound,
-    )
+    let least = context.params.min_coverage;
+    let mut evaluator = FewRows::new(estimates, context, set, groups)?;
+    let mut pace = context.statistics.pace();
+    sweep(&mut evaluator, groups, nominal, least, bound, &mut pace)
 }
 
 /// Few rows by bins of their own, all others by those of the parent.
 pub(crate) struct FewRows<'a> {
     statistics: &'a Statistics<'a>,
     weights: &'a [f64],
-    estimates: &'a BinnedStatistics,
+    estimates: &'a BinnedStatistics<'a>,
     positions: &'a [u32],
     own: OwnBins<'a>,
     taken: Sums,
@@ -372,18 +394,22 @@ pub(crate) struct FewRows<'a> {
 }
 
 impl<'a> FewRows<'a> {
-    /// For subsets of `set` without the rows `missing`; none if heads have no bins.
+    /// For subsets of `set` that are of some of the `groups` of its rows.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`].
     pub(crate) fn new(
-        estimates: &'a BinnedStatistics,
+        estimates: &'a BinnedStatistics<'a>,
         context: &'a Context<'a>,
         set: RowSet<'a>,
-        missing: &[u32],
-    ) -> Option<Self> {
+        groups: &Groups,
+    ) -> Result<Self, Error> {
         let Method::Bins { binner, restricted } = context.method else {
-            return None;
+            unreachable!("estimates are of bins under the example-wise loss");
         };
-        let mut all = estimates.all.clone();
-        for &row in missing {
+        let mut all = copied("number of label bins", &estimates.all)?;
+        for &row in &groups.missing {
             add_scaled(
                 &mut all,
                 -1.0,
@@ -391,17 +417,19 @@ impl<'a> FewRows<'a> {
             );
         }
         let (statistics, l2) = (context.statistics, context.params.l2);
-        Some(Self {
+        let (weights, most_rows) = (set.weights, groups.rows.len());
+        let of_bins = || filled("number of label bins", 0.0, estimates.width);
+        Ok(Self {
             statistics,
-            weights: set.weights,
+            weights,
             estimates,
             positions: set.positions,
-            own: OwnBins::new(statistics, set.weights, binner, l2, restricted),
-            taken: Sums::new(statistics.stride, context.method.kinds()),
-            reduced: vec![0.0; estimates.width],
-            others: vec![0.0; estimates.width],
+            own: OwnBins::new(statistics, weights, binner, l2, restricted, most_rows)?,
+            taken: Sums::new(statistics.stride, context.method.kinds())?,
+            reduced: of_bins()?,
+            others: of_bins()?,
             all,
-            system: System::new(estimates.n_bins, l2, false),
+            system: System::new(estimates.n_bins, l2, false)?,
         })
     }
 }
@@ -427,12 +455,12 @@ impl Evaluator for FewRows<'_> {
     }
 
     #[inline(always)]
-    fn of_taken(&mut self, _: f64) -> Option<f64> {
-        Some(self.own.quality(&self.taken))
+    fn of_taken(&mut self, _: f64) -> Result<Option<f64>, Error> {
+        self.own.quality(&self.taken).map(Some)
     }
 
     #[inline(always)]
-    fn of_others(&mut self, _: f64) -> Option<f64> {
+    fn of_others(&mut self, _: f64) -> Result<Option<f64>, Error> {
         for (out, (all, taken)) in self
             .others
             .iter_mut()
@@ -440,6 +468,11 @@ impl Evaluator for FewRows<'_> {
         {
             *out = all - taken;
         }
-        Some(self.estimates.quality(&mut self.system, &self.others))
+        let quality = self.estimates.quality(&mut self.system, &self.others);
+        Ok(Some(quality))
+    }
+
+    fn cost(&self) -> [usize; 2] {
+        self.own.cost().map(|numbers| numbers + self.others.len())
     }
 }

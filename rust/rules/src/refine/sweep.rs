@@ -2,6 +2,8 @@
 
 use super::groups::Groups;
 use crate::Operator;
+use crate::pace::Pace;
+use manylabel_base::{Error, reserved};
 use std::ops::Range;
 
 /// Knows the quality of a growing set of rows and of its complement within the parent set.
@@ -10,12 +12,14 @@ use std::ops::Range;
 pub(crate) trait Evaluator {
     /// Empties the growing set.
     fn restart(&mut self);
-    /// Adds rows to it.
+    /// Adds rows to it, which never has more than there was room made for.
     fn take(&mut self, rows: &[u32]);
     /// The quality of the growing set.
-    fn of_taken(&mut self, bound: f64) -> Option<f64>;
+    fn of_taken(&mut self, bound: f64) -> Result<Option<f64>, Error>;
     /// The quality of the parent set without it.
-    fn of_others(&mut self, bound: f64) -> Option<f64>;
+    fn of_others(&mut self, bound: f64) -> Result<Option<f64>, Error>;
+    /// About how many numbers a row takes, and a candidate.
+    fn cost(&self) -> [usize; 2];
 }
 
 /// A condition on a feature, by the groups it lies at.
@@ -56,12 +60,12 @@ struct Step {
 /// Rows are taken in from both ends towards the middle, so that the growing set is the smaller
 /// part: the sums of the other are differences from those of all rows, which must not be small,
 /// and rows of an implicit zero are never touched.
-fn steps(groups: &Groups, nominal: bool) -> Vec<Step> {
+fn steps(groups: &Groups, nominal: bool) -> Result<Vec<Step>, Error> {
     let Groups {
         rows, list: groups, ..
     } = groups;
     let n_rows: usize = groups.iter().map(|group| group.count).sum();
-    let mut steps = Vec::with_capacity(groups.len());
+    let mut steps = reserved("number of values", groups.len())?;
     if nominal {
         for (at, group) in groups.iter().enumerate() {
             let inside = group.from..group.to;
@@ -83,7 +87,7 @@ fn steps(groups: &Groups, nominal: bool) -> Vec<Step> {
                 }
             });
         }
-        return steps;
+        return Ok(steps);
     }
     let last = groups.len().saturating_sub(1);
     let mut taken = 0;
@@ -112,10 +116,17 @@ fn steps(groups: &Groups, nominal: bool) -> Vec<Step> {
             operators: [Operator::Above, Operator::AtMost],
         });
     }
-    steps
+    Ok(steps)
 }
 
+/// Rows that are taken between two looks at the watch at most.
+const ROWS_AT_ONCE: usize = 4096;
+
 /// Finds the best condition that keeps at least `least` rows and whose quality is below `bound`.
+///
+/// # Errors
+///
+/// What `pace` and the evaluator return.
 #[inline(always)]
 pub(crate) fn sweep(
     evaluator: &mut impl Evaluator,
@@ -123,16 +134,22 @@ pub(crate) fn sweep(
     nominal: bool,
     least: usize,
     bound: f64,
-) -> Option<Split> {
+    pace: &mut Pace<'_>,
+) -> Result<Option<Split>, Error> {
+    let [of_row, of_candidate] = evaluator.cost();
     let n_rows: usize = groups.list.iter().map(|group| group.count).sum();
     let mut best: Option<Split> = None;
     let mut limit = bound;
-    for step in steps(groups, nominal) {
+    for step in steps(groups, nominal)? {
         if step.restart {
             evaluator.restart();
         }
+        pace.spend(of_candidate)?;
         for rows in step.rows {
-            evaluator.take(&groups.rows[rows]);
+            for rows in groups.rows[rows].chunks(ROWS_AT_ONCE) {
+                pace.spend(of_row * rows.len())?;
+                evaluator.take(rows);
+            }
         }
         let mut judge = |quality: Option<f64>, operator| {
             let Some(quality) = quality else { return };
@@ -147,14 +164,14 @@ pub(crate) fn sweep(
         };
         // Not in the closure: what is compiled for wider registers must not leave this function.
         if step.taken >= least {
-            let quality = evaluator.of_taken(limit);
+            let quality = evaluator.of_taken(limit)?;
             judge(quality, step.operators[0]);
         }
         if n_rows - step.taken >= least {
-            let quality = evaluator.of_others(limit);
+            let quality = evaluator.of_others(limit)?;
             judge(quality, step.operators[1]);
         }
         limit = best.map_or(bound, |best| best.quality);
     }
-    best
+    Ok(best)
 }

@@ -7,7 +7,7 @@ use super::own_bins::Binned;
 use super::parent_bins::{BinnedStatistics, FewRows};
 use super::sweep::Evaluator;
 use super::two_bins::TwoBins;
-use super::{ABSENT, Context, Moments, Parent, RowSet};
+use super::{ABSENT, Context, Groups, Moments, Parent, RowSet};
 use crate::columns::Columns;
 use crate::gram::Gram;
 use crate::head::Method;
@@ -18,6 +18,9 @@ use manylabel_base::Watch;
 use manylabel_sparse::{CsrOwned, CsrView};
 
 const N_ROWS: usize = 60;
+
+/// Why nothing is refused.
+const SMALL: &str = "it is small";
 
 /// Rows with random labels, some rules' worth of random scores, and weights of 0 to 3.
 struct Problem<'w> {
@@ -41,15 +44,15 @@ fn problem(loss: Loss, n_labels: usize, density: f64, watch: &Watch) -> Problem<
         y.values.resize(y.indices.len(), 1.0);
         y.indptr.push(y.indices.len());
     }
-    let mut statistics = Statistics::new(loss, &y, watch).expect("it fits in memory");
+    let mut statistics = Statistics::new(loss, &y, watch).expect(SMALL);
     for row in 0..N_ROWS as u32 {
         let mut scores = vec![0.0; statistics.stride];
         scores[..n_labels].fill_with(|| 4.0 * rng.f64() - 3.0);
-        statistics.add(&[row], &scores);
+        statistics.add(&[row], &scores).expect(SMALL);
     }
     let weights = (0..N_ROWS).map(|_| f64::from(rng.u32(0..4))).collect();
     let x = CsrView::new("X", &[0i32; N_ROWS + 1], &[], &[0.0f32; 0], 1).expect("it is valid");
-    let columns = Columns::new(x, &[], &Watch::new()).expect("it is small");
+    let columns = Columns::new(x, &[], &Watch::new()).expect(SMALL);
     Problem {
         n_labels,
         statistics,
@@ -172,8 +175,8 @@ impl Problem<'_> {
     }
 
     fn check_two_bins<const C: usize>(&self, params: &Params, parent: &Parent<'_>, gram: &Gram) {
-        let judge = TwoBins::<C>::new(self.statistics.stride, gram, params.l2);
-        let mut evaluator = BySums::new(&self.statistics, parent, judge);
+        let judge = TwoBins::<C>::new(self.statistics.stride, gram, params.l2).expect(SMALL);
+        let mut evaluator = BySums::new(&self.statistics, parent, judge).expect(SMALL);
         self.check(params, "two bins", parent.rows, &mut evaluator);
     }
 
@@ -197,8 +200,8 @@ impl Problem<'_> {
                 let bounds =
                     expected.map(|expected| expected + bound_by * expected.abs().max(1e-3));
                 let got = [
-                    evaluator.of_taken(bounds[0]),
-                    evaluator.of_others(bounds[1]),
+                    evaluator.of_taken(bounds[0]).expect(SMALL),
+                    evaluator.of_others(bounds[1]).expect(SMALL),
                 ];
                 for (got, expected) in got.into_iter().zip(expected) {
                     let Some(got) = got else {
@@ -253,31 +256,34 @@ fn qualities_are_those_of_dense_matrices() {
                         };
                         let method = Method::new(&params, n_labels);
                         let context = Context::new(statistics, &problem.columns, &params, method);
-                        let moments = Moments::over(&context, &rows, &problem.weights);
-                        let parent = Parent::new(&context, &rows, &problem.weights, &moments);
+                        let moments =
+                            Moments::over(&context, &rows, &problem.weights).expect(SMALL);
+                        let parent =
+                            Parent::new(&context, &rows, &problem.weights, &moments).expect(SMALL);
                         let l2 = params.l2;
                         match method {
                             Method::Single | Method::Diagonal => {
                                 let single = head == Head::Single;
                                 let scored = if single { Scored::Best } else { Scored::All };
+                                let judge = Independent { l2, scored };
                                 let mut evaluator =
-                                    BySums::new(statistics, &parent, Independent { l2, scored });
+                                    BySums::new(statistics, &parent, judge).expect(SMALL);
                                 problem.check(&params, "independent", &rows, &mut evaluator);
                             }
                             Method::DiagonalBins(binner) => {
-                                let mut evaluator = BySums::new(
-                                    statistics,
-                                    &parent,
-                                    IndependentBins::new(statistics.stride, binner, l2),
-                                );
+                                let judge = IndependentBins::new(statistics.stride, binner, l2)
+                                    .expect(SMALL);
+                                let mut evaluator =
+                                    BySums::new(statistics, &parent, judge).expect(SMALL);
                                 problem.check(&params, "independent bins", &rows, &mut evaluator);
                             }
                             Method::Bins { binner, restricted } => {
                                 let gram = parent.gram().expect("exact search keeps it");
                                 let bins = parent.bins.as_ref().expect("exact search keeps them");
                                 let mut evaluator = Binned::new(
-                                    statistics, &parent, gram, bins, binner, l2, restricted,
-                                );
+                                    statistics, &parent, gram, bins, binner, l2, restricted, N_ROWS,
+                                )
+                                .expect(SMALL);
                                 problem.check(&params, "binned", &rows, &mut evaluator);
                                 if binner.signs_only && !restricted && statistics.stride == 16 {
                                     problem.check_two_bins::<2>(&params, &parent, gram);
@@ -287,7 +293,8 @@ fn qualities_are_those_of_dense_matrices() {
                                 }
                             }
                             Method::Full => {
-                                let mut evaluator = Full::<0>::new(statistics, &parent, l2);
+                                let mut evaluator =
+                                    Full::<0>::new(statistics, &parent, l2, N_ROWS).expect(SMALL);
                                 let n = problem.check(&params, "full", &rows, &mut evaluator);
                                 // All that are certainly not better, within the solver's steps.
                                 assert!(n > rows.len(), "{n} of {}", 2 * rows.len());
@@ -335,10 +342,15 @@ fn estimates_are_exact_where_all_sets_want_the_bins_of_their_parent() {
                 positions: &positions,
                 weights: &problem.weights,
             };
-            let moments = Moments::over(&context, &rows, &problem.weights);
-            let estimates = BinnedStatistics::new(&context, set, &moments.sums);
-            let mut evaluator =
-                FewRows::new(&estimates, &context, set, &[]).expect("these are bins");
+            let moments = Moments::over(&context, &rows, &problem.weights).expect(SMALL);
+            let mut room = Vec::new();
+            let estimates =
+                BinnedStatistics::new(&context, set, &moments.sums, &mut room).expect(SMALL);
+            let groups = Groups {
+                rows: rows.clone(),
+                ..Groups::default()
+            };
+            let mut evaluator = FewRows::new(&estimates, &context, set, &groups).expect(SMALL);
             problem.check(&params, "few rows", &rows, &mut evaluator);
         }
     }

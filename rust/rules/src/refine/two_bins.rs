@@ -7,6 +7,7 @@ use crate::gram::Gram;
 use crate::head::solve::multiply_columns;
 use crate::lanes::{WIDTH, chunks_mut, dot};
 use crate::statistics::{Statistics, Sums};
+use manylabel_base::{Error, filled};
 
 /// Most chunks of labels that are done in this way.
 pub(crate) const MOST_CHUNKS: usize = 4;
@@ -23,16 +24,19 @@ pub(crate) struct TwoBins<'a, const C: usize> {
 }
 
 impl<'a, const C: usize> TwoBins<'a, C> {
-    pub(crate) fn new(stride: usize, all: &'a Gram, l2: f64) -> Self {
-        let room = vec![0.0; stride];
-        Self {
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`].
+    pub(crate) fn new(stride: usize, all: &'a Gram, l2: f64) -> Result<Self, Error> {
+        let room = || filled("number of labels", 0.0, stride);
+        Ok(Self {
             l2,
             all,
-            taken: Gram::new(stride),
-            first: room.clone(),
-            second: room.clone(),
-            product: room,
-        }
+            taken: Gram::new(stride)?,
+            first: room()?,
+            second: room()?,
+            product: room()?,
+        })
     }
 }
 
@@ -90,5 +94,9 @@ impl<const C: usize> Judge for TwoBins<'_, C> {
         } else {
             0.0
         }
+    }
+
+    fn cost(&self, stride: usize) -> [usize; 2] {
+        [stride * stride, 2 * stride * stride]
     }
 }
