@@ -1,13 +1,15 @@
 //! Files of data sets in and out.
 
+use crate::arrays::{granted, handed};
 use crate::csr::PyCsr;
 use crate::error::to_py;
 use crate::run::run;
+use manylabel_base::{collected, filled};
 use manylabel_datasets::{
     ArffOptions, Cells, Index, Real, XcFile, read_arff as read_relation, write_xc as write,
 };
 use manylabel_score::with_sparse;
-use numpy::{Element, IntoPyArray};
+use numpy::Element;
 use pyo3::prelude::*;
 use std::path::{Path, PathBuf};
 
@@ -18,7 +20,12 @@ type Csr<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>);
 type Examples<'py> = ((usize, usize, usize), Csr<'py>, Csr<'py>);
 
 /// Flat dense values or arrays of X, arrays of Y, names of features and of labels.
-type Relation<'py> = (Bound<'py, PyAny>, Csr<'py>, Vec<String>, Vec<String>);
+type Relation<'py> = (
+    Bound<'py, PyAny>,
+    Csr<'py>,
+    Bound<'py, PyAny>,
+    Bound<'py, PyAny>,
+);
 
 /// Reads a file in Extreme Classification form.
 #[pyfunction]
@@ -46,12 +53,17 @@ fn read<I: Index + Element, V: Real + Element>(
     n_threads: usize,
 ) -> PyResult<Examples<'_>> {
     let data = run(py, n_threads, None, |watch| file.read::<I, V>(watch))?;
-    let ones = vec![1i32; data.y.indices.len()];
     Ok((
         data.shape,
-        csr(py, data.x.ends, data.x.indices, data.x.values),
-        csr(py, data.y.ends, data.y.indices, ones),
+        csr(py, data.x.ends, data.x.indices, data.x.values)?,
+        ones(py, data.y.ends, data.y.indices)?,
     ))
+}
+
+/// A matrix of ones.
+fn ones<I: Index + Element>(py: Python<'_>, ends: Vec<i64>, indices: Vec<I>) -> PyResult<Csr<'_>> {
+    let ones = filled("entries of Y", 1i32, indices.len()).map_err(to_py)?;
+    csr(py, ends, indices, ones)
 }
 
 /// scipy wants one type for both index arrays: `I`, unless there are more entries than it can count.
@@ -60,25 +72,24 @@ fn csr<I: Index + Element, V: Element>(
     ends: Vec<i64>,
     indices: Vec<I>,
     data: Vec<V>,
-) -> Csr<'_> {
-    let data = data.into_pyarray(py).into_any();
+) -> PyResult<Csr<'_>> {
+    let data = handed(py, data)?.into_any();
     if indices.len() as u64 <= I::MAX {
-        let ends: Vec<I> = ends.into_iter().map(|end| I::of(end as u64)).collect();
-        (
-            ends.into_pyarray(py).into_any(),
-            indices.into_pyarray(py).into_any(),
+        let ends = ends.into_iter().map(|end| I::of(end as u64));
+        let ends = collected("indptr", ends).map_err(to_py)?;
+        Ok((
+            handed(py, ends)?.into_any(),
+            handed(py, indices)?.into_any(),
             data,
-        )
+        ))
     } else {
-        let indices: Vec<i64> = indices
-            .into_iter()
-            .map(|index| index.get() as i64)
-            .collect();
-        (
-            ends.into_pyarray(py).into_any(),
-            indices.into_pyarray(py).into_any(),
+        let indices = indices.into_iter().map(|index| index.get() as i64);
+        let indices = collected("indices", indices).map_err(to_py)?;
+        Ok((
+            handed(py, ends)?.into_any(),
+            handed(py, indices)?.into_any(),
             data,
-        )
+        ))
     }
 }
 
@@ -124,16 +135,15 @@ fn relation<'py, V: Real + Element>(
         read_relation::<V>(path, options, watch)
     })?;
     let x = match data.x {
-        Cells::Dense(values) => values.into_pyarray(py).into_any(),
-        Cells::Sparse(x) => csr(py, x.ends, x.indices, x.values)
+        Cells::Dense(values) => handed(py, values)?.into_any(),
+        Cells::Sparse(x) => csr(py, x.ends, x.indices, x.values)?
             .into_pyobject(py)?
             .into_any(),
     };
-    let ones = vec![1i32; data.y.indices.len()];
     Ok((
         x,
-        csr(py, data.y.ends, data.y.indices, ones),
-        data.feature_names,
-        data.label_names,
+        ones(py, data.y.ends, data.y.indices)?,
+        granted(|| data.feature_names.into_pyobject(py))?,
+        granted(|| data.label_names.into_pyobject(py))?,
     ))
 }

@@ -3,7 +3,7 @@
 
 use crate::error::to_py;
 use crate::reserve::ensure_reserve;
-use manylabel_base::{Error, Watch};
+use manylabel_base::{Error, Watch, reserved};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use rayon::ThreadPoolBuilder;
@@ -16,6 +16,9 @@ use std::time::Duration;
 
 /// How often the waiting thread looks at signals. Ctrl-C is promised within a second.
 const POLL: Duration = Duration::from_millis(50);
+
+/// Bytes of a thread's stack, as the standard library has it.
+const STACK: usize = 2 << 20;
 
 /// Runs `work` on `n_threads` threads with the interpreter released.
 ///
@@ -137,9 +140,13 @@ fn report(progress: Option<&Py<PyAny>>, done: usize) -> PyResult<()> {
     }
 }
 
-/// The system's refusal of a thread.
+/// The system's refusal of a thread. It has the same words where threads are too many and where there is
+/// no memory for a stack: the latter shows if that is asked for again.
 fn no_thread(error: impl Display) -> PyErr {
-    PyRuntimeError::new_err(format!("cannot start a thread: {error}"))
+    match reserved::<u8>("a thread", STACK) {
+        Err(refused) => to_py(refused),
+        Ok(_) => PyRuntimeError::new_err(format!("cannot start a thread: {error}")),
+    }
 }
 
 /// A kernel's panic as an exception that `except Exception` catches.
