@@ -3,12 +3,13 @@
 import copy
 import multiprocessing
 import pickle
+import re
 import threading
 import weakref
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, issparse
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
@@ -87,6 +88,58 @@ def test_only_some_models_know_probabilities(model, small):
     assert not hasattr(model, "predict_proba")
     with pytest.raises(ValueError, match="one that knows probabilities"):
         model._scorer().probabilities(small[0], 1)
+
+
+# --- what it refuses
+
+
+def with_arrays(matrix, **arrays):
+    """Return a copy of a sparse matrix some arrays of which are replaced, unchecked."""
+    changed = matrix.copy()
+    for name, values in arrays.items():
+        setattr(changed, name, np.asarray(values, dtype=getattr(matrix, name).dtype))
+    return changed
+
+
+def spoiled(value):
+    """Yield copies of a fitted array of other shapes, and with positions that are out of range."""
+    yield value[:-1]
+    if value.ndim == 2:
+        yield value[:, :-1]
+    if not issparse(value):
+        yield np.concatenate([value, value[-1:]])
+        if value.dtype.kind in "iu" and value.size:
+            for position in (-1, 10**6, 255):
+                changed = value.copy()
+                changed[-1] = np.asarray(position).astype(value.dtype)
+                yield changed
+        return
+    yield with_arrays(value, indptr=value.indptr[:-1])
+    yield with_arrays(value, indptr=[])
+    if value.nnz:
+        for position in (-1, max(value.shape), 2**31 - 1):
+            yield with_arrays(value, indices=[*value.indices[:-1], position])
+        yield with_arrays(value, indptr=[*value.indptr[:-1], value.nnz + 1])
+        yield with_arrays(value, indptr=[*value.indptr[:-1], -1])
+        yield with_arrays(value, indptr=value.indptr[::-1])
+        yield with_arrays(value, data=value.data[:-1])
+
+
+def test_spoiled_attributes_are_named(fitted, small):
+    """An array that somebody has replaced by one that does not fit ends in no panic."""
+    X, _ = small
+    arrays = {name: value for name, value in vars(fitted).items() if hasattr(value, "ndim") and value.size}
+    n_refused = 0
+    for name, value in arrays.items():
+        for wrong in spoiled(value):
+            model = copy.copy(fitted)
+            vars(model)[name] = wrong
+            try:
+                model._scorer().topk(X, 3, 1)
+            except ValueError as error:
+                n_refused += 1
+                assert re.search(rf"\b({'|'.join(arrays)})\b", str(error)), (name, error)
+    assert n_refused > 10
 
 
 # --- how long it lives

@@ -43,6 +43,38 @@ def test_explanation_of_a_row_with_names(problem):
         model.explain(X.iloc[[at], ::-1])
 
 
+@pytest.mark.parametrize("decoder", ["auto", "search", "bp"])
+def test_scores_of_huge_values_are_finite(problem, decoder):
+    X, Z = problem
+    huge = np.copysign(3e38, X).astype(np.float32)
+    model = CorrLogClassifier(1e-4, 0.01, standardize=False, decoder=decoder).fit(X, Z)
+    # Some sums are beyond single precision, and so large that couplings no longer count.
+    exact = huge.astype(float) @ model.coef_.toarray().T
+    assert (np.abs(exact) > np.finfo(np.float32).max).any()
+    scores = model.decision_function(huge)
+    np.testing.assert_allclose(scores, np.clip(exact, *(np.finfo(np.float32).max * np.array([-1, 1]))))
+    np.testing.assert_array_equal(model.predict_proba(huge), exact > 0)
+    assert model.predict_topk(huge, k=5).nnz == 5 * len(X)
+
+
+def test_fit_to_huge_values(problem):
+    X, Z = problem
+    factor = 3e38 / np.abs(X).max()
+    for standardize in (False, True):
+        settings = {"standardize": standardize, "max_iter": 5000}
+        model = CorrLogClassifier(1e-3, 0.01, **settings).fit(X * factor, Z)
+        assert np.isfinite(model.coef_.data).all()
+        assert np.isfinite(model.intercept_).all()
+        if standardize:
+            usual = CorrLogClassifier(1e-3, 0.01, **settings).fit(X, Z)
+            np.testing.assert_allclose(model.coef_.toarray() * factor, usual.coef_.toarray(), rtol=1e-3)
+
+
+def test_fixed_steps_that_diverge_are_refused(problem):
+    with pytest.raises(ValueError, match="`solver` must be .* where steps of fixed length diverge, as for this X"):
+        CorrLogClassifier(100.0, 1.0, solver="reference").fit(*problem)
+
+
 def test_plot(problem):
     plt = pytest.importorskip("matplotlib.pyplot")
     model = CorrLogClassifier(0.02, 0.01).fit(*problem)

@@ -4,7 +4,7 @@
 use crate::wide::{
     Float, Wide, dense_add_transposed, dense_times, sparse_add_transposed, sparse_times,
 };
-use manylabel_base::{Error, Watch, filled};
+use manylabel_base::{Error, Watch, collected, copied, filled};
 use manylabel_sparse::{ColumnOrder, CsrView, Index, RowBlocks, Value};
 use std::ops::Range;
 
@@ -13,6 +13,9 @@ const DENSE_ROWS: usize = 256;
 
 /// Rows of a sparse block if labels are too few to share out among threads.
 const FEW_ROWS: usize = 512;
+
+/// Rows that are looked at between two questions whether to go on.
+const ROWS_OF_STEP: usize = 4096;
 
 /// Means and standard deviations of the features.
 pub(crate) struct Scales {
@@ -30,14 +33,23 @@ pub(crate) struct Scales {
 
 impl Scales {
     /// Two passes over `x`; `omega`: weights of the rows, of sum 1.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Param`] if the square of a value is not finite; [`Error::TooLarge`],
+    /// [`Error::Stopped`].
     pub(crate) fn new<I: Index, V: Value>(
         x: CsrView<'_, I, V>,
         omega: &[f64],
+        watch: &Watch,
     ) -> Result<Self, Error> {
         let mut mean = filled("number of features", 0.0, x.n_cols())?;
         let mut stored = filled("number of features", 0.0, x.n_cols())?;
         let mut counts = filled("number of features", 0usize, x.n_cols())?;
         for (row, &weight) in omega.iter().enumerate() {
+            if row % ROWS_OF_STEP == 0 {
+                watch.step(0)?;
+            }
             let (cols, values) = x.row(row);
             for (col, value) in cols.iter().zip(values) {
                 // Stored zeros are as good as absent, down to the last bit.
@@ -50,6 +62,9 @@ impl Scales {
         }
         let mut deviation = filled("number of features", 0.0, x.n_cols())?;
         for (row, &weight) in omega.iter().enumerate() {
+            if row % ROWS_OF_STEP == 0 {
+                watch.step(0)?;
+            }
             let (cols, values) = x.row(row);
             for (col, value) in cols.iter().zip(values) {
                 let col = col.get();
@@ -65,6 +80,13 @@ impl Scales {
         for col in 0..x.n_cols() {
             let rest = (1.0 - stored[col]).max(0.0) * mean[col].powi(2);
             let found = (deviation[col] + rest).sqrt();
+            if !found.is_finite() {
+                return Err(Error::Param {
+                    name: "X",
+                    expected: "so small that squares of its values are finite",
+                    got: format!("a mean of {:e} in feature {col}", mean[col]),
+                });
+            }
             deviation[col] = 0.0;
             if counts[col] == x.n_rows() {
                 offset[col] = mean[col];
@@ -103,7 +125,7 @@ impl Scales {
         &self,
         x: CsrView<'_, I, V>,
         few_labels: bool,
-    ) -> Vec<Range<usize>> {
+    ) -> Result<Vec<Range<usize>>, Error> {
         let most = match (self.dense, few_labels) {
             (true, _) => DENSE_ROWS,
             (false, true) => FEW_ROWS,
@@ -115,7 +137,7 @@ impl Scales {
             rows.step_by(most)
                 .map(move |first| first..end.min(first + most))
         });
-        split.collect()
+        collected("number of rows", split)
     }
 }
 
@@ -142,14 +164,14 @@ impl<T: Float> Design<T> {
         cuts: &[Range<usize>],
         watch: &Watch,
     ) -> Result<Self, Error> {
-        let cuts = cuts.to_vec();
+        let cuts = copied("number of rows", cuts)?;
         if scales.dense {
-            let columns: Vec<u32> = (0..x.n_cols() as u32)
-                .filter(|&col| scales.deviation[col as usize] > 0.0)
-                .collect();
+            let varies = |col: &u32| scales.deviation[*col as usize] > 0.0;
+            let columns = (0..x.n_cols() as u32).filter(varies);
+            let columns = collected("number of features", columns)?;
             let d = columns.len();
             let mut values = filled("features", T::default(), x.n_rows() * d)?;
-            let mut row_of = vec![0.0; x.n_cols()];
+            let mut row_of = filled("number of features", 0.0, x.n_cols())?;
             for (row, out) in values.chunks_exact_mut(d).enumerate() {
                 if row % DENSE_ROWS == 0 {
                     watch.step(0)?;
@@ -178,6 +200,9 @@ impl<T: Float> Design<T> {
         let mut scaled = filled("features", 0.0, x.nnz())?;
         let mut at = 0;
         for row in 0..x.n_rows() {
+            if row % ROWS_OF_STEP == 0 {
+                watch.step(0)?;
+            }
             let (cols, values) = x.row(row);
             for (col, value) in cols.iter().zip(values) {
                 let deviation = scales.deviation[col.get()];
@@ -191,14 +216,12 @@ impl<T: Float> Design<T> {
         }
         let x = CsrView::new("X", &indptr, &indices, &scaled, x.n_cols())?;
         let order = ColumnOrder::new(x)?;
-        let columns = order.columns().to_vec();
-        let shift = columns
-            .iter()
-            .map(|&col| {
-                let col = col as usize;
-                (scales.mean[col] - scales.offset[col]) / scales.deviation[col]
-            })
-            .collect();
+        let columns = copied("number of features", order.columns())?;
+        let shift = columns.iter().map(|&col| {
+            let col = col as usize;
+            (scales.mean[col] - scales.offset[col]) / scales.deviation[col]
+        });
+        let shift = collected("number of features", shift)?;
         Ok(Self {
             rows: Rows::Sparse(RowBlocks::new(x, &order, false, 1.0, &cuts, watch)?),
             cuts,

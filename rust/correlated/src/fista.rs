@@ -13,12 +13,12 @@
 //! curvature that was seen is no bound: if the objective has risen when it is looked at, the descent
 //! goes back to the last look and uses the bound.
 
-use crate::iterate::Iterate;
+use crate::iterate::{Iterate, overwrite};
 use crate::objective::{Objective, Slope};
 use crate::penalty::{Net, soft};
 use crate::stop::{Outcome, Stop};
 use crate::wide::{Float, Wide};
-use manylabel_base::Error;
+use manylabel_base::{Error, collected, filled};
 use manylabel_simd::wide;
 use manylabel_sparse::Value;
 use rayon::prelude::*;
@@ -84,29 +84,29 @@ struct Panel<'a, T, const N: usize> {
 }
 
 impl<T: Float, const N: usize> Fista<T, N> {
-    pub(crate) fn new(n_labels: usize) -> Self {
+    pub(crate) fn new(n_labels: usize) -> Result<Self, Error> {
         let pace = Pace {
             curvature: f64::INFINITY,
             tau: 1.0,
             violation: 0.0,
             turn: 0.0,
         };
-        Self {
-            paces: vec![pace; n_labels.next_multiple_of(N)],
+        Ok(Self {
+            paces: filled("number of labels", pace, n_labels.next_multiple_of(N))?,
             eigenvalue: None,
             cautious: false,
             path: None,
-        }
+        })
     }
 
     /// What is known of curvature, for descents in another precision.
-    pub(crate) fn convert<U: Float>(&self) -> Fista<U, N> {
-        let mut other = Fista::new(self.paces.len());
+    pub(crate) fn convert<U: Float>(&self) -> Result<Fista<U, N>, Error> {
+        let mut other = Fista::new(self.paces.len())?;
         other.eigenvalue = self.eigenvalue;
         for (pace, known) in other.paces.iter_mut().zip(&self.paces) {
             pace.curvature = known.curvature;
         }
-        other
+        Ok(other)
     }
 
     /// Descends from y until no violation exceeds the tolerance.
@@ -130,14 +130,14 @@ impl<T: Float, const N: usize> Fista<T, N> {
             progress,
         } = stop;
         let mut rest = tol / 2.0;
-        self.settle(&mut path, &y);
-        let mut look = y.clone();
+        self.settle(&mut path, &y)?;
+        let mut look = y.try_clone()?;
         let (mut n_iter, mut converged) = (0, false);
         while n_iter < max_iter {
             n_iter += 1;
             std::mem::swap(&mut path.slope, &mut path.slope_before);
             objective.slope(&path.active, &y, &mut path.slope)?;
-            self.step(&mut path, objective, &y, bound);
+            self.step(&mut path, objective, &y, bound)?;
             let of_labels = self.paces[..objective.n_labels()].iter();
             progress.report(of_labels.map(|pace| pace.violation), tol)?;
             if path.active.iter().all(|&active| active) && self.within(tol) {
@@ -148,11 +148,11 @@ impl<T: Float, const N: usize> Fista<T, N> {
             if n_iter % LOOK == 0 || last {
                 if objective.risen(&look, &path.w)? {
                     self.cautious = true;
-                    y.copy(&look);
-                    self.settle(&mut path, &y);
+                    y.copy(&look)?;
+                    self.settle(&mut path, &y)?;
                     continue;
                 }
-                look.copy(&path.w);
+                look.copy(&path.w)?;
             }
             if last {
                 std::mem::swap(&mut y, &mut look);
@@ -162,10 +162,10 @@ impl<T: Float, const N: usize> Fista<T, N> {
                 *active &= paces.iter().any(|pace| pace.violation > rest);
             }
             if path.active.iter().any(|&active| active) {
-                self.extrapolate(&mut path, objective, &mut y);
+                self.extrapolate(&mut path, objective, &mut y)?;
             } else {
                 rest /= 2.0;
-                self.settle(&mut path, &y);
+                self.settle(&mut path, &y)?;
             }
         }
         self.path = Some(path);
@@ -193,14 +193,15 @@ impl<T: Float, const N: usize> Fista<T, N> {
     }
 
     /// Begins a descent at a point.
-    fn settle(&mut self, path: &mut Path<T, N>, y: &Iterate<T, N>) {
-        path.w.copy(y);
-        path.w_before.couplings.clone_from(&y.couplings);
+    fn settle(&mut self, path: &mut Path<T, N>, y: &Iterate<T, N>) -> Result<(), Error> {
+        path.w.copy(y)?;
+        overwrite("couplings", &mut path.w_before.couplings, &y.couplings)?;
         path.active.fill(true);
         path.first = true;
         for pace in &mut self.paces {
             pace.tau = 1.0;
         }
+        Ok(())
     }
 
     /// Whether no violation exceeds `tol`.
@@ -216,9 +217,9 @@ impl<T: Float, const N: usize> Fista<T, N> {
         objective: &Objective<'_, T, N>,
         y: &Iterate<T, N>,
         bound: f64,
-    ) {
+    ) -> Result<(), Error> {
         let (first, cautious) = (path.first, self.cautious);
-        let of_pairs = path.seen_of_pairs(objective, y);
+        let of_pairs = path.seen_of_pairs(objective, y)?;
         self.paces
             .par_chunks_mut(N)
             .zip(of_pairs.par_chunks(N))
@@ -256,6 +257,7 @@ impl<T: Float, const N: usize> Fista<T, N> {
             });
         path.first = false;
         self.step_pairs(path, objective, y);
+        Ok(())
     }
 
     /// The same of couplings, after that of weights.
@@ -295,10 +297,11 @@ impl<T: Float, const N: usize> Fista<T, N> {
         path: &mut Path<T, N>,
         objective: &Objective<'_, T, N>,
         y: &mut Iterate<T, N>,
-    ) {
+    ) -> Result<(), Error> {
         let height = objective.height();
-        let momenta: Vec<f64> = self.paces.iter_mut().map(Pace::momentum).collect();
-        path.y_before.couplings.clone_from(&y.couplings);
+        let momenta = self.paces.iter_mut().map(Pace::momentum);
+        let momenta = collected("number of labels", momenta)?;
+        overwrite("couplings", &mut path.y_before.couplings, &y.couplings)?;
         let before = path.y_before.weights.par_chunks_mut(height);
         y.weights
             .par_chunks_mut(height)
@@ -323,6 +326,7 @@ impl<T: Float, const N: usize> Fista<T, N> {
                 y.couplings[at] = w + momentum * (w - w_before);
             }
         }
+        Ok(())
     }
 }
 
@@ -349,7 +353,7 @@ impl<T: Float, const N: usize> Path<T, N> {
             y_before: zeros()?,
             slope: Slope::new(objective)?,
             slope_before: Slope::new(objective)?,
-            active: vec![true; objective.n_panels()],
+            active: filled("number of labels", true, objective.n_panels())?,
             first: true,
         })
     }
@@ -390,10 +394,14 @@ impl<T: Float, const N: usize> Path<T, N> {
     }
 
     /// What couplings add to `‖Δg‖²` and `⟨Δg, Δy⟩` of each label, in terms of columns of variance 1.
-    fn seen_of_pairs(&self, objective: &Objective<'_, T, N>, y: &Iterate<T, N>) -> Vec<[f64; 2]> {
-        let mut seen = vec![[0.0; 2]; self.active.len() * N];
+    fn seen_of_pairs(
+        &self,
+        objective: &Objective<'_, T, N>,
+        y: &Iterate<T, N>,
+    ) -> Result<Vec<[f64; 2]>, Error> {
+        let mut seen = filled("number of labels", [0.0; 2], self.active.len() * N)?;
         if self.first {
-            return seen;
+            return Ok(seen);
         }
         let changes = self.slope.halves.iter().zip(&self.slope_before.halves);
         let moves = y.couplings.iter().zip(&self.y_before.couplings);
@@ -409,7 +417,7 @@ impl<T: Float, const N: usize> Path<T, N> {
                 }
             }
         }
-        seen
+        Ok(seen)
     }
 }
 

@@ -18,12 +18,15 @@ use crate::stop::{Progress, Stop};
 use crate::units::Units;
 use crate::wide::Float;
 use manylabel_base::range::same;
-use manylabel_base::{Error, Watch};
+use manylabel_base::{Error, Watch, collected, copied, extend, filled, reserved};
 use manylabel_sparse::{CsrView, Index, Value};
 use std::ops::Range;
 
 /// Up to so many pairs, all may couple from the start.
 const FEW_PAIRS: usize = 4096;
+
+/// What is named if there is no memory for them.
+const PAIRS: &str = "pairs of labels";
 
 /// The independent regressions are only a start: so much of a violation may be left.
 const LOOSE: f64 = 0.1;
@@ -37,7 +40,8 @@ impl Checked {
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if sizes disagree; [`Error::TooLarge`] if the fit does not fit in memory;
+    /// [`Error::Shape`] if sizes disagree; [`Error::Param`] if squares of `x` are not finite, or the
+    /// weights of the reference solver; [`Error::TooLarge`] if the fit does not fit in memory;
     /// [`Error::Stopped`] through `watch`.
     pub fn fit<I: Index, V: Value, J: Index, U: Copy>(
         &self,
@@ -80,16 +84,16 @@ impl Checked {
                 });
             }
         }
-        let omega = shares(sample_weight, n_rows);
-        let mut scales = Scales::new(x, &omega)?;
+        let omega = shares(sample_weight, n_rows)?;
+        let mut scales = Scales::new(x, &omega, watch)?;
         if self.0.solver == Solver::Reference && !self.0.standardize {
             // Fixed steps and an early end depend on scales; the authors' features are as given.
             scales = scales.unscaled();
         }
-        let counts = counts(y)?;
+        let counts = counts(y, watch)?;
         let coupled = counts.iter().filter(|&&n| (1..n_rows).contains(&n)).count();
-        let cuts = scales.cut(x, coupled <= 8 * 32);
-        let labels = Labels::new(y, &counts, &omega, &cuts)?;
+        let cuts = scales.cut(x, coupled <= 8 * 32)?;
+        let labels = Labels::new(y, &counts, &omega, &cuts, watch)?;
         let mut model = Model::of_constants(&counts, n_rows, x.n_cols())?;
         let seen = counts.iter().filter(|&&n| n > 0).count();
         if labels.len() > 0 {
@@ -115,27 +119,28 @@ impl Checked {
         } else {
             watch.step(seen)?;
         }
-        model.sets = LabelSets::new(y, &model.couplings)?;
+        model.sets = LabelSets::new(y, &model.couplings, watch)?;
         Ok(model)
     }
 }
 
 /// Weights of rows that sum to 1.
-fn shares(sample_weight: Option<&[f32]>, n_rows: usize) -> Vec<f64> {
+fn shares(sample_weight: Option<&[f32]>, n_rows: usize) -> Result<Vec<f64>, Error> {
     match sample_weight {
-        None => vec![1.0 / n_rows as f64; n_rows],
+        None => filled("number of rows", 1.0 / n_rows as f64, n_rows),
         Some(weights) => {
             let sum: f64 = weights.iter().map(|&weight| f64::from(weight)).sum();
             let shares = weights.iter().map(|&weight| f64::from(weight) / sum);
-            shares.collect()
+            collected("number of rows", shares)
         }
     }
 }
 
 /// Rows that hold each label.
-fn counts<J: Index, U: Copy>(y: CsrView<'_, J, U>) -> Result<Vec<usize>, Error> {
-    let mut counts = manylabel_base::filled("number of labels", 0usize, y.n_cols())?;
+fn counts<J: Index, U: Copy>(y: CsrView<'_, J, U>, watch: &Watch) -> Result<Vec<usize>, Error> {
+    let mut counts = filled("number of labels", 0usize, y.n_cols())?;
     for row in 0..y.n_rows() {
+        watch.step(0)?;
         for label in y.row(row).0 {
             counts[label.get()] += 1;
         }
@@ -179,7 +184,7 @@ impl<'a, T: Float, const N: usize> Descent<'a, T, N> {
             return Ok((point, false));
         }
         if let Some(newton) = &mut self.newton {
-            let start = point.clone();
+            let start = point.try_clone()?;
             let stop = Stop {
                 tol,
                 max_iter: self.left,
@@ -236,13 +241,13 @@ impl<'a> Fit<'a> {
         centred: bool,
     ) -> Result<Objective<'a, T, N>, Error> {
         let design = Design::new(x, self.scales, self.cuts, self.watch)?;
-        let features = self.features(&design.columns);
+        let features = self.features(&design.columns)?;
         let gradient = Gradient::new(design, self.labels, self.omega, centred)?;
         Objective::new(gradient, &features, pair, self.watch)
     }
 
     /// The penalty of each feature's weight, in units of its standard deviation.
-    fn features(&self, columns: &[u32]) -> Vec<Penalty> {
+    fn features(&self, columns: &[u32]) -> Result<Vec<Penalty>, Error> {
         let penalty = self.params.features();
         let of_column = |&col: &u32| {
             if self.params.0.standardize {
@@ -251,7 +256,7 @@ impl<'a> Fit<'a> {
                 penalty.scaled(1.0 / self.scales.deviation[col as usize])
             }
         };
-        columns.iter().map(of_column).collect()
+        collected("number of features", columns.iter().map(of_column))
     }
 
     /// Quasi-Newton steps, where these are wanted and of use. Without absolute values all weights move,
@@ -264,7 +269,8 @@ impl<'a> Fit<'a> {
             return Ok(None);
         }
         let gram = Gram::new(objective.gradient(), self.watch)?;
-        Ok(gram.map(|gram| QuasiNewton::new(gram, &objective.variance)))
+        gram.map(|gram| QuasiNewton::new(gram, &objective.variance))
+            .transpose()
     }
 
     /// How the fit sees features and labels.
@@ -291,14 +297,14 @@ impl<'a> Fit<'a> {
         let mut objective = self.objective::<_, _, f32, N>(x, self.params.pairs(), true)?;
         let mut point = self.units(&objective).initial(start)?;
         if let (Some(start), Some(_)) = (start, self.params.pairs()) {
-            let (list, values) = self.units(&objective).coupled(start);
+            let (list, values) = self.units(&objective).coupled(start)?;
             objective.set_pairs(list)?;
-            point.couplings = values.into_iter().map(|value| value as f32).collect();
+            point.couplings = collected("couplings", values.iter().map(|&value| value as f32))?;
         }
         let mut descent = Descent {
             newton: self.newton(&objective)?,
             objective,
-            fista: Fista::new(self.labels.len()),
+            fista: Fista::new(self.labels.len())?,
             progress: Progress::new(self.watch),
             left: self.params.0.max_iter,
         };
@@ -308,9 +314,9 @@ impl<'a> Fit<'a> {
             return self.finish(descent, point, converged, model);
         }
         let (list, fista, point) = (
-            descent.objective.pairs().to_vec(),
-            descent.fista.convert(),
-            point.convert(),
+            copied(PAIRS, descent.objective.pairs())?,
+            descent.fista.convert()?,
+            point.convert()?,
         );
         let (progress, left) = descent.end();
         let mut objective = self.objective::<_, _, f64, N>(x, self.params.pairs(), true)?;
@@ -347,7 +353,7 @@ impl<'a> Fit<'a> {
         }
         let m = self.labels.len();
         if m * m / 2 <= FEW_PAIRS {
-            descent.set_pairs(self.all_pairs(), &mut point)?;
+            descent.set_pairs(self.all_pairs()?, &mut point)?;
             return descent.minimize(point, tol);
         }
         // Roughly the first time: what else is let in moves all.
@@ -358,7 +364,7 @@ impl<'a> Fit<'a> {
             let known = descent.objective.pairs();
             let coupled = known.iter().zip(&point.couplings);
             let coupled = coupled.filter(|(_, value)| value.f64() != 0.0);
-            let list = merged(&coupled.map(|(&pair, _)| pair).collect::<Vec<_>>(), &found);
+            let list = merged(coupled.map(|(&pair, _)| pair), &found)?;
             if done && list.iter().all(|pair| known.binary_search(pair).is_ok()) {
                 return Ok((point, true));
             }
@@ -379,10 +385,13 @@ impl<'a> Fit<'a> {
     }
 
     /// All pairs of labels, in increasing order.
-    fn all_pairs(&self) -> Vec<(u32, u32)> {
-        let m = self.labels.len() as u32;
-        let pairs = (0..m).flat_map(|i| (i + 1..m).map(move |k| (i, k)));
-        pairs.collect()
+    fn all_pairs(&self) -> Result<Vec<(u32, u32)>, Error> {
+        let m = self.labels.len();
+        let mut pairs = reserved(PAIRS, m * (m - 1) / 2)?;
+        for i in 0..m as u32 {
+            extend(PAIRS, &mut pairs, (i + 1..m as u32).map(|k| (i, k)))?;
+        }
+        Ok(pairs)
     }
 
     /// Writes the solution in terms of the user's features; returns the labels reported as done.
@@ -396,7 +405,7 @@ impl<'a> Fit<'a> {
         if let (false, Some(pair)) = (converged, self.params.pairs()) {
             // The violation of what has not converged is that of all pairs.
             let found = descent.wanting(&point, pair)?;
-            let list = merged(descent.objective.pairs(), &found);
+            let list = merged(descent.objective.pairs().iter().copied(), &found)?;
             descent.set_pairs(list, &mut point)?;
         }
         let Descent {
@@ -407,9 +416,9 @@ impl<'a> Fit<'a> {
         } = descent;
         let mut slope = Slope::new(&objective)?;
         model.objective = objective.value_and_slope(&point, &mut slope)?;
-        model.violation = objective.violation(&point, &slope);
+        model.violation = objective.violation(&point, &slope)?;
         let units = self.units(&objective);
-        units.write(&point, objective.pairs(), true, model);
+        units.write(&point, objective.pairs(), true, model, self.watch)?;
         model.n_iter = self.params.0.max_iter - left;
         model.converged = converged && model.objective.is_finite();
         Ok(progress.reported())
@@ -424,12 +433,21 @@ impl<'a> Fit<'a> {
         let pair = self.params.pairs().map(reference::in_both_orders);
         let mut objective = self.objective::<_, _, f64, N>(x, pair, false)?;
         if pair.is_some() {
-            objective.set_pairs(self.all_pairs())?;
+            objective.set_pairs(self.all_pairs()?)?;
         }
         let step = 30.0 / (self.scales.square + 1.0);
         let run = reference::run(&mut objective, step, self.params.0.max_iter)?;
         let units = self.units(&objective);
-        units.write(&run.end.iterate, objective.pairs(), false, model);
+        let point = &run.end.iterate;
+        if !point.is_finite() {
+            return Err(Error::Param {
+                name: "solver",
+                expected: "\"auto\" or \"fista\" where steps of fixed length diverge, as for this X with \
+                           these penalties",
+                got: format!("\"reference\", whose steps are of length {step:e}"),
+            });
+        }
+        units.write(point, objective.pairs(), false, model, self.watch)?;
         (model.objective, model.violation) = (run.objective, run.violation);
         (model.n_iter, model.converged) = (run.end.n_iter, run.end.converged);
         Ok(0)
@@ -437,9 +455,10 @@ impl<'a> Fit<'a> {
 }
 
 /// The union of two lists in increasing order.
-fn merged(a: &[(u32, u32)], b: &[(u32, u32)]) -> Vec<(u32, u32)> {
-    let mut all = [a, b].concat();
+fn merged(a: impl Iterator<Item = (u32, u32)>, b: &[(u32, u32)]) -> Result<Vec<(u32, u32)>, Error> {
+    let mut all = collected(PAIRS, a)?;
+    extend(PAIRS, &mut all, b.iter().copied())?;
     all.sort_unstable();
     all.dedup();
-    all
+    Ok(all)
 }

@@ -15,12 +15,15 @@ use crate::design::Design;
 use crate::iterate::Iterate;
 use crate::labels::Labels;
 use crate::wide::{Float, Wide, sigmoids, softplus};
-use manylabel_base::{Error, Watch, filled};
+use manylabel_base::{Error, Watch, collected, extend, few, filled, parts, push, reserved};
 use rayon::prelude::*;
 use std::ops::Range;
 
 /// Pieces of work at least, if there are so many blocks: enough for a few threads.
 const PIECES: usize = 16;
+
+/// What is named if there is no memory for the rows of a block.
+const ROWS_OF_BLOCK: &str = "rows of a block";
 
 /// What one piece of work adds up.
 struct Partial<T, const N: usize> {
@@ -30,6 +33,17 @@ struct Partial<T, const N: usize> {
     pairs: Vec<Wide<T, N>>,
     sum: [f64; N],
     loss: [f64; N],
+}
+
+impl<T: Float, const N: usize> Partial<T, N> {
+    fn new(height: usize, n_neighbours: usize) -> Result<Self, Error> {
+        Ok(Self {
+            weights: filled("weights", Wide::zero(), height)?,
+            pairs: filled("couplings", Wide::zero(), n_neighbours)?,
+            sum: [0.0; N],
+            loss: [0.0; N],
+        })
+    }
 }
 
 /// What becomes of the log-odds of a row.
@@ -68,19 +82,14 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
         let n_blocks = design.cuts().len();
         let n_pieces = PIECES.div_ceil(n_panels.max(1)).clamp(1, n_blocks.max(1));
         let piece = |at: usize| at * n_blocks / n_pieces;
-        let pieces = (0..n_pieces).map(|at| piece(at)..piece(at + 1)).collect();
-        let mut partials = Vec::new();
+        let pieces = few((0..n_pieces).map(|at| piece(at)..piece(at + 1)));
+        let mut partials = reserved("number of labels", n_panels * n_pieces)?;
         for _ in 0..n_panels * n_pieces {
-            partials.push(Partial {
-                weights: filled("weights", Wide::zero(), design.width() + 1)?,
-                pairs: Vec::new(),
-                sum: [0.0; N],
-                loss: [0.0; N],
-            });
+            partials.push(Partial::new(design.width() + 1, 0)?);
         }
         Ok(Self {
             labels,
-            omega: omega.iter().map(|&weight| T::of(weight)).collect(),
+            omega: collected("number of rows", omega.iter().map(|&weight| T::of(weight)))?,
             pieces,
             partials,
             couplings: Vec::new(),
@@ -230,8 +239,10 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
             watch.step(0)?;
             let rows = self.design.cuts()[block].clone();
             let omega = &self.omega[rows.clone()];
-            scratch.resize(rows.len(), zero);
-            let out = &mut scratch[..];
+            if scratch.len() < rows.len() {
+                *scratch = filled(ROWS_OF_BLOCK, zero, rows.len())?;
+            }
+            let out = &mut scratch[..rows.len()];
             self.design.times(block, intercepts, &weights[..width], out);
             self.labels.times(block, neighbours, couplings, out);
             let sum;
@@ -349,14 +360,9 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
     ) -> Result<Vec<(u32, u32)>, Error> {
         self.place(pairs, &at.couplings)?;
         let (height, m) = (self.height(), self.labels.len());
-        let all: Vec<u32> = (0..m as u32).collect();
+        let all = collected("number of labels", 0..m as u32)?;
         let found = (0..self.n_panels()).into_par_iter().map(|panel| {
-            let mut partial = Partial {
-                weights: vec![Wide::zero(); height],
-                pairs: filled("couplings", Wide::zero(), m)?,
-                sum: [0.0; N],
-                loss: [0.0; N],
-            };
+            let mut partial = Partial::new(height, m)?;
             let mut couplings = filled("couplings", Wide::zero(), m)?;
             let known = &self.couplings[pairs.of_panel(panel)];
             for (&label, &known) in pairs.neighbours[panel].iter().zip(known) {
@@ -379,16 +385,20 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
                     let i = (panel * N + lane) as u32;
                     let half = raw.0[lane].f64() - partial.sum[lane] * self.mean(k);
                     if i != k && half.abs() >= bound {
-                        found.push((i.min(k), i.max(k)));
+                        push("pairs of labels", &mut found, (i.min(k), i.max(k)))?;
                     }
                 }
             }
             Ok(found)
         });
-        let mut found = found.collect::<Result<Vec<_>, Error>>()?.concat();
-        found.sort_unstable();
-        found.dedup();
-        Ok(found)
+        let of_panels: Vec<Vec<_>> = parts(found)?;
+        let mut all = reserved("pairs of labels", of_panels.iter().map(Vec::len).sum())?;
+        for found in of_panels {
+            extend("pairs of labels", &mut all, found)?;
+        }
+        all.sort_unstable();
+        all.dedup();
+        Ok(all)
     }
 }
 

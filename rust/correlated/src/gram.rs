@@ -2,7 +2,7 @@
 
 use crate::gradient::Gradient;
 use crate::wide::{Float, Wide};
-use manylabel_base::{Error, Watch, filled};
+use manylabel_base::{Error, Watch, collected, extend, filled};
 use rayon::prelude::*;
 
 /// Columns at most: their moments take 16 MiB in single precision.
@@ -37,11 +37,9 @@ impl<T: Float> Gram<T> {
         if side > MAX_COLUMNS || n_rows < ROWS * side || stored * DEAR < side * side {
             return Ok(None);
         }
-        let means: Vec<f64> = (0..width)
-            .map(|col| design.shift.get(col).copied().unwrap_or(0.0))
-            .chain(labels.share.iter().copied())
-            .collect();
-        let all: Vec<u32> = (0..m as u32).collect();
+        let shifts = (0..width).map(|col| design.shift.get(col).copied().unwrap_or(0.0));
+        let means = collected("second moments", shifts.chain(labels.share.iter().copied()))?;
+        let all = collected("second moments", 0..m as u32)?;
         let mut values = filled("second moments", T::default(), side * side)?;
         // Columns are taken N at a time as if they were residuals of labels.
         values
@@ -49,12 +47,13 @@ impl<T: Float> Gram<T> {
             .enumerate()
             .try_for_each(|(panel, out)| {
                 let cols = panel * N..((panel + 1) * N).min(width + m);
-                let mut sums = vec![Wide::<T, N>::zero(); width + m];
+                let mut sums = filled("second moments", Wide::<T, N>::zero(), width + m)?;
                 let mut rows = Vec::new();
                 for (block, cut) in design.cuts().iter().enumerate() {
                     watch.step(0)?;
                     rows.clear();
-                    rows.resize(cut.len(), Wide::zero());
+                    let zeros = std::iter::repeat_n(Wide::zero(), cut.len());
+                    extend("rows of a block", &mut rows, zeros)?;
                     gradient.columns(block, cols.clone(), &mut rows);
                     let (of_features, of_labels) = sums.split_at_mut(width);
                     design.add_transposed(block, &rows, of_features);

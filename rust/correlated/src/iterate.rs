@@ -1,10 +1,10 @@
 //! A point of the objective.
 
 use crate::wide::{Float, Wide};
-use manylabel_base::{Error, filled};
+use manylabel_base::{Error, collected, copied, extend, filled};
 
 /// Weights of all labels, and couplings of the pairs that may have one.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Iterate<T, const N: usize> {
     /// Panel after panel of N labels; in each a row for every feature, and one for the intercepts.
     pub(crate) weights: Vec<Wide<T, N>>,
@@ -21,21 +21,36 @@ impl<T: Float, const N: usize> Iterate<T, N> {
         })
     }
 
+    /// Whether all numbers are finite.
+    pub(crate) fn is_finite(&self) -> bool {
+        let finite = |value: &T| value.f64().is_finite();
+        let weights = &self.weights;
+        weights.iter().all(|row| row.0.iter().all(finite)) && self.couplings.iter().all(finite)
+    }
+
+    /// A copy.
+    pub(crate) fn try_clone(&self) -> Result<Self, Error> {
+        Ok(Self {
+            weights: copied("weights", &self.weights)?,
+            couplings: copied("couplings", &self.couplings)?,
+        })
+    }
+
     /// Moves to another point of the same weights, without allocating them anew.
-    pub(crate) fn copy(&mut self, other: &Self) {
+    pub(crate) fn copy(&mut self, other: &Self) -> Result<(), Error> {
         self.weights.copy_from_slice(&other.weights);
-        self.couplings.clone_from(&other.couplings);
+        overwrite("couplings", &mut self.couplings, &other.couplings)
     }
 
     /// The nearest point in another precision.
-    pub(crate) fn convert<U: Float>(self) -> Iterate<U, N> {
+    pub(crate) fn convert<U: Float>(self) -> Result<Iterate<U, N>, Error> {
         let weights = self.weights.iter();
         let weights = weights.map(|row| Wide(row.0.map(|weight| U::of(weight.f64()))));
         let couplings = self.couplings.iter().map(|value| U::of(value.f64()));
-        Iterate {
-            weights: weights.collect(),
-            couplings: couplings.collect(),
-        }
+        Ok(Iterate {
+            weights: collected("weights", weights)?,
+            couplings: collected("couplings", couplings)?,
+        })
     }
 
     /// The same point for an objective of the pairs `to` instead of `from`, both in increasing order.
@@ -53,4 +68,15 @@ impl<T: Float, const N: usize> Iterate<T, N> {
         self.couplings = values;
         Ok(())
     }
+}
+
+/// Makes a vector a copy of some values, in the room it has if that is enough; `what` is named if they
+/// do not fit.
+pub(crate) fn overwrite<T: Copy>(
+    what: &'static str,
+    vec: &mut Vec<T>,
+    values: &[T],
+) -> Result<(), Error> {
+    vec.clear();
+    extend(what, vec, values.iter().copied())
 }

@@ -1,10 +1,14 @@
 //! The labels of the training rows as the fit wants them: for each block of rows, who holds which label.
 
 use crate::wide::{Float, Wide};
-use manylabel_base::{Error, filled};
+use manylabel_base::{Error, Watch, collected, filled, push, reserved};
 use manylabel_simd::wide;
 use manylabel_sparse::{CsrView, Index};
 use std::ops::Range;
+
+/// What is named if there is no memory for it.
+const LABELS: &str = "number of labels";
+const STORED: &str = "number of entries of Y";
 
 /// The labels that some rows hold and some do not, most frequent first, and who holds them.
 pub(crate) struct Labels {
@@ -33,42 +37,47 @@ impl Labels {
         counts: &[usize],
         omega: &[f64],
         cuts: &[Range<usize>],
+        watch: &Watch,
     ) -> Result<Self, Error> {
-        let mut kept: Vec<u32> = (0..y.n_cols() as u32)
-            .filter(|&label| (1..y.n_rows()).contains(&counts[label as usize]))
-            .collect();
-        kept.sort_by_key(|&label| (std::cmp::Reverse(counts[label as usize]), label));
-        let mut places = filled("number of labels", u32::MAX, y.n_cols())?;
+        let varies = |label: &u32| (1..y.n_rows()).contains(&counts[*label as usize]);
+        let mut kept = collected(LABELS, (0..y.n_cols() as u32).filter(varies))?;
+        kept.sort_unstable_by_key(|&label| (std::cmp::Reverse(counts[label as usize]), label));
+        let mut places = filled(LABELS, u32::MAX, y.n_cols())?;
         for (place, &label) in (0..).zip(&kept) {
             places[label as usize] = place;
         }
-        let mut share = vec![0.0; kept.len()];
-        let mut blocks = Vec::with_capacity(cuts.len());
+        let mut share = filled(LABELS, 0.0, kept.len())?;
+        let mut blocks = reserved("number of rows", cuts.len())?;
         let mut entries: Vec<(u32, u16)> = Vec::new();
         for cut in cuts {
+            watch.step(0)?;
             entries.clear();
-            let (mut row_ends, mut labels_of_rows) = (vec![0], Vec::new());
+            let mut row_ends = reserved("number of rows", cut.len() + 1)?;
+            row_ends.push(0);
+            let mut labels_of_rows = Vec::new();
             for row in cut.clone() {
                 for label in y.row(row).0 {
                     let place = places[label.get()];
                     if place != u32::MAX {
-                        entries.push((place, (row - cut.start) as u16));
-                        labels_of_rows.push(place);
+                        push(STORED, &mut entries, (place, (row - cut.start) as u16))?;
+                        push(STORED, &mut labels_of_rows, place)?;
                         share[place as usize] += omega[row];
                     }
                 }
                 row_ends.push(labels_of_rows.len() as u32);
             }
             entries.sort_unstable();
-            let (mut labels, mut ends) = (Vec::new(), vec![0]);
+            let (mut labels, mut ends) = (Vec::new(), Vec::new());
+            push(STORED, &mut ends, 0)?;
             for run in entries.chunk_by(|a, b| a.0 == b.0) {
-                labels.push(run[0].0);
-                ends.push(ends[ends.len() - 1] + run.len() as u32);
+                push(STORED, &mut labels, run[0].0)?;
+                let end = ends[ends.len() - 1] + run.len() as u32;
+                push(STORED, &mut ends, end)?;
             }
             blocks.push(Holders {
                 labels,
                 ends,
-                rows: entries.iter().map(|&(_, row)| row).collect(),
+                rows: collected(STORED, entries.iter().map(|&(_, row)| row))?,
                 row_ends,
                 labels_of_rows,
             });

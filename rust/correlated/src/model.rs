@@ -1,11 +1,12 @@
 //! What a fit returns, and what a later one may start from.
 
-use manylabel_base::{Error, filled};
+use manylabel_base::{Error, Watch, collected, copied, extend, filled, push, reserved};
 use manylabel_sparse::{CsrView, Index};
-use std::collections::BTreeMap;
+use rayon::prelude::*;
+use std::cmp::Reverse;
 
 /// Compressed sparse rows in double precision, columns of a row in increasing order.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, PartialEq)]
 pub struct Matrix {
     /// Row r holds `cols[ends[r]..ends[r + 1]]`.
     pub ends: Vec<usize>,
@@ -18,36 +19,39 @@ pub struct Matrix {
 }
 
 impl Matrix {
-    pub(crate) fn empty(n_cols: usize) -> Self {
-        Self {
-            ends: vec![0],
+    /// No row yet, and room for the ends of `n_rows`.
+    pub(crate) fn empty(n_rows: usize, n_cols: usize) -> Result<Self, Error> {
+        let mut ends = reserved("number of rows", n_rows + 1)?;
+        ends.push(0);
+        Ok(Self {
+            ends,
             cols: Vec::new(),
             values: Vec::new(),
             n_cols,
-        }
+        })
     }
 
-    pub(crate) fn push(&mut self, col: u32, value: f64) {
-        self.cols.push(col);
-        self.values.push(value);
+    pub(crate) fn push(&mut self, col: u32, value: f64) -> Result<(), Error> {
+        push("weights", &mut self.cols, col)?;
+        push("weights", &mut self.values, value)
     }
 
-    pub(crate) fn end_row(&mut self) {
-        self.ends.push(self.cols.len());
+    pub(crate) fn end_row(&mut self) -> Result<(), Error> {
+        push("number of rows", &mut self.ends, self.cols.len())
     }
 
     /// A square matrix of (row, column, value), each cell at most once.
-    pub(crate) fn of_entries(mut entries: Vec<(u32, u32, f64)>, n: usize) -> Self {
+    pub(crate) fn of_entries(mut entries: Vec<(u32, u32, f64)>, n: usize) -> Result<Self, Error> {
         entries.sort_unstable_by_key(|&(row, col, _)| (row, col));
-        let mut matrix = Self::empty(n);
+        let mut matrix = Self::empty(n, n)?;
         let mut entries = entries.into_iter().peekable();
         for row in 0..n as u32 {
             while let Some((_, col, value)) = entries.next_if(|&(of, _, _)| of == row) {
-                matrix.push(col, value);
+                matrix.push(col, value)?;
             }
-            matrix.end_row();
+            matrix.end_row()?;
         }
-        matrix
+        Ok(matrix)
     }
 
     /// Columns and values of one row.
@@ -62,7 +66,7 @@ impl Matrix {
 
     /// Whether each entry has its mirror image, and none is on the diagonal, in O(entries).
     pub(crate) fn check_symmetric(&self) -> Result<(), Error> {
-        let mut next = self.ends.clone();
+        let mut next = copied("couplings", &self.ends)?;
         for row in 0..self.ends.len() - 1 {
             let (cols, values) = self.row(row);
             for (&col, &value) in cols.iter().zip(values) {
@@ -97,7 +101,7 @@ pub struct Start<'a> {
 
 /// A fitted model, in 0/1 coding: the log-odds of label i given features and the other labels are
 /// `intercept_i + Σ_f x_f weights_fi + Σ_k couplings_ik z_k`.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Model {
     /// (`n_features`, `n_labels`).
     pub weights: Matrix,
@@ -134,10 +138,10 @@ impl Model {
         Ok(Self {
             weights: Matrix {
                 ends: filled("number of features", 0, n_features + 1)?,
-                ..Matrix::empty(counts.len())
+                ..Matrix::empty(0, counts.len())?
             },
             intercept,
-            couplings: Matrix::of_entries(Vec::new(), counts.len()),
+            couplings: Matrix::of_entries(Vec::new(), counts.len())?,
             sets: LabelSets::default(),
             objective: 0.0,
             violation: 0.0,
@@ -148,7 +152,7 @@ impl Model {
 }
 
 /// Distinct sets of coupled labels among the training rows, the most frequent first.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Default, PartialEq)]
 pub struct LabelSets {
     /// Set s holds `labels[ends[s]..ends[s + 1]]`, in increasing order.
     pub ends: Vec<usize>,
@@ -161,46 +165,86 @@ pub struct LabelSets {
 /// Sets kept at most; beyond, rows of their own hardly help others.
 const MAX_SETS: usize = 1 << 16;
 
+/// What is named if there is no memory for sets.
+const SETS: &str = "label sets of the rows";
+
 impl LabelSets {
     pub(crate) fn new<J: Index, U: Copy>(
         y: CsrView<'_, J, U>,
         couplings: &Matrix,
+        watch: &Watch,
     ) -> Result<Self, Error> {
-        let mut sets = Self {
-            ends: vec![0],
-            ..Self::default()
-        };
+        let mut sets = Self::default();
+        push(SETS, &mut sets.ends, 0)?;
         if couplings.values.is_empty() {
             return Ok(sets);
         }
-        let mut counts: BTreeMap<Vec<u32>, usize> = BTreeMap::new();
-        for row in 0..y.n_rows() {
-            let labels = y.row(row).0.iter().map(|label| label.get() as u32);
-            let coupled = |label: &u32| !couplings.row(*label as usize).0.is_empty();
-            *counts.entry(labels.filter(coupled).collect()).or_default() += 1;
-        }
-        let mut by_count: Vec<_> = counts.into_iter().collect();
-        by_count.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
-        by_count.truncate(MAX_SETS);
+        let rows = RowSets::new(y, couplings, watch)?;
         let mut held = filled("number of labels", false, couplings.n_cols)?;
-        for (labels, _) in by_count {
-            for &label in &labels {
+        for row in rows.distinct()?.into_iter().take(MAX_SETS) {
+            let labels = rows.get(row);
+            for &label in labels {
                 held[label as usize] = true;
             }
             let mut twice = 0.0;
-            for &label in &labels {
+            for &label in labels {
                 let (others, values) = couplings.row(label as usize);
                 let within = others.iter().zip(values);
                 let within = within.filter(|(other, _)| held[**other as usize]);
                 twice += within.map(|(_, value)| value).sum::<f64>();
             }
-            for &label in &labels {
+            for &label in labels {
                 held[label as usize] = false;
             }
-            sets.energies.push(twice / 2.0);
-            sets.labels.extend(labels);
-            sets.ends.push(sets.labels.len());
+            push(SETS, &mut sets.energies, twice / 2.0)?;
+            extend(SETS, &mut sets.labels, labels.iter().copied())?;
+            push(SETS, &mut sets.ends, sets.labels.len())?;
         }
         Ok(sets)
+    }
+}
+
+/// The coupled labels of every row.
+struct RowSets {
+    /// Row r holds `labels[ends[r]..ends[r + 1]]`.
+    ends: Vec<usize>,
+    labels: Vec<u32>,
+}
+
+impl RowSets {
+    fn new<J: Index, U: Copy>(
+        y: CsrView<'_, J, U>,
+        couplings: &Matrix,
+        watch: &Watch,
+    ) -> Result<Self, Error> {
+        let mut ends = reserved(SETS, y.n_rows() + 1)?;
+        ends.push(0);
+        let mut labels = reserved(SETS, y.nnz())?;
+        for row in 0..y.n_rows() {
+            watch.step(0)?;
+            let of_row = y.row(row).0.iter().map(|label| label.get() as u32);
+            let coupled = of_row.filter(|label| !couplings.row(*label as usize).0.is_empty());
+            extend(SETS, &mut labels, coupled)?;
+            ends.push(labels.len());
+        }
+        Ok(Self { ends, labels })
+    }
+
+    fn get(&self, row: usize) -> &[u32] {
+        &self.labels[self.ends[row]..self.ends[row + 1]]
+    }
+
+    /// A row for each distinct set, the set that most rows hold first; ties go to the one that is first
+    /// in the order of its labels.
+    fn distinct(&self) -> Result<Vec<usize>, Error> {
+        let mut order = collected(SETS, 0..self.ends.len() - 1)?;
+        order.par_sort_unstable_by(|&a, &b| self.get(a).cmp(self.get(b)));
+        let same = |a: &usize, b: &usize| self.get(*a) == self.get(*b);
+        let mut runs = Vec::new();
+        for (place, run) in order.chunk_by(same).enumerate() {
+            push(SETS, &mut runs, (run[0], run.len(), place))?;
+        }
+        runs.sort_unstable_by_key(|&(_, count, place)| (Reverse(count), place));
+        collected(SETS, runs.iter().map(|&(row, ..)| row))
     }
 }

@@ -9,7 +9,7 @@ use crate::iterate::Iterate;
 use crate::params::Penalty;
 use crate::penalty::{Net, violations};
 use crate::wide::{Float, Wide};
-use manylabel_base::{Error, Watch, filled};
+use manylabel_base::{Error, Watch, collected, filled, push};
 use rayon::prelude::*;
 
 /// The share by which an objective may seem to rise: by rounding, in single precision.
@@ -64,10 +64,13 @@ impl<'a, T: Float, const N: usize> Objective<'a, T, N> {
         let share = &gradient.labels.share;
         Ok(Self {
             pairs: Pairs::new::<N>(Vec::new(), share.len())?,
-            features: features.map(|&penalty| Net::new(penalty)).collect(),
+            features: collected(
+                "number of features",
+                features.map(|&penalty| Net::new(penalty)),
+            )?,
             pair: Net::new(pair.unwrap_or(none)),
             couples: pair.is_some(),
-            variance: share.iter().map(|p| p * (1.0 - p)).collect(),
+            variance: collected("number of labels", share.iter().map(|p| p * (1.0 - p)))?,
             gradient,
             watch,
         })
@@ -109,10 +112,11 @@ impl<'a, T: Float, const N: usize> Objective<'a, T, N> {
 
     /// Loss and penalties at a point.
     pub(crate) fn value(&mut self, at: &Iterate<T, N>) -> Result<f64, Error> {
-        self.pass(&vec![true; self.n_panels()], at, true)?;
+        self.pass(&self.all_panels()?, at, true)?;
         let height = self.height();
         let mut value = 0.0;
         for label in 0..self.n_labels() {
+            self.watch.step(0)?;
             let (panel, lane) = (label / N, label % N);
             value += self.gradient.losses(panel)[lane];
             for (net, row) in self.features.iter().zip(&at.weights[panel * height..]) {
@@ -148,8 +152,7 @@ impl<'a, T: Float, const N: usize> Objective<'a, T, N> {
         out: &mut Slope<T, N>,
     ) -> Result<(), Error> {
         self.pass(active, at, false)?;
-        self.write(active, out);
-        Ok(())
+        self.write(active, out)
     }
 
     /// Value and slope at a point, by one pass over the rows.
@@ -159,8 +162,12 @@ impl<'a, T: Float, const N: usize> Objective<'a, T, N> {
         out: &mut Slope<T, N>,
     ) -> Result<f64, Error> {
         let value = self.value(at)?;
-        self.write(&vec![true; self.n_panels()], out);
+        self.write(&self.all_panels()?, out)?;
         Ok(value)
+    }
+
+    fn all_panels(&self) -> Result<Vec<bool>, Error> {
+        filled("number of labels", true, self.n_panels())
     }
 
     fn pass(&mut self, active: &[bool], at: &Iterate<T, N>, with_loss: bool) -> Result<(), Error> {
@@ -169,7 +176,7 @@ impl<'a, T: Float, const N: usize> Objective<'a, T, N> {
     }
 
     /// Writes the slope of the last pass.
-    fn write(&self, active: &[bool], out: &mut Slope<T, N>) {
+    fn write(&self, active: &[bool], out: &mut Slope<T, N>) -> Result<(), Error> {
         out.weights
             .par_chunks_mut(self.height())
             .enumerate()
@@ -178,14 +185,19 @@ impl<'a, T: Float, const N: usize> Objective<'a, T, N> {
         out.couplings.clear();
         out.halves.clear();
         for [first, second] in self.gradient.halves(&self.pairs) {
-            out.couplings.push(T::of(first + second));
-            out.halves.push([T::of(first), T::of(second)]);
+            push("couplings", &mut out.couplings, T::of(first + second))?;
+            push("couplings", &mut out.halves, [T::of(first), T::of(second)])?;
         }
+        Ok(())
     }
 
     /// The largest violation of optimality among the weights of each label.
-    pub(crate) fn violations(&self, at: &Iterate<T, N>, slope: &Slope<T, N>) -> Vec<f64> {
-        let mut found = vec![0.0; self.n_labels()];
+    pub(crate) fn violations(
+        &self,
+        at: &Iterate<T, N>,
+        slope: &Slope<T, N>,
+    ) -> Result<Vec<f64>, Error> {
+        let mut found = filled("number of labels", 0.0, self.n_labels())?;
         found
             .par_chunks_mut(N)
             .zip(at.weights.par_chunks(self.height()))
@@ -194,15 +206,15 @@ impl<'a, T: Float, const N: usize> Objective<'a, T, N> {
                 let of_panel = violations(weights, slopes, &self.features);
                 found.copy_from_slice(&of_panel[..found.len()]);
             });
-        found
+        Ok(found)
     }
 
     /// The largest violation of optimality among all weights and couplings.
-    pub(crate) fn violation(&self, at: &Iterate<T, N>, slope: &Slope<T, N>) -> f64 {
+    pub(crate) fn violation(&self, at: &Iterate<T, N>, slope: &Slope<T, N>) -> Result<f64, Error> {
         let of_pairs = at.couplings.iter().zip(&slope.couplings);
         let of_pairs = of_pairs.map(|(&value, &slope)| self.pair.violation(value, slope).f64());
-        let found = self.violations(at, slope).into_iter().chain(of_pairs);
-        found.fold(0.0, f64::max)
+        let found = self.violations(at, slope)?.into_iter().chain(of_pairs);
+        Ok(found.fold(0.0, f64::max))
     }
 
     /// The pairs that the loss of one of their labels alone asks for, by a slope of at least `bound`;

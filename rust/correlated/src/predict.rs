@@ -3,10 +3,11 @@
 //! Weights lie by feature: a row adds to the labels its features have weights for. The decoder turns
 //! the sums into log-odds given the most probable set; positive ones are the set.
 
-use crate::decode::{Decoder, Method, ROWS, Scratch, Sets};
+use crate::decode::{Decoder, Method, ROWS, SCORES, Scratch, Sets};
+use crate::iterate::overwrite;
 use crate::model::Matrix;
-use manylabel_base::Error;
 use manylabel_base::range::same;
+use manylabel_base::{Error, extend};
 use manylabel_score::{Features, Model, Options, Purpose, Rows, Task, with_sparse};
 use manylabel_sparse::{CsrView, Index, Value};
 use std::ops::Range;
@@ -159,11 +160,11 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
         first: usize,
         n_rows: usize,
         scratch: &mut Scratch,
-    ) {
+    ) -> Result<(), Error> {
         scratch.u.clear();
         for row in first..first + n_rows {
             let at = scratch.u.len();
-            scratch.u.extend_from_slice(self.intercept);
+            extend(SCORES, &mut scratch.u, self.intercept.iter().copied())?;
             let u = &mut scratch.u[at..];
             let (cols, values) = x.row(row);
             for (col, value) in cols.iter().zip(values) {
@@ -174,8 +175,32 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
                     u[label.get()] += value * weight;
                 }
             }
+            self.bring_back(u);
+        }
+        Ok(())
+    }
+
+    /// Brings the scores of a row to what single precision holds, and so does every sum of them with
+    /// couplings stay finite; a sum of infinities says as little as 0.
+    fn bring_back(&self, u: &mut [f64]) {
+        let (least, most) = (f64::from(f32::MIN), f64::from(f32::MAX));
+        for (u, &intercept) in u.iter_mut().zip(self.intercept) {
+            let score = if u.is_nan() { 0.0 } else { *u };
+            *u = if intercept.is_finite() {
+                score.clamp(least, most)
+            } else {
+                intercept
+            };
         }
     }
+}
+
+/// A score in single precision: finite if the intercept is, and exact where it is not too large.
+fn single(score: f64) -> f32 {
+    if score == f64::NEG_INFINITY {
+        return f32::NEG_INFINITY;
+    }
+    score.clamp(f64::from(f32::MIN), f64::from(f32::MAX)) as f32
 }
 
 /// Rows to be decoded.
@@ -197,10 +222,10 @@ impl<P: Index, L: Index, I: Index, V: Value> Rows for Batch<'_, '_, P, L, I, V> 
 
     fn score(&self, rows: Range<usize>, scores: &mut [f32], task: &mut Task) -> Result<(), Error> {
         let scratch = task.work.room(|| Ok(Scratch::default()))?;
-        self.scorer.score(self.x, rows.start, rows.len(), scratch);
+        self.scorer.score(self.x, rows.start, rows.len(), scratch)?;
         if self.purpose == Purpose::Ranking {
             let Scratch { u, odds, work } = scratch;
-            odds.clone_from(u);
+            overwrite(SCORES, odds, u)?;
             let n_labels = self.n_labels();
             for (u, odds) in u.chunks(n_labels).zip(odds.chunks_mut(n_labels)) {
                 self.decoder.marginals(u, work, odds, task.watch)?;
@@ -213,14 +238,14 @@ impl<P: Index, L: Index, I: Index, V: Value> Rows for Batch<'_, '_, P, L, I, V> 
             self.decoder.decode(scratch, task.watch)?;
         }
         for (score, odds) in scores.iter_mut().zip(&scratch.odds) {
-            *score = *odds as f32;
+            *score = single(*odds);
         }
         Ok(())
     }
 
     fn marginals(&self, rows: Range<usize>, out: &mut [f64], task: &mut Task) -> Result<(), Error> {
         let scratch = task.work.room(|| Ok(Scratch::default()))?;
-        self.scorer.score(self.x, rows.start, rows.len(), scratch);
+        self.scorer.score(self.x, rows.start, rows.len(), scratch)?;
         let Scratch { u, work, .. } = scratch;
         let n_labels = self.n_labels();
         for (u, out) in u.chunks(n_labels).zip(out.chunks_mut(n_labels)) {
@@ -232,8 +257,9 @@ impl<P: Index, L: Index, I: Index, V: Value> Rows for Batch<'_, '_, P, L, I, V> 
 
 /// Labels with intercept −∞ are never ranked or named.
 ///
-/// Scores and label sets raise [`Error::Param`] if the decoder does not take so many labels. Scoring
-/// panics if the weights name a label or position that does not exist.
+/// Scores and label sets raise [`Error::Param`] if the decoder does not take so many labels. Scores are
+/// finite where intercepts are. Scoring panics if the weights name a label or position that does not
+/// exist.
 impl<P: Index, L: Index> Model for Scorer<'_, P, L> {
     fn n_labels(&self) -> usize {
         self.intercept.len()

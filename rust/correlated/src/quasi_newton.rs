@@ -16,11 +16,11 @@ mod problem;
 use self::curvature::{Secant, Shape};
 use self::problem::{Coordinate, Halves, Local, Tie, sweep, ties};
 use crate::gram::Gram;
-use crate::iterate::Iterate;
+use crate::iterate::{Iterate, overwrite};
 use crate::objective::{Objective, Slope};
 use crate::stop::{Outcome, Stop};
 use crate::wide::Float;
-use manylabel_base::Error;
+use manylabel_base::{Error, collected, copied, filled, parts, push, reserved};
 use rayon::prelude::*;
 
 /// Gradients at most: by then few labels are left, and the first-order descent takes gradients of their
@@ -33,6 +33,11 @@ const LEFT: f64 = 0.1;
 /// A step is too long if the objective rises at its end by more than this share of how it fell at its
 /// beginning.
 const OVERSHOT: f64 = 0.5;
+
+/// What is named if there is no memory for it.
+const LABELS: &str = "number of labels";
+const PAIRS: &str = "number of pairs";
+const COLUMNS: &str = "what moves in a label";
 
 /// What is known of the curvature of all labels, from one descent to the next.
 pub(crate) struct QuasiNewton<T> {
@@ -71,12 +76,12 @@ struct Solved<T> {
 
 impl<T: Float> QuasiNewton<T> {
     /// `gram`: second moments; `variances`: p (1 − p) of every label.
-    pub(crate) fn new(gram: Gram<T>, variances: &[f64]) -> Self {
+    pub(crate) fn new(gram: Gram<T>, variances: &[f64]) -> Result<Self, Error> {
         let shapes = variances.iter().map(|&variance| Shape::new(variance));
-        Self {
+        Ok(Self {
             gram,
-            shapes: shapes.collect(),
-        }
+            shapes: collected(LABELS, shapes)?,
+        })
     }
 
     /// Descends from a point until no violation exceeds the tolerance, and may give up before gradients
@@ -94,7 +99,7 @@ impl<T: Float> QuasiNewton<T> {
             max_iter,
             progress,
         } = stop;
-        let ties = ties(objective.pairs(), objective.n_labels());
+        let ties = ties(objective.pairs(), objective.n_labels())?;
         let mut stage = Stage::new(objective, start, tol / 2.0)?;
         let mut moved: Vec<(usize, Local<T>)> = Vec::new();
         let last = max_iter.min(MAX_GRADIENTS);
@@ -117,15 +122,16 @@ impl<T: Float> QuasiNewton<T> {
             }
             let this = &stage;
             let learned = moved.par_drain(..).map(|(label, before)| {
-                let (columns, ties) = (before.columns.clone(), before.ties.clone());
-                let after = this.at(label, columns, ties);
-                let secant = Secant::new(&before, &after);
-                (label, this.share(&before, &after), before, secant)
+                let columns = copied(COLUMNS, &before.columns)?;
+                let after = this.at(label, columns, copied(COLUMNS, &before.ties)?)?;
+                let secant = Secant::new(&before, &after)?;
+                Ok((label, this.share(&before, &after), before, secant))
             });
-            let learned: Vec<_> = learned.collect();
+            let learned = parts(learned)?;
             let mut back = Vec::new();
             stage.shares.fill(1.0);
             for (label, share, before, secant) in learned {
+                stage.objective.watch.step(0)?;
                 shapes[label].learn(
                     gram,
                     secant,
@@ -133,28 +139,28 @@ impl<T: Float> QuasiNewton<T> {
                     share,
                     &before.ties,
                     &stage.halves,
-                );
+                )?;
                 if share < 1.0 {
                     stage.shares[label] = share;
-                    back.push((label, before));
+                    push(LABELS, &mut back, (label, before))?;
                 }
             }
             stage.active.fill(false);
             for (label, before) in &back {
                 stage.retreat(*label, before);
             }
-            for class in stage.classes(&ties, &free) {
+            for class in stage.classes(&ties, &free)? {
                 let this = &stage;
                 let solved = class.par_iter().map_init(Vec::new, |matrix, &label| {
                     this.objective.watch.step(0)?;
-                    let local = this.free(label, &ties[label], &free);
-                    shapes[label].fill(gram, &local, &this.halves, matrix);
-                    Ok(this.solve(label, local, matrix))
+                    let local = this.free(label, &ties[label], &free)?;
+                    shapes[label].fill(gram, &local, &this.halves, matrix)?;
+                    this.solve(label, local, matrix)
                 });
-                for solved in solved.collect::<Result<Vec<_>, Error>>()? {
+                for solved in parts(solved)? {
                     if solved.values.iter().all(|value| value.f64().is_finite()) {
                         stage.take(&solved);
-                        moved.push((solved.label, solved.local));
+                        push(LABELS, &mut moved, (solved.label, solved.local))?;
                     }
                 }
             }
@@ -174,8 +180,8 @@ impl<'o, 'a, T: Float, const N: usize> Stage<'o, 'a, T, N> {
             slope: Slope::new(objective)?,
             halves: Vec::new(),
             violations: Vec::new(),
-            active: vec![true; objective.n_panels()],
-            shares: vec![1.0; objective.n_labels()],
+            active: filled(LABELS, true, objective.n_panels())?,
+            shares: filled(LABELS, 1.0, objective.n_labels())?,
             rest,
             objective,
         })
@@ -185,16 +191,17 @@ impl<'o, 'a, T: Float, const N: usize> Stage<'o, 'a, T, N> {
     fn look(&mut self) -> Result<Vec<bool>, Error> {
         self.objective
             .slope(&self.active, &self.now, &mut self.slope)?;
-        self.couplings.clone_from(&self.now.couplings);
-        self.violations = self.objective.violations(&self.now, &self.slope);
+        overwrite(PAIRS, &mut self.couplings, &self.now.couplings)?;
+        self.violations = self.objective.violations(&self.now, &self.slope)?;
         self.halves.clear();
-        let mut free = Vec::with_capacity(self.couplings.len());
+        let mut free = reserved(PAIRS, self.couplings.len())?;
         let pairs = self.objective.pairs().iter().zip(&self.slope.halves);
         for ((&(i, k), &slope), &value) in pairs.zip(&self.couplings) {
-            self.halves.push(Halves {
+            let halves = Halves {
                 slope,
                 curvature: [T::default(); 2],
-            });
+            };
+            push(PAIRS, &mut self.halves, halves)?;
             let found = self.objective.pair.violation(value, slope[0] + slope[1]);
             let found = found.f64();
             for label in [i, k] {
@@ -265,10 +272,10 @@ impl<'o, 'a, T: Float, const N: usize> Stage<'o, 'a, T, N> {
 
     /// Labels that do not rest and have not retreated, in classes of which no two can move a coupling
     /// in common.
-    fn classes(&self, ties: &[Vec<Tie>], free: &[bool]) -> Vec<Vec<usize>> {
+    fn classes(&self, ties: &[Vec<Tie>], free: &[bool]) -> Result<Vec<Vec<usize>>, Error> {
         let n_labels = self.violations.len();
         let mut classes: Vec<Vec<usize>> = Vec::new();
-        let mut class_of = vec![usize::MAX; n_labels];
+        let mut class_of = filled(LABELS, usize::MAX, n_labels)?;
         // The last label that kept another out of each class.
         let mut taken: Vec<usize> = Vec::new();
         for label in 0..n_labels {
@@ -284,17 +291,17 @@ impl<'o, 'a, T: Float, const N: usize> Stage<'o, 'a, T, N> {
             let class = taken.iter().position(|&by| by != label);
             let class = class.unwrap_or(classes.len());
             if class == classes.len() {
-                classes.push(Vec::new());
-                taken.push(usize::MAX);
+                push(LABELS, &mut classes, Vec::new())?;
+                push(LABELS, &mut taken, usize::MAX)?;
             }
-            classes[class].push(label);
+            push(LABELS, &mut classes[class], label)?;
             class_of[label] = class;
         }
-        classes
+        Ok(classes)
     }
 
     /// What can move in a label: what is not zero, or should not be.
-    fn free(&self, label: usize, ties: &[Tie], free: &[bool]) -> Local<T> {
+    fn free(&self, label: usize, ties: &[Tie], free: &[bool]) -> Result<Local<T>, Error> {
         let (height, lane) = (self.objective.height(), label % N);
         let rows = label / N * height..(label / N + 1) * height;
         let (y, g) = (&self.now.weights[rows.clone()], &self.slope.weights[rows]);
@@ -303,41 +310,47 @@ impl<'o, 'a, T: Float, const N: usize> Stage<'o, 'a, T, N> {
         for (col, net) in self.objective.features[..width].iter().enumerate() {
             let (y, g) = (y[col].0[lane], g[col].0[lane]);
             if y.f64() != 0.0 || net.violation(y, g).f64() > LEFT * self.rest {
-                columns.push(col as u32);
+                push(COLUMNS, &mut columns, col as u32)?;
             }
         }
         let mut found = Vec::new();
         for tie in ties.iter().filter(|tie| free[tie.pair as usize]) {
-            found.push((columns.len(), *tie));
-            columns.push(width as u32 + tie.other);
+            push(COLUMNS, &mut found, (columns.len(), *tie))?;
+            push(COLUMNS, &mut columns, width as u32 + tie.other)?;
         }
-        columns.push((width + self.objective.n_labels()) as u32);
+        let constant = width + self.objective.n_labels();
+        push(COLUMNS, &mut columns, constant as u32)?;
         self.at(label, columns, found)
     }
 
     /// Values and slopes of some columns at the last gradient.
-    fn at(&self, label: usize, columns: Vec<u32>, ties: Vec<(usize, Tie)>) -> Local<T> {
+    fn at(
+        &self,
+        label: usize,
+        columns: Vec<u32>,
+        ties: Vec<(usize, Tie)>,
+    ) -> Result<Local<T>, Error> {
         let (height, lane) = (self.objective.height(), label % N);
         // Those of couplings are replaced.
         let row = |&col: &u32| label / N * height + (col as usize).min(height - 1);
         let weight = |col| self.now.weights[row(col)].0[lane];
         let slope = |col| self.slope.weights[row(col)].0[lane];
-        let mut values: Vec<T> = columns.iter().map(weight).collect();
-        let mut slopes: Vec<T> = columns.iter().map(slope).collect();
-        let mut shares = slopes.clone();
+        let mut values = collected(COLUMNS, columns.iter().map(weight))?;
+        let mut slopes = collected(COLUMNS, columns.iter().map(slope))?;
+        let mut shares = copied(COLUMNS, &slopes)?;
         for &(at, tie) in &ties {
             let half = &self.halves[tie.pair as usize];
             values[at] = self.couplings[tie.pair as usize];
             slopes[at] = half.slope[tie.side];
             shares[at] = T::of(0.5) * (half.slope[0] + half.slope[1]);
         }
-        Local {
+        Ok(Local {
             columns,
             ties,
             values,
             slopes,
             shares,
-        }
+        })
     }
 
     /// The share of a label's last step that it should have made. The objective is convex: it has not
@@ -366,21 +379,19 @@ impl<'o, 'a, T: Float, const N: usize> Stage<'o, 'a, T, N> {
     }
 
     /// Lowers the models and penalties along the columns of a label.
-    fn solve(&self, label: usize, local: Local<T>, matrix: &[T]) -> Solved<T> {
+    fn solve(&self, label: usize, local: Local<T>, matrix: &[T]) -> Result<Solved<T>, Error> {
         let n = local.columns.len();
         let zero = T::default();
-        let (mut values, mut slopes) = (local.values.clone(), local.slopes.clone());
+        let mut values = copied(COLUMNS, &local.values)?;
+        let mut slopes = copied(COLUMNS, &local.slopes)?;
         let features = &self.objective.features;
-        let mut coordinates: Vec<Coordinate<T>> = local
-            .columns
-            .iter()
-            .map(|&col| Coordinate {
-                net: features[(col as usize).min(features.len() - 1)],
-                slope: zero,
-                curvature: zero,
-                fixed: false,
-            })
-            .collect();
+        let coordinates = local.columns.iter().map(|&col| Coordinate {
+            net: features[(col as usize).min(features.len() - 1)],
+            slope: zero,
+            curvature: zero,
+            fixed: false,
+        });
+        let mut coordinates = collected(COLUMNS, coordinates)?;
         for &(at, tie) in &local.ties {
             let half = &self.halves[tie.pair as usize];
             coordinates[at] = Coordinate {
@@ -401,14 +412,15 @@ impl<'o, 'a, T: Float, const N: usize> Stage<'o, 'a, T, N> {
         }
         let enough = T::of(LEFT * self.violations[label]);
         sweep(matrix, &mut coordinates, enough, &mut values, &mut slopes);
-        let curvatures = (0..n).map(|at| matrix[at * n + at]).collect();
-        Solved {
+        let curvatures = (0..n).map(|at| matrix[at * n + at]);
+        let curvatures = collected(COLUMNS, curvatures)?;
+        Ok(Solved {
             label,
             local,
             values,
             slopes,
             curvatures,
-        }
+        })
     }
 
     /// Moves a label to the solution of its problem.

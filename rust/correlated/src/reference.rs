@@ -47,7 +47,7 @@ pub(crate) fn run<const N: usize>(
 ) -> Result<Run<N>, Error> {
     let height = objective.height();
     let mut w = Iterate::zeros(objective.n_rows(), objective.pairs().len())?;
-    let (mut y, mut slope) = (w.clone(), Slope::new(objective)?);
+    let (mut y, mut slope) = (w.try_clone()?, Slope::new(objective)?);
     let pair = Net {
         l1: objective.pair.l1 / 2.0,
         ..objective.pair
@@ -57,7 +57,7 @@ pub(crate) fn run<const N: usize>(
     loop {
         n_iter += 1;
         let value = objective.value_and_slope(&y, &mut slope)?;
-        let of_weights = objective.violations(&y, &slope);
+        let of_weights = objective.violations(&y, &slope)?;
         let mut violation = of_weights.into_iter().fold(0.0, f64::max);
         let tau_next = f64::midpoint(1.0, (1.0 + 4.0 * tau * tau).sqrt());
         let momentum = (tau - 1.0) / tau_next;
@@ -67,6 +67,7 @@ pub(crate) fn run<const N: usize>(
             *w = next;
         };
         for label in 0..objective.n_labels() {
+            objective.watch.step(0)?;
             let (panel, lane) = (label / N, label % N);
             let rows = panel * height..;
             for (row, &net) in rows.zip(&objective.features) {

@@ -6,7 +6,10 @@ use crate::iterate::Iterate;
 use crate::labels::Labels;
 use crate::model::{Matrix, Model, Start};
 use crate::wide::Float;
-use manylabel_base::Error;
+use manylabel_base::{Error, Watch, collected, extend, filled, push, reserved};
+
+/// Pairs of labels, in increasing order, and a coupling for each.
+type Coupled = (Vec<(u32, u32)>, Vec<f64>);
 
 /// How the fit sees features and labels.
 pub(crate) struct Units<'a> {
@@ -31,9 +34,10 @@ impl Units<'_> {
         let mut initial = Iterate::zeros(self.labels.len().div_ceil(N) * height, 0)?;
         let weights = &mut initial.weights;
         let share = &self.labels.share;
-        let mut intercepts: Vec<f64> = share.iter().map(|p| (p / (1.0 - p)).ln()).collect();
+        let log_odds = share.iter().map(|p| (p / (1.0 - p)).ln());
+        let mut intercepts = collected("intercepts", log_odds)?;
         if let Some(start) = start {
-            let places = self.places(start.intercept.len());
+            let places = self.places(start.intercept.len())?;
             for (place, &label) in self.labels.kept.iter().enumerate() {
                 intercepts[place] = start.intercept[label as usize];
             }
@@ -66,29 +70,34 @@ impl Units<'_> {
     }
 
     /// The pairs that a start couples, in increasing order, and their couplings.
-    pub(crate) fn coupled(&self, start: &Start<'_>) -> (Vec<(u32, u32)>, Vec<f64>) {
-        let places = self.places(start.intercept.len());
+    pub(crate) fn coupled(&self, start: &Start<'_>) -> Result<Coupled, Error> {
+        let places = self.places(start.intercept.len())?;
         let mut found = Vec::new();
         for label in 0..start.intercept.len() {
             let (others, values) = start.couplings.row(label);
             for (&other, &value) in others.iter().zip(values) {
                 let (i, k) = (places[label], places[other as usize]);
                 if i < k && k != usize::MAX {
-                    found.push(((i as u32, k as u32), value));
+                    push("couplings", &mut found, ((i as u32, k as u32), value))?;
                 }
             }
         }
         found.sort_unstable_by_key(|&(pair, _)| pair);
-        found.into_iter().unzip()
+        let pairs = found.iter().map(|&(pair, _)| pair);
+        let values = found.iter().map(|&(_, value)| value);
+        Ok((
+            collected("couplings", pairs)?,
+            collected("couplings", values)?,
+        ))
     }
 
     /// The place of each original label; `usize::MAX` for those that take no part.
-    fn places(&self, n_labels: usize) -> Vec<usize> {
-        let mut places = vec![usize::MAX; n_labels];
+    fn places(&self, n_labels: usize) -> Result<Vec<usize>, Error> {
+        let mut places = filled("number of labels", usize::MAX, n_labels)?;
         for (place, &label) in self.labels.kept.iter().enumerate() {
             places[label as usize] = place;
         }
-        places
+        Ok(places)
     }
 
     /// Writes a point as weights, intercepts and couplings of a model; `centred`: whether its intercepts
@@ -99,50 +108,56 @@ impl Units<'_> {
         pairs: &[(u32, u32)],
         centred: bool,
         model: &mut Model,
-    ) {
+        watch: &Watch,
+    ) -> Result<(), Error> {
         let (height, width) = (self.height(), self.columns.len());
         let at =
             |place: usize, row: usize| point.weights[place / N * height + row].0[place % N].f64();
         let n_labels = self.labels.len();
-        let mut by_label: Vec<usize> = (0..n_labels).collect();
+        let mut by_label = collected("number of labels", 0..n_labels)?;
         by_label.sort_unstable_by_key(|&place| self.labels.kept[place]);
-        let mut intercepts: Vec<f64> = (0..n_labels).map(|place| at(place, width)).collect();
-        let mut rows = vec![usize::MAX; self.scales.mean.len()];
+        let mut intercepts = collected("intercepts", (0..n_labels).map(|place| at(place, width)))?;
+        let n_features = self.scales.mean.len();
+        let mut rows = filled("number of features", usize::MAX, n_features)?;
         for (row, &col) in self.columns.iter().enumerate() {
+            watch.step(0)?;
             rows[col as usize] = row;
             let shift = self.scales.mean[col as usize] / self.scales.deviation[col as usize];
             for (place, intercept) in intercepts.iter_mut().enumerate() {
                 *intercept -= shift * at(place, row);
             }
         }
-        let mut matrix = Matrix::empty(model.intercept.len());
+        let mut matrix = Matrix::empty(n_features, model.intercept.len())?;
         for (col, &row) in rows.iter().enumerate() {
             if row != usize::MAX {
+                watch.step(0)?;
                 for &place in &by_label {
                     let weight = at(place, row) / self.scales.deviation[col];
                     if weight != 0.0 {
-                        matrix.push(self.labels.kept[place], weight);
+                        matrix.push(self.labels.kept[place], weight)?;
                     }
                 }
             }
-            matrix.end_row();
+            matrix.end_row()?;
         }
         model.weights = matrix;
-        let mut entries = Vec::new();
+        let n_coupled = point.couplings.iter().filter(|value| value.f64() != 0.0);
+        let mut entries = reserved("couplings", 2 * n_coupled.count())?;
         for (&(i, k), value) in pairs.iter().zip(&point.couplings) {
             let (i, k, value) = (i as usize, k as usize, value.f64());
             if value != 0.0 {
                 let (a, b) = (self.labels.kept[i], self.labels.kept[k]);
-                entries.extend([(a, b, value), (b, a, value)]);
+                extend("couplings", &mut entries, [(a, b, value), (b, a, value)])?;
                 if centred {
                     intercepts[i] -= self.labels.share[k] * value;
                     intercepts[k] -= self.labels.share[i] * value;
                 }
             }
         }
-        model.couplings = Matrix::of_entries(entries, model.intercept.len());
+        model.couplings = Matrix::of_entries(entries, model.intercept.len())?;
         for (&label, intercept) in self.labels.kept.iter().zip(intercepts) {
             model.intercept[label as usize] = intercept;
         }
+        Ok(())
     }
 }

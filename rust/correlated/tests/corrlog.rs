@@ -1,5 +1,10 @@
 //! Fits on random data: the same bits on any number of threads, the end of a descent that is told to
 //! stop, sizes that disagree. What is fitted is compared with the definition in `tests/correlated`.
+#![allow(
+    clippy::disallowed_macros,
+    clippy::disallowed_methods,
+    reason = "tests choose their sizes"
+)]
 
 use fastrand::Rng;
 use manylabel_base::{Error, Watch};

@@ -1,10 +1,10 @@
 //! Output weights of some labels: least squares, and what the loss refines from there.
 
-use crate::labels::Labels;
+use crate::labels::{ENTRIES, Labels};
 use crate::moments::moments;
 use crate::psgd::Problem;
 use crate::{Loss, Solver, newton, psgd};
-use manylabel_base::Error;
+use manylabel_base::{Error, collected, copied, extend, filled, reserved};
 use manylabel_sparse::CsrOwned;
 use rayon::prelude::*;
 
@@ -43,9 +43,13 @@ pub(crate) fn solve_block(
         factor.whiten_exactly(&mut sums, watch)?;
         factor.unwhiten_exactly(&mut sums, watch)?;
     }
-    let solution: Vec<f32> = sums.par_iter().map(|&sum| sum as f32).collect();
+    let mut solution = filled("weights", 0.0, sums.len())?;
+    solution
+        .par_iter_mut()
+        .zip(&sums)
+        .for_each(|(weight, &sum)| *weight = sum as f32);
     drop(sums);
-    let mut weights = solution.clone();
+    let mut weights = copied("weights", &solution)?;
     let (mut validation_loss, mut n_iter) = (Vec::new(), Vec::new());
     match (params.loss, params.solver) {
         (Loss::Squared, _) => watch.step(block.len())?,
@@ -54,11 +58,12 @@ pub(crate) fn solve_block(
                 preflate(labels, block, n, &mut weights, size);
             }
             watch.step(block.len())?;
-            let of_block = columns(y, block, problem.held_out);
+            let of_block = columns(y, block, problem.held_out)?;
             validation_loss = psgd::refine(problem, &solution, &mut weights, &of_block)?;
         }
         (_, Solver::NewtonCg) => {
-            let positive: Vec<&[u32]> = block.iter().map(|&label| labels.rows(label)).collect();
+            let positive = block.iter().map(|&label| labels.rows(label));
+            let positive = collected("number of labels", positive)?;
             n_iter = newton::refine(problem, &mut weights, &positive, shrink, ridge)?;
         }
     }
@@ -82,23 +87,23 @@ fn preflate(labels: &Labels, block: &[u32], n: usize, weights: &mut [f32], size:
 }
 
 /// The labels of some rows, as far as they are in the block, numbered as there; nothing of others.
-fn columns(y: &CsrOwned, block: &[u32], rows: &[u32]) -> CsrOwned {
-    let mut indptr = Vec::with_capacity(y.n_rows() + 1);
+fn columns(y: &CsrOwned, block: &[u32], rows: &[u32]) -> Result<CsrOwned, Error> {
+    let mut indptr = reserved("number of rows", y.n_rows() + 1)?;
     indptr.push(0);
     let mut indices = Vec::new();
     let mut wanted = rows.iter().peekable();
     for row in 0..y.n_rows() {
         if wanted.next_if(|&&next| next as usize == row).is_some() {
             let of_row = y.row(row).0.iter();
-            indices
-                .extend(of_row.filter_map(|label| Some(block.binary_search(label).ok()? as u32)));
+            let of_row = of_row.filter_map(|label| Some(block.binary_search(label).ok()? as u32));
+            extend(ENTRIES, &mut indices, of_row)?;
         }
         indptr.push(indices.len());
     }
-    CsrOwned {
+    Ok(CsrOwned {
         indptr,
-        values: vec![1.0; indices.len()],
+        values: filled(ENTRIES, 1.0, indices.len())?,
         indices,
         n_cols: block.len(),
-    }
+    })
 }

@@ -3,12 +3,15 @@
 
 use crate::gram::Factor;
 use crate::lanes::{Waves, cosines};
-use manylabel_base::{Error, Watch, filled};
+use manylabel_base::{Error, Watch, collected, extend, filled};
 use manylabel_sparse::{CsrView, Index, Value};
 use rayon::prelude::*;
 
 /// Rows one thread computes at a time.
 const ROWS: usize = 64;
+
+/// What is named if there is no memory for it.
+pub(crate) const PREDICTIONS: &str = "projected predictions";
 
 /// The linear predictions that features are made of: `h = (x W + a, 1)`.
 #[derive(Debug, Clone, Copy)]
@@ -60,10 +63,10 @@ impl<'a> Projection<'a> {
         row: usize,
         sums: &mut Vec<f64>,
         out: &mut [f32],
-    ) {
+    ) -> Result<(), Error> {
         let k = self.intercept.len();
         sums.clear();
-        sums.extend_from_slice(self.intercept);
+        extend(PREDICTIONS, sums, self.intercept.iter().copied())?;
         let (cols, values) = x.row(row);
         for (col, value) in cols.iter().zip(values) {
             let value = value.f64();
@@ -77,13 +80,14 @@ impl<'a> Projection<'a> {
             *out = sum.clamp(f64::from(f32::MIN), f64::from(f32::MAX)) as f32;
         }
         out[k] = 1.0;
+        Ok(())
     }
 
     /// h of rows whose predictions are given, k numbers a row.
     pub(crate) fn given(&self, predictions: &[f32]) -> Result<Vec<f32>, Error> {
         let width = self.width();
         let n_rows = predictions.len() / (width - 1);
-        let mut h = filled("projected predictions", 1.0, n_rows * width)?;
+        let mut h = filled(PREDICTIONS, 1.0, n_rows * width)?;
         for (h, given) in h.chunks_mut(width).zip(predictions.chunks(width - 1)) {
             h[..width - 1].copy_from_slice(given);
         }
@@ -97,13 +101,13 @@ impl<'a> Projection<'a> {
         watch: &Watch,
     ) -> Result<Vec<f32>, Error> {
         let width = self.width();
-        let mut h = filled("projected predictions", 0.0, x.n_rows() * width)?;
+        let mut h = filled(PREDICTIONS, 0.0, x.n_rows() * width)?;
         h.par_chunks_mut(ROWS * width)
             .enumerate()
             .try_for_each_init(Vec::new, |sums, (block, out)| {
                 watch.step(0)?;
                 for (i, out) in out.chunks_mut(width).enumerate() {
-                    self.project(x, block * ROWS + i, sums, out);
+                    self.project(x, block * ROWS + i, sums, out)?;
                 }
                 Ok(())
             })?;
@@ -143,7 +147,7 @@ impl Design {
     pub(crate) fn keep(&mut self, watch: &Watch) -> Result<(), Error> {
         let n_rows = self.h.len() / self.width;
         let mut kept = filled("features", 0.0, n_rows * self.size)?;
-        let rows: Vec<u32> = (0..n_rows as u32).collect();
+        let rows = collected("number of rows", 0..n_rows as u32)?;
         self.fill(&rows, &mut kept, watch)?;
         self.kept = Some(kept);
         Ok(())
@@ -173,10 +177,10 @@ impl Design {
                 }
                 h.clear();
                 for &row in rows {
-                    h.extend_from_slice(&self.h[row as usize * width..][..width]);
+                    let of_row = &self.h[row as usize * width..][..width];
+                    extend(PREDICTIONS, h, of_row.iter().copied())?;
                 }
-                features(h, width, &self.frequencies, &self.phases, out, size);
-                Ok(())
+                features(h, width, &self.frequencies, &self.phases, out, size)
             })
     }
 }
@@ -189,17 +193,18 @@ pub(crate) fn features(
     phases: &[f32],
     out: &mut [f32],
     size: usize,
-) {
+) -> Result<(), Error> {
     if phases.is_empty() {
         out.copy_from_slice(h);
-        return;
+        return Ok(());
     }
     let waves = Waves {
         r: frequencies,
         b: phases,
     };
-    cosines(h, width, waves, out, size);
+    cosines(h, width, waves, out, size)?;
     for row in out.chunks_mut(size) {
         row[size - 1] = 1.0;
     }
+    Ok(())
 }

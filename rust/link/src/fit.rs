@@ -11,7 +11,7 @@ use crate::psgd::{Problem, batch_rows};
 use crate::{Loss, Params, Solver, gamma, kernel, newton, threshold};
 use fastrand::Rng;
 use manylabel_base::range::{same, same_rows};
-use manylabel_base::{Error, Watch, filled};
+use manylabel_base::{Error, Watch, collected, filled};
 use manylabel_sparse::{CsrOwned, CsrView, Index, Value};
 
 /// Labels fitted together: their momentum, gradient and least-squares solution are in memory.
@@ -21,7 +21,7 @@ const LABELS_AT_ONCE: usize = 4096;
 const BYTES_KEPT: u64 = 2 << 30;
 
 /// A fitted smooth link.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Model {
     /// Frequencies R, k + 1 rows of s; none for the linear kernel.
     pub frequencies: Vec<f32>,
@@ -76,12 +76,12 @@ impl Checked {
         let n_given = n_rows.saturating_mul(width - 1);
         let given = predictions.map_or(n_given, <[f32]>::len);
         same("numbers in predictions", n_given, given)?;
-        let rows = |held: bool| -> Vec<u32> {
+        let rows = |held: bool| {
             let of = |row: &u32| held_out.is_some_and(|mask| mask[*row as usize]) == held;
-            (0..n_rows as u32).filter(of).collect()
+            collected("number of rows", (0..n_rows as u32).filter(of))
         };
-        let (train, held_out) = (rows(false), rows(true));
-        let labels = Labels::new(y, &train)?;
+        let (train, held_out) = (rows(false)?, rows(true)?);
+        let labels = Labels::new(y, &train, watch)?;
         let plan = Plan::new(&self.0, n_rows, width, &labels)?;
 
         let mut rng = Rng::with_seed(self.0.seed);
@@ -89,14 +89,14 @@ impl Checked {
             Some(predictions) => projection.given(predictions)?,
             None => projection.all(x, watch)?,
         };
-        let q = kernel::median_squared_distance(&h, width, &train, &mut rng);
-        let weights = scaled(sample_weight, n_rows);
+        let q = kernel::median_squared_distance(&h, width, &train, &mut rng, watch)?;
+        let weights = scaled(sample_weight, n_rows)?;
         let gamma = match self.0.gamma {
             Some(gamma) => gamma,
             None => gamma::choose(&self.0, &h, width, q, &train, &weights, &labels, watch)?,
         };
-        let (frequencies, phases) =
-            kernel::draw(self.0.kernel, width, self.0.n_features, gamma, q, &mut rng);
+        let (kernel, s) = (self.0.kernel, self.0.n_features);
+        let (frequencies, phases) = kernel::draw(kernel, width, s, gamma, q, &mut rng, watch)?;
         let mut design = Design::new(h, width, frequencies, phases);
         if plan.keep {
             design.keep(watch)?;
@@ -267,17 +267,15 @@ impl Plan {
 
 /// Weights of the rows divided by a power of two near their mean: the fit depends on their ratios
 /// only, and products of large ones would not be finite.
-fn scaled(sample_weight: Option<&[f32]>, n_rows: usize) -> Vec<f32> {
+fn scaled(sample_weight: Option<&[f32]>, n_rows: usize) -> Result<Vec<f32>, Error> {
     let Some(given) = sample_weight else {
-        return vec![1.0; n_rows];
+        return filled("number of rows", 1.0, n_rows);
     };
     let mean = given.iter().map(|&weight| f64::from(weight)).sum::<f64>() / n_rows as f64;
     let unit = mean.log2().floor().exp2();
     // What is small beside others is still more than nothing.
-    given
-        .iter()
-        .map(|&weight| ((f64::from(weight) / unit) as f32).max(f32::MIN_POSITIVE))
-        .collect()
+    let scaled = |&weight: &f32| ((f64::from(weight) / unit) as f32).max(f32::MIN_POSITIVE);
+    collected("number of rows", given.iter().map(scaled))
 }
 
 /// Fits the labels of one block and writes their weights.
@@ -308,11 +306,11 @@ fn write(
     model: &mut Model,
 ) -> Result<(), Error> {
     let size = problem.design.size;
-    let weights: Vec<f32> = if problem.whitened {
-        let mut exact: Vec<f64> = weights.iter().map(|&weight| f64::from(weight)).collect();
+    let weights = if problem.whitened {
+        let mut exact = collected("weights", weights.iter().map(|&weight| f64::from(weight)))?;
         drop(weights);
         factor.unwhiten_exactly(&mut exact, problem.watch)?;
-        exact.iter().map(|&weight| weight as f32).collect()
+        collected("weights", exact.iter().map(|&weight| weight as f32))?
     } else {
         weights
     };

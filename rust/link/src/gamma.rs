@@ -11,7 +11,7 @@
 //! and bandwidth leave. And fewer features stand for a fast kernel worse than for a slow one, so that all
 //! are taken where the fit is long.
 
-use crate::design::Design;
+use crate::design::{Design, PREDICTIONS};
 use crate::labels::Labels;
 use crate::moments::gram;
 use crate::psgd::batch_rows;
@@ -20,7 +20,8 @@ use crate::{Kernel, Loss, Params, Solver, kernel};
 use faer::linalg::matmul::matmul;
 use faer::{Accum, MatMut, MatRef, Par};
 use fastrand::Rng;
-use manylabel_base::{Error, Watch, filled};
+use manylabel_base::{Error, Watch, collected, copied, extend, filled, reserved};
+use std::cmp::Reverse;
 
 /// Multiples that are compared. Weak signals want the nearly linear link of 1/4, strong ones of many rows
 /// that of 1, which is what the median of distances suggests. In this order, as errors have one valley:
@@ -31,6 +32,9 @@ const GAMMAS: [f64; 3] = [0.5, 0.25, 1.0];
 /// what ranks first.
 const MOST_ROWS: usize = 4000;
 const MOST_LABELS: usize = 64;
+
+/// What is named if there is no memory for rows.
+const ROWS: &str = "number of rows";
 
 /// Features that are compared with: so many, or as many more as take this share of the work of the fit.
 const FEW_FEATURES: usize = 500;
@@ -51,13 +55,13 @@ pub(crate) fn choose(
         return Ok(1.0);
     }
     let mut rng = Rng::with_seed(params.seed ^ 0x9a);
-    let mut rows: Vec<u32> = (0..train.len() as u32).collect();
+    let mut rows = collected(ROWS, 0..train.len() as u32)?;
     rng.shuffle(&mut rows);
     rows.truncate(MOST_ROWS);
     rows.sort_unstable();
     let of_rows = |row: &u32| train[*row as usize] as usize;
-    let weights: Vec<f32> = rows.iter().map(|row| weights[of_rows(row)]).collect();
-    let common = commonest(labels);
+    let weights = collected(ROWS, rows.iter().map(|row| weights[of_rows(row)]))?;
+    let common = commonest(labels)?;
     let targets = targets(labels, &common, &rows)?;
     let n_features = features(params, labels, train.len());
     let l2 = params.l2 / steps(params, labels, train.len());
@@ -65,13 +69,14 @@ pub(crate) fn choose(
     let mut best = (f64::INFINITY, GAMMAS[0]);
     for gamma in GAMMAS {
         watch.step(0)?;
-        let own = rows
-            .iter()
-            .flat_map(|row| &h[of_rows(row) * width..][..width]);
-        let own = own.copied().collect();
+        let mut own = reserved(PREDICTIONS, rows.len() * width)?;
+        for row in &rows {
+            let of_row = &h[of_rows(row) * width..][..width];
+            extend(PREDICTIONS, &mut own, of_row.iter().copied())?;
+        }
         let mut rng = rng.clone();
         let (frequencies, phases) =
-            kernel::draw(params.kernel, width, n_features, gamma, q, &mut rng);
+            kernel::draw(params.kernel, width, n_features, gamma, q, &mut rng, watch)?;
         let mut design = Design::new(own, width, frequencies, phases);
         design.keep(watch)?;
         let error = error(&mut design, &weights, &targets, l2, share, watch)?;
@@ -106,11 +111,11 @@ pub(crate) fn bytes(params: &Params, labels: &Labels, n: usize, width: usize) ->
 }
 
 /// The labels with most rows, at most [`MOST_LABELS`].
-fn commonest(labels: &Labels) -> Vec<u32> {
-    let mut by_rows = labels.seen.clone();
-    by_rows.sort_by_key(|&label| std::cmp::Reverse(labels.rows(label).len()));
+fn commonest(labels: &Labels) -> Result<Vec<u32>, Error> {
+    let mut by_rows = copied("number of labels", &labels.seen)?;
+    by_rows.sort_unstable_by_key(|&label| (Reverse(labels.rows(label).len()), label));
     by_rows.truncate(MOST_LABELS);
-    by_rows
+    Ok(by_rows)
 }
 
 /// By how much the fit suppresses less than least squares with its ridge: one number for all labels, so that
@@ -165,12 +170,12 @@ fn error(
 ) -> Result<f64, Error> {
     let (n, size) = (weights.len(), design.size);
     let n_labels = targets.len() / n.max(1);
-    let rows: Vec<u32> = (0..n as u32).collect();
+    let rows = collected(ROWS, 0..n as u32)?;
     let (factor, _) = gram(design, &rows, weights, watch)?.factor(l2, watch)?;
     design.whiten(&factor, watch)?;
     let mut features = filled("features", 0.0f32, n * size)?;
     design.fill(&rows, &mut features, watch)?;
-    let mut weighted = targets.to_vec();
+    let mut weighted = copied("targets", targets)?;
     for targets in weighted.chunks_mut(n.max(1)) {
         for (target, weight) in targets.iter_mut().zip(weights) {
             *target *= weight;

@@ -5,6 +5,7 @@
 //! there is a chance to stop. (`faer` factors the tiles on the diagonal; the whole
 //! matrix at one go would be the work of one thread, and could not be stopped.)
 
+use faer::dyn_stack::{MemBuffer, MemStack};
 use faer::linalg::cholesky::llt::factor::{
     LltRegularization, cholesky_in_place, cholesky_in_place_scratch,
 };
@@ -15,11 +16,15 @@ use faer::linalg::triangular_solve::{
 use faer::reborrow::ReborrowMut;
 use faer::traits::ComplexField;
 use faer::{Accum, MatMut, MatRef, Par, Spec};
-use manylabel_base::{Error, Watch, filled};
+use manylabel_base::{Error, Watch, copied, filled, reserved};
 use rayon::prelude::*;
 
 /// Rows and columns of a tile.
 const SIDE: usize = 256;
+
+/// What is named if there is no memory for it.
+const GRAM: &str = "the Gram matrix";
+const FACTOR: &str = "the Cholesky factor";
 
 /// Right-hand sides solved for by one thread at a time.
 const SOLVED_AT_ONCE: usize = 32;
@@ -57,12 +62,12 @@ impl Gram {
     pub(crate) fn zeros(size: usize) -> Result<Self, Error> {
         let n_tiles = size.div_ceil(SIDE);
         let extent = |at: usize| SIDE.min(size - at * SIDE);
-        let mut columns = Vec::new();
+        let mut columns = reserved(GRAM, n_tiles)?;
         for col in 0..n_tiles {
-            let mut column = Vec::new();
+            let mut column = reserved(GRAM, n_tiles - col)?;
             for row in col..n_tiles {
                 let (n_rows, n_cols) = (extent(row), extent(col));
-                let values = filled("the Gram matrix", 0.0, n_rows * n_cols)?;
+                let values = filled(GRAM, 0.0, n_rows * n_cols)?;
                 column.push(Tile {
                     row,
                     col,
@@ -86,7 +91,10 @@ impl Gram {
             Vec::new,
             |products: &mut Vec<f32>, tile| {
                 watch.step(0)?;
-                products.resize(tile.values.len(), 0.0);
+                if products.len() < tile.values.len() {
+                    *products = filled(GRAM, 0.0, tile.values.len())?;
+                }
+                let products = &mut products[..tile.values.len()];
                 let left = left.subcols(tile.row * SIDE, tile.n_rows);
                 let right = right.subcols(tile.col * SIDE, tile.n_cols);
                 matmul(
@@ -150,12 +158,12 @@ impl Gram {
     }
 
     fn try_factor(&self, ridge: f64, watch: &Watch) -> Result<Option<Factor>, Error> {
-        let mut columns: Vec<Vec<Tile>> = Vec::new();
+        let mut columns: Vec<Vec<Tile>> = reserved(FACTOR, self.columns.len())?;
         for column in &self.columns {
-            let mut copies = Vec::new();
+            watch.step(0)?;
+            let mut copies = reserved(FACTOR, column.len())?;
             for tile in column {
-                let mut values = filled("the Cholesky factor", 0.0, tile.values.len())?;
-                values.copy_from_slice(&tile.values);
+                let values = copied(FACTOR, &tile.values)?;
                 copies.push(Tile { values, ..*tile });
             }
             let diagonal = &mut copies[0];
@@ -171,8 +179,11 @@ impl Gram {
             };
             let n = diagonal.n_cols;
             let scratch = cholesky_in_place_scratch::<f64>(n, Par::Seq, Spec::default());
-            let mut memory = faer::dyn_stack::MemBuffer::new(scratch);
-            let stack = faer::dyn_stack::MemStack::new(&mut memory);
+            let mut memory = MemBuffer::try_new(scratch).map_err(|_| Error::TooLarge {
+                what: FACTOR,
+                got: format!("no room to factor {n} columns of it"),
+            })?;
+            let stack = MemStack::new(&mut memory);
             if cholesky_in_place(
                 diagonal.view_mut(),
                 LltRegularization::default(),
@@ -208,7 +219,7 @@ impl Gram {
                 Ok::<(), Error>(())
             })?;
         }
-        Factor::assemble(self.size, &columns).map(Some)
+        Factor::assemble(self.size, &columns, watch).map(Some)
     }
 }
 
@@ -220,18 +231,22 @@ pub(crate) struct Factor {
 }
 
 impl Factor {
-    fn assemble(size: usize, columns: &[Vec<Tile>]) -> Result<Self, Error> {
-        let mut exact = filled("the Cholesky factor", 0.0, size * size)?;
+    fn assemble(size: usize, columns: &[Vec<Tile>], watch: &Watch) -> Result<Self, Error> {
+        let mut exact = filled(FACTOR, 0.0, size * size)?;
         for tile in columns.iter().flatten() {
+            watch.step(0)?;
             for j in 0..tile.n_cols {
                 let to = (tile.col * SIDE + j) * size + tile.row * SIDE;
                 let from = &tile.values[j * tile.n_rows..][..tile.n_rows];
                 exact[to..to + tile.n_rows].copy_from_slice(from);
             }
         }
-        let mut single = filled("the Cholesky factor", 0.0, size * size)?;
-        for (to, &from) in single.iter_mut().zip(&exact) {
-            *to = from as f32;
+        let mut single = filled(FACTOR, 0.0, size * size)?;
+        for (to, from) in single.chunks_mut(size).zip(exact.chunks(size)) {
+            watch.step(0)?;
+            for (to, &from) in to.iter_mut().zip(from) {
+                *to = from as f32;
+            }
         }
         Ok(Self {
             size,

@@ -3,6 +3,7 @@
 
 use crate::Kernel;
 use fastrand::Rng;
+use manylabel_base::{Error, Watch, collected, copied, filled, reserved};
 use std::f64::consts::{PI, TAU};
 
 /// Rows whose distances the median is taken of, at most.
@@ -12,8 +13,18 @@ const MOST_ROWS: usize = 1000;
 /// 1 if that is 0.
 ///
 /// h: rows of `width`; at most a thousand of `rows` are drawn.
-pub(crate) fn median_squared_distance(h: &[f32], width: usize, rows: &[u32], rng: &mut Rng) -> f64 {
-    let mut drawn = rows.to_vec();
+///
+/// # Errors
+///
+/// [`Error::TooLarge`], [`Error::Stopped`].
+pub(crate) fn median_squared_distance(
+    h: &[f32],
+    width: usize,
+    rows: &[u32],
+    rng: &mut Rng,
+    watch: &Watch,
+) -> Result<f64, Error> {
+    let mut drawn = copied("number of rows", rows)?;
     if drawn.len() > MOST_ROWS {
         for at in 0..MOST_ROWS {
             let other = rng.usize(at..drawn.len());
@@ -23,15 +34,18 @@ pub(crate) fn median_squared_distance(h: &[f32], width: usize, rows: &[u32], rng
     }
     let n = drawn.len();
     let row = |at: usize| &h[drawn[at] as usize * width..][..width];
-    let mut distances = vec![0.0; n];
+    let mut distances = reserved("distances of rows", n * n)?;
     for i in 0..n {
+        watch.step(0)?;
+        distances.push(0.0);
         for j in 0..i {
             let squared = row(i)
                 .iter()
                 .zip(row(j))
                 .map(|(&a, &b)| (f64::from(a) - f64::from(b)).powi(2))
                 .sum::<f64>();
-            distances.extend([squared, squared]);
+            distances.push(squared);
+            distances.push(squared);
         }
     }
     let middle = distances.len() / 2;
@@ -42,12 +56,16 @@ pub(crate) fn median_squared_distance(h: &[f32], width: usize, rows: &[u32], rng
     } else {
         upper
     };
-    if median > 0.0 { median } else { 1.0 }
+    Ok(if median > 0.0 { median } else { 1.0 })
 }
 
 /// Frequencies, `width` rows of s, and s phases in [0, 2π), of a kernel with bandwidth `q`.
 ///
 /// Drawn feature by feature from one generator, so that they depend on nothing but seed and sizes.
+///
+/// # Errors
+///
+/// [`Error::TooLarge`], [`Error::Stopped`].
 pub(crate) fn draw(
     kernel: Kernel,
     width: usize,
@@ -55,7 +73,8 @@ pub(crate) fn draw(
     gamma: f64,
     q: f64,
     rng: &mut Rng,
-) -> (Vec<f32>, Vec<f32>) {
+    watch: &Watch,
+) -> Result<(Vec<f32>, Vec<f32>), Error> {
     use Kernel::{
         Cauchy, Gaussian, Linear, Matern3, Matern5, QuasiGaussian, QuasiMatern3, QuasiMatern5,
     };
@@ -63,11 +82,15 @@ pub(crate) fn draw(
         Matern3 | Matern5 | QuasiMatern3 | QuasiMatern5 => gamma / q.sqrt(),
         Gaussian | QuasiGaussian | Cauchy | Linear => gamma * (2.0 / q).sqrt(),
     };
-    let mut values = vec![0.0f64; width * s];
+    if kernel == Linear {
+        return Ok((Vec::new(), Vec::new()));
+    }
+    let mut values = filled("frequencies", 0.0f64, width * s)?;
     match kernel {
-        Linear => return (Vec::new(), Vec::new()),
+        Linear => {}
         Cauchy => {
             for j in 0..s {
+                watch.step(0)?;
                 for t in 0..width {
                     values[t * s + j] = (PI * (open_unit(rng) - 0.5)).tan();
                 }
@@ -75,14 +98,16 @@ pub(crate) fn draw(
         }
         Gaussian | Matern3 | Matern5 => {
             for j in 0..s {
+                watch.step(0)?;
                 for t in 0..width {
                     values[t * s + j] = quantile(open_unit(rng));
                 }
             }
         }
         QuasiGaussian | QuasiMatern3 | QuasiMatern5 => {
-            let mut order: Vec<usize> = (0..s).collect();
+            let mut order = collected("number of features", 0..s)?;
             for row in values.chunks_mut(s) {
+                watch.step(0)?;
                 rng.shuffle(&mut order);
                 for (value, &stratum) in row.iter_mut().zip(&order) {
                     *value = quantile((stratum as f64 + open_unit(rng)) / s as f64);
@@ -96,6 +121,7 @@ pub(crate) fn draw(
         _ => 0,
     };
     for j in 0..s {
+        watch.step(0)?;
         let mut factor = scale;
         if freedom > 0 {
             let chi2: f64 = (0..freedom).map(|_| quantile(open_unit(rng)).powi(2)).sum();
@@ -106,12 +132,10 @@ pub(crate) fn draw(
         }
     }
     // Tails and extreme multiples stay finite: a frequency beyond this is noise all the same.
-    let frequencies = values
-        .iter()
-        .map(|&value| value.clamp(-1e30, 1e30) as f32)
-        .collect();
-    let phases = (0..s).map(|_| (rng.f64() * TAU) as f32).collect();
-    (frequencies, phases)
+    let frequencies = values.iter().map(|&value| value.clamp(-1e30, 1e30) as f32);
+    let frequencies = collected("frequencies", frequencies)?;
+    let phases = (0..s).map(|_| (rng.f64() * TAU) as f32);
+    Ok((frequencies, collected("phases", phases)?))
 }
 
 /// A number in (0, 1), never at its ends.
@@ -185,7 +209,8 @@ mod tests {
     /// Mean and standard error of `2 cos(rᵀu + b) cos(rᵀv + b)` over many features.
     fn estimate(kernel: Kernel, u: &[f32], v: &[f32], q: f64, gamma: f64) -> (f64, f64) {
         let n = 100_000;
-        let (r, b) = draw(kernel, u.len(), n, gamma, q, &mut Rng::with_seed(7));
+        let mut rng = Rng::with_seed(7);
+        let (r, b) = draw(kernel, u.len(), n, gamma, q, &mut rng, &Watch::new()).expect("fits");
         let angle = |h: &[f32], j: usize| {
             let dot = h
                 .iter()
@@ -237,9 +262,10 @@ mod tests {
         // Rows at 0, 1, 3: squared distances 0 0 0 1 1 4 4 9 9, the median 1.
         let h = [0.0, 1.0, 3.0];
         let mut rng = Rng::with_seed(0);
-        assert!((median_squared_distance(&h, 1, &[0, 1, 2], &mut rng) - 1.0).abs() < 1e-12);
         // Two rows: 0 0 1 1.
-        assert!((median_squared_distance(&h, 1, &[0, 1], &mut rng) - 0.5).abs() < 1e-12);
-        assert!((median_squared_distance(&h, 1, &[2], &mut rng) - 1.0).abs() < 1e-12);
+        for (rows, expected) in [(&[0, 1, 2][..], 1.0), (&[0, 1], 0.5), (&[2], 1.0)] {
+            let median = median_squared_distance(&h, 1, rows, &mut rng, &Watch::new());
+            assert!((median.expect("fits") - expected).abs() < 1e-12);
+        }
     }
 }

@@ -1,7 +1,10 @@
 //! Which rows hold which label.
 
-use manylabel_base::Error;
+use manylabel_base::{Error, Watch, collected, extend, filled, reserved};
 use manylabel_sparse::CsrOwned;
+
+/// What is named if there is no memory for them.
+pub(crate) const ENTRIES: &str = "number of entries of Y";
 
 /// Which training rows hold which label.
 pub(crate) struct Labels {
@@ -12,11 +15,10 @@ pub(crate) struct Labels {
 }
 
 impl Labels {
-    pub(crate) fn new(y: &CsrOwned, train: &[u32]) -> Result<Self, Error> {
+    pub(crate) fn new(y: &CsrOwned, train: &[u32], watch: &Watch) -> Result<Self, Error> {
         let by_label = y.transpose()?;
-        let seen = (0..y.n_cols as u32)
-            .filter(|&label| !by_label.row(label as usize).0.is_empty())
-            .collect();
+        let is_seen = |label: &u32| !by_label.row(*label as usize).0.is_empty();
+        let seen = collected("number of labels", (0..y.n_cols as u32).filter(is_seen))?;
         if train.len() == y.n_rows() {
             return Ok(Self {
                 positive: by_label,
@@ -24,18 +26,20 @@ impl Labels {
             });
         }
         let mut positive = CsrOwned {
-            indptr: vec![0],
-            indices: Vec::new(),
+            indptr: reserved("number of labels", y.n_cols + 1)?,
+            indices: reserved(ENTRIES, by_label.indices.len())?,
             values: Vec::new(),
             n_cols: train.len(),
         };
+        positive.indptr.push(0);
         for label in 0..y.n_cols {
+            watch.step(0)?;
             let rows = by_label.row(label).0.iter();
             let kept = rows.filter_map(|row| train.binary_search(row).ok());
-            positive.indices.extend(kept.map(|at| at as u32));
+            extend(ENTRIES, &mut positive.indices, kept.map(|at| at as u32))?;
             positive.indptr.push(positive.indices.len());
         }
-        positive.values = vec![1.0; positive.indices.len()];
+        positive.values = filled(ENTRIES, 1.0, positive.indices.len())?;
         Ok(Self { positive, seen })
     }
 

@@ -3,6 +3,7 @@
 //! Each output is computed by the same operations in the same order however many rows and labels
 //! are worked on together, so scores do not depend on the company of a row.
 
+use manylabel_base::{Error, filled};
 use manylabel_simd::exp_f32;
 use manylabel_simd::wide;
 
@@ -90,25 +91,34 @@ pub(crate) struct Waves<'a> {
 /// h: predictions, rows of `width`; out: rows of `stride` ≥ s, of which the first s are written. Angles are `f64` and are reduced as such: with
 /// heavy-tailed frequencies they have many turns.
 #[wide]
-pub(crate) fn cosines(h: &[f32], width: usize, waves: Waves<'_>, out: &mut [f32], stride: usize) {
+pub(crate) fn cosines(
+    h: &[f32],
+    width: usize,
+    waves: Waves<'_>,
+    out: &mut [f32],
+    stride: usize,
+) -> Result<(), Error> {
     let fours = h.len() / (SIDE * width) * SIDE;
     let (h, last_h) = h.split_at(fours * width);
     let (out, last_out) = out.split_at_mut(fours * stride);
     for (h, out) in h.chunks(SIDE * width).zip(out.chunks_mut(SIDE * stride)) {
         cosines_of::<SIDE>(h, width, waves, out, stride);
     }
-    let mut angles = Vec::new();
+    if last_h.is_empty() {
+        return Ok(());
+    }
+    let mut angles = filled("number of features", 0.0, waves.b.len())?;
     for (h, out) in last_h.chunks(width).zip(last_out.chunks_mut(stride)) {
         cosines_of_one(h, waves, out, &mut angles);
     }
+    Ok(())
 }
 
 /// [`cosines`] of one row: frequencies are read from first to last, once.
 #[inline(always)]
-fn cosines_of_one(h: &[f32], waves: Waves<'_>, out: &mut [f32], angles: &mut Vec<f64>) {
+fn cosines_of_one(h: &[f32], waves: Waves<'_>, out: &mut [f32], angles: &mut [f64]) {
     let Waves { r, b } = waves;
-    angles.clear();
-    angles.resize(b.len(), 0.0);
+    angles.fill(0.0);
     for (&value, frequencies) in h.iter().zip(r.chunks_exact(b.len())) {
         let value = f64::from(value);
         for (angle, &frequency) in angles.iter_mut().zip(frequencies) {
@@ -297,12 +307,12 @@ mod tests {
         let (v, a) = (draw(n_labels * s), draw(n_labels));
         let mut features = vec![0.0; n_rows * s];
         let waves = Waves { r: &r, b: &b };
-        cosines(&h, width, waves, &mut features, s);
+        cosines(&h, width, waves, &mut features, s).expect("fits");
         let mut all = vec![0.0; n_rows * n_labels];
         scores(&features, s, &v, &a, &mut all);
         for row in 0..n_rows {
             let mut one = vec![0.0; s];
-            cosines(&h[row * width..][..width], width, waves, &mut one, s);
+            cosines(&h[row * width..][..width], width, waves, &mut one, s).expect("fits");
             assert_eq!(one, features[row * s..][..s]);
             let mut scored = vec![0.0; n_labels];
             scores(&one, s, &v, &a, &mut scored);

@@ -48,10 +48,13 @@
 //! # Ok::<(), manylabel_base::Error>(())
 //! ```
 #![forbid(unsafe_code)]
-#![allow(
-    clippy::disallowed_macros,
-    clippy::disallowed_methods,
-    reason = "this crate's vectors do not yet come from manylabel_base"
+#![cfg_attr(
+    test,
+    allow(
+        clippy::disallowed_macros,
+        clippy::disallowed_methods,
+        reason = "tests choose their sizes"
+    )
 )]
 
 mod block;

@@ -9,11 +9,16 @@ use crate::lanes::softplus;
 use crate::psgd::{Problem, multiply};
 use faer::linalg::matmul::matmul;
 use faer::{Accum, MatMut, MatRef, Par};
-use manylabel_base::Error;
+use manylabel_base::{Error, collected, copied, filled};
 use rayon::prelude::*;
 
 /// Labels that share the products with the features.
 const LABELS: usize = 16;
+
+/// What is named if there is no memory for it.
+const LABEL_NUMBERS: &str = "number of labels";
+const SCORES: &str = "scores of some labels";
+const WEIGHTS: &str = "weights of some labels";
 
 /// Rows that are in the nearer caches while they are multiplied.
 const ROWS: usize = 256;
@@ -47,17 +52,16 @@ pub(crate) fn refine(
     ridge: f64,
 ) -> Result<Vec<i32>, Error> {
     let size = problem.design.size;
-    let chunks: Result<Vec<_>, Error> = start
+    let mut steps = filled(LABEL_NUMBERS, 0, positive.len())?;
+    start
         .par_chunks_mut(LABELS * size)
         .zip(positive.par_chunks(LABELS))
-        .map(|(weights, positive)| {
-            let n_labels = positive.len();
-            let steps = Chunk::new(problem, positive, shrink, ridge).minimize(weights)?;
-            problem.watch.step(n_labels)?;
-            Ok(steps)
-        })
-        .collect();
-    Ok(chunks?.concat())
+        .zip(steps.par_chunks_mut(LABELS))
+        .try_for_each(|((weights, positive), steps)| {
+            Chunk::new(problem, positive, shrink, ridge)?.minimize(weights, steps)?;
+            problem.watch.step(positive.len())
+        })?;
+    Ok(steps)
 }
 
 /// Some labels, their targets and the scores at the current weights, row after row.
@@ -69,44 +73,52 @@ struct Chunk<'a> {
 }
 
 impl<'a> Chunk<'a> {
-    fn new(problem: &'a Problem<'a>, positive: &[&[u32]], shrink: f64, ridge: f64) -> Self {
+    fn new(
+        problem: &'a Problem<'a>,
+        positive: &[&[u32]],
+        shrink: f64,
+        ridge: f64,
+    ) -> Result<Self, Error> {
         let n_labels = positive.len();
-        let mut targets = vec![(1.0 - shrink) as f32; problem.train.len() * n_labels];
+        let n_targets = problem.train.len() * n_labels;
+        let mut targets = filled("targets", (1.0 - shrink) as f32, n_targets)?;
         for (label, rows) in positive.iter().enumerate() {
             for &row in *rows {
                 targets[row as usize * n_labels + label] = shrink as f32;
             }
         }
-        Self {
+        Ok(Self {
             problem,
             n_labels,
             targets,
             ridge,
-        }
+        })
     }
 
-    fn minimize(&self, weights: &mut [f32]) -> Result<Vec<i32>, Error> {
-        let params = self.problem.params;
+    /// Writes the steps that each label takes, from 0.
+    fn minimize(&self, weights: &mut [f32], steps: &mut [i32]) -> Result<(), Error> {
+        let Problem { params, watch, .. } = *self.problem;
         let (size, n_labels) = (self.problem.design.size, self.n_labels);
         let most = i32::try_from(params.max_iter).unwrap_or(i32::MAX - 1);
-        let mut steps = vec![0; n_labels];
-        let origin = self.gradient(&vec![0.0; self.targets.len()], &vec![0.0; weights.len()])?;
-        let allowed: Vec<f64> = norms(&origin, size)
-            .iter()
-            .map(|g| params.tol * g)
-            .collect();
+        let no_scores = filled(SCORES, 0.0, self.targets.len())?;
+        let no_weights = filled(WEIGHTS, 0.0, weights.len())?;
+        let origin = self.gradient(&no_scores, &no_weights)?;
+        drop((no_scores, no_weights));
+        let allowed = norms(&origin, size).map(|norm| params.tol * norm);
+        drop(origin);
         let mut scores = self.scores(weights)?;
         loop {
             let gradient = self.gradient(&scores, weights)?;
             let lengths = norms(&gradient, size);
-            let active: Vec<bool> = (0..n_labels)
-                .map(|label| lengths[label] > allowed[label] && steps[label] < most)
-                .collect();
+            let is_above = |label: usize| lengths[label] > allowed[label];
+            let active: [bool; LABELS] = std::array::from_fn(|label| {
+                label < n_labels && is_above(label) && steps[label] < most
+            });
             if !active.contains(&true) {
-                for label in 0..n_labels {
-                    steps[label] += i32::from(lengths[label] > allowed[label]);
+                for (label, steps) in steps.iter_mut().enumerate() {
+                    *steps += i32::from(is_above(label));
                 }
-                return Ok(steps);
+                return Ok(());
             }
             let direction = self.direction(&scores, &gradient, &active)?;
             let change = self.scores(&direction)?;
@@ -124,6 +136,7 @@ impl<'a> Chunk<'a> {
                 };
                 let mut halvings = 0;
                 while halvings < MOST_HALVINGS && !falls(step) {
+                    watch.step(0)?;
                     step *= 0.5;
                     halvings += 1;
                 }
@@ -157,11 +170,9 @@ impl<'a> Chunk<'a> {
 
     /// `Φᵀ ω(σ(s) − ỹ) + 2λv`.
     fn gradient(&self, scores: &[f32], weights: &[f32]) -> Result<Vec<f32>, Error> {
-        let mut residuals: Vec<f32> = scores
-            .iter()
-            .zip(&self.targets)
-            .map(|(&score, &target)| probability(score) - target)
-            .collect();
+        let residuals = scores.iter().zip(&self.targets);
+        let residuals = residuals.map(|(&score, &target)| probability(score) - target);
+        let mut residuals = collected(SCORES, residuals)?;
         self.weigh(&mut residuals);
         self.back(&residuals, weights)
     }
@@ -175,22 +186,21 @@ impl<'a> Chunk<'a> {
         &self,
         scores: &[f32],
         gradient: &[f32],
-        active: &[bool],
+        active: &[bool; LABELS],
     ) -> Result<Vec<f32>, Error> {
         let (size, n_labels) = (self.problem.design.size, self.n_labels);
-        let mut curvature: Vec<f32> = scores
-            .iter()
-            .map(|&score| probability(score) * (1.0 - probability(score)))
-            .collect();
+        let curvature = scores.iter();
+        let curvature = curvature.map(|&score| probability(score) * (1.0 - probability(score)));
+        let mut curvature = collected(SCORES, curvature)?;
         self.weigh(&mut curvature);
-        let mut d = vec![0.0; gradient.len()];
-        let mut residual: Vec<f32> = gradient.iter().map(|g| -g).collect();
+        let mut d = filled(WEIGHTS, 0.0, gradient.len())?;
+        let mut residual = collected(WEIGHTS, gradient.iter().map(|g| -g))?;
         let first = norms(&residual, size);
-        let mut going = active.to_vec();
-        let mut search = vec![0.0; d.len()];
-        let mut energy = vec![0.0; n_labels];
+        let mut going = *active;
+        let mut search = filled(WEIGHTS, 0.0, d.len())?;
+        let mut energy = [0.0; LABELS];
         for inner in 0..MOST_CG_STEPS {
-            let mut solved = residual.clone();
+            let mut solved = copied(WEIGHTS, &residual)?;
             let factor = self.problem.factor;
             factor.precondition(&mut solved, self.problem.watch)?;
             for label in 0..n_labels {
@@ -246,7 +256,7 @@ impl<'a> Chunk<'a> {
     /// `Φ v`, row after row.
     fn scores(&self, weights: &[f32]) -> Result<Vec<f32>, Error> {
         let (size, n_labels) = (self.problem.design.size, self.n_labels);
-        let mut out = vec![0.0; self.targets.len()];
+        let mut out = filled(SCORES, 0.0, self.targets.len())?;
         let weights = MatRef::from_column_major_slice(weights, size, n_labels);
         self.each_block(|at, features| {
             let n_rows = features.len() / size;
@@ -259,10 +269,8 @@ impl<'a> Chunk<'a> {
     /// `Φᵀ r + 2λ v`, one row a label.
     fn back(&self, residuals: &[f32], weights: &[f32]) -> Result<Vec<f32>, Error> {
         let (size, n_labels) = (self.problem.design.size, self.n_labels);
-        let mut out: Vec<f32> = weights
-            .iter()
-            .map(|v| (2.0 * self.ridge) as f32 * v)
-            .collect();
+        let decay = weights.iter().map(|v| (2.0 * self.ridge) as f32 * v);
+        let mut out = collected(WEIGHTS, decay)?;
         self.each_block(|at, features| {
             let n_rows = features.len() / size;
             let residuals = &residuals[at * n_labels..][..n_rows * n_labels];
@@ -286,7 +294,8 @@ impl<'a> Chunk<'a> {
             watch,
             ..
         } = self.problem;
-        let mut features = vec![0.0; ROWS.min(train.len()) * design.size];
+        let n_numbers = ROWS.min(train.len()) * design.size;
+        let mut features = filled("a block of features", 0.0, n_numbers)?;
         for (block, rows) in train.chunks(ROWS).enumerate() {
             watch.step(0)?;
             let features = &mut features[..rows.len() * design.size];
@@ -308,7 +317,11 @@ fn dot(a: &[f32], b: &[f32]) -> f64 {
         .sum()
 }
 
-/// Length of each row of `size`.
-fn norms(rows: &[f32], size: usize) -> Vec<f64> {
-    rows.chunks(size).map(|row| dot(row, row).sqrt()).collect()
+/// Length of each row of `size`, at most [`LABELS`] of them; 0 for those that are not there.
+fn norms(rows: &[f32], size: usize) -> [f64; LABELS] {
+    let mut norms = [0.0; LABELS];
+    for (norm, row) in norms.iter_mut().zip(rows.chunks(size)) {
+        *norm = dot(row, row).sqrt();
+    }
+    norms
 }

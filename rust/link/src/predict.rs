@@ -1,9 +1,9 @@
 //! Scores and rankings by a fitted link, a block of rows at a time.
 
-use crate::design::{Projection, features};
+use crate::design::{PREDICTIONS, Projection, features};
 use crate::lanes::scores;
-use manylabel_base::Error;
 use manylabel_base::range::same;
+use manylabel_base::{Error, filled};
 use manylabel_score::{Features, Model, Options, Rows, Task, with_sparse};
 use manylabel_sparse::{CsrView, Index, Value};
 use std::ops::Range;
@@ -76,7 +76,7 @@ impl<'a> Scorer<'a> {
         first: usize,
         scratch: &mut Scratch,
         out: &mut [f32],
-    ) {
+    ) -> Result<(), Error> {
         let width = self.projection.width();
         let n_rows = out.len() / self.intercept.len();
         let size = if self.phases.is_empty() {
@@ -89,16 +89,17 @@ impl<'a> Scorer<'a> {
             h,
             features: f,
         } = scratch;
-        h.resize(n_rows * width, 0.0);
-        f.resize(n_rows * size, 0.0);
+        let h = room(PREDICTIONS, h, n_rows * width)?;
+        let f = room("features of some rows", f, n_rows * size)?;
         for (i, h) in h.chunks_mut(width).enumerate() {
-            self.projection.project(x, first + i, sums, h);
+            self.projection.project(x, first + i, sums, h)?;
         }
-        features(h, width, self.frequencies, self.phases, f, size);
+        features(h, width, self.frequencies, self.phases, f, size)?;
         scores(f, size, self.weights, self.intercept, out);
         if self.phases.is_empty() {
             self.keep_finite(out);
         }
+        Ok(())
     }
 
     /// Brings scores back that overflow where predictions, unlike cosines, are as large as `f32`
@@ -113,6 +114,14 @@ impl<'a> Scorer<'a> {
             }
         }
     }
+}
+
+/// The first `n` numbers of a vector, which grows if it has fewer; what they are is left over.
+fn room<'a>(what: &'static str, vec: &'a mut Vec<f32>, n: usize) -> Result<&'a mut [f32], Error> {
+    if vec.len() < n {
+        *vec = filled(what, 0.0, n)?;
+    }
+    Ok(&mut vec[..n])
 }
 
 /// Rows to be scored.
@@ -133,7 +142,7 @@ impl<I: Index, T: Value> Rows for Batch<'_, '_, I, T> {
     fn score(&self, rows: Range<usize>, scores: &mut [f32], task: &mut Task) -> Result<(), Error> {
         let scratch = task.work.room(|| Ok(Scratch::default()))?;
         if !scores.is_empty() {
-            self.scorer.score(self.x, rows.start, scratch, scores);
+            self.scorer.score(self.x, rows.start, scratch, scores)?;
         }
         Ok(())
     }

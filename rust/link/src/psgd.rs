@@ -15,13 +15,16 @@ use crate::{Loss, Params};
 use faer::linalg::matmul::matmul;
 use faer::{Accum, MatMut, MatRef, Par};
 use fastrand::Rng;
-use manylabel_base::{Error, Watch, filled};
+use manylabel_base::{Error, Watch, copied, filled, push};
 use manylabel_sparse::CsrOwned;
 use rayon::prelude::*;
 
 /// Tiles of the gradient: labels × features.
 const LABELS: usize = 128;
 const FEATURES: usize = 256;
+
+/// Weights that one thread moves between two questions whether to go on.
+const NUMBERS_OF_STEP: usize = 1 << 16;
 
 /// Numbers of a batch at most, of features and of probabilities alike: 400 MB in single precision.
 const NUMBERS_OF_BATCH: usize = 100_000_000;
@@ -70,7 +73,7 @@ pub(crate) fn refine(
     let mut probabilities = filled("a batch of probabilities", 0.0, length * n_labels)?;
     let mut sums = filled("the gradient", 0.0, start.len())?;
     let mut velocity = filled("the momentum", 0.0, start.len())?;
-    let mut order = problem.train.to_vec();
+    let mut order = copied("number of rows", problem.train)?;
     // A generator of its own: the order is that of every block of labels.
     let mut rng = Rng::with_seed(params.seed ^ 0x5eed);
     let (mut step, mut losses) = (params.step_size * (1.0 - params.momentum), Vec::new());
@@ -89,17 +92,23 @@ pub(crate) fn refine(
             }
             let share = (n as f64 / batch.len() as f64) as f32;
             let (step, momentum) = (step as f32, params.momentum as f32);
-            start
-                .par_chunks_mut(size)
-                .zip(velocity.par_chunks_mut(size))
-                .zip(sums.par_chunks(size).zip(gradient.par_chunks(size)))
-                .for_each(|((weights, velocity), (sums, gradient))| {
-                    for j in 0..size {
+            let moves = start
+                .par_chunks_mut(NUMBERS_OF_STEP)
+                .zip(velocity.par_chunks_mut(NUMBERS_OF_STEP));
+            let slopes = sums
+                .par_chunks(NUMBERS_OF_STEP)
+                .zip(gradient.par_chunks(NUMBERS_OF_STEP));
+            moves
+                .zip(slopes)
+                .try_for_each(|((weights, velocity), (sums, gradient))| {
+                    problem.watch.step(0)?;
+                    for j in 0..weights.len() {
                         velocity[j] =
                             momentum * velocity[j] + step * (gradient[j] - share * sums[j]);
                         weights[j] += velocity[j];
                     }
-                });
+                    Ok::<(), Error>(())
+                })?;
         }
         if params.decay < 1.0 {
             step *= params.decay;
@@ -112,10 +121,10 @@ pub(crate) fn refine(
             continue;
         }
         let loss = problem.held_out_loss(start, y, &mut features, &mut probabilities, length)?;
-        losses.push(loss);
+        push("number of passes", &mut losses, loss)?;
         if best.as_ref().is_none_or(|(least, _)| loss < *least) {
             waited = 0;
-            best = Some((loss, start.clone()));
+            best = Some((loss, copied("weights", start)?));
         } else {
             waited += 1;
             if waited == params.n_iter_no_change {
@@ -194,7 +203,7 @@ impl Problem<'_> {
         let n_labels = out.len() / size;
         let features = MatRef::from_row_major_slice(features, n_rows, size);
         let probabilities = MatRef::from_row_major_slice(probabilities, n_rows, n_labels);
-        tiles(MatMut::from_column_major_slice_mut(out, size, n_labels))
+        tiles(MatMut::from_column_major_slice_mut(out, size, n_labels))?
             .into_par_iter()
             .try_for_each(|(first_feature, first_label, tile)| {
                 self.watch.step(0)?;
@@ -267,7 +276,7 @@ pub(crate) fn multiply(features: &[f32], weights: MatRef<'_, f32>, out: &mut [f3
 }
 
 /// Cuts a matrix into tiles, with the first row and column of each.
-fn tiles(matrix: MatMut<'_, f32>) -> Vec<(usize, usize, MatMut<'_, f32>)> {
+fn tiles(matrix: MatMut<'_, f32>) -> Result<Vec<(usize, usize, MatMut<'_, f32>)>, Error> {
     let mut tiles = Vec::new();
     let (mut rest, mut col) = (matrix, 0);
     while rest.ncols() > 0 {
@@ -277,12 +286,12 @@ fn tiles(matrix: MatMut<'_, f32>) -> Vec<(usize, usize, MatMut<'_, f32>)> {
         while column.nrows() > 0 {
             let height = FEATURES.min(column.nrows());
             let (tile, below) = column.split_at_row_mut(height);
-            tiles.push((row, col, tile));
+            push("number of labels", &mut tiles, (row, col, tile))?;
             row += height;
             column = below;
         }
         col += width;
         rest = others;
     }
-    tiles
+    Ok(tiles)
 }

@@ -11,7 +11,7 @@ use crate::moments::MOMENT_ROWS;
 use crate::psgd::Problem;
 use crate::{Loss, Solver};
 use fastrand::Rng;
-use manylabel_base::{Error, filled};
+use manylabel_base::{Error, collected, copied, filled, reserved};
 use manylabel_sparse::CsrOwned;
 
 /// One row of so many is held out, and so many at most: they have some thousands of labels.
@@ -47,6 +47,18 @@ const MOST_NAMED: f64 = 1.4;
 /// How far from 0 a threshold of logits is at most: `ln 99`, so that probabilities are from 0.01 to 0.99.
 const FURTHEST: f64 = 4.6;
 
+/// What is named if there is no memory for numbers of rows.
+const ROW_NUMBERS: &str = "number of rows";
+
+/// A score of a held-out row.
+#[derive(Clone, Copy)]
+struct Scored {
+    score: f32,
+    /// Its place among all: equal scores stay in the order of folds, rows and labels.
+    place: u32,
+    weight: f64,
+}
+
 /// Learns the threshold for weights that have had so many passes, from no more labels than the fit
 /// solves at once.
 pub(crate) fn learn(
@@ -58,7 +70,7 @@ pub(crate) fn learn(
     labels_at_once: usize,
 ) -> Result<f64, Error> {
     let Problem { design, train, .. } = *problem;
-    let mut order = train.to_vec();
+    let mut order = copied(ROW_NUMBERS, train)?;
     Rng::with_seed(problem.params.seed ^ 0xc07).shuffle(&mut order);
     let n_held = (train.len() / ROWS_OF_ONE).min(MOST_ROWS);
     if n_held == 0 || labels.seen.is_empty() {
@@ -70,15 +82,8 @@ pub(crate) fn learn(
     };
     let n_folds = ENOUGH_ROWS.div_ceil(n_held).min(ROWS_OF_ONE);
     let most_labels = labels_at_once.min((MOST_SCORES / (n_folds * n_held)).max(1));
-    let block = sample(labels, design.size, &params, most_labels);
-    let mut scored = Vec::new();
-    let size = n_folds * n_held * block.len();
-    scored
-        .try_reserve_exact(size)
-        .map_err(|_| Error::TooLarge {
-            what: "the scores for a threshold",
-            got: format!("{size} scores"),
-        })?;
+    let block = sample(labels, design.size, &params, most_labels)?;
+    let mut scored = reserved("the scores for a threshold", n_folds * n_held * block.len())?;
     let mut positive = 0.0;
     for _ in 0..n_folds {
         if positive >= ENOUGH_LABELS {
@@ -86,7 +91,7 @@ pub(crate) fn learn(
         }
         order.rotate_left(n_held);
         let (rest, held) = order.split_at(train.len() - n_held);
-        let (mut rest, mut held) = (rest.to_vec(), held.to_vec());
+        let (mut rest, mut held) = (copied(ROW_NUMBERS, rest)?, copied(ROW_NUMBERS, held)?);
         rest.sort_unstable();
         held.sort_unstable();
         positive += score(
@@ -107,7 +112,7 @@ pub(crate) fn learn(
         Loss::Squared => (0.49, 0.5),
         _ => (FURTHEST, 0.0),
     };
-    scored.sort_by(|a, b| b.0.total_cmp(&a.0));
+    scored.sort_unstable_by(|a, b| b.score.total_cmp(&a.score).then(a.place.cmp(&b.place)));
     let (few, many) = (positive * LEAST_NAMED, positive * MOST_NAMED);
     let nearest = f64::max(middle, matching(&scored, many)).min(matching(&scored, few));
     Ok((nearest - middle).clamp(-most, most))
@@ -124,7 +129,7 @@ fn score(
     ridge: f64,
     rest: &[u32],
     held: &[u32],
-    scored: &mut Vec<(f32, f64)>,
+    scored: &mut Vec<Scored>,
 ) -> Result<f64, Error> {
     let Problem { design, train, .. } = *problem;
     let aside = problem.watch.aside();
@@ -135,7 +140,7 @@ fn score(
         watch: &aside,
         ..*problem
     };
-    let mut weights = solve_block(&own, &Labels::new(y, rest)?, block, y, ridge)?.weights;
+    let mut weights = solve_block(&own, &Labels::new(y, rest, &aside)?, block, y, ridge)?.weights;
     if params.loss == Loss::Squared {
         // The Gram matrix has all rows, the sums of positive ones only the rest.
         let total = |rows: &[u32]| -> f64 {
@@ -160,7 +165,13 @@ fn score(
             let present = y.row(row as usize).0.iter();
             let in_block = present.filter(|label| block.binary_search(label).is_ok());
             positive += weight * in_block.count() as f64;
-            scored.extend(scores.iter().map(|&score| (score, weight)));
+            for &score in scores {
+                scored.push(Scored {
+                    score,
+                    place: scored.len() as u32,
+                    weight,
+                });
+            }
         }
     }
     Ok(positive)
@@ -172,7 +183,7 @@ pub(crate) fn bytes(n_rows: usize, n_labels: usize) -> u64 {
     let n_scores = (n_held * ROWS_OF_ONE)
         .saturating_mul(n_labels)
         .min(MOST_SCORES);
-    (n_scores * size_of::<(f32, f64)>()) as u64
+    (n_scores * size_of::<Scored>()) as u64
 }
 
 /// Products with the features that a label takes.
@@ -191,23 +202,23 @@ pub(crate) fn work(params: &Params, size: usize, labels: &Labels) -> f64 {
 }
 
 /// Every so-manieth of the labels in order of their number of rows, `most` of them, in ascending order.
-fn sample(labels: &Labels, size: usize, params: &Params, most: usize) -> Vec<u32> {
+fn sample(labels: &Labels, size: usize, params: &Params, most: usize) -> Result<Vec<u32>, Error> {
     let n_labels = labels.seen.len();
     let affordable = (SHARE_OF_FIT * work(params, size, labels) / products(params)) as usize;
     let n_sampled = affordable.max(LEAST_LABELS).min(most).min(n_labels);
-    let mut by_rows = labels.seen.clone();
-    by_rows.sort_by_key(|&label| labels.rows(label).len());
+    let mut by_rows = copied("number of labels", &labels.seen)?;
+    by_rows.sort_unstable_by_key(|&label| (labels.rows(label).len(), label));
     let at = |i: usize| by_rows[(2 * i + 1) * n_labels / (2 * n_sampled)];
-    let mut sampled: Vec<u32> = (0..n_sampled).map(at).collect();
+    let mut sampled = collected("number of labels", (0..n_sampled).map(at))?;
     sampled.sort_unstable();
-    sampled
+    Ok(sampled)
 }
 
 /// The score above which scores, largest first, weigh as much as `goal`.
-fn matching(scored: &[(f32, f64)], goal: f64) -> f64 {
+fn matching(scored: &[Scored], goal: f64) -> f64 {
     let mut sum = 0.0;
     let mut last = f32::MAX;
-    for &(score, weight) in scored {
+    for &Scored { score, weight, .. } in scored {
         if sum + weight / 2.0 >= goal {
             // Between the last that is named and the first that is not.
             return f64::midpoint(f64::from(last.min(1e6)), f64::from(score));
@@ -220,16 +231,24 @@ fn matching(scored: &[(f32, f64)], goal: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::matching;
+    use super::{Scored, matching};
+
+    fn scored<const N: usize>(pairs: [(f32, f64); N]) -> [Scored; N] {
+        pairs.map(|(score, weight)| Scored {
+            score,
+            place: 0,
+            weight,
+        })
+    }
 
     #[test]
     fn the_threshold_names_as_many_as_there_are() {
-        let scored: Vec<_> = [2.0, 0.5, -1.0, -3.0].map(|score| (score, 1.0)).into();
-        assert!((matching(&scored, 2.0) + 0.25).abs() < 1e-9);
-        assert!((matching(&scored, 3.0) + 2.0).abs() < 1e-9);
-        assert!((matching(&scored[..3], 3.0) + 1.0).abs() < 1e-9);
-        assert!(matching(&scored, 0.0) > 1.0);
-        let weighted = [(1.0, 2.0), (0.0, 1.0), (-1.0, 1.0)];
+        let all = scored([2.0, 0.5, -1.0, -3.0].map(|score| (score, 1.0)));
+        assert!((matching(&all, 2.0) + 0.25).abs() < 1e-9);
+        assert!((matching(&all, 3.0) + 2.0).abs() < 1e-9);
+        assert!((matching(&all[..3], 3.0) + 1.0).abs() < 1e-9);
+        assert!(matching(&all, 0.0) > 1.0);
+        let weighted = scored([(1.0, 2.0), (0.0, 1.0), (-1.0, 1.0)]);
         assert!((matching(&weighted, 2.0) - 0.5).abs() < 1e-9);
     }
 }

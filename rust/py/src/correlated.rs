@@ -1,18 +1,18 @@
 //! `manylabel.correlated`: the correlated logistic model, and decoding by it.
 
-use crate::arrays::F64s;
+use crate::arrays::{F64s, handed};
 use crate::csr::{Examples, positions, with_labels};
 use crate::error::to_py;
 use crate::held::{Held, HeldCsr, with_held};
 use crate::params::{Named, from_named};
 use crate::run::Job;
 use crate::scorer::{Scorer, Source};
-use manylabel_base::Error;
+use manylabel_base::range::same;
+use manylabel_base::{Error, collected, copied};
 use manylabel_correlated as correlated;
 use manylabel_correlated::{Checked, Coding, Matrix, Method, Model, Params, Solver, Start};
 use manylabel_score::with_sparse;
 use manylabel_sparse::{CsrView, Index};
-use numpy::IntoPyArray;
 use pyo3::prelude::*;
 
 fn checked(params: &Named<'_>) -> PyResult<Checked> {
@@ -35,13 +35,26 @@ pub(crate) fn check_correlated(params: Named<'_>) -> PyResult<()> {
 fn to_rows(matrix: &HeldCsr<f64>, name: &'static str, width: usize) -> Result<Matrix, Error> {
     with_held!(matrix, |matrix| {
         CsrView::new(name, &matrix.indptr, &matrix.indices, &matrix.data, width)?;
+        let (ends, cols) = positions_of(name, &matrix.indptr, &matrix.indices)?;
         Ok(Matrix {
-            ends: matrix.indptr.iter().map(|end| end.get()).collect(),
-            cols: matrix.indices.iter().map(|col| col.get() as u32).collect(),
-            values: matrix.data.to_vec(),
+            ends,
+            cols,
+            values: copied(name, &matrix.data)?,
             n_cols: width,
         })
     })
+}
+
+/// indptr and indices in the types of the crate.
+fn positions_of<I: Index>(
+    name: &'static str,
+    indptr: &[I],
+    indices: &[I],
+) -> Result<(Vec<usize>, Vec<u32>), Error> {
+    Ok((
+        collected(name, indptr.iter().map(|end| end.get()))?,
+        collected(name, indices.iter().map(|col| col.get() as u32))?,
+    ))
 }
 
 /// The fitted attributes of an estimator that score rows.
@@ -57,13 +70,18 @@ pub(crate) struct PyCorrelated {
     label_sets: HeldCsr<f32>,
     #[pyo3(attribute("label_set_energies_"))]
     label_set_energies: Held<f64>,
+    #[pyo3(attribute("n_features_in_"))]
+    n_features: usize,
     #[pyo3(attribute("_threshold"))]
     threshold: f64,
 }
 
 impl PyCorrelated {
     fn couplings(&self) -> Result<Matrix, Error> {
-        to_rows(&self.correlations, "correlations_", self.intercept.len())
+        let n_labels = self.intercept.len();
+        let couplings = to_rows(&self.correlations, "correlations_", n_labels)?;
+        same("rows of correlations_", n_labels, couplings.ends.len() - 1)?;
+        Ok(couplings)
     }
 }
 
@@ -82,10 +100,12 @@ impl Source for Decoded {
             coef,
             intercept,
             label_set_energies,
+            n_features,
             threshold,
             ..
         } = &self.fitted;
         with_held!(coef, |coef| {
+            coef.by_feature(intercept.len(), Some(*n_features))?;
             let weights = (&*coef.indptr, &*coef.indices, &*coef.data);
             let scorer = correlated::Scorer::new(weights, intercept, &self.couplings, self.method)?;
             let scorer = scorer.with_threshold(*threshold)?;
@@ -103,13 +123,7 @@ impl Source for Decoded {
 pub(crate) fn correlated_scorer(model: PyCorrelated, params: Named<'_>) -> PyResult<Scorer> {
     let (set_ends, set_labels) = with_held!(&model.label_sets, |sets| {
         sets.rows("label_sets_").map_err(to_py)?;
-        (
-            sets.indptr.iter().map(|end| end.get()).collect(),
-            sets.indices
-                .iter()
-                .map(|label| label.get() as u32)
-                .collect(),
-        )
+        positions_of("label_sets_", &sets.indptr, &sets.indices).map_err(to_py)?
     });
     Scorer::new(Decoded {
         method: params.choice(
@@ -131,9 +145,9 @@ pub(crate) fn correlated_scorer(model: PyCorrelated, params: Named<'_>) -> PyRes
 /// indptr, indices, data of a matrix of doubles.
 type DoubleArrays<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>, F64s<'py>);
 
-fn double_arrays(py: Python<'_>, matrix: Matrix) -> DoubleArrays<'_> {
-    let (ends, cols) = positions(py, &matrix.ends, &matrix.cols, matrix.n_cols);
-    (ends, cols, matrix.values.into_pyarray(py))
+fn double_arrays(py: Python<'_>, matrix: Matrix) -> PyResult<DoubleArrays<'_>> {
+    let (ends, cols) = positions(py, &matrix.ends, &matrix.cols, matrix.n_cols)?;
+    Ok((ends, cols, handed(py, matrix.values)?))
 }
 
 /// What the fit hands out.
@@ -182,13 +196,13 @@ pub(crate) fn fit_correlated<'py>(
         )))
     })?;
     let n_labels = model.intercept.len();
-    let (set_ends, set_labels) = positions(py, &model.sets.ends, &model.sets.labels, n_labels);
+    let (set_ends, set_labels) = positions(py, &model.sets.ends, &model.sets.labels, n_labels)?;
     Ok((
-        double_arrays(py, model.weights),
-        model.intercept.into_pyarray(py),
-        double_arrays(py, model.couplings),
+        double_arrays(py, model.weights)?,
+        handed(py, model.intercept)?,
+        double_arrays(py, model.couplings)?,
         (set_ends, set_labels),
-        model.sets.energies.into_pyarray(py),
+        handed(py, model.sets.energies)?,
         (
             model.objective,
             model.violation,

@@ -1,11 +1,12 @@
 //! scipy matrices, borrowed by their own attribute names; no element is copied.
 
+use crate::arrays::handed;
 use crate::error::to_py;
-use manylabel_base::Error;
 use manylabel_base::range::same;
+use manylabel_base::{Error, collected};
 use manylabel_score::{Sparse, with_sparse};
 use manylabel_sparse::{CsrOwned, CsrView, Index};
-use numpy::{Element, IntoPyArray, PyArray1, PyReadonlyArray1};
+use numpy::{Element, PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 
 /// The arrays of one `scipy.sparse` CSR or CSC matrix.
@@ -182,30 +183,42 @@ pub(crate) type CsrArrays<'py> = (
 );
 
 /// Hands a matrix to numpy; values are moved, positions converted.
-pub(crate) fn csr_arrays(py: Python<'_>, matrix: CsrOwned) -> CsrArrays<'_> {
-    let (indptr, indices) = positions(py, &matrix.indptr, &matrix.indices, matrix.n_cols);
-    (indptr, indices, matrix.values.into_pyarray(py))
+///
+/// # Errors
+///
+/// `MemoryError` if there is no memory for the positions.
+pub(crate) fn csr_arrays(py: Python<'_>, matrix: CsrOwned) -> PyResult<CsrArrays<'_>> {
+    let (indptr, indices) = positions(py, &matrix.indptr, &matrix.indices, matrix.n_cols)?;
+    Ok((indptr, indices, handed(py, matrix.values)?))
 }
 
+/// indptr and indices of a matrix, of one type.
+type Positions<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>);
+
 /// indptr and indices of a matrix for numpy, 32-bit wherever they fit.
+///
+/// # Errors
+///
+/// `MemoryError` if there is no memory for them.
 pub(crate) fn positions<'py>(
     py: Python<'py>,
     ends: &[usize],
     cols: &[u32],
     n_cols: usize,
-) -> (Bound<'py, PyAny>, Bound<'py, PyAny>) {
+) -> PyResult<Positions<'py>> {
     fn convert<'py, I: Element>(
         py: Python<'py>,
         ends: &[usize],
         cols: &[u32],
         from: impl Fn(usize) -> I,
-    ) -> (Bound<'py, PyAny>, Bound<'py, PyAny>) {
-        let indptr: Vec<I> = ends.iter().map(|&end| from(end)).collect();
-        let indices: Vec<I> = cols.iter().map(|&col| from(col as usize)).collect();
-        (
-            indptr.into_pyarray(py).into_any(),
-            indices.into_pyarray(py).into_any(),
-        )
+    ) -> PyResult<Positions<'py>> {
+        let indptr = collected("indptr", ends.iter().map(|&end| from(end))).map_err(to_py)?;
+        let indices = cols.iter().map(|&col| from(col as usize));
+        let indices = collected("indices", indices).map_err(to_py)?;
+        Ok((
+            handed(py, indptr)?.into_any(),
+            handed(py, indices)?.into_any(),
+        ))
     }
     if i32::try_from(cols.len().max(n_cols)).is_ok() {
         convert(py, ends, cols, |position| position as i32)

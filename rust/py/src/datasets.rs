@@ -1,5 +1,6 @@
 //! Files of data sets in and out.
 
+use crate::arrays::{granted, handed};
 use crate::csr::PyCsr;
 use crate::run::run;
 use manylabel_base::{Error, collected, filled};
@@ -8,7 +9,7 @@ use manylabel_datasets::{
     write_xc as write,
 };
 use manylabel_score::with_sparse;
-use numpy::{Element, IntoPyArray};
+use numpy::Element;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString};
 use std::path::{Path, PathBuf};
@@ -28,7 +29,7 @@ type Relation<'py> = (
 );
 
 /// What was read without the interpreter, to be handed over with it.
-type Read = Box<dyn for<'py> FnOnce(Python<'py>) -> Examples<'py> + Send>;
+type Read = Box<dyn for<'py> FnOnce(Python<'py>) -> PyResult<Examples<'py>> + Send>;
 
 /// Reads a file in Extreme Classification form.
 #[pyfunction]
@@ -50,14 +51,14 @@ pub(crate) fn read_xc(
             (false, true) => read::<i64, f64>(file),
         }
     })?;
-    Ok(read(py))
+    read(py)
 }
 
 fn read<I: Index + Element, V: Real + Element>(file: XcFile<'_>) -> Result<Read, Error> {
     let data = file.read::<I, V>()?;
     let (x, y) = (Arrays::new(data.x)?, Arrays::of_labels(data.y)?);
     Ok(Box::new(move |py| {
-        (data.shape, x.into_py(py), y.into_py(py))
+        Ok((data.shape, x.into_py(py)?, y.into_py(py)?))
     }))
 }
 
@@ -85,19 +86,19 @@ impl<I: Index + Element, V: Element> Arrays<I, V> {
         Ok(Self::Wide(ends, indices, values))
     }
 
-    fn into_py(self, py: Python<'_>) -> Csr<'_> {
-        match self {
+    fn into_py(self, py: Python<'_>) -> PyResult<Csr<'_>> {
+        Ok(match self {
             Self::Narrow(ends, indices, values) => (
-                ends.into_pyarray(py).into_any(),
-                indices.into_pyarray(py).into_any(),
-                values.into_pyarray(py).into_any(),
+                handed(py, ends)?.into_any(),
+                handed(py, indices)?.into_any(),
+                handed(py, values)?.into_any(),
             ),
             Self::Wide(ends, indices, values) => (
-                ends.into_pyarray(py).into_any(),
-                indices.into_pyarray(py).into_any(),
-                values.into_pyarray(py).into_any(),
+                handed(py, ends)?.into_any(),
+                handed(py, indices)?.into_any(),
+                handed(py, values)?.into_any(),
             ),
-        }
+        })
     }
 }
 
@@ -165,12 +166,12 @@ fn relation<'py, V: Real + Element>(
         Ok((x, Arrays::of_labels(y)?, feature_names, label_names))
     })?;
     let x = match x {
-        Features::Dense(values) => values.into_pyarray(py).into_any(),
-        Features::Sparse(x) => x.into_py(py).into_pyobject(py)?.into_any(),
+        Features::Dense(values) => handed(py, values)?.into_any(),
+        Features::Sparse(x) => x.into_py(py)?.into_pyobject(py)?.into_any(),
     };
     Ok((
         x,
-        y.into_py(py),
+        y.into_py(py)?,
         names(py, &feature_names)?,
         names(py, &label_names)?,
     ))
@@ -184,9 +185,11 @@ enum Features<V> {
 
 /// A list of strings; an exception where memory does not hold it.
 fn names<'py>(py: Python<'py>, names: &[String]) -> PyResult<Bound<'py, PyList>> {
-    let list = PyList::empty(py);
-    for name in names {
-        list.append(PyString::from_bytes(py, name.as_bytes())?)?;
-    }
-    Ok(list)
+    granted(|| {
+        let list = PyList::empty(py);
+        for name in names {
+            list.append(PyString::from_bytes(py, name.as_bytes())?)?;
+        }
+        Ok(list)
+    })
 }

@@ -103,8 +103,34 @@ pub(crate) struct HeldSparse<I: Element, T: Element> {
 impl<I: Element + Index, T: Element> HeldSparse<I, T> {
     /// The checked view of compressed rows; `name` is the array to blame.
     pub(crate) fn rows(&self, name: &'static str) -> Result<CsrView<'_, I, T>, Error> {
-        same("length of indptr", self.shape.0 + 1, self.indptr.len())?;
+        self.check_ends(name, self.shape.0)?;
         CsrView::new(name, &self.indptr, &self.indices, &self.data, self.shape.1)
+    }
+
+    /// The checked view of weights `coef_` in compressed columns: of a matrix (`n_labels`, `n_features`),
+    /// with a row of the view for each feature. Nobody may know how many features there should be.
+    pub(crate) fn by_feature(
+        &self,
+        n_labels: usize,
+        n_features: Option<usize>,
+    ) -> Result<CsrView<'_, I, T>, Error> {
+        const TURNED: &str = "coef_.T";
+        same("rows of coef_", n_labels, self.shape.0)?;
+        let n_features = n_features.unwrap_or(self.shape.1);
+        same("columns of coef_", n_features, self.shape.1)?;
+        self.check_ends(TURNED, self.shape.1)?;
+        CsrView::new(TURNED, &self.indptr, &self.indices, &self.data, n_labels)
+    }
+
+    fn check_ends(&self, matrix: &'static str, n_rows: usize) -> Result<(), Error> {
+        if self.indptr.len().checked_sub(1) == Some(n_rows) {
+            return Ok(());
+        }
+        Err(Error::Csr {
+            matrix,
+            row: 0,
+            rule: format!("{} entries of indptr for {n_rows} rows", self.indptr.len()),
+        })
     }
 }
 

@@ -1,15 +1,16 @@
 //! `manylabel.linear`: LEML, and scoring by factors of low rank.
 
-use crate::arrays::{F32Rows, F32s, F64s, I32s};
+use crate::arrays::{F32Rows, F32s, F64s, I32s, handed};
 use crate::csr::{Examples, PyCsr, Unchecked};
 use crate::held::{Held, HeldMatrix};
 use crate::params::{Named, from_named};
 use crate::run::Job;
 use crate::scorer::{Scorer, Source};
 use manylabel_base::Error;
+use manylabel_base::range::same;
 use manylabel_linear::leml::{self, Checked, Loss, Params};
 use manylabel_score::{Model, with_sparse};
-use numpy::{IntoPyArray, PyArrayMethods};
+use numpy::PyArrayMethods;
 use pyo3::prelude::*;
 
 fn checked(params: &Named<'_>) -> PyResult<Checked> {
@@ -61,11 +62,11 @@ pub(crate) fn fit_leml<'py>(
     })?;
     let (n_features, n_labels) = (model.features.len(), model.intercept.len());
     Ok((
-        model.features.into_pyarray(py),
-        model.w.into_pyarray(py).reshape([n_features, model.rank])?,
-        model.ht.into_pyarray(py).reshape([model.rank, n_labels])?,
-        model.intercept.into_pyarray(py),
-        model.objective.into_pyarray(py),
+        handed(py, model.features)?,
+        handed(py, model.w)?.reshape([n_features, model.rank])?,
+        handed(py, model.ht)?.reshape([model.rank, n_labels])?,
+        handed(py, model.intercept)?,
+        handed(py, model.objective)?,
         model.alpha,
         model.cut.map(f64::from),
     ))
@@ -89,12 +90,28 @@ pub(crate) struct PyLowRank {
 
 impl Source for PyLowRank {
     fn model(&self) -> Result<Box<dyn Model + '_>, Error> {
+        let rank = self.ht.shape.0;
+        for (what, expected, got) in [
+            (
+                "rows of feature_factors_",
+                self.features.len(),
+                self.w.shape.0,
+            ),
+            ("columns of feature_factors_", rank, self.w.shape.1),
+            (
+                "columns of label_factors_",
+                self.intercept.len(),
+                self.ht.shape.1,
+            ),
+        ] {
+            same(what, expected, got)?;
+        }
         Ok(Box::new(leml::Scorer::new(
             &self.features,
             self.w.by_rows("feature_factors_")?,
             self.ht.by_rows("label_factors_")?,
             &self.intercept,
-            (self.n_features_in_, self.ht.shape.0),
+            (self.n_features_in_, rank),
             self.normalize,
         )?))
     }

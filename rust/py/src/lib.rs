@@ -6,11 +6,6 @@
     clippy::needless_pass_by_value,
     reason = "pyo3 hands arguments over by value"
 )]
-#![allow(
-    clippy::disallowed_macros,
-    clippy::disallowed_methods,
-    reason = "this crate's vectors do not yet come from manylabel_base"
-)]
 
 mod arrays;
 mod correlated;

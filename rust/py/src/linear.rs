@@ -1,17 +1,18 @@
 //! `manylabel.linear`: DiSMEC, and scoring by sparse weights.
 
-use crate::arrays::{F32s, F64s, I32s};
+use crate::arrays::{F32s, F64s, I32s, handed};
 use crate::csr::{CsrArrays, Examples, PyCsr, csr_arrays, values};
+use crate::error::to_py;
 use crate::held::{Held, HeldCsr, with_held};
 use crate::params::{Named, from_named};
 use crate::run::{Job, run};
 use crate::scorer::{Scorer, Source};
-use manylabel_base::Error;
+use manylabel_base::{Error, collected};
 use manylabel_linear as linear;
 use manylabel_linear::dismec::{Checked, Params, Solver};
 use manylabel_score::{Model, with_sparse};
 use manylabel_sparse::ColumnScaling;
-use numpy::{IntoPyArray, PyReadonlyArray1};
+use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
 
 fn checked(params: &Named<'_>) -> PyResult<Checked> {
@@ -41,9 +42,9 @@ pub(crate) fn standardize_columns<'py>(
         })
     })?;
     Ok((
-        csr_arrays(py, scaled),
-        scaling.shift.into_pyarray(py),
-        scaling.scale.into_pyarray(py),
+        csr_arrays(py, scaled)?,
+        handed(py, scaling.shift)?,
+        handed(py, scaling.scale)?,
     ))
 }
 
@@ -62,15 +63,13 @@ pub(crate) fn fit_dismec<'py>(
         let y = y.to_owned()?;
         with_sparse!(x.sparse()?, |x| params.fit(x, &y, sample_weight, watch))
     })?;
-    let n_iter: Vec<i32> = model
-        .n_iter
-        .iter()
-        .map(|&n| i32::try_from(n).unwrap_or(i32::MAX))
-        .collect();
+    let n_iter = model.n_iter.iter();
+    let n_iter = n_iter.map(|&n| i32::try_from(n).unwrap_or(i32::MAX));
+    let n_iter = collected("number of labels", n_iter).map_err(to_py)?;
     Ok((
-        csr_arrays(py, model.weights),
-        model.intercept.into_pyarray(py),
-        n_iter.into_pyarray(py),
+        csr_arrays(py, model.weights)?,
+        handed(py, model.intercept)?,
+        handed(py, n_iter)?,
         model.cut,
     ))
 }
@@ -83,19 +82,25 @@ pub(crate) struct PyLinear {
     coef: HeldCsr<f32>,
     #[pyo3(attribute("intercept_"))]
     intercept: Held<f32>,
+    /// Only estimators have it.
+    #[pyo3(attribute("n_features_in_"), default)]
+    n_features: Option<usize>,
     #[pyo3(attribute("_normalizes_rows"))]
     normalize: bool,
 }
 
 impl Source for PyLinear {
     fn model(&self) -> Result<Box<dyn Model + '_>, Error> {
-        with_held!(&self.coef, |coef| Ok(Box::new(linear::Scorer::new(
-            &coef.indptr,
-            &coef.indices,
-            &coef.data,
-            &self.intercept,
-            self.normalize,
-        )?)))
+        with_held!(&self.coef, |coef| {
+            coef.by_feature(self.intercept.len(), self.n_features)?;
+            Ok(Box::new(linear::Scorer::new(
+                &coef.indptr,
+                &coef.indices,
+                &coef.data,
+                &self.intercept,
+                self.normalize,
+            )?))
+        })
     }
 }
 

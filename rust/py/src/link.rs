@@ -1,6 +1,6 @@
 //! `manylabel.link`: the smooth link, and scoring by it.
 
-use crate::arrays::{F32Rows, F32s, F64s, I32s};
+use crate::arrays::{F32Rows, F32s, F64s, I32s, handed};
 use crate::csr::{Examples, values};
 use crate::error::to_py;
 use crate::held::{Held, HeldMatrix};
@@ -8,12 +8,11 @@ use crate::params::{Named, from_named};
 use crate::run::Job;
 use crate::scorer::{Scorer, Source};
 use manylabel_base::Error;
+use manylabel_base::range::same;
 use manylabel_link as link;
 use manylabel_link::{Checked, Kernel, Loss, Params, Projection, Solver};
 use manylabel_score::{Model, with_sparse};
-use numpy::{
-    Element, IntoPyArray, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods,
-};
+use numpy::{Element, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 
 const KERNELS: [(&str, Kernel); 8] = [
@@ -59,14 +58,39 @@ pub(crate) struct PyLink {
     weights: HeldMatrix<f32>,
     #[pyo3(attribute("intercept_"))]
     intercept: Held<f32>,
+    n_features_in_: usize,
 }
 
 impl Source for PyLink {
     fn model(&self) -> Result<Box<dyn Model + '_>, Error> {
+        let n_components = self.projection_intercept.len();
+        let n_waves = self.phases.len();
+        let n_inputs = if n_waves > 0 { n_waves } else { n_components };
+        for (what, expected, got) in [
+            (
+                "rows of projection_",
+                self.n_features_in_,
+                self.projection.shape.0,
+            ),
+            (
+                "columns of projection_",
+                n_components,
+                self.projection.shape.1,
+            ),
+            (
+                "rows of frequencies_",
+                n_components + 1,
+                self.frequencies.shape.0,
+            ),
+            ("columns of frequencies_", n_waves, self.frequencies.shape.1),
+            ("rows of coef_", self.intercept.len(), self.weights.shape.0),
+            ("columns of coef_", n_inputs, self.weights.shape.1),
+        ] {
+            same(what, expected, got)?;
+        }
         let projection = self.projection.by_rows("projection_")?;
-        let n_features = self.projection.shape.0;
         Ok(Box::new(link::Scorer::new(
-            Projection::new(projection, &self.projection_intercept, n_features)?,
+            Projection::new(projection, &self.projection_intercept, self.n_features_in_)?,
             self.frequencies.by_rows("frequencies_")?,
             &self.phases,
             self.weights.by_rows("coef_")?,
@@ -166,16 +190,16 @@ pub(crate) fn fit_link<'py>(
     } else {
         width - 1
     };
-    let frequencies = model.frequencies.into_pyarray(py);
-    let weights = model.weights.into_pyarray(py);
+    let frequencies = handed(py, model.frequencies)?;
+    let weights = handed(py, model.weights)?;
     Ok((
         frequencies.reshape([width, n_features])?,
-        model.phases.into_pyarray(py),
+        handed(py, model.phases)?,
         weights.reshape([n_labels, n_inputs])?,
-        model.intercept.into_pyarray(py),
+        handed(py, model.intercept)?,
         model.ridge,
-        model.validation_loss.into_pyarray(py),
-        model.n_iter.into_pyarray(py),
+        handed(py, model.validation_loss)?,
+        handed(py, model.n_iter)?,
         model.threshold,
         model.gamma,
     ))

@@ -1,5 +1,6 @@
 //! Parameters by the names the user knows, as `estimator/parameters.py` has checked them.
 
+use manylabel_base::few;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -39,10 +40,7 @@ impl<'py> Named<'py> {
         let word: String = self.get(name)?;
         let found = values.iter().find(|(known, _)| *known == word);
         found.map(|&(_, value)| value).ok_or_else(|| {
-            let known: Vec<_> = values
-                .iter()
-                .map(|(known, _)| format!("{known:?}"))
-                .collect();
+            let known: Vec<_> = few(values.iter().map(|(known, _)| format!("{known:?}")));
             let known = known.join(", ");
             PyValueError::new_err(format!("`{name}` must be one of {known}, got {word:?}"))
         })

@@ -1,6 +1,6 @@
 //! `manylabel.partition`: blocks of rows and labels, k-means, and the router.
 
-use crate::arrays::{F32s, F64s, I32s, I64s};
+use crate::arrays::{F32s, F64s, I32s, I64s, handed};
 use crate::csr::{CsrArrays, PyCsr, csr_arrays, values};
 use crate::error::to_py;
 use crate::features::PyFeatures;
@@ -8,7 +8,7 @@ use crate::held::{Held, HeldCsr, with_held};
 use crate::params::{Named, from_named};
 use crate::run::{Job, run, run_here, score};
 use crate::scorer::{Scorer, Source};
-use manylabel_base::{Error, collected, push, reserved};
+use manylabel_base::{Error, collected, few, push, reserved};
 use manylabel_linear as linear;
 use manylabel_partition::{
     Answer, Block, BlockModel, ByLabel, Inner, KMeans, Link, Named as ByName, Params, Part, Parts,
@@ -16,24 +16,24 @@ use manylabel_partition::{
 };
 use manylabel_score::{Model, with_sparse};
 use manylabel_sparse::{CsrOwned, CsrView, Index, TopK, Value};
-use numpy::{IntoPyArray, PyReadonlyArray1, PyReadonlyArray2};
+use numpy::{PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 
 /// Positions and numbers of clusters, which are below 2³¹, as numpy has them.
-fn to_i32(numbers: &[u32]) -> PyResult<Vec<i32>> {
+fn to_i32<'py>(py: Python<'py>, numbers: &[u32]) -> PyResult<I32s<'py>> {
     let numbers = numbers.iter().map(|&number| number as i32);
-    collected("the result", numbers).map_err(to_py)
+    handed(py, collected("numbers of blocks", numbers).map_err(to_py)?)
 }
 
 /// Cluster numbers from numpy; a negative one becomes larger than any.
 fn to_u32(numbers: &PyReadonlyArray1<'_, i32>) -> PyResult<Vec<u32>> {
     let numbers = numbers.as_slice()?.iter();
-    collected("number of rows", numbers.map(|&number| number as u32)).map_err(to_py)
+    collected("numbers of blocks", numbers.map(|&number| number as u32)).map_err(to_py)
 }
 
-fn to_i64(ends: &[usize]) -> PyResult<Vec<i64>> {
+fn to_i64<'py>(py: Python<'py>, ends: &[usize]) -> PyResult<I64s<'py>> {
     let ends = ends.iter().map(|&end| end as i64);
-    collected("the result", ends).map_err(to_py)
+    handed(py, collected("number of blocks", ends).map_err(to_py)?)
 }
 
 /// Partitions rows and labels: the block of each row, ends of the label sets, labels, objective
@@ -55,10 +55,10 @@ pub(crate) fn fit_partition<'py>(
         with_sparse!(x.sparse()?, |x| params.fit(x, &y, watch))
     })?;
     Ok((
-        to_i32(&found.row_blocks)?.into_pyarray(py),
-        to_i64(&found.ends)?.into_pyarray(py),
-        to_i32(&found.labels)?.into_pyarray(py),
-        found.history.into_pyarray(py),
+        to_i32(py, &found.row_blocks)?,
+        to_i64(py, &found.ends)?,
+        to_i32(py, &found.labels)?,
+        handed(py, found.history)?,
         found.captured,
     ))
 }
@@ -82,8 +82,8 @@ pub(crate) fn partition_labels<'py>(
         label_step(&y, &row_blocks, n_blocks, lam, most, watch)
     })?;
     Ok((
-        to_i64(&sets.ends)?.into_pyarray(py),
-        to_i32(&sets.labels)?.into_pyarray(py),
+        to_i64(py, &sets.ends)?,
+        to_i32(py, &sets.labels)?,
         sets.captured,
     ))
 }
@@ -114,9 +114,9 @@ pub(crate) fn fit_kmeans<'py>(
         with_sparse!(x.sparse()?, |x| kmeans.fit(x, weights, watch))
     })?;
     Ok((
-        to_i32(&found.row_clusters)?.into_pyarray(py),
-        csr_arrays(py, found.centers),
-        found.intercept.into_pyarray(py),
+        to_i32(py, &found.row_clusters)?,
+        csr_arrays(py, found.centers)?,
+        handed(py, found.intercept)?,
         found.inertia,
     ))
 }
@@ -148,9 +148,9 @@ pub(crate) fn fit_router<'py>(
             .fit(x, &classes, n_classes, weights, watch))
     })?;
     Ok((
-        csr_arrays(py, routes.weights),
-        routes.intercept.into_pyarray(py),
-        to_i32(&routes.n_iter)?.into_pyarray(py),
+        csr_arrays(py, routes.weights)?,
+        handed(py, routes.intercept)?,
+        to_i32(py, &routes.n_iter)?,
     ))
 }
 
@@ -183,7 +183,7 @@ pub(crate) fn route<'py>(
     let routes = router.ask(py, &x, n_threads, |model, x, watch| {
         Routing::from(routing).routes(model, x, watch)
     })?;
-    Ok(csr_arrays(py, routes))
+    csr_arrays(py, routes)
 }
 
 /// What scoring needs of a block.
@@ -258,7 +258,7 @@ impl ByLabel for WeightsByLabel<'_> {
         let of_label = |at: usize| self.coef.column(labels[at].get());
         let part = Turned::new(labels.len(), self.n_features, of_label)?;
         let intercept = labels.iter().map(|label| self.intercept[label.get()]);
-        let intercept: Vec<f32> = collected("number of labels", intercept)?;
+        let intercept = collected("labels of a block", intercept)?;
         let Turned { ends, rows, values } = &part;
         then(&linear::Scorer::new(
             ends,
@@ -281,10 +281,9 @@ struct PyBlockModel {
 
 impl Source for PyBlockModel {
     fn model(&self) -> Result<Box<dyn Model + '_>, Error> {
-        let mut blocks = reserved("number of blocks", self.blocks.len())?;
-        for block in &self.blocks {
-            blocks.push(block.block()?);
-        }
+        let blocks = self.blocks.iter().map(PyBlock::block);
+        let blocks: Result<Vec<_>, Error> = few(blocks);
+        let blocks = blocks?;
         let router = self.router.get().model();
         let model = BlockModel::new(router, blocks, self.n_labels, self.routing)?;
         Ok(Box::new(match &self.weights {
@@ -324,13 +323,14 @@ pub(crate) fn merge_blocks<'py>(
     k: Option<usize>,
     n_threads: usize,
 ) -> PyResult<CsrArrays<'py>> {
-    let mut answers = reserved("number of blocks", labels.len()).map_err(to_py)?;
-    for (labels, scores) in labels.iter().zip(&scores) {
-        answers.push(Answer {
+    let answers = labels.iter().zip(&scores).map(|(labels, scores)| {
+        Ok(Answer {
             labels: labels.as_slice()?,
             scores: scores.as_slice()?,
-        });
-    }
+        })
+    });
+    let answers: PyResult<Vec<_>> = few(answers);
+    let answers = answers?;
     let few = routes.shape().0 <= ROWS_AT_ONCE;
     let routes = routes.unchecked("routes")?;
     let merged = score(py, few, n_threads, |watch| {
@@ -338,7 +338,7 @@ pub(crate) fn merge_blocks<'py>(
             routes, &answers, n_labels, k, watch
         ))
     })?;
-    Ok(csr_arrays(py, merged))
+    csr_arrays(py, merged)
 }
 
 /// The `k` largest values of each row, ties to the lower column, columns in increasing order.
@@ -351,10 +351,12 @@ pub(crate) fn topk_of_rows<'py>(
     let scores = scores.unchecked("scores")?;
     let out = run_here(py, |watch| {
         with_sparse!(scores.sparse()?, |scores| {
+            let most = (0..scores.n_rows()).map(|row| scores.row(row).0.len().min(k));
+            let most = most.sum();
             let mut out = CsrOwned {
                 indptr: reserved("number of rows", scores.n_rows() + 1)?,
-                indices: Vec::new(),
-                values: Vec::new(),
+                indices: reserved("labels to keep", most)?,
+                values: reserved("labels to keep", most)?,
                 n_cols: scores.n_cols(),
             };
             out.indptr.push(0);
@@ -374,5 +376,5 @@ pub(crate) fn topk_of_rows<'py>(
             Ok(out)
         })
     })?;
-    Ok(csr_arrays(py, out))
+    csr_arrays(py, out)
 }

@@ -1,12 +1,12 @@
 //! `manylabel.linear`: PD-Sparse. Its weights are scored as all sparse weights are, in `linear`.
 
-use crate::arrays::{F32s, F64s};
+use crate::arrays::{F32s, F64s, handed};
 use crate::csr::{CsrArrays, Examples, csr_arrays, values};
 use crate::params::{Named, from_named};
 use crate::run::Job;
 use manylabel_linear::pdsparse::{Checked, Params, Search};
 use manylabel_score::with_sparse;
-use numpy::{IntoPyArray, PyReadonlyArray1};
+use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
 
 fn checked(params: &Named<'_>) -> PyResult<Checked> {
@@ -51,11 +51,11 @@ pub(crate) fn fit_pdsparse<'py>(
         ))
     })?;
     Ok((
-        csr_arrays(py, model.weights),
-        model.intercept.into_pyarray(py),
+        csr_arrays(py, model.weights)?,
+        handed(py, model.intercept)?,
         model.n_iter,
         model.dual_gap,
-        model.validation.into_pyarray(py),
+        handed(py, model.validation)?,
         model.cut,
     ))
 }

@@ -3,7 +3,7 @@
 use crate::error::to_py;
 use crate::run::run;
 use crc32fast::Hasher;
-use manylabel_base::{Error, Watch};
+use manylabel_base::{Error, Watch, parts};
 use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
 use rayon::prelude::*;
@@ -37,11 +37,11 @@ pub(crate) fn crc32(py: Python<'_>, data: PyReadonlyArray1<'_, u8>, start: u32) 
         return Ok(join(before, [hash(data)]));
     }
     run(py, N_THREADS, None, |watch: &Watch| {
-        let parts = data.par_chunks(CHUNK).map(|chunk| {
+        let hashes = data.par_chunks(CHUNK).map(|chunk| {
             watch.step(chunk.len())?;
             Ok(hash(chunk))
         });
-        Ok(join(before, parts.collect::<Result<Vec<_>, Error>>()?))
+        Ok(join(before, parts(hashes)?))
     })
 }
 

@@ -1,6 +1,6 @@
 //! `manylabel.pls`: randomized label embeddings, and projections by them.
 
-use crate::arrays::F64s;
+use crate::arrays::{F64s, handed};
 use crate::csr::{PyCsr, values, with_labels};
 use crate::error::to_py;
 use crate::features::PyFeatures;
@@ -14,8 +14,7 @@ use manylabel_pls::{
 use manylabel_score::{Dense, Features, with_sparse};
 use manylabel_sparse::Real;
 use numpy::{
-    Element, IntoPyArray, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2,
-    PyUntypedArrayMethods,
+    Element, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods,
 };
 use pyo3::prelude::*;
 
@@ -151,12 +150,12 @@ fn fitted<T: Real + Element>(
 ) -> PyResult<Fitted<'_>> {
     let k = model.n_components;
     let by_row = |values: Vec<T>, n_rows| -> PyResult<Bound<'_, PyAny>> {
-        Ok(values.into_pyarray(py).reshape([n_rows, k])?.into_any())
+        Ok(handed(py, values)?.reshape([n_rows, k])?.into_any())
     };
     let predictions = match model.leave_one_out {
         Some(values) => {
             let n_rows = values.len() / k;
-            Some(values.into_pyarray(py).reshape([n_rows, k])?.into_any())
+            Some(handed(py, values)?.reshape([n_rows, k])?.into_any())
         }
         None => None,
     };
@@ -166,8 +165,11 @@ fn fitted<T: Real + Element>(
             .map(|u| by_row(u, n_labels))
             .transpose()?,
         by_row(model.coef, n_features)?,
-        model.intercept.into_pyarray(py).into_any(),
-        model.eigenvalues.map(|values| values.into_pyarray(py)),
+        handed(py, model.intercept)?.into_any(),
+        model
+            .eigenvalues
+            .map(|values| handed(py, values))
+            .transpose()?,
         model.n_steps,
         model.n_unfinished,
         (model.l2, model.l2_of_coef),
@@ -224,5 +226,5 @@ fn projected<'py, T: Real + Element>(
     let rows = score(py, n_rows <= ROWS_AT_ONCE, n_threads, |watch| {
         with_matrix!(given, |x| project(x, coef, intercept, watch))
     })?;
-    rows.into_pyarray(py).reshape([n_rows, intercept.len()])
+    handed(py, rows)?.reshape([n_rows, intercept.len()])
 }

@@ -1,6 +1,6 @@
 //! `manylabel.rules`: boosted rules, and scoring by them.
 
-use crate::arrays::{F32s, F64s, I32s, I64s, U8s};
+use crate::arrays::{F32s, F64s, I32s, I64s, U8s, handed};
 use crate::csr::{CsrArrays, Examples, PyCsr, csr_arrays, values};
 use crate::error::to_py;
 use crate::held::{Held, HeldCsr, HeldSparse, with_held};
@@ -14,7 +14,7 @@ use manylabel_rules::{
 };
 use manylabel_score::with_sparse;
 use manylabel_sparse::Index;
-use numpy::{Element, IntoPyArray, PyReadonlyArray1, PyReadwriteArray2, PyUntypedArrayMethods};
+use numpy::{Element, PyReadonlyArray1, PyReadwriteArray2, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 
 /// `step` and `max_features` are settled in Python.
@@ -135,7 +135,7 @@ pub(crate) fn fit_rules<'py>(
     let params = checked(&params)?;
     let held_out = values(held_out.as_ref())?;
     let categorical = categorical.as_slice()?.iter().map(|at| at.get());
-    let categorical = collected("number of features", categorical).map_err(to_py)?;
+    let categorical = collected("categorical_features", categorical).map_err(to_py)?;
     let start = start.as_ref().map(PyRules::start).transpose();
     let start = start.map_err(to_py)?;
     let (x, y, sample_weight) = examples.unchecked()?;
@@ -152,13 +152,13 @@ pub(crate) fn fit_rules<'py>(
         ))
     })?;
     Ok((
-        model.body_indptr.into_pyarray(py),
-        model.body_feature.into_pyarray(py),
-        model.body_operator.into_pyarray(py),
-        model.body_threshold.into_pyarray(py),
-        csr_arrays(py, model.heads),
-        model.coverage.into_pyarray(py),
-        model.validation_loss.into_pyarray(py),
+        handed(py, model.body_indptr)?,
+        handed(py, model.body_feature)?,
+        handed(py, model.body_operator)?,
+        handed(py, model.body_threshold)?,
+        csr_arrays(py, model.heads)?,
+        handed(py, model.coverage)?,
+        handed(py, model.validation_loss)?,
     ))
 }
 
@@ -214,5 +214,5 @@ pub(crate) fn rules_fired<'py>(
             with_sparse!(x.sparse()?, |x| all.fired(x, watch))
         })?
     });
-    Ok(csr_arrays(py, fired))
+    csr_arrays(py, fired)
 }

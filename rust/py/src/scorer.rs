@@ -1,12 +1,13 @@
 //! `manylabel._core.Scorer`: a fitted model prepared for predictions, of whatever kind.
 
+use crate::arrays::handed;
 use crate::csr::{CsrArrays, PyCsr, csr_arrays};
 use crate::error::to_py;
 use crate::features::PyFeatures;
 use crate::run::score;
 use manylabel_base::{Error, Watch};
 use manylabel_score::{Bounds, Features, Model, with_sparse};
-use numpy::{IntoPyArray, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1};
+use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1};
 use pyo3::prelude::*;
 use self_cell::self_cell;
 
@@ -79,7 +80,7 @@ impl Scorer {
         n_threads: usize,
     ) -> PyResult<CsrArrays<'py>> {
         let top = self.ask(py, &x, n_threads, |model, x, watch| model.topk(x, k, watch))?;
-        Ok(csr_arrays(py, top))
+        csr_arrays(py, top)
     }
 
     /// The labels of each row with scores above their bound, as the arrays of a CSR matrix.
@@ -97,7 +98,7 @@ impl Scorer {
         let above = self.ask(py, &x, n_threads, |model, x, watch| {
             model.above(x, bounds, watch)
         })?;
-        Ok(csr_arrays(py, above))
+        csr_arrays(py, above)
     }
 
     /// All scores, (`n_rows`, `n_labels`).
@@ -110,9 +111,7 @@ impl Scorer {
         let scores = self.ask(py, &x, n_threads, |model, x, watch| {
             model.decision(x, watch)
         })?;
-        scores
-            .into_pyarray(py)
-            .reshape([x.shape().0, self.n_labels()])
+        handed(py, scores)?.reshape([x.shape().0, self.n_labels()])
     }
 
     /// The scores of given labels of each row: of the entries of `pairs`, in their order.
@@ -129,7 +128,7 @@ impl Scorer {
                 model, x, pairs, watch
             ))
         })?;
-        Ok(scores.into_pyarray(py))
+        handed(py, scores)
     }
 
     /// The probability of every label, (`n_rows`, `n_labels`), of models that know it without a link.
@@ -142,9 +141,7 @@ impl Scorer {
         let found = self.ask(py, &x, n_threads, |model, x, watch| {
             model.probabilities(x, watch)
         })?;
-        found
-            .into_pyarray(py)
-            .reshape([x.shape().0, self.n_labels()])
+        handed(py, found)?.reshape([x.shape().0, self.n_labels()])
     }
 
     /// Number of labels.

@@ -1,8 +1,9 @@
 //! Messages along the couplings: max-product, sum-product; and mean field.
 
-use super::{Decoder, Work, sigmoid};
-use manylabel_base::{Error, Watch};
+use super::{COUPLINGS, Decoder, Work, sigmoid};
+use manylabel_base::{Error, Watch, copied, extend, filled};
 use manylabel_simd::{exp, ln_1p, wide};
+use std::iter::repeat_n;
 
 /// Directed couplings over which messages are passed for marginals; more take tens of milliseconds a
 /// row.
@@ -33,10 +34,10 @@ fn softplus(x: f64) -> f64 {
 
 impl Decoder<'_> {
     /// The position of every coupling's mirror image.
-    pub(super) fn reverse(&self) -> Vec<u32> {
+    pub(super) fn reverse(&self) -> Result<Vec<u32>, Error> {
         let ends = &self.couplings.ends;
-        let mut next = ends.clone();
-        let mut reverse = vec![0; self.couplings.cols.len()];
+        let mut next = copied(COUPLINGS, ends)?;
+        let mut reverse = filled(COUPLINGS, 0, self.couplings.cols.len())?;
         // Rows come in order, and so do they within each column: of a symmetric matrix.
         for row in 0..self.n_labels() {
             for at in ends[row]..ends[row + 1] {
@@ -45,7 +46,7 @@ impl Decoder<'_> {
                 next[col] += 1;
             }
         }
-        reverse
+        Ok(reverse)
     }
 
     /// Writes max-marginals after at most 50 rounds, as in the paper, or when messages stand still.
@@ -59,7 +60,7 @@ impl Decoder<'_> {
         const ROUNDS: usize = 50;
         const STILL: f64 = 1e-6;
         let Work { messages, next, .. } = work;
-        self.start(messages, next);
+        self.start(messages, next)?;
         for _ in 0..ROUNDS {
             watch.step(0)?;
             self.beliefs(u, messages, beliefs);
@@ -78,11 +79,16 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    fn start(&self, messages: &mut Vec<f64>, next: &mut Vec<f64>) {
+    fn start(&self, messages: &mut Vec<f64>, next: &mut Vec<f64>) -> Result<(), Error> {
         for messages in [messages, next] {
             messages.clear();
-            messages.resize(self.couplings.cols.len(), 0.0);
+            extend(
+                COUPLINGS,
+                messages,
+                repeat_n(0.0, self.couplings.cols.len()),
+            )?;
         }
+        Ok(())
     }
 
     fn each_edge(&self, mut then: impl FnMut(usize, usize, f64)) {
@@ -114,7 +120,7 @@ impl Decoder<'_> {
             return Ok(false);
         }
         let Work { messages, next, .. } = work;
-        self.start(messages, next);
+        self.start(messages, next)?;
         let mut settled = false;
         for _ in 0..ROUNDS {
             if settled {

@@ -9,8 +9,9 @@ mod messages;
 mod search;
 mod states;
 
+use crate::iterate::overwrite;
 use crate::model::Matrix;
-use manylabel_base::{Error, Watch};
+use manylabel_base::{Error, Watch, collected};
 
 /// How the most probable label set is looked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +32,11 @@ const MAX_EXACT: usize = 20;
 
 /// Coupled labels whose states are all visited by default: microseconds a row.
 const FEW: usize = 14;
+
+/// What is named if there is no memory for it.
+pub(crate) const LABELS: &str = "number of labels";
+pub(crate) const SCORES: &str = "scores of some rows";
+const COUPLINGS: &str = "couplings";
 
 /// Rows whose sets are scored together.
 pub(crate) const ROWS: usize = 16;
@@ -105,9 +111,8 @@ impl<'a> Decoder<'a> {
         sets: Sets<'a>,
     ) -> Result<Self, Error> {
         let n = couplings.ends.len() - 1;
-        let coupled: Vec<u32> = (0..n as u32)
-            .filter(|&label| !couplings.row(label as usize).0.is_empty())
-            .collect();
+        let is_coupled = |label: &u32| !couplings.row(*label as usize).0.is_empty();
+        let coupled = collected(LABELS, (0..n as u32).filter(is_coupled))?;
         if method == Method::Exact && coupled.len() > MAX_EXACT {
             return Err(Error::Param {
                 name: "decoder",
@@ -130,13 +135,13 @@ impl<'a> Decoder<'a> {
             couplings,
             energies: Vec::new(),
             reverse: Vec::new(),
-            strongest: (0..n).map(strongest).collect(),
+            strongest: collected(LABELS, (0..n).map(strongest))?,
             coupled,
             sets,
         };
         match way {
-            Way::States => decoder.energies = decoder.energies(),
-            Way::Messages => decoder.reverse = decoder.reverse(),
+            Way::States => decoder.energies = decoder.energies()?,
+            Way::Messages => decoder.reverse = decoder.reverse()?,
             Way::Search => {}
         }
         Ok(decoder)
@@ -146,7 +151,7 @@ impl<'a> Decoder<'a> {
     pub(crate) fn for_marginals(couplings: &'a Matrix, sets: Sets<'a>) -> Result<Self, Error> {
         let mut decoder = Self::new(Method::Messages, couplings, sets)?;
         if decoder.coupled.len() <= FEW {
-            decoder.energies = decoder.energies();
+            decoder.energies = decoder.energies()?;
         }
         Ok(decoder)
     }
@@ -158,17 +163,17 @@ impl<'a> Decoder<'a> {
     /// Decodes the rows of `scratch.u` into log-odds.
     pub(crate) fn decode(&self, scratch: &mut Scratch, watch: &Watch) -> Result<(), Error> {
         let Scratch { u, odds, work } = scratch;
-        odds.clone_from(u);
+        overwrite(SCORES, odds, u)?;
         if self.coupled.is_empty() {
             return Ok(());
         }
         let n = self.n_labels();
         if self.way == Way::Search {
-            self.score_sets(u, work);
+            self.score_sets(u, work)?;
         }
         for (row, (u, odds)) in u.chunks(n).zip(odds.chunks_mut(n)).enumerate() {
             match self.way {
-                Way::States => self.exact(u, work),
+                Way::States => self.exact(u, work)?,
                 Way::Search => self.search(u, row, work, odds, watch)?,
                 Way::Messages => {
                     self.messages(u, work, odds, watch)?;
@@ -220,7 +225,7 @@ impl<'a> Decoder<'a> {
             *q = sigmoid(u);
         }
         if !self.energies.is_empty() {
-            self.sum_states(u, work, out);
+            self.sum_states(u, work, out)?;
         } else if !self.sum_product(u, work, out, watch)? {
             self.mean_field(u, out, watch)?;
         }

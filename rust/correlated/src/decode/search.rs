@@ -1,7 +1,8 @@
 //! From label sets of the training rows, flips of labels and pairs while they gain.
 
-use super::{Decoder, ROWS, Work};
-use manylabel_base::{Error, Watch};
+use super::{Decoder, LABELS, ROWS, SCORES, Work};
+use manylabel_base::{Error, Watch, extend};
+use std::iter::repeat_n;
 
 /// Label sets of training rows that the search starts from. With 5, weakly penalized couplings of yeast
 /// (14 labels, penalties of 1e-4 and 1e-5) are decoded wrongly in 0.9 and 1.7 % of the rows; with 20 in
@@ -10,12 +11,12 @@ const SEEDS: usize = 16;
 
 impl Decoder<'_> {
     /// Finds the best training sets of up to [`ROWS`] rows.
-    pub(super) fn score_sets(&self, u: &[f64], work: &mut Work) {
+    pub(super) fn score_sets(&self, u: &[f64], work: &mut Work) -> Result<(), Error> {
         let n = self.n_labels();
         let n_rows = u.len() / n;
         let Work { lanes, best, .. } = work;
         lanes.clear();
-        lanes.resize(n, [0.0; ROWS]);
+        extend(SCORES, lanes, repeat_n([0.0; ROWS], n))?;
         for (row, u) in u.chunks(n).enumerate() {
             for &label in &self.coupled {
                 lanes[label as usize][row] = u[label as usize];
@@ -51,6 +52,7 @@ impl Decoder<'_> {
                 }
             }
         }
+        Ok(())
     }
 
     /// The best of what flips make of the row's seeds; `odds` is room for log-odds.
@@ -66,11 +68,11 @@ impl Decoder<'_> {
         let Work { z, best, state, .. } = work;
         let mut most = f64::NEG_INFINITY;
         z.clear();
-        z.resize(n, false);
+        extend(LABELS, z, repeat_n(false, n))?;
         let seeds = best[row].iter().map(|&(_, set)| Some(set as usize));
         for seed in seeds.chain([None]) {
             state.clear();
-            state.resize(n, false);
+            extend(LABELS, state, repeat_n(false, n))?;
             if let Some(set) = seed {
                 for &label in self.sets.get(set) {
                     state[label as usize] = true;

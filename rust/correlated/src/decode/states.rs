@@ -1,7 +1,12 @@
 //! All states of the coupled labels: the best one, and sums over them.
 
-use super::{Decoder, Work};
+use super::{Decoder, LABELS, Work};
+use manylabel_base::{Error, extend, few, filled};
 use manylabel_simd::{exp, wide};
+use std::iter::repeat_n;
+
+/// What is named if there is no memory for it.
+const STATES: &str = "number of states";
 
 /// States whose parts of the linear score are tabulated.
 const LOW: usize = 1024;
@@ -9,12 +14,12 @@ const LOW: usize = 1024;
 impl Decoder<'_> {
     /// Energies of all states: that of a state is that of the state without its highest label, and the
     /// couplings of this with the rest.
-    pub(super) fn energies(&self) -> Vec<f64> {
+    pub(super) fn energies(&self) -> Result<Vec<f64>, Error> {
         let n = self.coupled.len();
-        let mut energies = vec![0.0; 1 << n];
+        let mut energies = filled(STATES, 0.0, 1 << n)?;
         for (bit, &label) in self.coupled.iter().enumerate() {
             let (others, values) = self.couplings.row(label as usize);
-            let mut with = vec![0.0; bit];
+            let mut with = filled(STATES, 0.0, bit)?;
             for (other, value) in others.iter().zip(values) {
                 if let Ok(lower) = self.coupled[..bit].binary_search(other) {
                     with[lower] = *value;
@@ -32,11 +37,11 @@ impl Decoder<'_> {
                 *new += *known;
             }
         }
-        energies
+        Ok(energies)
     }
 
     /// The best of all states of the coupled labels.
-    pub(super) fn exact(&self, u: &[f64], work: &mut Work) {
+    pub(super) fn exact(&self, u: &[f64], work: &mut Work) -> Result<(), Error> {
         self.tabulate(u, work);
         let Work { low, high, z, .. } = work;
         let (mut best, mut chunk) = (f64::NEG_INFINITY, 0);
@@ -52,10 +57,11 @@ impl Decoder<'_> {
         let at = energies.iter().zip(&*low).position(is_most).unwrap_or(0);
         let state = chunk * low.len() + at;
         z.clear();
-        z.resize(self.n_labels(), false);
+        extend(LABELS, z, repeat_n(false, self.n_labels()))?;
         for (bit, &label) in self.coupled.iter().enumerate() {
             z[label as usize] = state >> bit & 1 == 1;
         }
+        Ok(())
     }
 
     /// Sums of u over all sets of the lowest ten coupled labels, and of the others.
@@ -74,7 +80,12 @@ impl Decoder<'_> {
     }
 
     /// Writes the probabilities of the coupled labels.
-    pub(super) fn sum_states(&self, u: &[f64], work: &mut Work, out: &mut [f64]) {
+    pub(super) fn sum_states(
+        &self,
+        u: &[f64],
+        work: &mut Work,
+        out: &mut [f64],
+    ) -> Result<(), Error> {
         self.tabulate(u, work);
         let Work {
             low, high, sums, ..
@@ -84,10 +95,10 @@ impl Decoder<'_> {
         let most = most.fold(f64::NEG_INFINITY, f64::max);
         // By the state of the low labels, and of the others.
         sums.clear();
-        sums.resize(low.len(), 0.0);
+        extend(STATES, sums, repeat_n(0.0, low.len()))?;
         let of_high =
             chunks().map(|(energies, high)| add_weights(energies, low, *high, most, sums));
-        let mut of_high: Vec<f64> = of_high.collect();
+        let mut of_high: Vec<f64> = few(of_high);
         let sum: f64 = of_high.iter().sum();
         let n_low = low.len().ilog2() as usize;
         for (labels, weights) in [
@@ -105,6 +116,7 @@ impl Decoder<'_> {
                 weights.truncate(half);
             }
         }
+        Ok(())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{Gradient, Partial, Residual, join_partials};
 use crate::wide::{Float, Wide};
-use manylabel_base::{Error, Watch};
+use manylabel_base::{Error, Watch, collected, few};
 use rayon::prelude::*;
 
 impl<T: Float, const N: usize> Gradient<'_, T, N> {
@@ -16,24 +16,19 @@ impl<T: Float, const N: usize> Gradient<'_, T, N> {
         const STEPS: usize = 4;
         let mut rng = fastrand::Rng::with_seed(0);
         let m = if with_labels { self.labels.len() } else { 0 };
-        let all: Vec<u32> = (0..m as u32).collect();
-        let deviations: Vec<f64> = (0..m)
-            .map(|label| (self.labels.share[label] * (1.0 - self.labels.share[label])).sqrt())
-            .collect();
+        let all = collected("number of labels", 0..m as u32)?;
+        let deviations = self.labels.share[..m].iter();
+        let deviations = deviations.map(|share| (share * (1.0 - share)).sqrt());
+        let deviations = collected("number of labels", deviations)?;
         let (width, height) = (self.design.width(), self.height());
-        let mut draw = |n: usize| -> Vec<Wide<T, N>> {
-            (0..n)
-                .map(|_| Wide(std::array::from_fn(|_| T::of(rng.f64() - 0.5))))
-                .collect()
+        let mut draw = |n: usize| {
+            let drawn = (0..n).map(|_| Wide(std::array::from_fn(|_| T::of(rng.f64() - 0.5))));
+            collected("weights", drawn)
         };
-        let (mut weights, mut couplings) = (draw(height), draw(m));
-        let empty = || Partial {
-            weights: vec![Wide::zero(); height],
-            pairs: vec![Wide::zero(); m],
-            sum: [0.0; N],
-            loss: [0.0; N],
-        };
-        let mut partials: Vec<_> = self.pieces.iter().map(|_| empty()).collect();
+        let (mut weights, mut couplings) = (draw(height)?, draw(m)?);
+        let partials: Result<Vec<Partial<T, N>>, Error> =
+            few(self.pieces.iter().map(|_| Partial::new(height, m)));
+        let mut partials = partials?;
         let mut largest = 0.0f64;
         for _ in 0..STEPS {
             weights[width] = Wide::zero();

@@ -1,8 +1,10 @@
 //! What quasi-Newton steps know of the curvature of a label's loss.
 
+use super::COLUMNS;
 use super::problem::{Halves, Local, Tie};
 use crate::gram::Gram;
 use crate::wide::Float;
+use manylabel_base::{Error, collected, copied, extend, filled, reserved};
 use manylabel_simd::wide;
 use std::collections::VecDeque;
 
@@ -33,13 +35,13 @@ pub(super) struct Shape<T> {
 }
 
 impl<T: Float> Secant<T> {
-    pub(super) fn new(before: &Local<T>, after: &Local<T>) -> Self {
-        let minus = |a: &[T], b: &[T]| a.iter().zip(b).map(|(&a, &b)| a - b).collect();
-        Self {
-            steps: minus(&after.values, &before.values),
-            changes: minus(&after.slopes, &before.slopes),
-            columns: before.columns.clone(),
-        }
+    pub(super) fn new(before: &Local<T>, after: &Local<T>) -> Result<Self, Error> {
+        let minus = |a: &[T], b: &[T]| collected(COLUMNS, a.iter().zip(b).map(|(&a, &b)| a - b));
+        Ok(Self {
+            steps: minus(&after.values, &before.values)?,
+            changes: minus(&after.slopes, &before.slopes)?,
+            columns: copied(COLUMNS, &before.columns)?,
+        })
     }
 }
 
@@ -61,11 +63,11 @@ impl<T: Float> Shape<T> {
         share: f64,
         ties: &[(usize, Tie)],
         halves: &[Halves<T>],
-    ) {
+    ) -> Result<(), Error> {
         let change = dot(&secant.steps, &secant.changes);
         let moved = secant.columns.iter().zip(&secant.steps);
         let moved = moved.map(|(&col, step)| (col as usize, step.f64()));
-        let moved: Vec<_> = moved.filter(|&(_, step)| step != 0.0).collect();
+        let moved = collected(COLUMNS, moved.filter(|&(_, step)| step != 0.0))?;
         let along = |&(row, step): &(usize, f64)| {
             let row = gram.row(row);
             step * moved
@@ -75,7 +77,7 @@ impl<T: Float> Shape<T> {
         };
         let square: f64 = moved.iter().map(along).sum();
         if !(change > LEAST * variance * square && change.is_finite()) {
-            return;
+            return Ok(());
         }
         // What couplings have of their own is not to be taken for a matter of all columns.
         let own = ties.iter().map(|&(at, tie)| {
@@ -97,6 +99,7 @@ impl<T: Float> Shape<T> {
             self.secants.pop_front();
         }
         self.secants.push_back(secant);
+        Ok(())
     }
 
     /// Writes the curvature of the model of a label among its columns.
@@ -106,21 +109,21 @@ impl<T: Float> Shape<T> {
         local: &Local<T>,
         halves: &[Halves<T>],
         matrix: &mut Vec<T>,
-    ) {
+    ) -> Result<(), Error> {
         let columns = &local.columns[..];
         let n = columns.len();
-        gather(gram, columns, T::of(self.scale), matrix);
+        gather(gram, columns, T::of(self.scale), matrix)?;
         for &(at, tie) in &local.ties {
             let prior = halves[tie.pair as usize].curvature[tie.side];
             if prior > matrix[at * n + at] {
                 matrix[at * n + at] = prior;
             }
         }
-        let mut steps = vec![T::default(); columns.len()];
-        let mut product = steps.clone();
+        let mut steps = filled(COLUMNS, T::default(), n)?;
+        let mut product = filled(COLUMNS, T::default(), n)?;
         for secant in &self.secants {
             steps.fill(T::default());
-            let mut known = Vec::with_capacity(columns.len());
+            let mut known = reserved(COLUMNS, n)?;
             let mut at = 0;
             for (place, &col) in columns.iter().enumerate() {
                 while at < secant.columns.len() && secant.columns[at] < col {
@@ -133,7 +136,7 @@ impl<T: Float> Shape<T> {
             }
             times(matrix, &steps, &mut product);
             // Columns that did not move then change as the model has it.
-            let mut changes = product.clone();
+            let mut changes = copied(COLUMNS, &product)?;
             for (place, change) in known {
                 changes[place] = change;
             }
@@ -143,6 +146,7 @@ impl<T: Float> Shape<T> {
                 update(matrix, &changes, scales.0, &product, scales.1);
             }
         }
+        Ok(())
     }
 }
 
@@ -151,12 +155,19 @@ fn dot<T: Float>(a: &[T], b: &[T]) -> f64 {
 }
 
 /// The second moments among some columns, times a factor.
-fn gather<T: Float>(gram: &Gram<T>, columns: &[u32], factor: T, matrix: &mut Vec<T>) {
+fn gather<T: Float>(
+    gram: &Gram<T>,
+    columns: &[u32],
+    factor: T,
+    matrix: &mut Vec<T>,
+) -> Result<(), Error> {
     matrix.clear();
     for &row in columns {
         let row = gram.row(row as usize);
-        matrix.extend(columns.iter().map(|&col| factor * row[col as usize]));
+        let of_row = columns.iter().map(|&col| factor * row[col as usize]);
+        extend("second moments", matrix, of_row)?;
     }
+    Ok(())
 }
 
 /// The product of a symmetric matrix and a vector.

@@ -1,7 +1,9 @@
 //! The problem of one label: a quadratic model of its loss in what moves, and penalties.
 
+use super::{LABELS, PAIRS};
 use crate::penalty::{Net, soft};
 use crate::wide::Float;
+use manylabel_base::{Error, filled, push};
 use manylabel_simd::wide;
 
 /// Sweeps over the coordinates of a label at most.
@@ -48,17 +50,17 @@ pub(super) struct Coordinate<T> {
 }
 
 /// The pairs of each label, in order of the other.
-pub(super) fn ties(list: &[(u32, u32)], n_labels: usize) -> Vec<Vec<Tie>> {
-    let mut ties = vec![Vec::new(); n_labels];
+pub(super) fn ties(list: &[(u32, u32)], n_labels: usize) -> Result<Vec<Vec<Tie>>, Error> {
+    let mut ties = filled(LABELS, Vec::new(), n_labels)?;
     for (pair, &(i, k)) in (0..).zip(list) {
         for (side, label, other) in [(0, i, k), (1, k, i)] {
-            ties[label as usize].push(Tie { other, pair, side });
+            push(PAIRS, &mut ties[label as usize], Tie { other, pair, side })?;
         }
     }
     for of_label in &mut ties {
         of_label.sort_unstable_by_key(|tie| tie.other);
     }
-    ties
+    Ok(ties)
 }
 
 /// Lowers model and penalties by sweeps over the coordinates, until none moves its slope by more than
