@@ -107,8 +107,8 @@ BAD_TRAINING_SETS = {
     "Y 1-D of three values": (
         X,
         np.arange(N) % 3,
-        f"{INDICATOR}, got a 1-D array with .*2.*; as one label, where that is taken, it must hold 0 and 1; "
-        "sklearn.preprocessing.MultiLabelBinarizer",
+        f"{INDICATOR}, got a 1-D array with .*2.*; as one label, where that is taken, it must hold 0 and "
+        "1. Only binary classification is supported.*; sklearn.preprocessing.MultiLabelBinarizer",
     ),
     "Y 1-D of signs": (X, 2 * Y[:, 0] - 1, f"{INDICATOR}, got a 1-D array with .*-1.*; as one label"),
     "Y 1-D of words": (X, np.array(["no", "yes"])[Y[:, 0]], f"{INDICATOR}, got a 1-D array with .*(no|yes)"),

@@ -184,7 +184,7 @@ def check_labels(Y: Any) -> csr_array:
         if Y.ndim == 1 and not issparse(Y) and as_column(Y) is None:
             got += f" with {_not_0_or_1(Y)}; as one label, where that is taken, it must hold 0 and 1"
             # As scikit-learn has it, for whoever looks for these words.
-            kind = type_of_target(Y)
+            kind = _target_kind(Y)
             if kind.startswith("continuous"):
                 got += f". Unknown label type: {kind}"
             elif kind == "multiclass":
@@ -209,6 +209,14 @@ def check_labels(Y: Any) -> csr_array:
         ones = ones.copy()
         ones.eliminate_zeros()
     return ones
+
+
+def _target_kind(values: Any) -> str:
+    try:
+        with np.errstate(invalid="ignore"):  # NaN is no integer
+            return str(type_of_target(values))
+    except ValueError:  # nor a target
+        return "unknown"
 
 
 def _not_0_or_1(values: Any) -> str:
