@@ -104,7 +104,17 @@ BAD_TRAINING_SETS = {
     "Y complex": (X, Y + 0j, f"{INDICATOR}: Complex data not supported"),
     "Y words": (X, Y.astype(str), f"{INDICATOR}: .*strings"),
     "Y labels": (X, [["cat", "dog"], ["sun"]] * 20, f"{INDICATOR}, got rows of unequal length"),
-    "Y 1-D": (X, Y[:, 0], f"{INDICATOR}, got a 1-D array; sklearn.preprocessing.MultiLabelBinarizer"),
+    "Y 1-D of three values": (
+        X,
+        np.arange(N) % 3,
+        f"{INDICATOR}, got a 1-D array with .*2.*; as one label, where that is taken, it must hold 0 and "
+        "1. Only binary classification is supported.*; sklearn.preprocessing.MultiLabelBinarizer",
+    ),
+    "Y 1-D of signs": (X, 2 * Y[:, 0] - 1, f"{INDICATOR}, got a 1-D array with .*-1.*; as one label"),
+    "Y 1-D of words": (X, np.array(["no", "yes"])[Y[:, 0]], f"{INDICATOR}, got a 1-D array with .*(no|yes)"),
+    "Y 1-D of digits": (X, Y[:, 0].astype(str).astype(object), f"{INDICATOR}, got a 1-D array with '[01]'"),
+    "Y 1-D of NaN": (X, np.where(Y[:, 0] > 0, np.nan, 1), f"{INDICATOR}, got a 1-D array with .*nan"),
+    "Y 1-D of sets": (X, [{"cat"}, {"dog", "cat"}] * (N // 2), f"{INDICATOR}, got a 1-D array with .*cat"),
     "Y sparse 1-D": (X, coo_array(Y[:, 0]), f"{INDICATOR}, got a 1-D array"),
     "Y 3-D": (X, Y.reshape(N, 2, 2), f"{INDICATOR}, got a 3-D array"),
     "Y scalar": (X, 1, f"{INDICATOR}, got a 0-D array"),

@@ -12,6 +12,7 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
 from manylabel.estimator.base import built_aside
+from manylabel.estimator.parameters import shown
 from manylabel.estimator.validation import check_labels
 
 __all__ = ["F1Inference"]
@@ -92,7 +93,7 @@ class F1Inference(BaseEstimator):  # type: ignore[misc]
             If an argument or parameter is not as described; the message says what came.
         """
         if self.threshold not in ("test", "train"):
-            raise ValueError(f'`threshold` must be "test" or "train", got {self.threshold!r}')
+            raise ValueError(f'`threshold` must be "test" or "train", got {shown(self.threshold)}')
         labels = check_labels(y)
         n_rows = labels.shape[0]
         if n_rows == 0:

@@ -48,7 +48,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array, issparse, sparray, spmatrix
 
 from manylabel.estimator.documentation import documented_like
-from manylabel.estimator.validation import canonical_csr
+from manylabel.estimator.parameters import Number, shown
+from manylabel.estimator.validation import canonical_csr, native_numbers
 
 __all__ = ["ndcg_at_k", "precision_at_k", "propensities", "psndcg_at_k", "psp_at_k", "recall_at_k"]
 
@@ -57,6 +58,8 @@ Floats: TypeAlias = NDArray[np.float64]
 
 # Scores ranked at a time: temporaries of a few dozen megabytes, large enough to hide the interpreter.
 _BLOCK = 1 << 22
+
+_CONSTANT = Number(above=0)
 
 
 def precision_at_k(Y_true: Matrix, scores: Matrix, k: int | Sequence[int] = (1, 3, 5)) -> float | Floats:
@@ -163,15 +166,16 @@ def propensities(Y_train: Matrix, *, A: float = 0.55, B: float = 1.5) -> Floats:
     >>> propensities(np.eye(20)).round(3)[0]
     np.float64(0.334)
     """
-    for name, value in (("A", A), ("B", B)):
-        if not (np.isfinite(value) and value > 0):
-            raise ValueError(f"`{name}` must be finite and > 0, got {value!r}")
+    A, B = (_CONSTANT.check(name, value) for name, value in (("A", A), ("B", B)))
     Y = _check_indicator(Y_train, "Y_train")
     n, c = Y.shape
     if n < 3:
         raise ValueError(f"`Y_train` must have at least 3 rows, got {n}")
     counts = np.bincount(Y.indices, minlength=c)
-    constant = (np.log(n) - 1.0) * (B + 1.0) ** A
+    try:
+        constant = (np.log(n) - 1.0) * (B + 1.0) ** A
+    except OverflowError:
+        raise ValueError(f"`A` must be a power that (B + 1) can be raised to, got {A} with B={B}") from None
     return np.asarray(1.0 / (1.0 + constant * (counts + B) ** -A), dtype=np.float64)
 
 
@@ -341,7 +345,10 @@ def _as_asked(k: int | Sequence[int], values: Floats) -> float | Floats:
 def _check_k(k: Any) -> NDArray[np.int64]:
     ks: list[Any] = list(k) if np.iterable(k) else [k]
     if not ks or not all(isinstance(one, int | np.integer) and one is not True and one >= 1 for one in ks):
-        raise ValueError(f"`k` must be an integer >= 1 or a non-empty sequence of such, got {k!r}")
+        raise ValueError(f"`k` must be an integer >= 1 or a non-empty sequence of such, got {shown(k)}")
+    # Ranks of all rows are counted in 64 bits.
+    if max(ks) > np.iinfo(np.int32).max:
+        raise ValueError(f"`k` must be less than 2**31, got {shown(k)}")
     return np.array(ks, dtype=np.int64)
 
 
@@ -379,7 +386,7 @@ def _check_matrix(matrix: Any, name: str) -> Any:
     if checked.dtype.kind not in "biuf":
         raise ValueError(f"`{name}` must be numeric or bool, got dtype {checked.dtype}")
     if isinstance(checked, np.ndarray):
-        return checked
+        return native_numbers(checked)
     return canonical_csr(checked, f"`{name}`")
 
 

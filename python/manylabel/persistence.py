@@ -20,7 +20,6 @@ what a model from a stranger predicts is the stranger's choice.
 
 from __future__ import annotations
 
-import errno
 import importlib.metadata
 import inspect
 import json
@@ -28,11 +27,8 @@ import math
 import mmap
 import os
 import re
-import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +36,7 @@ from scipy.sparse import csc_array, csr_array
 from sklearn.utils.validation import check_is_fitted
 
 from manylabel import _core
+from manylabel.aside import written_aside
 from manylabel.estimator.registry import CLASSES, register
 
 __all__ = ["load", "register", "save_model", "written_aside"]
@@ -73,7 +70,8 @@ def save_model(estimator: Any, path: str | os.PathLike[str]) -> None:
     """Write a fitted estimator to a file.
 
     The file is complete or absent: it is written beside `path` under another name, flushed to the disk and
-    then renamed. On any failure an older file at `path` stays as it was.
+    then renamed. On any failure an older file at `path` stays as it was; else the new one has its
+    permissions. What a process that was killed has left in the directory, the next save there removes.
 
     Parameters
     ----------
@@ -82,19 +80,20 @@ def save_model(estimator: Any, path: str | os.PathLike[str]) -> None:
         estimators, lists and tuples of these) and its fitted attributes (those and ndarrays of numbers or
         bool, 1-D ndarrays of str, `scipy.sparse.csr_array` and `csc_array`).
     path : str or path-like
-        Where to. A symbolic link is followed.
+        Where to: a regular file or none. A symbolic link is followed.
 
     Raises
     ------
     TypeError
         If a class is not registered or a value is of another type; the message names the attribute.
     ValueError
-        If fitted attributes, as changed since the fit, do not go together.
+        If parameters are not allowed or fitted attributes do not go together, as changed since the fit.
     sklearn.exceptions.NotFittedError
         If `estimator` is not fitted.
     OSError
-        If the file cannot be written. On Windows also while any process has an older model loaded from
-        `path`, since Windows does not replace a mapped file: save under a new name there.
+        If the file cannot be written, or `path` is a pipe or a device, which renaming would replace. On
+        Windows also while any process has an older model loaded from `path`, since Windows does not replace
+        a mapped file: save under a new name there.
 
     Notes
     -----
@@ -113,7 +112,10 @@ def save_model(estimator: Any, path: str | os.PathLike[str]) -> None:
         checksum = _core.crc32(_bytes_of(tensor), checksum)
     digits = _beginning(header[8:]).span(3)
     header[8 + digits[0] : 8 + digits[1]] = b"%08x" % checksum
-    _write(Path(os.path.realpath(path)), [header, *map(_bytes_of, tensors.values())])
+    with written_aside(Path(path), "xb") as file:
+        file.write(header)
+        for tensor in tensors.values():
+            file.write(_bytes_of(tensor))
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -138,9 +140,9 @@ def load(path: str | os.PathLike[str]) -> Any:
         If the file cannot be opened; `FileNotFoundError` if there is none.
     ValueError
         If the file is no model file, is damaged or incomplete, was written by a newer format, or names a
-        class or parameter that this version does not have; or if shapes of fitted attributes do not go
-        together, indices are out of range or weights are not finite. The message has the path and what is
-        wrong.
+        class or parameter that this version does not have; or if a parameter is not allowed, shapes of fitted
+        attributes do not go together, indices are out of range or weights are not finite. The message has the
+        path and what is wrong.
 
     Notes
     -----
@@ -206,48 +208,6 @@ def _header(state: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> bytearra
     return bytearray(len(text).to_bytes(8, "little") + text)
 
 
-def _write(path: Path, chunks: list[Any]) -> None:
-    if path.is_dir():
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    if not path.parent.is_dir():
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path.parent))
-    with written_aside(path, "xb") as file:
-        for chunk in chunks:
-            file.write(chunk)
-
-
-@contextmanager
-def written_aside(path: Path, mode: str, **options: Any) -> Iterator[IO[Any]]:
-    """Open a file that appears at `path` only when all of it is written and on the disk.
-
-    Parameters
-    ----------
-    path : Path
-        Where to; what is there stays until then, and for good if anything fails.
-    mode : str
-        As in `open`, of the "x" kind: what is opened is a new file in the same directory.
-    **options
-        As in `open`.
-
-    Yields
-    ------
-    file
-        Open for writing.
-    """
-    # In the same directory, or renaming would be copying. Not `tempfile`, whose files only the owner may
-    # read, whatever the umask.
-    temporary = path.parent / f".manylabel-{secrets.token_hex(8)}.tmp"
-    try:
-        with open(temporary, mode, **options) as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-
-
 def _is_fitted_name(name: str) -> bool:
     return name.isidentifier() and name.endswith("_") and not name.startswith("_")
 
@@ -278,7 +238,7 @@ class _Encoder:
             },
         }
         if fitted:
-            _check_schema(estimator)  # as loading does, of inner estimators too: what is saved loads
+            _check_fitted(estimator)  # as loading does, of inner estimators too: what is saved loads
         return state
 
     def value(self, value: Any, at: str, depth: int, *, fitted: bool = False) -> Any:
@@ -444,8 +404,11 @@ def _tensors(entries: dict[str, Any], data: NDArray[np.uint8]) -> dict[str, NDAr
     return tensors
 
 
-def _check_schema(estimator: Any) -> None:
-    """Check a fitted estimator by the schema of its class, if it has one."""
+def _check_fitted(estimator: Any) -> None:
+    """Check a fitted estimator by the tables of its class, if it has them."""
+    parameters = getattr(type(estimator), "parameters", None)
+    if parameters is not None:
+        parameters.require(estimator)
     schema = getattr(type(estimator), "schema", None)
     if schema is not None:
         schema.check(estimator)
@@ -479,7 +442,7 @@ class _Decoder:
         # Into the dictionary and not by `setattr`, so that no descriptor of the class runs.
         vars(estimator).update({name: self.value(value, depth) for name, value in fitted.items()})
         if fitted:
-            _check_schema(estimator)
+            _check_fitted(estimator)
         return estimator
 
     def value(self, node: Any, depth: int) -> Any:

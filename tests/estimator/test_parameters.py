@@ -2,11 +2,17 @@
 
 import inspect
 import re
+import subprocess
+import sys
+from fractions import Fraction
 
+import joblib
 import numpy as np
 import pytest
 
 from estimators import CLASSIFIERS, PARTITIONERS, TRANSFORMERS
+from manylabel import BoostedRulesClassifier
+from manylabel.estimator import parameters
 from manylabel.estimator.parameters import (
     Choice,
     Classifier,
@@ -79,6 +85,68 @@ def test_fits_refuse_wrong_values(cls, name, value):
     X, Y = (None, None) if name != "categorical_features" else (np.ones((N, D)), np.ones((N, C)))
     with pytest.raises(ValueError, match=f"^`{name}` must be {re.escape(wanted)}, got "):
         cls(**{name: value}).fit(X, Y)
+
+
+BEYOND = [
+    10**400,
+    -(10**400),
+    10**5000,
+    Fraction(10**5000, 3),
+    np.longdouble("1e4000"),
+    np.longdouble("-inf"),
+]
+
+
+@every_class
+@pytest.mark.parametrize(
+    "value", BEYOND, ids=["1e400", "-1e400", "1e5000", "fraction", "long double", "-inf"]
+)
+def test_numbers_beyond_all_floats_are_refused_by_name_or_mean_much(cls, value):
+    for name, kind in cls.parameters.items():
+        if name == "categorical_features":
+            continue
+        if kind.takes(value):
+            # More than there can be of anything counts as that, and a penalty may be infinite.
+            checked = kind.check(name, value)
+            assert type(checked) in (int, bool) or checked == np.inf, name
+        else:
+            with pytest.raises(ValueError, match=f"^`{name}` must be {re.escape(kind.wanted)}, got "):
+                cls(**{name: value}).fit(None, None)
+
+
+@pytest.mark.parametrize("value", [[10**400], [10**5000], 10**5000], ids=["1e400", "1e5000", "no list"])
+def test_categorical_features_beyond_all_integers_are_refused(value):
+    model = BoostedRulesClassifier(categorical_features=value)
+    with pytest.raises(ValueError, match=r"^`categorical_features` must be None, positions from 0 to 5"):
+        model.fit(np.ones((N, D)), np.ones((N, C)))
+
+
+def test_cores_are_those_the_process_may_use(monkeypatch):
+    for cores, threads in ((1, [1, 1, 1, 1, 1]), (6, [1, 6, 5, 6, 3])):
+        parameters._cores.cache_clear()
+        monkeypatch.setattr(joblib, "cpu_count", lambda cores=cores: cores)
+        assert [parameters.n_threads(n_jobs) for n_jobs in (None, -1, -2, 10**400, 3)] == threads
+    # They may change while the process runs, and are not asked for by every row.
+    seconds = iter([100.0, 100.9, 102.0])
+    monkeypatch.setattr(parameters.time, "monotonic", lambda: next(seconds))
+    counts = iter([4, 2])
+    monkeypatch.setattr(joblib, "cpu_count", lambda: next(counts))
+    assert [parameters.n_threads(-1) for _ in range(3)] == [4, 4, 2]
+    parameters._cores.cache_clear()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="sets the affinity of a process as Linux does")
+def test_affinity_counts():
+    code = """if True:
+        import os
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+        from manylabel.estimator.parameters import n_threads
+        print(n_threads(-1))
+        """
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == "1\n"
 
 
 RIGHT = [

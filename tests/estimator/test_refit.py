@@ -8,10 +8,11 @@ import pytest
 from sklearn.base import clone
 
 from estimators import CLASSIFIERS, PARTITIONERS, TRANSFORMERS
-from manylabel import DiSMECClassifier
+from manylabel import CorrLogClassifier, DiSMECClassifier
+from manylabel.correlated import corrlog_path
 from manylabel.datasets import make_multilabel
 
-FEW = [*CLASSIFIERS[::3], TRANSFORMERS[0], *PARTITIONERS]
+ALL = CLASSIFIERS + TRANSFORMERS + PARTITIONERS
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +28,7 @@ def refuse(_):
     raise StoppedError
 
 
-@pytest.mark.parametrize("estimator", FEW, ids=str)
+@pytest.mark.parametrize("estimator", ALL, ids=repr)
 def test_a_failed_refit_changes_nothing(estimator, small):
     X, Y = small
     model = clone(estimator).fit(X, Y)
@@ -43,7 +44,7 @@ def test_a_failed_refit_changes_nothing(estimator, small):
         assert pickle.dumps(vars(model)) == before
 
 
-@pytest.mark.parametrize("estimator", FEW, ids=str)
+@pytest.mark.parametrize("estimator", ALL, ids=repr)
 def test_an_unfitted_estimator_stays_unfitted(estimator, small):
     X, Y = small
     model = clone(estimator)
@@ -53,6 +54,20 @@ def test_an_unfitted_estimator_stays_unfitted(estimator, small):
     with pytest.raises(ValueError, match="0 and 1"):
         model.fit(X, wrong)
     assert vars(model) == before
+
+
+def test_a_failed_path_leaves_its_estimator(small):
+    X, Y = small
+    model = CorrLogClassifier().fit(X, Y)
+    before = pickle.dumps(vars(model))
+    wrong = Y.toarray()
+    wrong[3, 1] = 2
+    with pytest.raises(ValueError, match="0 and 1"):
+        corrlog_path(X[:, :30], wrong, [0.1, 0.01], estimator=model)
+    assert pickle.dumps(vars(model)) == before
+    first, second = corrlog_path(X, Y, [0.1, 0.01], estimator=model)
+    assert (first.n_features_in_, first.l2_features_, second.l2_features_) == (40, 0.1, 0.01)
+    assert pickle.dumps(vars(model)) == before
 
 
 def test_threads_predict_with_one_state_or_the_other(small):

@@ -91,7 +91,7 @@ def test_a_small_file_makes_no_large_model(tmp_path, monkeypatch):
     model.heads_ = csr_array((wide.data, wide.indices, wide.indptr), shape=(wide.shape[0], 2**30))
     with pytest.raises(ValueError, match=r"shape of `heads_`: expected \(n_rules, n_labels\) = \(5, 6\)"):
         model.save(tmp_path / "model")
-    monkeypatch.setattr(persistence, "_check_schema", lambda estimator: None)
+    monkeypatch.setattr(persistence, "_check_fitted", lambda estimator: None)
     model.save(tmp_path / "model")
     monkeypatch.undo()
     assert (tmp_path / "model").stat().st_size < 10_000

@@ -20,7 +20,7 @@ from manylabel.correlated.inspection import Explanation, draw_correlations
 from manylabel.estimator import parameters as kinds
 from manylabel.estimator.base import MultiLabelClassifier, core_parts
 from manylabel.estimator.held_out import held_out_folds, spread_rows
-from manylabel.estimator.parameters import check_count, fixed_threshold
+from manylabel.estimator.parameters import check_count, fixed_threshold, shown
 from manylabel.estimator.progress import Progress, Tell, reported
 from manylabel.estimator.registry import register
 from manylabel.estimator.scaling import holds_measurements, inverse_deviations
@@ -203,7 +203,7 @@ class CorrLogClassifier(MultiLabelClassifier):
         n_iter_=Scalar(int),
         l2_features_=Scalar(float, optional=True),  # not in version 0.1, as the next two
         l2_pairs_=Scalar(float, optional=True),
-        threshold_=Scalar(float, optional=True),
+        threshold_=Scalar(float, finite=True, optional=True),
     )
 
     coef_: csc_array
@@ -383,7 +383,7 @@ class CorrLogClassifier(MultiLabelClassifier):
         if coding == "01":
             return self.coef_, self.intercept_, self.correlations_
         if coding != "pm1":
-            raise ValueError(f'`coding` must be "01" or "pm1", got {coding!r}')
+            raise ValueError(f'`coding` must be "01" or "pm1", got {shown(coding)}')
         intercept = self.intercept_ / 2 + self.correlations_.sum(axis=1) / 4
         return csc_array(self.coef_ / 2), intercept, csr_array(self.correlations_ / 4)
 
@@ -498,8 +498,8 @@ def corrlog_path(
     ----------
     X : array-like or sparse matrix of shape (n_samples, n_features)
         Features.
-    Y : array-like or sparse matrix of shape (n_samples, n_labels)
-        0/1 indicator matrix.
+    Y : array-like or sparse matrix of shape (n_samples, n_labels), or array-like of shape (n_samples,)
+        0/1 indicator matrix, or one label, as in `CorrLogClassifier.fit`.
     lambdas : sequence of float
         Values for both `l2_features` and `l2_pairs`; finite and > 0. Falling ones are fastest.
     estimator : CorrLogClassifier, default=None
@@ -541,7 +541,7 @@ def corrlog_path(
     penalties = [_LEAST_PENALTY if value == "auto" else value for value in given]
     keeps_ratio = given[1] != "auto"
     if np.ndim(lambdas) != 1:
-        raise TypeError(f"`lambdas` must be a sequence of numbers, got {lambdas!r}")
+        raise TypeError(f"`lambdas` must be a sequence of numbers, got {shown(lambdas)}")
     values = [kinds.Number(above=0).check("lambdas", value) for value in lambdas]
     ratio = penalties[1] / penalties[0]
     models: list[CorrLogClassifier] = []
@@ -549,7 +549,8 @@ def corrlog_path(
         pairs = ratio * value if keeps_ratio else "auto"
         model = clone(estimator).set_params(l2_features=value, l2_pairs=pairs)
         start = models[-1] if models else None
-        model._fit(X, Y, sample_weight, None, start)
+        with model._fitting(Y) as (built, of_labels):
+            built._fit(X, of_labels, sample_weight, None, start)
         models.append(model)
     return models
 

@@ -21,8 +21,8 @@ from sklearn.utils.validation import check_is_fitted
 from manylabel import _core, persistence
 from manylabel.estimator.parameters import Parameters, check_count, n_threads
 from manylabel.estimator.progress import Progress, Tell
-from manylabel.estimator.schema import Array, Attribute, Scalar, Schema
-from manylabel.estimator.validation import check_matrix
+from manylabel.estimator.schema import Attribute, Classes, Scalar, Schema
+from manylabel.estimator.validation import as_column, check_matrix
 
 __all__ = ["ODDS_OF_MARGINS", "Estimator", "MultiLabelClassifier", "built_aside", "core_parts", "core_rows"]
 
@@ -120,21 +120,28 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     The scorer is made at the first prediction, from fitted arrays that it borrows. It is dropped when an
     attribute of the estimator is assigned, and so by `fit` and `set_params`.
 
+    A 1-D y of 0 and 1 is one label: a subclass is given its column. What it answers is then for a binary
+    classifier of scikit-learn's, such as a wrapper of one model a label wants.
+
     Attributes
     ----------
     classes_ : ndarray of shape (n_labels,), dtype int64
-        ``arange(n_labels)``.
+        ``arange(n_labels)``; 0 and 1 if y was 1-D.
+    one_dimensional_ : bool
+        Whether y was 1-D in fit, and predictions are.
     sparse_output_ : bool
         Whether Y was sparse in fit, and `predict` is.
     """
 
     # For the schemas of subclasses.
     fitted: ClassVar[dict[str, Attribute]] = {
-        "classes_": Array(("n_labels",), "i8"),
+        "one_dimensional_": Scalar(bool, size="one_dimensional", optional=True),  # not in version 0.1
+        "classes_": Classes("i8"),
         "sparse_output_": Scalar(bool),
     }
 
     classes_: NDArray[np.int64]
+    one_dimensional_: bool
     sparse_output_: bool
     n_jobs: int | None
 
@@ -145,6 +152,20 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     def __delattr__(self, name: str) -> None:
         super().__delattr__(name)
         _SCORERS.pop(self, None)
+
+    @property
+    def _is_one_label(self) -> bool:
+        """Whether y was 1-D in fit, of 0 and 1."""
+        return getattr(self, "one_dimensional_", False) and not self._takes_classes
+
+    @property
+    def _takes_classes(self) -> bool:
+        """Whether `_fit` takes a 1-D y as it is, of any classes."""
+        return False
+
+    @property
+    def _n_labels(self) -> int:
+        return 1 if self._is_one_label else len(self.classes_)
 
     @property
     def _least_score(self) -> float:
@@ -183,6 +204,19 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         self._check_fitted()
         return check_matrix(self, X, reset=False)
 
+    @contextmanager
+    def _fitting(self: T, y: Any) -> Iterator[tuple[T, Any]]:
+        """Give a copy to fit, and Y for its `_fit`; its attributes are assigned when the body is done."""
+        column = None if self._takes_classes else as_column(y)
+        # Other threads may predict with the old state until the new one is complete.
+        with _aside(self) as built:
+            built.__dict__.pop("one_dimensional_", None)
+            yield built, y if column is None else column
+            if not self._takes_classes:
+                built.one_dimensional_ = column is not None
+            if column is not None:
+                built.classes_ = np.arange(2)
+
     def fit(self: T, X: Any, y: Any, sample_weight: Any = None, *, progress: Progress = None) -> T:
         """Fit the model.
 
@@ -191,8 +225,8 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         X : array-like or sparse matrix of shape (n_samples, n_features)
             Features; finite as float32, or NaN where the class takes missing values. Any numeric dtype, int32
             or int64 positions.
-        y : array-like or sparse matrix of shape (n_samples, n_labels)
-            0/1 indicator matrix Y.
+        y : array-like or sparse matrix of shape (n_samples, n_labels), or array-like of shape (n_samples,)
+            0/1 indicator matrix Y, or one label: 0 or 1 for each row. Any numeric dtype.
         sample_weight : array-like of shape (n_samples,), default=None
             Multiplies the loss of each row; >= 0. Rows with weight 0 are ignored.
         progress : callable, default=None
@@ -218,13 +252,12 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         sklearn.exceptions.ConvergenceWarning
             If the fit ended at `max_iter` before it converged.
         """
-        # Other threads may predict with the old state until the new one is complete.
-        with _aside(self) as built:
-            built._fit(X, y, sample_weight, progress)
+        with self._fitting(y) as (built, Y):
+            built._fit(X, Y, sample_weight, progress)
         return self
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Progress) -> None:
-        """Check parameters and data, and assign the fitted attributes."""
+        """Check parameters and data, and assign the fitted attributes, as for an indicator matrix."""
         raise NotImplementedError
 
     def prepare(self: T) -> T:
@@ -264,7 +297,7 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
 
         Returns
         -------
-        ndarray of shape (n_samples, n_labels), dtype float32
+        ndarray of shape (n_samples, n_labels), or (n_samples,) if y was 1-D, dtype float32
             Scores, as the notes of the class describe them. Dense by nature, 4 bytes each. -inf for labels
             never seen in fit.
 
@@ -276,7 +309,7 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
             If the scores do not fit in memory; `predict_topk` needs no such array.
         """
         X = self._features(X)
-        return self._scorer().decision(X, n_threads(self.n_jobs))
+        return self._in_form_of_y(self._scorer().decision(X, n_threads(self.n_jobs)))
 
     def predict_topk(self, X: Any, k: int = 5) -> csr_array:
         """Name the best labels of every row.
@@ -320,7 +353,7 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
 
         Returns
         -------
-        ndarray or csr_array of shape (n_samples, n_labels), dtype int64
+        ndarray or csr_array of shape (n_samples, n_labels), or (n_samples,) if y was 1-D, dtype int64
             0/1 indicator matrix; sparse if Y was in fit, and then never dense in between.
 
         Raises
@@ -351,9 +384,9 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
 
         Returns
         -------
-        ndarray of shape (n_samples, n_labels)
+        ndarray of shape (n_samples, n_labels), or (n_samples, 2) if y was 1-D
             Probabilities, as the notes of the class describe them. Dense by nature. 0 for labels never seen
-            in fit.
+            in fit. If y was 1-D, those of its absence and of its presence.
 
         Raises
         ------
@@ -362,7 +395,8 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         MemoryError
             If the probabilities do not fit in memory.
         """
-        return self._probabilities(self._features(X))
+        found = self._probabilities(self._features(X))
+        return np.hstack([1 - found, found]) if self._is_one_label else found
 
     def _log_odds(self, scores: NDArray[Any]) -> NDArray[Any]:
         """Turn scores into log-odds of the labels, for models of other rows to be compared with."""
@@ -371,7 +405,11 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     def _indicator(self, positive: csr_array) -> csr_array | NDArray[np.int64]:
         """Give 0/1 predictions the form Y had at fit."""
         positive.data = np.ones(len(positive.indices), dtype=np.int64)
-        return positive if self.sparse_output_ else positive.toarray()
+        return positive if self.sparse_output_ else self._in_form_of_y(positive.toarray())
+
+    def _in_form_of_y(self, of_labels: NDArray[Any]) -> NDArray[Any]:
+        """Give a value for each row and label the dimensions that y had at fit."""
+        return of_labels[:, 0] if self._is_one_label else of_labels
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -379,7 +417,6 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         tags.classifier_tags.multi_label = True
         tags.classifier_tags.multi_class = False
         tags.target_tags.multi_output = True
-        tags.target_tags.single_output = False
         return tags
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
@@ -389,7 +426,7 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
             Features.
-        y : array-like or sparse matrix of shape (n_samples, n_labels)
+        y : array-like or sparse matrix of shape (n_samples, n_labels), or (n_samples,) as in fit
             True labels.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the rows.

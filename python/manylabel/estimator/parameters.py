@@ -7,14 +7,15 @@ what it may be, and what came.
 
 from __future__ import annotations
 
-import os
 import re
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 from numbers import Integral, Real
 from typing import Any
 
+import joblib
 import numpy as np
 from sklearn.utils import check_random_state
 
@@ -40,7 +41,11 @@ __all__ = [
     "check_count",
     "fixed_threshold",
     "n_threads",
+    "shown",
 ]
+
+# Characters of a value in a message.
+_MOST_SHOWN = 1000
 
 
 class Parameter(ABC):
@@ -68,6 +73,24 @@ class Parameter(ABC):
         """Turn an allowed value into what the core takes."""
         return value
 
+    def require(self, name: str, value: Any) -> None:
+        """Refuse a value that is not allowed.
+
+        Parameters
+        ----------
+        name : str
+            The parameter, for the message.
+        value : object
+            What the user gave.
+
+        Raises
+        ------
+        ValueError
+            If the value is not allowed.
+        """
+        if not self.takes(value):
+            raise ValueError(f"`{name}` must be {self.wanted}, got {shown(value)}")
+
     @abstractmethod
     def read(self, text: str) -> Any:
         """Turn text from the command line into a value; ValueError if it cannot be one."""
@@ -92,8 +115,7 @@ class Parameter(ABC):
         ValueError
             If the value is not allowed.
         """
-        if not self.takes(value):
-            raise ValueError(f"`{name}` must be {self.wanted}, got {value!r}")
+        self.require(name, value)
         return self.checked(value)
 
 
@@ -398,9 +420,10 @@ class Seed(Parameter):
 
 
 class Threads(Parameter):
-    """scikit-learn's ``n_jobs``, which becomes a number of threads: never more than the machine's cores.
+    """scikit-learn's ``n_jobs``, which becomes a number of threads: never more than the cores there are.
 
-    None means 1; -1 all cores this process may use, -2 all but one, and so on.
+    None means 1; -1 all cores this process may use, -2 all but one, and so on. Affinity and the quota of a
+    container count, as `joblib.cpu_count` sees them: more threads than these would only wait.
     """
 
     wanted = "None or an integer other than 0"
@@ -415,8 +438,7 @@ class Threads(Parameter):
         """Turn an allowed value into a number of threads."""
         if value is None:
             return 1
-        affinity = getattr(os, "sched_getaffinity", None)
-        cores = len(affinity(0)) if affinity else os.cpu_count() or 1
+        cores = _cores(int(time.monotonic()))
         wanted = int(value) + (cores + 1 if int(value) < 0 else 0)
         return max(1, min(wanted, cores))
 
@@ -493,6 +515,31 @@ class Parameters(Mapping[str, Parameter]):
         """
         return {name: kind.check(name, getattr(estimator, name)) for name, kind in self._kinds.items()}
 
+    def require(self, estimator: Any) -> None:
+        """Refuse an estimator whose parameters are not allowed; nothing is drawn.
+
+        Parameters
+        ----------
+        estimator : object
+            Has them as attributes.
+
+        Raises
+        ------
+        ValueError
+            For the first that is not allowed.
+        """
+        for name, kind in self._kinds.items():
+            kind.require(name, getattr(estimator, name))
+
+
+def shown(value: Any) -> str:
+    """Show a value in a message; of more than some lines, what matters is that it is long."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes no integers of more than 4,300 digits
+        return f"a number that is too long to write, {type(value).__name__}"
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
+
 
 def check_count(name: str, value: Any, least: int) -> int:
     """Check an argument that is an integer of at least `least`."""
@@ -516,6 +563,12 @@ def n_threads(n_jobs: Any) -> int:
     """Turn scikit-learn's ``n_jobs`` into a number of threads, as `Threads` does."""
     threads: int = _THREADS.check("n_jobs", n_jobs)
     return threads
+
+
+@lru_cache(maxsize=1)
+def _cores(second: int) -> int:
+    """Count the cores this process may use; once a second, since that takes longer than a row does."""
+    return int(joblib.cpu_count())
 
 
 _THREADS = Threads()

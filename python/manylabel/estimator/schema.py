@@ -3,7 +3,8 @@
 A class has its schema as ``schema``. `manylabel.load` checks by it that shapes agree with each other, indices
 are in range and values are finite, so that a model that loads can be used, and takes no more memory than its
 file says. Sizes that several attributes share have names, such as ``n_labels``; the first attribute that has
-one sets it.
+one sets it. Some array has an element for each label, so that a small file has few of them; features may be
+more than any array has elements, and no prediction has anything for each of these.
 """
 
 from __future__ import annotations
@@ -15,12 +16,29 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 
-__all__ = ["ANY", "Array", "Attribute", "Each", "Models", "Scalar", "Schema", "SparseMatrix"]
+from manylabel.estimator.parameters import shown
+
+__all__ = [
+    "ANY",
+    "Array",
+    "Attribute",
+    "Classes",
+    "Each",
+    "Model",
+    "Models",
+    "Scalar",
+    "Schema",
+    "SparseMatrix",
+    "Text",
+]
 
 # Of classes that the user has named, by numbers or by texts.
 ANY = "b1 i1 i2 i4 i8 u1 u2 u4 u8 f4 f8 O"
 
 Sizes = dict[str, int]
+
+# Beyond lies infinity, in single precision.
+_MOST = float(np.finfo(np.float32).max)
 
 
 class Attribute(ABC):
@@ -63,19 +81,37 @@ class Scalar(Attribute):
     kind : type
         bool, int or float; an int is a float as well.
     size : str, default=None
-        The size that it sets or must be.
+        The size that it sets or must be; a flag is a size of 0 or 1.
+    finite : bool, default=False
+        Whether a float must be finite in single precision, in which scores are.
+    or_minus_infinity : bool, default=False
+        Whether -inf is allowed all the same.
     """
 
-    def __init__(self, kind: type, *, size: str | None = None, optional: bool = False) -> None:
+    def __init__(
+        self,
+        kind: type,
+        *,
+        size: str | None = None,
+        finite: bool = False,
+        or_minus_infinity: bool = False,
+        optional: bool = False,
+    ) -> None:
         super().__init__(optional=optional)
         self.kind, self.size = kind, size
+        self.finite, self.or_minus_infinity = finite, or_minus_infinity
 
     def check(self, name: str, value: Any, sizes: Sizes) -> None:
         """Check a value against what it must be."""
         plain = value.item() if isinstance(value, np.generic) else value
         right = type(plain) in ((int, float) if self.kind is float else (self.kind,))
-        if not right or plain != plain or (self.kind is int and plain < 0):
-            raise ValueError(f"`{name}` must be a {self.kind.__name__}, got {value!r}")
+        # No count and no seed is larger, and the core takes no larger integer.
+        most = np.inf if type(plain) is float else 2**63 - 1
+        least = -most if self.kind is float else 0
+        if not right or not least <= plain <= most:
+            raise ValueError(f"`{name}` must be a {self.kind.__name__}, got {shown(value)}")
+        if self.finite and abs(plain) > _MOST and not (self.or_minus_infinity and plain == -np.inf):
+            raise ValueError(f"`{name}` must be finite as float32, got {shown(value)}")
         if self.size is not None:
             _agree(name, (self.size,), (plain,), sizes)
 
@@ -121,9 +157,35 @@ class Array(Attribute):
         if self.below is not None:
             _check_indices(name, value, sizes[self.below])
         if self.ends is not None:
+            if not len(value):
+                raise ValueError(f"`{name}` must begin with 0, got nothing")
             size = sizes.setdefault(self.ends, int(value[-1]))
             if value[0] != 0 or value[-1] != size or (value[1:] < value[:-1]).any():
                 raise ValueError(f"`{name}` must rise from 0 to {size}")
+
+
+class Classes(Attribute):
+    """The classes: one a label, or 0 and 1 where y was 1-D in fit and so is one label.
+
+    Comes after ``one_dimensional_``, a flag of that size, and after what else tells the number of labels.
+
+    Parameters
+    ----------
+    dtypes : str
+        As for `Array`.
+    """
+
+    def __init__(self, dtypes: str) -> None:
+        super().__init__()
+        self.array = Array(("n_labels",), dtypes)
+
+    def check(self, name: str, value: Any, sizes: Sizes) -> None:
+        """Check a value against what it must be."""
+        if not (sizes.get("one_dimensional") and sizes.get("n_labels", 1) == 1 and np.size(value) == 2):
+            self.array.check(name, value, sizes)
+            return
+        self.array.check(name, value, {})
+        sizes["n_labels"] = 1
 
 
 class SparseMatrix(Attribute):
@@ -175,6 +237,25 @@ class Each(Attribute):
             self.part.check(f"{name}[{at}]", part, dict(sizes))
 
 
+class Text(Attribute):
+    """A str, or None."""
+
+    def check(self, name: str, value: Any, sizes: Sizes) -> None:
+        """Check a value against what it must be."""
+        if not isinstance(value, str | None):
+            raise ValueError(f"`{name}` must be a str or None, got {_kind(value)}")
+
+
+class Model(Attribute):
+    """A classifier, or None."""
+
+    def check(self, name: str, value: Any, sizes: Sizes) -> None:
+        """Check a value against what it must be."""
+        if value is not None and not hasattr(value, "predict"):
+            raise ValueError(f"`{name}` must be a classifier or None, got {_kind(value)}")
+        _check_two_dimensional(name, value)
+
+
 class Models(Attribute):
     """The models of blocks: fitted classifiers, or None.
 
@@ -205,15 +286,16 @@ class Models(Attribute):
                 raise ValueError(
                     f"features of `{name}[{at}]`: expected {sizes['n_features']}, got {features}"
                 )
+            _check_two_dimensional(f"{name}[{at}]", model)
 
     def check_labels(self, name: str, models: Sequence[Any], labels: Any) -> None:
         """Check that every model has as many labels as its block."""
         of_models = labels if isinstance(labels, list | tuple) else [labels]
         for at, (model, block) in enumerate(zip(models, of_models, strict=False)):
-            if model is not None and len(model.classes_) != len(block):
+            found = len(getattr(model, "classes_", ()))
+            if model is not None and found != len(block):
                 raise ValueError(
-                    f"labels of `{name}[{at}]`: expected {len(block)} as in `{self.labels}`, "
-                    f"got {len(model.classes_)}"
+                    f"labels of `{name}[{at}]`: expected {len(block)} as in `{self.labels}`, got {found}"
                 )
 
 
@@ -223,8 +305,8 @@ class Schema:
     Parameters
     ----------
     **attributes : Attribute
-        By name. ``n_features_in_`` and ``feature_names_in_`` come first, by themselves; attributes that are
-        not listed are not looked at.
+        By name. ``n_features_in_`` and ``feature_names_in_`` come first, by themselves. Classes of the user's
+        own may have further ones, which are not looked at.
     """
 
     def __init__(self, **attributes: Attribute) -> None:
@@ -254,9 +336,17 @@ class Schema:
                 attribute.check(name, fitted[name], sizes)
             elif not attribute.optional:
                 raise ValueError(f"{type(estimator).__name__} has no `{name}`")
+        for size in ("n_features", "n_labels"):
+            if sizes.get(size, 1) < 1:
+                raise ValueError(f"`{size}` must be at least 1, got {sizes[size]}")
         for name, attribute in self.attributes.items():
             if isinstance(attribute, Models):
                 attribute.check_labels(name, fitted[name], fitted[attribute.labels])
+
+
+def _check_two_dimensional(name: str, model: Any) -> None:
+    if getattr(model, "one_dimensional_", False):
+        raise ValueError(f"`{name}` must be fitted to an indicator matrix, got a model of a 1-D y")
 
 
 def _kind(value: Any) -> str:

@@ -3,7 +3,8 @@
 Canonical is: X a CSR array of float32 or float64 with sorted, unique columns, int32 or int64 positions,
 finite values (or NaN, for estimators whose tags allow it); Y a CSR array of float32 ones. What already is
 so is passed on as it is, without a copy. What is not is copied; the caller's matrices are never sorted,
-summed or widened in place.
+summed or widened in place. Numbers of every width and byte order are taken, dense and sparse: integers,
+bool, and floats of 16 to 128 bits.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 from sklearn.utils import check_array, check_consistent_length, get_tags
-from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from manylabel import _core
+from manylabel.estimator.parameters import shown
 
 __all__ = [
+    "as_column",
     "canonical_csr",
     "check_features",
     "check_labels",
@@ -31,6 +34,7 @@ __all__ = [
     "check_single",
     "check_training_set",
     "held_out_rows",
+    "native_numbers",
     "one_hot",
 ]
 
@@ -122,7 +126,7 @@ def check_matrix(estimator: Any, X: Any, *, reset: bool) -> csr_array | NDArray[
         ready: csr_array | NDArray[Any] = X
         return ready
     if issparse(X):
-        X = _check_positions(X, "X")
+        X = _check_positions(_natively(X), "X")
     matrix: Any = validate_data(
         estimator,
         X,
@@ -176,14 +180,24 @@ def check_labels(Y: Any) -> csr_array:
         except ValueError:
             raise ValueError(f"{expected}, got rows of unequal length; {hint}") from None
     if Y.ndim != 2:
-        raise ValueError(f"{expected}, got a {Y.ndim}-D array; {hint}")
+        got = f"a {Y.ndim}-D array"
+        if Y.ndim == 1 and not issparse(Y) and as_column(Y) is None:
+            got += f" with {_not_0_or_1(Y)}; as one label, where that is taken, it must hold 0 and 1"
+            # As scikit-learn has it, for whoever looks for these words.
+            kind = _target_kind(Y)
+            if kind.startswith("continuous"):
+                got += f". Unknown label type: {kind}"
+            elif kind == "multiclass":
+                got += f". Only binary classification is supported. The type of the target is {kind}"
+        raise ValueError(f"{expected}, got {got}; {hint}")
     if issparse(Y):
-        Y = _check_positions(Y, "Y")
+        Y = _check_positions(_natively(Y), "Y")
     try:
         Y = check_array(Y, accept_sparse="csr", dtype="numeric", input_name="Y", ensure_min_samples=0)
     except ValueError as error:
         raise ValueError(f"{expected}: {error}") from None
-    canonical = _canonical(csr_array(Y))
+    numbers: Any = Y if issparse(Y) else native_numbers(Y)
+    canonical = _canonical(csr_array(numbers))
     data = canonical.data
     if not np.isin(data, (0, 1)).all():
         wrong = np.unique(data[~np.isin(data, (0, 1))])
@@ -195,6 +209,49 @@ def check_labels(Y: Any) -> csr_array:
         ones = ones.copy()
         ones.eliminate_zeros()
     return ones
+
+
+def _target_kind(values: Any) -> str:
+    try:
+        with np.errstate(invalid="ignore"):  # NaN is no integer
+            return str(type_of_target(values))
+    except ValueError:  # nor a target
+        return "unknown"
+
+
+def _not_0_or_1(values: Any) -> str:
+    """Show the first of some values that is neither."""
+    for value in values:
+        plain = value.item() if isinstance(value, np.generic) else value
+        if isinstance(plain, str | np.ndarray) or plain not in (0, 1):
+            return shown(plain)
+    return f"values of dtype {values.dtype}"
+
+
+def as_column(y: Any) -> NDArray[Any] | None:
+    """Turn a 1-D y of 0 and 1 into an indicator matrix of one label.
+
+    Parameters
+    ----------
+    y : array-like or sparse matrix
+        Anything.
+
+    Returns
+    -------
+    ndarray of shape (n_samples, 1), or None
+        None for what is not 1-D, or not of 0 and 1: a fit takes or refuses that by itself.
+    """
+    if y is None or issparse(y):
+        return None
+    if getattr(y, "ndim", 1) != 1:
+        return None
+    try:
+        values = np.asarray(y)
+    except ValueError:  # rows of unequal length
+        return None
+    if values.ndim != 1 or values.dtype.kind not in "biufO" or not np.isin(values, (0, 1)).all():
+        return None
+    return values[:, None]
 
 
 def one_hot(y: Any, classes: NDArray[Any] | None = None) -> tuple[Any, NDArray[Any] | None]:
@@ -296,14 +353,28 @@ def check_training_set(
     return X, Y, weights
 
 
+class _Numbered(Sequence[str]):
+    """Names by number, made when they are asked for: there may be a billion, of which few are."""
+
+    def __init__(self, kind: str, count: int) -> None:
+        self._kind, self._count = kind, count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, at: Any) -> Any:
+        number = range(self._count)[at]
+        return f"{self._kind} {number}" if isinstance(number, int) else [self[each] for each in number]
+
+
 def check_names(kind: str, names: Sequence[str] | None, count: int, estimator: Any) -> Sequence[str]:
     """Name every feature or label (`kind`), as given or as in fit, or by its number."""
     if names is None:
         if kind == "feature" and hasattr(estimator, "feature_names_in_"):
             return [str(name) for name in estimator.feature_names_in_]
-        return [f"{kind} {at}" for at in range(count)]
+        return _Numbered(kind, count)
     if isinstance(names, str) or len(names) != count:
-        got = repr(names) if isinstance(names, str) else len(names)
+        got = shown(names) if isinstance(names, str) else len(names)
         raise ValueError(f"`{kind}_names` must be {count} names, got {got}")
     return names
 
@@ -394,8 +465,8 @@ def canonical_csr(matrix: Any, name: str) -> csr_array:
         If positions of a sparse matrix leave its shape.
     """
     if issparse(matrix):
-        matrix = _check_positions(matrix, name)
-    return _canonical(csr_array(matrix))
+        return _canonical(csr_array(_check_positions(_natively(matrix), name)))
+    return _canonical(csr_array(native_numbers(matrix)))
 
 
 def _canonical(matrix: csr_array) -> csr_array:
@@ -411,6 +482,26 @@ def _canonical(matrix: csr_array) -> csr_array:
     matrix.indices = np.require(matrix.indices, positions, ["C", "A"])
     matrix.indptr = np.require(matrix.indptr, positions, ["C", "A"])
     return matrix
+
+
+def native_numbers(values: NDArray[Any]) -> NDArray[Any]:
+    """Give numbers a width and a byte order that scipy's code takes.
+
+    Parameters
+    ----------
+    values : ndarray
+        Floats of 16 to 128 bits, or anything else.
+
+    Returns
+    -------
+    ndarray
+        Floats of 32 or 64 bits, in this machine's byte order. What is so already is passed on.
+    """
+    dtype = values.dtype.newbyteorder("=")
+    if dtype.kind == "f" and dtype.itemsize not in (4, 8):
+        dtype = np.dtype(np.float32 if dtype.itemsize < 4 else np.float64)
+    with np.errstate(over="ignore"):  # infinity is refused where values must be finite
+        return values.astype(dtype, copy=False)
 
 
 def check_single(values: NDArray[np.floating[Any]], name: str) -> None:
@@ -433,6 +524,18 @@ def check_single(values: NDArray[np.floating[Any]], name: str) -> None:
     ):
         if abs(extreme) > np.finfo(np.float32).max:
             raise ValueError(f"{name} must be finite as float32, got {extreme}")
+
+
+def _natively(matrix: Any) -> Any:
+    """Give a sparse matrix `native_numbers`, on a shallow copy where it has others."""
+    if matrix.format not in ("csr", "csc", "bsr", "coo", "dia"):
+        return matrix
+    data = native_numbers(matrix.data)
+    if data is matrix.data:
+        return matrix
+    matrix = copy.copy(matrix)
+    matrix.data = data
+    return matrix
 
 
 def _check_positions(matrix: Any, name: str) -> Any:

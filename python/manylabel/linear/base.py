@@ -41,7 +41,7 @@ class LinearClassifier(MultiLabelClassifier):
     fitted: ClassVar[dict[str, Attribute]] = {
         **MultiLabelClassifier.fitted,
         "intercept_": Array(("n_labels",), "f4", or_minus_infinity=True),
-        "threshold_": Scalar(float, optional=True),  # not in version 0.1, as the next one
+        "threshold_": Scalar(float, finite=True, optional=True),  # not in version 0.1, as the next one
         "normalize_": Scalar(bool, optional=True),
     }
 

@@ -11,13 +11,12 @@ from scipy.special import expit
 
 from manylabel import _core
 from manylabel.estimator import parameters as kinds
-from manylabel.estimator.base import built_aside
 from manylabel.estimator.parameters import fixed_threshold, n_threads
 from manylabel.estimator.progress import Progress, reported
 from manylabel.estimator.registry import register
 from manylabel.estimator.scaling import ScaledFeatures
 from manylabel.estimator.schema import Array, Scalar, Schema
-from manylabel.estimator.validation import check_labels, check_training_set
+from manylabel.estimator.validation import as_column, check_labels, check_training_set
 from manylabel.linear.base import LinearClassifier
 
 __all__ = ["LEMLClassifier"]
@@ -179,7 +178,6 @@ class LEMLClassifier(LinearClassifier):
     def _make_scorer(self) -> _core.Scorer:
         return _core.low_rank_scorer(self)
 
-    @built_aside
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, *, observed: Any = None, progress: Progress = None
     ) -> LEMLClassifier:
@@ -187,9 +185,15 @@ class LEMLClassifier(LinearClassifier):
 
         Parameters
         ----------
-        observed : array-like or sparse matrix of shape (n_samples, n_labels), default=None
+        observed : array-like or sparse matrix of the shape of `y`, default=None
             1 where an entry of Y is known, 0 where it is not and Y does not matter. None means all are.
         """
+        known = as_column(observed)
+        with self._fitting(y) as (built, Y):
+            built._fit(X, Y, sample_weight, progress, observed if known is None else known)
+        return self
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Progress, observed: Any = None) -> None:
         params = self.parameters.check(self)
         threshold = fixed_threshold(params["threshold"], self._textbook_threshold)
         sparse_output = issparse(y)
@@ -211,7 +215,6 @@ class LEMLClassifier(LinearClassifier):
         self.n_iter_ = len(self.objective_)
         self.classes_ = np.arange(y.shape[1])
         self.sparse_output_ = sparse_output
-        return self
 
     @property
     def _textbook_threshold(self) -> float:

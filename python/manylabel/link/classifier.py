@@ -19,7 +19,7 @@ from manylabel.estimator.base import ODDS_OF_MARGINS, MultiLabelClassifier
 from manylabel.estimator.parameters import check_count, fixed_threshold, n_threads
 from manylabel.estimator.progress import Progress, reported
 from manylabel.estimator.registry import register
-from manylabel.estimator.schema import ANY, Array, Scalar, Schema
+from manylabel.estimator.schema import ANY, Array, Classes, Scalar, Schema
 from manylabel.estimator.validation import (
     check_training_set,
     held_out_rows,
@@ -244,9 +244,8 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     )
 
     schema = Schema(
-        classes_=Array(("n_labels",), ANY),
         sparse_output_=Scalar(bool),
-        one_dimensional_=Scalar(bool),
+        one_dimensional_=Scalar(bool, size="one_dimensional"),
         n_components_=Scalar(int, size="n_components"),
         projection_=Array(("n_features", "n_components"), "f8"),
         projection_intercept_=Array(("n_components",), "f8"),
@@ -254,8 +253,9 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         frequencies_=Array(("n_components + 1", "n_cosines"), "f4"),
         coef_=Array(("n_labels", "n_inputs"), "f4"),
         intercept_=Array(("n_labels",), "f4", or_minus_infinity=True),
+        classes_=Classes(ANY),
         gamma_=Scalar(float, optional=True),  # not in version 0.1, as the next two
-        threshold_=Scalar(float, optional=True),
+        threshold_=Scalar(float, finite=True, optional=True),
         l2_=Scalar(float, optional=True),
         ridge_=Scalar(float),
         validation_loss_=Array(("n_losses",), "f8"),
@@ -309,7 +309,7 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         _core.check_link(learned)  # before the embedding takes its time
         embedding = unfitted_embedding(params)
         sparse_output = issparse(y)
-        y, classes = one_hot(y) if self.loss == "softmax" else (y, None)
+        y, classes = one_hot(y) if self._takes_classes else (y, None)
         X, y, sample_weight = check_training_set(self, X, y, sample_weight)
         if self.loss == "softmax":
             check_one_label(y)
@@ -344,7 +344,8 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         self.intercept_ -= np.float32(self.threshold_)
         self.l2_ = embedding.l2_
         self.classes_ = np.arange(y.shape[1]) if classes is None else classes
-        self.one_dimensional_ = classes is not None
+        if self._takes_classes:
+            self.one_dimensional_ = classes is not None
         self.sparse_output_ = sparse_output
         self._note_convergence(steps, learned["l2_link"])
 
@@ -354,6 +355,10 @@ class SmoothLinkClassifier(MultiLabelClassifier):
 
     def _make_scorer(self) -> _core.Scorer:
         return _core.link_scorer(self)
+
+    @property
+    def _takes_classes(self) -> bool:
+        return bool(self.loss == "softmax")
 
     def _knows_probabilities(self) -> bool:
         return True
@@ -393,7 +398,6 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         tags = super().__sklearn_tags__()
         if self.loss == "softmax":
             tags.classifier_tags.multi_class = True
-            tags.target_tags.single_output = True
         return tags
 
     def _note_convergence(self, steps: NDArray[np.int32], l2_link: float) -> None:

@@ -14,6 +14,7 @@ from sklearn.base import BaseEstimator
 from manylabel import _core
 from manylabel.estimator.base import ODDS_OF_MARGINS, core_rows
 from manylabel.estimator.registry import register
+from manylabel.estimator.schema import Array, Model, Schema, Text
 
 __all__ = ["AnyClassifier", "rows_at_once", "topk_of_decisions"]
 
@@ -84,7 +85,19 @@ class AnyClassifier(BaseEstimator):  # type: ignore[misc]
         Constant scores.
     error_ : str or None
         Why `estimator` could not be fitted.
+    n_features_in_ : int
+        Features seen in fit.
+    classes_ : ndarray of shape (n_labels,), dtype int64
+        ``arange(n_labels)``.
     """
+
+    schema = Schema(
+        classes_=Array(("n_labels",), "i8"),
+        log_odds_=Array(("n_labels",), "f4"),
+        varying_=Array(("n_varying",), "i4", below="n_labels"),
+        estimator_=Model(),
+        error_=Text(),
+    )
 
     def __init__(self, estimator: Any, dense_X: bool = False, dense_Y: bool = False) -> None:
         self.estimator = estimator
@@ -107,6 +120,7 @@ class AnyClassifier(BaseEstimator):  # type: ignore[misc]
             The estimator itself.
         """
         n_rows, n_labels = Y.shape
+        self.n_features_in_, self.classes_ = X.shape[1], np.arange(n_labels)
         positive = np.bincount(Y.indices, minlength=n_labels)
         self.log_odds_ = np.log((positive + 0.5) / (n_rows - positive + 0.5)).astype(np.float32)
         self.varying_ = np.flatnonzero((positive > 0) & (positive < n_rows)).astype(np.int32)

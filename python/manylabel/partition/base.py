@@ -140,7 +140,7 @@ class BlockClassifier(MultiLabelClassifier):
         routes = self._routes(X)
         sizes = np.array([len(labels) for labels in self.label_blocks_], dtype=np.int64)
         scored = int(sizes[routes.indices].sum()) / X.shape[0]
-        n_labels = len(self.classes_)
+        n_labels = self._n_labels
         return (n_labels / scored if scored else float("inf")), n_labels / (scored + len(sizes))
 
     def _finish(self, X: csr_array, router: Router, n_labels: int, sparse_output: bool) -> None:
@@ -181,9 +181,9 @@ class BlockClassifier(MultiLabelClassifier):
 
     def _scored(self, blocks: list[Block], weights: Any = None) -> _core.Scorer:
         """Let the core ask the scorers of blocks; `weights` are those of the linear model they share."""
-        return _core.block_scorer(self._router(), blocks, len(self.classes_), self._routing(), weights)
+        return _core.block_scorer(self._router(), blocks, self._n_labels, self._routing(), weights)
 
     def _asked(self, model_of: Callable[[int], Any]) -> AskedScorer:
         """Ask the models of blocks by their methods."""
         labels = list(self.label_blocks_)
-        return AskedScorer(self._router(), self._routing(), labels, model_of, len(self.classes_))
+        return AskedScorer(self._router(), self._routing(), labels, model_of, self._n_labels)

@@ -337,6 +337,8 @@ class LPSRClassifier(BlockClassifier):
         """Find the labels of each part among `labels_`."""
         if not self.label_blocks_:
             return []
+        if (np.diff(self.labels_) <= 0).any():
+            raise ValueError("values of labels_ must increase")
         every = np.concatenate(self.label_blocks_)
         if not np.isin(every, self.labels_).all():
             raise ValueError("labels of label_blocks_ must be among labels_")

@@ -52,7 +52,7 @@ class NaiveBayes(MultiLabelClassifier):
         coef_=SparseMatrix("csr", ("n_labels", "n_features"), "f4"),
         log_totals_=Array(("n_labels",), "f4"),
         intercept_=Array(("n_labels",), "f4", or_minus_infinity=True),
-        log_cardinality_=Scalar(float),
+        log_cardinality_=Scalar(float, finite=True, or_minus_infinity=True),
     )
 
     coef_: csr_array
@@ -105,7 +105,7 @@ class NaiveBayes(MultiLabelClassifier):
             coef_=csc_array(self.coef_), intercept_=self.intercept_, _normalizes_rows=False
         )
         shares = _Shares(_core.linear_scorer(weights), self.log_totals_, self.log_cardinality_)
-        return DenseScorer(shares, len(self.classes_))
+        return DenseScorer(shares, self._n_labels)
 
 
 @dataclass(frozen=True)

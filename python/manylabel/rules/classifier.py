@@ -317,7 +317,7 @@ class BoostedRulesClassifier(MultiLabelClassifier):
 
         Returns
         -------
-        iterator of ndarray of shape (n_samples, n_labels), dtype float32
+        iterator of ndarray of shape (n_samples, n_labels), or (n_samples,) if y was 1-D, dtype float32
             As many as there are rules, each an array of its own; the last is that of `decision_function`.
 
         Raises
@@ -342,7 +342,7 @@ class BoostedRulesClassifier(MultiLabelClassifier):
             _core.rules_add(self, X, scores, rule, rule + 1, threads)
             stage = scores.astype(np.float32)
             stage[:, never_seen] = -np.inf
-            yield stage
+            yield self._in_form_of_y(stage)
 
     @property
     def rules_(self) -> Rules:

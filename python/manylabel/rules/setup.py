@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from manylabel.estimator.parameters import shown
+
 __all__ = [
     "categorical_positions",
     "chosen_predictor",
@@ -63,7 +65,7 @@ def categorical_positions(model: Any) -> NDArray[np.int32]:
         return np.flatnonzero(np.isin(names, listed)).astype(np.int32)
     raise ValueError(
         f"`categorical_features` must be None, positions from 0 to {n_features - 1}, a mask of {n_features} "
-        f"bool, or names if X has names, got {given!r}"
+        f"bool, or names if X has names, got {shown(given)}"
     )
 
 

@@ -1,0 +1,121 @@
+"""A small file with large numbers in it: refused, or a model that takes no more memory than a small one."""
+
+import copy
+import os
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+import manylabel as ml
+from forgery import put_together, taken_apart
+from golden import FOLDER
+
+FILES = sorted(FOLDER.glob("*.model"))
+LARGE = [2**31 - 1, 10**9, 10**12, 2**63 - 1]
+# Beside what an import takes; to see that something is wrong, which would need several times as much.
+ROOM = 1 << 30
+
+
+def with_features(state, tensors, count, old):
+    """The model says that it has seen so many features, wherever it says that."""
+    nodes = [state]
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, dict):
+            for key, value in node.items():
+                if key == "n_features_in_":
+                    node[key] = count
+                elif key == "shape":
+                    node[key] = [count if size == old else size for size in value]
+            nodes += node.values()
+        elif isinstance(node, list):
+            nodes += node
+    for name, array in tensors.items():
+        if old in array.shape and array.ndim == 2 and count < 2**40:
+            # No values, so no bytes: a shape alone.
+            tensors[name] = np.empty([count if size == old else 0 for size in array.shape], array.dtype)
+
+
+def forged(path, what, count):
+    state, tensors = copy.deepcopy(taken_apart(path))
+    model = ml.load(path)
+    if what == "features":
+        with_features(state, tensors, count, model.n_features_in_)
+    elif what == "features alone":
+        state["fitted"]["n_features_in_"] = count
+    elif what == "columns":
+        for value in state["fitted"].values():
+            if isinstance(value, dict) and "shape" in value:
+                value["shape"][1 if value["format"] == "csr" else 0] = count
+    elif what == "labels":
+        for name in ("n_labels_", "n_blocks_", "n_components_"):
+            if name in state["fitted"]:
+                state["fitted"][name] = count
+        for name, array in tensors.items():
+            if 8 in array.shape and array.ndim == 2:
+                tensors[name] = np.empty([count if size == 8 else 0 for size in array.shape], array.dtype)
+        tensors["classes_"] = tensors.get("classes_", np.arange(8))[:0]
+    return put_together(state, tensors)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits the memory of a process as Linux does")
+@pytest.mark.parametrize("what", ["features", "features alone", "columns", "labels"])
+def test_no_count_takes_memory(tmp_path, what):
+    """One process asks all models everything about one row."""
+    for at, path in enumerate(FILES):
+        for count in LARGE:
+            if what != "labels" or count < 2**40:
+                (tmp_path / f"{at}-{count}").write_bytes(forged(path, what, count))
+    code = f"""
+        import resource, sys, warnings
+        from pathlib import Path
+        sys.path.insert(0, {os.path.dirname(os.path.dirname(__file__))!r})
+        warnings.simplefilter("ignore")
+        import numpy as np, pandas
+        import manylabel as ml
+        from scipy.sparse import csr_array
+        with open("/proc/self/statm") as statm:
+            used = int(statm.read().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + {ROOM}, used + {ROOM}))
+        loaded = 0
+        for path in sorted(Path({str(tmp_path)!r}).iterdir()):
+            try:
+                model = ml.load(path)
+            except ValueError as error:
+                assert str(error).startswith(f"cannot load {{path}}: "), error
+                continue
+            loaded += 1
+            n = model.n_features_in_
+            x = csr_array((np.ones(2), [0, n - 1], [0, 2]), shape=(1, n))
+            methods = "predict predict_topk decision_function predict_proba transform explain"
+            for name in methods.split():
+                if hasattr(model, name):
+                    print(type(model).__name__, name, path.name, end=": ", flush=True)
+                    str(getattr(model, name)(x))
+                    print("done")
+            if hasattr(model, "to_frame"):
+                model.to_frame()
+                ml.rules.export_text(model)
+        print("loaded", loaded)
+        """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},  # the stacks of more would count
+    )
+    assert done.returncode == 0, done.stdout[-200:] + done.stderr[-600:]
+    assert done.stdout.splitlines()[-1].startswith("loaded")
+
+
+def test_names_of_a_billion_features_are_made_when_asked_for():
+    X, Y = ml.datasets.make_multilabel(60, 15, 8, random_state=0)
+    model = ml.BoostedRulesClassifier(5, random_state=0).fit(X, Y)
+    model.n_features_in_ = 10**18
+    assert "feature " in ml.rules.export_text(model)
+    assert model.to_frame().shape[0] == 5
