@@ -224,7 +224,7 @@ def _predict(arguments: argparse.Namespace) -> None:
 
 def _evaluate(arguments: argparse.Namespace) -> None:
     model = _load(arguments)
-    n_labels = len(model.classes_)
+    n_labels = model._n_labels
     X, Y = _read(arguments.data, arguments)
     _check_width(X, model.n_features_in_, "features", arguments.data)
     _check_width(Y, n_labels, "labels", arguments.data)
@@ -270,7 +270,7 @@ def _inspect(arguments: argparse.Namespace) -> None:
         "file": f"{os.stat(arguments.model).st_size:,} bytes, format {header['manylabel_format']}, "
         f"written by manylabel {header['manylabel_version']}",
         "features": f"{model.n_features_in_:,}",
-        "labels": f"{len(model.classes_):,}" if hasattr(model, "classes_") else "none",
+        "labels": f"{model._n_labels:,}" if hasattr(model, "classes_") else "none",
         "parameters": " ".join(parameters.split()),
     }
     rows |= {

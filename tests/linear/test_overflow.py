@@ -35,7 +35,7 @@ def assert_finite(model, X):
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("form", [np.asarray, csr_array])
-@pytest.mark.parametrize("size", [1e36, LARGEST / 8, 1e300])
+@pytest.mark.parametrize("size", [1e30, 1e36, LARGEST / 8])
 @pytest.mark.parametrize("model", MODELS, ids=str)
 def test_scores_of_huge_features_are_finite(model, size, form):
     X, Y = measurements()

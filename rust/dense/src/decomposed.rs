@@ -58,7 +58,7 @@ fn eigen_into(
     let found = self_adjoint_evd(
         lower,
         values.as_mut().col_mut(0).as_diagonal_mut(),
-        vectors.map(faer::Mat::as_mut),
+        vectors.map(Mat::as_mut),
         Par::Seq,
         MemStack::new(&mut room(what, wanted)?),
         Spec::default(),

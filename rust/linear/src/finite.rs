@@ -8,8 +8,10 @@ use manylabel_simd::wide;
 pub(crate) fn keep_finite(scores: &mut [f32], intercept: &[f32]) {
     for scores in scores.chunks_mut(intercept.len().max(1)) {
         if have_overflowed(scores, intercept) {
-            for (score, intercept) in scores.iter_mut().zip(intercept) {
-                if !score.is_finite() && intercept.is_finite() {
+            for (score, &intercept) in scores.iter_mut().zip(intercept) {
+                if !intercept.is_finite() {
+                    *score = intercept;
+                } else if !score.is_finite() {
                     let known = if score.is_nan() { 0.0 } else { *score };
                     *score = known.clamp(f32::MIN, f32::MAX);
                 }
@@ -18,12 +20,16 @@ pub(crate) fn keep_finite(scores: &mut [f32], intercept: &[f32]) {
     }
 }
 
-/// Whether a score is not finite though its intercept is. Hardly ever: so nothing is written.
+/// Whether a score is not finite though its intercept is, or not a number. Hardly ever: so nothing is
+/// written.
 #[wide]
 fn have_overflowed(scores: &[f32], intercept: &[f32]) -> bool {
     let mut found = 0;
     for (score, intercept) in scores.iter().zip(intercept) {
-        found |= u32::from(!score.is_finite()) & u32::from(intercept.is_finite());
+        // Numbers and not conditions, so that nothing jumps.
+        let wrong = u32::from(!score.is_finite());
+        let meant = u32::from(!intercept.is_finite()) & u32::from(!score.is_nan());
+        found |= wrong & !meant;
     }
     found != 0
 }
@@ -42,8 +48,12 @@ mod tests {
             [1.0, 2.0, 3.0, nan, 4.0],
         ];
         keep_finite(scores.as_flattened_mut(), &intercept);
-        assert_eq!(scores[0], [0.5, f32::MAX, -1.0, -inf, -0.0]);
-        assert_eq!(scores[1], [f32::MAX, f32::MIN, 0.0, -inf, 3.0]);
-        assert_eq!(scores[2][..3], [1.0, 2.0, 3.0]);
+        let expected = [
+            [0.5, f32::MAX, -1.0, -inf, -0.0],
+            [f32::MAX, f32::MIN, 0.0, -inf, 3.0],
+            [1.0, 2.0, 3.0, -inf, 4.0],
+        ];
+        let bits = |scores: [[f32; 5]; 3]| scores.map(|row| row.map(f32::to_bits));
+        assert_eq!(bits(scores), bits(expected));
     }
 }

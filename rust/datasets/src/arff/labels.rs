@@ -90,7 +90,7 @@ fn labels(text: &[u8], watch: &Watch) -> Result<Vec<(String, usize)>, (Unfit, us
 
 /// The value of `name` among the attributes of a tag; `None` if it is not there or malformed.
 fn name_attribute(mut attributes: &[u8]) -> Result<Option<String>, Error> {
-    while let Some(((key, value), behind)) = attribute(attributes) {
+    while let Some((key, value, behind)) = attribute(attributes) {
         if key == b"name" {
             return unescape(&decode(value)?);
         }
@@ -99,8 +99,8 @@ fn name_attribute(mut attributes: &[u8]) -> Result<Option<String>, Error> {
     Ok(None)
 }
 
-/// The first of the attributes of a tag, a key and a value, and what stands behind it.
-fn attribute(attributes: &[u8]) -> Option<((&[u8], &[u8]), &[u8])> {
+/// Key and value of the first of the attributes of a tag, and what stands behind it.
+fn attribute(attributes: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     let equals = attributes.iter().position(|&byte| byte == b'=')?;
     let key = attributes[..equals].trim_ascii();
     let rest = attributes[equals + 1..].trim_ascii_start();
@@ -109,7 +109,7 @@ fn attribute(attributes: &[u8]) -> Option<((&[u8], &[u8]), &[u8])> {
         return None;
     }
     let length = rest.iter().position(|byte| byte == mark)?;
-    Some(((key, &rest[..length]), &rest[length + 1..]))
+    Some((key, &rest[..length], &rest[length + 1..]))
 }
 
 /// Resolves `&amp;` and the like; `None` if an entity is unknown.

@@ -146,7 +146,9 @@ impl<'a> Line<'a> {
 pub(crate) fn decode(bytes: &[u8]) -> Result<String, Error> {
     let Ok(text) = std::str::from_utf8(bytes) else {
         let mut text = room(2 * bytes.len())?;
-        bytes.iter().for_each(|&byte| text.push(char::from(byte)));
+        for &byte in bytes {
+            text.push(char::from(byte));
+        }
         return Ok(text);
     };
     copied_text(text)

@@ -6,7 +6,7 @@
 
 use manylabel_base::{Error, copied, extend, filled, push, reserved};
 use manylabel_sparse::CsrOwned;
-use std::collections::HashMap;
+use std::collections::{HashMap, TryReserveError};
 use std::hash::{BuildHasherDefault, Hasher};
 
 /// A hash good enough for numbers of labels, which nobody chooses to collide.
@@ -228,7 +228,9 @@ impl Feature {
     #[expect(clippy::disallowed_methods, reason = "the room is there")]
     fn copied(&self) -> Result<Self, Error> {
         let mut places = HashMap::default();
-        places.try_reserve(self.places.len()).map_err(refused)?;
+        places
+            .try_reserve(self.places.len())
+            .map_err(|error| refused(&error))?;
         places.extend(self.labels.iter().copied().zip(0..));
         Ok(Self {
             labels: copied(WHAT, &self.labels)?,
@@ -244,7 +246,9 @@ impl Feature {
         let at = self.labels.len();
         push(WHAT, &mut self.labels, label)?;
         push(WHAT, &mut self.v, 0.0)?;
-        self.places.try_reserve(1).map_err(refused)?;
+        self.places
+            .try_reserve(1)
+            .map_err(|error| refused(&error))?;
         self.places.insert(label, at as u32);
         Ok(at)
     }
@@ -260,7 +264,7 @@ impl Feature {
     }
 }
 
-fn refused(error: std::collections::TryReserveError) -> Error {
+fn refused(error: &TryReserveError) -> Error {
     Error::TooLarge {
         what: WHAT,
         got: error.to_string(),

@@ -1,0 +1,31 @@
+//! Any bytes as an ARFF file and, behind the first zero byte, an XML file that names its labels: read, or
+//! refused with a line.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use manylabel_base::{Error, Watch};
+use manylabel_datasets::{ArffOptions, Cells, read_arff};
+use texts::file;
+
+fuzz_target!(|text: &[u8]| {
+    let mut parts = text.splitn(2, |&byte| byte == 0);
+    let path = file("arff", parts.next().unwrap_or_default());
+    let xml = parts.next().map(|xml| file("xml", xml));
+    let options = ArffOptions {
+        xml: xml.as_deref(),
+        missing_is_absent: true,
+        ..ArffOptions::default()
+    };
+    match read_arff::<f32>(&path, &options, &Watch::new()) {
+        Ok(data) => {
+            let n = data.y.n_rows();
+            match data.x {
+                Cells::Dense(values) => assert_eq!(values.len(), n * data.feature_names.len()),
+                Cells::Sparse(rows) => assert_eq!(rows.n_rows(), n),
+            }
+        }
+        Err(Error::Parse { .. }) => {}
+        Err(error) => panic!("{error}"),
+    }
+});
