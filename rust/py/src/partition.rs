@@ -8,6 +8,7 @@ use crate::held::{Held, HeldCsr, with_held};
 use crate::params::{Named, from_named};
 use crate::run::{Job, run, run_here, score};
 use crate::scorer::{Scorer, Source};
+use manylabel_base::range::same;
 use manylabel_base::{Error, collected, few, push, reserved};
 use manylabel_linear as linear;
 use manylabel_partition::{
@@ -285,6 +286,10 @@ impl Source for PyBlockModel {
         let blocks: Result<Vec<_>, Error> = few(blocks);
         let blocks = blocks?;
         let router = self.router.get().model();
+        for scorer in self.blocks.iter().filter_map(|block| block.scorer.as_ref()) {
+            let n_features = scorer.get().model().n_features();
+            same("columns of router_coef_", n_features, router.n_features())?;
+        }
         let model = BlockModel::new(router, blocks, self.n_labels, self.routing)?;
         Ok(Box::new(match &self.weights {
             None => model,
