@@ -30,7 +30,8 @@ def assert_finite(model, X):
     assert np.isfinite(scores[:, :4]).all()
     assert (scores[:, 4] == -np.inf).all()  # nobody has it: that is no overflow
     top = model.predict_topk(X, 3)
-    assert np.isfinite(top.data).all() and (np.diff(top.indptr) == 3).all()
+    assert np.isfinite(top.data).all()
+    assert (np.diff(top.indptr) == 3).all()
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -53,11 +54,14 @@ def test_scores_of_huge_features_are_finite(model, size, form):
 def test_a_fit_on_huge_features_is_finite_or_names_them(model, size):
     X, Y = measurements(size)
     X = X / np.abs(X).max() * size
+    refused = ""
     try:
         model.fit(X, Y)
     except ValueError as error:
-        assert str(error).startswith("`X` must be such that the "), error
-        assert "normalize" in str(error)
+        refused = str(error)
+    if refused:
+        assert refused.startswith("`X` must be such that the "), refused
+        assert "normalize" in refused
         assert size > 1e3
     else:
         assert size < 1e15
