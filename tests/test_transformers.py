@@ -111,8 +111,10 @@ def test_company_and_order_of_rows(fitted, problem):
     assert bits(fitted.transform(X[5:6])) == bits(projected[5:6])
 
 
-SINGLE = {"float32", "float16"}  # kept in single precision, so that other bits come out
+# Kept in single precision, so that other bits come out.
+SINGLE = {"float32", "float16", "sparse float16", "sparse other byte order"}
 DENSE = {
+    "long double",
     "dense",
     "Fortran order",
     "every other column",
@@ -162,10 +164,20 @@ def test_form_of_sample_weight(fitted, problem):
 # --- hostile input
 
 
-@pytest.mark.parametrize("name", BAD_TRAINING_SETS.keys() - {"Y 1-D"})
+# A 1-D y are classes here.
+@pytest.mark.parametrize("name", [name for name in BAD_TRAINING_SETS if not name.startswith("Y 1-D")])
 @every_transformer
 def test_bad_training_set(transformer, name):
     features, labels, message = BAD_TRAINING_SETS[name]
+    with pytest.raises(ValueError, match=message):
+        clone(transformer).fit(features, labels)
+
+
+@pytest.mark.filterwarnings("ignore:invalid value encountered in cast:RuntimeWarning")  # of scikit-learn
+@pytest.mark.parametrize(("name", "message"), [("NaN", "contains NaN"), ("sets", "Unknown label type")])
+@every_transformer
+def test_what_are_no_classes(transformer, name, message):
+    features, labels, _ = BAD_TRAINING_SETS[f"Y 1-D of {name}"]
     with pytest.raises(ValueError, match=message):
         clone(transformer).fit(features, labels)
 
