@@ -200,9 +200,9 @@ def test_a_thread_that_cannot_start_is_an_ordinary_exception():
             model.fit(*data)
         except Exception as error:
             print(type(error).__name__, error)
-        print(model.predict(data[0]).shape)  # the model of before; so few rows need no thread
+        print(model.predict(data[0][:2]).shape)  # the model of before; so few rows need no thread
         """
     run = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True)
     first, second = run.stdout.splitlines()
-    assert first.startswith("RuntimeError cannot start 2 threads: "), first
-    assert second == "(300, 20)"
+    assert first.startswith("RuntimeError cannot start "), first
+    assert second == "(2, 20)"
