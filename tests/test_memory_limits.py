@@ -71,7 +71,7 @@ for model in models:
 @pytest.mark.parametrize("model", CLASSIFIERS + TRANSFORMERS + PARTITIONERS, ids=repr)
 def test_a_fit_without_memory(model, pytestconfig):
     cases = pytestconfig.getoption("--fuzz-cases", default=None)
-    n_limits, size = (cases, [20_000, 2_000, 300]) if cases else (3, [4_000, 500, 60])
+    n_limits, size = (cases, [20_000, 2_000, 300]) if cases else (3, [2_000, 400, 40])
     command = [sys.executable, "-c", PROGRAM, f"[{model!r}]", json.dumps(size), str(n_limits), "0"]
     # Neither threads of numpy's nor a heap for every thread, which would be room that no limit counts.
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1"}
