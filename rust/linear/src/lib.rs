@@ -39,7 +39,6 @@
 
 mod cut;
 pub mod dismec;
-mod finite;
 mod full;
 pub mod leml;
 mod panel;

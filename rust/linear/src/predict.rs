@@ -3,11 +3,10 @@
 //! The weights lie by feature: a row touches the labels that its features have weights for, and no
 //! others. A row's scores start as the intercepts; each of its features adds to its labels.
 
-use crate::finite::keep_finite;
 use crate::full::FullFeatures;
 use manylabel_base::Error;
 use manylabel_base::range::same;
-use manylabel_score::{Features, Model, Options, Rows, Task, with_sparse};
+use manylabel_score::{Features, Model, Options, Rows, Task, keep_finite, with_sparse};
 use manylabel_sparse::{CsrView, Index, Value};
 use std::ops::Range;
 

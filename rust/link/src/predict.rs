@@ -4,7 +4,7 @@ use crate::design::{PREDICTIONS, Projection, features};
 use crate::lanes::scores;
 use manylabel_base::range::same;
 use manylabel_base::{Error, filled};
-use manylabel_score::{Features, Model, Options, Rows, Task, with_sparse};
+use manylabel_score::{Features, Model, Options, Rows, Task, keep_finite, with_sparse};
 use manylabel_sparse::{CsrView, Index, Value};
 use std::ops::Range;
 
@@ -97,22 +97,10 @@ impl<'a> Scorer<'a> {
         features(h, width, self.frequencies, self.phases, f, size)?;
         scores(f, size, self.weights, self.intercept, out);
         if self.phases.is_empty() {
-            self.keep_finite(out);
+            // Predictions, unlike cosines, are as large as `f32` goes.
+            keep_finite(out, self.intercept);
         }
         Ok(())
-    }
-
-    /// Brings scores back that overflow where predictions, unlike cosines, are as large as `f32`
-    /// goes: a sum of infinities, as in [`Projection::project`], says as little as 0.
-    fn keep_finite(&self, out: &mut [f32]) {
-        for scores in out.chunks_mut(self.intercept.len()) {
-            for (score, intercept) in scores.iter_mut().zip(self.intercept) {
-                if !score.is_finite() && intercept.is_finite() {
-                    let finite = if score.is_nan() { 0.0 } else { *score };
-                    *score = finite.clamp(f32::MIN, f32::MAX);
-                }
-            }
-        }
     }
 }
 

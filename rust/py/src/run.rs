@@ -152,7 +152,9 @@ fn no_thread(n_threads: usize, error: &dyn Display) -> PyErr {
             "the stacks of {n_threads} threads do not fit in memory: {error}"
         ));
     }
-    PyRuntimeError::new_err(format!("cannot start {n_threads} threads: {error}"))
+    PyRuntimeError::new_err(format!(
+        "cannot start a thread, of {n_threads} wanted: {error}"
+    ))
 }
 
 /// A kernel's panic as an exception that `except Exception` catches.

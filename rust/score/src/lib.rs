@@ -57,9 +57,11 @@
 #![forbid(unsafe_code)]
 
 mod features;
+mod finite;
 mod model;
 mod rank;
 
 pub use features::{Arrays, Copied, Dense, Features, Sparse};
+pub use finite::keep_finite;
 pub use model::{Bounds, Model, Options, Purpose, Rows, Task, Work};
 pub use rank::{at, room_for_all};

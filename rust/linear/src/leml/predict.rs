@@ -1,9 +1,8 @@
 //! Scores and rankings by factors of low rank.
 
-use crate::finite::keep_finite;
 use manylabel_base::range::same;
 use manylabel_base::{Error, filled};
-use manylabel_score::{Features, Model, Options, Rows, Task, with_sparse};
+use manylabel_score::{Features, Model, Options, Rows, Task, keep_finite, with_sparse};
 use manylabel_simd::{add_scaled, wide};
 use manylabel_sparse::{CsrView, Index, Value};
 use std::ops::Range;

@@ -5,7 +5,7 @@ use manylabel_simd::wide;
 /// Brings scores, row after row, back that overflowed, as those of very large features do: what is too
 /// large becomes the largest number, and a difference of infinities says as little as 0. Labels with
 /// intercept −∞ are never named and keep it.
-pub(crate) fn keep_finite(scores: &mut [f32], intercept: &[f32]) {
+pub fn keep_finite(scores: &mut [f32], intercept: &[f32]) {
     for scores in scores.chunks_mut(intercept.len().max(1)) {
         if have_overflowed(scores, intercept) {
             for (score, &intercept) in scores.iter_mut().zip(intercept) {
