@@ -61,26 +61,47 @@ impl<'a> Projection<'a> {
         &self,
         x: CsrView<'_, I, T>,
         row: usize,
-        sums: &mut Vec<f64>,
         out: &mut [f32],
-    ) -> Result<(), Error> {
+    ) {
+        let (sums, constant) = out.split_at_mut(self.intercept.len());
+        let (sixteens, sums) = sums.as_chunks_mut::<16>();
+        let (fours, ones) = sums.as_chunks_mut::<4>();
+        let first = self.sum_up(x, row, 0, sixteens);
+        let first = self.sum_up(x, row, first, fours);
+        self.sum_up(x, row, first, ones.as_chunks_mut::<1>().0);
+        constant.fill(1.0);
+    }
+
+    /// Writes the predictions of a row from `first` on, N at a time, whose sums stay in registers.
+    /// Returns the number of the prediction that comes next.
+    #[inline(always)]
+    fn sum_up<const N: usize, I: Index, T: Value>(
+        &self,
+        x: CsrView<'_, I, T>,
+        row: usize,
+        mut first: usize,
+        out: &mut [[f32; N]],
+    ) -> usize {
         let k = self.intercept.len();
-        sums.clear();
-        extend(PREDICTIONS, sums, self.intercept.iter().copied())?;
         let (cols, values) = x.row(row);
-        for (col, value) in cols.iter().zip(values) {
-            let value = value.f64();
-            for (sum, weight) in sums.iter_mut().zip(&self.weights[col.get() * k..][..k]) {
-                *sum += value * weight;
+        for out in out {
+            let mut sums = [0.0; N];
+            sums.copy_from_slice(&self.intercept[first..][..N]);
+            for (col, value) in cols.iter().zip(values) {
+                let value = value.f64();
+                let weights = &self.weights[col.get() * k + first..][..N];
+                for (sum, weight) in sums.iter_mut().zip(weights) {
+                    *sum += value * weight;
+                }
             }
+            for (out, sum) in out.iter_mut().zip(sums) {
+                // A sum of infinities is NaN, and says as little as one of zeros.
+                let sum = if sum.is_nan() { 0.0 } else { sum };
+                *out = sum.clamp(f64::from(f32::MIN), f64::from(f32::MAX)) as f32;
+            }
+            first += N;
         }
-        for (out, sum) in out.iter_mut().zip(&*sums) {
-            // A sum of infinities is NaN, and says as little as one of zeros.
-            let sum = if sum.is_nan() { 0.0 } else { *sum };
-            *out = sum.clamp(f64::from(f32::MIN), f64::from(f32::MAX)) as f32;
-        }
-        out[k] = 1.0;
-        Ok(())
+        first
     }
 
     /// h of rows whose predictions are given, k numbers a row.
@@ -104,10 +125,10 @@ impl<'a> Projection<'a> {
         let mut h = filled(PREDICTIONS, 0.0, x.n_rows() * width)?;
         h.par_chunks_mut(ROWS * width)
             .enumerate()
-            .try_for_each_init(Vec::new, |sums, (block, out)| {
+            .try_for_each(|(block, out)| {
                 watch.step(0)?;
                 for (i, out) in out.chunks_mut(width).enumerate() {
-                    self.project(x, block * ROWS + i, sums, out)?;
+                    self.project(x, block * ROWS + i, out);
                 }
                 Ok(())
             })?;

@@ -27,7 +27,6 @@ pub struct Scorer<'a> {
 /// What a block of rows is scored in.
 #[derive(Default)]
 struct Scratch {
-    sums: Vec<f64>,
     h: Vec<f32>,
     features: Vec<f32>,
 }
@@ -84,15 +83,11 @@ impl<'a> Scorer<'a> {
         } else {
             self.phases.len() + 1
         };
-        let Scratch {
-            sums,
-            h,
-            features: f,
-        } = scratch;
+        let Scratch { h, features: f } = scratch;
         let h = room(PREDICTIONS, h, n_rows * width)?;
         let f = room("features of some rows", f, n_rows * size)?;
         for (i, h) in h.chunks_mut(width).enumerate() {
-            self.projection.project(x, first + i, sums, h)?;
+            self.projection.project(x, first + i, h);
         }
         features(h, width, self.frequencies, self.phases, f, size)?;
         scores(f, size, self.weights, self.intercept, out);

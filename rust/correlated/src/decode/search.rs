@@ -110,24 +110,26 @@ impl Decoder<'_> {
         score
     }
 
-    /// Takes the best flip of a label, or where none gains the best of a coupled pair, until none gains.
+    /// Takes the best flip of a label, or where none gains the best of a coupled pair, until none gains;
+    /// `gains` is room for what the flip of each label gains, its log-odds with the sign of the move.
     fn climb(
         &self,
         u: &[f64],
         z: &mut [bool],
-        odds: &mut [f64],
+        gains: &mut [f64],
         watch: &Watch,
     ) -> Result<(), Error> {
-        self.odds(u, z, odds);
-        let gain = |z: &[bool], odds: &[f64], label: usize| {
-            if z[label] { -odds[label] } else { odds[label] }
-        };
-        let flip = |z: &mut [bool], odds: &mut [f64], label: usize| {
-            let sign = if z[label] { -1.0 } else { 1.0 };
+        self.odds(u, z, gains);
+        for (gain, &named) in gains.iter_mut().zip(z.iter()) {
+            *gain = if named { -*gain } else { *gain };
+        }
+        let flip = |z: &mut [bool], gains: &mut [f64], label: usize| {
             z[label] = !z[label];
+            gains[label] = -gains[label];
             let (others, values) = self.couplings.row(label);
             for (other, value) in others.iter().zip(values) {
-                odds[*other as usize] += sign * value;
+                let other = *other as usize;
+                gains[other] += if z[other] == z[label] { -value } else { *value };
             }
         };
         // Every move gains; rounding alone could make them endless.
@@ -135,7 +137,7 @@ impl Decoder<'_> {
             watch.step(0)?;
             let (mut most, mut best) = (1e-12, None);
             for &label in &self.coupled {
-                let gain = gain(z, odds, label as usize);
+                let gain = gains[label as usize];
                 if gain > most {
                     (most, best) = (gain, Some((label as usize, None)));
                 }
@@ -143,7 +145,7 @@ impl Decoder<'_> {
             if best.is_none() {
                 for &i in &self.coupled {
                     let i = i as usize;
-                    let own = gain(z, odds, i);
+                    let own = gains[i];
                     if own + self.strongest[i] <= most {
                         continue;
                     }
@@ -151,7 +153,7 @@ impl Decoder<'_> {
                     for (&k, &value) in others.iter().zip(values) {
                         let k = k as usize;
                         let both = if z[i] == z[k] { value } else { -value };
-                        let gain = own + gain(z, odds, k) + both;
+                        let gain = own + gains[k] + both;
                         if i < k && gain > most {
                             (most, best) = (gain, Some((i, Some(k))));
                         }
@@ -161,9 +163,9 @@ impl Decoder<'_> {
             let Some((first, second)) = best else {
                 break;
             };
-            flip(z, odds, first);
+            flip(z, gains, first);
             if let Some(second) = second {
-                flip(z, odds, second);
+                flip(z, gains, second);
             }
         }
         Ok(())
