@@ -134,8 +134,13 @@ fn steps(params: &Params, labels: &Labels, n: usize) -> f64 {
         (Loss::Squared, _) => 1.0,
         (_, Solver::Psgd) => {
             let batches = n.div_ceil(batch_rows(n, params.n_features.max(labels.seen.len())));
-            let decays = (0..params.n_passes).map(|pass| params.decay.powf(pass as f64));
-            1.0 + params.step_size * batches as f64 * decays.sum::<f64>() * curvature
+            let (decay, n_passes) = (params.decay, params.n_passes as f64);
+            let decays = if decay < 1.0 {
+                (1.0 - decay.powf(n_passes)) / (1.0 - decay)
+            } else {
+                n_passes
+            };
+            1.0 + params.step_size * batches as f64 * decays * curvature
         }
         // Its loss has the ridge for good, beside a curvature that is less than that of squares.
         (_, Solver::NewtonCg) => curvature.max(f64::MIN_POSITIVE.sqrt()),

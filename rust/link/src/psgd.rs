@@ -128,9 +128,8 @@ pub(crate) fn refine(
         } else {
             waited += 1;
             if waited == params.n_iter_no_change {
-                problem
-                    .watch
-                    .step(n_labels * (params.n_passes - pass - 1))?;
+                let left = params.n_passes - pass - 1;
+                problem.watch.step(n_labels.saturating_mul(left))?;
                 break;
             }
         }

@@ -190,7 +190,7 @@ pub(crate) fn bytes(n_rows: usize, n_labels: usize) -> u64 {
 fn products(params: &Params) -> f64 {
     let products = match (params.loss, params.solver) {
         (Loss::Squared, _) => 1,
-        (_, Solver::Psgd) => 4 * params.n_passes,
+        (_, Solver::Psgd) => params.n_passes.saturating_mul(4),
         (_, Solver::NewtonCg) => NEWTON_PRODUCTS,
     };
     products as f64
