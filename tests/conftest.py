@@ -17,6 +17,12 @@ def pytest_addoption(parser):
     )
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-timeout asks
+def pytest_configure(config):
+    if config.getoption("--fuzz-cases", default=None):
+        config.option.timeout = 0  # takes as long as it is told; fuzzers know a hang by the case
+
+
 @pytest.fixture(scope="session")
 def data():
     """The folder of real data sets."""
