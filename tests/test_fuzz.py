@@ -30,8 +30,8 @@ VALUES = (
 )
 # Parameters under which a fit may take as long as it is told.
 SLOW = ("verbose", "n_jobs")
-# Iterations that are all made, however many: not one of `VALUES` beyond 7.
-REPEATED = {"n_iter"}
+# Rounds that are all made, however many: not one of `VALUES` beyond 7.
+REPEATED = {"n_iter", "n_rules"}
 
 
 def small_set(rng):
