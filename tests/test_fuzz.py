@@ -31,7 +31,7 @@ VALUES = (
 # Parameters under which a fit may take as long as it is told.
 SLOW = ("verbose", "n_jobs")
 # Rounds that are all made, however many: not one of `VALUES` beyond 7.
-REPEATED = {"n_iter", "n_rules"}
+REPEATED = {"n_init", "n_iter", "n_passes", "n_rules"}
 
 
 def small_set(rng):
