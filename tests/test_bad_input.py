@@ -42,8 +42,7 @@ def with_value(matrix, value):
 def broken(form, part, at, value):
     """A sparse X whose part `part` holds `value` at `at`."""
     matrix = form(X_SPARSE.copy())
-    array = matrix.coords[at[0]] if part == "coords" else getattr(matrix, part)
-    array[at[-1]] = value
+    getattr(matrix, part)[at] = value
     return matrix
 
 
@@ -84,8 +83,8 @@ BAD_TRAINING_SETS = {
         Y,
         "X is not a valid CSC.*be >= 0",
     ),
-    "COO row too large": (broken(coo_array, "coords", [0, 3], 2**30), Y, r"COO.*row.*from 0 to 39"),
-    "COO column negative": (broken(coo_array, "coords", [1, 3], -(2**30)), Y, r"COO.*col.*0 to 5"),
+    "COO row too large": (broken(coo_array, "row", 3, 2**30), Y, r"COO.*row.*from 0 to 39"),
+    "COO column negative": (broken(coo_array, "col", 3, -(2**30)), Y, r"COO.*col.*0 to 5"),
     "CSR indptr falls": (broken(csr_array, "indptr", [7], 0), Y, "X is not a valid CSR.*non-decreasing"),
     "CSR indptr falls in nothing": (hollow(), Y[:3], "X is not a valid CSR.*non-decreasing"),
     "CSR indptr too long": (
