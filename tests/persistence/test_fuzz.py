@@ -6,6 +6,7 @@ which file is taken and what is changed in it.
 
 import copy
 import json
+import math
 import mmap
 import multiprocessing
 import os
@@ -169,9 +170,10 @@ def change_size(rng, state, tensors):
             shape = [new if size == old else size for size in array.shape]
             if 0 <= new < 100 and 0 < array.size < 10_000:
                 tensors[name] = np.resize(array, shape)
-            elif 0 < new < 2**62 and len(shape) > 1:
+            elif new > 0 and len(shape) > 1:
                 shape[rng.randrange(len(shape))] = 0
-                tensors[name] = np.empty(shape, dtype=array.dtype)
+                if math.prod(size for size in shape if size) * array.itemsize < 2**63:  # numpy's own bound
+                    tensors[name] = np.empty(shape, dtype=array.dtype)
 
 
 def change_values(rng, state, tensors):

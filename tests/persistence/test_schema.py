@@ -130,3 +130,11 @@ def test_ends_rise_and_indices_are_in_range():
                   {"items": (0, 1)}, {"parts": (1,)}, {"parts": (1, "x")}):  # fmt: skip
         with pytest.raises(ValueError, match=r"`(ends|items|parts)_"):
             check(**wrong)
+
+
+@pytest.mark.parametrize("name", ["coef_", "intercept_", "label_embedding_"])
+def test_an_embedding_is_of_one_precision(name):
+    model = ml.Rembrandt(2, random_state=0).fit(*make_multilabel(40, 6, 5, random_state=0))
+    value = getattr(model, name)
+    setattr(model, name, value.astype("f4" if value.dtype == "f8" else "f8"))
+    assert refuses(model)

@@ -181,9 +181,9 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
     schema = Schema(
         classes_=Array(("n_labels",), ANY),
         n_components_=Scalar(int, size="n_components"),
-        coef_=Array(("n_features", "n_components"), "f4 f8"),
-        intercept_=Array(("n_components",), "f4 f8"),
-        label_embedding_=Array(("n_labels", "n_components"), "f4 f8", optional=True),
+        coef_=Array(("n_features", "n_components"), "f4 f8", precision="float_bytes"),
+        intercept_=Array(("n_components",), "f4 f8", precision="float_bytes"),
+        label_embedding_=Array(("n_labels", "n_components"), "f4 f8", precision="float_bytes", optional=True),
         eigenvalues_=Array(("n_components",), "f8", optional=True),
         singular_values_=Array(("n_components",), "f8", optional=True),
         l2_=Scalar(float, optional=True),  # not in version 0.1, as the next one

@@ -131,6 +131,8 @@ class Array(Attribute):
         For ends of slices: they rise from 0 to this size.
     or_minus_infinity : bool, default=False
         Whether -inf is allowed among floats, as for labels that are never predicted.
+    precision : str, default=None
+        For floats of one precision in several attributes: the name of the size that is their bytes.
     """
 
     def __init__(
@@ -141,17 +143,23 @@ class Array(Attribute):
         below: str | None = None,
         ends: str | None = None,
         or_minus_infinity: bool = False,
+        precision: str | None = None,
         optional: bool = False,
     ) -> None:
         super().__init__(optional=optional)
         self.shape, self.dtypes = shape, dtypes.split()
         self.below, self.ends, self.or_minus_infinity = below, ends, or_minus_infinity
+        self.precision = precision
 
     def check(self, name: str, value: Any, sizes: Sizes) -> None:
         """Check a value against what it must be."""
         if not isinstance(value, np.ndarray) or value.dtype.str[1:] not in self.dtypes:
             raise ValueError(f"`{name}` must be an array of {' or '.join(self.dtypes)}, got {_kind(value)}")
         _agree(name, self.shape, value.shape, sizes)
+        if self.precision is not None:
+            size = sizes.setdefault(self.precision, value.itemsize)
+            if value.itemsize != size:
+                raise ValueError(f"`{name}` must be an array of f{size}, as others are, got {_kind(value)}")
         if value.dtype.kind == "f":
             _check_finite(name, value, or_minus_infinity=self.or_minus_infinity)
         if self.below is not None:

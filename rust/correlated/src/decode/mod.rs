@@ -93,7 +93,8 @@ pub(crate) struct Scratch {
 pub(crate) struct Work {
     /// The label set found.
     z: Vec<bool>,
-    lanes: Vec<[f64; ROWS]>,
+    /// Log-odds of some rows side by side, label after label.
+    lanes: Vec<f64>,
     /// The best training sets of each row, with their scores.
     best: Vec<Vec<(f64, u32)>>,
     state: Vec<bool>,

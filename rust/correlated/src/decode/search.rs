@@ -12,11 +12,22 @@ const SEEDS: usize = 16;
 impl Decoder<'_> {
     /// Finds the best training sets of up to [`ROWS`] rows.
     pub(super) fn score_sets(&self, u: &[f64], work: &mut Work) -> Result<(), Error> {
+        if u.len() == self.n_labels() {
+            self.score_sets_of::<1>(u, work)
+        } else {
+            self.score_sets_of::<ROWS>(u, work)
+        }
+    }
+
+    /// As [`score_sets`](Self::score_sets), for up to N rows side by side; each lane is computed alike
+    /// whatever N is.
+    fn score_sets_of<const N: usize>(&self, u: &[f64], work: &mut Work) -> Result<(), Error> {
         let n = self.n_labels();
         let n_rows = u.len() / n;
         let Work { lanes, best, .. } = work;
         lanes.clear();
-        extend(SCORES, lanes, repeat_n([0.0; ROWS], n))?;
+        extend(SCORES, lanes, repeat_n(0.0, n * N))?;
+        let lanes = lanes.as_chunks_mut::<N>().0;
         for (row, u) in u.chunks(n).enumerate() {
             for &label in &self.coupled {
                 lanes[label as usize][row] = u[label as usize];
@@ -24,18 +35,18 @@ impl Decoder<'_> {
         }
         best.resize_with(ROWS, Vec::new);
         best.iter_mut().for_each(Vec::clear);
-        let mut floors = [f64::INFINITY; ROWS];
+        let mut floors = [f64::INFINITY; N];
         floors[..n_rows].fill(f64::NEG_INFINITY);
         for (set, &energy) in self.sets.energies.iter().enumerate() {
-            let mut scores = [energy; ROWS];
+            let mut scores = [energy; N];
             for &label in self.sets.get(set) {
                 let of_label = &lanes[label as usize];
-                for lane in 0..ROWS {
+                for lane in 0..N {
                     scores[lane] += of_label[lane];
                 }
             }
             let mut any = false;
-            for lane in 0..ROWS {
+            for lane in 0..N {
                 any |= scores[lane] > floors[lane];
             }
             if !any {
