@@ -25,7 +25,7 @@ def test_explanation(problem):
     )
     with pytest.raises(ValueError, match="`x` must be one row, got 2"):
         model.explain(X[:2])
-    told = model.explain(csr_array(X)[Z.sum(axis=1).argmax()], label_names=["a", "b", "c", "d", "e"])
+    told = model.explain(csr_array(X)[[Z.sum(axis=1).argmax()]], label_names=["a", "b", "c", "d", "e"])
     assert repr(told)[:2] in ("a:", "b:", "c:", "d:", "e:")
     with pytest.raises(ValueError, match="`label_names` must be 5 names, got 'abcde'"):
         model.explain(X[0], label_names="abcde")

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from manylabel import PDSparseClassifier
@@ -22,7 +22,20 @@ def problems(draw):
     return X, Y, draw(st.sampled_from([None, rng.integers(1, 4, n) / 2]))
 
 
+def with_negative_scores():
+    """Rows some of whose labels score less than 0 at the optimum, so that others violate below -1."""
+    X = [
+        [0, -1.32, 0, 0, 1.14],
+        [0, -0.55, 0, 0.75, 1.63],
+        [0.27, 0, -0.96, 1.6, 0],
+        [-1.73, 0, -1.16, -0.63, 0],
+    ]
+    Y = [[1, 0, 1, 0, 1], [0, 1, 1, 0, 0], [0, 1, 1, 0, 1], [0, 0, 1, 0, 1], [1, 0, 1, 0, 0]]
+    return np.array([*X, [0, 0, -0.06, -0.59, 0]]), np.array(Y), None
+
+
 @settings(max_examples=60)
+@example(problem=with_negative_scores(), C=3.0, l1=0.0, search="exact", normalize=False)
 @given(
     problem=problems(),
     C=st.sampled_from([0.3, 1.0, 3.0]),

@@ -226,7 +226,11 @@ def test_columns_beyond_32_bits_do_not_overflow():
         ({"Y_true": np.where(EYE == 1, np.nan, 0)}, "`Y_true` must contain only 0 and 1, got nan"),
         ({"Y_true": np.ones((0, 3))}, r"`Y_true` must have two dimensions.* got shape \(0, 3\)"),
         ({"Y_true": csr_array((3, 0))}, r"`Y_true` must have two dimensions.* got shape \(3, 0\)"),
-        ({"Y_true": coo_array(np.ones(3))}, r"`Y_true` must have two dimensions.* got shape \(3,\)"),
+        pytest.param(
+            {"Y_true": coo_array(np.ones(3))},
+            r"`Y_true` must have two dimensions.* got shape \(3,\)",
+            marks=pytest.mark.skipif(coo_array(np.ones(3)).ndim == 2, reason="a row, before scipy 1.13"),
+        ),
     ],
 )
 def test_bad_input_is_named(change, message):

@@ -198,7 +198,8 @@ impl Fit<'_> {
             active,
             labels.map(|&label| f64::from(scores[label as usize])),
         )?;
-        self.add_best(duals, |best| f64::from(best.1))
+        let n_positive = self.problem.y.row(row).0.len();
+        self.add_best(duals, n_positive, |best| f64::from(best.1))
     }
 
     /// As [`search_all`](Self::search_all), by estimates from some of the features.
@@ -246,13 +247,17 @@ impl Fit<'_> {
         }
         self.score_one_by_one(weights, row, duals, pass)?;
         let problem = self.problem;
-        self.add_best(duals, |best| problem.score_of(weights, row, best.0))
+        let n_positive = problem.y.row(row).0.len();
+        self.add_best(duals, n_positive, |best| {
+            problem.score_of(weights, row, best.0)
+        })
     }
 
     /// Adds the labels of the best scores that are not active; their scores proper are `exact`.
     fn add_best(
         &mut self,
         duals: &mut Duals,
+        n_positive: usize,
         exact: impl Fn((u32, f32)) -> f64,
     ) -> Result<(), Error> {
         let Scratch {
@@ -261,6 +266,10 @@ impl Fit<'_> {
             active,
             ..
         } = &mut self.scratch;
+        // Yen et al.'s program takes what scores more than −1. Where a label of the row scores less than
+        // 0, labels below −1 violate its margin as well; without them the optimum is missed.
+        let least = active[..n_positive].iter().copied().fold(0.0, f64::min);
+        let lowest = least - 1.0;
         for &label in &duals.labels {
             scores[label as usize] = f32::NEG_INFINITY;
         }
@@ -270,14 +279,14 @@ impl Fit<'_> {
         let mut number = 0;
         for part in [from, before] {
             for chunk in part.chunks(16) {
-                let floor = best.floor().max(-1.0);
+                let floor = best.floor().max(lowest as f32);
                 if chunk
                     .iter()
                     .fold(f32::NEG_INFINITY, |best, &score| best.max(score))
                     > floor
                 {
                     for (number, &score) in (number..).zip(chunk) {
-                        if score > -1.0 {
+                        if f64::from(score) > lowest {
                             best.push(number, score);
                         }
                     }
@@ -289,7 +298,7 @@ impl Fit<'_> {
         for (number, score) in best.drain_by_label() {
             let label = (number + start) % n_labels;
             let score = exact((label, score));
-            if score > -1.0 {
+            if score > lowest {
                 push(ACTIVE, &mut duals.labels, label)?;
                 push(ACTIVE, &mut duals.alpha, 0.0)?;
                 push(ACTIVE, active, score)?;
