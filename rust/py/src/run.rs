@@ -18,6 +18,9 @@ use std::time::Duration;
 const POLL: Duration = Duration::from_millis(50);
 /// Of each thread, in bytes: what Rust gives threads when nothing is said.
 const STACK: usize = 2 << 20;
+/// With less than this left, in bytes, a thread that does not start is for want of memory: what the C
+/// library sets aside for a thread's small allocations.
+const SPARE: usize = 64 << 20;
 
 /// Runs `work` on `n_threads` threads with the interpreter released.
 ///
@@ -143,11 +146,13 @@ fn report(progress: Option<&Py<PyAny>>, done: usize) -> PyResult<()> {
     }
 }
 
-/// The system's refusal of a thread. It says "temporarily unavailable" of memory, too: whether the stacks
-/// are what it lacks is found out by asking for as much again.
+/// The system's refusal of a thread. It says "temporarily unavailable" of memory, too: whether that is what
+/// it lacks is found out by asking for as much again, and for some more, since the threads that did start
+/// have given back theirs by now.
 fn no_thread(n_threads: usize, error: &dyn Display) -> PyErr {
     let stacks = n_threads.saturating_add(1).saturating_mul(STACK);
-    if Vec::<u8>::new().try_reserve_exact(stacks).is_err() {
+    let asked = stacks.saturating_add(SPARE);
+    if Vec::<u8>::new().try_reserve_exact(asked).is_err() {
         return PyMemoryError::new_err(format!(
             "the stacks of {n_threads} threads do not fit in memory: {error}"
         ));

@@ -4,7 +4,7 @@
 //! called. It is the one place that names them; the crate that uses it also depends on
 //! `multiversion`. What the function calls must be inlined, or it stays narrow.
 //!
-//! [`Lanes`] are numbers side by side, as many as fill a cache line or two; [`exp`], [`ln_1p`],
+//! [`Lanes`] are numbers side by side, as many as fill a cache line or two; [`exp`], [`ln_ratio`],
 //! [`add_scaled`] and [`total`] become part of the loop that calls them.
 //!
 //! Results do not depend on the instruction set: no sum is reordered and no product fused with an
@@ -42,6 +42,6 @@
 mod exp;
 mod lanes;
 
-pub use exp::{exp, exp_f32, ln_1p};
+pub use exp::{exp, exp_f32, ln_ratio};
 pub use lanes::{LANES, Lane, Lanes, STRETCH, add_scaled, total};
 pub use manylabel_simd_macros::wide;

@@ -2,7 +2,7 @@
 
 use super::{COUPLINGS, Decoder, Work, sigmoid};
 use manylabel_base::{Error, Watch, copied, extend, filled};
-use manylabel_simd::{exp, ln_1p, wide};
+use manylabel_simd::{exp, ln_ratio, wide};
 use std::iter::repeat_n;
 
 /// Directed couplings over which messages are passed for marginals; more take tens of milliseconds a
@@ -14,7 +14,10 @@ const FEW_EDGES: usize = 5000;
 #[wide]
 fn send(couplings: &[f64], last: &[f64], next: &mut [f64]) -> f64 {
     for ((next, &last), &coupling) in next.iter_mut().zip(last).zip(couplings) {
-        let message = softplus(*next + coupling) - softplus(*next);
+        // log(1 + e^(r + c)) − log(1 + e^r), of both the part above the kink and one logarithm for the rest.
+        let (rest, coupled) = (*next, *next + coupling);
+        let above = if coupled > 0.0 { coupled } else { 0.0 } - if rest > 0.0 { rest } else { 0.0 };
+        let message = above + ln_ratio(exp(-coupled.abs()), exp(-rest.abs()));
         *next = 0.5 * (message + last);
     }
     // In a loop of its own: the compiler leaves one with a maximum in it narrow.
@@ -23,13 +26,6 @@ fn send(couplings: &[f64], last: &[f64], next: &mut [f64]) -> f64 {
         .zip(last)
         .map(|(next, last)| (next - last).abs());
     moved.fold(0.0, f64::max)
-}
-
-/// `log(1 + e^x)`, in functions that are compiled for lanes side by side.
-#[inline(always)]
-fn softplus(x: f64) -> f64 {
-    let above = if x > 0.0 { x } else { 0.0 };
-    above + ln_1p(exp(-x.abs()))
 }
 
 impl Decoder<'_> {
@@ -63,19 +59,20 @@ impl Decoder<'_> {
         self.start(messages, next)?;
         for _ in 0..ROUNDS {
             watch.step(0)?;
-            self.beliefs(u, messages, beliefs);
+            self.beliefs(u, messages, next, beliefs);
             let mut change = 0.0f64;
-            self.each_edge(|i, at, coupling| {
-                let rest = beliefs[i] - messages[self.reverse[at] as usize];
-                next[at] = (rest + coupling).max(0.0) - rest.max(0.0);
-                change = change.max((next[at] - messages[at]).abs());
-            });
+            let edges = next.iter_mut().zip(&self.couplings.values);
+            for ((next, coupling), last) in edges.zip(&*messages) {
+                let rest = *next;
+                *next = (rest + coupling).max(0.0) - rest.max(0.0);
+                change = change.max((*next - last).abs());
+            }
             std::mem::swap(messages, next);
             if change < STILL {
                 break;
             }
         }
-        self.beliefs(u, messages, beliefs);
+        self.beliefs(u, messages, next, beliefs);
         Ok(())
     }
 
@@ -91,19 +88,24 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    fn each_edge(&self, mut then: impl FnMut(usize, usize, f64)) {
+    /// `u_i` and all messages to i; `rest` is for each edge from i the same without the message from its
+    /// other end.
+    fn beliefs(&self, u: &[f64], messages: &[f64], rest: &mut [f64], beliefs: &mut [f64]) {
+        beliefs.copy_from_slice(u);
         for &i in &self.coupled {
             let i = i as usize;
-            for at in self.couplings.ends[i]..self.couplings.ends[i + 1] {
-                then(i, at, self.couplings.values[at]);
+            let edges = self.couplings.ends[i]..self.couplings.ends[i + 1];
+            let rest = &mut rest[edges.clone()];
+            let mut belief = u[i];
+            for (rest, &mirror) in rest.iter_mut().zip(&self.reverse[edges]) {
+                *rest = messages[mirror as usize];
+                belief += *rest;
             }
+            for rest in rest {
+                *rest = belief - *rest;
+            }
+            beliefs[i] = belief;
         }
-    }
-
-    /// `u_i` and all messages to i.
-    fn beliefs(&self, u: &[f64], messages: &[f64], beliefs: &mut [f64]) {
-        beliefs.copy_from_slice(u);
-        self.each_edge(|i, at, _| beliefs[i] += messages[self.reverse[at] as usize]);
     }
 
     /// Writes probabilities and says whether messages settled, if there are not too many for them.
@@ -127,13 +129,12 @@ impl Decoder<'_> {
                 break;
             }
             watch.step(0)?;
-            self.beliefs(u, messages, out);
-            self.each_edge(|i, at, _| next[at] = out[i] - messages[self.reverse[at] as usize]);
+            self.beliefs(u, messages, next, out);
             let change = send(&self.couplings.values, messages, next);
             std::mem::swap(messages, next);
             settled = change < STILL;
         }
-        self.beliefs(u, messages, out);
+        self.beliefs(u, messages, next, out);
         for out in out {
             *out = sigmoid(*out);
         }
