@@ -54,7 +54,8 @@ def test_reaches_the_optimum_and_knows_it(problem, C, l1, search, normalize):
     rest = design(X, normalize, False), Y[:, seen], C, l1, m
     found = oracle.primal(model.coef_.toarray()[seen].astype(float), *rest)
     best = oracle.optimum(*rest)
-    room = 1e-3 * (1 + found)
+    # The fit ends by gaps that rows had when they were visited; afterwards there may be a little more.
+    room = 3e-3 * (1 + found)
     assert best - room <= found <= best + room
     assert -room <= model.dual_gap_ <= room
 
