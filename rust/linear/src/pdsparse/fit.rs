@@ -99,7 +99,9 @@ impl Checked {
             }
             let (squares, sizes) = state.weights.norms();
             let primal = squares + params.l1 * sizes + pass.loss;
-            if pass.gap <= params.tol * primal {
+            // What came after a row's visit may have moved it from its optimum again.
+            let goal = params.tol * primal;
+            if pass.gap <= goal && problem.dual_gap(&state, params.l1, watch)? <= goal {
                 break;
             }
             if params.n_candidates.is_none() && pass.search > 2 * pass.rest {

@@ -198,8 +198,7 @@ impl Fit<'_> {
             active,
             labels.map(|&label| f64::from(scores[label as usize])),
         )?;
-        let n_positive = self.problem.y.row(row).0.len();
-        self.add_best(duals, n_positive, |best| f64::from(best.1))
+        self.add_best(row, duals, |best| f64::from(best.1))
     }
 
     /// As [`search_all`](Self::search_all), by estimates from some of the features.
@@ -247,17 +246,14 @@ impl Fit<'_> {
         }
         self.score_one_by_one(weights, row, duals, pass)?;
         let problem = self.problem;
-        let n_positive = problem.y.row(row).0.len();
-        self.add_best(duals, n_positive, |best| {
-            problem.score_of(weights, row, best.0)
-        })
+        self.add_best(row, duals, |best| problem.score_of(weights, row, best.0))
     }
 
-    /// Adds the labels of the best scores that are not active; their scores proper are `exact`.
+    /// Adds the labels of the best scores that are not active in a row; their scores proper are `exact`.
     fn add_best(
         &mut self,
+        row: usize,
         duals: &mut Duals,
-        n_positive: usize,
         exact: impl Fn((u32, f32)) -> f64,
     ) -> Result<(), Error> {
         let Scratch {
@@ -268,7 +264,8 @@ impl Fit<'_> {
         } = &mut self.scratch;
         // Yen et al.'s program takes what scores more than −1. Where a label of the row scores less than
         // 0, labels below −1 violate its margin as well; without them the optimum is missed.
-        let least = active[..n_positive].iter().copied().fold(0.0, f64::min);
+        let positive = &active[..self.problem.y.row(row).0.len()];
+        let least = positive.iter().copied().fold(0.0, f64::min);
         let lowest = least - 1.0;
         for &label in &duals.labels {
             scores[label as usize] = f32::NEG_INFINITY;
