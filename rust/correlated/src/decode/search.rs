@@ -131,8 +131,10 @@ impl Decoder<'_> {
         watch: &Watch,
     ) -> Result<(), Error> {
         self.odds(u, z, gains);
-        for (gain, &named) in gains.iter_mut().zip(z.iter()) {
-            *gain = if named { -*gain } else { *gain };
+        for &label in &self.coupled {
+            if z[label as usize] {
+                gains[label as usize] = -gains[label as usize];
+            }
         }
         let flip = |z: &mut [bool], gains: &mut [f64], label: usize| {
             z[label] = !z[label];
