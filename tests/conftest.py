@@ -32,7 +32,13 @@ def data():
     return Path(folder)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def large():
     """Takes many seconds to fit."""
     return make_multilabel(60_000, 5_000, 2_000, n_nonzero=60, random_state=0)
+
+
+@pytest.fixture(scope="session")
+def middling():
+    """Reports progress several times while it is fitted."""
+    return make_multilabel(6_000, 500, 200, n_nonzero=40, random_state=0)

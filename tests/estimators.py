@@ -11,7 +11,7 @@ CLASSIFIERS = [
     ml.DiSMECClassifier(solver="exact", tol=1e-3),
     ml.LEMLClassifier(random_state=0),
     ml.LEMLClassifier(20, alpha=0.1, threshold="zero", random_state=0),
-    ml.LEMLClassifier(4, alpha=0.1, loss="logistic", max_iter=2, random_state=0),
+    ml.LEMLClassifier(4, alpha=0.1, loss="logistic", max_iter=1, random_state=0),
     ml.PDSparseClassifier(random_state=0),
     ml.BoostedRulesClassifier(40, random_state=0),
     ml.BoostedRulesClassifier(30, search="exact", label_binning=0.2, random_state=0),
@@ -25,12 +25,14 @@ CLASSIFIERS = [
     ),
     ml.SmoothLinkClassifier(n_features=100, loss="squared", embedding="none", random_state=0),
     ml.SmoothLinkClassifier(3, kernel="linear", embedding="pca", solver="newton-cg", random_state=0),
-    ml.BlockPartitionClassifier(ml.DiSMECClassifier(random_state=0), n_blocks=3, lam=0.2, random_state=0),
+    ml.BlockPartitionClassifier(
+        ml.DiSMECClassifier(1.0, random_state=0), n_blocks=3, lam=0.2, random_state=0
+    ),
     ml.BlockPartitionClassifier(
         ml.DiSMECClassifier(solver="exact"), n_blocks=4, max_labels=15, n_routes=2, random_state=0
     ),
-    ml.CBMLCClassifier(ml.DiSMECClassifier(random_state=0), 3, random_state=0),
-    ml.LPSRClassifier(ml.DiSMECClassifier(random_state=0), 200, 15, random_state=0),
+    ml.CBMLCClassifier(ml.DiSMECClassifier(1.0, random_state=0), 3, random_state=0),
+    ml.LPSRClassifier(ml.DiSMECClassifier(1.0, random_state=0), 200, 15, random_state=0),
     ml.CorrLogClassifier(),
     ml.CorrLogClassifier(epsilon=0.0, coding="pm1", decoder="search", solver="fista", standardize=False),
     ml.CorrLogClassifier(0.01, 0.001, decoder="bp"),

@@ -26,6 +26,13 @@ def small():
     return make_multilabel(150, 40, 12, n_nonzero=8, random_state=0)
 
 
+# The scorer of blocks is their router's.
+BLOCKS = (ml.BlockPartitionClassifier, ml.CBMLCClassifier, ml.LPSRClassifier)
+WITH_OWN_SCORER = [each for each in CLASSIFIERS if not isinstance(each, BLOCKS)]
+# Whose labels are named by scores above a bound.
+BOUNDED = [each for each in WITH_OWN_SCORER if getattr(each, "predictor", "signs") == "signs"]
+
+
 @pytest.fixture(scope="module", params=CLASSIFIERS, ids=repr)
 def fitted(request, small):
     return clone(request.param).fit(*small)
@@ -43,9 +50,8 @@ def scorer_of(model):
 # --- what it answers
 
 
+@pytest.mark.parametrize("fitted", WITH_OWN_SCORER, ids=repr, indirect=True)
 def test_given_labels_have_the_scores_of_all(fitted, small):
-    if hasattr(fitted, "label_blocks_"):
-        pytest.skip("the scorer of blocks is their router's")
     X, Y = small
     scores = fitted.decision_function(X)
     pattern = csr_array(Y, dtype=np.float32)
@@ -56,9 +62,8 @@ def test_given_labels_have_the_scores_of_all(fitted, small):
     np.testing.assert_array_equal(fitted._scorer().at(X, pattern, 2), found)
 
 
+@pytest.mark.parametrize("fitted", BOUNDED, ids=repr, indirect=True)
 def test_every_label_may_have_a_bound(fitted, small):
-    if hasattr(fitted, "label_blocks_") or getattr(fitted, "predictor", "signs") != "signs":
-        pytest.skip("labels are not named by scores above a bound")
     X, _ = small
     scores = fitted.decision_function(X)
     bounds = np.where(np.isfinite(scores), scores, 0).mean(axis=0, dtype=np.float32)
