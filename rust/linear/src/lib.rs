@@ -1,10 +1,23 @@
-//! One-vs-rest linear classifiers for data with many features and many labels.
+//! Linear classifiers for data with many sparse features and many labels.
 //!
-//! Label j has a sparse weight vector `w_j` and an intercept `b_j`; its score for x is
-//! `w_j · x + b_j`. [`dismec`] fits them; [`Scorer`] ranks labels by them.
+//! Label j has weights `w_j` and an intercept `b_j`; its score for a row x is `w_j · x + b_j`. Three
+//! methods fit them:
 //!
-//! Invariant: nothing of size `n_rows × n_labels` or `n_labels × n_features` is ever allocated,
-//! except the dense scores a caller of [`Model::decision`](manylabel_score::Model::decision) asks for.
+//! | module | loss | weights | cost of a pass or step |
+//! |---|---|---|---|
+//! | [`dismec`] | squared hinge, each label on its own | sparse, by pruning small ones | O(nnz(X)) for 16 labels; less for rare labels |
+//! | [`pdsparse`] | max-margin ranking, all labels together | sparse, by an L1 penalty | O(weights of the features of each row), plus `n_labels` per row |
+//! | [`leml`] | squared, logistic or squared hinge | of low rank, `W Hᵀ` | O(nnz(X) · rank), plus O(rank²) per row, feature and label |
+//!
+//! [`Scorer`] scores rows with sparse weights, [`leml::Scorer`] with factors of low rank. Both implement
+//! [`Model`](manylabel_score::Model), which turns scores into rankings and label sets. [`Tally`] learns the
+//! threshold above which labels are predicted.
+//!
+//! `DiSMEC` and LEML fit in parallel, PD-Sparse on one thread. Results do not depend on the number of
+//! threads; with the same seed they are the same bits.
+//!
+//! Except for the score matrix of [`Model::decision`](manylabel_score::Model::decision), nothing of size
+//! `n_rows × n_labels` or `n_labels × n_features` is allocated.
 //!
 //! ```
 //! use manylabel_base::Watch;

@@ -6,7 +6,7 @@ use manylabel_simd::wide;
 /// consecutive rows, one for each label of `intercept`.
 ///
 /// ±∞ becomes the largest or smallest finite `f32`, and NaN (a difference of infinities) becomes 0. Labels
-/// with intercept −∞, which are never predicted, get the score −∞ if any score of the row overflowed.
+/// with intercept −∞, which are never predicted, keep the score −∞.
 pub fn keep_finite(scores: &mut [f32], intercept: &[f32]) {
     for scores in scores.chunks_mut(intercept.len().max(1)) {
         if have_overflowed(scores, intercept) {

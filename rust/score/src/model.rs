@@ -148,7 +148,7 @@ pub trait Rows: Sync {
     fn marginals(&self, _: Range<usize>, _: &mut [f64], _: &mut Task) -> Result<(), Error> {
         Err(Error::Param {
             name: "model",
-            expected: "one that knows probabilities",
+            expected: "one that computes probabilities",
             got: "scores only".into(),
         })
     }
