@@ -128,9 +128,6 @@ mod tests {
         let wanted = StackReq::new::<f64>(1 << 48);
         let refused = room("the Gram matrix", wanted).err().expect("too large");
         let text = refused.to_string();
-        assert!(
-            text.ends_with("bytes does not fit in memory"),
-            "{text}"
-        );
+        assert!(text.ends_with("bytes does not fit in memory"), "{text}");
     }
 }
