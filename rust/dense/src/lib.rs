@@ -6,14 +6,14 @@
 //! | function | result | cost |
 //! |---|---|---|
 //! | [`zeros`], [`from_fn`], [`copied`] | a matrix | one pass |
-//! | [`Cholesky`] | L with `L Lᵀ = A + shift · I`; solves and the inverse | O(n³), on all threads for n > 1024 |
-//! | [`eigen`], [`eigenvalues`] | eigenvalues (and eigenvectors) of a symmetric matrix | O(n³), one thread |
-//! | [`singular`] | singular values and right singular vectors | O(m n min(m, n)), one thread |
-//! | [`triangle`] | R of a QR decomposition | O(m n min(m, n)), one thread |
+//! | [`Cholesky`] | L with `L Lᵀ = A + shift · I`; solves, inverse | O(n³), all threads if n > 1024 |
+//! | [`eigen`], [`eigenvalues`] | eigenvalues and eigenvectors of a symmetric matrix | O(n³) |
+//! | [`singular`] | singular values and right singular vectors | O(m n min(m, n)) |
+//! | [`triangle`] | R of a QR decomposition | O(m n min(m, n)) |
 //!
 //! Matrices and workspaces are allocated fallibly: if memory is short, a function returns
 //! [`Error::TooLarge`] that names `what` the memory was for. [`Cholesky`] looks at the watch between
-//! blocks of columns. The other decompositions cannot be stopped.
+//! blocks of columns. The other decompositions run on one thread and cannot be stopped.
 //!
 //! Results do not depend on the number of threads. They are those of sequential `faer`, bit for bit,
 //! except for Cholesky factors of more than 1024 columns, which are computed in blocks here.

@@ -3,11 +3,16 @@
 //! Label j has weights `w_j` and an intercept `b_j`; its score for a row x is `w_j · x + b_j`. Three
 //! methods fit them:
 //!
-//! | module | loss | weights | cost of a pass or step |
-//! |---|---|---|---|
-//! | [`dismec`] | squared hinge, each label on its own | sparse, by pruning small ones | O(nnz(X)) for 16 labels; less for rare labels |
-//! | [`pdsparse`] | max-margin ranking, all labels together | sparse, by an L1 penalty | O(weights of the features of each row), plus `n_labels` per row |
-//! | [`leml`] | squared, logistic or squared hinge | of low rank, `W Hᵀ` | O(nnz(X) · rank), plus O(rank²) per row, feature and label |
+//! | module | loss | weights |
+//! |---|---|---|
+//! | [`dismec`] | squared hinge, each label on its own | sparse: small ones are dropped |
+//! | [`pdsparse`] | max-margin ranking, all labels together | sparse, by an L1 penalty |
+//! | [`leml`] | squared, logistic or squared hinge | of low rank, `W Hᵀ` |
+//!
+//! A step of `DiSMEC` costs O(nnz(X)) for sixteen labels, and less for rare labels. A pass of PD-Sparse
+//! reads, for each row, the nonzero weights of its features and `n_labels` numbers. A turn of LEML, with
+//! squared loss, costs O(rank) per stored value of X and step of conjugate gradients, and O(rank²) per row,
+//! feature and label.
 //!
 //! [`Scorer`] scores rows with sparse weights, [`leml::Scorer`] with factors of low rank. Both implement
 //! [`Model`](manylabel_score::Model), which turns scores into rankings and label sets. [`Tally`] learns the

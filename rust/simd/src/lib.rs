@@ -5,7 +5,7 @@
 //! Functions called inside must be inlined (`#[inline(always)]`); otherwise they are compiled for the
 //! baseline instruction set.
 //!
-//! [`Lanes`] are numbers side by side that fill one or two cache lines. [`exp`], [`exp_f32`],
+//! [`Lanes`] are numbers side by side that fill one or two cache lines. [`exp()`], [`exp_f32`],
 //! [`ln_ratio`], [`add_scaled`] and [`total`] are helpers that become part of the loop that calls them.
 //!
 //! Results do not depend on the instruction set. No sum is reordered, and no product is fused with an

@@ -5,11 +5,11 @@
 //!
 //! | type | what it is | who makes it |
 //! |---|---|---|
-//! | [`CsrView`] | a borrowed matrix, `i32` or `i64` positions and `f32` or `f64` values | the Python boundary, from scipy's arrays |
-//! | [`DenseView`] | a borrowed dense matrix in C order | the Python boundary, from numpy's array |
-//! | [`CsrOwned`] | an owned matrix of `u32` columns and `f32` values | kernels, for training sets and results |
-//! | [`RowBlocks`] | a copy stored by row and by column, for products `X P` and `Xᵀ U` with dense P and U | `pls`, LEML, `correlated` |
-//! | [`ColumnScaling`] | shifts and scales that give columns unit variance | estimators that standardize features |
+//! | [`CsrView`] | a borrowed matrix of any type that scipy has | the Python boundary |
+//! | [`DenseView`] | a borrowed dense matrix in C order | the Python boundary |
+//! | [`CsrOwned`] | an owned matrix of `u32` columns and `f32` values | kernels |
+//! | [`RowBlocks`] | a copy for products with dense matrices | `pls`, LEML, `correlated` |
+//! | [`ColumnScaling`] | shifts and scales that give columns unit variance | estimators that standardize |
 //! | [`TopK`], [`Picked`] | the best scores of a row; the rows of a sparse result | scoring |
 //!
 //! The structure of a borrowed matrix is checked once, by [`CsrView::new`], in one pass over its

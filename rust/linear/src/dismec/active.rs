@@ -10,7 +10,7 @@
 //! w = Σ_i s_i α_i x_i − κ m,    α_i, κ ≥ 0
 //! ```
 //!
-//! Since `m · x_i` is computed once for all labels, a step costs O(nnz(x_i)) for a row and O(1) for the
+//! Since `m · x_i` is computed once for all labels, a step costs O(entries) for a row and O(1) for the
 //! background. The mean of all rows is used for m; it differs from that of the background by the few rows
 //! in play.
 //!

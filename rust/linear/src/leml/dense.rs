@@ -1,8 +1,8 @@
 //! Tall dense matrices in panels of [`LANES`] = 32 columns, and X with its products from both sides.
 //!
 //! W, H and `A = X W` have many rows and at most a few hundred columns. They are stored as panels, so that a
-//! product with X reads the rows of a panel as whole cache lines. Values are `f32`; Gram matrices and products
-//! with small square matrices are computed in `f64`.
+//! product with X reads the rows of a panel as whole cache lines. Values are `f32`; Gram matrices and
+//! products with small square matrices are computed in `f64`.
 
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatRef, Par};
@@ -124,8 +124,8 @@ impl Tall {
             .map(move |first| first..(first + ROWS_OF_CHUNK).min(n_rows))
     }
 
-    /// `TᵀΩT` in `f64`, with both triangles; Ω are the weights of the rows. O(`n_rows` `n_cols`²). Threads work
-    /// on strips of columns, so no sum is shared between them.
+    /// `TᵀΩT` in `f64`, with both triangles; Ω are the weights of the rows. O(`n_rows` `n_cols`²). Threads
+    /// work on strips of columns, so no sum is shared between them.
     pub(super) fn gram(&self, weights: Option<&[f32]>, watch: &Watch) -> Result<Mat<f64>, Error> {
         let strips = (0..self.panels.len().div_ceil(PANELS_OF_STRIP))
             .into_par_iter()

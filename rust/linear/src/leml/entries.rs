@@ -1,6 +1,6 @@
 //! The loss over the known entries of Y, its gradient, and products with its Hessian.
 //!
-//! The score of an entry is `z_ij = a_i · h_j`, with a row a_i of `A = X W` and a row h_j of H. The loss is
+//! The score of an entry is `z_ij = a_i · h_j`, with a row of `A = X W` and a row of H. The loss is
 //! symmetric in the two factors. So the code here speaks of the *own* factor, in which derivatives are taken,
 //! and the *other* one: for W the own rows are those of A, for H those of H ([`Entries::of_rows`],
 //! [`Entries::of_labels`]).
@@ -117,8 +117,8 @@ impl<'a> Entries<'a> {
 }
 
 impl Side<'_> {
-    /// The loss over all known entries (0 for [`Ask::Product`]), and the gradient or product that is asked for,
-    /// with a row for each row of `own` (empty for [`Ask::Value`]).
+    /// The loss over all known entries (0 for [`Ask::Product`]), and the gradient or product that is asked
+    /// for, with a row for each row of `own` (empty for [`Ask::Value`]).
     ///
     /// Both factors are stored row after row, `rank` numbers each.
     ///
@@ -200,7 +200,8 @@ impl Block<'_> {
     }
 
     /// The coefficient of the other row in the gradient or product, for an entry y with the score z. `t` is
-    /// the product of the direction with the other row. Adds the loss to `sum`, unless a product is asked for.
+    /// the product of the direction with the other row. Adds the loss to `sum`, unless a product is asked
+    /// for.
     fn pull(loss: Loss, ask: Ask<'_>, z: f32, t: f32, y: f32, weight: f32, sum: &mut f32) -> f32 {
         match ask {
             Ask::Value => {

@@ -14,7 +14,8 @@ use manylabel_base::{Error, Watch, collected, few, filled};
 use manylabel_sparse::{CsrOwned, CsrView, Index, LANES, Value};
 use std::f64::consts::TAU;
 
-/// `alpha`, for rows of unit length and weight, if no row can be held out: the default of the authors' program.
+/// `alpha`, for rows of unit length and weight, if no row can be held out: the default of the authors'
+/// program.
 const ALPHA_OF_FEW_ROWS: f64 = 0.1;
 
 /// A fitted model. Scores are `x W Hᵀ + intercept` over the features that some row has.
@@ -44,21 +45,21 @@ impl Checked {
     /// Fits W and H to the rows of `x` and `y`. The stored entries of a row of `y` are the labels it carries.
     ///
     /// `observed`, if given, stores the positions of the entries of Y that are known; without it, all entries
-    /// are known. `weights`, if given, multiplies the loss of each row; all must be > 0. `watch` counts turns.
-    /// Runs on all threads of the pool.
+    /// are known. `weights`, if given, multiplies the loss of each row; all must be > 0. `watch` counts
+    /// turns. Runs on all threads of the pool.
     ///
-    /// Memory is about 14 bytes per stored value of X, `4 rank` bytes per row (several times that for Newton's
-    /// method), and `12 rank` bytes per feature and per label. The time of a turn is
+    /// Memory is about 14 bytes per stored value of X, `4 rank` bytes per row (several times that for
+    /// Newton's method), and `12 rank` bytes per feature and per label. The time of a turn is
     ///
     /// * for squared loss with all entries known: O(`cg_max_iter` · `rank`) per stored value of X, and
     ///   O(`rank`²) per row, feature and label;
-    /// * otherwise: for each step of conjugate gradients, O(`rank`) per stored value of X and per entry that is
-    ///   known.
+    /// * otherwise: for each step of conjugate gradients, O(`rank`) per stored value of X and per entry that
+    ///   is known.
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if the shapes of `x`, `y`, `observed` and `weights` do not agree; [`Error::Param`] if a
-    /// value is not finite as `f32`, or if `x` and `weights` lead out of the range of `f32`;
+    /// [`Error::Shape`] if the shapes of `x`, `y`, `observed` and `weights` do not agree; [`Error::Param`] if
+    /// a value is not finite as `f32`, or if `x` and `weights` lead out of the range of `f32`;
     /// [`Error::TooLarge`], [`Error::Stopped`].
     pub fn fit<I: Index, T: Value>(
         &self,
@@ -164,8 +165,8 @@ struct Parts {
     for_cut: Vec<Part>,
 }
 
-/// Chooses `alpha` if `params` do not give it, takes turns, and learns the threshold. `set` makes the training
-/// set with the given weights of rows; `unit` is that of [`unit_of_alpha`].
+/// Chooses `alpha` if `params` do not give it, takes turns, and learns the threshold. `set` makes the
+/// training set with the given weights of rows; `unit` is that of [`unit_of_alpha`].
 ///
 /// # Errors
 ///

@@ -33,8 +33,8 @@ const FIRST_TURNS: usize = 4;
 /// singular values below `alpha` fall by their squared ratio to it.
 const NEXT_TURNS: usize = 2;
 
-/// The first `alpha` tried, for rows of unit length and weight. On 24 of 26 data sets, the best one was within
-/// a factor of ten.
+/// The first `alpha` tried, for rows of unit length and weight. On 24 of 26 data sets, the best one was
+/// within a factor of ten.
 const FIRST_ALPHA: f64 = 3.0;
 
 /// The ratio of consecutive values of `alpha`.
@@ -70,8 +70,8 @@ pub(super) struct Plan {
     salt: u64,
 }
 
-/// For the choice of `alpha`. Its best value hardly depends on the number of rows, so a quarter of them can be
-/// held out.
+/// For the choice of `alpha`. Its best value hardly depends on the number of rows, so a quarter of them can
+/// be held out.
 pub(super) const FOR_ALPHA: Plan = Plan {
     share: 0.25,
     least: 1,
@@ -154,8 +154,8 @@ impl Data<'_> {
     /// Scores `rows` with the factors `w` and `h`, and calls `see` with each known entry of these rows: its
     /// row, score and value.
     ///
-    /// Rows are processed in chunks, on all threads. Each chunk has a sum of its own, which `start` makes; the
-    /// sums are returned in order of chunks.
+    /// Rows are processed in chunks, on all threads. Each chunk has a sum of its own, which `start` makes;
+    /// the sums are returned in order of chunks.
     ///
     /// # Errors
     ///
@@ -215,16 +215,17 @@ impl Data<'_> {
         parts(sums)
     }
 
-    /// The `alpha` with which the held-out rows of each part are predicted well by fits to the other rows; None
-    /// if there are no parts.
+    /// The `alpha` with which the held-out rows of each part are predicted well by fits to the other rows;
+    /// None if there are no parts.
     ///
     /// `sets` are the training sets without the rows of each part. `unit` is that of `alpha`
     /// (`fit::unit_of_alpha`). Fits take at most `max_iter` turns.
     ///
-    /// As `alpha` grows, the loss on held-out rows first falls and then rises. So values in the ratio [`RATIO`]
-    /// are tried in the direction in which it falls, until it rises. A parabola through the lowest loss and its
-    /// neighbours (over the logarithm of `alpha`) gives the minimum between them. The result is a smaller
-    /// `alpha`, at which the parabola is higher by the share [`SPARED`]; it is at most one [`RATIO`] away.
+    /// As `alpha` grows, the loss on held-out rows first falls and then rises. So values in the ratio
+    /// [`RATIO`] are tried in the direction in which it falls, until it rises. A parabola through the lowest
+    /// loss and its neighbours (over the logarithm of `alpha`) gives the minimum between them. The result is
+    /// a smaller `alpha`, at which the parabola is higher by the share [`SPARED`]; it is at most one
+    /// [`RATIO`] away.
     ///
     /// # Errors
     ///

@@ -4,8 +4,8 @@
 //! model takes `r (d + c)` numbers for d features and c labels instead of d c, and labels with few positive
 //! rows learn from others. Entries of Y may be unknown.
 //!
-//! With W (d × r), H (c × r), `ω_i` the weight of row i and Ω the known entries of Y (all entries by default),
-//! the fit minimizes
+//! With W (d × r), H (c × r), `ω_i` the weight of row i and Ω the known entries of Y (all entries by
+//! default), the fit minimizes
 //!
 //! ```text
 //! min  Σ_{(i,j)∈Ω} ω_i ℓ(y_ij, x_iᵀ W h_j) + alpha/2 (‖W‖² + ‖H‖²)
@@ -19,9 +19,9 @@
 //! Two solvers implement turns:
 //!
 //! * `ridge` for squared loss with all entries known. A rotation of both W and H leaves `W Hᵀ` unchanged, so
-//!   both are rotated until `HᵀH` is diagonal. Then the columns of W are independent ridge regressions, solved
-//!   32 at a time by conjugate gradients. The rows of H are ridge regressions that share one Cholesky factor.
-//!   Only the ones of Y are read; no score of an entry that is 0 is ever computed.
+//!   both are rotated until `HᵀH` is diagonal. Then the columns of W are independent ridge regressions,
+//!   solved 32 at a time by conjugate gradients. The rows of H are ridge regressions that share one Cholesky
+//!   factor. Only the ones of Y are read; no score of an entry that is 0 is ever computed.
 //! * `newton` for any loss and any set of known entries (`entries`). Newton's method on one factor at a time,
 //!   with steps by conjugate gradients and a line search. If all entries are known, the scores of all entries
 //!   are computed in each product: O(n c r), in blocks.

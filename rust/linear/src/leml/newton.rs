@@ -1,12 +1,12 @@
 //! Newton's method on one factor while the other is fixed, for any loss and any set of known entries.
 //!
-//! Scores are linear in each factor: `A Hᵀ`, where A is the *image* of the factor W, `A = X W`; the image of H
-//! is H itself. Images are kept beside the factors and updated with them, so a line search needs no product
+//! Scores are linear in each factor: `A Hᵀ`, where A is the *image* of the factor W, `A = X W`; the image of
+//! H is H itself. Images are kept beside the factors and updated with them, so a line search needs no product
 //! with X.
 //!
-//! A step solves `(∇² + alpha I) s = −∇` by conjugate gradients, whose products cost O(rank) per stored value of
-//! X and per known entry, and halves s until the objective falls enough. A turn takes at most [`MOST_STEPS`]
-//! such steps in W and as many in H.
+//! A step solves `(∇² + alpha I) s = −∇` by conjugate gradients, whose products cost O(rank) per stored value
+//! of X and per known entry, and halves s until the objective falls enough. A turn takes at most
+//! [`MOST_STEPS`] such steps in W and as many in H.
 
 use super::dense::{Design, Tall};
 use super::entries::{Ask, Entries, Side};
@@ -16,11 +16,12 @@ use super::turns::Turns;
 use manylabel_base::{Error, Watch, collected, copied, filled};
 use manylabel_simd::add_scaled;
 
-/// The most steps for a factor in a turn. For squared loss one step suffices, since the objective is quadratic.
+/// The most steps for a factor in a turn. For squared loss one step suffices, since the objective is
+/// quadratic.
 const MOST_STEPS: usize = 5;
 
-/// Steps for a factor end when the gradient norm is at most this share of the first one. More accuracy is of no
-/// use, since the other factor changes next.
+/// Steps for a factor end when the gradient norm is at most this share of the first one. More accuracy is of
+/// no use, since the other factor changes next.
 const SHARE_OF_GRADIENT: f64 = 0.1;
 
 /// How often a step is halved before it is given up.

@@ -1,8 +1,8 @@
 //! Scores of rows with factors of low rank.
 //!
-//! A row is first embedded, `a = x W`, and then scored, `a Hᵀ + intercept`. The second product is a dense matrix
-//! product for a group of rows, in tiles of rows and labels. Each score is a sum in order of the columns of W,
-//! so it does not depend on which rows or labels share a tile.
+//! A row is first embedded, `a = x W`, and then scored, `a Hᵀ + intercept`. The second product is a dense
+//! matrix product for a group of rows, in tiles of rows and labels. Each score is a sum in order of the
+//! columns of W, so it does not depend on which rows or labels share a tile.
 
 use manylabel_base::range::same;
 use manylabel_base::{Error, filled};
@@ -50,7 +50,8 @@ impl<'a> Scorer<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if lengths do not agree, [`Error::Param`] if features are out of order or out of range.
+    /// [`Error::Shape`] if lengths do not agree, [`Error::Param`] if features are out of order or out of
+    /// range.
     pub fn new(
         features: &'a [i32],
         w: &'a [f32],
@@ -176,8 +177,8 @@ fn add_row(value: f32, row: &[f32], out: &mut [f32]) {
     add_scaled(out, value, row);
 }
 
-/// `scores = intercept + a Hᵀ`. Each score is a sum in order of the columns of `a`, so its bits do not depend on
-/// which rows and labels share a tile. `a` must have whole tiles of rows.
+/// `scores = intercept + a Hᵀ`. Each score is a sum in order of the columns of `a`, so its bits do not depend
+/// on which rows and labels share a tile. `a` must have whole tiles of rows.
 #[wide]
 fn add_products(a: &[f32], ht: &[f32], intercept: &[f32], rank: usize, scores: &mut [f32]) {
     let n_labels = intercept.len();

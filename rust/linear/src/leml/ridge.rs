@@ -3,8 +3,9 @@
 //! With `A = X W`, the objective is `½ ‖Ω^½ (Y − A Hᵀ)‖² + alpha/2 (‖W‖² + ‖H‖²)`.
 //!
 //! * In W: its gradient is `XᵀΩX W HᵀH − XᵀΩY H + alpha W`. After a rotation of both factors that makes
-//!   `HᵀH = diag(λ)`, column k of W solves `(λ_k XᵀΩX + alpha I) w_k = XᵀΩY h_k`, independently of the others.
-//!   A panel of 32 columns is solved by preconditioned conjugate gradients, warm-started with the W before.
+//!   `HᵀH = diag(λ)`, column k of W solves `(λ_k XᵀΩX + alpha I) w_k = XᵀΩY h_k`, independently of the
+//!   others. A panel of 32 columns is solved by preconditioned conjugate gradients, warm-started with the W
+//!   before.
 //! * In H: row j solves `(AᵀΩA + alpha I) h_j = AᵀΩ y_j`. One Cholesky factor serves all labels.
 //!
 //! Right sides are sums over the ones of Y, and the objective follows from Gram matrices, so that nothing of
@@ -123,11 +124,12 @@ impl<'a> Ridge<'a> {
     }
 
     /// Solves `(λ_k XᵀΩX + alpha I) w_k = r_k` for the columns of one panel, by conjugate gradients from
-    /// `start` with the diagonal as preconditioner. A lane is done when the norm of its residual has fallen to
-    /// the share `cg_tol`; it then takes steps of length 0.
+    /// `start` with the diagonal as preconditioner. A lane is done when the norm of its residual has fallen
+    /// to the share `cg_tol`; it then takes steps of length 0.
     ///
-    /// Each lane has its own λ, so the preconditioner is a number for each feature and lane, computed where it
-    /// is used. This is why the loop of `pls/src/cg.rs`, with one diagonal for all lanes, is not used here.
+    /// Each lane has its own λ, so the preconditioner is a number for each feature and lane, computed where
+    /// it is used. This is why the loop of `pls/src/cg.rs`, with one diagonal for all lanes, is not used
+    /// here.
     fn solve(
         &self,
         mut r: Vec<Lanes<f32>>,

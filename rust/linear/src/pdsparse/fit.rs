@@ -40,8 +40,8 @@ impl Checked {
     /// pass. `watch` counts passes.
     ///
     /// With exact search, a visit to row i takes time O(`Σ_{j∈x_i} n_weights(j) + n_labels`), where
-    /// `n_weights(j)` is the number of nonzero weights of feature j. Visits run on one thread; passes that only
-    /// score rows run on all threads of the pool. Results do not depend on their number.
+    /// `n_weights(j)` is the number of nonzero weights of feature j. Visits run on one thread; passes that
+    /// only score rows run on all threads of the pool. Results do not depend on their number.
     ///
     /// # Errors
     ///

@@ -23,8 +23,8 @@ const N_FACTORS: usize = (MOST_FACTOR_EXPONENT - LEAST_FACTOR_EXPONENT + 2) as u
 /// One row in this many is held out at a time.
 const ONE_ROW_IN: usize = 10;
 
-/// The most rows held out at a time. Scoring them is then a small part of a fit, and the standard error of the
-/// mean number of predicted labels is a few percent.
+/// The most rows held out at a time. Scoring them is then a small part of a fit, and the standard error of
+/// the mean number of predicted labels is a few percent.
 const MOST_ROWS: usize = 2000;
 
 /// Parts are added until they have this many rows in all, but at most [`MOST_PARTS`] parts.

@@ -1,9 +1,9 @@
 //! The matrices `V = Σ_i x_i α_iᵀ` and `W = soft(V, l1)`, stored by feature.
 //!
-//! Only V is stored; a weight is `w = v − l1 · sign(v)` if `|v| > l1`, otherwise 0. Each feature has a list of
-//! the labels whose v has ever changed. Those with a weight come first, so that scoring a row reads nonzero
-//! weights only; when a v crosses l1, its label changes places with the one at the border. A hash table per
-//! feature gives the place of a label.
+//! Only V is stored; a weight is `w = v − l1 · sign(v)` if `|v| > l1`, otherwise 0. Each feature has a list
+//! of the labels whose v has ever changed. Those with a weight come first, so that scoring a row reads
+//! nonzero weights only; when a v crosses l1, its label changes places with the one at the border. A hash
+//! table per feature gives the place of a label.
 
 use manylabel_base::{Error, copied, extend, filled, push, reserved};
 use manylabel_sparse::CsrOwned;
@@ -91,8 +91,8 @@ impl Weights {
         Ok(Self { features, ..*self })
     }
 
-    /// Fixes the nonzero weights: all other entries of V are dropped, and further changes to them are ignored.
-    /// The threshold becomes 0, so from now on `w = v`.
+    /// Fixes the nonzero weights: all other entries of V are dropped, and further changes to them are
+    /// ignored. The threshold becomes 0, so from now on `w = v`.
     #[expect(clippy::disallowed_methods, reason = "there were more places before")]
     pub(super) fn fix_supports(&mut self) {
         self.l1 = 0.0;
@@ -225,7 +225,8 @@ impl Weights {
         })
     }
 
-    /// The nonzero weights by feature, with the labels of each in increasing order; (`n_features`, `n_labels`).
+    /// The nonzero weights by feature, with the labels of each in increasing order; (`n_features`,
+    /// `n_labels`).
     ///
     /// # Errors
     ///
