@@ -192,7 +192,7 @@ pub(crate) fn topk<M: Model + ?Sized>(
                     }
                 }
             }
-            extend("number of labels to name", out, best.drain_by_label())
+            extend("number of labels to predict", out, best.drain_by_label())
         },
     )
 }

@@ -94,7 +94,7 @@ impl ColumnScaling {
             } else if variance[col] > SMALLEST_DEVIATION.powi(-2) {
                 return Err(Error::Param {
                     name: "X",
-                    expected: "of columns with standard deviations of at most 1e30",
+                    expected: "a matrix whose columns have standard deviations of at most 1e30",
                     got: format!("{:.1e} in column {col}", variance[col].sqrt()),
                 });
             } else {

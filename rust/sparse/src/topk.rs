@@ -51,7 +51,7 @@ impl TopK {
     pub fn new(k: usize) -> Result<Self, Error> {
         Ok(Self {
             k,
-            kept: reserved("number of labels to name", k)?,
+            kept: reserved("number of labels to predict", k)?,
             floor: f32::NEG_INFINITY,
         })
     }

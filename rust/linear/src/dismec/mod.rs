@@ -1,7 +1,7 @@
 //! DiSMEC: a linear classifier with L2-regularized squared hinge loss for each label, whose small weights
 //! are then dropped.
 //!
-//! For each label separately, with `s_i = ±1` and rows scaled to unit length (unless told not to), the fit
+//! For each label separately, with `s_i = ±1` and rows scaled to unit length (optional), the fit
 //! minimizes
 //!
 //! ```text

@@ -1,4 +1,4 @@
-//! The fit: prepares the training set, chooses `alpha`, takes turns until the objective stands still, and
+//! The fit: prepares the training set, chooses `alpha`, takes turns until the objective hardly falls, and
 //! learns the threshold.
 
 use super::dense::{Design, Tall};

@@ -31,7 +31,7 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `fit.rs` | the training set, turns until the objective stands still, the model |
+//! | `fit.rs` | the training set, turns until the objective hardly falls, the model |
 //! | `turns.rs` | what the two solvers have in common |
 //! | `ridge.rs`, `newton.rs` | the solvers |
 //! | `entries.rs` | the loss over known entries and its derivatives |

@@ -1,6 +1,6 @@
 //! The interface of the two solvers, `ridge` and `newton`, to `fit` and `held_out`.
 //!
-//! `fit` takes turns until the objective stands still. `held_out` fits training sets in which some rows have
+//! `fit` takes turns until the objective hardly falls. `held_out` fits training sets in which some rows have
 //! weight 0, and starts each fit from a copy of the factors of another.
 
 use super::dense::Tall;
