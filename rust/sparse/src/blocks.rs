@@ -196,7 +196,7 @@ impl<T: Real> RowBlocks<T> {
 
 impl<T: Real> RowBlock<T> {
     /// Copies the rows `block` of `x`; arguments as those of [`RowBlocks::new`].
-    #[expect(clippy::disallowed_methods, reason = "the room is reserved above")]
+    #[expect(clippy::disallowed_methods, reason = "the room is reserved")]
     fn new<I: Index, V: Value>(
         x: CsrView<'_, I, V>,
         order: &ColumnOrder,
