@@ -1,34 +1,37 @@
-//! Memory whose size the input chose: granted or refused, never a crash.
+//! Fallible allocation: a lack of memory is an error, never an abort.
 //!
-//! Vectors that grow with the input come from here, where the system's "no" becomes an [`Error`]; the
-//! workspace's clippy configuration bans the ways of the standard library that abort. What stays small
-//! whatever the input, a list of panels or of threads, comes from [`few`] and [`parts`]; if even that
-//! memory is missing, the allocator of the extension module lends from a reserve and calls [`ran_low`],
-//! which ends the work at its next [`Watch::step`](crate::Watch::step).
+//! Vectors whose size depends on the input are allocated by the functions here, which return
+//! [`Error::TooLarge`] with the name of what was to be stored. The workspace's clippy configuration bans
+//! the methods of the standard library that abort instead.
+//!
+//! Lists that stay small whatever the input, such as panels or threads, are collected with [`few`] and
+//! [`parts`], which may abort. To prevent that, the allocator of the extension module keeps a reserve for
+//! small requests. When it has to use the reserve, it calls [`ran_low`], and the work ends with an error at
+//! its next [`Watch::step`](crate::Watch::step).
 
 use crate::Error;
 use rayon::iter::ParallelIterator;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// Whether small allocations are served from the reserve.
+/// Whether the reserve has been given up and not yet restored.
 static LOW: AtomicBool = AtomicBool::new(false);
 
-/// Says that the reserve was opened: work in progress shall end with [`Error::TooLarge`].
+/// Reports that the reserve is in use: work in progress should end with [`Error::TooLarge`].
 pub fn ran_low() {
     LOW.store(true, Relaxed);
 }
 
-/// Says that there is a reserve again.
+/// Reports that the reserve has been restored.
 pub fn recovered() {
     LOW.store(false, Relaxed);
 }
 
-/// Whether memory ran out and nobody said since that it recovered.
+/// Whether [`ran_low`] was called more recently than [`recovered`].
 pub fn is_low() -> bool {
     LOW.load(Relaxed)
 }
 
-/// Memory ran out during work on `what`.
+/// The error of work on `what` during which memory ran out.
 pub(crate) fn exhausted(what: &'static str) -> Error {
     Error::TooLarge {
         what,
@@ -36,6 +39,7 @@ pub(crate) fn exhausted(what: &'static str) -> Error {
     }
 }
 
+/// The error of a request for `n` entries of type `T` for `what`.
 fn refused<T>(what: &'static str, n: usize) -> Error {
     Error::TooLarge {
         what,
@@ -46,11 +50,11 @@ fn refused<T>(what: &'static str, n: usize) -> Error {
     }
 }
 
-/// An empty vector with room for `n` entries; `what` is named if they do not fit.
+/// An empty vector with room for `n` entries.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] if the system does not grant the memory.
+/// [`Error::TooLarge`] with the name `what` if they do not fit in memory.
 pub fn reserved<T>(what: &'static str, n: usize) -> Result<Vec<T>, Error> {
     let mut vec = Vec::new();
     vec.try_reserve_exact(n)
@@ -58,35 +62,35 @@ pub fn reserved<T>(what: &'static str, n: usize) -> Result<Vec<T>, Error> {
     Ok(vec)
 }
 
-/// `n` copies of `value`; `what` is named if they do not fit.
+/// A vector of `n` copies of `value`.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] if the system does not grant the memory.
-#[expect(clippy::disallowed_methods, reason = "the room is there")]
+/// [`Error::TooLarge`] with the name `what` if they do not fit in memory.
+#[expect(clippy::disallowed_methods, reason = "the room is reserved")]
 pub fn filled<T: Clone>(what: &'static str, value: T, n: usize) -> Result<Vec<T>, Error> {
     let mut vec = reserved(what, n)?;
     vec.resize(n, value);
     Ok(vec)
 }
 
-/// A copy of `values`; `what` is named if it does not fit.
+/// A copy of `values`.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] if the system does not grant the memory.
-#[expect(clippy::disallowed_methods, reason = "the room is there")]
+/// [`Error::TooLarge`] with the name `what` if it does not fit in memory.
+#[expect(clippy::disallowed_methods, reason = "the room is reserved")]
 pub fn copied<T: Clone>(what: &'static str, values: &[T]) -> Result<Vec<T>, Error> {
     let mut vec = reserved(what, values.len())?;
     vec.extend_from_slice(values);
     Ok(vec)
 }
 
-/// All that `values` yields; `what` is named if it does not fit.
+/// Collects all items of an iterator.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] if the system does not grant the memory.
+/// [`Error::TooLarge`] with the name `what` if they do not fit in memory.
 pub fn collected<T>(
     what: &'static str,
     values: impl IntoIterator<Item = T>,
@@ -97,12 +101,13 @@ pub fn collected<T>(
     Ok(vec)
 }
 
-/// Appends all that `values` yields; `what` is named if it does not fit.
+/// Appends all items of an iterator.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] if the system does not grant the memory; `vec` then holds what fitted.
-#[expect(clippy::disallowed_methods, reason = "the room is there")]
+/// [`Error::TooLarge`] with the name `what` if they do not fit in memory; `vec` then has the items that
+/// were appended before.
+#[expect(clippy::disallowed_methods, reason = "the room is reserved")]
 pub fn extend<T>(
     what: &'static str,
     vec: &mut Vec<T>,
@@ -116,7 +121,7 @@ pub fn extend<T>(
     let (least, most) = values.size_hint();
     room(vec, least)?;
     if most == Some(least) {
-        vec.extend(values); // what the standard library does at once for iterators of known length
+        vec.extend(values); // faster than pushing one by one
         return Ok(());
     }
     while let Some(value) = values.next() {
@@ -128,11 +133,11 @@ pub fn extend<T>(
     Ok(())
 }
 
-/// Appends `value`; `what` is named if there is no room.
+/// Appends `value`.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] if the system does not grant the memory.
+/// [`Error::TooLarge`] with the name `what` if there is no memory for it.
 #[inline]
 pub fn push<T>(what: &'static str, vec: &mut Vec<T>, value: T) -> Result<(), Error> {
     if vec.len() == vec.capacity() {
@@ -143,17 +148,17 @@ pub fn push<T>(what: &'static str, vec: &mut Vec<T>, value: T) -> Result<(), Err
     Ok(())
 }
 
-/// Collects what stays few whatever the input is: threads, panels, candidates.
+/// Collects items whose number stays small whatever the input: threads, panels, candidates.
 #[expect(clippy::disallowed_methods, reason = "few by contract")]
 pub fn few<T, C: FromIterator<T>>(values: impl IntoIterator<Item = T>) -> C {
     values.into_iter().collect()
 }
 
-/// Collects the results of the parts of parallel work, which are few and in order.
+/// Collects the results of parallel parts of work, in order of the parts. There must be few parts.
 ///
 /// # Errors
 ///
-/// An error of one of the parts.
+/// The error of one of the parts, if any failed.
 #[expect(clippy::disallowed_methods, reason = "few by contract")]
 pub fn parts<T: Send>(
     results: impl ParallelIterator<Item = Result<T, Error>>,

@@ -1,5 +1,5 @@
-//! The one error of all crates. Each variant carries what was wanted and what came, so that the
-//! Python boundary can choose an exception class without reading text.
+//! The error type of all crates. Each variant carries what was expected and what was given, so the Python
+//! boundary chooses an exception class by variant, without reading text.
 
 use std::path::PathBuf;
 
@@ -7,42 +7,42 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A parameter is out of its range. `name` is spelled as the user typed it.
+    /// A parameter is out of range.
     #[error("`{name}` must be {expected}, got {got}")]
     Param {
-        /// The parameter as the user typed it.
+        /// The parameter's name as the user spells it.
         name: &'static str,
         /// The rule it breaks, worded to follow "must be".
         expected: &'static str,
-        /// The value that came.
+        /// The value given.
         got: String,
     },
     /// Two sizes that must agree do not.
     #[error("{what}: expected {expected}, got {got}")]
     Shape {
-        /// Whose size, for example "rows of Y".
+        /// What has this size, for example "rows of Y".
         what: &'static str,
-        /// The size wanted.
+        /// The expected size.
         expected: usize,
-        /// The size that came.
+        /// The size given.
         got: usize,
     },
     /// A compressed sparse row matrix breaks a rule of its structure.
     #[error("{matrix} is not a valid CSR matrix: {rule} (row {row})")]
     Csr {
-        /// Which argument.
+        /// The name of the argument.
         matrix: &'static str,
         /// The first row at fault.
         row: usize,
-        /// The rule, with the offending value.
+        /// What is wrong, with the offending value.
         rule: String,
     },
-    /// A size computed from the input does not fit the machine or the file format.
+    /// A size that follows from the input exceeds memory, or a limit of an index type or file format.
     #[error("{what} is too large: {got}")]
     TooLarge {
-        /// Which size.
+        /// What is too large.
         what: &'static str,
-        /// How it came about, for example "3000000000 x 5000 cells".
+        /// Its size, for example "3000000000 x 5000 cells".
         got: String,
     },
     /// A text file is malformed.
@@ -52,9 +52,9 @@ pub enum Error {
         path: PathBuf,
         /// 1-based line.
         line: usize,
-        /// What the grammar asks for here.
+        /// What the format requires here.
         expected: String,
-        /// What stands there, shortened.
+        /// The text found, shortened.
         got: String,
     },
     /// The operating system refused to read or write a file.

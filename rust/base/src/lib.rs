@@ -1,7 +1,8 @@
-//! What every other crate leans on: one [`Error`], and the [`Watch`] through which a kernel
-//! reports progress and learns that it should stop.
+//! The foundation of all other crates: one [`Error`] type, the [`Watch`] through which a kernel reports
+//! progress and learns that it should stop, fallible allocation ([`filled`] and others), and range checks
+//! of parameters ([`range`]).
 //!
-//! No mathematics, no files, no Python.
+//! The crate contains no mathematics, no file access and no Python.
 //!
 //! ```
 //! use manylabel_base::{Error, Watch};

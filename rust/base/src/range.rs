@@ -1,13 +1,13 @@
-//! Ranges of parameters, in the words of `estimator/parameters.py`, and sizes that must agree.
+//! Checks of parameters and sizes. Messages use the wording of `estimator/parameters.py`.
 
 use crate::Error;
 use std::fmt::Display;
 
-/// Refuses a parameter that is not as `expected`, which follows "must be".
+/// Checks that a condition on a parameter holds. `expected` is worded to follow "must be".
 ///
 /// # Errors
 ///
-/// [`Error::Param`] unless `holds`.
+/// [`Error::Param`] if `holds` is false.
 pub fn ensure(
     name: &'static str,
     holds: bool,
@@ -25,50 +25,50 @@ pub fn ensure(
     })
 }
 
-/// Refuses a number that is not finite and > 0.
+/// Checks that a number is finite and > 0.
 ///
 /// # Errors
 ///
-/// [`Error::Param`] for it.
+/// [`Error::Param`] if it is not.
 pub fn positive(name: &'static str, value: f64) -> Result<(), Error> {
     let holds = value.is_finite() && value > 0.0;
     ensure(name, holds, "a finite number > 0", value)
 }
 
-/// Refuses a number that is not finite and ≥ 0.
+/// Checks that a number is finite and ≥ 0.
 ///
 /// # Errors
 ///
-/// [`Error::Param`] for it.
+/// [`Error::Param`] if it is not.
 pub fn not_negative(name: &'static str, value: f64) -> Result<(), Error> {
     let holds = value.is_finite() && value >= 0.0;
     ensure(name, holds, "a finite number >= 0", value)
 }
 
-/// Refuses a number that is not > 0 and ≤ 1.
+/// Checks that a number is > 0 and ≤ 1.
 ///
 /// # Errors
 ///
-/// [`Error::Param`] for it.
+/// [`Error::Param`] if it is not.
 pub fn share(name: &'static str, value: f64) -> Result<(), Error> {
     let holds = value > 0.0 && value <= 1.0;
     ensure(name, holds, "a number > 0 and <= 1", value)
 }
 
-/// Refuses a count of 0.
+/// Checks that a count is ≥ 1.
 ///
 /// # Errors
 ///
-/// [`Error::Param`] for it.
+/// [`Error::Param`] if it is 0.
 pub fn at_least_one(name: &'static str, count: usize) -> Result<(), Error> {
     ensure(name, count >= 1, "an integer >= 1", count)
 }
 
-/// Refuses a size that is not as expected.
+/// Checks that a size is as expected.
 ///
 /// # Errors
 ///
-/// [`Error::Shape`] unless `expected` and `got` agree.
+/// [`Error::Shape`] if `expected` and `got` differ.
 pub fn same(what: &'static str, expected: usize, got: usize) -> Result<(), Error> {
     if expected == got {
         return Ok(());
@@ -80,11 +80,11 @@ pub fn same(what: &'static str, expected: usize, got: usize) -> Result<(), Error
     })
 }
 
-/// Refuses labels, weights or a mask of held-out rows that are not as many as the rows of X.
+/// Checks that Y, the sample weights and the mask of held-out rows have as many rows as X.
 ///
 /// # Errors
 ///
-/// [`Error::Shape`] for the first of them.
+/// [`Error::Shape`] for the first of them that has another number.
 pub fn same_rows(
     n_rows: usize,
     n_rows_of_y: usize,
@@ -98,8 +98,10 @@ pub fn same_rows(
     same("length of held_out", n_rows, n_flags)
 }
 
-/// Gives a family's parameters their checked form: a struct `Checked`, made by `check`, which looks at the
-/// `ranges` that the family has written.
+/// Defines `Checked`, the checked form of a parameter struct, and the method `check` that makes it.
+///
+/// `check` calls the method `ranges` of the parameter struct, which the calling module defines. `fit` is a
+/// method of `Checked`, so a fit cannot run with unchecked parameters.
 #[macro_export]
 macro_rules! checked {
     ($params:ident) => {
@@ -112,8 +114,8 @@ macro_rules! checked {
             ///
             /// # Errors
             ///
-            /// [`Error::Param`]($crate::Error::Param) for the first parameter out of its range, or if two do
-            /// not go together.
+            /// [`Error::Param`]($crate::Error::Param) for the first parameter that is out of range, or for
+            /// two that contradict each other.
             pub fn check(self) -> Result<Checked, $crate::Error> {
                 self.ranges()?;
                 Ok(Checked(self))

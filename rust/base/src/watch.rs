@@ -1,13 +1,14 @@
-//! All a kernel knows of the outside: a counter to add to and a flag to obey.
+//! The only contact of a kernel with its caller: a progress counter and a stop flag.
 
 use crate::{Error, alloc};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
-/// Progress of a running kernel, and the wish of its caller that it stop.
+/// The progress of a running kernel, and its caller's request to stop.
 ///
-/// Kernels call [`step`](Self::step) every few milliseconds of work; the thread that waits for
-/// them reads [`done`](Self::done) and may call [`stop`](Self::stop). Neither orders other memory.
+/// Kernels call [`step`](Self::step) every few milliseconds of work. The thread that waits for them reads
+/// [`done`](Self::done) and may call [`stop`](Self::stop). All accesses are relaxed atomics: they do not
+/// order other memory operations.
 #[derive(Debug, Default)]
 pub struct Watch {
     done: AtomicUsize,
@@ -15,12 +16,13 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// A watch at zero that nobody has stopped.
+    /// A watch with the counter at 0 that has not been stopped.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A watch that stops with this one and counts on its own: for work that the caller does not know of.
+    /// A watch that shares the stop flag of this one but has its own counter: for work that should not
+    /// count as progress.
     pub fn aside(&self) -> Self {
         Self {
             done: AtomicUsize::new(0),
@@ -28,11 +30,11 @@ impl Watch {
         }
     }
 
-    /// Reports `n` finished units and asks whether to go on. `n = 0` only asks.
+    /// Adds `n` finished units of work and returns an error if the work should end. `step(0)` only asks.
     ///
     /// # Errors
     ///
-    /// [`Error::Stopped`] once [`stop`](Self::stop) was called, [`Error::TooLarge`] once memory
+    /// [`Error::Stopped`] after [`stop`](Self::stop) was called, [`Error::TooLarge`] after memory
     /// [ran low](crate::ran_low).
     pub fn step(&self, n: usize) -> Result<(), Error> {
         self.done.fetch_add(n, Relaxed);

@@ -1,12 +1,17 @@
-//! Cholesky factors of large matrices, block by block.
+//! Cholesky factors of symmetric positive definite matrices, in blocks of columns.
 //!
-//! The factor of a matrix of ten thousand rows takes half a minute of a thread. In blocks of columns it
-//! is the work of all, and between blocks there is a chance to stop. Every block is computed by one
-//! thread in a fixed order, so that results do not depend on how many there are. Small matrices are one
-//! block: their results are those of `faer`.
+//! The callers are ridge regressions: a Gram matrix plus a ridge, solved for many right-hand sides. The
+//! factor of a matrix of ten thousand rows takes half a minute on one thread. So matrices of more than
+//! [`ONE_BLOCK`] columns are cut into blocks of [`COLUMNS`] columns (right-looking algorithm): factor the
+//! diagonal block, solve for the rows below it, and subtract their product from the columns to the right.
+//! The last two steps are split over threads in strips, and the watch is looked at between strips.
 //!
-//! The Gram matrix of the smooth link (`link/src/gram.rs`) stays apart: it is summed up, and factored,
-//! in square tiles of its own, half the memory of a matrix with both its triangles.
+//! Each strip is computed by one thread in a fixed order, so results do not depend on the number of
+//! threads. Matrices of up to [`ONE_BLOCK`] columns are a single block and give the bits of `faer`.
+//!
+//! The smooth link has a Cholesky factorization of its own (`link/src/gram.rs`). It accumulates and
+//! factors its Gram matrix in square tiles of the lower triangle, which takes half the memory of the full
+//! matrices used here.
 
 use crate::{room, zeros};
 use faer::dyn_stack::MemStack;
@@ -24,31 +29,34 @@ use manylabel_base::{Error, Watch, few};
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Up to so many columns are one block: a tenth of a second's work.
+/// Matrices of up to this many columns are a single block; factoring one takes a tenth of a second.
 const ONE_BLOCK: usize = 1024;
 
-/// Columns of a block of more: products of blocks are as fast as those of whole matrices, and those of a
-/// block with ten thousand rows take a tenth of a second, too.
+/// Columns of a block of a larger matrix. Products of such blocks are as fast as those of whole matrices,
+/// and with ten thousand rows they take a tenth of a second.
 const COLUMNS: usize = 256;
 
-/// What memory is asked for.
+/// Names of allocations in error messages.
 const FACTOR: &str = "the Cholesky factor";
 const INVERSE: &str = "the inverse of the Gram matrix";
 
-/// L with `L Lᵀ` the matrix that was factored.
+/// A lower triangular matrix L for which `L Lᵀ` is the factored matrix.
 #[derive(Debug)]
 pub struct Cholesky {
-    /// What is above the diagonal is arbitrary.
+    /// (n, n); entries above the diagonal are arbitrary.
     l: Mat<f64>,
 }
 
 impl Cholesky {
-    /// Factors a matrix, of which what is above the diagonal does not count, plus `shift` times the
-    /// identity; None if that is not positive definite. In O(n³) on all threads.
+    /// Factors `A + shift · I`, where A is the symmetric matrix whose lower triangle is that of `lower`;
+    /// entries above its diagonal are not read. Returns None if the sum is not positive definite or
+    /// contains NaN.
+    ///
+    /// Takes O(n³) time, on all threads of the pool if n > 1024, and memory for one more (n, n) matrix.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if there is no memory for another such matrix, [`Error::Stopped`].
+    /// [`Error::TooLarge`] if the factor does not fit in memory, [`Error::Stopped`].
     pub fn new(lower: MatRef<'_, f64>, shift: f64, watch: &Watch) -> Result<Option<Self>, Error> {
         let n = lower.nrows();
         let mut l = zeros(FACTOR, n, n)?;
@@ -69,20 +77,25 @@ impl Cholesky {
         Ok(factored.then_some(Self { l }))
     }
 
-    /// `x ← (L Lᵀ)⁻¹ x` for every column x of `right`.
+    /// Replaces each column x of `right` by `(L Lᵀ)⁻¹ x`, in O(n²) per column on the calling thread.
     ///
     /// # Errors
     ///
-    /// [`Error::Stopped`].
+    /// [`Error::Stopped`]; `right` is then partly overwritten.
+    ///
+    /// # Panics
+    ///
+    /// If `right` does not have n rows.
     pub fn solve_in_place(&self, right: MatMut<'_, f64>, watch: &Watch) -> Result<(), Error> {
         solve(self.l.as_ref(), right, watch)
     }
 
-    /// `(L Lᵀ)⁻¹`, both its triangles. In O(n³) on all threads.
+    /// `(L Lᵀ)⁻¹` with both triangles, which are equal bit for bit. Takes O(n³) time, on all threads of
+    /// the pool if n > 1024.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if there is no memory for it, [`Error::Stopped`].
+    /// [`Error::TooLarge`] if the inverse does not fit in memory, [`Error::Stopped`].
     pub fn inverse(&self, watch: &Watch) -> Result<Mat<f64>, Error> {
         let n = self.l.nrows();
         let mut out = zeros(INVERSE, n, n)?;
@@ -92,8 +105,8 @@ impl Cholesky {
             let stack = MemStack::new(&mut memory);
             inverse::inverse(out.as_mut(), self.l.as_ref(), Par::Seq, stack);
         } else {
-            // Of a block of columns of the identity, what is above its ones stays zero for the lower
-            // triangle and is not needed for the upper one.
+            // Solve for blocks of columns of the identity. Rows above a block's ones stay zero in the first
+            // triangular solve, and belong to the upper triangle after the second: both are skipped.
             let strips = strips(out.as_mut(), COLUMNS).into_par_iter();
             strips.zip(blocks(n)).try_for_each(|(strip, block)| {
                 let (_, mut below) = strip.split_at_row_mut(block.start);
@@ -117,12 +130,12 @@ impl Cholesky {
     }
 }
 
-/// Columns of a block of a matrix of so many.
+/// Columns of each block but the last of a matrix with `n` columns; at least 1.
 fn width(n: usize) -> usize {
     if n <= ONE_BLOCK { n.max(1) } else { COLUMNS }
 }
 
-/// The columns of each block.
+/// The columns of each block of a matrix with `n` columns, in order.
 fn blocks(n: usize) -> Vec<Range<usize>> {
     let width = width(n);
     few((0..n)
@@ -130,7 +143,7 @@ fn blocks(n: usize) -> Vec<Range<usize>> {
         .map(|first| first..(first + width).min(n)))
 }
 
-/// Cuts a matrix into strips of `width` columns.
+/// Cuts a matrix into strips of `width` columns; the last may be narrower.
 fn strips(mut rest: MatMut<'_, f64>, width: usize) -> Vec<MatMut<'_, f64>> {
     let mut strips = Vec::new();
     while rest.ncols() > 0 {
@@ -142,7 +155,8 @@ fn strips(mut rest: MatMut<'_, f64>, width: usize) -> Vec<MatMut<'_, f64>> {
     strips
 }
 
-/// Factors in place; false if the matrix is not positive definite.
+/// Replaces the lower triangle of `l` by its Cholesky factor; false if the matrix is not positive
+/// definite. Entries above the diagonal may be overwritten.
 fn factor(mut l: MatMut<'_, f64>, watch: &Watch) -> Result<bool, Error> {
     let n = l.nrows();
     for block in blocks(n) {
@@ -162,7 +176,7 @@ fn factor(mut l: MatMut<'_, f64>, watch: &Watch) -> Result<bool, Error> {
         if factored.is_err() {
             return Ok(false);
         }
-        // X Lᵀ = below, as L Xᵀ = belowᵀ.
+        // The rows X below the diagonal block L satisfy X Lᵀ = below: solve L Xᵀ = belowᵀ.
         let lower = diagonal.rb();
         let right = strips(below.rb_mut().transpose_mut(), COLUMNS);
         right.into_par_iter().try_for_each(|right| {
@@ -185,7 +199,8 @@ fn factor(mut l: MatMut<'_, f64>, watch: &Watch) -> Result<bool, Error> {
     Ok(true)
 }
 
-/// `x ← (L Lᵀ)⁻¹ x` for every column x of `right`.
+/// Replaces each column x of `right` by `(L Lᵀ)⁻¹ x`: forward substitution from the first block to the
+/// last, then back substitution from the last to the first.
 fn solve(l: MatRef<'_, f64>, mut right: MatMut<'_, f64>, watch: &Watch) -> Result<(), Error> {
     let n = l.nrows();
     let blocks = blocks(n);
@@ -222,7 +237,7 @@ mod tests {
     use faer::Side;
     use faer::linalg::solvers::{DenseSolveCore, Solve};
 
-    /// A Gram matrix, well conditioned.
+    /// A well conditioned Gram matrix.
     fn gram(n: usize) -> Mat<f64> {
         let mut rng = fastrand::Rng::with_seed(n as u64);
         let rows = from_fn("rows", n, n, |_, _| rng.f64() - 0.5).expect("small");
@@ -244,7 +259,7 @@ mod tests {
         let n = ONE_BLOCK + 300;
         let a = gram(n);
         let whole = a.llt(Side::Lower).expect("positive definite");
-        // By rows as by columns: what is above the diagonal does not count.
+        // Entries above the diagonal must not be read.
         let mut lower = a.clone();
         for j in 0..n {
             lower.col_mut(j).subrows_mut(0, j).fill(f64::NAN);

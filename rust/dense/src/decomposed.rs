@@ -1,5 +1,8 @@
-//! Eigenvalues, singular values, and the triangle of a QR decomposition, as `faer` computes them in
-//! memory that can be refused.
+//! Eigenvalues, singular values, and the triangle of a QR decomposition, computed by `faer` on one thread
+//! in fallibly allocated memory.
+//!
+//! Results depend on the matrix alone. Signs of eigenvectors and singular vectors, and bases of repeated
+//! values, are whatever `faer` returns.
 
 use crate::{room, zeros};
 use faer::dyn_stack::MemStack;
@@ -11,22 +14,23 @@ use faer::linalg::svd::{ComputeSvdVectors, svd, svd_scratch};
 use faer::{Mat, MatRef, Par, Spec};
 use manylabel_base::{Error, collected};
 
-/// Values, and a column for each.
+/// Eigenvalues or singular values, with a vector for each.
 #[derive(Debug)]
 pub struct Pairs {
-    /// Eigenvalues or singular values.
+    /// Eigenvalues in increasing order, or singular values in decreasing order.
     pub values: Vec<f64>,
-    /// Eigenvectors or right singular vectors.
+    /// Eigenvectors or right singular vectors of unit length: column k belongs to `values[k]`.
     pub vectors: Mat<f64>,
 }
 
-/// Eigenvalues of a symmetric matrix, the smallest first, and eigenvectors; None if they are not found,
-/// which happens only to what is not finite. What is above the diagonal does not count; `what` is
-/// named if memory does not suffice.
+/// Eigenvalues, in increasing order, and eigenvectors of the symmetric matrix whose lower triangle is that
+/// of `lower`; entries above the diagonal are not read. O(n³).
+///
+/// Returns None if the iteration does not converge, which happens only if an entry is not finite.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] if it does not.
+/// [`Error::TooLarge`] with the name `what` if memory is short.
 pub fn eigen(what: &'static str, lower: MatRef<'_, f64>) -> Result<Option<Pairs>, Error> {
     let n = lower.nrows();
     let mut vectors = zeros(what, n, n)?;
@@ -34,15 +38,16 @@ pub fn eigen(what: &'static str, lower: MatRef<'_, f64>) -> Result<Option<Pairs>
     Ok(values.map(|values| Pairs { values, vectors }))
 }
 
-/// The eigenvalues of [`eigen`].
+/// The eigenvalues of [`eigen`] without the vectors, which is faster.
 ///
 /// # Errors
 ///
-/// As those of [`eigen`].
+/// As [`eigen`].
 pub fn eigenvalues(what: &'static str, lower: MatRef<'_, f64>) -> Result<Option<Vec<f64>>, Error> {
     eigen_into(what, lower, None)
 }
 
+/// Eigenvalues, and eigenvectors if there is a matrix to write them to; None if they are not found.
 fn eigen_into(
     what: &'static str,
     lower: MatRef<'_, f64>,
@@ -69,12 +74,13 @@ fn eigen_into(
     }
 }
 
-/// Singular values, the largest first, and right singular vectors; None if they are not found, which
-/// happens only to what is not finite. `what` is named if memory does not suffice.
+/// The min(m, n) singular values of an (m, n) matrix, in decreasing order, and its right singular vectors.
+///
+/// Returns None if the iteration does not converge, which happens only if an entry is not finite.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] if it does not.
+/// [`Error::TooLarge`] with the name `what` if memory is short.
 pub fn singular(what: &'static str, matrix: MatRef<'_, f64>) -> Result<Option<Pairs>, Error> {
     let (m, n) = matrix.shape();
     let size = m.min(n);
@@ -85,7 +91,7 @@ pub fn singular(what: &'static str, matrix: MatRef<'_, f64>) -> Result<Option<Pa
     let found = svd(
         matrix,
         values.as_mut().col_mut(0).as_diagonal_mut(),
-        Some(left.as_mut()), // nobody wants them, but the vectors keep their bits
+        Some(left.as_mut()), // unused, but without them `faer` may round the right vectors differently
         Some(vectors.as_mut()),
         Par::Seq,
         MemStack::new(&mut room(what, wanted)?),
@@ -98,12 +104,12 @@ pub fn singular(what: &'static str, matrix: MatRef<'_, f64>) -> Result<Option<Pa
     Ok(Some(Pairs { values, vectors }))
 }
 
-/// R of a QR decomposition, with as many rows as `matrix` has rows or columns, whichever are fewer.
-/// `what` is named if memory does not suffice.
+/// The upper triangular factor R of the QR decomposition of an (m, n) matrix, of shape (min(m, n), n).
+/// Signs of its rows are not normalized.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] if it does not.
+/// [`Error::TooLarge`] with the name `what` if memory is short.
 pub fn triangle(what: &'static str, mut matrix: Mat<f64>) -> Result<Mat<f64>, Error> {
     let (m, n) = matrix.shape();
     let size = m.min(n);

@@ -1,9 +1,24 @@
-//! Dense matrices of `faer` whose memory can be refused, and what they are decomposed into.
+//! Dense double-precision linear algebra: matrices of [`faer`], with errors instead of aborts.
 //!
-//! `faer` ends the process where it gets no memory, and what it has begun cannot be stopped. Here both
-//! are otherwise: matrices and room to work in are asked for, and [`Cholesky`] looks at the watch from
-//! block to block. Arithmetic is that of `faer`, bit for bit, but for factors of more than a thousand
-//! columns.
+//! `faer` aborts the process when an allocation fails, and its algorithms cannot be interrupted. This
+//! crate wraps what the algorithm crates need of it:
+//!
+//! | function | result | cost |
+//! |---|---|---|
+//! | [`zeros`], [`from_fn`], [`copied`] | a matrix | one pass |
+//! | [`Cholesky`] | L with `L Lᵀ = A + shift · I`; solves, inverse | O(n³), all threads if n > 1024 |
+//! | [`eigen`], [`eigenvalues`] | eigenvalues and eigenvectors of a symmetric matrix | O(n³) |
+//! | [`singular`] | singular values and right singular vectors | O(m n min(m, n)) |
+//! | [`triangle`] | R of a QR decomposition | O(m n min(m, n)) |
+//!
+//! Matrices and workspaces are allocated fallibly: if memory is short, a function returns
+//! [`Error::TooLarge`] that names `what` the memory was for. [`Cholesky`] looks at the watch between
+//! blocks of columns. The other decompositions run on one thread and cannot be stopped.
+//!
+//! Results do not depend on the number of threads. They are those of sequential `faer`, bit for bit,
+//! except for Cholesky factors of more than 1024 columns, which are computed in blocks here.
+//!
+//! Columns of a [`faer::Mat`] are contiguous. Used by `linear` (LEML) and `pls`.
 //!
 //! ```
 //! use manylabel_base::Watch;
@@ -38,11 +53,11 @@ use faer::traits::ComplexField;
 use faer::{Mat, MatRef};
 use manylabel_base::Error;
 
-/// A matrix of zeros; `what` is named if it does not fit.
+/// A matrix of zeros of shape (`n_rows`, `n_cols`).
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] if the system does not grant the memory.
+/// [`Error::TooLarge`] with the name `what` if the matrix does not fit in memory.
 pub fn zeros<T: ComplexField>(
     what: &'static str,
     n_rows: usize,
@@ -51,11 +66,11 @@ pub fn zeros<T: ComplexField>(
     from_fn(what, n_rows, n_cols, |_, _| T::zero_impl())
 }
 
-/// The matrix that has `value(i, j)` in row i and column j; `what` is named if it does not fit.
+/// The matrix of shape (`n_rows`, `n_cols`) with `value(i, j)` in row i and column j.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] if the system does not grant the memory.
+/// [`Error::TooLarge`] with the name `what` if the matrix does not fit in memory.
 pub fn from_fn<T>(
     what: &'static str,
     n_rows: usize,
@@ -72,23 +87,27 @@ pub fn from_fn<T>(
     Ok(matrix)
 }
 
-/// A copy of `matrix`; `what` is named if it does not fit.
+/// A copy of `matrix`.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] if the system does not grant the memory.
+/// [`Error::TooLarge`] with the name `what` if the copy does not fit in memory.
 pub fn copied<T: ComplexField>(what: &'static str, matrix: MatRef<'_, T>) -> Result<Mat<T>, Error> {
     let mut copy = zeros(what, matrix.nrows(), matrix.ncols())?;
     copy.copy_from(matrix);
     Ok(copy)
 }
 
-/// Room for an algorithm of `faer` that works on `what`.
+/// A workspace of the size that an algorithm of `faer` asks for.
+///
+/// # Errors
+///
+/// [`Error::TooLarge`] with the name `what` if it does not fit in memory.
 fn room(what: &'static str, wanted: StackReq) -> Result<MemBuffer, Error> {
     MemBuffer::try_new(wanted).map_err(|_| Error::TooLarge {
         what,
         got: format!(
-            "{} bytes to work in do not fit in memory",
+            "a workspace of {} bytes does not fit in memory",
             wanted.size_bytes()
         ),
     })
@@ -109,9 +128,6 @@ mod tests {
         let wanted = StackReq::new::<f64>(1 << 48);
         let refused = room("the Gram matrix", wanted).err().expect("too large");
         let text = refused.to_string();
-        assert!(
-            text.ends_with("bytes to work in do not fit in memory"),
-            "{text}"
-        );
+        assert!(text.ends_with("bytes does not fit in memory"), "{text}");
     }
 }

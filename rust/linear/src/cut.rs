@@ -1,32 +1,47 @@
-//! The threshold above which as many pairs of row and label are named as are true.
+//! The threshold above which as many pairs of row and label are predicted as are true.
+//!
+//! A score of 0 (or ½ for squared loss) is the natural threshold of a loss, but few rare labels reach it.
+//! All estimators of this crate can learn a threshold instead: they score rows that the weights have not
+//! seen and choose the threshold at which the number of predicted pairs equals the number of true ones.
+//! [`Tally`] finds it without storing all scores of all labels.
 
 use manylabel_base::{Error, push};
 
-/// Scores kept before the first look at which of them matter.
+/// The number of scores that are kept before the first removal of those that cannot matter.
 const FIRST_LOOK: usize = 1024;
 
-/// Collects the scores of pairs of row and label, and finds the threshold above which pairs of about
-/// the weight that is `wanted` lie.
+/// Collects weighted scores of pairs of row and label, and finds the threshold above which the total weight
+/// of pairs is closest to `wanted`.
 ///
-/// Only the largest scores are kept, as many as weigh what is wanted and one more. Equal scores are
-/// one entry. So memory is that of the pairs to be named, at most 3 entries of 16 bytes each, however
-/// many are pushed.
+/// Only the largest scores are kept: as many as have the total weight `wanted`, and the next one. Equal
+/// scores share one entry. So memory is proportional to the number of pairs that will be predicted, at most
+/// 3 entries of 16 bytes for each, however many scores are pushed.
 ///
-/// The result depends on the scores and weights alone and not on their order, as long as sums of
-/// weights are exact in `f64` (those of integers and of few different fractions are).
+/// The result depends on the scores and weights alone, not on their order, if sums of weights are exact in
+/// `f64`, as those of integers and of few different binary fractions are.
+///
+/// ```
+/// let mut tally = manylabel_linear::Tally::new(2.0);
+/// for score in [0.1, 0.9, 0.5, 0.3] {
+///     tally.push(score, 1.0)?;
+/// }
+/// assert_eq!(tally.cut(0.0), Some(0.4)); // 0.9 and 0.5 are above
+/// # Ok::<(), manylabel_base::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Tally {
+    /// The total weight of the pairs to predict.
     wanted: f64,
-    /// Scores and weights of pairs that may matter.
+    /// Scores that may matter, with their weights.
     pairs: Vec<(f32, f64)>,
-    /// Entries at which the largest are sorted out.
+    /// The number of entries at which those that cannot matter are removed.
     limit: usize,
-    /// Scores that are no larger cannot be named nor be the first unnamed one.
+    /// Scores up to this are neither above the threshold nor the first one below it.
     floor: f32,
 }
 
 impl Tally {
-    /// A tally of pairs of which those of the total weight `wanted` are to be named.
+    /// An empty tally; pairs of the total weight `wanted` should be above the threshold.
     pub fn new(wanted: f64) -> Self {
         Self {
             wanted,
@@ -36,12 +51,12 @@ impl Tally {
         }
     }
 
-    /// Counts a pair. Scores that are not finite, as those of labels never seen, and weights that are
-    /// not > 0 do not count.
+    /// Counts a pair. Scores that are not finite, such as those of unseen labels, and weights that are not
+    /// > 0 are ignored.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if there is no room for it.
+    /// [`Error::TooLarge`] if there is no memory for it.
     #[inline]
     pub fn push(&mut self, score: f32, weight: f32) -> Result<(), Error> {
         if score > self.floor && score < f32::INFINITY && weight > 0.0 {
@@ -50,9 +65,10 @@ impl Tally {
         Ok(())
     }
 
-    /// Counts pairs of the same weight whose scores are `scores + factor * terms`.
+    /// Counts pairs of equal weight with the scores `scores + factor * terms`.
     ///
-    /// Most of them cannot matter, which is told many at a time.
+    /// Most scores cannot matter: they are skipped sixteen at a time if their maximum is not above the
+    /// floor.
     ///
     /// # Errors
     ///
@@ -83,7 +99,7 @@ impl Tally {
         Ok(())
     }
 
-    /// Counts the pairs of `other`, which are to be as many as here.
+    /// Counts the pairs of `other`, whose `wanted` must be the same.
     ///
     /// # Errors
     ///
@@ -91,7 +107,7 @@ impl Tally {
     pub fn merge(&mut self, other: Self) -> Result<(), Error> {
         self.floor = self.floor.max(other.floor);
         for (score, weight) in other.pairs {
-            // What lies at the other's floor is its first unnamed score.
+            // A score equal to the other's floor is its first one below the threshold: it may matter.
             if score >= self.floor {
                 self.add(score, weight)?;
             }
@@ -99,11 +115,13 @@ impl Tally {
         Ok(())
     }
 
-    /// The threshold: pairs with larger scores weigh as near to what is wanted as can be, fewer
-    /// rather than more. It lies half way between the last score named and the first one unnamed,
-    /// never among equal scores. Where all pairs are to be named nothing tells how far below the
-    /// threshold may be: it is `textbook` then, that of the loss, if all are above. `None` if nothing is
-    /// wanted or nothing was pushed.
+    /// The threshold: the total weight of pairs with larger scores is as close to `wanted` as possible, and
+    /// the smaller one of two that are equally close.
+    ///
+    /// It lies halfway between the last score above it and the first one below, and never separates equal
+    /// scores. If all pairs should be above, the scores do not tell how low the threshold may be; it is then
+    /// `textbook`, the natural threshold of the loss, or just below the smallest score if that is lower.
+    /// Returns `None` if `wanted` is not > 0 or no pair was counted.
     pub fn cut(&mut self, textbook: f32) -> Option<f32> {
         self.sort_out();
         if self.pairs.is_empty() || self.wanted.is_nan() || self.wanted <= 0.0 {
@@ -119,7 +137,7 @@ impl Tally {
         }
         let unnamed = self.pairs.get(named).map(|&(score, _)| score);
         let Some(last) = named.checked_sub(1).map(|at| self.pairs[at].0) else {
-            return unnamed; // nothing exceeds the largest score
+            return unnamed; // the threshold is the largest score: nothing exceeds it
         };
         let Some(unnamed) = unnamed else {
             return Some(last.next_down().min(textbook));
@@ -128,6 +146,7 @@ impl Tally {
         Some(if middle < last { middle } else { unnamed })
     }
 
+    /// Adds an entry, and removes those that cannot matter once there are `limit`.
     fn add(&mut self, score: f32, weight: f64) -> Result<(), Error> {
         push(
             "number of scores above the threshold",
@@ -141,7 +160,8 @@ impl Tally {
         Ok(())
     }
 
-    /// Sorts the scores, the largest first, makes equal ones one, and drops those that cannot matter.
+    /// Sorts the scores in decreasing order, merges equal ones, and drops those that cannot matter.
+    /// Afterwards `floor` is the smallest score kept, if those above it have the weight `wanted`.
     fn sort_out(&mut self) {
         self.pairs.sort_unstable_by(|a, b| {
             let by_score = b.0.total_cmp(&a.0);
@@ -181,7 +201,7 @@ mod tests {
         tally.cut(0.0)
     }
 
-    /// By trying every place between two scores.
+    /// The threshold found by trying every place between two scores.
     fn reference(wanted: f64, pairs: &[(f32, f32)]) -> Option<f32> {
         let mut scores: Vec<f32> = pairs.iter().map(|pair| pair.0).collect();
         scores.sort_by(f32::total_cmp);
@@ -204,9 +224,9 @@ mod tests {
         let pairs = [(0.1, 1.0), (0.9, 1.0), (0.5, 1.0), (0.3, 1.0)];
         assert_eq!(cut(2.0, &pairs), Some(0.4));
         assert_eq!(cut(1.4, &pairs), Some(0.7));
-        assert_eq!(cut(1.5, &pairs), Some(0.7)); // rather fewer
-        assert_eq!(cut(0.3, &pairs), Some(0.9)); // nothing is nearer than one
-        assert_eq!(cut(9.0, &pairs), Some(0.0)); // everything
+        assert_eq!(cut(1.5, &pairs), Some(0.7)); // 1 and 2 are equally close: the smaller
+        assert_eq!(cut(0.3, &pairs), Some(0.9)); // 0 is closer than 1
+        assert_eq!(cut(9.0, &pairs), Some(0.0)); // all pairs
         let below = pairs.map(|(score, weight)| (score - 1.0, weight));
         assert_eq!(cut(9.0, &below), Some((0.1_f32 - 1.0).next_down()));
     }
@@ -271,7 +291,7 @@ mod tests {
             for (at, &(score, weight)) in pairs.iter().enumerate() {
                 let part = &mut parts[at % n_parts];
                 part.push(score, weight).expect("small");
-                // Every pair weighs a half at least.
+                // Every pair has a weight of at least ½.
                 let most = 3 * (2.0 * wanted) as usize + 1024 + 6;
                 assert!(part.pairs.len() <= most);
             }
@@ -286,7 +306,7 @@ mod tests {
         }
     }
 
-    /// As [`reference`], in time for many pairs.
+    /// As [`reference`], but fast enough for many pairs.
     fn reference_of(wanted: f64, pairs: &[(f32, f32)]) -> Option<f32> {
         if pairs.len() < 300 {
             return reference(wanted, pairs);

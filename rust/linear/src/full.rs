@@ -1,37 +1,48 @@
-//! The weights of the fullest features, laid out for a batch of rows.
+//! Dense copies of the weights of frequent features, made for a batch of rows.
 //!
-//! On text a few hundred frequent features have a weight for most labels, and every row has some of
-//! them: they are most of the work of scoring. With a place for every label, adding a multiple of
-//! such a feature's weights to a row's scores is a straight loop over sixteen labels at a time
-//! instead of a walk from label to label. The sums and their order stay the same: so do the bits.
+//! In text data a few hundred frequent features have weights for most labels, and every row has some of
+//! these features: they are most of the work of scoring. Stored densely, with a weight for every label, they
+//! are added to the scores by a loop that vectorizes, instead of a walk from one stored label to the next.
+//!
+//! Zeros are added for labels without a weight, and sums have the same order, so scores are the same bits as
+//! without this copy.
 
 use manylabel_base::{Error, collected, filled};
 use manylabel_simd::wide;
 use manylabel_sparse::Index;
 use std::cmp::Reverse;
 
-/// Bytes the layout may take; features beyond stay sparse.
+/// The most bytes that the dense copy takes. Features that do not fit stay sparse.
 const MOST_BYTES: usize = 64 << 20;
 
-/// A feature is full if at least one label in this many has a weight for it. Below, walking
-/// along its few labels is as fast.
+/// A feature is copied if at least one label in this many has a weight for it. With fewer weights, walking
+/// along the stored labels is as fast.
 const ONE_LABEL_IN: usize = 2;
 
-/// A feature that has no place in the layout.
+/// The place of a feature that is not copied.
 const NONE: u32 = u32::MAX;
 
-/// See the module.
+/// Dense weights of the features that have weights for most labels.
 #[derive(Debug)]
 pub(crate) struct FullFeatures {
-    /// Place of each feature, or [`NONE`].
+    /// The place of each feature, or [`NONE`].
     place: Vec<u32>,
-    /// Weights of the feature in place p at `weights[p * n_labels..][..n_labels]`.
+    /// The feature with place p has the weights `weights[p * n_labels..][..n_labels]`.
     weights: Vec<f32>,
     n_labels: usize,
 }
 
 impl FullFeatures {
-    /// Lays out the fullest features of a (`n_features`, `n_labels`) matrix, in O(their weights).
+    /// Copies the features with the most weights from a (`n_features`, `n_labels`) matrix in compressed rows.
+    /// O(`n_features` + size of the copy).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`] if the copy does not fit in memory.
+    ///
+    /// # Panics
+    ///
+    /// If the matrix has a label or position out of range.
     pub(crate) fn new<P: Index, L: Index>(
         indptr: &[P],
         labels: &[L],
@@ -62,8 +73,8 @@ impl FullFeatures {
         })
     }
 
-    /// Adds `value` times the weights of `feature` to the scores, if the feature is laid out;
-    /// says whether it is.
+    /// Adds `value` times the weights of `feature` to the scores of all labels and returns true, if the
+    /// feature was copied; otherwise returns false.
     pub(crate) fn add(&self, feature: usize, value: f32, scores: &mut [f32]) -> bool {
         let place = self.place[feature];
         if place == NONE {
@@ -75,6 +86,7 @@ impl FullFeatures {
     }
 }
 
+/// `scores += value * weights`.
 #[wide]
 fn add_scaled(value: f32, weights: &[f32], scores: &mut [f32]) {
     for (score, &weight) in scores.iter_mut().zip(weights) {

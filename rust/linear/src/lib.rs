@@ -1,10 +1,28 @@
-//! One-vs-rest linear classifiers for data with many features and many labels.
+//! Linear classifiers for data with many sparse features and many labels.
 //!
-//! Label j has a sparse weight vector `w_j` and an intercept `b_j`; its score for x is
-//! `w_j · x + b_j`. [`dismec`] fits them; [`Scorer`] ranks labels by them.
+//! Label j has weights `w_j` and an intercept `b_j`; its score for a row x is `w_j · x + b_j`. Three
+//! methods fit them:
 //!
-//! Invariant: nothing of size `n_rows × n_labels` or `n_labels × n_features` is ever allocated,
-//! except the dense scores a caller of [`Model::decision`](manylabel_score::Model::decision) asks for.
+//! | module | loss | weights |
+//! |---|---|---|
+//! | [`dismec`] | squared hinge, each label on its own | sparse: small ones are dropped |
+//! | [`pdsparse`] | max-margin ranking, all labels together | sparse, by an L1 penalty |
+//! | [`leml`] | squared, logistic or squared hinge | of low rank, `W Hᵀ` |
+//!
+//! A step of `DiSMEC` costs O(nnz(X)) for sixteen labels, and less for rare labels. A pass of PD-Sparse
+//! reads, for each row, the nonzero weights of its features and `n_labels` numbers. A turn of LEML, with
+//! squared loss, costs O(rank) per stored value of X and step of conjugate gradients, and O(rank²) per row,
+//! feature and label.
+//!
+//! [`Scorer`] scores rows with sparse weights, [`leml::Scorer`] with factors of low rank. Both implement
+//! [`Model`](manylabel_score::Model), which turns scores into rankings and label sets. [`Tally`] learns the
+//! threshold above which labels are predicted.
+//!
+//! `DiSMEC` and LEML fit in parallel, PD-Sparse on one thread. Results do not depend on the number of
+//! threads; with the same seed they are the same bits.
+//!
+//! Except for the score matrix of [`Model::decision`](manylabel_score::Model::decision), nothing of size
+//! `n_rows × n_labels` or `n_labels × n_features` is allocated.
 //!
 //! ```
 //! use manylabel_base::Watch;

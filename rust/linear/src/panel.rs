@@ -1,14 +1,16 @@
-//! Sixteen labels side by side: what every pass over the features works on.
+//! Products with X for a panel of sixteen labels side by side, used by `DiSMEC`.
 //!
-//! All labels share X, so the products `X w` of sixteen labels are one pass over X in which each
-//! stored value meets one cache line of sixteen weights. Lane by lane the arithmetic is that of a
-//! label on its own, in the same order whichever labels share the panel and whatever the vector
-//! width of the machine, so results depend on neither.
+//! All labels share X, so the products `X w` of sixteen labels take one pass over X, in which each stored
+//! value meets one cache line of sixteen weights. A dense (rows, 16) matrix is a slice of [`Lanes`], one per
+//! row.
+//!
+//! Each lane is computed as if its label were alone, in the same order. So results depend neither on which
+//! labels share a panel nor on the vector width of the machine.
 
 use manylabel_simd::{STRETCH, wide};
 use manylabel_sparse::CsrOwned;
 
-/// Labels that share one pass over the features; sixteen `f32` fill one cache line.
+/// The number of labels in a panel: sixteen `f32` fill one cache line.
 pub(crate) const LANES: usize = 16;
 
 /// A set of lanes, one bit each.
@@ -20,7 +22,7 @@ pub(crate) type Sums = [f64; LANES];
 /// One `f32` for each label of a panel.
 pub(crate) type Lanes = manylabel_simd::Lanes<f32, LANES>;
 
-/// The lanes above `bound`.
+/// The set of lanes whose numbers exceed `bound`.
 #[inline(always)]
 pub(crate) fn above(lanes: &Lanes, bound: f32) -> Mask {
     (0..LANES).fold(0, |mask, lane| {
@@ -28,11 +30,11 @@ pub(crate) fn above(lanes: &Lanes, bound: f32) -> Mask {
     })
 }
 
-/// `sum_j row_j p_j` for one sparse row.
+/// `Σ_j row_j p_j` for one sparse row, in four partial sums.
 #[inline(always)]
 fn row_times_panel(cols: &[u32], vals: &[f32], p: &[Lanes]) -> Lanes {
-    // Four sums by name (an indexed array of them would live in memory), so that additions do not
-    // wait for one another.
+    // Four independent sums, so that an addition does not wait for the one before. They are separate
+    // variables because an indexed array of them would be kept in memory instead of registers.
     let (mut a, mut b, mut c, mut d) = (
         Lanes::default(),
         Lanes::default(),
@@ -55,10 +57,10 @@ fn row_times_panel(cols: &[u32], vals: &[f32], p: &[Lanes]) -> Lanes {
     a
 }
 
-/// `out_i = sum_j x_ij p_j` for the rows `first..first + out.len()` of `x`.
+/// `out_i = Σ_j x_ij p_j` for the rows `first..first + out.len()` of `x`. O(their entries · 16).
 ///
-/// With the transpose of X for `x` this is the gradient's half of the work, `Xᵀ u`: gathering
-/// from both sides is twice as fast as scattering along rows, whose stores stall later loads.
+/// Called with the transpose of X, this computes gradients, `Xᵀ u`. Gathering for both products is twice as
+/// fast as scattering along rows for the second, where stores stall later loads.
 #[wide]
 pub(crate) fn times_panel(x: &CsrOwned, first: usize, p: &[Lanes], out: &mut [Lanes]) {
     for (i, out) in out.iter_mut().enumerate() {
@@ -67,7 +69,7 @@ pub(crate) fn times_panel(x: &CsrOwned, first: usize, p: &[Lanes], out: &mut [La
     }
 }
 
-/// Lane by lane `sum_j a_j b_j`.
+/// `Σ_j a_j b_j` for each lane: in `f32` over [`STRETCH`] terms, then in `f64`.
 #[wide]
 pub(crate) fn dot(a: &[Lanes], b: &[Lanes]) -> Sums {
     let mut sums = [0.0; LANES];

@@ -1,7 +1,11 @@
-//! Scores and rankings by sparse weights.
+//! Scores of rows with sparse weights, as `DiSMEC` and PD-Sparse fit them.
 //!
-//! The weights lie by feature: a row touches the labels that its features have weights for, and no
-//! others. A row's scores start as the intercepts; each of its features adds to its labels.
+//! Weights are stored by feature. The scores of a row start as the intercepts, and each of its features adds
+//! its multiple of the labels' weights. So a row takes time O(`n_labels` + weights of its features), and
+//! nothing has to be built when a model is loaded: the stored arrays are borrowed as they are.
+//!
+//! Batches of [`FULL_FROM`] rows or more get a dense copy of the weights of frequent features
+//! ([`FullFeatures`]), which does not change the bits.
 
 use crate::full::FullFeatures;
 use manylabel_base::Error;
@@ -10,29 +14,35 @@ use manylabel_score::{Features, Model, Options, Rows, Task, keep_finite, with_sp
 use manylabel_sparse::{CsrView, Index, Value};
 use std::ops::Range;
 
-/// From so many rows on, laying out the full features pays.
+/// From this many rows on, the dense copy of frequent features pays.
 const FULL_FROM: usize = 512;
 
-/// Scores rows by linear weights kept by feature.
+/// Scores rows with sparse weights that are stored by feature. `P` is the type of row ends, `L` that of
+/// label positions.
 #[derive(Debug, Clone, Copy)]
 pub struct Scorer<'a, P, L> {
+    /// Row ends of the (`n_features`, `n_labels`) weights; (`n_features` + 1).
     indptr: &'a [P],
+    /// Labels of the weights, feature after feature.
     labels: &'a [L],
+    /// The weight at each position of `labels`.
     weights: &'a [f32],
+    /// (`n_labels`); −∞ for labels that are never predicted.
     intercept: &'a [f32],
+    /// Whether rows are scaled to unit length before they are scored.
     normalize: bool,
 }
 
 impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
-    /// Borrows weights (`n_features`, `n_labels`) in compressed rows, and one intercept for each
-    /// label; −∞ marks a label that is never to be named. Rows are scaled to unit length before
-    /// they are scored if `normalize`.
+    /// Borrows (`n_features`, `n_labels`) weights in compressed rows and an intercept for each label. An
+    /// intercept of −∞ marks a label that is never predicted. If `normalize`, rows are scaled to unit length
+    /// before they are scored.
     ///
-    /// Takes O(1): positions inside are checked when they are used.
+    /// Takes O(1): positions are checked when they are used, not here.
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if the lengths do not agree.
+    /// [`Error::Shape`] if lengths do not agree.
     pub fn new(
         indptr: &'a [P],
         labels: &'a [L],
@@ -55,7 +65,11 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
         })
     }
 
-    /// The rows, and the layout of the full features if it pays for so many.
+    /// The rows of `x`, with a dense copy of frequent features if there are enough rows.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`] if the copy does not fit in memory.
     fn batch<'b, I: Index, T: Value>(
         &'b self,
         x: CsrView<'b, I, T>,
@@ -70,7 +84,11 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
         }))
     }
 
-    /// Scores row `at` of `x`.
+    /// Writes the scores of all labels for row `at` of `x`.
+    ///
+    /// # Panics
+    ///
+    /// If the weights name a label or position that does not exist.
     fn score<I: Index, T: Value>(
         &self,
         x: CsrView<'_, I, T>,
@@ -95,7 +113,7 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
     }
 }
 
-/// Rows to be scored.
+/// A batch of rows, with the dense copy of frequent features if it has one.
 struct Batch<'a, 'b, P, L, I, T> {
     scorer: Scorer<'a, P, L>,
     x: CsrView<'b, I, T>,
@@ -115,7 +133,7 @@ impl<P: Index, L: Index, I: Index, T: Value> Rows for Batch<'_, '_, P, L, I, T> 
     }
 }
 
-/// Labels with intercept −∞ are never ranked or named.
+/// Labels with intercept −∞ are never ranked or predicted.
 ///
 /// Scoring panics if the weights name a label or position that does not exist.
 impl<P: Index, L: Index> Model for Scorer<'_, P, L> {

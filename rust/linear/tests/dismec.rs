@@ -1,5 +1,5 @@
-//! DiSMEC against its own definition: the objective's gradient, recomputed in `f64`, and the
-//! promises that results depend on neither neighbours nor threads.
+//! DiSMEC against its definition: the gradient of the objective, recomputed in `f64`; and its promises that
+//! results depend neither on other labels nor on threads.
 #![allow(
     clippy::disallowed_macros,
     clippy::disallowed_methods,
@@ -96,7 +96,7 @@ proptest! {
             }
             prop_assert!((model.n_iter[label as usize] as usize) < params.max_iter);
             let (norm, at_zero) = gradient_norms(&model, &params, &x, &y, &weights, label);
-            // Single precision adds some 1e-5 of the sum of its terms.
+            // Rounding in single precision adds about 1e-5 of the sum of the terms.
             prop_assert!(norm <= 2e-4 * at_zero, "label {}: {} of {}", label, norm, at_zero);
         }
     }
@@ -107,8 +107,8 @@ proptest! {
         y in sparse(400, 40, 2, Just(1.0)),
         exact in any::<bool>(),
     ) {
-        // With 400 rows and some 20 of them for each label, "fast" needs rarer labels to differ:
-        // thin out all but the first labels.
+        // With 400 rows and about 20 positive rows per label, no label is rare and "fast" would not differ
+        // from "exact": thin out all but the first labels.
         let mut y = y;
         let mut kept = [0usize; 40];
         let keep: Vec<bool> = y.indices.iter().map(|&label| {
@@ -132,7 +132,7 @@ proptest! {
         let one = pool(1).install(|| fit(&params, &x, &y, None));
         let two = pool(2).install(|| fit(&params, &x, &y, None));
         prop_assert_eq!(&one, &two);
-        // Without the labels before and after it, a label's panel has other neighbours.
+        // Without the labels before and after them, these labels share their panel with others.
         let mut alone = y.clone();
         for (label, value) in alone.indices.iter().zip(&mut alone.values) {
             *value = if (10..13).contains(label) { 1.0 } else { 0.0 };
@@ -159,7 +159,7 @@ proptest! {
     fn rankings_equal_a_sort_of_all_scores(
         weights in sparse(15, 40, 40, -2.0f32..2.0),
         intercept in prop::collection::vec(prop::option::of(-1.0f32..1.0), 40),
-        // Over 512 rows the full features are laid out: the same bits are asked of both.
+        // From 512 rows on, frequent features are copied densely: the bits must be the same.
         x in sparse(600, 15, 6, -2.0f32..2.0),
         k in 1usize..50,
     ) {
@@ -183,7 +183,7 @@ proptest! {
             let expected: Vec<u32> = (0..40).filter(|&l| scores[l as usize] > 0.25).collect();
             prop_assert_eq!(above.row(row).0, &expected[..]);
         }
-        // A few rows at a time, on the plain path.
+        // One row at a time, without the dense copy.
         for row in [0usize, 299, 599] {
             let (cols, values) = x.row(row);
             let ends = [0, cols.len() as i32];
@@ -193,7 +193,7 @@ proptest! {
     }
 }
 
-/// Row ends as `u32`, the form a view wants beside `u32` columns.
+/// Row ends as `u32`: a view needs row ends and columns of the same type.
 trait Ends {
     fn indptr_u32(&self) -> Vec<u32>;
 }

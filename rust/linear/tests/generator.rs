@@ -1,5 +1,5 @@
-//! What the generator draws. "Same seed, same bits" is promised across versions, so a change here changes
-//! results of users.
+//! The numbers that the random number generator draws. "Same seed, same bits" is promised across versions, so
+//! a change here changes the results of users.
 #![allow(
     clippy::disallowed_macros,
     clippy::disallowed_methods,

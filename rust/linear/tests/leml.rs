@@ -1,4 +1,4 @@
-//! LEML's promises: threads change nothing, and a score depends on its row alone.
+//! LEML's promises: results do not depend on threads, and a score depends on its row alone.
 #![allow(
     clippy::disallowed_macros,
     clippy::disallowed_methods,
@@ -57,7 +57,7 @@ proptest! {
         let params = Params {
             rank: if newton { 5 } else { 70 },
             loss,
-            // Turns of Newton's method are too slow here for a search.
+            // Turns of Newton's method are too slow here for a search of `alpha`.
             alpha: newton.then_some(0.1),
             learn_cut: true,
             max_iter: if newton { 1 } else { 3 },

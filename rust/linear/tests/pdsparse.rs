@@ -1,4 +1,4 @@
-//! The block problem of PD-Sparse against the condition that defines its solution.
+//! The block problem of PD-Sparse against the optimality condition of its solution.
 #![allow(
     clippy::disallowed_macros,
     clippy::disallowed_methods,

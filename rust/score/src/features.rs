@@ -1,18 +1,18 @@
-//! Features as they come.
+//! Features in all types that predictions accept.
 
 use manylabel_base::{Error, filled};
 use manylabel_sparse::{CsrView, DenseView, Real};
 
-/// Rows of features of any type that the library takes.
+/// Rows of features, sparse or dense, in any of the accepted types.
 #[derive(Debug, Clone, Copy)]
 pub enum Features<'a> {
     /// Compressed sparse rows.
     Sparse(Sparse<'a>),
-    /// Rows of all values.
+    /// Dense rows.
     Dense(Dense<'a>),
 }
 
-/// Compressed sparse rows of any type.
+/// Compressed sparse rows, with positions of 32 or 64 bits and values of either precision.
 #[derive(Debug, Clone, Copy)]
 pub enum Sparse<'a> {
     /// Positions of 32 bits, single precision.
@@ -34,7 +34,8 @@ pub enum Dense<'a> {
     F64(DenseView<'a, f64>),
 }
 
-/// Evaluates `$body` with `$x` bound to the view in `$sparse`, whatever its types.
+/// Evaluates `$body` with `$x` bound to the view in `$sparse`, whatever its types. `$body` is compiled for
+/// each of the four.
 #[macro_export]
 macro_rules! with_sparse {
     ($sparse:expr, |$x:ident| $body:expr) => {
@@ -66,11 +67,12 @@ impl<'a> Features<'a> {
         }
     }
 
-    /// The sparse rows, for kernels that know no others.
+    /// The sparse rows, for kernels that accept nothing else.
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] if rows are dense; who calls such a kernel converts them ([`Dense::to_sparse`]).
+    /// [`Error::Param`] if the rows are dense. Callers of such kernels convert them with
+    /// [`Dense::to_sparse`].
     pub fn sparse(self) -> Result<Sparse<'a>, Error> {
         match self {
             Self::Sparse(x) => Ok(x),
@@ -84,8 +86,8 @@ impl<'a> Features<'a> {
 }
 
 impl Dense<'_> {
-    /// A sparse copy: what dense rows become for a kernel that knows sparse ones only. Values that are
-    /// zero are left out. 16 bytes a nonzero value of double precision, 12 of single.
+    /// A sparse copy without zeros, for kernels that accept only sparse rows. It takes 16 bytes per
+    /// nonzero value in double precision and 12 in single precision.
     ///
     /// # Errors
     ///
@@ -101,9 +103,9 @@ impl Dense<'_> {
 /// A sparse copy of dense rows.
 #[derive(Debug)]
 pub enum Copied {
-    /// Of single precision.
+    /// Single precision.
     F32(Arrays<f32>),
-    /// Of double precision.
+    /// Double precision.
     F64(Arrays<f64>),
 }
 
@@ -112,7 +114,7 @@ impl Copied {
     ///
     /// # Errors
     ///
-    /// None; the structure of what was made here is checked as that of any other.
+    /// None in practice: the structure is valid by construction, but is checked like any other.
     pub fn features(&self) -> Result<Features<'_>, Error> {
         Ok(match self {
             Self::F32(x) => x.view()?.into(),

@@ -1,10 +1,12 @@
-//! Scores that left the range of `f32`.
+//! Scores that overflowed the range of `f32`.
 
 use manylabel_simd::wide;
 
-/// Brings scores, row after row, back that overflowed, as those of very large features do: what is too
-/// large becomes the largest number, and a difference of infinities says as little as 0. Labels with
-/// intercept −∞ are never named and keep it.
+/// Replaces scores that overflowed, as they do for rows with very large features. `scores` has the scores of
+/// consecutive rows, one for each label of `intercept`.
+///
+/// ±∞ becomes the largest or smallest finite `f32`, and NaN (a difference of infinities) becomes 0. Labels
+/// with intercept −∞, which are never predicted, keep the score −∞.
 pub fn keep_finite(scores: &mut [f32], intercept: &[f32]) {
     for scores in scores.chunks_mut(intercept.len().max(1)) {
         if have_overflowed(scores, intercept) {
@@ -20,13 +22,13 @@ pub fn keep_finite(scores: &mut [f32], intercept: &[f32]) {
     }
 }
 
-/// Whether a score is not finite though its intercept is, or not a number. Hardly ever: so nothing is
-/// written.
+/// Whether some score is NaN, or infinite while its intercept is finite. This is rare, so scores are only
+/// read here.
 #[wide]
 fn have_overflowed(scores: &[f32], intercept: &[f32]) -> bool {
     let mut found = 0;
     for (score, intercept) in scores.iter().zip(intercept) {
-        // Numbers and not conditions, so that nothing jumps.
+        // Arithmetic instead of branches, so that the loop vectorizes.
         let wrong = u32::from(!score.is_finite());
         let meant = u32::from(!intercept.is_finite()) & u32::from(!score.is_nan());
         found |= wrong & !meant;

@@ -1,10 +1,11 @@
-//! From a fitted model to what users ask of it: the best labels of each row, the labels above a
-//! bound, all scores, scores of given labels, probabilities.
+//! Predictions of a fitted model: the best labels of each row, the labels above a threshold, all scores,
+//! scores of given labels, probabilities.
 //!
-//! A crate of algorithms implements [`Model`] and [`Rows`], how scores of some rows come about.
-//! Everything that follows from scores is a method of [`Model`] that is written here: in parallel
-//! over rows, one row without threads, looking at the watch, the same bits whatever the number of
-//! threads and whichever rows are scored together.
+//! An algorithm crate implements [`Model`] and [`Rows`], which compute the scores of some rows. All other
+//! predictions are written here, once: [`Model::topk`], [`Model::above`], [`Model::decision`],
+//! [`Model::probabilities`] and [`at`]. They work in parallel over rows, or on the calling thread if
+//! there are few, and look at the watch. Their bits depend neither on the number of threads nor on which
+//! rows are scored together.
 //!
 //! ```
 //! use manylabel_base::{Error, Watch};

@@ -1,4 +1,4 @@
-//! What a model must know to be scored, and what it can be asked then.
+//! The traits that models implement, and the predictions that follow from them.
 
 use crate::{Features, rank};
 use manylabel_base::{Error, Watch, filled};
@@ -6,10 +6,10 @@ use manylabel_sparse::CsrOwned;
 use std::any::Any;
 use std::ops::Range;
 
-/// Rows that are scored without threads if their scores are no more than [`FEW_SCORES`].
+/// Up to this many rows are scored without threads, if they have at most [`FEW_SCORES`] scores.
 const FEW_ROWS: usize = 32;
 
-/// So many scores take a moment, less than to start threads and wake up to look at signals.
+/// Computing this many scores takes less time than starting threads and polling for signals.
 const FEW_SCORES: usize = 1 << 20;
 
 /// A fitted model prepared for scoring: immutable, shared by threads.
@@ -20,67 +20,68 @@ pub trait Model: Send + Sync {
     /// Number of features.
     fn n_features(&self) -> usize;
 
-    /// Prepares rows for scoring. `x` has [`n_features`](Self::n_features) columns, and is sparse unless the
-    /// model [takes dense rows](Self::takes_dense).
+    /// Prepares rows for scoring. `x` has [`n_features`](Self::n_features) columns. It is sparse unless the
+    /// model [accepts dense rows](Self::takes_dense).
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] if an option does not go with the model, [`Error::TooLarge`].
+    /// [`Error::Param`] if the model does not support an option, [`Error::TooLarge`].
     fn rows<'a>(&'a self, x: Features<'a>, options: Options) -> Result<Box<dyn Rows + 'a>, Error>;
 
-    /// Whether [`rows`](Self::rows) takes dense rows as they are. Others get a sparse copy.
+    /// Whether [`rows`](Self::rows) accepts dense rows. Other models get a sparse copy of them.
     fn takes_dense(&self) -> bool {
         false
     }
 
-    /// Whether so many rows are scored in a moment: then no threads are started.
+    /// Whether `n_rows` rows are scored so fast that threads do not pay.
     fn is_quick(&self, n_rows: usize) -> bool {
         n_rows <= 1 || (n_rows <= FEW_ROWS && n_rows.saturating_mul(self.n_labels()) <= FEW_SCORES)
     }
 
-    /// The `k` best labels of each row with their scores, labels in increasing order; ties go to
-    /// the lower label, and scores of −∞ are left out.
+    /// The `k` best labels of each row with their scores, in increasing order of label. Ties go to the
+    /// lower label; scores of −∞ or NaN are left out.
     ///
-    /// Memory beside the result: the scores of the rows at work.
+    /// Besides the result, memory is needed only for the scores of the rows in progress.
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if `x` has another number of features, [`Error::TooLarge`],
+    /// [`Error::Shape`] if `x` has another number of features than the model, [`Error::TooLarge`],
     /// [`Error::Stopped`].
     fn topk(&self, x: Features<'_>, k: usize, watch: &Watch) -> Result<CsrOwned, Error> {
         in_known_form(self, x, |x| rank::topk(self, x, k, watch))
     }
 
-    /// The labels of each row whose scores exceed their bound, with these scores, in increasing
-    /// order of label.
+    /// The labels of each row whose scores exceed their bounds, with these scores, in increasing order of
+    /// label.
     ///
     /// # Errors
     ///
-    /// As [`topk`](Self::topk), and [`Error::Shape`] if there is not one bound for each label.
+    /// As [`topk`](Self::topk), and [`Error::Shape`] if the number of bounds is not that of labels.
     fn above(&self, x: Features<'_>, bounds: Bounds<'_>, watch: &Watch) -> Result<CsrOwned, Error> {
         in_known_form(self, x, |x| rank::above(self, x, bounds, watch))
     }
 
-    /// All scores, row after row.
+    /// All scores, row after row; (`n_rows`, `n_labels`).
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if that many do not fit in memory, otherwise as [`topk`](Self::topk).
+    /// As [`topk`](Self::topk); [`Error::TooLarge`] also if the scores do not fit in memory.
     fn decision(&self, x: Features<'_>, watch: &Watch) -> Result<Vec<f32>, Error> {
         in_known_form(self, x, |x| rank::decision(self, x, watch))
     }
 
-    /// The probability of each label, row after row, of models that know them without a link.
+    /// The probability of each label, row after row, for models that compute probabilities directly.
     ///
     /// # Errors
     ///
-    /// As [`decision`](Self::decision), and [`Error::Param`] if the model knows none.
+    /// As [`decision`](Self::decision), and [`Error::Param`] if the model does not.
     fn probabilities(&self, x: Features<'_>, watch: &Watch) -> Result<Vec<f64>, Error> {
         in_known_form(self, x, |x| rank::probabilities(self, x, watch))
     }
 }
 
-/// Asks about rows in a form that the model knows: the one place where dense rows are made sparse.
+/// Calls `ask` with the rows in a form that the model accepts. This is the only place where dense rows are
+/// made sparse.
 pub(crate) fn in_known_form<M: Model + ?Sized, T>(
     model: &M,
     x: Features<'_>,
@@ -92,25 +93,25 @@ pub(crate) fn in_known_form<M: Model + ?Sized, T>(
     }
 }
 
-/// A batch of rows that can be scored.
+/// A batch of rows that is ready to be scored.
 pub trait Rows: Sync {
     /// Number of labels.
     fn n_labels(&self) -> usize;
 
-    /// Rows that are best scored together; more are never asked for at once.
+    /// How many rows are best scored together. [`score`](Self::score) is never called with more.
     fn at_once(&self) -> usize {
         1
     }
 
-    /// Writes the scores of some rows, row after row. They do not depend on which rows are asked
-    /// for together, nor on what `scores` and the room of `task` held.
+    /// Writes the scores of consecutive rows, row after row. They must depend neither on which rows are
+    /// scored together nor on the former contents of `scores` and of the workspace of `task`.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] for room that a row needs, [`Error::Stopped`].
+    /// [`Error::TooLarge`] if a workspace does not fit in memory, [`Error::Stopped`].
     fn score(&self, rows: Range<usize>, scores: &mut [f32], task: &mut Task) -> Result<(), Error>;
 
-    /// Writes the scores of given labels of one row.
+    /// Writes the scores of the given labels of one row. By default this scores all labels and picks.
     ///
     /// # Errors
     ///
@@ -118,7 +119,7 @@ pub trait Rows: Sync {
     ///
     /// # Panics
     ///
-    /// If there is no such label.
+    /// If a label does not exist.
     fn score_at(
         &self,
         row: usize,
@@ -138,74 +139,77 @@ pub trait Rows: Sync {
         Ok(())
     }
 
-    /// Writes the probability of every label of some rows, row after row, if the model knows them.
+    /// Writes the probabilities of all labels of consecutive rows, row after row.
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] if it does not, otherwise as [`score`](Self::score).
+    /// [`Error::Param`] if the model does not compute probabilities (the default), otherwise as
+    /// [`score`](Self::score).
     fn marginals(&self, _: Range<usize>, _: &mut [f64], _: &mut Task) -> Result<(), Error> {
         Err(Error::Param {
             name: "model",
-            expected: "one that knows probabilities",
+            expected: "one that computes probabilities",
             got: "scores only".into(),
         })
     }
 }
 
-/// What prediction may choose without another fit.
+/// Choices of prediction that need no new fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
-    /// What the scores are for.
+    /// What the scores are used for.
     pub purpose: Purpose,
 }
 
-/// What scores are for. For most models that makes no difference.
+/// What scores are used for. For most models this makes no difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// To be handed out.
+    /// They are returned to the user.
     Scores,
-    /// To rank the labels of a row.
+    /// They rank the labels of a row.
     Ranking,
-    /// To name those labels whose scores exceed a bound.
+    /// They are compared with bounds to predict label sets.
     Labels,
-    /// Probabilities are asked for instead.
+    /// They are not used; probabilities are computed instead.
     Probabilities,
 }
 
-/// What scores must exceed.
+/// The bounds that the scores of predicted labels must exceed.
 #[derive(Debug, Clone, Copy)]
 pub enum Bounds<'a> {
-    /// The same for all labels.
+    /// One bound for all labels.
     One(f32),
-    /// One for each label.
+    /// A bound for each label.
     Each(&'a [f32]),
 }
 
-/// What one thread scores rows with.
+/// What a thread needs to score rows.
 pub struct Task<'a> {
-    /// Its room.
+    /// The thread's workspace.
     pub work: &'a mut Work,
     /// Tells whether to go on.
     pub watch: &'a Watch,
 }
 
-/// What one thread works in, kept from some rows to the next.
+/// The workspace of one thread, reused for several groups of rows.
 #[derive(Default)]
 pub struct Work {
+    /// The model's own workspace.
     of_model: Option<Box<dyn Any + Send>>,
+    /// Scores of all labels, for the default of [`Rows::score_at`].
     scores: Vec<f32>,
 }
 
 impl Work {
-    /// The model's own room, made when it is first asked for.
+    /// The model's own workspace, created by `make` at the first call.
     ///
     /// # Errors
     ///
-    /// What `make` returns.
+    /// An error that `make` returns.
     ///
     /// # Panics
     ///
-    /// If a model asks for room of two types.
+    /// If a model asks for workspaces of two types.
     pub fn room<S: Send + 'static>(
         &mut self,
         make: impl FnOnce() -> Result<S, Error>,
@@ -215,6 +219,6 @@ impl Work {
             None => Box::new(make()?),
         };
         let room = self.of_model.insert(room).downcast_mut();
-        Ok(room.expect("a model asks for room of one type"))
+        Ok(room.expect("a model asks for workspaces of one type"))
     }
 }

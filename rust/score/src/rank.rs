@@ -1,4 +1,7 @@
-//! From scores to rankings, whatever computes them.
+//! Rankings, label sets and score matrices from the scores of any model.
+//!
+//! Rows are divided into shares, and each thread works through one share after the other, a few rows at a
+//! time. Results are put together in order of rows.
 
 use crate::model::in_known_form;
 use crate::{Bounds, Features, Model, Options, Purpose, Rows, Task, Work};
@@ -7,26 +10,33 @@ use manylabel_sparse::{CsrOwned, CsrView, Index, Picked, TopK, Value};
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Shares of the rows for each thread: enough that none waits long for the last, few enough that what each of
-/// them prepares does not count.
+/// Shares of the rows per thread: enough that threads finish at about the same time, and so few that the
+/// preparation of a share does not count.
 const SHARES: usize = 8;
 
-/// Rows of a share at least.
+/// The fewest rows in a share.
 const ROWS_OF_SHARE: usize = 32;
 
-/// Scores that are compared with the least of the best at once.
+/// Scores whose maximum is compared with the worst of the best so far.
 const LANES: usize = 16;
 
-/// Rows prepared for scoring, and how they are shared out.
+/// Rows prepared for scoring, and how they are divided into shares.
 struct Batch<'a> {
     rows: Box<dyn Rows + 'a>,
     n_rows: usize,
     n_labels: usize,
+    /// Rows scored together; at least 1.
     at_once: usize,
+    /// Rows in each share but the last; at least 1.
     rows_of_share: usize,
 }
 
 impl<'a> Batch<'a> {
+    /// Prepares the rows of `x`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] if `x` has another number of features than the model; errors of [`Model::rows`].
     fn new<M: Model + ?Sized>(
         model: &'a M,
         x: Features<'a>,
@@ -43,7 +53,7 @@ impl<'a> Batch<'a> {
         let n_rows = x.n_rows();
         let at_once = rows.at_once().clamp(1, n_rows.max(1));
         let rows_of_share = if model.is_quick(n_rows) {
-            n_rows.max(1) // one share, and no pool is asked how many threads it has
+            n_rows.max(1) // one share; no thread pool is needed
         } else {
             n_rows
                 .div_ceil(SHARES * rayon::current_num_threads())
@@ -59,14 +69,15 @@ impl<'a> Batch<'a> {
         })
     }
 
-    /// The rows of a share, a few at a time.
+    /// The rows of a share in groups that are scored together.
     fn parts(&self, share: Range<usize>) -> impl Iterator<Item = Range<usize>> {
         let at_once = self.at_once;
         let firsts = share.clone().step_by(at_once);
         firsts.map(move |first| first..(first + at_once).min(share.end))
     }
 
-    /// Scores every row and keeps what `pick` pushes for it.
+    /// Scores every row and keeps the pairs that `pick` appends for it. `state` makes what `pick` reuses
+    /// from row to row.
     fn select<S>(
         &self,
         watch: &Watch,
@@ -101,7 +112,7 @@ impl<'a> Batch<'a> {
         )
     }
 
-    /// A number for every row and label, made by `fill` some rows at a time.
+    /// A number for each row and label, row after row, written by `fill` for a few rows at a time.
     fn all<T: Clone + Default + Send>(
         &self,
         what: &'static str,
@@ -141,11 +152,11 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// A copy of `value` for every row and label; `what` is named if they do not fit.
+/// A copy of `value` for each row and label.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] if that many do not fit in memory.
+/// [`Error::TooLarge`] with the name `what` if they do not fit in memory.
 pub fn room_for_all<T: Clone>(
     what: &'static str,
     value: T,
@@ -173,7 +184,7 @@ pub(crate) fn topk<M: Model + ?Sized>(
         || TopK::new(k.min(n_labels)),
         |best, scores, out| {
             for (first, scores) in (0..).step_by(LANES).zip(scores.chunks(LANES)) {
-                // Sixteen comparisons at once: hardly any label is among the best.
+                // Few labels are among the best: compare the maximum of sixteen scores at once.
                 let largest = |best: f32, &score: &f32| best.max(score);
                 if scores.iter().fold(f32::NEG_INFINITY, largest) > best.floor() {
                     for (label, &score) in (first..).zip(scores) {
@@ -181,7 +192,7 @@ pub(crate) fn topk<M: Model + ?Sized>(
                     }
                 }
             }
-            extend("number of labels to name", out, best.drain_by_label())
+            extend("number of labels to predict", out, best.drain_by_label())
         },
     )
 }
@@ -244,15 +255,15 @@ pub(crate) fn probabilities<M: Model + ?Sized>(
     })
 }
 
-/// The scores of given labels of each row: one for each entry of `pairs`, in their order.
+/// The scores of given labels of each row: one for each stored entry of `pairs`, in their order. The values
+/// of `pairs` are not used.
 ///
-/// Memory beside the result: the scores of one row for each thread, with models that score all
-/// labels in any case.
+/// With models that can only score all labels, each thread keeps the scores of one row besides the result.
 ///
 /// # Errors
 ///
-/// [`Error::Shape`] if `x` has another number of features or rows than the model and `pairs`, or
-/// `pairs` another number of labels; [`Error::TooLarge`], [`Error::Stopped`].
+/// [`Error::Shape`] if `x` and `pairs` differ in rows, or if `x` has another number of features or `pairs`
+/// another number of labels than the model; [`Error::TooLarge`], [`Error::Stopped`].
 pub fn at<I: Index, T: Value>(
     model: &dyn Model,
     x: Features<'_>,
@@ -274,6 +285,7 @@ pub fn at<I: Index, T: Value>(
     in_known_form(model, x, |x| scores_of(model, x, pairs, watch))
 }
 
+/// [`at`] with rows in a form that the model accepts.
 fn scores_of<I: Index, T: Value>(
     model: &dyn Model,
     x: Features<'_>,

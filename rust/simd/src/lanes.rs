@@ -1,12 +1,12 @@
-//! Numbers side by side, and what loops over them add up.
+//! Numbers side by side, and the sums of loops over them.
 
 use std::ops::{AddAssign, Mul};
 
-/// A number that stands in a lane.
+/// A number type that lanes are made of: `f32` or `f64`.
 pub trait Lane:
     Copy + Default + AddAssign + Mul<Output = Self> + Into<f64> + Send + Sync + 'static
 {
-    /// The nearest number of this type.
+    /// The number of this type nearest to `value`.
     fn of(value: f64) -> Self;
 }
 
@@ -22,18 +22,20 @@ macro_rules! lane {
 }
 lane!(f32, f64);
 
-/// Numbers of which sums are taken in the precision of the data before they are added in double:
-/// so few that rounding is that of one number, and so many that adding in double takes no time.
+/// How many numbers are summed in the precision of the data before their sum is added to one in `f64`.
+/// Rounding errors of such short sums stay close to those of a single number, and additions in `f64` are
+/// so rare that they take no time.
 pub const STRETCH: usize = 64;
 
-/// Columns of a dense matrix that share one pass over a sparse one. In single precision they fill two
-/// cache lines, which arrive together; with one, walking along positions took as long as the arithmetic.
+/// How many columns of a dense matrix share one pass over a sparse matrix. In single precision they fill
+/// two cache lines, which are fetched together. With one cache line, reading the positions of the sparse
+/// matrix took as long as the arithmetic.
 pub const LANES: usize = 32;
 
-/// Numbers side by side, from the beginning of a cache line: one for each column of a panel.
+/// `N` numbers side by side, aligned to a cache line: one row of a panel of `N` columns.
 ///
-/// Lane by lane the arithmetic is that of a column on its own, in the same order whichever columns
-/// share the panel and whatever the vector width of the machine, so results depend on neither.
+/// Each lane is computed as if its column were alone, in the same order. So results depend neither on the
+/// other columns of the panel nor on the vector width of the machine.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[repr(C, align(64))]
 pub struct Lanes<T, const N: usize = LANES>(pub [T; N]);
@@ -62,7 +64,7 @@ impl<T: Lane, const N: usize> Lanes<T, N> {
         }
     }
 
-    /// Adds the products of `a` and `b`.
+    /// Adds the product of `a` and `b`, lane by lane.
     #[inline(always)]
     pub fn add_product(&mut self, a: &Self, b: &Self) {
         for lane in 0..N {
@@ -70,7 +72,7 @@ impl<T: Lane, const N: usize> Lanes<T, N> {
         }
     }
 
-    /// Adds each lane to its sum.
+    /// Adds each lane to its sum in `f64`.
     #[inline(always)]
     pub fn add_to(&self, sums: &mut [f64; N]) {
         for lane in 0..N {
@@ -78,13 +80,13 @@ impl<T: Lane, const N: usize> Lanes<T, N> {
         }
     }
 
-    /// The nearest number of each lane.
+    /// Each value rounded to the type of the lanes.
     pub fn of(values: &[f64; N]) -> Self {
         Self(values.map(T::of))
     }
 }
 
-/// `y += a x`, number by number.
+/// `y += a x`, element by element, as far as both slices reach.
 #[inline(always)]
 pub fn add_scaled<T: Lane>(y: &mut [T], a: T, x: &[T]) {
     for (y, &x) in y.iter_mut().zip(x) {
@@ -92,7 +94,7 @@ pub fn add_scaled<T: Lane>(y: &mut [T], a: T, x: &[T]) {
     }
 }
 
-/// The sum of a power of two of lanes: the upper half is added to the lower until one is left.
+/// The sum of `N` lanes, N a power of two: the upper half is added to the lower half until one is left.
 #[inline(always)]
 pub fn total<T: Lane, const N: usize>(lanes: &[T; N]) -> T {
     const { assert!(N.is_power_of_two()) }

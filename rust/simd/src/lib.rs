@@ -1,14 +1,16 @@
-//! Wide arithmetic: plain loops, compiled for several instruction sets.
+//! SIMD without intrinsics: plain loops that the compiler vectorizes for several instruction sets.
 //!
-//! [`wide`] compiles a function once for each instruction set and chooses among them when it is
-//! called. It is the one place that names them; the crate that uses it also depends on
-//! `multiversion`. What the function calls must be inlined, or it stays narrow.
+//! [`wide`] compiles a function once for each instruction set and picks a version at run time. It is the
+//! only place that names instruction sets. A crate that uses it must also depend on `multiversion`.
+//! Functions called inside must be inlined (`#[inline(always)]`); otherwise they are compiled for the
+//! baseline instruction set.
 //!
-//! [`Lanes`] are numbers side by side, as many as fill a cache line or two; [`exp`], [`ln_ratio`],
-//! [`add_scaled`] and [`total`] become part of the loop that calls them.
+//! [`Lanes`] are numbers side by side that fill one or two cache lines. [`exp()`], [`exp_f32`],
+//! [`ln_ratio`], [`add_scaled`] and [`total`] are helpers that become part of the loop that calls them.
 //!
-//! Results do not depend on the instruction set: no sum is reordered and no product fused with an
-//! addition unless the code says so (`mul_add`), and then by all sets but the smallest.
+//! Results do not depend on the instruction set. No sum is reordered, and no product is fused with an
+//! addition unless the code calls `mul_add`. That is fused in every version: a single instruction where
+//! the set has one, a slow library call in the baseline version.
 //!
 //! ```
 //! use manylabel_simd::{exp, wide};

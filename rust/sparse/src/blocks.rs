@@ -1,11 +1,36 @@
-//! A sparse matrix laid out for products with many dense columns, from both sides.
+//! A copy of a sparse matrix X made for products with dense matrices from both sides, `X P` and `Xᵀ U`.
 //!
-//! The rows are cut into blocks, and each block is stored twice: by row for `u = X P`, by column for
-//! `G += Xᵀ u`. Both products then gather: they add up in registers and store a sum once, where
-//! scattering along rows would load and store a line of G for every value. In a block of a few
-//! thousand rows, u stays in cache and a frequent column's line of G is touched once for many values.
-//! Columns are numbered by falling frequency ([`ColumnOrder`]), so that the lines of P and G that
-//! most values meet lie together.
+//! Solvers that iterate on many right-hand sides (`pls`, LEML, `correlated`) spend their time in these two
+//! products. P and U are dense, [`LANES`](crate::LANES) columns side by side: one [`Lanes`] per row.
+//!
+//! The rows of X are cut into blocks of at most [`RowBlocks::MAX_ROWS`], and each block is stored twice:
+//! by row for `U = X P`, and by column for `G += Xᵀ U`. Both products then *gather*: each sum is
+//! accumulated in registers and stored once. Scattering along rows would load and store a row of G for
+//! every value of X. While a block is processed, its part of U stays in cache, and the row of G that
+//! belongs to a frequent column is updated once for many values.
+//!
+//! Columns are renumbered by falling frequency ([`ColumnOrder`]), so that the rows of P and G that most
+//! values meet are neighbours in memory.
+//!
+//! A product costs O(nnz · `LANES`). Each sum has a fixed order: entries are added alternately to two
+//! partial sums, and the two are added at the end. So results depend neither on threads nor on the
+//! vector width of the machine. They do depend on the cuts, which depend on the data alone.
+//!
+//! ```
+//! use manylabel_base::Watch;
+//! use manylabel_sparse::{ColumnOrder, CsrView, Lanes, RowBlocks};
+//!
+//! // [[0, 2], [3, 1]]: column 1 is the more frequent one and comes first.
+//! let x = CsrView::new("X", &[0i32, 1, 3], &[1, 0, 1], &[2.0f32, 3.0, 1.0], 2)?;
+//! let order = ColumnOrder::new(x)?;
+//! assert_eq!(order.columns(), [1, 0]);
+//! let cuts = RowBlocks::<f32>::cut(x.n_rows(), |row| x.row(row).0.len());
+//! let blocks = RowBlocks::<f32>::new(x, &order, false, 1.0, &cuts, &Watch::new())?;
+//! let mut out = [Lanes::<f32>::default(); 2];
+//! blocks.blocks()[0].times(&[Lanes([1.0; 32]), Lanes([10.0; 32])], &mut out);
+//! assert_eq!((out[0].0[0], out[1].0[0]), (2.0, 31.0));
+//! # Ok::<(), manylabel_base::Error>(())
+//! ```
 
 use crate::{CsrView, Index, Lanes, Real, Value};
 use manylabel_base::{Error, Watch, collected, filled, parts, reserved};
@@ -14,7 +39,9 @@ use rayon::prelude::*;
 use std::cmp::Reverse;
 use std::ops::Range;
 
-/// The columns of a matrix that have entries, most frequent first. Stored zeros are none.
+/// The columns of a matrix that have nonzero entries, most frequent first; ties go to the lower column.
+///
+/// The *place* of a column is its position in this order. Columns of explicit zeros only are left out.
 #[derive(Debug)]
 pub struct ColumnOrder {
     /// The original column at each place.
@@ -24,7 +51,7 @@ pub struct ColumnOrder {
 }
 
 impl ColumnOrder {
-    /// Stands for a column without entries.
+    /// The place of a column without entries.
     const NONE: u32 = u32::MAX;
 
     /// Counts the entries of the columns, in O(nnz + `n_cols` log `n_cols`).
@@ -62,42 +89,50 @@ impl ColumnOrder {
         &self.columns
     }
 
-    /// The original columns in this order, for who needs nothing else any more.
+    /// The original columns in this order; consumes the rest.
     pub fn into_columns(self) -> Vec<u32> {
         self.columns
     }
 }
 
-/// Some rows of a matrix, by row and by column.
+/// Consecutive rows of a matrix, stored by row and by column. Columns are places in a [`ColumnOrder`],
+/// plus 1 if there is a column of ones; rows are counted from the start of the block.
 #[derive(Debug)]
 pub struct RowBlock<T> {
-    /// Row r of the block holds `cols[ends[r]..ends[r + 1]]`, in increasing order.
+    /// Row r of the block has the columns `cols[ends[r]..ends[r + 1]]`, in increasing order.
     ends: Vec<u32>,
     cols: Vec<u32>,
+    /// The value at each position of `cols`.
     values: Vec<T>,
-    /// The columns with entries in the block, in increasing order; the f-th holds
-    /// `rows[col_ends[f]..col_ends[f + 1]]`.
+    /// The columns with entries in the block, in increasing order. The f-th has the rows
+    /// `rows[col_ends[f]..col_ends[f + 1]]`, in increasing order.
     distinct: Vec<u32>,
     col_ends: Vec<u32>,
     rows: Vec<u16>,
+    /// The value at each position of `rows`.
     values_by_col: Vec<T>,
 }
 
-/// A matrix in blocks of rows; see the module.
+/// A matrix in blocks of rows, stored by row and by column; see the module's description.
 #[derive(Debug)]
 pub struct RowBlocks<T> {
+    /// In order of rows.
     blocks: Vec<RowBlock<T>>,
+    /// Columns with entries, the column of ones included.
     n_cols: usize,
 }
 
 impl<T: Real> RowBlocks<T> {
-    /// Rows of a block at most: their sums take 512 KiB in single precision.
+    /// The most rows in a block: their rows of U take 512 KiB in single precision. Row numbers within a
+    /// block fit in 16 bits.
     pub const MAX_ROWS: usize = 4096;
 
-    /// Entries of a block at most, unless a single row has more: milliseconds of work.
+    /// The most entries in a block, unless a single row has more. A product with a block then takes
+    /// milliseconds, the time between two looks at the watch.
     const MAX_ENTRIES: usize = 1 << 22;
 
-    /// Cuts rows into blocks, given the number of entries of each row.
+    /// Cuts `n_rows` rows into blocks, given the number of entries of each row. Blocks are as large as the
+    /// limits of rows and entries allow; none is empty. O(`n_rows`).
     pub fn cut(n_rows: usize, entries: impl Fn(usize) -> usize) -> Vec<Range<usize>> {
         let mut cuts = Vec::new();
         let (mut first, mut sum) = (0, 0);
@@ -115,18 +150,21 @@ impl<T: Real> RowBlocks<T> {
         cuts
     }
 
-    /// Copies `x` with its columns renumbered by `order`, with `ones` after a first column that is 1
-    /// in every row, and all of that multiplied by `scale`; stored zeros are left out. In
-    /// O(nnz log(entries of a row)) on all threads; takes 6 bytes and two values for each entry.
+    /// Copies `x` into blocks, on all threads of the pool.
+    ///
+    /// Columns are renumbered by `order`. With `ones`, a first column is inserted that is 1 in every row.
+    /// Everything, the ones included, is multiplied by `scale` in double precision. Explicit zeros are
+    /// left out. Time is O(nnz log nnz) within each block, for sorting; memory is 6 bytes and two values
+    /// of type `T` for each entry.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if it does not fit in memory, [`Error::Stopped`].
+    /// [`Error::TooLarge`] if the copy does not fit in memory, [`Error::Stopped`].
     ///
     /// # Panics
     ///
-    /// If `order` is of another matrix, or the cuts are not those of [`cut`](Self::cut) for at least
-    /// as many entries.
+    /// May panic if `order` was made from another matrix, or if `cuts` have more rows or entries than
+    /// those that [`cut`](Self::cut) makes.
     pub fn new<I: Index, V: Value>(
         x: CsrView<'_, I, V>,
         order: &ColumnOrder,
@@ -150,14 +188,15 @@ impl<T: Real> RowBlocks<T> {
         &self.blocks
     }
 
-    /// Number of columns with entries, the column of ones among them.
+    /// Number of columns with entries, the column of ones included: the number of rows that P and G need.
     pub fn n_cols(&self) -> usize {
         self.n_cols
     }
 }
 
 impl<T: Real> RowBlock<T> {
-    #[expect(clippy::disallowed_methods, reason = "the room is there")]
+    /// Copies the rows `block` of `x`; arguments as those of [`RowBlocks::new`].
+    #[expect(clippy::disallowed_methods, reason = "the room is reserved")]
     fn new<I: Index, V: Value>(
         x: CsrView<'_, I, V>,
         order: &ColumnOrder,
@@ -230,7 +269,7 @@ impl<T: Real> RowBlock<T> {
         self.ends.len() - 1
     }
 
-    /// Columns and values of one row of the block.
+    /// Columns (increasing) and values of one row of the block.
     ///
     /// # Panics
     ///
@@ -240,7 +279,8 @@ impl<T: Real> RowBlock<T> {
         (&self.cols[range.clone()], &self.values[range])
     }
 
-    /// Rows, within the block, and values of each column in `columns` that has some, in order.
+    /// The columns of the range `columns` that have entries in the block, in increasing order: for each
+    /// its number, its rows (counted within the block, increasing) and their values.
     pub fn columns(
         &self,
         columns: Range<usize>,
@@ -261,30 +301,31 @@ impl<T: Real> RowBlock<T> {
         })
     }
 
-    /// `out_i = Σ_j x_ij p_j` for the rows of the block.
+    /// `out_i = Σ_j x_ij p_j` for each row i of the block; `out` is overwritten. `out` should have as many
+    /// rows as the block; of unequal lengths the shorter one counts.
     ///
     /// # Panics
     ///
-    /// If `p` has fewer rows than the matrix has columns.
+    /// If a column of the block is outside `p`.
     pub fn times(&self, p: &[Lanes<T>], out: &mut [Lanes<T>]) {
         gather_rows(&self.ends, &self.cols, &self.values, p, out);
     }
 
-    /// `g_j += Σ_i x_ij u_i` over the rows of the block.
+    /// `g_j += Σ_i x_ij u_i` over the rows i of the block, for each column j with entries in it.
     ///
     /// # Panics
     ///
-    /// If `u` has fewer rows than the block, or `g` than the matrix has columns.
+    /// If a row of the block is outside `u`, or a column outside `g`.
     pub fn add_transposed(&self, u: &[Lanes<T>], g: &mut [Lanes<T>]) {
         let ends = &self.col_ends;
         gather_columns(&self.distinct, ends, &self.rows, &self.values_by_col, u, g);
     }
 }
 
-/// `Σ_k values_k p_{at_k}`.
+/// `Σ_k values_k p_{at_k}`, lane by lane.
 #[inline(always)]
 fn combination<T: Real, I: Index>(at: &[I], values: &[T], p: &[Lanes<T>]) -> Lanes<T> {
-    // Two sums by name, so that additions do not wait for one another.
+    // Two independent sums, so that an addition does not wait for the result of the one before.
     let (mut a, mut b) = (Lanes::<T>::default(), Lanes::<T>::default());
     let (at2, values2) = (at.chunks_exact(2), values.chunks_exact(2));
     for (&at, &value) in at2.remainder().iter().zip(values2.remainder()) {
@@ -298,6 +339,7 @@ fn combination<T: Real, I: Index>(at: &[I], values: &[T], p: &[Lanes<T>]) -> Lan
     a
 }
 
+/// The kernel of [`RowBlock::times`].
 #[wide]
 fn gather_rows<T: Real>(
     ends: &[u32],
@@ -312,6 +354,7 @@ fn gather_rows<T: Real>(
     }
 }
 
+/// The kernel of [`RowBlock::add_transposed`].
 #[wide]
 fn gather_columns<T: Real>(
     distinct: &[u32],

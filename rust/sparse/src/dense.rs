@@ -1,27 +1,32 @@
-//! A dense matrix borrowed from whoever owns it.
+//! A borrowed dense matrix, the counterpart of [`CsrView`](crate::CsrView).
+//!
+//! Predictions take dense X without a copy where the model can use dense rows; all other models get a
+//! sparse copy from the `score` crate.
 
 use crate::Real;
 use manylabel_base::Error;
 use ndarray::ArrayView2;
 use std::ops::Range;
 
-/// A dense matrix in C order, row after row.
+/// A borrowed dense matrix in C order: its rows lie one after the other, without gaps.
 ///
-/// It comes from an [`ArrayView2`], whose lifetime cannot be shortened where that of this can: a batch of rows
-/// borrows model and features together.
+/// Kernels take this type instead of [`ArrayView2`] because its lifetime can be shortened and that of
+/// an `ArrayView2` cannot. Scoring needs this: a batch of rows borrows the model and the features for
+/// the same lifetime.
 #[derive(Debug, Clone, Copy)]
 pub struct DenseView<'a, T> {
+    /// `n_rows * n_cols` values.
     values: &'a [T],
     n_rows: usize,
     n_cols: usize,
 }
 
 impl<'a, T: Real> DenseView<'a, T> {
-    /// Borrows a matrix.
+    /// Borrows the values of an `ndarray` view, in O(1).
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] if it is not in C order.
+    /// [`Error::Param`] if `x` is not in C order.
     pub fn new(x: &ArrayView2<'a, T>) -> Result<Self, Error> {
         let (n_rows, n_cols) = x.dim();
         let strided = || Error::Param {
@@ -36,11 +41,11 @@ impl<'a, T: Real> DenseView<'a, T> {
         })
     }
 
-    /// Borrows rows of `n_cols` values each, one after the other.
+    /// Borrows `n_rows` rows of `n_cols` values each from one slice.
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if there are not so many values.
+    /// [`Error::Shape`] if the slice does not have `n_rows * n_cols` values.
     pub fn of_rows(values: &'a [T], n_rows: usize, n_cols: usize) -> Result<Self, Error> {
         if n_rows.checked_mul(n_cols) != Some(values.len()) {
             return Err(Error::Shape {
@@ -66,7 +71,7 @@ impl<'a, T: Real> DenseView<'a, T> {
         self.n_cols
     }
 
-    /// One row.
+    /// The `n_cols` values of one row.
     ///
     /// # Panics
     ///
@@ -75,11 +80,11 @@ impl<'a, T: Real> DenseView<'a, T> {
         &self.values[row * self.n_cols..][..self.n_cols]
     }
 
-    /// Some rows, one after the other.
+    /// The values of consecutive rows, `rows.len() * n_cols` of them.
     ///
     /// # Panics
     ///
-    /// If there are not so many.
+    /// If `rows.end > n_rows`.
     pub fn rows(&self, rows: Range<usize>) -> &'a [T] {
         &self.values[rows.start * self.n_cols..rows.end * self.n_cols]
     }

@@ -1,9 +1,24 @@
-//! Compressed sparse rows: what is borrowed from scipy ([`CsrView`]), what we own ([`CsrOwned`]),
-//! and the few kernels on rows that every method shares. [`RowBlocks`] is a copy made for products
-//! with many dense columns, from both sides, thirty-two columns ([`Lanes`]) at a time.
+//! Sparse matrices in compressed sparse row (CSR) form, and the kernels on rows that all methods share.
 //!
-//! Invariant: structure is checked once, by [`CsrView::new`]; no kernel allocates in a row loop.
-//! No losses and no labels here.
+//! A CSR matrix is three arrays: row `r` has the columns `indices[indptr[r]..indptr[r + 1]]` and the
+//! values at the same positions of `values`. Columns that are not stored are 0.
+//!
+//! | type | what it is | who makes it |
+//! |---|---|---|
+//! | [`CsrView`] | a borrowed matrix of any type that scipy has | the Python boundary |
+//! | [`DenseView`] | a borrowed dense matrix in C order | the Python boundary |
+//! | [`CsrOwned`] | an owned matrix of `u32` columns and `f32` values | kernels |
+//! | [`RowBlocks`] | a copy for products with dense matrices | `pls`, LEML, `correlated` |
+//! | [`ColumnScaling`] | shifts and scales that give columns unit variance | estimators that standardize |
+//! | [`TopK`], [`Picked`] | the best scores of a row; the rows of a sparse result | scoring |
+//!
+//! The structure of a borrowed matrix is checked once, by [`CsrView::new`], in one pass over its
+//! positions. All code that takes a view relies on this check. Kernels still index with bounds checks,
+//! since another Python thread may write to a borrowed array in the meantime: then the worst outcome
+//! is a panic. No kernel allocates inside a loop over rows, and copies of the input return
+//! [`Error::TooLarge`](manylabel_base::Error::TooLarge) when memory is short.
+//!
+//! The crate contains no losses and no models.
 //!
 //! ```
 //! use manylabel_sparse::CsrView;
@@ -12,6 +27,20 @@
 //! let x = CsrView::new("X", &[0i32, 1, 2], &[1, 0], &[2.0f32, 3.0], 2).unwrap();
 //! assert_eq!(x.row(0), (&[1][..], &[2.0f32][..]));
 //! assert!(CsrView::new("X", &[0i32, 1, 2], &[7, 0], &[2.0f32, 3.0], 2).is_err());
+//! ```
+//!
+//! An owned copy with rows of unit length, and its transpose:
+//!
+//! ```
+//! use manylabel_sparse::{CsrOwned, CsrView};
+//!
+//! // [[3, 4], [0, 2]]
+//! let x = CsrView::new("X", &[0i32, 2, 3], &[0, 1, 1], &[3.0f32, 4.0, 2.0], 2)?;
+//! let unit = CsrOwned::from_view(x, true)?;
+//! assert_eq!(unit.values, [0.6, 0.8, 1.0]);
+//! let transposed = unit.transpose()?;
+//! assert_eq!(transposed.row(1), (&[0, 1][..], &[0.8, 1.0][..]));
+//! # Ok::<(), manylabel_base::Error>(())
 //! ```
 #![forbid(unsafe_code)]
 #![cfg_attr(

@@ -1,32 +1,48 @@
-//! Rows of which only some columns are wanted, made block by block.
+//! Sparse results: for each row some columns with values, computed block by block.
+//!
+//! Rankings, labels above a threshold and merged answers of several models all have this form. Threads
+//! work on blocks of rows, each block fills its own [`Picked`], and [`Picked::joined`] concatenates them
+//! in order of rows, so the result does not depend on the number of threads.
 
 use crate::CsrOwned;
 use manylabel_base::{Error, extend, few, parts, reserved};
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// What some rows picked, row after row.
+/// The columns and values of consecutive rows, under construction.
+///
+/// The user appends the pairs of a row to [`pairs`](Self::pairs) and then calls
+/// [`end_row`](Self::end_row).
 #[derive(Debug, Clone, Default)]
 pub struct Picked {
-    /// Columns with values; those of a row in increasing order.
+    /// Columns with values, row after row; within a row in increasing order of column.
     pub pairs: Vec<(u32, f32)>,
-    /// Where each row ends among them.
+    /// The end of each finished row in `pairs`.
     pub ends: Vec<usize>,
 }
 
 impl Picked {
-    /// Says that the pairs of the next row are complete.
+    /// Ends the current row. [`by_blocks`](Self::by_blocks) has reserved room for this, so it does not
+    /// allocate there.
     pub fn end_row(&mut self) {
         self.ends.push(self.pairs.len());
     }
 
-    /// Calls `block` with rows 0 to `n_rows`, `at_once` at a time, and with what to push them to;
-    /// on this thread if they are so few, else on all of the pool, with one `scratch` each. Ends of
-    /// rows have room; who pushes pairs sees to it himself.
+    /// Computes a matrix of (`n_rows`, `n_cols`) in blocks of `at_once` rows.
+    ///
+    /// `block` is called with a scratch value, a range of rows and a [`Picked`] to which it appends
+    /// these rows. `scratch` makes the scratch values, which are reused for several blocks. A single
+    /// block runs on the calling thread; several run on the current thread pool. Room for the row ends
+    /// is reserved, room for the pairs is not: `block` appends them with [`extend`].
     ///
     /// # Errors
     ///
-    /// One that `scratch` or `block` returns, [`Error::TooLarge`].
+    /// An error that `scratch` or `block` returns; [`Error::TooLarge`] if the result does not fit in
+    /// memory.
+    ///
+    /// # Panics
+    ///
+    /// If `at_once` is 0.
     pub fn by_blocks<S>(
         n_rows: usize,
         at_once: usize,
@@ -54,7 +70,9 @@ impl Picked {
         Self::joined(blocks, n_cols)
     }
 
-    /// One matrix of the rows of all blocks.
+    /// Concatenates the rows of all blocks, in order, into one matrix of `n_cols` columns.
+    ///
+    /// Each block is freed once it is copied. Columns are not checked against `n_cols`.
     ///
     /// # Errors
     ///

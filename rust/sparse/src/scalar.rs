@@ -1,14 +1,16 @@
-//! The numbers a borrowed matrix may be made of.
+//! The number types of matrices: positions ([`Index`]), values ([`Value`]), and values to compute with
+//! ([`Real`]).
 
 use manylabel_simd::Lane;
 use std::ops::{Add, Sub, SubAssign};
 
-/// An index type scipy uses, `i32` or `i64`, and our own `u16`, `u32` and `usize`.
+/// A type of row ends and columns: `i32` and `i64`, which scipy uses, and our own `u16`, `u32` and
+/// `usize`.
 ///
-/// Values are non-negative once [`CsrView::new`](crate::CsrView::new) has accepted them.
+/// Positions that [`CsrView::new`](crate::CsrView::new) has accepted are non-negative.
 pub trait Index: Copy + Send + Sync + std::fmt::Display + 'static {
-    /// The position as `usize`; a negative value becomes larger than any length, so that bounds
-    /// checks reject it.
+    /// The position as `usize`. A negative position becomes larger than any length of a slice, so
+    /// bounds checks reject it.
     fn get(self) -> usize;
 }
 
@@ -24,9 +26,9 @@ macro_rules! index {
 }
 index!(i32, i64, u16, u32, usize);
 
-/// A value type of a feature matrix.
+/// A value type of a feature matrix: `f32` or `f64`.
 pub trait Value: Copy + Send + Sync + 'static {
-    /// The value as `f64`.
+    /// The value as `f64`; exact for both types.
     fn f64(self) -> f64;
 }
 
@@ -44,11 +46,11 @@ impl Value for f64 {
     }
 }
 
-/// A number that kernels generic in precision compute with.
+/// A number type for kernels that are generic over precision: `f32` or `f64`.
 pub trait Real:
     Value + Lane + PartialOrd + std::fmt::Debug + Add<Output = Self> + Sub<Output = Self> + SubAssign
 {
-    /// Distance from 1 to the next larger number.
+    /// The distance from 1 to the next larger number of this type.
     const EPSILON: f64;
 }
 

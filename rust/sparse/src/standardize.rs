@@ -1,40 +1,59 @@
-//! Columns of unit variance: what features of different scales, or mostly nonzero ones, want.
+//! Standardization: columns of unit variance, for features of different scales.
+//!
+//! Regularized linear classifiers treat all columns alike, so a column in large units dominates. With
+//! row weights `m_i` and `M = Σ_i m_i`, column j has the mean `μ_j = Σ_i m_i x_ij / M` and the variance
+//! `σ_j² = Σ_i m_i (x_ij − μ_j)² / M`; cells that are not stored count as zeros. A value becomes
+//!
+//! ```text
+//! (x_ij − shift_j) · scale_j,    scale_j = 1 / (σ_j √k)
+//! ```
+//!
+//! where k is the number of columns that vary and `shift_j` is `μ_j` or 0. Subtracting a mean makes every
+//! zero of the column a stored value. So only columns that are mostly nonzero are centred, and the result
+//! has at most about twice as many stored values as X.
+//!
+//! Statistics are computed in double precision on one thread, in two passes over X: means, then squared
+//! deviations from them. The second pass avoids the cancellation of `E[x²] − E[x]²`.
 
 use crate::{CsrOwned, CsrView, Index, Value};
 use manylabel_base::{Error, Watch, collected, filled, reserved};
 
-/// A column whose standard deviation is less than this share of its root mean square is
-/// constant: the rest is rounding of `f32`, in which weights and scores are.
+/// A column is constant if its standard deviation is at most this share of its root mean square. Such a
+/// small variation is rounding in `f32`, the type of weights and scores.
 const CONSTANT_BELOW: f64 = 1e-6;
 
-/// Standard deviations below this count as none, and no more than its reciprocal can be handled:
-/// weights for the columns as they were would leave the range of `f32`.
+/// Standard deviations up to this count as 0, and those above its reciprocal are an error: weights for
+/// the original columns would leave the range of `f32`.
 const SMALLEST_DEVIATION: f64 = 1e-30;
 
-/// Entries between two looks at the watch.
+/// Entries processed between two looks at the watch.
 const ENTRIES_PER_STEP: usize = 1 << 20;
 
-/// What is subtracted from columns, and what they are then multiplied by.
+/// The shift and the scale of each column: a value x becomes `(x − shift) · scale`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ColumnScaling {
-    /// Means of the columns that are centred, 0 of the others.
+    /// The means of centred columns, 0 for the others; (`n_cols`).
     pub shift: Vec<f64>,
-    /// `1 / (σ_j √k)` with k columns that vary, so that rows have unit length on average; 0 for
-    /// columns that do not vary.
+    /// `1 / (σ_j √k)` for the k columns that vary, 0 for constant ones; (`n_cols`). If all columns are
+    /// centred, the mean squared length of the scaled rows is 1.
     pub scale: Vec<f64>,
 }
 
 impl ColumnScaling {
-    /// Learns the scaling from rows with weights, in O(nnz + `n_cols`).
+    /// Learns the scaling from the rows of `x`, in O(nnz + `n_cols`). `weights` are the weights of the
+    /// rows; without them each row has weight 1.
     ///
-    /// A column is centred if `center`, and if more than half of its cells, by weight, are not
-    /// zero: it is then stored almost in full already. The mean of any other column is at most its
-    /// standard deviation.
+    /// If `center`, a varying column is centred if more than half of its cells, by weight, are nonzero.
+    /// The mean of any other column is at most as large as its standard deviation.
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] if a column varies too much, [`Error::TooLarge`] if memory does not hold the
-    /// columns, [`Error::Stopped`].
+    /// [`Error::Param`] if a standard deviation exceeds 1e30, [`Error::TooLarge`] if numbers for all
+    /// columns do not fit in memory, [`Error::Stopped`].
+    ///
+    /// # Panics
+    ///
+    /// If there are fewer weights than rows.
     pub fn learn<I: Index, T: Value>(
         x: CsrView<'_, I, T>,
         weights: Option<&[f32]>,
@@ -65,7 +84,7 @@ impl ColumnScaling {
         })?;
         let mut varying = 0;
         for col in 0..x.n_cols() {
-            // Cells that are not stored are zero.
+            // The weight of cells that are zero, each `mean²` away from the mean.
             let zeros = (total - stored[col]).max(0.0);
             variance[col] = (variance[col] + zeros * mean[col].powi(2)) / total;
             let least =
@@ -75,7 +94,7 @@ impl ColumnScaling {
             } else if variance[col] > SMALLEST_DEVIATION.powi(-2) {
                 return Err(Error::Param {
                     name: "X",
-                    expected: "of columns with standard deviations of at most 1e30",
+                    expected: "a matrix whose columns have standard deviations of at most 1e30",
                     got: format!("{:.1e} in column {col}", variance[col].sqrt()),
                 });
             } else {
@@ -98,12 +117,19 @@ impl ColumnScaling {
         })
     }
 
-    /// The scaled matrix, columns of each row in increasing order. Centred columns are stored in
-    /// full, which at most doubles what is stored.
+    /// The scaled matrix, with the columns of each row in increasing order.
+    ///
+    /// Centred columns are stored in full; if row weights are equal, this at most doubles the number of
+    /// stored values. Values that are 0 after scaling, as those of constant columns, are left out.
+    /// O(stored values of the result + nnz) on one thread.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if memory does not hold it, [`Error::Stopped`].
+    /// [`Error::TooLarge`] if the result does not fit in memory, [`Error::Stopped`].
+    ///
+    /// # Panics
+    ///
+    /// If `x` has more columns than the scaling.
     pub fn apply<I: Index, T: Value>(
         &self,
         x: CsrView<'_, I, T>,
@@ -115,7 +141,7 @@ impl ColumnScaling {
             what: "X",
             got: "more standardized values than can be counted".into(),
         };
-        // No more than all centred cells beside all that is stored.
+        // At most all cells of centred columns and all stored values.
         let room = centred
             .len()
             .checked_mul(x.n_rows())
@@ -158,9 +184,14 @@ impl ColumnScaling {
     }
 }
 
-/// Rows between two looks at the watch.
+/// Rows scaled between two looks at the watch.
 const ROWS_PER_STEP: usize = 1 << 10;
 
+/// Calls `visit` with the row, column and value of each stored entry, in order of rows.
+///
+/// # Errors
+///
+/// [`Error::Stopped`].
 fn each_entry<I: Index, T: Value>(
     x: CsrView<'_, I, T>,
     watch: &Watch,

@@ -1,11 +1,16 @@
 //! The k best of a stream of scores.
+//!
+//! Rankings need the best few of many thousand scores per row. [`TopK`] keeps them while the scores go by,
+//! so that no row of scores is sorted. Its [`floor`](TopK::floor) lets the caller skip most scores with
+//! one comparison of a whole chunk's maximum.
 
 use manylabel_base::{Error, reserved};
 
 /// Collects the `k` best `(label, score)` pairs pushed into it; equal scores go to the lower label.
 ///
-/// A score of −∞ means "not scored" and is never kept. Memory O(k), reused between rows; a push
-/// costs one comparison unless it enters, then O(k) moves, or O(log k) for `k > 32`.
+/// Scores of −∞ mean "not scored" and are never kept; neither is NaN. The result depends on the set of
+/// pairs alone, not on their order. Memory is O(k) and is reused from row to row. A push costs a
+/// comparison; if the score is kept, it also moves O(k) entries, or O(log k) for `k > 32`.
 ///
 /// ```
 /// let mut best = manylabel_sparse::TopK::new(2)?;
@@ -17,17 +22,19 @@ use manylabel_base::{Error, reserved};
 /// ```
 #[derive(Debug)]
 pub struct TopK {
+    /// The most pairs to keep.
     k: usize,
-    /// Best first while `k` is small; a binary heap with the worst on top otherwise.
+    /// Scores and labels kept so far: sorted, the best first, for `k` up to [`SORTED_UP_TO`]; otherwise a
+    /// binary heap with the worst at its root.
     kept: Vec<(f32, u32)>,
-    /// A score must beat this, once `k` are kept.
+    /// The worst score kept, once there are `k`; −∞ before.
     floor: f32,
 }
 
-/// Up to this `k`, a sorted array beats a heap.
+/// Up to this `k` a sorted array is used, which is faster than a heap there.
 const SORTED_UP_TO: usize = 32;
 
-/// Whether `a` ranks before `b`.
+/// Whether `a` ranks before `b`: a higher score, or an equal one and a lower label.
 #[expect(clippy::float_cmp, reason = "a tie is exact equality")]
 #[inline(always)]
 fn before(a: (f32, u32), b: (f32, u32)) -> bool {
@@ -35,30 +42,31 @@ fn before(a: (f32, u32), b: (f32, u32)) -> bool {
 }
 
 impl TopK {
-    /// An empty collector; `k = 0` keeps nothing. There is no use in more than there are labels, and
-    /// room for `k` is taken at once.
+    /// An empty collector; with `k = 0` it keeps nothing. Room for `k` pairs is allocated at once, so `k`
+    /// should be at most the number of labels.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if there is no room.
+    /// [`Error::TooLarge`] if `k` pairs do not fit in memory.
     pub fn new(k: usize) -> Result<Self, Error> {
         Ok(Self {
             k,
-            kept: reserved("number of labels to name", k)?,
+            kept: reserved("number of labels to predict", k)?,
             floor: f32::NEG_INFINITY,
         })
     }
 
-    /// The score below which a push cannot enter: skip such scores early.
+    /// Pushing a score below this has no effect, so callers may skip such scores. A score equal to it may
+    /// still enter, if its label is lower than that of the worst one kept.
     #[inline(always)]
     pub fn floor(&self) -> f32 {
         self.floor
     }
 
-    /// Offers one score. Labels may come in any order, each at most once.
+    /// Offers one score. Labels may come in any order, each at most once per row.
     #[inline]
     pub fn push(&mut self, label: u32, score: f32) {
-        // A NaN is ranked nowhere, and −∞ means "not scored".
+        // NaN has no rank, and −∞ means "not scored".
         if score < self.floor || score.is_nan() || score == f32::NEG_INFINITY || self.k == 0 {
             return;
         }
@@ -70,6 +78,7 @@ impl TopK {
         }
     }
 
+    /// Inserts `new` at its place; with `k` pairs kept, the worst one leaves if `new` ranks before it.
     fn push_sorted(&mut self, new: (f32, u32)) {
         if self.kept.len() == self.k {
             match self.kept.last() {
@@ -88,6 +97,7 @@ impl TopK {
         }
     }
 
+    /// Adds `new` to the heap; with `k` pairs kept, it replaces the root if it ranks before that.
     fn push_heap(&mut self, new: (f32, u32)) {
         if self.kept.len() < self.k {
             self.kept.push(new);
@@ -101,6 +111,7 @@ impl TopK {
         }
     }
 
+    /// Moves the last entry up to its place in the heap.
     fn sift_up(&mut self) {
         let mut at = self.kept.len() - 1;
         while at > 0 {
@@ -113,6 +124,7 @@ impl TopK {
         }
     }
 
+    /// Moves the root down to its place in the heap.
     fn sift_down(&mut self) {
         let mut at = 0;
         loop {
@@ -133,7 +145,8 @@ impl TopK {
         }
     }
 
-    /// Hands over what was kept, in order of label, and empties the collector.
+    /// The pairs kept, in increasing order of label. The collector is then empty and can be used for the
+    /// next row.
     pub fn drain_by_label(&mut self) -> impl ExactSizeIterator<Item = (u32, f32)> + '_ {
         self.kept.sort_unstable_by_key(|&(_, label)| label);
         self.floor = f32::NEG_INFINITY;
@@ -146,7 +159,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A score from a small number: few of them, so that there are ties.
+    /// A score for a small code: few different ones, so that there are ties.
     fn score(code: i8) -> f32 {
         match code {
             -3 => f32::NEG_INFINITY,
@@ -168,12 +181,12 @@ mod tests {
             labels.sort_by_key(|&label| (-codes[label], label));
             labels.truncate(k);
             labels.sort_unstable();
-            // Labels in order, then from somewhere in the middle with lower scores; the collector
-            // serves both.
+            // First all labels in order; then, with the same collector and lower scores, from a random
+            // label on.
             for (start, lower) in [(0, 0.0), (seed.index(n.max(1)), 10.0)] {
                 for label in (start..n).chain(0..start) {
                     let score = score(codes[label]) - lower;
-                    // What is below the floor may be skipped.
+                    // Scores below the floor may be skipped.
                     if score.is_nan() || score >= best.floor() {
                         best.push(label as u32, score);
                     }

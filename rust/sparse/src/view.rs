@@ -1,14 +1,25 @@
 //! A borrowed CSR matrix whose structure has been checked.
+//!
+//! scipy does not guarantee that the arrays of a `csr_array` agree: a caller may have edited them, or
+//! loaded them from a damaged file. [`CsrView::new`] checks them once, where they enter Rust, so that no
+//! kernel needs a check of its own.
 
 use crate::{Index, Value};
 use manylabel_base::Error;
 
-/// Borrows a CSR matrix; see [`new`](Self::new) for what is known of it.
+/// A borrowed CSR matrix with positions of type `I` and values of type `T`.
+///
+/// [`new`](Self::new) lists what holds for its arrays. Values are not checked: they may be zero,
+/// infinite or NaN. A view is three slices and a width, so copying it is cheap.
 #[derive(Debug, Clone, Copy)]
 pub struct CsrView<'a, I, T> {
+    /// Row ends: `n_rows + 1` positions, from 0 to `indices.len()`, never decreasing.
     indptr: &'a [I],
+    /// Columns, row after row; strictly increasing within a row and below `n_cols`.
     indices: &'a [I],
+    /// The value at each position of `indices`.
     values: &'a [T],
+    /// Number of columns.
     n_cols: usize,
 }
 
@@ -20,7 +31,9 @@ impl<'a, I: Index, T> CsrView<'a, I, T> {
     ///
     /// # Errors
     ///
-    /// [`Error::Csr`] with `matrix`, the first offending row and the rule it breaks.
+    /// [`Error::Csr`] with the name `matrix`, the first row at fault and the rule that it breaks. Where
+    /// the arrays as a whole are at fault, the row is 0, or the number of rows if the last row end is
+    /// wrong.
     pub fn new(
         matrix: &'static str,
         indptr: &'a [I],
@@ -82,16 +95,16 @@ impl<'a, I: Index, T> CsrView<'a, I, T> {
         self.n_cols
     }
 
-    /// Number of stored entries.
+    /// Number of stored entries, explicit zeros included.
     pub fn nnz(&self) -> usize {
         self.indices.len()
     }
 
-    /// Columns and values of one row.
+    /// Columns (strictly increasing) and values of one row, in O(1).
     ///
     /// # Panics
     ///
-    /// If `row >= n_rows`, or if another thread has rewritten the borrowed `indptr` meanwhile.
+    /// If `row >= n_rows`, or if another thread has overwritten the borrowed `indptr` in the meantime.
     #[inline]
     pub fn row(&self, row: usize) -> (&'a [I], &'a [T]) {
         let range = self.indptr[row].get()..self.indptr[row + 1].get();
@@ -100,10 +113,15 @@ impl<'a, I: Index, T> CsrView<'a, I, T> {
 }
 
 impl<I: Index, T: Value> CsrView<'_, I, T> {
-    /// What scales a row to unit length when its values are divided by the one and then the other:
-    /// its Euclidean norm and 1; or its largest value and the norm in units of that, where the
-    /// squares or the norm itself would overflow or vanish; or 1 and 1 if all values are zero or
-    /// nothing is to be scaled.
+    /// Two numbers that scale a row to unit length: divide each value by the first, then by the second.
+    ///
+    /// They are the row's Euclidean norm and 1. If the norm is below 1e-140 or not below 1e140, where
+    /// squares overflow or vanish, they are the largest absolute value and the norm of the row divided
+    /// by it. They are 1 and 1 if `normalize` is false or all values are zero. O(entries of the row).
+    ///
+    /// # Panics
+    ///
+    /// As [`row`](Self::row).
     pub fn row_divisors(&self, row: usize, normalize: bool) -> (f64, f64) {
         if !normalize {
             return (1.0, 1.0);

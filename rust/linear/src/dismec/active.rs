@@ -1,22 +1,26 @@
-//! A rare label's weights from the rows that matter to it.
+//! The weights of a rare label, from the rows that matter to it.
 //!
-//! In play are the label's positives and the negatives that violate the margin; all other rows, the
-//! background, stand as one negative row, their mean m, with the sum W of their costs. By
-//! convexity such a row's loss is a lower bound of theirs, and equal to it where they all score
-//! alike. Dual coordinate descent (Hsieh et al., ICML 2008, algorithms 1 and 3) solves the rows in
-//! play together with the background's dual variable κ:
+//! *In play* are the positive rows of the label and the negatives that violate the margin. All other rows,
+//! the *background*, are replaced by one negative row: their mean m, with the sum of their costs. By
+//! convexity, the loss of this row is a lower bound of the sum of their losses, with equality if they all
+//! have the same score. Dual coordinate descent (Hsieh et al., ICML 2008, algorithms 1 and 3) solves for the
+//! dual variables α of the rows in play and κ of the background:
 //!
 //! ```text
 //! w = Σ_i s_i α_i x_i − κ m,    α_i, κ ≥ 0
 //! ```
 //!
-//! With `m · x_i` computed once for all labels, a step costs `O(nnz(x_i))` and the background's own
-//! step O(1). The mean of all rows stands for that of the background, from which it differs by
-//! the few rows in play.
+//! Since `m · x_i` is computed once for all labels, a step costs O(entries) for a row and O(1) for the
+//! background. The mean of all rows is used for m; it differs from that of the background by the few rows
+//! in play.
 //!
-//! Violators are found by scoring every row for sixteen labels in one pass, which is as cheap as
-//! some fifty rows' descent. Each search brings more violators than are wanted; the worst join
-//! first and, once they are answered, few of the others still violate.
+//! Rows come into play as follows. First the positives are solved alone. Then [`SEARCHES`] times, all rows
+//! are scored for sixteen labels in one pass, and the worst violators of each label are kept. In up to
+//! [`JOINS`] portions they join the rows in play, the worst first, and each time a descent follows. Most
+//! violators that were found no longer violate once the worst ones have joined.
+//!
+//! Each descent has a random number generator of its own, seeded by the label and the number of rows in play,
+//! so the labels of a panel do not influence each other.
 
 use super::problem::Problem;
 use super::unseen::Unseen;
@@ -24,75 +28,86 @@ use crate::panel::{LANES, Lanes, Mask, above, times_panel};
 use fastrand::Rng;
 use manylabel_base::{Error, Watch, extend, few, filled, push};
 
-/// Searches over all rows. After the second, rankings agree with those of the optimum.
+/// How often all rows are searched for violators. After two searches, rankings agree with those of the
+/// minimum over all rows.
 const SEARCHES: usize = 2;
 
-/// Times that violators of one search join, worst first.
+/// The most portions in which the violators of one search join, the worst first.
 const JOINS: usize = 4;
 
-/// Negatives that join at a time: this many for each positive, but at least [`MIN_JOIN`].
+/// How many negatives join at a time for each positive, but at least [`MIN_JOIN`] in all.
 const JOIN_PER_POSITIVE: usize = 2;
 
-/// Least number of negatives that join at a time.
+/// The least number of negatives that join at a time.
 const MIN_JOIN: usize = 100;
 
-/// Rows a search keeps, in units of what joins at a time.
+/// How many violators a search keeps for each label, in units of the number that join at a time.
 const JOINS_KEPT: usize = 8;
 
-/// A negative violates if its score exceeds −1 by this; those below lose little, and are many.
+/// A negative counts as a violator if its score exceeds −1 by more than this. Those closer to the margin have
+/// little loss, and there are many of them.
 const MARGIN: f32 = 0.1;
 
-/// The descent's tolerance on projected gradients, in units of `tol`: at this the rankings of
-/// test rows no longer change. (LIBLINEAR stops at 0.1.)
+/// The tolerance of a descent on the spread of projected gradients, in units of `tol`. With the default of
+/// `tol` it is 0.3, at which rankings of test rows no longer change. (LIBLINEAR's default is 0.1.)
 const DUAL_TOL: f64 = 30.0;
 
-/// Steps between two of the background's own.
+/// Steps of rows between two steps of the background.
 const BACKGROUND_EVERY: usize = 16;
 
-/// Passes that answer the absence of the rows held out.
+/// The most passes that adapt the weights to the absence of the held-out rows.
 const PASSES_TO_UNLEARN: usize = 3;
 
 /// Rows scored between two looks at the watch.
 const ROWS_PER_STEP: usize = 1 << 12;
 
-/// What memory is asked for, beside vectors of all rows or features.
+/// The name of growing vectors in error messages.
 const IN_PLAY: &str = "number of rows in play";
 
-/// One label on its way.
+/// The state of one label.
 #[derive(Debug, Default)]
 struct Lane {
-    /// Weights without the background's part; (dim).
+    /// `Σ_i s_i α_i x_i`: the weights without the part of the background; (dim).
     weights: Vec<f32>,
-    /// Rows in play: the positives, then the negatives as they joined.
+    /// Rows in play: first the positives, then the negatives in the order in which they joined.
     rows: Vec<u32>,
+    /// The number of positives among `rows`.
     n_positive: usize,
-    /// Dual variables of `rows`.
+    /// The dual variable of each of `rows`.
     alpha: Vec<f32>,
-    /// Dual variable of the background.
+    /// The dual variable of the background.
     kappa: f64,
-    /// `weights · mean`, kept up to date.
+    /// `weights · mean`, updated with each step.
     mean_dot: f64,
-    /// Sum of the costs of the background.
+    /// The sum of the costs of the background's rows.
     background_cost: f64,
-    /// Violators the last search found, with their scores.
+    /// Violators that the last search found and that have not joined, with their scores.
     found: Vec<(f32, u32)>,
-    /// Most passes a descent took.
+    /// The most passes of a descent so far.
     passes: usize,
 }
 
-/// What the solver holds of one panel; reused for the next.
+/// The vectors of one panel; reused for the next.
 #[derive(Debug)]
 pub(crate) struct Workspace {
+    /// The labels of the panel; [`LANES`] of them.
     lanes: Vec<Lane>,
-    /// The lanes' weights side by side; (dim).
+    /// The weights of the lanes side by side, for scoring; (dim).
     panel: Vec<Lanes>,
+    /// Scores of up to [`ROWS_PER_STEP`] rows.
     scores: Vec<Lanes>,
-    /// Lanes in which a row is in play; (n).
+    /// The lanes in which each row is in play; (n).
     in_play: Vec<Mask>,
+    /// The order in which a descent visits the rows in play.
     order: Vec<u32>,
 }
 
 impl Workspace {
+    /// A workspace for panels of `problem`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`] if it does not fit in memory.
     pub(crate) fn new(problem: &Problem) -> Result<Self, Error> {
         let (n, dim) = (problem.n_rows(), problem.dim());
         let lanes = (0..LANES).map(|_| {
@@ -114,21 +129,28 @@ impl Workspace {
         })
     }
 
-    /// The weights of one lane, in order of feature.
+    /// The weights of one lane, in order of the columns of `Problem::x`.
     pub(crate) fn weights(&self, lane: usize) -> impl Iterator<Item = f32> {
         self.lanes[lane].weights.iter().copied()
     }
 }
 
-/// What every descent needs to know.
+/// The parameters of a descent.
 struct Rule {
+    /// The spread of projected gradients at which it is done.
     tol: f64,
+    /// The most passes.
     max_iter: usize,
+    /// The user's seed.
     seed: u64,
 }
 
-/// Finds the weights of up to [`LANES`] labels; returns the most passes a descent of each took,
-/// `max_iter` where one did not converge.
+/// Solves up to [`LANES`] labels and leaves the weights in `space`. Returns for each the most passes of a
+/// descent, `max_iter` where one did not converge.
+///
+/// # Errors
+///
+/// [`Error::TooLarge`], [`Error::Stopped`].
 pub(crate) fn solve(
     problem: &Problem,
     labels: &[u32],
@@ -183,12 +205,16 @@ pub(crate) fn solve(
     Ok(n_iter)
 }
 
-/// Goes on from the panel just solved as if some rows were absent, and calls `tell` with every such
-/// row and its scores.
+/// Continues from the panel just solved as if the held-out rows were absent, and calls `tell` with each of
+/// them and its scores.
 ///
-/// Rows held out leave the rows in play, with their part of the weights; a descent lets the others
-/// answer. No search follows: which rows matter hardly depends on a tenth of them. The weights in
-/// `space` are changed.
+/// Held-out rows are taken out of play together with their part of the weights, and a descent adapts the
+/// other rows. No search follows, since which rows matter hardly depends on a tenth of them. The weights in
+/// `space` are overwritten.
+///
+/// # Errors
+///
+/// [`Error::TooLarge`], [`Error::Stopped`], and those of `tell`.
 pub(crate) fn unlearn(
     problem: &Problem,
     unseen: &Unseen,
@@ -219,7 +245,7 @@ pub(crate) fn unlearn(
     watch.step(0)
 }
 
-/// Scores every row for all lanes and keeps the worst violators of each lane that are not in play.
+/// Scores all rows for all lanes and keeps the worst violators of each lane that are not in play. O(nnz(X)).
 fn search(
     problem: &Problem,
     lanes: &mut [Lane],
@@ -237,7 +263,7 @@ fn search(
     let kappa = manylabel_simd::Lanes(std::array::from_fn(|at| {
         lanes.get(at).map_or(0.0, |lane| lane.kappa as f32)
     }));
-    // Lanes beyond the labels still hold an earlier panel's weights.
+    // Lanes beyond the labels may have the weights of an earlier panel.
     let used = Mask::MAX >> (LANES - lanes.len());
     for first in (0..problem.n_rows()).step_by(ROWS_PER_STEP) {
         watch.step(0)?;
@@ -268,13 +294,17 @@ fn search(
     Ok(())
 }
 
-/// Higher scores are worse for a negative; ties go to the lower row.
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "the form sorting wants")]
+/// Orders violators by falling score, the worst first; ties go to the lower row.
+#[allow(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "the signature that sorting needs"
+)]
 fn worst_first(a: &(f32, u32), b: &(f32, u32)) -> std::cmp::Ordering {
     b.0.total_cmp(&a.0).then(a.1.cmp(&b.1))
 }
 
 impl Lane {
+    /// Starts `label`: weights 0, its positives in play, all other rows in the background.
     fn begin(&mut self, problem: &Problem, label: u32) -> Result<(), Error> {
         self.weights.fill(0.0);
         self.rows.clear();
@@ -294,15 +324,18 @@ impl Lane {
         Ok(())
     }
 
+    /// The number of negatives that join at a time.
     fn n_joining(&self) -> usize {
         (JOIN_PER_POSITIVE * self.n_positive).max(MIN_JOIN)
     }
 
+    /// The score of a row, with the part of the background.
     fn score(&self, problem: &Problem, row: u32) -> f32 {
         let (cols, values) = problem.x.row(row as usize);
         sparse_dot(cols, values, &self.weights) - self.kappa as f32 * problem.mean_dot[row as usize]
     }
 
+    /// Updates the scores of the violators that have not joined.
     fn rescore_found(&mut self, problem: &Problem) {
         let mut found = std::mem::take(&mut self.found);
         for (score, row) in &mut found {
@@ -311,10 +344,11 @@ impl Lane {
         self.found = found;
     }
 
-    /// Brings the worst of the found rows that still violate into play; returns how many.
+    /// Moves the worst of the found rows that still violate the margin into play, in order of rows; returns
+    /// their number.
     fn join_worst(&mut self, problem: &Problem) -> Result<usize, Error> {
         let n_joining = self.n_joining();
-        // Violators to the front, the worst of them foremost.
+        // Move violators to the front; if there are too many, the worst of them first.
         let mut n_violators = 0;
         for at in 0..self.found.len() {
             if self.found[at].0 > MARGIN - 1.0 {
@@ -335,7 +369,10 @@ impl Lane {
         Ok(n_violators)
     }
 
-    /// Dual coordinate descent over the rows in play and the background, with shrinking.
+    /// Dual coordinate descent over the rows in play and the background, with shrinking, until the spread of
+    /// projected gradients in a pass is at most `rule.tol`.
+    ///
+    /// Each pass visits the active rows in a new random order. O(entries of these rows) per pass.
     fn descend(
         &mut self,
         problem: &Problem,
@@ -344,12 +381,12 @@ impl Lane {
         order: &mut Vec<u32>,
         watch: &Watch,
     ) -> Result<(), Error> {
-        // A generator of its own for every descent of every label: independent of the panel.
+        // Each descent has its own generator, so it does not depend on the other labels of the panel.
         let mut rng = Rng::with_seed(rule.seed ^ (u64::from(label) << 32) ^ self.rows.len() as u64);
         order.clear();
         extend(IN_PLAY, order, 0..self.rows.len() as u32)?;
         let mut n_active = order.len();
-        // Variables at zero whose gradient exceeds the last pass's largest are left out.
+        // Shrinking: variables at 0 whose gradient exceeds the largest of the last pass are skipped.
         let mut shrink_above = f64::INFINITY;
         let mut passes = 0;
         while passes < rule.max_iter {
@@ -379,7 +416,7 @@ impl Lane {
                 if n_active == order.len() {
                     break;
                 }
-                // Converged on the active variables: once more over all.
+                // Converged on the active variables: check all of them again.
                 n_active = order.len();
                 shrink_above = f64::INFINITY;
             } else {
@@ -394,6 +431,7 @@ impl Lane {
         Ok(())
     }
 
+    /// `s_i` of a row in play.
     fn sign(&self, at: usize) -> f64 {
         if at < self.n_positive { 1.0 } else { -1.0 }
     }
@@ -414,6 +452,7 @@ impl Lane {
         )
     }
 
+    /// Minimizes the dual objective in the variable of one row in play, and updates the weights.
     fn step(&mut self, problem: &Problem, at: usize, gradient: f64) {
         let row = self.rows[at] as usize;
         let curvature = f64::from(problem.row_squares[row]) + f64::from(problem.cost[row]).recip();
@@ -425,6 +464,7 @@ impl Lane {
         self.add_row(problem, row, change as f32);
     }
 
+    /// Adds `scale` times a row to the weights.
     fn add_row(&mut self, problem: &Problem, row: usize, scale: f32) {
         let (cols, values) = problem.x.row(row);
         for (&col, &value) in cols.iter().zip(values) {
@@ -432,8 +472,9 @@ impl Lane {
         }
     }
 
+    /// Minimizes the dual objective in the variable of the background.
     fn step_background(&mut self, problem: &Problem) {
-        // What rounding leaves when every row is in play is no background.
+        // If all rows are in play, only rounding errors are left of the background's cost.
         if self.background_cost <= 1e-9 * problem.total_cost {
             self.kappa = 0.0;
             return;
@@ -444,12 +485,13 @@ impl Lane {
         self.kappa = (self.kappa - gradient / (problem.mean_square + ease)).max(0.0);
     }
 
+    /// Completes the weights by the part of the background, `−κ m`.
     fn add_background(&mut self, problem: &Problem) {
         add_scaled(-self.kappa as f32, &problem.mean, &mut self.weights);
     }
 
-    /// Takes the rows held out out of play, with what they added to the weights, and the background
-    /// out of the weights.
+    /// Takes the held-out rows out of play and out of the background. Removes their part from the weights,
+    /// and the part of the background, which [`add_background`](Self::add_background) had added.
     fn forget(&mut self, problem: &Problem, unseen: &Unseen) {
         add_scaled(self.kappa as f32, &problem.mean, &mut self.weights);
         let mut n_left = 0;
@@ -474,7 +516,7 @@ impl Lane {
     }
 }
 
-/// `Σ_j values_j w[cols_j]`, in four sums so that additions do not wait for one another.
+/// `Σ_j values_j w[cols_j]`, in four partial sums, so that an addition does not wait for the one before.
 #[inline]
 fn sparse_dot(cols: &[u32], values: &[f32], w: &[f32]) -> f32 {
     let (mut a, mut b, mut c, mut d) = (0.0f32, 0.0f32, 0.0f32, 0.0f32);
@@ -491,6 +533,7 @@ fn sparse_dot(cols: &[u32], values: &[f32], w: &[f32]) -> f32 {
     (a + b) + (c + d)
 }
 
+/// `y += scale x`.
 fn add_scaled(scale: f32, x: &[f32], y: &mut [f32]) {
     for (y, x) in y.iter_mut().zip(x) {
         *y += scale * x;

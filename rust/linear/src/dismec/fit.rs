@@ -1,4 +1,8 @@
-//! Labels to panels, panels to threads, weights to one sparse matrix.
+//! The fit: labels are cut into panels, panels are solved on all threads, and the pruned weights are
+//! collected into one sparse matrix by feature.
+//!
+//! A panel's weights are pruned as soon as it is solved, so dense weights exist only for the panels in
+//! progress, one for each thread.
 
 use super::params::{Checked, Solver};
 use super::problem::Problem;
@@ -12,46 +16,53 @@ use rayon::prelude::*;
 use std::cmp::Reverse;
 use std::sync::{Mutex, PoisonError};
 
-/// A label is rare if it has fewer than one positive in this many rows. For these, rows in play
-/// (positives and some two hundred to sixteen negatives for each) cost less than all rows do.
+/// A label is rare if it has fewer than one positive in this many rows. For rare labels, descents over the
+/// rows in play cost less than steps over all rows. In play are the positives and, at most, 800 negatives or
+/// 16 for each positive, whichever is more (see `active.rs`).
 const RARE: usize = 100;
 
 /// A fitted model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Model {
-    /// Weights of every feature: row j of (`n_features`, `n_labels`), the index that scoring
-    /// walks. No stored weight is below `prune` in absolute value.
+    /// The weights by feature, as [`Scorer`](crate::Scorer) reads them; (`n_features`, `n_labels`). No
+    /// stored weight is 0 or below `prune` in absolute value.
     pub weights: CsrOwned,
-    /// Intercepts, 0 if none are fitted, −∞ for a label without a positive row; (`n_labels`).
+    /// 0 if no intercepts are fitted, −∞ for labels without a positive row; (`n_labels`).
     pub intercept: Vec<f32>,
-    /// Steps (or passes, for rare labels) of each label; `max_iter` where it did not converge.
+    /// The steps of each label, or for rare labels the most passes of a descent; `max_iter` where a label
+    /// did not converge, 0 for labels without a positive row; (`n_labels`).
     pub n_iter: Vec<u32>,
-    /// The score above which as many labels are named as rows carry that the weights have not seen;
-    /// None if it was not to be learned, or there was nothing to learn from.
+    /// The score above which as many labels are predicted as rows carry, counted on rows that the weights
+    /// have not seen. None if it was not asked for or cannot be learned.
     pub cut: Option<f32>,
 }
 
-/// One label, solved.
+/// The pruned weights of one label.
 struct Solved {
     label: u32,
+    /// The features with a weight, by their original numbers, in increasing order.
     features: Vec<u32>,
+    /// The weight of each of `features`.
     weights: Vec<f32>,
     intercept: f32,
     n_iter: u32,
 }
 
 impl Checked {
-    /// Fits one weight vector for every column of `y`, whose stored entries are the labels a row
-    /// carries.
+    /// Fits weights for each column of `y`. The stored entries of a row of `y` are the labels it carries;
+    /// their values are not used.
     ///
-    /// `weights`, if given, multiplies the loss of each row; all are > 0. `watch`
-    /// counts labels. Time O(nnz(X)) a step for sixteen labels; memory 16 bytes a stored feature,
-    /// and for each thread 64 bytes for every row and feature, some four times.
+    /// `weights`, if given, multiplies the loss of each row; all must be > 0. `watch` counts labels. Runs on
+    /// all threads of the pool.
+    ///
+    /// A step takes O(nnz(X)) time for sixteen labels. Memory is 16 bytes per stored value of X; for each
+    /// thread up to 400 bytes per feature and 200 bytes per row; and the pruned weights.
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if the rows of `x`, `y` and `weights` differ, [`Error::TooLarge`] if sizes
-    /// exceed 32 bits, [`Error::Stopped`].
+    /// [`Error::Shape`] if the rows of `x`, `y` and `weights` differ; [`Error::Param`] if a value is not
+    /// finite as `f32`, or if `C`, `weights` and `x` lead out of the range of `f32`; [`Error::TooLarge`] if
+    /// sizes exceed memory or 32 bits; [`Error::Stopped`].
     pub fn fit<I: Index, T: Value>(
         &self,
         x: CsrView<'_, I, T>,
@@ -63,7 +74,7 @@ impl Checked {
         same_rows(n, y.n_rows(), weights, None)?;
         let problem = Problem::new(x, y, weights, &self.0, watch)?;
 
-        // Labels of like frequency take a like number of steps, so that lanes finish together.
+        // Labels of similar frequency take similar numbers of steps, so the lanes of a panel finish together.
         let mut labels = collected("number of labels", 0..problem.n_labels() as u32)?;
         labels.sort_unstable_by_key(|&label| (Reverse(problem.positives(label).len()), label));
         labels.truncate(labels.partition_point(|&label| !problem.positives(label).is_empty()));
@@ -126,6 +137,7 @@ impl Checked {
         Ok(model)
     }
 
+    /// Prunes the labels of a panel just solved; `weights` gives those of one lane.
     fn prune_panel<W: Iterator<Item = f32>>(
         &self,
         problem: &Problem,
@@ -137,6 +149,7 @@ impl Checked {
         few(lanes.map(|(lane, (&label, n_iter))| self.prune(problem, label, weights(lane), n_iter)))
     }
 
+    /// Keeps the weights of one label that are at least `prune` in absolute value, and its intercept.
     fn prune(
         &self,
         problem: &Problem,
@@ -166,7 +179,8 @@ impl Checked {
     }
 }
 
-/// Turns the labels' weights into the index by feature, labels of each feature in order.
+/// Collects the weights of all labels into one matrix by feature, with the labels of each feature in
+/// increasing order. The cut is left out.
 fn assemble(problem: &Problem, panels: Vec<Vec<Solved>>) -> Result<Model, Error> {
     let n_labels = problem.n_labels();
     let mut intercept = filled("number of labels", f32::NEG_INFINITY, n_labels)?;
@@ -187,7 +201,7 @@ fn assemble(problem: &Problem, panels: Vec<Vec<Solved>>) -> Result<Model, Error>
         extend("the weights", &mut by_label.values, solved.weights)?;
         by_label.indptr[label + 1] = by_label.indices.len();
     }
-    // Labels nobody solved have no weights.
+    // Labels without a positive row were not solved and have no weights.
     for label in 0..n_labels {
         by_label.indptr[label + 1] = by_label.indptr[label + 1].max(by_label.indptr[label]);
     }
@@ -199,13 +213,14 @@ fn assemble(problem: &Problem, panels: Vec<Vec<Solved>>) -> Result<Model, Error>
     })
 }
 
-/// Workspaces not in use; a panel takes one and gives it back, so there is one for each thread.
+/// Workspaces of both solvers that are not in use.
 #[derive(Default)]
 struct Spaces {
     optimum: Spare<optimum::Workspace>,
     active: Spare<active::Workspace>,
 }
 
+/// A pool of workspaces: a panel takes one and gives it back, so there are at most as many as threads.
 struct Spare<T>(Mutex<Vec<T>>);
 
 impl<T> Default for Spare<T> {
@@ -215,12 +230,17 @@ impl<T> Default for Spare<T> {
 }
 
 impl<T> Spare<T> {
+    /// Calls `work` with a spare workspace, or with one that `new` makes if there is none.
+    ///
+    /// # Errors
+    ///
+    /// Those of `new` and `work`.
     fn with<R>(
         &self,
         new: impl FnOnce() -> Result<T, Error>,
         work: impl FnOnce(&mut T) -> Result<R, Error>,
     ) -> Result<R, Error> {
-        // A panic elsewhere cannot have left the list half changed.
+        // A poisoned lock is harmless: a panic cannot interrupt a push or pop of the list.
         let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let spare = lock().pop();
         let mut space = spare.map_or_else(new, Ok)?;

@@ -1,11 +1,22 @@
-//! The minimum of the objective for a panel of labels, over all rows.
+//! The minimum of the objective over all rows, for a panel of sixteen labels.
 //!
-//! Nonlinear conjugate gradients (Hestenes–Stiefel, restarted when the direction does not
-//! descend) on a convex piecewise quadratic function: as good as linear conjugate gradients
-//! inside a piece, and no Newton step to restart when the pieces change (which is why this is none of
-//! the linear loops of other solvers). One step of a panel costs
-//! a product with X, a product with its transpose and some passes over vectors; the line search
-//! works on cached products. All lanes step together; a lane that is done stands still.
+//! The objective is convex and piecewise quadratic: inside a piece, the set of active rows (those whose loss
+//! is not 0) is fixed. Nonlinear conjugate gradients suit it: inside a piece they are as good as linear ones,
+//! and when pieces change there is no Newton step to begin again. This is why the linear loops of other
+//! solvers are not used here.
+//!
+//! With gradient g, preconditioner M (diagonal) and direction p, a step is
+//!
+//! ```text
+//! β = max(0, M⁻¹g·(g − g_last) / p·(g − g_last))     (Hestenes–Stiefel)
+//! p ← β p − M⁻¹g,    w ← w + a p,    a by a line search
+//! ```
+//!
+//! with β = 0 (a restart) where p would not descend. A step of a panel costs a product with X, a product with
+//! its transpose and some passes over vectors. The line search works on cached products `X w` and `X p`.
+//!
+//! All lanes step together. A lane that is done has step length 0 until the last one is done, so its weights
+//! do not change.
 
 use super::problem::Problem;
 use super::unseen::Unseen;
@@ -14,44 +25,52 @@ use manylabel_base::{Error, Watch, filled};
 use manylabel_simd::{STRETCH, wide};
 use manylabel_sparse::CsrOwned;
 
-/// Newton steps of the line search on the derivative along the direction, which is piecewise
-/// linear: three bring it near enough to its root that more do not save a step of the method.
+/// Newton steps of the line search, on the derivative along the direction, which is piecewise linear. After
+/// three of them the root is so close that more do not save a step of the method.
 const LINE_STEPS: usize = 3;
 
-/// Share of the Hessian's estimated diagonal in the preconditioner. The diagonal alone
-/// overrates frequent features, since the active rows are not a random sample.
+/// The share of the Hessian's estimated diagonal in the preconditioner. The full diagonal overestimates the
+/// curvature of frequent features, since the active rows are not a random sample.
 const DIAGONAL_SHARE: f64 = 0.1;
 
-/// Steps that answer the absence of the rows held out: one for so many that the panel took, which
-/// is what they add to its time,
+/// The weights are adapted to the absence of the held-out rows by one step for this many steps of the fit:
+/// so the time of a panel grows by about this fraction.
 const STEPS_PER_STEP_TO_UNLEARN: usize = 6;
 
-/// but at least and at most so many. Thresholds are then those of fits that never saw the rows
-/// (`tests/linear/test_threshold.py`).
+/// The least and the greatest number of these steps. With them, thresholds agree with those of fits that
+/// never saw the rows (`tests/linear/test_threshold.py`).
 const STEPS_TO_UNLEARN: (usize, usize) = (2, 6);
 
-/// Rows of one product between two looks at the watch.
+/// Rows of a product between two looks at the watch.
 const ROWS_PER_STEP: usize = 1 << 15;
 
-/// What the solver holds of one panel; reused for the next.
+/// The vectors of one panel; reused for the next.
 #[derive(Debug)]
 pub(crate) struct Workspace {
-    /// Weights; (dim).
+    /// w; (dim).
     weights: Vec<Lanes>,
+    /// g; (dim).
     gradient: Vec<Lanes>,
+    /// g of the step before; (dim).
     last_gradient: Vec<Lanes>,
+    /// p; (dim).
     direction: Vec<Lanes>,
-    /// `score − target` of every row; (n).
+    /// `score − target` of each row, with targets ±1; (n).
     errors: Vec<Lanes>,
-    /// `x_i · direction`; (n).
+    /// `x_i · p`; (n).
     along: Vec<Lanes>,
-    /// Derivative of the loss by the score; (n).
+    /// The derivative of the loss of each row by its score; (n).
     pulls: Vec<Lanes>,
-    /// Lanes whose label a row carries; (n).
+    /// The lanes whose label a row carries; (n).
     positive: Vec<Mask>,
 }
 
 impl Workspace {
+    /// A workspace for panels of `problem`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`] if it does not fit in memory.
     pub(crate) fn new(problem: &Problem) -> Result<Self, Error> {
         let by_feature = || filled("number of features", Lanes::default(), problem.dim());
         let by_row = || filled("number of rows", Lanes::default(), problem.n_rows());
@@ -67,16 +86,20 @@ impl Workspace {
         })
     }
 
-    /// The weights of one lane, in order of feature.
+    /// The weights of one lane, in order of the columns of `Problem::x`.
     pub(crate) fn weights(&self, lane: usize) -> impl Iterator<Item = f32> {
         self.weights.iter().map(move |weights| weights.0[lane])
     }
 }
 
-/// Minimizes the objective of up to [`LANES`] labels; returns the steps each of them took,
-/// `max_iter` where the gradient is still above `tol`.
+/// Minimizes the objectives of up to [`LANES`] labels and leaves the weights in `space`.
 ///
-/// A lane is done when `‖∇f‖ ≤ tol · max(1, min(n₊, n₋))/n · ‖∇f(0)‖`, LIBLINEAR's rule.
+/// Returns the number of steps of each lane, `max_iter` where it did not converge. A lane has converged when
+/// `‖∇f‖ ≤ tol · max(1, min(n₊, n₋))/n · ‖∇f(0)‖` (LIBLINEAR's rule), with n₊ positive and n₋ negative rows.
+///
+/// # Errors
+///
+/// [`Error::Stopped`].
 pub(crate) fn solve(
     problem: &Problem,
     labels: &[u32],
@@ -98,12 +121,15 @@ pub(crate) fn solve(
     descend(problem, costs, &stop, max_iter, labels.len(), space, watch)
 }
 
-/// Goes on from the weights of the panel just solved as if some rows were absent, and calls `tell`
-/// with every such row and its scores. `n_steps` are those the panel took.
+/// Continues from the weights of the panel just solved, as if the held-out rows were absent, and calls `tell`
+/// with each held-out row and its scores. `n_steps` is the number of steps that the panel took.
 ///
-/// The weights solve the problem with these rows, so what is left to do is to answer their own
-/// pull on them: a few steps come near the solution without them. The weights in `space` are
-/// changed.
+/// The weights in `space` solve the problem with these rows, so only the gradient of these rows' own loss is
+/// missing: a few steps come close to the solution without them. The weights in `space` are overwritten.
+///
+/// # Errors
+///
+/// [`Error::Stopped`], and those of `tell`.
 pub(crate) fn unlearn(
     problem: &Problem,
     unseen: &Unseen,
@@ -131,8 +157,10 @@ pub(crate) fn unlearn(
     Ok(())
 }
 
-/// Steps of a panel until all lanes are done or `max_iter` are taken; returns how many each took.
-/// `costs` are those of the rows and their sum; `errors` and `positive` are those of the weights.
+/// Takes steps until all lanes are done or `max_iter` steps are taken; returns the number of each lane.
+///
+/// The costs are those of all rows, and their sum. `stop` has the gradient norms at which lanes are done. On
+/// entry, `errors` and `positive` in `space` must be those of the weights; on return they are, too.
 fn descend(
     problem: &Problem,
     (cost, total_cost): (&[f32], f64),
@@ -183,7 +211,7 @@ fn descend(
         for lane in 0..LANES {
             let curvature = dots.along[lane] - last_slope[lane];
             let mut beta = ((dots.scaled[lane] - dots.scaled_last[lane]) / curvature).max(0.0);
-            // Restart: at the start, when curvature is lost to rounding, or uphill.
+            // Restart in the first step, if rounding has consumed the curvature, or if p would ascend.
             if iter == 0 || curvature <= 0.0 || beta * dots.along[lane] >= dots.scaled[lane] {
                 beta = 0.0;
             }
@@ -207,10 +235,11 @@ fn descend(
     Ok(n_iter)
 }
 
-/// Sets the weights to a combination of the mean positive row and the mean row that gives the
-/// first the score 1 and the second −1; returns the gradient norms at which lanes are done.
-/// (Schultheis, Babbar: Speeding-up one-versus-all training for extreme classification via
-/// mean-separating initialization, Machine Learning 2022.)
+/// Initializes the weights and returns the gradient norms at which lanes are done.
+///
+/// The initial weights are the combination of the mean positive row and the mean row that gives the first the
+/// score 1 and the second −1. (Schultheis, Babbar: Speeding-up one-versus-all training for extreme
+/// classification via mean-separating initialization, Machine Learning 2022.)
 fn start(problem: &Problem, labels: &[u32], tol: f64, space: &mut Workspace) -> Sums {
     // First the sum of the positive rows, weighted by cost.
     space.weights.fill(Lanes::default());
@@ -240,8 +269,8 @@ fn start(problem: &Problem, labels: &[u32], tol: f64, space: &mut Workspace) -> 
     let (mut of_positive, mut of_mean) = (Lanes::default(), Lanes::default());
     for lane in 0..labels.len() {
         let cost = positive_cost[lane];
-        // The minimum is no further from zero than the gradient there is long: this near, zero it is,
-        // and squares of what is left would vanish in single precision.
+        // The distance from zero to the minimum is at most the gradient norm at zero, since f is 1-strongly
+        // convex. If it is this small, start at zero: squares would underflow in single precision.
         if at_zero[lane] < 1e-24 {
             continue;
         }
@@ -255,7 +284,7 @@ fn start(problem: &Problem, labels: &[u32], tol: f64, space: &mut Workspace) -> 
             of_positive.0[lane] = ((mm + pm) / determinant / cost) as f32;
             of_mean.0[lane] = (-(pp + pm) / determinant) as f32;
         } else if mm > 0.0 {
-            // Every row is positive, or none differs from the mean.
+            // All rows are positive, or the mean positive row is parallel to the mean row.
             let target = if 2.0 * cost > total { 1.0 } else { -1.0 };
             of_mean.0[lane] = (target / mm) as f32;
         }
@@ -275,7 +304,8 @@ fn start(problem: &Problem, labels: &[u32], tol: f64, space: &mut Workspace) -> 
     })
 }
 
-/// How far each live lane goes along its direction: a root of the objective's derivative.
+/// The step length of each live lane along its direction, close to a root of the objective's derivative; 0
+/// for the other lanes.
 fn line_search(cost: &[f32], space: &Workspace, live: Mask) -> Lanes {
     let with_weights = dot(&space.weights, &space.direction);
     let with_self = dot(&space.direction, &space.direction);
@@ -294,7 +324,7 @@ fn line_search(cost: &[f32], space: &Workspace, live: Mask) -> Lanes {
     step
 }
 
-/// `out = x p`, asking now and then whether to stop.
+/// `out = x p`, with looks at the watch.
 fn product(x: &CsrOwned, p: &[Lanes], out: &mut [Lanes], watch: &Watch) -> Result<(), Error> {
     for (chunk, out) in out.chunks_mut(ROWS_PER_STEP).enumerate() {
         watch.step(0)?;
@@ -303,7 +333,7 @@ fn product(x: &CsrOwned, p: &[Lanes], out: &mut [Lanes], watch: &Watch) -> Resul
     Ok(())
 }
 
-/// Targets are 1 for positive lanes, −1 for the others.
+/// Subtracts the targets from scores: 1 for positive lanes, −1 for the others.
 fn subtract_targets(positive: &[Mask], errors: &mut [Lanes]) {
     for (errors, &positive) in errors.iter_mut().zip(positive) {
         for lane in 0..LANES {
@@ -322,7 +352,7 @@ fn sign(positive: Mask, lane: usize) -> f32 {
     }
 }
 
-/// The cost of a row where it is active, else 0.
+/// The cost of a row if it is active, else 0.
 #[inline(always)]
 fn cost_where_active(cost: f32, error: f32, positive: Mask, lane: usize) -> f32 {
     if error * sign(positive, lane) > 0.0 {
@@ -332,7 +362,8 @@ fn cost_where_active(cost: f32, error: f32, positive: Mask, lane: usize) -> f32 
     }
 }
 
-/// Moves the errors along and derives the loss there; returns the cost of the active rows.
+/// Adds `step * along` to the errors and computes the derivatives of the loss there (`pulls`); returns the
+/// total cost of the active rows of each lane.
 #[wide]
 fn advance(
     cost: &[f32],
@@ -367,7 +398,7 @@ fn advance(
     active
 }
 
-/// First and second derivative of the loss along the direction, `step` from here.
+/// The first and second derivatives of the loss along the direction, at a distance of `step`.
 #[wide]
 fn slope(
     cost: &[f32],
@@ -419,6 +450,7 @@ struct Dots {
     along: Sums,
 }
 
+/// All products that a step needs, in one pass over the features.
 #[wide]
 fn dots(
     column_squares: &[f32],
@@ -470,7 +502,7 @@ fn turn(
     {
         let scaled = scaled(column_square, share, gradient);
         for lane in 0..LANES {
-            // A direction left by an earlier panel must not pass through a beta of zero as a NaN.
+            // The direction may be left over from an earlier panel. It may be infinite: 0 · ∞ would be NaN.
             let kept = if beta.0[lane] == 0.0 {
                 0.0
             } else {
@@ -481,6 +513,7 @@ fn turn(
     }
 }
 
+/// `y += x`.
 #[wide]
 fn add(x: &[Lanes], y: &mut [Lanes]) {
     for (y, x) in y.iter_mut().zip(x) {
@@ -488,6 +521,7 @@ fn add(x: &[Lanes], y: &mut [Lanes]) {
     }
 }
 
+/// `y += scale x`, lane by lane.
 #[wide]
 fn add_scaled(scale: &Lanes, x: &[Lanes], y: &mut [Lanes]) {
     for (y, x) in y.iter_mut().zip(x) {

@@ -6,18 +6,18 @@ use manylabel_base::{Error, checked};
 /// How labels are solved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Solver {
-    /// Every label to its optimum over all rows.
+    /// All labels are solved to the minimum over all rows.
     Exact,
-    /// Rare labels over the rows that matter, the others as [`Exact`](Self::Exact).
+    /// Rare labels are solved over the rows that matter, the others as by [`Exact`](Self::Exact).
     Fast,
 }
 
 /// Parameters as the user gave them; [`check`](Self::check) makes them usable.
 #[derive(Debug, Clone)]
 pub struct Params {
-    /// `C`: weight of the loss against the regulariser; finite, > 0.
+    /// `C`: weight of the loss relative to the regularization; finite, > 0.
     pub c: f64,
-    /// Weights below this in absolute value are dropped; finite, ≥ 0.
+    /// Weights below this in absolute value are dropped after the fit; finite, ≥ 0. Intercepts stay.
     pub prune: f64,
     /// Whether there is an intercept.
     pub fit_intercept: bool,
@@ -25,13 +25,15 @@ pub struct Params {
     pub normalize: bool,
     /// How labels are solved.
     pub solver: Solver,
-    /// Relative size of the gradient at which a label is done; finite, > 0.
+    /// The gradient norm, relative to that at zero weights and to the share of the rarer class, at which a
+    /// label is done; finite, > 0. For rare labels with [`Solver::Fast`]: 1/30 of the spread of projected
+    /// dual gradients at which a descent is done.
     pub tol: f64,
-    /// Steps a label may take; ≥ 1.
+    /// The most steps for a label, or passes for each descent of a rare label; ≥ 1.
     pub max_iter: usize,
-    /// Whether to learn the score above which labels are to be named.
+    /// Whether to learn the score above which labels are predicted.
     pub learn_cut: bool,
-    /// Seeds the order in which rare labels' rows are visited.
+    /// Seed of the order in which the rows of rare labels are visited.
     pub seed: u64,
 }
 
@@ -54,6 +56,11 @@ impl Default for Params {
 checked!(Params);
 
 impl Params {
+    /// Checks the range of each parameter.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Param`] for the first one out of range.
     fn ranges(&self) -> Result<(), Error> {
         positive("C", self.c)?;
         positive("tol", self.tol)?;

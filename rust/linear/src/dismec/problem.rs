@@ -1,40 +1,50 @@
-//! What all labels share: the features with their bias column, their transpose, their sums.
+//! The part of the problem that all labels share: X with its bias column, its transpose, and sums over both.
+//!
+//! Made once per fit on one thread, in a few passes over X with a look at the watch between them.
 
 use manylabel_base::{Error, Watch, collected};
 use manylabel_sparse::{CsrOwned, CsrView, Index, Value};
 
-/// The training set in the form the solvers want. Memory: 16 bytes a stored feature, twice the
-/// matrix, since one product goes along rows and the other along columns.
+/// The training set in the form that the solvers need: n rows, `dim` features (the bias included).
+///
+/// Takes 16 bytes per stored value, since X is stored by row and by column: scores are products along
+/// rows, gradients are products along columns.
 #[derive(Debug)]
 pub(crate) struct Problem {
-    /// Rows, of unit length if so asked, then the bias feature; (n, dim).
+    /// The rows, scaled to unit length if so asked, with the bias as the last column; (n, dim). Columns
+    /// without entries are left out.
     pub(crate) x: CsrOwned,
     /// The transpose of `x`; (dim, n).
     pub(crate) xt: CsrOwned,
-    /// Rows that carry a label; (`n_labels`, n).
+    /// The rows that carry each label; (`n_labels`, n).
     rows_of_label: CsrOwned,
-    /// The features some row has, by the numbers the caller knows them by; the bias is not one.
+    /// The original number of each column of `x` except the bias, in increasing order.
     pub(crate) features: Vec<u32>,
-    /// Number of features the caller knows.
+    /// The number of features of the original X.
     pub(crate) n_features: usize,
-    /// 2 C `m_i`, the curvature of a row's loss.
+    /// `cost_i = 2 C m_i`, the second derivative of a row's loss by its score where the row is active; (n).
     pub(crate) cost: Vec<f32>,
     /// `Σ_i cost_i`.
     pub(crate) total_cost: f64,
-    /// Mean row, weighted by cost; length dim.
+    /// The mean row, weighted by cost; (dim).
     pub(crate) mean: Vec<f32>,
     /// `‖mean‖²`.
     pub(crate) mean_square: f64,
-    /// `mean · x_i`.
+    /// `mean · x_i`; (n).
     pub(crate) mean_dot: Vec<f32>,
-    /// `‖x_i‖²`, the bias included.
+    /// `‖x_i‖²`, the bias included; (n).
     pub(crate) row_squares: Vec<f32>,
-    /// `Σ_i cost_i x_ij²`; length dim.
+    /// `Σ_i cost_i x_ij²`; (dim).
     pub(crate) column_squares: Vec<f32>,
 }
 
 impl Problem {
-    /// Copies the training set.
+    /// Copies the training set and computes its sums. `weights` are the weights of the rows, 1 without them.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Param`] if values or products are out of the range of `f32`, [`Error::TooLarge`],
+    /// [`Error::Stopped`].
     pub(crate) fn new<I: Index, T: Value>(
         x: CsrView<'_, I, T>,
         y: &CsrOwned,
@@ -46,7 +56,7 @@ impl Problem {
         let n_features = x.n_cols();
         let mut x = CsrOwned::from_view(x, params.normalize)?;
         watch.step(0)?;
-        // A hashed or declared width costs nothing in the solvers.
+        // Columns without entries, frequent with hashed features, cost nothing in the solvers.
         let features = x.drop_empty_columns()?;
         if params.fit_intercept {
             x.append_ones()?;
@@ -97,6 +107,7 @@ impl Problem {
         })
     }
 
+    /// Number of rows.
     pub(crate) fn n_rows(&self) -> usize {
         self.x.n_rows()
     }
@@ -106,6 +117,7 @@ impl Problem {
         self.x.n_cols
     }
 
+    /// Number of labels, those without positive rows included.
     pub(crate) fn n_labels(&self) -> usize {
         self.rows_of_label.n_rows()
     }
@@ -116,8 +128,12 @@ impl Problem {
     }
 }
 
-/// Refuses what single precision would turn into infinities or zeros on the way: products of
-/// gradients and scores go up to the square of this.
+/// Checks that intermediate results stay in the range of `f32`: products of gradients and scores grow up to
+/// the square of the magnitude computed here, and costs must not vanish.
+///
+/// # Errors
+///
+/// [`Error::Param`] that names `X` or `C`, whichever contributes more.
 fn check_magnitude(x: &CsrOwned, cost: &[f32]) -> Result<(), Error> {
     const LARGEST: f64 = 1e17;
     const SMALLEST: f32 = 1e-30;
@@ -129,7 +145,7 @@ fn check_magnitude(x: &CsrOwned, cost: &[f32]) -> Result<(), Error> {
                 .map(|&value| f64::from(value).powi(2))
                 .sum::<f64>()
         })
-        // Values are finite as f32, so their squares are as f64, and none is NaN.
+        // Values are finite in f32, so their squares are finite in f64.
         .fold(1.0, f64::max);
     let total = cost.iter().map(|&cost| f64::from(cost)).sum::<f64>();
     let magnitude = longest * total;

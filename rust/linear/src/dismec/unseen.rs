@@ -1,8 +1,13 @@
-//! Scores that the cut is learned from: those of rows that the weights have not seen.
+//! Scores of rows that the weights have not seen, from which the cut is learned.
 //!
-//! A fit over the other rows alone would cost as much again. Instead some labels, once solved, are
-//! made to forget the rows held out: their part of the solution is taken back, a few steps let the
-//! other rows answer, and the rows held out are scored. The model itself stays as it is.
+//! Training rows score higher for their own labels than new rows do, so a threshold learned from them would
+//! be too high. A second fit without some rows would cost as much again. Instead, for a sample of the
+//! labels, the solution just found is changed to one without the held-out rows: their contribution is
+//! removed, a few steps adapt the weights to the other rows, and the held-out rows are scored. This happens
+//! after the weights of the model have been taken from the workspace, so the model is unchanged.
+//!
+//! One row in ten is held out. The cut is the score above which as many pairs of row and label are predicted
+//! as are true, weighted by the cost of the row and by the number of labels that a sampled label stands for.
 
 use super::problem::Problem;
 use crate::cut::Tally;
@@ -11,48 +16,53 @@ use fastrand::Rng;
 use manylabel_base::{Error, collected, copied};
 use std::sync::{Mutex, PoisonError};
 
-/// Of each kind of label, frequent and rare, so many of the most frequent are made to forget: they
-/// are named most;
+/// How many of the most frequent labels of each kind (frequent and rare) are in the sample: these are
+/// predicted most often.
 const FIRST_LABELS: usize = 64;
 
-/// and of the others as many again,
+/// The least number of other labels in the sample, as far as there are as many.
 const OTHER_LABELS: usize = 64;
 
-/// or one in so many, whichever is more. Their cost is then a few hundredths of the fit.
+/// One in this many other labels is in the sample, if that is more than [`OTHER_LABELS`]. The sample then
+/// costs a few hundredths of the fit.
 const ONE_LABEL_IN: usize = 20;
 
-/// Rows held out, but for at most a quarter of all: their labels are counted, and of fewer the count
-/// would be off by a tenth and more.
+/// The fewest rows held out, unless that is more than a quarter of all rows. With fewer, the number of their
+/// labels is a poor estimate, off by a tenth and more.
 const FEWEST_ROWS: usize = 64;
 
-/// Labels that the rows held out must carry: the count of fewer is off by a third and more, and the
-/// threshold of the loss is the better guess.
+/// The fewest sampled labels that the held-out rows must carry in all. With fewer, their number is off by a
+/// third and more, and the threshold of the loss is the better guess.
 const FEWEST_POSITIVES: usize = 10;
 
-/// The rows held out, and what is known of their scores.
+/// The held-out rows, and the tally of their scores.
 pub(crate) struct Unseen {
-    /// In increasing order.
+    /// The held-out rows, in increasing order.
     pub(crate) rows: Vec<u32>,
-    /// Costs of all rows, 0 for those held out; (n).
+    /// The costs of all rows, 0 for those held out; (n).
     pub(crate) cost: Vec<f32>,
-    /// Sum of these.
+    /// The sum of `cost`.
     pub(crate) total_cost: f64,
+    /// The total weight of true pairs of held-out rows and sampled labels.
     wanted: f64,
+    /// The scores of all panels so far.
     tally: Mutex<Tally>,
 }
 
-/// Which panels of one kind of label are made to forget, labels being sorted by frequency: the
-/// first, and of the others one in so many.
+/// Which panels of one kind of label are in the sample, labels being sorted by frequency: the first
+/// panels, and one in `every` of the others.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sample {
     every: usize,
-    /// Labels that each of the others stands for.
+    /// The number of labels that each sampled label of the other panels stands for.
     weight: f32,
 }
 
 impl Sample {
+    /// The number of panels that are always in the sample.
     const FIRST: usize = FIRST_LABELS / LANES;
 
+    /// The sample of `n_labels` labels of one kind.
     pub(crate) fn of(n_labels: usize) -> Self {
         let others = n_labels.saturating_sub(FIRST_LABELS);
         let panels = others.div_ceil(LANES);
@@ -66,7 +76,7 @@ impl Sample {
         }
     }
 
-    /// How many labels each label of a panel stands for, if the panel is drawn.
+    /// The number of labels that each label of a panel stands for; None if the panel is not in the sample.
     pub(crate) fn weight(self, panel: usize) -> Option<f32> {
         match panel.checked_sub(Self::FIRST) {
             None => Some(1.0),
@@ -74,7 +84,7 @@ impl Sample {
         }
     }
 
-    /// The labels drawn, with how many each stands for.
+    /// The sampled ones of `labels`, each with the number of labels it stands for.
     pub(crate) fn labels(self, labels: &[u32]) -> impl Iterator<Item = (u32, f32)> {
         let panels = labels.chunks(LANES).enumerate();
         let drawn = panels.filter_map(move |(at, labels)| Some((labels, self.weight(at)?)));
@@ -83,13 +93,13 @@ impl Sample {
 }
 
 impl Unseen {
-    /// Holds rows out; `drawn` are the labels that will be told of, with what each stands for.
+    /// Chooses the held-out rows. `drawn` are the sampled labels, each with the number it stands for.
     ///
-    /// None if there is nothing to learn from.
+    /// Returns None if there is too little to learn from.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if memory does not hold the costs.
+    /// [`Error::TooLarge`] if the costs do not fit in memory.
     pub(crate) fn new(
         problem: &Problem,
         drawn: impl Iterator<Item = (u32, f32)>,
@@ -118,7 +128,12 @@ impl Unseen {
         }))
     }
 
-    /// Counts the scores of one panel, which `score` computes and tells row by row.
+    /// Counts the scores of one panel of `n_labels` labels, each of which stands for `weight` labels.
+    /// `score` calls its argument with each held-out row and its scores.
+    ///
+    /// # Errors
+    ///
+    /// Those of `score`; [`Error::TooLarge`] if the tally does not fit in memory.
     pub(crate) fn count(
         &self,
         problem: &Problem,
@@ -137,21 +152,23 @@ impl Unseen {
         self.lock().merge(of_panel)
     }
 
-    /// The cut above which as many labels are named as the rows held out carry.
+    /// The score above which as many labels are predicted as the held-out rows carry; None if there is none.
     pub(crate) fn cut(&self) -> Option<f32> {
         self.lock().cut(0.0)
     }
 
+    /// The tally of all panels.
     fn lock(&self) -> std::sync::MutexGuard<'_, Tally> {
-        // A panic elsewhere cannot have left the tally half changed.
+        // After a panic the fit fails anyway, so a poisoned lock may be used.
         self.tally.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Draws the rows held out, in increasing order: one in ten, or more where that would be few.
+/// Draws the held-out rows: one in ten, or more of small training sets; in increasing order.
 ///
-/// Always the same ones: a threshold that depends on a seed would be all that an exact solver draws.
-/// (They are those of the generator's `choose_multiple`, whose memory cannot be refused.)
+/// The draw depends on the number of rows alone, not on the seed, since the exact solver uses no other
+/// random numbers. It is reservoir sampling that gives the rows of `fastrand`'s `choose_multiple`, which
+/// would abort if memory is short.
 fn held_out_rows(n_rows: usize) -> Result<Vec<u32>, Error> {
     let n_held = (n_rows / 10).max(FEWEST_ROWS.min(n_rows / 4)).max(1);
     let mut rng = Rng::with_seed(n_rows as u64);

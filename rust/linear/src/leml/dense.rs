@@ -1,4 +1,8 @@
-//! Tall matrices in panels of sixteen columns, and X with its products from both sides.
+//! Tall dense matrices in panels of [`LANES`] = 32 columns, and X with its products from both sides.
+//!
+//! W, H and `A = X W` have many rows and at most a few hundred columns. They are stored as panels, so that a
+//! product with X reads the rows of a panel as whole cache lines. Values are `f32`; Gram matrices and
+//! products with small square matrices are computed in `f64`.
 
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatRef, Par};
@@ -8,21 +12,27 @@ use manylabel_sparse::{ColumnOrder, CsrView, LANES, Lanes, RowBlocks};
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Rows that are made `f64` together: with 500 columns they fit in the second cache.
+/// Rows that are converted to `f64` together: with 500 columns they fit in the second-level cache.
 const ROWS_OF_CHUNK: usize = 256;
 
-/// Panels of a strip of a Gram matrix: enough columns for a product to be worth it.
+/// Panels in a strip of a Gram matrix: enough columns for an efficient matrix product.
 const PANELS_OF_STRIP: usize = 4;
 
-/// A matrix of many rows; column `16 t + l` is lane l of panel t. Lanes beyond `n_cols` are zero.
+/// A matrix of many rows. Column `LANES t + l` is lane l of panel t. Lanes beyond `n_cols` are zero.
 #[derive(Debug)]
 pub(super) struct Tall {
     pub(super) n_rows: usize,
     pub(super) n_cols: usize,
+    /// `n_cols / LANES` panels, rounded up, of `n_rows` rows each.
     pub(super) panels: Vec<Vec<Lanes<f32>>>,
 }
 
 impl Tall {
+    /// A matrix of zeros.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`]; so for all methods that allocate.
     pub(super) fn zeros(n_rows: usize, n_cols: usize) -> Result<Self, Error> {
         let panels = (0..n_cols.div_ceil(LANES))
             .map(|_| filled("rows of a factor", Lanes::default(), n_rows));
@@ -33,6 +43,7 @@ impl Tall {
         })
     }
 
+    /// A copy.
     pub(super) fn copied(&self) -> Result<Self, Error> {
         let panels = self.panels.iter();
         let panels = panels.map(|panel| copied("rows of a factor", panel));
@@ -43,7 +54,7 @@ impl Tall {
         })
     }
 
-    /// The matrix whose panels `panel` makes of their numbers, on all threads.
+    /// The matrix whose panel t is `panel(t)`, computed on all threads.
     pub(super) fn from_panels(
         n_rows: usize,
         n_cols: usize,
@@ -57,7 +68,7 @@ impl Tall {
         })
     }
 
-    /// Takes rows that lie one after the other.
+    /// Copies a matrix that is stored row after row.
     pub(super) fn from_rows(rows: &[f32], n_rows: usize, n_cols: usize) -> Result<Self, Error> {
         Self::from_panels(n_rows, n_cols, |t| {
             let mut panel = filled("rows of a factor", Lanes::default(), n_rows)?;
@@ -69,7 +80,7 @@ impl Tall {
         })
     }
 
-    /// The rows, one after the other.
+    /// A copy that is stored row after row.
     pub(super) fn to_rows(&self) -> Result<Vec<f32>, Error> {
         let mut rows = filled("rows of a factor", 0.0, self.n_rows * self.n_cols)?;
         let chunks = rows
@@ -85,7 +96,7 @@ impl Tall {
         Ok(rows)
     }
 
-    /// The first `n_cols` columns of some rows, each row multiplied by its weight.
+    /// The first `n_cols` columns of some rows in `f64`, each row multiplied by its weight.
     fn chunk(
         &self,
         rows: Range<usize>,
@@ -105,6 +116,7 @@ impl Tall {
         Ok(dense)
     }
 
+    /// The rows in chunks of [`ROWS_OF_CHUNK`].
     fn chunks(&self) -> impl Iterator<Item = Range<usize>> + use<> {
         let n_rows = self.n_rows;
         (0..n_rows)
@@ -112,7 +124,8 @@ impl Tall {
             .map(move |first| first..(first + ROWS_OF_CHUNK).min(n_rows))
     }
 
-    /// `TᵀΩT`, Ω the weights of the rows. Strips of columns are the units of work.
+    /// `TᵀΩT` in `f64`, with both triangles; Ω are the weights of the rows. O(`n_rows` `n_cols`²). Threads
+    /// work on strips of columns, so no sum is shared between them.
     pub(super) fn gram(&self, weights: Option<&[f32]>, watch: &Watch) -> Result<Mat<f64>, Error> {
         let strips = (0..self.panels.len().div_ceil(PANELS_OF_STRIP))
             .into_par_iter()
@@ -153,7 +166,7 @@ impl Tall {
         Ok(gram)
     }
 
-    /// The product with a small square matrix.
+    /// The product with a square matrix of `n_cols` columns: computed in `f64`, rounded to `f32`.
     pub(super) fn times(&self, small: MatRef<'_, f64>, watch: &Watch) -> Result<Self, Error> {
         let chunks: Vec<Range<usize>> = few(self.chunks());
         let products = chunks.par_iter().map(|rows| {
@@ -184,7 +197,7 @@ impl Tall {
         })
     }
 
-    /// `‖T‖²`, panel by panel.
+    /// `‖T‖²`: a sum for each panel, added in order of panels.
     pub(super) fn square(&self) -> f64 {
         let of_panel = |panel: &Vec<Lanes<f32>>| -> f64 {
             let values = panel.iter().flat_map(|lanes| lanes.0);
@@ -197,17 +210,24 @@ impl Tall {
     }
 }
 
-/// X in the form that products want, a first column of ones included if there is an intercept.
+/// X in the form that products need. If there is an intercept, the first column is 1 in every row.
 #[derive(Debug)]
 pub(super) struct Design {
+    /// X by row and by column, columns in order of frequency.
     blocks: RowBlocks<f32>,
+    /// The rows of each block.
     cuts: Vec<Range<usize>>,
-    /// The features some row has, in the order of the columns; the ones are not among them.
+    /// The original number of each column but the column of ones. Features that no row has are left out.
     pub(super) features: Vec<u32>,
     pub(super) n_rows: usize,
 }
 
 impl Design {
+    /// Copies X; with `ones`, a first column of ones is added. 14 bytes per stored value.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`], [`Error::Stopped`]; so for all methods that return a `Result`.
     pub(super) fn new(x: CsrView<'_, u32, f32>, ones: bool, watch: &Watch) -> Result<Self, Error> {
         let order = ColumnOrder::new(x)?;
         let cuts = RowBlocks::<f32>::cut(x.n_rows(), |row| x.row(row).0.len() + 1);
@@ -219,11 +239,12 @@ impl Design {
         })
     }
 
+    /// Number of columns, the column of ones included.
     pub(super) fn n_cols(&self) -> usize {
         self.blocks.n_cols()
     }
 
-    /// `Σ_i ω_i x_ij²` for each column.
+    /// `Σ_i ω_i x_ij²` for each column j: the diagonal of `XᵀΩX`.
     pub(super) fn squares(&self, weights: Option<&[f32]>) -> Result<Vec<f64>, Error> {
         let mut squares = filled("number of features", 0.0, self.n_cols())?;
         for (cut, block) in self.cuts.iter().zip(self.blocks.blocks()) {
@@ -238,7 +259,7 @@ impl Design {
         Ok(squares)
     }
 
-    /// `X p` for one panel.
+    /// `X p` for one panel p of `n_cols` rows, on the calling thread.
     pub(super) fn times(&self, p: &[Lanes<f32>], watch: &Watch) -> Result<Vec<Lanes<f32>>, Error> {
         let mut out = filled("number of rows", Lanes::default(), self.n_rows)?;
         for (cut, block) in self.cuts.iter().zip(self.blocks.blocks()) {
@@ -248,7 +269,7 @@ impl Design {
         Ok(out)
     }
 
-    /// `Xᵀ u` for one panel, where `u` writes the rows it is asked for.
+    /// `Xᵀ u` for one panel, on the calling thread. `u` is called with a range of rows and writes these rows.
     pub(super) fn transposed_times(
         &self,
         mut u: impl FnMut(Range<usize>, &mut [Lanes<f32>]),
@@ -266,7 +287,7 @@ impl Design {
         Ok(g)
     }
 
-    /// `XᵀΩX p` for one panel: each block of rows serves both products while it is in cache.
+    /// `XᵀΩX p` for one panel. Both products with a block of rows are done together, while it is in cache.
     pub(super) fn normal_times(
         &self,
         weights: Option<&[f32]>,
@@ -275,7 +296,7 @@ impl Design {
     ) -> Result<Vec<Lanes<f32>>, Error> {
         let mut blocks = self.blocks.blocks().iter();
         let product = |cut: Range<usize>, rows: &mut [Lanes<f32>]| {
-            // As many blocks as cuts, in the same order.
+            // There are as many blocks as cuts, in the same order.
             if let Some(block) = blocks.next() {
                 block.times(p, rows);
             }

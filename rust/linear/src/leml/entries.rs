@@ -1,8 +1,19 @@
-//! The loss over known entries of Y, seen from rows or from labels.
+//! The loss over the known entries of Y, its gradient, and products with its Hessian.
 //!
-//! The score of an entry is the product of its row's and its label's part, `z = a_i · h_j`. Whoever
-//! owns rows of one factor sums over the entries they have in common with the other; which factor is
-//! which makes no difference.
+//! The score of an entry is `z_ij = a_i · h_j`, with a row of `A = X W` and a row of H. The loss is
+//! symmetric in the two factors. So the code here speaks of the *own* factor, in which derivatives are taken,
+//! and the *other* one: for W the own rows are those of A, for H those of H ([`Entries::of_rows`],
+//! [`Entries::of_labels`]).
+//!
+//! With `ω_ij` the weight of the entry's row, and own and other rows o and p of entry e,
+//!
+//! ```text
+//! gradient    Σ_e ω ℓ'(z) p
+//! Hessian·t   Σ_e ω ℓ''(z) (t_o · p) p
+//! ```
+//!
+//! Threads work on blocks of own rows, so that sums are not shared between them. Stored entries are visited
+//! one by one, in O(r) each. If all entries are known, scores are computed by matrix products of tiles.
 
 use super::params::Loss;
 use super::turns::Labels;
@@ -14,21 +25,25 @@ use manylabel_sparse::CsrOwned;
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Rows of the one and the other factor whose scores are computed together.
+/// Rows of the own factor in a block of work.
 const OWN_ROWS: usize = 64;
+
+/// Rows of the other factor whose scores with a block are computed together.
 const OTHER_ROWS: usize = 512;
 
 impl Loss {
+    /// The loss `ℓ(z)` of an entry y.
     pub(super) fn value(self, z: f32, y: f32) -> f32 {
         let margin = (2.0 * y - 1.0) * z;
         match self {
             Self::Squared => (z - y).powi(2) / 2.0,
-            // For large |z| the exponential stays below 1.
+            // Stable for large |z|: the exponential is at most 1.
             Self::Logistic => (-margin.abs()).exp().ln_1p() + (-margin).max(0.0),
             Self::SquaredHinge => (1.0 - margin).max(0.0).powi(2) / 2.0,
         }
     }
 
+    /// The derivative `ℓ'(z)`.
     fn slope(self, z: f32, y: f32) -> f32 {
         let sign = 2.0 * y - 1.0;
         match self {
@@ -38,6 +53,7 @@ impl Loss {
         }
     }
 
+    /// The second derivative `ℓ''(z)`; for squared hinge a generalized one.
     fn curvature(self, z: f32, y: f32) -> f32 {
         match self {
             Self::Squared => 1.0,
@@ -50,34 +66,38 @@ impl Loss {
     }
 }
 
-/// What is asked of the entries.
+/// What to compute.
 #[derive(Clone, Copy)]
 pub(super) enum Ask<'a> {
     /// The loss alone.
     Value,
-    /// The loss, and its gradient in what is owned.
+    /// The loss, and its gradient in the own factor.
     Gradient,
-    /// The product of the Hessian with a direction of what is owned.
+    /// The product of the Hessian in the own factor with a direction, which has the shape of that factor.
     Product(&'a [f32]),
 }
 
-/// Entries of Y, what they cost, and how much rows weigh.
+/// The known entries of Y, their loss, and the weights of rows.
 #[derive(Clone, Copy)]
 pub(super) struct Entries<'a> {
     pub(super) labels: &'a Labels,
     pub(super) loss: Loss,
+    /// (n); all are 1 without them.
     pub(super) weights: Option<&'a [f32]>,
 }
 
-/// Entries as the owner of rows or of labels sees them.
+/// Entries ordered by the rows of the own factor.
 #[derive(Clone, Copy)]
 pub(super) struct Side<'a> {
     entries: Entries<'a>,
+    /// The stored entries of each own row: columns are other rows.
     own: &'a CsrOwned,
+    /// Whether own rows are rows of Y; otherwise they are labels.
     of_rows: bool,
 }
 
 impl<'a> Entries<'a> {
+    /// The side of A: an own row for each row of Y.
     pub(super) fn of_rows(self) -> Side<'a> {
         Side {
             entries: self,
@@ -86,6 +106,7 @@ impl<'a> Entries<'a> {
         }
     }
 
+    /// The side of H: an own row for each label.
     pub(super) fn of_labels(self) -> Side<'a> {
         Side {
             entries: self,
@@ -96,8 +117,14 @@ impl<'a> Entries<'a> {
 }
 
 impl Side<'_> {
-    /// The loss over all entries, and what else is asked for: a row for each row of `own`. Rows of
-    /// both factors lie one after the other, `rank` numbers each.
+    /// The loss over all known entries (0 for [`Ask::Product`]), and the gradient or product that is asked
+    /// for, with a row for each row of `own` (empty for [`Ask::Value`]).
+    ///
+    /// Both factors are stored row after row, `rank` numbers each.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`], [`Error::Stopped`].
     pub(super) fn answer(
         &self,
         ask: Ask<'_>,
@@ -137,27 +164,32 @@ impl Side<'_> {
         Ok((loss, all))
     }
 
-    /// Weight of the row of Y that an entry belongs to.
+    /// The weight of the row of Y to which an entry belongs.
     fn weight(&self, own: usize, other: usize) -> f32 {
         let row = if self.of_rows { own } else { other };
         self.entries.weights.map_or(1.0, |weights| weights[row])
     }
 }
 
-/// Some rows of what is owned.
+/// Some rows of the own factor, and what has been computed for them so far.
 struct Block<'a> {
     side: &'a Side<'a>,
     ask: Ask<'a>,
+    /// Which rows these are.
     rows: Range<usize>,
+    /// These rows of the own factor.
     own: &'a [f32],
+    /// All rows of the other factor.
     other: &'a [f32],
     rank: usize,
+    /// The loss of their entries.
     loss: f64,
+    /// Their rows of the gradient or product.
     out: Vec<f32>,
 }
 
 impl Block<'_> {
-    /// The directions of the block's rows, if the Hessian is asked for.
+    /// The rows of the direction that belong to the block, for [`Ask::Product`].
     fn directions(&self) -> Option<&[f32]> {
         match self.ask {
             Ask::Product(direction) => {
@@ -167,8 +199,9 @@ impl Block<'_> {
         }
     }
 
-    /// The factor of the other row in what is asked for, for an entry of score z; along the
-    /// direction the score rises by t. The loss is added up.
+    /// The coefficient of the other row in the gradient or product, for an entry y with the score z. `t` is
+    /// the product of the direction with the other row. Adds the loss to `sum`, unless a product is asked
+    /// for.
     fn pull(loss: Loss, ask: Ask<'_>, z: f32, t: f32, y: f32, weight: f32, sum: &mut f32) -> f32 {
         match ask {
             Ask::Value => {
@@ -183,7 +216,7 @@ impl Block<'_> {
         }
     }
 
-    /// Entries that are stored, one by one.
+    /// Visits the stored entries one by one.
     fn stored(&mut self, watch: &Watch) -> Result<(), Error> {
         let rank = self.rank;
         let mut out = filled("rows of a gradient", 0.0, self.out.len().min(rank))?;
@@ -213,7 +246,7 @@ impl Block<'_> {
         Ok(())
     }
 
-    /// All entries, tile by tile.
+    /// Visits all entries, tile by tile; those that are not stored are 0.
     fn all(&mut self, watch: &Watch) -> Result<(), Error> {
         let (rank, n_own) = (self.rank, self.rows.len());
         let n_other = self.other.len() / rank;
@@ -224,7 +257,7 @@ impl Block<'_> {
             let width = others.len();
             let part = &self.other[others.start * rank..others.end * rank];
             let part = MatRef::from_row_major_slice(part, width, rank);
-            // Column by column of what is owned, so that the entries of one lie together.
+            // A column for each own row, so that the scores of an own row are contiguous.
             let scores = |own: &[f32]| {
                 let own = MatRef::from_row_major_slice(own, n_own, rank);
                 let mut scores = zeros::<f32>("scores of some rows", width, n_own)?;
@@ -270,6 +303,7 @@ impl Block<'_> {
     }
 }
 
+/// The dot product, in sixteen partial sums.
 pub(super) fn dot(a: &[f32], b: &[f32]) -> f32 {
     let mut lanes = [0.0f32; 16];
     let (a16, b16) = (a.chunks_exact(16), b.chunks_exact(16));

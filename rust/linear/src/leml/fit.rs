@@ -1,4 +1,5 @@
-//! Turns of W and H until the objective stands still.
+//! The fit: prepares the training set, chooses `alpha`, takes turns until the objective hardly falls, and
+//! learns the threshold.
 
 use super::dense::{Design, Tall};
 use super::entries::Entries;
@@ -13,7 +14,8 @@ use manylabel_base::{Error, Watch, collected, few, filled};
 use manylabel_sparse::{CsrOwned, CsrView, Index, LANES, Value};
 use std::f64::consts::TAU;
 
-/// `alpha` where there is no row to hold out: that of the authors' program.
+/// `alpha`, for rows of unit length and weight, if no row can be held out: the default of the authors'
+/// program.
 const ALPHA_OF_FEW_ROWS: f64 = 0.1;
 
 /// A fitted model. Scores are `x W Hᵀ + intercept` over the features that some row has.
@@ -21,38 +23,44 @@ const ALPHA_OF_FEW_ROWS: f64 = 0.1;
 pub struct Model {
     /// The features that some training row has, in increasing order.
     pub features: Vec<i32>,
-    /// W, a row for each of `features`.
+    /// W, row after row, with a row for each of `features`; (features, `rank`).
     pub w: Vec<f32>,
-    /// `Hᵀ`, a row of a number for each label for each of `rank`; zeros for labels never seen.
+    /// `Hᵀ`, row after row; (`rank`, `n_labels`). Zeros for labels that no training row is known to carry.
     pub ht: Vec<f32>,
-    /// Columns of W.
+    /// The number of columns of W and H.
     pub rank: usize,
-    /// −∞ for labels that no training row is known to carry, 0 for the others if none are fitted.
+    /// −∞ for labels that no training row is known to carry; 0 for the others if no intercepts are fitted;
+    /// (`n_labels`).
     pub intercept: Vec<f32>,
     /// The objective after each turn.
     pub objective: Vec<f64>,
-    /// The weight of the squares of W and H.
+    /// The weight of the squares of W and H, given or chosen.
     pub alpha: f64,
-    /// The threshold of scores above which as many labels are named as are true; `None` if it was not
-    /// asked for or there was nothing to learn from.
+    /// The score above which as many labels are predicted as are true, counted on held-out rows. None if it
+    /// was not asked for or cannot be learned.
     pub cut: Option<f32>,
 }
 
 impl Checked {
-    /// Fits W and H to the rows of `x` and `y`, whose stored entries are the labels a row carries.
+    /// Fits W and H to the rows of `x` and `y`. The stored entries of a row of `y` are the labels it carries.
     ///
-    /// `observed`, if given, stores the entries of Y that are known; otherwise all are. `weights`,
-    /// if given, multiplies the loss of each row; all are > 0. `watch` counts turns.
+    /// `observed`, if given, stores the positions of the entries of Y that are known; without it, all entries
+    /// are known. `weights`, if given, multiplies the loss of each row; all must be > 0. `watch` counts
+    /// turns. Runs on all threads of the pool.
     ///
-    /// Memory: 14 bytes a stored feature, `4 rank` for each row, `12 rank` for each feature and
-    /// label. A turn takes, for squared loss with all entries known, `2 cg_max_iter rank` for each
-    /// stored feature at most and `rank²` for each row, feature and label; for known entries `rank`
-    /// a product for each of them, and otherwise for each entry of Y.
+    /// Memory is about 14 bytes per stored value of X, `4 rank` bytes per row (several times that for
+    /// Newton's method), and `12 rank` bytes per feature and per label. The time of a turn is
+    ///
+    /// * for squared loss with all entries known: O(`cg_max_iter` · `rank`) per stored value of X, and
+    ///   O(`rank`²) per row, feature and label;
+    /// * otherwise: for each step of conjugate gradients, O(`rank`) per stored value of X and per entry that
+    ///   is known.
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if the rows of `x`, `y`, `observed` and `weights` differ, [`Error::Param`] if
-    /// `x` and `weights` are too large for single precision, [`Error::TooLarge`], [`Error::Stopped`].
+    /// [`Error::Shape`] if the shapes of `x`, `y`, `observed` and `weights` do not agree; [`Error::Param`] if
+    /// a value is not finite as `f32`, or if `x` and `weights` lead out of the range of `f32`;
+    /// [`Error::TooLarge`], [`Error::Stopped`].
     pub fn fit<I: Index, T: Value>(
         &self,
         x: CsrView<'_, I, T>,
@@ -79,7 +87,7 @@ impl Checked {
         let unit = unit_of_alpha(&x, weights);
         drop(x);
 
-        // Labels never seen have no say: they are left out of the factors.
+        // Labels that no row is known to carry are left out of the factors.
         let mut known = match observed {
             Some(observed) => known_entries(y, observed)?,
             None => y.copied()?,
@@ -114,7 +122,7 @@ impl Checked {
             let set = |weights| Ridge::new(params, &design, &known, weights);
             fit_factors(params, data, unit, rank, &parts, set, watch)?
         } else {
-            // A turn takes so many products that one part has to do.
+            // Turns of Newton's method are expensive, so `alpha` is chosen on one part only.
             parts.for_alpha.truncate(1);
             let set = |weights| {
                 Ok(Newton {
@@ -133,7 +141,8 @@ impl Checked {
     }
 }
 
-/// Whether a turn is the last, after the objective it arrived at is noted.
+/// Appends the objective after a turn; returns whether the turn was the last: `max_iter` is reached, or the
+/// objective fell by less than the share `tol`.
 fn is_last(params: &Params, objective: &mut Vec<f64>, value: f64) -> bool {
     let before = objective.last().copied();
     objective.push(value);
@@ -141,7 +150,7 @@ fn is_last(params: &Params, objective: &mut Vec<f64>, value: f64) -> bool {
         || before.is_some_and(|before| before - value < params.tol * before)
 }
 
-/// The fit of a training set.
+/// The result of a fit, in the order of columns of [`Design`] and [`Labels`].
 struct Fitted {
     w: Tall,
     h: Tall,
@@ -150,14 +159,18 @@ struct Fitted {
     cut: Option<f32>,
 }
 
-/// Rows to be held out.
+/// The held-out rows; empty where nothing is to be learned.
 struct Parts {
     for_alpha: Vec<Part>,
     for_cut: Vec<Part>,
 }
 
-/// Finds what `params` leave open, and takes turns. `set` is the training set with other weights of
-/// rows.
+/// Chooses `alpha` if `params` do not give it, takes turns, and learns the threshold. `set` makes the
+/// training set with the given weights of rows; `unit` is that of [`unit_of_alpha`].
+///
+/// # Errors
+///
+/// [`Error::TooLarge`], [`Error::Stopped`].
 fn fit_factors<'w, T: Turns>(
     params: &Params,
     data: Data<'w>,
@@ -204,7 +217,7 @@ fn fit_factors<'w, T: Turns>(
     })
 }
 
-/// The first H: independent normal numbers of variance 1 / rank.
+/// The initial H, row after row: independent normal numbers of variance 1 / rank (Box–Muller).
 pub(super) fn start(seed: u64, n_labels: usize, rank: usize) -> Result<Vec<f32>, Error> {
     let mut rng = Rng::with_seed(seed);
     let mut normal = || {
@@ -215,8 +228,13 @@ pub(super) fn start(seed: u64, n_labels: usize, rank: usize) -> Result<Vec<f32>,
     collected("the factor of Y", (0..n_labels * rank).map(|_| normal()))
 }
 
+/// The row ends of `x` as `u32`.
+///
+/// # Errors
+///
+/// [`Error::TooLarge`] if there are more than 2³²−1 stored values.
 fn u32_ends(x: &CsrOwned) -> Result<Vec<u32>, Error> {
-    // No row ends later than the last.
+    // Row ends do not decrease, so the last is the largest.
     if u32::try_from(x.indices.len()).is_err() {
         return Err(Error::TooLarge {
             what: "number of stored features",
@@ -226,7 +244,7 @@ fn u32_ends(x: &CsrOwned) -> Result<Vec<u32>, Error> {
     collected("number of rows", x.indptr.iter().map(|&end| end as u32))
 }
 
-/// The known entries with their values, 0 or 1.
+/// The positions of `observed` with the values of `y` there, 0 or 1.
 fn known_entries(y: &CsrOwned, observed: &CsrOwned) -> Result<CsrOwned, Error> {
     let mut known = observed.copied()?;
     for row in 0..y.n_rows() {
@@ -240,8 +258,8 @@ fn known_entries(y: &CsrOwned, observed: &CsrOwned) -> Result<CsrOwned, Error> {
     Ok(known)
 }
 
-/// Leaves out the columns without a positive entry and renumbers the others; returns what they were
-/// called.
+/// Removes the columns without a positive entry and renumbers the others in the same order; returns their old
+/// numbers.
 fn keep_seen(known: &mut CsrOwned) -> Result<Vec<u32>, Error> {
     const UNSEEN: u32 = u32::MAX;
     let mut new = filled("number of labels", UNSEEN, known.n_cols)?;
@@ -276,8 +294,8 @@ fn keep_seen(known: &mut CsrOwned) -> Result<Vec<u32>, Error> {
     Ok(labels)
 }
 
-/// Puts features in increasing order, labels among all labels, and the ones' row of W into
-/// intercepts.
+/// Turns a fit into a model: features in increasing order, all labels in their places, and intercepts from
+/// the row of W that belongs to the column of ones (if `ones`).
 fn unfold(
     design: &Design,
     fitted: Fitted,
@@ -324,8 +342,10 @@ fn unfold(
     })
 }
 
-/// What `alpha` grows with: the length of a row, of which scores have as much more as W H' has less, and
-/// the weight of one.
+/// The unit of `alpha`: the root mean square length of rows times their mean weight, or 1 if that is 0.
+///
+/// If rows are longer by a factor, `W Hᵀ` is smaller by it for the same scores; if weights are larger by a
+/// factor, so is the loss. In this unit, suitable values of `alpha` depend on neither.
 fn unit_of_alpha(x: &CsrOwned, weights: Option<&[f32]>) -> f64 {
     let (mut squares, mut total) = (0.0, 0.0);
     for row in 0..x.n_rows() {
@@ -338,8 +358,12 @@ fn unit_of_alpha(x: &CsrOwned, weights: Option<&[f32]>) -> f64 {
     if unit > 0.0 { unit } else { 1.0 }
 }
 
-/// Refuses what single precision would turn into infinities on the way: products of gradients and
-/// scores go up to the square of this.
+/// Checks that intermediate results stay in the range of `f32`: products of gradients and scores grow up to
+/// the square of the magnitude computed here.
+///
+/// # Errors
+///
+/// [`Error::Param`] if it exceeds 1e17.
 fn check_magnitude(x: &CsrOwned, weights: Option<&[f32]>) -> Result<(), Error> {
     const LARGEST: f64 = 1e17;
     let square = |row: usize| -> f64 {

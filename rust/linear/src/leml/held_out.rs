@@ -1,6 +1,9 @@
-//! What rows that a fit did not see say of it: the best `alpha`, and where to cut scores.
+//! The choice of `alpha` and of the threshold, on rows that a fit did not see.
 //!
-//! Rows are held out by giving them no weight, so that X and Y are shared with the fit itself.
+//! Rows are held out by giving them weight 0, so X and Y are shared with the fit itself. For `alpha`, both
+//! factors are fitted without the held-out rows, with one `alpha` after the other, and the loss on the
+//! held-out rows decides. For the threshold, only W is fitted again, to the final H, without the held-out
+//! rows; a [`Tally`] of their scores gives the threshold.
 
 use super::dense::{Design, Tall};
 use super::entries::dot;
@@ -14,51 +17,61 @@ use manylabel_base::{Error, Watch, collected, copied, few, filled, parts};
 use manylabel_dense::zeros;
 use rayon::prelude::*;
 
-/// Rows held out at a time at most: more tell little more.
+/// The most rows held out at a time; more would add little information.
 const MOST_ROWS: usize = 2000;
 
-/// Scores of rows held out at a time at most, so that many labels cost no more than a turn.
+/// The most scores of rows held out at a time, so that scoring many labels does not cost more than a turn.
 const MOST_SCORES: usize = 1 << 26;
 
 /// Rows whose scores are computed together.
 const ROWS_OF_CHUNK: usize = 64;
 
-/// Turns before the first `alpha` is judged, and between one and the next. A warm start settles
-/// quickly: in a turn, singular values below `alpha` fall by their squared ratio to it.
+/// Turns of the fit with the first `alpha` that is tried.
 const FIRST_TURNS: usize = 4;
+
+/// Turns of each further fit, which starts from the one before. Such a warm start settles quickly: in a turn,
+/// singular values below `alpha` fall by their squared ratio to it.
 const NEXT_TURNS: usize = 2;
 
-/// The first `alpha` tried, for rows of unit length and weight: of 26 sets the best one lay within a
-/// factor of ten for 24.
+/// The first `alpha` tried, for rows of unit length and weight. On 24 of 26 data sets, the best one was
+/// within a factor of ten.
 const FIRST_ALPHA: f64 = 3.0;
 
-/// Ratio of one `alpha` and the next, and how many are tried at most in a direction.
+/// The ratio of consecutive values of `alpha`.
 const RATIO: f64 = 3.0;
+
+/// The most values tried in one direction.
 const MOST_STEPS: usize = 12;
 
-/// Share of the loss that is spared for a smaller `alpha`: shrunken scores cost less loss than the order of
-/// labels, which the rest of the shrinkage blurs. Of 18 sets P@1 gains up to 1.6 points, and loses 0.6 at
-/// most.
+/// The share of the loss by which the chosen `alpha`, below the one of least loss, may be worse. More
+/// regularization than rankings need still lowers the loss, because it shrinks scores. With this share, P@1
+/// on 18 data sets rises by up to 1.6 points and falls by at most 0.6.
 const SPARED: f64 = 0.005;
 
-/// Some rows, in increasing order, and weights of all rows, which are 0 for these.
+/// Some held-out rows.
 pub(super) struct Part {
+    /// In increasing order.
     rows: Vec<usize>,
+    /// The weights of all rows, 0 for the held-out ones; (n).
     weights: Vec<f32>,
 }
 
-/// Which rows are held out: parts of a `share` of all rows, or of `least` rows (at most a quarter of all)
-/// if that is more; as many as it takes for `enough` rows, at most `most_parts`.
+/// How rows are held out: in how many parts, and of which size.
 pub(super) struct Plan {
+    /// The size of a part as a share of all rows.
     share: f64,
+    /// The least size of a part, but at most a quarter of all rows.
     least: usize,
+    /// Parts are added until they have this many rows in all.
     enough: usize,
+    /// The most parts.
     most_parts: usize,
+    /// Makes the seed of the draw differ from other uses of the seed.
     salt: u64,
 }
 
-/// The choice of `alpha`: its best value hardly depends on the number of rows, so that a quarter may
-/// be spared.
+/// For the choice of `alpha`. Its best value hardly depends on the number of rows, so a quarter of them can
+/// be held out.
 pub(super) const FOR_ALPHA: Plan = Plan {
     share: 0.25,
     least: 1,
@@ -67,7 +80,8 @@ pub(super) const FOR_ALPHA: Plan = Plan {
     salt: 0x61_6c70_6861,
 };
 
-/// The threshold: scores should be as they are for all rows, and every part costs half a turn.
+/// For the threshold. Scores should be close to those of a fit to all rows, so only a tenth is held out; each
+/// part costs half a turn.
 pub(super) const FOR_CUT: Plan = Plan {
     share: 0.1,
     least: 50,
@@ -77,13 +91,18 @@ pub(super) const FOR_CUT: Plan = Plan {
 };
 
 impl Part {
+    /// The weights of all rows, 0 for the held-out ones.
     pub(super) fn weights(&self) -> &[f32] {
         &self.weights
     }
 }
 
 impl Plan {
-    /// Draws the parts; none from a single row.
+    /// Draws disjoint parts; none if there is only one row. `weights` are those of the rows, 1 without them.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`].
     pub(super) fn draw(
         &self,
         n_rows: usize,
@@ -117,7 +136,7 @@ impl Plan {
     }
 }
 
-/// A training set, and what its known entries cost.
+/// A training set and its loss.
 #[derive(Clone, Copy)]
 pub(super) struct Data<'a> {
     pub(super) x: &'a Design,
@@ -127,12 +146,20 @@ pub(super) struct Data<'a> {
 }
 
 impl Data<'_> {
+    /// The weight of a row in the training set.
     fn weight(&self, row: usize) -> f32 {
         self.weights.map_or(1.0, |weights| weights[row])
     }
 
-    /// Shows every known entry of some rows: its row, its score and its value. Each chunk of rows has a
-    /// sum of its own.
+    /// Scores `rows` with the factors `w` and `h`, and calls `see` with each known entry of these rows: its
+    /// row, score and value.
+    ///
+    /// Rows are processed in chunks, on all threads. Each chunk has a sum of its own, which `start` makes;
+    /// the sums are returned in order of chunks.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`], [`Error::Stopped`], and those of `see`.
     fn visit<S: Send>(
         &self,
         rows: &[usize],
@@ -164,7 +191,7 @@ impl Data<'_> {
                 }
                 return Ok(sum);
             }
-            // Column by column of rows, so that the scores of one lie together.
+            // A column for each row, so that the scores of a row are contiguous.
             let mut scores = zeros::<f32>("scores of held-out rows", n_labels, rows.len())?;
             let own = MatRef::from_row_major_slice(a, rows.len(), rank);
             let all = MatRef::from_row_major_slice(&h, n_labels, rank);
@@ -188,12 +215,21 @@ impl Data<'_> {
         parts(sums)
     }
 
-    /// The `alpha`, for rows of the length and weight `unit`, at which the rows of each part are best predicted by the others; `None` if there are
-    /// no parts. `sets` are those of the parts; fits take `max_iter` turns at most.
+    /// The `alpha` with which the held-out rows of each part are predicted well by fits to the other rows;
+    /// None if there are no parts.
     ///
-    /// From one `alpha` to the next the loss falls, then it rises: so they are tried one after the
-    /// other, in the direction where it falls. At last a parabola through the lowest and its neighbours
-    /// tells where between them the loss is lowest, and how far below that it is hardly higher.
+    /// `sets` are the training sets without the rows of each part. `unit` is that of `alpha`
+    /// (`fit::unit_of_alpha`). Fits take at most `max_iter` turns.
+    ///
+    /// As `alpha` grows, the loss on held-out rows first falls and then rises. So values in the ratio
+    /// [`RATIO`] are tried in the direction in which it falls, until it rises. A parabola through the lowest
+    /// loss and its neighbours (over the logarithm of `alpha`) gives the minimum between them. The result is
+    /// a smaller `alpha`, at which the parabola is higher by the share [`SPARED`]; it is at most one
+    /// [`RATIO`] away.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`], [`Error::Stopped`].
     pub(super) fn best_alpha<T: Turns>(
         &self,
         (unit, max_iter): (f64, usize),
@@ -234,7 +270,7 @@ impl Data<'_> {
         };
         let at = |step: i32| FIRST_ALPHA * unit * RATIO.powi(step);
         let (first, of_first) = judge(None, at(0))?;
-        // Losses at consecutive steps, the lowest known one in the middle.
+        // `lowest` is the loss at step `best`, `sides` are those at the steps before and after it.
         let (mut best, mut lowest) = (0, of_first);
         let mut sides = [f64::NAN; 2];
         for (side, direction) in [(1, 1), (0, -1)] {
@@ -252,7 +288,7 @@ impl Data<'_> {
                 from = factors;
             }
             if best != 0 {
-                break; // the loss on the other side is known
+                break; // the loss at the step before is known: the search came from there
             }
         }
         let bend = sides[0] - 2.0 * lowest + sides[1];
@@ -263,11 +299,15 @@ impl Data<'_> {
         Ok(Some(at(best) * RATIO.powf(shift)))
     }
 
-    /// The threshold above which as many entries of all parts are as are 1, by factors whose W did not
-    /// see the rows of the part; `None` if there is nothing to learn from.
+    /// The threshold above which as many entries of the held-out rows score as are 1; None if there are none.
     ///
-    /// H has seen all rows. It has a number for each label where W has one for each feature, and with
-    /// as many columns as labels it says nothing of them at all.
+    /// For each part, W is fitted again without its rows. H is not, although it has seen them: it has `rank`
+    /// numbers per label, which hold little of single rows (and nothing at all if the rank is the number of
+    /// labels).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`], [`Error::Stopped`].
     pub(super) fn cut<T: Turns>(
         &self,
         factors: &T::Factors,

@@ -1,7 +1,12 @@
-//! Newton's method on one factor while the other stands still.
+//! Newton's method on one factor while the other is fixed, for any loss and any set of known entries.
 //!
-//! The scores are linear in a factor, so that what belongs to a row of Y, its image, is kept beside
-//! the factor and a line search needs no product with X: for W the image is `X W`, for H it is H.
+//! Scores are linear in each factor: `A Hᵀ`, where A is the *image* of the factor W, `A = X W`; the image of
+//! H is H itself. Images are kept beside the factors and updated with them, so a line search needs no product
+//! with X.
+//!
+//! A step solves `(∇² + alpha I) s = −∇` by conjugate gradients, whose products cost O(rank) per stored value
+//! of X and per known entry, and halves s until the objective falls enough. A turn takes at most
+//! [`MOST_STEPS`] such steps in W and as many in H.
 
 use super::dense::{Design, Tall};
 use super::entries::{Ask, Entries, Side};
@@ -11,18 +16,21 @@ use super::turns::Turns;
 use manylabel_base::{Error, Watch, collected, copied, filled};
 use manylabel_simd::add_scaled;
 
-/// Steps of a turn at most; with squared loss the first is all there is to do.
+/// The most steps for a factor in a turn. For squared loss one step suffices, since the objective is
+/// quadratic.
 const MOST_STEPS: usize = 5;
 
-/// Share of the gradient at which a turn is over: the other factor moves anyway.
+/// Steps for a factor end when the gradient norm is at most this share of the first one. More accuracy is of
+/// no use, since the other factor changes next.
 const SHARE_OF_GRADIENT: f64 = 0.1;
 
-/// Halvings of a step before it is given up, and the share of the decrease along the slope that it must
-/// bring (Armijo's rule).
+/// How often a step is halved before it is given up.
 const MOST_HALVINGS: usize = 20;
+
+/// The share of the decrease predicted by the slope that a step must achieve (Armijo's rule).
 const ARMIJO: f64 = 0.01;
 
-/// A training set to be fitted by Newton's method.
+/// A training set that is fitted by Newton's method.
 #[derive(Clone, Copy)]
 pub(super) struct Newton<'a> {
     pub(super) params: &'a Params,
@@ -30,16 +38,20 @@ pub(super) struct Newton<'a> {
     pub(super) entries: Entries<'a>,
 }
 
-/// Both factors, and `X W`; rows lie one after the other.
+/// Both factors and `X W`, each stored row after row.
 #[derive(Debug)]
 pub(super) struct Factors {
+    /// W; (d, rank).
     w: Vec<f32>,
+    /// `A = X W`; (n, rank).
     a: Vec<f32>,
+    /// H; (c, rank).
     h: Vec<f32>,
     rank: usize,
 }
 
 impl Newton<'_> {
+    /// The first half of a turn: lowers the objective in W.
     fn improve_w(&self, factors: &mut Factors, alpha: f64, watch: &Watch) -> Result<(), Error> {
         let Factors { w, a, h, rank } = factors;
         let by_row = Half::of_w(self.x, self.entries, h, *rank);
@@ -92,16 +104,19 @@ impl Turns for Newton<'_> {
     }
 }
 
-/// The objective in one factor.
+/// The objective as a function of one factor.
 struct Half<'a> {
-    /// What makes an image of a factor; H is its own.
+    /// X, which maps W to its image; None for H, which is its own image.
     design: Option<&'a Design>,
+    /// The entries, ordered by the rows of the image.
     side: Side<'a>,
+    /// The image of the other factor.
     other: &'a [f32],
     rank: usize,
 }
 
 impl<'a> Half<'a> {
+    /// The objective in W.
     fn of_w(design: &'a Design, entries: Entries<'a>, h: &'a [f32], rank: usize) -> Self {
         Self {
             design: Some(design),
@@ -111,6 +126,7 @@ impl<'a> Half<'a> {
         }
     }
 
+    /// The objective in H.
     fn of_h(entries: Entries<'a>, a: &'a [f32], rank: usize) -> Self {
         Self {
             design: None,
@@ -120,6 +136,7 @@ impl<'a> Half<'a> {
         }
     }
 
+    /// The image of a factor.
     fn image(&self, factor: &[f32], watch: &Watch) -> Result<Vec<f32>, Error> {
         let Some(design) = self.design else {
             return copied("the factor of Y", factor);
@@ -131,7 +148,7 @@ impl<'a> Half<'a> {
         image?.to_rows()
     }
 
-    /// The transpose of [`image`](Self::image).
+    /// The transpose of [`image`](Self::image): `Xᵀ pulls` for W, `pulls` for H.
     fn transposed(&self, pulls: Vec<f32>, watch: &Watch) -> Result<Vec<f32>, Error> {
         let Some(design) = self.design else {
             return Ok(pulls);
@@ -147,8 +164,12 @@ impl<'a> Half<'a> {
     }
 }
 
-/// Lowers the objective in `factor`, whose image is kept up to date; returns the loss plus
-/// `alpha/2 ‖factor‖²` at the end.
+/// Lowers the objective in `factor`, and updates `image` with it. Returns the loss plus `alpha/2 ‖factor‖²`
+/// afterwards.
+///
+/// # Errors
+///
+/// [`Error::TooLarge`], [`Error::Stopped`].
 fn improve(
     half: &Half<'_>,
     params: &Params,
@@ -195,7 +216,7 @@ fn improve(
             length /= 2.0;
         }
         if !found {
-            return Ok(value); // rounding has consumed what was left
+            return Ok(value); // what is left to gain is lost in rounding
         }
     }
     Ok(ask(Ask::Value, image)?.0 + alpha / 2.0 * square(factor))
@@ -203,9 +224,9 @@ fn improve(
 
 /// Newton's direction by conjugate gradients, and its image.
 ///
-/// This is one system over the whole factor, where [`Ridge`](super::ridge::Ridge) solves one for each
-/// column: curvatures differ from entry to entry of Y and couple the columns. The image of the step is
-/// summed up on the way, which saves a product with X.
+/// This is one system over the whole factor, where [`Ridge`](super::ridge::Ridge) solves one for each column:
+/// second derivatives differ from entry to entry of Y and couple the columns. The image of the step is summed
+/// up during the iteration, which saves a product with X.
 fn direction(
     half: &Half<'_>,
     params: &Params,
@@ -228,7 +249,7 @@ fn direction(
         add_scaled(&mut product, alpha as f32, &p);
         let length = rho / dot(&p, &product);
         if !(length.is_finite() && length > 0.0) {
-            break; // rounding has consumed what was left
+            break; // what is left of the residual is lost in rounding
         }
         add_scaled(&mut step, length as f32, &p);
         add_scaled(&mut of_step, length as f32, &of_p);
@@ -246,9 +267,10 @@ fn direction(
     Ok((step, of_step))
 }
 
-/// Numbers whose sum is taken in `f32` lanes before they are added in `f64`.
+/// How many products are summed in sixteen `f32` lanes before these are added in `f64`.
 const STRETCH: usize = 1024;
 
+/// The dot product of two vectors, in `f64` over stretches in `f32`.
 fn dot(a: &[f32], b: &[f32]) -> f64 {
     let stretch = |(a, b): (&[f32], &[f32])| -> f64 {
         let mut lanes = [0.0f32; 16];

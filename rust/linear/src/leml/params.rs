@@ -3,7 +3,7 @@
 use manylabel_base::range::{at_least_one, ensure, positive};
 use manylabel_base::{Error, checked};
 
-/// What an entry of Y costs.
+/// The loss of an entry y of Y with the score z; `s = 2y − 1` is its sign.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Loss {
     /// `½ (y − z)²`.
@@ -17,28 +17,29 @@ pub enum Loss {
 /// Parameters as the user gave them; [`check`](Self::check) makes them usable.
 #[derive(Debug, Clone)]
 pub struct Params {
-    /// Columns of W and H; ≥ 1. Fewer where there are fewer rows or labels.
+    /// The number of columns of W and H; ≥ 1. The number of rows and that of labels are upper limits.
     pub rank: usize,
-    /// Weight of the squares of W and H; from 1e-30 to 1e12. `None` for the one that predicts rows
-    /// held out best.
+    /// Weight of the squares of W and H; from 1e-30 to 1e12. None chooses a value close to the one that
+    /// predicts held-out rows best.
     pub alpha: Option<f64>,
-    /// What an entry costs.
+    /// The loss of an entry.
     pub loss: Loss,
-    /// Turns of W and H at most; ≥ 1.
+    /// The most turns; ≥ 1.
     pub max_iter: usize,
-    /// The fit is done when a turn lowers the objective by less than this share; finite, > 0.
+    /// The fit is done when a turn lowers the objective by less than this share of it; finite, > 0.
     pub tol: f64,
-    /// Steps of conjugate gradients at most; ≥ 1.
+    /// The most steps of conjugate gradients; ≥ 1.
     pub cg_max_iter: usize,
-    /// Share of the residual at which conjugate gradients stop; finite, > 0.
+    /// Conjugate gradients stop when the norm of the residual is at most this share of the first one;
+    /// finite, > 0.
     pub cg_tol: f64,
     /// Whether there is an intercept: the weights of a feature that is 1 in every row.
     pub fit_intercept: bool,
     /// Whether rows are scaled to unit length first.
     pub normalize: bool,
-    /// Seeds the first H and which rows are held out.
+    /// Seed of the first H and of the choice of held-out rows.
     pub seed: u64,
-    /// Whether to find the threshold of scores above which as many labels are named as are true.
+    /// Whether to learn the score above which as many labels are predicted as are true.
     pub learn_cut: bool,
 }
 
@@ -63,6 +64,11 @@ impl Default for Params {
 checked!(Params);
 
 impl Params {
+    /// Checks the range of each parameter.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Param`] for the first one out of range.
     fn ranges(&self) -> Result<(), Error> {
         positive("tol", self.tol)?;
         positive("cg_tol", self.cg_tol)?;

@@ -1,4 +1,8 @@
-//! Scores and rankings by factors of low rank.
+//! Scores of rows with factors of low rank.
+//!
+//! A row is first embedded, `a = x W`, and then scored, `a Hᵀ + intercept`. The second product is a dense
+//! matrix product for a group of rows, in tiles of rows and labels. Each score is a sum in order of the
+//! columns of W, so it does not depend on which rows or labels share a tile.
 
 use manylabel_base::range::same;
 use manylabel_base::{Error, filled};
@@ -7,37 +11,46 @@ use manylabel_simd::{add_scaled, wide};
 use manylabel_sparse::{CsrView, Index, Value};
 use std::ops::Range;
 
-/// Rows that are scored together at most: with more, their factors leave the nearest cache.
+/// The most rows scored together: with more, their embeddings would not stay in the first-level cache.
 const ROWS_AT_ONCE: usize = 32;
 
-/// Scores that a thread keeps at a time.
+/// The most scores that a thread computes at a time, unless a single row has more.
 const SCORES_AT_ONCE: usize = 1 << 22;
 
-/// Labels and rows whose sums stay in registers while the factors pass by.
+/// Labels of a tile, whose sums stay in registers while the columns of the factors are read.
 const TILE: usize = 32;
+
+/// Rows of a tile.
 const ROWS_OF_TILE: usize = 4;
 
 /// Scores rows by `x W Hᵀ + intercept`.
 #[derive(Debug, Clone, Copy)]
 pub struct Scorer<'a> {
+    /// The features that W has rows for, in increasing order.
     features: &'a [i32],
+    /// W, row after row; (features, `rank`).
     w: &'a [f32],
+    /// `Hᵀ`, row after row; (`rank`, `n_labels`).
     ht: &'a [f32],
+    /// (`n_labels`); −∞ for labels that are never predicted.
     intercept: &'a [f32],
     n_features: usize,
     rank: usize,
+    /// Whether rows are scaled to unit length before they are scored.
     normalize: bool,
 }
 
 impl<'a> Scorer<'a> {
-    /// Borrows W, a row of `rank` numbers for each of `features`, which are in increasing order and
-    /// below `n_features`; `Hᵀ`, a row of a number for each label for each of `rank`; and one
-    /// intercept for each label, −∞ for one that is never to be named. Rows are scaled to unit
-    /// length before they are scored if `normalize`.
+    /// Borrows the arrays of a model. `shape` is (`n_features`, `rank`).
+    ///
+    /// `w` has a row of `rank` numbers for each of `features`, which must be increasing and below
+    /// `n_features`. `ht` has a row of `n_labels` numbers for each column of W. `intercept` has a number for
+    /// each label, −∞ for labels that are never predicted. If `normalize`, rows are scaled to unit length
+    /// before they are scored. O(`features`).
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if the lengths do not agree, [`Error::Param`] if features are out of order or
+    /// [`Error::Shape`] if lengths do not agree, [`Error::Param`] if features are out of order or out of
     /// range.
     pub fn new(
         features: &'a [i32],
@@ -58,8 +71,8 @@ impl<'a> Scorer<'a> {
         if !(in_range && features.is_sorted_by(|a, b| a < b)) {
             return Err(Error::Param {
                 name: "features_",
-                expected: "increasing positions of features",
-                got: "others".into(),
+                expected: "increasing positions below the number of features",
+                got: "positions out of order or range".into(),
             });
         }
         Ok(Self {
@@ -74,7 +87,7 @@ impl<'a> Scorer<'a> {
     }
 }
 
-/// Rows to be scored.
+/// A batch of rows.
 struct Batch<'a, 'b, I, T> {
     scorer: Scorer<'a>,
     x: CsrView<'b, I, T>,
@@ -91,7 +104,7 @@ impl<I: Index, T: Value> Batch<'_, '_, I, T> {
         let (cols, values) = self.x.row(row);
         let mut rest = 0;
         for (col, value) in cols.iter().zip(values) {
-            // Both are in order: what has been passed need not be searched again.
+            // Both lists are in increasing order, so only the rest of `features` is searched.
             rest += features[rest..].partition_point(|feature| feature.get() < col.get());
             match features.get(rest) {
                 None => break,
@@ -125,7 +138,7 @@ impl<I: Index, T: Value> Rows for Batch<'_, '_, I, T> {
             return Ok(());
         }
         let embedded: &mut Vec<f32> = task.work.room(|| Ok(Vec::new()))?;
-        // Room for whole groups of rows; what lies beyond is zero.
+        // Room for whole tiles; rows that do not exist are zero.
         let size = rows.len().next_multiple_of(ROWS_OF_TILE) * rank;
         if embedded.len() == size {
             embedded.fill(0.0);
@@ -141,9 +154,8 @@ impl<I: Index, T: Value> Rows for Batch<'_, '_, I, T> {
     }
 }
 
-/// Time O(rank (features of the row + `n_labels`)) a row. Memory for each thread: `n_labels` scores
-/// for each of up to 32 rows, 16 MiB unless a single row has more. Labels with intercept −∞ are
-/// never ranked or named.
+/// A row takes O(`rank` · (features of the row + `n_labels`)) time. Each thread keeps the scores of up to 32
+/// rows, at most 16 MiB unless a single row has more. Labels with intercept −∞ are never ranked or predicted.
 impl Model for Scorer<'_> {
     fn n_labels(&self) -> usize {
         self.intercept.len()
@@ -159,13 +171,14 @@ impl Model for Scorer<'_> {
     }
 }
 
+/// `out += value * row`.
 #[wide]
 fn add_row(value: f32, row: &[f32], out: &mut [f32]) {
     add_scaled(out, value, row);
 }
 
-/// `scores = intercept + a Hᵀ`, each score a sum in order of the columns of `a`: the same bits
-/// whichever rows and labels share a tile.
+/// `scores = intercept + a Hᵀ`. Each score is a sum in order of the columns of `a`, so its bits do not depend
+/// on which rows and labels share a tile. `a` must have whole tiles of rows.
 #[wide]
 fn add_products(a: &[f32], ht: &[f32], intercept: &[f32], rank: usize, scores: &mut [f32]) {
     let n_labels = intercept.len();

@@ -1,4 +1,15 @@
-//! Squared loss with all entries known.
+//! Turns for squared loss with all entries of Y known: two ridge regressions.
+//!
+//! With `A = X W`, the objective is `½ ‖Ω^½ (Y − A Hᵀ)‖² + alpha/2 (‖W‖² + ‖H‖²)`.
+//!
+//! * In W: its gradient is `XᵀΩX W HᵀH − XᵀΩY H + alpha W`. After a rotation of both factors that makes
+//!   `HᵀH = diag(λ)`, column k of W solves `(λ_k XᵀΩX + alpha I) w_k = XᵀΩY h_k`, independently of the
+//!   others. A panel of 32 columns is solved by preconditioned conjugate gradients, warm-started with the W
+//!   before.
+//! * In H: row j solves `(AᵀΩA + alpha I) h_j = AᵀΩ y_j`. One Cholesky factor serves all labels.
+//!
+//! Right sides are sums over the ones of Y, and the objective follows from Gram matrices, so that nothing of
+//! size rows × labels is formed.
 
 use super::dense::{Design, Tall};
 use super::params::Params;
@@ -13,17 +24,19 @@ use rayon::prelude::*;
 /// Labels whose rows of H are solved for together.
 const LABELS: usize = 64;
 
+/// A number in `f64` for each lane of a panel.
 type Sums = [f64; LANES];
 
-/// A training set and what of it every turn needs.
+/// A training set, and constants of it that each turn needs.
 pub(super) struct Ridge<'a> {
     params: &'a Params,
     x: &'a Design,
     labels: &'a Labels,
+    /// The diagonal of Ω; the identity without them.
     weights: Option<&'a [f32]>,
-    /// Diagonal of `XᵀΩX`.
+    /// The diagonal of `XᵀΩX`, for the preconditioner; (d).
     squares: Vec<f32>,
-    /// `½ ‖Ω^½ Y‖²`.
+    /// `½ ‖Ω^½ Y‖²`: the objective at zero.
     constant: f64,
 }
 
@@ -32,18 +45,24 @@ pub(super) struct Ridge<'a> {
 pub(super) struct Factors {
     pub(super) w: Tall,
     pub(super) h: Tall,
+    /// `HᵀH`; (rank, rank).
     gram: Mat<f64>,
 }
 
-/// H turned so that `HᵀH` is diagonal, and W with it.
+/// Both factors, rotated so that `HᵀH` is diagonal.
 struct Turned {
     w: Tall,
     h: Tall,
-    /// Diagonal of `HᵀH`, with zeros up to a multiple of sixteen.
+    /// λ, the diagonal of `HᵀH`, padded with zeros to a multiple of [`LANES`].
     lambda: Vec<f64>,
 }
 
 impl<'a> Ridge<'a> {
+    /// A training set with the given weights of rows, 1 without them.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`].
     pub(super) fn new(
         params: &'a Params,
         x: &'a Design,
@@ -65,10 +84,10 @@ impl<'a> Ridge<'a> {
         })
     }
 
-    /// Turns W and H; `W Hᵀ` stays what it is.
+    /// Rotates both factors by the eigenvectors of `HᵀH`, which leaves `W Hᵀ` unchanged.
     fn turned(factors: &Factors, watch: &Watch) -> Result<Turned, Error> {
         let Factors { w, h, gram } = factors;
-        // With finite numbers it converges.
+        // The eigenvalue iteration converges if all numbers are finite.
         let eigen = eigen("the Gram matrix", gram.as_ref())?;
         let eigen = eigen.ok_or_else(|| not_finite("no eigenvalues"))?;
         let mut lambda = filled("columns of a factor", 0.0, h.panels.len() * LANES)?;
@@ -83,7 +102,8 @@ impl<'a> Ridge<'a> {
         })
     }
 
-    /// Lowers the objective in W: its columns solve `(λ_k XᵀΩX + alpha) w_k = XᵀΩY h_k`.
+    /// Lowers the objective in W: solves `(λ_k XᵀΩX + alpha I) w_k = XᵀΩY h_k` for each column k
+    /// approximately. Each panel is the work of one thread.
     fn improve_w(&self, turned: &Turned, alpha: f64, watch: &Watch) -> Result<Tall, Error> {
         let Turned { w, h, lambda } = turned;
         Tall::from_panels(w.n_rows, w.n_cols, |t| {
@@ -103,10 +123,13 @@ impl<'a> Ridge<'a> {
         })
     }
 
-    /// Conjugate gradients from `start`, preconditioned by the diagonal.
+    /// Solves `(λ_k XᵀΩX + alpha I) w_k = r_k` for the columns of one panel, by conjugate gradients from
+    /// `start` with the diagonal as preconditioner. A lane is done when the norm of its residual has fallen
+    /// to the share `cg_tol`; it then takes steps of length 0.
     ///
-    /// Each lane has its own `lambda`, so that the preconditioner is a number for each feature and
-    /// lane, which is computed where it is used. Therefore this is not the loop of `pls/src/cg.rs`.
+    /// Each lane has its own λ, so the preconditioner is a number for each feature and lane, computed where
+    /// it is used. This is why the loop of `pls/src/cg.rs`, with one diagonal for all lanes, is not used
+    /// here.
     fn solve(
         &self,
         mut r: Vec<Lanes<f32>>,
@@ -163,12 +186,12 @@ impl<'a> Ridge<'a> {
         Ok(w)
     }
 
-    /// W with the best H for it, and the objective there.
+    /// W with the H that minimizes the objective for it, and the objective there.
     fn best_h(&self, w: Tall, alpha: f64, watch: &Watch) -> Result<(Factors, f64), Error> {
         let rank = w.n_cols;
         let a = Tall::from_panels(self.x.n_rows, rank, |t| self.x.times(&w.panels[t], watch))?;
         let gram = a.gram(self.weights, watch)?;
-        // Rounding in A is of this size.
+        // Rounding errors in A are of this size; a smaller ridge might leave the matrix indefinite.
         let least = 1e-12 * (0..rank).map(|k| gram[(k, k)]).sum::<f64>();
         let factor = Cholesky::new(gram.as_ref(), alpha.max(least), watch)?;
         let factor = factor.ok_or_else(|| not_finite("no Cholesky factorization"))?;
@@ -215,7 +238,7 @@ impl<'a> Ridge<'a> {
         Ok((Factors { w, h, gram }, objective))
     }
 
-    /// `AᵀΩY` for some labels.
+    /// The columns of `AᵀΩY` that belong to some labels, in O(rank) per one of Y.
     fn label_sums(&self, a: &Tall, labels: std::ops::Range<usize>) -> Result<Mat<f64>, Error> {
         let mut sums = zeros("rows of a factor", a.n_cols, labels.len())?;
         for (j, label) in labels.enumerate() {
@@ -278,7 +301,7 @@ impl Turns for Ridge<'_> {
     }
 }
 
-/// What a factorization that fails on finite numbers never has to say.
+/// The error of a factorization that failed, which happens only if numbers are not finite.
 fn not_finite(got: &str) -> Error {
     Error::Param {
         name: "X",
@@ -287,7 +310,7 @@ fn not_finite(got: &str) -> Error {
     }
 }
 
-/// `p = M⁻¹r + beta p`, M the diagonal; returns `r·r` and `r·M⁻¹r`.
+/// `p = M⁻¹r + beta p`, where M is the diagonal of the system; returns `r·r` and `r·M⁻¹r`.
 #[wide]
 fn direct(
     diagonal: &[f32],

@@ -1,4 +1,5 @@
-//! Passes over the rows until they bring no more, the post-solve, and what held-out rows decide.
+//! The fit: passes over the rows until the duality gap is small or held-out precision stops growing, then
+//! the post-solve, then intercepts and threshold.
 
 use super::held_out::{self, Looks};
 use super::params::Checked;
@@ -13,38 +14,43 @@ use manylabel_sparse::{CsrOwned, CsrView, Index, Value};
 /// A fitted model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Model {
-    /// Weights of every feature: row j of (`n_features`, `n_labels`).
+    /// The weights by feature, as [`Scorer`](crate::Scorer) reads them; (`n_features`, `n_labels`).
     pub weights: CsrOwned,
-    /// −∞ for a label that no training row carries; (`n_labels`).
+    /// −∞ for labels that no training row carries; (`n_labels`).
     pub intercept: Vec<f32>,
-    /// The score above which as many labels are named on held-out rows as are true, if asked for and
-    /// if there is one.
+    /// The score above which as many labels are predicted on held-out rows as are true. None if it was not
+    /// asked for or cannot be learned.
     pub cut: Option<f32>,
-    /// Passes over the rows, those of the post-solve not counted.
+    /// The number of passes over the rows, without those of the post-solve.
     pub n_iter: usize,
-    /// Primal plus (minimized) dual objective before the post-solve; 0 at the optimum.
+    /// The duality gap before the post-solve: the primal objective plus the dual one (in its minimized form).
+    /// It is 0 at the optimum.
     pub dual_gap: f64,
-    /// Share of held-out rows whose best label is right, after each pass; empty if none are held out.
+    /// The precision at 1 on held-out rows after each pass: the share of rows, of those with a label, whose
+    /// best label is right. Empty without held-out rows.
     pub validation: Vec<f64>,
 }
 
 impl Checked {
-    /// Fits weights to the rows of `x` and `y`, whose stored entries are the labels a row carries.
+    /// Fits weights to the rows of `x` and `y`. The stored entries of a row of `y` are the labels it carries;
+    /// their values are not used.
     ///
-    /// `weights`, if given, multiplies the loss of each row; all are > 0. Rows marked in `held_out`
-    /// are not trained on: after each pass the share of them whose best label is right is found, and
-    /// the best pass counts. `watch` counts passes.
+    /// `weights`, if given, multiplies the loss of each row; all must be > 0. Rows marked in `held_out` are
+    /// not trained on: after each pass the precision on them is measured, and the model is that of the best
+    /// pass. `watch` counts passes.
     ///
-    /// A visit to row i takes `Σ_{j∈x_i} (weights of feature j) + n_labels` for an exact search. Rows
-    /// come one after the other, on one thread; passes that only score use all.
+    /// With exact search, a visit to row i takes time O(`Σ_{j∈x_i} n_weights(j) + n_labels`), where
+    /// `n_weights(j)` is the number of nonzero weights of feature j. Visits run on one thread; passes that
+    /// only score rows run on all threads of the pool. Results do not depend on their number.
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if the rows of `x`, `y`, `weights` and `held_out` differ, [`Error::Param`] if
-    /// `C` is too large for single precision, [`Error::TooLarge`], [`Error::Stopped`].
+    /// [`Error::Shape`] if the rows of `x`, `y`, `weights` and `held_out` differ; [`Error::Param`] if a value
+    /// is not finite as `f32`, or if `C`, `weights` and `x` lead out of the range of `f32`;
+    /// [`Error::TooLarge`], [`Error::Stopped`].
     #[expect(
         clippy::too_many_lines,
-        reason = "the algorithm's steps, one after the other"
+        reason = "the steps of the algorithm, one after the other"
     )]
     pub fn fit<I: Index, T: Value>(
         &self,
@@ -99,7 +105,8 @@ impl Checked {
             }
             let (squares, sizes) = state.weights.norms();
             let primal = squares + params.l1 * sizes + pass.loss;
-            // What came after a row's visit may have moved it from its optimum again.
+            // The gap of the pass is made of gaps that rows had before their visits, each with other
+            // weights. Only the gap of one model is a bound.
             let goal = params.tol * primal;
             if pass.gap <= goal && problem.dual_gap(&state, params.l1, watch)? <= goal {
                 break;
@@ -114,7 +121,7 @@ impl Checked {
             (precision_of_best, n_post, state) = (Some(precision), at, of_best);
         }
         let dual_gap = problem.dual_gap(&state, params.l1, watch)?;
-        // The weights before the post-solve, where they are better.
+        // The weights before the post-solve, if they are better on held-out rows.
         let mut before = None;
         if params.post_solve && params.l1 > 0.0 {
             if precision_of_best.is_some() {
@@ -165,7 +172,7 @@ impl Checked {
         }
         let mut intercept = filled("number of labels", f32::NEG_INFINITY, n_labels)?;
         for (&label, log_frequency) in labels.iter().zip(&log_frequencies) {
-            // Adding 0 makes -0 0.
+            // Adding 0 turns -0 into 0.
             intercept[label as usize] = factor * log_frequency + 0.0;
         }
         Ok(Model {
@@ -179,7 +186,7 @@ impl Checked {
     }
 }
 
-/// `y` with the rows that `is_left_out` names made empty.
+/// A copy of `y` in which the rows that `is_left_out` marks are empty.
 fn without(y: &CsrOwned, is_left_out: impl Fn(usize) -> bool) -> Result<CsrOwned, Error> {
     let mut out = CsrOwned {
         indptr: reserved("number of rows", y.n_rows() + 1)?,
@@ -199,7 +206,8 @@ fn without(y: &CsrOwned, is_left_out: impl Fn(usize) -> bool) -> Result<CsrOwned
     Ok(out)
 }
 
-/// Gives rows and columns their places among all features and labels back.
+/// Restores the original numbers: row r of `found` becomes row `features[r]` of `n_features`, and label l
+/// becomes `labels[l]` of `n_labels`.
 fn spread(
     found: &CsrOwned,
     features: &[u32],
@@ -223,8 +231,8 @@ fn spread(
     })
 }
 
-/// The logarithms of the shares of `rows` that carry a label; half a row more does, of one row more, of
-/// the mean weight, so that no label is certain.
+/// For each label, the logarithm of the weighted share of `rows` that carry it. Half a row of the mean weight
+/// is added to the rows that carry a label and one row to all rows, so that no share is 0 or 1.
 fn log_frequencies(
     y: &CsrOwned,
     rows: impl Iterator<Item = usize>,

@@ -1,31 +1,42 @@
-//! What the loss leaves open, and rows that were not trained on decide: how much the frequencies of
-//! labels count in a ranking, and above which score a label is named.
+//! Intercepts and the threshold, which the ranking loss does not determine, chosen on held-out rows.
+//!
+//! The intercept of label k is `f · log(frequency of k)` with one factor f ≥ 0 for all labels. For each of
+//! [`N_FACTORS`] factors, the rankings of the held-out rows are measured (mean precision at the ranks of
+//! their labels), and a [`Tally`] finds the threshold above which as many labels are predicted as are true.
+//! [`Looks::decide`] chooses the factor.
+//!
+//! The held-out rows are those of the user, or a few parts of the training rows, which the fit forgets one
+//! after the other (`Fit::forget`).
 
 use crate::cut::Tally;
 use fastrand::Rng;
 use manylabel_base::{Error, collected, copied, extend, few, filled};
 use rayon::prelude::*;
 
-/// Factors of the log frequencies to choose among, beside 0. The margin the loss asks for is 1, so
-/// that nothing depends on the scale of the features. The largest makes a label ten times as frequent
-/// as another gain 4.6 margins, the smallest a two-hundredth of one.
+/// The factors to choose from are 0 and the powers of 2 with exponents from the least to the most. They do
+/// not depend on the scale of the features, since the margin of the loss is 1. A label that is ten times as
+/// frequent as another gains 4.6 margins with the largest factor, and a two-hundredth with the smallest.
 const LEAST_FACTOR_EXPONENT: i32 = -9;
 const MOST_FACTOR_EXPONENT: i32 = 1;
 const N_FACTORS: usize = (MOST_FACTOR_EXPONENT - LEAST_FACTOR_EXPONENT + 2) as usize;
 
-/// One row in so many is held out at a time.
+/// One row in this many is held out at a time.
 const ONE_ROW_IN: usize = 10;
 
-/// At most so many rows are held out: their scores then are a small part of a fit, and the standard
-/// error of the mean number of labels named is a few percent.
+/// The most rows held out at a time. Scoring them is then a small part of a fit, and the standard error of
+/// the mean number of predicted labels is a few percent.
 const MOST_ROWS: usize = 2000;
 
-/// So many rows are to be held out in all where the training set has so many, a part at a time, in at
-/// most [`MOST_PARTS`] parts.
+/// Parts are added until they have this many rows in all, but at most [`MOST_PARTS`] parts.
 const ENOUGH_ROWS: usize = 100;
 const MOST_PARTS: usize = 5;
 
-/// Rows to hold out, drawn from all, a part after the other.
+/// Draws disjoint parts of the rows to hold out one after the other; each part is in increasing order. Fewer
+/// than two rows have no parts.
+///
+/// # Errors
+///
+/// [`Error::TooLarge`].
 pub(super) fn parts(n_rows: usize, seed: u64) -> Result<Vec<Vec<u32>>, Error> {
     if n_rows < 2 {
         return Ok(Vec::new());
@@ -35,7 +46,7 @@ pub(super) fn parts(n_rows: usize, seed: u64) -> Result<Vec<Vec<u32>>, Error> {
         .div_ceil(size)
         .clamp(1, MOST_PARTS.min(n_rows / size));
     let mut rows = collected("number of rows", 0..n_rows as u32)?;
-    // Not the order of the first pass.
+    // Another seed than that of the fit, so that the order is not that of the first pass.
     Rng::with_seed(seed ^ 0x5eed_0f9a_2715_c0de).shuffle(&mut rows);
     few(rows.chunks(size).take(n_parts).map(|part| {
         let mut part = copied("held-out rows", part)?;
@@ -44,28 +55,31 @@ pub(super) fn parts(n_rows: usize, seed: u64) -> Result<Vec<Vec<u32>>, Error> {
     }))
 }
 
-/// A row's weight and its mean precision at the ranks of its labels, for every factor.
+/// The weight of a row, and for each factor its mean precision at the ranks of its labels.
 type Ranked = (f64, [f32; N_FACTORS]);
 
-/// Rows whose scores are looked at together, and of each the labels it carries and its weight.
+/// Some held-out rows.
 pub(super) struct Block {
-    /// Without intercepts; of (`rows`, `n_labels`).
+    /// Their scores without intercepts, row after row; (rows, `n_labels`).
     pub(super) scores: Vec<f32>,
+    /// The labels that each row carries, and its weight.
     pub(super) rows: Vec<(Vec<u32>, f32)>,
 }
 
-/// What the scores of held-out rows say.
+/// Statistics of the scores of held-out rows, for each factor.
 pub(super) struct Looks<'a> {
+    /// (`n_labels`).
     log_frequencies: &'a [f32],
+    /// The factors in increasing order, the first is 0.
     factors: Vec<f32>,
-    /// For every factor.
+    /// The tally of scores for each factor.
     tallies: Vec<Tally>,
-    /// Rows that carry a label which was trained on.
+    /// The rankings of rows that carry a label which was trained on.
     ranked: Vec<Ranked>,
 }
 
 impl<'a> Looks<'a> {
-    /// `fit_intercept` tells whether there is more than one factor, 0. `wanted` is the weight of the
+    /// Empty statistics. Without `fit_intercept`, 0 is the only factor. `wanted` is the total weight of the
     /// true pairs of row and label.
     pub(super) fn new(log_frequencies: &'a [f32], fit_intercept: bool, wanted: f64) -> Self {
         let exponents =
@@ -80,9 +94,13 @@ impl<'a> Looks<'a> {
         }
     }
 
-    /// Looks at rows.
+    /// Adds some rows, in parallel over factors and over rows.
     ///
-    /// A tally sees one row after the other, so that it soon knows which scores cannot matter.
+    /// Each tally gets one row after the other, so it soon knows which scores cannot matter.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`].
     pub(super) fn push(&mut self, block: &Block) -> Result<(), Error> {
         let (n_labels, terms) = (self.log_frequencies.len(), self.log_frequencies);
         if n_labels == 0 {
@@ -112,10 +130,10 @@ impl<'a> Looks<'a> {
         extend("held-out rows", &mut self.ranked, ranked)
     }
 
-    /// The factor and the cut that goes with it.
+    /// Chooses the factor, and returns it with its threshold.
     ///
-    /// The factor is the smallest whose rankings are not worse than the best ones by more than the
-    /// standard error of the difference (Breiman et al., 1984, section 3.4.3).
+    /// It is the smallest factor whose mean precision is below the best one by at most the standard error of
+    /// the difference (the one-standard-error rule of Breiman et al., 1984, section 3.4.3).
     pub(super) fn decide(self) -> (f32, Option<f32>) {
         let mean_and_error = |value: &dyn Fn(&Ranked) -> f64| {
             let total: f64 = self.ranked.iter().map(|row| row.0).sum();
@@ -156,12 +174,12 @@ impl<'a> Looks<'a> {
     }
 }
 
-/// The mean, over the labels a row carries, of the share of these among labels whose scores are no
-/// lower; 0 without labels.
+/// The mean precision of a ranking at the ranks of the true labels: for each of `positives`, the share of
+/// `positives` among the labels that score at least as high; 0 without `positives`.
 fn mean_precision(scores: &[f32], positives: &[u32]) -> Result<f32, Error> {
     let of_positives = || positives.iter().map(|&label| scores[label as usize]);
     let least = of_positives().fold(f32::INFINITY, f32::min);
-    // No other score matters, and these are few where the ranking is good.
+    // Only scores that are not below those of all positives matter; in a good ranking these are few.
     let first = scores.iter().copied().filter(|&score| score >= least);
     let first = collected("scores of a row", first)?;
     let shares = of_positives().map(|score| {

@@ -6,9 +6,10 @@ use manylabel_base::{Error, checked};
 /// How the labels that violate the margin most are found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Search {
-    /// By the scores of all labels.
+    /// From the scores of all labels.
     Exact,
-    /// By estimates of the scores from some of the row's features, drawn by absolute value.
+    /// From estimates of the scores by a sample of the row's features, drawn with probabilities proportional
+    /// to absolute values.
     Sampled,
 }
 
@@ -16,34 +17,33 @@ pub enum Search {
 #[derive(Debug, Clone)]
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "each is an option of the user's"
+    reason = "each is an option of the user"
 )]
 pub struct Params {
     /// `C`: weight of the loss; finite, > 0.
     pub c: f64,
-    /// Weight of the absolute values of the weights; finite, ≥ 0.
+    /// Weight of the L1 penalty on the weights; finite, ≥ 0.
     pub l1: f64,
-    /// Passes over the rows at most; ≥ 1.
+    /// The most passes over the rows; ≥ 1.
     pub max_iter: usize,
-    /// The fit is done when the duality gap, as seen row by row during a pass, is below this share
-    /// of the primal objective; finite, > 0.
+    /// The fit is done when the duality gap is at most this share of the primal objective; finite, > 0.
     pub tol: f64,
     /// How violating labels are found.
     pub search: Search,
-    /// Labels added to a row's active set in a visit, ≥ 1; if absent, the mean number of labels of a
-    /// row, doubled after a pass whose search was more than twice the rest of the work.
+    /// The most labels added to a row's active set in a visit, ≥ 1. If None, it starts as the mean number of
+    /// labels per row and doubles after each pass whose search took more than twice the rest of the work.
     pub n_candidates: Option<usize>,
-    /// Whether, once the supports are found, as many passes follow without `l1`.
+    /// Whether up to as many passes without `l1` follow, restricted to the nonzero weights found.
     pub post_solve: bool,
     /// Whether rows are scaled to unit length first.
     pub normalize: bool,
-    /// Whether labels get intercepts: their log frequencies times a factor that held-out rows choose.
+    /// Whether labels get intercepts: their log frequencies times a factor that is chosen on held-out rows.
     pub fit_intercept: bool,
-    /// Whether to find the score above which as many labels are named on held-out rows as are true.
+    /// Whether to learn the score above which as many labels are predicted on held-out rows as are true.
     pub learn_cut: bool,
-    /// Passes without a better held-out precision that end the fit; ≥ 1.
+    /// With held-out rows, the fit ends after this many passes without a better precision on them; ≥ 1.
     pub n_iter_no_change: usize,
-    /// Seeds the order of rows, the order among labels of equal score, and what is sampled.
+    /// Seed of the order of rows, the order of labels of equal score, and the samples.
     pub seed: u64,
 }
 
@@ -69,6 +69,11 @@ impl Default for Params {
 checked!(Params);
 
 impl Params {
+    /// Checks the range of each parameter.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Param`] for the first one out of range.
     fn ranges(&self) -> Result<(), Error> {
         positive("C", self.c)?;
         positive("tol", self.tol)?;

@@ -1,4 +1,4 @@
-//! What a fit is of: rows, their costs, and what weights score on them.
+//! The training set, the state of a fit, and what both determine: scores, precision, the duality gap.
 
 use super::held_out::{Block, Looks};
 use super::params::Params;
@@ -7,43 +7,55 @@ use manylabel_base::{Error, Watch, collected, copied, few, filled, parts, reserv
 use manylabel_sparse::CsrOwned;
 use rayon::prelude::*;
 
-/// Candidates per visit that growing their number ends at.
+/// The most candidates per visit that a fit chooses by itself.
 pub(super) const MOST_CANDIDATES: usize = 100;
 
-/// Held-out rows whose scores are looked at together: scores of 64 rows and 20,000 labels are 5 MB.
+/// Held-out rows that are scored together: the scores of 64 rows and 20,000 labels take 5 MB.
 const ROWS_OF_LOOK: usize = 64;
 
-/// Rows of a task of the passes that only score.
+/// Rows of a parallel task in passes that only score rows.
 const ROWS_OF_TASK: usize = 256;
 
-/// What does not change in a fit. Features and labels are those that training rows have.
+/// The training set: all that does not change during a fit. Features that no row has and labels that no
+/// training row carries are left out.
 pub(super) struct Problem {
+    /// All rows, the held-out ones included; (n, d).
     pub(super) x: CsrOwned,
-    /// Labels of the training rows; held-out rows have none.
+    /// The labels of each training row; rows held out are empty. (n, `n_labels`).
     pub(super) y: CsrOwned,
-    /// `C m_i`.
+    /// `C_i = C m_i`; (n).
     pub(super) cost: Vec<f64>,
-    /// `‖x_i‖²`.
+    /// `‖x_i‖²`; (n).
     pub(super) squares: Vec<f64>,
-    /// Rows that have a say.
+    /// The rows that take part: those with a feature that carry a label, but not all labels. In increasing
+    /// order.
     pub(super) order: Vec<u32>,
 }
 
-/// The duals of a row: first of all labels it carries, then of its active others.
+/// The active set of a row and its duals: first all labels that it carries, then the active ones of the
+/// others.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Duals {
+    /// The active labels.
     pub(super) labels: Vec<u32>,
+    /// The dual of each of `labels`: ≥ 0 for labels the row carries, ≤ 0 for the others.
     pub(super) alpha: Vec<f64>,
 }
 
-/// What changes in a fit.
+/// All that changes during a fit. Between visits, `weights` are those that belong to `duals`.
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) weights: Weights,
+    /// The duals of each row; empty for rows that do not take part. (n).
     pub(super) duals: Vec<Duals>,
 }
 
 impl State {
+    /// A copy.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`] if it does not fit in memory.
     pub(super) fn copied(&self) -> Result<Self, Error> {
         let mut duals = reserved("number of rows", self.duals.len())?;
         for Duals { labels, alpha } in &self.duals {
@@ -60,6 +72,12 @@ impl State {
 }
 
 impl Problem {
+    /// A problem with the given rows; `weights` are those of the rows, 1 without them.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Param`] if the sum of costs times the largest squared length of a row exceeds 1e30, so that
+    /// scores might leave the range of `f32`; [`Error::TooLarge`].
     pub(super) fn new(
         x: CsrOwned,
         y: CsrOwned,
@@ -109,13 +127,15 @@ impl Problem {
         })
     }
 
-    /// The mean number of labels of a row that has a say, as a number of candidates.
+    /// The mean number of labels per row, rounded up, of the rows that take part; from 1 to
+    /// [`MOST_CANDIDATES`].
     pub(super) fn mean_labels(&self) -> usize {
         let n_labels = self.y.indices.len();
         let mean = n_labels.div_ceil(self.order.len().max(1));
         mean.clamp(1, MOST_CANDIDATES)
     }
 
+    /// The initial duals: the active set of a row has the labels it carries, and all duals are 0.
     pub(super) fn empty_duals(&self) -> Result<Vec<Duals>, Error> {
         let mut duals = filled("number of rows", Duals::default(), self.x.n_rows())?;
         for &row in &self.order {
@@ -126,7 +146,7 @@ impl Problem {
         Ok(duals)
     }
 
-    /// Writes the scores of all labels for a row; returns how many terms they have.
+    /// Writes the scores of all labels for a row; returns the number of nonzero weights that were read.
     #[inline]
     pub(super) fn score(&self, weights: &Weights, row: usize, scores: &mut [f32]) -> usize {
         scores.fill(0.0);
@@ -141,7 +161,7 @@ impl Problem {
         n_terms
     }
 
-    /// The score of one label for a row.
+    /// The score of one label for a row, in O(features of the row).
     #[inline]
     pub(super) fn score_of(&self, weights: &Weights, row: usize, label: u32) -> f64 {
         let (cols, values) = self.x.row(row);
@@ -151,7 +171,8 @@ impl Problem {
             .sum()
     }
 
-    /// Share of rows, of those that carry a label, whose best label is one they carry.
+    /// The precision at 1: the share of `rows`, of those that carry a label, whose best label is one of them.
+    /// Ties go to the lower label. `labels` are the original numbers of the labels, as `y` has them.
     pub(super) fn precision(
         &self,
         weights: &Weights,
@@ -181,8 +202,8 @@ impl Problem {
         Ok(n_right as f64 / n_labeled.max(1) as f64)
     }
 
-    /// Lets `seen` look at the scores of `rows`. Of a row the labels it carries, of those that were
-    /// trained on, and its weight are told.
+    /// Passes the scores of `rows` to `seen`, together with the labels and the weight of each row. `known`
+    /// gives the labels that a row carries (of those that were trained on), `weight` its weight.
     pub(super) fn look(
         &self,
         weights: &Weights,
@@ -213,6 +234,8 @@ impl Problem {
         Ok(())
     }
 
+    /// The duality gap of a state: the sum of the primal and the (minimized) dual objective. Scores all rows
+    /// that take part, on all threads.
     pub(super) fn dual_gap(&self, state: &State, l1: f64, watch: &Watch) -> Result<f64, Error> {
         let sums = self.order.par_chunks(ROWS_OF_TASK).map(|rows| {
             let mut scores = filled("scores of a row", 0.0, self.y.n_cols)?;
@@ -236,7 +259,7 @@ impl Problem {
     }
 }
 
-/// `max_{k∉y} − min_{k∈y}` of the scores, of which those of y are lost.
+/// `max_{k∉y} z_k − min_{k∈y} z_k` of scores z; overwrites the scores of y.
 fn worst_violation(scores: &mut [f32], positives: &[u32]) -> f32 {
     let mut least = f32::INFINITY;
     for &label in positives {

@@ -1,4 +1,9 @@
-//! Visits to rows: search for labels that violate the margin, solve the block, update the weights.
+//! Visits to rows: find labels that violate the margin, solve for the row's duals, update the weights.
+//!
+//! A pass visits each row once in random order. The scores that a visit computes also give the row's part of
+//! the loss and of the duality gap *before* the visit, at no extra cost; [`Pass`] sums them up. Since the
+//! weights change from visit to visit, these sums belong to no single model; they only tell when it is worth
+//! computing the true gap.
 
 use super::block;
 use super::params::{Params, Search};
@@ -8,33 +13,42 @@ use fastrand::Rng;
 use manylabel_base::{Error, Watch, collected, copied, extend, filled, push};
 use manylabel_sparse::TopK;
 
-/// What memory is asked for in a visit.
+/// The name of allocations of a visit in error messages.
 const ACTIVE: &str = "active labels of a row";
 
-/// Space for one row's scores, reused between rows.
+/// The workspace of a visit, reused from row to row.
 pub(super) struct Scratch {
+    /// Scores or estimates of all labels; (`n_labels`).
     pub(super) scores: Vec<f32>,
+    /// The best labels that are not active.
     pub(super) best: TopK,
-    /// Scores of the active labels.
+    /// The scores of the active labels, in order of the active set.
     pub(super) active: Vec<f64>,
+    /// The point to project, then the negated duals of active labels that the row does not carry.
     pub(super) b: Vec<f64>,
+    /// The point to project, then the duals of labels that the row carries.
     pub(super) e: Vec<f64>,
-    /// Labels whose duals change, and by how much.
+    /// The labels whose duals change, with the change.
     pub(super) changes: Vec<(u32, f32)>,
-    /// Cumulated absolute values of a row.
+    /// Cumulative sums of the absolute values of a row, for sampling.
     pub(super) sums: Vec<f64>,
 }
 
-/// Work of a pass and how far from the optimum it found the rows.
+/// Counts of work, and sums over the rows of a pass, each taken before the row's visit.
 #[derive(Default)]
 pub(super) struct Pass {
+    /// Weights read in searches, plus an eighth of a unit for each label.
     pub(super) search: usize,
+    /// Weights read or changed otherwise.
     pub(super) rest: usize,
+    /// The sum of the rows' parts of the duality gap.
     pub(super) gap: f64,
+    /// The sum of the rows' losses, `C_i` included.
     pub(super) loss: f64,
 }
 
 impl Scratch {
+    /// A workspace for rows of `n_labels` labels.
     pub(super) fn new(n_labels: usize) -> Result<Self, Error> {
         Ok(Self {
             scores: filled("scores of a row", 0.0, n_labels)?,
@@ -48,17 +62,23 @@ impl Scratch {
     }
 }
 
-/// A fit under way.
+/// A fit in progress, without the [`State`].
 pub(super) struct Fit<'a> {
     pub(super) params: &'a Params,
     pub(super) problem: &'a Problem,
+    /// Draws the order of rows, the start among equal scores, and the features of sampled searches.
     pub(super) rng: Rng,
+    /// The most labels added to an active set in a visit.
     pub(super) n_candidates: usize,
     pub(super) scratch: Scratch,
 }
 
 impl Fit<'_> {
-    /// Visits each of `rows` once.
+    /// Visits each of `rows` once, in random order. Without `search`, active sets do not grow.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`], [`Error::Stopped`].
     pub(super) fn pass(
         &mut self,
         state: &mut State,
@@ -84,7 +104,8 @@ impl Fit<'_> {
         Ok(pass)
     }
 
-    /// Keeps which weights are not zero and solves for these without `l1`.
+    /// Fixes the nonzero weights and solves for them without `l1`, in at most `max_iter` passes without
+    /// search.
     pub(super) fn post_solve(
         &mut self,
         state: &mut State,
@@ -102,12 +123,18 @@ impl Fit<'_> {
         Ok(())
     }
 
-    /// Takes what `rows` have taught back, and lets the other rows adapt to it.
+    /// Removes the part of `rows` (in increasing order) from the weights, and adapts the duals of all other
+    /// rows, as if `rows` had not been trained on.
     ///
-    /// Without that the scores of the rows forgotten would be far too low for their labels. One pass
-    /// searches and one does not: without a search, without a second pass, or with one over the rows
-    /// farthest from the optimum alone, intercepts came out so large on some sets that ranks suffered.
-    /// Few candidates do, as a row has few active labels; blocks of many would take most of the time.
+    /// Without the adaption, the scores of these rows would be far too low for their labels. Two passes over
+    /// the other rows follow, the first with search and the second without. With no search, no second pass,
+    /// or a second pass over only the rows farthest from the optimum, the intercepts chosen on some data sets
+    /// were so large that rankings suffered. Few candidates suffice, since a row has few active labels; with
+    /// many, solving their blocks would take most of the time.
+    ///
+    /// # Errors
+    ///
+    /// As [`pass`](Self::pass).
     pub(super) fn forget(
         &mut self,
         state: &mut State,
@@ -143,7 +170,7 @@ impl Fit<'_> {
         Ok(())
     }
 
-    /// Scores the active labels of a row: one by one, or with all others where that is faster.
+    /// Scores the active labels of a row: one by one, or together with all labels if that is faster.
     fn score_active(
         &mut self,
         weights: &Weights,
@@ -179,8 +206,8 @@ impl Fit<'_> {
         extend(ACTIVE, &mut self.scratch.active, scores)
     }
 
-    /// Scores all labels and adds the best of those that are not active, if they violate the
-    /// margin.
+    /// Exact search: scores all labels and adds the best ones that are not active and violate the margin to
+    /// the active set.
     fn search_all(
         &mut self,
         weights: &Weights,
@@ -201,7 +228,9 @@ impl Fit<'_> {
         self.add_best(row, duals, |best| f64::from(best.1))
     }
 
-    /// As [`search_all`](Self::search_all), by estimates from some of the features.
+    /// Sampled search: as [`search_all`](Self::search_all), with estimates of the scores from a sample of the
+    /// row's features. Feature j is drawn with probability `|x_j| / Σ|x|`, so estimates are unbiased. Scores
+    /// of active labels and of the labels chosen are exact.
     fn search_some(
         &mut self,
         weights: &Weights,
@@ -216,7 +245,7 @@ impl Fit<'_> {
             self.problem.y.n_cols as f64,
         );
         let nnz = self.problem.x.indices.len() as f64;
-        // One feature in so many (Yen et al., section 3.3, as their program has it).
+        // One feature in `rate` is drawn (Yen et al., section 3.3, with the constants of their program).
         let rate = (5.0 * d * m / (self.params.c * m.max(2.0).ln() * nnz))
             .min(nnz / n / 10.0)
             .ceil()
@@ -249,7 +278,8 @@ impl Fit<'_> {
         self.add_best(row, duals, |best| problem.score_of(weights, row, best.0))
     }
 
-    /// Adds the labels of the best scores that are not active in a row; their scores proper are `exact`.
+    /// Adds the best labels that are not active to the active set, if they violate the margin by their true
+    /// scores, which `exact` computes from a label and its score or estimate.
     fn add_best(
         &mut self,
         row: usize,
@@ -262,15 +292,15 @@ impl Fit<'_> {
             active,
             ..
         } = &mut self.scratch;
-        // Yen et al.'s program takes what scores more than −1. Where a label of the row scores less than
-        // 0, labels below −1 violate its margin as well; without them the optimum is missed.
+        // The program of Yen et al. takes labels that score above −1. If a label that the row carries scores
+        // below 0, labels below −1 violate the margin, too; without them the optimum would be missed.
         let positive = &active[..self.problem.y.row(row).0.len()];
         let least = positive.iter().copied().fold(0.0, f64::min);
         let lowest = least - 1.0;
         for &label in &duals.labels {
             scores[label as usize] = f32::NEG_INFINITY;
         }
-        // Of equal scores, as all are at the beginning, those first seen from a random place on.
+        // Ties (at the beginning all scores are equal) go to the first labels from a random one on.
         let start = self.rng.usize(..scores.len());
         let (before, from) = scores.split_at(start);
         let mut number = 0;
@@ -304,7 +334,8 @@ impl Fit<'_> {
         Ok(())
     }
 
-    /// Solves for the duals of the active set and carries their change over to the weights.
+    /// Solves for the duals of the active set, updates the weights, and removes labels from the active set
+    /// whose duals are 0. Adds the row's loss and gap before the update to `pass`.
     fn solve(&mut self, state: &mut State, row: usize, pass: &mut Pass) -> Result<(), Error> {
         let problem = self.problem;
         let Scratch {
@@ -321,7 +352,7 @@ impl Fit<'_> {
 
         let (positive, negative) = active.split_at(n_positive);
         let least = positive.iter().copied().fold(f64::INFINITY, f64::min);
-        // What nobody found does not violate the margin more.
+        // Labels that the search did not return do not violate the margin more than these.
         let most = negative.iter().copied().fold(-1.0 + least, f64::max);
         let loss = cost * (1.0 + most - least).max(0.0);
         let products = duals.alpha.iter().zip(active.iter());

@@ -1,15 +1,16 @@
-//! `V = Σ_i x_i α_iᵀ` and `W = soft(V, l1)`, by feature.
+//! The matrices `V = Σ_i x_i α_iᵀ` and `W = soft(V, l1)`, stored by feature.
 //!
-//! Of each feature the labels with a weight come first, so that scoring a row walks these and no
-//! others; the labels whose v has not reached l1 wait behind them. A table of each feature knows
-//! where a label stands.
+//! Only V is stored; a weight is `w = v − l1 · sign(v)` if `|v| > l1`, otherwise 0. Each feature has a list
+//! of the labels whose v has ever changed. Those with a weight come first, so that scoring a row reads
+//! nonzero weights only; when a v crosses l1, its label changes places with the one at the border. A hash
+//! table per feature gives the place of a label.
 
 use manylabel_base::{Error, copied, extend, filled, push, reserved};
 use manylabel_sparse::CsrOwned;
 use std::collections::{HashMap, TryReserveError};
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// A hash good enough for numbers of labels, which nobody chooses to collide.
+/// A fast hash for label numbers. It does not resist deliberate collisions, which is no concern here.
 #[derive(Debug, Clone, Default)]
 struct LabelHasher(u64);
 
@@ -25,7 +26,7 @@ impl Hasher for LabelHasher {
     }
 
     fn write_u32(&mut self, label: u32) {
-        // The product's high bits are good; the table takes low ones for the place.
+        // The high bits of the product are well mixed, and the table uses low bits: so rotate.
         self.0 = u64::from(label)
             .wrapping_add(1)
             .wrapping_mul(0x9e37_79b9_7f4a_7c15)
@@ -33,32 +34,42 @@ impl Hasher for LabelHasher {
     }
 }
 
-/// Steps along the weights of a feature, one after the other, in the time of finding one of them by
-/// its label. Measured: 3 to 6; nothing but time depends on it, and the last bits of scores.
+/// The number of weights that can be read one after the other in the time of one look-up by label; measured
+/// as 3 to 6. Only running time and the last bits of scores depend on it.
 const STEPS_OF_A_SEARCH: usize = 4;
 
-/// What memory is asked for.
+/// The name of allocations in error messages.
 const WHAT: &str = "number of weights";
 
+/// The row of V that belongs to one feature.
 #[derive(Debug, Clone, Default)]
 struct Feature {
+    /// Labels, those with a weight first; otherwise in no particular order.
     labels: Vec<u32>,
+    /// The v of each of `labels`.
     v: Vec<f32>,
-    /// The first so many have |v| > l1.
+    /// The number of labels with a weight, `|v| > l1`.
     n_weights: usize,
+    /// The position of each label in `labels`.
     places: HashMap<u32, u32, BuildHasherDefault<LabelHasher>>,
 }
 
-/// See the module.
+/// V and W by feature.
 #[derive(Debug)]
 pub(super) struct Weights {
     features: Vec<Feature>,
+    /// The threshold; 0 once supports are fixed.
     l1: f32,
-    /// Whether only what has a weight may get another.
+    /// Whether only the labels that have a weight for a feature may have one.
     supports_fixed: bool,
 }
 
 impl Weights {
+    /// V = 0 for `n_features` features.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`].
     pub(super) fn new(n_features: usize, l1: f32) -> Result<Self, Error> {
         Ok(Self {
             features: filled("number of features", Feature::default(), n_features)?,
@@ -67,6 +78,11 @@ impl Weights {
         })
     }
 
+    /// A copy, with the same order of labels.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`].
     pub(super) fn copied(&self) -> Result<Self, Error> {
         let mut features = reserved("number of features", self.features.len())?;
         for feature in &self.features {
@@ -75,7 +91,8 @@ impl Weights {
         Ok(Self { features, ..*self })
     }
 
-    /// Fixes the supports at what they are and leaves out l1: from now on w is v on the support.
+    /// Fixes the nonzero weights: all other entries of V are dropped, and further changes to them are
+    /// ignored. The threshold becomes 0, so from now on `w = v`.
     #[expect(clippy::disallowed_methods, reason = "there were more places before")]
     pub(super) fn fix_supports(&mut self) {
         self.l1 = 0.0;
@@ -90,7 +107,7 @@ impl Weights {
         }
     }
 
-    /// Labels with a weight for `feature`, and these.
+    /// The labels with a weight for `feature`, and these weights, in no particular order.
     pub(super) fn of_feature(&self, feature: usize) -> impl Iterator<Item = (u32, f32)> + '_ {
         let Feature {
             labels,
@@ -102,12 +119,12 @@ impl Weights {
         pairs.map(|(&label, &v)| (label, v - self.l1.copysign(v)))
     }
 
-    /// How many labels have a weight for `feature`.
+    /// The number of labels with a weight for `feature`.
     pub(super) fn n_weights(&self, feature: usize) -> usize {
         self.features[feature].n_weights
     }
 
-    /// The weight of `label` for `feature`.
+    /// The weight of `label` for `feature`, by one look-up.
     pub(super) fn get(&self, feature: usize, label: u32) -> f32 {
         let feature = &self.features[feature];
         match feature.places.get(&label) {
@@ -119,8 +136,8 @@ impl Weights {
         }
     }
 
-    /// Whether walking all weights of `features` is faster than finding those of `n_wanted` labels one
-    /// by one, if `extra` steps come with it.
+    /// Whether it is faster to read all weights of `features` one after the other, and `extra` steps, than to
+    /// look up those of `n_wanted` labels.
     pub(super) fn is_faster_to_walk(
         &self,
         features: &[u32],
@@ -133,17 +150,21 @@ impl Weights {
         weights.sum::<usize>() + extra < STEPS_OF_A_SEARCH * features.len() * n_wanted
     }
 
-    /// Adds `x αᵀ` to v: a row's features and values, and labels, each once, and what is added for each
-    /// of these. `space` has a place for every label.
+    /// Adds `x δᵀ` to V, where x is a row (its features and values) and δ has the given `changes` of labels,
+    /// each label at most once. `space` is a workspace with a place for each label.
     ///
-    /// Weights get the same bits whether they are found one by one or passed by.
+    /// The result has the same bits whether weights are looked up or read one after the other.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`]; V is then partly updated.
     pub(super) fn add_row(
         &mut self,
         (features, values): (&[u32], &[f32]),
         changes: &[(u32, f32)],
         space: &mut [f32],
     ) -> Result<(), Error> {
-        // A walk meets only labels that are there, and none may be added to fixed supports.
+        // Reading in order meets only labels that are stored; with fixed supports, no others are added.
         let walk =
             self.supports_fixed && self.is_faster_to_walk(features, space.len(), changes.len());
         if !walk {
@@ -167,7 +188,11 @@ impl Weights {
         Ok(())
     }
 
-    /// Adds to v.
+    /// Adds `change` to the v of one feature and label. Moves the label if it gains or loses its weight.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`].
     #[inline]
     pub(super) fn add(&mut self, feature: usize, label: u32, change: f32) -> Result<(), Error> {
         let feature = &mut self.features[feature];
@@ -200,7 +225,12 @@ impl Weights {
         })
     }
 
-    /// The weights by feature, labels in increasing order.
+    /// The nonzero weights by feature, with the labels of each in increasing order; (`n_features`,
+    /// `n_labels`).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`].
     pub(super) fn to_csr(&self, n_labels: usize) -> Result<CsrOwned, Error> {
         let most = self.features.iter().map(|feature| feature.n_weights).sum();
         let mut out = CsrOwned {
@@ -225,7 +255,8 @@ impl Weights {
 }
 
 impl Feature {
-    #[expect(clippy::disallowed_methods, reason = "the room is there")]
+    /// A copy, with the same order of labels.
+    #[expect(clippy::disallowed_methods, reason = "the room is reserved")]
     fn copied(&self) -> Result<Self, Error> {
         let mut places = HashMap::default();
         places
@@ -240,7 +271,7 @@ impl Feature {
         })
     }
 
-    /// A place for another label.
+    /// Appends a label with v = 0; returns its position.
     #[cold]
     fn append(&mut self, label: u32) -> Result<usize, Error> {
         let at = self.labels.len();
@@ -253,6 +284,7 @@ impl Feature {
         Ok(at)
     }
 
+    /// Exchanges the labels at two positions.
     fn swap(&mut self, a: usize, b: usize) {
         if a == b {
             return;
@@ -264,6 +296,7 @@ impl Feature {
     }
 }
 
+/// The error of a hash table that cannot grow.
 fn refused(error: &TryReserveError) -> Error {
     Error::TooLarge {
         what: WHAT,
@@ -314,7 +347,7 @@ mod tests {
                 Ok(())
             };
             check(&weights, &soft, &v)?;
-            // Fixed supports: what had no weight gets none, and l1 is gone.
+            // Fixed supports: labels without a weight get none, and the threshold is 0.
             let had = v.map(|row| row.map(|v| v.abs() > L1));
             let mut of_rows = weights.copied().expect("small");
             weights.fix_supports();
@@ -329,7 +362,7 @@ mod tests {
                 }
             }
             check(&weights, &|v| v, &v)?;
-            // The same bits row by row, whether places are found one by one or passed by.
+            // The same bits row by row, whether weights are looked up or read in order.
             let (features, values) = ([0, 2], [0.3, -1.7]);
             let mut one_by_one = of_rows.copied().expect("small");
             let mut space = [7.0; N_LABELS];

@@ -1,11 +1,11 @@
-//! The attribute `wide`; see `manylabel_simd`, which hands it on.
+//! The attribute macro `wide`, re-exported by `manylabel_simd`.
 #![forbid(unsafe_code)]
 
 use proc_macro::TokenStream;
 
-/// The instruction sets that loops are compiled for, beside those that every machine of its kind
-/// has: vectors of 512 bits where there are all the instructions that numeric loops use, of 256 bits
-/// where there are fused products. Which one runs is decided when it runs.
+/// The instruction sets that a function is compiled for, in addition to the baseline of the target: on
+/// x86-64, AVX-512 (vectors of 512 bits) and AVX2 (256 bits), both with fused multiply-add. The version is
+/// chosen at run time, the first that the machine supports.
 const WIDE: &str = r#"#[multiversion::multiversion(targets(
     "x86_64+avx512f+avx512bw+avx512dq+avx512vl+fma",
     "x86_64+avx2+fma",
