@@ -96,7 +96,7 @@ impl Matrix {
                     return Err(Error::Csr {
                         matrix: "correlations_",
                         row,
-                        rule: format!("the entry in column {col} has no equal mirror image or is on the diagonal"),
+                        rule: format!("column {col} breaks the symmetry or is on the diagonal"),
                     });
                 }
                 *mirror += 1;

@@ -302,7 +302,7 @@ impl<'o, 'a, T: Float, const N: usize> Stage<'o, 'a, T, N> {
         let n_labels = self.violations.len();
         let mut classes: Vec<Vec<usize>> = Vec::new();
         let mut class_of = filled(LABELS, usize::MAX, n_labels)?;
-        // The last label that kept another out of each class.
+        // For each class, the last label that cannot join it.
         let mut taken: Vec<usize> = Vec::new();
         for label in 0..n_labels {
             if self.violations[label] <= self.rest || self.shares[label] < 1.0 {
