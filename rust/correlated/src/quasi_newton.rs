@@ -45,7 +45,7 @@ const OVERSHOT: f64 = 0.5;
 /// Names of what did not fit in memory, for errors.
 const LABELS: &str = "number of labels";
 const PAIRS: &str = "number of pairs";
-const COLUMNS: &str = "what moves in a label";
+const COLUMNS: &str = "parameters of a label";
 
 /// The solver, with what is known about the curvature of all labels from one call to the next.
 pub(crate) struct QuasiNewton<T> {

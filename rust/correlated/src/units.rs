@@ -2,8 +2,8 @@
 //!
 //! The fit works with features of unit variance, centred columns of X and Y, and labels numbered by
 //! frequency. A weight of a feature with standard deviation s and mean μ is `b s` in the fit, and
-//! its intercept absorbs `μ b`. Couplings keep their values; centring a label with mean p moves `p
-//! c` into the intercept of its partner. Both directions take one pass over the weights.
+//! its intercept absorbs `μ b`. Couplings keep their values; centring a label with mean p moves
+//! `p c` into the intercept of its partner. Both directions take one pass over the weights.
 
 use crate::design::Scales;
 use crate::iterate::Iterate;

@@ -1,9 +1,10 @@
 //! The choice of γ, the factor of the frequencies, by leave-one-out error. It decides how strongly
 //! the link may bend.
 //!
-//! With the Cholesky factor L of the Gram matrix and `ψ = L⁻¹φ`, least squares predict `ψ_i · Σ_j
-//! ω_j ψ_j y_j` for row i. The leverage of a row is `ω |ψ|²`. Its residual in a fit without the row
-//! is its residual divided by one minus its leverage. So one fit gives all leave-one-out errors.
+//! With the Cholesky factor L of the Gram matrix and `ψ = L⁻¹φ`, least squares predict
+//! `ψ_i · Σ_j ω_j ψ_j y_j` for row i. The leverage of a row is `ω |ψ|²`. Its residual in a fit
+//! without the row is its residual divided by one minus its leverage. So one fit gives all
+//! leave-one-out errors.
 //!
 //! The comparison must stand for the model that is fitted, which differs in three ways:
 //!
@@ -185,8 +186,8 @@ fn targets(labels: &Labels, common: &[u32], rows: &[u32]) -> Result<Vec<f32>, Er
     Ok(targets)
 }
 
-/// An estimate of the squared error on new rows, summed over rows and labels, for a fit to `1 /
-/// share` times as many rows as the design has.
+/// An estimate of the squared error on new rows, summed over rows and labels, for a fit to
+/// `1 / share` times as many rows as the design has.
 ///
 /// With infinitely many rows, the residuals of the fit and leave-one-out residuals would agree.
 /// They lie below and above that limit by about the same amount. So the estimate is between their

@@ -4,8 +4,8 @@
 //! Labels are independent given the features; one thread works on sixteen at a time, which share
 //! the products with the features. Newton steps are solved approximately by conjugate gradients,
 //! preconditioned by the least-squares Gram matrix, whose directions of large and small curvature
-//! are those of the Hessian. A step is halved until the loss falls enough. That needs no features,
-//! because scores are linear in the step.
+//! are roughly those of the Hessian. A step is halved until the loss falls enough. That needs no
+//! features, because scores are linear in the step.
 //!
 //! The objective is strictly convex for λ > 0, so that the result does not depend on the start. A
 //! conjugate-gradient step takes two products with the features, O(n s) for each label, and a

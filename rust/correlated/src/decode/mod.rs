@@ -1,5 +1,5 @@
-//! The most probable label set of a row, the maximum of `s(z) = Σ_i z_i u_i + Σ_{i<k} c_ik z_i
-//! z_k`, and the probability of each label.
+//! The most probable label set of a row, the maximum of
+//! `s(z) = Σ_i z_i u_i + Σ_{i<k} c_ik z_i z_k`, and the probability of each label.
 //!
 //! Here `u_i` is the log-odds of label i without couplings. Labels without couplings are decided by
 //! the sign of u. For the other labels there are three ways:
