@@ -12,8 +12,8 @@
 //! is safe. There is no explicit penalty: the ridge in C, label smoothing and few passes
 //! regularize.
 //!
-//! In the coordinates `U = LᵀV`, `Ψ = ΦL⁻ᵀ` of the Cholesky factor L, the same steps have no C: U₀
-//! = ΨᵀỸ, and the direction is `U₀ − (n/|b|) Ψ_bᵀP_b`. Whitening takes one triangular solve per
+//! In the coordinates `U = LᵀV`, `Ψ = ΦL⁻ᵀ` of the Cholesky factor L, the same steps have no C:
+//! `U₀ = ΨᵀỸ`, and the direction is `U₀ − (n/|b|) Ψ_bᵀP_b`. Whitening takes one triangular solve per
 //! row, once. Preconditioning takes two per label and batch, twenty per label and pass. Features
 //! are whitened if that is less work, and if they are kept.
 //!
