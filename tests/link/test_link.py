@@ -220,7 +220,7 @@ def test_softmax(problem, tmp_path, kernel):
     ("params", "message"),
     [
         ({"loss": "softmax", "solver": "newton-cg"}, '`solver` must be "psgd" for the loss "softmax"'),
-        ({"preflate": True}, "`preflate` must be False but for the linear kernel"),
+        ({"preflate": True}, '`preflate` must be False unless the kernel is "linear"'),
     ],
 )
 def test_parameters_that_do_not_go_together(problem, params, message):

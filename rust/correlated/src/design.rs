@@ -1,5 +1,14 @@
-//! The features of the training rows as the fit wants them: of unit variance, in dense or sparse blocks
-//! of rows.
+//! The features of the training rows in the form that the fit wants: of unit variance, centred, in
+//! blocks of rows.
+//!
+//! A [`Design`] is dense or sparse. It is dense if more than half of the values of the features
+//! that vary are not zero: its rows are then centred and stored without gaps. A sparse design
+//! stores only values that are not zero. Its columns are centred implicitly: products are computed
+//! with the uncentred matrix, and the caller corrects them with the means in [`Design::shift`].
+//! Features that are the same in all rows are left out; the intercept covers them.
+//!
+//! Blocks are small enough that a block's rows of log-odds stay in cache while they are computed,
+//! turned into residuals and multiplied back.
 
 use crate::wide::{
     Float, Wide, dense_add_transposed, dense_times, sparse_add_transposed, sparse_times,
@@ -8,36 +17,47 @@ use manylabel_base::{Error, Watch, collected, copied, filled};
 use manylabel_sparse::{ColumnOrder, CsrView, Index, RowBlocks, Value};
 use std::ops::Range;
 
-/// Rows of a dense block, which stays in the second-level cache while it is used twice.
+/// Rows of a dense block. It stays in the second-level cache while it is used twice.
 const DENSE_ROWS: usize = 256;
 
-/// Rows of a sparse block if labels are too few to share out among threads.
+/// Rows of a sparse block if there are too few labels to occupy all threads, which then share rows.
 const FEW_ROWS: usize = 512;
 
-/// Rows that are looked at between two questions whether to go on.
+/// Rows processed between two questions to the watch whether to go on.
 const ROWS_OF_STEP: usize = 4096;
 
-/// Means and standard deviations of the features.
+/// Means and standard deviations of the features, weighted by the rows' weights.
 pub(crate) struct Scales {
+    /// The mean of each original feature.
     pub(crate) mean: Vec<f64>,
-    /// 0 for a feature that is the same in all rows.
+    /// The standard deviation of each original feature; 0 for a feature that is the same in all
+    /// rows.
     pub(crate) deviation: Vec<f64>,
-    /// The mean of features that no row lacks, which is taken off their values also where these are
-    /// sparse: the others' deviations are of the size of their means, but that of a date is not.
+    /// What is subtracted from the values of a feature before they are scaled, also in a sparse
+    /// design: the mean of features that are nonzero in every row, otherwise 0.
+    ///
+    /// A feature with zeros in some rows has a standard deviation of the size of its mean. One
+    /// without zeros, such as a date, may vary little around a large mean, so that uncentred values
+    /// would lose digits.
     offset: Vec<f64>,
     /// Whether most values of the features that vary are not zero.
     pub(crate) dense: bool,
-    /// The mean squared length of a row of the features that vary, as they are used.
+    /// The weighted mean of `‖x‖²` over rows, for the features that vary and in the form that the
+    /// fit uses.
     pub(crate) square: f64,
 }
 
 impl Scales {
-    /// Two passes over `x`; `omega`: weights of the rows, of sum 1.
+    /// Computes means and standard deviations in two passes over `x`. `omega`: weights of the rows,
+    /// which sum to 1.
+    ///
+    /// A feature counts as constant if its standard deviation is within `n_rows` rounding errors of
+    /// its mean.
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] if the square of a value is not finite; [`Error::TooLarge`],
-    /// [`Error::Stopped`].
+    /// [`Error::Param`] if the square of a value is not finite; [`Error::TooLarge`] if there is no
+    /// memory; [`Error::Stopped`].
     pub(crate) fn new<I: Index, V: Value>(
         x: CsrView<'_, I, V>,
         omega: &[f64],
@@ -52,7 +72,7 @@ impl Scales {
             }
             let (cols, values) = x.row(row);
             for (col, value) in cols.iter().zip(values) {
-                // Stored zeros are as good as absent, down to the last bit.
+                // Stored zeros are treated as absent, so that they do not change a single bit.
                 if value.f64() != 0.0 {
                     mean[col.get()] += weight * value.f64();
                     stored[col.get()] += weight;
@@ -74,7 +94,7 @@ impl Scales {
             }
         }
         let mut offset = filled("number of features", 0.0, x.n_cols())?;
-        // What rounding may leave of a feature that is the same in all rows, as a share of its mean.
+        // The standard deviation that rounding may give a constant feature, relative to its mean.
         let rounding = x.n_rows() as f64 * f64::EPSILON;
         let (mut kept, mut nonzero) = (0, 0);
         for col in 0..x.n_cols() {
@@ -83,7 +103,7 @@ impl Scales {
             if !found.is_finite() {
                 return Err(Error::Param {
                     name: "X",
-                    expected: "so small that squares of its values are finite",
+                    expected: "small enough that the squares of its values are finite",
                     got: format!("a mean of {:e} in feature {col}", mean[col]),
                 });
             }
@@ -106,7 +126,8 @@ impl Scales {
         })
     }
 
-    /// To use the features as they are.
+    /// Scales that leave the features as they are: means and offsets 0, standard deviations 1.
+    /// Constant features keep the standard deviation 0, and are still left out.
     pub(crate) fn unscaled(mut self) -> Self {
         self.square = 0.0;
         for (mean, deviation) in self.mean.iter_mut().zip(&mut self.deviation) {
@@ -120,7 +141,10 @@ impl Scales {
         self
     }
 
-    /// Cuts rows into blocks; `few_labels`: whether threads must share rows.
+    /// Cuts the rows into blocks, by their number and their stored values. `few_labels`: whether
+    /// threads must share the rows of one panel, which takes smaller blocks.
+    ///
+    /// Cuts depend on the data only, never on the number of threads.
     pub(crate) fn cut<I: Index, V: Value>(
         &self,
         x: CsrView<'_, I, V>,
@@ -141,23 +165,37 @@ impl Scales {
     }
 }
 
+/// The values of the rows.
 enum Rows<T> {
-    /// Row after row, centred.
+    /// Row after row, centred and scaled, without gaps.
     Dense(Vec<T>),
+    /// Values that are not zero, scaled but not centred; each block is stored by row and by column.
     Sparse(RowBlocks<T>),
 }
 
 /// The features that vary, each divided by its standard deviation.
 pub(crate) struct Design<T> {
+    /// The values.
     rows: Rows<T>,
+    /// The rows of each block, in order.
     cuts: Vec<Range<usize>>,
-    /// The original feature at each place.
+    /// The original feature at each position. Sparse columns are in order of falling frequency,
+    /// dense ones in their original order.
     pub(crate) columns: Vec<u32>,
-    /// What is to be taken off each value for a mean of zero; none where that is done.
+    /// The mean of each column as stored, which the caller has to subtract. Empty for a dense
+    /// design, whose columns have mean 0.
     pub(crate) shift: Vec<f64>,
 }
 
 impl<T: Float> Design<T> {
+    /// Copies the features of `x`, scaled by `scales`, in blocks of rows `cuts`.
+    ///
+    /// A dense design takes `n_rows × width` numbers of type T. A sparse one takes each stored
+    /// value twice, with its row and its column.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`] if there is no memory; [`Error::Stopped`].
     pub(crate) fn new<I: Index, V: Value>(
         x: CsrView<'_, I, V>,
         scales: &Scales,
@@ -235,7 +273,7 @@ impl<T: Float> Design<T> {
         self.columns.len()
     }
 
-    /// Number of values that a product goes through.
+    /// Number of values that one product with all rows goes through.
     pub(crate) fn stored(&self) -> usize {
         match &self.rows {
             Rows::Dense(values) => values.len(),
@@ -257,7 +295,10 @@ impl<T: Float> Design<T> {
         &self.cuts
     }
 
-    /// `out_i = first + Σ_j x_ij p_j` for the rows of a block, before centring.
+    /// `out_i = first + Σ_j x_ij p_j` for the rows i of a block; x is as stored, before the
+    /// correction by [`shift`](Self::shift).
+    ///
+    /// `p` has one entry per column, `out` one per row of the block.
     pub(crate) fn times<const N: usize>(
         &self,
         block: usize,
@@ -271,7 +312,8 @@ impl<T: Float> Design<T> {
         }
     }
 
-    /// `g_j += Σ_i x_ij u_i` over the rows of a block, before centring.
+    /// `g_j += Σ_i x_ij u_i` over the rows i of a block; x is as stored, before the correction by
+    /// [`shift`](Self::shift).
     pub(crate) fn add_transposed<const N: usize>(
         &self,
         block: usize,
@@ -284,7 +326,8 @@ impl<T: Float> Design<T> {
         }
     }
 
-    /// Copies features in `cols` to the first lanes of a block's rows, zeros so far, before centring.
+    /// Copies the columns `cols`, at most N, into the first lanes of `out`, which has one entry per
+    /// row of the block and is zero so far. Values are as stored.
     pub(crate) fn columns<const N: usize>(
         &self,
         block: usize,
@@ -310,6 +353,7 @@ impl<T: Float> Design<T> {
         }
     }
 
+    /// The values of one block of a dense design.
     fn dense<'a>(&self, values: &'a [T], block: usize) -> &'a [T] {
         let rows = &self.cuts[block];
         &values[rows.start * self.width()..rows.end * self.width()]

@@ -1,17 +1,27 @@
-//! Accelerated proximal gradients (FISTA), with a step and a momentum of its own for each label.
+//! Accelerated proximal gradients (FISTA), with a step length and a momentum for each label.
 //!
-//! The loss is a sum over labels i of convex functions of (`w_i`, `c_i`·, `β_i`). Let `L_i` bound the
-//! curvature of the i-th where columns have unit variance. Then steps of `1/L_i` for the weights of
-//! label i and of `1/(L_i` `v_k` + `L_k` `v_i`) for the coupling of i and k, whose columns have variance
-//! `v_k` and `v_i`, majorize the whole: the one coupling is in the losses of both. The penalty is left to
-//! the proximal step, in closed form: shrink by `t l1`, then divide by `1 + 2 t l2`.
+//! **Steps.** The loss is a sum over labels i of convex functions of (`w_i`, `c_i`·, `β_i`). Let
+//! `L_i` bound the curvature of the i-th function where columns have unit variance. Then steps of
+//! `1/L_i` for the weights of label i, and of `1/(L_i` `v_k` + `L_k` `v_i`) for the coupling of i
+//! and k, whose columns have variances `v_k` and `v_i`, majorize the whole loss. The coupling has
+//! both terms because it is in the losses of both labels. The proximal step for the elastic net has
+//! a closed form: soft threshold by `t l1`, then divide by `1 + 2 t l2`.
 //!
-//! Curvature is σ(1−σ), for rare labels a hundred times less than the bound ¼, and every label converges
-//! at its own pace. So `L_i` starts as that of constant predictions and follows the differences of
-//! gradients, of weights and of couplings, up or down. Momentum restarts label by label where a step
-//! turns back (O'Donoghue and Candès, *Adaptive Restart for Accelerated Gradient Schemes*, 2015). A
-//! curvature that was seen is no bound: if the objective has risen when it is looked at, the descent
-//! goes back to the last look and uses the bound.
+//! **Curvature.** The curvature of a row is σ(1−σ), for rare labels a hundred times less than its
+//! bound ¼. So `L_i` starts at the curvature of constant predictions. It then follows up or down
+//! what the differences of gradients show, of weights and of couplings. A curvature seen along a
+//! path is no bound: the objective is computed now and then, and if it has risen, the descent goes
+//! back to the last such check and uses the true bound from there on.
+//!
+//! **Momentum** restarts label by label where a step turns back (O'Donoghue and Candès, *Adaptive
+//! Restart for Accelerated Gradient Schemes*, 2015).
+//!
+//! **Resting panels.** Panels whose labels are all well within the tolerance take no part in
+//! gradients until all panels are. A gradient of all panels then confirms convergence, or continues
+//! with a stricter criterion for resting.
+//!
+//! The state takes about seven numbers per weight: w and y, their predecessors, two gradients, and
+//! the point of the last check.
 
 use crate::iterate::{Iterate, overwrite};
 use crate::objective::{Objective, Slope};
@@ -23,57 +33,63 @@ use manylabel_simd::wide;
 use manylabel_sparse::Value;
 use rayon::prelude::*;
 
-/// What is left of a curvature after a step that has shown none. Directions of high curvature are soon
-/// done with; where they come back, the next difference of gradients shows them.
+/// Factor of a label's curvature after each step; what the step itself shows is a lower limit.
+/// Directions of high curvature converge soon; if they come back, the next difference of gradients
+/// shows it.
 const FORGET: f64 = 0.7;
 
-/// Gradients between two looks at the objective. A look takes several times as long as a gradient.
+/// Gradients between two checks of the objective. A check takes several times as long as a
+/// gradient.
 const LOOK: usize = 250;
 
-/// The least curvature, in units of the bound: steps do not grow without end where the loss is flat.
+/// Smallest curvature, as a share of the bound, so that steps do not grow without end where the
+/// loss is flat.
 const LEAST: f64 = 1e-6;
 
-/// What is known of the curvature of the labels, from one descent to the next.
+/// The solver, with what is known about the curvature of the labels from one call to the next.
 pub(crate) struct Fista<T, const N: usize> {
-    /// One a lane, also of lanes without a label.
+    /// One entry per lane, including the lanes without a label.
     paces: Vec<Pace>,
-    /// The largest eigenvalue of the correlations among columns, once it was asked for.
+    /// The largest eigenvalue of the correlations among columns, once computed.
     eigenvalue: Option<f64>,
-    /// Whether steps have been too long, so that the bound of curvature is used.
+    /// Whether steps have been too long, so that the bound of the curvature is used from now on.
     cautious: bool,
-    /// Room for a descent.
+    /// Memory of the last descent, for the next.
     path: Option<Path<T, N>>,
 }
 
 /// How one label descends.
 #[derive(Clone, Copy)]
 struct Pace {
-    /// L; infinite for lanes without a label, which then stand still.
+    /// The curvature `L_i`; infinite for lanes without a label, which never move.
     curvature: f64,
     /// τ of the momentum.
     tau: f64,
-    /// The largest violation of optimality.
+    /// The largest KKT violation at the last gradient.
     violation: f64,
-    /// ⟨y − w⁺, w⁺ − w⟩ in the metric of the step.
+    /// ⟨y − w⁺, w⁺ − w⟩ in the metric of the step; positive where the step turns back.
     turn: f64,
 }
 
-/// The points of a descent besides y, where gradients are taken.
+/// The points and gradients of a descent, besides the point y where gradients are taken.
 struct Path<T, const N: usize> {
-    /// Where the last proximal step led, and the one before.
+    /// The result of the last proximal step.
     w: Iterate<T, N>,
+    /// The result of the step before that.
     w_before: Iterate<T, N>,
+    /// The point of the gradient before the last.
     y_before: Iterate<T, N>,
-    /// The gradients at `y` and `y_before`.
+    /// The gradient at y.
     slope: Slope<T, N>,
+    /// The gradient at `y_before`.
     slope_before: Slope<T, N>,
-    /// Which panels move.
+    /// Which panels do not rest.
     active: Vec<bool>,
-    /// Whether there is no gradient before to compare the next with.
+    /// Whether there is no earlier gradient yet to compare the next one with.
     first: bool,
 }
 
-/// A panel's part of a path: one row a feature, and one of intercepts.
+/// One panel's part of a path: one row per feature, and one for the intercepts.
 struct Panel<'a, T, const N: usize> {
     w: &'a mut [Wide<T, N>],
     w_before: &'a mut [Wide<T, N>],
@@ -84,6 +100,7 @@ struct Panel<'a, T, const N: usize> {
 }
 
 impl<T: Float, const N: usize> Fista<T, N> {
+    /// A solver that knows nothing about curvature yet.
     pub(crate) fn new(n_labels: usize) -> Result<Self, Error> {
         let pace = Pace {
             curvature: f64::INFINITY,
@@ -99,7 +116,7 @@ impl<T: Float, const N: usize> Fista<T, N> {
         })
     }
 
-    /// What is known of curvature, for descents in another precision.
+    /// A solver in another precision that takes over what is known about curvature.
     pub(crate) fn convert<U: Float>(&self) -> Result<Fista<U, N>, Error> {
         let mut other = Fista::new(self.paces.len())?;
         other.eigenvalue = self.eigenvalue;
@@ -109,10 +126,11 @@ impl<T: Float, const N: usize> Fista<T, N> {
         Ok(other)
     }
 
-    /// Descends from y until no violation exceeds the tolerance.
+    /// Descends from y until no KKT violation exceeds the tolerance or gradients run out.
     ///
-    /// Panels whose labels are well within tolerance rest, and with them the couplings they are part
-    /// of, until all do: then a gradient of all panels tells whether that was right.
+    /// If it converges, the outcome is the point at which the violation was measured; otherwise it
+    /// is the result of the last proximal step, or the last check if the objective had risen since
+    /// then.
     pub(crate) fn minimize(
         &mut self,
         objective: &mut Objective<'_, T, N>,
@@ -176,23 +194,24 @@ impl<T: Float, const N: usize> Fista<T, N> {
         })
     }
 
-    /// A bound of the curvature of any label. That of constant predictions is where each starts.
+    /// A bound of the curvature of any label, where columns have unit variance. The first call also
+    /// computes the eigenvalue and sets each label's curvature to that of constant predictions.
     fn bound(&mut self, objective: &Objective<'_, T, N>) -> Result<f64, Error> {
         let eigenvalue = if let Some(known) = self.eigenvalue {
             known
         } else {
-            // That of the constant column is 1.
+            // The eigenvalue of the constant column is 1.
             let found = objective.largest_eigenvalue()?.max(1.0);
             for (pace, variance) in self.paces.iter_mut().zip(&objective.variance) {
                 pace.curvature = variance * found;
             }
             *self.eigenvalue.insert(found)
         };
-        // Twice the bound ¼ of σ(1−σ), since the eigenvalue is an estimate from below.
+        // Twice the bound ¼ of σ(1−σ), because the eigenvalue is an estimate from below.
         Ok(0.5 * eigenvalue)
     }
 
-    /// Begins a descent at a point.
+    /// Begins a descent at a point: no momentum, all panels active.
     fn settle(&mut self, path: &mut Path<T, N>, y: &Iterate<T, N>) -> Result<(), Error> {
         path.w.copy(y)?;
         overwrite("couplings", &mut path.w_before.couplings, &y.couplings)?;
@@ -204,13 +223,14 @@ impl<T: Float, const N: usize> Fista<T, N> {
         Ok(())
     }
 
-    /// Whether no violation exceeds `tol`.
+    /// Whether no label's KKT violation exceeds `tol`.
     fn within(&self, tol: f64) -> bool {
         let violations = self.paces.iter().map(|pace| pace.violation);
         violations.fold(0.0, f64::max) <= tol
     }
 
-    /// Proximal steps from y to the next w, and what they say of curvature and direction.
+    /// Takes the proximal steps of all active panels from y to the next w. Updates the curvature,
+    /// the violation and the turn of each label.
     fn step(
         &mut self,
         path: &mut Path<T, N>,
@@ -260,7 +280,8 @@ impl<T: Float, const N: usize> Fista<T, N> {
         Ok(())
     }
 
-    /// The same of couplings, after that of weights.
+    /// The proximal steps of couplings. Runs after that of weights, whose curvatures it uses.
+    /// Couplings between a resting and an active panel do not move.
     fn step_pairs(
         &mut self,
         path: &mut Path<T, N>,
@@ -291,7 +312,8 @@ impl<T: Float, const N: usize> Fista<T, N> {
         }
     }
 
-    /// Moves y beyond w, by the momentum of each label.
+    /// Moves y beyond w, by the momentum of each label. A coupling takes the smaller momentum of
+    /// its two labels.
     fn extrapolate(
         &mut self,
         path: &mut Path<T, N>,
@@ -331,7 +353,7 @@ impl<T: Float, const N: usize> Fista<T, N> {
 }
 
 impl Pace {
-    /// The next momentum; none if the step has turned back.
+    /// The next momentum; zero if the last step turned back.
     fn momentum(&mut self) -> f64 {
         if self.turn > 0.0 {
             self.tau = 1.0;
@@ -345,6 +367,7 @@ impl Pace {
 }
 
 impl<T: Float, const N: usize> Path<T, N> {
+    /// Room for a descent.
     fn new(objective: &Objective<'_, T, N>) -> Result<Self, Error> {
         let zeros = || Iterate::zeros(objective.n_rows(), 0);
         Ok(Self {
@@ -358,14 +381,14 @@ impl<T: Float, const N: usize> Path<T, N> {
         })
     }
 
-    /// The labels of a pair, if the panels of both move.
+    /// The labels of a pair, if the panels of both are active.
     fn moving(&self, (i, k): (u32, u32)) -> Option<[usize; 2]> {
         let labels = [i as usize, k as usize];
         let moves = labels.iter().all(|label| self.active[label / N]);
         moves.then_some(labels)
     }
 
-    /// The panels that move; none for the others.
+    /// Each panel's part of the path; `None` for panels that rest.
     fn panels<'a>(
         &'a mut self,
         y: &'a Iterate<T, N>,
@@ -393,7 +416,8 @@ impl<T: Float, const N: usize> Path<T, N> {
         )
     }
 
-    /// What couplings add to `‖Δg‖²` and `⟨Δg, Δy⟩` of each label, in terms of columns of variance 1.
+    /// What the couplings of each label add to `‖Δg‖²` and `⟨Δg, Δy⟩` since the last gradient, in
+    /// terms of columns of unit variance.
     fn seen_of_pairs(
         &self,
         objective: &Objective<'_, T, N>,
@@ -421,7 +445,8 @@ impl<T: Float, const N: usize> Path<T, N> {
     }
 }
 
-/// `‖Δg‖²` and `⟨Δg, Δy⟩` of each label, whose ratio is a curvature.
+/// `‖Δg‖²` and `⟨Δg, Δy⟩` of each label's weights since the last gradient. Their ratio is a
+/// curvature.
 #[wide]
 fn differences<T: Float, const N: usize>(panel: &Panel<'_, T, N>) -> ([f64; N], [f64; N]) {
     let (mut squares, mut products) = (Wide::<T, N>::zero(), Wide::<T, N>::zero());
@@ -436,7 +461,10 @@ fn differences<T: Float, const N: usize>(panel: &Panel<'_, T, N>) -> ([f64; N], 
     (squares.0.map(Value::f64), products.0.map(Value::f64))
 }
 
-/// The proximal step of a panel; returns violations of optimality at y, and ⟨y − w⁺, w⁺ − w⟩.
+/// The proximal step of a panel. `features`: the penalty of each row; `curvatures`: the curvature
+/// of each label.
+///
+/// Returns, for each label, the largest KKT violation at y, and ⟨y − w⁺, w⁺ − w⟩.
 #[wide]
 fn proximal<T: Float, const N: usize>(
     panel: &mut Panel<'_, T, N>,

@@ -1,7 +1,20 @@
-//! The fit: independent regressions first, then the pairs of labels that may couple, until none is left
-//! out wrongly.
+//! The fit: independent regressions first, then also couplings for the pairs of labels that need
+//! one.
 //!
-//! It decides which pairs enter, which solver goes on from where, and in which precision.
+//! This module decides which pairs enter the objective, which solver runs, from where and for how
+//! long, and in which precision. The solvers know nothing of each other.
+//!
+//! **Pairs.** With m labels there are `m (m − 1) / 2` possible couplings, most of which the penalty
+//! keeps at zero. The fit starts with none. It then adds the pairs whose gradient may exceed `l1`,
+//! minimizes, and looks again, until no pair outside the objective may violate its optimality
+//! condition. Up to 4096 pairs (about 90 labels) enter all at once.
+//!
+//! **Solvers.** Quasi-Newton steps come first where second moments of all columns are affordable;
+//! FISTA continues where they end. If the steps raised the objective, they are undone and not tried
+//! again.
+//!
+//! **Precision.** The fit runs in single precision, as far as the tolerance allows; a tolerance
+//! below 1e-5 is then reached in double precision.
 
 use crate::design::{Design, Scales};
 use crate::fista::Fista;
@@ -22,27 +35,33 @@ use manylabel_base::{Error, Watch, collected, copied, extend, filled, reserved};
 use manylabel_sparse::{CsrView, Index, Value};
 use std::ops::Range;
 
-/// Up to so many pairs, all may couple from the start.
+/// Up to this many possible pairs, all enter the objective at once.
 const FEW_PAIRS: usize = 4096;
 
-/// What is named if there is no memory for them.
+/// The name of the pairs in errors about memory.
 const PAIRS: &str = "pairs of labels";
 
-/// The independent regressions are only a start: so much of a violation may be left.
+/// Tolerance of the independent regressions before any pair enters. They are only a starting point.
 const LOOSE: f64 = 0.1;
 
 impl Checked {
-    /// Fits the labels that the rows of `y` store to the rows of `x`.
+    /// Fits a model to the rows of `x` (features) and `y` (labels). Every stored entry of `y`
+    /// counts as a label of the row, whatever its value.
     ///
-    /// `sample_weight`, if given, multiplies the loss of each row; all must be > 0. The same data and
-    /// parameters give the same bits, whatever the number of threads. Not to have converged is no
-    /// error: see [`Model::converged`].
+    /// `sample_weight`, if given, multiplies the loss of each row; all weights must be > 0, only
+    /// their ratios matter. `start` is a model of the same features and labels to start from; the
+    /// reference solver ignores it. The same data and parameters give the same bits, whatever the
+    /// number of threads. A fit that does not converge is no error: see [`Model::converged`].
+    ///
+    /// `watch` counts labels that are done, those that no row holds left out. It is asked every few
+    /// milliseconds whether to stop.
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if sizes disagree; [`Error::Param`] if squares of `x` are not finite, or the
-    /// weights of the reference solver; [`Error::TooLarge`] if the fit does not fit in memory;
-    /// [`Error::Stopped`] through `watch`.
+    /// [`Error::Shape`] if sizes disagree; [`Error::Param`] if squares of the values of `x` are not
+    /// finite, or if the reference solver diverges; [`Error::TooLarge`] if the fit does not fit in
+    /// memory or there are more than `i32::MAX` features or labels; [`Error::Stopped`] if `watch`
+    /// says so.
     pub fn fit<I: Index, V: Value, J: Index, U: Copy>(
         &self,
         x: CsrView<'_, I, V>,
@@ -87,7 +106,8 @@ impl Checked {
         let omega = shares(sample_weight, n_rows)?;
         let mut scales = Scales::new(x, &omega, watch)?;
         if self.0.solver == Solver::Reference && !self.0.standardize {
-            // Fixed steps and an early end depend on scales; the authors' features are as given.
+            // The results of fixed steps and early stopping depend on the scales of the features;
+            // the authors use them as given.
             scales = scales.unscaled();
         }
         let counts = counts(y, watch)?;
@@ -124,7 +144,7 @@ impl Checked {
     }
 }
 
-/// Weights of rows that sum to 1.
+/// The weight of each row, scaled so that the sum is 1.
 fn shares(sample_weight: Option<&[f32]>, n_rows: usize) -> Result<Vec<f64>, Error> {
     match sample_weight {
         None => filled("number of rows", 1.0 / n_rows as f64, n_rows),
@@ -136,7 +156,7 @@ fn shares(sample_weight: Option<&[f32]>, n_rows: usize) -> Result<Vec<f64>, Erro
     }
 }
 
-/// Rows that hold each label.
+/// The number of rows that hold each label.
 fn counts<J: Index, U: Copy>(y: CsrView<'_, J, U>, watch: &Watch) -> Result<Vec<usize>, Error> {
     let mut counts = filled("number of labels", 0usize, y.n_cols())?;
     for row in 0..y.n_rows() {
@@ -148,33 +168,42 @@ fn counts<J: Index, U: Copy>(y: CsrView<'_, J, U>, watch: &Watch) -> Result<Vec<
     Ok(counts)
 }
 
-/// What every step of a fit needs.
+/// What every step of a fit needs to know.
 struct Fit<'a> {
+    /// The parameters.
     params: &'a Checked,
+    /// Means and standard deviations of the features.
     scales: &'a Scales,
+    /// The labels that vary, and their rows.
     labels: &'a Labels,
+    /// The weight of each row; they sum to 1.
     omega: &'a [f64],
+    /// The rows of each block.
     cuts: &'a [Range<usize>],
+    /// Asked whether to go on.
     watch: &'a Watch,
 }
 
-/// The descent of a fit in one precision.
+/// The state of a fit in one precision: the objective and both solvers. The point is held apart.
 struct Descent<'a, T, const N: usize> {
+    /// The objective, with the pairs that have entered so far.
     objective: Objective<'a, T, N>,
-    /// None where such steps are of no use.
+    /// The quasi-Newton solver; `None` where it is not wanted, not affordable or has failed.
     newton: Option<QuasiNewton<T>>,
+    /// The first-order solver.
     fista: Fista<T, N>,
+    /// Labels reported as done.
     progress: Progress<'a>,
     /// Gradients that may still be taken.
     left: usize,
 }
 
 impl<'a, T: Float, const N: usize> Descent<'a, T, N> {
-    /// Descends from a point until no violation exceeds `tol` or no gradient is left; says whether the
-    /// former.
+    /// Minimizes the objective from a point, until no KKT violation exceeds `tol` or no gradient is
+    /// left. Returns the last point and whether the tolerance was reached.
     ///
-    /// Quasi-Newton steps come first, and accelerated gradients go on where they end. If the steps have
-    /// raised the objective they are taken back, and there are no more of them.
+    /// Quasi-Newton steps come first, then accelerated gradients. If the quasi-Newton steps have
+    /// raised the objective, they are undone, and none are taken in later calls.
     fn minimize(
         &mut self,
         mut point: Iterate<T, N>,
@@ -214,26 +243,29 @@ impl<'a, T: Float, const N: usize> Descent<'a, T, N> {
         Ok((end.iterate, end.converged))
     }
 
-    /// Frees all but what the descent in the next precision takes over.
+    /// Frees everything but what the next precision takes over.
     fn end(self) -> (Progress<'a>, usize) {
         (self.progress, self.left)
     }
 
-    /// Replaces the pairs that may couple; couplings of others must be zero.
+    /// Replaces the pairs that may have a coupling. Couplings of pairs that are dropped must be
+    /// zero.
     fn set_pairs(&mut self, list: Vec<(u32, u32)>, point: &mut Iterate<T, N>) -> Result<(), Error> {
         point.recouple(self.objective.pairs(), &list)?;
         self.objective.set_pairs(list)
     }
 
-    /// Pairs that may want a coupling at a point, in increasing order: the slope in the loss of one of
-    /// their labels is not within half of `l1`. Where those of both are, the coupling stays at zero.
+    /// Pairs that may need a coupling at a point, in increasing order: those for which the slope in
+    /// the loss of one of their two labels has an absolute value of at least `l1 / 2`. For all
+    /// other pairs the two slopes sum to less than `l1`, so that a coupling of zero is optimal.
     fn wanting(&mut self, point: &Iterate<T, N>, pair: Penalty) -> Result<Vec<(u32, u32)>, Error> {
         self.objective.beyond(point, pair.l1 / 2.0)
     }
 }
 
 impl<'a> Fit<'a> {
-    /// The objective in one precision; no pair has a part in it yet.
+    /// The objective in one precision, without pairs. `pair`: the penalty of couplings, if there
+    /// are any; `centred`: whether labels are centred.
     fn objective<I: Index, V: Value, T: Float, const N: usize>(
         &self,
         x: CsrView<'_, I, V>,
@@ -246,7 +278,7 @@ impl<'a> Fit<'a> {
         Objective::new(gradient, &features, pair, self.watch)
     }
 
-    /// The penalty of each feature's weight, in units of its standard deviation.
+    /// The penalty of each feature's weight, in units of the fit.
     fn features(&self, columns: &[u32]) -> Result<Vec<Penalty>, Error> {
         let penalty = self.params.features();
         let of_column = |&col: &u32| {
@@ -259,8 +291,9 @@ impl<'a> Fit<'a> {
         collected("number of features", columns.iter().map(of_column))
     }
 
-    /// Quasi-Newton steps, where these are wanted and of use. Without absolute values all weights move,
-    /// and a matrix of all for every label takes longer than the gradients it saves.
+    /// The quasi-Newton solver, if it is wanted and useful. With ε = 0 all weights move, and
+    /// working on a dense matrix of all columns for every label takes longer than the gradients it
+    /// saves.
     fn newton<T: Float, const N: usize>(
         &self,
         objective: &Objective<'_, T, N>,
@@ -273,7 +306,7 @@ impl<'a> Fit<'a> {
             .transpose()
     }
 
-    /// How the fit sees features and labels.
+    /// The conversion between the caller's units and those of the fit.
     fn units<'b, T: Float, const N: usize>(
         &'b self,
         objective: &'b Objective<'_, T, N>,
@@ -285,8 +318,8 @@ impl<'a> Fit<'a> {
         }
     }
 
-    /// Descends in single precision as far as that goes, and then in double; returns the labels that
-    /// were reported as done.
+    /// Fits in single precision as far as that goes, then in double precision if the tolerance asks
+    /// for it. Returns the number of labels that were reported as done.
     fn descend<I: Index, V: Value, const N: usize>(
         &self,
         x: CsrView<'_, I, V>,
@@ -332,8 +365,10 @@ impl<'a> Fit<'a> {
         self.finish(descent, point, converged, model)
     }
 
-    /// Descends to `tol`, letting in pairs until those left out have no reason to couple; `warm`:
-    /// whether the point is one of labels that may be coupled.
+    /// Minimizes to `tol`, adding pairs until those left out need no coupling. `warm`: whether the
+    /// point already comes from a model with couplings.
+    ///
+    /// Returns the last point and whether it has converged.
     fn converge<T: Float, const N: usize>(
         &self,
         descent: &mut Descent<'_, T, N>,
@@ -356,7 +391,7 @@ impl<'a> Fit<'a> {
             descent.set_pairs(self.all_pairs()?, &mut point)?;
             return descent.minimize(point, tol);
         }
-        // Roughly the first time: what else is let in moves all.
+        // Only roughly in the first round, since pairs added later move everything again.
         let mut target = (10.0 * tol).min(tol.max(LOOSE));
         let mut done = false;
         loop {
@@ -375,7 +410,8 @@ impl<'a> Fit<'a> {
             descent.set_pairs(list, &mut point)?;
             let before = descent.left;
             (point, converged) = descent.minimize(point, target)?;
-            // One gradient: what was let in has not moved anything.
+            // After a single gradient all was within the tolerance: the new pairs have moved
+            // nothing.
             let unmoved = done && before - descent.left == 1;
             if !converged || all || unmoved {
                 return Ok((point, converged));
@@ -394,7 +430,8 @@ impl<'a> Fit<'a> {
         Ok(pairs)
     }
 
-    /// Writes the solution in terms of the user's features; returns the labels reported as done.
+    /// Evaluates the solution and writes it to `model`, in the caller's units. Returns the number
+    /// of labels reported as done.
     fn finish<T: Float, const N: usize>(
         &self,
         mut descent: Descent<'_, T, N>,
@@ -403,7 +440,8 @@ impl<'a> Fit<'a> {
         model: &mut Model,
     ) -> Result<usize, Error> {
         if let (false, Some(pair)) = (converged, self.params.pairs()) {
-            // The violation of what has not converged is that of all pairs.
+            // If the fit has not converged, its violation is reported over all pairs, not only
+            // those in the objective.
             let found = descent.wanting(&point, pair)?;
             let list = merged(descent.objective.pairs().iter().copied(), &found)?;
             descent.set_pairs(list, &mut point)?;
@@ -424,7 +462,11 @@ impl<'a> Fit<'a> {
         Ok(progress.reported())
     }
 
-    /// The run of the method's authors, in double precision.
+    /// Repeats the procedure of the method's authors, in double precision.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Param`] if it diverges.
     fn replay<I: Index, V: Value, const N: usize>(
         &self,
         x: CsrView<'_, I, V>,
@@ -442,8 +484,8 @@ impl<'a> Fit<'a> {
         if !point.is_finite() {
             return Err(Error::Param {
                 name: "solver",
-                expected: "\"auto\" or \"fista\" where steps of fixed length diverge, as for this X with \
-                           these penalties",
+                expected: "\"auto\" or \"fista\" where steps of fixed length diverge, as they do for this X \
+                           and these penalties",
                 got: format!("\"reference\", whose steps are of length {step:e}"),
             });
         }
@@ -454,7 +496,7 @@ impl<'a> Fit<'a> {
     }
 }
 
-/// The union of two lists in increasing order.
+/// The sorted union of two lists of pairs.
 fn merged(a: impl Iterator<Item = (u32, u32)>, b: &[(u32, u32)]) -> Result<Vec<(u32, u32)>, Error> {
     let mut all = collected(PAIRS, a)?;
     extend(PAIRS, &mut all, b.iter().copied())?;

@@ -1,11 +1,21 @@
 //! One pass over the training rows: the gradient of the loss at a point, panel by panel of labels.
 //!
-//! For a panel of N labels the log-odds `E = X W + Y C + β` of a block of rows are computed, turned
-//! into residuals `Ξ = Ω (σ(E) − Y)`, and multiplied back to `Xᵀ Ξ` and `Yᵀ Ξ` while the block is in
-//! cache. Nothing of rows × labels outlives a block.
+//! For a panel of N labels and a block of rows, the pass computes the log-odds `E = X W + Y C + β`,
+//! turns them into residuals `Ξ = Ω (σ(E) − Y)` and multiplies these back to `Xᵀ Ξ` and `Yᵀ Ξ`,
+//! while the block is in cache. Ω holds the weights of the rows, which sum to 1. Nothing of size
+//! rows × labels outlives a block.
 //!
-//! Columns of X and Y count as centred, which moves intercepts only and makes steps longer: a product
-//! with a centred matrix is one with the matrix and one with its means.
+//! The gradient of a weight is an entry of `Xᵀ Ξ`. The gradient of the coupling of i and k is the
+//! sum of two halves, entry (k, i) and entry (i, k) of `Yᵀ Ξ`, since the coupling is in the losses
+//! of both labels.
+//!
+//! Columns of X and Y count as centred. Centring changes intercepts only, but makes longer steps
+//! possible. It is implicit: a product with a centred matrix is one with the matrix itself,
+//! corrected by its means.
+//!
+//! A pass costs O((stored values of X + stored values of Y of neighbouring labels) m). Work is
+//! divided into (panel, range of blocks) by the sizes of the data alone, and partial sums are added
+//! in order: results have the same bits for any number of threads.
 
 mod eigenvalue;
 mod pairs;
@@ -19,23 +29,27 @@ use manylabel_base::{Error, Watch, collected, extend, few, filled, parts, push, 
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Pieces of work at least, if there are so many blocks: enough for a few threads.
+/// Smallest number of pieces of work, if there are that many blocks: enough to occupy a few
+/// threads.
 const PIECES: usize = 16;
 
-/// What is named if there is no memory for the rows of a block.
+/// The name of a block's rows in errors about memory.
 const ROWS_OF_BLOCK: &str = "rows of a block";
 
-/// What one piece of work adds up.
+/// The sums of one piece of work: one panel, some blocks.
 struct Partial<T, const N: usize> {
-    /// `Xᵀ Ξ`, then a row of `1ᵀ Ξ`.
+    /// `Xᵀ Ξ` with X as stored; the last row, of the intercept, stays 0.
     weights: Vec<Wide<T, N>>,
-    /// `Yᵀ Ξ` for the neighbours.
+    /// `Yᵀ Ξ` with Y as stored, one row per neighbour of the panel.
     pairs: Vec<Wide<T, N>>,
+    /// `1ᵀ Ξ`, from which centred products follow.
     sum: [f64; N],
+    /// The loss of each label, if it is asked for.
     loss: [f64; N],
 }
 
 impl<T: Float, const N: usize> Partial<T, N> {
+    /// Zeros for a panel with `height` rows of weights and `n_neighbours` neighbours.
     fn new(height: usize, n_neighbours: usize) -> Result<Self, Error> {
         Ok(Self {
             weights: filled("weights", Wide::zero(), height)?,
@@ -46,32 +60,39 @@ impl<T: Float, const N: usize> Partial<T, N> {
     }
 }
 
-/// What becomes of the log-odds of a row.
+/// What the log-odds of a row are turned into.
 #[derive(Clone, Copy, PartialEq)]
 enum Residual {
     /// `Ω (σ(E) − Y)`.
     Logistic,
-    /// The same, and the loss is added up.
+    /// The same, and the loss is summed as well.
     WithLoss,
-    /// `Ω E`, for products with `ZᵀΩZ`.
+    /// `Ω E`, for products with the second moments `ZᵀΩZ`.
     Linear,
 }
 
-/// The data of one fit in one precision, and room for its sums.
+/// The data of a fit in one precision, and room for the sums of a pass.
 pub(crate) struct Gradient<'a, T, const N: usize> {
+    /// The features.
     pub(crate) design: Design<T>,
+    /// The labels.
     pub(crate) labels: &'a Labels,
+    /// The weight of each row; they sum to 1.
     omega: Vec<T>,
-    /// Blocks of each piece of a panel.
+    /// The blocks of each piece of a panel's work.
     pieces: Vec<Range<usize>>,
+    /// The sums of all pieces, panel after panel. After a pass the first piece of a panel has its
+    /// total.
     partials: Vec<Partial<T, N>>,
-    /// Couplings as the panels read them.
+    /// Couplings as the panels read them: for each panel one row per neighbour, see [`Pairs`].
     couplings: Vec<Wide<T, N>>,
-    /// Whether the means of labels count.
+    /// Whether labels are centred. Only the reference solver does without.
     centred: bool,
 }
 
 impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
+    /// Prepares passes over a design and labels that were cut into the same blocks. `omega`:
+    /// weights of the rows, which sum to 1.
     pub(crate) fn new(
         design: Design<T>,
         labels: &'a Labels,
@@ -98,16 +119,17 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
         })
     }
 
+    /// Number of panels of N labels, the last of which may be incomplete.
     pub(crate) fn n_panels(&self) -> usize {
         self.labels.len().div_ceil(N)
     }
 
-    /// Rows of a panel's weights: features, and the intercept.
+    /// Rows of a panel's weights: features plus the intercept.
     pub(crate) fn height(&self) -> usize {
         self.design.width() + 1
     }
 
-    /// What is taken off a neighbour's indicator for a mean of zero.
+    /// The mean that is subtracted from a neighbour's indicator.
     fn mean(&self, label: u32) -> f64 {
         if self.centred {
             self.labels.share[label as usize]
@@ -116,7 +138,8 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
         }
     }
 
-    /// The intercepts of uncentred columns, for weights whose last row is those of centred ones.
+    /// The intercepts that belong to uncentred columns, computed from weights whose last row has
+    /// the intercepts of centred columns.
     pub(crate) fn intercepts(
         &self,
         weights: &[Wide<T, N>],
@@ -140,7 +163,8 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
         intercepts
     }
 
-    /// Computes the sums of panels that are `active` at a point, whose couplings are those of `pairs`.
+    /// Computes the sums of the `active` panels (one flag per panel) at a point whose couplings are
+    /// those of `pairs`. The sums of other panels stay as they were.
     pub(crate) fn evaluate(
         &mut self,
         active: &[bool],
@@ -188,7 +212,7 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
         Ok(())
     }
 
-    /// Lays out couplings for the panels.
+    /// Writes the couplings where the panels read them: each at two places, one for either label.
     fn place(&mut self, pairs: &Pairs, values: &[T]) -> Result<(), Error> {
         let n = pairs.starts.last().copied().unwrap_or(0);
         if self.couplings.len() != n {
@@ -211,7 +235,10 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
         Ok(())
     }
 
-    /// The sums of one panel over some blocks.
+    /// Computes the sums of one panel over some blocks of rows, and writes them to `partial`.
+    ///
+    /// `weights`: the panel's weights; `neighbours`, `couplings`: the labels it is coupled with and
+    /// one row of couplings for each; `scratch`: room for the log-odds of a block.
     #[expect(clippy::too_many_arguments, reason = "one loop, called three ways")]
     fn add_up(
         &self,
@@ -272,7 +299,8 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
         Ok(())
     }
 
-    /// `Σ ω (log(1 + e^E) − y E)` over the rows of a block.
+    /// Adds `Σ ω (log(1 + e^E) − y E)` over the rows of a block to each label's loss. `e`:
+    /// log-odds.
     fn add_loss(
         &self,
         block: usize,
@@ -294,12 +322,12 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
         }
     }
 
-    /// The loss of each label of a panel, if it was asked for.
+    /// The loss of each label of a panel, if the last pass was asked for it.
     pub(crate) fn losses(&self, panel: usize) -> &[f64; N] {
         &self.partials[panel * self.pieces.len()].loss
     }
 
-    /// The gradient of a panel's weights and intercepts.
+    /// Writes the gradient of a panel's weights and intercepts from the sums of the last pass.
     pub(crate) fn write(&self, panel: usize, out: &mut [Wide<T, N>]) {
         let partial = &self.partials[panel * self.pieces.len()];
         out.copy_from_slice(&partial.weights);
@@ -311,7 +339,8 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
         out[self.design.width()] = Wide(partial.sum.map(|sum| T::of(sum)));
     }
 
-    /// The gradients of each pair's coupling in the losses of its first and of its second label.
+    /// For each pair, the gradients of its coupling in the losses of its first and of its second
+    /// label.
     pub(crate) fn halves<'b>(
         &'b self,
         pairs: &'b Pairs,
@@ -327,7 +356,9 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
         places.map(move |(&(i, k), &(a, b))| [read(i, k, a), read(k, i, b)])
     }
 
-    /// Adds some columns, features or after them labels, to the lanes of a block's rows, weighted.
+    /// Writes the columns `cols` of a block, each value multiplied by the weight of its row, into
+    /// the lanes of `out`, which is zero so far. Features come first, then labels; columns are as
+    /// stored.
     pub(crate) fn columns(&self, block: usize, cols: Range<usize>, out: &mut [Wide<T, N>]) {
         let width = self.design.width();
         let rows = self.design.cuts()[block].clone();
@@ -349,8 +380,11 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
         }
     }
 
-    /// The pairs one half of whose gradient exceeds `bound`, each once and in order: none of the
-    /// others has a gradient beyond twice that.
+    /// The pairs for which one half of the gradient has an absolute value ≥ `bound`, each once and
+    /// in increasing order. The gradient of every other pair is below `2 · bound`.
+    ///
+    /// Takes one pass in which every panel has all labels as neighbours: O(stored values of Y × m)
+    /// beside the features, and m rows of sums for each panel in work.
     pub(crate) fn beyond(
         &mut self,
         at: &Iterate<T, N>,
@@ -402,7 +436,7 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
     }
 }
 
-/// Multiplies rows by their weights; returns their sum.
+/// Multiplies rows by their weights and returns the sum of the products.
 fn scaled<T: Float, const N: usize>(rows: &mut [Wide<T, N>], weights: &[T]) -> Wide<T, N> {
     let mut sum = Wide::zero();
     for (row, &weight) in rows.iter_mut().zip(weights) {
@@ -414,7 +448,7 @@ fn scaled<T: Float, const N: usize>(rows: &mut [Wide<T, N>], weights: &[T]) -> W
     sum
 }
 
-/// Adds all to the first, in order.
+/// Adds all partial sums to the first, in order.
 fn join_partials<T: Float, const N: usize>(partials: &mut [Partial<T, N>]) {
     let Some((first, others)) = partials.split_first_mut() else {
         return;

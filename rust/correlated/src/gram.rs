@@ -1,30 +1,41 @@
-//! Second moments of all columns a label may have weights for.
+//! Second moments of all columns that a label may have weights for: features, labels and the
+//! constant.
+//!
+//! They are the curvature of every label's loss, up to a factor, where predictions are constant.
+//! The quasi-Newton solver starts from them. They take O(side²) memory and about one gradient of as
+//! many labels as there are columns.
 
 use crate::gradient::Gradient;
 use crate::wide::{Float, Wide};
 use manylabel_base::{Error, Watch, collected, extend, filled};
 use rayon::prelude::*;
 
-/// Columns at most: their moments take 16 MiB in single precision.
+/// Largest number of columns: their moments take 16 MiB in single precision.
 const MAX_COLUMNS: usize = 2048;
 
-/// Rows for each column at least: the moments of few say little of curvature, which then is in rows
-/// that happen to be in doubt.
+/// Smallest number of rows per column. With fewer rows, the moments say little about the curvature,
+/// which then comes from the few rows whose labels are in doubt.
 const ROWS: usize = 2;
 
-/// What a multiplication of matrices as small as those of one label costs, in multiplications by values
-/// of the training data: where those are too few, gradients cost less than is done to save them.
+/// Cost of multiplying matrices as small as those of one label, in units of multiplications by
+/// values of the training data. If there are too few such values, the gradients that quasi-Newton
+/// steps save are cheaper than the steps.
 const DEAR: usize = 8;
 
-/// `ZᵀΩZ` for centred columns Z: features, labels and a constant one.
+/// The second moments `ZᵀΩZ` of centred columns Z: features, labels and a constant one.
 pub(crate) struct Gram<T> {
+    /// Row after row; symmetric up to rounding.
     values: Vec<T>,
+    /// Number of columns.
     side: usize,
 }
 
 impl<T: Float> Gram<T> {
-    /// The moments, if they are of use and not too many; takes about one gradient of as
-    /// many labels as there are columns.
+    /// Computes the moments, or returns `None` if they are too many or not expected to pay off.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`] if there is no memory; [`Error::Stopped`].
     pub(crate) fn new<const N: usize>(
         gradient: &Gradient<'_, T, N>,
         watch: &Watch,
@@ -41,7 +52,7 @@ impl<T: Float> Gram<T> {
         let means = collected("second moments", shifts.chain(labels.share.iter().copied()))?;
         let all = collected("second moments", 0..m as u32)?;
         let mut values = filled("second moments", T::default(), side * side)?;
-        // Columns are taken N at a time as if they were residuals of labels.
+        // N columns at a time take the place of the residuals of a panel.
         values
             .par_chunks_mut(side * N)
             .enumerate()
@@ -73,7 +84,8 @@ impl<T: Float> Gram<T> {
         Ok(Some(Self { values, side }))
     }
 
-    /// Moments with one column; features come first, then labels, and last the constant.
+    /// The moments of one column with all others. Features come first, then labels, and last the
+    /// constant.
     pub(crate) fn row(&self, col: usize) -> &[T] {
         &self.values[col * self.side..][..self.side]
     }

@@ -1,19 +1,25 @@
-//! A point of the objective.
+//! A point of the objective: values of all weights, intercepts and couplings.
+//!
+//! Points are plain values. The solvers hold and move them, the [objective](crate::objective) only
+//! reads them.
 
 use crate::wide::{Float, Wide};
 use manylabel_base::{Error, collected, copied, extend, filled};
 
 /// Weights of all labels, and couplings of the pairs that may have one.
+///
+/// Numbers are in the units of the fit, not in those of the caller; see `units.rs`.
 #[derive(Debug)]
 pub(crate) struct Iterate<T, const N: usize> {
-    /// Panel after panel of N labels; in each a row for every feature, and one for the intercepts.
+    /// Panel after panel of N labels. A panel has one row for each feature that varies, and a last
+    /// row for the intercepts. Lanes beyond the last label stay zero.
     pub(crate) weights: Vec<Wide<T, N>>,
-    /// One for each pair of the objective, in its order.
+    /// One coupling for each pair of the objective, in the order of its pairs.
     pub(crate) couplings: Vec<T>,
 }
 
 impl<T: Float, const N: usize> Iterate<T, N> {
-    /// Zeros, `n_rows` rows of weights in all.
+    /// The point zero, with `n_rows` rows of weights over all panels.
     pub(crate) fn zeros(n_rows: usize, n_pairs: usize) -> Result<Self, Error> {
         Ok(Self {
             weights: filled("weights", Wide::zero(), n_rows)?,
@@ -28,7 +34,7 @@ impl<T: Float, const N: usize> Iterate<T, N> {
         weights.iter().all(|row| row.0.iter().all(finite)) && self.couplings.iter().all(finite)
     }
 
-    /// A copy.
+    /// A copy; memory that is not granted is an error.
     pub(crate) fn try_clone(&self) -> Result<Self, Error> {
         Ok(Self {
             weights: copied("weights", &self.weights)?,
@@ -36,7 +42,7 @@ impl<T: Float, const N: usize> Iterate<T, N> {
         })
     }
 
-    /// Moves to another point of the same weights, without allocating them anew.
+    /// Copies another point with as many weights into this one, reusing the memory.
     pub(crate) fn copy(&mut self, other: &Self) -> Result<(), Error> {
         self.weights.copy_from_slice(&other.weights);
         overwrite("couplings", &mut self.couplings, &other.couplings)
@@ -53,9 +59,10 @@ impl<T: Float, const N: usize> Iterate<T, N> {
         })
     }
 
-    /// The same point for an objective of the pairs `to` instead of `from`, both in increasing order.
+    /// Makes this a point of an objective with the pairs `to` instead of `from`, both in increasing
+    /// order. Pairs in both keep their coupling, new pairs get zero.
     ///
-    /// Couplings of pairs that are no longer there must be zero.
+    /// Couplings of pairs that are dropped must be zero, or the model changes. Takes O(from + to).
     pub(crate) fn recouple(&mut self, from: &[(u32, u32)], to: &[(u32, u32)]) -> Result<(), Error> {
         let mut values = filled("couplings", T::default(), to.len())?;
         let mut known = from.iter().zip(&self.couplings).peekable();
@@ -70,8 +77,8 @@ impl<T: Float, const N: usize> Iterate<T, N> {
     }
 }
 
-/// Makes a vector a copy of some values, in the room it has if that is enough; `what` is named if they
-/// do not fit.
+/// Makes `vec` a copy of `values`, reusing its memory where that is enough. `what` names the vector
+/// in errors about memory.
 pub(crate) fn overwrite<T: Copy>(
     what: &'static str,
     vec: &mut Vec<T>,

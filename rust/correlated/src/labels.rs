@@ -1,4 +1,10 @@
-//! The labels of the training rows as the fit wants them: for each block of rows, who holds which label.
+//! The labels of the training rows in the form that the fit wants: for each block of rows, which
+//! rows hold which label.
+//!
+//! Only labels that some but not all rows hold take part in the fit. They are numbered by falling
+//! frequency, so that the labels of a panel have similar numbers of rows. Each block stores its
+//! entries twice, by label and by row, in 2 and 4 bytes each. Both products of the fit, `Y C` and
+//! `Yᵀ U`, then add up in registers.
 
 use crate::wide::{Float, Wide};
 use manylabel_base::{Error, Watch, collected, filled, push, reserved};
@@ -6,32 +12,42 @@ use manylabel_simd::wide;
 use manylabel_sparse::{CsrView, Index};
 use std::ops::Range;
 
-/// What is named if there is no memory for it.
+/// Names of what did not fit in memory, for errors.
 const LABELS: &str = "number of labels";
 const STORED: &str = "number of entries of Y";
 
-/// The labels that some rows hold and some do not, most frequent first, and who holds them.
+/// The labels that some rows hold and some do not, the most frequent first, and the rows that hold
+/// them.
 pub(crate) struct Labels {
-    /// The original label at each place.
+    /// The original label at each position.
     pub(crate) kept: Vec<u32>,
-    /// The weight of the rows that hold it.
+    /// The weighted share of rows that hold the label at each position; in (0, 1).
     pub(crate) share: Vec<f64>,
+    /// The entries of each block of rows.
     blocks: Vec<Holders>,
 }
 
-/// Who holds the labels, in one block of rows.
+/// Which rows hold which label, in one block of rows. Rows are numbered within the block.
 struct Holders {
-    /// The labels with rows, in increasing order; the f-th is held by `rows[ends[f]..ends[f + 1]]`.
+    /// The labels that occur in the block, in increasing order. The f-th is held by
+    /// `rows[ends[f]..ends[f + 1]]`.
     labels: Vec<u32>,
+    /// Where the rows of each of these labels begin and end.
     ends: Vec<u32>,
+    /// Rows, label after label; a block has at most 4096.
     rows: Vec<u16>,
-    /// The same by row: row r holds `labels_of_rows[row_ends[r]..row_ends[r + 1]]`.
+    /// The same entries by row: row r holds `labels_of_rows[row_ends[r]..row_ends[r + 1]]`.
     row_ends: Vec<u32>,
+    /// Labels, row after row.
     labels_of_rows: Vec<u32>,
 }
 
 impl Labels {
-    /// `counts`: rows of each label.
+    /// Collects the labels of the rows of `y`. `counts`: number of rows per original label;
+    /// `omega`: weights of the rows, which sum to 1; `cuts`: rows of each block.
+    ///
+    /// Labels with the same number of rows keep their original order. Takes O(stored labels ×
+    /// log(stored labels of a block)).
     pub(crate) fn new<I: Index, V: Copy>(
         y: CsrView<'_, I, V>,
         counts: &[usize],
@@ -83,7 +99,7 @@ impl Labels {
             });
         }
         for share in &mut share {
-            // A row of hardly any weight may be all that lacks a label.
+            // The only row without a label may have hardly any weight. The log-odds stay finite.
             *share = share.min(1.0 - f64::EPSILON);
         }
         Ok(Self {
@@ -98,12 +114,12 @@ impl Labels {
         self.kept.len()
     }
 
-    /// Number of labels of all rows.
+    /// Number of entries: pairs of a row and a label that it holds.
     pub(crate) fn stored(&self) -> usize {
         self.blocks.iter().map(|block| block.rows.len()).sum()
     }
 
-    /// The labels of a block in `range`, each with the rows that hold it.
+    /// The labels of a block within `range`, each with the rows that hold it.
     pub(crate) fn holders(
         &self,
         block: usize,
@@ -115,7 +131,11 @@ impl Labels {
         (first..last).map(|f| (of.labels[f], of.rows(f)))
     }
 
-    /// `out_i += Σ_k y_ik c_k` for the rows of a block, over some labels in increasing order.
+    /// `out_i += Σ_k y_ik c_k` for the rows i of a block, over the given labels in increasing
+    /// order. `c` has one entry per given label.
+    ///
+    /// Goes through all entries of the block if all labels are given, otherwise only through those
+    /// of the given labels.
     pub(crate) fn times<T: Float, const N: usize>(
         &self,
         block: usize,
@@ -131,7 +151,8 @@ impl Labels {
         }
     }
 
-    /// `g_k += Σ_i y_ik u_i` over the rows of a block, for some labels in increasing order.
+    /// `g_k += Σ_i y_ik u_i` over the rows i of a block, for the given labels in increasing order.
+    /// `g` has one entry per given label.
     pub(crate) fn add_transposed<T: Float, const N: usize>(
         &self,
         block: usize,
@@ -144,7 +165,7 @@ impl Labels {
     }
 }
 
-/// Adds up in registers what [`scatter`] adds to memory: for all labels.
+/// [`Labels::times`] for all labels: the sum of each row is added up in registers.
 #[wide]
 fn by_rows<T: Float, const N: usize>(holders: &Holders, c: &[Wide<T, N>], out: &mut [Wide<T, N>]) {
     for (ends, out) in holders.row_ends.windows(2).zip(out) {
@@ -153,6 +174,7 @@ fn by_rows<T: Float, const N: usize>(holders: &Holders, c: &[Wide<T, N>], out: &
     }
 }
 
+/// [`Labels::times`] for some labels: adds each label's entry to the rows that hold it.
 #[wide]
 fn scatter<T: Float, const N: usize>(of: Shared<'_>, c: &[Wide<T, N>], out: &mut [Wide<T, N>]) {
     of.each(|at, rows| {
@@ -163,6 +185,7 @@ fn scatter<T: Float, const N: usize>(of: Shared<'_>, c: &[Wide<T, N>], out: &mut
     });
 }
 
+/// [`Labels::add_transposed`]: the sum of each label is added up in registers.
 #[wide]
 fn gather<T: Float, const N: usize>(of: Shared<'_>, u: &[Wide<T, N>], g: &mut [Wide<T, N>]) {
     of.each(|at, rows| {
@@ -170,7 +193,7 @@ fn gather<T: Float, const N: usize>(of: Shared<'_>, u: &[Wide<T, N>], g: &mut [W
     });
 }
 
-/// Adds the numbers at some places to the first.
+/// Adds the numbers at the given places to `first`, in a fixed order.
 #[inline(always)]
 fn plus<T: Float, const N: usize, I: Copy>(
     first: Wide<T, N>,
@@ -178,7 +201,7 @@ fn plus<T: Float, const N: usize, I: Copy>(
     places: &[I],
     position: impl Fn(I) -> usize,
 ) -> Wide<T, N> {
-    // Two sums by name, so that additions do not wait for one another.
+    // Two sums in named variables, so that consecutive additions do not wait for one another.
     let (mut a, mut b) = (first, Wide::zero());
     let pairs = places.chunks_exact(2);
     for &place in pairs.remainder() {
@@ -193,20 +216,24 @@ fn plus<T: Float, const N: usize, I: Copy>(
 }
 
 impl Holders {
+    /// The rows of the block's f-th label.
     fn rows(&self, f: usize) -> &[u16] {
         &self.rows[self.ends[f] as usize..self.ends[f + 1] as usize]
     }
 }
 
-/// The labels of a block that are also in a list; both increase.
+/// The labels that are both in a block and in a list of labels; both are in increasing order.
 #[derive(Clone, Copy)]
 struct Shared<'a> {
+    /// The block.
     block: &'a Holders,
+    /// The list.
     labels: &'a [u32],
 }
 
 impl Shared<'_> {
-    /// Calls `then` with the position in the list and the rows of each label that is in both.
+    /// Calls `then` for each common label with its position in the list and the rows that hold it.
+    /// Takes O(labels of the block + labels of the list).
     #[inline(always)]
     fn each(self, mut then: impl FnMut(usize, &[u16])) {
         let Self { block, labels } = self;

@@ -1,8 +1,11 @@
-//! What a fit minimizes: loss and elastic nets, as a function of weights and of the couplings of some
-//! pairs of labels.
+//! The function that a fit minimizes: the loss plus elastic nets, as a function of the weights and
+//! of the couplings of some pairs of labels.
 //!
-//! It owns the data and the penalties, and no point: solvers hold those and ask for the value, the
-//! slope of the loss and the violation of optimality at them.
+//! [`Objective`] owns the data and the penalties, but no point. Solvers hold points and ask for the
+//! value, the gradient of the loss ([`Slope`]) and the KKT violation at them. Couplings of pairs
+//! outside the objective are zero; [`Objective::beyond`] finds those among them that should not be.
+//!
+//! One value or gradient is one pass over the rows; see `gradient.rs` for its cost.
 
 use crate::gradient::{Gradient, Pairs};
 use crate::iterate::Iterate;
@@ -12,35 +15,42 @@ use crate::wide::{Float, Wide};
 use manylabel_base::{Error, Watch, collected, filled, push};
 use rayon::prelude::*;
 
-/// The share by which an objective may seem to rise: by rounding, in single precision.
+/// Relative rise of the objective that rounding in single precision may cause.
 const RISE: f64 = 1e-5;
 
-/// The objective of the labels in one precision.
+/// The objective of all labels in one precision.
 pub(crate) struct Objective<'a, T, const N: usize> {
+    /// The data, and the pass over its rows.
     gradient: Gradient<'a, T, N>,
+    /// The pairs that may have a coupling.
     pairs: Pairs,
-    /// One a row of a panel: features, and none of the intercept.
+    /// One penalty per row of a panel: those of the features, and a penalty of zero for the
+    /// intercept.
     pub(crate) features: Vec<Net<T>>,
+    /// The penalty of a coupling.
     pub(crate) pair: Net<T>,
-    /// Whether there may be pairs.
+    /// Whether the model has couplings at all.
     couples: bool,
-    /// p (1 − p) of every label, which is the curvature of its loss where predictions are constant.
+    /// `p (1 − p)` of every label with share p: the curvature of its loss where predictions are
+    /// constant.
     pub(crate) variance: Vec<f64>,
+    /// Asked in every pass whether to go on.
     pub(crate) watch: &'a Watch,
 }
 
-/// The gradient of the loss at some point.
+/// The gradient of the loss at some point, without the penalties.
 pub(crate) struct Slope<T, const N: usize> {
-    /// As weights of the point.
+    /// One number per weight and intercept, laid out as the weights of the point.
     pub(crate) weights: Vec<Wide<T, N>>,
-    /// One a pair.
+    /// One number per pair.
     pub(crate) couplings: Vec<T>,
-    /// The parts of those from the losses of the first and of the second label of the pair.
+    /// The two parts of each pair's slope: from the loss of its first label and from that of its
+    /// second.
     pub(crate) halves: Vec<[T; 2]>,
 }
 
 impl<T: Float, const N: usize> Slope<T, N> {
-    /// Room for the slopes of an objective.
+    /// Room for a gradient of `objective`.
     pub(crate) fn new(objective: &Objective<'_, T, N>) -> Result<Self, Error> {
         Ok(Self {
             weights: filled("weights", Wide::zero(), objective.n_rows())?,
@@ -51,8 +61,10 @@ impl<T: Float, const N: usize> Slope<T, N> {
 }
 
 impl<'a, T: Float, const N: usize> Objective<'a, T, N> {
-    /// `features`: the penalty of each feature's weights; `pair`: that of couplings, if there may be any.
-    /// No pair has one yet.
+    /// An objective without pairs.
+    ///
+    /// `features`: the penalty of each feature's weights; `pair`: the penalty of couplings, or
+    /// `None` if the model has none.
     pub(crate) fn new(
         gradient: Gradient<'a, T, N>,
         features: &[Penalty],
@@ -76,13 +88,13 @@ impl<'a, T: Float, const N: usize> Objective<'a, T, N> {
         })
     }
 
-    /// Replaces the pairs whose couplings are not held at zero; `list`: in increasing order.
+    /// Replaces the pairs that may have a coupling; `list` is in increasing order.
     pub(crate) fn set_pairs(&mut self, list: Vec<(u32, u32)>) -> Result<(), Error> {
         self.pairs = Pairs::new::<N>(list, self.n_labels())?;
         Ok(())
     }
 
-    /// The pairs whose couplings are not held at zero, in increasing order.
+    /// The pairs that may have a coupling, in increasing order.
     pub(crate) fn pairs(&self) -> &[(u32, u32)] {
         &self.pairs.list
     }
@@ -92,25 +104,27 @@ impl<'a, T: Float, const N: usize> Objective<'a, T, N> {
         &self.gradient
     }
 
+    /// Number of labels that vary among the rows.
     pub(crate) fn n_labels(&self) -> usize {
         self.variance.len()
     }
 
-    /// Rows of a panel's weights: features, and the intercept.
+    /// Rows of a panel's weights: features plus the intercept.
     pub(crate) fn height(&self) -> usize {
         self.features.len()
     }
 
+    /// Number of panels of N labels, the last of which may be incomplete.
     pub(crate) fn n_panels(&self) -> usize {
         self.gradient.n_panels()
     }
 
-    /// Rows of the weights of all panels.
+    /// Rows of the weights of all panels together.
     pub(crate) fn n_rows(&self) -> usize {
         self.n_panels() * self.height()
     }
 
-    /// Loss and penalties at a point.
+    /// Loss plus penalties at a point, summed in double precision in a fixed order.
     pub(crate) fn value(&mut self, at: &Iterate<T, N>) -> Result<f64, Error> {
         self.pass(&self.all_panels()?, at, true)?;
         let height = self.height();
@@ -129,7 +143,8 @@ impl<'a, T: Float, const N: usize> Objective<'a, T, N> {
         Ok(value)
     }
 
-    /// Whether the value at one point is above that at a point before, by more than rounding; NaN is.
+    /// Whether the value at `now` is above that at `before` by more than rounding explains. A value
+    /// of NaN counts as risen. Takes two passes.
     pub(crate) fn risen(
         &mut self,
         before: &Iterate<T, N>,
@@ -141,10 +156,11 @@ impl<'a, T: Float, const N: usize> Objective<'a, T, N> {
         Ok(!falls)
     }
 
-    /// Writes the slope of the loss at a point, for the labels of the panels that are `active`.
+    /// Writes the gradient of the loss at a point, for the labels of the `active` panels (one flag
+    /// per panel).
     ///
-    /// The weights of the others stay as they are in `out`; couplings have the part of a label that is
-    /// not active as it was when it was last looked at.
+    /// In `out`, the weights of other panels stay as they are. The halves of other panels' labels
+    /// are those of the last pass that included them.
     pub(crate) fn slope(
         &mut self,
         active: &[bool],
@@ -155,7 +171,7 @@ impl<'a, T: Float, const N: usize> Objective<'a, T, N> {
         self.write(active, out)
     }
 
-    /// Value and slope at a point, by one pass over the rows.
+    /// Value and gradient at a point, in one pass over the rows.
     pub(crate) fn value_and_slope(
         &mut self,
         at: &Iterate<T, N>,
@@ -166,16 +182,18 @@ impl<'a, T: Float, const N: usize> Objective<'a, T, N> {
         Ok(value)
     }
 
+    /// Flags that make all panels active.
     fn all_panels(&self) -> Result<Vec<bool>, Error> {
         filled("number of labels", true, self.n_panels())
     }
 
+    /// One pass over the rows; its sums stay in `gradient`.
     fn pass(&mut self, active: &[bool], at: &Iterate<T, N>, with_loss: bool) -> Result<(), Error> {
         self.gradient
             .evaluate(active, at, &self.pairs, with_loss, self.watch)
     }
 
-    /// Writes the slope of the last pass.
+    /// Writes the gradient of the last pass.
     fn write(&self, active: &[bool], out: &mut Slope<T, N>) -> Result<(), Error> {
         out.weights
             .par_chunks_mut(self.height())
@@ -191,7 +209,7 @@ impl<'a, T: Float, const N: usize> Objective<'a, T, N> {
         Ok(())
     }
 
-    /// The largest violation of optimality among the weights of each label.
+    /// The largest KKT violation among the weights of each label.
     pub(crate) fn violations(
         &self,
         at: &Iterate<T, N>,
@@ -209,7 +227,7 @@ impl<'a, T: Float, const N: usize> Objective<'a, T, N> {
         Ok(found)
     }
 
-    /// The largest violation of optimality among all weights and couplings.
+    /// The largest KKT violation among all weights and all couplings of the objective.
     pub(crate) fn violation(&self, at: &Iterate<T, N>, slope: &Slope<T, N>) -> Result<f64, Error> {
         let of_pairs = at.couplings.iter().zip(&slope.couplings);
         let of_pairs = of_pairs.map(|(&value, &slope)| self.pair.violation(value, slope).f64());
@@ -217,8 +235,9 @@ impl<'a, T: Float, const N: usize> Objective<'a, T, N> {
         Ok(found.fold(0.0, f64::max))
     }
 
-    /// The pairs that the loss of one of their labels alone asks for, by a slope of at least `bound`;
-    /// in increasing order.
+    /// The pairs for which the loss of one of their labels alone has a slope of absolute value ≥
+    /// `bound`, in increasing order. All pairs are looked at, whether they are in the objective or
+    /// not; takes one pass with dense couplings.
     pub(crate) fn beyond(
         &mut self,
         at: &Iterate<T, N>,
@@ -227,7 +246,7 @@ impl<'a, T: Float, const N: usize> Objective<'a, T, N> {
         self.gradient.beyond(at, &self.pairs, bound, self.watch)
     }
 
-    /// An estimate from below of the largest eigenvalue of the correlations among all columns.
+    /// An estimate, from below, of the largest eigenvalue of the correlation matrix of all columns.
     pub(crate) fn largest_eigenvalue(&self) -> Result<f64, Error> {
         self.gradient.largest_eigenvalue(self.couples, self.watch)
     }

@@ -1,19 +1,26 @@
-//! Elastic nets in the precision of the fit: what they cost, how they shrink, and how far a coordinate
-//! is from optimal under them.
+//! Elastic nets in the precision of the fit: their cost, their proximal step, and the KKT violation
+//! of a parameter under them.
+//!
+//! For a parameter θ whose loss has slope g, the optimality (KKT) condition under `l2 θ² + l1 |θ|`
+//! is `g + 2 l2 θ + l1 sign(θ) = 0` where θ ≠ 0, and `|g| ≤ l1` where θ = 0. The violation is the
+//! distance from that: the absolute value of the smallest subgradient.
 
 use crate::params::Penalty;
 use crate::wide::{Float, Wide};
 use manylabel_simd::wide;
 use manylabel_sparse::Value;
 
-/// The penalty `l2 θ² + l1 |θ|` of a coordinate θ.
+/// The penalty `l2 θ² + l1 |θ|` of a parameter θ.
 #[derive(Clone, Copy)]
 pub(crate) struct Net<T> {
+    /// Factor of the absolute value.
     pub(crate) l1: T,
+    /// Factor of the square.
     pub(crate) l2: T,
 }
 
 impl<T: Float> Net<T> {
+    /// Rounds a penalty to the precision of the fit.
     pub(crate) fn new(penalty: Penalty) -> Self {
         Self {
             l1: T::of(penalty.l1),
@@ -21,13 +28,13 @@ impl<T: Float> Net<T> {
         }
     }
 
-    /// The penalty itself.
+    /// The penalty of `value`, in double precision.
     pub(crate) fn cost(self, value: T) -> f64 {
         let value = value.f64();
         self.l2.f64() * value * value + self.l1.f64() * value.abs()
     }
 
-    /// How far a coordinate is from optimal: its least subgradient, where the loss has slope `slope`.
+    /// The KKT violation of a parameter at `value`, where the loss has slope `slope`.
     #[inline(always)]
     pub(crate) fn violation(self, value: T, slope: T) -> T {
         let zero = T::default();
@@ -47,7 +54,7 @@ impl<T: Float> Net<T> {
     }
 }
 
-/// `sign(u) max(|u| − bound, 0)`; 0 for NaN.
+/// Soft thresholding, `sign(u) max(|u| − bound, 0)`; 0 for NaN.
 #[inline(always)]
 pub(crate) fn soft<T: Float>(u: T, bound: T) -> T {
     let zero = T::default();
@@ -62,7 +69,10 @@ pub(crate) fn soft<T: Float>(u: T, bound: T) -> T {
     }
 }
 
-/// The largest violation among the weights of each label of a panel; `nets`: one a row.
+/// The largest KKT violation among the weights of each label of a panel.
+///
+/// `weights`, `slopes` and `nets` have one entry per row of the panel. Violations that are NaN are
+/// ignored.
 #[wide]
 pub(crate) fn violations<T: Float, const N: usize>(
     weights: &[Wide<T, N>],

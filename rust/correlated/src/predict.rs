@@ -1,7 +1,13 @@
-//! Scores, label sets and probabilities of rows by a fitted model, sixteen rows at a time.
+//! Scores, label sets and probabilities of rows, computed from a fitted model sixteen rows at a
+//! time.
 //!
-//! Weights lie by feature: a row adds to the labels its features have weights for. The decoder turns
-//! the sums into log-odds given the most probable set; positive ones are the set.
+//! Weights are stored by feature: each feature of a row adds its weights to the labels that have
+//! some. The sums, log-odds without couplings, go to the decoder. For label sets it returns
+//! log-odds given the most probable set, which are positive exactly for the labels of the set; for
+//! rankings and probabilities it returns marginals.
+//!
+//! A row takes O(weights of its features), and what decoding takes; see [`Method`]. Rows do not
+//! depend on one another, so that results are the same whichever rows are scored together.
 
 use crate::decode::{Decoder, Method, ROWS, SCORES, Scratch, Sets};
 use crate::iterate::overwrite;
@@ -13,37 +19,57 @@ use manylabel_sparse::{CsrView, Index, Value};
 use std::ops::Range;
 use std::sync::OnceLock;
 
-/// Rows times couplings that are decoded in a moment, also by a hundred rounds of messages.
+/// Largest product of rows and couplings for which decoding takes only a moment, even by a hundred
+/// rounds of messages. Below it no threads are started.
 const FEW_COUPLINGS: usize = 1 << 17;
 
-/// Decodes rows by the parts of a [`Model`](crate::Model).
+/// Decodes rows with the parts of a [`Model`](crate::Model), which it borrows.
 ///
-/// Rankings go by the log-odds of the labels' probabilities, whatever the others are; scores are
-/// log-odds given the most probable label set, whose labels are those with positive scores. A
-/// threshold lowers every intercept where label sets are decided, and nowhere else.
+/// Three kinds of scores:
+///
+/// - For label sets and `decision`: log-odds of each label given the most probable label set. The
+///   labels of this set are those with positive scores, except with [`Method::Messages`], whose
+///   scores are max-marginals.
+/// - For rankings: log-odds of the marginal probability of each label.
+/// - Probabilities: the marginals themselves.
+///
+/// A threshold lowers every intercept where label sets are decided, and nowhere else. The decoders
+/// are prepared when they are first needed, and shared by all threads.
 pub struct Scorer<'a, P, L> {
+    /// Feature f has `labels[ends[f]..ends[f + 1]]`, and as many weights.
     ends: &'a [P],
+    /// Labels, feature after feature.
     labels: &'a [L],
+    /// Weights, in the same order.
     weights: &'a [f64],
+    /// One intercept per label.
     intercept: &'a [f64],
+    /// The couplings, whose symmetry was checked.
     couplings: &'a Matrix,
+    /// Label sets of the training rows, from which the search starts.
     sets: Sets<'a>,
+    /// How label sets are found.
     method: Method,
+    /// What is subtracted from intercepts where label sets are decided.
     threshold: f64,
+    /// The decoder for label sets, once it was needed.
     decoder: OnceLock<Decoder<'a>>,
+    /// The decoder for probabilities, once it was needed.
     marginals: OnceLock<Decoder<'a>>,
 }
 
 impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
-    /// Borrows weights (`n_features`, `n_labels`) in compressed rows, an intercept for each label (−∞
-    /// for one that is never to be named) and couplings.
+    /// Borrows weights of shape (`n_features`, `n_labels`) in compressed rows (ends, labels,
+    /// values), an intercept for each label (−∞ for a label that must never be predicted) and
+    /// couplings.
     ///
-    /// Takes O(1) but for the couplings, whose symmetry is checked.
+    /// The weights are not looked at, except for their lengths. The symmetry of the couplings is
+    /// checked, in time proportional to their number.
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if the lengths do not agree; [`Error::Csr`] if `couplings` is not symmetric or
-    /// has a diagonal.
+    /// [`Error::Shape`] if the lengths do not agree; [`Error::Csr`] if `couplings` is not symmetric
+    /// or has a diagonal.
     pub fn new(
         (ends, labels, weights): (&'a [P], &'a [L], &'a [f64]),
         intercept: &'a [f64],
@@ -82,7 +108,7 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
         })
     }
 
-    /// Decides label sets by intercepts that are lower by `threshold`.
+    /// Decides label sets with intercepts that are lower by `threshold`.
     ///
     /// # Errors
     ///
@@ -98,11 +124,15 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
         })
     }
 
-    /// Lets the search start from label sets: set s is `labels[ends[s]..ends[s + 1]]`.
+    /// Lets the search start from label sets. Set s has `labels[ends[s]..ends[s + 1]]`, and
+    /// `energies[s]` is the sum of the couplings within it.
+    ///
+    /// The caller has checked that `ends` starts at 0 and increases to `labels.len()`.
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if the lengths do not agree, [`Error::Csr`] if a set is none of labels.
+    /// [`Error::Shape`] if the lengths do not agree; [`Error::Csr`] if a set has a label that does
+    /// not exist.
     pub fn with_sets(
         self,
         ends: &'a [usize],
@@ -117,7 +147,7 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
             });
         }
         let n_labels = self.intercept.len();
-        // Whoever hands over sets has checked their structure.
+        // The caller has checked that `ends` is in order.
         if let Some(at) = labels.iter().position(|&label| label as usize >= n_labels) {
             return Err(Error::Csr {
                 matrix: "label_sets_",
@@ -135,7 +165,8 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
         })
     }
 
-    /// The decoder for label sets, or for probabilities; prepared when it is first asked for.
+    /// The decoder for label sets, or for probabilities if `marginals`. It is prepared at the first
+    /// call.
     fn decoder(&self, marginals: bool) -> Result<&Decoder<'a>, Error> {
         let cell = if marginals {
             &self.marginals
@@ -153,7 +184,7 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
         Ok(cell.get_or_init(|| decoder))
     }
 
-    /// Scores without couplings of some rows, written to `scratch.u`.
+    /// Writes the log-odds without couplings of `n_rows` rows, from row `first` on, to `scratch.u`.
     fn score<I: Index, V: Value>(
         &self,
         x: CsrView<'_, I, V>,
@@ -180,8 +211,8 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
         Ok(())
     }
 
-    /// Brings the scores of a row to what single precision holds, and so does every sum of them with
-    /// couplings stay finite; a sum of infinities says as little as 0.
+    /// Limits the scores of a row to the range of single precision, so that every sum of them with
+    /// couplings stays finite. NaN, a sum of opposite infinities, becomes 0. Intercepts of −∞ stay.
     fn bring_back(&self, u: &mut [f64]) {
         let (least, most) = (f64::from(f32::MIN), f64::from(f32::MAX));
         for (u, &intercept) in u.iter_mut().zip(self.intercept) {
@@ -195,7 +226,8 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
     }
 }
 
-/// A score in single precision: finite if the intercept is, and exact where it is not too large.
+/// A score in single precision: finite unless it is −∞, limited to the largest numbers of this
+/// precision.
 fn single(score: f64) -> f32 {
     if score == f64::NEG_INFINITY {
         return f32::NEG_INFINITY;
@@ -255,11 +287,16 @@ impl<P: Index, L: Index, I: Index, V: Value> Rows for Batch<'_, '_, P, L, I, V> 
     }
 }
 
-/// Labels with intercept −∞ are never ranked or named.
+/// Labels with intercept −∞ are never ranked or predicted, and scores are finite for all other
+/// labels.
 ///
-/// Scores and label sets raise [`Error::Param`] if the decoder does not take so many labels. Scores are
-/// finite where intercepts are. Scoring panics if the weights name a label or position that does not
-/// exist.
+/// # Errors
+///
+/// [`Error::Param`] from [`Model::rows`] if the method cannot decode so many coupled labels.
+///
+/// # Panics
+///
+/// Scoring panics if the weights refer to a label or a position that does not exist.
 impl<P: Index, L: Index> Model for Scorer<'_, P, L> {
     fn n_labels(&self) -> usize {
         self.intercept.len()

@@ -1,14 +1,22 @@
-//! Quasi-Newton steps, each of all labels together after one gradient.
+//! Quasi-Newton steps: after each gradient, a step of all labels together.
 //!
-//! The loss of a label is modelled as a quadratic of what moves in it: weights and couplings that are
-//! not zero or should not be, and the intercept. Its curvature starts as a multiple of the second
-//! moments of those columns, which are the curvature where predictions are constant, and takes up
-//! the last few differences of gradients (Broyden, Fletcher, Goldfarb and Shanno). The sum of the
-//! models and of the penalties is lowered by coordinate descent, label after label; a coupling is in
-//! the models of both its labels. Labels without a coupling in common are worked on at the same time.
+//! **Model.** The loss of a label is modelled as a quadratic function of the parameters that can
+//! move: weights and couplings that are not zero or should not be, and the intercept. Its curvature
+//! starts as a multiple of the second moments of those columns, which is the curvature where
+//! predictions are constant. It is then updated with the last few differences of gradients
+//! (Broyden, Fletcher, Goldfarb and Shanno).
 //!
-//! This takes a fraction of the gradients of the first-order descent, which has to wait for the least
-//! curvature of correlated columns, but for every label a matrix of what moves in it.
+//! **Step.** The sum of the models and the penalties is lowered by coordinate descent, label after
+//! label. A coupling is in the models of both its labels. Labels without a coupling in common are
+//! solved in parallel; the order is fixed by the data, so that results do not depend on threads.
+//!
+//! **Check.** The next gradient shows whether a label's step was too long. In that case it is
+//! shortened, and the curvature is raised.
+//!
+//! This takes a fraction of the gradients of the first-order solver, which has to wait for the
+//! directions of least curvature among correlated columns. The price is a dense matrix for every
+//! label, with one row and column for each parameter that moves. The outcome has no guarantee: the
+//! caller checks that the objective has not risen.
 
 mod curvature;
 mod problem;
@@ -23,59 +31,69 @@ use crate::wide::Float;
 use manylabel_base::{Error, collected, copied, filled, parts, push, reserved};
 use rayon::prelude::*;
 
-/// Gradients at most: by then few labels are left, and the first-order descent takes gradients of their
-/// panels alone.
+/// Largest number of gradients. By then few labels are left, for whose panels alone the first-order
+/// solver takes gradients.
 const MAX_GRADIENTS: usize = 25;
 
-/// The share of a label's violation that may be left by the solution of its problem.
+/// The share of a label's violation at which its problem counts as solved.
 const LEFT: f64 = 0.1;
 
-/// A step is too long if the objective rises at its end by more than this share of how it fell at its
-/// beginning.
+/// A step is too long if the objective rises at its end by more than this share of the rate at
+/// which it fell at its beginning.
 const OVERSHOT: f64 = 0.5;
 
-/// What is named if there is no memory for it.
+/// Names of what did not fit in memory, for errors.
 const LABELS: &str = "number of labels";
 const PAIRS: &str = "number of pairs";
-const COLUMNS: &str = "what moves in a label";
+const COLUMNS: &str = "parameters of a label";
 
-/// What is known of the curvature of all labels, from one descent to the next.
+/// The solver, with what is known about the curvature of all labels from one call to the next.
 pub(crate) struct QuasiNewton<T> {
+    /// Second moments of all columns.
     gram: Gram<T>,
+    /// What is known about the curvature of each label.
     shapes: Vec<Shape<T>>,
 }
 
-/// Where the labels stand between two gradients.
+/// The state between two gradients.
 struct Stage<'o, 'a, T, const N: usize> {
+    /// The function to minimize.
     objective: &'o mut Objective<'a, T, N>,
-    /// Moves label by label.
+    /// The current point, which moves label by label.
     now: Iterate<T, N>,
-    /// Couplings where the gradient was taken, and the gradient.
+    /// The couplings where the gradient was taken.
     couplings: Vec<T>,
+    /// The gradient.
     slope: Slope<T, N>,
-    /// The models of both labels of each pair.
+    /// What the models of both labels of each pair say about its coupling.
     halves: Vec<Halves<T>>,
-    /// The largest violation of optimality of each label.
+    /// The largest KKT violation of each label.
     violations: Vec<f64>,
-    /// Which panels need a gradient.
+    /// Which panels have moved and need a new gradient.
     active: Vec<bool>,
-    /// The share of each label's last step that is kept.
+    /// The share of each label's last step that is kept; 1 unless it was too long.
     shares: Vec<f64>,
-    /// Labels with less than this much violation rest.
+    /// Labels with at most this violation do not move.
     rest: f64,
 }
 
 /// The solution of a label's problem.
 struct Solved<T> {
+    /// The label.
     label: usize,
+    /// Its parameters, where the gradient was taken.
     local: Local<T>,
+    /// Their new values.
     values: Vec<T>,
+    /// The slopes of the label's model there.
     slopes: Vec<T>,
+    /// The diagonal of the model's curvature.
     curvatures: Vec<T>,
 }
 
 impl<T: Float> QuasiNewton<T> {
-    /// `gram`: second moments; `variances`: p (1 − p) of every label.
+    /// A solver that has seen no steps. `gram`: second moments; `variances`: p (1 − p) of every
+    /// label.
     pub(crate) fn new(gram: Gram<T>, variances: &[f64]) -> Result<Self, Error> {
         let shapes = variances.iter().map(|&variance| Shape::new(variance));
         Ok(Self {
@@ -84,9 +102,11 @@ impl<T: Float> QuasiNewton<T> {
         })
     }
 
-    /// Descends from a point until no violation exceeds the tolerance, and may give up before gradients
-    /// run out. A label within half of the tolerance rests, and a panel of labels needs a new gradient
-    /// only if something has moved in one of them.
+    /// Descends from a point until no KKT violation exceeds the tolerance, gradients run out, or
+    /// [`MAX_GRADIENTS`] were taken.
+    ///
+    /// Labels with a violation of at most half the tolerance do not move. A panel takes part in the
+    /// next gradient only if one of its labels has moved or is coupled with one that has.
     pub(crate) fn minimize<const N: usize>(
         &mut self,
         objective: &mut Objective<'_, T, N>,
@@ -169,6 +189,7 @@ impl<T: Float> QuasiNewton<T> {
 }
 
 impl<'o, 'a, T: Float, const N: usize> Stage<'o, 'a, T, N> {
+    /// Starts at a point, with all panels due for a gradient.
     fn new(
         objective: &'o mut Objective<'a, T, N>,
         start: Iterate<T, N>,
@@ -187,7 +208,8 @@ impl<'o, 'a, T: Float, const N: usize> Stage<'o, 'a, T, N> {
         })
     }
 
-    /// Takes the gradient and finds violations of optimality; says which couplings can move.
+    /// Takes the gradient and computes the KKT violations. Returns for each pair whether its
+    /// coupling can move in this step.
     fn look(&mut self) -> Result<Vec<bool>, Error> {
         self.objective
             .slope(&self.active, &self.now, &mut self.slope)?;
@@ -213,8 +235,8 @@ impl<'o, 'a, T: Float, const N: usize> Stage<'o, 'a, T, N> {
         Ok(free)
     }
 
-    /// The row of a panel's weights that a column has: those of features come first, then that of the
-    /// intercept. None for the columns of labels.
+    /// The row of a panel's weights for a column of the second moments: features, then the
+    /// intercept. `None` for the columns of labels.
     fn row(&self, col: u32) -> Option<usize> {
         let (width, col) = (self.objective.height() - 1, col as usize);
         if col < width {
@@ -224,10 +246,12 @@ impl<'o, 'a, T: Float, const N: usize> Stage<'o, 'a, T, N> {
         }
     }
 
-    /// The curvature of a coupling in the losses of its labels, before any secant.
+    /// The curvature of a coupling in the losses of its two labels, before any observed step.
     ///
-    /// Who holds one label is often in doubt about the other, far more than all rows are on average:
-    /// where the mean prediction is q, the mean of σ(1−σ) is at most q(1−q), of which half is taken.
+    /// Rows that hold one label are often in doubt about the other, far more than rows are on
+    /// average. Where the mean prediction is q, the mean of σ(1−σ) is at most q(1−q); half of that
+    /// bound is taken. The mean prediction among the holders of a label, and among the others,
+    /// follows from the slopes.
     fn prior(&self, gram: &Gram<T>, shapes: &[Shape<T>], pair: usize) -> [T; 2] {
         let (i, k) = self.objective.pairs()[pair];
         let (i, k) = (i as usize, k as usize);
@@ -250,7 +274,8 @@ impl<'o, 'a, T: Float, const N: usize> Stage<'o, 'a, T, N> {
         })
     }
 
-    /// Takes back a part of a label's last step, and of its couplings what either label wants back.
+    /// Undoes part of a label's last step. Of a coupling's step, the smaller of the shares that its
+    /// two labels keep remains.
     fn retreat(&mut self, label: usize, before: &Local<T>) {
         let (panel, lane) = (label / N, label % N);
         let first = panel * self.objective.height();
@@ -270,13 +295,14 @@ impl<'o, 'a, T: Float, const N: usize> Stage<'o, 'a, T, N> {
         }
     }
 
-    /// Labels that do not rest and have not retreated, in classes of which no two can move a coupling
-    /// in common.
+    /// Labels that move in this step, in classes such that no two labels of a class share a
+    /// coupling that can move. Labels at rest and labels that have just retreated are left out. A
+    /// greedy colouring in label order.
     fn classes(&self, ties: &[Vec<Tie>], free: &[bool]) -> Result<Vec<Vec<usize>>, Error> {
         let n_labels = self.violations.len();
         let mut classes: Vec<Vec<usize>> = Vec::new();
         let mut class_of = filled(LABELS, usize::MAX, n_labels)?;
-        // The last label that kept another out of each class.
+        // For each class, the last label that cannot join it.
         let mut taken: Vec<usize> = Vec::new();
         for label in 0..n_labels {
             if self.violations[label] <= self.rest || self.shares[label] < 1.0 {
@@ -300,7 +326,8 @@ impl<'o, 'a, T: Float, const N: usize> Stage<'o, 'a, T, N> {
         Ok(classes)
     }
 
-    /// What can move in a label: what is not zero, or should not be.
+    /// The parameters of a label that can move: those that are not zero, or should not be, and the
+    /// intercept.
     fn free(&self, label: usize, ties: &[Tie], free: &[bool]) -> Result<Local<T>, Error> {
         let (height, lane) = (self.objective.height(), label % N);
         let rows = label / N * height..(label / N + 1) * height;
@@ -323,7 +350,8 @@ impl<'o, 'a, T: Float, const N: usize> Stage<'o, 'a, T, N> {
         self.at(label, columns, found)
     }
 
-    /// Values and slopes of some columns at the last gradient.
+    /// Values and slopes of the given columns at the last gradient. `ties`: which of them are
+    /// couplings, by position.
     fn at(
         &self,
         label: usize,
@@ -331,7 +359,7 @@ impl<'o, 'a, T: Float, const N: usize> Stage<'o, 'a, T, N> {
         ties: Vec<(usize, Tie)>,
     ) -> Result<Local<T>, Error> {
         let (height, lane) = (self.objective.height(), label % N);
-        // Those of couplings are replaced.
+        // The numbers of couplings are replaced below.
         let row = |&col: &u32| label / N * height + (col as usize).min(height - 1);
         let weight = |col| self.now.weights[row(col)].0[lane];
         let slope = |col| self.slope.weights[row(col)].0[lane];
@@ -353,8 +381,11 @@ impl<'o, 'a, T: Float, const N: usize> Stage<'o, 'a, T, N> {
         })
     }
 
-    /// The share of a label's last step that it should have made. The objective is convex: it has not
-    /// risen if its slope along the step is not positive at the end.
+    /// The share of a label's last step that it should have made; 1 if the step was not too long.
+    ///
+    /// The objective is convex: it has not risen if its slope along the step is not positive at the
+    /// end. Otherwise the share is where a straight line between the slopes at both ends is zero,
+    /// between 0.1 and 0.9.
     fn share(&self, before: &Local<T>, after: &Local<T>) -> f64 {
         let Objective { features, pair, .. } = &*self.objective;
         let (mut start, mut end) = (0.0, 0.0);
@@ -378,7 +409,8 @@ impl<'o, 'a, T: Float, const N: usize> Stage<'o, 'a, T, N> {
         }
     }
 
-    /// Lowers the models and penalties along the columns of a label.
+    /// Lowers the label's model plus penalties along its columns. `matrix`: the curvature of the
+    /// model.
     fn solve(&self, label: usize, local: Local<T>, matrix: &[T]) -> Result<Solved<T>, Error> {
         let n = local.columns.len();
         let zero = T::default();
@@ -400,7 +432,7 @@ impl<'o, 'a, T: Float, const N: usize> Stage<'o, 'a, T, N> {
                 curvature: half.curvature[1 - tie.side],
                 fixed: self.shares[tie.other as usize] < 1.0,
             };
-            // The other label may have moved it since the gradient.
+            // The other label may have moved this coupling since the gradient.
             let now = self.now.couplings[tie.pair as usize];
             let moved = now - values[at];
             if moved.f64() != 0.0 {

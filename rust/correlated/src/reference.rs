@@ -1,10 +1,14 @@
-//! The run of the method's authors (`enCorrLog`), to reproduce their numbers.
+//! The procedure of the method's authors (their MATLAB code `enCorrLog`), to reproduce their
+//! numbers.
 //!
-//! 0/1 coding; FISTA from zero with the fixed step `30 n / ‖X‖²`, X with its constant column, which
-//! nothing keeps below 1/L. From the twentieth gradient on it stops when the objective at the
-//! extrapolated point changes by less than a thousandth. Their penalty of couplings sums over ordered
-//! pairs: `2 ρ c² + 2 ρ ε |c|` for each pair in the objective, gradient `4 ρ c`, but the threshold `t ρ ε`
-//! of half of that.
+//! It uses 0/1 coding and FISTA from zero with the fixed step `30 n / ‖X‖²`, where X includes its
+//! constant column. Nothing keeps this step below 1/L, so that the procedure can diverge. After 20
+//! gradients it stops as soon as the objective at the extrapolated point changes by less than a
+//! thousandth; this early stopping acts as regularization.
+//!
+//! Their penalty of couplings sums over ordered pairs: `2 ρ c² + 2 ρ ε |c|` for each pair in the
+//! objective, with gradient `4 ρ c`. Their soft threshold is `t ρ ε`, only half of what belongs to
+//! that objective. This inconsistency is reproduced.
 
 use crate::iterate::Iterate;
 use crate::objective::{Objective, Slope};
@@ -13,25 +17,26 @@ use crate::penalty::Net;
 use crate::stop::Outcome;
 use manylabel_base::Error;
 
-/// Relative change of the objective at which the run ends.
+/// Relative change of the objective below which the procedure ends.
 const CHANGE: f64 = 1e-3;
 
-/// Gradients before it may.
+/// Gradients after which it may end early.
 const MIN_GRADIENTS: usize = 20;
 
-/// Gradients at most: what the solver "reference" is documented to take.
+/// Largest number of gradients, as documented for the solver "reference".
 const MAX_GRADIENTS: usize = 500;
 
-/// Where the run ended.
+/// Where the procedure ended.
 pub(crate) struct Run<const N: usize> {
-    /// Converged if it ended by itself.
+    /// The last proximal point; converged if the objective stopped changing.
     pub(crate) end: Outcome<f64, N>,
-    /// Those of the last point a gradient was taken at.
+    /// The objective at the last point where a gradient was taken.
     pub(crate) objective: f64,
+    /// The KKT violation there, with the penalty that the soft threshold corresponds to.
     pub(crate) violation: f64,
 }
 
-/// The penalty of a pair, whose labels come in both orders.
+/// The penalty of a pair in the authors' objective, which counts it in both orders.
 pub(crate) fn in_both_orders(penalty: Penalty) -> Penalty {
     Penalty {
         l1: 2.0 * penalty.l1,
@@ -39,7 +44,10 @@ pub(crate) fn in_both_orders(penalty: Penalty) -> Penalty {
     }
 }
 
-/// Runs from zero; the objective's penalty of pairs is that of [both orders](in_both_orders).
+/// Runs from zero with steps of length `step`.
+///
+/// The objective must have all its pairs already, and [`in_both_orders`] as their penalty. Any
+/// divergence shows up as numbers that are not finite; the caller checks for them.
 pub(crate) fn run<const N: usize>(
     objective: &mut Objective<'_, f64, N>,
     step: f64,
@@ -97,7 +105,8 @@ pub(crate) fn run<const N: usize>(
     }
 }
 
-/// `sign(u) max(|u| − bound, 0)`. NaN stays: a run that diverges is not to look as if it had not.
+/// Soft thresholding, `sign(u) max(|u| − bound, 0)`. NaN stays NaN, so that divergence is not
+/// hidden.
 fn soft(u: f64, bound: f64) -> f64 {
     u.signum() * (u.abs() - bound).max(0.0)
 }

@@ -1,5 +1,9 @@
-//! From the user's terms to those of the fit and back: features of unit variance, centred columns,
-//! labels by frequency.
+//! Conversion between the caller's units and those of the fit, in both directions.
+//!
+//! The fit works with features of unit variance, centred columns of X and Y, and labels numbered by
+//! frequency. A weight of a feature with standard deviation s and mean μ is `b s` in the fit, and
+//! its intercept absorbs `μ b`. Couplings keep their values; centring a label with mean p moves
+//! `p c` into the intercept of its partner. Both directions take one pass over the weights.
 
 use crate::design::Scales;
 use crate::iterate::Iterate;
@@ -8,24 +12,30 @@ use crate::model::{Matrix, Model, Start};
 use crate::wide::Float;
 use manylabel_base::{Error, Watch, collected, extend, filled, push, reserved};
 
-/// Pairs of labels, in increasing order, and a coupling for each.
+/// Pairs of labels in increasing order, and the coupling of each.
 type Coupled = (Vec<(u32, u32)>, Vec<f64>);
 
 /// How the fit sees features and labels.
 pub(crate) struct Units<'a> {
+    /// Mean and standard deviation of every original feature.
     pub(crate) scales: &'a Scales,
+    /// The labels of the fit, with their original numbers and shares.
     pub(crate) labels: &'a Labels,
-    /// The original feature at each place.
+    /// The original feature at each position of the fit.
     pub(crate) columns: &'a [u32],
 }
 
 impl Units<'_> {
-    /// Rows of a panel's weights: features, and the intercept.
+    /// Rows of a panel's weights: features plus the intercept.
     fn height(&self) -> usize {
         self.columns.len() + 1
     }
 
-    /// Weights to start from: those given, or none but the intercepts of constant predictions.
+    /// The point to start from: the weights and intercepts of `start`, or zero weights and the
+    /// intercepts of constant predictions, `ln(p/(1−p))`. It has no couplings yet.
+    ///
+    /// The effect of the couplings of `start` on centred intercepts is included, so that
+    /// [`coupled`](Self::coupled) can add them.
     pub(crate) fn initial<T: Float, const N: usize>(
         &self,
         start: Option<&Start<'_>>,
@@ -69,7 +79,8 @@ impl Units<'_> {
         Ok(initial)
     }
 
-    /// The pairs that a start couples, in increasing order, and their couplings.
+    /// The pairs that `start` couples, as label positions in increasing order, and their couplings.
+    /// Labels that are constant in the training rows are left out.
     pub(crate) fn coupled(&self, start: &Start<'_>) -> Result<Coupled, Error> {
         let places = self.places(start.intercept.len())?;
         let mut found = Vec::new();
@@ -91,7 +102,7 @@ impl Units<'_> {
         ))
     }
 
-    /// The place of each original label; `usize::MAX` for those that take no part.
+    /// The position of each original label in the fit; `usize::MAX` for labels that are constant.
     fn places(&self, n_labels: usize) -> Result<Vec<usize>, Error> {
         let mut places = filled("number of labels", usize::MAX, n_labels)?;
         for (place, &label) in self.labels.kept.iter().enumerate() {
@@ -100,8 +111,11 @@ impl Units<'_> {
         Ok(places)
     }
 
-    /// Writes a point as weights, intercepts and couplings of a model; `centred`: whether its intercepts
-    /// are those of centred labels.
+    /// Writes a point into the weights, intercepts and couplings of a model, in the caller's units.
+    ///
+    /// `pairs`: the pairs of the point's couplings; `centred`: whether its intercepts are those of
+    /// centred labels (those of features always are, unless the scales say that means are zero).
+    /// Weights and couplings that are exactly zero are not stored.
     pub(crate) fn write<T: Float, const N: usize>(
         &self,
         point: &Iterate<T, N>,

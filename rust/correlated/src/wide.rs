@@ -1,23 +1,29 @@
-//! Some labels side by side, the functions of them, and products with rows of features.
+//! Arithmetic on the labels of a panel side by side, and products with rows of features.
 //!
-//! Each lane is computed by the same operations in the same order whatever labels share a panel and
-//! whatever the vector width of the machine; whether products are rounded before they are added depends
-//! on the machine.
+//! A [`Wide`] number has one lane per label of a panel. The lanes share every load of X: a value is
+//! read once and multiplied with N weights. Functions marked `wide` are compiled for several
+//! instruction sets, one of which is chosen when they are called.
+//!
+//! Each lane is computed by the same operations in the same order, whichever labels share its panel
+//! and however wide the vectors of the machine are. Whether a product is rounded before it is added
+//! depends on the machine: with fused multiply-add it is not.
 
 use manylabel_simd::{exp, exp_f32, wide};
 use manylabel_sparse::{Real, RowBlock};
 use multiversion::target::target_cfg_f;
 
-/// One number for each label of a panel of N.
+/// One number for each of the N labels of a panel.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[repr(C, align(64))]
 pub(crate) struct Wide<T, const N: usize>(pub(crate) [T; N]);
 
 impl<T: Real, const N: usize> Wide<T, N> {
+    /// Zero in all lanes.
     pub(crate) fn zero() -> Self {
         Self([T::default(); N])
     }
 
+    /// Adds another number lane by lane.
     #[inline(always)]
     pub(crate) fn add(&mut self, other: &Self) {
         for lane in 0..N {
@@ -27,8 +33,10 @@ impl<T: Real, const N: usize> Wide<T, N> {
 }
 
 impl<T: Float, const N: usize> Wide<T, N> {
-    /// `FUSED`: whether the machine multiplies and adds in one instruction, which takes half the time;
-    /// where it does not, fusing would be a call for every lane.
+    /// Adds `scale · other` lane by lane.
+    ///
+    /// `FUSED`: whether the machine multiplies and adds in one instruction, which takes half the
+    /// time. On other machines a fused operation would be a function call per lane.
     #[inline(always)]
     fn add_scaled<const FUSED: bool>(&mut self, scale: T, other: &Self) {
         for lane in 0..N {
@@ -41,21 +49,22 @@ impl<T: Float, const N: usize> Wide<T, N> {
     }
 }
 
-/// What the fit asks of a number.
+/// What the fit needs from a floating-point type, beyond [`Real`].
 pub(crate) trait Float: Real {
-    /// Violations of optimality that rounding may cause are well below this.
+    /// KKT violations that rounding may cause are well below this. Tolerances below it need double
+    /// precision.
     const FLOOR: f64;
-    /// `1 / (1 + e^{−x})`.
+    /// `1 / (1 + e^{−x})`. In single precision, x below −80 gives the value at −80.
     fn sigmoid(self) -> Self;
-    /// `|x|`.
+    /// The absolute value `|x|`.
     fn size(self) -> Self;
-    /// `x / y`.
+    /// The quotient `x / y`.
     fn over(self, y: Self) -> Self;
     /// `x y + z`, rounded once.
     fn times_plus(self, y: Self, z: Self) -> Self;
 }
 
-/// What both precisions have from the standard library.
+/// Methods that both precisions take from the standard library.
 macro_rules! std_arithmetic {
     () => {
         #[inline(always)]
@@ -102,14 +111,17 @@ impl Float for f64 {
     std_arithmetic!();
 }
 
-/// `log(1 + e^x)`, by the standard library: the objective is added up one number at a time, and its last
-/// bits are not those of the wide functions that messages are made of.
+/// `log(1 + e^x)` without overflow, by the standard library.
+///
+/// Only the objective needs it, which is summed one number at a time. The wide functions of the
+/// decoder's messages would change its last bits.
 #[inline]
 pub(crate) fn softplus(x: f64) -> f64 {
     x.max(0.0) + (-x.abs()).exp().ln_1p()
 }
 
-/// Turns log-odds into `weight σ(e)`, row by row; returns their sum over rows.
+/// Replaces log-odds by `weight · σ(e)`, row by row, and returns the sum over rows. `weights` has
+/// one entry per row.
 #[wide]
 pub(crate) fn sigmoids<T: Float, const N: usize>(
     e: &mut [Wide<T, N>],
@@ -125,7 +137,7 @@ pub(crate) fn sigmoids<T: Float, const N: usize>(
     sum
 }
 
-/// `out_i = first + Σ_j x_ij p_j` for rows of a sparse block.
+/// `out_i = first + Σ_j x_ij p_j` for the rows i of a sparse block.
 #[wide]
 pub(crate) fn sparse_times<T: Float, const N: usize>(
     x: &RowBlock<T>,
@@ -140,7 +152,7 @@ pub(crate) fn sparse_times<T: Float, const N: usize>(
     }
 }
 
-/// `g_j += Σ_i x_ij u_i` over the rows of a sparse block.
+/// `g_j += Σ_i x_ij u_i` over the rows i of a sparse block.
 #[wide]
 pub(crate) fn sparse_add_transposed<T: Float, const N: usize>(
     x: &RowBlock<T>,
@@ -155,7 +167,7 @@ pub(crate) fn sparse_add_transposed<T: Float, const N: usize>(
     }
 }
 
-/// Adds the numbers at some places to the first, each times a value.
+/// Adds to `first` the numbers at the given places, each multiplied by its value, in a fixed order.
 #[inline(always)]
 fn plus_scaled<T: Float, const N: usize, I: Copy, const FUSED: bool>(
     first: Wide<T, N>,
@@ -164,7 +176,7 @@ fn plus_scaled<T: Float, const N: usize, I: Copy, const FUSED: bool>(
     position: impl Fn(I) -> usize,
     values: &[T],
 ) -> Wide<T, N> {
-    // Two sums by name, so that additions do not wait for one another.
+    // Two sums in named variables, so that consecutive additions do not wait for one another.
     let (mut a, mut b) = (first, Wide::zero());
     let (places2, values2) = (places.chunks_exact(2), values.chunks_exact(2));
     for (&place, &value) in places2.remainder().iter().zip(values2.remainder()) {
@@ -178,10 +190,12 @@ fn plus_scaled<T: Float, const N: usize, I: Copy, const FUSED: bool>(
     a
 }
 
-/// Rows, or columns, of a dense block whose sums are in registers together.
+/// Rows, or columns, of a dense block whose sums are held in registers at the same time.
 const SIDE: usize = 8;
 
-/// `out_i = first + Σ_j x_ij p_j` for dense rows of `p.len()` values.
+/// `out_i = first + Σ_j x_ij p_j` for dense rows i of `p.len()` values each.
+///
+/// Each value of `p` is loaded once for eight rows.
 #[wide]
 pub(crate) fn dense_times<T: Float, const N: usize>(
     x: &[T],
@@ -217,7 +231,9 @@ pub(crate) fn dense_times<T: Float, const N: usize>(
     }
 }
 
-/// `g_j += Σ_i x_ij u_i` over dense rows of `g.len()` values.
+/// `g_j += Σ_i x_ij u_i` over dense rows i of `g.len()` values each.
+///
+/// Each value of `u` is loaded once for eight columns.
 #[wide]
 pub(crate) fn dense_add_transposed<T: Float, const N: usize>(
     x: &[T],
@@ -235,7 +251,8 @@ pub(crate) fn dense_add_transposed<T: Float, const N: usize>(
         return;
     }
     for first in (0..d).step_by(SIDE) {
-        // The last columns are taken together with some that are done.
+        // The last group of columns starts earlier, so that it has eight; those done before are
+        // skipped.
         let start = first.min(d - SIDE);
         let sums = dense_columns::<T, N, FUSED>(&x[start..], d, u);
         for j in 0..SIDE {
@@ -246,14 +263,14 @@ pub(crate) fn dense_add_transposed<T: Float, const N: usize>(
     }
 }
 
-/// `Σ_i x_ij u_i` for the first columns of rows that begin every `d` values.
+/// `Σ_i x_ij u_i` for the first eight columns of `x`, whose rows begin every `d` values.
 #[inline(always)]
 fn dense_columns<T: Float, const N: usize, const FUSED: bool>(
     x: &[T],
     d: usize,
     u: &[Wide<T, N>],
 ) -> [Wide<T, N>; SIDE] {
-    // Sums by name: an array of them is vectorized across, with gathers.
+    // Sums in named variables: the compiler would vectorize across an array of them, with gathers.
     let mut a = Wide::zero();
     let (mut b, mut c, mut e, mut f, mut g, mut h, mut k) = (a, a, a, a, a, a, a);
     for (x, u) in x.chunks(d).zip(u) {

@@ -1,5 +1,5 @@
-//! Fits on random data: the same bits on any number of threads, the end of a descent that is told to
-//! stop, sizes that disagree. What is fitted is compared with the definition in `tests/correlated`.
+//! Fits on random data: the same bits for any number of threads, a fit that is asked to stop, sizes that
+//! disagree. The Python tests in `tests/correlated` compare fits with the definition of the model.
 #![allow(
     clippy::disallowed_macros,
     clippy::disallowed_methods,
@@ -11,7 +11,7 @@ use manylabel_base::{Error, Watch};
 use manylabel_correlated::{Model, Params};
 use manylabel_sparse::CsrView;
 
-/// Rows that hold each of `d` columns with a probability, with values.
+/// Sparse random rows of `d` columns. Each entry is present with the same probability.
 struct Rows {
     indptr: Vec<i32>,
     indices: Vec<i32>,
@@ -39,7 +39,7 @@ impl Rows {
         }
     }
 
-    /// The rows, and the same again.
+    /// The rows twice, one copy after the other.
     fn twice(&self) -> Self {
         let n = self.indices.len() as i32;
         let again = self.indptr[1..].iter().map(|end| end + n);
@@ -65,7 +65,7 @@ fn fit(x: &Rows, y: &Rows, threads: usize, watch: &Watch) -> Result<Model, Error
 
 #[test]
 fn bits_do_not_depend_on_threads() {
-    // Few labels, whose rows are shared out among threads; many, which are; dense and sparse.
+    // With few labels threads share rows, with many labels they share labels; dense and sparse.
     for (m, share) in [(5, 0.9), (5, 0.1), (120, 0.1)] {
         let mut rng = Rng::with_seed(m as u64);
         let x = Rows::new(700, 30, share, &mut rng, Rng::f32);
@@ -83,7 +83,7 @@ fn bits_do_not_depend_on_threads() {
 
 #[test]
 fn rows_twice_are_the_same_problem() {
-    // Once they are too few for steps of second order, twice they are enough.
+    // The rows once are too few for quasi-Newton steps, twice they are enough.
     for share in [0.9, 0.2] {
         let mut rng = Rng::with_seed(1);
         let x = Rows::new(100, 40, share, &mut rng, Rng::f32);

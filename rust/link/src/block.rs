@@ -1,4 +1,12 @@
-//! Output weights of some labels: least squares, and what the loss refines from there.
+//! Output weights of one block of labels.
+//!
+//! 1. Sums of the features by label, over the training rows, with smoothed targets.
+//! 2. Least squares: these sums solved with the Gram matrix, or left as they are if features are
+//!    whitened, where they are the solution already.
+//! 3. Nothing more for the squared loss; otherwise psgd or Newton's method, from there.
+//!
+//! Labels are independent given the features, except with the softmax and the held-out loss, whose
+//! blocks hold all labels. So the division into blocks changes results by rounding only.
 
 use crate::labels::{ENTRIES, Labels};
 use crate::moments::moments;
@@ -8,16 +16,24 @@ use manylabel_base::{Error, collected, copied, extend, filled, reserved};
 use manylabel_sparse::CsrOwned;
 use rayon::prelude::*;
 
-/// The target of a label that is present, at least, if none is given.
+/// Smallest target of a label that is present, if label smoothing is not set.
 const LEAST_SHRINK: f64 = 0.75;
 
-/// Weights of a block of labels, in the coordinates of the problem's features.
+/// The weights of a block of labels, and how they were reached.
 pub(crate) struct Solved {
+    /// One row per label, in the coordinates of the problem's features (whitened or not); the last
+    /// number of a row is the weight of the constant.
     pub(crate) weights: Vec<f32>,
+    /// Held-out loss after each pass; empty without held-out rows.
     pub(crate) validation_loss: Vec<f64>,
+    /// Newton steps of each label; empty for other solvers.
     pub(crate) n_iter: Vec<i32>,
 }
 
+/// Computes the output weights of the labels of `block`, which are in increasing order.
+///
+/// `y`: the labels of all rows, for the held-out loss; `ridge`: the absolute ridge, for Newton's
+/// method. Reports labels and passes to the watch.
 pub(crate) fn solve_block(
     problem: &Problem<'_>,
     labels: &Labels,
@@ -34,7 +50,8 @@ pub(crate) fn solve_block(
     } = *problem;
     let size = design.size;
     let n = problem.train.len();
-    // A label that is present must stay nearer to 1 than to 0, however few rows there are.
+    // The target of a label that is present must stay nearer to 1 than to 0, however few rows there
+    // are.
     let shrink = params
         .shrink
         .unwrap_or_else(|| (1.0 - 1.0 / n as f64).max(LEAST_SHRINK));
@@ -74,7 +91,9 @@ pub(crate) fn solve_block(
     })
 }
 
-/// Enlarges the start of rare classes: by `100 √π_max / √(π_max + 9999 π)`.
+/// Multiplies the starting weights of each class by `100 √π_max / √(π_max + 9999 π)`, where π is
+/// its share of the `n` rows. This enlarges rare classes. The formula is that of the paper's
+/// authors.
 fn preflate(labels: &Labels, block: &[u32], n: usize, weights: &mut [f32], size: usize) {
     let share = |label: u32| labels.rows(label).len() as f64 / n as f64;
     let most = block.iter().map(|&label| share(label)).fold(0.0, f64::max);
@@ -86,7 +105,8 @@ fn preflate(labels: &Labels, block: &[u32], n: usize, weights: &mut [f32], size:
     }
 }
 
-/// The labels of some rows, as far as they are in the block, numbered as there; nothing of others.
+/// The labels of the given rows, restricted to the block and numbered by position in it. Other rows
+/// are empty.
 fn columns(y: &CsrOwned, block: &[u32], rows: &[u32]) -> Result<CsrOwned, Error> {
     let mut indptr = reserved("number of rows", y.n_rows() + 1)?;
     indptr.push(0);

@@ -1,5 +1,10 @@
-//! The features Φ of the training rows: computed from the projected predictions whenever rows are
-//! asked for, or kept.
+//! The features Φ of the training rows, computed from the linear predictions whenever rows are
+//! needed, or kept in memory.
+//!
+//! Each row starts as its predictions and a constant, `h = (p, 1)`, of width k + 1. Its features
+//! are s cosines of h and a constant 1, so that `size` is s + 1; with the linear kernel the
+//! features are h itself. Features are single precision, linear predictions and angles are computed
+//! in double precision. A row costs O(s k).
 
 use crate::gram::Factor;
 use crate::lanes::{Waves, cosines};
@@ -7,25 +12,36 @@ use manylabel_base::{Error, Watch, collected, extend, filled};
 use manylabel_sparse::{CsrView, Index, Value};
 use rayon::prelude::*;
 
-/// Rows one thread computes at a time.
+/// Number of rows that one thread computes at a time.
 const ROWS: usize = 64;
 
-/// What is named if there is no memory for it.
+/// The name of the predictions in errors about memory.
 pub(crate) const PREDICTIONS: &str = "projected predictions";
 
-/// The linear predictions that features are made of: `h = (x W + a, 1)`.
+/// The linear predictions that features are made of, `h = (x W + a, 1)`.
+///
+/// ```
+/// use manylabel_link::Projection;
+///
+/// // Two features, three predictions: W row after row, then a.
+/// let weights = [1.0, 0.0, 0.5, 0.0, 1.0, -0.5];
+/// assert!(Projection::new(&weights, &[0.0; 3], 2).is_ok());
+/// assert!(Projection::new(&weights, &[0.0; 3], 4).is_err());
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Projection<'a> {
+    /// W, row after row.
     weights: &'a [f64],
+    /// a, of length k.
     intercept: &'a [f64],
 }
 
 impl<'a> Projection<'a> {
-    /// Borrows W, (`n_features`, k) row after row, and a, of length k.
+    /// Borrows W, of shape (`n_features`, k) row after row, and a, of length k.
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if k is 0, or the weights are not `n_features` rows of it.
+    /// [`Error::Shape`] if k is 0, or if the weights are not `n_features` rows of length k.
     pub fn new(weights: &'a [f64], intercept: &'a [f64], n_features: usize) -> Result<Self, Error> {
         let k = intercept.len();
         if k == 0 || !weights.len().is_multiple_of(k) {
@@ -45,18 +61,20 @@ impl<'a> Projection<'a> {
         Ok(Self { weights, intercept })
     }
 
-    /// Number of features.
+    /// Number of features of X.
     pub(crate) fn n_features(&self) -> usize {
         self.weights.len() / self.intercept.len()
     }
 
-    /// k + 1: predictions and the constant.
+    /// k + 1: the predictions and the constant.
     pub(crate) fn width(&self) -> usize {
         self.intercept.len() + 1
     }
 
-    /// Writes h of one row. Sums are in `f64`; what single precision does not hold becomes its
-    /// largest number.
+    /// Writes h of one row to `out`, which has length k + 1.
+    ///
+    /// Sums are in double precision. Results beyond the range of single precision become its
+    /// largest number, and NaN becomes 0. Takes O(stored values of the row × k).
     pub(crate) fn project<I: Index, T: Value>(
         &self,
         x: CsrView<'_, I, T>,
@@ -72,8 +90,8 @@ impl<'a> Projection<'a> {
         constant.fill(1.0);
     }
 
-    /// Writes the predictions of a row from `first` on, N at a time, whose sums stay in registers.
-    /// Returns the number of the prediction that comes next.
+    /// Writes the predictions of a row from number `first` on, N at a time, whose sums stay in
+    /// registers. Returns the number of the next prediction.
     #[inline(always)]
     fn sum_up<const N: usize, I: Index, T: Value>(
         &self,
@@ -95,7 +113,7 @@ impl<'a> Projection<'a> {
                 }
             }
             for (out, sum) in out.iter_mut().zip(sums) {
-                // A sum of infinities is NaN, and says as little as one of zeros.
+                // A sum of opposite infinities is NaN, which says nothing about the row.
                 let sum = if sum.is_nan() { 0.0 } else { sum };
                 *out = sum.clamp(f64::from(f32::MIN), f64::from(f32::MAX)) as f32;
             }
@@ -104,7 +122,7 @@ impl<'a> Projection<'a> {
         first
     }
 
-    /// h of rows whose predictions are given, k numbers a row.
+    /// h of rows whose predictions are given, k numbers per row.
     pub(crate) fn given(&self, predictions: &[f32]) -> Result<Vec<f32>, Error> {
         let width = self.width();
         let n_rows = predictions.len() / (width - 1);
@@ -115,7 +133,7 @@ impl<'a> Projection<'a> {
         Ok(h)
     }
 
-    /// h of all rows, row after row.
+    /// h of all rows, row after row, computed in parallel.
     pub(crate) fn all<I: Index, T: Value>(
         &self,
         x: CsrView<'_, I, T>,
@@ -136,18 +154,26 @@ impl<'a> Projection<'a> {
     }
 }
 
-/// Features of the training rows, `size` of them: cosines (or, without frequencies, predictions)
-/// and a constant 1.
+/// The features of all rows that were handed to the fit, `size` of them per row: cosines (with the
+/// linear kernel, predictions) and a constant 1.
 pub(crate) struct Design {
+    /// Predictions and the constant, row after row.
     h: Vec<f32>,
+    /// k + 1.
     width: usize,
+    /// Frequencies, k + 1 rows of s; empty for the linear kernel.
     pub(crate) frequencies: Vec<f32>,
+    /// Phases, s of them; empty for the linear kernel.
     pub(crate) phases: Vec<f32>,
+    /// Number of features of a row, including the constant.
     pub(crate) size: usize,
+    /// The features of all rows, row after row, if they are kept; whitened if
+    /// [`whiten`](Self::whiten) was called.
     kept: Option<Vec<f32>>,
 }
 
 impl Design {
+    /// A design that computes features whenever they are asked for.
     pub(crate) fn new(h: Vec<f32>, width: usize, frequencies: Vec<f32>, phases: Vec<f32>) -> Self {
         let size = if phases.is_empty() {
             width
@@ -164,7 +190,7 @@ impl Design {
         }
     }
 
-    /// Computes all features now: 4 bytes a row and feature.
+    /// Computes the features of all rows now and keeps them, in 4 bytes per row and feature.
     pub(crate) fn keep(&mut self, watch: &Watch) -> Result<(), Error> {
         let n_rows = self.h.len() / self.width;
         let mut kept = filled("features", 0.0, n_rows * self.size)?;
@@ -174,7 +200,8 @@ impl Design {
         Ok(())
     }
 
-    /// Replaces the features that are kept by `L⁻¹ φ`; false if none are kept.
+    /// Replaces the features that are kept by `L⁻¹ φ`. Returns `false` and does nothing if none are
+    /// kept.
     pub(crate) fn whiten(&mut self, factor: &Factor, watch: &Watch) -> Result<bool, Error> {
         match &mut self.kept {
             Some(kept) => factor.whiten(kept, watch).map(|()| true),
@@ -182,7 +209,8 @@ impl Design {
         }
     }
 
-    /// Writes the features of `rows`, row after row.
+    /// Writes the features of the given rows to `out`, row after row. The rows are divided among
+    /// threads.
     pub(crate) fn fill(&self, rows: &[u32], out: &mut [f32], watch: &Watch) -> Result<(), Error> {
         let (size, width) = (self.size, self.width);
         let out = &mut out[..rows.len() * size];
@@ -206,7 +234,8 @@ impl Design {
     }
 }
 
-/// Features of some rows of predictions h.
+/// Writes the features of some rows, whose predictions are `h` in rows of `width`, to `out` in rows
+/// of `size`.
 pub(crate) fn features(
     h: &[f32],
     width: usize,

@@ -1,5 +1,17 @@
-//! The fit: frequencies from the projected predictions, the Gram matrix of the features, and the
-//! output weights, some thousands of labels at a time.
+//! The fit: frequencies from the linear predictions, the Gram matrix of the features, and the
+//! output weights, a few thousand labels at a time.
+//!
+//! In this order: linear predictions of all rows; the median of their squared distances; γ, if it
+//! is to be chosen; frequencies and phases; the Gram matrix of the training rows and its factor;
+//! output weights, block of labels by block; the threshold, if it is to be learned.
+//!
+//! The choice of γ, the order of rows and the sample for the threshold have generators of their
+//! own. So the same seed draws the same frequencies, up to the factor γ, whatever else is asked
+//! for.
+//!
+//! [`Plan`] decides from sizes alone how many labels are fitted together, whether features are kept
+//! in memory and whether they are whitened. It forecasts the memory of the fit, so that one that is
+//! too large fails before any work is done.
 
 use crate::block::solve_block;
 use crate::design::{Design, Projection};
@@ -14,51 +26,61 @@ use manylabel_base::range::{same, same_rows};
 use manylabel_base::{Error, Watch, collected, filled};
 use manylabel_sparse::{CsrOwned, CsrView, Index, Value};
 
-/// Labels fitted together: their momentum, gradient and least-squares solution are in memory.
+/// Number of labels that are fitted together, whose momentum, gradient and least-squares solution
+/// are in memory.
 const LABELS_AT_ONCE: usize = 4096;
 
-/// Bytes of features that are kept, if no limit is given; else they are computed in every pass.
+/// Largest number of bytes of features that are kept if no limit is given. Otherwise features are
+/// computed in every pass.
 const BYTES_KEPT: u64 = 2 << 30;
 
-/// A fitted smooth link.
+/// A fitted smooth link. [`Scorer`](crate::Scorer) borrows these parts.
 #[derive(Debug)]
 pub struct Model {
-    /// Frequencies R, k + 1 rows of s; none for the linear kernel.
+    /// Frequencies R, k + 1 rows of length s, the last for the constant; empty for the linear
+    /// kernel.
     pub frequencies: Vec<f32>,
-    /// Phases b, s of them.
+    /// Phases b, s of them, in [0, 2π); empty for the linear kernel.
     pub phases: Vec<f32>,
-    /// Output weights, one row of s (linear kernel: k) a label; zeros for labels never seen.
+    /// Output weights V, one row of length s (linear kernel: k) per label; zeros for labels that no
+    /// row holds.
     pub weights: Vec<f32>,
-    /// Weight of the constant feature for each label, less ½ for the squared loss; −∞ for labels
-    /// never seen.
+    /// Weight of the constant feature for each label, less ½ for the squared loss, so that positive
+    /// scores are predictions; −∞ for labels that no row holds.
     pub intercept: Vec<f32>,
-    /// The ridge that was used, relative to the mean diagonal: larger than asked for if the Gram
-    /// matrix was singular.
+    /// The ridge that was used, relative to the mean diagonal of the Gram matrix. It is larger than
+    /// asked for if the matrix was singular.
     pub ridge: f64,
-    /// Held-out loss after each pass, if rows were held out.
+    /// Held-out loss after each pass; empty if no rows were held out.
     pub validation_loss: Vec<f64>,
-    /// Newton steps of each label, one more than allowed where it did not converge.
+    /// Newton steps of each label, one more than allowed if it did not converge; zeros for other
+    /// solvers.
     pub n_iter: Vec<i32>,
-    /// Score above which a label is named.
+    /// Score above which a label is predicted; 0 unless it was learned.
     pub threshold: f64,
-    /// The multiple of the frequencies that was used.
+    /// The factor of the frequencies that was used.
     pub gamma: f64,
 }
 
 impl Checked {
-    /// Fits the link to the predictions `projection` makes of the rows of `x`, and the labels that
-    /// the rows of `y` store; or to `predictions`, if given, k numbers a row, where those of the
-    /// projection would be better than those of new rows.
+    /// Fits the link to the linear predictions that `projection` makes from the rows of `x`, and to
+    /// the labels that the rows of `y` store.
     ///
-    /// `sample_weight`, if given, multiplies the loss of each row. Rows of `held_out` are not
-    /// learned from: their loss tells when to stop (psgd). The same data, parameters and seed give
-    /// the same bits, whatever the number of threads.
+    /// - `predictions`, if given, replace those of the projection, k numbers per row. Predictions
+    ///   of the rows that the projection was itself fitted to are too good; leave-one-out
+    ///   predictions are a better stand-in for those of new rows.
+    /// - `sample_weight`, if given, multiplies the loss of each row.
+    /// - `held_out`, if given, marks rows that are not learned from; their loss decides when psgd
+    ///   stops.
+    ///
+    /// The same data, parameters and seed give the same bits, whatever the number of threads. See
+    /// the [crate](crate) for the cost.
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if sizes disagree; [`Error::TooLarge`] if the fit needs more than
-    /// `max_memory` or than there is; [`Error::Param`] if weights become infinite;
-    /// [`Error::Stopped`] through `watch`.
+    /// [`Error::Shape`] if sizes disagree; [`Error::TooLarge`] if the fit is forecast to need more
+    /// than `max_memory`, or more than the system grants; [`Error::Param`] if weights become
+    /// infinite; [`Error::Stopped`] if `watch` says so.
     #[expect(clippy::too_many_arguments, reason = "each is a thing of its own")]
     pub fn fit<I: Index, T: Value>(
         &self,
@@ -75,7 +97,7 @@ impl Checked {
         let width = projection.width();
         let n_given = n_rows.saturating_mul(width - 1);
         let given = predictions.map_or(n_given, <[f32]>::len);
-        same("numbers in predictions", n_given, given)?;
+        same("length of predictions", n_given, given)?;
         let rows = |held: bool| {
             let of = |row: &u32| held_out.is_some_and(|mask| mask[*row as usize]) == held;
             collected("number of rows", (0..n_rows as u32).filter(of))
@@ -145,17 +167,17 @@ impl Checked {
         Ok(model)
     }
 
-    /// The error of weights that are not finite, which blames what they depend on.
+    /// The error for weights that are not finite. It names the parameter that they depend on.
     fn overflow(&self) -> Error {
         let params = &self.0;
         let (name, expected, got) = if params.is_stochastic() {
             (
                 "step_size",
-                "so small that weights stay finite",
+                "small enough that weights stay finite",
                 params.step_size,
             )
         } else {
-            ("l2_link", "so large that weights are finite", params.l2)
+            ("l2_link", "large enough that weights are finite", params.l2)
         };
         let got = got.to_string();
         Error::Param {
@@ -166,22 +188,32 @@ impl Checked {
     }
 }
 
-/// How many passes the weights have had that are kept.
+/// The number of passes that gave the least held-out loss, whose weights were kept.
 fn best_pass(losses: &[f64]) -> Option<usize> {
     let best = losses.iter().enumerate().min_by(|a, b| a.1.total_cmp(b.1));
     best.map(|(pass, _)| pass + 1)
 }
 
 /// What the sizes of a fit decide.
+///
+/// Features are kept if they fit within `max_memory` beside everything else, or within 2 GiB if
+/// there is no limit. Kept or not, the fit is the same but for rounding.
 struct Plan {
+    /// Number of labels that are fitted together.
     labels_at_once: usize,
     /// Whether features are kept from pass to pass.
     keep: bool,
-    /// Whether what is kept is whitened.
+    /// Whether features that are kept are whitened, instead of preconditioning every gradient.
     whiten: bool,
 }
 
 impl Plan {
+    /// Plans a fit and forecasts its memory. `width`: k + 1.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`] if the fit needs more than `max_memory`, or more than the system grants
+    /// at once.
     fn new(params: &Params, n_rows: usize, width: usize, labels: &Labels) -> Result<Self, Error> {
         let size = match params.kernel {
             crate::Kernel::Linear => width,
@@ -189,7 +221,7 @@ impl Plan {
         };
         let (n_all, n_seen) = (labels.positive.n_rows(), labels.seen.len());
         let stochastic = params.is_stochastic();
-        // The softmax, and the loss that tells when to stop, are of all labels.
+        // The softmax, and the held-out loss that decides when to stop, involve all labels.
         let together = params.loss == Loss::Softmax || labels.positive.n_cols < n_rows;
         let labels_at_once = if stochastic && together {
             n_seen.max(1)
@@ -215,10 +247,12 @@ impl Plan {
         let needed = [
             solver,
             product(&[4, n_rows, width]),
-            // Tiles of half the Gram matrix, the same factored, and the factor in two precisions.
+            // Tiles of half the Gram matrix, the same while they are factored, and the factor in
+            // both precisions.
             product(&[20, size, size]),
             product(&[4, n_all, size]),
-            // Of a block: sums in double precision, start, weights, momentum and gradient.
+            // Per label of a block: sums in double precision, start, weights, momentum and
+            // gradient.
             product(&[24, labels_at_once, size]),
             product(&[4, batch, size.saturating_add(labels_at_once)]),
             if params.learn_threshold {
@@ -235,7 +269,8 @@ impl Plan {
             }
             _ => needed,
         };
-        // What the system does not grant at once would be refused, or worse, in the middle.
+        // Memory that the system does not grant at once would be refused in the middle of the fit,
+        // or the process would be killed.
         let probe = usize::try_from(needed).unwrap_or(usize::MAX);
         if Vec::<u8>::new().try_reserve_exact(probe).is_err() {
             return Err(Error::TooLarge {
@@ -265,20 +300,20 @@ impl Plan {
     }
 }
 
-/// Weights of the rows divided by a power of two near their mean: the fit depends on their ratios
-/// only, and products of large ones would not be finite.
+/// Weights of the rows, divided by a power of two near their mean. The fit depends on their ratios
+/// only, and products of large weights would overflow. Without weights, all are 1.
 fn scaled(sample_weight: Option<&[f32]>, n_rows: usize) -> Result<Vec<f32>, Error> {
     let Some(given) = sample_weight else {
         return filled("number of rows", 1.0, n_rows);
     };
     let mean = given.iter().map(|&weight| f64::from(weight)).sum::<f64>() / n_rows as f64;
     let unit = mean.log2().floor().exp2();
-    // What is small beside others is still more than nothing.
+    // A weight that is tiny beside the others must not become zero.
     let scaled = |&weight: &f32| ((f64::from(weight) / unit) as f32).max(f32::MIN_POSITIVE);
     collected("number of rows", given.iter().map(scaled))
 }
 
-/// Fits the labels of one block and writes their weights.
+/// Fits the labels of one block and writes their weights to the model.
 fn fit_block(
     problem: &Problem<'_>,
     labels: &Labels,
@@ -297,7 +332,8 @@ fn fit_block(
     write(problem, block, solved.weights, problem.factor, model)
 }
 
-/// Writes the weights of a block where the model has them.
+/// Writes the weights of a block to the model, in the coordinates of Φ, and splits off the
+/// intercepts.
 fn write(
     problem: &Problem<'_>,
     block: &[u32],

@@ -1,15 +1,24 @@
-//! How fast the link may bend: the bandwidth of least leave-one-out error.
+//! The choice of γ, the factor of the frequencies, by leave-one-out error. It decides how strongly
+//! the link may bend.
 //!
-//! With the Cholesky factor L of the Gram matrix, least squares predict `ψ_i · Σ_j ω_j ψ_j y_j` for
-//! `ψ = L⁻¹φ`, the leverage of a row is `ω |ψ|²`, and its residual by a fit without it the residual over
-//! one less that.
+//! With the Cholesky factor L of the Gram matrix and `ψ = L⁻¹φ`, least squares predict
+//! `ψ_i · Σ_j ω_j ψ_j y_j` for row i. The leverage of a row is `ω |ψ|²`. Its residual in a fit
+//! without the row is its residual divided by one minus its leverage. So one fit gives all
+//! leave-one-out errors.
 //!
-//! What is compared must be what is fitted, or the choice is of another model's bandwidth. It differs in
-//! three things. Passes of psGD go on from least squares without a ridge: for labels with a share π of the
-//! rows each step takes away about π (1 − π) of what the ridge still suppresses, so that many small steps
-//! are as good as a smaller ridge. More rows make leave-one-out errors fall towards the errors that ridge
-//! and bandwidth leave. And fewer features stand for a fast kernel worse than for a slow one, so that all
-//! are taken where the fit is long.
+//! The comparison must stand for the model that is fitted, which differs in three ways:
+//!
+//! - psgd continues from least squares and undoes part of the ridge: for labels with a share π of
+//!   the rows, each step removes about π (1 − π) of what the ridge still suppresses. Many small
+//!   steps act like a smaller ridge.
+//! - The fit has more rows than the comparison. Leave-one-out errors fall with more rows, towards
+//!   the errors that the ridge and the bandwidth cause.
+//! - The fit has more features. Few features approximate a kernel of high frequencies worse than
+//!   one of low frequencies. So the comparison takes more features where the fit is long, up to
+//!   all.
+//!
+//! The choice takes about a tenth of the time of the fit, or what [`FEW_FEATURES`] features take if
+//! that is more.
 
 use crate::design::{Design, PREDICTIONS};
 use crate::labels::Labels;
@@ -23,23 +32,38 @@ use fastrand::Rng;
 use manylabel_base::{Error, Watch, collected, copied, extend, filled, reserved};
 use std::cmp::Reverse;
 
-/// Multiples that are compared. Weak signals want the nearly linear link of 1/4, strong ones of many rows
-/// that of 1, which is what the median of distances suggests. In this order, as errors have one valley:
-/// where the second is better than the first there is no need of the last.
+/// The factors that are compared. Weak signals favour 1/4, a nearly linear link; strong signals in
+/// many rows favour 1, which the median of distances suggests.
+///
+/// In this order, because errors have a single minimum: if 1/4 is better than 1/2, 1 need not be
+/// tried.
 const GAMMAS: [f64; 3] = [0.5, 0.25, 1.0];
 
-/// Rows that are compared with at most, and the commonest labels: the error is mostly theirs, and so is
-/// what ranks first.
+/// Largest number of rows in the comparison.
 const MOST_ROWS: usize = 4000;
+/// Largest number of labels in the comparison, the most common ones. Most of the error is theirs,
+/// and they are ranked first.
 const MOST_LABELS: usize = 64;
 
-/// What is named if there is no memory for rows.
+/// The name of the rows in errors about memory.
 const ROWS: &str = "number of rows";
 
-/// Features that are compared with: so many, or as many more as take this share of the work of the fit.
+/// Number of features in the comparison, unless more take no larger share of the work of the fit
+/// than [`SHARE_OF_FIT`].
 const FEW_FEATURES: usize = 500;
+/// The share of the fit's work that the comparison may take.
 const SHARE_OF_FIT: f64 = 0.1;
 
+/// Returns the factor with the least error; 1 for the linear kernel.
+///
+/// `h`: predictions and the constant, rows of `width`; `q`: the median of squared distances;
+/// `train`: the rows to learn from; `weights`: weight of every row. All candidates are compared on
+/// the same sample of rows and with the same random draws.
+///
+/// # Errors
+///
+/// [`Error::TooLarge`] if there is no memory; [`Error::Stopped`]; [`Error::Param`] from the Gram
+/// matrix.
 #[expect(clippy::too_many_arguments, reason = "all that a fit knows by then")]
 pub(crate) fn choose(
     params: &Params,
@@ -90,16 +114,17 @@ pub(crate) fn choose(
     Ok(best.1)
 }
 
-/// Features that are compared with, for a fit to `n` rows.
+/// Number of random features in the comparison, for a fit to `n` rows.
 pub(crate) fn features(params: &Params, labels: &Labels, n: usize) -> usize {
-    // Both in units of the Gram matrix: the fit of V, and three times Gram matrix and whitening.
+    // Multiply-adds of the fit of V; and those of three Gram matrices with whitening, per squared
+    // number of features. Both are up to the same factor.
     let of_fit = n as f64 * params.n_features as f64 * work(params, params.n_features, labels);
     let of_square = (GAMMAS.len() * n.min(MOST_ROWS)) as f64;
     let affordable = (SHARE_OF_FIT * of_fit / of_square).sqrt() as usize;
     params.n_features.min(affordable.max(FEW_FEATURES))
 }
 
-/// Bytes that the choice takes: a Gram matrix and its factors, and features twice.
+/// Bytes that the comparison takes: a Gram matrix with its factors, and features twice.
 pub(crate) fn bytes(params: &Params, labels: &Labels, n: usize, width: usize) -> u64 {
     let (size, n_rows) = (
         features(params, labels, n) as u64 + 1,
@@ -110,7 +135,8 @@ pub(crate) fn bytes(params: &Params, labels: &Labels, n: usize, width: usize) ->
     square.saturating_add(n_rows.saturating_mul(of_row))
 }
 
-/// The labels with most rows, at most [`MOST_LABELS`].
+/// The labels with the most rows, at most [`MOST_LABELS`], most common first. Ties go to the lower
+/// label.
 fn commonest(labels: &Labels) -> Result<Vec<u32>, Error> {
     let mut by_rows = copied("number of labels", &labels.seen)?;
     by_rows.sort_unstable_by_key(|&label| (Reverse(labels.rows(label).len()), label));
@@ -118,8 +144,8 @@ fn commonest(labels: &Labels) -> Result<Vec<u32>, Error> {
     Ok(by_rows)
 }
 
-/// By how much the fit suppresses less than least squares with its ridge: one number for all labels, so that
-/// rare ones have their part in it.
+/// The factor by which the ridge of the fit acts weaker than in least squares (stronger, if below
+/// 1). It is one number for all labels, to which rare labels contribute by their rows.
 fn steps(params: &Params, labels: &Labels, n: usize) -> f64 {
     let (mut sum, mut positive) = (0.0, 0.0);
     for &label in &labels.seen {
@@ -128,7 +154,7 @@ fn steps(params: &Params, labels: &Labels, n: usize) -> f64 {
         sum += of_label * share * (1.0 - share);
         positive += of_label;
     }
-    // The mean curvature of the logistic loss, where a label counts by its rows as in the error.
+    // The mean curvature of the logistic loss, where labels count by their rows, as in the error.
     let curvature = if positive > 0.0 { sum / positive } else { 0.0 };
     match (params.loss, params.solver) {
         (Loss::Squared, _) => 1.0,
@@ -142,12 +168,12 @@ fn steps(params: &Params, labels: &Labels, n: usize) -> f64 {
             };
             1.0 + params.step_size * batches as f64 * decays * curvature
         }
-        // Its loss has the ridge for good, beside a curvature that is less than that of squares.
+        // Its optimum keeps the ridge, and its curvature is smaller than that of the squared loss.
         (_, Solver::NewtonCg) => curvature.max(f64::MIN_POSITIVE.sqrt()),
     }
 }
 
-/// 0/1 targets of labels, one row a label.
+/// 0/1 targets of the given labels at the given rows, one row of targets per label.
 fn targets(labels: &Labels, common: &[u32], rows: &[u32]) -> Result<Vec<f32>, Error> {
     let mut targets = filled("targets", 0.0, common.len() * rows.len())?;
     for (&label, targets) in common.iter().zip(targets.chunks_mut(rows.len().max(1))) {
@@ -160,11 +186,12 @@ fn targets(labels: &Labels, common: &[u32], rows: &[u32]) -> Result<Vec<f32>, Er
     Ok(targets)
 }
 
-/// Sum of squared residuals of least squares without the row each, as it would be of more rows, of which
-/// these are a `share`.
+/// An estimate of the squared error on new rows, summed over rows and labels, for a fit to
+/// `1 / share` times as many rows as the design has.
 ///
-/// Leave-one-out residuals are above those that infinitely many rows would leave about as much as the
-/// residuals of the fit are below, and by that much less as there are more rows.
+/// With infinitely many rows, the residuals of the fit and leave-one-out residuals would agree.
+/// They lie below and above that limit by about the same amount. So the estimate is between their
+/// mean and the leave-one-out error, the nearer to the mean the smaller `share` is.
 fn error(
     design: &mut Design,
     weights: &[f32],

@@ -1,9 +1,15 @@
-//! The Gram matrix `C = ΦᵀΩΦ + ridge`, its Cholesky factor, and solves with it.
+//! The Gram matrix `C = ΦᵀΩΦ + ridge`, its Cholesky factor `C = L Lᵀ`, and solves with it.
 //!
-//! C is kept as square tiles of its lower triangle, which are summed up, factored and updated in
-//! parallel, each by one thread: results do not depend on how many there are, and between tiles
-//! there is a chance to stop. (`faer` factors the tiles on the diagonal; the whole
-//! matrix at one go would be the work of one thread, and could not be stopped.)
+//! C is kept as square tiles of its lower triangle. Tiles are summed up, factored and updated in
+//! parallel, each by one thread, so that results do not depend on the number of threads, and a fit
+//! can be stopped between tiles. The tiles on the diagonal are factored by `faer`. Factoring the
+//! whole matrix in one call would use one thread and could not be stopped.
+//!
+//! Sums are in double precision, of products over a few hundred rows in single precision. The
+//! factor exists in both precisions: solves for the least-squares start use the double one,
+//! whitening and preconditioning the single one. For size p: the sum takes O(n p²) time, the factor
+//! O(p³), a solve O(p²) per right-hand side; memory is 4 p² bytes for the tiles, as much again
+//! while they are factored, and 12 p² for the factors.
 
 use faer::dyn_stack::{MemBuffer, MemStack};
 use faer::linalg::cholesky::llt::factor::{
@@ -19,46 +25,56 @@ use faer::{Accum, MatMut, MatRef, Par, Spec};
 use manylabel_base::{Error, Watch, copied, filled, reserved};
 use rayon::prelude::*;
 
-/// Rows and columns of a tile.
+/// Number of rows and columns of a tile.
 const SIDE: usize = 256;
 
-/// What is named if there is no memory for it.
+/// Names of what did not fit in memory, for errors.
 const GRAM: &str = "the Gram matrix";
 const FACTOR: &str = "the Cholesky factor";
 
-/// Right-hand sides solved for by one thread at a time.
+/// Number of right-hand sides that one thread solves for at a time.
 const SOLVED_AT_ONCE: usize = 32;
 
-/// Ridge if the least-squares problem has none and is singular, relative to the mean diagonal.
+/// First ridge to try, relative to the mean diagonal, if none is asked for and C is singular.
 const LEAST_RIDGE: f64 = 1e-12;
 
-/// One tile of the lower triangle, by columns.
+/// One tile of the lower triangle, stored by columns.
 struct Tile {
+    /// The tile's row among the tiles.
     row: usize,
+    /// The tile's column among the tiles; at most `row`.
     col: usize,
+    /// Its height; smaller than [`SIDE`] for the last row of tiles.
     n_rows: usize,
+    /// Its width; smaller than [`SIDE`] for the last column of tiles.
     n_cols: usize,
+    /// Its entries, column after column. Tiles on the diagonal are stored in full.
     values: Vec<f64>,
 }
 
 impl Tile {
+    /// The tile as a matrix.
     fn view(&self) -> MatRef<'_, f64> {
         MatRef::from_column_major_slice(&self.values, self.n_rows, self.n_cols)
     }
 
+    /// The tile as a matrix that can be changed.
     fn view_mut(&mut self) -> MatMut<'_, f64> {
         MatMut::from_column_major_slice_mut(&mut self.values, self.n_rows, self.n_cols)
     }
 }
 
-/// The lower triangle of C, column of tiles after column of tiles.
+/// The lower triangle of C without its ridge, one list of tiles per column of tiles. The first tile
+/// of each list is on the diagonal.
 pub(crate) struct Gram {
+    /// Number of rows and columns of C.
     size: usize,
+    /// The tiles, from the diagonal down.
     columns: Vec<Vec<Tile>>,
 }
 
 impl Gram {
-    /// C = 0.
+    /// C = 0, of the given size.
     pub(crate) fn zeros(size: usize) -> Result<Self, Error> {
         let n_tiles = size.div_ceil(SIDE);
         let extent = |at: usize| SIDE.min(size - at * SIDE);
@@ -81,7 +97,10 @@ impl Gram {
         Ok(Self { size, columns })
     }
 
-    /// Adds `leftᵀ right` of two blocks of rows, products in `f32`, the sum in `f64`. Blocks are
+    /// Adds `leftᵀ right` of two blocks of rows, each row of length `size`. `left` is usually
+    /// `right` with each row multiplied by its weight.
+    ///
+    /// Products are in single precision, the sum over blocks in double precision. Blocks should be
     /// short, so that little is lost.
     pub(crate) fn add(&mut self, left: &[f32], right: &[f32], watch: &Watch) -> Result<(), Error> {
         let n_rows = left.len() / self.size;
@@ -123,25 +142,26 @@ impl Gram {
         trace / self.size as f64
     }
 
-    /// Adds `ridge` times the mean diagonal and factors. Where rounding makes C indefinite, the
-    /// ridge is multiplied by ten until it works. Returns the factor and the absolute ridge.
+    /// Adds `ridge` times the mean diagonal, and factors. If rounding makes C indefinite, the ridge
+    /// is multiplied by ten until it is not. Returns the factor and the absolute ridge.
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] if C is not finite, [`Error::TooLarge`] if there is no memory for L.
+    /// [`Error::Param`] if C is not finite; [`Error::TooLarge`] if there is no memory for L;
+    /// [`Error::Stopped`].
     pub(crate) fn factor(&self, ridge: f64, watch: &Watch) -> Result<(Factor, f64), Error> {
         let mean = self.mean_diagonal();
         let mut relative = ridge;
         loop {
             let absolute = relative * if mean > 0.0 { mean } else { 1.0 };
             if !absolute.is_finite() {
-                // Cosines are never large; predictions, as the linear kernel takes them, may be.
+                // Cosines are never large; the predictions of the linear kernel may be.
                 let (name, expected) = if mean.is_finite() {
-                    ("l2_link", "so small that the ridge is finite")
+                    ("l2_link", "small enough that the ridge is finite")
                 } else {
                     (
                         "X",
-                        "so small that squares of its projection are finite as float32",
+                        "small enough that the squares of its projection are finite as float32",
                     )
                 };
                 return Err(Error::Param {
@@ -157,6 +177,10 @@ impl Gram {
         }
     }
 
+    /// Factors C plus an absolute ridge; `None` if it is not positive definite.
+    ///
+    /// Right-looking: each column of tiles is factored, then subtracted from the columns to its
+    /// right.
     fn try_factor(&self, ridge: f64, watch: &Watch) -> Result<Option<Factor>, Error> {
         let mut columns: Vec<Vec<Tile>> = reserved(FACTOR, self.columns.len())?;
         for column in &self.columns {
@@ -181,7 +205,7 @@ impl Gram {
             let scratch = cholesky_in_place_scratch::<f64>(n, Par::Seq, Spec::default());
             let mut memory = MemBuffer::try_new(scratch).map_err(|_| Error::TooLarge {
                 what: FACTOR,
-                got: format!("no room to factor {n} columns of it"),
+                got: format!("no memory to factor {n} of its columns"),
             })?;
             let stack = MemStack::new(&mut memory);
             if cholesky_in_place(
@@ -199,7 +223,7 @@ impl Gram {
             let lower = diagonal.view();
             below.par_iter_mut().try_for_each(|tile| {
                 watch.step(0)?;
-                // X Lᵀ = tile, as L Xᵀ = tileᵀ.
+                // Solves X Lᵀ = tile as L Xᵀ = tileᵀ.
                 let right = tile.view_mut().transpose_mut();
                 solve_lower_triangular_in_place(lower, right, Par::Seq);
                 Ok::<(), Error>(())
@@ -223,14 +247,19 @@ impl Gram {
     }
 }
 
-/// The Cholesky factor L of C, by columns, in both precisions.
+/// The Cholesky factor L of C, by columns, in both precisions. Entries above the diagonal are not
+/// used.
 pub(crate) struct Factor {
+    /// Number of rows and columns.
     size: usize,
+    /// L in double precision.
     exact: Vec<f64>,
+    /// L rounded to single precision.
     single: Vec<f32>,
 }
 
 impl Factor {
+    /// Copies tiles of L into one matrix, in both precisions.
     fn assemble(size: usize, columns: &[Vec<Tile>], watch: &Watch) -> Result<Self, Error> {
         let mut exact = filled(FACTOR, 0.0, size * size)?;
         for tile in columns.iter().flatten() {
@@ -255,28 +284,28 @@ impl Factor {
         })
     }
 
-    /// x ← `L⁻¹ x` for every row x of `rows`.
+    /// Replaces every row x of `rows` by `L⁻¹ x`, in single precision.
     pub(crate) fn whiten(&self, rows: &mut [f32], watch: &Watch) -> Result<(), Error> {
         in_parts(&self.single, self.size, rows, watch, |l, x| {
             solve_lower_triangular_in_place(l, x, Par::Seq);
         })
     }
 
-    /// x ← `L⁻¹ x` for every row x of `rows`.
+    /// Replaces every row x of `rows` by `L⁻¹ x`, in double precision.
     pub(crate) fn whiten_exactly(&self, rows: &mut [f64], watch: &Watch) -> Result<(), Error> {
         in_parts(&self.exact, self.size, rows, watch, |l, x| {
             solve_lower_triangular_in_place(l, x, Par::Seq);
         })
     }
 
-    /// x ← `L⁻ᵀ x` for every row x of `rows`.
+    /// Replaces every row x of `rows` by `L⁻ᵀ x`, in double precision.
     pub(crate) fn unwhiten_exactly(&self, rows: &mut [f64], watch: &Watch) -> Result<(), Error> {
         in_parts(&self.exact, self.size, rows, watch, |l, x| {
             solve_upper_triangular_in_place(l.transpose(), x, Par::Seq);
         })
     }
 
-    /// x ← `C⁻¹ x` for every row x of `rows`.
+    /// Replaces every row x of `rows` by `C⁻¹ x`, in single precision.
     pub(crate) fn precondition(&self, rows: &mut [f32], watch: &Watch) -> Result<(), Error> {
         in_parts(&self.single, self.size, rows, watch, |l, mut x| {
             solve_lower_triangular_in_place(l, x.rb_mut(), Par::Seq);
@@ -285,7 +314,8 @@ impl Factor {
     }
 }
 
-/// Solves for some rows at a time, which are the columns of a matrix laid out by columns.
+/// Applies `solve` to some rows at a time, in parallel. The rows are handed over as the columns of
+/// a matrix.
 fn in_parts<T: ComplexField + Send + Sync>(
     lower: &[T],
     size: usize,

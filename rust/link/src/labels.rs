@@ -1,20 +1,24 @@
-//! Which rows hold which label.
+//! Which training rows hold which label.
+//!
+//! The fit looks at Y label by label: sums of features over the rows of a label, and targets of a
+//! few labels. So Y is transposed once, in O(stored labels), and restricted to the training rows.
 
 use manylabel_base::{Error, Watch, collected, extend, filled, reserved};
 use manylabel_sparse::CsrOwned;
 
-/// What is named if there is no memory for them.
+/// The name of the entries in errors about memory.
 pub(crate) const ENTRIES: &str = "number of entries of Y";
 
-/// Which training rows hold which label.
+/// The training rows of each label.
 pub(crate) struct Labels {
-    /// For each label, the numbers of its rows among the training rows.
+    /// One row per label: the positions of its rows in the list of training rows, increasing.
     pub(crate) positive: CsrOwned,
-    /// Labels that some row holds.
+    /// The labels that some row holds, training row or not, in increasing order.
     pub(crate) seen: Vec<u32>,
 }
 
 impl Labels {
+    /// Transposes `y` and keeps the rows `train`, which are in increasing order.
     pub(crate) fn new(y: &CsrOwned, train: &[u32], watch: &Watch) -> Result<Self, Error> {
         let by_label = y.transpose()?;
         let is_seen = |label: &u32| !by_label.row(*label as usize).0.is_empty();
@@ -43,6 +47,7 @@ impl Labels {
         Ok(Self { positive, seen })
     }
 
+    /// The training rows of one label, as positions in the list of training rows.
     pub(crate) fn rows(&self, label: u32) -> &[u32] {
         self.positive.row(label as usize).0
     }

@@ -1,7 +1,9 @@
 //! The elementwise functions and the products of scoring, sixteen numbers side by side.
 //!
-//! Each output is computed by the same operations in the same order however many rows and labels
-//! are worked on together, so scores do not depend on the company of a row.
+//! Functions marked `wide` are compiled for several instruction sets, one of which is chosen when
+//! they are called. Each output is computed by the same operations in the same order, however many
+//! rows and labels are worked on together. So the scores of a row do not depend on the other rows
+//! of a batch.
 
 use manylabel_base::{Error, filled};
 use manylabel_simd::exp_f32;
@@ -10,22 +12,23 @@ use manylabel_simd::wide;
 /// Numbers side by side; sixteen `f32` fill a cache line and one vector of AVX-512.
 pub(crate) const LANES: usize = 16;
 
-/// Rows whose products with frequencies or weights are in registers together.
+/// Number of rows whose products with frequencies or weights are in registers at the same time.
 const SIDE: usize = 4;
 
-/// Labels whose weights stay in the second-level cache while rows pass by.
+/// Number of labels whose weights stay in the second-level cache while rows pass by.
 const LABELS: usize = 32;
 
-/// `cos(2π t)` for t in turns, to an absolute 3e-7; whole numbers of turns beyond 2⁵¹, where `f64`
-/// has no more fractions.
+/// `cos(2π t)` for an angle t in turns, to an absolute error of 3e-7. From 2⁵¹ turns on, where
+/// `f64` has no fractions left to speak of, t counts as a whole number of turns.
 #[inline(always)]
 fn cos_turns(t: f64) -> f32 {
-    // Adding 1.5 · 2⁵² rounds to an integer; from 2⁵¹ on, the sum would leave the range where it does.
+    // Adding 1.5 · 2⁵² rounds to an integer. From 2⁵¹ on, the sum would leave the range where this
+    // holds.
     const ROUND: f64 = 6_755_399_441_055_744.0;
     const WHOLE_FROM: f64 = 2_251_799_813_685_248.0;
     let whole = (t + ROUND) - ROUND;
     let fraction = if t.abs() < WHOLE_FROM { t - whole } else { 0.0 };
-    // cos 2πf = sin 2π(¼ − |f|), whose argument is within ±π/2; the series up to x¹¹.
+    // cos 2πf = sin 2π(¼ − |f|), whose argument is within ±π/2. The Taylor series up to x¹¹.
     let x = (0.25 - fraction.abs() as f32) * std::f32::consts::TAU;
     let y = x * x;
     let mut series = -1.0 / 39_916_800.0;
@@ -41,7 +44,7 @@ fn cos_turns(t: f64) -> f32 {
     series * x
 }
 
-/// `1 / (1 + e^{−x})`; logits beyond ±40 count as that.
+/// `1 / (1 + e^{−x})`, with x limited to ±40.
 #[inline(always)]
 fn sigmoid(x: f32) -> f32 {
     let below = if x.abs() < 40.0 { x.abs() } else { 40.0 };
@@ -50,7 +53,7 @@ fn sigmoid(x: f32) -> f32 {
     numerator / (1.0 + tail)
 }
 
-/// Turns logits of one row into probabilities times `weight`.
+/// Replaces the logits of one row by probabilities times `weight`.
 #[wide]
 pub(crate) fn sigmoids(row: &mut [f32], weight: f32) {
     for x in row {
@@ -58,7 +61,8 @@ pub(crate) fn sigmoids(row: &mut [f32], weight: f32) {
     }
 }
 
-/// Turns logits of one row into its softmax times `weight`.
+/// Replaces the logits of one row by their softmax times `weight`. The largest logit is subtracted
+/// first; differences are limited to 80.
 #[wide]
 pub(crate) fn softmax(row: &mut [f32], weight: f32) {
     let highest = row.iter().fold(f32::NEG_INFINITY, |a, &b| a.max(b));
@@ -72,24 +76,28 @@ pub(crate) fn softmax(row: &mut [f32], weight: f32) {
     }
 }
 
-/// `Σ_labels log(1 + e^{ŝ}) − ỹ ŝ` up to the part of ỹ: the sum of `log(1 + e^{ŝ})` over a row.
+/// `log(1 + e^x)` without overflow. The logistic loss of a label with target ỹ is this less `ỹ x`.
 #[inline]
 pub(crate) fn softplus(x: f32) -> f64 {
     f64::from(x.max(0.0)) + f64::from((-x.abs()).exp()).ln_1p()
 }
 
-/// What cosine features are made with: frequencies r, a row of s for each number of a prediction and
-/// the constant, and s phases b.
+/// What cosine features are made with.
 #[derive(Clone, Copy)]
 pub(crate) struct Waves<'a> {
+    /// Frequencies: a row of length s for each prediction, and a last one for the constant.
     pub(crate) r: &'a [f32],
+    /// Phases, s of them.
     pub(crate) b: &'a [f32],
 }
 
 /// Cosine features of some rows: `out[i, j] = cos(Σ_t h[i, t] r[t, j] + b[j])`.
 ///
-/// h: predictions, rows of `width`; out: rows of `stride` ≥ s, of which the first s are written. Angles are `f64` and are reduced as such: with
-/// heavy-tailed frequencies they have many turns.
+/// `h`: predictions, rows of `width`; `out`: rows of `stride` ≥ s, of which the first s are
+/// written. Angles are summed and reduced in double precision, because with heavy-tailed
+/// frequencies they have many turns.
+///
+/// Rows are taken four at a time; the last ones, fewer than four, one by one.
 #[wide]
 pub(crate) fn cosines(
     h: &[f32],
@@ -114,7 +122,7 @@ pub(crate) fn cosines(
     Ok(())
 }
 
-/// [`cosines`] of one row: frequencies are read from first to last, once.
+/// [`cosines`] of one row. Frequencies are read once, from first to last; `angles` has room for s.
 #[inline(always)]
 fn cosines_of_one(h: &[f32], waves: Waves<'_>, out: &mut [f32], angles: &mut [f64]) {
     let Waves { r, b } = waves;
@@ -130,7 +138,7 @@ fn cosines_of_one(h: &[f32], waves: Waves<'_>, out: &mut [f32], angles: &mut [f6
     }
 }
 
-/// [`cosines`] of some rows side by side.
+/// [`cosines`] of N rows side by side.
 #[inline(always)]
 fn cosines_of<const N: usize>(
     h: &[f32],
@@ -177,9 +185,10 @@ fn cosines_of<const N: usize>(
     }
 }
 
-/// Sixteen partial sums of a product.
+/// Sixteen partial sums of an inner product.
 type Sums = [f32; LANES];
 
+/// Adds the products of sixteen numbers to the sums.
 #[inline(always)]
 fn add_products(sums: &mut Sums, x: &[f32], w: &Sums) {
     let x: &Sums = x.try_into().expect("sixteen");
@@ -188,8 +197,7 @@ fn add_products(sums: &mut Sums, x: &[f32], w: &Sums) {
     }
 }
 
-/// The sum of what vectors have added up and of the products beyond the last vector, in a fixed
-/// order.
+/// The sum of the partial sums and of the products beyond the last full vector, in a fixed order.
 #[inline(always)]
 fn total(mut sums: Sums, x: &[f32], w: &[f32]) -> f32 {
     for (sum, (x, w)) in sums.iter_mut().zip(x.iter().zip(w)) {
@@ -200,8 +208,9 @@ fn total(mut sums: Sums, x: &[f32], w: &[f32]) -> f32 {
 
 /// Scores of some rows: `out[i, l] = Σ_j f[i, j] v[l, j] + a[l]`.
 ///
-/// f: features, rows of `stride` ≥ s, of which the first s count; v: weights, one row of s a label;
-/// a: intercepts; out: one row of intercepts' length a row of f.
+/// `f`: features, rows of `stride` ≥ s, of which the first s are used; `v`: weights, one row of
+/// length s per label; `a`: intercepts, one per label; `out`: one row per row of `f`, one score per
+/// label.
 #[wide]
 pub(crate) fn scores(f: &[f32], stride: usize, v: &[f32], a: &[f32], out: &mut [f32]) {
     let (n_labels, n_rows) = (a.len(), f.len() / stride);
@@ -220,7 +229,7 @@ pub(crate) fn scores(f: &[f32], stride: usize, v: &[f32], a: &[f32], out: &mut [
             ];
             for label in labels.clone() {
                 let v = &v[label * s..][..s];
-                // Sums by name: an indexed array of them would live in memory.
+                // Sums in named variables: the compiler would keep an array of them in memory.
                 let (mut p, mut q) = ([0.0; LANES], [0.0; LANES]);
                 let (mut r, mut t) = ([0.0; LANES], [0.0; LANES]);
                 for (j, w) in (0..full).step_by(LANES).zip(v.as_chunks().0) {
@@ -235,7 +244,7 @@ pub(crate) fn scores(f: &[f32], stride: usize, v: &[f32], a: &[f32], out: &mut [
                 }
             }
         }
-        // Four labels side by side hide how long one sum after the other takes.
+        // Four labels side by side, so that consecutive additions do not wait for one another.
         for row in fours..n_rows {
             let x = row_of(row);
             let out = &mut out[row * n_labels..][labels.clone()];
@@ -254,7 +263,7 @@ pub(crate) fn scores(f: &[f32], stride: usize, v: &[f32], a: &[f32], out: &mut [
     }
 }
 
-/// Products of one row with the weights of `N` labels.
+/// Inner products of one row with the weights of N labels.
 #[inline(always)]
 fn dots<const N: usize>(x: &[f32], v: &[f32]) -> [f32; N] {
     let s = x.len();

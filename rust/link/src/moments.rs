@@ -1,4 +1,7 @@
-//! Sums over training rows: of products of features, and of features by label.
+//! Sums over the training rows that least squares need: products of features with each other, and
+//! features summed by label.
+//!
+//! Both are linear in the rows, so that features are computed a block of rows at a time.
 
 use crate::Loss;
 use crate::design::Design;
@@ -8,13 +11,14 @@ use crate::psgd::Problem;
 use manylabel_base::{Error, Watch, filled};
 use rayon::prelude::*;
 
-/// Rows of features that are added to the Gram matrix at a time: short enough for sums in `f32`.
+/// Number of rows that are added to the Gram matrix at a time: few enough for sums in single
+/// precision.
 pub(crate) const GRAM_ROWS: usize = 512;
 
-/// Rows of features that sums over positive rows are taken of at a time.
+/// Number of rows over which sums by label are taken at a time.
 pub(crate) const MOMENT_ROWS: usize = 1024;
 
-/// `ΦᵀΩΦ` of the rows `train`.
+/// `ΦᵀΩΦ` over the rows `train`, without a ridge. `weights`: weight of every row of the design.
 pub(crate) fn gram(
     design: &Design,
     train: &[u32],
@@ -40,7 +44,12 @@ pub(crate) fn gram(
     Ok(gram)
 }
 
-/// `ΦᵀΩỸ`, one row a label, with smoothed targets.
+/// `ΦᵀΩỸ` for the labels of a block, one row of length `size` per label, in double precision.
+///
+/// Ỹ are smoothed targets, with s = `shrink`: `(2s − 1) y + (1 − s)`, which is s for labels that
+/// are present and 1 − s for others. For the softmax they are `s y + (1 − s)/m` with m the number
+/// of labels that some row holds, so that the targets of a row sum to 1. Ỹ is never formed: its
+/// constant part multiplies the sum of all features. Takes O(stored labels of the block × size).
 pub(crate) fn moments(
     problem: &Problem<'_>,
     labels: &Labels,

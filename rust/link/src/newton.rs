@@ -1,9 +1,15 @@
-//! Newton's method for the logistic loss plus ridge, `Σ_i ω_i log(1 + e^{ŝ_i}) − ỹ_i ŝ_i + λ‖v‖²`,
-//! some labels at a time on one thread; labels are independent given the features.
+//! Newton's method for the logistic loss plus ridge, `Σ_i ω_i [log(1 + e^{ŝ_i}) − ỹ_i ŝ_i] + λ‖v‖²`
+//! for each label.
 //!
-//! Steps come from conjugate gradients, preconditioned by the least-squares Gram matrix, which has
-//! the Hessian's directions of much and of little curvature. A step is halved until the loss falls
-//! enough; that needs no features, since scores are linear in it.
+//! Labels are independent given the features; one thread works on sixteen at a time, which share
+//! the products with the features. Newton steps are solved approximately by conjugate gradients,
+//! preconditioned by the least-squares Gram matrix, whose directions of large and small curvature
+//! are roughly those of the Hessian. A step is halved until the loss falls enough. That needs no
+//! features, because scores are linear in the step.
+//!
+//! The objective is strictly convex for λ > 0, so that the result does not depend on the start. A
+//! conjugate-gradient step takes two products with the features, O(n s) for each label, and a
+//! solve, O(s²).
 
 use crate::lanes::softplus;
 use crate::psgd::{Problem, multiply};
@@ -12,27 +18,28 @@ use faer::{Accum, MatMut, MatRef, Par};
 use manylabel_base::{Error, collected, copied, filled};
 use rayon::prelude::*;
 
-/// Labels that share the products with the features.
+/// Number of labels that share the products with the features.
 const LABELS: usize = 16;
 
-/// What is named if there is no memory for it.
+/// Names of what did not fit in memory, for errors.
 const LABEL_NUMBERS: &str = "number of labels";
 const SCORES: &str = "scores of some labels";
 const WEIGHTS: &str = "weights of some labels";
 
-/// Rows that are in the nearer caches while they are multiplied.
+/// Number of rows that stay in the nearer caches while they are multiplied.
 const ROWS: usize = 256;
 
-/// Conjugate-gradient steps for a Newton step at most, and halvings of it.
+/// Largest number of conjugate-gradient steps for a Newton step.
 const MOST_CG_STEPS: usize = 100;
+/// Largest number of halvings of a Newton step.
 const MOST_HALVINGS: usize = 30;
 
-/// Share of the decrease along the slope that a step must bring (Armijo's rule; the usual 1e-4 of Nocedal
-/// and Wright, Numerical Optimization, section 3.1).
+/// The share of the decrease predicted by the slope that a step must bring (Armijo's rule; 1e-4 is
+/// the usual value of Nocedal and Wright, *Numerical Optimization*, section 3.1).
 const ARMIJO: f64 = 1e-4;
 
-/// Bytes that a thread works in: targets, scores, their change, curvatures and products of some
-/// labels with the rows; seven vectors of weights in the search for a step; a block of features.
+/// Bytes that one thread takes: targets, scores, their change, curvatures and products with the
+/// rows, for sixteen labels; seven vectors of weights; a block of features.
 pub(crate) fn bytes_of_a_thread(n_rows: usize, size: usize) -> u64 {
     let vectors = n_rows
         .saturating_mul(5)
@@ -41,9 +48,11 @@ pub(crate) fn bytes_of_a_thread(n_rows: usize, size: usize) -> u64 {
     (vectors.saturating_mul(LABELS).saturating_add(features) as u64).saturating_mul(4)
 }
 
-/// Refines `start`, one row of weights a label, with the absolute ridge `ridge`. `positive` has for
-/// each label of the block the numbers of its rows among the training rows; `shrink` is the target
-/// of these. Returns the steps of each label, one more than allowed where it did not converge.
+/// Refines the weights `start`, one row per label, to the optimum.
+///
+/// `positive`: for each label, its rows as positions in the list of training rows; `shrink`: the
+/// target of these rows (the others have `1 − shrink`); `ridge`: the absolute ridge λ. Returns the
+/// number of steps of each label, one more than allowed if it did not converge.
 pub(crate) fn refine(
     problem: &Problem<'_>,
     start: &mut [f32],
@@ -64,15 +73,20 @@ pub(crate) fn refine(
     Ok(steps)
 }
 
-/// Some labels, their targets and the scores at the current weights, row after row.
+/// Some labels and their targets.
 struct Chunk<'a> {
+    /// Features, weights of rows, parameters.
     problem: &'a Problem<'a>,
+    /// Number of labels, at most [`LABELS`].
     n_labels: usize,
+    /// Smoothed targets, one row of `n_labels` per training row.
     targets: Vec<f32>,
+    /// The absolute ridge λ.
     ridge: f64,
 }
 
 impl<'a> Chunk<'a> {
+    /// Sets up the targets of some labels; see [`refine`] for the arguments.
     fn new(
         problem: &'a Problem<'a>,
         positive: &[&[u32]],
@@ -95,7 +109,10 @@ impl<'a> Chunk<'a> {
         })
     }
 
-    /// Writes the steps that each label takes, from 0.
+    /// Minimizes the loss of each label, starting from `weights`, and counts the steps in `steps`,
+    /// which is zero at first.
+    ///
+    /// A label is done when the norm of its gradient is at most `tol` times that at zero weights.
     fn minimize(&self, weights: &mut [f32], steps: &mut [i32]) -> Result<(), Error> {
         let Problem { params, watch, .. } = *self.problem;
         let (size, n_labels) = (self.problem.design.size, self.n_labels);
@@ -142,7 +159,7 @@ impl<'a> Chunk<'a> {
                 }
                 steps[label] += 1;
                 if halvings == MOST_HALVINGS {
-                    // Rounding hides what is left to gain.
+                    // Any further decrease is lost in rounding.
                     steps[label] = most;
                     continue;
                 }
@@ -156,7 +173,7 @@ impl<'a> Chunk<'a> {
         }
     }
 
-    /// The loss of one label at the scores `s + step · change`, without its ridge.
+    /// The loss of one label at the scores `scores + step · change`, without its ridge.
     fn loss(&self, label: usize, scores: &[f32], change: &[f32], step: f64) -> f64 {
         let at = (label..scores.len()).step_by(self.n_labels);
         at.zip(self.problem.train)
@@ -168,7 +185,7 @@ impl<'a> Chunk<'a> {
             .sum()
     }
 
-    /// `Φᵀ ω(σ(s) − ỹ) + 2λv`.
+    /// The gradient `Φᵀ ω(σ(s) − ỹ) + 2λv`, one row per label.
     fn gradient(&self, scores: &[f32], weights: &[f32]) -> Result<Vec<f32>, Error> {
         let residuals = scores.iter().zip(&self.targets);
         let residuals = residuals.map(|(&score, &target)| probability(score) - target);
@@ -177,11 +194,11 @@ impl<'a> Chunk<'a> {
         self.back(&residuals, weights)
     }
 
-    /// An approximate solution of `H d = −g` for the active labels, 0 for the others.
+    /// An approximate solution of `H d = −g` for the active labels, zero for the others.
     ///
-    /// Conjugate gradients for dense features: labels lie one after the other, as the matrix products
-    /// want them, and not in lanes as where X is sparse; the preconditioner is a Cholesky factor; and
-    /// each label ends by its own share of the residual. So the loop shares no line with those of lanes.
+    /// Each label stops when its residual is 5 % of what it was. This loop is separate from those
+    /// for sparse X: features are dense, labels lie one after the other, as matrix products need
+    /// them, and the preconditioner is a Cholesky factor.
     fn direction(
         &self,
         scores: &[f32],
@@ -232,7 +249,6 @@ impl<'a> Chunk<'a> {
             }
             let left = norms(&residual, size);
             for label in 0..n_labels {
-                // Tighter as the gradient falls, so that convergence is faster than linear.
                 let forcing = (left[label] / first[label].max(f64::MIN_POSITIVE)).min(1.0);
                 going[label] &= forcing > 0.05 && energy[label] > 0.0;
             }
@@ -243,7 +259,7 @@ impl<'a> Chunk<'a> {
         Ok(d)
     }
 
-    /// Multiplies the entries of each row by its weight.
+    /// Multiplies the entries of each row by the row's weight.
     fn weigh(&self, values: &mut [f32]) {
         for (values, &row) in values.chunks_mut(self.n_labels).zip(self.problem.train) {
             let weight = self.problem.weights[row as usize];
@@ -253,7 +269,7 @@ impl<'a> Chunk<'a> {
         }
     }
 
-    /// `Φ v`, row after row.
+    /// The scores `Φ v`, row after row.
     fn scores(&self, weights: &[f32]) -> Result<Vec<f32>, Error> {
         let (size, n_labels) = (self.problem.design.size, self.n_labels);
         let mut out = filled(SCORES, 0.0, self.targets.len())?;
@@ -266,7 +282,7 @@ impl<'a> Chunk<'a> {
         Ok(out)
     }
 
-    /// `Φᵀ r + 2λ v`, one row a label.
+    /// `Φᵀ r + 2λ v`, one row per label.
     fn back(&self, residuals: &[f32], weights: &[f32]) -> Result<Vec<f32>, Error> {
         let (size, n_labels) = (self.problem.design.size, self.n_labels);
         let decay = weights.iter().map(|v| (2.0 * self.ridge) as f32 * v);
@@ -286,7 +302,8 @@ impl<'a> Chunk<'a> {
         Ok(out)
     }
 
-    /// Hands blocks of the features of the training rows, in order, to `work`.
+    /// Calls `work` for consecutive blocks of training rows, with the position of the first row and
+    /// the features.
     fn each_block(&self, mut work: impl FnMut(usize, &[f32])) -> Result<(), Error> {
         let Problem {
             design,
@@ -306,10 +323,12 @@ impl<'a> Chunk<'a> {
     }
 }
 
+/// `σ(score)`.
 fn probability(score: f32) -> f32 {
     1.0 / (1.0 + (-score).exp())
 }
 
+/// The inner product, in double precision.
 fn dot(a: &[f32], b: &[f32]) -> f64 {
     a.iter()
         .zip(b)
@@ -317,7 +336,7 @@ fn dot(a: &[f32], b: &[f32]) -> f64 {
         .sum()
 }
 
-/// Length of each row of `size`, at most [`LABELS`] of them; 0 for those that are not there.
+/// The norm of each row of `size` numbers, at most [`LABELS`] rows; 0 for rows that do not exist.
 fn norms(rows: &[f32], size: usize) -> [f64; LABELS] {
     let mut norms = [0.0; LABELS];
     for (norm, row) in norms.iter_mut().zip(rows.chunks(size)) {

@@ -1,94 +1,121 @@
 //! Parameters of the smooth link and their ranges.
+//!
+//! [`Params`] holds what the caller chose; [`Params::check`] turns it into [`Checked`], which alone
+//! can fit. Symbols are those of the paper where it has one.
+//!
+//! ```
+//! use manylabel_link::{Loss, Params, Solver};
+//!
+//! let params = Params { loss: Loss::Softmax, solver: Solver::NewtonCg, ..Params::default() };
+//! let error = params.check().unwrap_err();
+//! assert!(error.to_string().contains("`solver`"));
+//! ```
 
 use manylabel_base::range::{at_least_one, ensure, not_negative, positive, share};
 use manylabel_base::{Error, checked};
 
-/// The kernel that random features stand for; δ is the difference of two rows of predictions, q the
-/// median of their squared lengths.
+/// The kernel that random features approximate. δ is the difference of two rows of predictions, q
+/// the median of `‖δ‖²`, γ the multiple [`Params::gamma`].
+///
+/// The paper recommends Gaussian for few predictions, Cauchy for many, and Matérn in between. The
+/// quasi-random variants draw frequencies by Latin hypercube, which lowers the variance of the
+/// approximation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kernel {
     /// `exp(−γ² ‖δ‖² / q)`.
     Gaussian,
-    /// Matérn of smoothness 3/2: frequencies of a Student t with 3 degrees of freedom.
+    /// Matérn with smoothness 3/2: frequencies of a Student t distribution with 3 degrees of
+    /// freedom.
     Matern3,
-    /// Matérn of smoothness 5/2: frequencies of a Student t with 5 degrees of freedom.
+    /// Matérn with smoothness 5/2: frequencies of a Student t distribution with 5 degrees of
+    /// freedom.
     Matern5,
-    /// `Π_t exp(−γ √(2/q) |δ_t|)`.
+    /// `Π_t exp(−γ √(2/q) |δ_t|)`, a product of Laplacian kernels: Cauchy frequencies.
     Cauchy,
-    /// No random features: the predictions themselves.
+    /// No random features; the predictions themselves are the features.
     Linear,
-    /// As [`Gaussian`](Self::Gaussian), drawn by Latin hypercube.
+    /// [`Gaussian`](Self::Gaussian), drawn by Latin hypercube.
     QuasiGaussian,
-    /// As [`Matern3`](Self::Matern3), the Gaussian factor drawn by Latin hypercube.
+    /// [`Matern3`](Self::Matern3), with the Gaussian factor drawn by Latin hypercube.
     QuasiMatern3,
-    /// As [`Matern5`](Self::Matern5), the Gaussian factor drawn by Latin hypercube.
+    /// [`Matern5`](Self::Matern5), with the Gaussian factor drawn by Latin hypercube.
     QuasiMatern5,
 }
 
-/// What the output weights minimize.
+/// The loss that output weights minimize.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Loss {
-    /// `‖ΦV − Y‖²`, in closed form.
+    /// `‖ΦV − Y‖²`, solved in closed form. Scores estimate 0/1 targets.
     Squared,
-    /// `Σ_labels log(1 + e^{∓ŝ})`.
+    /// `Σ_labels [log(1 + e^ŝ) − y ŝ]`: one logistic regression per label. Scores are logits.
     Logistic,
-    /// Cross entropy of `softmax(ŝ)`: one label a row.
+    /// Cross entropy of `softmax(ŝ)`, for exactly one label per row.
     Softmax,
 }
 
 /// How a loss without closed form is minimized.
+///
+/// Both start from the least-squares solution. psgd is stopped after a few passes, which regularizes
+/// together with label smoothing. Newton's method converges; the ridge and label smoothing regularize.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Solver {
-    /// Preconditioned stochastic gradients with momentum, from the least-squares solution.
+    /// Preconditioned stochastic gradients with momentum, for a few passes over the rows. The
+    /// result depends on the number of passes, the step and the order of the rows.
     Psgd,
-    /// Newton's method with conjugate gradients, to the optimum of loss + ridge.
+    /// Newton's method with conjugate gradients, to the optimum of loss plus ridge. Logistic loss
+    /// only. Each thread takes about 320 bytes per row, in return for an optimum that is
+    /// independent of steps and order.
     NewtonCg,
 }
 
-/// Parameters as the user gave them; [`check`](Self::check) makes them usable.
+/// Parameters as the caller gave them; [`check`](Self::check) makes them usable.
 #[derive(Debug, Clone)]
 pub struct Params {
     /// The kernel of the random features.
     pub kernel: Kernel,
-    /// Random features s; ≥ 1.
+    /// Number of random features, s; ≥ 1. The linear kernel ignores it.
     pub n_features: usize,
-    /// Multiple of the frequencies that the median heuristic gives; finite and > 0. None for the one
-    /// of 1/4, 1/2 and 1 that has the least leave-one-out error of least squares.
+    /// Factor γ of the frequencies that the median heuristic gives; finite and > 0. `None` chooses
+    /// among 1/4, 1/2 and 1 by the leave-one-out error of least squares; see `gamma.rs`.
     pub gamma: Option<f64>,
-    /// What the output weights minimize.
+    /// The loss that output weights minimize.
     pub loss: Loss,
-    /// How.
+    /// How it is minimized; without effect for the squared loss.
     pub solver: Solver,
-    /// Ridge relative to the mean diagonal of the Gram matrix; finite and ≥ 0.
+    /// Ridge relative to the mean diagonal of the Gram matrix; finite and ≥ 0. Called `l2_link` in
+    /// errors, as Python's parameter.
     pub l2: f64,
-    /// Passes over the rows (psgd); ≥ 1.
+    /// Passes of psgd over the rows; ≥ 1.
     pub n_passes: usize,
-    /// Step η (psgd); finite and > 0.
+    /// Step η of psgd; finite and > 0. The preconditioner makes 1 a safe value.
     pub step_size: f64,
-    /// Momentum α (psgd); in [0, 1).
+    /// Momentum α of psgd; in [0, 1).
     pub momentum: f64,
-    /// What step and momentum are multiplied by after each pass, δ (psgd); in (0, 1].
+    /// Factor δ of the step and of the accumulated momentum after each pass of psgd; in (0, 1].
     pub decay: f64,
-    /// Label smoothing: the target of a label that is present; in (½, 1]. None for 1 − 1/n, at
-    /// least ¾.
+    /// Label smoothing: the target of a label that is present; in (½, 1]. `None` means 1 − 1/n for
+    /// n training rows, but at least ¾.
     pub shrink: Option<f64>,
-    /// Whether the start of rare classes is enlarged (linear kernel, softmax).
+    /// Whether the start of rare classes is enlarged; only for the linear kernel with the softmax.
     pub preflate: bool,
-    /// Passes without a better held-out loss after which psgd stops; ≥ 1.
+    /// Passes without a better held-out loss after which psgd stops; ≥ 1. Without held-out rows it
+    /// has no effect.
     pub n_iter_no_change: usize,
-    /// Newton steps; ≥ 1.
+    /// Largest number of Newton steps per label; ≥ 1.
     pub max_iter: usize,
-    /// Length of the gradient, relative to that at zero weights, at which Newton's method stops;
-    /// finite and > 0.
+    /// Norm of a label's gradient, relative to that at zero weights, at which Newton's method
+    /// stops; finite and > 0.
     pub tol: f64,
-    /// Most bytes of the fit, or no limit.
+    /// Largest number of bytes that the fit may take; `None` for no limit. A fit that is forecast
+    /// to need more is an error.
     pub max_memory: Option<u64>,
-    /// Seeds frequencies, phases and the order of rows.
+    /// Seed of frequencies, phases, the order of rows and all samples of rows.
     pub seed: u64,
-    /// Whether the score above which labels are named is learned; else it is 0.
+    /// Whether to learn the score above which labels are predicted; otherwise it is 0.
     pub learn_threshold: bool,
 }
 
+/// 2000 Gaussian features, the logistic loss, and eight passes of psgd.
 impl Default for Params {
     fn default() -> Self {
         Self {
@@ -115,7 +142,7 @@ impl Default for Params {
 }
 
 impl Params {
-    /// Whether weights come from passes over batches of rows.
+    /// Whether output weights come from passes over batches of rows.
     pub(crate) fn is_stochastic(&self) -> bool {
         self.solver == Solver::Psgd && self.loss != Loss::Squared
     }
@@ -124,6 +151,7 @@ impl Params {
 checked!(Params);
 
 impl Params {
+    /// Checks every parameter, and those that must go together.
     fn ranges(&self) -> Result<(), Error> {
         for (name, count) in [
             ("n_features", self.n_features),
@@ -149,13 +177,13 @@ impl Params {
         ensure(
             "solver",
             self.solver == Solver::Psgd || !softmax,
-            "\"psgd\" for the loss \"softmax\", whose labels depend on one another",
+            "\"psgd\" for the loss \"softmax\", because its labels depend on one another",
             "\"newton-cg\"",
         )?;
         ensure(
             "preflate",
             !self.preflate || (softmax && self.kernel == Kernel::Linear),
-            "False but for the linear kernel with the loss \"softmax\"",
+            "False unless the kernel is \"linear\" and the loss is \"softmax\"",
             "True",
         )?;
         Ok(())

@@ -1,4 +1,8 @@
-//! Scores and rankings by a fitted link, a block of rows at a time.
+//! Scores of rows by a fitted link, a block of rows at a time.
+//!
+//! For each block: linear predictions, cosine features, then a dense product with the output
+//! weights. A row takes O(k · stored values + s k + s m) for k predictions, s features and m
+//! labels. The scores of a row are the same bits whichever rows are scored together.
 
 use crate::design::{PREDICTIONS, Projection, features};
 use crate::lanes::scores;
@@ -8,31 +12,57 @@ use manylabel_score::{Features, Model, Options, Rows, Task, keep_finite, with_sp
 use manylabel_sparse::{CsrView, Index, Value};
 use std::ops::Range;
 
-/// Rows that are scored together: their features share what is loaded of the weights.
+/// Number of rows that are scored together, so that each load of the weights serves several rows.
 const ROWS_AT_ONCE: usize = 64;
 
-/// Scores of a block at most, where nobody asked for all of them.
+/// Largest number of scores of a block where not all scores are asked for.
 const SCORES_AT_ONCE: usize = 1 << 22;
 
-/// Scores rows by the weights of a fitted link.
+/// Scores rows with the parts of a fitted link, which it borrows.
+///
+/// Scores are logits, or with the squared loss predictions less ½. The threshold of a model is not
+/// applied here; callers lower intercepts by it. Nothing is prepared or copied, so that a scorer
+/// costs nothing to make.
+///
+/// ```
+/// use manylabel_base::Watch;
+/// use manylabel_link::{Projection, Scorer};
+/// use manylabel_score::Model;
+/// use manylabel_sparse::CsrView;
+///
+/// // Linear kernel, without frequencies: scores are linear in the one prediction x₀ − x₁.
+/// let projection = Projection::new(&[1.0, -1.0], &[0.0], 2)?;
+/// let scorer = Scorer::new(projection, &[], &[], &[2.0, -2.0], &[0.5, 0.5])?;
+/// let x = CsrView::new("X", &[0i32, 2], &[0, 1], &[3.0f32, 1.0], 2)?;
+/// let scores = scorer.decision(x.into(), &Watch::new())?;
+/// assert_eq!(scores[..], [4.5, -3.5]);
+/// # Ok::<(), manylabel_base::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Scorer<'a> {
+    /// The linear predictions.
     projection: Projection<'a>,
+    /// Frequencies, k + 1 rows of length s.
     frequencies: &'a [f32],
+    /// Phases, s of them.
     phases: &'a [f32],
+    /// Output weights, one row per label.
     weights: &'a [f32],
+    /// Intercepts, one per label.
     intercept: &'a [f32],
 }
 
-/// What a block of rows is scored in.
+/// Room for scoring a block of rows.
 #[derive(Default)]
 struct Scratch {
+    /// Predictions and the constant.
     h: Vec<f32>,
+    /// Features.
     features: Vec<f32>,
 }
 
 impl<'a> Scorer<'a> {
-    /// Borrows the parts of a [`Model`](crate::Model) and what it was fitted to.
+    /// Borrows the parts of a [`Model`](crate::Model), and the projection that it was fitted with.
     ///
     /// # Errors
     ///
@@ -92,14 +122,14 @@ impl<'a> Scorer<'a> {
         features(h, width, self.frequencies, self.phases, f, size)?;
         scores(f, size, self.weights, self.intercept, out);
         if self.phases.is_empty() {
-            // Predictions, unlike cosines, are as large as `f32` goes.
+            // Unlike cosines, predictions may be as large as `f32` allows.
             keep_finite(out, self.intercept);
         }
         Ok(())
     }
 }
 
-/// The first `n` numbers of a vector, which grows if it has fewer; what they are is left over.
+/// The first `n` numbers of a vector, which grows if it is shorter. Their values are unspecified.
 fn room<'a>(what: &'static str, vec: &'a mut Vec<f32>, n: usize) -> Result<&'a mut [f32], Error> {
     if vec.len() < n {
         *vec = filled(what, 0.0, n)?;
@@ -131,8 +161,8 @@ impl<I: Index, T: Value> Rows for Batch<'_, '_, I, T> {
     }
 }
 
-/// Memory for each thread: at most 16 MB of scores, or those of one row. Labels with intercept −∞
-/// are never ranked or named.
+/// Each thread takes at most 16 MiB for scores, or the scores of one row. Labels with intercept −∞
+/// are never ranked or predicted.
 impl Model for Scorer<'_> {
     fn n_labels(&self) -> usize {
         self.intercept.len()

@@ -1,12 +1,24 @@
-//! Preconditioned stochastic gradients with momentum.
+//! Preconditioned stochastic gradients with momentum, for the logistic loss and the softmax.
 //!
-//! With the least-squares Gram matrix C, a step is `D ← αD + η(1−α) (n/|b|) C⁻¹ (|b|/n ΦᵀỸ −
-//! Φ_bᵀP_b)`, `V ← V + D`: the half of the gradient that has the labels is that of all rows. Since
-//! `C⁻¹ΦᵀỸ` is the least-squares solution V₀, that is `D ← αD + η(1−α) (V₀ − (n/|b|) C⁻¹Φ_bᵀP_b)`.
+//! With the least-squares Gram matrix C and a batch b of rows, a step is
+//!
+//! ```text
+//! D ← αD + η(1−α) (n/|b|) C⁻¹ (|b|/n ΦᵀỸ − Φ_bᵀP_b),    V ← V + D
+//! ```
+//!
+//! with P the predicted probabilities. The part of the gradient that involves labels is that of all
+//! rows, which reduces its variance. Since `C⁻¹ΦᵀỸ` is the least-squares solution V₀, the step is
+//! `D ← αD + η(1−α) (V₀ − (n/|b|) C⁻¹Φ_bᵀP_b)`. C bounds the curvature of the losses, so that η = 1
+//! is safe. There is no explicit penalty: the ridge in C, label smoothing and few passes
+//! regularize.
 //!
 //! In the coordinates `U = LᵀV`, `Ψ = ΦL⁻ᵀ` of the Cholesky factor L, the same steps have no C:
-//! `U₀ = ΨᵀỸ` and `U₀ − (n/|b|) Ψ_bᵀP_b`. Whitening all rows once costs what ten passes of solves
-//! for n/10 labels do, so it is done unless rows are many or are not kept.
+//! `U₀ = ΨᵀỸ`, and the direction is `U₀ − (n/|b|) Ψ_bᵀP_b`. Whitening takes one triangular solve per
+//! row, once. Preconditioning takes two per label and batch, twenty per label and pass. Features
+//! are whitened if that is less work, and if they are kept.
+//!
+//! A pass takes O(n s m) for n rows, s features and m labels, plus O(s² m) per batch without
+//! whitening.
 
 use crate::design::Design;
 use crate::gram::Factor;
@@ -19,46 +31,55 @@ use manylabel_base::{Error, Watch, copied, filled, push};
 use manylabel_sparse::CsrOwned;
 use rayon::prelude::*;
 
-/// Tiles of the gradient: labels × features.
+/// Size of the tiles of the gradient that one thread computes: labels × features.
 const LABELS: usize = 128;
 const FEATURES: usize = 256;
 
-/// Weights that one thread moves between two questions whether to go on.
+/// Number of weights that one thread updates between two questions whether to go on.
 const NUMBERS_OF_STEP: usize = 1 << 16;
 
-/// Numbers of a batch at most, of features and of probabilities alike: 400 MB in single precision.
+/// Largest number of features, and of probabilities, in a batch: 400 MB each in single precision.
 const NUMBERS_OF_BATCH: usize = 100_000_000;
 
-/// Rows of a batch, for `n` training rows and `widest` features or labels, whichever are more: a
-/// tenth of all, or what 400 MB hold.
+/// Number of rows in a batch, for `n` training rows: a tenth of them, or what 400 MB hold.
+/// `widest`: the number of features or of labels, whichever is larger.
 pub(crate) fn batch_rows(n: usize, widest: usize) -> usize {
     n.div_ceil(10).min(NUMBERS_OF_BATCH.div_ceil(widest))
 }
 
-/// Rows of a batch that one thread turns into probabilities: a matter of sizes only.
+/// Number of rows of a batch that one thread turns into probabilities. It depends on sizes only.
 fn tile_rows(batch: usize) -> usize {
     batch.div_ceil(8).clamp(16, 256)
 }
 
-/// All that a fit of some labels needs to know of the rest.
+/// Everything that the fit of a block of labels needs to know.
 pub(crate) struct Problem<'a> {
+    /// The parameters.
     pub(crate) params: &'a Params,
+    /// The features of all rows.
     pub(crate) design: &'a Design,
+    /// The Cholesky factor of the Gram matrix.
     pub(crate) factor: &'a Factor,
     /// Whether the features of `design` are Ψ rather than Φ.
     pub(crate) whitened: bool,
-    /// Rows that are learned from and rows that tell when to stop.
+    /// Rows to learn from, in increasing order.
     pub(crate) train: &'a [u32],
+    /// Rows whose loss decides when to stop, in increasing order; may be empty.
     pub(crate) held_out: &'a [u32],
-    /// Weight of each row.
+    /// The weight of each row.
     pub(crate) weights: &'a [f32],
+    /// Receives reports, and is asked whether to go on.
     pub(crate) watch: &'a Watch,
 }
 
-/// Refines `start`, one row of weights a label, and returns the held-out loss after each pass.
+/// Refines the weights `start`, one row per label, and returns the held-out loss after each pass
+/// (nothing without held-out rows).
 ///
-/// `gradient` is V₀ (or U₀), from which `start` may differ; `y` has the labels of all rows by
-/// their numbers in the block, for the held-out loss.
+/// `gradient` is V₀ (or U₀), from which `start` may differ; `y` has the labels of all rows,
+/// numbered by position in the block. With held-out rows, the weights of the best pass are kept,
+/// and passes end once `n_iter_no_change` in a row are not better.
+///
+/// The order of the rows is the same for every block of labels.
 pub(crate) fn refine(
     problem: &Problem<'_>,
     gradient: &[f32],
@@ -74,7 +95,7 @@ pub(crate) fn refine(
     let mut sums = filled("the gradient", 0.0, start.len())?;
     let mut velocity = filled("the momentum", 0.0, start.len())?;
     let mut order = copied("number of rows", problem.train)?;
-    // A generator of its own: the order is that of every block of labels.
+    // A generator of its own, so that the order of rows is the same for every block of labels.
     let mut rng = Rng::with_seed(params.seed ^ 0x5eed);
     let (mut step, mut losses) = (params.step_size * (1.0 - params.momentum), Vec::new());
     let mut best: Option<(f64, Vec<f32>)> = None;
@@ -141,7 +162,7 @@ pub(crate) fn refine(
 }
 
 impl Problem<'_> {
-    /// Probabilities of the labels of a batch, times the weights of the rows.
+    /// Writes the probabilities of the labels of a batch, times the weights of the rows.
     fn probabilities(
         &self,
         batch: &[u32],
@@ -165,7 +186,8 @@ impl Problem<'_> {
         )
     }
 
-    /// Scores, each row then handed to `finish` with its number in the batch.
+    /// Writes the scores of some rows of features, and calls `finish` for each row with its number
+    /// and its scores. Rows are divided among threads.
     pub(crate) fn products(
         &self,
         features: &[f32],
@@ -190,7 +212,7 @@ impl Problem<'_> {
             })
     }
 
-    /// `out = PᵀΦ`, one row a label.
+    /// `out = ΦᵀP`, one row per label, computed tile by tile in parallel.
     fn gradient(
         &self,
         features: &[f32],
@@ -220,7 +242,9 @@ impl Problem<'_> {
             })
     }
 
-    /// Mean over the held-out rows, by weight, of the loss summed over labels.
+    /// The loss of the held-out rows, summed over labels and averaged over rows by their weights.
+    ///
+    /// `features`, `scores`: room for a batch of `length` rows. Labels are not smoothed here.
     fn held_out_loss(
         &self,
         weights: &[f32],
@@ -260,7 +284,7 @@ impl Problem<'_> {
     }
 }
 
-/// Scores `Φ v` of some rows of features, row after row; weights are (features, labels).
+/// Scores `Φ v` of some rows of features, row after row. `weights` has shape (features, labels).
 pub(crate) fn multiply(features: &[f32], weights: MatRef<'_, f32>, out: &mut [f32]) {
     let (size, n_labels) = weights.shape();
     let n_rows = features.len() / size;
@@ -274,7 +298,7 @@ pub(crate) fn multiply(features: &[f32], weights: MatRef<'_, f32>, out: &mut [f3
     );
 }
 
-/// Cuts a matrix into tiles, with the first row and column of each.
+/// Cuts a matrix into tiles; returns the first row, the first column and the view of each.
 fn tiles(matrix: MatMut<'_, f32>) -> Result<Vec<(usize, usize, MatMut<'_, f32>)>, Error> {
     let mut tiles = Vec::new();
     let (mut rest, mut col) = (matrix, 0);

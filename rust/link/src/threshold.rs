@@ -1,8 +1,18 @@
-//! The score above which labels are named.
+//! The score above which a label is predicted.
 //!
-//! A probability of a half is the cut of least Hamming loss, but where labels are hard to tell none of a
-//! row may be above. So a sample of the labels is fitted to four fifths of the rows, and the threshold is
-//! the score nearest to a half of those that name a sensible number of labels of the other rows.
+//! A probability of one half is the cut with the least Hamming loss. But where labels are hard to
+//! predict, no label of a row may be above it. So the threshold is moved away from one half just as
+//! far as a sensible number of predicted labels needs:
+//!
+//! 1. A sample of labels, rare and common, is chosen. It takes about a tenth of the work of the
+//!    fit.
+//! 2. A fifth of the rows is held out, and the sample is fitted to the others; with few rows,
+//!    further fifths follow in turn.
+//! 3. The scores of the held-out rows are sorted. The threshold is the score nearest to one half at
+//!    which between 0.7 and 1.4 times the number of true labels are predicted.
+//!
+//! Features and the Gram matrix are those of the full fit; only the output weights of the sample
+//! are computed anew. With the softmax there is no threshold, as every row gets one label.
 
 use crate::Params;
 use crate::block::solve_block;
@@ -14,53 +24,64 @@ use fastrand::Rng;
 use manylabel_base::{Error, collected, copied, filled, reserved};
 use manylabel_sparse::CsrOwned;
 
-/// One row of so many is held out, and so many at most: they have some thousands of labels.
+/// One row in this many is held out.
 const ROWS_OF_ONE: usize = 5;
+/// Largest number of rows held out at a time; they have some thousands of labels.
 const MOST_ROWS: usize = 4000;
 
-/// Where a fifth of the rows are fewer, further fifths are held out one after the other: some dozen labels
-/// would leave the threshold to chance. Not so if they have so many labels: the number that is named is
-/// then known to a twentieth, and the bounds of what is sensible are much wider.
+/// If a fifth of the rows is fewer than this, further fifths are held out in turn, since a few
+/// dozen labels would leave the threshold to chance.
 const ENOUGH_ROWS: usize = 500;
+/// No further fifth is held out once the rows have this many labels. Their number is then known to
+/// a twentieth, far better than the bounds below need.
 const ENOUGH_LABELS: f64 = 500.0;
 
-/// Labels that are fitted: at least so many, of few of which thresholds scatter, and as many more as take
-/// this share of the work of the fit.
+/// Smallest number of labels in the sample; thresholds of fewer labels scatter.
 const LEAST_LABELS: usize = 32;
+/// The share of the fit's work that the sample may take, if that allows more labels.
 const SHARE_OF_FIT: f64 = 0.1;
 
-/// Scores that are kept at most, of all folds: 32 MiB.
+/// Largest number of scores that are kept, over all folds: 32 MiB.
 const MOST_SCORES: usize = 1 << 21;
 
-/// Labels that held-out rows must have at least: fewer say nothing, and the threshold is that of the loss.
+/// Smallest number of labels of the held-out rows. With fewer, nothing is learned and the threshold
+/// is that of the loss.
 const FEWEST_LABELS: f64 = 10.0;
 
-/// Steps of Newton's method that a label takes, each of some products with the features.
+/// Estimated number of products with the features that Newton's method takes per label.
 const NEWTON_PRODUCTS: usize = 50;
 
-/// Labels that are named at least and at most, of those that are true. Nearer to 1 the Hamming loss of
-/// sets whose labels are hard to tell is a quarter above that of a half; what is named of new rows is
-/// within a fifth of what is named of these.
+/// Smallest accepted number of predicted labels, relative to the number of true labels.
+///
+/// With bounds nearer to 1, the Hamming loss of label sets that are hard to predict is a quarter
+/// above that of a cut at one half. The number of labels predicted for new rows is within a fifth
+/// of the number for these rows.
 const LEAST_NAMED: f64 = 0.7;
+/// Largest accepted number of predicted labels, relative to the number of true labels.
 const MOST_NAMED: f64 = 1.4;
 
-/// How far from 0 a threshold of logits is at most: `ln 99`, so that probabilities are from 0.01 to 0.99.
+/// Largest distance of a threshold of logits from 0: `ln 99`, for probabilities from 0.01 to 0.99.
 const FURTHEST: f64 = 4.6;
 
-/// What is named if there is no memory for numbers of rows.
+/// The name of the rows' numbers in errors about memory.
 const ROW_NUMBERS: &str = "number of rows";
 
 /// A score of a held-out row.
 #[derive(Clone, Copy)]
 struct Scored {
+    /// The score.
     score: f32,
-    /// Its place among all: equal scores stay in the order of folds, rows and labels.
+    /// Its position among all scores, which breaks ties: equal scores stay in the order of folds,
+    /// rows and labels.
     place: u32,
+    /// The weight of the row.
     weight: f64,
 }
 
-/// Learns the threshold for weights that have had so many passes, from no more labels than the fit
-/// solves at once.
+/// Learns the threshold, relative to the cut of the loss (a logit of 0, or ½ for the squared loss).
+///
+/// `n_passes`: the number of passes that the weights had; `labels_at_once`: the largest number of
+/// labels that may be fitted together. Returns 0 if there are too few rows or labels to learn from.
 pub(crate) fn learn(
     problem: &Problem<'_>,
     labels: &Labels,
@@ -118,8 +139,8 @@ pub(crate) fn learn(
     Ok((nearest - middle).clamp(-most, most))
 }
 
-/// Fits labels to `rest` and scores the rows of `held`; returns how many of the labels these have, by
-/// weight.
+/// Fits the labels of `block` to the rows `rest` and appends the scores of the rows `held` to
+/// `scored`. Returns the number of these labels that the rows `held` have, weighted.
 #[expect(clippy::too_many_arguments, reason = "all that a fold is made of")]
 fn score(
     problem: &Problem<'_>,
@@ -142,7 +163,7 @@ fn score(
     };
     let mut weights = solve_block(&own, &Labels::new(y, rest, &aside)?, block, y, ridge)?.weights;
     if params.loss == Loss::Squared {
-        // The Gram matrix has all rows, the sums of positive ones only the rest.
+        // The Gram matrix is that of all rows, but the sums over positive rows are those of `rest`.
         let total = |rows: &[u32]| -> f64 {
             let weights = rows.iter().map(|&row| problem.weights[row as usize]);
             weights.map(f64::from).sum()
@@ -177,7 +198,7 @@ fn score(
     Ok(positive)
 }
 
-/// Bytes that learning a threshold takes beside a block of labels.
+/// Bytes that learning a threshold takes, beside a block of labels.
 pub(crate) fn bytes(n_rows: usize, n_labels: usize) -> u64 {
     let n_held = (n_rows / ROWS_OF_ONE).min(MOST_ROWS);
     let n_scores = (n_held * ROWS_OF_ONE)
@@ -186,7 +207,7 @@ pub(crate) fn bytes(n_rows: usize, n_labels: usize) -> u64 {
     (n_scores * size_of::<Scored>()) as u64
 }
 
-/// Products with the features that a label takes.
+/// Estimated number of products with the features that the fit of one label takes.
 fn products(params: &Params) -> f64 {
     let products = match (params.loss, params.solver) {
         (Loss::Squared, _) => 1,
@@ -196,12 +217,14 @@ fn products(params: &Params) -> f64 {
     products as f64
 }
 
-/// What a fit takes, in units of rows × features: the Gram matrix and whitening, and what labels take.
+/// Estimated work of a fit in units of rows × features: `size` for the Gram matrix and whitening,
+/// plus the products of all labels.
 pub(crate) fn work(params: &Params, size: usize, labels: &Labels) -> f64 {
     size as f64 + products(params) * labels.seen.len() as f64
 }
 
-/// Every so-manieth of the labels in order of their number of rows, `most` of them, in ascending order.
+/// A sample of labels in increasing order, at most `most`: evenly spaced in the order of their
+/// numbers of rows, so that it has rare and common labels.
 fn sample(labels: &Labels, size: usize, params: &Params, most: usize) -> Result<Vec<u32>, Error> {
     let n_labels = labels.seen.len();
     let affordable = (SHARE_OF_FIT * work(params, size, labels) / products(params)) as usize;
@@ -214,13 +237,14 @@ fn sample(labels: &Labels, size: usize, params: &Params, most: usize) -> Result<
     Ok(sampled)
 }
 
-/// The score above which scores, largest first, weigh as much as `goal`.
+/// The score above which the weights of the scores sum to about `goal`, halfway between two
+/// neighbouring scores. `scored`: the largest score first.
 fn matching(scored: &[Scored], goal: f64) -> f64 {
     let mut sum = 0.0;
     let mut last = f32::MAX;
     for &Scored { score, weight, .. } in scored {
         if sum + weight / 2.0 >= goal {
-            // Between the last that is named and the first that is not.
+            // Halfway between the last score above the threshold and the first below it.
             return f64::midpoint(f64::from(last.min(1e6)), f64::from(score));
         }
         sum += weight;

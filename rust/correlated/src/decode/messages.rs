@@ -1,26 +1,34 @@
-//! Messages along the couplings: max-product, sum-product; and mean field.
+//! Messages along the couplings, and mean field.
+//!
+//! A message from i to k is the difference that label i makes to the log-odds of label k, given
+//! everything on i's side of the edge. With r the log-odds of i without the message from k, it is
+//! `max(0, r + c) − max(0, r)` for max-product, and `log(1 + e^{r + c}) − log(1 + e^r)` for
+//! sum-product. As differences, messages cannot drift. All messages of a round are computed from
+//! those of the round before. A round takes O(couplings).
 
 use super::{COUPLINGS, Decoder, Work, sigmoid};
 use manylabel_base::{Error, Watch, copied, extend, filled};
 use manylabel_simd::{exp, ln_ratio, wide};
 use std::iter::repeat_n;
 
-/// Directed couplings over which messages are passed for marginals; more take tens of milliseconds a
-/// row.
+/// Largest number of directed couplings for which marginals use messages; more would take tens of
+/// milliseconds per row.
 const FEW_EDGES: usize = 5000;
 
-/// Turns what the ends of edges believe, but for the edge's own part, into messages along the edges:
-/// half of the last one and half of a new one. Returns the largest change.
+/// One damped round of sum-product: replaces the log-odds in `next` (one per edge, of its source
+/// without the edge's own message) by half of the last message plus half of the new one. Returns
+/// the largest change.
 #[wide]
 fn send(couplings: &[f64], last: &[f64], next: &mut [f64]) -> f64 {
     for ((next, &last), &coupling) in next.iter_mut().zip(last).zip(couplings) {
-        // log(1 + e^(r + c)) − log(1 + e^r), of both the part above the kink and one logarithm for the rest.
+        // log(1 + e^(r + c)) − log(1 + e^r): the difference of max(0, ·), plus a single logarithm
+        // for the difference of the rests.
         let (rest, coupled) = (*next, *next + coupling);
         let above = if coupled > 0.0 { coupled } else { 0.0 } - if rest > 0.0 { rest } else { 0.0 };
         let message = above + ln_ratio(exp(-coupled.abs()), exp(-rest.abs()));
         *next = 0.5 * (message + last);
     }
-    // In a loop of its own: the compiler leaves one with a maximum in it narrow.
+    // In a loop of its own, because the compiler does not vectorize a loop that contains a maximum.
     let moved = next
         .iter()
         .zip(last)
@@ -29,12 +37,12 @@ fn send(couplings: &[f64], last: &[f64], next: &mut [f64]) -> f64 {
 }
 
 impl Decoder<'_> {
-    /// The position of every coupling's mirror image.
+    /// The position of the mirror image of every coupling.
     pub(super) fn reverse(&self) -> Result<Vec<u32>, Error> {
         let ends = &self.couplings.ends;
         let mut next = copied(COUPLINGS, ends)?;
         let mut reverse = filled(COUPLINGS, 0, self.couplings.cols.len())?;
-        // Rows come in order, and so do they within each column: of a symmetric matrix.
+        // Rows come in order, and so do the entries of each column, as the matrix is symmetric.
         for row in 0..self.n_labels() {
             for at in ends[row]..ends[row + 1] {
                 let col = self.couplings.cols[at] as usize;
@@ -45,7 +53,8 @@ impl Decoder<'_> {
         Ok(reverse)
     }
 
-    /// Writes max-marginals after at most 50 rounds, as in the paper, or when messages stand still.
+    /// Writes the max-marginals of a row: log-odds of each label after at most 50 rounds, as in the
+    /// paper, or when no message changes by 1e-6 or more.
     pub(super) fn messages(
         &self,
         u: &[f64],
@@ -76,6 +85,7 @@ impl Decoder<'_> {
         Ok(())
     }
 
+    /// Sets all messages to zero.
     fn start(&self, messages: &mut Vec<f64>, next: &mut Vec<f64>) -> Result<(), Error> {
         for messages in [messages, next] {
             messages.clear();
@@ -88,8 +98,8 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// `u_i` and all messages to i; `rest` is for each edge from i the same without the message from its
-    /// other end.
+    /// Writes to `beliefs` the log-odds of each label, `u_i` plus all messages to i; and to `rest`,
+    /// for each edge from i, the same without the message from the edge's other end.
     fn beliefs(&self, u: &[f64], messages: &[f64], rest: &mut [f64], beliefs: &mut [f64]) {
         beliefs.copy_from_slice(u);
         for &i in &self.coupled {
@@ -108,7 +118,8 @@ impl Decoder<'_> {
         }
     }
 
-    /// Writes probabilities and says whether messages settled, if there are not too many for them.
+    /// Writes probabilities by sum-product messages, and returns whether these settled within 100
+    /// rounds. With too many couplings it returns `false` at once and writes nothing.
     pub(super) fn sum_product(
         &self,
         u: &[f64],
@@ -141,7 +152,8 @@ impl Decoder<'_> {
         Ok(settled)
     }
 
-    /// `q_i = σ(u_i + Σ_k c_ik q_k)`, label by label until nothing changes much.
+    /// Improves the probabilities `q` of the coupled labels by `q_i = σ(u_i + Σ_k c_ik q_k)`, label
+    /// by label, until none changes by 1e-5 or more, or 100 times.
     pub(super) fn mean_field(&self, u: &[f64], q: &mut [f64], watch: &Watch) -> Result<(), Error> {
         const SWEEPS: usize = 100;
         const STILL: f64 = 1e-5;

@@ -1,9 +1,20 @@
-//! The most probable label set of a row: the maximum of `s(z) = Σ_i z_i u_i + Σ_{i<k} c_ik z_i z_k`.
+//! The most probable label set of a row, the maximum of
+//! `s(z) = Σ_i z_i u_i + Σ_{i<k} c_ik z_i z_k`, and the probability of each label.
 //!
-//! Labels without couplings are decided by the sign of u. For the others there are three ways: all
-//! states, a search from label sets of the training rows, and max-product messages. What the first two
-//! find is left by no single flip, so that a label is in the set if and only if its log-odds given the
-//! rest of the set are positive; these are the scores.
+//! Here `u_i` is the log-odds of label i without couplings. Labels without couplings are decided by
+//! the sign of u. For the other labels there are three ways:
+//!
+//! - all states: exact, O(2^c) per row for c coupled labels;
+//! - a search that starts from label sets of the training rows and flips labels while that helps;
+//! - max-product messages along the couplings, the paper's way, which often fails on graphs with
+//!   cycles.
+//!
+//! No single flip improves what the first two ways find, so that a label is in the set if and only
+//! if its log-odds given the rest of the set are positive. These log-odds are the scores. The
+//! scores of the third way are the max-marginals of its messages.
+//!
+//! Probabilities are sums over all states for few coupled labels, otherwise sum-product messages or
+//! mean field; see [`Decoder::marginals`]. All computations are in double precision.
 
 mod messages;
 mod search;
@@ -13,99 +24,129 @@ use crate::iterate::overwrite;
 use crate::model::Matrix;
 use manylabel_base::{Error, Watch, collected};
 
-/// How the most probable label set is looked for.
+/// How the most probable label set is found. Probabilities do not depend on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
-    /// All states of up to 20 coupled labels.
+    /// All states of up to 20 coupled labels; more are an error.
     Exact,
-    /// From the best label sets of the training rows and the independent solution, flips of labels and
-    /// of pairs while they gain.
+    /// From the best label sets of the training rows, and from the set without couplings: flips of
+    /// labels and of coupled pairs as long as they increase s(z). The best of all results counts.
     Search,
-    /// At most 50 rounds of max-product messages: the paper's way, unreliable on graphs with cycles.
+    /// At most 50 rounds of max-product messages, as in the paper. Unreliable on graphs with
+    /// cycles.
     Messages,
-    /// Exact for up to 14 coupled labels, else search.
+    /// [`Exact`](Self::Exact) for up to 14 coupled labels, otherwise [`Search`](Self::Search).
     Auto,
 }
 
-/// Coupled labels whose states can all be visited: their energies take 8 MiB.
+/// Largest number of coupled labels whose states can all be visited: their energies take 8 MiB.
 const MAX_EXACT: usize = 20;
 
-/// Coupled labels whose states are all visited by default: microseconds a row.
+/// Largest number of coupled labels whose states are all visited by default; this takes
+/// microseconds per row.
 const FEW: usize = 14;
 
-/// What is named if there is no memory for it.
+/// Names of what did not fit in memory, for errors.
 pub(crate) const LABELS: &str = "number of labels";
 pub(crate) const SCORES: &str = "scores of some rows";
 const COUPLINGS: &str = "couplings";
 
-/// Rows whose sets are scored together.
+/// Number of rows for which training sets are scored together.
 pub(crate) const ROWS: usize = 16;
 
-/// What [`Method`] comes to for the couplings at hand.
+/// The way that a [`Method`] chooses for the couplings at hand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
+    /// All states.
     States,
+    /// Search from training sets.
     Search,
+    /// Max-product messages.
     Messages,
 }
 
-/// The couplings of a model with what decoding wants to know of them.
+/// The couplings of a model, with what decoding needs to know about them. Prepared once for many
+/// rows.
 pub(crate) struct Decoder<'a> {
+    /// How label sets are found.
     way: Way,
+    /// The couplings c, symmetric.
     couplings: &'a Matrix,
-    /// Labels with couplings, in increasing order.
+    /// The labels with couplings, in increasing order.
     coupled: Vec<u32>,
-    /// `Σ_{i<k} c_ik z_i z_k` of every state of the coupled labels; bit b is the b-th.
+    /// `Σ_{i<k} c_ik z_i z_k` of every state of the coupled labels; bit b of a state is the b-th of
+    /// them. Empty if not all states are visited.
     energies: Vec<f64>,
-    /// The position of edge k → i beside that of i → k.
+    /// The position of edge k → i, for each edge i → k; for messages only.
     reverse: Vec<u32>,
     /// The largest |c| of each label.
     strongest: Vec<f64>,
+    /// Label sets of the training rows.
     sets: Sets<'a>,
 }
 
-/// Borrowed label sets.
+/// Borrowed [label sets](crate::LabelSets).
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sets<'a> {
+    /// Set s has `labels[ends[s]..ends[s + 1]]`.
     pub(crate) ends: &'a [usize],
+    /// The labels, set after set.
     pub(crate) labels: &'a [u32],
+    /// The sum of the couplings within each set.
     pub(crate) energies: &'a [f64],
 }
 
 impl Sets<'_> {
+    /// The labels of one set.
     fn get(&self, set: usize) -> &[u32] {
         &self.labels[self.ends[set]..self.ends[set + 1]]
     }
 }
 
-/// What rows are decoded in.
+/// Room for decoding some rows.
 #[derive(Default)]
 pub(crate) struct Scratch {
-    /// Scores without couplings of up to [`ROWS`] rows, row after row.
+    /// Log-odds without couplings of up to [`ROWS`] rows, row after row.
     pub(crate) u: Vec<f64>,
-    /// Log-odds given the decoded others, or max-marginals, in the same order.
+    /// Log-odds given the other labels of the decoded set, or max-marginals; laid out like `u`.
     pub(crate) odds: Vec<f64>,
+    /// Room for the decoding of each row.
     pub(crate) work: Work,
 }
 
-/// Room for the decoding of a row.
+/// Room for decoding one row.
 #[derive(Default)]
 pub(crate) struct Work {
     /// The label set found.
     z: Vec<bool>,
     /// Log-odds of some rows side by side, label after label.
     lanes: Vec<f64>,
-    /// The best training sets of each row, with their scores.
+    /// The best training sets of each row, with their scores, best first.
     best: Vec<Vec<(f64, u32)>>,
+    /// The label set that the search moves.
     state: Vec<bool>,
+    /// Sums of probabilities over states, by the state of the low labels.
     sums: Vec<f64>,
+    /// Sums of u over all sets of the low labels; see `states.rs`.
     low: Vec<f64>,
+    /// Sums of u over all sets of the other coupled labels.
     high: Vec<f64>,
+    /// One message per directed coupling.
     messages: Vec<f64>,
+    /// The messages of the next round.
     next: Vec<f64>,
 }
 
 impl<'a> Decoder<'a> {
+    /// Prepares a decoder for label sets.
+    ///
+    /// Takes O(couplings), and O(2^c) time and memory for c coupled labels if all states are
+    /// visited.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Param`] if [`Method::Exact`] is asked for with too many coupled labels;
+    /// [`Error::TooLarge`] if there is no memory.
     pub(crate) fn new(
         method: Method,
         couplings: &'a Matrix,
@@ -148,7 +189,7 @@ impl<'a> Decoder<'a> {
         Ok(decoder)
     }
 
-    /// A decoder for marginals.
+    /// Prepares a decoder for probabilities.
     pub(crate) fn for_marginals(couplings: &'a Matrix, sets: Sets<'a>) -> Result<Self, Error> {
         let mut decoder = Self::new(Method::Messages, couplings, sets)?;
         if decoder.coupled.len() <= FEW {
@@ -157,11 +198,12 @@ impl<'a> Decoder<'a> {
         Ok(decoder)
     }
 
+    /// Number of labels, coupled or not.
     fn n_labels(&self) -> usize {
         self.strongest.len()
     }
 
-    /// Decodes the rows of `scratch.u` into log-odds.
+    /// Decodes the rows of `scratch.u` and writes their scores to `scratch.odds`.
     pub(crate) fn decode(&self, scratch: &mut Scratch, watch: &Watch) -> Result<(), Error> {
         let Scratch { u, odds, work } = scratch;
         overwrite(SCORES, odds, u)?;
@@ -186,7 +228,7 @@ impl<'a> Decoder<'a> {
         Ok(())
     }
 
-    /// Log-odds of every label given the others in `z`.
+    /// Writes the log-odds of every label given the others in `z`.
     fn odds(&self, u: &[f64], z: &[bool], odds: &mut [f64]) {
         odds.copy_from_slice(u);
         for &label in &self.coupled {
@@ -199,7 +241,9 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// Computes log-odds at `z`, and flips what rounding or a tie left on the wrong side of zero.
+    /// Writes the log-odds at `z`, after flipping labels that rounding or a tie left on the wrong
+    /// side of zero. Scores are rounded to single precision later, so that signs are those after
+    /// rounding.
     fn settle(&self, u: &[f64], z: &mut [bool], odds: &mut [f64]) {
         for _ in 0..2 * self.coupled.len() {
             self.odds(u, z, odds);
@@ -213,8 +257,11 @@ impl<'a> Decoder<'a> {
         self.odds(u, z, odds);
     }
 
-    /// Probabilities of all labels of a row: sums over all states, else sum-product messages, damped by
-    /// half; mean field where these have not settled, or couplings are too many for them.
+    /// Writes the probability of every label of a row, given its log-odds `u` without couplings.
+    ///
+    /// Up to 14 coupled labels: exact sums over all states. Otherwise: sum-product messages, damped
+    /// by half. Mean field where messages have not settled after 100 rounds, or for more than 5000
+    /// directed couplings.
     pub(crate) fn marginals(
         &self,
         u: &[f64],
@@ -233,7 +280,8 @@ impl<'a> Decoder<'a> {
         Ok(())
     }
 
-    /// Turns the [`marginals`](Self::marginals) of all labels of a row into log-odds: finite where u is.
+    /// Turns the [`marginals`](Self::marginals) of all labels of a row into log-odds, which are
+    /// finite where `u` is. Labels without couplings get `u` itself, which is exact.
     pub(crate) fn marginal_odds(&self, u: &[f64], odds: &mut [f64]) {
         for (label, (odds, &u)) in odds.iter_mut().zip(u).enumerate() {
             if u.is_infinite() || self.couplings.row(label).0.is_empty() {
@@ -246,6 +294,7 @@ impl<'a> Decoder<'a> {
     }
 }
 
+/// `1 / (1 + e^{−x})`.
 fn sigmoid(x: f64) -> f64 {
     1.0 / (1.0 + (-x).exp())
 }

@@ -1,32 +1,40 @@
-//! The pairs of labels that may be coupled, as panels of labels read them.
+//! The pairs of labels that may be coupled, in the order in which panels of labels read them.
+//!
+//! A panel of N labels reads a row of N couplings for each label that any of its labels is paired
+//! with, its neighbours. Lanes whose label has no such pair hold zero.
 
 use manylabel_base::{Error, collected, extend, filled, push, reserved};
 use std::ops::Range;
 
-/// What is named if there is no memory for it.
+/// Names of what did not fit in memory, for errors.
 const LABELS: &str = "number of labels";
 const PAIRS: &str = "number of pairs";
 
-/// Neighbours of a panel are many if they are one in so many labels.
+/// A panel whose neighbours are more than one in this many labels takes all labels as neighbours.
 const MANY: usize = 2;
 
-/// The pairs of labels whose couplings are not held at zero.
+/// The pairs of labels that may have a coupling; the couplings of all other pairs are zero.
 #[derive(Debug, Default)]
 pub(crate) struct Pairs {
-    /// In increasing order, the lower label first.
+    /// The pairs in increasing order, the lower label first.
     pub(crate) list: Vec<(u32, u32)>,
-    /// For each panel the labels that its labels have pairs with, in increasing order; all labels if
-    /// those are many, which is faster.
+    /// For each panel, the labels that its labels have pairs with, in increasing order. If these
+    /// are many, all labels: products over all labels are faster per entry.
     pub(super) neighbours: Vec<Vec<u32>>,
-    /// Where the neighbours of each panel begin.
+    /// Where the neighbours of each panel begin, counted over all panels; the last entry is their
+    /// total.
     pub(super) starts: Vec<usize>,
-    /// Where the coupling of each pair stands, as number of the second label's neighbour and as the
-    /// first's.
+    /// The two places of each pair's coupling, as lane + N · neighbour: in the panel of the first
+    /// label, where the second is the neighbour, and in the panel of the second.
     pub(super) places: Vec<(u32, u32)>,
 }
 
 impl Pairs {
-    /// `list`: in increasing order, without repetition.
+    /// Arranges a list of pairs, which is in increasing order without repetition.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`] if the places exceed 32 bits or memory.
     pub(crate) fn new<const N: usize>(
         list: Vec<(u32, u32)>,
         n_labels: usize,
@@ -69,6 +77,7 @@ impl Pairs {
         })
     }
 
+    /// The range of a panel's neighbours among those of all panels.
     pub(super) fn of_panel(&self, panel: usize) -> Range<usize> {
         self.starts[panel]..self.starts[panel + 1]
     }

@@ -1,4 +1,9 @@
-//! What quasi-Newton steps know of the curvature of a label's loss.
+//! What quasi-Newton steps know about the curvature of a label's loss.
+//!
+//! The curvature matrix of a label is never stored between steps. It is built from second moments
+//! times a factor, the prior curvature of couplings, and up to [`MEMORY`] observed steps. An
+//! observed step (a secant) remembers which columns it moved; columns that were not part of it are
+//! filled in from the model.
 
 use super::COLUMNS;
 use super::problem::{Halves, Local, Tie};
@@ -8,33 +13,40 @@ use manylabel_base::{Error, collected, copied, extend, filled, reserved};
 use manylabel_simd::wide;
 use std::collections::VecDeque;
 
-/// Differences of gradients that are kept of each label.
+/// Number of observed steps that are kept for each label.
 const MEMORY: usize = 5;
 
-/// The curvature to start with, in units of that of constant predictions: of rare labels it grows.
+/// The first factor of the second moments, in units of the curvature of constant predictions: for
+/// rare labels the curvature grows as they are learned.
 const AHEAD: f64 = 2.0;
 
-/// What is left of a curvature after a step that has shown less.
+/// Factor of a label's curvature after a step that has shown less.
 const FORGET: f64 = 0.8;
 
-/// The least curvature that a step may show, in units of that of the model.
+/// The smallest curvature that a step may show to be used, in units of that of the model.
 const LEAST: f64 = 1e-6;
 
-/// A step of one label, and what it changed of the gradient.
+/// A step of one label, and how it changed the gradient.
 pub(super) struct Secant<T> {
+    /// The columns that could move, in increasing order.
     columns: Vec<u32>,
+    /// How far each moved.
     steps: Vec<T>,
+    /// How much each slope changed.
     changes: Vec<T>,
 }
 
-/// What is known of one label's curvature.
+/// What is known about the curvature of one label.
 pub(super) struct Shape<T> {
-    /// The factor of second moments.
+    /// The factor of the second moments, an estimate of the mean of σ(1−σ); at most ¼ after the
+    /// first step.
     pub(super) scale: f64,
+    /// The last observed steps, oldest first.
     secants: VecDeque<Secant<T>>,
 }
 
 impl<T: Float> Secant<T> {
+    /// The difference of two gradients on the same columns.
     pub(super) fn new(before: &Local<T>, after: &Local<T>) -> Result<Self, Error> {
         let minus = |a: &[T], b: &[T]| collected(COLUMNS, a.iter().zip(b).map(|(&a, &b)| a - b));
         Ok(Self {
@@ -46,7 +58,7 @@ impl<T: Float> Secant<T> {
 }
 
 impl<T: Float> Shape<T> {
-    /// Before any step; `variance`: the curvature of constant predictions.
+    /// The state before any step; `variance`: the curvature of constant predictions.
     pub(super) fn new(variance: f64) -> Self {
         Self {
             scale: AHEAD * variance,
@@ -54,7 +66,11 @@ impl<T: Float> Shape<T> {
         }
     }
 
-    /// Takes note of a step; `variance`: the curvature of constant predictions.
+    /// Learns from a step: updates the factor and keeps the step, unless it shows too little
+    /// curvature to be trusted.
+    ///
+    /// `variance`: the curvature of constant predictions; `share`: the share of the step that is
+    /// kept; `ties`, `halves`: the couplings among the columns and their prior curvatures.
     pub(super) fn learn(
         &mut self,
         gram: &Gram<T>,
@@ -79,7 +95,7 @@ impl<T: Float> Shape<T> {
         if !(change > LEAST * variance * square && change.is_finite()) {
             return Ok(());
         }
-        // What couplings have of their own is not to be taken for a matter of all columns.
+        // The extra curvature of couplings must not be attributed to all columns.
         let own = ties.iter().map(|&(at, tie)| {
             let prior = halves[tie.pair as usize].curvature[tie.side].f64();
             let col = secant.columns[at] as usize;
@@ -102,7 +118,9 @@ impl<T: Float> Shape<T> {
         Ok(())
     }
 
-    /// Writes the curvature of the model of a label among its columns.
+    /// Writes the curvature of a label's model among its columns, row after row, to `matrix`.
+    ///
+    /// Takes O(n²) for n columns and each observed step.
     pub(super) fn fill(
         &self,
         gram: &Gram<T>,
@@ -135,7 +153,7 @@ impl<T: Float> Shape<T> {
                 }
             }
             times(matrix, &steps, &mut product);
-            // Columns that did not move then change as the model has it.
+            // Slopes of columns that were not part of the step change as the model predicts.
             let mut changes = copied(COLUMNS, &product)?;
             for (place, change) in known {
                 changes[place] = change;
@@ -150,11 +168,12 @@ impl<T: Float> Shape<T> {
     }
 }
 
+/// The inner product, in double precision.
 fn dot<T: Float>(a: &[T], b: &[T]) -> f64 {
     a.iter().zip(b).map(|(&a, &b)| a.f64() * b.f64()).sum()
 }
 
-/// The second moments among some columns, times a factor.
+/// Writes the second moments among the given columns, times a factor, to `matrix`.
 fn gather<T: Float>(
     gram: &Gram<T>,
     columns: &[u32],
@@ -170,7 +189,7 @@ fn gather<T: Float>(
     Ok(())
 }
 
-/// The product of a symmetric matrix and a vector.
+/// The product of a symmetric matrix and a vector. Zeros of the vector are skipped.
 #[wide]
 fn times<T: Float>(matrix: &[T], vector: &[T], out: &mut [T]) {
     out.fill(T::default());
@@ -183,7 +202,7 @@ fn times<T: Float>(matrix: &[T], vector: &[T], out: &mut [T]) {
     }
 }
 
-/// Adds `a aᵀ` times a factor to a matrix, and takes off `b bᵀ` times another.
+/// Adds `of_a · a aᵀ − of_b · b bᵀ` to a matrix.
 #[wide]
 fn update<T: Float>(matrix: &mut [T], a: &[T], of_a: T, b: &[T], of_b: T) {
     for (row, (&left, &right)) in matrix.chunks_exact_mut(a.len()).zip(a.iter().zip(b)) {

@@ -1,4 +1,5 @@
-//! The problem of one label: a quadratic model of its loss in what moves, and penalties.
+//! The problem of one label in a quasi-Newton step: a quadratic model of its loss in the parameters
+//! that can move, plus their penalties.
 
 use super::{LABELS, PAIRS};
 use crate::penalty::{Net, soft};
@@ -6,50 +7,57 @@ use crate::wide::Float;
 use manylabel_base::{Error, filled, push};
 use manylabel_simd::wide;
 
-/// Sweeps over the coordinates of a label at most.
+/// Largest number of sweeps over the coordinates of a label.
 const SWEEPS: usize = 10;
 
-/// What can move in a label, and where that stood when a gradient was taken.
+/// The parameters of a label that can move, and their state when the gradient was taken.
 pub(super) struct Local<T> {
-    /// Columns of second moments, in increasing order.
+    /// Columns of the second moments, in increasing order; the last is the constant.
     pub(super) columns: Vec<u32>,
-    /// The couplings among them, by position.
+    /// The couplings among them, with their positions.
     pub(super) ties: Vec<(usize, Tie)>,
+    /// The value of each parameter.
     pub(super) values: Vec<T>,
     /// The gradient of the label's own loss.
     pub(super) slopes: Vec<T>,
-    /// The same, but for couplings half of that of both labels' losses.
+    /// The same, except for couplings: half of the gradient of both labels' losses.
     pub(super) shares: Vec<T>,
 }
 
-/// A pair as one of its labels has it.
+/// A pair as one of its labels sees it.
 #[derive(Clone, Copy)]
 pub(super) struct Tie {
+    /// The other label.
     pub(super) other: u32,
+    /// The number of the pair in the objective.
     pub(super) pair: u32,
     /// 0 for the first label of the pair, 1 for the second.
     pub(super) side: usize,
 }
 
-/// What the models of both labels say of a coupling where it stands.
+/// What the models of the two labels of a pair say about its coupling at its current value.
 #[derive(Clone, Copy)]
 pub(super) struct Halves<T> {
+    /// The slope in the model of either label.
     pub(super) slope: [T; 2],
+    /// The curvature in the model of either label.
     pub(super) curvature: [T; 2],
 }
 
-/// One coordinate of a label's problem besides its own model.
+/// What a label's problem has for one coordinate besides the label's own model.
 #[derive(Clone, Copy)]
 pub(super) struct Coordinate<T> {
+    /// The penalty.
     pub(super) net: Net<T>,
-    /// What the other label of a coupling adds to its slope and curvature.
+    /// The slope that the other label of a coupling adds; 0 for weights.
     pub(super) slope: T,
+    /// The curvature that the other label of a coupling adds; 0 for weights.
     pub(super) curvature: T,
-    /// Whether the other label has just retreated.
+    /// Whether the coordinate must not move, because the other label has just retreated.
     pub(super) fixed: bool,
 }
 
-/// The pairs of each label, in order of the other.
+/// The pairs of each label, ordered by the other label.
 pub(super) fn ties(list: &[(u32, u32)], n_labels: usize) -> Result<Vec<Vec<Tie>>, Error> {
     let mut ties = filled(LABELS, Vec::new(), n_labels)?;
     for (pair, &(i, k)) in (0..).zip(list) {
@@ -63,8 +71,11 @@ pub(super) fn ties(list: &[(u32, u32)], n_labels: usize) -> Result<Vec<Vec<Tie>>
     Ok(ties)
 }
 
-/// Lowers model and penalties by sweeps over the coordinates, until none moves its slope by more than
-/// `enough`; `matrix`: the curvature of the model.
+/// Coordinate descent on a model plus penalties, until no coordinate changes its slope by more than
+/// `enough` in a sweep, at most [`SWEEPS`] times.
+///
+/// `matrix`: the curvature of the model, row after row; `values` and `slopes` are updated. A step
+/// takes O(n) for n coordinates.
 #[wide]
 pub(super) fn sweep<T: Float>(
     matrix: &[T],
