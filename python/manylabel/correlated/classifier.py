@@ -332,7 +332,7 @@ class CorrLogClassifier(MultiLabelClassifier):
         cut: tuple[float, float],
         threads: int,
     ) -> float:
-        """Find the threshold that predicts as many labels of training rows as a cut without couplings does."""
+        """Find the threshold that predicts as many labels on training rows as the cut without couplings."""
         first, share = cut
         least, most = _MATCHED_ROWS
         wanted = -(-_MATCHED_LABELS * X.shape[0] // max(Y.nnz, 1))

@@ -55,7 +55,7 @@ class Explanation:
 
     @property
     def log_odds(self) -> NDArray[np.float64]:
-        """Sum of all contributions, of shape (n_labels,): the log-odds of each label given the other predicted ones."""
+        """Sum of the contributions: log-odds of each label given the other predicted ones, (n_labels,)."""
         return self.intercept + self.features.sum(axis=1) + self.labels.sum(axis=1)
 
     def __repr__(self) -> str:
