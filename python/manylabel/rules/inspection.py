@@ -349,7 +349,7 @@ class _Writer:
         return labels[scores != 0], scores[scores != 0]
 
     def scores(self, rule: int) -> Iterator[str]:
-        """Yield every distinct score with its labels, by falling absolute value, until enough labels are listed."""
+        """Yield each distinct score with its labels, by falling absolute value, up to `max_labels` labels."""
         labels, values = self.head(rule)
         if not len(labels):
             yield "nothing"
