@@ -64,7 +64,7 @@ def draw_blocks(
 def _label_order(
     Y: csr_array, row_blocks: NDArray[np.int32], label_blocks: list[NDArray[np.int32]]
 ) -> NDArray[np.int64]:
-    """Order labels: those in many blocks first, then those of each block, then those of none; frequent first."""
+    """Order labels: those in many blocks, then those of each block, then those of none; frequent first."""
     n_labels = Y.shape[1]
     counts = np.bincount(Y.indices, minlength=n_labels)
     n_held, most, home = np.zeros(n_labels, int), np.full(n_labels, -1), np.zeros(n_labels, int)
