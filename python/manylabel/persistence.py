@@ -239,7 +239,7 @@ class _Encoder:
             },
         }
         if fitted:
-            _check_fitted(estimator)  # as loading does, also for inner estimators: what is saved can be loaded
+            _check_fitted(estimator)  # as `load` does: what is saved can be loaded
         return state
 
     def value(self, value: Any, at: str, depth: int, *, fitted: bool = False) -> Any:
