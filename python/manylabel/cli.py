@@ -146,7 +146,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME=VALUE",
         help="set a parameter of the model, such as C=0.5 or estimator__C=0.5; may be repeated",
     )
-    train.add_argument("--seed", type=int, metavar="S", help="random seed; the same seed gives the same model")
+    train.add_argument("--seed", type=int, metavar="S", help="seed; the same one gives the same model")
 
     predict = command("predict", _predict, "Write the best labels of every row", running, reading)
     predict.add_argument("model", help="the model file")

@@ -209,7 +209,7 @@ def page(data: Data, results: Sequence[Result]) -> str:
     )
 
 
-# Easy to tell apart on white and on black, also with color vision deficiency.
+# Easy to tell apart for most people, on white and on black.
 _COLORS = ("#4477dd", "#e07b39", "#2a9d8f", "#cc4a7c", "#8a63d2", "#b8962e", "#5f8fa8", "#6fa23c")
 
 # Placeholder colors in charts, replaced by variables of the style sheet.
@@ -245,12 +245,12 @@ def _svg(figure: Any, what: str) -> str:
     import matplotlib
 
     text = io.StringIO()
-    # Ids are hashes of this and of what they name: the same in every run, others in every chart.
+    # Ids are hashes with this salt: the same in every run, and different in every chart.
     with matplotlib.rc_context({"svg.hashsalt": what}):
         figure.savefig(text, format="svg", metadata={"Date": None})
     svg = text.getvalue()
     svg = svg[svg.index("<svg") :]
-    # Groups are numbered alike in every chart, and an id may be in a page only once. Nothing refers to them.
+    # Group ids are equal in all charts, but must be unique within a page. Nothing refers to them.
     svg = re.sub(r'<g id="[^"]*"', "<g", svg)
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r'(<svg [^>]*?) width="[^"]*"', r"\1", svg, count=1)
@@ -265,7 +265,7 @@ def _precision_chart(data: Data, results: Sequence[Result], colors: dict[str, st
     import matplotlib
     from matplotlib.figure import Figure
 
-    # The labels in order of their frequency, the same for every image.
+    # A baseline that ranks labels by frequency, the same for every image.
     frequency = np.broadcast_to(data.Y_train.mean(axis=0), data.Y_test.shape)
     n_true = data.Y_test.sum(axis=1)
     best_possible = [float(np.minimum(n_true, k).mean()) / k for k in _KS]
