@@ -159,9 +159,7 @@ def _parser() -> argparse.ArgumentParser:
     evaluate = command("evaluate", _evaluate, "Measure a model on a data file", running, reading)
     evaluate.add_argument("model", help="the model file")
     evaluate.add_argument("data", help="the test data")
-    evaluate.add_argument(
-        "--train", metavar="DATA", help="the training data, for propensity-scored measures"
-    )
+    evaluate.add_argument("--train", metavar="DATA", help="the training data, for propensity-scored measures")
     evaluate.add_argument(
         "-k", type=_ranks, default=(1, 3, 5), metavar="K,...", help="ranks to measure at (default 1,3,5)"
     )

@@ -178,7 +178,7 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         raise NotImplementedError
 
     def _settled(self: T, X: csr_array, Y: csr_array, sample_weight: Any, threads: int, report: Tell) -> T:
-        """Return an unfitted clone whose automatic parameters are chosen on all data, for fits to parts of it.
+        """Return an unfitted clone with automatic parameters chosen on all data, for fits to parts of it.
 
         Scores of models with the same regularization can be compared.
         """

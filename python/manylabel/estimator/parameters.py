@@ -409,7 +409,7 @@ class Seed(Parameter):
         return not isinstance(value, bool)
 
     def checked(self, value: Any) -> int:
-        """Return an integer unchanged; draw a seed from an instance, or for None from numpy's global state."""
+        """Return an integer unchanged; otherwise draw a seed, for None from numpy's global state."""
         if isinstance(value, Integral):
             return int(value)
         return int(check_random_state(value).randint(np.iinfo(np.int64).max, dtype=np.int64))

@@ -229,9 +229,7 @@ class DiSMECClassifier(LinearClassifier):
                 try:
                     model._fit(fold.X, fold.Y, fold.sample_weight, lambda _: report(0), quiet=True)
                 except ValueError:
-                    return (
-                        np.inf
-                    )  # parameters are checked, so C times the row weights is out of range
+                    return np.inf  # parameters are checked, so C times the row weights is out of range
                 losses.append(fold.mean_loss(_squared_hinge, model.decision_function(fold.X_held)))
             return float(np.mean(losses))
 
