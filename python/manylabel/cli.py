@@ -126,7 +126,7 @@ def _parser() -> argparse.ArgumentParser:
     running.add_argument("--quiet", action="store_true", help="no progress bar and no messages except errors")
     reading = _Parser(add_help=False)
     reading.add_argument(
-        "--xml", metavar="FILE", help="XML file that names the labels of an ARFF file, as MULAN has it"
+        "--xml", metavar="FILE", help="XML file that lists the labels of an ARFF file (MULAN)"
     )
 
     def command(name: str, run: Any, help: str, *parents: _Parser) -> _Parser:

@@ -211,8 +211,8 @@ class AnyClassifier(BaseEstimator):  # type: ignore[misc]
             # One array per label, with columns for its absence and its presence.
             if any(each.shape[1] != 2 for each in probabilities):
                 raise ValueError(
-                    f"`estimator` must tell 0 and 1 of every label apart, which {estimator!r} did not; does "
-                    f"it take Y in this form ({'dense' if self.dense_Y else 'sparse'})?"
+                    f"`estimator` must return probabilities of 0 and 1 for every label, which {estimator!r} "
+                    f"did not; does it accept {'dense' if self.dense_Y else 'sparse'} Y?"
                 )
             probabilities = np.column_stack([each[:, 1] for each in probabilities])
         return _finite(np.asarray(logit(np.clip(probabilities, _LEAST, 1 - _LEAST))))
@@ -220,5 +220,5 @@ class AnyClassifier(BaseEstimator):  # type: ignore[misc]
 
 def _finite(scores: NDArray[Any]) -> NDArray[Any]:
     if np.isnan(scores).any():
-        raise ValueError("`estimator` must score without NaN, which it gave")
+        raise ValueError("`estimator` must return scores without NaN, got NaN")
     return scores

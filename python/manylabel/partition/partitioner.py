@@ -157,7 +157,7 @@ class BlockPartitioner(Estimator):
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-            Features; finite, any numeric dtype, int32 or int64 positions.
+            Features; finite, any numeric dtype, int32 or int64 indices.
         y : array-like or sparse matrix of shape (n_samples, n_labels)
             0/1 indicator matrix Y.
 
@@ -169,7 +169,8 @@ class BlockPartitioner(Estimator):
         Raises
         ------
         ValueError
-            If an argument or parameter is not as described; the message says what came.
+            If an argument or parameter is not as described; the message states what was expected and what
+            was given.
         KeyboardInterrupt
             Within a second of Ctrl-C.
         """

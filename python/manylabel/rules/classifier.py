@@ -434,11 +434,11 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         """Check that a warm start fits the previous model; features are checked with X."""
         if n_labels != self.heads_.shape[1]:
             raise ValueError(
-                f"labels of Y: expected {self.heads_.shape[1]} as in the fit that `warm_start` goes on from, "
+                f"labels of Y: expected {self.heads_.shape[1]} as in the fit that `warm_start` continues, "
                 f"got {n_labels}"
             )
         if n_rules < len(self.coverage_):
             raise ValueError(
                 f"`n_rules` must be an integer >= {len(self.coverage_)}, the number of rules that "
-                f"`warm_start` goes on from, got {n_rules}"
+                f"`warm_start` continues from, got {n_rules}"
             )
