@@ -176,9 +176,7 @@ def propensities(Y_train: Matrix, *, A: float = 0.55, B: float = 1.5) -> Floats:
     try:
         constant = (np.log(n) - 1.0) * (B + 1.0) ** A
     except OverflowError:
-        raise ValueError(
-            f"`A` must be small enough for (B + 1)**A to be finite, got {A} with B={B}"
-        ) from None
+        raise ValueError(f"`A` must be small enough that (B + 1)**A is finite, got {A} with B={B}") from None
     return np.asarray(1.0 / (1.0 + constant * (counts + B) ** -A), dtype=np.float64)
 
 
