@@ -1,4 +1,4 @@
-# Every target sets up .venv by itself; `make` needs Python >= 3.10, cargo and a C linker, nothing else.
+# Targets set up .venv when needed. Requires only Python >= 3.10, cargo and a C linker.
 PYTHON ?= python3
 BIN := .venv/bin
 RUST_SOURCES := $(shell find rust -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
@@ -23,11 +23,11 @@ lint: .venv/built
 bench:
 	cargo bench
 
-# End to end against peers, which live in .venv-peers; needs MANYLABEL_DATA.
+# Whole fits and predictions beside other libraries, installed in .venv-peers; needs MANYLABEL_DATA.
 bench-python: .venv/built .venv-peers/installed
 	$(BIN)/python benches/python/compare.py
 
-# The same for boosted rules, whose peer lives in .venv-boomer and needs Python 3.11.
+# The same for boosted rules beside BOOMER, installed in .venv-boomer; needs Python 3.11.
 bench-rules: .venv/built .venv-boomer/installed
 	$(BIN)/python benches/python/rules.py --results target/rules.jsonl
 

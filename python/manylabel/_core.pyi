@@ -1,3 +1,6 @@
+# Types of the extension module, written by hand and checked by mypy's stubtest. `model: Any` is an estimator
+# whose fitted attributes are read by name; `params` are checked parameters by name.
+
 from collections.abc import Callable
 from typing import Any, TypeAlias, final
 
@@ -41,16 +44,16 @@ __all__ = [
     "write_xc",
 ]
 
-# indptr, indices, data
+# A CSR matrix: indptr, indices, data.
 _Csr: TypeAlias = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
 
-# X, Y and the weights of the rows.
+# X, Y and the weights of the rows, None for equal weights.
 _Examples: TypeAlias = tuple[csr_array, csr_array, NDArray[np.float32] | None]
 
-# Threads, and what is told of progress.
+# Number of threads, and a function that is called with the amount of work done.
 _Job: TypeAlias = tuple[int, Callable[[int], object] | None]
 
-# Rows of either form.
+# Features, sparse or dense.
 _Features: TypeAlias = csr_array | NDArray[Any]
 
 @final

@@ -1,13 +1,13 @@
-"""Files that are there as a whole or not at all.
+"""Files that are written completely or not at all.
 
-A file is written beside its place under a temporary name and renamed when all of it is on the disk. The
-writer holds a lock on the temporary as long as it lives, and the system drops that lock with the process,
-however it ends. So a temporary that nobody has locked was left by a process that was killed, and the next
-save in the directory removes it. Two processes that save to one place do not wait for each other: each has
-a temporary of its own, and the last one renamed stays.
+A file is written under a temporary name in the same directory, and renamed when all of it is on the disk.
+The writer holds a lock on the temporary file, which the system releases when the process ends, however it
+ends. A temporary file without a lock was therefore left by a killed process, and the next save in the
+directory removes it. Two processes that save to the same path do not wait for each other: each has its own
+temporary file, and the last one renamed remains.
 
-Windows has no such locks; but what is open cannot be removed there. Temporaries are closed a moment before
-they are renamed, so that only those of yesterday are taken for left.
+Windows has no such locks, but open files cannot be removed there. Temporary files are closed shortly before
+they are renamed, so only those that are a day old are removed.
 """
 
 from __future__ import annotations
@@ -33,15 +33,16 @@ _A_DAY = 24 * 60 * 60
 
 @contextmanager
 def written_aside(path: Path, mode: str, **options: Any) -> Iterator[IO[Any]]:
-    """Open a file that appears at `path` only when all of it is written and on the disk.
+    """Open a file that appears at `path` only when all of it is on the disk.
 
     Parameters
     ----------
     path : Path
-        Where to; a symbolic link is followed. What is there stays until then, and for good if anything fails.
-        The new file has its permissions, and its owner and group if the process may give them.
+        The file to write; symbolic links are followed. An existing file is replaced at the end, and kept if
+        anything fails. The new file gets its permissions, and its owner and group if the process may set
+        them.
     mode : str
-        As in `open`, of the "x" kind: what is opened is a new file in the same directory.
+        As in `open`, with "x": a new file in the same directory is opened.
     **options
         As in `open`.
 
@@ -53,15 +54,15 @@ def written_aside(path: Path, mode: str, **options: Any) -> Iterator[IO[Any]]:
     Raises
     ------
     OSError
-        If the file cannot be written, or `path` is there and is no regular file: renaming would replace a
-        pipe or a device, which others have open.
+        If the file cannot be written, or `path` exists and is not a regular file: renaming would replace a
+        pipe or a device.
     """
     replaced = _regular_file(path)
     path = Path(os.path.realpath(path))
     if not path.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path.parent))
     _remove_left(path.parent)
-    # Until it is complete, nobody else reads what takes the place of a file that only some may read.
+    # A replacement stays private until it has the permissions of the old file.
     file = _new_file(path.parent, mode, 0o666 if replaced is None else 0o600, options)
     temporary = Path(file.name)
     try:
@@ -74,7 +75,7 @@ def written_aside(path: Path, mode: str, **options: Any) -> Iterator[IO[Any]]:
             if sys.platform != "win32":
                 os.replace(temporary, path)  # while it is locked
         if sys.platform == "win32":
-            os.replace(temporary, path)  # what is open cannot be renamed
+            os.replace(temporary, path)  # open files cannot be renamed
         _sync_directory(path.parent)
     except BaseException:
         temporary.unlink(missing_ok=True)
@@ -95,17 +96,17 @@ def _regular_file(path: Path) -> os.stat_result | None:
 
 
 def _new_file(folder: Path, mode: str, permissions: int, options: dict[str, Any]) -> IO[Any]:
-    """Open a new temporary and lock it."""
+    """Open a new temporary file and lock it."""
 
     def create(name: str, flags: int) -> int:
         return os.open(name, flags, permissions)
 
-    # In the directory of its place, or renaming would be copying. Not `tempfile`, whose files only the owner
-    # may read, whatever the umask.
+    # In the directory of the target, since renaming works within a file system only. Not `tempfile`, which
+    # ignores the umask and makes files that only the owner may read.
     while True:
         temporary = folder / f".manylabel-{secrets.token_hex(8)}.tmp"
         file = open(temporary, mode, opener=create, **options)  # noqa: SIM115  the caller closes it
-        # Another process may have taken it for left, before it was locked.
+        # Before it was locked, another process may have removed it as a leftover.
         if _lock(file.fileno(), unsupported=True) and _is_at(temporary, file.fileno()):
             return file
         file.close()
@@ -113,15 +114,15 @@ def _new_file(folder: Path, mode: str, permissions: int, options: dict[str, Any]
 
 
 def _remove_left(folder: Path) -> None:
-    """Remove the temporaries of processes that were killed."""
+    """Remove the temporary files of killed processes."""
     for left in folder.glob(".manylabel-*.tmp"):
-        # Another process may be quicker; and not all that is there is ours to remove.
+        # Another process may be faster, and some files may not be removable.
         with suppress(OSError):
             if sys.platform == "win32":
                 if left.stat().st_mtime < time.time() - _A_DAY:
                     left.unlink()
                 continue
-            # Not for longer than a moment, whatever it is: no link is followed, no pipe waited for.
+            # Never blocks: no link is followed and no pipe is waited for.
             descriptor = os.open(left, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
             try:
                 if _lock(descriptor, unsupported=False) and _is_at(left, descriptor):
@@ -131,7 +132,7 @@ def _remove_left(folder: Path) -> None:
 
 
 def _lock(descriptor: int, *, unsupported: bool) -> bool:
-    """Lock a file until it is closed, unless another process has; `unsupported` where nothing locks."""
+    """Lock a file until it is closed, unless another process has; return `unsupported` without locks."""
     if sys.platform == "win32":
         return unsupported
     try:
@@ -151,7 +152,7 @@ def _is_at(path: Path, descriptor: int) -> bool:
 
 
 def _give_permissions(descriptor: int, replaced: os.stat_result) -> None:
-    """Let a new file be read and written by those who could read and write the old one."""
+    """Give a new file the permissions, owner and group of the old one, as far as allowed."""
     if sys.platform == "win32":
         return
     permissions = stat.S_IMODE(replaced.st_mode)
@@ -161,18 +162,18 @@ def _give_permissions(descriptor: int, replaced: os.stat_result) -> None:
         try:
             os.fchown(descriptor, -1, replaced.st_gid)
         except PermissionError:
-            # The group is another now: it gets what everybody gets.
+            # The group is a different one, which gets the permissions of others.
             permissions = permissions & ~stat.S_IRWXG | (permissions & stat.S_IRWXO) << 3
     os.fchmod(descriptor, permissions)
 
 
 def _sync_directory(folder: Path) -> None:
-    """See to it that a new name is on the disk as well, where directories can be synced."""
+    """Flush the new name to the disk as well, where directories can be synced."""
     if sys.platform == "win32":
         return
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    except PermissionError:  # of a directory that may be written but not read
+    except PermissionError:  # the directory may be writable but not readable
         return
     try:
         os.fsync(descriptor)

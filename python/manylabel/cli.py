@@ -2,12 +2,12 @@
 
 ``python -m manylabel`` is the same.
 
-Data files are in the text form of the Extreme Classification Repository, plain or gzip, or in ARFF if
-their name ends in ``.arff`` or ``.arff.gz``. Results go to stdout, all else (progress on a terminal, what
-was done, errors) to stderr. Every error is one line ``manylabel: error: ...``.
+Data files are in the text format of the Extreme Classification Repository, plain or gzip, or in ARFF if
+their name ends in ``.arff`` or ``.arff.gz``. Results are written to stdout, and messages (progress on a
+terminal, summaries, errors) to stderr. Every error is one line ``manylabel: error: ...``.
 
-Exit codes: 0 done, 1 failed, 2 called wrongly, 130 interrupted, 141 stdout closed by its reader. Files are
-written aside and renamed, so that none is ever half there.
+Exit codes: 0 success, 1 failure, 2 wrong usage, 130 interrupted, 141 stdout closed by its reader. Files are
+written under a temporary name and renamed when they are complete.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ __all__ = ["MODELS", "main"]
 # The package has imported all estimators by now.
 MODELS = dict(sorted(COMMANDS.items()))
 
-# Set by options of their own, and no part of what a model has learned.
+# Parameters with options of their own; they are not part of the model.
 _RUN_PARAMETERS = ("n_jobs", "random_state", "verbose")
 
-# Rows predicted at a time: enough for all threads, and the first lines come out early.
+# Rows predicted at a time: enough for all threads, while the first lines are written early.
 _BLOCK = 4096
 
 
 class UsageError(Exception):
-    """The command was called wrongly."""
+    """The arguments of the command are wrong."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -70,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        The exit code, see the module.
+        The exit code; see the module.
 
     Raises
     ------
@@ -90,7 +90,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _say("interrupted")
         return 130
     except BrokenPipeError:
-        # What is left in the buffer has nowhere to go, and flushing it at exit would complain again.
+        # Discard the rest of the buffer, since flushing it at exit would raise again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except (OSError, ValueError, TypeError, OverflowError, RuntimeError, MemoryError) as error:
@@ -121,12 +121,12 @@ def _parser() -> argparse.ArgumentParser:
         type=int,
         default=-1,
         metavar="N",
-        help="threads; -1, the default, for all. Never changes a result",
+        help="number of threads; -1, the default, uses all cores. Never changes the result",
     )
-    running.add_argument("--quiet", action="store_true", help="no progress and no messages but errors")
+    running.add_argument("--quiet", action="store_true", help="no progress bar and no messages except errors")
     reading = _Parser(add_help=False)
     reading.add_argument(
-        "--xml", metavar="FILE", help="names the labels of ARFF files whose relation does not (MULAN)"
+        "--xml", metavar="FILE", help="XML file that lists the labels of an ARFF file (MULAN)"
     )
 
     def command(name: str, run: Any, help: str, *parents: _Parser) -> _Parser:
@@ -144,35 +144,33 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         dest="settings",
         metavar="NAME=VALUE",
-        help="a parameter of the model, C=0.5 or estimator__C=0.5; may be repeated",
+        help="set a parameter of the model, such as C=0.5 or estimator__C=0.5; may be repeated",
     )
-    train.add_argument("--seed", type=int, metavar="S", help="the same seed gives the same model")
+    train.add_argument("--seed", type=int, metavar="S", help="seed; the same one gives the same model")
 
     predict = command("predict", _predict, "Write the best labels of every row", running, reading)
     predict.add_argument("model", help="the model file")
-    predict.add_argument("data", help="the rows; their labels are not looked at")
+    predict.add_argument("data", help="the rows to predict; their labels are ignored")
     predict.add_argument("-k", type=_rank, default=5, help="labels per row (default 5)")
     predict.add_argument(
-        "-o", "--output", metavar="FILE", help="one line a row, label:score, best first (default stdout)"
+        "-o", "--output", metavar="FILE", help="one line of label:score per row, best first (default stdout)"
     )
 
     evaluate = command("evaluate", _evaluate, "Measure a model on a data file", running, reading)
     evaluate.add_argument("model", help="the model file")
     evaluate.add_argument("data", help="the test data")
-    evaluate.add_argument(
-        "--train", metavar="DATA", help="the training data, for measures weighted by propensity"
-    )
+    evaluate.add_argument("--train", metavar="DATA", help="the training data, for propensity-scored measures")
     evaluate.add_argument(
         "-k", type=_ranks, default=(1, 3, 5), metavar="K,...", help="ranks to measure at (default 1,3,5)"
     )
-    evaluate.add_argument("--json", action="store_true", help="a JSON object instead of a table")
+    evaluate.add_argument("--json", action="store_true", help="write a JSON object instead of a table")
 
-    inspect = command("inspect", _inspect, "Show what a model file holds")
+    inspect = command("inspect", _inspect, "Show the contents of a model file")
     inspect.add_argument("model", help="the model file")
 
     demo = command("demo", _demo, "Train every family on handwritten digits and draw the results", running)
     demo.add_argument(
-        "--output", default="demo", metavar="FOLDER", help="where report.html goes (default demo)"
+        "--output", default="demo", metavar="FOLDER", help="folder for report.html (default demo)"
     )
     return parser
 
@@ -196,7 +194,7 @@ def _train(arguments: argparse.Namespace) -> None:
         _set(model, name, value)
     if arguments.seed is not None:
         if "random_state" not in model.get_params(deep=False):
-            raise UsageError(f"--seed: {arguments.model} has nothing random")
+            raise UsageError(f"--seed: {arguments.model} has no random_state")
         model.set_params(random_state=arguments.seed)
     path = _output(arguments.output)
     X, Y = _read(arguments.data, arguments)
@@ -247,7 +245,7 @@ def _evaluate(arguments: argparse.Namespace) -> None:
         table["PSnDCG"] = metrics.psndcg_at_k(Y, scores, propensities, arguments.k)
     values = {name: np.atleast_1d(found).tolist() for name, found in table.items()}
     if arguments.json:
-        # JSON has no nan, which is what recall is where no row has a label.
+        # JSON has no NaN, which is the recall if no row has a label.
         flat = {
             f"{name}@{k}": value if math.isfinite(value) else None
             for name, row in values.items()
@@ -304,11 +302,11 @@ def _demo(arguments: argparse.Namespace) -> None:
     from manylabel import demo
 
     if importlib.util.find_spec("matplotlib") is None:
-        raise RuntimeError("the page needs matplotlib: pip install 'manylabel[plot]'")
+        raise RuntimeError("the report needs matplotlib: pip install 'manylabel[plot]'")
     folder = Path(arguments.output)
     folder.mkdir(parents=True, exist_ok=True)
     data = demo.load_data()
-    print(f"{len(data.X_train):,} digits to learn from, {len(data.X_test):,} to test on\n")
+    print(f"{len(data.X_train):,} digits for training, {len(data.X_test):,} for testing\n")
     print(demo.HEADER)
     results = []
     for title, estimator in demo.FAMILIES:
@@ -316,14 +314,14 @@ def _demo(arguments: argparse.Namespace) -> None:
         _set_run(model, n_jobs=arguments.jobs)
         results.append(demo.train(title, model, data, folder))
         print(results[-1].row(), flush=True)
-    print("\nEach model was saved and loaded, and predicts exactly what it did before.")
+    print("\nEach model was saved and loaded; its predictions are exactly the same.")
     with _writing(folder / "report.html") as file:
         file.write(demo.page(data, results))
     print(f"See {folder / 'report.html'}")
 
 
 def _set(model: Any, name: str, text: str) -> None:
-    """Set a parameter to a value given as text, as the table of the estimator says."""
+    """Set a parameter to a value given as text, read by the estimator's table of parameters."""
     head, _, rest = name.partition("__")
     known = [parameter for parameter in model.parameters if parameter not in _RUN_PARAMETERS]
     if head not in known:
@@ -353,7 +351,7 @@ def _read(path: str, arguments: argparse.Namespace) -> tuple[Any, csr_array]:
     if path.lower().endswith((".arff", ".arff.gz")):
         return load_arff(path, arguments.xml)
     if arguments.xml is not None:
-        raise UsageError(f"--xml: only ARFF files have labels named in XML, got {path}")
+        raise UsageError(f"--xml: expected an ARFF file as data, got {path}")
     return load_xc(path, n_jobs=arguments.jobs)
 
 
@@ -366,14 +364,14 @@ def _load(arguments: argparse.Namespace) -> Any:
 
 
 def _check_width(matrix: Any, width: int, what: str, path: str) -> None:
-    """Refuse a file that declares other numbers than the model: it is of another data set."""
+    """Refuse a file with another number of features or labels than the model."""
     found = matrix.shape[1]
     if found != width:
         raise ValueError(f"{path}: expected the model's {width:,} {what}, got {found:,}")
 
 
 def _topk(model: Any, X: Any, k: int, arguments: argparse.Namespace) -> Iterator[csr_array]:
-    """Predictions for blocks of rows, with a bar that counts rows."""
+    """Yield predictions for blocks of rows, with a progress bar that counts rows."""
     n_rows = X.shape[0]
     with tqdm(total=n_rows, unit=" rows", disable=not _shows_progress(arguments)) as bar:
         for start in range(0, n_rows, _BLOCK):
@@ -385,7 +383,7 @@ def _topk(model: Any, X: Any, k: int, arguments: argparse.Namespace) -> Iterator
 def _lines(top: csr_array) -> Iterator[str]:
     rows = np.repeat(np.arange(top.shape[0]), np.diff(top.indptr))
     order = np.lexsort((top.indices, -top.data, rows))
-    # As text numpy gives the shortest digits that read back to the same number, in its own precision.
+    # numpy writes the shortest digits that read back as the same number in the precision of the array.
     scores = top.data[order].astype(str).tolist()
     pairs = [f"{label}:{score}" for label, score in zip(top.indices[order].tolist(), scores, strict=True)]
     for begin, end in pairwise(top.indptr.tolist()):
@@ -397,7 +395,7 @@ def _shows_progress(arguments: argparse.Namespace) -> bool:
 
 
 def _output(path: str) -> Path:
-    """Follow links to where a file will be written, and fail now if it cannot be, not after the work."""
+    """Resolve the links of an output path, and fail before the work if it cannot be written."""
     real = Path(os.path.realpath(path))
     if real.is_dir():
         raise IsADirectoryError(errno.EISDIR, "", path)
@@ -412,7 +410,7 @@ def _output(path: str) -> Path:
 
 @contextmanager
 def _writing(path: Path | None) -> Iterator[IO[str]]:
-    """Open stdout, or a file that appears at `path` only when all of it is written."""
+    """Open stdout, or a file that appears at `path` only when it is complete."""
     if path is None:
         yield sys.stdout
         return

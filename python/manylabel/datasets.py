@@ -1,7 +1,7 @@
-"""Readers of local data files, a small real set, and planted sets of any size.
+"""Readers and a writer of local data files, a small real data set, and synthetic sets of any size.
 
-Nothing here downloads. Label matrices are indicators: sparse ones hold ones of dtype int32, which,
-unlike int8, still counts right in ``Y.T @ Y``.
+Nothing is downloaded. Sparse label matrices hold ones of dtype int32, which does not overflow in
+``Y.T @ Y`` as int8 would.
 """
 
 import os
@@ -27,20 +27,20 @@ Floats: TypeAlias = NDArray[np.floating[Any]]
 def load_xc(
     path: Path, *, dtype: DTypeLike = np.float32, n_jobs: int | None = None
 ) -> tuple[sparse.csr_array, sparse.csr_array]:
-    r"""Read a file in the text form of the Extreme Classification Repository [1]_.
+    r"""Read a file in the text format of the Extreme Classification Repository [1]_.
 
-    The first line holds the numbers of examples, features and labels; each further line one
-    example, ``label,label feature:value feature:value``. Labels and features count from 0; a line
-    without labels begins with a blank.
+    The first line has the numbers of examples, features and labels. Each further line is one
+    example, ``label,label feature:value feature:value``. Labels and features are numbered from 0;
+    a line without labels begins with a space.
 
     Parameters
     ----------
     path : str, bytes or path-like
-        The file, plain or gzip; its first bytes tell which.
+        The file, plain or gzip, which is recognized by its first bytes.
     dtype : {float32, float64}, default=float32
-        Type of the feature values, each the one nearest to the decimal in the file.
+        Type of the feature values. Each is the number nearest to the decimal in the file.
     n_jobs : int or None, default=None
-        Threads; None means 1, -1 all. Never changes the result.
+        Threads; None means 1, -1 all cores. Never changes the result.
 
     Returns
     -------
@@ -52,11 +52,11 @@ def load_xc(
     Raises
     ------
     ValueError
-        If the file is malformed: names file and line, what was expected and what came. Windows line
-        ends, trailing blanks, tabs, empty lines at the end, any order of labels and features, and
-        repeated labels are let through; a feature repeated in one example is an error, as are
-        values that are not finite, examples that the first line does not count, and lines longer than
-        256 MiB.
+        If the file is malformed. The message names the file and the line, what was expected and what
+        was found. Windows line ends, trailing spaces, tabs, empty lines at the end, any order of
+        labels and features, and repeated labels are accepted. Repeated features in an example,
+        values that are not finite, another number of examples than the first line states, and lines
+        longer than 256 MiB are errors.
     OSError
         If the file cannot be read, for example FileNotFoundError.
     MemoryError
@@ -68,8 +68,9 @@ def load_xc(
 
     Notes
     -----
-    Linear time, a single pass; memory is that of the result. Index arrays are int32 unless a size
-    needs int64. A pipe is read like a file, and Ctrl-C ends the wait for one that keeps silent.
+    Time is linear in the size of the file, which is read once; memory is that of the result. Index
+    arrays are int32 unless a size needs int64. Pipes can be read, and Ctrl-C ends the wait for a
+    silent one.
 
     References
     ----------
@@ -94,18 +95,18 @@ def load_xc(
 
 
 def dump_xc(X: Any, Y: Any, path: Path) -> None:
-    """Write a file in the text form of the Extreme Classification Repository.
+    """Write a file in the text format of the Extreme Classification Repository.
 
-    :func:`load_xc` tells the form.
+    :func:`load_xc` describes the format.
 
     Parameters
     ----------
     X : {array-like, sparse matrix or array} of shape (n_samples, n_features)
-        Features, finite. float32 is written as float32, all else as float64.
+        Features, finite. float32 is written as float32, every other type as float64.
     Y : {array-like, sparse matrix or array} of shape (n_samples, n_labels)
         0 or 1, of any numeric or bool dtype.
     path : str, bytes or path-like
-        Where to; gzip if the name ends in ``.gz``.
+        The file to write; compressed with gzip if the name ends in ``.gz``.
 
     Raises
     ------
@@ -120,10 +121,10 @@ def dump_xc(X: Any, Y: Any, path: Path) -> None:
 
     Notes
     -----
-    Values are the shortest decimals that read back to the same number, whole ones as integers;
-    zeros are left out. So reading and writing a file of that form returns the same bytes.
+    Values are the shortest decimals that read back as the same number, integers without a decimal
+    point; zeros are left out. Reading and writing such a file gives the same bytes.
 
-    The text goes to a new file in the same folder, which takes the name of ``path`` when it is
+    The text is written to a new file in the same folder, which is renamed to ``path`` when it is
     complete. An error or Ctrl-C leaves an existing file as it was.
 
     Examples
@@ -175,40 +176,41 @@ def load_arff(
 ) -> Any:
     """Read a multi-label ARFF file of MULAN [1]_, MEKA [2]_ or Clus [3]_.
 
-    Which attributes are labels is told by, in this order,
+    The labels are determined by the first of these that is present:
 
-    1. ``xml``, a file ``<labels><label name="..."/>...</labels>`` (MULAN), labels within labels or not;
+    1. ``xml``, a file ``<labels><label name="..."/>...</labels>`` (MULAN); labels may be nested;
     2. an attribute of type ``hierarchical`` that lists paths ``a/b/c`` (Clus); every ancestor of
-       an example's label is a label of the example;
-    3. ``-C n`` in ``@relation`` (MEKA): the first n attributes, or the last if n is negative.
+       an example's label is also a label of the example;
+    3. ``-C n`` in ``@relation`` (MEKA): the first n attributes are labels, or the last if n is
+       negative.
 
     Parameters
     ----------
     path : str, bytes or path-like
         The ARFF file, plain or gzip, with dense or sparse rows.
     xml : str, bytes, path-like or None, default=None
-        The file that names the labels, plain or gzip. Wins over what the ARFF file says.
+        The file that names the labels, plain or gzip. Takes precedence over the ARFF file.
     dtype : {float32, float64}, default=float32
         Type of the feature values.
     ignore : sequence of str, default=()
-        Attributes to leave out: identifiers, and those of type string or date, which are no
-        features.
+        Names of attributes to leave out, such as identifiers. Attributes of type string or date
+        cannot be features and must be listed here.
     missing_labels : {"error", "absent"}, default="error"
-        What a label value ``?`` is taken for.
+        How to treat a missing label value ``?``: as an error, or as an absent label.
     return_names : bool, default=False
         Whether to return the names as well.
 
     Returns
     -------
     X : ndarray or csr_array of shape (n_samples, n_features), dtype ``dtype``
-        Features, an ndarray if the rows of the file are dense. A missing value is NaN. A numeric
-        attribute is one feature. A nominal one of two values is one feature, 1 for yes, true, y,
-        t or 1 (in any case) where the other value is its opposite, else 1 for the value declared
-        second; one of more values is one 0/1 feature per value.
+        Features; an ndarray if the rows of the file are dense. Missing values are NaN. A numeric
+        attribute is one feature. A nominal attribute with two values is one 0/1 feature: 1 stands
+        for yes, true, y, t or 1 (in any case) if the other value is its opposite, and otherwise for
+        the value declared second. A nominal attribute with more values is one 0/1 feature per value.
     Y : csr_array of shape (n_samples, n_labels), dtype int32
         Ones where a label is present.
     feature_names : list of str
-        Only if ``return_names``. Of a nominal attribute "attribute=value", unless its two values
+        Only if ``return_names``. "attribute=value" for nominal attributes, unless their two values
         are opposites.
     label_names : list of str
         Only if ``return_names``. In the order of the attributes.
@@ -216,9 +218,10 @@ def load_arff(
     Raises
     ------
     ValueError
-        If a file is malformed or does not tell its labels: names file and line, what was expected
-        and what came. Lines longer than 256 MiB, names of attributes longer than 4096 bytes and paths
-        of more than 100 parts are errors as well. If ``ignore`` names no attribute.
+        If a file is malformed or does not determine its labels; the message names the file and the
+        line, what was expected and what was found. If a line is longer than 256 MiB, the name of an
+        attribute longer than 4096 bytes, or a path has more than 100 parts. If an entry of
+        ``ignore`` is not an attribute.
     OSError
         If a file cannot be read, for example FileNotFoundError.
     MemoryError
@@ -226,11 +229,12 @@ def load_arff(
 
     Notes
     -----
-    A sparse row omits an attribute whose value is 0 or, of a nominal attribute, *the value declared
-    first*, so a nominal attribute of many values has a one in every row of X.
+    A sparse row omits attributes with value 0 and nominal attributes with *the value declared
+    first*. So a nominal attribute with more than two values has a one in every row of X.
 
-    Text is taken for UTF-8, or for Latin-1 where it is not UTF-8. Linear time; memory is that of
-    the result. A pipe is read like a file, and Ctrl-C ends the wait for one that keeps silent.
+    Text is decoded as UTF-8, and as Latin-1 if it is not valid UTF-8. Time is linear in the size of
+    the file; memory is that of the result. Pipes can be read, and Ctrl-C ends the wait for a silent
+    one.
 
     References
     ----------
@@ -275,8 +279,8 @@ def load_arff(
     return (X, Y, feature_names, label_names) if return_names else (X, Y)
 
 
-# By name, the digits that have the attribute. Loops and strokes are those of the printed digit; a
-# printed 4 has a loop, but few people write it closed.
+# Attributes by name, and the digits that have them. Loops and strokes are those of the printed digit, except
+# that 4 has no loop, since few people write it closed.
 _DIGIT_ATTRIBUTES = {
     "even": (0, 2, 4, 6, 8),
     "prime": (2, 3, 5, 7),
@@ -300,9 +304,9 @@ def load_digit_attributes(
 def load_digit_attributes(*, return_names: bool = False) -> Any:
     """Load handwritten digits with ten attributes of the digit as labels.
 
-    The images are those of :func:`sklearn.datasets.load_digits`, which scikit-learn brings along.
-    All labels follow from the digit, so they depend on each other strongly: 6 is even, at least
-    five, a multiple of three, has a closed loop and is a digit upside down.
+    The images are those of :func:`sklearn.datasets.load_digits`, which is part of scikit-learn. All
+    labels follow from the digit, so they strongly depend on one another: 6 is even, at least five, a
+    multiple of three, has a closed loop and is a digit upside down.
 
     Parameters
     ----------
@@ -312,7 +316,7 @@ def load_digit_attributes(*, return_names: bool = False) -> Any:
     Returns
     -------
     X : ndarray of shape (1797, 64), dtype float32
-        Ink in each cell of an 8 x 8 grid, from 0 to 1, row after row.
+        Ink in each cell of an 8 x 8 grid, from 0 to 1, row by row.
     Y : ndarray of shape (1797, 10), dtype int32
         0 or 1 for: even; prime; square; at least five; multiple of three; power of two; Fibonacci
         number; closed loop (0, 6, 8, 9); straight strokes only (1, 4, 7); a digit upside down
@@ -348,54 +352,54 @@ def make_multilabel(
     labels_per_sample: float = 3.0,
     random_state: Any = None,
 ) -> tuple[sparse.csr_array, sparse.csr_array]:
-    """Make a sparse data set of any size whose labels follow from its features by a planted structure.
+    """Make a sparse data set of any size whose labels follow from its features by a known structure.
 
-    Features are like word counts: ``n_nonzero`` words are drawn for a sample, word number j with
-    probability nearly proportional to 1 / (j + 1) among those in question, and a word drawn k
-    times has the value 1 + ln k, before the row is scaled to unit length. Small numbers are the
-    frequent ones, of labels as well.
+    Features resemble word counts. ``n_nonzero`` words are drawn per sample from the words that the
+    structure allows, the j-th of these with a probability about proportional to 1 / (j + 1). A word
+    drawn k times has the value 1 + ln k; rows are then scaled to unit length. Features and labels
+    with small numbers are the frequent ones.
 
     Parameters
     ----------
     n_samples, n_features, n_labels : int
         Sizes, each >= 1.
     structure : {"blocks", "low-rank", "rules"}, default="blocks"
-        What is planted.
+        How labels and features are related.
 
-        - "blocks": with b = ``min(100, isqrt(n_labels), isqrt(n_features))`` blocks, feature j and
-          label j belong to block ``j % b``, and a sample to one block, from which all its labels
-          and words come. Half of the words are drawn from eight that are the label's own.
-        - "low-rank": with r(r-1)/2 >= ``n_labels``, r smallest, a sample has some of r topics.
-          Topic t has the words ``j % r == t``, and label ``b(b-1)/2 + a`` is present exactly if
-          topics a < b both are. Scores of rank r, the number of topics a sample has in common with
-          a label, tell its labels.
-        - "rules": with r as above, label ``b(b-1)/2 + a`` is present *if and only if* features
-          a < b < r both are non-zero. All other words come from the features from r on.
+        - "blocks": there are b = ``min(100, isqrt(n_labels), isqrt(n_features))`` blocks. Feature j
+          and label j belong to block ``j % b``. A sample belongs to one block, from which all its
+          labels and words come. Half of the words are drawn from eight words per label.
+        - "low-rank": there are r topics, where r is the smallest number with
+          r(r-1)/2 >= ``n_labels``, and a sample has some of them. Topic t has the words
+          ``j % r == t``. Label ``b(b-1)/2 + a`` is present if and only if both topics a < b are. So
+          scores of rank r determine the labels: the number of topics that sample and label share.
+        - "rules": with r as above, label ``b(b-1)/2 + a`` is present *if and only if* both features
+          a < b < r are nonzero. All other words are features from r on.
     n_nonzero : int, default=30
-        Words drawn per sample, >= 1. Rows have somewhat fewer entries, for words repeat.
+        Words drawn per sample, >= 1. Rows have somewhat fewer entries, since words repeat.
     labels_per_sample : float, default=3.0
-        About the mean number of labels, >= 1. Somewhat fewer come where labels repeat or, with
-        "low-rank" and "rules", where pairs have no label.
+        Approximate mean number of labels per sample, from 1 to ``n_labels``. It is somewhat lower
+        since labels repeat and, with "low-rank" and "rules", some pairs have no label.
     random_state : int, RandomState or None, default=None
-        Same seed, same data.
+        An int gives the same data every time.
 
     Returns
     -------
     X : csr_array of shape (n_samples, n_features), dtype float32
-        Word weights, rows of length 1.
+        Word weights; rows have unit Euclidean length.
     Y : csr_array of shape (n_samples, n_labels), dtype int32
         Ones where a label is present.
 
     Raises
     ------
     ValueError
-        If a parameter is out of range, or ``n_features`` too small for the topics or rules:
-        "low-rank" needs r features, "rules" more than r.
+        If a parameter is out of range, or ``n_features`` is too small: "low-rank" needs r features,
+        "rules" more than r.
 
     Notes
     -----
-    Time O(n_samples * (n_nonzero + labels_per_sample)), and with "low-rank" and "rules"
-    O(n_samples * sqrt(n_labels)); memory that of the result and of a few thousand rows.
+    Time is O(n_samples * (n_nonzero + labels_per_sample)), plus O(n_samples * sqrt(n_labels)) with
+    "low-rank" and "rules". Memory is that of the result and of a few thousand rows.
 
     Examples
     --------
@@ -417,7 +421,7 @@ def make_multilabel(
     if structure == "blocks":
         chunks = _blocks(rng, n_samples, n_features, n_labels, n_nonzero, labels_per_sample)
     elif structure in ("low-rank", "rules"):
-        # The last label is a pair with unit (1 + isqrt(8 n_labels - 7)) // 2.
+        # The last label is a pair whose larger unit is (1 + isqrt(8 n_labels - 7)) // 2.
         n_units = (1 + isqrt(8 * n_labels - 7)) // 2 + 1
         if n_features < n_units + (structure == "rules"):
             raise ValueError(
@@ -432,10 +436,10 @@ def make_multilabel(
     return _assemble(chunks, n_features, n_labels)
 
 
-# Rows made at a time: enough for numpy to be busy, few enough to be small beside the result.
+# Rows made at a time: enough to hide numpy's overhead, few compared with the result.
 _CHUNK = 8192
 
-# Row numbers and columns of the words of a chunk, the same of its labels, and its number of rows.
+# Rows and columns of the words of a chunk, rows and columns of its labels, and its number of rows.
 _Chunk: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], int]
 
 
@@ -443,7 +447,7 @@ def _zipf(rng: np.random.Generator, size: ArrayLike) -> NDArray[np.int64]:
     """Draw from 0 <= k < size with probability ln((k + 2) / (k + 1)) / ln(size + 1), elementwise."""
     size = np.asarray(size)
     draws: NDArray[np.int64] = np.expm1(rng.random(size.shape) * np.log1p(size)).astype(np.int64)
-    # Rounding may reach the end of the range.
+    # Rounding may give `size` itself.
     np.minimum(draws, size - 1, out=draws)
     return draws
 
@@ -461,7 +465,7 @@ def _blocks(
         counts = 1 + rng.poisson(labels_per_sample - 1, n_rows)
         label_rows = np.repeat(np.arange(n_rows), counts)
         label = _zipf(rng, n_block_labels[label_rows])
-        # Each word is of the sample's background, or one of eight of one of its labels.
+        # Each word is from the sample's block, or one of the eight of one of its labels.
         rows = np.repeat(np.arange(n_rows), n_nonzero)
         chosen = (np.cumsum(counts) - counts)[rows] + (rng.random(rows.size) * counts[rows]).astype(np.int64)
         own = (label[chosen] * 7919 + rng.integers(8, size=rows.size) * 104729) % n_block_features[rows]
@@ -478,7 +482,7 @@ def _pairs(
     labels_per_sample: float,
     rules: bool,
 ) -> Iterator[_Chunk]:
-    # k units make k(k-1)/2 pairs; samples have k or k + 1 of them, so that the mean comes out.
+    # k units make k(k-1)/2 pairs. Samples have k or k + 1 units, so that the mean is as requested.
     few = int((1 + np.sqrt(1 + 8 * labels_per_sample)) / 2)
     share_of_more = (labels_per_sample - few * (few - 1) / 2) / few
     most = min(few + 1, n_units)
@@ -487,7 +491,7 @@ def _pairs(
     for start in range(0, n, _CHUNK):
         n_rows = min(_CHUNK, n - start)
         n_own = np.minimum(few + (rng.random(n_rows) < share_of_more), most)
-        # The first of independent exponential times are a draw without replacement.
+        # The smallest of independent exponential times give a draw without replacement.
         times = rng.standard_exponential((n_rows, n_units)) / frequency
         units = np.argpartition(times, most - 1, axis=1)[:, :most]
         units = np.take_along_axis(units, np.argsort(np.take_along_axis(times, units, 1), axis=1), 1)
@@ -540,13 +544,13 @@ def _is_double(dtype: DTypeLike) -> bool:
 def _csr(arrays: Any, shape: tuple[int, int]) -> sparse.csr_array:
     indptr, indices, data = arrays
     matrix = sparse.csr_array((data, indices, indptr), shape=shape)
-    # Known from reading; scipy would look at every index to find out.
+    # The reader ensures this; scipy would inspect every index to find out.
     matrix.has_canonical_format = True
     return matrix
 
 
 def _canonical(matrix: Any, name: str) -> sparse.csr_array:
-    """Return ``matrix`` as CSR of float32 or float64, indices sorted and unique; never changes it."""
+    """Return ``matrix`` as CSR of float32 or float64 with sorted unique indices; never changes it."""
     if not sparse.issparse(matrix):
         matrix = np.asarray(matrix)
     if matrix.ndim != 2 or matrix.dtype.kind not in "biuf":

@@ -1,4 +1,4 @@
-"""From probabilities to label sets that a measure likes best."""
+"""Label sets from probabilities: the decision that maximizes a measure."""
 
 from __future__ import annotations
 
@@ -17,37 +17,38 @@ from manylabel.estimator.validation import check_labels
 
 __all__ = ["F1Inference"]
 
-# Labels sorted together: enough for numpy to be busy, and little memory.
+# Labels sorted together: enough to hide numpy's overhead, in little memory.
 _LABELS = 64
 
 
 class F1Inference(BaseEstimator):  # type: ignore[misc]
-    """Label sets with the best expected F1 of every label, from any classifier's probabilities.
+    """Label sets with the best expected F1 of every label, from the probabilities of any classifier.
 
-    A label's F1 on n rows, if the m most probable ones are named, is about ``2 * (sum of their
-    probabilities) / (n * prior + m)``; the best m is taken, and with it all rows that are as probable as the
-    last [1]_. That is the measure whose mean over labels is macro-F1.
+    The expected F1 of a label on n rows, if it is predicted for the m most probable rows, is about
+    ``2 * (sum of their probabilities) / (n * prior + m)``. The m that maximizes this is chosen; rows as
+    probable as the last one are included [1]_. The mean F1 over labels is macro-F1.
 
     Parameters
     ----------
     threshold : {"test", "train"}, default="test"
-        "test" chooses m anew for the rows `predict` is given, all together: what it says of a row depends on
-        the others. "train" chooses a probability for each label from the out-of-fold probabilities given to
-        `fit`, and `predict` compares with it, row by row.
+        "test" chooses m for all rows passed to `predict` together, so a prediction depends on the other rows.
+        "train" chooses one probability threshold per label from the out-of-fold probabilities passed to
+        `fit`; `predict` then treats each row on its own.
 
     Attributes
     ----------
     prior_ : ndarray of shape (n_labels,), dtype float64
         Share of the training rows that have the label.
     thresholds_ : ndarray of shape (n_labels,), dtype float64
-        With "train": the least probability for which a label is named; inf for labels without a training row.
+        Only with "train": the smallest probability at which a label is predicted; inf for labels without a
+        training row.
     sparse_output_ : bool
-        Whether Y was sparse in fit, and `predict` is.
+        Whether Y was sparse in fit; the result of `predict` then is, too.
 
     Notes
     -----
-    A label that no training row has, and a probability of 0, are never named, where the printed algorithm
-    would name one row at least. Time O(n_labels n_samples log n_samples).
+    Labels that no training row has, and labels with probability 0, are never predicted; the printed algorithm
+    predicts each label for at least one row. Time is O(n_labels n_samples log n_samples).
 
     References
     ----------
@@ -72,13 +73,14 @@ class F1Inference(BaseEstimator):  # type: ignore[misc]
 
     @built_aside
     def fit(self, probabilities: Any, y: Any) -> F1Inference:
-        """Learn how frequent labels are and, with "train", from which probability on to name them.
+        """Learn label frequencies and, with "train", the threshold of each label.
 
         Parameters
         ----------
         probabilities : array-like of shape (n_samples, n_labels) or None
-            Of the training rows, from models that have not seen them: what ``cross_val_predict(model, X, Y,
-            method="predict_proba")`` returns. Not looked at, and may be None, with "test".
+            Probabilities of the training rows, from models that were not fitted to them, such as the result
+            of ``cross_val_predict(model, X, Y, method="predict_proba")``. With "test" they are ignored and
+            may be None.
         y : array-like or sparse matrix of shape (n_samples, n_labels)
             0/1 indicator matrix Y of the training rows.
 
@@ -90,7 +92,8 @@ class F1Inference(BaseEstimator):  # type: ignore[misc]
         Raises
         ------
         ValueError
-            If an argument or parameter is not as described; the message says what came.
+            If an argument or parameter is not as described; the message states what was expected and what was
+            given.
         """
         if self.threshold not in ("test", "train"):
             raise ValueError(f'`threshold` must be "test" or "train", got {shown(self.threshold)}')
@@ -115,22 +118,22 @@ class F1Inference(BaseEstimator):  # type: ignore[misc]
         return self
 
     def predict(self, probabilities: Any) -> csr_array | NDArray[np.int64]:
-        """Name labels.
+        """Predict the label sets of the rows.
 
         Parameters
         ----------
         probabilities : array-like of shape (n_samples, n_labels)
-            In [0, 1]; with "test" those of all rows that F1 will be measured on.
+            In [0, 1]; with "test" those of all rows on which F1 will be measured.
 
         Returns
         -------
         ndarray or csr_array of shape (n_samples, n_labels), dtype int64
-            0/1 indicator matrix; sparse if Y was in fit.
+            0/1 indicator matrix; sparse if Y was sparse in fit.
 
         Raises
         ------
         ValueError
-            If probabilities are not in [0, 1] or of another number of labels than Y in fit.
+            If probabilities are not in [0, 1], or their number of labels differs from that of Y in fit.
         """
         check_is_fitted(self, "prior_")
         checked = _check_probabilities(probabilities, len(self.prior_))
@@ -145,7 +148,7 @@ class F1Inference(BaseEstimator):  # type: ignore[misc]
             named.append((columns >= thresholds) & (columns > 0))
         if not self.sparse_output_:
             return np.hstack(named).astype(np.int64)
-        # Labels by rows, stacked, so that each block may be thrown away.
+        # Stacking the transposes keeps one block dense at a time.
         by_label: Any = vstack([csr_array(block.T.astype(np.int64)) for block in named], format="csr")
         return csr_array(by_label.T)
 
@@ -155,7 +158,7 @@ def _blocks(n_labels: int) -> list[slice]:
 
 
 def _thresholds(probabilities: NDArray[Any], prior: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the probability of the last row to name, for every column; inf where `prior` is 0."""
+    """Return, per column, the smallest probability at which it is predicted; inf where `prior` is 0."""
     n_rows = probabilities.shape[0]
     falling = -np.sort(-probabilities.astype(np.float64), axis=0)
     named = np.arange(1, n_rows + 1)[:, None]

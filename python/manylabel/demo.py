@@ -1,9 +1,8 @@
-"""What `manylabel demo` does: every family on the digit attributes, and a page that shows the results.
+"""``manylabel demo``: one model of every family on the digit attributes, and a page with the results.
 
-Training and measuring need no more than the library. The page needs matplotlib for its charts; digits and
-weights are 8 x 8 cells and are drawn as such. The page is one file: its charts are SVG within it, and all
-colours but those of the models are variables of its style sheet, so that it is dark where the reader's
-system is.
+Training and measuring need only the library. The page needs matplotlib for its charts; digits and weights
+are drawn as 8 x 8 cells. The page is one file with its charts as inline SVG. All colors except those of the
+models are variables of its style sheet, so that it follows the dark mode of the reader's system.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ class Data:
     X_train, X_test : ndarray of shape (n, 64), dtype float32
     Y_train, Y_test : ndarray of shape (n, c), dtype int32
     digits_test : ndarray of shape (n,), dtype int64
-        Which digit each test image shows.
+        The digit that each test image shows.
     label_names : list of str
         Of length c.
     """
@@ -65,7 +64,7 @@ class Data:
 
 @dataclass(frozen=True)
 class Result:
-    """A trained model and how good it is.
+    """A trained model and its measures.
 
     Parameters
     ----------
@@ -73,13 +72,13 @@ class Result:
     model : estimator
         As loaded from its file.
     seconds : float
-        Time of `fit`.
+        Wall-clock time of `fit`.
     n_bytes : int
-        Size of the file.
+        Size of the model file.
     predicted : ndarray of shape (n, c), dtype bool
         Labels of the test images.
     precision : ndarray of shape (5,), dtype float64
-        At k = 1 to 5.
+        P@k for k = 1 to 5.
     hamming, subset, micro, macro : float
         Hamming loss, subset 0/1 loss, micro and macro F1.
     """
@@ -96,7 +95,7 @@ class Result:
     macro: float
 
     def row(self) -> str:
-        """Return the figures as a line below `HEADER`."""
+        """Return the measures as a line below `HEADER`."""
         return (
             f"{self.title:28}{self.seconds:9.2f}{self.n_bytes:12,}{self.hamming:10.4f}{self.subset:12.4f}"
             f"{self.micro:10.4f}{self.macro:10.4f}"
@@ -104,7 +103,7 @@ class Result:
 
 
 def load_data() -> Data:
-    """Load the digit attributes and put a third of the images aside for testing, the same every time.
+    """Load the digit attributes and split off a third of the images for testing, always the same ones.
 
     Returns
     -------
@@ -123,12 +122,12 @@ def train(title: str, estimator: Any, data: Data, folder: Path) -> Result:
     Parameters
     ----------
     title : str
-        What to call the model; its file is named after it.
+        Name of the model and, in lower case with the suffix ``.safetensors``, of its file.
     estimator : estimator
-        Is fitted.
+        Fitted in place.
     data : Data
     folder : path
-        Where the model file goes, ``title`` in lower case with the suffix ``.safetensors``.
+        Folder of the model file.
 
     Returns
     -------
@@ -137,7 +136,7 @@ def train(title: str, estimator: Any, data: Data, folder: Path) -> Result:
     Raises
     ------
     RuntimeError
-        If the model predicts anything else after saving and loading.
+        If predictions differ after saving and loading.
     """
     start = perf_counter()
     fitted = estimator.fit(data.X_train, data.Y_train)
@@ -170,7 +169,7 @@ def train(title: str, estimator: Any, data: Data, folder: Path) -> Result:
 
 
 def page(data: Data, results: Sequence[Result]) -> str:
-    """Draw the results.
+    """Return a page with the results.
 
     Parameters
     ----------
@@ -181,7 +180,7 @@ def page(data: Data, results: Sequence[Result]) -> str:
     Returns
     -------
     str
-        A page of HTML that needs no other file.
+        HTML that needs no other file.
 
     Raises
     ------
@@ -210,10 +209,10 @@ def page(data: Data, results: Sequence[Result]) -> str:
     )
 
 
-# Told apart by most eyes, on white and on black.
+# Easy to tell apart for most people, on white and on black.
 _COLORS = ("#4477dd", "#e07b39", "#2a9d8f", "#cc4a7c", "#8a63d2", "#b8962e", "#5f8fa8", "#6fa23c")
 
-# Colours in charts that stand for variables of the style sheet.
+# Placeholder colors in charts, replaced by variables of the style sheet.
 _INK, _MUTED, _GRID, _PAPER = "#010101", "#020202", "#030303", "#040404"
 _VARIABLES = {_INK: "var(--ink)", _MUTED: "var(--muted)", _GRID: "var(--grid)", _PAPER: "var(--paper)"}
 
@@ -242,16 +241,16 @@ _STYLE: dict[Any, Any] = {
 
 
 def _svg(figure: Any, what: str) -> str:
-    """Return a figure as an element that takes its width and colours from the page."""
+    """Return a figure as an SVG element that takes its width and colors from the page."""
     import matplotlib
 
     text = io.StringIO()
-    # Ids are hashes of this and of what they name: the same in every run, others in every chart.
+    # Ids are hashes with this salt: the same in every run, and different in every chart.
     with matplotlib.rc_context({"svg.hashsalt": what}):
         figure.savefig(text, format="svg", metadata={"Date": None})
     svg = text.getvalue()
     svg = svg[svg.index("<svg") :]
-    # Groups are numbered alike in every chart, and an id may be in a page only once. Nothing refers to them.
+    # Group ids are equal in all charts, but must be unique within a page. Nothing refers to them.
     svg = re.sub(r'<g id="[^"]*"', "<g", svg)
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r'(<svg [^>]*?) width="[^"]*"', r"\1", svg, count=1)
@@ -266,7 +265,7 @@ def _precision_chart(data: Data, results: Sequence[Result], colors: dict[str, st
     import matplotlib
     from matplotlib.figure import Figure
 
-    # The labels in order of their frequency, the same for every image.
+    # A baseline that ranks labels by frequency, the same for every image.
     frequency = np.broadcast_to(data.Y_train.mean(axis=0), data.Y_test.shape)
     n_true = data.Y_test.sum(axis=1)
     best_possible = [float(np.minimum(n_true, k).mean()) / k for k in _KS]
@@ -351,7 +350,7 @@ def _costs_chart(results: Sequence[Result], colors: dict[str, str]) -> str:
 
 
 def _shown(data: Data, results: Sequence[Result]) -> tuple[list[int], list[int]]:
-    """Test images to show: the first of every digit, and of each the one with most mistakes in all models."""
+    """Return test images to show: for each digit the first, and the one with most mistakes by all models."""
     mistakes = np.sum([(result.predicted != data.Y_test).sum(axis=1) for result in results], axis=0)
     first, hardest = [], []
     for digit in range(10):
@@ -369,7 +368,7 @@ def _symbols(data: Data, shown: tuple[list[int], list[int]]) -> str:
 
 
 def _cells(values: NDArray[Any], *kinds: str) -> str:
-    """Draw 64 values from -1 to 1 as cells of a grid, the first kind for positive, the last for negative."""
+    """Draw 64 values from -1 to 1 as cells: CSS class `kinds[0]` if positive, `kinds[-1]` if negative."""
     return "".join(
         f'<rect class="{kinds[0 if value > 0 else -1]}" x="{at % 8}" y="{at // 8}" width="1" height="1" '
         f'fill-opacity="{abs(value):.2f}"/>'
@@ -379,7 +378,7 @@ def _cells(values: NDArray[Any], *kinds: str) -> str:
 
 
 def _digits(data: Data, results: Sequence[Result]) -> str:
-    """Draw for every model, behind a tab, images with the attributes it found, missed and made up."""
+    """Draw a tab per model, with images and the attributes it found, missed and wrongly predicted."""
     first, hardest = _shown(data, results)
     best = max(range(len(results)), key=lambda at: results[at].micro)
     inputs, panels = [], []
@@ -417,7 +416,7 @@ def _cards(data: Data, result: Result, images: list[int]) -> str:
 
 
 def _weights(data: Data, result: Result) -> str:
-    """Draw what a model looks for, if it is linear in the cells of the images."""
+    """Draw the weights of a model that is linear in the cells of the images."""
     coef: Any = getattr(result.model, "coef_", None)
     if coef is None or coef.shape != (len(data.label_names), data.X_test.shape[1]):
         return ""

@@ -1,7 +1,7 @@
-"""Ranking measures of extreme multi-label classification, on sparse input as it is.
+"""Ranking measures of extreme multi-label classification, for dense and sparse scores.
 
-Each measure looks at the best k labels of every row. With rank r counted from 1, y_i the true labels
-of row i, j(i, r) the label the scores put at rank r, and h_ir = 1 if j(i, r) is in y_i, else 0:
+Each measure uses the best k labels of every row. Let r be the rank, from 1, y_i the true labels of row i,
+j(i, r) the label at rank r, and h_ir = 1 if j(i, r) is in y_i, else 0:
 
 =================  ===========================================================================
 `precision_at_k`   mean over i of sum_{r<=k} h_ir / k
@@ -11,18 +11,18 @@ of row i, j(i, r) the label the scores put at rank r, and h_ir = 1 if j(i, r) is
 `psndcg_at_k`      as `psp_at_k`, each row weighted as in `ndcg_at_k`
 =================  ===========================================================================
 
-where I(m) = sum_{r<=m} 1 / log2(r + 1) is the gain of m hits in a row and p_j the propensity of label j
-(`propensities`). These are the forms in which the Extreme Classification Repository [1]_ reports them,
-as fractions rather than percentages.
+where I(m) = sum_{r<=m} 1 / log2(r + 1) is the gain of hits at the first m ranks, and p_j is the
+propensity of label j (`propensities`). The Extreme Classification Repository [1]_ reports the measures
+in these forms; here they are fractions rather than percentages.
 
-All measures share one reading of their input. In dense ``scores`` every entry but -inf is a candidate;
-in sparse ``scores``, as ``predict_topk`` returns them, only stored entries are, explicit zeros and
-negative scores included. A row with fewer than k candidates leaves its last ranks empty, and an empty
-rank is a miss. Equal scores rank the lower label first.
+All measures interpret their input in the same way. In dense ``scores`` every entry except -inf is a
+candidate. In sparse ``scores``, as returned by ``predict_topk``, only stored entries are candidates,
+including explicit zeros and negative scores. If a row has fewer than k candidates, its last ranks are
+empty, and empty ranks are misses. Of equal scores, the lower label ranks first.
 
-For measures of label sets rather than rankings use scikit-learn's own on ``predict``'s output, which
-may be sparse: `sklearn.metrics.hamming_loss`, `sklearn.metrics.zero_one_loss` (the subset 0/1 loss),
-`sklearn.metrics.f1_score` with ``average="micro"``, ``"macro"`` or ``"samples"``.
+For measures of label sets rather than rankings use scikit-learn's functions on the result of
+``predict``, which may be sparse: `sklearn.metrics.hamming_loss`, `sklearn.metrics.zero_one_loss` (the
+subset 0/1 loss), `sklearn.metrics.f1_score` with ``average="micro"``, ``"macro"`` or ``"samples"``.
 
 References
 ----------
@@ -56,28 +56,28 @@ __all__ = ["ndcg_at_k", "precision_at_k", "propensities", "psndcg_at_k", "psp_at
 Matrix: TypeAlias = ArrayLike | sparray | spmatrix
 Floats: TypeAlias = NDArray[np.float64]
 
-# Scores ranked at a time: temporaries of a few dozen megabytes, large enough to hide the interpreter.
+# Scores ranked at a time: temporaries of a few dozen megabytes, large enough to hide numpy's overhead.
 _BLOCK = 1 << 22
 
 _CONSTANT = Number(above=0)
 
 
 def precision_at_k(Y_true: Matrix, scores: Matrix, k: int | Sequence[int] = (1, 3, 5)) -> float | Floats:
-    """Mean share of true labels among the k best of each row.
+    """Mean share of true labels among the k best labels of each row (P@k).
 
     Parameters
     ----------
     Y_true : ndarray or sparse matrix of shape (n, c)
-        True labels, 0/1 of any numeric or bool dtype.
+        True labels: 0 and 1, any numeric or bool dtype.
     scores : ndarray or sparse matrix of shape (n, c)
-        Higher is better. Dense: -inf is no candidate. Sparse: only stored entries are candidates.
+        Higher is better. Dense: entries of -inf are not candidates. Sparse: only stored entries are.
     k : int or sequence of int, default=(1, 3, 5)
-        Ranks to count, each >= 1; ranks beyond c are misses.
+        Numbers of ranks to use, each >= 1; ranks beyond c are misses.
 
     Returns
     -------
     float or ndarray of shape (len(k),), dtype float64
-        A float if `k` is an int. Rows without labels count as 0.
+        In [0, 1]; a float if `k` is an int. Rows without labels count as 0.
 
     Raises
     ------
@@ -86,8 +86,9 @@ def precision_at_k(Y_true: Matrix, scores: Matrix, k: int | Sequence[int] = (1, 
 
     Notes
     -----
-    Time O(stored scores * log) for sparse and O(n c) for dense scores; memory a few dozen megabytes beside
-    the input and a sparse copy of a dense `Y_true`. The same for all measures of this module.
+    Time is O(m log m) for m stored sparse scores and O(n c) for dense scores. Memory is a few dozen
+    megabytes besides the input and a sparse copy of a dense `Y_true`. This holds for all measures of this
+    module.
     """
     ks = _check_k(k)
     Y, scores = _check_pair(Y_true, scores)
@@ -96,13 +97,13 @@ def precision_at_k(Y_true: Matrix, scores: Matrix, k: int | Sequence[int] = (1, 
 
 @documented_like(precision_at_k)
 def recall_at_k(Y_true: Matrix, scores: Matrix, k: int | Sequence[int] = (1, 3, 5)) -> float | Floats:
-    """Mean share of a row's true labels found among its k best.
+    """Mean share of a row's true labels that are among its k best labels (R@k).
 
     Returns
     -------
     float or ndarray of shape (len(k),), dtype float64
-        A float if `k` is an int. Rows without labels are left out of the mean; if no row has a label
-        there is nothing to recall and the result is nan.
+        In [0, 1]; a float if `k` is an int. Rows without labels are left out of the mean; if no row has a
+        label, the result is nan.
     """
     ks = _check_k(k)
     Y, scores = _check_pair(Y_true, scores)
@@ -113,19 +114,19 @@ def recall_at_k(Y_true: Matrix, scores: Matrix, k: int | Sequence[int] = (1, 3, 
 
 @documented_like(precision_at_k)
 def ndcg_at_k(Y_true: Matrix, scores: Matrix, k: int | Sequence[int] = (1, 3, 5)) -> float | Floats:
-    """Mean discounted gain of the k best of each row, relative to the best possible.
+    """Mean discounted gain of the k best labels of each row, relative to the best possible (nDCG@k).
 
-    A hit at rank r gains 1 / log2(r + 1); the ideal of a row is a hit at each of its first
+    A hit at rank r gains 1 / log2(r + 1). The best possible is a hit at each of the first
     min(k, number of true labels) ranks.
 
     Returns
     -------
     float or ndarray of shape (len(k),), dtype float64
-        A float if `k` is an int. Rows without labels count as 0, as is usual in the field.
+        In [0, 1]; a float if `k` is an int. Rows without labels count as 0, as is usual in the field.
 
     Notes
     -----
-    Differs from `sklearn.metrics.ndcg_score` in the treatment of ties, which scikit-learn averages over.
+    Unlike `sklearn.metrics.ndcg_score`, which averages over ties, ties are resolved by label number.
     """
     ks = _check_k(k)
     Y, scores = _check_pair(Y_true, scores)
@@ -133,23 +134,23 @@ def ndcg_at_k(Y_true: Matrix, scores: Matrix, k: int | Sequence[int] = (1, 3, 5)
 
 
 def propensities(Y_train: Matrix, *, A: float = 0.55, B: float = 1.5) -> Floats:
-    """Propensity of each label: the modelled chance that it is recorded where it applies.
+    """Propensity of each label: the estimated probability that it is recorded where it applies.
 
     p_j = 1 / (1 + C (N_j + B)^-A) with C = (log N - 1) (B + 1)^A, where N is the number of training rows
-    and N_j that of rows with label j [1]_.
+    and N_j the number of rows with label j [1]_.
 
     Parameters
     ----------
     Y_train : ndarray or sparse matrix of shape (n, c)
-        Labels of the **training** set, 0/1; n >= 3, below which the model has no meaning (log N < 1).
+        Labels of the **training** set: 0 and 1; n >= 3, since the model has no meaning below (log N < 1).
     A, B : float, default=0.55 and 1.5
-        Constants of the model, both > 0. The field uses A=0.5, B=0.4 for Wikipedia data and A=0.6, B=2.6
-        for Amazon data.
+        Constants of the model, finite and > 0. Usual values are A=0.5, B=0.4 for Wikipedia data and A=0.6,
+        B=2.6 for Amazon data.
 
     Returns
     -------
     ndarray of shape (c,), dtype float64
-        In (0, 1), increasing with N_j. A label never seen has the smallest.
+        In (0, 1), increasing with N_j; smallest for labels that no row has.
 
     Raises
     ------
@@ -175,7 +176,7 @@ def propensities(Y_train: Matrix, *, A: float = 0.55, B: float = 1.5) -> Floats:
     try:
         constant = (np.log(n) - 1.0) * (B + 1.0) ** A
     except OverflowError:
-        raise ValueError(f"`A` must be a power that (B + 1) can be raised to, got {A} with B={B}") from None
+        raise ValueError(f"`A` must be small enough that (B + 1)**A is finite, got {A} with B={B}") from None
     return np.asarray(1.0 / (1.0 + constant * (counts + B) ** -A), dtype=np.float64)
 
 
@@ -183,9 +184,9 @@ def propensities(Y_train: Matrix, *, A: float = 0.55, B: float = 1.5) -> Floats:
 def psp_at_k(
     Y_true: Matrix, scores: Matrix, propensities: ArrayLike, k: int | Sequence[int] = (1, 3, 5)
 ) -> float | Floats:
-    """Precision with every hit weighted by 1 / propensity, relative to the best possible.
+    """Precision with hits weighted by 1 / propensity, relative to the best possible (PSP@k).
 
-    The ratio of two totals over all rows, not a mean of ratios: so it is reported in the field.
+    This is the ratio of two totals over all rows rather than a mean of ratios, as published results are.
 
     Parameters
     ----------
@@ -195,13 +196,13 @@ def psp_at_k(
     Returns
     -------
     float or ndarray of shape (len(k),), dtype float64
-        A float if `k` is an int. In [0, 1]; nan if no row has a label.
+        In [0, 1], nan if no row has a label; a float if `k` is an int.
 
     Raises
     ------
     ValueError
         If the shapes differ or are empty, `Y_true` is not 0/1, `scores` has NaN, `k` is not positive, or
-        `propensities` has another length than c or leaves (0, 1].
+        `propensities` are not c numbers in (0, 1].
     """
     ks = _check_k(k)
     Y, scores = _check_pair(Y_true, scores)
@@ -214,10 +215,11 @@ def psp_at_k(
 def psndcg_at_k(
     Y_true: Matrix, scores: Matrix, propensities: ArrayLike, k: int | Sequence[int] = (1, 3, 5)
 ) -> float | Floats:
-    """Discounted gain with every hit weighted by 1 / propensity, relative to the best possible.
+    """Discounted gain with hits weighted by 1 / propensity, relative to the best possible (PSnDCG@k).
 
-    A hit on label j at rank r of row i gains 1 / (p_j log2(r + 1) I(min(k, abs(y_i)))). The result is the
-    ratio of the total gain to that of ranking the true labels of each row by falling 1 / p_j.
+    A hit on label j at rank r of row i gains 1 / (p_j log2(r + 1) I(min(k, abs(y_i)))), where I is as in the
+    module. The result is the total gain divided by that of ranking the true labels of each row by falling
+    1 / p_j.
     """
     ks = _check_k(k)
     Y, scores = _check_pair(Y_true, scores)
@@ -240,7 +242,7 @@ def _total(
 ) -> Floats:
     """For each k, sum over rows i of per_row(k, abs(y_i)) * sum_{r<=k} h_ir gains_j(i,r) / log2(r + 1).
 
-    What is not given counts as 1. The one sum behind all five measures.
+    Factors that are not given count as 1. All five measures are computed from this sum.
     """
     depth = min(int(ks.max()), Y.shape[1])
     discount = 1.0 / np.log2(np.arange(2.0, depth + 2.0)) if discounted else np.ones(depth)
@@ -249,7 +251,7 @@ def _total(
         n_true = np.diff(Y.indptr[block.start : block.stop + 1]).astype(np.int64)
         gain = _hits(Y, block, top) * discount
         if gains is not None:
-            gain *= gains[top]  # an empty rank reads the last label's gain and multiplies it by no hit
+            gain *= gains[top]  # an empty rank, -1, reads the last label's gain, but has no hit
         reached = np.cumsum(gain, axis=1)
         for at, k in enumerate(ks.tolist()):
             at_k = reached[:, min(k, depth) - 1]
@@ -258,7 +260,7 @@ def _total(
 
 
 def _ranked(scores: Any, depth: int) -> Iterator[tuple[slice, NDArray[np.int64]]]:
-    """Blocks of rows, each with the labels at its first `depth` ranks; -1 where a rank is empty."""
+    """Yield blocks of rows with the labels at their first `depth` ranks; -1 for empty ranks."""
     n, c = scores.shape
     sparse = isinstance(scores, csr_array)
     per_row = max(depth, scores.nnz // n) if sparse else c
@@ -274,8 +276,8 @@ def _top_of_sparse(scores: csr_array, block: slice, depth: int) -> NDArray[np.in
     starts = scores.indptr[block]
     counts = scores.indptr[block.start + 1 : block.stop + 1] - starts
     top = np.full((len(counts), depth), -1, dtype=np.int64)
-    # Rows of like length, padded to a rectangle: at most double the entries, and sorting the rows of a
-    # rectangle is 25 times faster than sorting all entries by row and score.
+    # Rows of similar length are padded to a rectangle. This at most doubles the entries, and sorting the rows
+    # of a rectangle is 25 times faster than sorting all entries by row and score.
     magnitudes = np.frexp(counts)[1]
     for magnitude in np.unique(magnitudes[counts > 0]):
         rows = np.flatnonzero(magnitudes == magnitude)
@@ -284,7 +286,7 @@ def _top_of_sparse(scores: csr_array, block: slice, depth: int) -> NDArray[np.in
         entries = starts[rows, None] + np.where(stored, width, 0)
         values = np.where(stored, scores.data[entries], -np.inf)
         labels = np.where(values > -np.inf, scores.indices[entries], -1)
-        # Stable, and labels ascend within a row: equal scores keep the lower label first.
+        # The sort is stable and labels ascend within a row, so equal scores keep the lower label first.
         order = np.argsort(-values, axis=1, kind="stable")[:, :depth]
         top[rows, : order.shape[1]] = np.take_along_axis(labels, order, axis=1)
     return top
@@ -295,7 +297,7 @@ def _top_of_dense(scores: NDArray[Any], block: slice, depth: int) -> NDArray[np.
     n, c = values.shape
     threshold = np.partition(values, c - depth, axis=1)[:, c - depth, None]
     chosen = values >= threshold
-    # Where the threshold is tied, only so many of the tied labels fit, the lowest ones.
+    # Of labels tied at the threshold, keep the lowest ones that fit.
     tied = np.flatnonzero(chosen.sum(axis=1) > depth)
     above = values[tied] > threshold[tied]
     level = chosen[tied] & ~above
@@ -309,7 +311,7 @@ def _top_of_dense(scores: NDArray[Any], block: slice, depth: int) -> NDArray[np.
 
 
 def _hits(Y: csr_array, block: slice, top: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Whether each ranked label is a true one, by bisection in the cells of `Y` numbered row by row."""
+    """Return whether each ranked label is true, by bisection in the entries of `Y`, numbered row by row."""
     c = Y.shape[1]
     indptr = Y.indptr[block.start : block.stop + 1]
     first_cell = np.arange(len(indptr) - 1, dtype=np.int64) * c
@@ -323,14 +325,14 @@ def _hits(Y: csr_array, block: slice, top: NDArray[np.int64]) -> NDArray[np.bool
 
 
 def _inverse_ideal(k: int, n_true: NDArray[np.int64]) -> Floats:
-    """1 / I(min(k, n_true)), and 0 for rows without labels."""
+    """Return 1 / I(min(k, n_true)), and 0 for rows without labels."""
     depth = np.minimum(k, n_true)
     ideal = np.cumsum(1.0 / np.log2(np.arange(2.0, depth.max() + 2.0)))
     return np.concatenate([[0.0], 1.0 / ideal])[depth]
 
 
 def _ideal_scores(Y: csr_array, gains: Floats) -> csr_array:
-    """Scores that rank the true labels of each row by falling gain, and no other label."""
+    """Return scores that rank the true labels of each row by falling gain, and no other label."""
     return csr_array((gains[Y.indices], Y.indices, Y.indptr), shape=Y.shape)
 
 
@@ -346,7 +348,7 @@ def _check_k(k: Any) -> NDArray[np.int64]:
     ks: list[Any] = list(k) if np.iterable(k) else [k]
     if not ks or not all(isinstance(one, int | np.integer) and one is not True and one >= 1 for one in ks):
         raise ValueError(f"`k` must be an integer >= 1 or a non-empty sequence of such, got {shown(k)}")
-    # Ranks of all rows are counted in 64 bits.
+    # Keeps numbers of ranks over all rows within 64 bits.
     if max(ks) > np.iinfo(np.int32).max:
         raise ValueError(f"`k` must be less than 2**31, got {shown(k)}")
     return np.array(ks, dtype=np.int64)
@@ -359,7 +361,7 @@ def _check_pair(Y_true: Matrix, scores: Matrix) -> tuple[csr_array, Any]:
         raise ValueError(f"`scores` must have the shape of `Y_true`, {Y.shape}, got {checked.shape}")
     if checked.dtype.kind != "f":
         checked = checked.astype(np.float64)
-    # The largest of values is NaN if one of them is; no array of flags is needed.
+    # The maximum is NaN if any value is; this needs no array of flags.
     values = checked.data if isinstance(checked, csr_array) else checked
     if values.size and np.isnan(values.max()):
         raise ValueError("`scores` must not contain NaN")
@@ -367,7 +369,7 @@ def _check_pair(Y_true: Matrix, scores: Matrix) -> tuple[csr_array, Any]:
 
 
 def _check_indicator(Y: Matrix, name: str) -> csr_array:
-    """Return `Y` as CSR without explicit zeros, labels ascending in each row; `Y` stays as it is."""
+    """Return `Y` as CSR without explicit zeros, labels ascending in each row; `Y` is not changed."""
     checked = csr_array(_check_matrix(Y, name))
     if not checked.data.all():
         checked = checked.copy()
@@ -379,7 +381,7 @@ def _check_indicator(Y: Matrix, name: str) -> csr_array:
 
 
 def _check_matrix(matrix: Any, name: str) -> Any:
-    """Return a numeric 2-D ndarray, or for sparse input a canonical CSR array, neither of them empty."""
+    """Return a nonempty numeric 2-D ndarray or, for sparse input, a canonical CSR array."""
     checked: Any = matrix if issparse(matrix) else np.asarray(matrix)
     if len(checked.shape) != 2 or 0 in checked.shape:
         raise ValueError(f"`{name}` must have two dimensions, none of length 0, got shape {checked.shape}")

@@ -1,21 +1,21 @@
-"""The model file: one safetensors file that is mapped, checked and never executed.
+"""The model file: one safetensors file, which is memory-mapped and checked when it is loaded.
 
-A fitted estimator is constructor parameters plus plain fitted arrays, and so is its file. The arrays are
-the tensors; everything else is a tree in JSON, kept in the header's ``__metadata__`` under ``state``,
-whose leaves name tensors. Estimators may hold estimators, fitted or not, as parameters, as attributes or
-in lists of them; all land in the one file.
+A fitted estimator consists of constructor parameters and plain fitted arrays, and so does its file. The
+arrays are tensors. Everything else is a JSON tree in the header's ``__metadata__`` under ``state``, whose
+leaves name tensors. Estimators may contain estimators, fitted or not, as parameters, as attributes or in
+lists; all are written to the same file.
 
-Three more entries begin the header, in this order and form, and so identify the file:
-``manylabel_format`` (the number of this description: 1), ``manylabel_version`` (who wrote it) and
-``crc32``, the CRC-32 of the whole file with the eight digits of that entry read as zeros. The tensors
-follow in decreasing size of their items, hence aligned, without gaps. Other safetensors readers can open
-the file; a file they have rewritten is refused here.
+Three more entries start the header, in this order, and identify the file: ``manylabel_format`` (the number
+of this format: 1), ``manylabel_version`` (the version that wrote it) and ``crc32``, the CRC-32 of the whole
+file with the eight digits of this entry read as zeros. The tensors follow by decreasing item size, so that
+they are aligned without gaps. Other safetensors readers can open the file; a file rewritten by them is
+refused here.
 
-Trust: `load` believes nothing it reads. Class names are looked up among the estimators that joined with
-`register`; parameters must be ones the class has; sizes, offsets, types and the structure of sparse
-matrices are checked before anything uses them; nesting and header are bounded. There is no pickle and no
-import by name. The checksum finds damage, not malice: a file made on purpose can hold any *numbers*, so
-what a model from a stranger predicts is the stranger's choice.
+Security: `load` trusts nothing in the file. Class names are looked up among the registered estimators (see
+`register`); parameters must exist in the class; sizes, offsets, types and the structure of sparse matrices
+are checked before they are used; nesting and header size are limited. Nothing is unpickled or imported by
+name. The checksum detects damage, not manipulation: a crafted file can contain any *numbers*, so its author
+decides what the model predicts.
 """
 
 from __future__ import annotations
@@ -51,60 +51,61 @@ _DTYPES = {
 }
 _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 
-# What every model file begins with, after the eight bytes of the header's length.
+# The start of every model file, after the eight bytes of the header's length.
 _BEGINNING = re.compile(
     rb'\{"__metadata__":\{"manylabel_format":"(\d{1,9})","manylabel_version":"([\w.+!-]{1,64})",'
     rb'"crc32":"([0-9a-f]{8})","state":'
 )
 _NO_CHECKSUM = b"00000000"
 
-# A parsed header takes some twenty times its length; about 200,000 tensors fit.
+# A parsed header takes about twenty times its length; about 200,000 tensors fit.
 _MAX_HEADER = 32 << 20
-# Of estimators, lists and tuples in one another.
+# Nesting of estimators, lists and tuples.
 _MAX_DEPTH = 32
-# Data begin at a cache line, so that the first and largest items never straddle two.
+# Data start at a cache line, so that no item of the first tensors straddles two.
 _ALIGNMENT = 64
 
 
 def save_model(estimator: Any, path: str | os.PathLike[str]) -> None:
     """Write a fitted estimator to a file.
 
-    The file is complete or absent: it is written beside `path` under another name, flushed to the disk and
-    then renamed. On any failure an older file at `path` stays as it was; else the new one has its
-    permissions. What a process that was killed has left in the directory, the next save there removes.
+    The file is written completely or not at all: it is written to a temporary file in the same directory,
+    flushed to the disk and then renamed. If anything fails, an older file at `path` is not changed;
+    otherwise the new file gets its permissions. Temporary files of killed processes are removed by the next
+    save in the directory.
 
     Parameters
     ----------
     estimator : estimator
-        Fitted, of a registered class. Saved are its parameters (None, bool, int, float, str, numpy scalars,
-        estimators, lists and tuples of these) and its fitted attributes (those and ndarrays of numbers or
-        bool, 1-D ndarrays of str, `scipy.sparse.csr_array` and `csc_array`).
+        Fitted, of a registered class. Its parameters may be None, bool, int, float, str, numpy scalars,
+        estimators, and lists and tuples of these. Its fitted attributes may also be ndarrays of numbers or
+        bool, 1-D ndarrays of str, `scipy.sparse.csr_array` and `csc_array`.
     path : str or path-like
-        Where to: a regular file or none. A symbolic link is followed.
+        The file to write; an existing one must be a regular file. Symbolic links are followed.
 
     Raises
     ------
     TypeError
         If a class is not registered or a value is of another type; the message names the attribute.
     ValueError
-        If parameters are not allowed or fitted attributes do not go together, as changed since the fit.
+        If parameters or fitted attributes were changed after fit and are not valid.
     sklearn.exceptions.NotFittedError
         If `estimator` is not fitted.
     OSError
         If the file cannot be written, or `path` is a pipe or a device, which renaming would replace. On
-        Windows also while any process has an older model loaded from `path`, since Windows does not replace
-        a mapped file: save under a new name there.
+        Windows also if any process has loaded a model from `path`, since Windows does not replace a mapped
+        file; use a new name then.
 
     Notes
     -----
-    Arrays go from where they are to the file, without a copy unless they are strided. The same estimator
-    gives the same bytes. An ndarray comes back in C order, or in Fortran order if it was in that; a numpy
-    str becomes a str.
+    Arrays are written without a copy unless they are strided. The same estimator gives the same bytes.
+    Arrays in C and in Fortran order keep their order; others are loaded in C order. A numpy str becomes a
+    str.
     """
     check_is_fitted(estimator)
     encoder = _Encoder()
     state = encoder.estimator(estimator, "", 0)
-    # Falling item size makes every offset a multiple of its item size. Sorting is stable.
+    # By falling item size, so that every offset is a multiple of its item size. Sorting is stable.
     tensors = dict(sorted(encoder.tensors.items(), key=lambda item: -item[1].itemsize))
     header = _header(state, tensors)
     checksum = _core.crc32(np.frombuffer(header, dtype=np.uint8))
@@ -119,10 +120,10 @@ def save_model(estimator: Any, path: str | os.PathLike[str]) -> None:
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """Open a model file written by an estimator's ``save``.
+    """Load a model file written by an estimator's ``save``.
 
-    The file is mapped, not read: the fitted arrays are read-only views of it, which the processes of one
-    machine share, and nothing in it is executed.
+    The file is memory-mapped: the fitted arrays are read-only views of it, whose memory is shared by all
+    processes of a machine. Nothing in the file is executed.
 
     Parameters
     ----------
@@ -132,31 +133,31 @@ def load(path: str | os.PathLike[str]) -> Any:
     Returns
     -------
     estimator
-        As it was saved. It keeps the file open; it can be copied, pickled and saved again.
+        The estimator as it was saved. It keeps the file open. It can be copied, pickled and saved again.
 
     Raises
     ------
     OSError
         If the file cannot be opened; `FileNotFoundError` if there is none.
     ValueError
-        If the file is no model file, is damaged or incomplete, was written by a newer format, or names a
-        class or parameter that this version does not have; or if a parameter is not allowed, shapes of fitted
-        attributes do not go together, indices are out of range or weights are not finite. The message has the
-        path and what is wrong.
+        If the file is not a model file, is damaged or incomplete, has another format, or names a class or
+        parameter that this version does not have; if a parameter is not valid, shapes of fitted attributes
+        do not agree, indices are out of range, or weights are not finite. The message names the path and
+        the reason.
 
     Notes
     -----
-    The checksum reads the file once, on two threads: some ten milliseconds per 100 MB that the system has
-    in memory already, the speed of the disk else. Of sparse matrices the index arrays are checked in one
-    further pass. Private memory is that of the header, whatever the size of the arrays.
+    The checksum reads the file once, on two threads. This takes about ten milliseconds per 100 MB that the
+    system has cached, and otherwise the time of the disk. The index arrays of sparse matrices are read a
+    second time. Private memory is that of the header, whatever the size of the arrays.
 
-    While a model is loaded its file may be replaced (as saving does) or deleted on Linux and macOS; on
-    Windows it may be neither. Nobody may overwrite it in place or cut it short: the arrays would change,
-    or reading them would end the process.
+    While a model is loaded, its file may be replaced (as saving does) or deleted on Linux and macOS, but not
+    on Windows. It must not be overwritten in place or truncated: the arrays would change, or reading them
+    would end the process.
     """
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
-        # An empty file cannot be mapped; nothing shorter than this begins as a model file either.
+        # An empty file cannot be mapped, and no model file is this short.
         if size <= 8:
             raise ValueError(
                 f"cannot load {os.fspath(path)}: not a manylabel model file, it has {size} bytes"
@@ -182,7 +183,7 @@ def _beginning(header: bytes | bytearray) -> re.Match[bytes]:
 
 
 def _header(state: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> bytearray:
-    """Return length and header as they stand in the file, the checksum still zeros."""
+    """Return length and header as in the file, with zeros as the checksum."""
     entries: dict[str, Any] = {
         "__metadata__": {
             "manylabel_format": str(FORMAT),
@@ -213,9 +214,9 @@ def _is_fitted_name(name: str) -> bool:
 
 
 class _Encoder:
-    """Turns an estimator into a tree for JSON and the tensors it names.
+    """Turns an estimator into a JSON tree and the tensors that it names.
 
-    ``at`` is the place of a value as a user would write it, and the name of its tensor.
+    ``at`` is the attribute path of a value, as a user would write it, and the name of its tensor.
     """
 
     def __init__(self) -> None:
@@ -238,11 +239,11 @@ class _Encoder:
             },
         }
         if fitted:
-            _check_fitted(estimator)  # as loading does, of inner estimators too: what is saved loads
+            _check_fitted(estimator)  # as `load` does: what is saved can be loaded
         return state
 
     def value(self, value: Any, at: str, depth: int, *, fitted: bool = False) -> Any:
-        """Encode a parameter, or what only a fitted attribute may be as well."""
+        """Encode a parameter or, if `fitted`, a fitted attribute, which may be of more types."""
         _check_depth(depth)
         if value is None or type(value) in (bool, int, str):
             return value
@@ -275,7 +276,7 @@ class _Encoder:
 
     def array(self, array: NDArray[Any], at: str) -> Any:
         if array.dtype == object and array.ndim == 1 and all(type(text) is str for text in array):
-            # Lone surrogates, as undecodable file names have them, pass through.
+            # Lone surrogates, as in undecodable file names, are kept.
             encoded = [text.encode("utf-8", "surrogatepass") for text in array]
             self.tensor(np.frombuffer(b"".join(encoded), dtype=np.uint8), f"{at}.utf8")
             self.tensor(np.cumsum([0, *map(len, encoded)], dtype=np.int64), f"{at}.ends")
@@ -312,7 +313,7 @@ def _check_depth(depth: int) -> None:
 def _check_sparse(
     data: NDArray[Any], indices: NDArray[Any], indptr: NDArray[Any], shape: tuple[int, ...], kind: str
 ) -> None:
-    """Check all that reading a compressed matrix relies on; sorted or unique indices are not promised."""
+    """Check the structure of a compressed matrix; its indices need not be sorted or unique."""
     major, minor = shape if kind == "csr" else shape[::-1]
     if {indices.dtype, indptr.dtype} not in ({np.dtype("<i4")}, {np.dtype("<i8")}):
         raise ValueError(f"indices of a sparse matrix must be int32 or int64, got {indices.dtype}")
@@ -322,13 +323,13 @@ def _check_sparse(
         raise ValueError(f"a sparse matrix of shape {shape} does not have a pointer array of its length")
     if indptr[0] != 0 or (indptr[1:] < indptr[:-1]).any() or not len(data) == len(indices) == indptr[-1]:
         raise ValueError("the pointers of a sparse matrix do not rise from 0 to the number of its values")
-    # Seen as unsigned, a negative index is one that is too large: one pass for both.
+    # As unsigned numbers, negative indices are too large: one pass checks both bounds.
     if len(indices) and indices.view(f"<u{indices.itemsize}").max() >= minor:
         raise ValueError(f"an index of a sparse matrix is outside of 0 to {minor - 1}")
 
 
 def _decode(content: NDArray[np.uint8]) -> Any:
-    """Return the estimator in the bytes of a file."""
+    """Return the estimator that the bytes of a file describe."""
     beginning = _beginning(content[8:256].tobytes())
     version, checksum = int(beginning[1]), beginning[3].decode()
     if version != FORMAT:
@@ -375,7 +376,7 @@ def _parse(text: str) -> Any:
 
 
 def _tensors(entries: dict[str, Any], data: NDArray[np.uint8]) -> dict[str, NDArray[Any]]:
-    """Return views of `data`, which the tensors must tile in order, without gap, overlap or rest."""
+    """Return views of `data`, which the tensors must cover in order, without gaps or overlaps."""
     tensors: dict[str, NDArray[Any]] = {}
     end = 0
     for name, entry in entries.items():
@@ -405,7 +406,7 @@ def _tensors(entries: dict[str, Any], data: NDArray[np.uint8]) -> dict[str, NDAr
 
 
 def _check_fitted(estimator: Any) -> None:
-    """Check a fitted estimator by the tables of its class, if it has them."""
+    """Check a fitted estimator by the parameter table and the schema of its class, if it has them."""
     parameters = getattr(type(estimator), "parameters", None)
     if parameters is not None:
         parameters.require(estimator)
@@ -415,7 +416,7 @@ def _check_fitted(estimator: Any) -> None:
 
 
 class _Decoder:
-    """Turns a tree and its tensors back into an estimator; each tensor is used once."""
+    """Turns a JSON tree and its tensors back into an estimator; each tensor is used once."""
 
     def __init__(self, tensors: dict[str, NDArray[Any]]) -> None:
         self.tensors = tensors
@@ -439,7 +440,7 @@ class _Decoder:
             estimator = cls(**arguments)
         except TypeError as error:
             raise ValueError(f"{name} cannot be made of its parameters: {error}") from error
-        # Into the dictionary and not by `setattr`, so that no descriptor of the class runs.
+        # Not by `setattr`, so that no descriptor of the class runs.
         vars(estimator).update({name: self.value(value, depth) for name, value in fitted.items()})
         if fitted:
             _check_fitted(estimator)
@@ -495,7 +496,7 @@ class _Decoder:
             self.tensor(f"{at}.{part}", ndim=1) for part in ("data", "indices", "indptr")
         )
         _check_sparse(data, indices, indptr, shape, kind)
-        # Through attributes: the constructor would copy 64-bit indices into 32-bit ones where they fit.
+        # By assignment: the constructor would copy 64-bit indices to 32-bit ones where they fit.
         matrix = (csr_array if kind == "csr" else csc_array)(shape, dtype=data.dtype)
         matrix.data, matrix.indices, matrix.indptr = data, indices, indptr
         return matrix

@@ -1,4 +1,4 @@
-"""Label embeddings under the name of what they compute, partial least squares; see `manylabel.embedding`."""
+"""Label embeddings (see `manylabel.embedding`), named after their method, partial least squares."""
 
 from manylabel.embedding import Rembrandt
 

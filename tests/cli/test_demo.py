@@ -112,6 +112,6 @@ def test_without_matplotlib_nothing_is_trained(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setattr(demo, "train", lambda *_: pytest.fail("trained"))
     assert main(["demo", "--output", str(tmp_path / "demo")]) == 1
-    error = "manylabel: error: the page needs matplotlib: pip install 'manylabel[plot]'\n"
+    error = "manylabel: error: the report needs matplotlib: pip install 'manylabel[plot]'\n"
     assert capsys.readouterr() == ("", error)
     assert not (tmp_path / "demo").exists()

@@ -259,7 +259,7 @@ def test_propensities_out_of_range_are_refused(bad):
         ({"B": np.inf}, "`B` must be a finite number > 0, got inf"),
         ({"A": 10**400}, "`A` must be a finite number > 0, got 1000"),
         ({"B": "1"}, "`B` must be a finite number > 0, got '1'"),
-        ({"A": 1e300}, r"`A` must be a power that \(B \+ 1\) can be raised to, got 1e\+300 with B=1.5"),
+        ({"A": 1e300}, r"`A` must be small enough that \(B \+ 1\)\*\*A is finite, got 1e\+300 with B=1.5"),
         ({"Y_train": np.eye(2)}, "`Y_train` must have at least 3 rows, got 2"),
         ({"Y_train": np.eye(4) * 3}, "`Y_train` must contain only 0 and 1"),
     ],

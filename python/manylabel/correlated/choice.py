@@ -1,6 +1,6 @@
-"""What the correlated model chooses by rows held out: how much to regularize, and how many labels to name.
+"""Choices of the correlated model by held-out rows: the penalty, and how many labels to predict.
 
-Both are chosen without couplings, which leaves a regression a label: a few labels then stand for all.
+Both are made without couplings. The labels are then independent regressions, so a sample of them suffices.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from manylabel.estimator.held_out import Fold, best_strength
 
 __all__ = ["HeldOut", "matching_threshold", "weighted_count"]
 
-# The range of the penalty, times where the search starts.
+# The search stays within this factor of its start.
 _RANGE = 1e3
 
-# Violation of optimality and gradients that will do for a choice.
+# KKT violation and number of gradients that suffice for a choice.
 _TOL = 1e-3
 _MAX_ITER = 300
 
-# Thresholds of log-odds are looked for between minus and plus so much, by so many halvings, until the number
-# of labels is right to within 2 %.
+# Thresholds of log-odds are searched between -8 and 8 by at most so many bisections, until the number of
+# labels is within 2 %.
 _WIDEST = 8.0
 _HALVINGS = 12
 _CLOSE = 0.02
 
 
 class HeldOut:
-    """Independent regressions of a few labels, and what they make of held-out rows.
+    """Independent regressions of some labels, and their predictions of held-out rows.
 
     Parameters
     ----------
     model : CorrLogClassifier
-        An unfitted one, whose other parameters apply.
+        Unfitted; its other parameters apply.
     folds : sequence of Fold
         At least one.
     report : callable
@@ -56,21 +56,21 @@ class HeldOut:
         )
 
     def _fitted(self, l2: float) -> list[Any]:
-        """Fit all folds; what was fitted once is kept."""
+        """Fit all folds with a penalty, or return the earlier fits with it."""
         if l2 not in self._fits:
             self._fits[l2] = [self._fit(l2, fold) for fold in self._folds]
         return self._fits[l2]
 
     def _fit(self, l2: float, fold: Fold) -> Any:
-        # Against the mean loss of n rows, squares want a penalty that falls as 1/n, which is a prior, and
-        # absolute values one that falls as 1/sqrt(n) (the rate of the lasso).
+        # Relative to the mean loss of n rows, the best penalty of squares falls as 1/n (a fixed prior), and
+        # that of absolute values as 1/sqrt(n) (the rate of the lasso).
         rate = 0.5 if self._model.epsilon > 0 else 1.0
         model = clone(self._model).set_params(l2_features=l2 / fold.share**rate)
         model._fit(fold.X, fold.Y, fold.sample_weight, lambda _: self._report(0), quiet=True)
         return model
 
     def best_penalty(self, first: float) -> float:
-        """Choose the penalty of weights, starting from `first`."""
+        """Choose the penalty of the weights, starting from `first`."""
 
         def loss(l2: float) -> float:
             losses = [
@@ -84,13 +84,13 @@ class HeldOut:
         return best
 
     def cut(self, l2: float) -> tuple[float, float]:
-        """Choose log-odds above which as many labels of the held-out rows are named as there are.
+        """Choose the log-odds above which as many labels of the held-out rows are predicted as they have.
 
         Returns
         -------
         cut : float
         share : float
-            How many labels of the fitted rows it names, as a share of those there are.
+            Number of labels of the fitted rows that it predicts, relative to the number they have.
         """
         fits = list(zip(self._folds, self._fitted(l2), strict=True))
         held = np.concatenate([model.decision_function(fold.X_held).ravel() for fold, model in fits])
@@ -108,21 +108,23 @@ class HeldOut:
 
 
 def matching_threshold(count: Callable[[float], float], wanted: float, first: float) -> float:
-    """Find the threshold above which so many labels are named.
+    """Find the threshold that predicts a given number of labels.
 
     Parameters
     ----------
     count : callable
-        The number of labels named above a threshold; falls with it.
+        Returns the number of labels predicted above a threshold; falls as the threshold rises.
     wanted : float
+        The number to reach.
     first : float
-        A threshold that may do. Where rows are known by heart many would.
+        The first threshold tried. Overfitted rows may be matched by many thresholds, of which this is the
+        best guess.
 
     Returns
     -------
     float
-        Of the thresholds tried, between -8 and 8, the one whose number is nearest. Where couplings tip whole
-        sets of labels at once the number jumps, and none may be near.
+        The threshold between -8 and 8, among those tried, with the nearest number. If couplings change whole
+        sets of labels at once, the number jumps and none may be near.
     """
     low, high = -_WIDEST, _WIDEST
     threshold = best = min(max(first, low), high)
@@ -139,7 +141,7 @@ def matching_threshold(count: Callable[[float], float], wanted: float, first: fl
 
 
 def weighted_count(counts: NDArray[Any], sample_weight: NDArray[Any] | None) -> float:
-    """Sum counts of rows by weight; without BLAS, which ends the process where memory is short."""
+    """Sum the counts of rows by weight. Avoids BLAS, which ends the process if memory is short."""
     return float(counts.sum() if sample_weight is None else (counts * sample_weight.astype(np.float64)).sum())
 
 

@@ -1,4 +1,4 @@
-"""The correlated logistic model as an estimator, its path of penalties and what to search."""
+"""The correlated logistic model as an estimator, its path of penalties and its search space."""
 
 from __future__ import annotations
 
@@ -33,92 +33,96 @@ from manylabel.estimator.validation import (
 
 __all__ = ["CorrLogClassifier", "corrlog_path", "corrlog_space"]
 
-# The penalty of the paper, and what penalties come to against the sum of losses where rows are few; where
-# the choice of a penalty begins.
+# The choice of a penalty starts at the paper's value or, if rows are few, at this value divided by their
+# number.
 _LEAST_PENALTY = 1e-3
 _PRIOR = 2.0
 
-# Stands for what data choose, where parameters are checked for going together.
+# Placeholders for "auto" while the core checks that the parameters go together.
 _UNCHOSEN = {"l2_features": _LEAST_PENALTY, "l2_pairs": _LEAST_PENALTY, "standardize": True}
 
-# The threshold of the model with couplings is matched on rows that carry so many labels, but on no fewer rows
-# than the first and no more than the second number: labels of a row come together.
+# The threshold of the model with couplings is matched on rows that have so many labels in all, but on at
+# least and at most so many rows: the labels of one row are predicted together, so few rows are noisy.
 _MATCHED_LABELS, _MATCHED_ROWS = 300, (128, 512)
 
 
 @register(command="corrlog", demo=("CorrLog", lambda corrlog: corrlog()))
 class CorrLogClassifier(MultiLabelClassifier):
-    """Correlated logistic regressions: one weight a feature and label, one coupling a pair of labels.
+    """Correlated logistic regressions: one weight per feature and label, one coupling per pair of labels.
 
-    The log-odds of label i, given the features x and the other labels z, are
-    ``x @ b_i + intercept_i + sum_k c_ik z_k`` [1]_ [2]_. Weights and couplings are fitted together, by
-    pseudo-likelihood with elastic nets on both; the labels of a row are predicted as a whole set.
+    Given the features x and the other labels z, the log-odds of label i are
+    ``x @ b_i + intercept_i + sum_k c_ik z_k`` [1]_ [2]_. Weights and couplings are fitted together by
+    maximizing the pseudo-likelihood with elastic net penalties on both. The labels of a row are predicted
+    jointly, as a set.
 
     Parameters
     ----------
     l2_features : float or "auto", default="auto"
-        Penalty of weights, ``l2_features * (b**2 + epsilon * abs(b))`` each, against the mean loss of a row;
-        finite and > 0. Intercepts are free. "auto" chooses it by the loss of rows that are held out (see
+        Penalty of the weights: ``l2_features * (b**2 + epsilon * abs(b))`` each, added to the mean loss per
+        row; finite and > 0. Intercepts are not penalized. "auto" chooses it by the loss on held-out rows (see
         Notes); with the solver "reference" it is 0.001.
     l2_pairs : float or "auto", default="auto"
-        Penalty of couplings, ``l2_pairs * (c**2 + epsilon * abs(c))`` a pair; > 0. Infinite for independent
-        regressions. "auto" is that of weights of features of unit variance: `l2_features` where they are
-        standardized, else divided by the mean variance of the features.
+        Penalty of the couplings: ``l2_pairs * (c**2 + epsilon * abs(c))`` per pair; > 0. Infinity gives
+        independent logistic regressions. "auto" is `l2_features` if features are standardized, else
+        `l2_features` divided by the mean variance of the features.
     threshold : {"auto", "zero"} or float, default="auto"
-        What is taken from every intercept where label sets are decided. "auto" learns it, so that rows get as
-        many labels as they have (see Notes). "zero" decides for the most probable set, as the paper does; it
-        is right for subset 0/1 loss, and small or empty where no label is likely.
+        Subtracted from every intercept when label sets are predicted. "auto" learns it, so that rows get
+        about as many labels as they have (see Notes). "zero" predicts the most probable set, as the paper
+        does. That minimizes the subset 0/1 loss, but the sets are small or empty if no label is likely.
     epsilon : float, default=1.0
-        Share of absolute values in both penalties, which set weights and couplings to zero; finite and >= 0.
+        Share of the absolute values in both penalties, which set weights and couplings to zero; finite and
+        >= 0.
     coding : {"01", "pm1"}, default="01"
-        Whether penalties apply to weights and couplings of labels 0 and 1, or of labels -1 and 1 as in the
-        paper: b/2 and c/4. The model is the same, and what is fitted is told in terms of 0 and 1.
+        Whether the penalties apply to the weights and couplings of labels 0 and 1, or to those of labels -1
+        and 1 as in the paper, which are b/2 and c/4. The model is the same, and the fitted attributes are for
+        labels 0 and 1 in both cases.
     decoder : {"auto", "exact", "search", "bp"}, default="auto"
-        How the most probable label set is found. "exact" visits all states of at most 20 coupled labels.
-        "search" starts from the best label sets of the training rows and flips labels and pairs while that
-        helps. "bp" is the paper's max-product belief propagation, at most 50 rounds; it often fails where
-        many labels are coupled. "auto" is "exact" for up to 14 coupled labels, else "search".
+        How the most probable label set is found. "exact" enumerates all states of at most 20 coupled labels.
+        "search" starts from the best label sets of the training rows and flips single labels and pairs as
+        long as that helps. "bp" is the paper's max-product belief propagation with at most 50 rounds; it
+        often fails if many labels are coupled. "auto" is "exact" for up to 14 coupled labels, else "search".
     solver : {"auto", "fista", "reference"}, default="auto"
-        "fista" goes to the optimum by accelerated proximal gradients, with restarts and a step for each
-        label. "auto" takes quasi-Newton steps from the second moments of features and labels, mostly a third
-        or less of the gradients, where these are at most 2,048 together and half as many as rows, and
-        `epsilon` is not 0; it ends at the same optimum, and goes on as "fista" elsewhere or if that fails.
-        "reference" repeats the run of the method's authors: fixed steps from zero, at most 500, ended early
-        when the objective changes by less than a thousandth, which regularizes; their penalty of couplings
-        is ``2 c**2 + epsilon * abs(c)`` times `l2_pairs`.
+        "fista" finds the optimum by accelerated proximal gradients, with restarts and one step size per
+        label. "auto" finds the same optimum by quasi-Newton steps, which mostly takes a third or less of the
+        gradients. It needs the second moments of features and labels: it is used if these are at most 2,048
+        together and at most half as many as rows, and `epsilon` is not 0. Otherwise, or if it fails, "auto"
+        continues as "fista". "reference" repeats the optimization of the method's authors: fixed steps from
+        zero, at most 500, stopped early when the objective changes by less than a thousandth, which
+        regularizes. There the penalty of a coupling is ``l2_pairs * (2 c**2 + epsilon * abs(c))``, and
+        `coding` must be "01".
     standardize : bool or "auto", default="auto"
-        Whether penalties are those of features of unit variance. "auto" is True where more than an eighth of
-        the values of X are nonzero. False suits texts: rare words cannot have large weights.
+        Whether the penalties apply to features scaled to unit variance. "auto" is True if more than an eighth
+        of the values of X are nonzero. False suits text, since rare words then cannot get large weights.
     tol : float, default=1e-4
-        Largest violation of the optimality conditions that is accepted, the largest entry of a gradient in
-        terms of features of unit variance; finite and > 0. Penalties less than this make no difference. Not
-        for "reference".
+        Largest KKT violation that is accepted: the largest entry of the (sub)gradient, for features of unit
+        variance; finite and > 0. Penalties below this have no effect. Ignored with "reference".
     max_iter : int, default=1000
-        Gradients at most; >= 1.
+        Maximum number of gradients; >= 1.
 
     Attributes
     ----------
     coef_ : csc_array of shape (n_labels, n_features_in_), dtype float64
         Weights b, compressed by feature.
     intercept_ : ndarray of shape (n_labels,), dtype float64
-        Intercepts; -inf for labels never seen in fit. A label that all rows carry has a large one alone.
+        Intercepts; -inf for labels never seen in fit. A label that all rows have has a large intercept and
+        nothing else.
     correlations_ : csr_array of shape (n_labels, n_labels), dtype float64
         Couplings c, symmetric: what the presence of one label adds to the log-odds of the other.
     label_sets_ : csr_array of shape (n_sets, n_labels), dtype float32
         The distinct sets of coupled labels among the training rows, most frequent first, at most 65,536.
     label_set_energies_ : ndarray of shape (n_sets,), dtype float64
-        Sum of couplings within each.
+        Sum of the couplings within each set.
     objective_ : float
-        Mean loss of a row plus penalties; labels that no row or every row holds left out.
+        Mean loss per row plus penalties, without labels that no row or every row has.
     kkt_ : float
-        Violation of the optimality conditions that is left, of all weights and all pairs.
+        Remaining KKT violation, over all weights and all pairs.
     n_iter_ : int
-        Gradients taken.
+        Number of gradients.
     l2_features_, l2_pairs_ : float
         The penalties, as given or chosen.
     threshold_ : float
-        What label sets are decided with, as given or learned. `intercept_` is not changed by it, nor are
-        probabilities and rankings.
+        The threshold of label sets, as given or learned. `intercept_`, probabilities and rankings do not
+        depend on it.
 
     See Also
     --------
@@ -127,39 +131,39 @@ class CorrLogClassifier(MultiLabelClassifier):
 
     Notes
     -----
-    Scores of `decision_function` are log-odds of each label given the features and the labels predicted for
-    the others, less `threshold_`; with "bp" the max-marginals of its messages. Labels with positive scores
+    Scores of `decision_function` are the log-odds of each label given the features and the predicted other
+    labels, minus `threshold_`; with "bp" they are max-marginals of the messages. Labels with positive scores
     are predicted.
 
-    `predict_proba` gives probabilities of a label whatever the others are: sums over all label sets for up
-    to 14 coupled labels, else sum-product belief propagation, damped by half; mean field for rows where 100
-    rounds do not settle it, and where more than 2,500 pairs are coupled. `predict_topk` ranks by their
-    log-odds. By `decision_function`, which takes the labels decided for the others for granted, rankings
-    are worse where these are uncertain: P@1 is 73 instead of 76 on yeast, 43 instead of 55 on delicious.
-    Probabilities and rankings take 2 to 15 times as long as `predict` where more than 14 labels are coupled,
-    a few milliseconds a row at most.
+    `predict_proba` returns marginal probabilities, whatever the other labels are. For up to 14 coupled labels
+    they are sums over all label sets. For more they come from sum-product belief propagation with damping
+    1/2; rows that do not converge in 100 rounds, and models with more than 2,500 coupled pairs, use mean
+    field. `predict_topk` ranks by the log-odds of these probabilities. Rankings by `decision_function`, which
+    takes the other predicted labels for granted, are worse if these are uncertain: P@1 is 73 instead of 76 on
+    yeast, and 43 instead of 55 on delicious. With more than 14 coupled labels, probabilities and rankings
+    take 2 to 15 times as long as `predict`, at most a few milliseconds per row.
 
-    A gradient takes O((stored values of X + of Y) n_labels), Y counting for labels with couplings. Pairs
-    that stay at zero take no part; none is left out that violates optimality. Memory: 36 bytes a weight, in
-    double precision (`tol` below 1e-5) 72, quasi-Newton steps as much again and more for every weight that
-    is not zero; two copies of X; of rows times labels no more than a block.
+    A gradient takes O((nnz(X) + nnz(Y)) n_labels) time, where Y counts for labels with couplings only. Pairs
+    that stay at zero are skipped, but no pair is left out that violates optimality. Memory: 36 bytes per
+    weight, 72 in double precision (`tol` below 1e-5); as much again and more for each nonzero weight with
+    quasi-Newton steps; two copies of X; no array of n_samples x n_labels beyond one block of rows.
 
-    With deterministic relations among labels couplings grow until one label decides for the other; more
-    `l2_pairs` helps.
+    If labels determine one another, their couplings grow until one label decides the other. A larger
+    `l2_pairs` prevents this.
 
-    The penalty of "auto" is chosen without couplings, on a sample of 4,096 rows and 32 labels, or where that
-    is more an eighth of the rows and 1 in 64 labels, at most 16,384 and 512. A quarter of the rows is held
-    out, of few rows each quarter in turn. The search starts at ``max(0.001, 2 / n_samples)``, a prior with a
-    standard deviation of 1/2 for each weight, times the mean variance of the features if these are not
-    standardized. It takes steps of half an order of magnitude, three orders up or down at most, as long as a
-    step lowers the log loss of the held-out rows by 2 %. It takes about a tenth of a second on small sets.
-    With fewer than ten labels among these rows the start is taken. With `sample_weight`, n_samples is the sum
-    of the weights.
+    ``l2_features="auto"`` is chosen without couplings, on a sample of 4,096 rows and 32 labels, or an eighth
+    of the rows and 1 in 64 labels if that is more, but at most 16,384 rows and 512 labels. A quarter of these
+    rows is held out; on small sets each quarter in turn. The search starts at ``max(0.001, 2 / n_samples)``,
+    where the second is a prior with standard deviation 1/2 per weight, times the mean variance of the
+    features if these are not standardized. It moves by factors of ``sqrt(10)``, at most three orders of
+    magnitude up or down, as long as a step lowers the held-out log loss by 2 %. It takes about 0.1 seconds on
+    small sets. If the held-out rows have fewer than ten labels in all, the start is used. With
+    `sample_weight`, n_samples is the sum of the weights.
 
-    The threshold of "auto" is learned in two steps. The same regressions give a cut of the log-odds that
-    names as many labels of the held-out rows as there are. The threshold is then set such that the model with
-    couplings names as many labels of 128 to 512 of its training rows as that cut does. It is 0 where no rows
-    can be held out, and with the solver "reference". For Hamming loss take ``predict_proba(X) > 0.5``.
+    ``threshold="auto"`` is learned in two steps. First, the same regressions give a cut of the log-odds that
+    predicts as many labels of the held-out rows as they have. Then the threshold is set so that the model
+    with couplings predicts as many labels on 128 to 512 of its training rows as that cut does. It is 0 if no
+    rows can be held out, and with the solver "reference". For Hamming loss use ``predict_proba(X) > 0.5``.
 
     References
     ----------
@@ -201,7 +205,7 @@ class CorrLogClassifier(MultiLabelClassifier):
         objective_=Scalar(float),
         kkt_=Scalar(float),
         n_iter_=Scalar(int),
-        l2_features_=Scalar(float, optional=True),  # not in version 0.1, as the next two
+        l2_features_=Scalar(float, optional=True),  # this and the next two: not in version 0.1
         l2_pairs_=Scalar(float, optional=True),
         threshold_=Scalar(float, finite=True, optional=True),
     )
@@ -240,7 +244,7 @@ class CorrLogClassifier(MultiLabelClassifier):
         *,
         quiet: bool = False,
     ) -> None:
-        """Fit, from a model of the same features and labels if there is one."""
+        """Fit, starting from a model of the same features and labels if one is given."""
         params = self.parameters.check(self)
         _core.check_correlated(params | _UNCHOSEN)
         threshold = fixed_threshold(params["threshold"])
@@ -254,7 +258,7 @@ class CorrLogClassifier(MultiLabelClassifier):
             weights, intercept, couplings, sets, energies, end = _core.fit_correlated(
                 (X, y, sample_weight), start, params, (params["n_jobs"], report)
             )
-        # Compressed rows of (n_features, n_labels) are compressed columns of the transpose.
+        # The CSR arrays of (n_features, n_labels) are the CSC arrays of the transpose.
         self.coef_ = csc_array(core_parts(weights), shape=(n_labels, X.shape[1]))
         self.intercept_ = intercept
         self.correlations_ = csr_array(core_parts(couplings), shape=(n_labels, n_labels))
@@ -298,9 +302,9 @@ class CorrLogClassifier(MultiLabelClassifier):
         sample_weight: NDArray[np.float32] | None,
         report: Tell,
     ) -> tuple[float, float] | None:
-        """Choose penalties of "auto"; return the cut of a model without couplings, and what it names.
+        """Choose the penalties that are "auto"; return the cut without couplings and the share it predicts.
 
-        None if there is nothing to learn it from, or nothing to be learned.
+        None if there are no rows to learn it from, or the threshold is not to be learned.
         """
         by_hand = self.solver == "reference"
         learns = threshold is None and not by_hand
@@ -328,7 +332,7 @@ class CorrLogClassifier(MultiLabelClassifier):
         cut: tuple[float, float],
         threads: int,
     ) -> float:
-        """Find the threshold that names as many labels of training rows as a cut without couplings does."""
+        """Find the threshold that predicts as many labels on training rows as the cut without couplings."""
         first, share = cut
         least, most = _MATCHED_ROWS
         wanted = -(-_MATCHED_LABELS * X.shape[0] // max(Y.nnz, 1))
@@ -345,7 +349,7 @@ class CorrLogClassifier(MultiLabelClassifier):
 
     @property
     def _threshold(self) -> float:
-        """What label sets are decided with."""
+        """The threshold that label sets are predicted with."""
         return float(getattr(self, "threshold_", 0.0))  # model files of version 0.1 have none
 
     def _make_scorer(self) -> _core.Scorer:
@@ -356,22 +360,22 @@ class CorrLogClassifier(MultiLabelClassifier):
         return True
 
     def in_coding(self, coding: str) -> tuple[csc_array, NDArray[np.float64], csr_array]:
-        """Give the model in terms of labels 0 and 1, or of labels -1 and 1.
+        """Return the parameters of the model for labels 0 and 1, or for labels -1 and 1.
 
         Parameters
         ----------
         coding : {"01", "pm1"}
-            With "pm1" the probability of a label set y is proportional to
-            ``exp(sum_i y_i (w_i x + v_i) + sum_i<k a_ik y_i y_k)``: ``w = b / 2``, ``a = c / 4``, and the
-            intercepts v take what couplings leave. With "01" these are the fitted attributes themselves.
+            "01" returns the fitted attributes. With "pm1" the probability of a label set y is proportional to
+            ``exp(sum_i y_i (w_i x + v_i) + sum_i<k a_ik y_i y_k)``, where ``w = b / 2``, ``a = c / 4`` and
+            ``v_i = intercept_i / 2 + sum_k c_ik / 4``.
 
         Returns
         -------
-        coef : csc_array of shape (n_labels, n_features_in_)
+        coef : csc_array of shape (n_labels, n_features_in_), dtype float64
             Weights.
-        intercept : ndarray of shape (n_labels,)
+        intercept : ndarray of shape (n_labels,), dtype float64
             Intercepts.
-        correlations : csr_array of shape (n_labels, n_labels)
+        correlations : csr_array of shape (n_labels, n_labels), dtype float64
             Couplings.
 
         Raises
@@ -394,7 +398,7 @@ class CorrLogClassifier(MultiLabelClassifier):
         feature_names: Sequence[str] | None = None,
         label_names: Sequence[str] | None = None,
     ) -> Explanation:
-        """Say what speaks for and against the labels of one row.
+        """Show what contributes to the log-odds of the labels of one row.
 
         Parameters
         ----------
@@ -408,13 +412,13 @@ class CorrLogClassifier(MultiLabelClassifier):
         Returns
         -------
         Explanation
-            What the intercept less `threshold_`, each feature and each predicted other label add to the
-            log-odds of every label. Its text tells of the labels that are predicted.
+            What the intercept minus `threshold_`, each feature and each other predicted label add to the
+            log-odds of every label. Its text covers the predicted labels.
 
         Raises
         ------
         ValueError
-            If x is not one row of the features of fit, or the number of names is not that of features or
+            If x is not one row with the features of fit, or the number of names is not that of features or
             labels.
         """
         check_is_fitted(self)
@@ -449,23 +453,23 @@ class CorrLogClassifier(MultiLabelClassifier):
         label_names : sequence of str of length n_labels, default=None
             None for "label 0" and so on.
         max_labels : int, default=30
-            Labels in the heat map, those with the strongest couplings; >= 1.
+            Number of labels in the heat map, those with the strongest couplings; >= 1.
         max_pairs : int, default=40
-            Pairs in the graph; >= 1.
+            Number of pairs in the graph, the strongest ones; >= 1.
         axes : sequence of two matplotlib.axes.Axes, default=None
             Where to draw heat map and graph; None for a new figure.
 
         Returns
         -------
         ndarray of two matplotlib.axes.Axes
-            Those drawn on. Red is for labels that exclude each other, blue for labels that go together.
+            The axes drawn on. Red means that labels exclude each other, blue that they occur together.
 
         Raises
         ------
         ModuleNotFoundError
             If matplotlib is not installed.
         ValueError
-            If the number of names is not that of labels.
+            If the number of names is not that of labels, or `axes` are not two.
         """
         check_is_fitted(self)
         return draw_correlations(
@@ -478,7 +482,7 @@ class CorrLogClassifier(MultiLabelClassifier):
 
 
 def _mean_variance(X: csr_array, sample_weight: NDArray[np.float32] | None) -> float:
-    """Return the mean variance of the columns that vary; 1 if none does."""
+    """Return the mean variance of the columns that are not constant; 1 if there are none."""
     inverse = inverse_deviations(X, sample_weight)
     varying = inverse[inverse > 0]
     return float(np.mean(varying**-2.0)) if len(varying) else 1.0
@@ -492,7 +496,7 @@ def corrlog_path(
     estimator: CorrLogClassifier | None = None,
     sample_weight: Any = None,
 ) -> list[CorrLogClassifier]:
-    """Fit a model for each of several penalties, each from the one before.
+    """Fit one model per penalty, each starting from the one before.
 
     Parameters
     ----------
@@ -501,25 +505,26 @@ def corrlog_path(
     Y : array-like or sparse matrix of shape (n_samples, n_labels), or array-like of shape (n_samples,)
         0/1 indicator matrix, or one label, as in `CorrLogClassifier.fit`.
     lambdas : sequence of float
-        Values for both `l2_features` and `l2_pairs`; finite and > 0. Falling ones are fastest.
+        Values for both `l2_features` and `l2_pairs`; finite and > 0. A falling sequence is fastest.
     estimator : CorrLogClassifier, default=None
-        All other parameters. None for the defaults. If its two penalties differ, their ratio is kept:
-        `l2_pairs` is ``lambda * l2_pairs / l2_features``, an "auto" `l2_features` being 0.001. "auto" for
-        `l2_pairs` stays.
+        Source of all other parameters; None for the defaults. If its two penalties differ, their ratio is
+        kept: `l2_pairs` is ``lambda * l2_pairs / l2_features``, where an automatic `l2_features` counts as
+        0.001. An automatic `l2_pairs` stays automatic.
     sample_weight : array-like of shape (n_samples,), default=None
         Multiplies the loss of each row; >= 0.
 
     Returns
     -------
     list of CorrLogClassifier
-        Fitted, in the order of `lambdas`; the same as separate fits, within tolerance.
+        The fitted models, in the order of `lambdas`; the same as separate fits, within tolerance.
 
     Raises
     ------
     ValueError
-        As `CorrLogClassifier.fit`; if a penalty is not > 0, or the solver has no start.
+        As in `CorrLogClassifier.fit`; if a penalty is not finite and > 0; if the solver is "reference", which
+        cannot start from another model.
     TypeError
-        If `lambdas` is no sequence, or `estimator` something else.
+        If `lambdas` is not a sequence, or `estimator` is neither None nor a `CorrLogClassifier`.
 
     Examples
     --------
@@ -556,14 +561,14 @@ def corrlog_path(
 
 
 def corrlog_space() -> dict[str, Any]:
-    """Return the ranges worth searching.
+    """Return parameter ranges for a random search.
 
     Returns
     -------
     dict of str to list or distribution
-        For `sklearn.model_selection.RandomizedSearchCV`: penalties, drawn apart from each other, from the
-        least of the authors' grid (1e-4) to its largest (1), for weights to a tenth of that, above which
-        none are left; and how much of them is of absolute values.
+        For `sklearn.model_selection.RandomizedSearchCV`. Both penalties are drawn independently and
+        log-uniformly: `l2_pairs` from the smallest value of the authors' grid (1e-4) to its largest (1),
+        `l2_features` up to a tenth of that, above which no weights are left. `epsilon` is 0, 0.3, 1 or 3.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Couplings as a heat map and a graph, and a row's log-odds taken apart: what a person looks at."""
+"""Plots of couplings, and the log-odds of a row split into contributions."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from manylabel.estimator.plotting import pyplot
 
 __all__ = ["Explanation", "draw_correlations"]
 
-# Contributions that the text of an explanation names, for each label and kind.
+# Contributions that the text of an explanation lists per label and kind.
 _MOST_NAMED = 5
 
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
-    """What speaks for and against the labels of one row.
+    """What contributes to the log-odds of the labels of one row.
 
     Parameters
     ----------
     predicted : ndarray of shape (n_labels,), dtype bool
-        The most probable label set.
+        The predicted label set.
     intercept : ndarray of shape (n_labels,), dtype float64
-        What each label starts from.
+        Intercept of each label minus the threshold.
     features : csr_array of shape (n_labels, n_features), dtype float64
         What each feature of the row adds to the log-odds of each label.
     labels : csr_array of shape (n_labels, n_labels), dtype float64
@@ -55,7 +55,7 @@ class Explanation:
 
     @property
     def log_odds(self) -> NDArray[np.float64]:
-        """Sum of all contributions: the log-odds of each label given the others as predicted."""
+        """Sum of the contributions: log-odds of each label given the other predicted ones, (n_labels,)."""
         return self.intercept + self.features.sum(axis=1) + self.labels.sum(axis=1)
 
     def __repr__(self) -> str:
@@ -73,7 +73,7 @@ class Explanation:
 
 
 def _largest(contributions: csr_array, row: int, kind: str, names: Sequence[str]) -> list[str]:
-    """Return lines for the largest contributions of a row, and one for what the others add up to."""
+    """Return one line per large contribution to a label, and one with the sum of the others."""
     stored = slice(contributions.indptr[row], contributions.indptr[row + 1])
     values, columns = contributions.data[stored], contributions.indices[stored]
     order = np.argsort(-np.abs(values), kind="stable")
@@ -122,7 +122,7 @@ def _draw_graph(ax: Any, correlations: csr_array, names: Sequence[str], max_pair
     angles = 2 * np.pi * np.arange(len(shown)) / max(len(shown), 1)
     places = dict(zip(shown.tolist(), zip(np.cos(angles), np.sin(angles), strict=True), strict=True))
     most = np.abs(values).max(initial=0) or 1.0
-    # The strongest last, so that they lie on top.
+    # The strongest last, so that they are drawn on top.
     for row, col, value in zip(rows[::-1], cols[::-1], values[::-1], strict=True):
         (x1, y1), (x2, y2) = places[int(row)], places[int(col)]
         share = abs(value) / most

@@ -1,4 +1,4 @@
-"""Rembrandt: randomized partial least squares as a transformer."""
+"""Rembrandt: label embeddings by randomized partial least squares, as a transformer."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from manylabel.estimator.validation import (
 
 __all__ = ["Rembrandt"]
 
-# Right-hand sides that the core solves for side by side.
+# Number of right-hand sides that the core solves together.
 _PANEL = 32
 
 
@@ -42,109 +42,108 @@ def _embeds_labels(estimator: Any) -> bool:
 class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  # type: ignore[misc]
     """Label embedding by randomized partial least squares, for very many labels.
 
-    Finds U, the top eigenvectors of ``Y'PY`` with P the projection on the columns of X, and W, which
-    regresses ``YU`` on X: ``XWU'`` is the best prediction of Y by a linear model of that rank [1]_. Neither
-    P nor the matrix of labels x labels is formed. The rows of W turn any example into a few numbers that
-    know what the labels have in common, for a classifier to go on from.
+    Finds U, the top eigenvectors of ``Y'PY``, where P is the projection onto the columns of X, and W, the
+    coefficients of the regression of ``YU`` on X. ``XWU'`` is then the best prediction of Y by a linear model
+    of that rank [1]_. Neither P nor a matrix of labels x labels is formed. `transform` maps rows to ``XW``, a
+    few numbers that carry what the labels have in common, as features for a classifier.
 
     Parameters
     ----------
     n_components : int or float, default=100
-        Size of the embedding; >= 1. A float in (0, 1) is a share: the fewest components whose eigenvalues
-        of ``Y'Y`` (not centred) sum to more than that share of its trace. See Notes on its cost.
+        Size of the embedding; >= 1. A float in (0, 1) is a share: the fewest components whose eigenvalues of
+        ``Y'Y`` (not centered) sum to more than that share of its trace. See Notes on its cost.
     n_oversamples : int, default=20
         Columns of the random probe beyond `n_components`; >= 0.
     n_iter : int, default=1
-        Passes of the range finder before the last one; >= 0. 2 is more accurate and often worth it.
+        Passes of the range finder before the last one; >= 0. 2 is more accurate and often worth its time.
     l2 : float or "auto", default=1.0
-        Ridge of the regressions that find U, relative to the mean diagonal of ``X'X``; finite and >= 0.
-        With 0 and an exact solver these are least squares, as in [1]_. "auto" chooses the ridge of the
-        least leave-one-out error of 32 random combinations of labels; see Notes.
+        Ridge of the regressions that find U, relative to the mean diagonal of ``X'X``; finite and >= 0. With
+        0 and an exact solver these are least squares, as in [1]_. "auto" chooses the ridge with the lowest
+        leave-one-out error of 32 random combinations of labels (see Notes).
     l2_final : float or "auto", default="auto"
         Ridge of the regression for W, relative to that of the others; finite and >= 0. "auto" chooses the
-        ridge of the least leave-one-out error of the first 32 components, or 0 with ``l2=0``; see Notes.
-        1 is what [2]_ prints, 1e-6 that of the authors' code.
+        ridge with the lowest leave-one-out error of the first 32 components, or 0 with ``l2=0`` (see Notes).
+        [2]_ prints 1; the authors' code uses 1e-6.
     variant : {"power", "ritz"}, default="power"
-        "ritz" takes U from the last probe, as printed in [1]_; "power" takes it from the product with that,
-        as the authors' code does, which costs one more pass and gains nothing.
+        "ritz" takes U from the last probe, as printed in [1]_. "power" takes it from the product with that
+        probe, as the authors' code does; this costs one more pass and gains nothing.
     embedding : {"rembrandt", "gaussian", "pca"}, default="rembrandt"
-        For comparison, "gaussian" takes a random U (compressed sensing), and "pca" the top right singular
-        vectors of X for W, which know nothing of Y.
+        Alternatives for comparison: "gaussian" takes a random U (compressed sensing); "pca" takes the top
+        right singular vectors of X as W, without using Y.
     center : bool, default=False
-        Whether to subtract the means of the columns of X and Y, without making either dense.
+        Whether to subtract the column means of X and Y, without making either dense.
     fit_intercept : bool, default=True
-        Whether X gets a column of ones, whose weights are ridged like the others. Of no consequence beside
-        `center`, whose intercept is not ridged, and with "pca".
+        Whether to append a column of ones to X, whose weights are regularized like the others. Ignored with
+        `center`, whose intercept is not regularized, and with "pca".
     solver : {"auto", "cholesky", "cg", "dual"}, default="auto"
-        How regressions are solved. "cholesky" factorizes a matrix of features x features, "dual" one of
-        rows x rows; "cg" takes at most `max_iter` steps of conjugate gradients, and stopping early is part
-        of the regularization, so that results differ from those of the others. "auto" is "cholesky" up to
-        4000 features, "dual" for up to 4000 rows of more features in a dense X, and "cg" otherwise.
+        Solver of the regressions. "cholesky" factorizes a matrix of features x features, "dual" one of rows x
+        rows. "cg" takes at most `max_iter` conjugate gradient steps; stopping early regularizes, so its
+        results differ from those of the others. "auto" is "cholesky" for up to 4000 features, "dual" for
+        dense X with more features and up to 4000 rows, and "cg" otherwise.
     max_iter : int, default=10
-        Steps of "cg"; >= 1. 10 do for text; dense features may want 100.
+        Maximum number of "cg" steps; >= 1. 10 suffice for text; dense features may need 100.
     tol : float or None, default=None
-        Norm of the residual relative to that at zero at which "cg" is done with a component; finite and
-        > 0. None stands for 1e-3 (1e-2 in float32), and for no complaint if `max_iter` comes first.
+        "cg" has converged for a component when the norm of its residual, relative to the norm at zero, is
+        below this; finite and > 0. None is 1e-3 (1e-2 in float32), without a warning if `max_iter` is reached
+        first.
     random_state : int, RandomState instance or None, default=None
         Seeds the probe. An int gives the same bits every time.
 
     Attributes
     ----------
     label_embedding_ : ndarray of shape (n_labels, n_components_)
-        U, of the dtype of X. Columns are orthonormal, the largest entry of each is positive, and labels that
-        no row carries have zeros ("gaussian": independent normal numbers of variance ``1/k``). Not with
-        "pca".
+        U, with the dtype of X. Columns are orthonormal, and the largest entry of each is positive. Labels
+        that no row has have zeros. With "gaussian" the entries are independent normal numbers of variance
+        ``1/k``. Missing with "pca".
     coef_ : ndarray of shape (n_features, n_components_)
-        W, of the dtype of X.
+        W, with the dtype of X.
     intercept_ : ndarray of shape (n_components_,)
-        What `transform` adds.
+        Intercept of `transform`.
     eigenvalues_ : ndarray of shape (n_components_,), dtype float64
-        Estimated eigenvalues of ``Y'PY`` (of ``X'X`` with "pca"), largest first. Not with "gaussian".
+        Estimated eigenvalues of ``Y'PY`` (of ``X'X`` with "pca"), largest first. Missing with "gaussian".
     singular_values_ : ndarray of shape (n_components_,), dtype float64
-        Their square roots, the singular values of PY (X). Not with "gaussian".
+        Their square roots, the singular values of PY (of X with "pca"). Missing with "gaussian".
     l2_ : float
         Ridge of the regressions that found U, relative to the mean diagonal of ``X'X``; 0 with "pca".
     l2_final_ : float
-        Ridge of that for W, relative to `l2_`, or to the mean diagonal if that is 0.
+        Ridge of the regression for W, relative to `l2_`, or to the mean diagonal if `l2_` is 0.
     n_components_ : int
         `n_components`, or fewer if the data have fewer directions; at least 1.
     n_iter_ : int
-        Steps of the longest solution by conjugate gradients; 1 where a factorization solves.
+        Largest number of conjugate gradient steps; 1 with a factorization.
     classes_ : ndarray of shape (n_labels,)
         The classes of a 1-D y, otherwise ``arange(n_labels)``.
 
     Notes
     -----
-    With l = n_components + n_oversamples, I steps of conjugate gradients and q = n_iter, time is
-    O((q + 2) (nnz(Y) + nnz(X) I) l) plus O(q (n_labels) l^2); with "cholesky" O(n_samples n_features^2 +
+    With l = n_components + n_oversamples, I conjugate gradient steps and q = n_iter, time is
+    O((q + 2) (nnz(Y) + nnz(X) I) l) plus O(q n_labels l^2). With "cholesky" it is O(n_samples n_features^2 +
     n_features^3) once and O(n_features^2 l) for each of the q + 2 regressions.
 
-    Memory: a copy of a sparse X, 14 bytes a stored value (22 in float64), and none of a dense one; about
-    three times l numbers a label and n_components a feature; for each thread 200 numbers a feature;
-    "cholesky" 48 bytes times n_features^2, "dual" as much times n_samples^2; where ridges are "auto" up to
-    84. Nothing of size n_samples x n_labels or n_labels x n_labels is formed.
+    Memory: a copy of a sparse X, at 14 bytes per stored value (22 in float64), and none of a dense X; about 3
+    l numbers per label and n_components per feature; 200 numbers per feature for each thread; 48 n_features^2
+    bytes with "cholesky" and 48 n_samples^2 with "dual", or up to 84 instead of 48 if a ridge is "auto".
+    Nothing of size n_samples x n_labels or n_labels x n_labels is formed.
 
-    X is taken as it is: float32 is computed in float32 (orthogonalization in float64), which halves time and
-    memory, all else in float64. "cg" solves 32 components at a time on one thread,
-    so that few components occupy few threads.
+    float32 X is computed in float32 (orthogonalization in float64), which halves time and memory; everything
+    else in float64. "cg" solves 32 components at a time on one thread, so few components use few threads.
 
-    A share in `n_components` is exact for up to 5000 labels, in O(n_labels^3), which takes some 15 seconds
-    for 5000. With more, random probes that double in width bound the eigenvalues from below, and fit raises
-    if 1024 components do not hold the share.
+    A share in `n_components` is computed exactly for up to 5000 labels, in O(n_labels^3), about 15 seconds
+    for 5000. With more labels, random probes of doubling width bound the eigenvalues from below; fit raises
+    `ValueError` if 1024 components do not reach the share.
 
-    A W almost without ridge learns rows by heart where features are nearly as many, and a classifier then
-    learns from projections of the training rows that no new row has: with ``l2_final=1e-6`` logistic
-    regressions on 50 components of reuters-21578 (9603 x 11411) have a precision at 1 of 0.82, with 1 of
-    0.86. Where features differ in scale, 1 is far too much. So "auto" asks the data: from 1, or with a dense
-    X the best of 1 and four ridges from 1e-6 to 100, it walks up or down by factors of the square root of
-    ten, as long as the leave-one-out error falls. That error takes one fit, since the residual of a row by
-    a fit without it is its residual divided by one less its leverage. Each ridge that is tried, three or
-    more, costs a regression of 32 columns and the leverages:
-    with "cholesky" or "dual" two or three factorizations, with "cg" a regression of 64 columns, whose
-    estimates of leverages have standard deviations of at most 0.06.
+    If there are nearly as many features as rows, a W with almost no ridge overfits, and a classifier is then
+    trained on projections that no new row has. With ``l2_final=1e-6``, logistic regressions on 50 components
+    of reuters-21578 (9603 x 11411) have a precision at 1 of 0.82; with 1 they have 0.86. If features have
+    different scales, 1 is far too large. "auto" therefore searches: from 1, or with dense X from the best of
+    1 and four ridges from 1e-6 to 100, it moves up or down by factors of ``sqrt(10)`` as long as the
+    leave-one-out error falls. That error needs one fit: the leave-one-out residual of a row is its residual
+    divided by one minus its leverage. At least three ridges are tried. Each costs a regression with 32
+    columns and the leverages: two or three factorizations with "cholesky" and "dual", and a regression with
+    64 columns with "cg", which estimates leverages with a standard deviation of at most 0.06.
 
-    The papers' settings, all with ``l2_final=1e-6, n_iter=2``: LSHTC has rows divided by their sums,
-    ``n_components=800, l2=128, max_iter=50``; the Mulan sets ``n_components=0.9, l2=1e-4, max_iter=100``.
+    The papers' settings, all with ``l2_final=1e-6, n_iter=2``: for LSHTC, rows divided by their sums and
+    ``n_components=800, l2=128, max_iter=50``; for the Mulan sets ``n_components=0.9, l2=1e-4, max_iter=100``.
 
     References
     ----------
@@ -186,7 +185,7 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
         label_embedding_=Array(("n_labels", "n_components"), "f4 f8", precision="float_bytes", optional=True),
         eigenvalues_=Array(("n_components",), "f8", optional=True),
         singular_values_=Array(("n_components",), "f8", optional=True),
-        l2_=Scalar(float, optional=True),  # not in version 0.1, as the next one
+        l2_=Scalar(float, optional=True),  # this and the next: not in version 0.1
         l2_final_=Scalar(float, optional=True),
         n_iter_=Scalar(int),
     )
@@ -225,13 +224,13 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-            Features; finite, any numeric dtype, int32 or int64 positions.
+            Features; finite, any numeric dtype, int32 or int64 indices.
         y : array-like or sparse matrix of shape (n_samples, n_labels), or array-like of shape (n_samples,)
-            0/1 indicator matrix Y, or one class for each row.
+            0/1 indicator matrix Y, or one class per row.
         sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows, >= 0; a row of weight 2 counts as two rows do.
+            Weights of the rows, >= 0. A row with weight 2 counts like two rows.
         progress : callable, default=None
-            Called some 20 times a second with the number of panels of 32 components done, over all passes.
+            Called about 20 times per second with the number of panels of 32 components done, over all passes.
             An exception it raises stops the fit.
 
         Returns
@@ -242,11 +241,12 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
         Raises
         ------
         ValueError
-            If an argument or parameter is not as described; the message says what came.
+            If an argument or parameter is not as described; the message states what was expected and what was
+            given.
         MemoryError
             If the solver's matrix does not fit in memory.
         KeyboardInterrupt
-            Within a second of Ctrl-C, unless a single large factorization runs.
+            Within a second of Ctrl-C, except during a single large factorization.
 
         Warns
         -----
@@ -259,7 +259,7 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
     def _fit(
         self, X: Any, y: Any, sample_weight: Any, progress: Progress, *, leave_one_out: bool = False
     ) -> NDArray[np.float32] | None:
-        """Fit; return what ``XW`` of each row is by a W fitted without the row, if asked for."""
+        """Fit; if requested, return the leave-one-out predictions ``XW`` of all rows."""
         params = self._core_params(leave_one_out=leave_one_out)
         y, classes = one_hot(y)
         X, y, sample_weight = check_training_set(self, X, y, sample_weight, dense=True)
@@ -268,7 +268,7 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
         n_panels = _n_panels(params, X.shape[1], y.shape[1])
         with reported(n_panels, "panel", params["verbose"], progress) as report:
             fitted = _core.fit_pls(X, y, sample_weight, params, (params["n_jobs"], report))
-        # What an earlier fit with another `embedding` has left.
+        # An earlier fit with another `embedding` may have set these.
         for name in ("label_embedding_", "eigenvalues_", "singular_values_"):
             if hasattr(self, name):
                 delattr(self, name)
@@ -291,7 +291,7 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
         return predictions
 
     def transform(self, X: Any) -> NDArray[Any]:
-        """Project rows to what predicts their labels' embeddings.
+        """Project rows to predictions of their label embeddings.
 
         Parameters
         ----------
@@ -301,7 +301,7 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
         Returns
         -------
         ndarray of shape (n_samples, n_components_)
-            ``X @ coef_ + intercept_``, of the dtype of `coef_`.
+            ``X @ coef_ + intercept_``, with the dtype of `coef_`.
 
         Raises
         ------
@@ -340,12 +340,12 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
         return _core.pls_project(Y, (self.label_embedding_, nothing), n_threads(self.n_jobs))
 
     def _core_params(self, *, leave_one_out: bool = False) -> dict[str, Any]:
-        """Give the parameters that the core takes; `n_components` may be a share."""
+        """Return the parameters that the core takes; `n_components` may be a share."""
         return self.parameters.check(self) | {"leave_one_out": leave_one_out}
 
     @property
     def _n_features_out(self) -> int:
-        """Columns of what `transform` returns, for ``get_feature_names_out``."""
+        """Number of columns that `transform` returns, for ``get_feature_names_out``."""
         n_components: int = self.coef_.shape[1]
         return n_components
 

@@ -1,1 +1,1 @@
-"""What every estimator is: base classes, validation, scaling, progress and the registry."""
+"""Shared parts of the estimators: base classes, validation, scaling, progress and the registry."""

@@ -1,4 +1,4 @@
-"""What every multi-label classifier shares: tags, saving, and predictions from scores."""
+"""Base classes of the estimators: tags, saving, and predictions from scores."""
 
 from __future__ import annotations
 
@@ -30,27 +30,28 @@ E = TypeVar("E", bound=BaseEstimator)
 P = ParamSpec("P")
 T = TypeVar("T", bound="MultiLabelClassifier")
 
-# The prepared models of fitted estimators. Not attributes: predictions leave the state of an estimator as it
-# is, and copies, pickles and files hold no prepared model.
+# The scorers of fitted estimators. They are not attributes: predictions do not change an estimator's state,
+# and copies, pickles and files contain no scorer.
 _SCORERS: WeakKeyDictionary[Any, _core.Scorer] = WeakKeyDictionary()
 
-# Log-odds of a score for which a margin of 1 was asked: of 1 to 8, what ranks best where blocks are merged.
+# Factor from margins to log-odds, for losses with a margin of 1. Of 1 to 8, this ranks best when blocks are
+# merged.
 ODDS_OF_MARGINS = 4
 
 
 @contextmanager
 def _aside(estimator: E) -> Iterator[E]:
-    """Give a copy to work on, whose attributes are assigned at once when the body is done."""
+    """Yield a copy to work on; its attributes replace the estimator's when the body is done."""
     built = copy(estimator)
     yield built
     estimator.__dict__ = built.__dict__
 
 
 def built_aside(fit: Callable[Concatenate[E, P], object]) -> Callable[Concatenate[E, P], E]:
-    """Let a fit build its state aside and assign it at once, when all is done; a method decorator.
+    """Decorate a fit method to work on a copy and replace the estimator's state at the end.
 
-    A fit that fails or is interrupted leaves the estimator as it was, and other threads predict with the old
-    state until the new one is there.
+    A fit that fails or is interrupted does not change the estimator, and other threads predict with the old
+    state until the fit is done.
     """
 
     @wraps(fit)
@@ -63,12 +64,12 @@ def built_aside(fit: Callable[Concatenate[E, P], object]) -> Callable[Concatenat
 
 
 class Estimator(BaseEstimator):  # type: ignore[misc]
-    """Base of all estimators: a table of parameters, and saving.
+    """Base of all estimators: a table of parameters, and `save`.
 
     Parameters
     ----------
     random_state : int, RandomState instance or None, default=None
-        Seeds what is drawn at random. An int gives the same bits every time.
+        Seeds all random draws. An int gives the same bits every time.
     n_jobs : int or None, default=None
         Threads; None means 1, -1 all cores. Never changes the result.
     verbose : int, default=0
@@ -77,9 +78,9 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     Attributes
     ----------
     n_features_in_ : int
-        Features seen in fit.
+        Number of features seen in fit.
     feature_names_in_ : ndarray of shape (n_features_in_,), dtype object
-        Their names, if X had string names.
+        Their names, if all column names of X were strings.
     """
 
     parameters: ClassVar[Parameters]
@@ -88,49 +89,49 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     n_features_in_: int
 
     def _assign(self, arguments: dict[str, Any]) -> None:
-        """Store the parameters, as they were given to ``__init__``; its ``locals()``."""
+        """Store the parameters from the ``locals()`` of ``__init__``."""
         for name in self.parameters:
             setattr(self, name, arguments[name])
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted model to one file, complete or not at all.
+        """Write the fitted model to one file, completely or not at all.
 
         Parameters
         ----------
         path : str or path-like
-            Where to; `manylabel.load` reads it back.
+            The file to write; `manylabel.load` reads it.
 
         Raises
         ------
         sklearn.exceptions.NotFittedError
             If the model is not fitted.
         OSError
-            If the file cannot be written; an older file at `path` is then still there.
+            If the file cannot be written; an older file at `path` is then not changed.
         """
         persistence.save_model(self, path)
 
 
 class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
-    """Base of the classifiers: indicator targets in; scores, rankings and indicator predictions out.
+    """Base of the multi-label classifiers: scores, rankings and 0/1 predictions.
 
-    A subclass fits (`_fit`) ``classes_``, ``sparse_output_`` and what else it needs, and says how its scorer
-    is made (`_make_scorer`), what its scores mean (`_log_odds`) and, if it knows probabilities, how they
-    follow (`_knows_probabilities`, `_probabilities`).
+    A subclass implements `_fit`, which sets ``classes_``, ``sparse_output_`` and its own attributes;
+    `_make_scorer`; `_log_odds`, which converts scores; and, if it has probabilities, `_knows_probabilities`
+    and perhaps `_probabilities`.
 
-    The scorer is made at the first prediction, from fitted arrays that it borrows. It is dropped when an
-    attribute of the estimator is assigned, and so by `fit` and `set_params`.
+    The scorer is made at the first prediction and borrows the fitted arrays. It is dropped when an attribute
+    of the estimator is assigned, and therefore by `fit` and `set_params`.
 
-    A 1-D y of 0 and 1 is one label: a subclass is given its column. What it answers is then for a binary
-    classifier of scikit-learn's, such as a wrapper of one model a label wants.
+    A 1-D y of 0 and 1 is a single label. `_fit` gets it as a column, and predictions have the shape of
+    scikit-learn's binary classifiers, as wrappers that fit one model per label expect.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_labels,), dtype int64
         ``arange(n_labels)``; 0 and 1 if y was 1-D.
     one_dimensional_ : bool
-        Whether y was 1-D in fit, and predictions are.
+        Whether y was 1-D in fit; predictions then are, too.
     sparse_output_ : bool
-        Whether Y was sparse in fit, and `predict` is.
+        Whether Y was sparse in fit; the result of `predict` then is, too.
     """
 
     # For the schemas of subclasses.
@@ -160,7 +161,7 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
 
     @property
     def _takes_classes(self) -> bool:
-        """Whether `_fit` takes a 1-D y as it is, of any classes."""
+        """Whether `_fit` takes a 1-D y of any classes."""
         return False
 
     @property
@@ -173,21 +174,21 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         return 0.0
 
     def _make_scorer(self) -> _core.Scorer:
-        """Check the fitted arrays and prepare them for predictions."""
+        """Check the fitted arrays and return a scorer that borrows them."""
         raise NotImplementedError
 
     def _settled(self: T, X: csr_array, Y: csr_array, sample_weight: Any, threads: int, report: Tell) -> T:
-        """Return an unfitted estimator for parts of the data, with what is to be chosen by all of it.
+        """Return an unfitted clone with automatic parameters chosen on all data, for fits to parts of it.
 
-        Scores of parts that were regularized alike can be compared.
+        Scores of models with the same regularization can be compared.
         """
         return self
 
     def _scorer(self) -> _core.Scorer:
         scorer = _SCORERS.get(self)
         if scorer is None:
-            # Two threads may both come here: either scorer will do. But a fit in a third may have replaced
-            # the state that this one was made from.
+            # If two threads make a scorer, either can be used. But a fit in a third thread may have replaced
+            # the state that the scorer was made from.
             state = self.__dict__
             scorer = _SCORERS[self] = self._make_scorer()
             if self.__dict__ is not state:
@@ -195,18 +196,18 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         return scorer
 
     def _check_fitted(self) -> None:
-        # What has a scorer is fitted; looking costs as much as scoring a row.
+        # An estimator with a scorer is fitted; `check_is_fitted` takes as long as scoring a row.
         if self not in _SCORERS:
             check_is_fitted(self, "classes_")
 
     def _features(self, X: Any) -> csr_array | NDArray[Any]:
-        """Check X for a prediction; dense stays dense."""
+        """Check X for a prediction; a dense X stays dense."""
         self._check_fitted()
         return check_matrix(self, X, reset=False)
 
     @contextmanager
     def _fitting(self: T, y: Any) -> Iterator[tuple[T, Any]]:
-        """Give a copy to fit, and Y for its `_fit`; its attributes are assigned when the body is done."""
+        """Yield a copy to fit, and Y for its `_fit`; its state replaces the estimator's at the end."""
         column = None if self._takes_classes else as_column(y)
         # Other threads may predict with the old state until the new one is complete.
         with _aside(self) as built:
@@ -223,29 +224,30 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-            Features; finite as float32, or NaN where the class takes missing values. Any numeric dtype, int32
-            or int64 positions.
+            Features; finite as float32, or NaN if the class accepts missing values. Any numeric dtype, int32
+            or int64 indices.
         y : array-like or sparse matrix of shape (n_samples, n_labels), or array-like of shape (n_samples,)
-            0/1 indicator matrix Y, or one label: 0 or 1 for each row. Any numeric dtype.
+            0/1 indicator matrix Y, or a single label with 0 or 1 per row. Any numeric dtype.
         sample_weight : array-like of shape (n_samples,), default=None
             Multiplies the loss of each row; >= 0. Rows with weight 0 are ignored.
         progress : callable, default=None
-            Called some 20 times a second with how much is done, in the unit that ``verbose=1`` shows: labels,
-            rules, turns or passes. An exception it raises stops the fit.
+            Called about 20 times per second with the amount of work done, in the unit that ``verbose=1``
+            shows: labels, rules, turns or passes. An exception it raises stops the fit.
 
         Returns
         -------
         self
-            The estimator itself. A fit that fails or is interrupted leaves it as it was.
+            The estimator itself. A fit that fails or is interrupted does not change it.
 
         Raises
         ------
         ValueError
-            If an argument or parameter is not as described; the message says what came.
+            If an argument or parameter is not as described; the message states what was expected and what
+            was given.
         MemoryError
             If there is not enough memory.
         KeyboardInterrupt
-            Within a second of Ctrl-C, but for exceptions that the notes of the class name.
+            Within a second of Ctrl-C, with the exceptions that the notes of the class name.
 
         Warns
         -----
@@ -261,10 +263,10 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         raise NotImplementedError
 
     def prepare(self: T) -> T:
-        """Prepare the fitted model for predictions, ahead of the first one.
+        """Prepare the fitted model for predictions before the first one.
 
-        A service calls this before it forks its workers: they then share what is prepared. Otherwise the
-        first prediction does it, and later ones find it done until an attribute of the estimator is assigned.
+        A service calls this before it forks its workers, which then share the prepared model. Otherwise the
+        first prediction prepares it. It is kept until an attribute of the estimator is assigned.
 
         Returns
         -------
@@ -276,12 +278,12 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         sklearn.exceptions.NotFittedError
             If the model is not fitted.
         ValueError
-            If fitted arrays, as changed or loaded, do not go together.
+            If fitted arrays, as changed or loaded, do not agree with one another.
 
         Notes
         -----
-        Fitted arrays are borrowed, not copied. Replace them by assignment; what is changed inside them after
-        the first prediction may not be seen.
+        Fitted arrays are borrowed, not copied. Replace them by assignment: changes of their contents after
+        the first prediction may be ignored.
         """
         self._check_fitted()
         self._scorer()
@@ -298,34 +300,34 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         Returns
         -------
         ndarray of shape (n_samples, n_labels), or (n_samples,) if y was 1-D, dtype float32
-            Scores, as the notes of the class describe them. Dense by nature, 4 bytes each. -inf for labels
-            never seen in fit.
+            Scores, as described in the notes of the class; -inf for labels never seen in fit. The result is
+            always dense, with 4 bytes per score.
 
         Raises
         ------
         ValueError
             If X is not as in fit.
         MemoryError
-            If the scores do not fit in memory; `predict_topk` needs no such array.
+            If the scores do not fit in memory; `predict_topk` needs far less.
         """
         X = self._features(X)
         return self._in_form_of_y(self._scorer().decision(X, n_threads(self.n_jobs)))
 
     def predict_topk(self, X: Any, k: int = 5) -> csr_array:
-        """Name the best labels of every row.
+        """Return the best labels of every row with their scores.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
             Features.
         k : int, default=5
-            Labels a row, >= 1; fewer where fewer labels were seen in fit.
+            Number of labels per row; >= 1. Rows get fewer if fewer labels were seen in fit.
 
         Returns
         -------
         csr_array of shape (n_samples, n_labels), dtype float32
-            The scores of the k best labels of each row, in order of label; equal scores go to the lower
-            label. ``np.argsort(-row.data, kind="stable")`` ranks them.
+            The scores of the k best labels of each row, in order of label. Ties go to the lower label.
+            ``np.argsort(-row.data, kind="stable")`` ranks them.
 
         Raises
         ------
@@ -334,7 +336,7 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
 
         Notes
         -----
-        Beside the result, memory is that of the scores of the few rows at work.
+        Besides the result, memory holds the scores of a few rows at a time.
         """
         self._check_fitted()
         k = check_count("k", k, 1)
@@ -354,7 +356,7 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         Returns
         -------
         ndarray or csr_array of shape (n_samples, n_labels), or (n_samples,) if y was 1-D, dtype int64
-            0/1 indicator matrix; sparse if Y was in fit, and then never dense in between.
+            0/1 indicator matrix; sparse if Y was sparse in fit, without a dense intermediate.
 
         Raises
         ------
@@ -385,8 +387,8 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         Returns
         -------
         ndarray of shape (n_samples, n_labels), or (n_samples, 2) if y was 1-D
-            Probabilities, as the notes of the class describe them. Dense by nature. 0 for labels never seen
-            in fit. If y was 1-D, those of its absence and of its presence.
+            Probabilities, as described in the notes of the class; 0 for labels never seen in fit. If y was
+            1-D, the columns are the probabilities of 0 and of 1. The result is always dense.
 
         Raises
         ------
@@ -399,16 +401,16 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         return np.hstack([1 - found, found]) if self._is_one_label else found
 
     def _log_odds(self, scores: NDArray[Any]) -> NDArray[Any]:
-        """Turn scores into log-odds of the labels, for models of other rows to be compared with."""
+        """Convert scores to log-odds of the labels, so that different models can be compared."""
         return scores
 
     def _indicator(self, positive: csr_array) -> csr_array | NDArray[np.int64]:
-        """Give 0/1 predictions the form Y had at fit."""
+        """Return 0/1 predictions in the form of Y in fit, dense or sparse."""
         positive.data = np.ones(len(positive.indices), dtype=np.int64)
         return positive if self.sparse_output_ else self._in_form_of_y(positive.toarray())
 
     def _in_form_of_y(self, of_labels: NDArray[Any]) -> NDArray[Any]:
-        """Give a value for each row and label the dimensions that y had at fit."""
+        """Return values per row and label with the dimensions of y in fit."""
         return of_labels[:, 0] if self._is_one_label else of_labels
 
     def __sklearn_tags__(self) -> Tags:
@@ -440,7 +442,7 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
 
 
 def core_parts(arrays: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
-    """Order what the core returns, (indptr, indices, data), as the constructors of scipy want it."""
+    """Reorder the core's (indptr, indices, data) for the constructors of scipy."""
     indptr, indices, data = arrays
     return data, indices, indptr
 
@@ -451,10 +453,10 @@ def _empty(shape: tuple[int, int]) -> Any:
 
 
 def core_rows(arrays: tuple[Any, Any, Any], shape: tuple[int, int]) -> csr_array:
-    """Make a matrix of what the core returns, (indptr, indices, data).
+    """Make a matrix from the core's (indptr, indices, data).
 
-    The core has chosen the type of the positions and they are sound. The constructor would look at both
-    again, which takes longer than to score a row; a copy of a matrix of that shape does not.
+    The core returns valid indices of the right type. scipy's constructor would check both again, which takes
+    longer than scoring a row; copying an empty matrix of that shape avoids this.
     """
     matrix: csr_array = copy(_empty(shape))
     matrix.indptr, matrix.indices, matrix.data = arrays

@@ -1,9 +1,9 @@
-"""Docstrings that say once what many classes or functions share.
+"""Inherited docstring entries, so that shared parameters are described once.
 
-A class describes what is its own. Entries of the Parameters, Attributes, Returns, Raises and Warns sections
-that its bases describe and it does not are added when it is registered, so that ``help`` shows all of them.
-Parameters of methods, such as X, are described by one method for all. A function names the one whose entries
-it shares.
+A class documents what is specific to it. When it is registered, entries of the Parameters, Attributes,
+Returns, Raises and Warns sections that only its bases document are added, so that ``help`` shows all of them.
+A parameter of several methods, such as X, is documented by one of them. A function names another function
+whose entries it shares.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def inherit_documentation(cls: type) -> None:
     Parameters
     ----------
     cls : type
-        Its ``__doc__`` and those of the methods it defines are replaced. Parameters come in the order of the
-        signature, and only those it has; other entries follow its own.
+        Its ``__doc__`` and those of the methods it defines are replaced. Only parameters of the signature are
+        listed, in its order; other inherited entries follow the class's own.
     """
     bases = cls.__mro__[1:]
     own = list(inspect.signature(cls).parameters)
@@ -61,13 +61,13 @@ def documented_like(other: Callable[..., Any]) -> Callable[[Function], Function]
     Parameters
     ----------
     other : function
-        Describes what the decorated function does not describe itself. Parameters come in the order of the
-        signature, and only those it has; Returns is taken as a whole.
+        Source of the entries that the decorated function lacks. Only parameters of the signature are listed,
+        in its order; the Returns section is inherited as a whole or not at all.
 
     Returns
     -------
     function
-        Takes a function and returns the same one, with another ``__doc__``.
+        Decorator that replaces the ``__doc__`` of a function and returns it.
     """
 
     def complete(function: Function) -> Function:
@@ -103,7 +103,7 @@ def _completed(doc: str | None, of_bases: list[str | None], parameters: list[str
 
 
 def _sections(doc: str | None) -> dict[str, dict[str, str]]:
-    """Return the entries of each section by name, each with the lines that describe it."""
+    """Return the entries of each section by name, each with its description."""
     parts = re.split(r"^(\w[\w ]*)\n-+\n", inspect.cleandoc(doc or ""), flags=re.MULTILINE)
     sections = {}
     for title, body in zip(parts[1::2], parts[2::2], strict=True):
@@ -118,7 +118,7 @@ def _name(entry: str) -> str:
 
 
 def _replaced(doc: str, sections: dict[str, dict[str, str]]) -> str:
-    """Put the sections that have entries in numpydoc's order, between the summary and the other sections."""
+    """Insert the given sections in numpydoc's order, between the summary and the other sections."""
     parts = re.split(r"^(\w[\w ]*)\n-+\n", doc, flags=re.MULTILINE)
     texts = [parts[0].rstrip()]
     of_class = "Attributes" in sections

@@ -1,4 +1,4 @@
-"""How much to regularize, chosen by the loss of rows that were held out."""
+"""Choice of the regularization strength by the loss on held-out rows."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ __all__ = ["STRENGTH_STEP", "Fold", "best_strength", "held_out_folds", "spread_r
 # point between neighbours near the best.
 STRENGTH_STEP = 10**0.5
 
-# What a step must gain, as a share of the loss. The loss is flat near its least value; steps that gain less
-# move precision at 1 by half a point to either side.
+# Relative improvement of the loss that a step needs. The loss is flat near its minimum; steps that gain less
+# move precision at 1 by half a point in either direction.
 _LEAST_GAIN = 0.02
 
-# Rows and labels that a choice is made on: so many, or such a share of large sets, up to a limit that keeps
-# their scores within 100 MB. A choice then takes a few hundredths of the time of a large fit.
+# Rows and labels of the sample: a number, or a share of large sets up to a limit that keeps scores within
+# 100 MB. The choice then takes a few percent of the time of a large fit.
 _MANY_ROWS, _ROW_IN, _MOST_ROWS = 4096, 8, 16_384
 _MANY_LABELS, _LABEL_IN, _MOST_LABELS = 32, 64, 512
 
-# A quarter of the rows is held out, and in turn a second, third and fourth quarter until so many were.
+# A quarter of the rows is held out, then a second, third and fourth quarter until enough rows were.
 _N_PARTS = 4
 _ENOUGH_ROWS = 512
 
-# Ones that the rows held out must have in all: the loss of fewer says little.
+# Minimum number of ones in the held-out rows: with fewer, the loss is too noisy.
 _FEWEST_POSITIVES = 10
 
-# Knuth's multiplicative hash: 2**32 over the golden ratio, prime. It spreads any run of rows evenly over the
-# parts, and does not depend on anybody's generator.
+# Knuth's multiplicative hash: a prime near 2**32 over the golden ratio. It spreads any run of rows evenly
+# over the parts, and does not depend on a random generator.
 _HASH = 2654435769
 
 
 class Fold(NamedTuple):
-    """Rows to fit, and the rows held out from them."""
+    """Rows to fit, and the held-out rows."""
 
     X: csr_array
     Y: csr_array
@@ -46,23 +46,23 @@ class Fold(NamedTuple):
     Y_held: NDArray[np.bool_]
     weight_held: NDArray[np.float64]
     share: float
-    """Weight of the rows to fit over that of all rows there are."""
+    """Weight of the rows to fit, relative to that of all rows."""
 
     def mean_loss(
         self, loss_of_margin: Callable[[NDArray[Any]], NDArray[Any]], scores: NDArray[Any]
     ) -> float:
-        """Return the loss of held-out rows, summed over the labels that the fitted rows carry.
+        """Return the loss of held-out rows, summed over the labels that the fitted rows have.
 
         Parameters
         ----------
         loss_of_margin : callable
-            Losses of margins: of scores where the label is present, of the negative where it is not.
+            Losses of margins: the score where the label is present, minus the score where it is not.
         scores : ndarray of shape (n_held_rows, n_labels)
 
         Returns
         -------
         float
-            Mean over the rows, by weight.
+            Weighted mean over the rows.
         """
         fitted = np.bincount(self.Y.indices, minlength=self.Y.shape[1]) > 0
         scores = scores[:, fitted].astype(np.float64)
@@ -71,7 +71,7 @@ class Fold(NamedTuple):
 
 
 def held_out_folds(X: csr_array, Y: csr_array, sample_weight: NDArray[np.float32] | None) -> list[Fold]:
-    """Hold rows out of a sample of rows and labels.
+    """Split a sample of rows and labels into rows to fit and held-out rows.
 
     Parameters
     ----------
@@ -83,9 +83,10 @@ def held_out_folds(X: csr_array, Y: csr_array, sample_weight: NDArray[np.float32
     Returns
     -------
     list of Fold
-        Of 4,096 rows and 32 labels, or where that is more an eighth of the rows and 1 in 64 labels, at most
-        16,384 and 512; the same ones for the same numbers. Labels are drawn with probabilities in proportion
-        to how many rows carry them. Empty where the rows held out carry fewer than ten labels in all.
+        The sample has 4,096 rows and 32 labels, or an eighth of the rows and 1 in 64 labels if that is more,
+        but at most 16,384 rows and 512 labels; it depends on the data only. Labels are drawn with
+        probabilities proportional to their number of rows. The list is empty if the held-out rows have fewer
+        than ten labels in all.
     """
     weights = np.ones(X.shape[0]) if sample_weight is None else sample_weight.astype(np.float64)
     rows = spread_rows(X.shape[0], min(max(_MANY_ROWS, X.shape[0] // _ROW_IN), _MOST_ROWS))
@@ -98,7 +99,7 @@ def held_out_folds(X: csr_array, Y: csr_array, sample_weight: NDArray[np.float32
     for part in range(min(_N_PARTS, -(-_ENOUGH_ROWS // n_held))):
         held = np.zeros(len(rows), dtype=bool)
         held[part * n_held : (part + 1) * n_held] = True
-        # In order, so that neighbours in memory stay neighbours.
+        # Sorted, so that neighbors in memory stay neighbors.
         fit_rows, held_rows = np.sort(rows[~held]), np.sort(rows[held])
         Y_held = Y[held_rows][:, labels].toarray() > 0
         n_positive += int(np.count_nonzero(Y_held))
@@ -111,12 +112,12 @@ def held_out_folds(X: csr_array, Y: csr_array, sample_weight: NDArray[np.float32
 
 
 def spread_rows(n_rows: int, n_drawn: int) -> NDArray[np.intp]:
-    """Draw at most so many of the rows, spread evenly, in no order; always the same ones."""
+    """Draw up to `n_drawn` rows, spread evenly, in no particular order; always the same ones."""
     return np.argsort(np.arange(n_rows, dtype=np.uint64) * _HASH % 2**32, kind="stable")[:n_drawn]
 
 
 def _drawn_labels(Y: csr_array) -> NDArray[np.intp]:
-    """Draw labels systematically, with probabilities in proportion to their counts."""
+    """Draw labels by systematic sampling, with probabilities proportional to their counts."""
     counts = np.bincount(Y.indices, minlength=Y.shape[1])
     n_drawn = min(max(_MANY_LABELS, Y.shape[1] // _LABEL_IN), _MOST_LABELS)
     if np.count_nonzero(counts) <= n_drawn:
@@ -128,19 +129,19 @@ def _drawn_labels(Y: csr_array) -> NDArray[np.intp]:
 
 
 def best_strength(loss: Callable[[float], float], first: float, least: float, most: float) -> float:
-    """Walk from `first` by steps of `STRENGTH_STEP`, as long as a step lowers the loss by 2 %.
+    """Search from `first` by factors of `STRENGTH_STEP`, as long as a step lowers the loss by 2 %.
 
     Parameters
     ----------
     loss : callable
-        The loss of a strength. Its logarithm is taken to have one valley.
+        Returns the loss of a strength; assumed to be unimodal.
     first, least, most : float
-        The walk begins at `first`, and stays between `least` and `most`.
+        The search starts at `first` and stays between `least` and `most`.
 
     Returns
     -------
     float
-        The strength where the walk ends.
+        The strength where the search ends.
     """
     best, lowest = first, loss(first)
     for step in (1 / STRENGTH_STEP, STRENGTH_STEP):

@@ -1,8 +1,8 @@
-"""Parameters of estimators: one table says which values they take, for all that must know.
+"""Parameters of estimators: one table per class says which values they accept.
 
-A class has its table as ``parameters``. `fit` checks by it and hands the checked values to the core by name,
-the command line reads values by it, and tests draw wrong values from it. Every message names the parameter,
-what it may be, and what came.
+The table of a class is its attribute ``parameters``. `fit` uses it to check the values that it passes to the
+core by name, the command line to read values, and tests to find wrong values. Every message names the
+parameter, what was expected and what was given.
 """
 
 from __future__ import annotations
@@ -44,21 +44,21 @@ __all__ = [
     "shown",
 ]
 
-# Characters of a value in a message.
+# Maximum number of characters of a value in a message.
 _MOST_SHOWN = 1000
 
 
 class Parameter(ABC):
-    """The values that a parameter takes.
+    """The values that a parameter accepts.
 
     Attributes
     ----------
     wanted : str
-        What a value must be, to follow "must be".
+        What a value must be; follows "must be" in messages.
     documented : str
-        The type, as docstrings write it.
+        The type, as written in docstrings.
     wrong : tuple
-        Some values that are refused.
+        Some values that are refused, for tests.
     """
 
     wanted: str
@@ -67,10 +67,10 @@ class Parameter(ABC):
 
     @abstractmethod
     def takes(self, value: Any) -> bool:
-        """Say whether a value is allowed."""
+        """Return whether a value is allowed."""
 
     def checked(self, value: Any) -> Any:
-        """Turn an allowed value into what the core takes."""
+        """Convert an allowed value to what the core takes."""
         return value
 
     def require(self, name: str, value: Any) -> None:
@@ -79,9 +79,9 @@ class Parameter(ABC):
         Parameters
         ----------
         name : str
-            The parameter, for the message.
+            The parameter's name, for the message.
         value : object
-            What the user gave.
+            The user's value.
 
         Raises
         ------
@@ -93,22 +93,22 @@ class Parameter(ABC):
 
     @abstractmethod
     def read(self, text: str) -> Any:
-        """Turn text from the command line into a value; ValueError if it cannot be one."""
+        """Convert text from the command line to a value; ValueError if that is impossible."""
 
     def check(self, name: str, value: Any) -> Any:
-        """Turn a value into what the core takes, or refuse it.
+        """Check a value and convert it to what the core takes.
 
         Parameters
         ----------
         name : str
-            The parameter, for the message.
+            The parameter's name, for the message.
         value : object
-            What the user gave.
+            The user's value.
 
         Returns
         -------
         object
-            Plain Python.
+            A plain Python value.
 
         Raises
         ------
@@ -129,7 +129,7 @@ class Number(Parameter):
     below, most : float, default=None
         Upper bound: excluded (`below`), or included (`most`).
     infinite : bool, default=False
-        Whether infinity is allowed, where there is no upper bound.
+        Whether infinity is allowed; for numbers without an upper bound.
     """
 
     documented = "float"
@@ -163,12 +163,12 @@ class Number(Parameter):
         )
 
     def takes(self, value: Any) -> bool:
-        """Say whether a value is allowed."""
+        """Return whether a value is allowed."""
         if isinstance(value, bool) or not isinstance(value, Real):
             return False
         try:
             number = float(value)
-        except OverflowError:  # an integer beyond all floats
+        except OverflowError:  # an integer too large for a float
             return False
         return (
             (np.isfinite(number) or (self.infinite and not np.isnan(number)))
@@ -179,16 +179,16 @@ class Number(Parameter):
         )
 
     def checked(self, value: Any) -> float:
-        """Turn an allowed value into a float."""
+        """Convert an allowed value to a float."""
         return float(value)
 
     def read(self, text: str) -> float:
-        """Turn text into a number."""
+        """Convert text to a number."""
         return float(text)
 
 
 class Count(Parameter):
-    """An integer of at least `least`; more than `most` is as good as that.
+    """An integer of at least `least`; larger values than `most` are replaced by `most`.
 
     Parameters
     ----------
@@ -205,15 +205,15 @@ class Count(Parameter):
         self.wrong = (least - 1, -1, least + 0.5, np.nan, "a", None, True)
 
     def takes(self, value: Any) -> bool:
-        """Say whether a value is allowed."""
+        """Return whether a value is allowed."""
         return not isinstance(value, bool) and isinstance(value, Integral) and int(value) >= self.least
 
     def checked(self, value: Any) -> int:
-        """Turn an allowed value into an int."""
+        """Convert an allowed value to an int."""
         return min(int(value), self.most)
 
     def read(self, text: str) -> int:
-        """Turn text into an integer."""
+        """Convert text to an integer."""
         return int(text)
 
 
@@ -225,28 +225,28 @@ class Flag(Parameter):
     wrong = ("no", None, 1)
 
     def takes(self, value: Any) -> bool:
-        """Say whether a value is allowed."""
+        """Return whether a value is allowed."""
         return isinstance(value, bool | np.bool_)
 
     def checked(self, value: Any) -> bool:
-        """Turn an allowed value into a bool."""
+        """Convert an allowed value to a bool."""
         return bool(value)
 
     def read(self, text: str) -> bool:
-        """Turn text into a bool."""
+        """Convert text to a bool."""
         if text not in ("True", "False", "true", "false"):
             raise ValueError
         return text in ("True", "true")
 
 
 class Choice(Parameter):
-    """One of some words.
+    """One of several words.
 
     Parameters
     ----------
     *words : str
     documented : str, default=None
-        The type, as docstrings write it; None for the set of words.
+        The type, as written in docstrings; None for the set of words.
     """
 
     wrong = ("newt", "", None, 3)
@@ -258,15 +258,15 @@ class Choice(Parameter):
         self.documented = documented or (f"{{{', '.join(quoted)}}}" if len(words) > 1 else self.wanted)
 
     def takes(self, value: Any) -> bool:
-        """Say whether a value is allowed."""
+        """Return whether a value is allowed."""
         return isinstance(value, str) and value in self.words
 
     def checked(self, value: Any) -> str:
-        """Turn an allowed value into a str."""
+        """Convert an allowed value to a str."""
         return str(value)
 
     def read(self, text: str) -> str:
-        """Turn text into one of the words."""
+        """Convert text to one of the words."""
         if text not in self.words:
             raise ValueError
         return text
@@ -280,22 +280,22 @@ class _Nothing(Parameter):
     wrong = ()
 
     def takes(self, value: Any) -> bool:
-        """Say whether a value is None."""
+        """Return whether a value is None."""
         return value is None
 
     def read(self, text: str) -> None:
-        """Turn text into None."""
+        """Convert text to None."""
         if text != "None":
             raise ValueError
 
 
 class Either(Parameter):
-    """Words, None, or what other parameters take.
+    """Words, None, or the values of other kinds of parameters.
 
     Parameters
     ----------
     *kinds : str, None or Parameter
-        Words; None; kinds of values. The first kind that takes a value checks it.
+        The alternatives. The first kind that accepts a value converts it.
     """
 
     def __init__(self, *kinds: str | Parameter | None) -> None:
@@ -310,15 +310,15 @@ class Either(Parameter):
         self.wrong = tuple(value for value in wrong if not self.takes(value))
 
     def takes(self, value: Any) -> bool:
-        """Say whether a value is allowed."""
+        """Return whether a value is allowed."""
         return any(kind.takes(value) for kind in self.kinds)
 
     def checked(self, value: Any) -> Any:
-        """Turn an allowed value into what its kind makes of it."""
+        """Convert an allowed value as its kind does."""
         return next(kind for kind in self.kinds if kind.takes(value)).checked(value)
 
     def read(self, text: str) -> Any:
-        """Turn text into the first kind of value it can be."""
+        """Convert text to a value of the first kind that accepts it."""
         for kind in self.kinds:
             try:
                 value = kind.read(text)
@@ -330,14 +330,14 @@ class Either(Parameter):
 
 
 class Anything(Parameter):
-    """What a fit checks itself, since it takes the data or another estimator to do so.
+    """A parameter that `fit` checks itself, since that needs the data or another estimator.
 
     Parameters
     ----------
     documented : str
-        The type, as docstrings write it.
+        The type, as written in docstrings.
     wrong : tuple
-        Some values that fits refuse.
+        Some values that `fit` refuses.
     """
 
     wanted = "as documented"
@@ -350,7 +350,7 @@ class Anything(Parameter):
         return True
 
     def read(self, text: str) -> Any:
-        """Turn text into a list of integers or else of words: ``0,3,7``."""
+        """Convert text such as ``0,3,7`` to a list of integers or, failing that, of words."""
         if text == "None":
             return None
         if re.fullmatch(r"\d+(,\d+)*", text):
@@ -359,18 +359,18 @@ class Anything(Parameter):
 
 
 class Classifier(Parameter):
-    """A classifier of scikit-learn's conventions; the command line names one of its own."""
+    """A classifier with scikit-learn's interface; on the command line, the name of one of this library."""
 
     wanted = "a multi-label classifier"
     documented = "estimator"
     wrong = ("a", 3, int)
 
     def takes(self, value: Any) -> bool:
-        """Say whether a value is allowed."""
+        """Return whether a value is allowed."""
         return not isinstance(value, type) and hasattr(value, "fit") and hasattr(value, "get_params")
 
     def read(self, text: str) -> Any:
-        """Make the classifier that the command line knows by a name."""
+        """Make the classifier with a command line name."""
         if text not in COMMANDS:
             raise ValueError
         return COMMANDS[text]()
@@ -380,7 +380,7 @@ class Threshold(Either):
     """The score above which labels are predicted."""
 
     def __init__(self) -> None:
-        # Scores are in single precision, and a threshold must be as finite there.
+        # Scores are in single precision, in which a threshold must be finite.
         most = float(np.finfo(np.float32).max)
         super().__init__("auto", "zero", Number(least=-most, most=most))
         self.wanted = '"auto", "zero" or a finite number'
@@ -394,14 +394,14 @@ class Normalization(Either):
 
 
 class Seed(Parameter):
-    """What draws random numbers: scikit-learn's ``random_state``, which becomes a seed of 64 bits."""
+    """scikit-learn's ``random_state``, which is converted to a 64-bit seed."""
 
     wanted = "None, an integer from 0 to 2**32 - 1 or a numpy.random.RandomState"
     documented = "int, RandomState instance or None"
     wrong = ("x", 1.5, -1, 2**70)
 
     def takes(self, value: Any) -> bool:
-        """Say whether a value is allowed."""
+        """Return whether a value is allowed."""
         try:
             check_random_state(value)
         except ValueError:
@@ -409,21 +409,21 @@ class Seed(Parameter):
         return not isinstance(value, bool)
 
     def checked(self, value: Any) -> int:
-        """Give an integer as it is, and draw from what else; None stands for numpy's global state."""
+        """Return an integer unchanged; otherwise draw a seed, for None from numpy's global state."""
         if isinstance(value, Integral):
             return int(value)
         return int(check_random_state(value).randint(np.iinfo(np.int64).max, dtype=np.int64))
 
     def read(self, text: str) -> int | None:
-        """Turn text into an integer or None."""
+        """Convert text to an integer or None."""
         return None if text == "None" else int(text)
 
 
 class Threads(Parameter):
-    """scikit-learn's ``n_jobs``, which becomes a number of threads: never more than the cores there are.
+    """scikit-learn's ``n_jobs``, which is converted to a number of threads, at most that of cores.
 
-    None means 1; -1 all cores this process may use, -2 all but one, and so on. Affinity and the quota of a
-    container count, as `joblib.cpu_count` sees them: more threads than these would only wait.
+    None means 1, -1 all cores that this process may use, -2 all but one, and so on. As in `joblib.cpu_count`,
+    affinity and container quotas limit the number of cores: more threads would only wait.
     """
 
     wanted = "None or an integer other than 0"
@@ -431,11 +431,11 @@ class Threads(Parameter):
     wrong = (0, 1.5, "a", True)
 
     def takes(self, value: Any) -> bool:
-        """Say whether a value is allowed."""
+        """Return whether a value is allowed."""
         return value is None or (not isinstance(value, bool) and isinstance(value, Integral) and value != 0)
 
     def checked(self, value: Any) -> int:
-        """Turn an allowed value into a number of threads."""
+        """Convert an allowed value to a number of threads."""
         if value is None:
             return 1
         cores = _cores(int(time.monotonic()))
@@ -443,27 +443,27 @@ class Threads(Parameter):
         return max(1, min(wanted, cores))
 
     def read(self, text: str) -> int | None:
-        """Turn text into an integer or None."""
+        """Convert text to an integer or None."""
         return None if text == "None" else int(text)
 
 
 class Verbosity(Parameter):
-    """A bool or a level, which becomes whether a progress bar is shown."""
+    """A bool or a level, which is converted to whether a progress bar is shown."""
 
     wanted = "an integer >= 0"
     documented = "int"
     wrong = (-1, "loud", None)
 
     def takes(self, value: Any) -> bool:
-        """Say whether a value is allowed."""
+        """Return whether a value is allowed."""
         return isinstance(value, Integral | np.bool_) and int(value) >= 0
 
     def checked(self, value: Any) -> bool:
-        """Turn an allowed value into a bool."""
+        """Convert an allowed value to a bool."""
         return bool(value)
 
     def read(self, text: str) -> int:
-        """Turn text into an integer."""
+        """Convert text to an integer."""
         return int(text)
 
 
@@ -505,18 +505,18 @@ class Parameters(Mapping[str, Parameter]):
         Returns
         -------
         dict of str to object
-            What the core takes, by name. A seed is drawn from ``random_state``, which moves an instance on:
-            call this once a fit.
+            What the core takes, by name. This draws a seed from ``random_state``, which changes the state of
+            an instance: call it once per fit.
 
         Raises
         ------
         ValueError
-            For the first that is not allowed.
+            For the first parameter that is not allowed.
         """
         return {name: kind.check(name, getattr(estimator, name)) for name, kind in self._kinds.items()}
 
     def require(self, estimator: Any) -> None:
-        """Refuse an estimator whose parameters are not allowed; nothing is drawn.
+        """Check the parameters of an estimator without drawing a seed.
 
         Parameters
         ----------
@@ -526,17 +526,17 @@ class Parameters(Mapping[str, Parameter]):
         Raises
         ------
         ValueError
-            For the first that is not allowed.
+            For the first parameter that is not allowed.
         """
         for name, kind in self._kinds.items():
             kind.require(name, getattr(estimator, name))
 
 
 def shown(value: Any) -> str:
-    """Show a value in a message; of more than some lines, what matters is that it is long."""
+    """Return a value as text for a message, truncated if it is long."""
     try:
         text = repr(value)
-    except ValueError:  # Python writes no integers of more than 4,300 digits
+    except ValueError:  # Python does not print integers of more than 4,300 digits
         return f"a number that is too long to write, {type(value).__name__}"
     return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
 
@@ -547,33 +547,33 @@ def check_count(name: str, value: Any, least: int) -> int:
     return count
 
 
-@cache  # every `predict_topk` asks
+@cache  # called by every `predict_topk`
 def _count(least: int) -> Count:
     return Count(least)
 
 
 def fixed_threshold(threshold: float | str, textbook: float = 0.0) -> float | None:
-    """Give the threshold that a checked value fixes: `textbook` for "zero", None if it is to be learned."""
+    """Return the threshold of a checked value: `textbook` for "zero", None for "auto"."""
     if isinstance(threshold, str):
         return None if threshold == "auto" else textbook
     return threshold
 
 
 def n_threads(n_jobs: Any) -> int:
-    """Turn scikit-learn's ``n_jobs`` into a number of threads, as `Threads` does."""
+    """Convert scikit-learn's ``n_jobs`` to a number of threads, as `Threads` does."""
     threads: int = _THREADS.check("n_jobs", n_jobs)
     return threads
 
 
 @lru_cache(maxsize=1)
 def _cores(second: int) -> int:
-    """Count the cores this process may use; once a second, since that takes longer than a row does."""
+    """Count the cores this process may use; cached for a second, since it takes longer than scoring a row."""
     return int(joblib.cpu_count())
 
 
 _THREADS = Threads()
 
-# How an estimator runs; with what it learns, the last rows of a table.
+# Parameters of how an estimator runs, the last rows of every table.
 RUN: dict[str, Parameter] = {"n_jobs": _THREADS, "verbose": Verbosity()}
 SEEDED_RUN: dict[str, Parameter] = {"random_state": Seed(), **RUN}
 
@@ -584,7 +584,7 @@ def _listed(texts: list[str]) -> str:
 
 
 def _order(kind: Parameter) -> int:
-    """Sort types as docstrings name them: sets of words, numbers, single words, None."""
+    """Return the order of a kind in docstrings: sets of words, numbers, single words, None."""
     if isinstance(kind, Choice):
         return 0 if len(kind.words) > 1 else 2
     return 3 if isinstance(kind, _Nothing) else 1

@@ -1,4 +1,4 @@
-"""The library that draws, which only those who draw need."""
+"""Lazy import of matplotlib, which only plots need."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["pyplot"]
 
 
 def pyplot() -> ModuleType:
-    """Return ``matplotlib.pyplot``, or say how to install it."""
+    """Return ``matplotlib.pyplot``; raise with an installation hint if it is missing."""
     try:
         import matplotlib.pyplot
     except ModuleNotFoundError as error:

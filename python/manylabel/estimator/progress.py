@@ -1,4 +1,4 @@
-"""How far a fit is, told to a progress bar and to the caller."""
+"""Progress of a fit, reported to a progress bar and to the caller."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from tqdm.auto import tqdm
 
 __all__ = ["Progress", "Report", "Tell", "reported"]
 
-# What is called with how much is done; an exception that it raises stops the work.
+# A function that is called with the amount of work done; an exception it raises stops the work.
 Tell = Callable[[int], object]
 Progress = Tell | None
 
 
 class Report:
-    """What the core calls with the count of what is done."""
+    """The callable that the core calls with the amount of work done."""
 
     def __init__(self, bar: tqdm, progress: Progress) -> None:
         self._bar = bar
         self._progress = progress
 
     def __call__(self, done: int) -> None:
-        """Say how much is done, in the units of the bar."""
+        """Report the amount of work done, in the units of the bar."""
         self._bar.update(done - self._bar.n)
         if self._progress is not None:
             self._progress(done)
 
     def restart(self, total: int) -> None:
-        """Begin a part of the work whose size was not known before."""
+        """Start a part of the work whose size was not known before."""
         self._bar.reset(total=total)
 
 
 @contextmanager
 def reported(total: int | None, unit: str, verbose: bool, progress: Progress) -> Iterator[Report]:
-    """Show a progress bar while the body runs, if `verbose`, and pass what is reported on to `progress`."""
+    """Show a progress bar while the body runs, if `verbose`, and forward reports to `progress`."""
     with tqdm(total=total, unit=unit, disable=not verbose) as bar:
         yield Report(bar, progress)
         if bar.total is not None:
-            bar.update(bar.total - bar.n)  # what needed no work, or stopped early, is done
+            bar.update(bar.total - bar.n)  # some of the work may have been skipped

@@ -1,4 +1,4 @@
-"""The estimators there are, for all that must know each of them: model files, command line, demo, tests."""
+"""The registry of estimators, read by model files, the command line, the demo and tests."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ __all__ = ["CLASSES", "COMMANDS", "DEMOS", "register"]
 
 T = TypeVar("T", bound=type)
 
-# By the names that files know them by.
+# Estimator classes by their names in model files.
 CLASSES: dict[str, type] = {}
 
-# What makes an estimator of a name that the command line knows.
+# Functions that make an estimator, by its command line name.
 COMMANDS: dict[str, Callable[[], Any]] = {}
 
-# What makes an estimator that the demo trains, by the title of its row.
+# Functions that make an estimator for the demo, by the title of its row.
 DEMOS: dict[str, Callable[[], Any]] = {}
 
 Maker = Callable[[Any], Any]
@@ -37,23 +37,23 @@ def register(
     make: Maker | None = None,
     demo: tuple[str, Maker] | None = None,
 ) -> Any:
-    """Let estimators of a class be saved, loaded and trained from the command line; a class decorator.
+    """Register an estimator class, so that it can be saved, loaded and used on the command line.
 
-    The class takes part by scikit-learn's conventions alone: its parameters are those of ``__init__``,
-    which only stores them, and its fitted state is in attributes whose names end in ``_``. Its docstrings are
-    completed by those of its bases; see `inherit_documentation`.
+    Used as a class decorator. The class must follow scikit-learn's conventions: ``__init__`` only stores its
+    parameters, and fitted attributes have names that end in ``_``. Its docstrings are completed by those of
+    its bases; see `inherit_documentation`.
 
     Parameters
     ----------
     estimator_class : type
-        An estimator class. Files know it by its bare name.
+        An estimator class. Model files use its name without the module.
     command : str, default=None
-        Its name on the command line, after ``--model``; None if it has no place there.
+        Its name on the command line, after ``--model``; None if it is not available there.
     make : callable, default=None
-        Makes the command line's estimator of the class; None for one with nothing set. It spells out the
-        estimators inside of others, so that ``--set`` reaches into them.
+        Makes the command line's estimator from the class; None for the default parameters. It passes inner
+        estimators explicitly, so that ``--set`` can set their parameters.
     demo : tuple of str and callable, default=None
-        Title and maker of the estimator that the demo trains; None if it shows none of the class.
+        Title of the demo's estimator, and a function that makes it from the class; None to leave it out.
 
     Returns
     -------
@@ -63,7 +63,7 @@ def register(
     Raises
     ------
     ValueError
-        If another class of that name has joined.
+        If another class of that name is registered.
     """
     if estimator_class is None:
         return lambda estimator_class: _join(estimator_class, command, make, demo)

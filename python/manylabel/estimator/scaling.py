@@ -1,4 +1,4 @@
-"""How linear classifiers scale features before they learn from them, and how weights take that back."""
+"""Feature scaling of the linear classifiers, and its inverse for fitted weights."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from manylabel.estimator.validation import check_single
 
 __all__ = ["ScaledFeatures", "holds_measurements", "inverse_deviations"]
 
-# X holds measurements rather than counts of words where more than this share of it is not zero. It lies
+# Data with a larger share of nonzero values are taken for measurements rather than word counts. It lies
 # between the densest word counts (9 %, enron and Yahoo's pages) and the sparsest table of measurements (21 %,
 # flags) of 56 public sets.
 _DENSE_SHARE = 1 / 8
 
-# Variance relative to the squared mean below which a column is constant but for rounding.
+# Variance relative to the squared mean below which a column counts as constant, up to rounding.
 _CONSTANT = 1e-20
 
 
 def holds_measurements(X: csr_array) -> bool:
-    """Say whether features are measurements, by how many are not zero, rather than counts of words."""
+    """Return whether X holds measurements rather than word counts, by its share of nonzero values."""
     return bool(np.count_nonzero(X.data) > _DENSE_SHARE * X.shape[0] * X.shape[1])
 
 
 def inverse_deviations(X: csr_array, sample_weight: NDArray[np.float32] | None) -> NDArray[np.float64]:
-    """Return one over the standard deviation of each column, 0 for constant ones."""
+    """Return the inverse standard deviation of each column; 0 for constant columns."""
     n, d = X.shape
     of_row = np.ones(n) if sample_weight is None else sample_weight.astype(np.float64)
     total = of_row.sum()
-    # Zeros count as absent, stored or not: the same bits for both.
+    # Stored zeros are treated like absent ones, for the same bits.
     weights = np.repeat(of_row, np.diff(X.indptr)) * (X.data != 0)
     means = np.bincount(X.indices, weights * X.data, d) / total
     absent = total - np.bincount(X.indices, weights, d)
@@ -42,30 +42,30 @@ def inverse_deviations(X: csr_array, sample_weight: NDArray[np.float32] | None) 
 
 
 class ScaledFeatures:
-    """The features a linear classifier learns from.
+    """Features scaled for a linear classifier.
 
     Parameters
     ----------
     X : csr_array of shape (n_samples, n_features)
     sample_weight : ndarray of shape (n_samples,), dtype float32, or None
     normalize : {"auto", "rows", "columns"} or bool
-        "auto" is "columns" where X is mostly measurements, else "rows".
+        "auto" is "columns" if X holds measurements, else "rows".
     center : bool
-        Whether columns that are scaled are centred too, where most of a column is not zero. Others never
-        are, so that what is stored at most doubles.
+        Whether scaled columns with mostly nonzero values are also centered. Other columns never are, so that
+        the stored values at most double.
 
     Attributes
     ----------
     X : csr_array of shape (n_samples, n_features)
-        With columns of unit variance, divided by the square root of their number, if these are to be scaled;
-        else as it was: the core scales rows by itself.
+        If columns are scaled: columns of unit variance, divided by the square root of their number.
+        Otherwise the X given; the core scales rows.
     by_row : bool
-        Whether rows are to be scaled to unit length.
+        Whether the core scales rows to unit length.
 
     Raises
     ------
     ValueError
-        If rows are not to be scaled, and values are not finite as float32.
+        If columns are scaled and values of X are not finite as float32.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class ScaledFeatures:
     def unscaled(
         self, coef: csc_array, intercept: NDArray[np.float32]
     ) -> tuple[csc_array, NDArray[np.float32]]:
-        """Turn weights of scaled columns into those of the features as they are.
+        """Convert weights of scaled columns to weights of the unscaled features.
 
         Parameters
         ----------
@@ -101,19 +101,19 @@ class ScaledFeatures:
         -------
         coef : csc_array of shape (n_labels, n_features), dtype float32
         intercept : ndarray of shape (n_labels,), dtype float32
-            -inf stays as it is.
+            -inf stays -inf.
         """
         if self._shift is None or self._scale is None:
             return coef, intercept
         weights = coef.data * np.repeat(self._scale, np.diff(coef.indptr))
         scaled = csc_array((weights.astype(np.float32), coef.indices, coef.indptr), shape=coef.shape)
-        # By the weights as rounded, so that the means of the columns score as they did.
+        # With the rounded weights, so that the column means keep their scores.
         return scaled, (intercept - scaled @ self._shift).astype(np.float32)
 
     def unscaled_rows(
         self, features: NDArray[np.int32], factors: NDArray[np.float32]
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Turn factors of scaled columns into those of the features as they are.
+        """Convert factors of scaled columns to factors of the unscaled features.
 
         Parameters
         ----------
@@ -125,7 +125,7 @@ class ScaledFeatures:
         -------
         factors : ndarray of shape (n_seen_features, n_factors), dtype float32
         shift : ndarray of shape (n_factors,), dtype float32
-            What the means of the columns add to ``X @ factors``.
+            What the column means add to ``X @ factors``.
         """
         if self._shift is None or self._scale is None:
             return factors, np.zeros(factors.shape[1], dtype=np.float32)

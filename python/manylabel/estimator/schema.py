@@ -1,10 +1,11 @@
-"""Schemas of fitted state: what attributes a class has after `fit`, for files that somebody may have made.
+"""Schemas of fitted state: the attributes of a class after `fit`, to check model files.
 
-A class has its schema as ``schema``. `manylabel.load` checks by it that shapes agree with each other, indices
-are in range and values are finite, so that a model that loads can be used, and takes no more memory than its
-file says. Sizes that several attributes share have names, such as ``n_labels``; the first attribute that has
-one sets it. Some array has an element for each label, so that a small file has few of them; features may be
-more than any array has elements, and no prediction has anything for each of these.
+The schema of a class is its attribute ``schema``. `manylabel.load` uses it to check that shapes agree,
+indices are in range and values are finite, so that a loaded model can be used and takes no more memory than
+its file suggests. Sizes shared by several attributes have names, such as ``n_labels``; the first attribute
+with that name sets the size. Every schema has an array with an element per label, so that a small file has
+few labels. The number of features may exceed the size of every array; predictions allocate nothing per
+feature.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ __all__ = [
     "Text",
 ]
 
-# Of classes that the user has named, by numbers or by texts.
+# dtypes of classes, which users may name by numbers or strings.
 ANY = "b1 i1 i2 i4 i8 u1 u2 u4 u8 f4 f8 O"
 
 Sizes = dict[str, int]
 
-# Beyond lies infinity, in single precision.
+# Larger values are infinite in single precision.
 _MOST = float(np.finfo(np.float32).max)
 
 
@@ -47,7 +48,7 @@ class Attribute(ABC):
     Parameters
     ----------
     optional : bool, default=False
-        Whether it may be missing: some parameters leave it out, or earlier versions did.
+        Whether it may be missing, with some parameters or in files of earlier versions.
     """
 
     def __init__(self, *, optional: bool = False) -> None:
@@ -55,16 +56,16 @@ class Attribute(ABC):
 
     @abstractmethod
     def check(self, name: str, value: Any, sizes: Sizes) -> None:
-        """Check a value against what it must be.
+        """Check a value.
 
         Parameters
         ----------
         name : str
-            The attribute, for messages.
+            Name of the attribute, for messages.
         value : object
-            What the file has.
+            The value in the file.
         sizes : dict of str to int
-            Sizes known so far; those that `value` sets are added.
+            Sizes known so far; sizes that `value` sets are added.
 
         Raises
         ------
@@ -79,13 +80,13 @@ class Scalar(Attribute):
     Parameters
     ----------
     kind : type
-        bool, int or float; an int is a float as well.
+        bool, int or float; float accepts int.
     size : str, default=None
-        The size that it sets or must be; a flag is a size of 0 or 1.
+        Name of the size that it sets or must equal; a flag is a size of 0 or 1.
     finite : bool, default=False
-        Whether a float must be finite in single precision, in which scores are.
+        Whether a float must be finite in single precision, which scores have.
     or_minus_infinity : bool, default=False
-        Whether -inf is allowed all the same.
+        Whether -inf is allowed in spite of `finite`.
     """
 
     def __init__(
@@ -102,10 +103,10 @@ class Scalar(Attribute):
         self.finite, self.or_minus_infinity = finite, or_minus_infinity
 
     def check(self, name: str, value: Any, sizes: Sizes) -> None:
-        """Check a value against what it must be."""
+        """Check a value."""
         plain = value.item() if isinstance(value, np.generic) else value
         right = type(plain) in ((int, float) if self.kind is float else (self.kind,))
-        # No count and no seed is larger, and the core takes no larger integer.
+        # Counts, seeds and the core's integers are no larger.
         most = np.inf if type(plain) is float else 2**63 - 1
         least = -most if self.kind is float else 0
         if not right or not least <= plain <= most:
@@ -122,17 +123,17 @@ class Array(Attribute):
     Parameters
     ----------
     shape : tuple of str or int
-        Sizes by name, ``"n_labels"``, perhaps with one more, ``"n_rules + 1"``.
+        Names of sizes, such as ``"n_labels"``, or a name plus a number, such as ``"n_rules + 1"``.
     dtypes : str
-        Kinds of dtype, as ``numpy.dtype.str`` has them without the byte order: ``"f4 f8"``.
+        Allowed dtypes, as in ``numpy.dtype.str`` without the byte order, such as ``"f4 f8"``.
     below : str, default=None
-        For indices: they are at least 0 and less than this size.
+        For indices, which must be at least 0 and less than this size.
     ends : str, default=None
-        For ends of slices: they rise from 0 to this size.
+        For ends of slices, which must rise from 0 to this size.
     or_minus_infinity : bool, default=False
         Whether -inf is allowed among floats, as for labels that are never predicted.
     precision : str, default=None
-        For floats of one precision in several attributes: the name of the size that is their bytes.
+        For several attributes that must have the same float type: name of the size with its bytes.
     """
 
     def __init__(
@@ -152,7 +153,7 @@ class Array(Attribute):
         self.precision = precision
 
     def check(self, name: str, value: Any, sizes: Sizes) -> None:
-        """Check a value against what it must be."""
+        """Check a value."""
         if not isinstance(value, np.ndarray) or value.dtype.str[1:] not in self.dtypes:
             raise ValueError(f"`{name}` must be an array of {' or '.join(self.dtypes)}, got {_kind(value)}")
         _agree(name, self.shape, value.shape, sizes)
@@ -173,9 +174,10 @@ class Array(Attribute):
 
 
 class Classes(Attribute):
-    """The classes: one a label, or 0 and 1 where y was 1-D in fit and so is one label.
+    """The classes: one per label, or 0 and 1 if y was 1-D in fit and is a single label.
 
-    Comes after ``one_dimensional_``, a flag of that size, and after what else tells the number of labels.
+    Must come after ``one_dimensional_``, which sets a size of that name, and after other attributes that set
+    the number of labels.
 
     Parameters
     ----------
@@ -188,7 +190,7 @@ class Classes(Attribute):
         self.array = Array(("n_labels",), dtypes)
 
     def check(self, name: str, value: Any, sizes: Sizes) -> None:
-        """Check a value against what it must be."""
+        """Check a value."""
         if not (sizes.get("one_dimensional") and sizes.get("n_labels", 1) == 1 and np.size(value) == 2):
             self.array.check(name, value, sizes)
             return
@@ -197,7 +199,7 @@ class Classes(Attribute):
 
 
 class SparseMatrix(Attribute):
-    """A compressed sparse matrix; the file format has checked its structure.
+    """A compressed sparse matrix, whose structure the decoder of the file has checked.
 
     Parameters
     ----------
@@ -212,8 +214,8 @@ class SparseMatrix(Attribute):
         self.kind, self.shape, self.dtypes = kind, shape, dtypes.split()
 
     def check(self, name: str, value: Any, sizes: Sizes) -> None:
-        """Check a value against what it must be."""
-        matrix: Any = value  # scipy's types do not know what `issparse` tells
+        """Check a value."""
+        matrix: Any = value  # scipy's type hints do not narrow with `issparse`
         if not issparse(value) or matrix.format != self.kind or matrix.dtype.str[1:] not in self.dtypes:
             wanted = f"a {self.kind}_array of {' or '.join(self.dtypes)}"
             raise ValueError(f"`{name}` must be {wanted}, got {_kind(value)}")
@@ -222,13 +224,13 @@ class SparseMatrix(Attribute):
 
 
 class Each(Attribute):
-    """A list or tuple, all of whose parts are alike.
+    """A list or tuple whose parts have the same description.
 
     Parameters
     ----------
     part : Attribute
     size : str
-        The number of parts.
+        Name of the number of parts.
     """
 
     def __init__(self, part: Attribute, size: str, *, optional: bool = False) -> None:
@@ -236,12 +238,12 @@ class Each(Attribute):
         self.part, self.size = part, size
 
     def check(self, name: str, value: Any, sizes: Sizes) -> None:
-        """Check a value against what it must be."""
+        """Check a value."""
         if not isinstance(value, list | tuple):
             raise ValueError(f"`{name}` must be a list, got {_kind(value)}")
         _agree(name, (self.size,), (len(value),), sizes)
         for at, part in enumerate(value):
-            # Parts differ in sizes that nothing else has.
+            # Sizes that only parts have may differ between parts.
             self.part.check(f"{name}[{at}]", part, dict(sizes))
 
 
@@ -249,7 +251,7 @@ class Text(Attribute):
     """A str, or None."""
 
     def check(self, name: str, value: Any, sizes: Sizes) -> None:
-        """Check a value against what it must be."""
+        """Check a value."""
         if not isinstance(value, str | None):
             raise ValueError(f"`{name}` must be a str or None, got {_kind(value)}")
 
@@ -258,7 +260,7 @@ class Model(Attribute):
     """A classifier, or None."""
 
     def check(self, name: str, value: Any, sizes: Sizes) -> None:
-        """Check a value against what it must be."""
+        """Check a value."""
         if value is not None and not hasattr(value, "predict"):
             raise ValueError(f"`{name}` must be a classifier or None, got {_kind(value)}")
         _check_two_dimensional(name, value)
@@ -270,9 +272,9 @@ class Models(Attribute):
     Parameters
     ----------
     size : str or int
-        The number of models.
+        The number of models, or its name.
     labels : str
-        The attribute that lists the labels of each; or one array, for one model.
+        The attribute with the labels of each model: a list of arrays, or one array for one model.
     """
 
     def __init__(self, size: str | int, labels: str, *, optional: bool = False) -> None:
@@ -280,7 +282,7 @@ class Models(Attribute):
         self.size, self.labels = size, labels
 
     def check(self, name: str, value: Any, sizes: Sizes) -> None:
-        """Check a value against what it must be."""
+        """Check a value."""
         if not isinstance(value, list | tuple):
             raise ValueError(f"`{name}` must be a list of estimators, got {_kind(value)}")
         _agree(name, (self.size,), (len(value),), sizes)
@@ -308,13 +310,13 @@ class Models(Attribute):
 
 
 class Schema:
-    """The fitted attributes of a class, in the order they are checked in.
+    """The fitted attributes of a class, in the order in which they are checked.
 
     Parameters
     ----------
     **attributes : Attribute
-        By name. ``n_features_in_`` and ``feature_names_in_`` come first, by themselves. Classes of the user's
-        own may have further ones, which are not looked at.
+        By name. ``n_features_in_`` and ``feature_names_in_`` are added at the start. Users' subclasses may
+        have further attributes, which are not checked.
     """
 
     def __init__(self, **attributes: Attribute) -> None:
@@ -363,7 +365,7 @@ def _kind(value: Any) -> str:
 
 
 def _agree(name: str, shape: tuple[str | int, ...], found: tuple[int, ...], sizes: Sizes) -> None:
-    """Check a shape against the sizes that are known, and learn the others from it."""
+    """Check a shape against the known sizes, and add the others to them."""
     wanted: list[int] = []
     for size, length in zip(shape, found, strict=False):
         if isinstance(size, int):
@@ -380,7 +382,7 @@ def _agree(name: str, shape: tuple[str | int, ...], found: tuple[int, ...], size
 def _check_finite(name: str, values: Any, *, or_minus_infinity: bool = False) -> None:
     if not values.size:
         return
-    # No array of flags as large as the values: extremes tell, and NaN is one.
+    # The minimum and maximum suffice, since both are NaN if any value is; this needs no array of flags.
     least, most = values.min(), values.max()
     if not np.isfinite(most) and not (or_minus_infinity and most == -np.inf):
         raise ValueError(f"values of `{name}` must be finite, got {most}")

@@ -1,10 +1,10 @@
-"""The one place where user input becomes canonical arrays.
+"""Conversion of user input to canonical arrays, which happens only here.
 
-Canonical is: X a CSR array of float32 or float64 with sorted, unique columns, int32 or int64 positions,
-finite values (or NaN, for estimators whose tags allow it); Y a CSR array of float32 ones. What already is
-so is passed on as it is, without a copy. What is not is copied; the caller's matrices are never sorted,
-summed or widened in place. Numbers of every width and byte order are taken, dense and sparse: integers,
-bool, and floats of 16 to 128 bits.
+A canonical X is a CSR array of float32 or float64 with sorted, unique columns, int32 or int64 indices, and
+finite values (or NaN, for estimators whose tags allow it). A canonical Y is a CSR array of float32 ones.
+Canonical input is passed on without a copy. Other input is copied: the caller's matrices are never sorted,
+summed or cast in place. Numbers of every width and byte order are accepted, dense and sparse: integers, bool,
+and floats of 16 to 128 bits.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ __all__ = [
 
 
 def check_features(estimator: Any, X: Any, *, reset: bool) -> csr_array:
-    """Turn X into a canonical CSR array.
+    """Convert X to a canonical CSR array.
 
     Parameters
     ----------
     estimator : estimator
-        Whose ``n_features_in_`` and ``feature_names_in_`` are set (`reset`) or compared with.
+        Its ``n_features_in_`` and ``feature_names_in_`` are set (with `reset`) or compared with X.
     X : array-like or sparse matrix of shape (n_samples, n_features)
-        Any numeric or bool dtype; int32 or int64 positions. NaN is refused, unless the estimator's tags
-        say ``allow_nan``; it is then a value that the result stores.
+        Any numeric or bool dtype; int32 or int64 indices. NaN is refused unless the estimator's tags have
+        ``allow_nan``; the result then stores it.
     reset : bool
         True in fit, False afterwards.
 
@@ -60,21 +60,21 @@ def check_features(estimator: Any, X: Any, *, reset: bool) -> csr_array:
     Raises
     ------
     ValueError
-        If X is not 2-D, is empty, has values that are not finite or not numbers, positions outside its
-        shape, or another number of features than fit has seen. Values must be finite as float32 too, unless
-        the estimator scales rows to unit length first.
+        If X is not 2-D, is empty, has values that are not finite or not numbers, indices outside its shape,
+        or another number of features than in fit. Values must also be finite as float32, unless the
+        estimator scales rows to unit length first.
     """
     matrix = check_matrix(estimator, X, reset=reset)
     return csr_array(matrix) if isinstance(matrix, np.ndarray) else matrix
 
 
 def check_row(estimator: Any, x: Any) -> csr_array:
-    """Turn one row into a CSR array, after fit.
+    """Convert one row to a CSR array, after fit.
 
     Parameters
     ----------
     estimator : estimator
-        Whose ``n_features_in_`` and ``feature_names_in_`` are compared with.
+        Its ``n_features_in_`` and ``feature_names_in_`` are compared with x.
     x : array-like or sparse matrix of shape (n_features,) or (1, n_features)
         As in `check_features`; a pandas row keeps its names.
 
@@ -101,7 +101,7 @@ def check_row(estimator: Any, x: Any) -> csr_array:
 
 
 def check_matrix(estimator: Any, X: Any, *, reset: bool) -> csr_array | NDArray[Any]:
-    """Turn X into a canonical CSR array if it is sparse, else into an ndarray in C order.
+    """Convert X to a canonical CSR array if it is sparse, else to an ndarray in C order.
 
     Parameters
     ----------
@@ -141,12 +141,12 @@ def check_matrix(estimator: Any, X: Any, *, reset: bool) -> csr_array | NDArray[
     if sparse:
         given: Any = matrix
         matrix = _canonical(csr_array(given))
-        # Each value is finite, but entries of one cell may add up to what is not.
+        # Each value is finite, but the sum of duplicate entries may not be.
         if not _has_sound_values(estimator, matrix.data):
             raise ValueError("values of X must be finite, got inf or NaN as the sum of repeated entries")
     else:
         matrix = np.require(matrix, requirements=["C", "A"])
-    # Before fit it may depend on X whether rows will be scaled: fit looks again.
+    # Before fit, whether rows are scaled may depend on X; fit checks again.
     scaled = getattr(estimator, "normalize" if reset else "_normalizes_rows", False)
     if matrix.dtype == np.float64 and not scaled:
         check_single(matrix.data if sparse else matrix, "values of X")
@@ -155,7 +155,7 @@ def check_matrix(estimator: Any, X: Any, *, reset: bool) -> csr_array | NDArray[
 
 
 def check_labels(Y: Any) -> csr_array:
-    """Turn an indicator matrix into a canonical CSR array of ones.
+    """Convert an indicator matrix to a canonical CSR array of ones.
 
     Parameters
     ----------
@@ -165,12 +165,12 @@ def check_labels(Y: Any) -> csr_array:
     Returns
     -------
     csr_array of shape (n_samples, n_labels), dtype float32
-        Ones only; zeros that Y stores are left out.
+        Ones only; zeros stored in Y are left out.
 
     Raises
     ------
     ValueError
-        If Y is not 2-D, has no column, or holds anything but 0 and 1.
+        If Y is not 2-D, has no columns, or has other values than 0 and 1.
     """
     expected = "Y must be a 2-D indicator matrix (n_samples, n_labels) of 0 and 1"
     hint = "sklearn.preprocessing.MultiLabelBinarizer makes one"
@@ -183,7 +183,7 @@ def check_labels(Y: Any) -> csr_array:
         got = f"a {Y.ndim}-D array"
         if Y.ndim == 1 and not issparse(Y) and as_column(Y) is None:
             got += f" with {_not_0_or_1(Y)}; as one label, where that is taken, it must hold 0 and 1"
-            # As scikit-learn has it, for whoever looks for these words.
+            # scikit-learn's wording, which its estimator checks look for.
             kind = _target_kind(Y)
             if kind.startswith("continuous"):
                 got += f". Unknown label type: {kind}"
@@ -213,14 +213,14 @@ def check_labels(Y: Any) -> csr_array:
 
 def _target_kind(values: Any) -> str:
     try:
-        with np.errstate(invalid="ignore"):  # NaN is no integer
+        with np.errstate(invalid="ignore"):  # NaN cannot be cast to an integer
             return str(type_of_target(values))
-    except ValueError:  # nor a target
+    except ValueError:  # not a target
         return "unknown"
 
 
 def _not_0_or_1(values: Any) -> str:
-    """Show the first of some values that is neither."""
+    """Return the first value that is neither 0 nor 1 as text."""
     for value in values:
         plain = value.item() if isinstance(value, np.generic) else value
         if isinstance(plain, str | np.ndarray) or plain not in (0, 1):
@@ -229,17 +229,17 @@ def _not_0_or_1(values: Any) -> str:
 
 
 def as_column(y: Any) -> NDArray[Any] | None:
-    """Turn a 1-D y of 0 and 1 into an indicator matrix of one label.
+    """Convert a 1-D y of 0 and 1 to an indicator matrix of one label.
 
     Parameters
     ----------
     y : array-like or sparse matrix
-        Anything.
+        Any input, not checked before.
 
     Returns
     -------
     ndarray of shape (n_samples, 1), or None
-        None for what is not 1-D, or not of 0 and 1: a fit takes or refuses that by itself.
+        None if y is not 1-D or has other values; `fit` accepts or refuses it later.
     """
     if y is None or issparse(y):
         return None
@@ -255,25 +255,25 @@ def as_column(y: Any) -> NDArray[Any] | None:
 
 
 def one_hot(y: Any, classes: NDArray[Any] | None = None) -> tuple[Any, NDArray[Any] | None]:
-    """Turn a 1-D y into an indicator matrix of its classes; pass on what has another shape.
+    """Convert a 1-D y to an indicator matrix of its classes; return other shapes unchanged.
 
     Parameters
     ----------
     y : array-like or sparse matrix
-        One class for each row, or an indicator matrix, or neither, which `check_labels` refuses.
+        One class per row, or an indicator matrix; anything else is refused by `check_labels` later.
     classes : ndarray of shape (n_classes,), default=None
-        Sorted classes, by default those that `y` has.
+        Sorted classes; None for those in `y`.
 
     Returns
     -------
-    y : csr_array of shape (n_samples, n_classes), or as it was
+    y : csr_array of shape (n_samples, n_classes), or unchanged
     classes : ndarray of shape (n_classes,) or None
-        Strings as objects, which a model file can hold.
+        Strings are objects, as model files require.
 
     Raises
     ------
     ValueError
-        If a 1-D y is continuous, or has what is not in `classes`.
+        If a 1-D y is continuous, or has a class that is not in `classes`.
     """
     if y is None or issparse(y):
         return y, None
@@ -300,7 +300,7 @@ def one_hot(y: Any, classes: NDArray[Any] | None = None) -> tuple[Any, NDArray[A
 def check_training_set(
     estimator: Any, X: Any, Y: Any, sample_weight: Any, *, reset: bool = True, dense: bool = False
 ) -> tuple[Any, csr_array, NDArray[np.float32] | None]:
-    """Check what ``fit`` is given; rows of weight zero are left out.
+    """Check the arguments of ``fit``; rows with weight 0 are dropped.
 
     Parameters
     ----------
@@ -313,9 +313,9 @@ def check_training_set(
     sample_weight : array-like of shape (n_samples,) or None
         Weights of the rows, at least 0.
     reset : bool, default=True
-        False if the fit goes on from an earlier one: features must be those seen there.
+        False if the fit continues an earlier one, whose features X must have.
     dense : bool, default=False
-        Whether an X that is dense stays so.
+        Whether a dense X stays dense.
 
     Returns
     -------
@@ -326,7 +326,7 @@ def check_training_set(
     Raises
     ------
     ValueError
-        As `check_features` and `check_labels`; if rows differ in number; if a weight is negative or all
+        As `check_features` and `check_labels`; if the numbers of rows differ; if a weight is negative or all
         are zero.
     """
     if Y is None:
@@ -354,7 +354,7 @@ def check_training_set(
 
 
 class _Numbered(Sequence[str]):
-    """Names by number, made when they are asked for: there may be a billion, of which few are."""
+    """Names such as "label 3", made on request: there may be a billion, of which few are used."""
 
     def __init__(self, kind: str, count: int) -> None:
         self._kind, self._count = kind, count
@@ -368,7 +368,7 @@ class _Numbered(Sequence[str]):
 
 
 def check_names(kind: str, names: Sequence[str] | None, count: int, estimator: Any) -> Sequence[str]:
-    """Name every feature or label (`kind`), as given or as in fit, or by its number."""
+    """Return the names of all features or labels (`kind`): those given, those of fit, or numbers."""
     if names is None:
         if kind == "feature" and hasattr(estimator, "feature_names_in_"):
             return [str(name) for name in estimator.feature_names_in_]
@@ -380,7 +380,7 @@ def check_names(kind: str, names: Sequence[str] | None, count: int, estimator: A
 
 
 def held_out_rows(fraction: float, n_rows: int, seed: int) -> NDArray[np.bool_]:
-    """Draw the rows on which early stopping looks.
+    """Draw the rows that early stopping holds out.
 
     Parameters
     ----------
@@ -389,17 +389,17 @@ def held_out_rows(fraction: float, n_rows: int, seed: int) -> NDArray[np.bool_]:
     n_rows : int
         Number of rows.
     seed : int
-        Decides which.
+        Seeds the draw.
 
     Returns
     -------
     ndarray of shape (n_rows,), dtype bool
-        True for the rows held out.
+        True for the held-out rows.
 
     Raises
     ------
     ValueError
-        If there is no row to hold out and one to train on.
+        If no row would be left to train on.
     """
     n_held = max(1, round(fraction * n_rows))
     if n_held >= n_rows:
@@ -413,9 +413,9 @@ def held_out_rows(fraction: float, n_rows: int, seed: int) -> NDArray[np.bool_]:
 
 
 def _is_ready(estimator: Any, X: Any) -> bool:
-    """Tell whether a fitted estimator can take X as it is, in a tenth of the time the full check needs.
+    """Return whether a fitted estimator can use X unchanged, in a tenth of the time of the full check.
 
-    That is most of the time of a single row. What is not ready goes through the full check.
+    The full check takes most of the time of predicting a single row. It is made if this returns False.
     """
     matrix: Any = X
     if issparse(X):
@@ -437,32 +437,32 @@ def _is_ready(estimator: Any, X: Any) -> bool:
 
 
 def _has_sound_values(estimator: Any, values: NDArray[Any]) -> bool:
-    """Tell whether all values are finite, or NaN where that is allowed."""
-    # Asking for tags takes longer than looking at the values of a row: it comes second.
+    """Return whether all values are finite, or NaN where that is allowed."""
+    # Tags come second, since getting them takes longer than checking the values of a row.
     return bool(
         np.isfinite(values).all() or (get_tags(estimator).input_tags.allow_nan and not np.isinf(values).any())
     )
 
 
 def canonical_csr(matrix: Any, name: str) -> csr_array:
-    """Turn a 2-D ndarray or sparse matrix into a CSR array with sorted, unique columns.
+    """Convert a 2-D ndarray or sparse matrix to a CSR array with sorted, unique columns.
 
     Parameters
     ----------
     matrix : ndarray or sparse matrix of shape (n_rows, n_columns)
-        Left as it is; what is canonical already is shared, not copied.
+        Not changed; canonical arrays are shared, not copied.
     name : str
-        The argument to blame.
+        The argument's name, for the message.
 
     Returns
     -------
     csr_array of shape (n_rows, n_columns)
-        Of the dtype of `matrix`.
+        With the dtype of `matrix`.
 
     Raises
     ------
     ValueError
-        If positions of a sparse matrix leave its shape.
+        If a sparse matrix has indices outside its shape.
     """
     if issparse(matrix):
         return _canonical(csr_array(_check_positions(_natively(matrix), name)))
@@ -470,7 +470,7 @@ def canonical_csr(matrix: Any, name: str) -> csr_array:
 
 
 def _canonical(matrix: csr_array) -> csr_array:
-    """Sort columns, add up duplicates and lay arrays out for the core, on copies where there is need."""
+    """Sort columns, sum duplicates and align arrays for the core, on copies where needed."""
     if not matrix.has_canonical_format:
         # Not `matrix.copy()` alone: a view's flags may be shared with the caller's matrix.
         matrix = csr_array(
@@ -485,33 +485,33 @@ def _canonical(matrix: csr_array) -> csr_array:
 
 
 def native_numbers(values: NDArray[Any]) -> NDArray[Any]:
-    """Give numbers a width and a byte order that scipy's code takes.
+    """Convert numbers to a width and byte order that scipy supports.
 
     Parameters
     ----------
     values : ndarray
-        Floats of 16 to 128 bits, or anything else.
+        Any dtype.
 
     Returns
     -------
     ndarray
-        Floats of 32 or 64 bits, in this machine's byte order. What is so already is passed on.
+        In native byte order, floats of 16 and 128 bits as 32 and 64 bits. Without a copy if possible.
     """
     dtype = values.dtype.newbyteorder("=")
     if dtype.kind == "f" and dtype.itemsize not in (4, 8):
         dtype = np.dtype(np.float32 if dtype.itemsize < 4 else np.float64)
-    with np.errstate(over="ignore"):  # infinity is refused where values must be finite
+    with np.errstate(over="ignore"):  # infinity is refused later, where values must be finite
         return values.astype(dtype, copy=False)
 
 
 def check_single(values: NDArray[np.floating[Any]], name: str) -> None:
-    """Reject what single precision, in which the core works, would make infinite.
+    """Refuse values that would be infinite in single precision, in which the core works.
 
     Parameters
     ----------
     values : ndarray
     name : str
-        What they are, for the message.
+        Name of the values, for the message.
 
     Raises
     ------
@@ -527,7 +527,7 @@ def check_single(values: NDArray[np.floating[Any]], name: str) -> None:
 
 
 def _natively(matrix: Any) -> Any:
-    """Give a sparse matrix `native_numbers`, on a shallow copy where it has others."""
+    """Convert the values of a sparse matrix with `native_numbers`, on a shallow copy if needed."""
     if matrix.format not in ("csr", "csc", "bsr", "coo", "dia"):
         return matrix
     data = native_numbers(matrix.data)
@@ -539,10 +539,10 @@ def _natively(matrix: Any) -> Any:
 
 
 def _check_positions(matrix: Any, name: str) -> Any:
-    """Reject a hand-made sparse matrix whose positions leave its shape, before scipy's code trusts them.
+    """Refuse a sparse matrix with indices outside its shape, before scipy's code trusts them.
 
-    Returns the matrix with positions of one sound dtype. Arrays are shared with the caller's; scipy's check
-    trims and casts what it is called on, which is why it is called on a shallow copy.
+    Returns the matrix with indices of one valid dtype. Arrays are shared with the caller's matrix. scipy's
+    check trims and casts the matrix it is called on, so it is called on a shallow copy.
     """
     if matrix.format == "coo" and len(matrix.shape) == 2:
         for axis, positions in enumerate((matrix.row, matrix.col)):
@@ -559,7 +559,7 @@ def _check_positions(matrix: Any, name: str) -> Any:
         matrix.check_format(full_check=True)
     except ValueError as error:
         raise ValueError(f"{invalid}: {error}") from None
-    # scipy does not look at the inside of indptr when its end is 0.
+    # scipy does not check the inner entries of indptr if the last one is 0.
     if (matrix.indptr[1:] < matrix.indptr[:-1]).any():
         raise ValueError(f"{invalid}: indptr must be a non-decreasing sequence")
     return matrix

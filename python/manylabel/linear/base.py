@@ -1,4 +1,4 @@
-"""What the linear classifiers share: predictions from scores that the core computes from the weights."""
+"""Base class of the linear classifiers: predictions from scores that the core computes from the weights."""
 
 from __future__ import annotations
 
@@ -17,23 +17,25 @@ __all__ = ["LinearClassifier"]
 class LinearClassifier(MultiLabelClassifier):
     """Base of the classifiers whose scores are linear in the features.
 
-    A subclass fits ``intercept_``, -inf for labels that are never to be named, ``threshold_`` and
+    A subclass fits ``intercept_`` (-inf for labels that are never predicted), ``threshold_`` and
     ``normalize_``.
 
     Parameters
     ----------
     normalize : {"auto", "rows", "columns"} or bool, default="auto"
-        "rows" (or True) scales every row to unit Euclidean length, in fit and predict: right for texts.
-        "columns" learns from columns of unit variance, divided by the square root of their number, and of
-        mean zero where most of a column is not zero; weights are given for features as they are. "auto" is
-        "columns" where more than an eighth of the values of X are nonzero, else "rows". False scales nothing.
-        Scores are in single precision: columns whose mean is 10,000 times their spread or more lose digits,
-        and those with 1,000,000 times take no part; subtract such means first.
+        "rows" (or True) scales every row to unit Euclidean length, in fit and in prediction; it suits text.
+        "columns" fits columns scaled to unit variance and divided by the square root of their number. Columns
+        with mostly nonzero values are also centered if an intercept is fitted. The returned weights apply to
+        the unscaled features. "auto" is "columns" if more than an eighth of the values of X are nonzero, else
+        "rows". False scales nothing. Scores are computed in single precision: columns whose mean is 10,000
+        times their standard deviation lose digits, and those with 1,000,000 times are ignored. Subtract such
+        means first.
 
     Attributes
     ----------
     threshold_ : float
-        What intercepts were lowered by, so that predicted labels have positive scores.
+        The threshold, as given or learned. It is subtracted from the intercepts, so that predicted labels
+        have positive scores.
     normalize_ : bool
         Whether rows are scaled to unit length before they are scored.
     """
@@ -41,7 +43,7 @@ class LinearClassifier(MultiLabelClassifier):
     fitted: ClassVar[dict[str, Attribute]] = {
         **MultiLabelClassifier.fitted,
         "intercept_": Array(("n_labels",), "f4", or_minus_infinity=True),
-        "threshold_": Scalar(float, finite=True, optional=True),  # not in version 0.1, as the next one
+        "threshold_": Scalar(float, finite=True, optional=True),  # this and the next: not in version 0.1
         "normalize_": Scalar(bool, optional=True),
     }
 
@@ -52,7 +54,7 @@ class LinearClassifier(MultiLabelClassifier):
 
     @property
     def _textbook_threshold(self) -> float:
-        """The score of the loss above which the literature names a label."""
+        """The score above which the loss itself assigns a label."""
         return 0.0
 
     @property
@@ -64,14 +66,14 @@ class LinearClassifier(MultiLabelClassifier):
     @property
     def _least_score(self) -> float:
         """The score above which a label is predicted."""
-        # In model files of version 0.1 intercepts are those of the loss.
+        # In model files of version 0.1 no threshold is subtracted from the intercepts.
         return 0.0 if hasattr(self, "threshold_") else self._textbook_threshold
 
     def _make_scorer(self) -> _core.Scorer:
         return _core.linear_scorer(self)
 
     def _shift(self, intercept: NDArray[np.float32], threshold: float | None, learned: float | None) -> None:
-        """Set `threshold_`, as given or as learned, and intercepts such that `predict` cuts at 0."""
+        """Set `threshold_`, as given or learned, and subtract it from the intercepts."""
         if threshold is None:
             threshold = self._textbook_threshold if learned is None else learned
         self.threshold_ = float(threshold)

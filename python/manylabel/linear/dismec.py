@@ -1,4 +1,4 @@
-"""DiSMEC: one linear classifier a label, pruned."""
+"""DiSMEC: one pruned linear classifier per label."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from manylabel.linear.base import LinearClassifier
 
 __all__ = ["DiSMECClassifier"]
 
-# The literature's weight of the loss, and the range in which another is looked for.
+# The usual weight of the loss in the literature, and the range that "auto" searches.
 _USUAL_C = 1.0
 _LEAST_C, _MOST_C = 1e-3, 1e2
 
@@ -34,46 +34,50 @@ _LEAST_C, _MOST_C = 1e-3, 1e2
 class DiSMECClassifier(LinearClassifier):
     """One-vs-rest linear classifier with squared hinge loss and pruned, sparse weights.
 
-    Every label, on its own, minimizes ``|w|^2/2 + b^2/2 + C * sum_i max(0, 1 - s_i (w.x_i + b))^2`` with
-    ``s_i = 1`` where row i carries the label and -1 elsewhere; then weights below `prune` are dropped [1]_.
+    Each label is solved on its own. It minimizes
+    ``|w|^2/2 + b^2/2 + C * sum_i max(0, 1 - s_i (w.x_i + b))^2``, where ``s_i`` is 1 if row i has the label
+    and -1 otherwise. Weights with an absolute value below `prune` are then dropped [1]_.
 
     Parameters
     ----------
     C : float or "auto", default="auto"
-        Weight of the loss against the regularizer; finite and > 0. "auto" chooses it by the loss of rows that
-        are held out (see Notes); 1 is usual in the literature.
+        Weight of the loss against the regularizer; finite and > 0. "auto" chooses it by the loss on held-out
+        rows (see Notes). The literature mostly uses 1.
     prune : float, default=0.01
-        Weights whose absolute value is below are dropped; finite and >= 0. With "columns" these are the
-        weights of the scaled columns.
+        Weights with a smaller absolute value are dropped; finite and >= 0. With ``normalize="columns"`` this
+        applies to the weights of the scaled columns.
     fit_intercept : bool, default=True
-        Whether to fit an intercept. It is regularized, as the weight of a feature that is 1 everywhere.
+        Whether to fit an intercept. It is regularized like the weight of a feature that is 1 in every row.
     threshold : {"auto", "zero"} or float, default="auto"
-        Margin above which `predict` names a label. "auto" learns it, so that rows get as many labels as they
-        have (see Notes). "zero" is that of the loss, which names rare labels hardly ever.
+        Margin above which `predict` assigns a label. "auto" learns it, so that rows get about as many labels
+        as they have (see Notes). "zero" is the threshold of the loss; it rarely predicts rare labels.
     solver : {"fast", "exact"}, default="fast"
-        "exact" finds every label's optimum over all rows to `tol`. "fast" solves labels that fewer than one
-        row in a hundred carries over their positives and the negatives that come near them, all other rows
-        standing as one, their mean; with many rows it is many times faster, and ranks alike (see Notes).
+        "exact" finds the optimum of every label over all rows, to `tol`. "fast" treats labels that fewer than
+        one row in 100 has differently: it solves them over their positive rows and the negative rows near the
+        margin, and replaces all other rows by their mean. With many rows this is many times faster, and
+        rankings are nearly the same (see Notes).
     tol : float, default=0.01
-        A label is done when its gradient is below `tol` times ``min(positives, negatives) / n_samples`` of
-        the gradient at zero. Rare labels under "fast" stop when their projected dual gradients span at most
-        ``30 * tol``. Finite and > 0.
+        A label has converged when the norm of its gradient is below
+        ``tol * min(positives, negatives) / n_samples`` times the norm at zero. Rare labels under "fast" stop
+        when their projected dual gradients span at most ``30 * tol``. Finite and > 0.
     max_iter : int, default=1000
-        Steps of a label at most; >= 1.
+        Maximum number of steps per label; >= 1.
     random_state : int, RandomState instance or None, default=None
-        Order in which "fast" visits the rows of a rare label. An int gives the same bits every time.
+        Seeds the order in which "fast" visits the rows of a rare label. An int gives the same bits every
+        time.
 
     Attributes
     ----------
     coef_ : csc_array of shape (n_labels, n_features), dtype float32
-        Weights, compressed by feature: the index that scoring walks.
+        Weights, compressed by feature, which is the order that scoring reads.
     intercept_ : ndarray of shape (n_labels,), dtype float32
-        Intercepts less `threshold_`; -inf for a label that no training row carries, so that it is never
+        Intercepts minus `threshold_`; -inf for a label that no training row has, so that it is never
         predicted.
     C_ : float
-        The weight of the loss, as given or chosen.
+        Weight of the loss, as given or chosen.
     n_iter_ : ndarray of shape (n_labels,), dtype int32
-        Steps (for rare labels under "fast", passes) taken; `max_iter` where a label did not converge.
+        Steps taken per label (passes, for rare labels under "fast"); `max_iter` where a label did not
+        converge.
 
     See Also
     --------
@@ -81,29 +85,30 @@ class DiSMECClassifier(LinearClassifier):
 
     Notes
     -----
-    Scores are the margins ``w.x + b`` less `threshold_`; those of predicted labels are positive.
+    Scores are margins ``w.x + b`` minus `threshold_`. Labels with positive scores are predicted.
 
-    The learned threshold is the margin above which as many labels are named as there are, on a tenth of the
-    rows (a quarter of few rows). Some labels are made to forget these rows: of frequent and of rare labels
-    each, the 64 most frequent, and 64 or 1 in 20 of the others. What the rows added to the weights is taken
-    back, and a few steps let the other rows answer. The weights returned are not changed by this. It takes up
-    to 15 % of the fit, more of fits of a few milliseconds. Where these rows have fewer than ten
-    ones in all, the threshold is that of "zero".
+    The learned threshold is the margin at which as many labels are predicted on held-out rows as these rows
+    have. A tenth of the rows is held out, or a quarter of small sets. A sample of labels is made to forget
+    these rows: among frequent and among rare labels, the 64 most frequent ones, and 64 or 1 in 20 of the
+    others. Their contribution to the weights is subtracted, and a few solver steps adapt the solution to the
+    remaining rows. The returned weights are not affected. This takes up to 15 % of the fit time, and more for
+    fits of a few milliseconds. If the held-out rows have fewer than ten labels in all, the threshold is 0.
 
-    ``C="auto"`` is chosen on a sample, always the same one: 4,096 rows and 32 labels, or where that is more
-    an eighth of the rows and 1 in 64 labels, at most 16,384 and 512, frequent labels most likely. A quarter
-    of its rows is held out, of few rows each quarter in turn. The search starts at 1 and takes steps of half
-    an order of magnitude, between 0.001 and 100, as long as a step lowers the loss of the held-out rows by
-    2 %. With fewer than ten labels among these rows C is 1. It takes about a tenth of a second on small sets,
-    where a fit with a given C takes a hundredth, and a few hundredths of fits of minutes.
+    ``C="auto"`` is chosen on a sample that depends on the size of the data only. It has 4,096 rows and 32
+    labels, or an eighth of the rows and 1 in 64 labels if that is more, but at most 16,384 rows and 512
+    labels. Frequent labels are drawn more often. A quarter of the sampled rows is held out; on small sets
+    each quarter in turn. The search starts at 1 and moves by factors of ``sqrt(10)`` between 0.001 and 100,
+    as long as a step lowers the held-out loss by 2 %. If the held-out rows have fewer than ten labels in all,
+    C is 1. The search takes about 0.1 seconds on small sets, where a fit with a given C takes 0.01 seconds,
+    and a few percent of a fit of minutes.
 
-    Time is O(nnz(X)) a step for sixteen labels at once. Memory: 16 bytes a stored feature of X; for each
-    thread about 64 bytes for each row and feature, four times; the weights. Nothing of size n_samples x
-    n_labels or n_labels x n_features is allocated, but for the scores `decision_function` returns and, where
-    Y was dense in fit, the predictions of `predict`.
+    Time is O(nnz(X)) per step for 16 labels at once. Memory is 16 bytes per stored value of X, about
+    256 bytes per row and feature for each thread, and the weights. No array of size n_samples x n_labels or
+    n_labels x n_features is allocated, except for the scores that `decision_function` returns and, if Y was
+    dense in fit, the predictions of `predict`.
 
-    The two solvers' P@1, P@3 and P@5 differ by less than 0.2 points on bibtex, delicious and eurlex57k at
-    ``C=1``. With much larger C the mean row stands for the others less well: take "exact" there.
+    P@1, P@3 and P@5 of the two solvers differ by less than 0.2 points on bibtex, delicious and eurlex57k at
+    ``C=1``. With a much larger C the mean row is a worse approximation; use "exact" then.
 
     References
     ----------
@@ -172,7 +177,7 @@ class DiSMECClassifier(LinearClassifier):
             weights, intercept, n_iter, cut = _core.fit_dismec(
                 (scaled.X, y, sample_weight), params, (params["n_jobs"], report)
             )
-        # Compressed rows of (n_features, n_labels) are compressed columns of the transpose.
+        # The CSR arrays of (n_features, n_labels) are the CSC arrays of the transpose.
         coef = csc_array(core_parts(weights), shape=(n_labels, X.shape[1]))
         self.coef_, intercept = scaled.unscaled(coef, intercept)
         self._shift(intercept, threshold, cut)
@@ -208,11 +213,11 @@ class DiSMECClassifier(LinearClassifier):
         sample_weight: NDArray[np.float32] | None,
         report: Tell,
     ) -> float:
-        """Choose the weight of the loss by rows held out."""
+        """Choose the weight of the loss by the loss on held-out rows."""
         folds = held_out_folds(scaled.X, Y, sample_weight)
         if not folds:
             return _USUAL_C
-        # One seed for all: estimators of the same data choose alike.
+        # A fixed seed: the choice depends on the data only.
         model = clone(self).set_params(
             prune=0.0, threshold="zero", normalize=scaled.by_row, random_state=0, verbose=0
         )
@@ -224,9 +229,7 @@ class DiSMECClassifier(LinearClassifier):
                 try:
                     model._fit(fold.X, fold.Y, fold.sample_weight, lambda _: report(0), quiet=True)
                 except ValueError:
-                    return (
-                        np.inf
-                    )  # parameters are checked: C times the weights of the rows is too small or large
+                    return np.inf  # parameters are checked, so C times the row weights is out of range
                 losses.append(fold.mean_loss(_squared_hinge, model.decision_function(fold.X_held)))
             return float(np.mean(losses))
 

@@ -24,59 +24,61 @@ __all__ = ["LEMLClassifier"]
 
 @register(command="leml")
 class LEMLClassifier(LinearClassifier):
-    """Linear classifiers of all labels through a matrix of low rank, from full or partly known labels.
+    """Linear classifiers of all labels with one low-rank weight matrix; labels may be partly unknown.
 
-    Minimizes ``sum l(y_ij, x_i.W h_j) + alpha/2 (|W|^2 + |H|^2)`` over the known entries of Y, W having
-    `rank` columns and H a row h_j for each label; W and H take turns, and the objective never rises [1]_.
+    Minimizes ``sum l(y_ij, x_i.W h_j) + alpha/2 (|W|^2 + |H|^2)`` over the known entries of Y. W has `rank`
+    columns, and H has a row h_j per label. W and H are optimized in turns; no turn raises the objective [1]_.
 
     Parameters
     ----------
     rank : int, default=100
-        Columns of W and H; >= 1. No more are used than there are rows and labels with a positive row:
-        ``W H'`` then has any rank it can have, and `alpha` alone holds it back.
+        Columns of W and H; >= 1. No more are used than there are rows, or labels with a positive row. At that
+        number ``W H'`` can have any rank, and only `alpha` regularizes it.
     alpha : float or "auto", default="auto"
-        Weight of the squares of W and H, which is the weight of the sum of the singular values of ``W H'``;
-        from 1e-30 to 1e12. "auto" takes the one at which rows held out are predicted best (see Notes); the
-        fit takes two to nine times as long.
+        Weight of the squared norms of W and H, which equals the weight of the nuclear norm of ``W H'``; from
+        1e-30 to 1e12. "auto" chooses the value that predicts held-out rows best (see Notes); the fit then
+        takes two to nine times as long.
     loss : {"squared", "logistic", "squared-hinge"}, default="squared"
-        What an entry costs: ``(y - z)^2 / 2``, ``log(1 + exp(-s z))`` or ``max(0, 1 - s z)^2 / 2`` with
-        ``s = 2 y - 1``. With all entries known, "squared" is by far the fastest (see Notes).
+        Loss of an entry y with the score z: ``(y - z)^2 / 2``, ``log(1 + exp(-s z))`` or
+        ``max(0, 1 - s z)^2 / 2``, where ``s = 2 y - 1``. If all entries are known, "squared" is by far the
+        fastest (see Notes).
     threshold : {"auto", "zero"} or float, default="auto"
-        Prediction above which `predict` names a label. "auto" learns it in fit: among rows held out, as many
-        labels are named as there are (see Notes). "zero" is the threshold of the loss, 1/2 with "squared" and
-        else 0.
+        Score above which `predict` assigns a label. "auto" learns it, so that held-out rows get as many
+        labels as they have (see Notes). "zero" is the threshold of the loss: 1/2 with "squared", else 0.
     max_iter : int, default=10
-        Turns of W and H at most; >= 1.
+        Maximum number of turns of W and H; >= 1.
     tol : float, default=1e-3
-        The fit is done when a turn lowers the objective by less than this share; finite and > 0.
+        The fit has converged when a turn lowers the objective by less than this share; finite and > 0.
     cg_max_iter : int, default=20
-        Steps of conjugate gradients in a turn of W (for each of Newton's steps in a turn of either factor
-        with other losses or entries unknown) at most; >= 1.
+        Maximum number of conjugate gradient steps in a turn of W; >= 1. With other losses than "squared", or
+        with unknown entries, it applies to each Newton step in a turn of either factor.
     cg_tol : float, default=0.1
-        Share of the residual at which conjugate gradients stop; finite and > 0.
+        Relative residual at which conjugate gradients stop; finite and > 0.
     fit_intercept : bool, default=True
-        Whether to fit an intercept: the score of a feature that is 1 in every row. Its row of W is
-        regularized as the others.
+        Whether to fit an intercept, which is the score of a feature that is 1 in every row. Its row of W is
+        regularized like the others.
     random_state : int, RandomState instance or None, default=None
-        The first H, of independent normal numbers. An int gives the same bits every time.
+        Seeds the initial H, which has independent standard normal entries, and the held-out rows. An int
+        gives the same bits every time.
 
     Attributes
     ----------
     features_ : ndarray of shape (n_seen_features,), dtype int32
-        Features that some training row has, in increasing order; others have no part in scores.
+        Features that are nonzero in some training row, in increasing order. Others do not affect scores.
     feature_factors_ : ndarray of shape (n_seen_features, n_factors), dtype float32
-        W without its intercept; n_factors is `rank` or less.
+        W without the row of the intercept; n_factors is `rank` or less.
     label_factors_ : ndarray of shape (n_factors, n_labels), dtype float32
-        The transpose of H; zeros for labels never seen.
+        The transpose of H; zeros for labels never seen in fit.
     intercept_ : ndarray of shape (n_labels,), dtype float32
-        What is added to ``X[:, features_] @ feature_factors_ @ label_factors_``, `threshold_` taken off; -inf
-        for a label that no training row is known to carry, so that it is never predicted.
+        Scores are ``X[:, features_] @ feature_factors_ @ label_factors_ + intercept_``; `threshold_` is
+        subtracted already. -inf for a label that no training row is known to have, so that it is never
+        predicted.
     objective_ : ndarray of shape (n_iter_,), dtype float64
         The objective after each turn; empty if no label was seen.
     n_iter_ : int
-        Turns taken.
+        Number of turns.
     alpha_ : float
-        `alpha`, or what "auto" chose; ``alpha=alpha_`` gives the same model.
+        `alpha`, as given or chosen. Fitting with ``alpha=alpha_`` gives the same model.
 
     See Also
     --------
@@ -84,32 +86,33 @@ class LEMLClassifier(LinearClassifier):
 
     Notes
     -----
-    Scores are predictions less `threshold_`; those of predicted labels are positive. With
-    ``loss="logistic"`` there is `predict_proba`, ``1 / (1 + exp(-score - threshold_))``.
+    Scores are predictions minus `threshold_`. Labels with positive scores are predicted. With
+    ``loss="logistic"`` there is `predict_proba`, which returns ``1 / (1 + exp(-score - threshold_))``.
 
-    ``alpha="auto"``: a quarter of the rows, at most 2,000, is held out; up to four parts in turn where rows
-    are few (one only where Newton's method is at work). The others are fitted with values that differ by
-    factors of 3, from 3 on for rows of unit length and in the direction where the loss of the rows held out
-    falls: four turns for the first, two for every next one from the factors of the one before. A parabola
-    through the lowest loss and its neighbours tells where it is lowest; taken is the smaller value at which
-    it is half a per cent higher, which ranks better. Then all rows are fitted with it. The value found is
-    ``alpha_``; it grows with the length and the weight of rows.
+    ``alpha="auto"``: a quarter of the rows, at most 2,000, is held out; if rows are few, up to four parts in
+    turn (only one where Newton's method is used). The other rows are fitted with values that differ by
+    factors of 3. The first is 3 for rows of unit length, and the search follows the direction in which the
+    held-out loss falls. The first value takes four turns; each further value continues from the factors of
+    the one before with two turns. A parabola through the lowest loss and its neighbors gives the minimum. The
+    smaller value at which the loss is 0.5 % above that minimum is used, since it ranks better. All rows are
+    then fitted with it. The chosen value is ``alpha_``; it grows with the length and the weight of rows.
 
-    ``threshold="auto"``: after the last turn a tenth of the rows, at most 2,000 and up to three parts where
-    rows are few, is forgotten by half a turn of W without them, and scored by it. H, whose part in the
-    scores of a row is small, is kept. The threshold is where as many of these scores lie above as there are
-    labels. Factors stay as they were. It takes 5 to 15 per cent of a fit with ``alpha="auto"``,
-    and up to a third where `alpha` is given and turns are few.
+    ``threshold="auto"``: after the last turn a tenth of the rows is held out, at most 2,000, and up to three
+    parts if rows are few. W is fitted without these rows by half a turn, and scores them; H is kept. The
+    threshold is the value above which as many of these scores lie as there are labels. The fitted factors do
+    not change. This takes 5 to 15 % of a fit with ``alpha="auto"``, and up to a third of a fit with a given
+    `alpha` and few turns.
 
-    With r factors, a turn of squared loss over all entries takes up to ``2 r cg_max_iter`` steps for each
-    stored feature and r^2 for each row, feature and label; scores of entries that are 0 are never computed.
-    If `observed` is given, every product of conjugate gradients takes r steps for each known entry.
+    With r factors, a turn of the squared loss over all entries takes at most ``2 r cg_max_iter`` operations
+    per stored value of X, and r^2 per row, feature and label. Scores of entries that are 0 are never
+    computed. With `observed`, each product in conjugate gradients takes r operations per known entry.
     "logistic" and "squared-hinge" over all entries compute all n_samples x n_labels scores for each product,
-    O(n_samples n_labels r), in blocks that are never kept: hours where labels go into the tens of thousands.
+    in O(n_samples n_labels r) time and in blocks that are not kept. This takes hours with tens of thousands
+    of labels.
 
-    Memory: 14 bytes a stored feature, 4 r for each row (12 r with Newton's method), 22 r for each feature
-    and label; with the learned threshold 35 r, with ``alpha="auto"`` and few rows up to 110 r. Both factors
-    are dense by nature.
+    Memory in bytes: 14 per stored value of X, 4 r per row (12 r with Newton's method), and 22 r per feature
+    and per label; 35 r with the learned threshold, and up to 110 r with ``alpha="auto"`` and few rows. Both
+    factors are dense.
 
     References
     ----------
@@ -186,7 +189,8 @@ class LEMLClassifier(LinearClassifier):
         Parameters
         ----------
         observed : array-like or sparse matrix of the shape of `y`, default=None
-            1 where an entry of Y is known, 0 where it is not and Y does not matter. None means all are.
+            1 where an entry of Y is known, and 0 where it is unknown and its value in Y is ignored. None
+            means that all entries are known.
         """
         known = as_column(observed)
         with self._fitting(y) as (built, Y):
@@ -223,7 +227,7 @@ class LEMLClassifier(LinearClassifier):
     def _log_odds(self, scores: NDArray[Any]) -> NDArray[Any]:
         if self.loss == "logistic":
             return scores
-        # Targets of the squared loss are 0 and 1, and those of a margin -1 and 1.
+        # The squared loss has targets 0 and 1, a margin has -1 and 1.
         margins = 2 * (scores - self._least_score) if self.loss == "squared" else scores
         return super()._log_odds(margins)
 

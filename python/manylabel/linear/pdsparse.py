@@ -27,64 +27,66 @@ class PDSparseClassifier(LinearClassifier):
     """Linear classifier with a margin between the labels of a row and all others, and sparse weights.
 
     Minimizes ``sum_k |w_k|^2/2 + l1 |w_k|_1 + C sum_i max(0, 1 + max w_k.x_i - min w_k.x_i)`` over the
-    weights of all labels together; the maximum is over the labels row i does not carry, the minimum over
-    those it does. Solved in the dual, row by row, where few labels of each row have a say [1]_.
+    weights of all labels together. The maximum is over the labels that row i lacks, and the minimum over
+    those that it has. The dual is solved row by row, with a small active set of labels per row [1]_.
 
     Parameters
     ----------
     C : float, default=1.0
         Weight of the loss; finite and > 0.
     l1 : float, default=0.01
-        Weight of the absolute values of the weights; finite and >= 0. The larger, the fewer weights.
+        Weight of the absolute values of the weights; finite and >= 0. Larger values give fewer weights.
     max_iter : int, default=50
-        Passes over the rows at most; >= 1.
+        Maximum number of passes over the rows; >= 1.
     tol : float, default=0.01
-        The fit is done when the duality gap, as seen row by row during a pass, is below this share of the
-        objective; finite and > 0.
+        The fit has converged when the duality gap is below this share of the primal objective; finite and >
+        0.
     search : {"exact", "sampled"}, default="exact"
-        How the labels that violate a row's margin most are found: by all scores, or by estimates from some
-        of the row's features, drawn with probability in proportion to their absolute values.
+        How the labels that violate a row's margin most are found. "exact" computes all scores. "sampled"
+        estimates them from some of the row's features, drawn with probabilities proportional to their
+        absolute values.
     n_candidates : int or None, default=None
-        Violating labels added to a row's active set in a visit; >= 1. None begins with the mean number of
-        labels of a row and doubles it, up to 100, after a pass in which the search took more than twice the
-        rest of the work.
+        Violating labels added to a row's active set per visit; >= 1. None starts with the mean number of
+        labels per row and doubles it, up to 100, after a pass in which the search took more than twice the
+        time of the rest.
     post_solve : bool, default=True
-        Whether, once it is found which weights are not zero, as many passes follow for these without `l1`.
-        With `early_stopping` what they find is kept only if it is no worse on the rows held out.
+        Whether to make as many passes again without `l1` once it is known which weights are nonzero. With
+        `early_stopping` the result is kept only if it is no worse on the held-out rows.
     fit_intercept : bool, default=True
-        Whether scores have intercepts: the logarithms of the labels' frequencies, all times one factor that
-        held-out rows choose (see Notes). With False, intercepts are 0. Weights are the same either way.
+        Whether scores have intercepts: the logarithms of the label frequencies times one factor that is
+        chosen on held-out rows (see Notes). With False, intercepts are 0. The weights do not depend on it,
+        unless columns are centered (see `normalize`).
     threshold : {"auto", "zero"} or float, default="auto"
-        Score above which `predict` names a label. "auto" learns it from held-out rows, so that as many labels
-        are named there as there are (see Notes). "zero" is 0.
+        Score above which `predict` assigns a label. "auto" learns it, so that held-out rows get as many
+        labels as they have (see Notes). "zero" is 0.
     early_stopping : bool, default=False
-        Whether to hold rows out, to stop when the precision of their best label does not improve, and to
-        keep the weights that were best.
+        Whether to hold rows out, stop when the precision at 1 on them no longer improves, and keep the best
+        weights.
     validation_fraction : float, default=0.1
-        Share of the rows held out; > 0 and < 1.
+        Share of the rows that `early_stopping` holds out; > 0 and < 1.
     n_iter_no_change : int, default=3
-        Passes without improvement that stop the fit; >= 1.
+        Passes without improvement after which `early_stopping` stops; >= 1.
     random_state : int, RandomState instance or None, default=None
-        Order of the rows, order of labels whose scores are equal, features sampled, rows held out. An int
-        gives the same bits every time.
+        Seeds the order of rows, the order of labels with equal scores, the sampled features and the held-out
+        rows. An int gives the same bits every time.
     n_jobs : int or None, default=None
-        Threads; None means 1, -1 all cores. Never changes the result. The passes themselves go from row to
-        row on one thread; predictions, the precision on rows held out and the duality gap use all.
+        Threads; None means 1, -1 all cores. Never changes the result. The passes themselves run on one
+        thread; predictions, the precision on held-out rows and the duality gap use all.
 
     Attributes
     ----------
     coef_ : csc_array of shape (n_labels, n_features), dtype float32
-        Weights, compressed by feature: the index that scoring walks.
+        Weights, compressed by feature, which is the order that scoring reads.
     intercept_ : ndarray of shape (n_labels,), dtype float32
-        Factor times log frequency, or 0, less `threshold_`; -inf for a label that no training row carries, so
+        Factor times log frequency, or 0, minus `threshold_`; -inf for a label that no training row has, so
         that it is never predicted.
     n_iter_ : int
-        Passes made, those after the support was found not counted.
+        Number of passes, without those of `post_solve`.
     dual_gap_ : float
-        Primal plus dual objective (the dual one is minimized) before the post-solve: how far from the
-        optimum the objective can at most be.
+        Duality gap before `post_solve`: an upper bound on the distance of the objective from its optimum. It
+        is the sum of the primal objective and the minimized dual one.
     validation_precision_ : ndarray of shape (n_iter_,) or (0,), dtype float64
-        Share of held-out rows whose best label is right, after each pass.
+        Precision at 1 on the held-out rows after each pass, from 0 to 1; empty without `early_stopping`.
 
     See Also
     --------
@@ -92,32 +94,32 @@ class PDSparseClassifier(LinearClassifier):
 
     Notes
     -----
-    Scores are ``w.x + b`` with the intercepts less `threshold_`; those of predicted labels are positive.
+    Scores are ``w.x + b`` with `threshold_` subtracted from the intercepts b. Labels with positive scores are
+    predicted.
 
-    A visit of a row takes as many steps as its features have weights, plus n_labels, for an exact search.
-    Memory: the stored features, some 30 bytes for each pair of a feature and a label that has ever been
-    active in one of its rows, 12 bytes for each active label of a row; with `early_stopping` a second time.
+    With "exact", a visit of a row takes O(number of weights of the row's features + n_labels) time. Memory:
+    the stored values of X, about 30 bytes per pair of a feature and a label that was ever active in a row
+    with this feature, and 12 bytes per active label of a row; twice that with `early_stopping`.
 
-    The loss compares the labels of a row with one another: that a score is positive means nothing, and that
-    a label is frequent is not learned as such. Both are learned after the fit. A tenth of the rows, 2,000 at
-    most, is held out (several parts one after the other, up to five, where a tenth is under a hundred rows).
-    What these rows have taught is taken back, the others adapt to that in two passes, and the held-out rows
-    are scored. The factor of the log frequencies is the smallest of 0, 1/512, 1/256, ..., 2 whose mean
-    label ranking average precision is within a standard error of the best one. The threshold is that above
-    which as many pairs of a row and a label lie as are true. With `early_stopping` the rows held out for it
-    serve, at next to no cost; else both together took up to 16 % of the time of the fit with a thousand rows
-    or more, and 20 to 28 %, some milliseconds, with a few hundred. The weights stay what they were.
+    The loss compares the labels of a row with one another. Therefore the sign of a score has no meaning, and
+    label frequencies are not learned. Both are learned after the fit. A tenth of the rows, at most 2,000, is
+    held out; if a tenth is less than a hundred rows, up to five parts in turn. The contribution of these rows
+    to the weights is subtracted, two passes over the other rows adapt the weights, and the held-out rows are
+    scored. The factor of the log frequencies is one of 0, 1/512, 1/256, ..., 2: the smallest whose mean label
+    ranking average precision is within a standard error of the best. The threshold is the value above which
+    as many pairs of a row and a label lie as are true. With `early_stopping` its held-out rows are used, at
+    almost no cost. Otherwise both took up to 16 % of the fit time with a thousand rows or more, and 20 to 28
+    %, some milliseconds, with a few hundred. The returned weights are not affected.
 
-    The loss of a row is that of its worst pair of labels. Where rows carry many labels that features tell
-    little about, some pair is always wrong, and weights shrink to nearly nothing although there is something
-    to learn: one-vs-rest classifiers rank better there. Rows without a label, or with all of them, have no
-    say in the weights.
+    The loss of a row is that of its worst pair of labels. If rows have many labels that the features hardly
+    predict, some pair is always wrong and the weights shrink to nearly zero. One-vs-rest classifiers rank
+    better on such data. Rows without labels, or with all of them, do not affect the weights.
 
     References
     ----------
     .. [1] I. Yen, X. Huang, K. Zhong, P. Ravikumar and I. Dhillon, "PD-Sparse: A Primal and Dual Sparse
-       Approach to Extreme Multiclass and Multilabel Classification", ICML 2016. The default `l1` goes with
-       rows of unit length.
+       Approach to Extreme Multiclass and Multilabel Classification", ICML 2016. The default `l1` suits rows
+       of unit length.
 
     Examples
     --------
@@ -194,7 +196,7 @@ class PDSparseClassifier(LinearClassifier):
             weights, intercept, n_iter, dual_gap, validation, cut = _core.fit_pdsparse(
                 (scaled.X, y, sample_weight), held_out, params, (params["n_jobs"], report)
             )
-        # Compressed rows of (n_features, n_labels) are compressed columns of the transpose.
+        # The CSR arrays of (n_features, n_labels) are the CSC arrays of the transpose.
         coef = csc_array(core_parts(weights), shape=(y.shape[1], X.shape[1]))
         self.coef_, intercept = scaled.unscaled(coef, intercept)
         self._shift(intercept, threshold, cut)

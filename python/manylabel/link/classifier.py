@@ -1,4 +1,4 @@
-"""The smooth link as an estimator, and what to search."""
+"""The smooth link as an estimator, and the parameter ranges of its authors."""
 
 from __future__ import annotations
 
@@ -42,114 +42,120 @@ __all__ = ["SmoothLinkClassifier", "smooth_link_space"]
 class SmoothLinkClassifier(MultiLabelClassifier):
     """Random cosine features of a low-rank linear prediction, with a linear model on top.
 
-    `Rembrandt` gives k linear predictions p of a row that know what labels have in common. The scores are
-    ``cos((p, 1) R + b) V``, with random frequencies R: the primal form of a kernel machine on predictions,
-    which bends independent linear predictions into joint ones [1]_.
+    `Rembrandt` reduces a row to k linear predictions p, which carry what the labels have in common. The
+    scores are ``cos((p, 1) R + b) V`` with random frequencies R. This is the primal form of a kernel machine
+    on the predictions: it turns independent linear predictions into joint nonlinear ones [1]_.
 
     Parameters
     ----------
     n_components : int or float, default=0.99
-        Size of the embedding; >= 1. A float in (0, 1) is a share: the fewest components whose eigenvalues of
-        ``Y'Y`` sum to more than that share of its trace, at most 300; with more than 1024 labels 300.
+        Size k of the embedding; >= 1. A float in (0, 1) is a share: the fewest components whose eigenvalues
+        of ``Y'Y`` sum to more than that share of its trace, at most 300; with more than 1024 labels it is
+        300.
     kernel : str, default="gaussian"
-        "gaussian", "matern-3", "matern-5" or "cauchy" (for ever more components), "linear" for no cosines, or
-        "quasi-gaussian", "quasi-matern-3" or "quasi-matern-5" with frequencies drawn by Latin hypercube.
+        Kernel that the random features approximate: "gaussian", "matern-3", "matern-5" or "cauchy", in order
+        of heavier tails of the frequencies. "quasi-gaussian", "quasi-matern-3" and "quasi-matern-5" draw the
+        frequencies by Latin hypercube sampling. "linear" uses the predictions p without cosines.
     n_features : int or "auto", default="auto"
-        Random features s; >= 1. "auto" is a quarter of the rows, but at least 100 and at most 2000. Of no
-        consequence with "linear".
+        Number s of random features; >= 1. "auto" is a quarter of the number of rows, but at least 100 and at
+        most 2000. Ignored with "linear".
     gamma : float or "auto", default="auto"
-        Multiple of the frequencies that the median of squared distances suggests: the Gaussian kernel is
-        ``exp(-gamma^2 |p - p'|^2 / median)``; finite and > 0. "auto" is the one of 1/4, 1/2 and 1 with the
-        least leave-one-out error of least squares; see Notes.
+        Factor of the frequencies, relative to the median heuristic: the Gaussian kernel is
+        ``exp(-gamma^2 |p - p'|^2 / median)``, with the median of squared distances; finite and > 0. "auto" is
+        the one of 1/4, 1/2 and 1 with the lowest leave-one-out error of least squares (see Notes).
     loss : {"logistic", "squared", "softmax"}, default="logistic"
-        Of every label, or of the one class of a row.
+        "logistic" and "squared" are per label. "softmax" is for data with exactly one label per row.
     embedding : {"rembrandt", "gaussian", "pca", "none"} or Rembrandt, default="rembrandt"
-        Where the linear predictions come from; see `Rembrandt`. "none" takes those of the labels themselves,
-        one ridge regression each: n_features_in_ x n_labels numbers. Of an instance, which stays as it is,
-        a clone is fitted, with its own `n_components`, `l2`, `n_iter` and `n_oversamples` in place of those
-        here, and the seed from here unless it has one.
+        Source of the linear predictions; see the parameter of `Rembrandt`. "none" predicts the labels
+        themselves by one ridge regression each, which takes n_features_in_ x n_labels numbers. If an instance
+        is given, a clone of it is fitted. It keeps its own `n_components`, `l2`, `n_iter` and
+        `n_oversamples`, and takes the seed from here unless it has one.
     solver : {"psgd", "newton-cg"}, default="psgd"
-        "psgd" takes preconditioned stochastic gradients with momentum from the least-squares solution;
-        stopping after a few passes, the ridge and label smoothing are its regularization. "newton-cg" finds
-        the optimum of the logistic loss plus ridge. The squared loss has a closed form.
+        "psgd" takes preconditioned stochastic gradient steps with momentum from the least-squares solution;
+        stopping after a few passes, the ridge and label smoothing regularize it. "newton-cg" finds the
+        optimum of the logistic loss plus ridge. The squared loss has a closed form.
     l2 : float or "auto", default="auto"
         Ridge of all regressions of the embedding, relative to the mean diagonal of ``X'X``; finite and >= 0.
-        "auto" chooses it by leave-one-out error, centers X and Y, gives features of dense X unit variance
-        and has the link learn from leave-one-out predictions; see Notes. With "pca" it has no meaning.
+        "auto" chooses it by leave-one-out error, centers X and Y, scales the columns of dense X to unit
+        variance, and fits the link on leave-one-out predictions (see Notes). Ignored with "pca".
     l2_link : float or "auto", default="auto"
-        Ridge of V relative to the mean diagonal of the Gram matrix of features; finite and >= 0. "auto" is
-        0.1.
+        Ridge of V, relative to the mean diagonal of the Gram matrix of the random features; finite and >= 0.
+        "auto" is 0.1.
     n_iter : int, default=1
-        Passes of the range finder of the embedding before the last; >= 0.
+        Passes of the embedding's range finder before the last; >= 0.
     n_oversamples : int, default=20
-        Columns of its probe beyond `n_components`; >= 0.
+        Columns of its random probe beyond `n_components`; >= 0.
     n_passes : int, default=8
         Passes of "psgd" over the rows; >= 1.
     step_size : float, default=1.0
-        Step of "psgd"; finite and > 0. Up to 4 is fast, more may not converge.
+        Step size of "psgd"; finite and > 0. Values up to 4 converge fast; larger ones may diverge.
     momentum : float, default=0.5
-        Of "psgd"; in [0, 1).
+        Momentum of "psgd"; in [0, 1).
     decay : float, default=0.95
-        What step and momentum are multiplied by after each pass; in (0, 1].
+        Factor of step size and momentum after each pass of "psgd"; in (0, 1].
     threshold : {"auto", "zero"} or float, default="auto"
-        Logit (with the squared loss, prediction less 1/2) above which `predict` names a label. "zero" is a
-        probability of one half. "auto" is that too unless fewer than 0.7 or more than 1.4 times the true
-        labels would be named of rows that the weights were not fitted to, and then the nearest score to name
-        so many; see Notes. Of no consequence with "softmax".
+        Logit above which `predict` assigns a label; with the squared loss, the prediction minus 1/2. "zero"
+        is a probability of one half. "auto" is the same, unless that would predict fewer than 0.7 or more
+        than 1.4 times as many labels of held-out rows as they have; then it is the nearest score that stays
+        within these bounds (see Notes). Ignored with "softmax".
     shrink : float or None, default=None
-        Label smoothing: the target of a label that is present; in (0.5, 1]. None is ``1 - 1/n_samples``.
+        Label smoothing: the target of a label that is present; in (0.5, 1]. None is ``1 - 1/n_samples``, but
+        at least 0.75.
     preflate : bool, default=False
-        Whether the start of rare classes is enlarged; for the kernel "linear" with "softmax" only.
+        Whether to enlarge the initial weights of rare classes; only with the kernel "linear" and "softmax".
     early_stopping : bool, default=False
         Whether "psgd" stops when the loss on held-out rows no longer falls, and keeps the best pass.
     validation_fraction : float, default=0.1
-        Share of the rows held out; in (0, 1).
+        Share of the rows that `early_stopping` holds out; in (0, 1).
     n_iter_no_change : int, default=2
-        Passes without a better held-out loss after which it stops; >= 1.
+        Passes without a lower held-out loss after which `early_stopping` stops; >= 1.
     max_iter : int, default=100
-        Steps of "newton-cg" at most; >= 1.
+        Maximum number of "newton-cg" steps; >= 1.
     tol : float, default=1e-3
-        Length of a label's gradient, relative to that at zero weights, at which "newton-cg" is done; finite
-        and > 0.
+        "newton-cg" has converged for a label when the norm of its gradient, relative to the norm at zero
+        weights, is below this; finite and > 0.
     max_memory : int or None, default=None
-        Bytes that the fit of the link may take; >= 1. What is forecast to need more raises; features are kept
-        from pass to pass if there is room, or computed anew. None for no limit, and features of 2 GiB.
+        Limit in bytes for the fit of the link; >= 1. A fit that is estimated to need more raises. Random
+        features are kept between passes if the limit allows, else they are recomputed. None means no limit,
+        and features are kept up to 2 GiB.
     random_state : int, RandomState instance or None, default=None
-        Seeds the embedding, frequencies and the order of rows. An int gives the same bits every time.
+        Seeds the embedding, the frequencies, the order of rows and the held-out rows. An int gives the same
+        bits every time.
 
     Attributes
     ----------
     projection_ : ndarray of shape (n_features_in_, n_components_), dtype float64
-        W of the linear predictions.
+        Weights W of the linear predictions ``p = X @ projection_ + projection_intercept_``.
     projection_intercept_ : ndarray of shape (n_components_,), dtype float64
-        What is added to them.
+        Their intercepts.
     frequencies_ : ndarray of shape (n_components_ + 1, n_features), dtype float32
-        R, the last row that of the constant; no columns with "linear".
+        R; the last row belongs to the constant. No columns with "linear".
     phases_ : ndarray of shape (n_features,), dtype float32
-        b; empty with "linear".
+        b, in radians; empty with "linear".
     coef_ : ndarray of shape (n_labels, n_features), dtype float32
-        V, one row a label; with "linear" (n_labels, n_components_).
+        The transpose of V; of shape (n_labels, n_components_) with "linear".
     intercept_ : ndarray of shape (n_labels,), dtype float32
-        Weight of a constant feature, less `threshold_`, and less 1/2 with the squared loss; -inf for labels
+        Weight of a constant feature, minus `threshold_`, and minus 1/2 with the squared loss; -inf for labels
         never seen in fit.
     gamma_ : float
-        `gamma`, or the one that was chosen.
+        `gamma`, as given or chosen.
     threshold_ : float
-        What intercepts were lowered by, so that predicted labels have positive scores.
+        The threshold, as given or learned. It is subtracted from the intercepts, so that predicted labels
+        have positive scores.
     l2_ : float
-        `l2`, or the one that was chosen; 0 with "pca".
+        `l2`, as given or chosen; 0 with "pca".
     ridge_ : float
-        The relative ridge that was used: `l2_link`, or more where the Gram matrix was singular.
+        The relative ridge that was used: `l2_link`, or more if the Gram matrix was singular.
     validation_loss_ : ndarray of shape (n_iter_,), dtype float64
-        Mean held-out loss of a row after each pass, or empty.
+        Mean held-out loss per row after each pass; empty without `early_stopping`.
     n_iter_ : int
-        Passes, or the most Newton steps that a label took; 1 for the closed form.
+        Number of passes, or the most Newton steps that a label took; 1 for the closed form.
     n_components_ : int
-        Linear predictions.
+        Number of linear predictions.
     classes_ : ndarray of shape (n_labels,)
         ``arange(n_labels)``, or the classes of a 1-D y.
     one_dimensional_ : bool
-        Whether y was 1-D in fit, and `predict` is.
+        Whether y was 1-D in fit; predictions then are, too.
 
     See Also
     --------
@@ -158,48 +164,48 @@ class SmoothLinkClassifier(MultiLabelClassifier):
 
     Notes
     -----
-    With "softmax" each row has one label, and the y of `fit` may be 1-D, one class a row. A fit that is
-    forecast to take more than `max_memory` raises `MemoryError`. Ctrl-C ends it within a second, unless a
-    single large factorization of the embedding runs. A `ConvergenceWarning` tells of a singular Gram matrix
-    whose ridge had to be raised, and of labels that need more than `max_iter` Newton steps.
+    With "softmax" each row must have exactly one label, and y may be 1-D with one class per row. A fit that
+    is estimated to need more than `max_memory` raises `MemoryError`. Ctrl-C ends a fit within a second,
+    except during a single large factorization of the embedding. A `ConvergenceWarning` reports a singular
+    Gram matrix whose ridge had to be raised, and labels that did not converge in `max_iter` Newton steps.
 
-    Scores are logits less `threshold_`; with the squared loss predictions less 1/2 and `threshold_`. Those of
-    predicted labels are positive. Probabilities are ``1 / (1 + exp(-score - threshold_))``; with "softmax"
-    those of a row sum to 1; with the squared loss they are predictions, cut off at 0 and 1.
+    Scores are logits minus `threshold_`; with the squared loss, predictions minus 1/2 and `threshold_`.
+    Labels with positive scores are predicted. Probabilities are ``1 / (1 + exp(-score - threshold_))``. With
+    "softmax" those of a row sum to 1. With the squared loss they are the predictions, clipped to [0, 1].
 
-    Let n be the rows, s the random features, k the components and c the labels. Time: the embedding; O(n s k)
-    for features, O(n s^2 + s^3) for the least-squares start, O(n s c) a pass of "psgd", and O(s^2 c) for
-    each of its ten batches if rows are many. Memory: 4 n s bytes where features are kept; 20 s^2; 4 s c for V
-    and 24 s times at most 4096 labels (all with "softmax" and early stopping) that are fitted together.
-    "newton-cg" takes, for each thread, 320 n bytes more. Scoring works on blocks of rows. `max_memory` is of
-    the link alone: the embedding takes what `Rembrandt` in float64 does and, where more than half of X is not
-    zero, 8 bytes a cell for a dense copy.
+    Cost, for n rows, s random features, k components and c labels. Time: the embedding; O(n s k) for the
+    features; O(n s^2 + s^3) for the least-squares start; O(n s c) per pass of "psgd", plus O(s^2 c) for each
+    of its ten batches if rows are many. Memory in bytes: 4 n s for features that are kept; 20 s^2; 4 s c for
+    V; 24 s per label for up to 4096 labels that are fitted together (all labels with "softmax" and with early
+    stopping). "newton-cg" takes 320 n bytes more per thread. Rows are scored in blocks. `max_memory` limits
+    the link only: the embedding takes the memory of `Rembrandt` in float64 and, if more than half of X is
+    nonzero, 8 bytes per entry for a dense copy.
 
-    The link must learn from predictions that are as good as those of new rows are, or it trusts them too
-    much. Those of the embedding for the rows it was fitted to are better, the more so the fewer the rows.
-    So with ``l2="auto"`` the link learns from leave-one-out predictions: what the embedding's last
-    regression would predict for each row, had it been fitted to the others. They take one fit and the
-    leverages of the rows; see `Rembrandt` on these, on the choice of the ridge and what both cost. Columns
-    of X with more than one cell in eight that is not zero are divided by their standard deviations, since
-    one ridge suits no features of different scales; `projection_` has that included. With a number, and
-    for an instance, the link learns from predictions of the rows that the embedding was fitted to, as
-    printed in [1]_, and X is taken as it is.
+    The link must be fitted on predictions that are as good as those of new rows, else it trusts them too
+    much. The embedding predicts its own training rows better, and the fewer rows there are, the larger the
+    difference. With ``l2="auto"`` the link is therefore fitted on leave-one-out predictions: for each row,
+    the prediction of the embedding's last regression fitted to the other rows. They cost one fit and the
+    leverages of the rows; see `Rembrandt` on leverages, on the choice of the ridge and on the cost of both.
+    If more than an eighth of the values of X are nonzero, the columns are divided by their standard
+    deviations, since no single ridge suits features of different scales; `projection_` applies to the
+    unscaled features. If `l2` is a number or `embedding` an instance, the link is fitted on predictions of
+    the rows that the embedding was fitted to, as printed in [1]_, and X is not scaled.
 
-    The error that chooses `gamma` is that of up to 4000 rows, the 64 commonest labels and 500 features, or
-    more where that takes no more than a tenth of the fit of V. It stands for what is fitted: its ridge is
-    smaller by what the passes of "psgd" undo of `l2_link`, and residuals are between those of the fit and
-    leave-one-out ones, the nearer to the first the more rows there are beside these. Unless 1/4 is better
-    than 1/2, 1 is tried too.
+    ``gamma="auto"`` compares errors on up to 4000 rows, the 64 most frequent labels, and 500 random features,
+    or more if that takes no more than a tenth of the time of the fit of V. The error mimics the model that is
+    fitted. Its ridge is smaller than `l2_link`, by what the passes of "psgd" undo of it. Its residuals lie
+    between those of the fit and leave-one-out residuals; the more rows there are, the closer to the first. 1
+    is tried only if 1/4 is not better than 1/2.
 
-    A probability of one half is the cut of least Hamming loss. But where labels are hard to tell few are
-    above it. The threshold is learned by fitting a sample of labels, common and rare, anew to four fifths
-    of the rows; features, their Gram matrix and leave-one-out predictions are those of the fit. The sample
-    takes about a tenth of the time of the fit of V, but has at least 32 labels; below 2500 rows more
-    fifths are held out in turn, until their rows have 500 of these labels.
+    A probability of one half minimizes Hamming loss. But if labels are hard to predict, few probabilities
+    exceed it. ``threshold="auto"`` refits a sample of frequent and rare labels on four fifths of the rows,
+    with the features, the Gram matrix and the leave-one-out predictions of the fit, and scores the other
+    fifth. The sample takes about a tenth of the time of the fit of V, but has at least 32 labels. Below 2500
+    rows more fifths are held out in turn, until the held-out rows are 500 or have 500 of these labels.
 
     Settings of the paper's authors: ``n_components=0.9, n_iter=2, l2=1e-4, threshold="zero"`` and the
-    parameters of `smooth_link_space`. Their quasi-random frequencies are those of
-    ``gamma / sqrt(2)`` here.
+    parameters of `smooth_link_space`. Their quasi-random frequencies equal those with ``gamma / sqrt(2)``
+    here.
 
     References
     ----------
@@ -254,7 +260,7 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         coef_=Array(("n_labels", "n_inputs"), "f4"),
         intercept_=Array(("n_labels",), "f4", or_minus_infinity=True),
         classes_=Classes(ANY),
-        gamma_=Scalar(float, optional=True),  # not in version 0.1, as the next two
+        gamma_=Scalar(float, optional=True),  # this and the next two: not in version 0.1
         threshold_=Scalar(float, finite=True, optional=True),
         l2_=Scalar(float, optional=True),
         ridge_=Scalar(float),
@@ -306,7 +312,7 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Progress) -> None:
         params = self.parameters.check(self)
         learned = core_params(params)
-        _core.check_link(learned)  # before the embedding takes its time
+        _core.check_link(learned)  # early, since the embedding may take long
         embedding = unfitted_embedding(params)
         sparse_output = issparse(y)
         y, classes = one_hot(y) if self._takes_classes else (y, None)
@@ -314,7 +320,7 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         if self.loss == "softmax":
             check_one_label(y)
         held_out = None
-        # A single row is there to learn from.
+        # A single row cannot be held out.
         if X.shape[0] > 1 and params["early_stopping"] and self.solver == "psgd" and self.loss != "squared":
             held_out = held_out_rows(params["validation_fraction"], X.shape[0], params["random_state"])
         if params["n_features"] == "auto":
@@ -350,7 +356,7 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         self._note_convergence(steps, learned["l2_link"])
 
     def _log_odds(self, scores: NDArray[Any]) -> NDArray[Any]:
-        # Predictions of 0 and 1, less a half, are margins of -1 and 1.
+        # Targets 0 and 1 minus 1/2, doubled, are margins -1 and 1.
         return ODDS_OF_MARGINS * 2 * scores if self.loss == "squared" else scores
 
     def _make_scorer(self) -> _core.Scorer:
@@ -374,13 +380,13 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         return np.asarray(expit(scores))
 
     def predict(self, X: Any) -> csr_array | NDArray[Any]:
-        """Predict the labels with positive scores, or the best class.
+        """Predict the labels with positive scores; with "softmax", the best class.
 
         Returns
         -------
         ndarray or csr_array of shape (n_samples, n_labels), dtype int64
-            0/1 indicator matrix; sparse if Y was in fit, and then never dense in between. With "softmax" one
-            label a row; the classes themselves, of shape (n_samples,), if y was 1-D.
+            0/1 indicator matrix; sparse if Y was sparse in fit, without a dense intermediate. With "softmax"
+            it has one label per row; if y was 1-D, the classes themselves, of shape (n_samples,).
 
         Raises
         ------
@@ -403,7 +409,7 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     def _note_convergence(self, steps: NDArray[np.int32], l2_link: float) -> None:
         if self.ridge_ > l2_link * (1 + 1e-9):
             warnings.warn(
-                f"the Gram matrix was singular with l2_link={l2_link}; took {self.ridge_:.3g}",
+                f"the Gram matrix was singular with l2_link={l2_link}; {self.ridge_:.3g} was used instead",
                 ConvergenceWarning,
                 stacklevel=4,
             )
@@ -422,19 +428,19 @@ class SmoothLinkClassifier(MultiLabelClassifier):
 
 
 def smooth_link_space(n_samples: int) -> dict[str, Any]:
-    """Return the ranges that the paper's authors searched for their tables.
+    """Return the parameter ranges that the paper's authors searched.
 
     Parameters
     ----------
     n_samples : int
-        Rows of a training fold; >= 5. Label smoothing depends on it, and with fewer would reach 1/2.
+        Rows of a training fold; >= 5. The range of label smoothing depends on it, and would reach 1/2 with
+        fewer rows.
 
     Returns
     -------
     dict of str to list or distribution
-        For `sklearn.model_selection.RandomizedSearchCV`, over a classifier with ``n_components=0.9, n_iter=2,
-        l2=1e-4``. The
-        authors drew 300 times and kept a tenth of the rows for validation.
+        For `sklearn.model_selection.RandomizedSearchCV` over a classifier with ``n_components=0.9, n_iter=2,
+        l2=1e-4``. The authors drew 300 times and validated on a tenth of the rows.
 
     Examples
     --------
@@ -463,7 +469,7 @@ _SEARCHED_KERNELS = ("gaussian", "matern-3", "matern-5")
 
 
 class _CappedUniform:
-    """Uniform on [low, low + width], what exceeds 1 taken for 1."""
+    """Uniform distribution on [low, low + width], with values above 1 replaced by 1."""
 
     def __init__(self, low: float, width: float) -> None:
         self._uniform = stats.uniform(low, width)

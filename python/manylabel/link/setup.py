@@ -1,4 +1,4 @@
-"""What the smooth link is fitted with: parameters as the core takes them, and linear predictions."""
+"""Preparation of a smooth link fit: the parameters that the core takes, and the linear predictions."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ __all__ = [
     "unfitted_embedding",
 ]
 
-# A share of the labels' variance asks for so many components at most, and for their eigenvalues only up to
-# so many labels.
+# A share in `n_components` means at most so many components. Eigenvalues are computed for up to so many
+# labels; with more labels the maximum is used.
 _MOST_COMPONENTS = 300
 _MOST_EIGENVALUES = 1024
 
-# Random features for each row, and how many at least and at most. With as many as rows the link learns rows
-# by heart; a quarter predicts as well as more where the signal is strong, and better where it is weak.
+# Random features per row, and their minimum and maximum. With as many features as rows the link overfits; a
+# quarter predicts as well as more where the signal is strong, and better where it is weak.
 _FEATURES_OF_A_ROW = 1 / 4
 _FEWEST_FEATURES, _MOST_FEATURES = 100, 2000
 
-# Ridge of the link. Of 0.01 and 0.1 this one is better or within half a point of precision at 1 on sets of
-# all kinds with the chosen gamma.
+# Ridge of the link. On sets of all kinds, with the chosen gamma, 0.1 is better than 0.01 or within half a
+# point of precision at 1.
 _L2_LINK = 0.1
 
 KERNELS = (
@@ -52,7 +52,7 @@ KERNELS = (
 
 
 class Embedding(Parameter):
-    """An embedding of the user's own."""
+    """An embedding that the user passes as an instance."""
 
     wanted = "a Rembrandt"
     documented = "Rembrandt"
@@ -63,24 +63,24 @@ class Embedding(Parameter):
         return isinstance(value, Rembrandt)
 
     def read(self, text: str) -> Any:
-        """Refuse text: the command line has words for embeddings."""
+        """Refuse text: the command line can only name embeddings."""
         raise ValueError
 
 
 def core_params(params: dict[str, Any]) -> dict[str, Any]:
-    """Give the parameters that the core takes; "auto" for `n_features` is settled when the rows are known."""
+    """Return the parameters that the core takes; the caller sets an automatic `n_features`."""
     auto = {"n_features": _MOST_FEATURES, "l2_link": _L2_LINK}
     settled = {name: value for name, value in auto.items() if params[name] == "auto"}
     return params | settled | {"learn_threshold": params["threshold"] == "auto"}
 
 
 def automatic_features(n_samples: int) -> int:
-    """Return how many random features so many rows are fitted with."""
+    """Return the number of random features for so many rows."""
     return min(max(int(n_samples * _FEATURES_OF_A_ROW), _FEWEST_FEATURES), _MOST_FEATURES)
 
 
 def unfitted_embedding(params: dict[str, Any]) -> Rembrandt:
-    """Return the embedding, but for a share in `n_components` and an automatic ridge."""
+    """Return the embedding; the caller sets a share in `n_components` and an automatic ridge."""
     embedding, n_jobs, random_state = params["embedding"], params["n_jobs"], params["random_state"] % 2**32
     if isinstance(embedding, Rembrandt):
         own: Rembrandt = clone(embedding).set_params(n_jobs=n_jobs)
@@ -91,7 +91,8 @@ def unfitted_embedding(params: dict[str, Any]) -> Rembrandt:
         embedding="rembrandt" if embedding == "none" else embedding,
         # One ridge for all regressions, as the paper prints.
         l2_final=1.0,
-        # Means that are not ridged: the ridge that suits the features may be far too much for them.
+        # Centering leaves the means unregularized: the ridge that suits the features may be far too large
+        # for them.
         center=params["l2"] == "auto" and embedding != "pca",
         random_state=random_state,
         n_jobs=n_jobs,
@@ -105,10 +106,10 @@ def linear_predictions(
     held_out: NDArray[np.bool_] | None,
     progress: Tell,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float32] | None]:
-    """Fit the embedding to the rows that are learned from; return weights, intercepts and predictions.
+    """Fit the embedding to the rows that are not held out; return weights, intercepts and predictions.
 
-    Predictions are of all rows, by fits without the row each; None where those of the weights are to be
-    learned from.
+    Predictions are of all rows: those the embedding was fitted to by leave-one-out, held-out rows by the
+    weights. None if the link is to be fitted on what the weights predict.
     """
     X, Y, sample_weight = training_set
     held_out_X = None
@@ -121,7 +122,8 @@ def linear_predictions(
         automatic = params["l2"] == "auto" and params["embedding"] != "pca"
         embedding.l2 = params["l2"] if automatic or params["l2"] != "auto" else 1.0
         embedding.n_components = _n_components(params, embedding, X.shape[1], Y, sample_weight)
-    # In double precision, and by what X holds rather than how: the same bits for all its forms.
+    # In double precision, and dense or sparse by the values of X rather than its format: all formats give
+    # the same bits.
     features: Any = X.astype(np.float64, copy=False)
     n_cells, n_values = X.shape[0] * X.shape[1], np.count_nonzero(X.data)
     scales = None
@@ -170,12 +172,12 @@ def _n_components(
 
 
 def check_one_label(Y: csr_array) -> None:
-    """Check that each row has one label, as the softmax demands."""
+    """Check that each row has exactly one label, as the softmax requires."""
     counts = np.diff(Y.indptr)
     wrong = counts[counts != 1]
     if len(wrong):
-        # No number of a row: rows of weight zero are gone, and the caller's are numbered with them.
+        # The message names no row number: rows with weight 0 are dropped, which shifts the numbers.
         raise ValueError(
-            f'rows of Y must have one label each with `loss="softmax"`, got {len(wrong)} rows that have not, '
-            f"the first of them {wrong[0]}"
+            f'rows of Y must have one label each with `loss="softmax"`, got {len(wrong)} rows that do not, '
+            f"the first with {wrong[0]}"
         )

@@ -1,4 +1,4 @@
-"""Block-wise partitioning for extreme multi-label classification, and the systems it is compared with."""
+"""Block-wise partitioning for extreme multi-label classification, and baselines for it."""
 
 from manylabel.partition.classifier import BlockPartitionClassifier
 from manylabel.partition.clustered import CBMLCClassifier, LPSRClassifier

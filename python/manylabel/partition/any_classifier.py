@@ -1,4 +1,4 @@
-"""Another library's multi-label classifier, made to fit and score any block of rows and labels."""
+"""Adapter that fits and scores blocks with a multi-label classifier of another library."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from manylabel.estimator.schema import Array, Model, Schema, Text
 
 __all__ = ["AnyClassifier", "rows_at_once", "topk_of_decisions"]
 
-# Scores of so many rows and labels are held at a time.
+# Number of dense scores held at a time.
 _SCORES_AT_ONCE = 1 << 22
-# Probabilities 0 and 1 are taken for this and 1 minus this: their logits are infinite.
+# Probabilities are clipped to this and 1 minus this, since logits of 0 and 1 are infinite.
 _LEAST = 1e-7
 
 
 def rows_at_once(n_rows: int, n_labels: int) -> Iterator[slice]:
-    """Cut rows into slices whose dense scores fit in memory; one, if empty, for no rows."""
+    """Split rows into slices whose dense scores fit in memory; one empty slice if there are no rows."""
     step = max(1, _SCORES_AT_ONCE // max(1, n_labels))
     for start in range(0, max(1, n_rows), step):
         yield slice(start, min(start + step, n_rows))
@@ -39,16 +39,16 @@ def topk_of_decisions(
     Parameters
     ----------
     decide : callable
-        Gives the scores of rows: (n_rows, n_labels).
+        Returns the scores of rows, (n_rows, n_labels).
     X : csr_array of shape (n_samples, n_features)
     n_labels : int
     k : int
-        Labels a row; -inf is never among them.
+        Maximum number of labels per row; labels with score -inf are left out.
 
     Returns
     -------
     csr_array of shape (n_samples, n_labels), dtype float32
-        As `predict_topk` has it.
+        As from `predict_topk`.
     """
     parts = []
     for rows in rows_at_once(X.shape[0], n_labels):
@@ -62,23 +62,23 @@ def topk_of_decisions(
 
 @register
 class AnyClassifier(BaseEstimator):  # type: ignore[misc]
-    """A multi-label classifier of scikit-learn's conventions, for a block of any shape.
+    """A multi-label classifier with scikit-learn's interface, for blocks of any shape.
 
-    Labels that all rows of the block carry, or none, which many classifiers refuse, get a constant score:
-    the log-odds ``log((n_1 + 1/2) / (n_0 + 1/2))`` of their counts. So do all labels of a block the
-    classifier cannot be fitted to, such as one of too few rows.
+    Many classifiers refuse labels that all rows of a block have, or none. Such labels get a constant score:
+    the log-odds ``log((n_1 + 1/2) / (n_0 + 1/2))`` of their counts. So do all labels of a block that the
+    classifier cannot be fitted to, for example because it has too few rows.
 
     Parameters
     ----------
     estimator : estimator
-        Not cloned; with `decision_function` or `predict_proba`.
+        Not cloned; has `decision_function` or `predict_proba`.
     dense_X, dense_Y : bool, default=False
-        Whether `estimator` sees X and Y as ndarrays or CSR arrays.
+        Whether `estimator` gets X and Y as ndarrays rather than CSR arrays.
 
     Attributes
     ----------
     estimator_ : estimator or None
-        Fitted to the labels that vary, if it could be.
+        Fitted to the labels that vary, if that was possible.
     varying_ : ndarray of shape (n_varying,), dtype int32
         These labels.
     log_odds_ : ndarray of shape (n_labels,), dtype float32
@@ -86,7 +86,7 @@ class AnyClassifier(BaseEstimator):  # type: ignore[misc]
     error_ : str or None
         Why `estimator` could not be fitted.
     n_features_in_ : int
-        Features seen in fit.
+        Number of features seen in fit.
     classes_ : ndarray of shape (n_labels,), dtype int64
         ``arange(n_labels)``.
     """
@@ -112,7 +112,7 @@ class AnyClassifier(BaseEstimator):  # type: ignore[misc]
         X : csr_array of shape (n_samples, n_features)
         Y : csr_array of shape (n_samples, n_labels), dtype float32
         sample_weight : ndarray of shape (n_samples,), default=None
-            Given on to `estimator`, and not asked of it if None.
+            Passed to `estimator` unless None.
 
         Returns
         -------
@@ -127,7 +127,7 @@ class AnyClassifier(BaseEstimator):  # type: ignore[misc]
         self.estimator_ = self.error_ = None
         if len(self.varying_) == 0:
             return self
-        # A single label is learned twice: not every classifier takes an indicator matrix of one column.
+        # A single label is given twice: not every classifier accepts an indicator matrix of one column.
         columns = self.varying_ if len(self.varying_) > 1 else np.repeat(self.varying_, 2)
         targets = Y[:, columns].astype(np.int64)
         arguments = {} if sample_weight is None else {"sample_weight": sample_weight}
@@ -140,7 +140,7 @@ class AnyClassifier(BaseEstimator):  # type: ignore[misc]
         return self
 
     def decision_function(self, X: csr_array) -> NDArray[np.float32]:
-        """Score every label: the classifier's scores, or else the logits of its probabilities.
+        """Score every label by the classifier's scores or, without these, the logits of its probabilities.
 
         Parameters
         ----------
@@ -163,7 +163,7 @@ class AnyClassifier(BaseEstimator):  # type: ignore[misc]
         return odds
 
     def predict_topk(self, X: csr_array, k: int = 5) -> csr_array:
-        """Name the best labels of every row.
+        """Return the best labels of every row.
 
         Parameters
         ----------
@@ -208,11 +208,11 @@ class AnyClassifier(BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"`estimator` must have decision_function or predict_proba, got {estimator!r}")
         probabilities = estimator.predict_proba(X)
         if isinstance(probabilities, list):
-            # One array a label, a column each for its absence and its presence.
+            # One array per label, with columns for its absence and its presence.
             if any(each.shape[1] != 2 for each in probabilities):
                 raise ValueError(
-                    f"`estimator` must tell 0 and 1 of every label apart, which {estimator!r} did not; does "
-                    f"it take Y in this form ({'dense' if self.dense_Y else 'sparse'})?"
+                    f"`estimator` must return probabilities of 0 and 1 for every label, which {estimator!r} "
+                    f"did not; does it accept {'dense' if self.dense_Y else 'sparse'} Y?"
                 )
             probabilities = np.column_stack([each[:, 1] for each in probabilities])
         return _finite(np.asarray(logit(np.clip(probabilities, _LEAST, 1 - _LEAST))))
@@ -220,5 +220,5 @@ class AnyClassifier(BaseEstimator):  # type: ignore[misc]
 
 def _finite(scores: NDArray[Any]) -> NDArray[Any]:
     if np.isnan(scores).any():
-        raise ValueError("`estimator` must score without NaN, which it gave")
+        raise ValueError("`estimator` must return scores without NaN, got NaN")
     return scores

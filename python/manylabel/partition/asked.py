@@ -1,4 +1,4 @@
-"""Scores of blocks whose models are not the core's: these are asked by their methods."""
+"""Scorers of blocks whose models are not in the core and are called by their methods."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ __all__ = ["AskedScorer", "DenseScorer"]
 
 T = TypeVar("T")
 
-# So many scores are held at a time where they are merged: 64 MB.
+# Number of scores held at a time while they are merged: 64 MB.
 _SCORES_AT_ONCE = 1 << 24
-# Rows for which it is not worth to start threads.
+# Up to so many rows it is not worth starting threads.
 _FEW_ROWS = 32
 
 _Csr = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
 
 
 class DenseScorer:
-    """What `_core.Scorer` answers, by a function that scores every label.
+    """The interface of `_core.Scorer`, from a function that scores every label.
 
     Parameters
     ----------
     decide : callable
-        Gives the scores of rows: (n_rows, n_labels), float32.
+        Returns the scores of rows, (n_rows, n_labels), float32.
     n_labels : int
     """
 
@@ -47,11 +47,11 @@ class DenseScorer:
         return self._decide(X, threads)
 
     def topk(self, X: csr_array, k: int, threads: int) -> _Csr:
-        """Name the best labels of every row."""
+        """Return the best labels of every row."""
         return _arrays(topk_of_decisions(lambda X: self._decide(X, threads), X, self.n_labels, k))
 
     def above(self, X: csr_array, bound: float, threads: int) -> _Csr:
-        """Name the labels with scores above a bound."""
+        """Return the labels with scores above a bound."""
         parts = [
             csr_array(self._decide(X[rows], threads) > bound)
             for rows in rows_at_once(X.shape[0], self.n_labels)
@@ -61,7 +61,7 @@ class DenseScorer:
 
 @dataclass(frozen=True)
 class _Answer(Generic[T]):
-    """What the model of one block says of the rows sent there."""
+    """The result of one block's model for the rows sent there."""
 
     rows: NDArray[np.intp]
     labels: NDArray[np.int32]
@@ -70,20 +70,20 @@ class _Answer(Generic[T]):
 
 
 class AskedScorer:
-    """What `_core.Scorer` answers, by the methods of the models of blocks.
+    """The interface of `_core.Scorer`, from the methods of the blocks' models.
 
-    Where a row may go to several blocks, all rows are merged, those of one block as well: of another's scores
-    some are log-odds already, and which labels these are is known where all scores are at hand.
+    If rows may go to several blocks, all rows are merged, also those of one block. A model of another library
+    returns log-odds for some of its labels, and which these are is known only when all scores are at hand.
 
     Parameters
     ----------
     router : Scorer
-        Of the blocks.
+        Scores the blocks.
     routing : Routing
     label_blocks : list of ndarray, dtype int32
         The labels of each block, increasing.
     model_of : callable
-        Gives the model of a block's labels, with `decision_function`, `predict_topk`, `predict` and, where
+        Returns the model of a block's labels, with `decision_function`, `predict_topk`, `predict` and, if
         scores are merged, `_log_odds`.
     n_labels : int
     """
@@ -126,13 +126,13 @@ class AskedScorer:
         return scores
 
     def topk(self, X: csr_array, k: int, threads: int) -> _Csr:
-        """Name the best labels of every row."""
+        """Return the best labels of every row."""
         if self._merges:
             return _stacked([merged for _, merged in self._merged(X, k, threads)])
         return self._joined(X, threads, lambda model, X: model.predict_topk(X, k=k), np.float32)
 
     def above(self, X: csr_array, bound: float, threads: int) -> _Csr:
-        """Name the labels that a row's model predicts, or whose merged scores are above a bound."""
+        """Return the labels that a row's model predicts, or whose merged scores are above a bound."""
         if self._merges:
             return _stacked([csr_array(merged > bound) for _, merged in self._merged(X, None, threads)])
         return self._joined(X, threads, lambda model, X: csr_array(model.predict(X)), np.int64)
@@ -144,7 +144,7 @@ class AskedScorer:
     def _answers(
         self, X: csr_array, routes: csr_array, threads: int, ask: Callable[[Any, csr_array], T]
     ) -> Iterator[_Answer[T]]:
-        """Ask the models of the blocks that rows are sent to, block after block."""
+        """Call the models of the blocks that rows are sent to, block by block."""
         order = np.argsort(routes.indices, kind="stable")
         of_row = np.repeat(np.arange(X.shape[0]), np.diff(routes.indptr))
         blocks, starts = np.unique(routes.indices[order], return_index=True)
@@ -154,7 +154,7 @@ class AskedScorer:
             block, rows = int(blocks[at]), of_row[groups[at]]
             labels = self._label_blocks[block]
             value = ask(self._model_of(block), X if len(rows) == X.shape[0] else X[rows])
-            # Fitted arrays may come from a file that somebody made.
+            # Fitted arrays may come from a file and may not fit together.
             if getattr(value, "shape", None) != (len(rows), len(labels)):
                 raise ValueError(
                     f"scores of block {block}: expected {len(labels)} labels as in label_blocks_"
@@ -171,7 +171,7 @@ class AskedScorer:
     def _joined(
         self, X: csr_array, threads: int, ask: Callable[[Any, csr_array], csr_array], dtype: Any
     ) -> _Csr:
-        """Join the answers for each row's one block to one matrix of all labels."""
+        """Join the results of each row's one block into one matrix of all labels."""
         answers = list(self._answers(X, self._routes(X, threads), threads, ask))
         counts = np.zeros(X.shape[0] + 1, dtype=np.int64)
         for answer in answers:
@@ -188,9 +188,9 @@ class AskedScorer:
         return indptr, indices, data
 
     def _merged(self, X: csr_array, k: int | None, threads: int) -> Iterator[tuple[int, csr_array]]:
-        """Merge the scores of rows, as many at a time as there is room for.
+        """Merge the scores of rows, as many rows at a time as memory allows.
 
-        Yields the first of these rows and, of each, the `k` best labels, or all.
+        Yields the first of these rows and the `k` best labels of each, or all.
         """
         routes = self._routes(X, threads)
         sizes = np.array([len(labels) for labels in self._label_blocks], dtype=np.int64)

@@ -1,9 +1,9 @@
-"""From blocks to scores: rows are routed, models asked, and answers put together.
+"""Scores of block classifiers: rows are routed, models score, and scores are merged.
 
-A block classifier routes every row to one block or several and asks only the models of these; labels that
-none of them knows score -inf. Where scores of several blocks are merged, all scores are log-odds.
+A block classifier routes every row to one or several blocks and scores it by their models only. Labels that
+none of these models has score -inf. If scores of several blocks are merged, all scores are log-odds.
 
-Models of this library are asked in the core, with one call for all rows and blocks; others by
+Models of this library are scored in the core, by one call for all rows and blocks. Others are scored by
 `AskedScorer`.
 """
 
@@ -27,9 +27,9 @@ from manylabel.partition.router import Router, Routing
 
 __all__ = ["Block", "BlockClassifier", "core_scorer", "meaning"]
 
-# With n_routes="auto", blocks a row is sent to at most, and the share of the router's probability of so many
-# best blocks that those it is sent to must hold. Over four blocks of citeulike-t 1.5 routes a row rank as two
-# for every row do, 1.3 points of P@1 above one; on eurlex57k 1.2.
+# With n_routes="auto", the maximum number of blocks a row is sent to, and the share of these blocks'
+# probability that must be reached. With four blocks of citeulike-t this gives 1.5 routes per row, which rank
+# as well as two for every row, 1.3 points of P@1 above one; on eurlex57k it gives 1.2.
 _MOST_ROUTES = 3
 _ROUTED = 0.9
 
@@ -43,13 +43,13 @@ class Block:
     labels : ndarray, dtype int32
         In increasing order.
     scorer : Scorer or None, default=None
-        Of these labels, or of more; None for a block without labels.
+        Scores these labels, or more; None for a block without labels.
     places : ndarray, dtype int32, or None, default=None
-        The labels as `scorer` counts them, if it knows more.
+        Positions of the labels among those of `scorer`, if it has more.
     factor, zero : float, default=1 and 0
-        Scores s are log-odds ``factor * (s - zero)``.
+        The log-odds of a score s are ``factor * (s - zero)``.
     least : float or None, default=0
-        The score above which labels are predicted; None where that is the best one alone.
+        The score above which labels are predicted; None if only the best label is.
     """
 
     labels: NDArray[np.int32]
@@ -61,8 +61,8 @@ class Block:
 
 
 def meaning(model: MultiLabelClassifier) -> tuple[float, float, float | None]:
-    """Say what the scores of a model mean: `factor`, `zero` and `least` of its `Block`."""
-    # Log-odds are linear in the scores, so that two of them tell all.
+    """Return `factor`, `zero` and `least` of the `Block` of a model."""
+    # Log-odds are linear in the scores, so two of them determine all.
     at_zero, at_one = (float(odds) for odds in model._log_odds(np.array([0.0, 1.0])))
     names_one = get_tags(model).classifier_tags.multi_class
     factor = at_one - at_zero
@@ -70,11 +70,11 @@ def meaning(model: MultiLabelClassifier) -> tuple[float, float, float | None]:
 
 
 def core_scorer(model: Any) -> _core.Scorer | None:
-    """Return the scorer that stands for all predictions of a model; None if they come from elsewhere."""
+    """Return the core's scorer of a model; None if the model computes predictions in another way."""
     if not isinstance(model, MultiLabelClassifier):
         return None
     for name in ("decision_function", "predict_topk", "predict"):
-        # What somebody's subclass does instead must be done.
+        # A user's subclass may override a method, which must then be called.
         if not getattr(type(model), name).__module__.startswith("manylabel."):
             return None
     scorer = model._scorer()
@@ -82,7 +82,7 @@ def core_scorer(model: Any) -> _core.Scorer | None:
 
 
 class BlockClassifier(MultiLabelClassifier):
-    """Base of classifiers that route a row to blocks and ask the models of these.
+    """Base of classifiers that route a row to blocks and score it by their models.
 
     A subclass fits ``row_blocks_``, ``label_blocks_``, ``estimators_``, ``router_coef_`` and
     ``router_intercept_``.
@@ -105,7 +105,7 @@ class BlockClassifier(MultiLabelClassifier):
 
     @property
     def _n_routes(self) -> int | None:
-        """Blocks a row is sent to; None for as many as the router is in doubt about."""
+        """Number of blocks a row is sent to; None if it depends on the router's probabilities."""
         return 1
 
     def _routing(self) -> Routing:
@@ -125,9 +125,10 @@ class BlockClassifier(MultiLabelClassifier):
         Returns
         -------
         scoring : float
-            Labels over the mean number of labels scored for a row, as published results count it.
+            Number of labels divided by the mean number of labels scored per row, as in published results.
         with_routing : float
-            The same with the router's products, one for each block, counted as well: the honest figure.
+            The same, also counting the router's products, one per block and row. This is the realistic
+            figure.
 
         Raises
         ------
@@ -144,7 +145,7 @@ class BlockClassifier(MultiLabelClassifier):
         return (n_labels / scored if scored else float("inf")), n_labels / (scored + len(sizes))
 
     def _finish(self, X: csr_array, router: Router, n_labels: int, sparse_output: bool) -> None:
-        """Set what all fits end with."""
+        """Set the attributes that all fits end with."""
         self.router_coef_, self.router_intercept_ = router.coef_, router.intercept_
         self.classes_ = np.arange(n_labels)
         self.sparse_output_ = sparse_output
@@ -152,7 +153,7 @@ class BlockClassifier(MultiLabelClassifier):
 
     def _features(self, X: Any) -> csr_array | NDArray[Any]:
         X = super()._features(X)
-        # Others' models are asked for parts of sparse rows.
+        # Models of other libraries are called with slices of sparse rows.
         return X if isinstance(self._scorer(), _core.Scorer) else csr_array(X)
 
     def _router(self) -> _core.Scorer:
@@ -180,10 +181,10 @@ class BlockClassifier(MultiLabelClassifier):
         return self._scored(blocks)
 
     def _scored(self, blocks: list[Block], weights: Any = None) -> _core.Scorer:
-        """Let the core ask the scorers of blocks; `weights` are those of the linear model they share."""
+        """Return a core scorer of the blocks; `weights` are those of a linear model that all blocks share."""
         return _core.block_scorer(self._router(), blocks, self._n_labels, self._routing(), weights)
 
     def _asked(self, model_of: Callable[[int], Any]) -> AskedScorer:
-        """Ask the models of blocks by their methods."""
+        """Return a scorer that calls the methods of the blocks' models."""
         labels = list(self.label_blocks_)
         return AskedScorer(self._router(), self._routing(), labels, model_of, self._n_labels)

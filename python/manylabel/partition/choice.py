@@ -1,4 +1,4 @@
-"""Partitions and their weight on label-set sizes: one for a given weight, and a weight for given data."""
+"""Partitions for a given weight on label-set sizes, and the choice of that weight."""
 
 from __future__ import annotations
 
@@ -33,30 +33,30 @@ __all__ = [
 KS = (1, 3, 5)
 # Shares of the ones that a single block of all rows would capture at the candidate weights.
 SHARES = (0.99, 0.97, 0.95, 0.9, 0.8, 0.65, 0.5, 0.35)
-# The share that is taken without cross-validation.
+# The share of `default_lam`, which needs no cross-validation.
 DEFAULT_SHARE = 0.9
-# By rule there is a block for so many rows and for so many labels, and so many blocks at most. Routing costs
-# a one-vs-rest model of all rows for each block, and models of fewer rows rank worse. On eurlex57k ten blocks
-# take as long to fit as four and rank alike; on citeulike-t they rank worse.
+# Rows and labels per block by rule, and the maximum number of blocks. Routing costs a one-vs-rest model of
+# all rows per block, and models of fewer rows rank worse. On eurlex57k ten blocks take as long to fit as four
+# and rank alike; on citeulike-t they rank worse.
 ROWS_OF_A_BLOCK = 5000
 LABELS_OF_A_BLOCK = 500
 MOST_BLOCKS = 4
-# The share that a single block of all rows would capture at the weight by rule, where there are several
-# blocks and where there is one. On citeulike-t four blocks at 0.99 take as long as the estimator alone, at
-# 0.95 seven tenths of that; on eurlex57k P@5 is 0.7 points below the estimator's at 0.95. One block at 0.97
-# takes about four fifths of the estimator's time on yso-finna-en, where P@1 and P@5 lose 0.1 and 0.3 points.
+# The share that a single block of all rows would capture at the weight by rule, for several blocks and for
+# one. On citeulike-t four blocks at 0.99 take as long as the estimator alone, and at 0.95 seven tenths of
+# that; on eurlex57k P@5 at 0.95 is 0.7 points below the estimator's. One block at 0.97 takes about four
+# fifths of the estimator's time on yso-finna-en, where P@1 and P@5 lose 0.1 and 0.3 points.
 RULE_SHARE = 0.95
 RULE_SHARE_OF_ONE = 0.97
-# There are fewer blocks where the router finds the blocks of fewer held-out rows than this share. Four are
-# found for 97 % of the rows of eurlex57k, where P@1 loses 0.2 points, for 89 % on citeulike-t (0.4 points;
-# two blocks are found for 98 %, and lose none) and for 66 % on yso-finna-en (2 points and more; two are found
-# for 90 %, and lose 0.8).
+# The number of blocks is halved if the router finds the block of a smaller share of held-out rows. With four
+# blocks it finds 97 % on eurlex57k, where P@1 loses 0.2 points; 89 % on citeulike-t, which loses 0.4 (with
+# two blocks 98 %, which lose none); and 66 % on yso-finna-en, which loses 2 and more (with two blocks 90 %,
+# which lose 0.8).
 FOUND = 0.92
 HELD_OUT = 2000
 FOLDS = 5
-# The most to give up of P@1, of P@3 and of P@5; that of "speed" is of the published experiments.
+# Largest loss of P@1, P@3 and P@5; the value of "speed" is that of the published experiments.
 TOLERANCE = {"accuracy": 0.01, "speed": 0.02}
-# So many scores of held-out rows are dense at a time.
+# Number of dense scores of held-out rows at a time.
 _SCORES_AT_ONCE = 1 << 23
 
 
@@ -73,7 +73,7 @@ class Partition:
 
 @dataclass(frozen=True)
 class Chosen:
-    """The candidates, ascending, and P@1, P@3 and P@5 on held-out rows: (n_lams, n_folds, 3)."""
+    """The candidate weights, ascending, and their P@1, P@3 and P@5 on held-out rows, (n_lams, n_folds, 3)."""
 
     n_blocks: int | None
     lam: float
@@ -83,9 +83,10 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Setting:
-    """What a fit of a block classifier is told beside the data.
+    """What a fit of a block classifier needs besides the data.
 
-    ``params`` are those of the partition but for ``n_blocks`` and ``lam``, ``router`` those of the router.
+    ``params`` are those of the partition without ``n_blocks`` and ``lam``; ``router`` are those of the
+    router; ``dense`` says whether X and Y were dense.
     """
 
     estimator: Any
@@ -98,11 +99,10 @@ class Setting:
 
 
 def default_lam(Y: csr_array, share: float = DEFAULT_SHARE) -> float:
-    """Return the weight at which one block of all rows captures just about a share of the ones.
+    """Return the weight at which one block of all rows captures a given share of the ones.
 
-    With labels by falling frequency N_1 >= N_2 >= ..., that is just below ``N_J / (2 J - 1)`` for the
-    smallest J whose first J labels hold that share: such a weight grows with the number of rows, as counts
-    do.
+    With label counts N_1 >= N_2 >= ... it is just below ``N_J / (2 J - 1)``, where J is the smallest number
+    of labels that have that share. Like counts, it grows with the number of rows.
 
     Parameters
     ----------
@@ -119,18 +119,18 @@ def default_lam(Y: csr_array, share: float = DEFAULT_SHARE) -> float:
     if total[-1] == 0:
         return 0.0
     size = int(np.searchsorted(total, share * total[-1])) + 1
-    # A little less, as a label that gains nothing stays outside.
+    # Slightly less, since a label without gain stays outside.
     return float(counts[size - 1] / (2 * size - 1) * (1 - 1e-9))
 
 
 def blocks_by_rule(Y: csr_array) -> int:
-    """Return a number of blocks that rows and labels are enough for."""
+    """Return the number of blocks for which there are enough rows and labels."""
     n_labels = len(np.unique(Y.indices))
     return max(1, min(MOST_BLOCKS, Y.shape[0] // ROWS_OF_A_BLOCK, n_labels // LABELS_OF_A_BLOCK))
 
 
 def lam_by_rule(Y: csr_array, n_blocks: int) -> float:
-    """Return a weight for so many blocks; 0 for a single one, which then has all labels."""
+    """Return the weight of "rule" for a number of blocks; 0 for one block, which then has all labels."""
     return 0.0 if n_blocks == 1 else default_lam(Y, RULE_SHARE)
 
 
@@ -141,10 +141,10 @@ def partition_by_rule(
     setting: Setting,
     progress: Callable[[int], object],
 ) -> tuple[Partition, float]:
-    """Partition into as many blocks as neither take time nor lose quality against one.
+    """Partition into as many blocks as cost neither time nor quality compared with one.
 
-    Begins with as many as rows and labels are enough for and halves their number while a router, fitted
-    without some rows, finds the blocks of too few of these.
+    Starts with as many as there are enough rows and labels for. Halves their number as long as a router
+    fitted without some rows finds the blocks of too few of these.
 
     Parameters
     ----------
@@ -153,13 +153,13 @@ def partition_by_rule(
     sample_weight : ndarray of shape (n_samples,), dtype float32, or None
     setting : Setting
     progress : callable
-        Called with 0, for what it may raise.
+        Called with 0; an exception it raises stops the fit.
 
     Returns
     -------
     found : Partition
     lam : float
-        The weight it has.
+        Its weight.
     """
     n_blocks = blocks_by_rule(Y)
     lam = lam_by_rule(Y, n_blocks)
@@ -183,7 +183,7 @@ def _share_found(
     setting: Setting,
     progress: Callable[[int], object],
 ) -> float:
-    """Share of held-out rows that a router fitted to the others sends to their blocks."""
+    """Return the share of held-out rows that a router fitted to the others sends to their block."""
     usable = np.array([len(labels) > 0 for labels in found.label_blocks])
     rows = routing_rows(Y, found.row_blocks, drop_unlabeled=setting.drop_unlabeled)
     there = np.flatnonzero((rows >= 0) & usable[rows])
@@ -211,7 +211,7 @@ def find_partition(
     threads: int,
     progress: Callable[[int], object] | None,
 ) -> Partition:
-    """Partition rows and labels with `n_blocks` blocks, or as many as are best if None."""
+    """Partition rows and labels into `n_blocks` blocks; None searches for the best number."""
     row_blocks, ends, labels, history, captured = _core.fit_partition(
         X, Y, params | {"n_blocks": n_blocks, "lam": lam}, (threads, progress)
     )
@@ -221,7 +221,7 @@ def find_partition(
 
 
 def with_fewer_labels(Y: csr_array, found: Partition, lam: float, setting: Setting) -> Partition:
-    """Choose the label sets of the same blocks of rows for another weight."""
+    """Choose label sets for another weight, with the same blocks of rows."""
     ends, labels, captured = _core.partition_labels(
         Y, found.row_blocks, len(found.label_blocks), lam, setting.params["max_labels"], setting.threads
     )
@@ -233,7 +233,7 @@ def with_fewer_labels(Y: csr_array, found: Partition, lam: float, setting: Setti
 
 
 def routing_rows(Y: csr_array, row_blocks: NDArray[np.int32], *, drop_unlabeled: bool) -> NDArray[np.int32]:
-    """Return the blocks the router learns from, -1 for rows it is not to see."""
+    """Return the blocks that the router learns, -1 for rows it is fitted without."""
     if not drop_unlabeled:
         return row_blocks
     return np.where(np.diff(Y.indptr) > 0, row_blocks, np.int32(-1))
@@ -253,19 +253,19 @@ def choose_lam(
 ) -> Chosen:
     """Choose the weight on label-set sizes by 5-fold cross-validation.
 
-    In each fold the partition, the router and the block models are fitted once, with the least weight and
-    hence the largest label sets. The label sets of greater weights for the same rows are parts of these:
-    their scores are there already. "accuracy" takes the weight with the largest sum of P@1, P@3 and P@5 over
-    all folds; "speed" the largest one that in every fold loses at most 2 points of each of them against
-    `estimator` fitted to all rows and labels of the fold, or, where none does, that of "accuracy".
+    In each fold the partition, the router and the block models are fitted once, with the smallest weight and
+    therefore the largest label sets. Larger weights keep parts of these label sets for the same rows, so
+    their scores are known already. "accuracy" takes the weight with the largest sum of P@1, P@3 and P@5 over
+    all folds. "speed" takes the largest weight that in every fold loses at most 2 points of each against
+    `estimator` fitted to all rows and labels of the fold; if there is none, it takes that of "accuracy".
 
     Parameters
     ----------
     n_blocks : int
     mode : {"accuracy", "speed"}
     or_fewer : bool
-        Whether to halve `n_blocks` while each weight loses, in some fold, more than the tolerance: 1 point
-        for "accuracy", 2 for "speed".
+        Whether to halve `n_blocks` as long as each weight loses, in some fold, more than the tolerance: 1
+        point for "accuracy", 2 for "speed".
 
     Returns
     -------
@@ -291,7 +291,7 @@ def choose_lam(
             inside, outside = np.flatnonzero(fold_of_row != fold), np.flatnonzero(fold_of_row == fold)
             weights = None if sample_weight is None else sample_weight[inside]
             training, held_out = (X[inside], Y[inside], weights), (X[outside], Y[outside])
-            # Counts are those of the share of rows that is inside.
+            # The weights are scaled to the share of rows that is fitted, as counts are.
             precision[:, fold] = _precisions(
                 *training, *held_out, lams * len(inside) / X.shape[0], n_blocks, setting, progress
             )
@@ -312,7 +312,7 @@ def choose_lam(
         warnings.warn(
             f"no `lam` from {lams[0]:.3g} to {lams[-1]:.3g} keeps P@1, P@3 and P@5 within "
             f"{100 * allowed:.0f} points of the estimator alone in every fold; the most accurate one "
-            f"is taken, which loses up to {100 * lost:.1f}",
+            f"is used, which loses up to {100 * lost:.1f}",
             UserWarning,
             stacklevel=4,
         )
@@ -330,7 +330,7 @@ def _precisions(
     setting: Setting,
     progress: Callable[[int], object],
 ) -> NDArray[np.float64]:
-    """P@k on held-out rows for each weight: (n_lams, 3)."""
+    """Return P@1, P@3 and P@5 on held-out rows for each weight, (n_lams, 3)."""
     found = find_partition(X, Y, n_blocks, float(lams[0]), setting.params, setting.threads, progress)
     usable = np.array([len(labels) > 0 for labels in found.label_blocks])
     rows = routing_rows(Y, found.row_blocks, drop_unlabeled=setting.drop_unlabeled)
@@ -347,7 +347,7 @@ def _precisions(
         threads=setting.threads,
         progress=lambda _: progress(0),
     )
-    # In a block of c labels, which of them each weight has.
+    # For each weight and block, a mask of the block's labels that the weight keeps.
     chosen = []
     for lam in lams:
         ends, labels, _ = _core.partition_labels(
@@ -356,7 +356,7 @@ def _precisions(
         sets = np.split(labels, ends[1:-1])
         chosen.append([np.isin(of, some) for of, some in zip(found.label_blocks, sets, strict=True)])
     routes = best_blocks(router.scorer(), X_out, 1, setting.threads)
-    # A row without a route, where no block has labels, names nothing.
+    # Rows have no route if no block has labels; nothing is predicted for them.
     block_of_row = np.full(X_out.shape[0], -1)
     block_of_row[np.diff(routes.indptr) > 0] = routes.indices
     k = max(KS)
@@ -376,14 +376,14 @@ def _precisions(
 
 
 def _named(scores: NDArray[Any], labels: NDArray[np.int32], k: int) -> NDArray[np.int64]:
-    """Labels of the k largest scores of each row, the largest first, -1 where there are none.
+    """Return the labels of the k largest scores of each row, largest first; -1 where there are none.
 
-    As `predict_topk` has it: ties go to the lower label, and scores of -inf name nothing.
+    As in `predict_topk`, ties go to the lower label and labels with score -inf are left out.
     """
     k = min(k, scores.shape[1])
     if k == 0:
         return np.empty((len(scores), 0), dtype=np.int64)
-    # Only what reaches the k-th largest score is worth sorting.
+    # Only scores that reach the k-th largest are sorted.
     least = np.partition(scores, -k, axis=1)[:, -k]
     rows, columns = np.nonzero(scores >= least[:, None])
     reached = scores[rows, columns]
@@ -394,7 +394,7 @@ def _named(scores: NDArray[Any], labels: NDArray[np.int32], k: int) -> NDArray[n
 
 
 def _hits(named: NDArray[np.int64], Y: csr_array) -> NDArray[np.float64]:
-    """P@1, P@3 and P@5 of ranked labels, -1 for none."""
+    """Return P@1, P@3 and P@5 of ranked labels, -1 for none."""
     rows = np.broadcast_to(np.arange(len(named))[:, None], named.shape)
     there = named >= 0
     hits = np.zeros(named.shape)
@@ -411,7 +411,7 @@ def _plain_precision(
     setting: Setting,
     progress: Callable[[int], object],
 ) -> NDArray[np.float64]:
-    """P@1, P@3 and P@5 on held-out rows of the estimator fitted to all labels."""
+    """Return P@1, P@3 and P@5 on held-out rows of the estimator fitted to all labels."""
     labels = np.unique(Y.indices)
     if len(labels) == 0:
         return np.zeros(len(KS))
@@ -429,5 +429,5 @@ def _plain_precision(
     )
     top = model.predict_topk(X_out, k=max(KS))
     found = precision_at_k(Y_out[:, labels], top, KS)
-    # Labels that no training row carries are missing from both sides; P@k divides by k all the same.
+    # Labels that no training row has are missing from both; P@k still divides by k.
     return np.asarray(found)

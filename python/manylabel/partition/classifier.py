@@ -1,4 +1,4 @@
-"""Blocks with a router in front and a classifier in each."""
+"""A block partition with a router and one classifier per block."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from manylabel.partition.router import fit_router
 
 __all__ = ["BlockPartitionClassifier"]
 
-# LIBLINEAR's, for its logistic regression.
+# LIBLINEAR's values for its logistic regression.
 _ROUTER_TOL = 0.1
 _ROUTER_MAX_ITER = 1000
 
@@ -49,56 +49,57 @@ _ROUTER_MAX_ITER = 1000
     ),
 )
 class BlockPartitionClassifier(BlockClassifier):
-    """One classifier in each block of rows and labels, and a router that finds a row's block.
+    """One classifier per block of rows and labels, and a router that finds the block of a row.
 
-    Rows and labels are partitioned as by `BlockPartitioner`; in each block a clone of `estimator` learns the
-    block's labels from the block's rows; one-vs-rest logistic regressions learn the block of a row from its
-    features. A prediction scores the labels of the row's block only, and so takes a fraction of the time
-    [1]_.
+    Rows and labels are partitioned as by `BlockPartitioner`. In each block a clone of `estimator` is fitted
+    to the block's rows and labels. The router, one-vs-rest logistic regressions, learns the block of a row
+    from its features. A prediction scores the labels of one block only, or of a few, which takes a fraction
+    of the time [1]_.
 
     Parameters
     ----------
     estimator : estimator or None, default=None
-        Any multi-label classifier of scikit-learn's conventions. None is `DiSMECClassifier()`. Others than
-        this library's see labels that vary within a block, have the rest scored by their log-odds, and are
-        given X and Y dense if they were so in fit; those fitted cannot be saved by `save`.
+        Any multi-label classifier with scikit-learn's interface. None is `DiSMECClassifier()`. Estimators of
+        other libraries are fitted to the labels that vary within a block, while the others are scored by
+        their log-odds; they get X and Y dense if these were dense in fit, and cannot be saved by `save`.
     n_blocks : int or "auto", default="auto"
-        Blocks to start with, >= 1. "auto" is 1 to 4 by the number of rows and the quality of the router if
-        `mode` is "rule", and what cross-validation leaves of the number of `BlockPartitioner` otherwise (see
-        Notes). If `lam` or `max_labels` is given, it is that of `BlockPartitioner`.
+        Initial number of blocks; >= 1. "auto" with ``mode="rule"`` is 1 to 4, by the number of rows and
+        labels and the quality of the router. With other modes it starts from the number of
+        `BlockPartitioner`, which cross-validation may reduce (see Notes). If `lam` or `max_labels` is given,
+        it is that of `BlockPartitioner`.
     lam : float or "auto", default="auto"
-        Weight of squared label-set sizes, finite and >= 0: the larger, the fewer labels are scored. "auto" is
-        what `mode` makes of it, or 0 if `max_labels` is given.
+        Weight of squared label-set sizes; finite and >= 0. The larger it is, the fewer labels are scored.
+        "auto" is chosen by `mode`, or 0 if `max_labels` is given.
     max_labels : int or None, default=None
-        Most labels of a block, >= 1.
+        Maximum number of labels per block; >= 1. None for no limit.
     n_routes : int or "auto", default="auto"
-        Blocks a row is sent to, >= 1. "auto" sends a row to the fewest of its three best blocks that hold
-        nine tenths of the three's probability if `n_blocks` and `lam` are automatic and `mode` is "rule", and
-        to one block otherwise. Wherever it may be more than one, scores are log-odds: a label's score is the
-        logit of ``sum_l p_l / (1 + exp(-s_l))`` over the row's blocks l that have it, s_l being its log-odds
-        there and p_l the router's probability of the block, scaled to sum to 1: 0 where it is as likely as
-        not. Scores of models that learn a margin of 1, as `DiSMECClassifier` does, count fourfold as
-        log-odds.
+        Number of blocks that a row is sent to; >= 1. If `n_blocks` and `lam` are automatic and `mode` is
+        "rule", "auto" sends a row to as many of its three best blocks as are needed for nine tenths of the
+        probability of the three, and otherwise to one block. If a row may be sent to more than one block,
+        scores are log-odds: the logit of ``sum_l p_l / (1 + exp(-s_l))`` over the row's blocks l that have
+        the label. s_l is the log-odds of the label in block l, and p_l the router's probability of the block,
+        scaled to sum to 1. Scores of models with a margin of 1, such as `DiSMECClassifier`, are multiplied by
+        4 to approximate log-odds.
     mode : {"rule", "accuracy", "speed"}, default="rule"
-        How an automatic `lam` is chosen. "rule" takes the weight at which a single block of all rows would
-        capture 95 % of the ones, or 0 with one block, without cross-validation. The others search by 5-fold
-        cross-validation: "accuracy" has the largest P@1 + P@3 + P@5, "speed" is the largest weight that loses
-        at most 2 points of each against `estimator` alone.
+        How an automatic `lam` is chosen. "rule" needs no cross-validation: it is the weight at which a single
+        block of all rows would capture 95 % of the ones, or 0 with one block. The others search by 5-fold
+        cross-validation: "accuracy" maximizes P@1 + P@3 + P@5; "speed" takes the largest weight that loses at
+        most 2 points of each against `estimator` alone.
     router_C : float, default=1.0
         Weight of the router's loss against its regularizer; finite and > 0.
     router_intercept : bool, default=True
-        Whether the router has intercepts, regularized as the weight of a feature that is 1 everywhere.
+        Whether the router has intercepts, regularized like the weight of a feature that is 1 in every row.
     drop_unlabeled : bool, default=False
-        Whether the router is not to learn from rows without labels, which stay where k-means put them.
+        Whether to fit the router without the rows that have no labels; they stay where k-means put them.
     n_init : int, default=1
-        Starts of the partition, >= 1; the one with the lowest objective is kept.
+        Number of starts of the partition; >= 1. The one with the lowest objective is kept.
     max_iter : int, default=100
-        Rounds of the partition at most, >= 1.
+        Maximum number of rounds of the partition; >= 1.
     tol : float, default=1e-5
-        The partition's last round lowers its objective by less; finite and > 0.
+        The partition stops after a round that lowers its objective by less; finite and > 0.
     random_state : int, RandomState instance or None, default=None
-        Seeds k-means, the router, and what in `estimator` has ``random_state=None``. An int gives the same
-        bits every time, if `estimator` does.
+        Seeds k-means, the router, and every ``random_state=None`` in `estimator`. An int gives the same bits
+        every time, if `estimator` does.
     n_jobs : int or None, default=None
         Threads over blocks; None means 1, -1 all cores. Never changes the result.
 
@@ -109,29 +110,29 @@ class BlockPartitionClassifier(BlockClassifier):
     label_blocks_ : list of ndarray, dtype int32
         The labels of each block, increasing.
     estimators_ : list of estimators
-        The model of each block; None for a block without labels, where no row is sent.
+        The model of each block; None for a block without labels, to which no row is sent.
     router_coef_ : csc_array of shape (n_blocks_, n_features), dtype float32
         Weights of the router, for rows of unit length.
     router_intercept_ : ndarray of shape (n_blocks_,), dtype float32
         Its intercepts; -inf for a block without labels.
     n_blocks_ : int
-        Blocks there are.
+        Number of blocks.
     lam_ : float
         The weight used.
     lams_ : ndarray of shape (n_lams,), dtype float64
-        Weights that were cross-validated; only `lam_` if none were.
+        The weights that were cross-validated; only `lam_` if none were.
     lam_precision_ : ndarray of shape (n_lams, n_folds, 3), dtype float64
-        Their P@1, P@3 and P@5 on held-out rows.
+        Their P@1, P@3 and P@5 on held-out rows, from 0 to 1.
     objective_ : float
-        The partition's objective.
+        Objective of the partition.
     objective_history_ : ndarray of shape (n_half_steps,), dtype float64
-        After each half step, at the least of `lams_`.
+        The objective after each half step, with the smallest of `lams_`.
     n_iter_ : int
-        Rounds of the partition.
+        Number of rounds of the partition.
     captured_ : float
         Share of the ones of Y that lie in a block.
     speedup_ : tuple of two float
-        What `measure_speedup` counts on the training rows.
+        Result of `measure_speedup` for the training rows.
 
     See Also
     --------
@@ -140,33 +141,32 @@ class BlockPartitionClassifier(BlockClassifier):
 
     Notes
     -----
-    The router and `estimator`, which must take them, get the `sample_weight` of `fit`; the partition does not
-    know them. Ctrl-C ends a fit within a second if `estimator` is one of this library's, else when the blocks
-    at work are done. A `UserWarning` names blocks that another's `estimator` could not be fitted to, and
-    ``mode="speed"`` that finds no `lam` within its tolerance.
+    `sample_weight` is passed to the router and to `estimator`, which must accept it; the partition ignores
+    it. Ctrl-C ends a fit within a second if `estimator` is one of this library, and otherwise when the blocks
+    at work are done. A `UserWarning` reports blocks that an estimator of another library could not be fitted
+    to, and that ``mode="speed"`` found no `lam` within its tolerance.
 
-    While the router is fitted, it has 4 bytes a block and feature.
+    While the router is fitted, it takes 4 bytes per block and feature.
 
-    With one block and ``lam=0`` the scores are those of `estimator` fitted to the labels that any row
-    carries.
+    With one block and ``lam=0`` the scores are those of `estimator` fitted to the labels that any row has.
 
-    By default a fit takes no longer than one of `estimator` to all rows and labels, if the time of that grows
-    with rows and labels. An automatic `n_blocks` begins with a block for each 5,000 rows and 500 labels, at
-    most four, and is halved while a router fitted without 2,000 rows (a tenth, if that is less) finds the
-    blocks of fewer than 92 % of these: routing loses rows sent to a wrong block, and how many these are is
-    known for the cost of a router. Below 10,000 rows or 1,000 labels there is one block of all labels, which
-    is `estimator` itself: models of part of the rows learn less where rows are few, and there is no time to
-    save. Where rows and labels would be enough and the router is not good, there is one block as well,
-    without the rarest labels: those beyond 97 % of the ones.
+    With the default parameters a fit takes no longer than that of `estimator` to all rows and labels, if the
+    time of the latter grows with rows and labels. An automatic `n_blocks` starts with one block per 5,000
+    rows and 500 labels, at most four. It is halved as long as the router finds the blocks of fewer than 92 %
+    of 2,000 held-out rows (a tenth of the rows, if that is less). Rows sent to a wrong block lose their
+    labels, and this test costs one fit of the router. Below 10,000 rows or 1,000 labels there is one block
+    with all labels, which is `estimator` itself: models of some of the rows learn less, and there is little
+    time to save. With enough rows and labels but a poor router there is also one block, without the rarest
+    labels: those beyond 97 % of the ones.
 
-    With ``mode="accuracy"`` an automatic `lam` costs five fits more, each of partition, router and models
-    with the least of eight candidates; greater ones are judged by the parts of these models that they keep,
-    for the same rows, and so is the model fitted in the end. ``mode="speed"`` costs five fits of `estimator`
-    to all labels besides. Candidates are the weights at which a single block of all rows would capture 35 to
-    99 % of the ones. An automatic `n_blocks` is first that of `BlockPartitioner` with its default weight,
-    then halved while every candidate loses more than `mode` allows in some fold against `estimator` alone, of
-    P@1, P@3 or P@5: 1 point for "accuracy", 2 for "speed". This costs the five fits of `estimator` in either
-    mode.
+    With ``mode="accuracy"``, an automatic `lam` costs five more fits, each of partition, router and models
+    with the smallest of eight candidates. Larger candidates are judged by the parts of these models that they
+    keep, for the same blocks of rows; the final model is fitted in the same way. ``mode="speed"`` also costs
+    five fits of `estimator` to all labels. The candidates are the weights at which a single block of all rows
+    would capture 35 to 99 % of the ones. An automatic `n_blocks` is first that of `BlockPartitioner` with its
+    default weight. It is halved as long as every candidate loses too much against `estimator` alone in some
+    fold: of P@1, P@3 or P@5, more than 1 point for "accuracy" and 2 for "speed". This costs the five fits of
+    `estimator` in either mode.
 
     References
     ----------
@@ -273,8 +273,8 @@ class BlockPartitionClassifier(BlockClassifier):
             else:
                 choice = Chosen(n_blocks, lam, np.array([lam]), np.empty((1, 0, 3)))
             if found is None:
-                # What cross-validation judged is the partition with the least weight, and the parts of its
-                # label sets that the weight chosen keeps.
+                # As in cross-validation: the partition with the smallest weight, of whose label sets the
+                # chosen weight then keeps a part.
                 least = float(choice.lams[0])
                 found = find_partition(X, y, choice.n_blocks, least, params, setting.threads, report)
             if choice.lam != choice.lams[0]:

@@ -1,4 +1,4 @@
-"""CBMLC and LPSR: clusters of rows from the features alone, to compare block-wise partitioning with."""
+"""CBMLC and LPSR: clusters of rows from the features alone, as baselines for block-wise partitioning."""
 
 from __future__ import annotations
 
@@ -29,62 +29,62 @@ from manylabel.partition.router import nearest_center
 
 __all__ = ["CBMLCClassifier", "LPSRClassifier"]
 
-# CBMLC has a cluster for so many rows, and so many at most: three clusters of delicious, 4,300 rows each,
-# lose 1.3 points of P@1.
+# Rows per cluster of CBMLC, and the maximum number of clusters. Three clusters of delicious, with 4,300 rows
+# each, lose 1.3 points of P@1.
 _ROWS_OF_A_CLUSTER = 10_000
 _MOST_CLUSTERS = 8
-# There are fewer where each beyond the first explains less of the rows' variance than this share. With 8
-# clusters that is 1.3 % each on eurlex57k, where ten lose 0.8 points of P@1, and 0.2 % on citeulike-t and
-# yso-finna-en, where ten lose 3 and 13.
+# The number is reduced if each cluster beyond the first explains less than this share of the rows' variance.
+# With 8 clusters it is 1.3 % each on eurlex57k, where ten clusters lose 0.8 points of P@1, and 0.2 % on
+# citeulike-t and yso-finna-en, where ten lose 3 and 13 points.
 _EXPLAINED = 0.01
-# Of a row's labels, the ranks up to here are known; others count as this one.
+# LPSR ranks so many labels per row; the others count as having this rank.
 _RANKS = 100
-# Rows count in k-means by the share of so many best labels that are theirs.
+# Rows are weighted in 2-means by the precision of so many best labels.
 _PRECISION_AT = 5
 
 
 @register(command="cbmlc-dismec", make=lambda blocks: blocks(DiSMECClassifier()))
 class CBMLCClassifier(BlockClassifier):
-    """Clusters of rows by k-means, and in each a classifier of all labels.
+    """Clusters of rows by k-means, with a classifier of all labels in each.
 
-    A row is scored by the model of the nearest center [1]_. Where `BlockPartitionClassifier` makes clusters
-    agree with labels and leaves labels out of them, this looks at the features alone and leaves out only
-    labels that no row of the cluster carries.
+    A row is scored by the model of the nearest center [1]_. Unlike the blocks of `BlockPartitionClassifier`,
+    clusters depend on the features alone, and a cluster has every label that one of its rows has.
 
     Parameters
     ----------
     estimator : estimator or None, default=None
         Any multi-label classifier, as in `BlockPartitionClassifier`. None is `DiSMECClassifier()`.
     n_clusters : int or "auto", default="auto"
-        Clusters, >= 1; fewer where there are fewer different rows. "auto" begins with one for each 10,000
-        rows, at most 8, and halves their number while those beyond the first explain less than 1 % of the
-        variance of the rows each: a model learns from its cluster's rows alone, which must be enough, and
-        where clusters are no more than cuts through a cloud, similar rows fall on either side.
+        Number of clusters; >= 1, and no more than there are distinct rows. "auto" starts with one per 10,000
+        rows, at most 8, and is halved as long as the clusters beyond the first explain less than 1 % of the
+        variance of the rows each. Each model learns from its cluster's rows only, so these must be enough;
+        and if rows do not form clusters, similar rows are separated.
     n_init : int, default=1
-        Starts of k-means, >= 1; the one with the least inertia is kept.
+        Number of starts of k-means; >= 1. The one with the lowest inertia is kept.
     random_state : int, RandomState instance or None, default=None
-        Seeds k-means, and what in `estimator` has ``random_state=None``.
+        Seeds k-means and every ``random_state=None`` in `estimator`. An int gives the same bits every time,
+        if `estimator` does.
 
     Attributes
     ----------
     row_blocks_ : ndarray of shape (n_samples,), dtype int32
         The cluster of each training row.
     label_blocks_ : list of ndarray, dtype int32
-        The labels that rows of each cluster carry.
+        The labels that rows of each cluster have, increasing.
     estimators_ : list of estimators
         The model of each cluster; None where no row has a label.
     router_coef_ : csc_array of shape (n_clusters, n_features), dtype float32
-        The centers, of rows of unit length.
+        The centers of rows of unit length.
     router_intercept_ : ndarray of shape (n_clusters,), dtype float32
         Minus half their squared lengths; -inf where no row has a label.
     inertia_ : float
-        Sum of squared distances of the rows, of unit length, from their centers.
+        Sum of squared distances of the rows, scaled to unit length, from their centers.
     speedup_ : tuple of two float
-        What `measure_speedup` counts on the training rows.
+        Result of `measure_speedup` for the training rows.
 
     See Also
     --------
-    BlockPartitionClassifier : Blocks that labels have a say in.
+    BlockPartitionClassifier : Blocks that depend on the labels, too.
 
     References
     ----------
@@ -165,7 +165,7 @@ class CBMLCClassifier(BlockClassifier):
 
 
 def _clusters_by_rule(n_rows: int, kmeans: Callable[[int], Any]) -> Any:
-    """Cluster into as many clusters as rows are enough for and variance is explained by."""
+    """Choose the number of clusters by the number of rows and the variance explained; see `n_clusters`."""
     n_clusters = min(_MOST_CLUSTERS, max(1, n_rows // _ROWS_OF_A_CLUSTER))
     one = kmeans(1)
     while n_clusters > 1:
@@ -178,29 +178,32 @@ def _clusters_by_rule(n_rows: int, kmeans: Callable[[int], Any]) -> Any:
 
 @register(command="lpsr")
 class LPSRClassifier(BlockClassifier):
-    """Label partitioning for sublinear ranking: one scorer of all labels, asked only for those of a leaf.
+    """Label partitioning for sublinear ranking: one scorer of all labels, used for a part's candidates only.
 
-    Rows are halved by 2-means until none of the parts is large. Each part keeps the labels that the base
-    scorer would rank well for its rows; a new row goes to the nearest center, whose labels are ranked [1]_.
+    Rows are halved by 2-means until no part is large. Each part keeps as candidates the labels that the base
+    scorer ranks well for its rows. A new row is sent to the nearest center, and that part's candidates are
+    ranked [1]_.
 
     Parameters
     ----------
     estimator : estimator, "naive-bayes" or None, default=None
-        The base scorer, fitted to all rows: any multi-label classifier. None is `DiSMECClassifier()`;
-        "naive-bayes" is multinomial naive Bayes with one added to each count, which needs features >= 0, is
-        fitted by counting, and ranks worse.
+        The base scorer, fitted to all rows: any multi-label classifier. None is `DiSMECClassifier()`.
+        "naive-bayes" is multinomial naive Bayes with add-one smoothing; it requires features >= 0, is fitted
+        by counting, and ranks worse.
     leaf_size : int, default=1000
-        Parts of more rows are halved, >= 1. There are at most ``2 * n_samples / leaf_size`` parts, and none
-        has more than ``2 * leaf_size`` rows, unless rows are too alike to be parted.
+        Parts with more rows are halved; >= 1. There are at most ``2 * n_samples / leaf_size`` parts, and no
+        part has more than ``2 * leaf_size`` rows, unless rows are too similar to be separated.
     n_candidates : int, default=500
-        Labels of a part, >= 1.
+        Number of labels per part; >= 1.
     weighting : {"rank", "counts"}, default="rank"
-        What makes a candidate: the sum over the part's rows that carry the label of ``1 / (1 + rank)``, with
-        its rank from 0 among the base scorer's labels (all from 100 on count as 100), or the number of these
-        rows. With "rank", rows count in 2-means as the share of the base scorer's best five labels that are
-        theirs; those that count nothing go where their neighbours go.
+        How candidates are chosen. With "counts" the weight of a label is the number of the part's rows that
+        have it. With "rank" each of these rows counts as ``1 / (1 + rank)``, where the rank from 0 is that of
+        the label in the base scorer's ranking for the row; ranks from 100 on count as 100. "rank" also
+        weights rows in 2-means, by the share of the base scorer's best five labels that they have; rows of
+        weight 0 follow their neighbors.
     random_state : int, RandomState instance or None, default=None
-        Seeds 2-means, and what in `estimator` has ``random_state=None``.
+        Seeds 2-means and every ``random_state=None`` in `estimator`. An int gives the same bits every time,
+        if `estimator` does.
 
     Attributes
     ----------
@@ -209,16 +212,16 @@ class LPSRClassifier(BlockClassifier):
     label_blocks_ : list of ndarray, dtype int32
         The candidates of each part, increasing.
     labels_ : ndarray of shape (n_seen,), dtype int64
-        The labels any row carries: those that ``estimators_[0]`` scores, in order.
+        The labels that any row has, which are those that ``estimators_[0]`` scores, in order.
     estimators_ : list of one estimator
         The base scorer.
     router_coef_ : csc_array of shape (n_parts, n_features), dtype float32
-        The centers, of rows of unit length.
+        The centers of rows of unit length.
     router_intercept_ : ndarray of shape (n_parts,), dtype float32
-        Minus half their squared lengths, less where a part would have too many rows; -inf where no row has a
-        label.
+        Minus half their squared lengths, and less where a part would get too many rows; -inf where no row has
+        a label.
     speedup_ : tuple of two float
-        What `measure_speedup` counts on the training rows; saved in fact by some scorers only (see Notes).
+        Result of `measure_speedup` for the training rows; only some scorers save this time (see Notes).
 
     See Also
     --------
@@ -226,14 +229,14 @@ class LPSRClassifier(BlockClassifier):
 
     Notes
     -----
-    `DiSMECClassifier` and naive Bayes compute scores of a part's labels only; another scorer computes all and
-    those outside are not looked at, some rows at a time. So does `DiSMECClassifier` for no more than 32 rows,
-    where to find a part's weights takes longer than to use all.
+    `DiSMECClassifier` and naive Bayes compute the scores of a part's candidates only. Other scorers compute
+    all scores, for some rows at a time, and the rest is dropped. For up to 32 rows `DiSMECClassifier` does
+    so, too, since selecting a part's weights would take longer.
 
-    Parts are halved along the line between the two centers. Neither half has fewer than half of `leaf_size`
-    rows, nor than an eighth of its part's: the rows next to the border join the smaller one. A center that is
-    the nearest of more than ``2 * leaf_size`` rows is then moved away from all rows until those next to its
-    border go to their second nearest.
+    Parts are halved along the line between the two centers. No half has fewer than half of `leaf_size` rows,
+    or fewer than an eighth of the rows of its part; the rows nearest to the border move to the smaller half.
+    If a center is then the nearest of more than ``2 * leaf_size`` rows, its intercept is lowered until the
+    rows nearest to its border go to their second nearest center.
 
     References
     ----------
@@ -334,7 +337,7 @@ class LPSRClassifier(BlockClassifier):
         return self._scored(blocks, weights)
 
     def _places(self) -> list[NDArray[np.int32]]:
-        """Find the labels of each part among `labels_`."""
+        """Return the positions of each part's labels within `labels_`."""
         if not self.label_blocks_:
             return []
         if (np.diff(self.labels_) <= 0).any():
@@ -349,7 +352,7 @@ class LPSRClassifier(BlockClassifier):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.positive_only = self._naive_bayes() or (
-            # What is no estimator is an error of fit, not of asking for tags.
+            # What is not an estimator is refused by `fit`, not here.
             not isinstance(self.estimator, type)
             and hasattr(self.estimator, "__sklearn_tags__")
             and get_tags(self.estimator).input_tags.positive_only
@@ -358,7 +361,7 @@ class LPSRClassifier(BlockClassifier):
 
 
 class _RestrictedModels:
-    """The base scorer for the labels of each part, made when it is asked for."""
+    """The base scorer restricted to the labels of a part, made on request."""
 
     def __init__(self, base: Any, places: list[NDArray[np.int32]], n_labels: int) -> None:
         self._base = base
@@ -372,7 +375,7 @@ class _RestrictedModels:
 
 
 class _Restricted:
-    """A model whose other labels are not looked at."""
+    """A model restricted to some of its labels."""
 
     def __init__(self, model: Any, labels: NDArray[Any], n_labels: int) -> None:
         self.model = model
@@ -396,14 +399,14 @@ class _Restricted:
 def _by_rank(
     model: Any, X: csr_array, y: csr_array, labels: NDArray[np.int64]
 ) -> tuple[csr_array, NDArray[np.float32]]:
-    """Weigh the ones of Y by the base scorer's ranks, and rows by its precision."""
+    """Weight the ones of Y by the base scorer's ranks, and the rows by its precision."""
     top = model.predict_topk(X, k=_RANKS)
     of_row = np.repeat(np.arange(X.shape[0]), np.diff(top.indptr))
     order = np.lexsort([top.indices, -top.data, of_row])
     rank = np.empty(top.nnz)
     rank[order] = np.arange(top.nnz) - top.indptr[of_row[order]]
     best = rank < _PRECISION_AT
-    # Above what an unranked label gets, so that both can stand in one matrix.
+    # The excess over an unranked label, which is added for all ones below.
     more = 1 / (1 + rank) - 1 / (1 + _RANKS)
     shape = y.shape
     ranked = csr_array((more, labels[top.indices], top.indptr), shape=shape)

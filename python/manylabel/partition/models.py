@@ -1,4 +1,4 @@
-"""Models of blocks: a clone of one estimator, fitted to the rows and labels of each."""
+"""Models of blocks: one clone of an estimator per block, fitted to its rows and labels."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from manylabel.partition.any_classifier import AnyClassifier
 __all__ = ["base_estimator", "fit_models", "rows_of_blocks", "seeded"]
 
 
-# The largest block may have so many times its worker's even share of the work: a fifth of the others' time is
-# idle then, about what threads within one block lose.
+# The largest block may have so many times the mean work per worker. The other workers are then idle for a
+# fifth of the time, about what threads within one block lose.
 _UNEVEN = 1.25
 
 
 class _StoppedError(Exception):
-    """A sibling failed, or the caller wants no more."""
+    """A sibling failed, or the caller asked to stop."""
 
 
 def base_estimator(estimator: Any) -> Any:
-    """Return the estimator to clone, DiSMEC for None."""
+    """Return the estimator to clone; DiSMEC for None."""
     return DiSMECClassifier() if estimator is None else estimator
 
 
@@ -42,7 +42,7 @@ def rows_of_blocks(row_blocks: NDArray[np.int32], n_blocks: int) -> list[NDArray
 
 
 def seeded(estimator: Any, seed: int, block: int) -> Any:
-    """Clone an estimator; what in it has ``random_state=None`` gets a seed of its own."""
+    """Clone an estimator and give every ``random_state=None`` in it a seed of its own."""
     model = clone(estimator)
     names = [
         name
@@ -73,20 +73,20 @@ def fit_models(
     Parameters
     ----------
     estimator : estimator
-        Ours is given blocks as they are, and chooses by all rows what it chooses by data. Another's is
-        wrapped in `AnyClassifier`.
+        Estimators of this library are fitted to blocks directly, with automatic parameters chosen on all
+        rows. Others are wrapped in `AnyClassifier`.
     X : csr_array of shape (n_samples, n_features)
     Y : csr_array of shape (n_samples, n_labels), dtype float32
     sample_weight : ndarray of shape (n_samples,), dtype float32, or None
     rows_of_blocks, label_blocks : sequences of ndarrays, as many as there are blocks
         Rows and labels of each block.
     seed : int
-        For what in `estimator` has no seed of its own.
+        For every ``random_state=None`` in `estimator`.
     dense : pair of bool
-        Whether another's estimator is to see X and Y dense, as the user gave them.
+        Whether estimators of other libraries get X and Y dense, as the user gave them.
     threads : int
-        Blocks fitted at once at most. Where there are fewer blocks, or one holds most of the work, fewer
-        are fitted at once and ours get several threads each.
+        Maximum number of blocks fitted at once. If there are fewer blocks, or one has most of the work, fewer
+        are fitted at once, and estimators of this library get several threads each.
     progress : callable
         Called with the number of labels fitted so far, over all blocks.
 
@@ -98,15 +98,16 @@ def fit_models(
     Raises
     ------
     ValueError
-        What the estimator raises: ours for any block, another's if it can fit none of them.
+        As raised by the estimator: one of this library for any block, another only if no block can be fitted.
 
     Warns
     -----
     UserWarning
-        If another's estimator could not fit some of the blocks; constant scores stand for them.
+        If an estimator of another library could not be fitted to some of the blocks; their labels get
+        constant scores.
     """
     ours = isinstance(estimator, MultiLabelClassifier)
-    # The largest first, so that no thread is left alone with it at the end.
+    # The largest first, so that it does not run alone at the end.
     work = [len(rows) * len(labels) for rows, labels in zip(rows_of_blocks, label_blocks, strict=True)]
     blocks = sorted(
         (block for block, labels in enumerate(label_blocks) if len(labels)), key=lambda block: -work[block]
@@ -114,7 +115,7 @@ def fit_models(
     workers = max(1, min(threads, len(blocks)))
     lendable = ours and estimator.get_params(deep=False).get("n_jobs", 1) is None
     if lendable and work and sum(work):
-        # Fewer at once, with more threads each, where the others would be over long before the largest.
+        # Fewer at once, with more threads each, if the others would finish long before the largest.
         workers = max(1, min(workers, int(_UNEVEN * sum(work) / max(work))))
     models: list[Any] = [None] * len(label_blocks)
     if ours:
@@ -125,7 +126,7 @@ def fit_models(
         all_rows = len(rows) == X.shape[0]
         of_rows = Y if all_rows else Y[rows]
         if len(labels) < Y.shape[1]:
-            # In 64 bits, or scipy could not tell that there are more columns than 32 can count.
+            # 64-bit labels let scipy see that there may be more columns than 32 bits can count.
             of_rows = of_rows[:, labels.astype(np.int64)]
         model = seeded(estimator, seed, block)
         if not ours:
@@ -133,7 +134,7 @@ def fit_models(
         arguments: dict[str, Any] = {} if sample_weight is None else {"sample_weight": sample_weight[rows]}
         if "progress" in inspect.signature(model.fit).parameters:
             arguments["progress"] = report
-        # Threads to spare are lent for the fit, so that no model remembers how many there were.
+        # `n_jobs` is set for the fit only: fitted models must not depend on the number of threads.
         lent = threads // workers > 1 and lendable
         model.set_params(**({"n_jobs": threads // workers} if lent else {}))
         model.fit(X if all_rows else X[rows], of_rows, **arguments)
@@ -162,9 +163,9 @@ def _in_threads(
     threads: int,
     progress: Callable[[int], object],
 ) -> None:
-    """Call ``work(item, report)`` for all items; `report` takes what of the item is done.
+    """Call ``work(item, report)`` for all items, where `report` takes how much of the item is done.
 
-    An exception of one, of `progress`, or Ctrl-C stops the others the next time they report.
+    An exception of one item or of `progress`, or Ctrl-C, stops the others the next time they report.
     """
     done = [0] * len(items)
     if threads == 1:

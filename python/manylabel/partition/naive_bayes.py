@@ -28,21 +28,21 @@ __all__ = ["NaiveBayes"]
 class NaiveBayes(MultiLabelClassifier):
     """Multinomial naive Bayes; a row counts once for each of its labels.
 
-    ``log P(j | x) = log pi_j + sum_f x_f log theta_fj + const``, with ``theta_fj`` the share of feature f in
-    the values of label j's rows, one added to each (Laplace), and ``pi_j`` the label's share of the ones.
-    As a row of several labels was counted for each, the mean number of labels a row times ``P(j | x)`` is the
-    expected number of times x carries j: a label is predicted where that exceeds one half.
+    ``log P(j | x) = log pi_j + sum_f x_f log theta_fj + const``. ``theta_fj`` is the share of feature f in
+    the values of the rows with label j, with add-one (Laplace) smoothing; ``pi_j`` is the share of label j in
+    the ones of Y. Since a row was counted once per label, the mean number of labels per row times ``P(j |
+    x)`` is the expected number of times that x has label j. A label is predicted if it exceeds one half.
 
     Attributes
     ----------
     coef_ : csr_array of shape (n_labels, n_features), dtype float32
-        ``log(1 + count)``, by label.
+        ``log(1 + count)``.
     log_totals_ : ndarray of shape (n_labels,), dtype float32
-        Logarithms of each label's sum of counts, all ones added.
+        Logarithm of the sum of each label's smoothed counts.
     intercept_ : ndarray of shape (n_labels,), dtype float32
         ``log pi_j``; -inf for labels without a row.
     log_cardinality_ : float
-        Logarithm of the mean number of labels of a row.
+        Logarithm of the mean number of labels per row.
     """
 
     parameters = kinds.Parameters(n_jobs=kinds.Threads())
@@ -89,7 +89,7 @@ class NaiveBayes(MultiLabelClassifier):
             progress(y.shape[1])
 
     def restricted(self, labels: NDArray[Any]) -> NaiveBayes:
-        """Return the same for some labels only, sharing probability among these."""
+        """Return the model for some labels only; probabilities are normalized over these."""
         model = NaiveBayes(self.n_jobs)
         model.__dict__.update(vars(self))
         model.coef_ = self.coef_[labels]
@@ -110,7 +110,7 @@ class NaiveBayes(MultiLabelClassifier):
 
 @dataclass(frozen=True)
 class _Shares:
-    """Scores every label: the logarithm of twice the expected number of times a row carries it."""
+    """Scores every label: the logarithm of twice the expected number of times that a row has it."""
 
     linear: _core.Scorer
     log_totals: NDArray[np.float32]

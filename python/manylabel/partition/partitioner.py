@@ -28,33 +28,35 @@ __all__ = ["BlockPartitioner"]
 
 @register
 class BlockPartitioner(Estimator):
-    """Partition of rows into blocks, each with the labels that its rows carry most.
+    """Partition of rows into blocks, each with the labels that its rows have most.
 
-    Rows i fall into clusters c_i, each cluster l has a set L_l of labels, and sets may overlap. Minimized is
-    ``-sum_i |y_i & L_{c_i}| + lam * sum_l |L_l|^2``: the ones of Y inside of a block against what the blocks
-    cost [1]_. k-means of the rows of X, scaled to unit length, is where it starts; then label sets and
-    clusters are chosen in turn, each the best for the other.
+    Rows i are assigned to clusters c_i, and each cluster l has a set L_l of labels; sets may overlap. The
+    partition minimizes ``-sum_i |y_i & L_{c_i}| + lam * sum_l |L_l|^2``: it captures many ones of Y in blocks
+    with few labels [1]_. It starts from k-means of the rows of X, scaled to unit length. Then label sets and
+    clusters are optimized in turns.
 
     Parameters
     ----------
     n_blocks : int or "auto", default="auto"
-        Clusters to start with, >= 1; no more than there are different rows. "auto" tries 1 to 16, then each a
-        quarter more, while no block is without rows or labels. A number is taken if it captures more ones
-        than the one taken before, by a thousandth of all ones at least; five that do not end the search.
+        Initial number of clusters; >= 1, and no more than there are distinct rows. "auto" tries 1 to 16, then
+        numbers that grow by a quarter, as long as every block has rows and labels. A number replaces the best
+        so far if it captures more ones, by at least a thousandth of all ones. The search ends after five
+        numbers without improvement.
     lam : float or "auto", default="auto"
-        Weight of squared label-set sizes, in counts of ones; finite and >= 0. "auto" is 0 if `max_labels` is
-        given, otherwise the weight at which a single block of all rows would capture nine tenths of the ones:
-        ``N_J / (2 J - 1)``, N_J being the count of the J-th label by frequency, J the fewest labels that hold
-        nine tenths, and a little less. It grows with the number of rows as counts do.
+        Weight of squared label-set sizes, in units of ones; finite and >= 0. "auto" is 0 if `max_labels` is
+        given. Otherwise it is the weight at which a single block of all rows would capture nine tenths of the
+        ones, which is just below ``N_J / (2 J - 1)``: J is the smallest number of labels that have nine
+        tenths of the ones, and N_J the count of the J-th most frequent label. It grows with the number of
+        rows.
     max_labels : int or None, default=None
-        Most labels of a block, >= 1.
+        Maximum number of labels per block; >= 1. None for no limit.
     n_init : int, default=1
-        Starts from different seeds, >= 1; the one with the lowest objective is kept.
+        Number of starts with different seeds; >= 1. The one with the lowest objective is kept.
     max_iter : int, default=100
-        Rounds of choosing labels and rows at most, >= 1.
+        Maximum number of rounds, each of labels and rows; >= 1.
     tol : float, default=1e-5
-        The round that lowers the objective by less is the last; finite and > 0. The objective changes in
-        steps, so any small number means "no change".
+        The partition stops after a round that lowers the objective by less; finite and > 0. The objective
+        changes in steps, so any small number means "no change".
     random_state : int, RandomState instance or None, default=None
         Seeds k-means. An int gives the same bits every time.
 
@@ -63,23 +65,23 @@ class BlockPartitioner(Estimator):
     row_blocks_ : ndarray of shape (n_samples,), dtype int32
         The block of each row; no block is without rows.
     label_blocks_ : list of ndarray, dtype int32
-        The labels of each block, increasing. Empty for a block whose rows have none worth their cost.
+        The labels of each block, increasing. Empty for a block in which no label is worth its cost.
     n_labels_ : int
-        Labels, those of no block counted.
+        Number of labels, including those in no block.
     n_blocks_ : int
-        Blocks there are; fewer than `n_blocks` if some lost their rows.
+        Number of blocks; fewer than `n_blocks` if some lost their rows.
     lam_ : float
         The weight used.
     objective_ : float
-        Its value in the end.
+        Final value of the objective.
     objective_history_ : ndarray of shape (n_half_steps,), dtype float64
-        Its value after each choice of labels, of rows, and so on; it never rises.
+        The objective after each choice of labels and of rows; it never rises.
     n_iter_ : int
-        Rounds of the partition.
+        Number of rounds.
     captured_ : float
         Share of the ones of Y that lie in a block.
     overlap_ : float
-        Mean number of blocks that a label belongs to, of the labels that belong to any.
+        Mean number of blocks per label, over the labels that are in any block.
 
     See Also
     --------
@@ -87,11 +89,11 @@ class BlockPartitioner(Estimator):
 
     Notes
     -----
-    Rows that tie between blocks stay where they are, which keeps the objective falling. Time is
-    O(nnz(X) n_blocks) a sweep of k-means, over at most 256 rows a cluster, drawn at random, and
-    O(nnz(Y) + n_samples n_blocks) a round, more where frequent labels are in many blocks. k-means takes 4
-    bytes a cluster and feature, at most 1 GiB: beyond, the rarest features do not count. The search for a
-    number of blocks ends in the blocks that a fit with the number it found has.
+    Rows that tie between blocks keep their block, so that the objective falls. Time is O(nnz(X) n_blocks) per
+    sweep of k-means, over at most 256 randomly drawn rows per cluster, and O(nnz(Y) + n_samples n_blocks) per
+    round, more if frequent labels are in many blocks. k-means takes 4 bytes per cluster and feature, at most
+    1 GiB; beyond that the rarest features are ignored. The search for `n_blocks` returns the same blocks as a
+    fit with the number it found.
 
     References
     ----------
@@ -155,7 +157,7 @@ class BlockPartitioner(Estimator):
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-            Features; finite, any numeric dtype, int32 or int64 positions.
+            Features; finite, any numeric dtype, int32 or int64 indices.
         y : array-like or sparse matrix of shape (n_samples, n_labels)
             0/1 indicator matrix Y.
 
@@ -167,7 +169,8 @@ class BlockPartitioner(Estimator):
         Raises
         ------
         ValueError
-            If an argument or parameter is not as described; the message says what came.
+            If an argument or parameter is not as described; the message states what was expected and what
+            was given.
         KeyboardInterrupt
             Within a second of Ctrl-C.
         """
@@ -191,21 +194,21 @@ class BlockPartitioner(Estimator):
         return self
 
     def plot(self, Y: Any, *, max_rows: int = 400, ax: Any = None) -> Any:
-        """Draw the label matrix with the rows and labels of each block side by side.
+        """Draw the label matrix, with the rows and labels of each block next to one another.
 
         Parameters
         ----------
         Y : array-like or sparse matrix of shape (n_samples, n_labels)
             The label matrix of fit.
         max_rows : int, default=400
-            Rows of a block that are drawn, the first of them; >= 1.
+            Maximum number of rows drawn per block, from the first; >= 1.
         ax : matplotlib.axes.Axes, default=None
             Where to draw; None for a new figure.
 
         Returns
         -------
         matplotlib.axes.Axes
-            What was drawn on. Ones are points; a block's own labels are shaded.
+            The axes drawn on. Ones are points; the labels of a block are shaded.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""The permuted label matrix of a partition, drawn."""
+"""Plot of the label matrix of a partition, in order of blocks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def draw_blocks(
     max_rows: int,
     ax: Any,
 ) -> Any:
-    """Draw the ones of Y, rows in order of block, labels in order of the block that has most of their ones.
+    """Draw the ones of Y, rows in order of block, labels in order of the block with most of their ones.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ def draw_blocks(
     row_blocks : ndarray of shape (n_samples,), dtype int32
     label_blocks : list of ndarray, dtype int32
     max_rows : int
-        Of each block.
+        Maximum number of rows per block.
     ax : matplotlib.axes.Axes or None
 
     Returns
@@ -64,7 +64,7 @@ def draw_blocks(
 def _label_order(
     Y: csr_array, row_blocks: NDArray[np.int32], label_blocks: list[NDArray[np.int32]]
 ) -> NDArray[np.int64]:
-    """Labels of many blocks first, then those of each block, then those of none; the frequent ones before."""
+    """Order labels: those in many blocks, then those of each block, then those of none; frequent first."""
     n_labels = Y.shape[1]
     counts = np.bincount(Y.indices, minlength=n_labels)
     n_held, most, home = np.zeros(n_labels, int), np.full(n_labels, -1), np.zeros(n_labels, int)

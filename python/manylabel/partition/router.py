@@ -1,4 +1,4 @@
-"""What sends a row to its block."""
+"""Routers, which send rows to blocks."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ __all__ = ["Router", "Routing", "best_blocks", "fit_router", "nearest_center"]
 
 @dataclass(frozen=True)
 class Router:
-    """Linear scores of blocks, for rows of unit length, as the core takes them.
+    """Linear scores of blocks for rows of unit length, as the core takes them.
 
     Parameters
     ----------
     coef_ : csc_array of shape (n_blocks, n_features), dtype float32
     intercept_ : ndarray of shape (n_blocks,), dtype float32
-        -inf for a block that no row is to be sent to.
+        -inf for a block to which no row is sent.
     """
 
     coef_: csc_array
@@ -43,10 +43,10 @@ class Routing:
     Parameters
     ----------
     most : int
-        So many of the best.
+        Maximum number of blocks, the best ones.
     share : float or None, default=None
-        Or the fewest of these that hold such a share of their probability, the logistic function of each
-        one's score.
+        If given, the fewest of these that have this share of their probability, which is the logistic
+        function of each block's score.
     """
 
     most: int
@@ -54,8 +54,8 @@ class Routing:
 
 
 def best_blocks(scorer: _core.Scorer, X: csr_array, n_routes: int, threads: int) -> csr_array:
-    """Score the `n_routes` best blocks of every row, by a router's scorer."""
-    # Scores could be stored zeros, which is why nothing here eliminates any.
+    """Return the scores of the `n_routes` best blocks of every row, by a router's scorer."""
+    # Stored zeros are scores, and are kept.
     return core_rows(scorer.topk(X, n_routes, threads), (X.shape[0], scorer.n_labels))
 
 
@@ -68,7 +68,7 @@ def fit_router(
     threads: int,
     progress: Callable[[int], object],
 ) -> tuple[Router, NDArray[np.int32]]:
-    """Learn to find a row's block among the usable ones.
+    """Fit a router to the blocks of rows.
 
     Parameters
     ----------
@@ -87,14 +87,14 @@ def fit_router(
     -------
     router : Router
     n_iter : ndarray of shape (n_blocks,), dtype int32
-        Passes of each block's regression, 0 where there was nothing to learn.
+        Passes of each block's regression; 0 if there was nothing to fit.
     """
     classes = np.flatnonzero(usable)
     coef = csc_array((len(usable), X.shape[1]), dtype=np.float32)
     intercept = np.where(usable, np.float32(0), np.float32(-np.inf))
     n_iter = np.zeros(len(usable), dtype=np.int32)
     if len(classes) > 1:
-        new = np.full(len(usable) + 1, -1, dtype=np.int32)  # one more, for -1
+        new = np.full(len(usable) + 1, -1, dtype=np.int32)  # the last entry is for -1
         new[classes] = np.arange(len(classes))
         classes_of_rows = new[row_blocks]
         kept = classes_of_rows >= 0
@@ -113,12 +113,12 @@ def fit_router(
 def nearest_center(
     centers: Any, intercept: NDArray[np.float32], label_blocks: Sequence[NDArray[Any]], n_features: int
 ) -> Router:
-    """Send a row to the nearest center of those whose rows have labels.
+    """Return a router to the nearest center whose rows have labels.
 
     Parameters
     ----------
     centers : tuple of ndarrays
-        Of (n_features, n_centers) in compressed rows, as the core returns them.
+        CSR arrays of (n_features, n_centers), as the core returns them.
     intercept : ndarray of shape (n_centers,), dtype float32
         Minus half the squared lengths of the centers.
     label_blocks : sequence of ndarrays

@@ -1,4 +1,4 @@
-"""Rules as an estimator: fit, predictions and what explains them."""
+"""Boosted rules as an estimator."""
 
 from __future__ import annotations
 
@@ -42,104 +42,104 @@ __all__ = ["BoostedRulesClassifier"]
 class BoostedRulesClassifier(MultiLabelClassifier):
     """Gradient-boosted rules ``if alpha > 0.5 and beta <= 1.2 then +0.8 for these labels``.
 
-    A row's score of label k is the sum of what the rules that cover the row add to it. Rules are added one by
-    one; each is grown condition by condition on a bootstrap sample, so that its head, a Newton step of the
-    loss over the rows it covers, gains most [1]_. Labels with similar steps may share a bin and a score,
-    which makes a step short and its system of equations small [2]_; by default each label has its own
-    score, and steps that overshoot are halved.
+    The score of a label for a row is the sum of what the rules that cover the row add to it. Rules are added
+    one at a time. Each is grown condition by condition on a bootstrap sample, so that its head, a Newton step
+    of the loss over the rows it covers, lowers the loss most [1]_. Labels with similar steps may share a bin
+    and a score, which shortens the step and shrinks its system of equations [2]_. By default each label has a
+    score of its own, and steps that overshoot are halved.
 
     Parameters
     ----------
     n_rules : int, default=1000
-        Rules, the default rule (which covers every row) among them; >= 1. [2]_ has 5000.
+        Number of rules, including the default rule, which covers every row; >= 1. [2]_ uses 5000.
     loss : {"example-wise-logistic", "label-wise-logistic"}, default="example-wise-logistic"
-        For scores p and labels y = +-1 of a row, ``log(1 + sum_k exp(-y_k p_k))``, which stands for the
-        subset 0/1 loss and sees labels together, or ``sum_k log(1 + exp(-y_k p_k))``, which stands for the
-        Hamming loss.
+        For scores p and labels y = +-1 of a row. "example-wise-logistic" is ``log(1 + sum_k exp(-y_k p_k))``,
+        a surrogate of the subset 0/1 loss that couples the labels. "label-wise-logistic" is
+        ``sum_k log(1 + exp(-y_k p_k))``, a surrogate of the Hamming loss.
     head : {"complete", "single-label"}, default="complete"
-        Whether a rule scores all labels, or the one that gains most.
+        Whether a rule scores all labels, or only the one that lowers the loss most.
     label_binning : float or None, default=None
-        Bins of a complete head as a share of the labels of either sign; in (0, 1]. None gives every label a
-        score of its own. [2]_ has 0.04 and Newton steps.
+        Number of bins of a complete head, as a share of the labels with steps of either sign; in (0, 1]. None
+        gives every label a score of its own. [2]_ uses 0.04 and Newton steps.
     min_bins : int, default=1
-        Bins of either sign at least; >= 1.
+        Minimum number of bins of either sign; >= 1.
     max_bins : int or None, default=None
-        Bins of either sign at most; >= `min_bins`. None for no limit.
+        Maximum number of bins of either sign; >= `min_bins`. None for no limit.
     hessian : {"paper", "restricted"}, default="paper"
-        Whether second derivatives between labels of one bin are dropped, as [2]_ has it and what keeps steps
-        short, or kept.
+        Second derivatives between labels of one bin. "paper" drops them as [2]_ does, which keeps steps
+        short; "restricted" keeps them.
     step : {"auto", "newton", "safeguarded"}, default="auto"
-        How far a head goes: the Newton step, or that halved until the loss falls enough. "auto" is "newton"
-        for the label-wise loss and for bins with the Hessian "paper", and "safeguarded" else, where full
-        steps overshoot if most labels are rare.
+        Length of a step: the full Newton step, or that step halved until the loss falls enough. "auto" is
+        "newton" for the label-wise loss and for bins with ``hessian="paper"``, and otherwise "safeguarded",
+        since full steps overshoot if most labels are rare.
     search : {"fast", "exact"}, default="fast"
-        "exact" tries every threshold, each with bins of its own. "fast" tries at most 64 thresholds a numeric
-        feature (one more where most values are 0) and, with label binning, judges features that most rows
-        have by the bins of the rule so far, as all features if there are more than 256 labels. Heads are
-        exact in both.
+        "exact" tries every threshold, each with bins of its own. "fast" tries at most 64 thresholds per
+        numeric feature (one more if most of its values are 0). With label binning it also judges features
+        with mostly nonzero values by the bins of the rule so far, and with more than 256 labels all features.
+        Heads are exact in both.
     learning_rate : float, default=0.3
-        What every head but the default rule's is multiplied by; in (0, 1].
+        Factor of every head except that of the default rule; in (0, 1].
     l2 : float, default=1.0
-        Weight of the squared scores of a head against the loss; finite and >= 0.
+        Weight of the squared scores of a head, relative to the loss; finite and >= 0.
     bootstrap : bool, default=True
-        Whether each rule is grown on rows drawn with replacement, rather than on all.
+        Whether each rule is grown on rows drawn with replacement, rather than on all rows.
     max_features : int, float, "log2" or None, default="log2"
-        Features tried for a condition, drawn anew for each: ``floor(log2(n_features - 1) + 1)``, a number,
-        a share in (0, 1], or all.
+        Number of features that are drawn and tried for each condition: ``floor(log2(n_features - 1) + 1)``,
+        a number, a share in (0, 1], or all.
     min_coverage : int, default=1
-        Rows of its sample that a rule covers at least; >= 1.
+        Minimum number of sampled rows that a rule covers; >= 1.
     max_conditions : int or None, default=None
-        Conditions of a rule at most; >= 1. None for no limit.
+        Maximum number of conditions per rule; >= 1. None for no limit.
     predictor : {"auto", "known-label-sets", "signs"}, default="auto"
-        What `predict` returns: the label set of a training row with the least example-wise loss at the
-        scores, or the labels with positive scores. "auto" is the former for the example-wise loss and the
-        latter for the label-wise.
+        How `predict` uses the scores. "known-label-sets" returns the label set of a training row with the
+        lowest example-wise loss, "signs" the labels with positive scores. "auto" is the former for the
+        example-wise loss and the latter for the label-wise loss.
     categorical_features : sequence of int, bool or str, default=None
-        Nominal features, by position, by a mask or by name; their conditions ask whether the value equals
-        another. Others are numeric. A model can be saved if this is a list, but not if it is an ndarray.
+        Nominal features, as positions, a mask or names. Their conditions test for equality with a value. All
+        other features are numeric. A model can be saved if this is a list, but not if it is an ndarray.
     warm_start : bool, default=False
-        Whether `fit` goes on from the rules of the fit before. `n_rules` must not be smaller than their
-        number; the seed stays. On the same data the result is that of one fit.
+        Whether `fit` continues from the rules of the previous fit. `n_rules` must be at least their number;
+        the seed is kept. On the same data the result is that of a single fit.
     early_stopping : bool, default=False
-        Whether to hold rows out of training and stop when their loss no longer falls; the model then keeps
-        the rules up to the least loss.
+        Whether to hold rows out and stop when the loss on them no longer falls. The model keeps the rules up
+        to the lowest loss.
     validation_fraction : float, default=0.1
-        Share of the rows held out, drawn by the seed, at least one; > 0 and < 1.
+        Share of the rows that `early_stopping` holds out, at least one row; > 0 and < 1.
     n_iter_no_change : int, default=50
-        Rules without a lower loss of the held-out rows after which fitting stops; >= 1.
+        Rules without a lower held-out loss after which `early_stopping` stops; >= 1.
     random_state : int, RandomState instance or None, default=None
-        Draws samples of rows and features and the held-out rows. An int gives the same bits every time.
+        Seeds the samples of rows and features and the held-out rows. An int gives the same bits every time.
 
     Attributes
     ----------
     body_indptr_ : ndarray of shape (n_rules + 1,), dtype int64
         Rule r has the conditions ``body_indptr_[r]`` to ``body_indptr_[r + 1]``. The first rule is the
-        default rule, without conditions. There are fewer than `n_rules` if none could be found any more.
+        default rule, which has none. There are fewer than `n_rules` rules if no further rule could be found.
     body_feature_ : ndarray of shape (n_conditions,), dtype int32
         Feature of each condition.
     body_operator_ : ndarray of shape (n_conditions,), dtype uint8
         0 for ``value <= threshold``, 1 for ``>``, 2 for ``==``, 3 for ``!=``. NaN satisfies none of them.
     body_threshold_ : ndarray of shape (n_conditions,), dtype float32
-        Threshold of each condition; values are rounded to float32 before they are compared.
+        Threshold of each condition. Values are rounded to float32 before the comparison.
     heads_ : csr_array of shape (n_rules, n_labels), dtype float32
         What a rule adds to the scores of the rows it covers.
     coverage_ : ndarray of shape (n_rules,), dtype float64
-        Training rows that a rule covers, by weight.
+        Sum of the weights of the training rows that a rule covers.
     validation_loss_ : ndarray of shape (n_rules,) or (0,), dtype float64
-        Mean loss of the held-out rows, by weight, after each rule; empty without `early_stopping`.
+        Weighted mean loss of the held-out rows after each rule; empty without `early_stopping`.
     label_sets_ : csr_array of shape (n_label_sets, n_labels), dtype float32
-        The distinct label sets of the rows trained on (not those held out) as rows of ones, most frequent
-        first, then first seen.
+        The distinct label sets of the training rows (without held-out rows), as rows of ones; most frequent
+        first, then in order of appearance.
     label_set_weights_ : ndarray of shape (n_label_sets,), dtype float64
-        Rows that have them, by weight.
+        Sum of the weights of the rows with each label set.
     seed_ : int
         The seed drawn from `random_state`.
     rules_ : Rules
         The rules as one object of plain arrays.
     feature_importances_ : ndarray of shape (n_features,), dtype float64
-        What conditions on a feature move, see Notes.
+        Share of each feature in the score movement by rules (see Notes).
     label_importances_ : ndarray of shape (n_labels,), dtype float64
-        How much rules move a label, see Notes.
+        Share of each label in the score movement by rules (see Notes).
 
     See Also
     --------
@@ -148,21 +148,23 @@ class BoostedRulesClassifier(MultiLabelClassifier):
 
     Notes
     -----
-    Scores are the sums of the heads of the rules that cover a row, added up in double precision.
-    `predict_proba` of the label-wise loss is ``1 / (1 + exp(-score))``. That of the example-wise loss are
-    the marginals of ``P(y) ~ 1 / (1 + sum_k exp(-y_k p_k))`` over the label sets seen in fit, p the scores.
-    With "known-label-sets" equal losses go to the set that comes first in `label_sets_`.
+    A score is the sum of the heads of the rules that cover the row, added in double precision. With the
+    label-wise loss, `predict_proba` returns ``1 / (1 + exp(-score))``. With the example-wise loss it returns
+    the marginals of ``P(y) ~ 1 / (1 + sum_k exp(-y_k p_k))`` over the label sets seen in fit, where p are the
+    scores. With "known-label-sets", label sets with equal loss are resolved in favor of the first in
+    `label_sets_`.
 
-    X may hold NaN for values that are missing, and they fail every condition. Labels that no row trained on
-    carries score -inf and are never predicted.
+    X may contain NaN for missing values; they satisfy no condition. Labels that no training row has get the
+    score -inf and are never predicted.
 
-    Memory: 16 bytes a row and label, and about 16 a stored feature. No row has a matrix of labels by labels;
-    sets of rows have, a few for each thread, without bins, with exact search, or with bins and sparse
-    features of up to 256 labels. A fit of `n_rules` draws the same rules as one of more.
+    Memory is 16 bytes per row and label, and about 16 per stored value of X. No matrix of labels x labels is
+    kept per row. A few per thread are kept for groups of rows: without bins, with exact search, or with bins
+    and sparse features of up to 256 labels. The first rules of a fit do not depend on `n_rules`.
 
-    The movement of a label by a rule is its absolute score times the rule's coverage. `label_importances_`
-    are the shares of labels in the movement by all rules but the default rule; `feature_importances_` those
-    of features, if the conditions of a rule share its movement equally.
+    The movement of a label by a rule is the absolute score times the coverage of the rule.
+    `label_importances_` are the shares of the labels in the movement by all rules except the default rule.
+    `feature_importances_` are those of the features, where the conditions of a rule share its movement
+    equally.
 
     References
     ----------
@@ -299,7 +301,7 @@ class BoostedRulesClassifier(MultiLabelClassifier):
 
     @property
     def _names_sets(self) -> bool:
-        """Whether `predict` names label sets of training rows; read by the core."""
+        """Whether `predict` returns label sets of training rows; read by the core."""
         predictor = self.parameters["predictor"].check("predictor", self.predictor)  # it may be set after fit
         return chosen_predictor(predictor, self.loss) == "known-label-sets"
 
@@ -318,7 +320,7 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         Returns
         -------
         iterator of ndarray of shape (n_samples, n_labels), or (n_samples,) if y was 1-D, dtype float32
-            As many as there are rules, each an array of its own; the last is that of `decision_function`.
+            One new array per rule; the last equals the result of `decision_function`.
 
         Raises
         ------
@@ -327,7 +329,7 @@ class BoostedRulesClassifier(MultiLabelClassifier):
 
         Notes
         -----
-        Every stage checks the arrays of the whole model again, so all stages together take time quadratic in
+        Each stage checks the arrays of the whole model, so the time of all stages together is quadratic in
         the number of rules.
         """
         check_is_fitted(self, "heads_")
@@ -359,12 +361,12 @@ class BoostedRulesClassifier(MultiLabelClassifier):
 
     @property
     def feature_importances_(self) -> NDArray[np.float64]:
-        """Shares of the features in what rules move; they sum to 1, or 0 without rules."""
+        """Shares of the features in the score movement by rules; they sum to 1, or to 0 without rules."""
         return feature_importances(self.rules_, self.n_features_in_)
 
     @property
     def label_importances_(self) -> NDArray[np.float64]:
-        """Shares of the labels in what rules move; they sum to 1, or 0 without rules."""
+        """Shares of the labels in the score movement by rules; they sum to 1, or to 0 without rules."""
         return label_importances(self.rules_)
 
     def explain(
@@ -380,10 +382,10 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         Parameters
         ----------
         x : array-like or sparse matrix of shape (n_features,) or (1, n_features)
-            The row.
+            The features of one row.
         label : int, default=None
-            If given, only the rules that score this label, the largest absolute score first; else all in
-            order.
+            If given, only the rules that score this label are listed, by falling absolute score; otherwise
+            all rules, in order of the ensemble.
         feature_names : sequence of str of length n_features, default=None
             Names for the texts; None for ``feature_names_in_``, or "feature 0" and so on.
         label_names : sequence of str of length n_labels, default=None
@@ -392,7 +394,7 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         Returns
         -------
         list of FiredRule
-            They print as text; their scores sum to the row's `decision_function`.
+            They print as text. Their scores sum to the row's `decision_function`.
 
         Raises
         ------
@@ -406,13 +408,14 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     def to_frame(
         self, *, feature_names: Sequence[str] | None = None, label_names: Sequence[str] | None = None
     ) -> Any:
-        """Return the rules as a data frame, to sort and filter them.
+        """Return the rules as a data frame, for sorting and filtering.
 
         Returns
         -------
         pandas.DataFrame
-            One row a rule: "conditions" and "head" as text, "n_conditions", "coverage", "n_labels" (scored),
-            the "strongest_label" with its "score", and "validation_loss" if rows were held out.
+            One row per rule: "conditions" and "head" as text, "n_conditions", "coverage", "n_labels" (number
+            of labels scored), "strongest_label" with its "score", and "validation_loss" if rows were held
+            out.
 
         Raises
         ------
@@ -428,14 +431,14 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         return tags
 
     def _check_goes_on(self, n_rules: int, n_labels: int) -> None:
-        """Check that a warm start continues what is there; features are checked with X."""
+        """Check that a warm start fits the previous model; features are checked with X."""
         if n_labels != self.heads_.shape[1]:
             raise ValueError(
-                f"labels of Y: expected {self.heads_.shape[1]} as in the fit that `warm_start` goes on from, "
+                f"labels of Y: expected {self.heads_.shape[1]} as in the fit that `warm_start` continues, "
                 f"got {n_labels}"
             )
         if n_rules < len(self.coverage_):
             raise ValueError(
                 f"`n_rules` must be an integer >= {len(self.coverage_)}, the number of rules that "
-                f"`warm_start` goes on from, got {n_rules}"
+                f"`warm_start` continues from, got {n_rules}"
             )

@@ -1,4 +1,4 @@
-"""Rules as arrays, as text, as a frame and as bars: what a person looks at in a fitted ensemble."""
+"""Fitted rules as arrays, text, a data frame and bar charts."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class Rules:
     Parameters
     ----------
     body_indptr : ndarray of shape (n_rules + 1,), dtype int64
-        Rule r has the conditions ``body_indptr[r]`` to ``body_indptr[r + 1]``, and covers a row that
-        satisfies all of them.
+        Rule r has the conditions ``body_indptr[r]`` to ``body_indptr[r + 1]``, and covers the rows that
+        satisfy all of them.
     feature : ndarray of shape (n_conditions,), dtype int32
         Feature of each condition.
     operator : ndarray of shape (n_conditions,), dtype uint8
@@ -49,7 +49,7 @@ class Rules:
     heads : csr_array of shape (n_rules, n_labels), dtype float32
         What a rule adds to the scores of the rows it covers.
     coverage : ndarray of shape (n_rules,), dtype float64
-        Training rows that a rule covers, by weight.
+        Sum of the weights of the training rows that a rule covers.
 
     Examples
     --------
@@ -78,11 +78,11 @@ class FiredRule:
     Parameters
     ----------
     rule : int
-        Its number in the ensemble.
+        Number of the rule in the ensemble, from 0.
     text : str
-        The rule, as `export_text` has it.
+        The rule, as in `export_text`.
     coverage : float
-        Training rows that it covers, by weight.
+        Sum of the weights of the training rows that it covers.
     labels : ndarray of shape (n_scored,), dtype int
         Labels that it scores.
     scores : ndarray of shape (n_scored,), dtype float32
@@ -129,24 +129,25 @@ def export_text(
     label_names : sequence of str of length n_labels, default=None
         None for "label 0" and so on.
     max_rules : int, default=None
-        Rules written, the first ones; >= 1. None for all.
+        Number of rules to write, from the first; >= 1. None for all.
     max_labels : int, default=10
-        Labels named in a rule, those of largest absolute score; the others are counted. >= 1; None for all.
+        Number of labels to list per rule, those with the largest absolute scores; the others are counted.
+        >= 1; None for all.
     decimals : int, default=2
-        Digits of scores after the point; >= 0. Labels whose scores read the same share a line. Thresholds
-        have at least four digits; `rules_` has all of them.
+        Digits of scores after the decimal point; >= 0. Labels whose scores read the same share a line.
+        Thresholds have at least four significant digits; `rules_` has all of them.
 
     Returns
     -------
     str
-        For every rule a line ``if alpha > 0.5 and beta <= 1.2 then +0.80 topic_a  (covers 123)``, or, if
-        scores differ, further lines with each of them. Conditions on one feature are put together,
-        ``0.2 < alpha <= 0.5``.
+        One line ``if alpha > 0.5 and beta <= 1.2 then +0.80 topic_a  (covers 123)`` per rule. If scores
+        differ, each is on a further line. Several conditions on one feature are merged, as in ``0.2 < alpha
+        <= 0.5``.
 
     Raises
     ------
     ValueError
-        If a number of names is not that of features or labels, or another argument is not as described.
+        If the number of names is not that of features or labels, or another argument is not as described.
     sklearn.exceptions.NotFittedError
         If the model is not fitted.
 
@@ -180,7 +181,7 @@ def fired_rules(
     feature_names: Sequence[str] | None,
     label_names: Sequence[str] | None,
 ) -> list[FiredRule]:
-    """Describe the rules with the given numbers, or those that score a label; see `explain`."""
+    """Describe the given rules, or those of them that score a label; see `explain`."""
     writer = _Writer(model, feature_names, label_names, max_labels=10, decimals=2)
     heads = model.heads_
     if label is not None:
@@ -229,7 +230,7 @@ def frame(model: Any, feature_names: Sequence[str] | None, label_names: Sequence
 
 
 def feature_importances(rules: Rules, n_features: int) -> NDArray[np.float64]:
-    """Return the shares of features in the movement of scores; a rule's conditions share it equally."""
+    """Return the shares of the features in the score movement; the conditions of a rule share it equally."""
     lengths = np.diff(rules.body_indptr)
     moved = np.asarray(abs(rules.heads).sum(axis=1), dtype=np.float64) * rules.coverage
     each = np.repeat(moved / np.maximum(lengths, 1), lengths)
@@ -237,7 +238,7 @@ def feature_importances(rules: Rules, n_features: int) -> NDArray[np.float64]:
 
 
 def label_importances(rules: Rules) -> NDArray[np.float64]:
-    """Return the shares of labels in the movement of scores by all rules that have conditions."""
+    """Return the shares of the labels in the score movement by all rules that have conditions."""
     heads = rules.heads
     weights = np.where(np.diff(rules.body_indptr) > 0, rules.coverage, 0.0)
     each = np.repeat(weights, np.diff(heads.indptr)) * np.abs(heads.data)
@@ -258,14 +259,14 @@ def plot_importance(
     Parameters
     ----------
     max_bars : int, default=20
-        Features and labels shown; >= 1.
+        Maximum number of features and of labels shown; >= 1.
     axes : sequence of two matplotlib.axes.Axes, default=None
         Where to draw features and labels; None for a new figure.
 
     Returns
     -------
     ndarray of two matplotlib.axes.Axes
-        Those drawn on.
+        The axes drawn on.
 
     Raises
     ------
@@ -295,7 +296,7 @@ def plot_importance(
 
 
 class _Writer:
-    """Puts rules into words."""
+    """Writes rules as text."""
 
     def __init__(
         self,
@@ -321,7 +322,7 @@ class _Writer:
         return "\n    ".join([f"{condition}  {covers}", *scores])
 
     def body(self, rule: int) -> str:
-        """Join the conditions; those on one feature become one interval, or one text for each value."""
+        """Join the conditions; those on one feature become one interval, or one text per value."""
         rules = self.rules
         bounds: dict[int, tuple[float, float]] = {}
         texts: dict[tuple[int, str], str] = {}
@@ -348,7 +349,7 @@ class _Writer:
         return labels[scores != 0], scores[scores != 0]
 
     def scores(self, rule: int) -> Iterator[str]:
-        """Write every score once with its labels, the largest absolute first, until enough are named."""
+        """Yield each distinct score with its labels, by falling absolute value, up to `max_labels` labels."""
         labels, values = self.head(rule)
         if not len(labels):
             yield "nothing"
@@ -380,7 +381,7 @@ def _interval(name: str, low: float, high: float) -> str:
 
 
 def _digits(threshold: float) -> str:
-    """Four digits, or all before the point if they are more and single precision has them."""
+    """Format with four significant digits, or all integer digits if there are more and float32 has them."""
     before = len(str(abs(int(threshold)))) if abs(threshold) < 1e9 else 0
     return f"{threshold:.{max(4, before)}g}"
 
