@@ -141,8 +141,8 @@ def test_bad_training_set(classifier, name):
         clone(classifier).fit(features, labels)
 
 
-# What scikit-learn before 1.7 does not say.
-GOT_2D = ", got 2D" if parse_version(sklearn.__version__) >= parse_version("1.7") else ""
+# What scikit-learn before 1.8 does not say.
+GOT_2D = ", got 2D" if parse_version(sklearn.__version__) >= parse_version("1.8") else ""
 BAD_WEIGHTS = {
     "too few": (np.ones(N - 1), r"sample_weight.shape == \(39,\), expected \(40,\)"),
     "2-D": (np.ones((N, 1)), f"Sample weights must be 1D array or scalar{GOT_2D}"),
