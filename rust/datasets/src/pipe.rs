@@ -38,8 +38,6 @@ pub(crate) fn open<'w>(
     let patient = Patient {
         file,
         watch,
-        /// Whether a reported end may mean that nobody has begun to write. False once there was
-        /// text.
         expects_writer,
     };
     Ok((Box::new(patient), about))
