@@ -140,7 +140,8 @@ impl Columns {
                     Role::Ignored
                 }
                 Kind::Hierarchical(_) => {
-                    let expected = "no hierarchical attribute if others are the labels (`ignore` can exclude it)";
+                    let expected =
+                        "no hierarchical attribute if others are labels (`ignore` can exclude it)";
                     return Err(Unfit::new(expected, quote(name.as_bytes())).at(path, line));
                 }
                 kind if labels[position] => columns
@@ -224,8 +225,8 @@ impl Columns {
         let label = self.label_names.len() as i32 - 1;
         match kind {
             Kind::Nominal(values) => {
-                // At most ten distinct words mean yes or no, apart from case, and collecting ends at the first
-                // other one.
+                // At most ten distinct words mean yes or no, apart from case; collecting ends at the
+                // first other one.
                 let on: Option<Vec<bool>> = few(values.list.iter().map(|value| truth(value)));
                 on.map(|on| Role::Label { label, on }).ok_or_else(|| {
                     let expected = format!(
