@@ -294,7 +294,7 @@ MALFORMED = {
     ),
     "name twice": (
         START + "@attribute x real\n",
-        r"line 5: expected a name unlike that of line 3, got `x` again",
+        r"line 5: expected a name other than that of line 3, got `x` again",
     ),
     "quote left open": (
         "@relation r\n@attribute 'a numeric\n",
@@ -302,7 +302,7 @@ MALFORMED = {
     ),
     "no labels told": (
         DATA.replace(": -C 1", ""),
-        r"line 1: expected to be told the labels: by `xml`.*`-C n`",
+        r"line 1: expected labels: named by the file `xml`.*`-C n`",
     ),
     "-C without number": (DATA.replace("-C 1", "-C"), r"line 1: expected `-C n`.*got `'r: -C'`"),
     "-C 0": (DATA.replace("-C 1", "-C 0"), r"line 1: expected `-C n`.*got `'r: -C 0'`"),
@@ -338,7 +338,7 @@ MALFORMED = {
     "text after brace": (DATA + "{1 2} 3\n", r"line 6: expected the end of the line, got `3`"),
     "cut gzip": (
         gzip.compress(DATA.encode())[:-20],
-        r"line \d: expected more text, got a gzip stream that is cut",
+        r"line \d: expected a valid gzip stream, got a truncated",
     ),
     "path undeclared": (
         "@relation r\n@attribute c hierarchical a/b\n@data\na@b\n",

@@ -13,7 +13,7 @@ BLANKS = gzip.compress(b" " * (1 << 20))
 
 def refused(line):
     return pytest.raises(
-        ValueError, match=rf"line {line}: expected lines of at most {LONGEST} bytes, got a longer one"
+        ValueError, match=rf"line {line}: expected lines of at most {LONGEST} bytes, got a longer line"
     )
 
 

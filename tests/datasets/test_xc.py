@@ -166,7 +166,9 @@ def test_damaged_gzip(tmp_path):
     text = b"3 9 2\n" + b"0 0:1 1:0.25 8:3\n" * 3
     packed = gzip.compress(text)
     for cut in range(10, len(packed)):
-        with pytest.raises(ValueError, match=r"data\.txt, line \d: expected more text, got a gzip stream"):
+        with pytest.raises(
+            ValueError, match=r"data\.txt, line \d: expected a valid gzip stream, got a truncated gzip stream"
+        ):
             load(packed[:cut], tmp_path)
     flipped = packed[:-6] + bytes([packed[-6] ^ 1]) + packed[-5:]
     with pytest.raises(ValueError, match="damaged gzip stream"):

@@ -1,12 +1,31 @@
-//! Readers and writers of the text files multi-label data comes in.
+//! Readers and writers of the text files in which multi-label data is distributed.
 //!
-//! - [`XcFile`], [`write_xc`]: the form of the Extreme Classification Repository, plain or gzip.
-//! - [`read_arff`]: ARFF with the label conventions of MULAN, MEKA and Clus.
+//! - [`XcFile`] reads the format of the Extreme Classification Repository, and [`write_xc`] writes it.
+//! - [`read_arff`] reads ARFF with the label conventions of MULAN, MEKA and Clus.
 //!
-//! Invariants: a file is read in blocks of whole lines, so memory is the result and a few blocks,
-//! never the text; what a header claims is never allocated before it is there; memory that cannot be
-//! had is an error; whatever waits for text can be stopped; every complaint about the content names file
-//! and line. Nothing here computes with the data.
+//! Files are plain text or gzip, which is recognized by content. They may be pipes. Results are the
+//! arrays of CSR matrices, which the Python layer turns into scipy matrices, or dense rows.
+//!
+//! # Invariants
+//!
+//! - A file is read in blocks of whole lines and in one pass. Memory is that of the result and a few
+//!   blocks, never the whole text.
+//! - Nothing is allocated because a header announces it, only for content that has been read.
+//! - Memory that the system does not grant is an error, not an abort.
+//! - Whatever waits for text can be stopped through a [`Watch`](manylabel_base::Watch).
+//! - Errors in the content name the file and the line.
+//! - Numbers are rounded correctly when read, and written so that they read back to the same value.
+//! - The result does not depend on the number of threads.
+//!
+//! | file | content |
+//! |---|---|
+//! | `source.rs` | blocks of whole lines from plain or gzip files; messages about content |
+//! | `pipe.rs` | files that may keep a reader waiting |
+//! | `number.rs` | decimal text to numbers and back |
+//! | `xc/` | the format of the Extreme Classification Repository |
+//! | `arff/` | ARFF and the XML label lists of MULAN |
+//!
+//! # Example
 //!
 //! ```
 //! use manylabel_base::Watch;
@@ -17,8 +36,8 @@
 //! let watch = Watch::new();
 //! let Xc { x, y, shape, .. } = XcFile::open(&path, &watch).unwrap().read::<i32, f32>().unwrap();
 //! assert_eq!(shape, (2, 4, 3));
-//! assert_eq!((&x.ends[..], &x.indices[..], &x.values[..]), (&[0, 2, 3][..], &[1, 3, 0][..], &[0.5, 2.0, 1.0][..]));
-//! assert_eq!((&y.ends[..], &y.indices[..]), (&[0, 2, 2][..], &[0, 2][..]));
+//! assert_eq!((x.ends, x.indices, x.values), (vec![0, 2, 3], vec![1, 3, 0], vec![0.5, 2.0, 1.0]));
+//! assert_eq!((y.ends, y.indices), (vec![0, 2, 2], vec![0, 2])); // the second row has no labels
 //! std::fs::remove_file(&path).unwrap();
 //! ```
 #![forbid(unsafe_code)]

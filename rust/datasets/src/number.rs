@@ -1,9 +1,15 @@
-//! Decimal text to numbers and back: exact in both directions, quick on the short decimals that
-//! data files are made of.
+//! Decimal text to numbers and back.
 //!
-//! Reading looks at eight bytes at a time (the usual trick of treating eight digits as one 64-bit
-//! word). A decimal w·10⁻ᵏ with w ≤ 2⁵³ and k ≤ 22 is one correctly rounded division (Clinger,
-//! "How to read floating point numbers accurately", PLDI 1990); all others go to `fast_float2`.
+//! Both directions are exact: reading rounds correctly to `f32` or `f64`, and writing gives the
+//! shortest decimal that reads back to the same value.
+//!
+//! Reading is fast for the short decimals that data files consist of. Eight bytes are loaded at a
+//! time and up to eight digits converted by three multiplications. A decimal `w · 10⁻ᵏ` with w ≤
+//! 2⁵³ and k ≤ 22 is then one correctly rounded division, since both numbers are exact in `f64`
+//! (Clinger, *How to read floating point numbers accurately*, PLDI 1990). All other numbers go to
+//! `fast_float2`. Writing uses the digits of `ryu`, in the layout that is shorter.
+//!
+//! Text must be followed by eight more bytes, which blocks of a file have as padding.
 
 use manylabel_sparse::Value;
 use std::io::Write;
@@ -14,10 +20,10 @@ const POWERS: [f64; 23] = [
     1e17, 1e18, 1e19, 1e20, 1e21, 1e22,
 ];
 
-/// Those that `f32` holds exactly.
+/// Powers of ten that `f32` holds exactly.
 const SINGLE_POWERS: [f32; 11] = [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10];
 
-/// Those that `u64` holds.
+/// Powers of ten that `u64` holds.
 const INTEGER_POWERS: [u64; 20] = {
     let mut powers = [1; 20];
     let mut exponent = 1;
@@ -28,17 +34,18 @@ const INTEGER_POWERS: [u64; 20] = {
     powers
 };
 
-/// The value type of a feature matrix, `f32` or `f64`.
+/// The value type of a feature matrix: `f32` or `f64`.
 pub trait Real: Value + Default + PartialEq + From<u8> + fast_float2::FastFloat {
-    /// A finite number.
+    /// A description of a finite number of this type, for messages.
     const FINITE: &'static str;
-    /// Not a number: a missing value.
+    /// The representation of a missing value: NaN.
     const MISSING: Self;
 
-    /// `mantissa`·10^−`places`, correctly rounded, if one division does it.
+    /// `mantissa · 10^−places`, correctly rounded, or `None` if it takes more than one division.
     fn from_decimal(mantissa: u64, places: usize) -> Option<Self>;
 
-    /// Its shortest digits, as `ryu` lays them out.
+    /// The shortest digits that read back to the same value, in the layout of `ryu`. The value must
+    /// be finite.
     fn shortest(self, buffer: &mut ryu::Buffer) -> &str;
 }
 
@@ -52,8 +59,9 @@ impl Real for f32 {
         if mantissa <= 1 << 24 && places < SINGLE_POWERS.len() {
             return Some(mantissa as f32 / SINGLE_POWERS[places]);
         }
-        // Rounding to double first is harmless unless it lands halfway between two singles. No
-        // quotient here is small enough to be a subnormal single, or large enough to overflow.
+        // Rounding to double first gives the same result, unless the double is halfway between two
+        // singles. No quotient here is so small that it is a subnormal single, or so large that it
+        // overflows.
         let quotient = f64::from_decimal(mantissa, places)?;
         (quotient.to_bits() & BELOW_SINGLE != 1 << 28).then_some(quotient as f32)
     }
@@ -77,8 +85,8 @@ impl Real for f64 {
     }
 }
 
-/// The digits at `at`, as a number, and the position behind them; `at` itself if there are none.
-/// Saturates at `u64::MAX`.
+/// Reads the digits at `at`. Returns their value, at most `u64::MAX`, and the position behind them,
+/// which is `at` if there are none.
 ///
 /// # Panics
 ///
@@ -102,6 +110,11 @@ pub(crate) fn digits(text: &[u8], at: usize) -> (u64, usize) {
     }
 }
 
+/// Reads up to eight digits at `at`; returns their value and their number.
+///
+/// # Panics
+///
+/// Unless there are eight bytes from `at` on.
 #[inline]
 fn up_to_eight_digits(text: &[u8], at: usize) -> (u64, usize) {
     let word = u64::from_le_bytes(text[at..at + 8].try_into().expect("eight bytes"));
@@ -112,7 +125,8 @@ fn up_to_eight_digits(text: &[u8], at: usize) -> (u64, usize) {
     if count == 0 {
         return (0, 0);
     }
-    // The digits move to the top, zeros fill the bottom: leading zeros in little-endian order.
+    // The digits move to the high bytes. Zeros fill the low bytes, which are leading zeros in
+    // little-endian order. Neighbouring digits are then joined to pairs, and pairs to the number.
     let padded = values << (64 - 8 * count);
     let pairs = padded.wrapping_mul(10).wrapping_add(padded >> 8);
     let low = (pairs & 0x0000_00ff_0000_00ff).wrapping_mul(0x000f_4240_0000_0064);
@@ -120,9 +134,11 @@ fn up_to_eight_digits(text: &[u8], at: usize) -> (u64, usize) {
     (low.wrapping_add(high) >> 32, count)
 }
 
-/// The decimal number at `at` and the position behind it; `None` if there is none or it is not
-/// finite in `V`. Signs, a missing integer or fraction part and exponents are as Python's
-/// `float` reads them.
+/// Reads the decimal number at `at`. Returns it with the position behind it, or `None` if there is
+/// no number or it is not finite in `V`.
+///
+/// Signs, exponents and a missing integer or fraction part are accepted as in Python's `float`.
+/// "inf" and "nan" are not, and neither are underscores between digits.
 ///
 /// # Panics
 ///
@@ -142,7 +158,8 @@ pub(crate) fn decimal<V: Real>(text: &[u8], at: usize) -> Option<(V, usize)> {
         mantissa = whole.saturating_mul(shift).saturating_add(fraction);
         end = behind;
     }
-    // No digits, a sign or an exponent: not for here. Saturation leaves the range as well.
+    // Signs and exponents are left to `unusual`, and so is text without digits. Saturated values are
+    // out of the range of `from_decimal`.
     let plain =
         end > at && end - at > usize::from(end > point) && !matches!(text[end], b'e' | b'E');
     if plain && let Some(value) = V::from_decimal(mantissa, places) {
@@ -151,15 +168,18 @@ pub(crate) fn decimal<V: Real>(text: &[u8], at: usize) -> Option<(V, usize)> {
     unusual(text, at)
 }
 
+/// Reads a decimal of any form. Exact, and slower than the direct way.
 #[cold]
 fn unusual<V: Real>(text: &[u8], at: usize) -> Option<(V, usize)> {
     let (value, length) = fast_float2::parse_partial::<V, _>(&text[at..]).ok()?;
     value.f64().is_finite().then_some((value, at + length))
 }
 
-/// Appends the shortest decimal that reads back to the same `V`: whole numbers below 10¹⁶ as
-/// integers, others in whichever of the layouts 0.00012 and 1.2e-04 is shorter, the first if equal.
-/// At most 24 bytes, those of -2.2250738585072014e-308.
+/// Appends the shortest decimal that reads back to the same `V`, which must be finite.
+///
+/// Whole numbers below 10¹⁶ are written as integers, others in the shorter of the layouts 0.00012
+/// and 1.2e-04, the first if they are equally long. At most 24 bytes are written, those of
+/// -2.2250738585072014e-308.
 pub(crate) fn push_decimal<V: Real>(value: V, out: &mut Vec<u8>) {
     let wide = value.f64();
     let size = wide.abs();
@@ -177,7 +197,8 @@ pub(crate) fn push_decimal<V: Real>(value: V, out: &mut Vec<u8>) {
     }
 }
 
-/// Lays `shortest` out anew, for `ryu` writes "0.00002" and "1.5e-7" for "2e-05" and "1.5e-07".
+/// Appends the digits `shortest` in the layout that Python uses. `ryu` writes 2e-05 as "0.00002"
+/// and 1.5e-07 as "1.5e-7".
 fn push_very_small_or_large(shortest: &str, out: &mut Vec<u8>) {
     let unsigned = shortest.trim_start_matches('-');
     let (number, exponent) = unsigned.split_once('e').unwrap_or((unsigned, "0"));
@@ -186,7 +207,7 @@ fn push_very_small_or_large(shortest: &str, out: &mut Vec<u8>) {
     let leading = all.len() - all.trim_start_matches('0').len();
     let (first, others) = all.trim_matches('0').split_at(1);
     let exponent = exponent.parse::<i64>().unwrap_or(0) + whole.len() as i64 - 1 - leading as i64;
-    // Of the numbers that get here, only 0.00012 and its like are not longer than 1.2e-04.
+    // Here only numbers such as 0.00012, with an exponent of -4, are no longer without an exponent.
     if exponent == -4 && !others.is_empty() {
         let _ = out.write_all(shortest.as_bytes());
         return;
@@ -206,10 +227,12 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// Reads a number that is followed by a blank.
     fn read<V: Real>(text: &str) -> Option<(V, usize)> {
         decimal(format!("{text} \0\0\0\0\0\0\0\0").as_bytes(), 0)
     }
 
+    /// The text that is written for a number.
     fn written<V: Real>(value: V) -> String {
         let mut out = Vec::new();
         push_decimal(value, &mut out);
@@ -264,7 +287,7 @@ mod tests {
             prop_assert_eq!(read::<f32>(&text), wanted.is_finite().then_some((wanted, text.len())));
         }
 
-        // Halfway cases are where rounding twice would err.
+        // Rounding twice would err in halfway cases.
         #[test]
         fn halfway_between_singles(bits in 0x3000_0000u32..0x4c00_0000, more in -1i64..2) {
             let half = f64::from(f32::from_bits(bits)).midpoint(f64::from(f32::from_bits(bits + 1)));

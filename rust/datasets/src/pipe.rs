@@ -1,15 +1,21 @@
 //! Files that may keep a reader waiting: pipes, terminals, devices.
 //!
-//! A blocking read of a silent pipe cannot be called off, nor can opening a named pipe that nobody writes
-//! to. So what is no regular file is opened without blocking and asked for text at intervals, between
-//! which the watch is looked at.
+//! A blocking read of a silent pipe cannot be interrupted, and neither can opening a named pipe
+//! that nobody writes to. So a file that is not a regular file is opened in non-blocking mode and
+//! polled at intervals, and the watch is called between polls. Regular files are read as usual.
+//!
+//! This applies to Unix. Elsewhere all files are read as usual.
 
 use manylabel_base::Watch;
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
 use std::path::Path;
 
-/// Opens a file for reading. An error that holds a [`manylabel_base::Error`] is the watch's.
+/// Opens a file for reading; also returns what the system knows about it.
+///
+/// # Errors
+///
+/// Those of the system. An error that contains a [`manylabel_base::Error`] comes from the watch.
 #[cfg(unix)]
 pub(crate) fn open<'w>(
     path: &Path,
@@ -26,7 +32,8 @@ pub(crate) fn open<'w>(
         .read(true)
         .custom_flags(OFlags::NONBLOCK.bits() as i32)
         .open(path)?;
-    // On Linux, a named pipe ends when its writers have left; elsewhere also before the first one came.
+    // A read of a named pipe without writers reports its end. On Linux, polling waits for the first
+    // writer; elsewhere the end may be reported before it came.
     let expects_writer = about.file_type().is_fifo() && !cfg!(target_os = "linux");
     let patient = Patient {
         file,
@@ -36,7 +43,11 @@ pub(crate) fn open<'w>(
     Ok((Box::new(patient), about))
 }
 
-/// Opens a file for reading.
+/// Opens a file for reading; also returns what the system knows about it.
+///
+/// # Errors
+///
+/// Those of the system.
 #[cfg(not(unix))]
 pub(crate) fn open<'w>(
     path: &Path,
@@ -47,22 +58,25 @@ pub(crate) fn open<'w>(
     Ok((Box::new(file), about))
 }
 
-/// A file that is asked for text at intervals.
+/// A file in non-blocking mode that is polled at intervals.
 #[cfg(unix)]
 struct Patient<'w> {
+    /// The file.
     file: File,
+    /// Called between two polls.
     watch: &'w Watch,
-    /// Whether an end may mean that nobody has begun to write.
+    /// Whether a reported end may mean that nobody has begun to write. False once there was text.
     expects_writer: bool,
 }
 
 #[cfg(unix)]
 impl Read for Patient<'_> {
+    /// Waits until there is text, the file ends or the watch asks to stop.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
         use rustix::io::Errno;
 
-        /// How long to wait before the next look at the watch. Ctrl-C is promised within a second.
+        /// Time between two calls of the watch, 50 ms. Ctrl-C is promised to act within a second.
         const INTERVAL: Timespec = Timespec {
             tv_sec: 0,
             tv_nsec: 50_000_000,
@@ -76,7 +90,7 @@ impl Read for Patient<'_> {
             if answered > 0 {
                 match self.file.read(buffer) {
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    // Another reader was quicker.
+                    // Another reader took the text first.
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => pause(),
                     Ok(0) if self.expects_writer => pause(),
                     read => {
@@ -90,7 +104,8 @@ impl Read for Patient<'_> {
     }
 }
 
-/// Waits where [`poll`](rustix::event::poll) returns at once though there is nothing to read.
+/// Waits one interval, where [`poll`](rustix::event::poll) returns at once although there is
+/// nothing to read.
 #[cfg(unix)]
 fn pause() {
     std::thread::sleep(std::time::Duration::from_millis(50));

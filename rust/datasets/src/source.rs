@@ -1,4 +1,13 @@
-//! A text file, plain or gzip, handed out in blocks of whole lines.
+//! Text files, plain or gzip, as blocks of whole lines; and messages about their content.
+//!
+//! [`Source::next`] reads [`BLOCK`] bytes at a time and cuts after the last newline; the rest
+//! begins the next block. Parsers thus never meet half a line, and can work on several blocks in
+//! parallel. Blocks end with eight zero bytes of padding, so that eight bytes can be loaded at any
+//! position of the text.
+//!
+//! A parser that rejects content returns an [`Unfit`], which does not know where it was.
+//! [`Unfit::at`] adds file and line. [`quote`] and [`shorten`] make content printable in messages,
+//! whatever bytes a file has.
 
 use crate::pipe;
 use flate2::bufread::MultiGzDecoder;
@@ -7,41 +16,46 @@ use memchr::{memchr, memchr_iter, memrchr};
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-/// Bytes read at a time. Small enough to be parsed out of the cache, large enough that taking a
-/// block costs nothing beside parsing it.
+/// Bytes read at a time: few enough to be parsed from the cache, and so many that the overhead per
+/// block does not matter.
 pub(crate) const BLOCK: u64 = 1 << 20;
 
-/// Bytes of the longest line that is read: a row of some twenty million `feature:value` pairs. What has no
-/// newlines at all (a disk image, a file with a hole) is refused here and not taken into memory.
+/// Longest line in bytes, with room for some twenty million `feature:value` pairs. Files without
+/// newlines, such as disk images or sparse files, are rejected here instead of being read into
+/// memory.
 pub(crate) const LONGEST_LINE: usize = 256 << 20;
 
-/// Zero bytes behind every block, so that eight bytes can be read at any position in it.
+/// Zero bytes at the end of every block.
 const PADDING: [u8; 8] = [0; 8];
 
-/// What is named if memory does not hold the text being read.
+/// What errors name if memory does not hold the text being read.
 const TEXT: &str = "a line of the file";
 
 /// Whole lines of a file.
 #[derive(Debug, Default)]
 pub(crate) struct Block {
-    /// The lines, each with its newline, then [`PADDING`].
+    /// The lines, each with its newline, followed by [`PADDING`].
     bytes: Vec<u8>,
-    /// 1-based number of the first of them.
+    /// 1-based number of the first line of the block.
     pub(crate) first_line: usize,
 }
 
 impl Block {
     /// The lines, each with its newline.
+    ///
+    /// # Panics
+    ///
+    /// If the block has never been filled.
     pub(crate) fn text(&self) -> &[u8] {
         &self.bytes[..self.bytes.len() - PADDING.len()]
     }
 
-    /// The lines and at least eight zero bytes behind them.
+    /// The lines, followed by eight zero bytes.
     pub(crate) fn padded(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The lines with their 1-based numbers, without newline and carriage return.
+    /// The lines with their 1-based numbers, without newlines and carriage returns before them.
     pub(crate) fn lines(&self) -> impl Iterator<Item = (usize, &[u8])> {
         let lines = self.text().split_inclusive(|&byte| byte == b'\n');
         (self.first_line..).zip(lines.map(|line| {
@@ -51,21 +65,31 @@ impl Block {
     }
 }
 
-/// An open text file; gzip (of any number of members) is recognised by its first two bytes.
+/// An open text file. Gzip, with any number of members, is recognized by its first two bytes.
 pub(crate) struct Source<'w> {
+    /// The path, for messages.
     path: PathBuf,
+    /// The text, decompressed.
     reader: Box<dyn Read + Send + 'w>,
+    /// Called while reading.
     watch: &'w Watch,
-    /// The beginning of the line the last block ended in.
+    /// The beginning of the line in which the last read ended.
     carry: Vec<u8>,
-    /// 1-based number of the first line not handed out.
+    /// 1-based number of the first line that has not been returned.
     line: usize,
-    /// Length of the text, where it is known beforehand.
+    /// Length of the text in bytes, if it is known beforehand: that of a regular, uncompressed
+    /// file.
     pub(crate) length: Option<u64>,
 }
 
 impl<'w> Source<'w> {
-    /// Opens a file. Whatever waits for text looks at `watch` meanwhile.
+    /// Opens a file and looks at its first bytes. While there is nothing to read, `watch` is called
+    /// at intervals.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`], [`Error::Stopped`], [`Error::TooLarge`] if the system reports a lack of
+    /// memory.
     pub(crate) fn open(path: &Path, watch: &'w Watch) -> Result<Self, Error> {
         let (file, about) = pipe::open(path, watch).map_err(|error| refused(path, error))?;
         let mut file = BufReader::new(file);
@@ -87,13 +111,13 @@ impl<'w> Source<'w> {
         })
     }
 
-    /// Puts the next lines into `block`, at most one of them longer than [`BLOCK`]; false at the
-    /// end of the file. A last line without a newline gets one.
+    /// Replaces the content of `block` by the next lines, at most one of them longer than
+    /// [`BLOCK`]. Returns false at the end of the file. A last line without a newline gets one.
     ///
     /// # Errors
     ///
-    /// [`Error::Parse`] if a line is longer than [`LONGEST_LINE`] or a gzip stream damaged, [`Error::Io`],
-    /// [`Error::Stopped`], [`Error::TooLarge`].
+    /// [`Error::Parse`] if a line is longer than [`LONGEST_LINE`] or a gzip stream is damaged,
+    /// [`Error::Io`], [`Error::Stopped`], [`Error::TooLarge`].
     pub(crate) fn next(&mut self, block: &mut Block) -> Result<bool, Error> {
         let bytes = &mut block.bytes;
         block.first_line = self.line;
@@ -109,11 +133,11 @@ impl<'w> Source<'w> {
                 Err(error) => return Err(self.failed(error, bytes)),
             };
             if bytes.len() > LONGEST_LINE {
-                // All before `old` is the beginning of one line.
+                // Everything before `old` belongs to one line.
                 let newline = memchr(b'\n', &bytes[old..]);
                 if newline.map_or(bytes.len(), |newline| old + newline) > LONGEST_LINE {
                     let expected = format!("lines of at most {LONGEST_LINE} bytes");
-                    return Err(Unfit::new(expected, "a longer one").at(&self.path, self.line));
+                    return Err(Unfit::new(expected, "a longer line").at(&self.path, self.line));
                 }
             }
             if (got as u64) < BLOCK {
@@ -136,7 +160,11 @@ impl<'w> Source<'w> {
         Ok(n_lines > 0)
     }
 
-    /// Everything that is left, for small files.
+    /// All remaining text, for small files. The watch counts bytes.
+    ///
+    /// # Errors
+    ///
+    /// As [`next`](Self::next).
     pub(crate) fn rest(&mut self) -> Result<Vec<u8>, Error> {
         let (mut text, mut block) = (Vec::new(), Block::default());
         while self.next(&mut block)? {
@@ -146,34 +174,35 @@ impl<'w> Source<'w> {
         Ok(text)
     }
 
-    /// What the system refuses is its own error; what the decompressor refuses is the content's.
+    /// The error for a failed read: [`Error::Io`] if the system failed, [`Error::Parse`] if the
+    /// decompressor did. `read` is the text read since the last block, which gives the line.
     fn failed(&self, error: io::Error, read: &[u8]) -> Error {
         let line = self.line + memchr_iter(b'\n', read).count();
         let got = match error.kind() {
             _ if error.raw_os_error().is_some() => return refused(&self.path, error),
-            io::ErrorKind::UnexpectedEof => "a gzip stream that is cut short".into(),
+            io::ErrorKind::UnexpectedEof => "a truncated gzip stream".into(),
             io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => {
                 format!("a damaged gzip stream ({error})")
             }
             _ => return refused(&self.path, error),
         };
-        Unfit::new("more text", got).at(&self.path, line)
+        Unfit::new("a valid gzip stream", got).at(&self.path, line)
     }
 }
 
-/// Why a file cannot be read on.
+/// The error for a file that the system does not open or read.
 fn refused(path: &Path, error: io::Error) -> Error {
     if error.kind() == io::ErrorKind::OutOfMemory {
         return no_room(TEXT);
     }
-    // The watch was looked at while waiting for text.
+    // An error of the watch, which is called while waiting for text, passes through as it is.
     error.downcast().unwrap_or_else(|source| Error::Io {
         path: path.into(),
         source,
     })
 }
 
-/// Memory does not hold `what`.
+/// The error for memory that does not hold `what`.
 pub(crate) fn no_room(what: &'static str) -> Error {
     Error::TooLarge {
         what,
@@ -181,16 +210,18 @@ pub(crate) fn no_room(what: &'static str) -> Error {
     }
 }
 
-/// Why a place in a file was not taken; [`at`](Self::at) says which.
+/// Why content was rejected, without the place; [`at`](Self::at) adds it.
 #[derive(Debug)]
 pub(crate) enum Unfit {
-    /// What should stand there, and what does.
+    /// What the format requires at this place, and what was found.
     Content { expected: String, got: String },
-    /// What is not the file's fault: memory was refused, or the caller asked to stop.
+    /// An error that is not about the content: no memory, or a stop.
     Other(Error),
 }
 
 impl Unfit {
+    /// Content other than expected. Both texts follow the words "expected" and "got" of
+    /// [`Error::Parse`].
     pub(crate) fn new(expected: impl Into<String>, got: impl Into<String>) -> Self {
         Self::Content {
             expected: expected.into(),
@@ -198,6 +229,7 @@ impl Unfit {
         }
     }
 
+    /// The error, with file and 1-based line if it is about content.
     pub(crate) fn at(self, path: &Path, line: usize) -> Error {
         match self {
             Self::Content { expected, got } => Error::Parse {
@@ -212,17 +244,19 @@ impl Unfit {
 }
 
 impl From<Error> for Unfit {
+    /// Keeps an error that is not about content.
     fn from(error: Error) -> Self {
         Self::Other(error)
     }
 }
 
-/// `text` as an error message shows it: printable, between backquotes and not too long.
+/// `text` as a message shows it, between backquotes: see [`shorten`].
 pub(crate) fn quote(text: &[u8]) -> String {
     format!("`{}`", shorten(text))
 }
 
-/// `text` as an error message shows it where it needs no backquotes: printable and not too long.
+/// `text` as a message shows it without backquotes: control characters escaped, bytes that are not
+/// UTF-8 replaced, and at most 40 characters, followed by … if there were more.
 pub(crate) fn shorten(text: &[u8]) -> String {
     const LONGEST: usize = 40;
     let shown = String::from_utf8_lossy(&text[..text.len().min(4 * LONGEST)]);
@@ -239,11 +273,11 @@ pub(crate) fn shorten(text: &[u8]) -> String {
     short
 }
 
-/// An index type of scipy's: `i32`, or `i64` where sizes ask for it.
+/// An index type of scipy: `i32`, or `i64` for larger sizes.
 pub trait Index: manylabel_sparse::Index + Ord {
-    /// The largest size it can count.
+    /// The largest size that the type can count.
     const MAX: u64;
-    /// A position below [`MAX`](Self::MAX).
+    /// Converts a position below [`MAX`](Self::MAX).
     fn of(position: u64) -> Self;
 }
 

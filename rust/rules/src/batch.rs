@@ -1,34 +1,41 @@
-//! A few rows at a time, whose numbers are gone through label by label.
+//! Sums and products over up to eight rows of gradients at a time.
 //!
-//! A sum over rows stays in registers while the rows pass by, and products of rows are added up
-//! across all rows at once. Each label is still added up on its own and in the order of rows, so
-//! that it makes no difference which rows come together.
+//! The inner loops run over chunks of labels and, within a chunk, over the rows of the batch. A sum
+//! over rows then stays in registers while the rows pass by, and is loaded and stored once per
+//! batch instead of once per row.
+//!
+//! Every label is summed on its own and in the order of rows. Splitting rows into other batches
+//! does not change a result by a single bit.
 
 use crate::lanes::{WIDTH, chunks, chunks_mut, dot, total};
 
-/// Most rows of a batch: few, since most sets to be added are small.
+/// Most rows per batch. Few, because most sets of rows to be added are small.
 pub(crate) const ROWS_AT_ONCE: usize = 8;
 
-/// Below so many rows, what is kept for later would be asked for before it has arrived.
+/// Batches of fewer rows take the total of each product at once. For so few, the second loop of
+/// [`Batch::products`] would read numbers that have not yet been written.
 const FEW_ROWS: usize = 5;
 
-/// A number for each row of a batch.
+/// One number per row of a batch.
 pub(crate) type OfRows = [f64; ROWS_AT_ONCE];
 
-/// Padded rows of gradients, and a weight of each.
+/// Up to [`ROWS_AT_ONCE`] padded rows of gradients with their weights.
 pub(crate) struct Batch<'a> {
-    /// The gradients of all rows, by chunks.
+    /// The gradients of all training rows, as chunks.
     gradients: &'a [[f64; WIDTH]],
-    /// Where each row begins there.
+    /// Index of the first chunk of each row of the batch.
     starts: [usize; ROWS_AT_ONCE],
+    /// Weights of the rows; 0 beyond `n_rows`.
     weights: OfRows,
-    /// The weights times what the gradients lack of a sum of 1.
+    /// `w (1 − Σ_k |g_k|)` of the rows.
     rests: OfRows,
+    /// Rows in the batch.
     n_rows: usize,
 }
 
 impl<'a> Batch<'a> {
-    /// Of at most [`ROWS_AT_ONCE`] rows, with weights and rests of all rows.
+    /// Collects `rows`, of which the first [`ROWS_AT_ONCE`] are used. `weights` and `rests` are
+    /// those of all training rows; `rests` are not yet multiplied by the weights.
     #[inline(always)]
     pub(crate) fn new(
         gradients: &'a [f64],
@@ -53,7 +60,7 @@ impl<'a> Batch<'a> {
         batch
     }
 
-    /// The chunks at `c`.
+    /// Chunk `c` of every row of the batch, in order.
     #[inline(always)]
     fn column(&self, c: usize) -> impl Iterator<Item = &'a [f64; WIDTH]> {
         let gradients = self.gradients;
@@ -61,7 +68,7 @@ impl<'a> Batch<'a> {
         starts.iter().map(move |&start| &gradients[start + c])
     }
 
-    /// `y += Σ a x`.
+    /// `y += Σ_i a_i g_i` over the rows of the batch.
     #[inline(always)]
     pub(crate) fn add_to(&self, a: &OfRows, y: &mut [f64]) {
         for (c, out) in chunks_mut(y).iter_mut().enumerate() {
@@ -75,8 +82,8 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Adds `Σ w x`, `Σ w |x| (1 − |x|)`, `Σ w |x|` and `Σ w' |x|`, where w' are the rests, to the
-    /// first `N` of four.
+    /// Adds `Σ w g`, `Σ w |g| (1 − |g|)`, `Σ w |g|` and `Σ w rest |g|` over the rows of the batch
+    /// to the first `N` of these four sums; `N` ≥ 2.
     #[inline(always)]
     pub(crate) fn add_moments_to<const N: usize>(&self, sums: [&mut [f64]; N]) {
         let sums = sums.map(chunks_mut);
@@ -102,7 +109,7 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// The product of each row with x, times `factor` and its weight.
+    /// `factor · w_i · g_iᵀx` for each row i of the batch. Entries beyond the batch are 0.
     #[inline(always)]
     pub(crate) fn products(&self, factor: f64, x: &[f64]) -> OfRows {
         let mut products = self.weights;
@@ -114,7 +121,7 @@ impl<'a> Batch<'a> {
             }
             return products;
         }
-        // Totals are taken in a loop of their own: what they read has arrived by then.
+        // Totals are taken in a second loop, when the stores of the first one have completed.
         let mut sums = [[0.0; WIDTH]; ROWS_AT_ONCE];
         let x = chunks(x);
         for (out, &start) in sums.iter_mut().zip(&self.starts[..self.n_rows]) {

@@ -1,38 +1,57 @@
-//! Gradient-based label binning (GBLB, section 4): labels that want alike scores share one.
+//! Gradient-based label binning (GBLB, sections 3.2 and 3.3): labels with similar optimal scores
+//! share one score.
 //!
-//! The criterion of a label is the score it wants on its own, `c_k = −g_k / (h_kk + ω)`. Labels of
-//! either sign are cut into bins of equal width between their extremes. A label whose gradient is
-//! 0 is in no bin.
+//! The criterion of a label is the score that is optimal for it alone, `c_k = −g_k / (h_kk + ω)`
+//! (equation 11). Negative and positive criteria are binned separately, into B₋ and B₊ bins of
+//! equal width between their extremes (equations 14 and 15):
+//!
+//! ```text
+//! at(c) = min(⌊(c − lowest) / width⌋, B − 1),    width = (highest − lowest) / B
+//! ```
+//!
+//! Labels with a gradient of 0 belong to no bin; their score is exactly 0. If all criteria of a
+//! sign are equal, up to rounding, they share one bin. The number of bins B of a sign follows from
+//! the number of its labels ([`Binning`]). Some bins may be empty; heads skip them.
+//!
+//! Every candidate set of rows has bins of its own, so [`Binner::assign`] is called once per
+//! candidate in the exact search. It costs O(labels) and no sort. Neither the criterion nor the
+//! bins depend on the order of labels.
 
 use crate::Binning;
 use crate::lanes::{WIDTH, chunks, chunks_mut, total};
 
-/// The bin of a label that is in none. Bins are held as `f64`, so that comparing with them is a
-/// mask over numbers.
+/// The bin of a label that belongs to none. Bin numbers are stored as `f64`, so that selecting the
+/// labels of a bin is a comparison of lanes of `f64`.
 pub(crate) const NONE: f64 = -1.0;
 
-/// Criteria that differ by less, relative to the largest, are equal: labels alike get sums that
-/// rounding alone sets apart, where one is a difference of others.
+/// Criteria that differ by less, relative to the largest, count as equal. Labels with equal
+/// gradients have equal sums, but differences of such sums may differ by rounding.
 const ROUNDING: f64 = 1e-9;
 
-/// Least diagonal to divide by; matters without L2 regularization only. Its square is a normal number.
+/// Added to diagonals before a division. It matters only without L2 regularization. Its square is
+/// still a normal number.
 pub(crate) const LEAST_DIAGONAL: f64 = 1e-150;
 
-/// How labels are binned. Bins of negative criteria are numbered from 0 up, those of positive
-/// criteria from `n_bins − 1` down, so that few labels change their bin's number when the number
-/// of bins changes.
+/// Assigns labels to bins.
+///
+/// Bins of negative criteria are numbered from 0 up, those of positive criteria from `n_bins − 1`
+/// down. Few labels then change their bin number when the number of bins of a sign changes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Binner {
+    /// How many bins each sign has.
     binning: Binning,
-    /// Bins there may be, empty ones included; the numbers of bins are below.
+    /// Greatest number of bins for any division of the labels by sign, empty bins included. Bin
+    /// numbers are below it.
     pub(crate) n_bins: usize,
-    /// Whether there is never more than one bin of a sign.
+    /// Whether each sign has at most one bin, so that bins follow from the signs of gradients
+    /// alone.
     pub(crate) signs_only: bool,
+    /// The L2 weight ω.
     l2: f64,
 }
 
 impl Binner {
-    /// For `n_labels` labels.
+    /// Prepares the binning of `n_labels` labels, in O(`n_labels`).
     pub(crate) fn new(binning: Binning, n_labels: usize, l2: f64) -> Self {
         let mut binner = Self {
             binning,
@@ -48,21 +67,22 @@ impl Binner {
         binner
     }
 
-    /// Bins of one sign with `n` labels.
+    /// Number of bins for `n` labels of one sign: `min(clamp(⌈ratio · n⌉, min_bins, max_bins), n)`.
     fn count(&self, n: usize) -> usize {
         let Binning {
             ratio,
             min_bins,
             max_bins,
         } = self.binning;
-        // A hair less, so that a share of 0.04 of 25 labels is 1 and not 2.
+        // Slightly less, so that 0.04 of 25 labels is 1 and not 2 by rounding.
         let share = (ratio * n as f64 - 1e-9).ceil() as usize;
         share.clamp(min_bins, max_bins).min(n)
     }
 
-    /// Finds the bin of every label from sums of gradients `g` and of diagonals `h`.
+    /// Writes the bin of every label to `bins`, or [`NONE`], from the sums of gradients `g` and of
+    /// diagonals `h` over a set of rows. Negative diagonals, which rounding may leave, count as 0.
     ///
-    /// `criteria` is room for as many numbers.
+    /// `criteria` is working space. All four slices are padded rows of one length.
     #[inline(always)]
     pub(crate) fn assign(&self, g: &[f64], h: &[f64], criteria: &mut [f64], bins: &mut [f64]) {
         if self.signs_only {
@@ -78,7 +98,7 @@ impl Binner {
             }
             return;
         }
-        // Extremes of both signs, and how many labels each has.
+        // Lowest and highest magnitude, and number of labels, of each sign.
         let mut lowest = [[f64::INFINITY; WIDTH]; 2];
         let mut highest = [[0.0f64; WIDTH]; 2];
         let mut counts = [[0.0; WIDTH]; 2];
@@ -125,9 +145,9 @@ impl Binner {
             if n > 0.0 {
                 let bins = self.count(n as usize) as f64;
                 last[sign] = bins - 1.0;
-                // Bins of negative criteria begin at the lowest, that is at the largest magnitude.
+                // The first bin of negative criteria begins at the largest magnitude.
                 low[sign] = if sign == 0 { -hi } else { lo };
-                // What differs by rounding alone is equal.
+                // Differences of the size of rounding errors count as 0.
                 width[sign] = if hi - lo > ROUNDING * hi {
                     (hi - lo) / bins
                 } else {
@@ -135,7 +155,7 @@ impl Binner {
                 };
             }
         }
-        // Where all criteria are equal, all are in the first bin.
+        // If all criteria are equal, all labels are in the first bin.
         let width = width.map(|width| if width > 0.0 { width } else { f64::INFINITY });
         let from_end = (self.n_bins - 1) as f64;
         for (c, bins) in chunks(criteria).iter().zip(chunks_mut(bins)) {
@@ -155,16 +175,18 @@ impl Binner {
     }
 }
 
-/// Up to so many bins, masks cost less than stores that wait for one another.
+/// Up to this many bins, one masked pass over the labels per bin is faster than additions to bins
+/// in memory, each of which may have to wait for the one before.
 const FEW_BINS: usize = 8;
 
-/// `x` where `keep`, else 0. Not a choice of two numbers, which the compiler makes a jump.
+/// `x` if `keep`, else 0. Written with bits because the compiler turns a choice of two numbers into
+/// a jump.
 #[inline(always)]
 fn masked(x: f64, keep: bool) -> f64 {
     f64::from_bits(x.to_bits() & u64::from(keep).wrapping_neg())
 }
 
-/// `out[b] = Σ_{k in bin b} x_k`.
+/// `out[b] = Σ_{k in bin b} x_k`. Labels without a bin are skipped; `out` has one entry per bin.
 #[inline(always)]
 pub(crate) fn add_up(x: &[f64], bins: &[f64], out: &mut [f64]) {
     if out.len() <= FEW_BINS {
@@ -187,7 +209,7 @@ pub(crate) fn add_up(x: &[f64], bins: &[f64], out: &mut [f64]) {
     }
 }
 
-/// [`add_up`] of two rows, and the number of labels of each bin.
+/// [`add_up`] of two rows by the same bins; also counts the labels of each bin in `sizes`.
 #[inline(always)]
 pub(crate) fn add_up_both(
     [x, y]: [&[f64]; 2],
@@ -227,7 +249,8 @@ mod tests {
     use super::*;
     use crate::lanes::padded;
 
-    /// Bins as the definition has them: for each label its sign and place within the sign.
+    /// Bins by definition: the sign of each label's criterion and its place among the bins of that
+    /// sign.
     fn expected(binning: Binning, g: &[f64], h: &[f64], l2: f64) -> Vec<Option<(bool, usize)>> {
         let criteria: Vec<f64> = g.iter().zip(h).map(|(g, h)| -g / (h + l2)).collect();
         let mut bins = vec![None; g.len()];

@@ -1,4 +1,23 @@
-//! The features of the training rows, column by column, in the order of their values.
+//! The features of the training rows, column by column, sorted by value.
+//!
+//! Fitting scans thresholds of single features, so the rows of X are transposed and sorted once.
+//! The distinct values of a feature are numbered in ascending order; the number is the *code* of
+//! the value. Conditions compare codes, which are exact integers, and thresholds are computed from
+//! values only once a condition is chosen.
+//!
+//! A column takes one of two forms:
+//!
+//! - A *full* column has non-zero values in at least half of the rows that are not missing. It
+//!   stores zeros like any other value, and the code of every row.
+//! - A *sparse* column stores only rows with a value other than 0, and their codes. All other rows
+//!   that are not missing have the code `implicit` of 0. Scans of a sparse column do not touch
+//!   these rows.
+//!
+//! For the fast search, codes are also divided into at most [`GROUPS`] groups with similar numbers
+//! of rows, computed once from all training rows.
+//!
+//! X is read as `f32`, the type of thresholds. Infinite values are an error; NaN is a missing
+//! value, which satisfies no condition.
 
 use crate::Operator;
 use manylabel_base::{Error, Watch, collected, copied, extend, filled, reserved};
@@ -8,48 +27,58 @@ use rayon::prelude::*;
 /// The code of a missing value in [`Column::by_row`].
 pub(crate) const MISSING: u32 = u32::MAX;
 
-/// Rows between two looks at the watch.
+/// Rows of X read between two calls of the watch.
 const ROWS_PER_STEP: usize = 4096;
 
-/// Thresholds that the fast search tries of a feature are the borders of so many groups.
+/// Groups of values per feature. The fast search tries only the borders of groups as thresholds.
 pub(crate) const GROUPS: usize = 64;
 
-/// One feature. Its distinct values are numbered in ascending order; the number is the value's
-/// *code*.
+/// One feature of the training rows.
 #[derive(Debug, Default)]
 pub(crate) struct Column {
-    /// Distinct values, ascending; 0 is among them if a row has it.
+    /// Distinct values, ascending, by code. A sparse column always has the value 0.
     pub(crate) values: Vec<f32>,
-    /// Rows in ascending order of value, then of row: those with a stored value, or of a full
-    /// column all that are not missing.
+    /// Rows in ascending order of value, then of row: in a sparse column those with a value other
+    /// than 0, in a full column all that are not missing.
     pub(crate) rows: Vec<u32>,
-    /// Of a sparse column: the codes of `rows`.
+    /// Sparse column: the codes of `rows`. Full column: empty.
     codes: Vec<u32>,
-    /// Of a full column: the code of every row, or [`MISSING`].
+    /// Full column: the code of every training row, or [`MISSING`]. Sparse column: empty.
     by_row: Vec<u32>,
-    /// Group of each code, for the fast search; groups hold alike many rows, 0 stands alone in a
-    /// sparse column.
+    /// Group of each code, ascending, for the fast search. Groups have similar numbers of rows; in
+    /// a sparse column, 0 is a group of its own.
     pub(crate) groups: Vec<u8>,
-    /// Rows whose value is missing.
+    /// Rows whose value is missing, ascending.
     pub(crate) missing: Vec<u32>,
-    /// Of a sparse column: the code of 0, which the rows without a stored value have.
+    /// Sparse column: the code of 0, the value of rows that are not stored. Full column: `None`.
     pub(crate) implicit: Option<u32>,
-    /// Whether values are names rather than magnitudes.
+    /// Whether values are categories rather than magnitudes. Conditions on them use = and ≠.
     pub(crate) nominal: bool,
 }
 
-/// Columns of all features.
+/// The columns of all features.
 #[derive(Debug)]
 pub(crate) struct Columns {
+    /// One column per feature, in the order of X.
     pub(crate) all: Vec<Column>,
+    /// Number of training rows.
     pub(crate) n_rows: usize,
-    /// Whether there is a column most rows have no stored value of.
+    /// Whether at least one column is sparse.
     pub(crate) any_sparse: bool,
 }
 
 impl Columns {
-    /// Sorts every feature of `x`, in O(nnz log n). 8 bytes a stored value stay, and 4 a distinct one;
-    /// twice that while sorting.
+    /// Transposes and sorts X; the features `nominal` are marked as such. Columns are sorted in
+    /// parallel.
+    ///
+    /// Takes O(nnz log n) for n rows. Memory: a sparse column keeps 8 bytes per stored value, a
+    /// full column 8 bytes per row, and both 5 bytes per distinct value; about twice that while
+    /// sorting.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Param`] if a value is infinite as `f32` or `nominal` names no feature,
+    /// [`Error::TooLarge`], [`Error::Stopped`] through `watch`.
     pub(crate) fn new<I: Index, T: Value>(
         x: CsrView<'_, I, T>,
         nominal: &[usize],
@@ -66,7 +95,7 @@ impl Columns {
                 counts[col.get()] += usize::from(single(*value) != 0.0);
             }
         }
-        // All in one place, column by column; `at` is where the next of each goes.
+        // All entries in one allocation, column by column; `at` is where the next entry of each goes.
         let mut at = copied("number of features", &counts)?;
         let mut n_entries = 0;
         for at in &mut at {
@@ -125,18 +154,23 @@ impl Columns {
     }
 }
 
+/// A value of X in the precision of thresholds.
 fn single<T: Value>(value: T) -> f32 {
     value.f64() as f32
 }
 
 impl Column {
-    /// Of the stored values other than 0, with their rows.
+    /// Builds a column from its values other than 0, with their rows; reorders `stored`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`].
     fn new(stored: &mut [(f32, u32)], n_rows: usize) -> Result<Self, Error> {
         let missing = stored.iter().filter(|entry| entry.0.is_nan());
         let missing = collected("missing values", missing.map(|entry| entry.1))?;
         let n_zeros = n_rows - stored.len();
         let n_present = stored.len() - missing.len();
-        // A column in which zeros are the smaller part stores them as any other value.
+        // A full column stores its zeros like any other value.
         let full = n_zeros <= n_present;
         let mut n_placed = 0;
         for at in 0..stored.len() {
@@ -162,7 +196,7 @@ impl Column {
             entries = &mut with_zeros;
         }
         entries.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-        // Codes pass over that of the implicit zero.
+        // Codes of stored values skip the code of the implicit zero.
         let n_below = entries.partition_point(|entry| entry.0 < 0.0);
         let n_values = entries.chunk_by(|a, b| a.0 == b.0).count() + usize::from(!full);
         let mut values = reserved("number of values", n_values)?;
@@ -204,7 +238,7 @@ impl Column {
         })
     }
 
-    /// The code of the row that stands at `at` in `rows`.
+    /// The code of the row at index `at` of `rows`.
     #[inline(always)]
     pub(crate) fn code(&self, at: usize) -> u32 {
         if self.by_row.is_empty() {
@@ -214,12 +248,12 @@ impl Column {
         }
     }
 
-    /// The codes of all rows, if the column is a full one.
+    /// The code of every training row, or `None` if the column is sparse.
     pub(crate) fn codes_by_row(&self) -> Option<&[u32]> {
         (self.implicit.is_none()).then_some(&self.by_row[..])
     }
 
-    /// Which codes satisfy a condition.
+    /// A test of codes that is true for those that satisfy a condition. [`MISSING`] satisfies none.
     fn satisfying(&self, operator: Operator, threshold: f32) -> impl Fn(u32) -> bool + use<> {
         let below = self.values.partition_point(|&value| value <= threshold) as u32;
         let equal = self.values.partition_point(|&value| value < threshold) as u32..below;
@@ -231,9 +265,11 @@ impl Column {
         }
     }
 
-    /// Parts `rows` (ascending) into those that satisfy a condition and those that do not.
-    /// `is_among` tells whether a row is among them. Of a sparse column, a row costs no more than
-    /// to be copied.
+    /// Splits `rows` (ascending) into those that satisfy a condition and those that do not, both
+    /// ascending. Rows with a missing value do not satisfy it. `is_among` tells whether a row is
+    /// one of `rows`.
+    ///
+    /// For a sparse column, the work per row is that of copying it: only stored rows are tested.
     ///
     /// # Errors
     ///
@@ -254,7 +290,7 @@ impl Column {
                 select(all(), |row| !satisfies(row))?,
             ));
         };
-        // Rows that a stored (or missing) value sets apart from those without.
+        // Rows whose stored or missing value decides otherwise than the implicit zero does.
         let of_zeros = satisfies(zero);
         let places = self.rows.iter().zip(&self.codes);
         let places = places.filter(|&(&row, &code)| satisfies(code) != of_zeros && is_among(row));
@@ -272,7 +308,8 @@ impl Column {
         })
     }
 
-    /// Leaves those of all rows marked that satisfy a condition.
+    /// Clears the marks of rows that do not satisfy a condition; `marks` has one entry per training
+    /// row. Takes O(rows).
     ///
     /// # Errors
     ///
@@ -309,7 +346,8 @@ impl Column {
         Ok(())
     }
 
-    /// A threshold between two codes: at least the value of `low`, less than that of `high`.
+    /// A threshold between two codes: at least the value of `low` and less than that of `high`. It
+    /// is the midpoint rounded to `f32`, or the value of `low` if rounding reaches `high`.
     pub(crate) fn between(&self, low: u32, high: u32) -> f32 {
         let (low, high) = (self.values[low as usize], self.values[high as usize]);
         // In double precision, where neither sum nor difference overflows.
@@ -318,7 +356,7 @@ impl Column {
     }
 }
 
-/// Those of `rows` that are wanted.
+/// The rows that are wanted, in the order given.
 ///
 /// # Errors
 ///
@@ -327,7 +365,8 @@ pub(crate) fn select(
     rows: impl ExactSizeIterator<Item = u32>,
     is_wanted: impl Fn(u32) -> bool,
 ) -> Result<Vec<u32>, Error> {
-    // Which are wanted is hard to foresee, so each is written, and written over if it is not.
+    // Without a branch, which would be mispredicted often: each row is written, and overwritten by
+    // the next if it is not wanted.
     let mut selected = filled("number of rows", 0, rows.len())?;
     let mut n_selected = 0;
     for row in rows {
@@ -338,13 +377,17 @@ pub(crate) fn select(
     Ok(selected)
 }
 
-/// `rows` without those in `gone`, which are among them; both ascending.
+/// `rows` without those in `gone`, which are a subset; both ascending.
+///
+/// # Errors
+///
+/// [`Error::TooLarge`].
 #[expect(clippy::disallowed_methods, reason = "the room is there")]
 fn without(rows: &[u32], gone: &[u32]) -> Result<Vec<u32>, Error> {
     let mut kept = reserved("number of rows", rows.len() - gone.len())?;
     let mut left = rows;
     for row in gone {
-        // Whole runs are copied, and found in few steps if they are short.
+        // Whole runs are copied; their ends are found by doubling steps, few of them for short runs.
         let mut reach = 1;
         while reach < left.len() && left[reach] < *row {
             reach *= 2;
@@ -358,9 +401,14 @@ fn without(rows: &[u32], gone: &[u32]) -> Result<Vec<u32>, Error> {
     Ok(kept)
 }
 
-/// Cuts codes into at most [`GROUPS`] groups, beside that of the implicit zeros.
+/// Divides codes into groups, at most [`GROUPS`] besides the splits that an implicit zero makes.
+/// `codes` are those of the stored rows, ascending.
+///
+/// # Errors
+///
+/// [`Error::TooLarge`].
 fn groups(codes: &[u32], n_codes: usize, implicit: Option<u32>) -> Result<Vec<u8>, Error> {
-    // Codes ascend, and every one has rows but the implicit.
+    // Codes ascend, and every code except the implicit zero has stored rows.
     let mut runs = codes.chunk_by(|a, b| a == b).map(<[u32]>::len);
     let most = n_codes - usize::from(implicit.is_some());
     let mut groups = reserved("number of values", n_codes)?;
@@ -368,7 +416,7 @@ fn groups(codes: &[u32], n_codes: usize, implicit: Option<u32>) -> Result<Vec<u8
     for code in 0..n_codes {
         let is_zero = implicit == Some(code as u32);
         let count = if is_zero { 0 } else { runs.next().unwrap_or(0) };
-        // A share of the rows, or a number of its own where there are few values.
+        // With few values each is a group; otherwise groups are equal shares of the stored rows.
         let share = if most <= GROUPS {
             code
         } else {

@@ -1,8 +1,13 @@
 //! Which rules cover which rows, sixty-four rows at a time.
 //!
-//! Of a block of rows only the features that some condition names are laid out, feature by feature:
-//! a condition is then one comparison of sixty-four neighbours with one threshold, and the rows a
-//! rule covers are the bits of one word.
+//! Prediction visits rows in blocks of [`ROWS`]. The features that occur in some condition are
+//! copied from the sparse rows into a dense block, one array of 64 values per feature (a *slot*). A
+//! condition then compares 64 neighbouring values with one threshold, and the rows that a rule
+//! covers are the bits of one 64-bit [`Mask`].
+//!
+//! Cost per block: O(stored values of the rows + conditions tested · 64). The conditions of a rule
+//! are tested until no row of the block is left. Values that are not stored are 0; NaN satisfies no
+//! condition.
 
 use crate::model::{Operator, Rules};
 use manylabel_base::{Error, filled, push, reserved};
@@ -10,16 +15,16 @@ use manylabel_simd::wide;
 use manylabel_sparse::{CsrView, Index, Value};
 use std::ops::Range;
 
-/// Rows of a block: the bits of a [`Mask`].
+/// Rows per block: the bits of a [`Mask`].
 pub(crate) const ROWS: usize = 64;
 
-/// A set of rows of a block, one bit each.
+/// A set of rows of a block; bit i is row i.
 pub(crate) type Mask = u64;
 
-/// One feature of a block of rows.
+/// The values of one feature in a block of rows.
 type Lanes = [f32; ROWS];
 
-/// The rows in a mask, in order.
+/// The rows in a mask, ascending.
 #[inline(always)]
 pub(crate) fn bits(mut mask: Mask) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
@@ -29,32 +34,36 @@ pub(crate) fn bits(mut mask: Mask) -> impl Iterator<Item = usize> {
     })
 }
 
-/// A condition on the feature in a slot of the block.
+/// A condition on the feature in a slot.
 #[derive(Debug, Clone, Copy)]
 struct Condition {
+    /// Index into [`Block::values`].
     slot: u32,
     operator: Operator,
     threshold: f32,
 }
 
-/// The bodies of some rules, ready for blocks of rows.
+/// The bodies of some rules, prepared for blocks of rows.
 #[derive(Debug)]
 pub(crate) struct Bodies {
-    /// One more than the slot of each feature, 0 for those without one; as long as it must be.
+    /// For each feature one more than its slot, or 0 if no condition names it. Ends with the
+    /// largest feature that a condition names.
     slots: Vec<u32>,
+    /// Number of features that conditions name.
     n_slots: usize,
+    /// The conditions of all rules, rule by rule.
     conditions: Vec<Condition>,
-    /// Rules by number, each with the end of its conditions.
+    /// The number of each rule, with the end of its conditions.
     ends: Vec<(u32, usize)>,
 }
 
-/// A block of rows and the rules that cover some of them; made by [`Bodies::block`], used for one
-/// block after the other.
+/// A block of rows, and the rules that cover some of them. [`Bodies::block`] makes one, which then
+/// serves for one block of rows after the other.
 #[derive(Debug)]
 pub(crate) struct Block {
-    /// Slot by slot; all zero between two blocks.
+    /// The values of each slot; all 0 between two blocks.
     values: Vec<Lanes>,
-    /// The rules, in order, with the rows they cover.
+    /// The rules that cover at least one row, in order, with the rows they cover.
     pub(crate) fired: Vec<(u32, Mask)>,
 }
 
@@ -63,7 +72,7 @@ impl Bodies {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if a number for each feature does not fit in memory.
+    /// [`Error::TooLarge`] if a number per feature and the conditions do not fit in memory.
     pub(crate) fn new<I: Index>(rules: &Rules<'_, I>, range: Range<usize>) -> Result<Self, Error> {
         let features = range.clone().flat_map(|rule| rules.body(rule));
         let n_named = features.map(|(feature, ..)| feature + 1).max().unwrap_or(0);
@@ -93,11 +102,11 @@ impl Bodies {
         })
     }
 
-    /// Room for a block.
+    /// Allocates a block.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if the features of a block, or a number for each rule, do not fit in memory.
+    /// [`Error::TooLarge`] if the features of a block, or a number per rule, do not fit in memory.
     pub(crate) fn block(&self) -> Result<Block, Error> {
         Ok(Block {
             values: filled("a block of rows", [0.0; ROWS], self.n_slots)?,
@@ -105,7 +114,8 @@ impl Bodies {
         })
     }
 
-    /// Finds the rules that cover some of these rows of `x`, at least one and at most [`ROWS`].
+    /// Finds the rules that cover some of the rows in `rows` of `x`, at least one and at most
+    /// [`ROWS`] of them, and writes them to [`Block::fired`].
     pub(crate) fn cover<I: Index, T: Value>(
         &self,
         x: CsrView<'_, I, T>,
@@ -127,7 +137,8 @@ impl Bodies {
             all,
             &mut block.fired,
         );
-        // Walking along the rows again costs some thirty times as much a value as clearing does.
+        // Resetting a value by a second pass over the rows costs about thirty times as much as
+        // clearing one.
         if stored < 2 * self.n_slots {
             for (lane, row) in rows.enumerate() {
                 self.each_value(x, row, |slot, _| block.values[slot][lane] = 0.0);
@@ -137,7 +148,8 @@ impl Bodies {
         }
     }
 
-    /// Visits the values of a row that have a slot; the number of its values.
+    /// Calls `visit` with slot and value of each stored value of a row that has a slot; returns the
+    /// number of stored values of the row.
     #[inline(always)]
     fn each_value<I: Index, T: Value>(
         &self,
@@ -155,7 +167,8 @@ impl Bodies {
     }
 }
 
-/// Notes each rule that covers some of the rows in `all`, with these rows; `fired` has room for all.
+/// Appends each rule that covers some of the rows in `all` to `fired`, with these rows. `fired` has
+/// capacity for all rules.
 #[wide]
 fn fire(
     ends: &[(u32, usize)],
@@ -189,7 +202,7 @@ fn satisfied(values: &Lanes, condition: Condition) -> Mask {
         Operator::AtMost => mask(values, |value| value <= t),
         Operator::Above => mask(values, |value| value > t),
         Operator::Equal => mask(values, |value| value == t),
-        // A missing value is neither below nor above.
+        // Not `!=`, which holds for NaN.
         Operator::NotEqual => mask(values, |value| value < t) | mask(values, |value| value > t),
     }
 }

@@ -1,4 +1,25 @@
-//! Boosting: one rule after the other, each fitted to the gradients that those before have left.
+//! Boosting: rules are fitted one after the other, each to the gradients at the scores of those
+//! before.
+//!
+//! 1. The default rule covers all rows. Its head is solved over all rows that are learned from,
+//!    without shrinkage; with safeguarded steps, Newton steps are repeated until the loss stops
+//!    falling.
+//! 2. For each further rule, a bootstrap sample of the rows is drawn and a body grows on it
+//!    (`grow.rs`). Boosting ends early if no condition can be found.
+//! 3. The head is solved again over all covered rows that are learned from, with their original
+//!    weights, also those outside the sample. It is shortened if steps are safeguarded, multiplied
+//!    by the learning rate and rounded to `f32`.
+//! 4. The head is added to the scores of all covered rows, held-out rows among them, and their
+//!    gradients are updated.
+//! 5. With held-out rows, the mean loss over them is recorded after each rule. Fitting stops after
+//!    [`Params::n_iter_no_change`] rules without a new minimum, and the rules after the minimum are
+//!    dropped.
+//!
+//! A fit that goes on from a start model applies the rules of that model to the scores and then
+//! continues as if it had fitted them itself. Each rule has a random generator of its own, seeded
+//! by the seed and the rule's number, so the result is the same.
+//!
+//! A step costs O(covered rows · labels); the search in `grow.rs` dominates.
 
 use crate::columns::{Columns, select};
 use crate::grow::{Body, Grower};
@@ -12,35 +33,45 @@ use manylabel_base::range::{same, same_rows};
 use manylabel_base::{Error, Watch, collected, copied, filled, push};
 use manylabel_sparse::{CsrOwned, CsrView, Index, Value};
 
-/// Halvings of a step at most, to 1e-12 of it; a step that brings nothing even then is not taken.
+/// Most halvings of a step, down to 1e-12 of its length. If the loss does not fall enough even
+/// then, the step is not taken.
 const MOST_HALVINGS: usize = 40;
 
-/// Share of the decrease along the slope that a step must bring (Armijo's rule; the usual 1e-4 of Nocedal
-/// and Wright, Numerical Optimization, section 3.1).
+/// Share of the decrease predicted by the slope that a step must bring (Armijo's rule; 1e-4 is the
+/// value suggested by Nocedal and Wright, *Numerical Optimization*, section 3.1).
 const ARMIJO: f64 = 1e-4;
 
-/// Steps of a safeguarded default rule at most, and the decrease relative to the loss below which
-/// it is done.
+/// Most Newton steps of a safeguarded default rule.
 const MOST_DEFAULT_STEPS: usize = 50;
+
+/// A safeguarded default rule is done when a step lowers the loss by no more than this share.
 const DEFAULT_TOLERANCE: f64 = 1e-10;
 
 impl Checked {
     /// Fits rules to the rows of `x` and the labels that the rows of `y` store.
     ///
-    /// `x` may have missing values (NaN); the features `categorical` are names rather than
-    /// magnitudes. `sample_weight`, if given, multiplies the loss of each row. Rows of `held_out`
-    /// are not learned from: their loss tells when to stop. The rules of `start` come first, and
-    /// are counted. The same data, parameters and seed give the same bits, whatever the number of
-    /// threads, and whether rules are fitted at once or after a start.
+    /// - `x` may have missing values (NaN). Features listed in `categorical` are compared by = and
+    ///   ≠, all others by ≤ and >.
+    /// - `sample_weight`, if given, multiplies the loss of each row. Rows of weight 0 are not
+    ///   learned from.
+    /// - `held_out`, if given, marks rows that are not learned from. Their mean loss decides when
+    ///   fitting stops.
+    /// - `start`, if given, is a model whose rules come first. They count towards the number of
+    ///   rules.
+    /// - `watch` counts rules, including those of `start`.
     ///
-    /// Memory: 16 bytes a row and label and about 16 a stored feature; with un-binned heads, exact
-    /// search, or bins and sparse features, also some matrices of labels × labels for each thread.
+    /// The same data, parameters and seed give the same bits, whatever the number of threads, and
+    /// whether rules are fitted in one call or after a start.
+    ///
+    /// Memory: 16 bytes per row and label, and about 16 per stored feature value. Heads without
+    /// bins, the exact search, and bins with sparse features also need some matrices of labels ×
+    /// labels per thread.
     ///
     /// # Errors
     ///
     /// [`Error::Shape`] if sizes disagree, [`Error::Param`] if a value of `x` is infinite or
-    /// `categorical` names no feature, [`Error::TooLarge`] if memory does not suffice,
-    /// [`Error::Stopped`] through `watch`.
+    /// `categorical` names no feature, [`Error::TooLarge`] if memory does not suffice or `x` has
+    /// more than 2³² − 1 rows or 2³¹ − 1 features, [`Error::Stopped`] through `watch`.
     #[expect(clippy::too_many_arguments, reason = "all of what a fit depends on")]
     pub fn fit<I: Index, T: Value>(
         &self,
@@ -76,24 +107,38 @@ impl Checked {
 
 /// The state of boosting between rules.
 struct Boosting<'a> {
+    /// The parameters, known to be in range.
     params: &'a Params,
+    /// The features of all training rows.
     columns: &'a Columns,
+    /// How heads are computed.
     method: Method,
+    /// Scores and gradients of all training rows.
     statistics: Statistics<'a>,
+    /// Grows bodies; also holds the sample.
     grower: Grower<'a>,
+    /// Counts rules.
     watch: &'a Watch,
-    /// Of the rows that are learned from; 0 for others.
+    /// Weight of each row that is learned from; 0 for others.
     weights: Vec<f64>,
-    /// Rows of positive weight, from which samples are drawn.
+    /// Rows of positive weight, ascending, from which samples are drawn.
     learned: Vec<u32>,
-    /// Rows held out, the weights of all rows for their loss, and the sum over those held out.
+    /// Held-out rows, ascending.
     held_out: Vec<u32>,
+    /// Weights of all rows, as the caller gave them; empty if no rows are held out.
     held_out_weights: Vec<f64>,
+    /// Sum of the weights of the held-out rows.
     held_out_weight: f64,
+    /// The rules so far.
     model: Model,
 }
 
 impl<'a> Boosting<'a> {
+    /// Scores of 0 and no rules. The weights of held-out rows are set to 0.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`], [`Error::Stopped`].
     fn new(
         params: &'a Params,
         columns: &'a Columns,
@@ -133,7 +178,13 @@ impl<'a> Boosting<'a> {
         })
     }
 
-    /// Takes over the rules of another model, as if they had been fitted here.
+    /// Takes over the rules of another model, as if they had been fitted here. Its validation
+    /// losses are computed again.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] if the model has another number of labels or names a feature that `x`
+    /// lacks, [`Error::TooLarge`], [`Error::Stopped`].
     fn resume(&mut self, start: Model) -> Result<(), Error> {
         let n_labels = self.statistics.n_labels;
         let what = "labels of the rules to go on from";
@@ -157,7 +208,13 @@ impl<'a> Boosting<'a> {
         Ok(())
     }
 
-    /// Brings scores and gradients up to date with a rule of the model.
+    /// Adds the head of a rule of the model to the scores of `rows`, the rows it covers, and
+    /// updates their gradients. Heads are read back from the model, in single precision, so that
+    /// scores are those that prediction computes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`], [`Error::Stopped`].
     fn apply(&mut self, rule: usize, rows: &[u32]) -> Result<(), Error> {
         let mut head = filled("number of labels", 0.0, self.statistics.stride)?;
         let (labels, values) = self.model.heads.row(rule);
@@ -172,7 +229,11 @@ impl<'a> Boosting<'a> {
         self.note_loss()
     }
 
-    /// Notes the mean loss of the rows held out, if there are any.
+    /// Appends the weighted mean loss of the held-out rows to the model, if there are any.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`], [`Error::Stopped`].
     fn note_loss(&mut self) -> Result<(), Error> {
         if !self.held_out.is_empty() {
             let weight = |row: u32| self.held_out_weights[row as usize];
@@ -183,6 +244,13 @@ impl<'a> Boosting<'a> {
         Ok(())
     }
 
+    /// Fits rules until there are enough, none can be found, or the held-out loss has stopped
+    /// falling. With held-out rows, keeps the rules up to the lowest loss, and at least the default
+    /// rule.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`], [`Error::Stopped`].
     fn run(&mut self) -> Result<(), Error> {
         if self.model.n_rules() == 0 {
             self.add_default_rule()?;
@@ -221,15 +289,17 @@ impl<'a> Boosting<'a> {
         Ok(())
     }
 
-    /// A generator of its own for every rule, so that fitting may go on from any.
+    /// The random generator of the next rule. Each rule has its own, so that a fit can continue
+    /// from any number of rules.
     fn rng(&self) -> Rng {
         let rule = self.model.n_rules() as u64;
         let mut seeds = Rng::with_seed(self.params.seed);
-        // Seeds that follow one another would give generators that begin alike.
+        // Generators with consecutive seeds would begin alike.
         Rng::with_seed(seeds.u64(..) ^ rule.wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
-    /// Draws a bootstrap sample of the rows for the next rule to grow from.
+    /// Draws the sample of rows that the next rule grows on, as weights in [`Grower::sampled`]:
+    /// weight times number of draws, or the weights themselves without bootstrap.
     fn sample(&mut self, rng: &mut Rng) {
         let sampled = &mut self.grower.sampled;
         if !self.params.bootstrap {
@@ -244,11 +314,23 @@ impl<'a> Boosting<'a> {
     }
 
     /// The rows among `rows` that are learned from.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`].
     fn learned_of(&self, rows: &[u32]) -> Result<Vec<u32>, Error> {
         select(rows.iter().copied(), |row| self.weights[row as usize] > 0.0)
     }
 
     /// Adds the rule that covers every row, without shrinkage.
+    ///
+    /// Under safeguarded steps, the total of all steps is regularized, not each step on its own.
+    /// The steps update the scores; these are reset afterwards, and the head that the model stores
+    /// is added instead.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`], [`Error::Stopped`].
     fn add_default_rule(&mut self) -> Result<(), Error> {
         let l2 = self.params.l2;
         let stride = self.statistics.stride;
@@ -258,7 +340,7 @@ impl<'a> Boosting<'a> {
             Step::Safeguarded => MOST_DEFAULT_STEPS,
         };
         let all = collected("number of rows", 0..self.columns.n_rows as u32)?;
-        // It scores all labels, whatever heads the other rules have.
+        // The default rule scores all labels, whichever heads the other rules have.
         let complete = Params {
             head: Head::Complete,
             ..self.params.clone()
@@ -280,7 +362,7 @@ impl<'a> Boosting<'a> {
                 break;
             }
         }
-        // Scores are sums of what the model stores, which is in single precision.
+        // Scores are sums of the stored heads, which are in single precision.
         self.statistics.reset();
         let body = Body {
             conditions: Vec::new(),
@@ -291,6 +373,11 @@ impl<'a> Boosting<'a> {
         self.push(&body, &total, 1.0)
     }
 
+    /// Solves the head of a body over all covered rows that are learned from, and adds the rule.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`], [`Error::Stopped`].
     fn add_rule(&mut self, body: &Body) -> Result<(), Error> {
         let rows = self.learned_of(&body.rows)?;
         let (mut head, quality) = self.method.head(
@@ -310,7 +397,15 @@ impl<'a> Boosting<'a> {
     }
 
     /// Halves `head` until the loss of `rows`, with the regularization of `given + head`, falls
-    /// enough; to 0 if it never does. Returns the decrease.
+    /// enough (see [`ARMIJO`]); sets it to 0 if it never does. Returns the decrease of the
+    /// regularized loss.
+    ///
+    /// `quality` is that of the head, and `given` what earlier steps of the same rule have added to
+    /// the scores.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`], [`Error::Stopped`].
     fn safeguard(
         &self,
         rows: &[u32],
@@ -327,7 +422,7 @@ impl<'a> Boosting<'a> {
                 .statistics
                 .loss_change(rows, weight, Scaled { scale, head })?
                 + 0.5 * self.params.l2 * penalty;
-            // The quality is half of the slope along the head.
+            // The quality is half the slope along the head.
             if change <= ARMIJO * scale * 2.0 * quality {
                 for score in head.iter_mut() {
                     *score *= scale;
@@ -340,7 +435,11 @@ impl<'a> Boosting<'a> {
         Ok(0.0)
     }
 
-    /// Appends a rule to the model and brings scores and gradients up to date.
+    /// Appends a rule with the head times `scale` to the model, and updates scores and gradients.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`], [`Error::Stopped`].
     fn push(&mut self, body: &Body, head: &[f64], scale: f64) -> Result<(), Error> {
         let conditions = body.conditions.iter();
         self.model.push(

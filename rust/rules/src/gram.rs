@@ -1,4 +1,19 @@
-//! Products of the gradients of labels, summed over rows.
+//! Gram matrices of gradients: `Σ w g gᵀ` over a set of rows.
+//!
+//! Under the example-wise loss, the Hessian of a set of rows is `diag(Σ w |g|) − Σ w g gᵀ`. The
+//! second term is kept as a matrix where many candidates need it: for sets of rows that bins are
+//! aggregated from, and for heads of all labels if there are many rows. Otherwise products with the
+//! rows themselves are cheaper (`head/solve.rs`).
+//!
+//! Computing a matrix costs O(rows · labels²). Three ways are used, by size:
+//!
+//! - Up to [`FEW_ROWS`] rows are added one by one, as outer products.
+//! - Up to [`FEW_LABELS`] labels, tiles of the product are summed in registers, directly from the
+//!   gradients. Needs fused multiply-add.
+//! - Otherwise rows are copied, scaled by √w, and multiplied by `faer`.
+//!
+//! Rows are processed in blocks of fixed size and the products of blocks are added in order, so
+//! that the result does not depend on the number of threads.
 
 use crate::lanes::{Aligned, WIDTH, add_scaled, chunks, chunks_mut};
 use crate::statistics::{PARALLEL_FROM, ROWS, Statistics};
@@ -8,35 +23,35 @@ use manylabel_base::{Error, parts};
 use manylabel_simd::wide;
 use rayon::prelude::*;
 
-/// Rows of a block of a product of gradients have together at most so many numbers, 16 MB.
+/// Most gradients per block of rows, 16 MB, unless [`ROWS`] rows are more.
 const NUMBERS_OF_BLOCK: usize = 1 << 21;
 
-/// Up to so many rows are added to a matrix one after the other.
+/// Up to this many rows are added to a matrix one by one.
 const FEW_ROWS: usize = 4;
 
-/// Blocks whose products are held at once.
+/// Blocks whose products are in memory at the same time.
 const BLOCKS_AT_ONCE: usize = 4;
 
-/// Labels (padded) up to which products are summed in registers, from gradients where they are;
-/// more are multiplied block by block, from copies.
+/// Labels (padded) up to which products are summed in registers, without a copy of the gradients.
 const FEW_LABELS: usize = 64;
 
-/// Rows whose gradients stay in the first-level cache while all pairs of few labels pass by.
+/// Rows per pass over all pairs of few labels: their gradients stay in the first-level cache.
 const NEAR_ROWS: usize = 64;
 
-/// Labels on one side of the products that are in registers together; on the other side are up to
-/// as many chunks.
+/// Rows of the matrix that are summed in registers together, and most chunks of each of them.
 const SIDE: usize = 4;
 
-/// `Σ w g gᵀ` over a set of rows: a full symmetric matrix of padded rows.
+/// `Σ w g gᵀ` over a set of rows: a full symmetric matrix, one padded row after the other.
 #[derive(Debug)]
 pub(crate) struct Gram {
+    /// Length of a row, and number of rows.
     pub(crate) stride: usize,
+    /// The entries, row by row.
     pub(crate) data: Aligned,
 }
 
 impl Gram {
-    /// Over no row.
+    /// The matrix of an empty set of rows.
     ///
     /// # Errors
     ///
@@ -46,7 +61,7 @@ impl Gram {
         Ok(Self { stride, data })
     }
 
-    /// Over `rows`, of which each weighs `weights[row]`; O(rows × labels²).
+    /// The matrix of `rows`; `weights` are those of all training rows. Takes O(rows · labels²).
     ///
     /// # Errors
     ///
@@ -61,7 +76,7 @@ impl Gram {
         Ok(gram)
     }
 
-    /// The same matrix at another place.
+    /// A copy of the matrix.
     ///
     /// # Errors
     ///
@@ -71,11 +86,11 @@ impl Gram {
         Ok(Self { data, ..*self })
     }
 
-    /// Adds `scale` times the matrix of `rows`.
+    /// Adds `scale` times the matrix of `rows`. A `scale` of −1 removes rows.
     ///
     /// # Errors
     ///
-    /// As [`over`](Self::over).
+    /// As [`over`](Self::over); part of the rows may have been added then.
     pub(crate) fn add_rows(
         &mut self,
         scale: f64,
@@ -110,7 +125,7 @@ impl Gram {
             );
             Ok(product)
         };
-        // Blocks are long, since each makes a matrix of its own, and a few at a time.
+        // Blocks are long because each has a matrix of its own, and only a few exist at a time.
         let long = ROWS.max((4 * stride).min(NUMBERS_OF_BLOCK / stride.max(1)));
         for rows in rows.chunks(BLOCKS_AT_ONCE * long) {
             if rows.len() * stride * stride < 64 * PARALLEL_FROM {
@@ -131,13 +146,13 @@ impl Gram {
         Ok(())
     }
 
-    /// One row.
+    /// Row `k` of the matrix.
     #[inline(always)]
     pub(crate) fn row(&self, k: usize) -> &[f64] {
         &self.data[k * self.stride..(k + 1) * self.stride]
     }
 
-    /// Adds `scale · x xᵀ`.
+    /// Adds `scale · x xᵀ`, for a padded row x.
     #[inline(always)]
     pub(crate) fn add_outer(&mut self, scale: f64, x: &[f64]) {
         for (row, &entry) in self.data.chunks_exact_mut(self.stride).zip(x) {
@@ -146,15 +161,23 @@ impl Gram {
     }
 }
 
-/// What is too large where a number for each pair of labels does not fit in memory.
+/// What errors name if a number per pair of labels does not fit in memory.
 pub(crate) const PRODUCTS: &str = "products of labels";
 
 /// Zeros for all pairs of labels.
+///
+/// # Errors
+///
+/// [`Error::TooLarge`].
 fn square(stride: usize) -> Result<Aligned, Error> {
     Aligned::zeros(PRODUCTS, stride.saturating_mul(stride))
 }
 
-/// The gradients of rows, times the roots of their weights.
+/// The gradients of rows times the roots of their weights, row after row.
+///
+/// # Errors
+///
+/// [`Error::TooLarge`].
 #[wide]
 fn weighted_rows(
     statistics: &Statistics<'_>,
@@ -171,6 +194,7 @@ fn weighted_rows(
     Ok(weighted)
 }
 
+/// Adds `scale · w g gᵀ` of each row in turn.
 #[wide]
 fn add_outer_each(
     gram: &mut Gram,
@@ -185,7 +209,7 @@ fn add_outer_each(
     }
 }
 
-/// Whether a product and a sum are one instruction; elsewhere `mul_add` is a call.
+/// Whether a product and a sum are one instruction. Elsewhere `mul_add` is a slow function call.
 fn is_fused() -> bool {
     #[cfg(target_arch = "x86_64")]
     return is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
@@ -193,7 +217,8 @@ fn is_fused() -> bool {
     return cfg!(target_arch = "aarch64");
 }
 
-/// Adds `Σ w g gᵀ` over rows to a matrix of few labels, of which the upper triangle is not used.
+/// Adds `Σ w g gᵀ` over rows to a matrix of few labels. Some entries above the diagonal are left
+/// out; the caller mirrors the lower triangle.
 #[wide]
 fn add_products(matrix: &mut [f64], statistics: &Statistics<'_>, rows: &[u32], weights: &[f64]) {
     let stride = statistics.stride;
@@ -206,7 +231,7 @@ fn add_products(matrix: &mut [f64], statistics: &Statistics<'_>, rows: &[u32], w
         let weighted = &weighted[..rows.len()];
         for label in (0..statistics.n_labels).step_by(SIDE) {
             let matrix = &mut matrix[label * stride..][..SIDE * stride];
-            // Two chunks at least, if there are: one alone leaves most of the time to reading.
+            // At least two chunks, if there are: with one, most of the time goes to loads.
             let n_chunks = (label / WIDTH + 1).max(2).min(stride / WIDTH);
             let at_once = n_chunks.div_ceil(n_chunks.div_ceil(SIDE));
             for first in (0..n_chunks).step_by(at_once) {
@@ -221,8 +246,9 @@ fn add_products(matrix: &mut [f64], statistics: &Statistics<'_>, rows: &[u32], w
     }
 }
 
-/// The same for [`SIDE`] rows of the matrix, those from `label`, and `B` chunks of each, those from
-/// `first`.
+/// [`add_products`] for [`SIDE`] rows of the matrix, from row `label` on, and `B` chunks of each,
+/// from chunk `first` on. `matrix` holds these rows only; `weighted` has gradients and weight of
+/// each row.
 #[inline(always)]
 fn add_block<const B: usize>(
     matrix: &mut [f64],

@@ -1,4 +1,16 @@
-//! How a rule grows: condition by condition, each the best of a sample of features.
+//! How the body of a rule grows: one condition after the other, each the best on a sample of
+//! features.
+//!
+//! The search starts with all sampled rows and keeps the rows that satisfy the conditions so far.
+//! For each condition a new sample of features is drawn, and `refine/` returns the best condition
+//! on them. Growth stops if no condition has a better quality than the body so far, if at most
+//! [`Params::min_coverage`] rows are left, or at [`Params::max_conditions`].
+//!
+//! The first condition is always accepted. If no condition exists on the sampled features (all
+//! values are equal, say), features are drawn again, up to [`MOST_DRAWS`] times.
+//!
+//! The quality of a candidate is that of its sampled rows with their sampled weights. The rule
+//! finally covers all training rows that satisfy the conditions.
 
 use crate::columns::{Columns, select};
 use crate::head::Method;
@@ -8,38 +20,52 @@ use crate::{Head, Operator, Params};
 use fastrand::Rng;
 use manylabel_base::{Error, Watch, collected, copied, filled, push};
 
-/// Samples of features that are tried for a first condition; the last has all features, so that
-/// boosting ends only where there is none.
+/// Most samples of features for the first condition. The last one has all features, so that
+/// boosting ends only if no feature has a condition.
 const MOST_DRAWS: usize = 10;
 
 /// The body of a rule, and what it covers.
 pub(crate) struct Body {
+    /// The conditions, in the order they were found.
     pub(crate) conditions: Vec<Candidate>,
     /// All training rows it covers, ascending.
     pub(crate) rows: Vec<u32>,
-    /// That of a single-label head.
+    /// The label of a single-label head.
     pub(crate) label: Option<usize>,
-    /// A head near that of these rows, or none.
+    /// A head near the one of these rows, from which solving starts; empty unless heads have all
+    /// labels without bins.
     pub(crate) start: Vec<f64>,
 }
 
-/// Grows bodies; keeps the room that growing takes from rule to rule.
+/// Grows bodies. Working space is kept from rule to rule.
 pub(crate) struct Grower<'a> {
+    /// The parameters of the fit.
     params: &'a Params,
+    /// The features of all training rows.
     columns: &'a Columns,
+    /// How heads are computed.
     method: Method,
+    /// Called after each search for a condition.
     watch: &'a Watch,
-    /// Weight of each row within the sample that the next rule grows from.
+    /// Weight of each training row in the sample of the next rule; 0 outside of it.
     pub(crate) sampled: Vec<f64>,
+    /// Index of each training row among the covered rows, or [`ABSENT`]. Indices may be out of date
+    /// where only membership is needed.
     positions: Vec<u32>,
+    /// Working space of [`covered`](Self::covered): one mark per training row.
     marks: Vec<bool>,
-    /// The numbers of the features.
+    /// The features, ascending between two rules.
     order: Vec<usize>,
-    /// For statistics of rows by bins.
+    /// Working space for statistics of rows by bins.
     binned: Vec<f64>,
 }
 
 impl<'a> Grower<'a> {
+    /// Allocates the working space.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`].
     pub(crate) fn new(
         params: &'a Params,
         columns: &'a Columns,
@@ -60,11 +86,15 @@ impl<'a> Grower<'a> {
         })
     }
 
-    /// The rows that satisfy all conditions, ascending; the features of these exist.
+    /// The training rows that satisfy all conditions, ascending. Takes O(conditions · rows).
     ///
     /// # Errors
     ///
     /// [`Error::TooLarge`].
+    ///
+    /// # Panics
+    ///
+    /// If a condition names a feature that does not exist.
     pub(crate) fn covered(
         &mut self,
         conditions: impl IntoIterator<Item = (usize, Operator, f32)>,
@@ -77,8 +107,10 @@ impl<'a> Grower<'a> {
         select(0..marks.len() as u32, |row| marks[row as usize])
     }
 
-    /// A body with conditions for as long as the sample is the better for one more; none where no
-    /// condition is.
+    /// Grows a body on the sample; `None` if no feature has a condition.
+    ///
+    /// Each accepted condition strictly improves the quality of the body on the sample. An
+    /// estimated quality (see [`Candidate`]) is replaced by the exact one before the comparison.
     ///
     /// # Errors
     ///
@@ -182,13 +214,17 @@ impl<'a> Grower<'a> {
     }
 }
 
-/// Samples without replacement from the numbers in `order`, which is in order again afterwards.
+/// Draws samples without replacement from the numbers in `order`; when it is dropped, the original
+/// order is restored, so that the samples of a rule do not depend on earlier rules.
 struct Draws<'a> {
+    /// The numbers, partly shuffled.
     order: &'a mut [usize],
+    /// The exchanges so far, to be undone in reverse.
     swaps: Vec<(usize, usize)>,
 }
 
 impl<'a> Draws<'a> {
+    /// Starts from the numbers in the order given.
     fn new(order: &'a mut [usize]) -> Self {
         Self {
             order,
@@ -196,12 +232,17 @@ impl<'a> Draws<'a> {
         }
     }
 
-    /// All numbers, in any order.
+    /// All numbers, in their present order.
     fn all(&self) -> &[usize] {
         self.order
     }
 
-    /// `n` numbers in random order; all of them as they are if there are no more.
+    /// `n` numbers in random order, by a partial Fisher–Yates shuffle; all of them in their present
+    /// order if there are no more than `n`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`].
     fn draw(&mut self, rng: &mut Rng, n: usize) -> Result<&[usize], Error> {
         if n >= self.order.len() {
             return Ok(self.order);

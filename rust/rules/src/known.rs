@@ -1,67 +1,91 @@
-//! Known label vectors: the one a row most probably has, and what they say of its labels.
+//! Known label sets: the most probable one for a row, and the marginal probabilities they imply.
 //!
-//! For scores p the example-wise loss of a label vector y is `log(1 + Σ_k e^{−y_k p_k})`, and
+//! Under the example-wise loss a model predicts one of the label sets seen in training: the set y
+//! of least loss `log(1 + Σ_k e^{−y_k p_k})` at the scores p of a row. Since
 //!
 //! ```text
 //! Σ_k e^{−y_k p_k} = Σ_k e^{−|p_k|} + Σ_{k: y_k disagrees with the sign of p_k} 2 sinh |p_k|
 //! ```
 //!
-//! The first sum is common to all y, so the least loss has the least second sum: terms ≥ 0 for the
-//! labels of y with `p_k ≤ 0` and the labels with `p_k > 0` that y lacks. Nothing is subtracted, so
-//! small differences beside a large common term are not lost.
+//! and the first sum is common to all y, the least loss has the least second sum, the *cost* of y.
+//! Its terms are ≥ 0: one for each label of y with `p_k ≤ 0`, and one for each label with `p_k > 0`
+//! that y lacks. Nothing is subtracted, so small differences are not lost next to a large common
+//! term.
 //!
-//! A label vector costs at least the dearest of its terms. The vectors lie in groups by their
-//! rarest label, and a group is passed over whose label alone costs more than the best vector so
-//! far. Two searches find the best one: the first by the dearest term, `max |p_k|`, which needs no
-//! exponential; its result R scales the terms of the second, by the sum, so that they neither
-//! overflow nor vanish, and rules out nearly all labels before their terms are known.
+//! # Search
+//!
+//! The cost of a set is at least its largest term. Sets are grouped by their rarest label, and a
+//! group is skipped if the term of that label alone exceeds the cost of the best set so far. Two
+//! searches find the best set:
+//!
+//! 1. The first minimizes the largest term instead of the sum, by comparing `|p_k|`. It takes no
+//!    exponential. Let R be the result.
+//! 2. The second minimizes the sum of terms scaled by `e^{−R}`, which neither overflow nor vanish.
+//!    Labels whose term alone exceeds a bound derived from R are ruled out before their terms are
+//!    computed.
+//!
+//! In the worst case a search visits every label of every set, O(entries + sets · labels with
+//! positive scores); usually it skips most groups.
+//!
+//! # Probabilities
+//!
+//! [`LabelSets::marginals`] takes the probability of a set to be proportional to e to the power of
+//! minus its loss, and sums it over the sets that have a label.
 
 use manylabel_base::range::same;
 use manylabel_base::{Error, collected, extend, filled, push, reserved};
 use manylabel_sparse::{CsrView, Index};
 
-/// The label sets of the training rows.
+/// The distinct label sets of the training rows, grouped by their rarest label.
+///
+/// Equal losses are decided by the order in which the sets were given: the first wins. Callers
+/// order sets by frequency.
 #[derive(Debug, Clone)]
 pub struct LabelSets {
-    /// Rarest label of each group, with the end of the group in `sets`; first and without a label
-    /// the group of the empty set.
+    /// Rarest label of each group, with the end of the group in `sets`. The empty set forms the
+    /// first group, without a label.
     groups: Vec<(Option<u32>, usize)>,
-    /// Number of each set, with the end of its labels; group by group, in order.
+    /// Number of each set as given, with the end of its labels in `labels`; group by group,
+    /// ascending within a group.
     sets: Vec<(usize, usize)>,
-    /// Labels set by set, in order.
+    /// Labels set by set, ascending within a set.
     labels: Vec<u32>,
+    /// Number of labels of the model.
     n_labels: usize,
+    /// Labels that are in no set, ascending.
     absent: Vec<u32>,
 }
 
-/// What a search works in; kept from row to row. There is room for all labels.
+/// Working space of a search, kept from row to row. It has capacity for all labels.
 #[derive(Debug)]
 pub(crate) struct Search {
-    /// Labels with positive scores, in order.
+    /// Labels with positive scores, ascending.
     likely: Vec<u32>,
-    /// Cost of each label if it disagrees.
+    /// Cost of each label if a set disagrees with the sign of its score.
     cost: Vec<f64>,
 }
 
 /// The best label set so far.
 #[derive(Debug, Clone, Copy)]
 struct Best {
+    /// Its cost.
     cost: f64,
+    /// Its number as given.
     set: usize,
-    /// Where its labels lie.
+    /// Begin and end of its labels in [`LabelSets::labels`].
     labels: (usize, usize),
-    /// Labels on which the set disagrees with the scores.
+    /// Number of labels on which it disagrees with the scores.
     n_wrong: usize,
 }
 
 impl LabelSets {
-    /// Takes the columns of the entries of each row as a set of the `n_labels` labels, in
-    /// O(entries + labels + sets · log sets).
+    /// Reads the columns of each row of `sets` as one set of the `n_labels` labels, in O(entries +
+    /// labels + sets · log sets). Values are ignored.
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if there is not one column for each label, [`Error::TooLarge`] if a copy of
-    /// the sets and a number for each label do not fit in memory.
+    /// [`Error::Shape`] if `sets` does not have one column per label, [`Error::TooLarge`] if a copy
+    /// of the sets and a number per label do not fit in memory.
     pub fn new<I: Index>(sets: CsrView<'_, I, f32>, n_labels: usize) -> Result<Self, Error> {
         same("labels of label_sets_", n_labels, sets.n_cols())?;
         let mut count = filled("number of labels", 0usize, n_labels)?;
@@ -102,11 +126,13 @@ impl LabelSets {
         self.n_labels
     }
 
-    /// Labels that are in no set, in order.
+    /// Labels that are in no set, ascending. No set with such a label can be predicted.
     pub fn absent(&self) -> &[u32] {
         &self.absent
     }
 
+    /// Verifies that there is something to predict.
+    ///
     /// # Errors
     ///
     /// [`Error::Param`] if there is no set at all.
@@ -121,12 +147,13 @@ impl LabelSets {
         Ok(())
     }
 
-    /// The labels of the set of least example-wise loss at these scores, finite and `n_labels` of
-    /// them; of the first of several.
+    /// The labels, ascending, of the set of least example-wise loss at these scores; of several,
+    /// the first. `scores` are `n_labels` finite numbers. There must be at least one set.
     pub(crate) fn nearest(&self, scores: &[f64], search: &mut Search) -> &[u32] {
         let dearest = self.minimax(scores, search);
-        // A sum of n terms is no more than n times the dearest, and sinh grows by more than the
-        // factor e^d where its argument grows by d. The rest is for rounding.
+        // A sum of n terms is at most n times the largest, and sinh grows by at least the factor e^d
+        // if its argument grows by d. So a label beyond this bound costs more than the whole set
+        // found. The last term allows for rounding.
         let most = dearest.n_wrong.max(1) as f64;
         let bound = dearest.cost + most.ln() + 1e-9 * (1.0 + dearest.cost);
         for cost in &mut search.cost {
@@ -140,8 +167,9 @@ impl LabelSets {
         &self.labels[start..end]
     }
 
-    /// The probability of each label where that of a label set is proportional to
-    /// `1 / (1 + Σ_k e^{−y_k p_k})`, in O(entries + sets · labels with positive scores).
+    /// Writes the probability of each label, where that of a label set is proportional to
+    /// `1 / (1 + Σ_k e^{−y_k p_k})`. Takes O(entries + sets · labels with positive scores). There
+    /// must be at least one set.
     pub(crate) fn marginals(&self, scores: &[f64], search: &mut Search, out: &mut [f64]) {
         let scale = self.minimax(scores, search).cost;
         let mut common = (-scale).exp();
@@ -154,7 +182,8 @@ impl LabelSets {
         for &(_, end) in &self.sets {
             let labels = &self.labels[start..end];
             let add = |sum, term| sum + term;
-            // An infinite sum leaves nothing; the scale keeps that of one set small.
+            // A set of infinite cost has a probability of 0; the scale keeps the cost of the set found
+            // by `minimax` finite.
             let cost = search.cost_of(labels, f64::INFINITY, add);
             let share = cost.map_or(0.0, |(cost, _)| (common + cost).recip());
             total += share;
@@ -168,7 +197,8 @@ impl LabelSets {
         }
     }
 
-    /// The set whose dearest term is the least; leaves `|p_k|` as the costs.
+    /// The set whose largest term is least. Leaves `|p_k|` as costs in `search`, and the labels
+    /// with positive scores.
     #[expect(clippy::disallowed_methods, reason = "the room is there")]
     fn minimax(&self, scores: &[f64], search: &mut Search) -> Best {
         search.cost.clear();
@@ -179,8 +209,8 @@ impl LabelSets {
         self.least(scores, search, f64::max)
     }
 
-    /// The set of least cost, the first of several. `join` takes costs ≥ 0 to one that is no less
-    /// than either.
+    /// The set of least cost, the first of several. `join` combines two costs ≥ 0 to one that is no
+    /// less than either: their maximum or their sum.
     fn least(
         &self,
         scores: &[f64],
@@ -199,7 +229,7 @@ impl LabelSets {
             labels: (0, 0),
             n_wrong: 0,
         };
-        // What promises most comes first: it spares the rest.
+        // The most promising groups come first: a good set found early rules out most others.
         for promising in [true, false] {
             let mut start = 0;
             for &(label, end) in &self.groups {
@@ -236,9 +266,11 @@ impl LabelSets {
 }
 
 impl Search {
+    /// Working space for `n_labels` labels.
+    ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if two numbers for each label do not fit in memory.
+    /// [`Error::TooLarge`] if two numbers per label do not fit in memory.
     pub(crate) fn new(n_labels: usize) -> Result<Self, Error> {
         Ok(Self {
             likely: reserved("number of labels", n_labels)?,
@@ -246,8 +278,9 @@ impl Search {
         })
     }
 
-    /// What a label set costs and on how many labels it disagrees with the scores; none if it
-    /// costs more than `most`. Terms are joined in order of label.
+    /// The cost of a label set, and on how many labels it disagrees with the scores; `None` if it
+    /// costs more than `most`. Terms are joined in ascending order of label, so equal sets have
+    /// equal costs.
     #[inline(always)]
     fn cost_of(
         &self,
@@ -281,7 +314,7 @@ impl Search {
     }
 }
 
-/// `2 sinh(p) e^{−scale}` for p ≥ 0.
+/// `2 sinh(p) e^{−scale}` for p ≥ 0, without overflow for p near `scale`.
 fn term(p: f64, scale: f64) -> f64 {
     -(p - scale).exp() * (-2.0 * p).exp_m1()
 }

@@ -1,32 +1,38 @@
-//! Arithmetic on rows of labels, eight at a time.
+//! Arithmetic on rows of labels, eight labels at a time.
 //!
-//! All rows of scores, gradients and sums are padded to a multiple of [`WIDTH`] labels, whose
-//! gradients are 0. Functions here are `#[inline(always)]`, so that they become part of the loop
-//! that uses them, which `wide` compiles for several instruction sets. Each label is added
-//! up on its own and in the order of rows: labels with equal gradients have equal sums.
+//! All rows of scores, gradients and sums are padded to a multiple of [`WIDTH`] labels. Padding
+//! labels have gradients of 0, so sums over a padded row equal those over the labels.
+//!
+//! Functions here are `#[inline(always)]`: they become part of the calling loop, which the `wide`
+//! attribute compiles for several instruction sets. Sums over rows treat each label on its own and
+//! in the order of rows, so labels with equal gradients have equal sums to the last bit.
 
 use manylabel_base::{Error, filled};
 pub(crate) use manylabel_simd::{add_scaled, total};
 use std::ops::{Deref, DerefMut};
 
-/// Labels to a chunk; eight `f64` fill one cache line.
+/// Labels per chunk; eight `f64` fill one cache line.
 pub(crate) const WIDTH: usize = 8;
 
-/// Numbers that begin with a cache line: no chunk of a padded row among them lies across two, which
-/// would take twice as long to read or write.
+/// A vector of `f64` that starts at a cache line. No chunk of a padded row in it crosses two lines,
+/// which would take twice as long to read or write. Where the allocation cannot be aligned, access
+/// is slower and results are the same.
 #[derive(Debug)]
 pub(crate) struct Aligned {
+    /// The allocation, up to seven numbers longer than the vector.
     room: Vec<f64>,
+    /// Index of the first number in `room`.
     start: usize,
+    /// Length of the vector.
     len: usize,
 }
 
 impl Aligned {
-    /// Zeros; `what` is named if they do not fit in memory.
+    /// `len` zeros; `what` is named in the error.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] then.
+    /// [`Error::TooLarge`] if they do not fit in memory.
     pub(crate) fn zeros(what: &'static str, len: usize) -> Result<Self, Error> {
         let room = filled(what, 0.0, len.saturating_add(WIDTH - 1))?;
         let start = room.as_ptr().align_offset(size_of::<[f64; WIDTH]>());
@@ -34,11 +40,11 @@ impl Aligned {
         Ok(Self { room, start, len })
     }
 
-    /// The same numbers at another place.
+    /// A copy of the vector; `what` is named in the error.
     ///
     /// # Errors
     ///
-    /// As [`zeros`](Self::zeros).
+    /// [`Error::TooLarge`] if it does not fit in memory.
     pub(crate) fn copied(&self, what: &'static str) -> Result<Self, Error> {
         let mut copy = Self::zeros(what, self.len)?;
         copy.copy_from_slice(self);
@@ -62,7 +68,7 @@ impl DerefMut for Aligned {
     }
 }
 
-/// `n` rounded up to whole chunks.
+/// `n` rounded up to a multiple of [`WIDTH`].
 pub(crate) fn padded(n: usize) -> usize {
     n.next_multiple_of(WIDTH)
 }
@@ -73,13 +79,14 @@ pub(crate) fn chunks(row: &[f64]) -> &[[f64; WIDTH]] {
     row.as_chunks().0
 }
 
-/// The chunks of a padded row, to write.
+/// The chunks of a padded row, mutable.
 #[inline(always)]
 pub(crate) fn chunks_mut(row: &mut [f64]) -> &mut [[f64; WIDTH]] {
     row.as_chunks_mut().0
 }
 
-/// `Σ_k x_k y_k`.
+/// `Σ_k x_k y_k` of two padded rows. Labels are summed by lane, then the eight lanes are added, so
+/// the order of the sum is fixed.
 #[inline(always)]
 pub(crate) fn dot(x: &[f64], y: &[f64]) -> f64 {
     let mut sums = [0.0; WIDTH];

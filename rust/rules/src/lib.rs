@@ -1,34 +1,68 @@
 //! Gradient-boosted multi-label rules with gradient-based label binning.
 //!
-//! A rule is a conjunction of conditions on features (its *body*) and a score for every label or
-//! for one (its *head*). The score of a row is the sum of the heads of the rules that cover it.
-//! Rules are fitted one after the other: conditions are added as long as the gradients and Hessians
-//! of the loss, summed over the rows that are covered, promise a greater decrease; then the head is
-//! a regularized Newton step on all rows covered, shortened by the learning rate (Rapp et al.,
-//! *Learning Gradient Boosted Multi-label Classification Rules*, 2020).
+//! A rule has a *body*, a conjunction of conditions on features such as `x₃ ≤ 0.5`, and a *head*,
+//! one score for each label or for a single label. The score of a row is the sum of the heads of
+//! the rules that cover it. The first rule is the default rule, which has no conditions and covers
+//! every row.
 //!
-//! Under the example-wise loss labels depend on one another, and a step for K labels is a system of
-//! K equations. Gradient-based label binning (Rapp et al. 2021) gives labels that want alike scores
-//! one score. Here the Hessian of a row is never stored: it is `diag(|g|) − g gᵀ` of its gradient
-//! (`loss.rs`), so bins need products of rows added up by bins (`head/bins.rs`), and un-binned steps
-//! a few products with rows or with their Gram matrix (`head/solve.rs`).
+//! Rules are fitted one after the other to the gradients g and Hessians H of the loss at the
+//! current scores, summed over the covered rows. A head p minimizes the second-order approximation
+//! `gᵀp + ½ pᵀ(H + ωI)p`, so it solves `(H + ωI) p = −g` (GBLB, equation 7). The minimum, `½ gᵀp`,
+//! is the *quality* of the body; lower is better. A body grows by the condition that lowers the
+//! quality most, until no condition improves it. The head is then solved again on all covered
+//! training rows, and added to their scores times the learning rate.
 //!
-//! | file | what |
+//! Under the label-wise logistic loss H is diagonal and labels are independent of one another.
+//! Under the example-wise logistic loss they are not, and a head for K labels is the solution of K
+//! equations. Gradient-based label binning (GBLB) gives labels with similar optimal scores a common
+//! score, so that the system has one equation per bin.
+//!
+//! # Algorithm
+//!
+//! The Hessian of a row is never stored. For both losses it follows from the gradient:
+//! `diag(|g|) − g gᵀ` under the example-wise loss (see `loss.rs`), and only the diagonal of that
+//! under the label-wise loss. Sums of Hessians therefore consist of sums of |g| and a Gram matrix
+//! of gradients. Bins need products of gradients summed by bin (`head/bins.rs`); heads without bins
+//! need a few products with the Gram matrix, with conjugate gradients in place of a factorization
+//! (`head/solve.rs`).
+//!
+//! Notation: N rows, K labels, ω the L2 weight (`l2`), w the weights of rows, B the number of bins.
+//! Rows of scores and gradients are padded to a multiple of eight labels; the padded length is
+//! called `stride`.
+//!
+//! | file | content |
 //! |---|---|
-//! | `columns.rs` | features of the training rows in order of their values |
+//! | `params.rs` | parameters and their ranges |
+//! | `columns.rs` | features of the training rows, sorted by value |
 //! | `loss.rs`, `statistics.rs` | gradients of rows, and their sums over sets of rows |
 //! | `binning.rs`, `head/` | which labels share a score; heads and their quality |
+//! | `gram.rs`, `batch.rs`, `lanes.rs` | arithmetic on padded rows of labels |
 //! | `refine/` | the search for the next condition, exact or fast |
 //! | `fit.rs`, `grow.rs` | boosting: samples, rules, steps, early stopping; how a rule grows |
-//! | `pace.rs` | when long loops ask whether to go on |
+//! | `pace.rs` | when long loops check for a stop |
+//! | `model.rs` | the rules as plain arrays |
 //! | `cover.rs`, `predict.rs`, `known.rs` | which rules cover a row; scores; label sets and marginals |
 //!
-//! Invariant: no matrix of labels × labels belongs to a row, only ever to a set of rows; nothing
-//! depends on the number of threads.
+//! # Invariants
+//!
+//! - A matrix of labels × labels belongs to a set of rows, never to a single row: memory for
+//!   statistics is N · K numbers, not N · K².
+//! - Results do not depend on the number of threads. Sums over rows are taken in blocks of fixed
+//!   size and added in order.
+//! - Memory that the system does not grant is an error, not an abort.
+//!
+//! # References
+//!
+//! - M. Rapp, E. Loza Mencía, J. Fürnkranz, V.-L. Nguyen, E. Hüllermeier: *Learning Gradient
+//!   Boosted Multi-label Classification Rules*, 2020 (BOOMER).
+//! - M. Rapp, E. Loza Mencía, J. Fürnkranz, E. Hüllermeier: *Gradient-based Label Binning in
+//!   Multi-label Classification*, 2021 (GBLB). Equation numbers in this crate refer to this paper.
+//!
+//! # Example
 //!
 //! ```
 //! use manylabel_base::Watch;
-//! use manylabel_rules::Params;
+//! use manylabel_rules::{Params, Rules, Stage};
 //! use manylabel_sparse::{CsrOwned, CsrView};
 //!
 //! // Four rows, two features, two labels: label j goes with feature j.
@@ -38,6 +72,15 @@
 //! let model = params.check()?.fit(x, &y, None, None, &[], None, &Watch::new())?;
 //! assert_eq!(model.coverage[0], 4.0); // the default rule covers every row
 //! assert_eq!(model.heads.n_cols, 2);
+//!
+//! // Prediction borrows the arrays of a model.
+//! let ends: Vec<i32> = model.heads.indptr.iter().map(|&end| end as i32).collect();
+//! let labels: Vec<i32> = model.heads.indices.iter().map(|&label| label as i32).collect();
+//! let heads = CsrView::new("heads", &ends, &labels, &model.heads.values, 2)?;
+//! let rules = Rules::new(model.bodies(), heads, 2)?;
+//! let mut scores = [0.0; 4 * 2];
+//! Stage::new(rules, 0..rules.n_rules())?.add(x, &mut scores, &Watch::new())?;
+//! assert!(scores[0] > scores[1], "{scores:?}"); // row 0 has label 0 and not label 1
 //! # Ok::<(), manylabel_base::Error>(())
 //! ```
 #![forbid(unsafe_code)]

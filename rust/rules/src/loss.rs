@@ -1,23 +1,40 @@
-//! Gradients and Hessians of the losses, as far as rules need them (specification of both losses:
-//! Rapp et al. 2020, equations 3 and 4).
+//! Values, gradients and Hessians of the losses.
 //!
-//! With `z_k = −y_k p_k`, the label-wise logistic loss has `q_k = σ(z_k)`, the example-wise
-//! logistic loss `q_k = e^{z_k} / (1 + Σ_j e^{z_j})`. Both have gradients `g_k = −y_k q_k` and
-//! Hessians with the diagonal `q_k (1 − q_k)`; the first has no other entries, the second has
-//! `diag(q) − g gᵀ`. So the gradient of a row says all, and no Hessian of a row is ever stored.
+//! For scores p and labels y = ±1, with `z_k = −y_k p_k`:
 //!
-//! The sign of a gradient is that of `−y` even where it is 0, which keeps the labels.
+//! | | label-wise logistic | example-wise logistic (GBLB, equation 9) |
+//! |---|---|---|
+//! | loss | `Σ_k log(1 + e^{z_k})` | `log(1 + Σ_k e^{z_k})` |
+//! | `q_k` | `σ(z_k)` | `e^{z_k} / (1 + Σ_j e^{z_j})` |
+//! | gradient | `g_k = −y_k q_k` | `g_k = −y_k q_k` |
+//! | Hessian | `diag(q (1 − q))` | `diag(q) − g gᵀ` |
+//!
+//! The diagonal of the Hessian is `q_k (1 − q_k)` for both. Because y = ±1, `q_k = |g_k|`, so the
+//! gradient of a row determines its Hessian and no Hessian of a row is stored.
+//!
+//! Labels are not stored either: the sign bit of a gradient is that of `−y`, even where the
+//! gradient is 0. A present label has a gradient of −0.0 or less, an absent one of +0.0 or more.
+//! Every function here keeps these signs.
+//!
+//! Under the example-wise loss `1 − Σ_k q_k = 1 / (1 + Σ_k e^{z_k})` is stored per row as `rest`;
+//! it is e to the minus loss. With it, gradients can be updated by multiplication when a head is
+//! added to the scores ([`Factors`]), without an exponential per row and label.
+//!
+//! All rows are padded (see `lanes.rs`). Padding labels have scores of [`PADDING`] and gradients of
+//! 0.
 
 use crate::Loss;
 use crate::lanes::{Aligned, WIDTH, chunks, chunks_mut, total};
 use manylabel_base::Error;
 use manylabel_simd::{exp, wide};
 
-/// The score of padding labels, which are absent everywhere: so low that they weigh nothing.
+/// The score of padding labels, which are absent: so low that `e^{z}` is 0.
 pub(crate) const PADDING: f64 = -1e6;
 
-/// Replaces the gradients of one row by those at `scores`, keeping signs; returns `1 − Σ_k q_k`
-/// for the example-wise loss and 0 for the label-wise.
+/// Replaces the gradients of one row by those at `scores`, keeping signs, in O(labels).
+///
+/// Returns `1 − Σ_k q_k` for the example-wise loss and 0 for the label-wise loss. Scores of any
+/// finite size are allowed: exponents are shifted by the largest one, so that nothing overflows.
 #[wide]
 pub(crate) fn refresh(loss: Loss, scores: &[f64], gradients: &mut [f64]) -> f64 {
     match loss {
@@ -62,24 +79,31 @@ pub(crate) fn refresh(loss: Loss, scores: &[f64], gradients: &mut [f64]) -> f64 
     }
 }
 
-/// What adding a head to scores does to the weights `e^{z_k}` of the example-wise loss.
+/// The factors by which adding a head to the scores of a row changes the weights `e^{z_k}` of the
+/// example-wise loss: `e^{p_k}` for an absent label and `e^{−p_k}` for a present one. They are the
+/// same for all rows, so the exponentials are taken once per head.
 pub(crate) struct Factors {
-    /// Of absent labels, and of present ones.
+    /// Factors of absent labels.
     absent: Aligned,
+    /// Factors of present labels.
     present: Aligned,
 }
 
-/// From such a step on, or below such a share of a label, gradients are computed from scores. Factors and
-/// shares that are multiplied are then at least `e^−200 · 1e-200 ≈ 1e-287`, which is still a normal number.
+/// Gradients are computed from scores if a head has a score of at least this magnitude.
 const LARGEST_STEP: f64 = 200.0;
+
+/// Gradients are computed from scores if `q_k` of some label, or the rest, is not above this. With
+/// [`LARGEST_STEP`], products of factors and shares are at least `e^−200 · 1e-200 ≈ 1e-287`, which
+/// is still a normal number.
 const LEAST_SHARE: f64 = 1e-200;
 
 impl Factors {
-    /// Of a padded head times `scale`; none if it is so large that products may overflow.
+    /// The factors of a padded head times `scale`. `None` if a score is not below [`LARGEST_STEP`]
+    /// in magnitude, so that products might overflow.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if two numbers for each label do not fit in memory.
+    /// [`Error::TooLarge`] if two numbers per label do not fit in memory.
     pub(crate) fn new(scale: f64, head: &[f64]) -> Result<Option<Self>, Error> {
         let steps = || head.iter().map(|head| scale * head);
         if !steps().all(|step| step.abs() < LARGEST_STEP) {
@@ -94,8 +118,10 @@ impl Factors {
         Ok(Some(Self { absent, present }))
     }
 
-    /// `Σ_k q_k` after over `1 + Σ_k e^{z_k}` before, in parts that [`total`] adds up. With
-    /// `1 − Σ_k q_k` of before, that is what the loss grows by the logarithm of.
+    /// Sums `q_k` times its factor over the labels of a row, as parts that [`total`] adds up.
+    ///
+    /// Together with `rest`, the total is the ratio of `1 + Σ_k e^{z_k}` after the step to that
+    /// before it, so its logarithm is the change of the loss.
     #[inline(always)]
     pub(crate) fn ratio(&self, gradients: &[f64]) -> [f64; WIDTH] {
         let mut sums = [0.0; WIDTH];
@@ -108,8 +134,8 @@ impl Factors {
         sums
     }
 
-    /// Multiplies the gradients of a row by the factors, but for the one common to all that
-    /// [`scale`] knows; returns [`ratio`](Self::ratio).
+    /// Multiplies the gradients of a row by their factors; returns [`ratio`](Self::ratio). The
+    /// common divisor of the new gradients is left to [`scale`].
     #[inline(always)]
     pub(crate) fn advance(&self, gradients: &mut [f64]) -> [f64; WIDTH] {
         let mut sums = [0.0; WIDTH];
@@ -124,10 +150,11 @@ impl Factors {
     }
 }
 
-/// Brings the gradients of a row, and `1 − Σ_k q_k`, up to date without its scores, after
-/// [`Factors::advance`] of which `ratio` is the total: a few operations a label. False if numbers
-/// have become so small that it has to be done from the scores. Rounding adds up to a few units in
-/// the last place each time.
+/// Divides the gradients of a row, and `rest`, by `rest + ratio`, where `ratio` is the total that
+/// [`Factors::advance`] returned. The gradients then belong to the new scores.
+///
+/// Returns false if numbers have become so small that the caller must compute the gradients from
+/// the scores. Each update rounds by a few units in the last place, and these errors add up.
 #[inline(always)]
 pub(crate) fn scale(n_labels: usize, ratio: f64, gradients: &mut [f64], rest: &mut f64) -> bool {
     let scale = 1.0 / (*rest + ratio);
@@ -153,7 +180,7 @@ pub(crate) fn scale(n_labels: usize, ratio: f64, gradients: &mut [f64], rest: &m
     *rest > LEAST_SHARE && lowest.iter().all(|&q| q > LEAST_SHARE)
 }
 
-/// A gradient, whose sign tells whether its label is present, times the factor.
+/// A gradient times the factor of its label, which is present if the sign bit is set.
 #[inline(always)]
 fn product(g: f64, absent: f64, present: f64) -> f64 {
     g * if g.is_sign_negative() {
@@ -163,7 +190,8 @@ fn product(g: f64, absent: f64, present: f64) -> f64 {
     }
 }
 
-/// The loss of one row at `scores + scale · head`; `gradients` tell the labels by their signs.
+/// The loss of one row at `scores + scale · head`; the signs of `gradients` give the labels.
+/// Exponents are shifted by the largest one, so that nothing overflows.
 #[wide]
 pub(crate) fn value(
     loss: Loss,
@@ -231,6 +259,7 @@ mod tests {
         (p, g)
     }
 
+    /// Rows of 1 to 11 labels with random scores in ±4.
     fn rows() -> Vec<(Vec<f64>, Vec<f64>)> {
         let mut rng = fastrand::Rng::with_seed(0);
         (0..40)
@@ -243,6 +272,7 @@ mod tests {
             .collect()
     }
 
+    /// The loss at scores p of a row whose labels are the signs of g.
     fn loss_at(loss: Loss, p: &[f64], g: &[f64]) -> f64 {
         value(loss, p, 0.0, &vec![0.0; p.len()], g)
     }
@@ -288,6 +318,7 @@ mod tests {
         }
     }
 
+    /// Updates gradients and rest by factors, as the statistics do.
     fn advance(factors: &Factors, n_labels: usize, g: &mut [f64], rest: &mut f64) -> bool {
         let ratio = total(&factors.advance(g));
         scale(n_labels, ratio, g, rest)

@@ -1,11 +1,19 @@
-//! Rules as plain arrays: what fitting makes and what prediction borrows.
+//! Rules as plain arrays: what fitting returns and what prediction borrows.
+//!
+//! [`Model`] owns the arrays, [`Rules`] borrows such arrays from anywhere, for example from numpy,
+//! after [`Rules::new`] has checked them. The bodies are stored like the rows of a CSR matrix: rule
+//! r has the conditions `indptr[r]..indptr[r + 1]`, and condition c compares feature `feature[c]`
+//! by `operator[c]` with `threshold[c]`.
+//!
+//! Complete heads store a score for every label, zeros included, so that prediction can add them
+//! without looking at labels. Single-label heads store the one score that is not 0.
 
 use manylabel_base::range::same;
 use manylabel_base::{Error, copied, extend, push, reserved};
 use manylabel_sparse::{CsrOwned, CsrView, Index};
 
 /// How a condition compares the value of a feature with its threshold. A missing value (NaN)
-/// satisfies none of them.
+/// satisfies no condition. The discriminants are the numbers stored in arrays and model files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Operator {
@@ -13,14 +21,14 @@ pub enum Operator {
     AtMost = 0,
     /// `value > threshold`.
     Above = 1,
-    /// `value = threshold`, of a nominal feature.
+    /// `value = threshold`, for nominal features.
     Equal = 2,
-    /// `value ≠ threshold`, of a nominal feature.
+    /// `value ≠ threshold`, for nominal features.
     NotEqual = 3,
 }
 
 impl Operator {
-    /// The operator of this number, if it has one.
+    /// The operator with this number, or `None`.
     pub fn from_number(number: u8) -> Option<Self> {
         [Self::AtMost, Self::Above, Self::Equal, Self::NotEqual]
             .get(usize::from(number))
@@ -28,29 +36,31 @@ impl Operator {
     }
 }
 
-/// A rule ensemble. Rule r has the conditions `body_indptr[r]..body_indptr[r + 1]`, all of which a
-/// row must satisfy, and the row `r` of `heads`; the first rule is the default rule, without
-/// conditions. The score of a row is the sum of the heads of the rules that cover it.
+/// A rule ensemble.
+///
+/// Rule r has the conditions `body_indptr[r]..body_indptr[r + 1]`, all of which a row must satisfy,
+/// and the head in row r of `heads`. The first rule is the default rule, without conditions. The
+/// score of a row is the sum of the heads of the rules that cover it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Model {
-    /// Ends of the rules' conditions, `n_rules + 1` of them, from 0.
+    /// Ends of the conditions of each rule: 0 and `n_rules` more, never decreasing.
     pub body_indptr: Vec<i64>,
     /// Feature of each condition.
     pub body_feature: Vec<i32>,
     /// [`Operator`] of each condition, as its number.
     pub body_operator: Vec<u8>,
-    /// Threshold of each condition.
+    /// Threshold of each condition; finite.
     pub body_threshold: Vec<f32>,
-    /// (`n_rules`, `n_labels`): what a rule adds to the scores, shrinkage included.
+    /// What each rule adds to the scores, shrinkage included; (`n_rules`, `n_labels`).
     pub heads: CsrOwned,
-    /// Training rows that each rule covers, by weight.
+    /// Total weight of the training rows that each rule covers, without held-out rows.
     pub coverage: Vec<f64>,
-    /// Mean loss of the held-out rows after each rule; empty if none were held out.
+    /// Mean loss of the held-out rows after each rule; empty if no rows were held out.
     pub validation_loss: Vec<f64>,
 }
 
 impl Model {
-    /// No rules yet.
+    /// A model without rules.
     ///
     /// # Errors
     ///
@@ -78,6 +88,10 @@ impl Model {
     }
 
     /// Feature, operator and threshold of each condition of a rule.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such rule.
     pub(crate) fn body(&self, rule: usize) -> impl Iterator<Item = (usize, Operator, f32)> + '_ {
         let range = self.body_indptr[rule] as usize..self.body_indptr[rule + 1] as usize;
         range.map(|at| {
@@ -91,11 +105,11 @@ impl Model {
         })
     }
 
-    /// Appends a rule; of a complete head all scores are stored, zeros too.
+    /// Appends a rule. A `complete` head stores all scores, others only those that are not 0.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`]; the model is good for nothing then.
+    /// [`Error::TooLarge`]; arrays may then differ in length, and the model must not be used.
     pub(crate) fn push(
         &mut self,
         conditions: impl Iterator<Item = (usize, Operator, f32)>,
@@ -110,7 +124,7 @@ impl Model {
             push(conditions_of, &mut self.body_threshold, threshold)?;
         }
         push(rules, &mut self.body_indptr, self.body_feature.len() as i64)?;
-        // Of a complete head all scores are stored, zeros too: prediction is faster so.
+        // Zeros of complete heads stay: prediction adds such heads without looking at labels.
         for (label, score) in head
             .enumerate()
             .filter(|(_, score)| complete || *score != 0.0)
@@ -122,7 +136,7 @@ impl Model {
         push(rules, &mut self.coverage, coverage)
     }
 
-    /// The conditions of its rules.
+    /// The conditions of all rules.
     pub fn bodies(&self) -> Bodies<'_> {
         Bodies {
             indptr: &self.body_indptr,
@@ -132,7 +146,7 @@ impl Model {
         }
     }
 
-    /// Keeps the first `n_rules` rules.
+    /// Keeps the first `n_rules` rules, of at least as many.
     pub(crate) fn truncate(&mut self, n_rules: usize) {
         let n_conditions = self.body_indptr[n_rules] as usize;
         self.body_indptr.truncate(n_rules + 1);
@@ -148,10 +162,10 @@ impl Model {
     }
 }
 
-/// The conditions of rules, as a [`Model`] has them.
+/// The conditions of rules, in the arrays of a [`Model`].
 #[derive(Debug, Clone, Copy)]
 pub struct Bodies<'a> {
-    /// Ends of the rules' conditions, from 0.
+    /// Ends of the conditions of each rule, from 0.
     pub indptr: &'a [i64],
     /// Feature of each condition.
     pub feature: &'a [i32],
@@ -161,29 +175,32 @@ pub struct Bodies<'a> {
     pub threshold: &'a [f32],
 }
 
-/// Borrows the rules of a [`Model`] that may come from anywhere; see [`new`](Self::new) for what
-/// is known of them.
+/// Borrowed rules, checked by [`new`](Self::new). The arrays may come from anywhere, for example
+/// from a file.
 #[derive(Debug, Clone, Copy)]
 pub struct Rules<'a, I> {
+    /// The conditions.
     bodies: Bodies<'a>,
+    /// The heads, one row per rule.
     heads: CsrView<'a, I, f32>,
+    /// Number of features of X.
     n_features: usize,
 }
 
-/// Most rules and most labels: both are numbered by `u32`, and by numpy's `i32`.
+/// Most rules and most labels. Both are numbered by `u32` here, and by `i32` in numpy arrays.
 const MOST_NUMBERED: usize = i32::MAX as usize;
 
 impl<'a, I: Index> Rules<'a, I> {
     /// Borrows the arrays of a model for `n_features` features after checking all of them, in
     /// O(conditions + entries of the heads).
     ///
-    /// The ends run from 0 to the number of conditions and never decrease; features exist,
-    /// operators have a meaning, thresholds and heads are finite.
+    /// Index pointers run from 0 to the number of conditions and never decrease; features are below
+    /// `n_features`, operators are known, thresholds and heads are finite.
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if lengths do not agree, [`Error::Param`] with the array and the rule at
-    /// fault, [`Error::TooLarge`] beyond 2³¹−1 rules or labels.
+    /// [`Error::Shape`] if lengths do not agree, [`Error::Param`] with the array and the condition
+    /// or rule at fault, [`Error::TooLarge`] beyond 2³¹ − 1 rules or labels.
     pub fn new(
         bodies: Bodies<'a>,
         heads: CsrView<'a, I, f32>,
@@ -247,11 +264,11 @@ impl<'a, I: Index> Rules<'a, I> {
             })?;
         }
         for rule in 0..n_rules {
-            // Without a way out of the loop, it is one pass of vectors.
+            // Without an early exit, so that the loop is vectorized.
             let finite = |all, value: &f32| all & value.is_finite();
             let head = heads.row(rule).1;
             ensure("heads_", head.iter().fold(true, finite), "finite", &|| {
-                format!("another score in rule {rule}")
+                format!("a score that is not finite in rule {rule}")
             })?;
         }
         Ok(Self {
@@ -261,7 +278,7 @@ impl<'a, I: Index> Rules<'a, I> {
         })
     }
 
-    /// Number of rules, the default rule among them.
+    /// Number of rules, including the default rule.
     pub fn n_rules(&self) -> usize {
         self.heads.n_rows()
     }
@@ -280,7 +297,8 @@ impl<'a, I: Index> Rules<'a, I> {
     ///
     /// # Panics
     ///
-    /// If `rule >= n_rules`, or if another thread has rewritten the borrowed arrays meanwhile.
+    /// If `rule >= n_rules`, or if another thread has overwritten the borrowed arrays since they
+    /// were checked.
     pub fn body(&self, rule: usize) -> impl Iterator<Item = (usize, Operator, f32)> {
         let bodies = self.bodies;
         let range = bodies.indptr[rule].get()..bodies.indptr[rule + 1].get();
@@ -290,7 +308,7 @@ impl<'a, I: Index> Rules<'a, I> {
         })
     }
 
-    /// Labels and scores of a rule's head, labels in increasing order.
+    /// Labels and scores of a rule's head, labels in strictly increasing order.
     ///
     /// # Panics
     ///
@@ -300,12 +318,13 @@ impl<'a, I: Index> Rules<'a, I> {
         self.heads.row(rule)
     }
 
-    /// Copies the rules, with what fitting has noted about them.
+    /// Copies the rules, together with what fitting has recorded about them. Used to continue a
+    /// fit.
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if there is not one coverage for each rule, or not one validation loss
-    /// for each or none at all; [`Error::TooLarge`].
+    /// [`Error::Shape`] if `coverage` does not have one entry per rule, or `validation_loss`
+    /// neither one per rule nor none; [`Error::TooLarge`].
     pub fn to_model(&self, coverage: &[f64], validation_loss: &[f64]) -> Result<Model, Error> {
         same("length of coverage_", self.n_rules(), coverage.len())?;
         if !validation_loss.is_empty() {
@@ -320,7 +339,7 @@ impl<'a, I: Index> Rules<'a, I> {
         };
         heads.indptr.push(0);
         for rule in 0..self.n_rules() {
-            // Zeros stay: a head that stores every label is added without a look at its labels.
+            // Zeros stay: a head that stores every label is added without looking at labels.
             let (labels, scores) = self.head(rule);
             let labels = labels.iter().map(|label| label.get() as u32);
             extend("heads of rules", &mut heads.indices, labels)?;

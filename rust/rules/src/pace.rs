@@ -1,25 +1,33 @@
-//! When to ask the watch within long loops over candidates.
+//! When long loops over candidates check for a stop.
+//!
+//! A call of [`Watch::step`] takes about as long as judging a small candidate, so inner loops do
+//! not call it for each one. They report the amount of work to a [`Pace`], which calls the watch
+//! after every [`NUMBERS`] numbers. A user who interrupts a fit waits for some ten milliseconds per
+//! thread.
 
 use manylabel_base::{Error, Watch};
 
-/// Numbers that are gone through between two looks at the watch: some ten milliseconds of work.
+/// Numbers processed between two calls of the watch: some ten milliseconds of work.
 const NUMBERS: usize = 1 << 23;
 
-/// Counts work and asks the watch every so much of it. One look takes as long as a small candidate, so
-/// that it cannot be had at each.
+/// Counts work and calls the watch at intervals.
 #[derive(Debug)]
 pub(crate) struct Pace<'a> {
+    /// The watch to call.
     watch: &'a Watch,
+    /// Numbers until the next call.
     left: usize,
 }
 
 impl<'a> Pace<'a> {
+    /// Starts a full interval.
     pub(crate) fn new(watch: &'a Watch) -> Self {
         let left = NUMBERS;
         Self { watch, left }
     }
 
-    /// Says that so many numbers are gone through.
+    /// Reports that `numbers` more numbers are about to be processed; calls the watch if the
+    /// interval is over.
     ///
     /// # Errors
     ///

@@ -1,102 +1,116 @@
 //! Parameters of boosted rules and their ranges.
+//!
+//! [`Params`] holds values as the caller gives them. `Params::check` verifies every range and
+//! returns a [`Checked`], the only type that can be fitted. Choices are enums rather than strings;
+//! the Python layer maps its strings to them.
 
 use manylabel_base::range::{at_least_one, ensure, not_negative, share};
 use manylabel_base::{Error, checked};
 
-/// What boosting minimizes, for scores p and labels y = ±1.
+/// The loss that boosting minimizes, for scores p and labels y = ±1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Loss {
-    /// `Σ_k log(1 + e^{−y_k p_k})`, a surrogate of the Hamming loss.
+    /// `Σ_k log(1 + e^{−y_k p_k})`, a surrogate of the Hamming loss. Labels are independent of one
+    /// another, and a head costs O(labels).
     LabelWise,
-    /// `log(1 + Σ_k e^{−y_k p_k})`, a surrogate of the subset 0/1 loss.
+    /// `log(1 + Σ_k e^{−y_k p_k})`, a surrogate of the subset 0/1 loss (GBLB, equation 9). A head
+    /// of all labels is the solution of a linear system, of one equation per bin or per label.
     ExampleWise,
 }
 
-/// Labels that a rule scores.
+/// The labels that a rule scores. The default rule always scores all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Head {
-    /// All of them.
+    /// All labels.
     Complete,
-    /// The one that gains most.
+    /// The label with the best quality on its own. It is chosen after the first condition of a rule
+    /// and kept for all further conditions.
     Single,
 }
 
-/// Second derivatives between labels of one bin.
+/// Second derivatives between different labels of one bin. Used by complete binned heads under the
+/// example-wise loss only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hessian {
-    /// Left out, as in the paper's equations (18) to (20); this keeps steps short.
+    /// Left out, as in GBLB, equations 18 to 20. This keeps steps short.
     Paper,
-    /// Kept: the objective under one score a bin.
+    /// Kept: the exact Hessian of the objective under one score per bin.
     Restricted,
 }
 
-/// How far a head goes.
+/// The length of a head before the learning rate is applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// The Newton step.
     Newton,
-    /// The Newton step, halved until the loss falls enough.
+    /// The Newton step, halved until the regularized loss of the covered rows falls enough
+    /// (Armijo's rule). The default rule repeats such steps until the loss no longer falls.
     Safeguarded,
 }
 
-/// Which conditions are tried, and how well each is known.
+/// Which conditions are tried, and how exactly each is judged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Search {
-    /// Every threshold, by the quality of its own head.
+    /// Every threshold between two values of the covered rows, by the quality of its own head.
     Exact,
-    /// At most 64 thresholds a numeric feature (one more at an implicit 0); with label binning,
-    /// bins of the parent set for features that most rows have, and for all if there are more than
-    /// 256 labels.
+    /// At most 64 thresholds per numeric feature, plus one at an implicit 0. Under the example-wise
+    /// loss with few label bins, candidates are also judged by the bins of their parent set: on
+    /// features that most rows have, and on all features if there are more than 256 labels. The
+    /// chosen condition is judged again by its own head.
     Fast,
 }
 
-/// Number of label bins: `clamp(⌈ratio · κ⌉, min, max)` for the κ labels of each sign.
+/// Number of label bins: `clamp(⌈ratio · κ⌉, min_bins, max_bins)` for the κ labels of each sign,
+/// and never more than κ.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Binning {
-    /// Share of the labels; in (0, 1].
+    /// Bins per label of a sign; in (0, 1].
     pub ratio: f64,
-    /// Least bins of a sign; ≥ 1.
+    /// Least number of bins per sign; ≥ 1.
     pub min_bins: usize,
-    /// Most bins of a sign; ≥ `min_bins`.
+    /// Greatest number of bins per sign; ≥ `min_bins`.
     pub max_bins: usize,
 }
 
-/// Parameters as the user gave them; [`check`](Self::check) makes them usable.
+/// Parameters as the caller gave them; [`check`](Self::check) verifies their ranges.
 #[derive(Debug, Clone)]
 pub struct Params {
-    /// Rules, the default rule among them; ≥ 1.
+    /// Number of rules, including the default rule and the rules of a start model; ≥ 1.
     pub n_rules: usize,
-    /// What boosting minimizes.
+    /// The loss that boosting minimizes.
     pub loss: Loss,
-    /// Labels that a rule scores.
+    /// The labels that a rule scores.
     pub head: Head,
-    /// Label bins of complete heads, or none.
+    /// Label bins of complete heads, or `None` for one score per label.
     pub binning: Option<Binning>,
     /// Hessian of the bins.
     pub hessian: Hessian,
-    /// How far a head goes.
+    /// Length of the heads.
     pub step: Step,
     /// Which conditions are tried.
     pub search: Search,
-    /// Shrinkage of every head but the default rule's; in (0, 1].
+    /// Factor on every head except the default rule's; in (0, 1].
     pub learning_rate: f64,
-    /// L2 weight on scores; finite, ≥ 0.
+    /// L2 weight ω on scores; finite, ≥ 0.
     pub l2: f64,
-    /// Whether each rule sees a bootstrap sample of the rows.
+    /// Whether each rule grows on a bootstrap sample of the rows: as many draws with replacement as
+    /// there are rows of positive weight.
     pub bootstrap: bool,
-    /// Features tried for a condition; ≥ 1.
+    /// Features sampled anew for each condition; ≥ 1.
     pub max_features: usize,
-    /// A rule covers at least so many rows of its sample; ≥ 1.
+    /// Least number of distinct sampled rows that a rule covers; ≥ 1.
     pub min_coverage: usize,
-    /// Most conditions of a rule; ≥ 1.
+    /// Greatest number of conditions per rule; ≥ 1.
     pub max_conditions: usize,
-    /// Rules without a better held-out loss after which fitting stops; ≥ 1.
+    /// Fitting stops after this many rules without a lower held-out loss; ≥ 1. Ignored without
+    /// held-out rows.
     pub n_iter_no_change: usize,
-    /// Seeds samples of rows and features.
+    /// Seed of the samples of rows and features.
     pub seed: u64,
 }
 
-/// As the paper on label binning has them, but for the number of rules and the search.
+/// The defaults of the GBLB paper, except for the number of rules (1000 instead of 5000), the
+/// search, and `max_features`, which depends on the data and is left at 1.
 impl Default for Params {
     fn default() -> Self {
         Self {
@@ -126,6 +140,11 @@ impl Default for Params {
 checked!(Params);
 
 impl Params {
+    /// Verifies every range.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Param`] for the first parameter out of its range.
     fn ranges(&self) -> Result<(), Error> {
         for (name, count) in [
             ("n_rules", self.n_rules),

@@ -1,9 +1,19 @@
-//! Scores of rows: sums of the heads of the rules that cover them, and what follows from them.
+//! Scores of rows: sums of the heads of the rules that cover them, and the predictions they imply.
 //!
-//! A block of sixty-four rows meets each rule once. The heads it gathers are then added a few
-//! labels at a time, so that the sums being added to stay in the nearest cache while the heads pass
-//! by, each read once for all rows of the block. The sums run over the rules in order, in `f64`,
-//! whichever rows share the block: results depend on neither threads nor company.
+//! Rows are scored in blocks of [`ROWS`]. For each block, `cover.rs` lists the rules that cover
+//! some of its rows. Complete heads are then added [`LABELS_AT_ONCE`] labels at a time, so that the
+//! sums being added to stay in the first-level cache while the heads pass by. Each head is read
+//! once for all rows of the block.
+//!
+//! Scores are sums in `f64`, added in the order of rules from 0. They do not depend on the number
+//! of threads, nor on which rows are scored together.
+//!
+//! - [`Stage`] adds the heads of a range of rules to given scores, and tells which rules cover
+//!   which rows. Scores after each rule, or after some rules, are computed stage by stage.
+//! - [`Ensemble`] implements [`Model`] of the crate `manylabel_score` for all rules together with
+//!   the label sets of training.
+//!
+//! Cost per row: O(stored values + conditions tested + covering rules · labels).
 
 use crate::cover::{Block, Bodies, Mask, ROWS, bits};
 use crate::known::{LabelSets, Search};
@@ -16,48 +26,56 @@ use manylabel_sparse::{CsrOwned, CsrView, Index, Picked, Value};
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Rows that meet the rules together; so few need no threads at all.
+/// Rows that are scored together. So few rows are scored without starting threads.
 pub const ROWS_AT_ONCE: usize = ROWS;
 
-/// Labels whose sums are added to together: for a block of rows they fill a third of a usual
+/// Labels whose sums are updated together. For a block of 64 rows, their sums take 16 kB of the
 /// first-level cache.
 const LABELS_AT_ONCE: usize = 32;
 
-/// Sums in a cache line.
+/// Sums per cache line.
 const SUMS_OF_LINE: usize = 8;
 
-/// Heads that are walked along together: few enough that their pages stay known to the processor
-/// from one group of labels to the next.
+/// Heads that are added together: few enough that the processor's address translations for them are
+/// still cached at the next group of labels.
 const HEADS_AT_ONCE: usize = 256;
 
-/// Tasks for each thread: enough that none waits long for the last.
+/// Tasks per thread: several, so that no thread waits long for the last one.
 const TASKS_OF_THREAD: usize = 4;
 
-/// Some rules of an ensemble that follow one another, or all of them.
+/// A range of consecutive rules of an ensemble, prepared for scoring.
 #[derive(Debug)]
 pub struct Stage<'a, I> {
+    /// All rules of the ensemble.
     rules: Rules<'a, I>,
+    /// The bodies of the rules in the range.
     bodies: Bodies,
 }
 
-/// What one thread works in.
+/// Working space of one thread.
 struct Scratch {
+    /// Features of a block of rows, and the rules that cover them.
     block: Block,
+    /// Sums of a block of rows.
     sums: Sums,
 }
 
-/// The sums of a block of rows, row after row.
+/// Sums of a block of rows, row after row.
 struct Sums {
+    /// The allocation.
     values: Vec<f64>,
-    /// Where the first row starts: at a cache line, since a vector across two costs twice.
+    /// Index of the first row: at a cache line, since a vector that crosses two lines costs twice.
     start: usize,
-    /// From one row to the next. An odd number of cache lines, so that a few labels of all rows
-    /// do not fall upon one another in the cache; with room for a whole last group of labels.
+    /// Distance of two rows: an odd number of cache lines, so that a few labels of all rows do not
+    /// compete for the same sets of the cache. Leaves room for a whole last group of labels.
     stride: usize,
+    /// Number of labels.
     n_labels: usize,
 }
 
 impl Sums {
+    /// Allocates sums for `n_rows` rows.
+    ///
     /// # Errors
     ///
     /// [`Error::TooLarge`] if they do not fit in memory.
@@ -68,7 +86,7 @@ impl Sums {
             .as_ptr()
             .align_offset(SUMS_OF_LINE * size_of::<f64>());
         Ok(Self {
-            // Where memory cannot be aligned, the sums are only slower.
+            // If memory cannot be aligned, the sums are slower and the results the same.
             start: start.min(SUMS_OF_LINE),
             values,
             stride,
@@ -76,24 +94,25 @@ impl Sums {
         })
     }
 
+    /// The sums of a row of the block.
     fn row(&self, row: usize) -> &[f64] {
         &self.values[self.start + row * self.stride..][..self.n_labels]
     }
 
+    /// The sums of a row of the block, mutable.
     fn row_mut(&mut self, row: usize) -> &mut [f64] {
         &mut self.values[self.start + row * self.stride..][..self.n_labels]
     }
 }
 
 impl<'a, I: Index> Stage<'a, I> {
-    /// Scores by the rules in `range`.
-    ///
-    /// Takes O(conditions of these rules + the largest feature they name).
+    /// Prepares the rules in `range`, in O(conditions of these rules + the largest feature they
+    /// name).
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] if `range` does not lie within the rules, [`Error::TooLarge`] if a number
-    /// for each feature does not fit in memory.
+    /// [`Error::Param`] if `range` is not a range of the rules, [`Error::TooLarge`] if a number per
+    /// feature does not fit in memory.
     pub fn new(rules: Rules<'a, I>, range: Range<usize>) -> Result<Self, Error> {
         if range.start > range.end || range.end > rules.n_rules() {
             return Err(Error::Param {
@@ -106,12 +125,15 @@ impl<'a, I: Index> Stage<'a, I> {
         Ok(Self { rules, bodies })
     }
 
-    /// Adds the heads of the rules that cover a row to its scores; `scores` are `n_rows × n_labels`,
-    /// row after row. The scores of one stage after the other are, bit for bit, those of all.
+    /// Adds the heads of the rules that cover a row to its scores; `scores` are
+    /// `n_rows × n_labels`, row after row. Rows are processed in parallel.
+    ///
+    /// The scores after one stage after the other are bit for bit those of a single stage with all
+    /// rules.
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if `x` has another number of features or there are not as many scores,
+    /// [`Error::Shape`] if `x` has another number of features or `scores` another length,
     /// [`Error::TooLarge`], [`Error::Stopped`].
     pub fn add<J: Index, T: Value>(
         &self,
@@ -144,7 +166,8 @@ impl<'a, I: Index> Stage<'a, I> {
         )
     }
 
-    /// Which rules cover which rows: a matrix (`n_rows`, number of all rules) of ones.
+    /// Which rules cover which rows: a matrix (`n_rows`, number of all rules of the ensemble) of
+    /// ones. Columns of rules outside of the stage are empty.
     ///
     /// # Errors
     ///
@@ -187,7 +210,12 @@ impl<'a, I: Index> Stage<'a, I> {
         )
     }
 
-    /// Lets every block of rows fill its `per_block` places of `out`.
+    /// Calls `work` for each block of rows with its `per_block` entries of `out`, in parallel if
+    /// there is more than one block. `state` makes what one task passes from block to block.
+    ///
+    /// # Errors
+    ///
+    /// Those of `work`, as [`Watch::step`], [`Error::TooLarge`].
     fn blocks<J: Index, T: Value, O: Send, S>(
         &self,
         x: CsrView<'_, J, T>,
@@ -221,7 +249,12 @@ impl<'a, I: Index> Stage<'a, I> {
             .try_for_each(|(at, out)| task((at * per_task, out)))
     }
 
-    /// Lets every block of rows pick columns with values, rows in order.
+    /// Calls `work` for each block of rows, which picks columns with values for its rows, and joins
+    /// the results to one matrix.
+    ///
+    /// # Errors
+    ///
+    /// As [`blocks`](Self::blocks).
     fn select<J: Index, T: Value, S>(
         &self,
         x: CsrView<'_, J, T>,
@@ -244,7 +277,11 @@ impl<'a, I: Index> Stage<'a, I> {
         Picked::joined(picked, n_cols)
     }
 
-    /// What a thread works in, for up to `n_rows` rows at a time.
+    /// Working space for up to `n_rows` rows at a time.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`].
     fn scratch(&self, n_rows: usize) -> Result<Scratch, Error> {
         Ok(Scratch {
             block: self.bodies.block()?,
@@ -252,11 +289,20 @@ impl<'a, I: Index> Stage<'a, I> {
         })
     }
 
+    /// Verifies the number of features of X.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] if it differs from that of the rules.
     fn check_features<J: Index, T: Value>(&self, x: CsrView<'_, J, T>) -> Result<(), Error> {
         same("features of X", self.rules.n_features(), x.n_cols())
     }
 
-    /// Sums of a block of rows from zero.
+    /// Computes the sums of a block of rows, from 0, in `scratch`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`], as [`Watch::step`].
     fn score<J: Index, T: Value>(
         &self,
         x: CsrView<'_, J, T>,
@@ -269,7 +315,11 @@ impl<'a, I: Index> Stage<'a, I> {
         self.add_heads(&scratch.block.fired, &mut scratch.sums, watch)
     }
 
-    /// Adds the heads of rules to the rows they cover, in order.
+    /// Adds the heads of rules to the sums of the rows they cover, in the order of rules.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`], as [`Watch::step`].
     fn add_heads(
         &self,
         fired: &[(u32, Mask)],
@@ -279,7 +329,7 @@ impl<'a, I: Index> Stage<'a, I> {
         let mut complete = reserved("heads of rules", HEADS_AT_ONCE)?;
         for &(rule, mask) in fired {
             let (labels, head) = self.rules.head(rule as usize);
-            // As many different labels as there are: all of them, in order.
+            // As many distinct labels as the model has, so all of them in order.
             if head.len() == sums.n_labels {
                 complete.push((head, mask));
                 if complete.len() == HEADS_AT_ONCE {
@@ -303,26 +353,33 @@ impl<'a, I: Index> Stage<'a, I> {
     }
 }
 
-/// Scores rows by all rules of an ensemble, and knows the label sets of its training rows.
+/// Scores rows by all rules of an ensemble, and predicts the label sets of its training rows.
 ///
-/// Scores are the nearest `f32` of the sums, −∞ for labels that are in none of the sets: these are
-/// never ranked or named. The probability of a label set y is proportional to
-/// `1 / (1 + Σ_k e^{−y_k p_k})` at the sums p of the row.
+/// Scores are the sums rounded to `f32`, and −∞ for labels that are in none of the sets, so that
+/// these are never ranked or predicted. If label sets are predicted, the scores from which labels
+/// are derived are 1 for the labels of the predicted set and −1 for all others.
+///
+/// The probability of a label set y is proportional to `1 / (1 + Σ_k e^{−y_k p_k})`, where p are
+/// the sums of the row.
 #[derive(Debug)]
 pub struct Ensemble<'a, I> {
+    /// All rules.
     rules: Stage<'a, I>,
+    /// The label sets of the training rows.
     sets: LabelSets,
+    /// Whether labels are predicted as one of the sets.
     names_sets: bool,
 }
 
 impl<'a, I: Index> Ensemble<'a, I> {
-    /// Prepares rules and label sets. With `names_sets`, the labels that are named, those with
-    /// scores above 0, are those of the set of least example-wise loss, the first of several.
+    /// Prepares rules and label sets. With `names_sets`, the predicted labels are those of the set
+    /// of least example-wise loss, the first of several. Without it, they are the labels with
+    /// scores above 0.
     ///
     /// # Errors
     ///
     /// [`Error::Shape`] if the sets have another number of labels, [`Error::TooLarge`] if a number
-    /// for each feature does not fit in memory.
+    /// per feature does not fit in memory.
     pub fn new(rules: Rules<'a, I>, sets: LabelSets, names_sets: bool) -> Result<Self, Error> {
         same("labels of label_sets_", rules.n_labels(), sets.n_labels())?;
         Ok(Self {
@@ -342,6 +399,10 @@ impl<I: Index> Model for Ensemble<'_, I> {
         self.rules.rules.n_features()
     }
 
+    /// Prepares rows for scoring.
+    ///
+    /// # Errors
+    ///
     /// [`Error::Param`] if sets or probabilities are asked for and there is no label set.
     fn rows<'a>(&'a self, x: Features<'a>, options: Options) -> Result<Box<dyn Rows + 'a>, Error> {
         let names_sets = self.names_sets && options.purpose == Purpose::Labels;
@@ -360,15 +421,23 @@ impl<I: Index> Model for Ensemble<'_, I> {
     }
 }
 
-/// Rows to be scored.
+/// The rows of X, to be scored by an ensemble.
 struct Batch<'a, I, J, T> {
+    /// The model.
     ensemble: &'a Ensemble<'a, I>,
+    /// Whether scores stand for the labels of the predicted set.
     names_sets: bool,
+    /// The rows.
     x: CsrView<'a, J, T>,
 }
 
 impl<I: Index, J: Index, T: Value> Batch<'_, I, J, T> {
-    /// The room of a thread, with the sums of these rows.
+    /// Computes the sums of some rows in the working space of a thread, which is allocated at first
+    /// use. Also returns the working space of searches for label sets.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`], as [`Watch::step`].
     fn sums<'w>(
         &self,
         rows: Range<usize>,
@@ -424,7 +493,8 @@ impl<I: Index, J: Index, T: Value> Rows for Batch<'_, I, J, T> {
     }
 }
 
-/// The scores of one row as they are handed out.
+/// Writes the scores of one row as they are returned: rounded, and −∞ for labels in none of the
+/// sets.
 fn round(sums: &[f64], sets: &LabelSets, scores: &mut [f32]) {
     for (score, &sum) in scores.iter_mut().zip(sums) {
         *score = sum as f32;
@@ -434,7 +504,8 @@ fn round(sums: &[f64], sets: &LabelSets, scores: &mut [f32]) {
     }
 }
 
-/// Adds heads that score every label to the rows they cover, in order.
+/// Adds heads that score every label to the sums of the rows they cover, in order, one group of
+/// labels after the other.
 #[wide]
 fn add_complete(heads: &[(&[f32], Mask)], sums: &mut Sums) {
     if heads.is_empty() {
@@ -451,7 +522,7 @@ fn add_complete(heads: &[(&[f32], Mask)], sums: &mut Sums) {
     }
 }
 
-/// Adds the scores of up to `N` labels from `first` on.
+/// Adds the scores of up to `N` labels, from label `first` on.
 #[inline(always)]
 fn add_labels<const N: usize>(heads: &[(&[f32], Mask)], first: usize, sums: &mut Sums) {
     for &(head, mask) in heads {

@@ -1,4 +1,21 @@
-//! Sums over sets of training rows: all that heads and their quality depend on.
+//! Scores and gradients of the training rows, and their sums over sets of rows.
+//!
+//! [`Statistics`] holds a padded row of scores and one of gradients per training row, 16 bytes per
+//! row and label. Boosting adds heads to the scores of covered rows and updates their gradients.
+//!
+//! [`Sums`] holds what heads and their quality need of a set of rows S, apart from products between
+//! labels:
+//!
+//! | sum | formula | used for |
+//! |---|---|---|
+//! | g | `Σ w g` | all heads |
+//! | h | `Σ w |g| (1 − |g|)` | diagonal of the Hessian |
+//! | d | `Σ w |g|` | `H = diag(d) − Σ w g gᵀ` under the example-wise loss |
+//! | f | `Σ w |g| (1 − Σ_k |g_k|)` | a diagonal matrix below H, for bounds of the quality |
+//!
+//! Sums over rows are taken in blocks of [`ROWS`] rows of the given list, and the sums of the
+//! blocks are added in order. Whether blocks run in parallel therefore does not change a bit of the
+//! result. Updates of rows are independent of one another.
 
 use crate::Loss;
 use crate::batch::{Batch, ROWS_AT_ONCE};
@@ -10,27 +27,37 @@ use manylabel_simd::wide;
 use manylabel_sparse::CsrOwned;
 use rayon::prelude::*;
 
-/// Rows whose sums are taken together; the number of threads does not change it.
+/// Rows per block. The size is fixed, so that results do not depend on the number of threads.
 pub(crate) const ROWS: usize = 512;
 
-/// Scores and gradients of all training rows, (`n_rows`, padded labels).
+/// Scores and gradients of all training rows, each (`n_rows`, `stride`), row after row.
 ///
-/// Long operations go through the rows in blocks, and ask the watch at each.
+/// Long operations process rows in blocks and call the watch at each block.
 #[derive(Debug)]
 pub(crate) struct Statistics<'w> {
+    /// Called at each block of rows.
     watch: &'w Watch,
+    /// The loss that gradients belong to.
     pub(crate) loss: Loss,
+    /// Number of labels, without padding.
     pub(crate) n_labels: usize,
-    /// Length of a row.
+    /// Padded length of a row.
     pub(crate) stride: usize,
+    /// Scores of all rows.
     scores: Aligned,
+    /// Gradients of all rows. Their sign bits are the labels (see `loss.rs`).
     gradients: Aligned,
-    /// `1 − Σ_k |g_k|` of each row (example-wise loss).
+    /// `1 − Σ_k |g_k|` of each row under the example-wise loss, 0 under the label-wise loss.
     rest: Vec<f64>,
 }
 
 impl<'w> Statistics<'w> {
-    /// All scores 0, in O(rows × labels); 16 bytes a row and label.
+    /// All scores 0, with labels as the signs of zero gradients; [`refresh`](Self::refresh)
+    /// computes the gradients. Takes O(rows · labels) time, and 16 bytes per row and label.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`], as [`Watch::step`].
     pub(crate) fn new(loss: Loss, y: &CsrOwned, watch: &'w Watch) -> Result<Self, Error> {
         let (n_rows, n_labels) = (y.n_rows(), y.n_cols);
         let stride = padded(n_labels);
@@ -62,21 +89,21 @@ impl<'w> Statistics<'w> {
         })
     }
 
-    /// The gradients of one row.
+    /// The gradients of one row, padded.
     #[inline(always)]
     pub(crate) fn gradient(&self, row: u32) -> &[f64] {
         let at = row as usize * self.stride;
         &self.gradients[at..at + self.stride]
     }
 
-    /// Rows, of which each weighs `weights[row]`, a few at a time.
+    /// Splits `rows` into batches; `weights` are those of all training rows.
     #[inline(always)]
     pub(crate) fn batches(&self, rows: &[u32], weights: &[f64]) -> impl Iterator<Item = Batch<'_>> {
         let few = rows.chunks(ROWS_AT_ONCE);
         few.map(|rows| Batch::new(&self.gradients, self.stride, rows, weights, &self.rest))
     }
 
-    /// Asks the watch whether to go on.
+    /// Calls the watch.
     ///
     /// # Errors
     ///
@@ -85,16 +112,17 @@ impl<'w> Statistics<'w> {
         self.watch.step(0)
     }
 
-    /// For loops that are to ask the watch now and then.
+    /// A counter for loops that call the watch at intervals.
     pub(crate) fn pace(&self) -> Pace<'_> {
         Pace::new(self.watch)
     }
 
-    /// Adds a padded head to the scores of `rows` (ascending) and computes their gradients from them.
+    /// Adds a padded head to the scores of `rows` (ascending) and computes their gradients from the
+    /// scores.
     ///
     /// # Errors
     ///
-    /// As [`Watch::step`].
+    /// As [`Watch::step`]; some rows may have been updated then.
     pub(crate) fn add(&mut self, rows: &[u32], head: &[f64]) -> Result<(), Error> {
         let Self { loss, stride, .. } = *self;
         self.for_blocks(rows, |rows, block| {
@@ -106,7 +134,8 @@ impl<'w> Statistics<'w> {
         })
     }
 
-    /// The same, with gradients that follow from those before, where that is possible.
+    /// As [`add`](Self::add), but under the example-wise loss gradients are updated by factors
+    /// where these are neither too large nor too small. This takes no exponential per row.
     ///
     /// # Errors
     ///
@@ -127,7 +156,7 @@ impl<'w> Statistics<'w> {
         })
     }
 
-    /// Computes the gradients of all rows.
+    /// Computes the gradients of all rows from their scores.
     ///
     /// # Errors
     ///
@@ -138,7 +167,12 @@ impl<'w> Statistics<'w> {
         self.add(&all, &none)
     }
 
-    /// Calls `work` with the rows of each block and where the block keeps them; `rows` are ascending.
+    /// Calls `work` for each block of training rows with those of `rows` (ascending) that lie in
+    /// it. Blocks run in parallel if there is enough to do.
+    ///
+    /// # Errors
+    ///
+    /// As [`Watch::step`].
     fn for_blocks(
         &mut self,
         rows: &[u32],
@@ -177,14 +211,15 @@ impl<'w> Statistics<'w> {
         }
     }
 
-    /// Sets all scores to 0; gradients stay.
+    /// Sets all scores to 0. Gradients keep their values, and are out of date until
+    /// [`add`](Self::add) computes them.
     pub(crate) fn reset(&mut self) {
         for scores in self.scores.chunks_mut(self.stride.max(1)) {
             scores[..self.n_labels].fill(0.0);
         }
     }
 
-    /// The sum of the losses of `rows`, times their weights.
+    /// The weighted sum of the losses of `rows`.
     ///
     /// # Errors
     ///
@@ -194,7 +229,7 @@ impl<'w> Statistics<'w> {
         rows: &[u32],
         weight: impl Fn(u32) -> f64 + Sync,
     ) -> Result<f64, Error> {
-        // Under the example-wise loss, `rest` is e to the minus loss.
+        // Under the example-wise loss, `rest` is e to the power of minus the loss.
         if self.loss == Loss::ExampleWise
             && rows
                 .iter()
@@ -206,8 +241,9 @@ impl<'w> Statistics<'w> {
         self.loss_after(rows, weight, Scaled { scale: 0.0, head })
     }
 
-    /// How much the sum of the losses of `rows`, times their weights, grows if `step` is
-    /// added to their scores.
+    /// The change of the weighted sum of the losses of `rows` if `step` is added to their scores.
+    /// Under the example-wise loss it is computed from factors, without a difference of two large
+    /// sums, unless the step is very long.
     ///
     /// # Errors
     ///
@@ -228,7 +264,11 @@ impl<'w> Statistics<'w> {
         Ok(self.loss_after(rows, &weight, step)? - self.loss(rows, weight)?)
     }
 
-    /// The sum of the losses of `rows`, times their weights, with `step` added to their scores.
+    /// The weighted sum of the losses of `rows`, with `step` added to their scores.
+    ///
+    /// # Errors
+    ///
+    /// As [`Watch::step`].
     fn loss_after(
         &self,
         rows: &[u32],
@@ -242,10 +282,20 @@ impl<'w> Statistics<'w> {
         })
     }
 
+    /// The sum of `value` over `rows`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Watch::step`].
     fn sum_over(&self, rows: &[u32], value: impl Fn(u32) -> f64 + Sync) -> Result<f64, Error> {
         self.sum_blocks(rows, |rows| rows.iter().map(|&row| value(row)).sum())
     }
 
+    /// The sum of `value` over blocks of `rows`, added in order.
+    ///
+    /// # Errors
+    ///
+    /// As [`Watch::step`].
     fn sum_blocks(&self, rows: &[u32], value: impl Fn(&[u32]) -> f64 + Sync) -> Result<f64, Error> {
         let sum = |rows: &[u32]| {
             self.ask()?;
@@ -259,25 +309,32 @@ impl<'w> Statistics<'w> {
     }
 }
 
-/// What is added to the scores of rows: `scale · head`.
+/// A step to be added to the scores of rows: `scale · head`.
 #[derive(Clone, Copy)]
 pub(crate) struct Scaled<'a> {
+    /// Factor on the head.
     pub(crate) scale: f64,
+    /// A padded head.
     pub(crate) head: &'a [f64],
 }
 
-/// Scores, gradients and rest of a block of rows.
+/// Scores, gradients and rests of a block of training rows.
 type Arrays<'a> = ((&'a mut [f64], &'a mut [f64]), &'a mut [f64]);
 
-/// The same, and the first of the rows.
+/// Scores, gradients and rests of a block of training rows, by the numbers of the rows.
 struct Block<'a> {
+    /// The first row of the block.
     first: usize,
+    /// Scores, row after row.
     scores: &'a mut [f64],
+    /// Gradients, row after row.
     gradients: &'a mut [f64],
+    /// One rest per row.
     rest: &'a mut [f64],
 }
 
 impl Block<'_> {
+    /// Scores, gradients and rest of a training row, which must lie in the block.
     #[inline(always)]
     fn row(&mut self, row: u32, stride: usize) -> (&mut [f64], &mut [f64], &mut f64) {
         let at = row as usize - self.first;
@@ -290,6 +347,8 @@ impl Block<'_> {
     }
 }
 
+/// Adds a head to the scores of some rows of a block and updates their gradients by factors, or
+/// from scores where these do not suffice.
 #[wide]
 fn advance_rows(
     factors: &Factors,
@@ -300,7 +359,7 @@ fn advance_rows(
     block: &mut Block<'_>,
 ) {
     for rows in rows.chunks(ROWS_AT_ONCE) {
-        // Totals are taken in a loop of their own: what they read has arrived by then.
+        // Totals are taken in a second loop, when the stores of the first one have completed.
         let mut ratios = [[0.0; WIDTH]; ROWS_AT_ONCE];
         for (&row, ratio) in rows.iter().zip(&mut ratios) {
             let (scores, gradients, _) = block.row(row, stride);
@@ -316,7 +375,7 @@ fn advance_rows(
     }
 }
 
-/// By how much the sum of the losses of `rows` grows.
+/// The change of the weighted sum of the losses of `rows` by factors.
 #[wide]
 fn change_of_rows<W: Fn(u32) -> f64>(
     factors: &Factors,
@@ -324,7 +383,8 @@ fn change_of_rows<W: Fn(u32) -> f64>(
     rows: &[u32],
     weight: W,
 ) -> f64 {
-    // One logarithm for many factors; each is between e^-200 and e^200.
+    // Ratios of rows of equal weight are multiplied, and one logarithm is taken of many; each ratio is
+    // between e^-200 and e^200.
     let mut sum = 0.0;
     let (mut product, mut weight_of_product) = (1.0f64, 0.0);
     for rows in rows.chunks(ROWS_AT_ONCE) {
@@ -344,31 +404,33 @@ fn change_of_rows<W: Fn(u32) -> f64>(
     sum + weight_of_product * product.ln()
 }
 
-/// Below so many numbers of work, threads cost more than they bring.
+/// Work on fewer numbers runs on one thread, since starting others would cost more than they save.
 pub(crate) const PARALLEL_FROM: usize = 1 << 15;
 
-/// Which sums a method needs; each includes those before it.
+/// Which sums a method needs. Each kind includes those before it; the value is the number of sums.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kinds {
-    /// Gradients `g` and diagonals `h` of the Hessian.
+    /// Gradients g and diagonals h of the Hessian.
     Diagonal = 2,
-    /// Also `d = Σ |g|`.
+    /// Also `d = Σ w |g|`.
     Magnitudes = 3,
-    /// Also `f = Σ |g| (1 − Σ_k |g_k|)`, a diagonal below the Hessian.
+    /// Also `f = Σ w |g| (1 − Σ_k |g_k|)`, a diagonal matrix below the Hessian.
     Bounds = 4,
 }
 
-/// Sums over a set of rows, one after the other as [`Kinds`] has them, each of a padded row's
-/// length.
+/// Weighted sums over a set of rows, one padded row per sum, in the order of [`Kinds`].
 #[derive(Debug)]
 pub(crate) struct Sums {
+    /// Padded length of each sum.
     pub(crate) stride: usize,
+    /// Which sums there are.
     kinds: Kinds,
+    /// The sums, one after the other.
     data: Aligned,
 }
 
 impl Sums {
-    /// Sums over no row.
+    /// Sums over an empty set of rows.
     ///
     /// # Errors
     ///
@@ -381,7 +443,7 @@ impl Sums {
         })
     }
 
-    /// Sums of the same kinds over no row.
+    /// Sums of the same kinds over an empty set of rows.
     ///
     /// # Errors
     ///
@@ -390,7 +452,7 @@ impl Sums {
         Self::new(self.stride, self.kinds)
     }
 
-    /// The same sums at another place.
+    /// A copy of the sums.
     ///
     /// # Errors
     ///
@@ -400,17 +462,19 @@ impl Sums {
         Ok(Self { data, ..*self })
     }
 
-    /// Adds `scale · x` to the sums of gradients.
+    /// Adds `scale · x` to g. With `x` the scores that the rows already have in common and `scale`
+    /// the L2 weight, the regularization then applies to the total.
     pub(crate) fn shift_gradients(&mut self, scale: f64, x: &[f64]) {
         let stride = self.stride;
         add_scaled(&mut self.data[..stride], scale, x);
     }
 
+    /// Empties the set of rows.
     pub(crate) fn clear(&mut self) {
         self.data.fill(0.0);
     }
 
-    /// Adds the statistics of rows.
+    /// Adds the rows of a batch.
     #[inline(always)]
     pub(crate) fn add(&mut self, batch: &Batch<'_>) {
         let stride = self.stride;
@@ -426,7 +490,8 @@ impl Sums {
         }
     }
 
-    /// Becomes `all − part`.
+    /// Sets the sums to `all − part`. Entries may be slightly negative by rounding, even of sums
+    /// that never are.
     #[inline(always)]
     pub(crate) fn set_difference(&mut self, all: &Self, part: &Self) {
         for (out, (all, part)) in self
@@ -438,7 +503,7 @@ impl Sums {
         }
     }
 
-    /// Takes rows out again, of which each weighs `weights[row]`.
+    /// Subtracts the sums of `rows`; `weights` are those of all training rows.
     ///
     /// # Errors
     ///
@@ -454,6 +519,7 @@ impl Sums {
         Ok(())
     }
 
+    /// Adds sums of the same kinds.
     fn add_sums(&mut self, other: &Self) {
         add_scaled(&mut self.data, 1.0, &other.data);
     }
@@ -464,25 +530,25 @@ impl Sums {
         &self.data[..self.stride]
     }
 
-    /// Sums of diagonals of the Hessian.
+    /// Sums of the diagonals of the Hessian.
     #[inline(always)]
     pub(crate) fn h(&self) -> &[f64] {
         &self.data[self.stride..2 * self.stride]
     }
 
-    /// Sums of magnitudes of gradients.
+    /// Sums of the magnitudes of gradients. Needs [`Kinds::Magnitudes`].
     #[inline(always)]
     pub(crate) fn d(&self) -> &[f64] {
         &self.data[2 * self.stride..3 * self.stride]
     }
 
-    /// Sums of the diagonal below the Hessian.
+    /// Sums of the diagonals below the Hessian. Needs [`Kinds::Bounds`].
     #[inline(always)]
     pub(crate) fn f(&self) -> &[f64] {
         &self.data[3 * self.stride..4 * self.stride]
     }
 
-    /// Sums over `rows`, of which each weighs `weights[row]`.
+    /// Sums over `rows`; `weights` are those of all training rows. Takes O(rows · labels).
     ///
     /// # Errors
     ///

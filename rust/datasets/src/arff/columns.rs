@@ -1,4 +1,9 @@
 //! Which attribute becomes which column of X or Y.
+//!
+//! [`Columns::new`] gives each attribute of the header a [`Role`]. Labels are taken from the XML
+//! file if there is one, else from a hierarchical attribute, else from `-C n`. Attributes to be
+//! ignored keep their place in the file but produce no column. All other attributes are features;
+//! attributes of types without a numeric meaning are reported together, with the first few names.
 
 use super::ArffOptions;
 use super::header::{Attribute, Header, Kind, Values, insert};
@@ -9,51 +14,48 @@ use manylabel_base::{Error, Watch, few, filled, push, reserved};
 use std::collections::HashMap;
 use std::path::Path;
 
-/// What is named if memory does not hold the names of features, and if there are too many of them.
+/// What errors name if features are too many or their names do not fit in memory.
 const FEATURES: &str = "number of features";
 
-/// The same of labels.
+/// What errors name if labels are too many or their names do not fit in memory.
 const LABELS: &str = "number of labels";
 
-/// What an attribute is to the data set.
+/// What the values of an attribute mean for X and Y.
 #[derive(Debug)]
 pub(crate) enum Role {
+    /// Nothing; the values are read and dropped.
     Ignored,
-    /// A feature as it stands.
-    Number {
-        column: i32,
-    },
-    /// Two values: the feature is 1 for the one at `one`.
-    Pair {
-        column: i32,
-        one: usize,
-    },
-    /// Any other number of values: a feature each, from `column` on.
-    Choice {
-        column: i32,
-    },
-    /// A label, present for the values where `on` says so.
-    Label {
-        label: i32,
-        on: Vec<bool>,
-    },
-    /// A label, present if 1.
-    NumberLabel {
-        label: i32,
-    },
+    /// A feature with the value as it is.
+    Number { column: i32 },
+    /// A nominal attribute with two values: the feature is 1 for the value at position `one`.
+    Pair { column: i32, one: usize },
+    /// A nominal attribute with any other number of values: one feature per value, from `column`
+    /// on.
+    Choice { column: i32 },
+    /// A nominal label, present for the values at whose position `on` is true.
+    Label { label: i32, on: Vec<bool> },
+    /// A numeric label, present if it is 1 and absent if it is 0.
+    NumberLabel { label: i32 },
     /// All labels, as paths of a hierarchy.
     Paths(Hierarchy),
 }
 
-/// Labels that bring their ancestors along.
+/// The labels of a hierarchy. A label brings its ancestors along.
 #[derive(Debug, Default)]
 pub(crate) struct Hierarchy {
+    /// The label of each path.
     labels: HashMap<String, i32>,
+    /// The parent of each label; `None` at the top.
     parents: Vec<Option<i32>>,
 }
 
 impl Hierarchy {
-    /// Takes in a path; ancestors nobody declared come before the first path below them.
+    /// Adds a path, and before it those of its ancestors that have not been declared. Names of new
+    /// labels are appended to `names`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`].
     fn declare(&mut self, path: &str, names: &mut Vec<String>) -> Result<(), Error> {
         let mut parent = None;
         let ends = path.match_indices('/').map(|(slash, _)| slash);
@@ -72,7 +74,12 @@ impl Hierarchy {
         Ok(())
     }
 
-    /// Appends the label of `path` and all its ancestors to `labels`; false if there is no such path.
+    /// Appends the label of `path` and all its ancestors to `labels`. Returns false if there is no
+    /// such path.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`].
     pub(crate) fn closure(&self, path: &str, labels: &mut Vec<i32>) -> Result<bool, Error> {
         let mut next = self.labels.get(path).copied();
         let known = next.is_some();
@@ -84,15 +91,23 @@ impl Hierarchy {
     }
 }
 
-/// The attributes with their roles, in the order of the file.
+/// The attributes with their roles, and the names of the columns.
 #[derive(Debug)]
 pub(crate) struct Columns {
+    /// Role, values (if nominal) and name of each attribute, in the order of the file.
     pub(crate) attributes: Vec<(Role, Option<Values>, String)>,
+    /// Names of the columns of X.
     pub(crate) feature_names: Vec<String>,
+    /// Names of the columns of Y.
     pub(crate) label_names: Vec<String>,
 }
 
 impl Columns {
+    /// Assigns roles to the attributes of a header. `path` is that of the ARFF file, for messages.
+    ///
+    /// # Errors
+    ///
+    /// As [`read_arff`](super::read_arff).
     pub(crate) fn new(
         path: &Path,
         header: Header,
@@ -125,7 +140,8 @@ impl Columns {
                     Role::Ignored
                 }
                 Kind::Hierarchical(_) => {
-                    let expected = "no hierarchical attribute where others are the labels (`ignore` leaves it out)";
+                    let expected =
+                        "no hierarchical attribute if others are labels (`ignore` can exclude it)";
                     return Err(Unfit::new(expected, quote(name.as_bytes())).at(path, line));
                 }
                 kind if labels[position] => columns
@@ -157,11 +173,22 @@ impl Columns {
         Ok(columns)
     }
 
+    /// Adds a feature; returns its column.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`].
     fn feature(&mut self, name: String) -> Result<i32, Error> {
         push(FEATURES, &mut self.feature_names, name)?;
         Ok(self.feature_names.len() as i32 - 1)
     }
 
+    /// Adds the features of a nominal attribute. A pair of values such as no and yes keeps the name
+    /// of the attribute; other features are named `attribute=value`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`], those of the watch.
     fn nominal(&mut self, name: &str, values: &[Vec<u8>], watch: &Watch) -> Result<Role, Error> {
         let named = |value: &[u8]| {
             let value = decode(value)?;
@@ -188,12 +215,18 @@ impl Columns {
         Ok(Role::Choice { column })
     }
 
+    /// Adds a label.
+    ///
+    /// # Errors
+    ///
+    /// [`Unfit`] if a nominal label has values that do not mean yes or no.
     fn label(&mut self, name: &str, kind: &Kind) -> Result<Role, Unfit> {
         push(LABELS, &mut self.label_names, copied_text(name)?)?;
         let label = self.label_names.len() as i32 - 1;
         match kind {
             Kind::Nominal(values) => {
-                // Few words are true or false, and each value is declared once.
+                // At most ten distinct words mean yes or no, apart from case; collecting ends at the
+                // first other one.
                 let on: Option<Vec<bool>> = few(values.list.iter().map(|value| truth(value)));
                 on.map(|on| Role::Label { label, on }).ok_or_else(|| {
                     let expected = format!(
@@ -208,15 +241,19 @@ impl Columns {
     }
 }
 
-/// Attributes that are neither numbers nor nominal and not left out, as a message tells of them.
+/// Attributes that are neither numeric nor nominal and are not ignored, as one message.
 #[derive(Default)]
 struct Unusable {
+    /// Number of them.
     count: usize,
+    /// 1-based line of the first one.
     first_line: usize,
+    /// The first few, for the message.
     shown: String,
 }
 
 impl Unusable {
+    /// Adds an attribute.
     fn push(&mut self, line: usize, kind: &str, name: &str) {
         self.count += 1;
         if self.count == 1 {
@@ -229,12 +266,16 @@ impl Unusable {
         }
     }
 
-    /// An error if there is one.
+    /// The error for these attributes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Parse`] if there is at least one.
     fn refuse(self, path: &Path) -> Result<(), Error> {
         if self.count == 0 {
             return Ok(());
         }
-        let expected = "numeric or nominal features (`ignore` leaves attributes out)";
+        let expected = "numeric or nominal features (`ignore` can exclude others)";
         let more = if self.count > Values::FEW {
             ", …"
         } else {
@@ -244,7 +285,7 @@ impl Unusable {
     }
 }
 
-/// Words that say whether something holds.
+/// Whether a word means yes (true) or no (false); `None` for other words.
 fn truth(word: &[u8]) -> Option<bool> {
     let is = |known: &&str| word.eq_ignore_ascii_case(known.as_bytes());
     if ["1", "yes", "y", "true", "t"].iter().any(is) {
@@ -256,7 +297,12 @@ fn truth(word: &[u8]) -> Option<bool> {
     }
 }
 
-/// By attribute, whether it is a label.
+/// For each attribute, whether it is a label.
+///
+/// # Errors
+///
+/// [`Error::Parse`] if the XML file names an attribute that does not exist, or the labels are not
+/// given or not uniquely; those of reading the XML file.
 fn label_positions(
     path: &Path,
     header: &Header,
@@ -298,8 +344,8 @@ fn label_positions(
             }
         }
         (0, None) => {
-            let expected = "to be told the labels: by `xml`, a file that names them, or by `-C n` in @relation, \
-                            or by a hierarchical attribute";
+            let expected = "labels: named by the file `xml`, counted by `-C n` in @relation, \
+                            or in a hierarchical attribute";
             return Err(Unfit::new(expected, "none of these").at(path, header.relation_line));
         }
         (several, _) => {
@@ -312,7 +358,11 @@ fn label_positions(
     Ok(is_label)
 }
 
-/// By attribute, whether it is left out.
+/// For each attribute, whether it is ignored.
+///
+/// # Errors
+///
+/// [`Error::Param`] if a name is not that of an attribute.
 fn ignored_positions(
     path: &Path,
     header: &Header,

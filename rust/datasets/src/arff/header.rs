@@ -1,4 +1,8 @@
-//! What stands before the examples: `@relation`, `@attribute`, `@data`.
+//! The part of an ARFF file before the examples: `@relation`, `@attribute`, `@data`.
+//!
+//! Keywords and types are case-insensitive, `%` begins a comment, and names may be quoted. Lines
+//! must come in the order `@relation`, one or more `@attribute`, `@data`. A byte order mark at the
+//! beginning of the file is skipped.
 
 use super::line::{Line, copied_text, decode};
 use crate::source::{Unfit, no_room, quote, shorten};
@@ -6,17 +10,19 @@ use manylabel_base::{Error, Watch, copied, few, push};
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// Bytes of the longest name of an attribute. Features of a nominal attribute repeat it, once a value.
+/// Longest name of an attribute in bytes. The names of its features repeat it, once per value.
 const LONGEST_NAME: usize = 4096;
 
-/// Most parts of a path in a hierarchy. Every ancestor has a name of its own, the path to it, so that names
-/// take the square of the depth.
+/// Most parts of a path in a hierarchy. Every ancestor gets a name of its own, the path to it, so
+/// the names of a path take memory proportional to the square of its depth.
 const DEEPEST: usize = 100;
 
 /// One declared attribute.
 #[derive(Debug)]
 pub(crate) struct Attribute {
+    /// Its name, without quotes.
     pub(crate) name: String,
+    /// Its type.
     pub(crate) kind: Kind,
     /// 1-based line of its declaration.
     pub(crate) line: usize,
@@ -25,33 +31,38 @@ pub(crate) struct Attribute {
 /// The type of an attribute.
 #[derive(Debug)]
 pub(crate) enum Kind {
+    /// `numeric`, `real` or `integer`.
     Numeric,
+    /// Values in braces.
     Nominal(Values),
-    /// Paths of a label hierarchy, as declared.
+    /// The paths of a label hierarchy, as declared.
     Hierarchical(Vec<String>),
-    /// `string` or `date`: no feature.
+    /// `string` or `date`: not usable as a feature.
     Other(&'static str),
 }
 
 /// The values of a nominal attribute.
 #[derive(Debug)]
 pub(crate) struct Values {
+    /// The values in the order of their declaration, which gives their positions.
     pub(crate) list: Vec<Vec<u8>>,
+    /// The position of each value.
     positions: HashMap<Vec<u8>, usize>,
 }
 
 impl Values {
-    /// How many values a message shows.
+    /// How many values or attributes a message shows.
     pub(crate) const FEW: usize = 5;
 
-    /// The first of them, for a message.
+    /// The first values, separated by commas, for a message.
     pub(crate) fn first_few(&self) -> String {
         let shown = self.list.iter().take(Self::FEW);
         let shown: Vec<String> = few(shown.map(|value| shorten(value)));
         shown.join(", ")
     }
 
-    /// Position of `value`. Comparing a few short values beats hashing one.
+    /// The position of `value`, if it is declared. With up to eight values they are compared one by
+    /// one, which is faster than hashing.
     pub(crate) fn position(&self, value: &[u8]) -> Option<usize> {
         match self.list.len() {
             ..=8 => self.list.iter().position(|known| known == value),
@@ -60,19 +71,27 @@ impl Values {
     }
 }
 
-/// The header so far.
+/// The header as far as it has been read.
 #[derive(Debug, Default)]
 pub(crate) struct Header {
+    /// The attributes, in the order of the file.
     pub(crate) attributes: Vec<Attribute>,
-    /// `n` of `-C n`, if the relation's name has one.
+    /// `n` of `-C n`, if the relation name has it. Never 0.
     pub(crate) n_labels: Option<i64>,
-    /// 1-based line of `@relation`; 0 before it.
+    /// 1-based line of `@relation`; 0 before it was read.
     pub(crate) relation_line: usize,
+    /// The position of each attribute by name.
     names: HashMap<String, usize>,
 }
 
 impl Header {
-    /// Takes a line; true once it was `@data`.
+    /// Reads one line with its 1-based number. Returns true if it was `@data`, after which examples
+    /// begin. Empty lines and comments are skipped.
+    ///
+    /// # Errors
+    ///
+    /// [`Unfit`] if the line is not one that may come here, a name is too long or used twice, or a
+    /// type is unknown.
     pub(crate) fn push(
         &mut self,
         text: &[u8],
@@ -104,16 +123,17 @@ impl Header {
         Ok(false)
     }
 
-    /// The fault of a file that ends here.
+    /// The error for a file that ends within the header.
     pub(crate) fn unfinished(&self) -> Unfit {
         Unfit::new(self.wanted(), "the end of the file")
     }
 
-    /// Position of the attribute of this name.
+    /// The position of the attribute with this name, if there is one.
     pub(crate) fn position(&self, name: &str) -> Option<usize> {
         self.names.get(name).copied()
     }
 
+    /// The keywords that may come next, for messages.
     fn wanted(&self) -> &'static str {
         match (self.relation_line, self.attributes.len()) {
             (0, _) => "@relation",
@@ -122,6 +142,7 @@ impl Header {
         }
     }
 
+    /// Reads the rest of an `@attribute` line: a name, and a type or values in braces.
     fn push_attribute(&mut self, mut line: Line<'_>, number: usize) -> Result<(), Unfit> {
         let name = line.word(b" \t{", "the name of an attribute")?.text;
         if name.len() > LONGEST_NAME {
@@ -136,7 +157,10 @@ impl Header {
         };
         let first = insert(&mut self.names, copied_text(&name)?, self.attributes.len())?;
         if let Some(first) = first {
-            let expected = format!("a name unlike that of line {}", self.attributes[first].line);
+            let expected = format!(
+                "a name other than that of line {}",
+                self.attributes[first].line
+            );
             return Err(Unfit::new(
                 expected,
                 format!("{} again", quote(name.as_bytes())),
@@ -152,7 +176,7 @@ impl Header {
     }
 }
 
-/// Puts a key and its value into `map`; returns the value it had.
+/// Inserts a key with its value into `map`. Returns the value that the key had before.
 ///
 /// # Errors
 ///
@@ -166,9 +190,10 @@ pub(super) fn insert<K: Hash + Eq, V>(
     Ok(map.insert(key, value))
 }
 
-/// What is named if memory does not hold the values of nominal attributes.
+/// What errors name if memory does not hold the values of nominal attributes.
 const VALUES: &str = "number of nominal values";
 
+/// Reads the values of a nominal attribute behind its opening brace.
 fn values(line: &mut Line<'_>) -> Result<Values, Unfit> {
     let (mut list, mut positions) = (Vec::new(), HashMap::new());
     loop {
@@ -196,6 +221,7 @@ fn values(line: &mut Line<'_>) -> Result<Values, Unfit> {
     }
 }
 
+/// Reads the type of an attribute that has no values in braces. `name` is for messages.
 fn typed(line: &mut Line<'_>, name: &str) -> Result<Kind, Unfit> {
     let name = quote(name.as_bytes());
     let expected = format!(
@@ -219,7 +245,7 @@ fn typed(line: &mut Line<'_>, name: &str) -> Result<Kind, Unfit> {
     for path in decode(line.rest())?.split(',').map(str::trim) {
         if path.is_empty() {
             return Err(Unfit::new(
-                format!("paths of {name}, comma between them"),
+                format!("paths of {name}, separated by commas"),
                 quote(line.rest()),
             ));
         }
@@ -232,7 +258,11 @@ fn typed(line: &mut Line<'_>, name: &str) -> Result<Kind, Unfit> {
     Ok(Kind::Hierarchical(paths))
 }
 
-/// `n` of `-C n` in the name of a relation, as MEKA writes it.
+/// `n` of `-C n` in a relation name, as MEKA writes it; `None` without `-C`.
+///
+/// # Errors
+///
+/// [`Unfit`] if `-C` is not followed by an integer other than 0.
 fn n_labels(relation: &[u8]) -> Result<Option<i64>, Unfit> {
     let name = decode(relation)?;
     let mut words = name.split_whitespace();

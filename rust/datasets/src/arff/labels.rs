@@ -1,6 +1,9 @@
-//! The label list of MULAN: `<labels><label name="…">…</label></labels>`, labels within labels
-//! where they form a hierarchy. Only the names matter here; what nests in what is checked all the
-//! same, so that a file cut short is noticed.
+//! The label lists of MULAN: `<labels><label name="…">…</label></labels>`, with labels inside
+//! labels if they form a hierarchy.
+//!
+//! Only the names are used. The nesting of elements is verified nevertheless, so that a truncated
+//! file is noticed. Comments, declarations and other elements are skipped, and namespace prefixes
+//! are ignored. This is not a full XML parser: it reads the files that MULAN and its tools write.
 
 use super::line::{decode, room};
 use crate::source::{Source, Unfit, quote, shorten};
@@ -10,21 +13,30 @@ use memchr::memmem::find;
 use std::path::Path;
 
 /// Names of the labels in the order of the file, with their 1-based lines.
+///
+/// # Errors
+///
+/// [`Error::Parse`] if the file is malformed or has no labels, and those of [`Source`].
 pub(crate) fn read_labels(path: &Path, watch: &Watch) -> Result<Vec<(String, usize)>, Error> {
     let text = Source::open(path, watch)?.rest()?;
     labels(&text, watch).map_err(|(unfit, at)| unfit.at(path, line_of(&text, at)))
 }
 
+/// 1-based line of a position.
 fn line_of(text: &[u8], at: usize) -> usize {
     1 + memchr_iter(b'\n', &text[..at]).count()
 }
 
-/// On error, with the position of the fault.
+/// As [`read_labels`], for a text.
+///
+/// # Errors
+///
+/// With the position of the fault in the text.
 fn labels(text: &[u8], watch: &Watch) -> Result<Vec<(String, usize)>, (Unfit, usize)> {
     let mut labels = Vec::new();
     let mut open: Vec<&[u8]> = Vec::new();
     let mut at = 0;
-    // How many lines end before the tag, and up to where they are counted.
+    // Lines that end before the latest label, and the position up to which they are counted.
     let (mut n_lines, mut counted) = (0, 0);
     while let Some(offset) = memchr::memchr(b'<', &text[at..]) {
         let start = at + offset;
@@ -88,7 +100,11 @@ fn labels(text: &[u8], watch: &Watch) -> Result<Vec<(String, usize)>, (Unfit, us
     Ok(labels)
 }
 
-/// The value of `name` among the attributes of a tag; `None` if it is not there or malformed.
+/// The value of `name` among the attributes of a tag; `None` if it is missing or malformed.
+///
+/// # Errors
+///
+/// [`Error::TooLarge`].
 fn name_attribute(mut attributes: &[u8]) -> Result<Option<String>, Error> {
     while let Some((key, value, behind)) = attribute(attributes) {
         if key == b"name" {
@@ -99,7 +115,8 @@ fn name_attribute(mut attributes: &[u8]) -> Result<Option<String>, Error> {
     Ok(None)
 }
 
-/// Key and value of the first of the attributes of a tag, and what stands behind it.
+/// Key and value of the first attribute of a tag, and what follows it; `None` if there is none or
+/// it is malformed.
 fn attribute(attributes: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     let equals = attributes.iter().position(|&byte| byte == b'=')?;
     let key = attributes[..equals].trim_ascii();
@@ -112,9 +129,13 @@ fn attribute(attributes: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     Some((key, &rest[..length], &rest[length + 1..]))
 }
 
-/// Resolves `&amp;` and the like; `None` if an entity is unknown.
+/// Replaces entities such as `&amp;`; `None` if one is unknown.
+///
+/// # Errors
+///
+/// [`Error::TooLarge`].
 fn unescape(text: &str) -> Result<Option<String>, Error> {
-    // What an entity means is never longer than its name.
+    // A character is never longer than its entity.
     let mut out = room(text.len())?;
     let mut parts = text.split('&');
     out.push_str(parts.next().unwrap_or_default());
@@ -131,6 +152,7 @@ fn unescape(text: &str) -> Result<Option<String>, Error> {
     Ok(Some(out))
 }
 
+/// The character that an entity stands for, given without `&` and `;`.
 fn meaning(entity: &str) -> Option<char> {
     Some(match entity {
         "amp" => '&',

@@ -1,20 +1,27 @@
-//! The words of a line.
+//! The words of a line of an ARFF file.
+//!
+//! A [`Line`] is a position in the text of one line. Blanks between words are skipped, and an
+//! unquoted `%` begins a comment. Words may stand in single or double quotes, within which a
+//! backslash escapes the next character; `\n`, `\t` and `\r` mean what they mean in C.
 
 use crate::source::{BLOCK, Unfit, no_room, quote};
 use manylabel_base::{Error, Watch, extend, push};
 use std::borrow::Cow;
 
-/// What is named if memory does not hold a word.
+/// What errors name if memory does not hold a word.
 const WORD: &str = "a word of the file";
 
-/// A word and whether it stood in quotes; `?` means missing only without them.
+/// A word of a line.
 #[derive(Debug)]
 pub(crate) struct Word<'a> {
+    /// Its text, without quotes and escapes.
     pub(crate) text: Cow<'a, [u8]>,
+    /// Whether it stood in quotes.
     quoted: bool,
 }
 
 impl Word<'_> {
+    /// Whether the word is a missing value: `?` without quotes.
     pub(crate) fn is_missing(&self) -> bool {
         !self.quoted && *self.text == *b"?"
     }
@@ -23,14 +30,18 @@ impl Word<'_> {
 /// A position in a line.
 #[derive(Debug)]
 pub(crate) struct Line<'a> {
+    /// The whole line.
     text: &'a [u8],
+    /// The position of the next byte to read.
     at: usize,
+    /// Called within very long lines.
     watch: &'a Watch,
-    /// Where the watch is looked at next: a line can be much longer than a block.
+    /// The position at which the watch is called next. A line can be much longer than a block.
     next_look: usize,
 }
 
 impl<'a> Line<'a> {
+    /// Starts at the beginning of a line.
     pub(crate) fn new(text: &'a [u8], watch: &'a Watch) -> Self {
         Self {
             text,
@@ -40,7 +51,8 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// The next byte that is no blank; `None` at the end or before a comment.
+    /// Skips blanks and returns the next byte, or `None` at the end of the line or before a
+    /// comment.
     pub(crate) fn peek(&mut self) -> Option<u8> {
         while self.text.get(self.at).is_some_and(u8::is_ascii_whitespace) {
             self.at += 1;
@@ -48,7 +60,7 @@ impl<'a> Line<'a> {
         self.text.get(self.at).copied().filter(|&byte| byte != b'%')
     }
 
-    /// Steps over `byte`, if it comes next.
+    /// Skips blanks, and `byte` if it comes next. Returns whether it did.
     pub(crate) fn take(&mut self, byte: u8) -> bool {
         let found = self.peek() == Some(byte);
         self.at += usize::from(found);
@@ -60,7 +72,11 @@ impl<'a> Line<'a> {
         self.text[self.at..].trim_ascii()
     }
 
-    /// An error unless nothing but a comment is left.
+    /// Verifies that nothing but a comment is left.
+    ///
+    /// # Errors
+    ///
+    /// [`Unfit`] if there is more.
     pub(crate) fn end(&mut self) -> Result<(), Unfit> {
         match self.peek() {
             None => Ok(()),
@@ -68,7 +84,13 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// A quoted word, or what comes before one of `stops` or a comment, without blanks around it.
+    /// Reads a quoted word, or the text before one of `stops` or a comment, without blanks around
+    /// it. `what` describes the word in messages.
+    ///
+    /// # Errors
+    ///
+    /// [`Unfit`] if there is no word or a quote is not closed, those of the watch,
+    /// [`Error::TooLarge`].
     pub(crate) fn word(&mut self, stops: &[u8], what: &str) -> Result<Word<'a>, Unfit> {
         if self.at >= self.next_look {
             self.next_look = self.at + BLOCK as usize;
@@ -115,6 +137,7 @@ impl<'a> Line<'a> {
         }
     }
 
+    /// Reads a word without quotes, as [`word`](Self::word) does.
     fn bare(&mut self, stops: &[u8], what: &str) -> Result<Word<'a>, Unfit> {
         let left = &self.text[self.at..];
         let length = left
@@ -138,11 +161,11 @@ impl<'a> Line<'a> {
     }
 }
 
-/// `bytes` as text: UTF-8 if they are, else Latin-1, in which old files are written.
+/// `bytes` as text: UTF-8 if valid, else Latin-1, the encoding of many old files.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`], here and below.
+/// [`Error::TooLarge`].
 pub(crate) fn decode(bytes: &[u8]) -> Result<String, Error> {
     let Ok(text) = std::str::from_utf8(bytes) else {
         let mut text = room(2 * bytes.len())?;
@@ -155,13 +178,21 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<String, Error> {
 }
 
 /// A copy of `text`.
+///
+/// # Errors
+///
+/// [`Error::TooLarge`].
 pub(crate) fn copied_text(text: &str) -> Result<String, Error> {
     let mut copy = room(text.len())?;
     copy.push_str(text);
     Ok(copy)
 }
 
-/// An empty string with room for `n` bytes.
+/// An empty string with capacity for `n` bytes.
+///
+/// # Errors
+///
+/// [`Error::TooLarge`].
 pub(crate) fn room(n: usize) -> Result<String, Error> {
     let mut text = String::new();
     text.try_reserve_exact(n).map_err(|_| no_room(WORD))?;

@@ -1,13 +1,18 @@
-//! ARFF, Weka's attribute-relation file form, with the conventions by which multi-label files tell
-//! labels from features:
+//! ARFF, Weka's attribute-relation file format, with three conventions for telling labels from
+//! features:
 //!
-//! - MULAN (Tsoumakas et al., JMLR 2011): a second file in XML names the label attributes;
+//! - MULAN (Tsoumakas et al., JMLR 2011): a second file in XML names the label attributes.
 //! - MEKA (Read et al., JMLR 2016): `-C n` in the relation name makes the first n attributes
-//!   labels, or the last n if n is negative;
+//!   labels, or the last |n| if n is negative.
 //! - Clus (Vens et al., Machine Learning 2008): one attribute of type `hierarchical` lists paths
-//!   `a/b/c`, and an example gives some of them, joined by `@`.
+//!   `a/b/c`, and an example gives some of them, joined by `@`. The ancestors of a path are labels
+//!   too.
 //!
-//! The XML file wins over the other two, for it is given on purpose.
+//! An XML file, if given, takes precedence over the other two.
+//!
+//! Reading has three steps. `header.rs` collects the attributes up to `@data`, with words split by
+//! `line.rs`. `columns.rs` decides which attribute becomes which column of X or Y, with the names
+//! from `labels.rs` if there is an XML file. `rows.rs` then reads one example per line.
 
 mod columns;
 mod header;
@@ -27,49 +32,56 @@ use std::path::Path;
 /// What a caller of [`read_arff`] may choose.
 #[derive(Debug, Default)]
 pub struct ArffOptions<'a> {
-    /// The XML file that names the labels.
+    /// The XML file that names the labels, in MULAN's format.
     pub xml: Option<&'a Path>,
-    /// Names of attributes to leave out.
+    /// Names of attributes to leave out. Each must exist.
     pub ignore: &'a [String],
-    /// Whether a missing label value (`?`) means absent; it is an error otherwise.
+    /// Whether a missing label value (`?`) means that the label is absent. Otherwise it is an
+    /// error.
     pub missing_is_absent: bool,
 }
 
-/// Feature values, in the form the file has them in.
+/// Feature values, dense or sparse as in the file. The first example decides.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Cells<V> {
-    /// Row after row.
+    /// Row after row, with as many values per row as there are features.
     Dense(Vec<V>),
-    /// Of a file with rows in braces.
+    /// The values other than 0, of a file with examples in braces.
     Sparse(Rows<i32, V>),
 }
 
-/// A data set. Missing feature values are NaN.
+/// A data set as read from an ARFF file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Arff<V> {
-    /// Features.
+    /// Features. Missing values are NaN.
     pub x: Cells<V>,
-    /// Labels, without values.
+    /// Labels of each example, ascending, without values.
     pub y: Rows<i32, ()>,
-    /// One name a column of `x`.
+    /// One name per column of `x`.
     pub feature_names: Vec<String>,
-    /// One name a column of `y`.
+    /// One name per column of `y`.
     pub label_names: Vec<String>,
 }
 
-/// Reads an ARFF file, plain or gzip. `watch` counts bytes of text, and is looked at while there is nothing
-/// to read: a file may be a pipe.
+/// Reads an ARFF file, plain or gzip. `watch` counts bytes of text, and is called at intervals
+/// while there is nothing to read: the file may be a pipe.
 ///
-/// A numeric attribute is one feature. A nominal one of two values is one 0/1 feature, otherwise
-/// one 0/1 feature per value. Features and labels are in the order of the attributes.
+/// Features and labels are in the order of the attributes:
 ///
-/// Memory is that of the result and a block of text; a single pass, linear time.
+/// - A numeric attribute is one feature.
+/// - A nominal attribute with two values is one 0/1 feature. It is 1 for the value that means yes if
+///   the other one means no, else for the second value.
+/// - Any other nominal attribute is one 0/1 feature per value, named `attribute=value`.
+/// - A label attribute must be numeric with values 0 and 1, or nominal with values that mean no and
+///   yes.
+///
+/// Takes linear time in a single pass. Memory is that of the result and a block of text.
 ///
 /// # Errors
 ///
 /// [`Error::Parse`] if a file is malformed, does not say which attributes are labels, or has
-/// attributes that are neither numbers nor nominal; [`Error::Param`] if `ignore` names no
-/// attribute; [`Error::Io`]; [`Error::Stopped`]; [`Error::TooLarge`].
+/// attributes that are neither numeric nor nominal and not ignored; [`Error::Param`] if a name in
+/// `ignore` is not that of an attribute; [`Error::Io`]; [`Error::Stopped`]; [`Error::TooLarge`].
 pub fn read_arff<V: Real>(
     path: &Path,
     options: &ArffOptions<'_>,

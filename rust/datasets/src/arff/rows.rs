@@ -1,4 +1,11 @@
-//! The examples behind `@data`.
+//! The examples after `@data`, one per line.
+//!
+//! A dense example lists the values of all attributes. A sparse example lists pairs `index value`
+//! in braces; attributes that it omits have the number 0, or the first declared value if they are
+//! nominal. All examples of a file must have the form of the first one.
+//!
+//! Each value is placed by the [`Role`] of its attribute. X stays dense or sparse as in the file; Y
+//! is sparse in both cases.
 
 use super::columns::{Columns, Role};
 use super::header::Values;
@@ -9,47 +16,58 @@ use crate::source::{Unfit, quote};
 use crate::xc::Rows;
 use manylabel_base::{Error, Watch, collected, extend, filled, push};
 
-/// What is named if memory does not hold an example.
+/// What errors name if memory does not hold an example.
 const VALUES: &str = "values of an example";
 
-/// What is named if memory does not hold the examples.
+/// What errors name if memory does not hold the examples.
 const ENTRIES: &str = "number of stored entries";
 
-/// The examples so far.
+/// The examples read so far.
 pub(crate) struct Examples<V> {
+    /// The attributes with their roles.
     columns: Columns,
+    /// Whether a missing label value means that the label is absent.
     missing_is_absent: bool,
-    /// Dense or sparse, as the first example is.
+    /// The features, in the form of the first example; `None` before it.
     x: Option<Cells<V>>,
+    /// The labels.
     y: Rows<i32, ()>,
-    /// What a sparse example that omits an attribute says of it by that, where this is not zero.
+    /// Attributes whose omission from a sparse example implies an entry of 1, with that entry.
     implied: Vec<(usize, Entry)>,
-    /// By attribute, the number of the last sparse example that gives it; examples count from 1.
+    /// For each attribute the number of the last sparse example that gives it. Examples count from
+    /// 1.
     given: Vec<usize>,
+    /// The example being read.
     row: Row<V>,
 }
 
-/// The example being read.
+/// The example being read. Its allocations are reused.
 struct Row<V> {
+    /// Columns of X with their values, in the order of the attributes given.
     cells: Vec<(i32, V)>,
+    /// Labels, in the order found; they may repeat.
     labels: Vec<i32>,
-    /// A number with the room behind it that [`decimal`] asks for.
+    /// A number followed by the padding that [`decimal`] needs.
     padded: Vec<u8>,
 }
 
-/// A one in X or in Y.
+/// An entry of 1.
 #[derive(Clone, Copy)]
 enum Entry {
+    /// In this column of X.
     Feature(i32),
+    /// In this column of Y.
     Label(i32),
 }
 
 impl<V: Real> Examples<V> {
+    /// Starts without examples.
+    ///
     /// # Errors
     ///
     /// [`Error::TooLarge`].
     pub(crate) fn new(columns: Columns, options: &ArffOptions<'_>) -> Result<Self, Error> {
-        // The value omitted is the first declared one, or the number 0.
+        // An omitted attribute has its first declared value, or the number 0.
         let first = |role: &Role| match role {
             Role::Pair { column, one: 0 } | Role::Choice { column } => {
                 Some(Entry::Feature(*column))
@@ -75,7 +93,12 @@ impl<V: Real> Examples<V> {
         })
     }
 
-    /// Takes a line; empty ones and comments say nothing.
+    /// Reads the example on a line. Empty lines and comments are skipped.
+    ///
+    /// # Errors
+    ///
+    /// [`Unfit`] if the line is malformed, has a value that its attribute does not allow, or has
+    /// another form than the lines before.
     pub(crate) fn push(&mut self, text: &[u8], watch: &Watch) -> Result<(), Unfit> {
         let mut line = Line::new(text, watch);
         let Some(start) = line.peek() else {
@@ -109,6 +132,11 @@ impl<V: Real> Examples<V> {
         self.keep().map_err(Unfit::from)
     }
 
+    /// Reads the values of all attributes into `row`.
+    ///
+    /// # Errors
+    ///
+    /// As [`push`](Self::push).
     fn dense(&mut self, line: &mut Line<'_>) -> Result<(), Unfit> {
         let n = self.columns.attributes.len();
         for (position, attribute) in self.columns.attributes.iter().enumerate() {
@@ -127,6 +155,12 @@ impl<V: Real> Examples<V> {
         Ok(())
     }
 
+    /// Reads pairs `index value` in braces into `row`, and adds the entries that omitted attributes
+    /// imply.
+    ///
+    /// # Errors
+    ///
+    /// As [`push`](Self::push).
     fn sparse(&mut self, line: &mut Line<'_>) -> Result<(), Unfit> {
         let n = self.columns.attributes.len();
         let number = self.y.n_rows() + 1;
@@ -137,7 +171,8 @@ impl<V: Real> Examples<V> {
                 .ok()
                 .and_then(|text| text.parse::<usize>().ok());
             let Some(index) = index.filter(|&index| index < n) else {
-                let expected = format!("the index of an attribute, below {n} (they count from 0)");
+                let expected =
+                    format!("the index of an attribute, below {n} (indices count from 0)");
                 return Err(Unfit::new(expected, quote(&word.text)));
             };
             if std::mem::replace(&mut self.given[index], number) == number {
@@ -169,7 +204,11 @@ impl<V: Real> Examples<V> {
         Ok(())
     }
 
-    /// Moves the example read into X and Y.
+    /// Appends the example in `row` to X and Y.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`].
     fn keep(&mut self) -> Result<(), Error> {
         let Row { cells, labels, .. } = &mut self.row;
         labels.sort_unstable();
@@ -179,7 +218,7 @@ impl<V: Real> Examples<V> {
         match &mut self.x {
             Some(Cells::Dense(values)) => {
                 let (start, width) = (values.len(), self.columns.feature_names.len());
-                // A file of many nominal values can be far smaller than its dense matrix.
+                // With many nominal values, the dense matrix can be far larger than the file.
                 let zeros = std::iter::repeat_n(V::default(), width);
                 extend("the dense matrix of features", values, zeros)?;
                 for &(column, value) in &*cells {
@@ -202,6 +241,7 @@ impl<V: Real> Examples<V> {
         Ok(())
     }
 
+    /// The data set. A file without examples has dense features of zero rows.
     pub(crate) fn finish(self) -> Arff<V> {
         Arff {
             x: self.x.unwrap_or(Cells::Dense(Vec::new())),
@@ -213,7 +253,11 @@ impl<V: Real> Examples<V> {
 }
 
 impl<V: Real> Row<V> {
-    /// Puts one value of one attribute where it belongs.
+    /// Places one value of one attribute, given with its role.
+    ///
+    /// # Errors
+    ///
+    /// [`Unfit`] if the attribute does not allow the value.
     fn place(
         &mut self,
         word: &Word<'_>,
@@ -278,6 +322,11 @@ impl<V: Real> Row<V> {
         Ok(())
     }
 
+    /// Places a missing value: NaN in all features of the attribute, or an absent label.
+    ///
+    /// # Errors
+    ///
+    /// [`Unfit`] for a label, unless `missing_is_absent`.
     fn place_missing(
         &mut self,
         role: &Role,
@@ -307,6 +356,11 @@ impl<V: Real> Row<V> {
         Ok(())
     }
 
+    /// Adds an entry of 1.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`].
     fn push(&mut self, entry: Entry) -> Result<(), Error> {
         match entry {
             Entry::Feature(column) => push(VALUES, &mut self.cells, (column, V::from(1))),
@@ -314,6 +368,11 @@ impl<V: Real> Row<V> {
         }
     }
 
+    /// Reads a number; `name` is that of the attribute, for messages.
+    ///
+    /// # Errors
+    ///
+    /// [`Unfit`] if the text is not a finite number.
     fn number(&mut self, text: &[u8], name: &str) -> Result<V, Unfit> {
         self.padded.clear();
         extend(VALUES, &mut self.padded, text.iter().copied().chain([0; 8]))?;

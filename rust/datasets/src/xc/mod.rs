@@ -1,9 +1,19 @@
-//! The text form of the Extreme Classification Repository (Bhatia et al., "The extreme
-//! classification repository", 2016).
+//! The text format of the Extreme Classification Repository (Bhatia et al., *The extreme
+//! classification repository*, 2016).
 //!
-//! The first line holds the numbers of examples, features and labels; each further line one
-//! example: its labels, comma between them, a blank, then `feature:value` pairs, blank between
-//! them. Labels and features count from 0. A line without labels begins with the blank.
+//! ```text
+//! 3 6 4               number of examples, features and labels
+//! 0,2 1:0.5 3:2       an example with the labels 0 and 2
+//!  0:1 5:0.25         an example without labels
+//! 1                   an example without features
+//! ```
+//!
+//! The first line is the header. Each further line is one example: its labels separated by commas,
+//! a blank, and `feature:value` pairs separated by blanks. Labels and features count from 0. The
+//! line of an example without labels begins with a blank.
+//!
+//! `read.rs` parses blocks of lines in parallel while the next blocks are read and decompressed;
+//! `write.rs` writes a new file and renames it when it is complete.
 
 mod read;
 mod write;

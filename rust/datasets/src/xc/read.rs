@@ -1,25 +1,33 @@
-//! From text to arrays.
+//! Reading: from text to the arrays of CSR matrices.
+//!
+//! The file is read in batches of blocks, one block per thread. While a batch is read and
+//! decompressed, the blocks of the batch before are parsed in parallel, each into rows of its own,
+//! which are then appended in order. The allocations of both batches are reused.
+//!
+//! Once the first batch is parsed, its share of the file tells about how large the result will be,
+//! and capacity for it is reserved, so that the arrays rarely move.
 
 use crate::number::{Real, decimal, digits};
 use crate::source::{Block, Index, Source, Unfit, quote, shorten};
 use manylabel_base::{Error, Watch, extend, few, push};
 use std::path::{Path, PathBuf};
 
-/// What is named if memory does not hold the rows.
+/// What errors name if memory does not hold the rows.
 const ENTRIES: &str = "number of stored entries";
 
-/// Rows of a sparse matrix as they are collected: what the arrays of a CSR matrix are made of.
+/// Rows of a sparse matrix as they are collected: the arrays of a CSR matrix.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rows<I, V> {
-    /// 0, then the end of each row.
+    /// 0, then the end of each row in `indices`.
     pub ends: Vec<i64>,
     /// Columns, strictly increasing within a row.
     pub indices: Vec<I>,
-    /// Values, none of them zero; empty where every stored value is one.
+    /// Values, none of them 0; empty for matrices of ones.
     pub values: Vec<V>,
 }
 
 impl<I, V> Default for Rows<I, V> {
+    /// No rows.
     fn default() -> Self {
         Self {
             ends: few([0]),
@@ -35,14 +43,20 @@ impl<I, V> Rows<I, V> {
         self.ends.len() - 1
     }
 
+    /// Ends the row to which entries were appended.
+    ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`], here and below.
+    /// [`Error::TooLarge`].
     pub(crate) fn end_row(&mut self) -> Result<(), Error> {
         push("number of rows", &mut self.ends, self.indices.len() as i64)
     }
 
-    /// Moves the rows of `other` behind these; its memory stays, for the next rows.
+    /// Moves the rows of `other` behind these. Its capacity stays, for the next rows.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`].
     fn append(&mut self, other: &mut Self) -> Result<(), Error> {
         let offset = self.indices.len() as i64;
         let ends = other.ends.drain(1..).map(|end| end + offset);
@@ -51,11 +65,12 @@ impl<I, V> Rows<I, V> {
         extend(ENTRIES, &mut self.values, other.values.drain(..))
     }
 
-    /// Leaves out the rows from `n_rows` on, which have no entries.
+    /// Drops the rows from `n_rows` on, which must not have entries.
     fn truncate(&mut self, n_rows: usize) {
         self.ends.truncate(n_rows + 1);
     }
 
+    /// Releases unused capacity.
     fn shrink(&mut self) {
         self.ends.shrink_to_fit();
         self.indices.shrink_to_fit();
@@ -63,23 +78,24 @@ impl<I, V> Rows<I, V> {
     }
 }
 
-/// A data set: `shape` is (`n_examples`, `n_features`, `n_labels`).
+/// A data set in the format of the Extreme Classification Repository.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Xc<I, V> {
     /// Features.
     pub x: Rows<I, V>,
     /// Labels, without values.
     pub y: Rows<I, ()>,
-    /// What the first line says and the rest holds to.
+    /// (`n_examples`, `n_features`, `n_labels`), as in the header. The rows agree with it.
     pub shape: (usize, usize, usize),
 }
 
 impl<I, V> Xc<I, V> {
-    /// Makes room for `share` times what is here. Growing step by step would copy, and pages once
-    /// reserved cost nothing until they are written. What is not granted need not be: it was a guess.
+    /// Reserves capacity for `share` times the present content. Growing step by step would copy the
+    /// arrays, and reserved pages cost nothing until they are written. Memory that is not granted
+    /// is not an error, since the size is an estimate.
     fn reserve(&mut self, share: f64) {
         fn make_room<T>(vec: &mut Vec<T>, share: f64) {
-            // A little more, for no part of a file is quite like another.
+            // Three per cent more, since parts of a file differ.
             let more = vec.len() as f64 * (share * 1.03 - 1.0).max(0.0);
             let _ = vec.try_reserve(more as usize);
         }
@@ -91,24 +107,29 @@ impl<I, V> Xc<I, V> {
     }
 }
 
-/// An open file of which the first line has been read.
+/// An open file whose header has been read.
 pub struct XcFile<'w> {
+    /// The path, for messages.
     path: PathBuf,
+    /// The rest of the file.
     source: Source<'w>,
+    /// Called at each block, and while there is nothing to read.
     watch: &'w Watch,
-    /// The beginning of the file.
+    /// The first block of the file, header included.
     first: Block,
+    /// Length of the header line in bytes.
     header_length: usize,
+    /// The numbers in the header.
     shape: (usize, usize, usize),
 }
 
 impl<'w> XcFile<'w> {
-    /// Opens a file, plain or gzip, and reads its first line. `watch` is looked at while there is nothing
-    /// to read; it may be a pipe.
+    /// Opens a file, plain or gzip, and reads its header. `watch` is called at intervals while
+    /// there is nothing to read: the file may be a pipe.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if it cannot be read, [`Error::Parse`] if its first line is no header,
+    /// [`Error::Io`] if it cannot be read, [`Error::Parse`] if its first line is not a header,
     /// [`Error::Stopped`], [`Error::TooLarge`].
     pub fn open(path: &Path, watch: &'w Watch) -> Result<Self, Error> {
         let (mut source, mut first) = (Source::open(path, watch)?, Block::default());
@@ -124,26 +145,27 @@ impl<'w> XcFile<'w> {
         })
     }
 
-    /// What the first line says: (`n_examples`, `n_features`, `n_labels`).
+    /// (`n_examples`, `n_features`, `n_labels`), as in the header.
     pub fn shape(&self) -> (usize, usize, usize) {
         self.shape
     }
 
-    /// Reads the examples, on the threads of the current rayon pool; the result does not depend on
+    /// Reads the examples, on the threads of the current rayon pool. The result does not depend on
     /// their number. The watch counts bytes of text.
     ///
-    /// Carriage returns before newlines, trailing blanks, tabs for blanks, empty lines at the end of the
-    /// file, features and labels out of order, and repeated labels are let through; a
-    /// feature given twice in one example is not, nor are more examples than the first line says. Zero
-    /// values are dropped.
+    /// Accepted are carriage returns before newlines, trailing blanks, tabs instead of blanks,
+    /// empty lines at the end of the file, features and labels in any order, and repeated labels. A
+    /// feature given twice in one example is an error, and so are more or fewer examples than the
+    /// header says. Values of 0 are dropped.
     ///
-    /// Memory is that of the result and a few blocks of text; a single pass, linear time.
+    /// Takes linear time in a single pass, apart from sorting examples that are not in order.
+    /// Memory is that of the result and a few blocks of text.
     ///
     /// # Errors
     ///
     /// [`Error::Parse`] if the file is malformed or a gzip stream damaged, [`Error::Io`] if it
-    /// cannot be read, [`Error::Stopped`], [`Error::TooLarge`] if columns do not fit `I` or the result
-    /// does not fit in memory.
+    /// cannot be read, [`Error::Stopped`], [`Error::TooLarge`] if columns do not fit `I` or the
+    /// result does not fit in memory.
     pub fn read<I: Index, V: Real>(self) -> Result<Xc<I, V>, Error> {
         let Self {
             path,
@@ -200,7 +222,11 @@ impl<'w> XcFile<'w> {
     }
 }
 
-/// The numbers of the first line, and its length.
+/// The numbers in the header, and the length of its line.
+///
+/// # Errors
+///
+/// [`Error::Parse`] unless the line consists of three whole numbers.
 fn shape(path: &Path, block: &Block) -> Result<((usize, usize, usize), usize), Error> {
     let text = block.text();
     let length = text
@@ -219,7 +245,7 @@ fn shape(path: &Path, block: &Block) -> Result<((usize, usize, usize), usize), E
         let word = words
             .next()
             .filter(|word| word.iter().all(u8::is_ascii_digit))?;
-        // scipy holds sizes in 64 bits with sign.
+        // scipy stores sizes as signed 64-bit integers.
         std::str::from_utf8(word)
             .ok()?
             .parse::<i64>()
@@ -239,19 +265,24 @@ fn shape(path: &Path, block: &Block) -> Result<((usize, usize, usize), usize), E
     Err(Unfit::new(expected, got).at(path, 1))
 }
 
-/// Exclusive bounds of what lines may name.
+/// Exclusive upper bounds of the numbers on a line.
 struct Limits {
+    /// Number of features.
     n_features: u64,
+    /// Number of labels.
     n_labels: u64,
 }
 
-/// Consecutive blocks, parsed side by side.
+/// Consecutive blocks, parsed in parallel.
 struct Batch<I, V> {
+    /// One part per thread.
     parts: Vec<Part<I, V>>,
+    /// How many parts hold a block.
     filled: usize,
 }
 
 impl<I: Index, V: Real> Batch<I, V> {
+    /// Empty parts.
     fn new(n_blocks: usize) -> Self {
         Self {
             parts: few((0..n_blocks).map(|_| Part::default())),
@@ -259,6 +290,11 @@ impl<I: Index, V: Real> Batch<I, V> {
         }
     }
 
+    /// Reads the next blocks of the file.
+    ///
+    /// # Errors
+    ///
+    /// As [`Source::next`]; the parts read before it remain.
     fn fill(&mut self, source: &mut Source) -> Result<(), Error> {
         self.filled = 0;
         for part in &mut self.parts {
@@ -271,6 +307,7 @@ impl<I: Index, V: Real> Batch<I, V> {
         Ok(())
     }
 
+    /// Bytes of text in the batch.
     fn text_len(&self) -> usize {
         self.parts[..self.filled]
             .iter()
@@ -278,6 +315,7 @@ impl<I: Index, V: Real> Batch<I, V> {
             .sum()
     }
 
+    /// Parses all blocks of the batch.
     fn parse(&mut self, limits: &Limits) {
         use rayon::prelude::*;
         self.parts[..self.filled]
@@ -286,15 +324,19 @@ impl<I: Index, V: Real> Batch<I, V> {
     }
 }
 
-/// A block and what was read from it. The memory of both serves block after block.
+/// A block and the rows read from it. The allocations of both are reused from block to block.
 struct Part<I, V> {
+    /// The text.
     block: Block,
-    /// Where the examples begin.
+    /// The position where examples begin: behind the header in the first block.
     start: usize,
+    /// Features.
     x: Rows<I, V>,
+    /// Labels.
     y: Rows<I, ()>,
-    /// The first fault, with its line.
+    /// The first error, with its line. Parsing of the block ends there.
     fault: Option<(Unfit, usize)>,
+    /// Working space: the entries of an example that is not in order.
     unsorted: Vec<(I, V)>,
 }
 
@@ -312,6 +354,7 @@ impl<I, V> Default for Part<I, V> {
 }
 
 impl<I: Index, V: Real> Part<I, V> {
+    /// Parses the block up to its end or its first error.
     fn parse(&mut self, limits: &Limits) {
         let block = std::mem::take(&mut self.block);
         let (mut at, end) = (self.start, block.text().len());
@@ -319,7 +362,7 @@ impl<I: Index, V: Real> Part<I, V> {
             match self.example(block.padded(), at, limits) {
                 Ok(behind) => at = behind,
                 Err(unfit) => {
-                    // The rows so far are whole, so they tell the line; the first block has the header.
+                    // Every line so far was one row. The first block also has the header.
                     let header = usize::from(self.start > 0);
                     self.fault = Some((unfit, block.first_line + header + self.y.n_rows()));
                     break;
@@ -329,7 +372,11 @@ impl<I: Index, V: Real> Part<I, V> {
         self.block = block;
     }
 
-    /// Reads the example that begins at `at`; returns where the next one does.
+    /// Reads the example that begins at `at`; returns the position where the next one begins.
+    ///
+    /// # Errors
+    ///
+    /// [`Unfit`] if the line is malformed.
     #[inline]
     fn example(&mut self, text: &[u8], mut at: usize, limits: &Limits) -> Result<usize, Unfit> {
         let (x_start, y_start) = (self.x.indices.len(), self.y.indices.len());
@@ -399,7 +446,7 @@ impl<I: Index, V: Real> Part<I, V> {
         Ok(at + 1 + usize::from(text[at] == b'\r'))
     }
 
-    /// Sorts the labels from `start` on; a repeated one says nothing new.
+    /// Sorts the labels from index `start` on and drops repeated ones.
     #[cold]
     fn sort_labels(&mut self, start: usize) {
         let labels = &mut self.y.indices;
@@ -414,7 +461,11 @@ impl<I: Index, V: Real> Part<I, V> {
         labels.truncate(kept);
     }
 
-    /// Sorts the features from `start` on; a repeated one has two values, and no rule says which holds.
+    /// Sorts the features from index `start` on.
+    ///
+    /// # Errors
+    ///
+    /// [`Unfit`] if a feature is repeated: it would have two values.
     #[cold]
     fn sort_features(&mut self, start: usize) -> Result<(), Unfit> {
         let pairs = &mut self.unsorted;
@@ -437,8 +488,12 @@ impl<I: Index, V: Real> Part<I, V> {
         Ok(())
     }
 
-    /// Moves the examples behind `all`. Only empty lines, which are no examples at the end of a file, may
-    /// follow the last declared example; a fault comes with its line.
+    /// Moves the examples behind those of `all`. After the last declared example only empty lines
+    /// may follow.
+    ///
+    /// # Errors
+    ///
+    /// The error of parsing, or that of a surplus example, with its line.
     fn append_to(&mut self, all: &mut Xc<I, V>) -> Result<(), (Unfit, usize)> {
         let n_rows = self.x.n_rows();
         let n_wanted = n_rows.min(all.shape.0 - all.x.n_rows());
@@ -466,23 +521,26 @@ impl<I: Index, V: Real> Part<I, V> {
     }
 }
 
+/// Whether a byte separates words.
 #[inline]
 fn is_blank(byte: u8) -> bool {
     byte == b' ' || byte == b'\t'
 }
 
-/// Every block ends with a newline, so there is always one ahead.
+/// Whether a line ends at `at`. Every block ends with a newline, so a byte follows each carriage
+/// return.
 #[inline]
 fn ends_line(text: &[u8], at: usize) -> bool {
     text[at] == b'\n' || (text[at] == b'\r' && text[at + 1] == b'\n')
 }
 
+/// Whether a word ends at `at`.
 #[inline]
 fn ends_word(text: &[u8], at: usize) -> bool {
     is_blank(text[at]) || ends_line(text, at)
 }
 
-/// What stands at `at`, up to the next blank.
+/// The text from `at` up to the next blank or the end of the line.
 fn word(text: &[u8], at: usize) -> &[u8] {
     let mut end = at;
     while !ends_word(text, end) {
@@ -491,6 +549,7 @@ fn word(text: &[u8], at: usize) -> &[u8] {
     &text[at..end]
 }
 
+/// The error for a label or feature that is not below `limit`.
 #[cold]
 fn out_of_range(what: &str, limit: u64, text: &[u8], at: usize) -> Unfit {
     let (_, end) = digits(text, at);
@@ -500,17 +559,19 @@ fn out_of_range(what: &str, limit: u64, text: &[u8], at: usize) -> Unfit {
     )
 }
 
+/// The error for text in place of labels.
 #[cold]
 fn wrong_label(text: &[u8], at: usize) -> Unfit {
     let found = word(text, at);
     let expected = if found.contains(&b':') {
-        "labels, or a blank before the first feature of an example without labels"
+        "labels, or a blank before the first feature if there are no labels"
     } else {
-        "labels as whole numbers with commas between them"
+        "labels as whole numbers separated by commas"
     };
     Unfit::new(expected, quote(found))
 }
 
+/// The error for text in place of a pair.
 #[cold]
 fn wrong_pair(text: &[u8], at: usize) -> Unfit {
     Unfit::new("a pair `feature:value`", quote(word(text, at)))

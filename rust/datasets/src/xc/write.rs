@@ -1,4 +1,8 @@
-//! From arrays to text.
+//! Writing: from CSR matrices to text.
+//!
+//! Lines are collected in a buffer of fixed size and written in chunks. The text goes to a new
+//! hidden file in the same directory, which replaces the target when it is complete and has reached
+//! the disk. An error or a stop leaves the target as it was and removes the new file.
 
 use crate::number::{Real, push_decimal};
 use flate2::Compression;
@@ -10,26 +14,30 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// Bytes of whole lines collected before they are written.
+/// Bytes of whole lines that are collected before they are written.
 const CHUNK: usize = 1 << 16;
 
-/// Bytes of text collected before they are written although the line goes on.
+/// Size of the buffer. When it is full, text is written in the middle of a line.
 const LARGEST_CHUNK: usize = 1 << 20;
 
-/// No label and no pair needs more bytes: a separator, 20 digits, a colon and a decimal of 24.
+/// Upper bound of the bytes that one label or pair takes: a separator, 20 digits, a colon and a
+/// decimal of 24.
 const LONGEST_PIECE: usize = 64;
 
-/// Writes a data set; gzip if the name of `path` ends in `.gz`. `watch` counts examples.
+/// Writes a data set, compressed if the name of `path` ends in `.gz`. `watch` counts examples.
 ///
-/// Values are the shortest decimals that read back to the same `V`, whole numbers below 10¹⁶ are
-/// integers, stored zeros of `x` are left out; every stored entry of `y` is a label. The text goes to a new file beside `path`,
-/// which takes its name once it is complete: whatever happens, `path` is either the old file or
-/// the new one. If `path` exists and is no file (a pipe, `/dev/stdout`), it is written directly.
+/// Values are the shortest decimals that read back to the same `V`; whole numbers below 10¹⁶ are
+/// written as integers. Stored zeros of `x` are left out. Every stored entry of `y` is a label.
+///
+/// The text goes to a new file in the directory of `path`, which is renamed once it is complete, so
+/// `path` is either the old file or the new one at any time. Symbolic links are followed, and
+/// permissions of an old file are kept. If `path` exists and is not a regular file (a pipe or
+/// `/dev/stdout`, say), it is written to directly.
 ///
 /// # Errors
 ///
-/// [`Error::Shape`] if the numbers of rows differ, [`Error::Io`], [`Error::Stopped`], [`Error::TooLarge`],
-/// and [`Error::Param`] if a value is not finite.
+/// [`Error::Shape`] if the numbers of rows differ, [`Error::Param`] if a value is not finite,
+/// [`Error::Io`], [`Error::Stopped`], [`Error::TooLarge`].
 pub fn write_xc<I: Index, V: Real>(
     path: &Path,
     x: CsrView<'_, I, V>,
@@ -45,7 +53,7 @@ pub fn write_xc<I: Index, V: Real>(
         let file = File::options().write(true).open(path).map_err(refused)?;
         return write_to(file, path, x, y, watch).map(drop);
     }
-    // A link keeps pointing where it does; the file behind it is the one to replace.
+    // A symbolic link stays; the file it points to is replaced.
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.into());
     let (unfinished, file) = Unfinished::beside(&target).map_err(refused)?;
     if let Ok(old) = fs::metadata(&target) {
@@ -56,6 +64,11 @@ pub fn write_xc<I: Index, V: Real>(
     unfinished.rename(&target).map_err(refused)
 }
 
+/// Writes the text to `file`, compressed if the name of `path` ends in `.gz`; returns the file.
+///
+/// # Errors
+///
+/// As [`write_xc`].
 fn write_to<I: Index, V: Real>(
     file: File,
     path: &Path,
@@ -78,6 +91,11 @@ fn write_to<I: Index, V: Real>(
     }
 }
 
+/// Writes the header and all examples to `out`.
+///
+/// # Errors
+///
+/// As [`write_xc`].
 fn write_rows<I: Index, V: Real>(
     out: &mut impl Write,
     path: &Path,
@@ -105,15 +123,24 @@ fn write_rows<I: Index, V: Real>(
     lines.pass_on()
 }
 
-/// Text on its way into a file. Its memory never grows.
+/// Text on its way into a file. The buffer never grows.
 struct Lines<'a, W> {
+    /// The buffer.
     text: Vec<u8>,
+    /// Where the text goes.
     out: &'a mut W,
+    /// The path, for messages.
     path: &'a Path,
+    /// Called within very long lines.
     watch: &'a Watch,
 }
 
 impl<W: Write> Lines<'_, W> {
+    /// Adds the line of one example.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Param`] if a value is not finite, [`Error::Io`], [`Error::Stopped`].
     fn push_example<I: Index, V: Real>(
         &mut self,
         labels: &[u32],
@@ -148,7 +175,11 @@ impl<W: Write> Lines<'_, W> {
         Ok(())
     }
 
-    /// Makes room for a piece of a line.
+    /// Makes room for [`LONGEST_PIECE`] bytes, by writing the buffer if necessary.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`], [`Error::Stopped`].
     fn make_room(&mut self) -> Result<(), Error> {
         if self.text.len() + LONGEST_PIECE > LARGEST_CHUNK {
             self.pass_on()?;
@@ -157,7 +188,11 @@ impl<W: Write> Lines<'_, W> {
         Ok(())
     }
 
-    /// Writes what is there.
+    /// Writes and empties the buffer.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`].
     fn pass_on(&mut self) -> Result<(), Error> {
         self.out.write_all(&self.text).map_err(|source| Error::Io {
             path: self.path.into(),
@@ -168,10 +203,16 @@ impl<W: Write> Lines<'_, W> {
     }
 }
 
-/// A file that disappears unless it is renamed.
+/// The path of a new file, which is removed on drop unless it has been renamed.
 struct Unfinished(Option<PathBuf>);
 
 impl Unfinished {
+    /// Creates a hidden file in the directory of `target`, with the number of the process in its
+    /// name.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system.
     fn beside(target: &Path) -> io::Result<(Self, File)> {
         let name = target.file_name().ok_or(io::ErrorKind::InvalidInput)?;
         for attempt in 0u32.. {
@@ -187,6 +228,11 @@ impl Unfinished {
         Err(io::ErrorKind::AlreadyExists.into())
     }
 
+    /// Renames the file to `target`, replacing a file of that name.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system; the new file is then removed.
     fn rename(mut self, target: &Path) -> io::Result<()> {
         let path = self.0.take().unwrap_or_default();
         fs::rename(&path, target).inspect_err(|_| self.0 = Some(path))
@@ -194,9 +240,10 @@ impl Unfinished {
 }
 
 impl Drop for Unfinished {
+    /// Removes the file unless it has been renamed.
     fn drop(&mut self) {
         if let Some(path) = &self.0 {
-            // The error that brought us here is the one to tell of.
+            // The error that led here is reported; a second one would hide it.
             let _ = fs::remove_file(path);
         }
     }

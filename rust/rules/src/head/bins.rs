@@ -1,10 +1,26 @@
-//! Heads of label bins: one score for each bin (GBLB, equations 18 to 20).
+//! Heads of label bins under the example-wise loss: one score per bin (GBLB, equations 18 to 20).
 //!
-//! With P the matrix that tells which label is in which bin, the scores p of the bins solve
-//! `(H̃ + ω diag(n)) p = −Pᵀg`, where n are the sizes of the bins. Between bins,
-//! `H̃ = −(G P)ᵀ(G P)`, a sum of products over rows. Within a bin, the paper's equations leave
-//! the products of its labels out: `H̃_bb = Σ_{k in b} h_kk`. The exact restriction of the Hessian
-//! has them: `H̃_bb = Σ_{k in b} d_k − Σ (G P)_b²`.
+//! Let P be the K × B indicator matrix of bins, n their sizes, and G the matrix with the rows
+//! `√w g`. The scores p of the bins solve
+//!
+//! ```text
+//! (H̃ + ω diag(n)) p = −Pᵀg,      H̃_ab = −(G P)_aᵀ (G P)_b   for a ≠ b
+//! ```
+//!
+//! where `(G P)_b` is the column of the rows' gradients summed over bin b. The diagonal has two
+//! forms:
+//!
+//! - The paper's equations leave out the products of different labels within a bin:
+//!   `H̃_bb = Σ_{k in b} h_kk`.
+//! - The exact restriction of the Hessian includes them: `H̃_bb = Σ_{k in b} d_k − ‖(G P)_b‖²`.
+//!
+//! The paper's form is larger. Where most labels are absent from most rows, the exact Hessian is
+//! almost singular along the common direction of the labels, and Newton steps overshoot; the
+//! paper's form keeps them short.
+//!
+//! [`System`] builds and solves the system. [`BinnedRows`] maintains G P and its products for a set
+//! of rows that grows while labels move between bins, since consecutive candidates of the search
+//! differ by few rows and few bins.
 
 use super::solve::factorize;
 use crate::binning::{add_up, add_up_both};
@@ -13,25 +29,35 @@ use crate::pace::Pace;
 use crate::statistics::Sums;
 use manylabel_base::{Error, filled, push, reserved};
 
-/// The linear system of one set of rows, and room to solve it.
+/// The linear system of one set of rows, with working space to solve it.
 #[derive(Debug)]
 pub(crate) struct System {
+    /// The L2 weight ω.
     l2: f64,
+    /// Whether products within bins are included.
     restricted: bool,
+    /// Number of bins, empty ones included.
     n_bins: usize,
+    /// Gradients by bin, `Pᵀg`.
     g: Vec<f64>,
+    /// Diagonals by bin: sums of h, or of d if products within bins are still to be subtracted.
     h: Vec<f64>,
+    /// Number of labels of each bin.
     sizes: Vec<f64>,
-    /// Bins that are not empty.
+    /// Bins that are not empty, ascending.
     used: Vec<usize>,
+    /// The lower triangle of the matrix of the used bins, then its Cholesky factor, row by row.
     matrix: Vec<f64>,
+    /// The right-hand side, then the solution.
     scores: Vec<f64>,
 }
 
 impl System {
+    /// Allocates a system of up to `n_bins` bins.
+    ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if a number for each pair of bins does not fit in memory.
+    /// [`Error::TooLarge`] if a number per pair of bins does not fit in memory.
     pub(crate) fn new(n_bins: usize, l2: f64, restricted: bool) -> Result<Self, Error> {
         let of_bins = || filled(BINS, 0.0, n_bins);
         Ok(Self {
@@ -47,12 +73,12 @@ impl System {
         })
     }
 
-    /// About how many numbers a quality takes.
+    /// About how many operations [`quality`](Self::quality) takes.
     pub(crate) fn cost(&self) -> usize {
         self.n_bins.pow(3) / 6
     }
 
-    /// Adds up `sums` by bins.
+    /// Sets gradients, diagonals and sizes of the bins from sums by label.
     #[inline(always)]
     pub(crate) fn set_bins(&mut self, sums: &Sums, bins: &[f64]) {
         let diagonal = if self.restricted { sums.d() } else { sums.h() };
@@ -60,7 +86,8 @@ impl System {
         add_up_both([sums.g(), diagonal], bins, out);
     }
 
-    /// Takes sums by bins that are there already; `h` is that of equation 18, or exact.
+    /// Sets gradients, diagonals and sizes of the bins from sums by bin. `h` is the final diagonal,
+    /// by equation 18 or exact.
     #[inline(always)]
     pub(crate) fn set_sums(&mut self, sizes: &[f64], g: &[f64], h: &[f64]) {
         self.sizes.copy_from_slice(sizes);
@@ -68,9 +95,11 @@ impl System {
         self.h.copy_from_slice(h);
     }
 
-    /// Quality of the head, `½ gᵀp`: the change of the objective, so lower is better. `product`
-    /// gives `Σ (G P)_a (G P)_b` of two bins, `a ≥ b`, and is asked for `a = b` only if those are
-    /// not yet in the diagonal.
+    /// The quality of the head, `½ gᵀp`: the change of the objective, so lower is better. 0 if the
+    /// matrix is not positive definite. Takes O(B³) for B used bins.
+    ///
+    /// `product(a, b)` is `(G P)_aᵀ (G P)_b`, called with `a ≥ b`, and with `a = b` only if
+    /// products within bins are to be subtracted from the diagonal.
     #[inline(always)]
     #[expect(clippy::disallowed_methods, reason = "the room is there")]
     pub(crate) fn quality(&mut self, product: impl Fn(usize, usize) -> f64) -> f64 {
@@ -80,7 +109,7 @@ impl System {
         let n = self.used.len();
         for (i, &a) in self.used.iter().enumerate() {
             let within = if self.restricted { product(a, a) } else { 0.0 };
-            // Rounding, or the difference of two sums, may have brought it below 0.
+            // The diagonal may be below 0 by rounding, or as a difference of two sums.
             self.matrix[i * n + i] = (self.h[a] - within).max(0.0) + self.l2 * self.sizes[a];
             for (j, &b) in self.used[..i].iter().enumerate() {
                 self.matrix[i * n + j] = -product(a, b);
@@ -96,7 +125,7 @@ impl System {
         }
     }
 
-    /// The scores of the bins, after [`quality`](Self::quality); 0 for empty ones.
+    /// The scores of all bins, after [`quality`](Self::quality); 0 for empty bins.
     ///
     /// # Errors
     ///
@@ -117,15 +146,19 @@ impl System {
     }
 }
 
-/// What is too large where numbers for bins do not fit in memory.
+/// What errors name if numbers for bins do not fit in memory.
 const BINS: &str = "number of label bins";
 
 /// Zeros for all pairs of bins.
+///
+/// # Errors
+///
+/// [`Error::TooLarge`].
 pub(crate) fn square(n_bins: usize) -> Result<Vec<f64>, Error> {
     filled(BINS, 0.0, n_bins.saturating_mul(n_bins))
 }
 
-/// Solves `L y = b` in place.
+/// Solves `L y = b` in place, for a lower triangular n × n matrix L stored row by row.
 #[inline(always)]
 fn forward(factor: &[f64], n: usize, b: &mut [f64]) {
     for i in 0..n {
@@ -137,26 +170,32 @@ fn forward(factor: &[f64], n: usize, b: &mut [f64]) {
     }
 }
 
-/// The rows of a growing set, each added up by bins that may change as it grows; and the products
-/// of bins over the rows.
+/// The matrix G P of a growing set of rows, and the products of its columns. Bins may change as the
+/// set grows.
 #[derive(Debug)]
 pub(crate) struct BinnedRows {
+    /// Number of bins, empty ones included.
     n_bins: usize,
     /// The bin of each label.
     pub(crate) bins: Vec<f64>,
-    /// For each bin, `√w Σ_{k in b} g_k` of every row.
+    /// For each bin b, `√w Σ_{k in b} g_k` of every row.
     columns: Vec<Vec<f64>>,
-    /// Rows in `columns`.
+    /// Number of rows in `columns`.
     n_rows: usize,
+    /// Products of the columns of two bins a ≥ b, at `a · n_bins + b`.
     products: Vec<f64>,
+    /// Bins that an update has changed.
     changed: Vec<bool>,
+    /// Working space: one row summed by bins.
     sums: Vec<f64>,
 }
 
-/// A label whose bin has changed, and from which to which.
+/// A label whose bin has changed: the label, its old bin and its new one.
 pub(crate) type Move = (usize, f64, f64);
 
 impl BinnedRows {
+    /// An empty set of rows, and labels without bins.
+    ///
     /// # Errors
     ///
     /// [`Error::TooLarge`] if numbers for labels and for pairs of bins do not fit in memory.
@@ -174,7 +213,7 @@ impl BinnedRows {
         })
     }
 
-    /// Forgets the rows; the bins stay.
+    /// Empties the set of rows. The bins stay.
     #[inline(always)]
     pub(crate) fn clear(&mut self) {
         self.columns.iter_mut().for_each(Vec::clear);
@@ -182,13 +221,18 @@ impl BinnedRows {
         self.products.fill(0.0);
     }
 
-    /// Changes the bins, and appends those of the rows `0..n_rows` that are new. `gradient` gives
-    /// a row's gradients, `root` the root of its weight. `moves` are the changes from
-    /// [`find_moves`].
+    /// Changes the bins of some labels, then appends rows until there are `n_rows`.
+    ///
+    /// `moves` are the changes that [`find_moves`] lists. Rows are numbered by their position in
+    /// the set; `gradient(i)` is the padded gradient of row i, `root(i)` the root of its weight.
+    /// Rows that are already in the set must not change.
+    ///
+    /// Each move costs O(rows); if there are many, the set is summed again in O(rows · labels).
+    /// Products cost O(B² · new rows), and O(B · rows) for each bin that has changed.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if the rows do not fit in memory, and what `pace` returns.
+    /// [`Error::TooLarge`] if the rows do not fit in memory, and those of `pace`.
     #[inline(always)]
     pub(crate) fn update<'a>(
         &mut self,
@@ -199,8 +243,8 @@ impl BinnedRows {
         pace: &mut Pace<'_>,
     ) -> Result<(), Error> {
         let old_rows = self.n_rows;
-        // A move costs a pass over a column of gradients, which lies across the rows; from about so
-        // many on, a pass along the rows is cheaper.
+        // A move reads one gradient of each row, at a distance of a whole row. From about this many
+        // moves on, a pass along the rows is cheaper.
         if moves.len() * 2 > self.bins.len() / 8 + 2 && old_rows > 0 {
             self.clear();
             for &(label, _, to) in moves {
@@ -248,14 +292,14 @@ impl BinnedRows {
         Ok(())
     }
 
-    /// The sum over rows of the products of two bins, `a ≥ b`.
+    /// The product of the columns of two bins, `a ≥ b`.
     #[inline(always)]
     pub(crate) fn product(&self, a: usize, b: usize) -> f64 {
         self.products[a * self.n_bins + b]
     }
 }
 
-/// Lists the labels whose bins differ; `moves` has room for all labels.
+/// Lists the labels whose bins differ, ascending; `moves` has capacity for all labels.
 #[inline(always)]
 pub(crate) fn find_moves(old: &[f64], new: &[f64], moves: &mut Vec<Move>) {
     moves.clear();
@@ -280,7 +324,7 @@ pub(crate) fn find_moves(old: &[f64], new: &[f64], moves: &mut Vec<Move>) {
     }
 }
 
-/// `Σ x_i y_i`, of any length.
+/// `Σ x_i y_i` of two vectors of any common length.
 #[inline(always)]
 fn dot(x: &[f64], y: &[f64]) -> f64 {
     let mut sum = lanes::dot(x, y); // of whole chunks

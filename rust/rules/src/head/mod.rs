@@ -1,8 +1,22 @@
-//! The heads of rules: what a set of rows wants to be added to the scores.
+//! The heads of rules: the scores that are optimal for a set of rows.
 //!
 //! For sums of gradients g and Hessians H over the rows, a head p minimizes `gᵀp + ½ pᵀ(H + ωI)p`,
-//! possibly with one score for all labels of a bin, or for one label alone. The minimum, `½ gᵀp`,
-//! is the *quality* of the set; lower is better.
+//! possibly with one score for all labels of a bin, or for one label only. The minimum, `½ gᵀp`, is
+//! the *quality* of the set; lower is better, and 0 means that nothing is gained.
+//!
+//! [`Method`] selects one of five kinds of heads, from parameters and loss:
+//!
+//! | method | system | cost beyond the sums |
+//! |---|---|---|
+//! | `Single` | `p_k = −g_k / (h_kk + ω)` for one label | O(K) |
+//! | `Diagonal` | the same for every label | O(K) |
+//! | `DiagonalBins` | the same for every bin | O(K) |
+//! | `Bins` | B × B, Cholesky (`bins.rs`) | O(rows · (K + B²) + B³) |
+//! | `Full` | K × K, conjugate gradients (`solve.rs`) | a few products with rows or a Gram matrix |
+//!
+//! [`Method::head`] computes the head of a set of rows from scratch. It is used once per rule or
+//! condition. The search for conditions (`refine/`) needs qualities of many nested sets and keeps
+//! their sums up to date instead.
 
 pub(crate) mod bins;
 pub(crate) mod solve;
@@ -18,25 +32,27 @@ use manylabel_base::{Error, collected, copied, filled, reserved};
 use manylabel_simd::wide;
 use solve::{Goal, HEAD_TOLERANCE, Near, Outer, Set, Solver};
 
-/// Labels (padded) up to which a head is solved by a matrix.
+/// Labels (padded) up to which a head of all labels is solved with a Gram matrix.
 const FEW_LABELS: usize = 128;
 
-/// Which head, by loss and parameters.
+/// How heads are computed, by loss and parameters.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Method {
-    /// One label, with the diagonal of the Hessian alone.
+    /// The score of one label, from the diagonal of the Hessian.
     Single,
-    /// All labels, independent of one another.
+    /// Scores of all labels, independent of one another: label-wise loss.
     Diagonal,
-    /// Bins, independent of one another.
+    /// Scores of bins, independent of one another: label-wise loss.
     DiagonalBins(Binner),
-    /// Bins under the example-wise loss.
+    /// Scores of bins under the example-wise loss. `restricted` includes second derivatives between
+    /// labels of one bin.
     Bins { binner: Binner, restricted: bool },
-    /// All labels under the example-wise loss.
+    /// Scores of all labels under the example-wise loss.
     Full,
 }
 
 impl Method {
+    /// The method that parameters ask for, for `n_labels` labels.
     pub(crate) fn new(params: &Params, n_labels: usize) -> Self {
         let binner = params
             .binning
@@ -53,6 +69,7 @@ impl Method {
         }
     }
 
+    /// The sums over rows that the method needs.
     pub(crate) fn kinds(&self) -> Kinds {
         match self {
             Self::Bins {
@@ -63,9 +80,13 @@ impl Method {
         }
     }
 
-    /// The head of a set of rows and its quality, to rounding, given what the rows' scores have
-    /// got in common already, which the regularization counts in. `label` is the one of a
-    /// single-label head, if that is settled. `start` is a head near the one wanted, or empty.
+    /// The head of a set of rows, a padded row of scores, and its quality, both to rounding.
+    ///
+    /// - `weights` are those of all training rows.
+    /// - `label` is the label of a single-label head, if it is already chosen.
+    /// - `given` are scores that the rows have in common already. The regularization applies to
+    ///   their sum with the head.
+    /// - `start` is a head near the one wanted, from which [`Self::Full`] starts, or empty.
     ///
     /// # Errors
     ///
@@ -122,7 +143,8 @@ impl Method {
     }
 }
 
-/// The score of a label on its own; 0 where nothing bounds it but rounding.
+/// The optimal score of a label on its own, `−g / (h + l2)`; 0 if the denominator is only rounding
+/// error.
 #[inline(always)]
 pub(crate) fn alone(g: f64, h: f64, l2: f64) -> f64 {
     let curvature = h.max(0.0) + l2;
@@ -133,7 +155,8 @@ pub(crate) fn alone(g: f64, h: f64, l2: f64) -> f64 {
     }
 }
 
-/// The label with the best quality on its own, or the quality of `label`.
+/// The label with the best quality on its own, the first of several, and that quality. With
+/// `label`, that label and its quality.
 #[inline(always)]
 pub(crate) fn best_label(sums: &Sums, l2: f64, label: Option<usize>) -> (usize, f64) {
     let quality = |g: f64, h: f64| 0.5 * g * alone(g, h, l2);
@@ -157,6 +180,12 @@ pub(crate) fn best_label(sums: &Sums, l2: f64, label: Option<usize>) -> (usize, 
     (label.unwrap_or(0), best)
 }
 
+/// The head of bins and its quality. `restricted` is `None` under the label-wise loss, where bins
+/// are independent of one another.
+///
+/// # Errors
+///
+/// As [`Method::head`].
 #[wide]
 fn binned_head(
     statistics: &Statistics<'_>,
@@ -196,6 +225,11 @@ fn binned_head(
     Ok((collected("number of labels", head)?, quality))
 }
 
+/// Computes the head of all labels under the example-wise loss, in `near.x`; returns its quality.
+///
+/// # Errors
+///
+/// As [`Method::head`].
 #[wide]
 fn full_head(
     statistics: &Statistics<'_>,
@@ -205,7 +239,7 @@ fn full_head(
     l2: f64,
     near: &mut Near,
 ) -> Result<f64, Error> {
-    // With few labels, the matrix costs less than the products with rows that it saves.
+    // With few labels and many rows, a matrix costs less than repeated products with rows.
     let few = statistics.stride <= FEW_LABELS && statistics.stride < rows.len();
     let gram = few.then(|| Gram::over(statistics, rows, weights));
     let gram = gram.transpose()?;

@@ -1,5 +1,25 @@
 //! Linear systems: small ones by Cholesky factorization, those of all labels by conjugate
 //! gradients.
+//!
+//! The head of all labels under the example-wise loss solves
+//!
+//! ```text
+//! (diag(d + ω) − A) x = −g,      A = Σ w g gᵀ over the rows
+//! ```
+//!
+//! where d = `Σ w |g|`. A factorization would take K³ / 3 operations per candidate. Conjugate
+//! gradients need only products with A, which are taken with the rows themselves (4 · rows · K
+//! operations) or with a Gram matrix (2 K² operations), whichever the caller provides as [`Outer`].
+//! The preconditioner is `diag(h + ω)`, the diagonal of the system. With it the condition number
+//! stays below about 10, so few steps suffice.
+//!
+//! Solving starts from a head near the one wanted ([`Near`]), usually that of a neighbouring
+//! candidate, and ends as soon as the quality is known to be good enough or not below a bound
+//! ([`Goal`]). If it does not converge within [`MOST_STEPS`] steps, or the curvature is not
+//! positive, the system is factorized.
+//!
+//! Loops are compiled for `C` chunks of labels where C is known, for up to four chunks; `C = 0`
+//! stands for any number.
 
 use crate::batch::Batch;
 use crate::binning::LEAST_DIAGONAL;
@@ -19,12 +39,14 @@ use manylabel_base::{Error, filled, parts};
 use manylabel_simd::wide;
 use rayon::prelude::*;
 
-/// Overwrites the lower triangle of an n × n matrix (rows one after the other) with its Cholesky
-/// factor. A matrix that only regularization would make definite, where there is none, gets a
-/// little. False if it is not positive definite even so.
+/// Overwrites the lower triangle of an n × n matrix, stored row by row, with its Cholesky factor.
+/// Returns false if the matrix is not positive definite.
 ///
-/// Not by `faer`, as all larger factorizations are: bins are few and candidates are many, and this
-/// becomes part of the wide loop over candidates, which a call would leave.
+/// Without regularization (`l2` is 0), 1e-10 of the mean diagonal is added to the diagonal first.
+///
+/// Larger matrices are factorized by `faer`. This function is for the systems of bins: these are
+/// small, there is one per candidate, and the code must become part of the loop over candidates
+/// that is compiled for wide registers.
 #[inline(always)]
 pub(crate) fn factorize(matrix: &mut [f64], n: usize, l2: f64) -> bool {
     if l2 == 0.0 && n > 0 {
@@ -49,28 +71,30 @@ pub(crate) fn factorize(matrix: &mut [f64], n: usize, l2: f64) -> bool {
     true
 }
 
-/// The length of a padded row: of `C` chunks if that is known when compiling, which lets loops be
-/// laid out in full, else as given.
+/// The length of a padded row: `C` chunks if `C` is not 0, so that the compiler can unroll loops,
+/// else `stride`.
 #[inline(always)]
 pub(crate) fn length<const C: usize>(stride: usize) -> usize {
     if C > 0 { C * WIDTH } else { stride }
 }
 
-/// A padded row of [`length`] `C`.
+/// A padded row, cut to the [`length`] that `C` gives.
 #[inline(always)]
 fn cut<const C: usize>(row: &[f64]) -> &[f64] {
     &row[..length::<C>(row.len())]
 }
 
-/// `Σ w g gᵀ` over some rows, as it is or as a matrix.
+/// `A = Σ w g gᵀ` over some rows, as a matrix or implicitly.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Outer<'a> {
+    /// The matrix itself.
     Matrix(&'a Gram),
-    /// The rows, and the weights of all rows of the training set.
+    /// The rows, and the weights of all training rows.
     Rows(&'a [u32], &'a [f64]),
 }
 
-/// `y += sign · (Σ w g gᵀ) x` for `B` chunks of y from the one at `first`.
+/// `y += sign · A x` for the `B` chunks of y from chunk `first` on. `x` may be shorter than
+/// `stride`; further entries count as 0.
 #[inline(always)]
 pub(crate) fn multiply_columns<const B: usize>(
     gram: &Gram,
@@ -96,7 +120,7 @@ pub(crate) fn multiply_columns<const B: usize>(
     }
 }
 
-/// `y += sign · (Σ w g gᵀ) x` over some rows.
+/// `y += sign · A x` over some rows, as `Σ w g (gᵀx)`, on one thread.
 #[inline(always)]
 fn add_product_of_rows<const C: usize>(
     statistics: &Statistics<'_>,
@@ -113,7 +137,11 @@ fn add_product_of_rows<const C: usize>(
     }
 }
 
-/// `(Σ w g gᵀ) x` over some rows.
+/// `A x` over some rows.
+///
+/// # Errors
+///
+/// As [`Watch::step`](manylabel_base::Watch::step), [`Error::TooLarge`].
 #[wide]
 fn product_of_rows(
     statistics: &Statistics<'_>,
@@ -128,12 +156,13 @@ fn product_of_rows(
 }
 
 impl<'a> Outer<'a> {
-    /// By the matrix if there is one.
+    /// The matrix if there is one, else the rows.
     pub(crate) fn of(gram: Option<&'a Gram>, rows: &'a [u32], weights: &'a [f64]) -> Self {
         gram.map_or(Self::Rows(rows, weights), Self::Matrix)
     }
 
-    /// `y += sign · (Σ w g gᵀ) x`.
+    /// `y += sign · A x`. With many rows and no matrix, blocks of rows run in parallel and are
+    /// added in order.
     ///
     /// # Errors
     ///
@@ -148,13 +177,13 @@ impl<'a> Outer<'a> {
     ) -> Result<(), Error> {
         match *self {
             Self::Matrix(gram) => {
-                // A few chunks of the product stay in registers while the rows pass by.
+                // A few chunks of the product stay in registers while the rows of the matrix pass by.
                 let x = &x[..statistics.n_labels];
                 let y = chunks_mut(y);
                 if C > 0 {
                     multiply_columns::<C>(gram, length::<C>(0), sign, x, 0, y);
                 } else {
-                    // All at once if they are few, else four at a time.
+                    // Five to eight chunks at once, else four at a time.
                     let n = y.len();
                     match n {
                         5 => multiply_columns::<5>(gram, gram.stride, sign, x, 0, y),
@@ -186,6 +215,11 @@ impl<'a> Outer<'a> {
         Ok(())
     }
 
+    /// `matrix −= sign · A`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Gram::add_rows`].
     fn subtract_from(
         &self,
         statistics: &Statistics<'_>,
@@ -202,15 +236,19 @@ impl<'a> Outer<'a> {
     }
 }
 
-/// A head `x` that is near the one wanted of a set of rows, and `(Σ w g gᵀ) x` over these rows. It
-/// takes a few operations a label to bring the product up to date with a row more or less.
+/// A head `x` that is near the one wanted for a set of rows, and its product `A x` over these rows.
+/// Adding or removing a row updates the product in O(labels).
 #[derive(Debug)]
 pub(crate) struct Near {
+    /// The head, a padded row.
     pub(crate) x: Aligned,
+    /// `A x`.
     pub(crate) product: Aligned,
 }
 
 impl Near {
+    /// A head of zeros.
+    ///
     /// # Errors
     ///
     /// [`Error::TooLarge`].
@@ -221,7 +259,7 @@ impl Near {
         })
     }
 
-    /// The same at another place.
+    /// A copy of both.
     ///
     /// # Errors
     ///
@@ -233,7 +271,7 @@ impl Near {
         })
     }
 
-    /// Computes the product anew.
+    /// Computes the product over the rows of `outer`.
     ///
     /// # Errors
     ///
@@ -250,12 +288,14 @@ impl Near {
         outer.add_product::<0>(statistics, 1.0, &self.x, &mut self.product)
     }
 
+    /// Takes over head and product of another, of the same length.
     pub(crate) fn copy_from(&mut self, other: &Self) {
         self.x.copy_from_slice(&other.x);
         self.product.copy_from_slice(&other.product);
     }
 
-    /// Adds `sign` times rows.
+    /// Updates the product for `sign` times the rows of a batch: 1 adds them to the set, −1 removes
+    /// them.
     #[inline(always)]
     pub(crate) fn add<const C: usize>(&mut self, sign: f64, batch: &Batch<'_>) {
         let products = batch.products(sign, cut::<C>(&self.x));
@@ -264,32 +304,39 @@ impl Near {
     }
 }
 
-/// The heads of all labels under the example-wise loss: solutions of
-/// `(diag(d + ω) − Σ w g gᵀ) x = −g`.
+/// Computes heads of all labels under the example-wise loss: solutions of
+/// `(diag(d + ω) − A) x = −g`.
 ///
-/// Preconditioned with the diagonal `h + ω` of its matrix, the condition number stays below about
-/// 10 whatever the scores, so a few steps of conjugate gradients suffice where a factorization
-/// would take `n_labels³ / 3` operations.
+/// The quality of a head that is not yet exact is known within bounds. With the residual
+/// `r = −g − M x`, where M is the matrix of the system, `½ gᵀx − ½ xᵀr` is the value of the
+/// objective at x, and exceeds the minimum by `½ rᵀ M⁻¹ r`. Since every row has
+/// `diag(q) − q qᵀ ⪰ (1 − Σq) diag(q)`, M is at least `diag(f + ω)`, and so the minimum is at most
+/// `½ rᵀ diag(f + ω)⁻¹ r` below. A candidate that cannot be the best is thus often recognized
+/// without a single step, if the solution for its neighbour is near.
 ///
-/// The quality of a head that is not yet exact is known within bounds: with the residual r,
-/// `½ gᵀx + ½ xᵀr` falls short of the optimum by `½ rᵀ M⁻¹ r`, and M is at least the diagonal
-/// `f + ω`, since every row has `diag(q) − q qᵀ ⪰ (1 − Σq) diag(q)`. So a candidate that cannot be
-/// the best is known as such after one product, if the solution for its neighbour is near.
-/// These bounds come from the numbers of a step and end it, so the loop is no other solver's.
+/// These bounds come from the numbers of each step and decide when to stop, which is why no general
+/// solver is used.
 #[derive(Debug)]
 pub(crate) struct Solver<const C: usize> {
+    /// The L2 weight ω.
     pub(crate) l2: f64,
+    /// `r = −g − M x`.
     residual: Aligned,
+    /// The search direction.
     direction: Aligned,
+    /// M times the direction.
     product: Aligned,
 }
 
-/// The rows that a head is wanted of: `parts` are added and subtracted (by their signs) to `Σ w g gᵀ`
-/// over them.
+/// A set of rows whose head is wanted.
 #[derive(Clone, Copy)]
 pub(crate) struct Set<'a> {
+    /// Gradients of all training rows.
     statistics: &'a Statistics<'a>,
+    /// Sums over the set, with all [`Kinds`](crate::statistics::Kinds).
     sums: &'a Sums,
+    /// A over the set as a sum of parts with signs: the complement of a set is all rows minus the
+    /// set.
     parts: &'a [(f64, Outer<'a>)],
 }
 
@@ -307,31 +354,35 @@ impl<'a> Set<'a> {
     }
 }
 
-/// The quality that a head must be below, and what may be missing from it, relative to it.
+/// When solving may end.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Goal {
+    /// A quality; heads that are certainly not below it need not be solved.
     pub(crate) bound: f64,
+    /// How far a quality may be above the optimal one, relative to it.
     pub(crate) tolerance: f64,
 }
 
 impl Goal {
-    /// Nothing is above infinity, so there is a quality.
+    /// Solves in any case: no quality is above infinity.
     pub(crate) fn any(tolerance: f64) -> Self {
         let bound = f64::INFINITY;
         Self { bound, tolerance }
     }
 }
 
-/// Steps after which a system is factorized instead.
+/// Steps of conjugate gradients after which the system is factorized instead.
 const MOST_STEPS: usize = 30;
 
-/// What may be missing from the quality of a candidate, relative to it.
+/// Tolerance of the quality of candidates.
 pub(crate) const CANDIDATE_TOLERANCE: f64 = 1e-10;
 
-/// What may be missing from the quality of a rule's head.
+/// Tolerance of the quality of a rule's head.
 pub(crate) const HEAD_TOLERANCE: f64 = 1e-13;
 
 impl<const C: usize> Solver<C> {
+    /// Allocates the working space.
+    ///
     /// # Errors
     ///
     /// [`Error::TooLarge`].
@@ -345,7 +396,11 @@ impl<const C: usize> Solver<C> {
         })
     }
 
-    /// `product = (diag(d + ω) − Σ w g gᵀ) direction`.
+    /// `product = (diag(d + ω) − A) direction`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Watch::step`](manylabel_base::Watch::step), [`Error::TooLarge`].
     #[inline(always)]
     fn multiply(&mut self, set: Set<'_>) -> Result<(), Error> {
         let sums = set.sums;
@@ -363,8 +418,10 @@ impl<const C: usize> Solver<C> {
         Ok(())
     }
 
-    /// Improves the head of a set until its quality is exact; returns the quality, or nothing if it is
-    /// certainly not below the bound.
+    /// Improves the head of a set until its quality is within the tolerance of `goal`. Returns the
+    /// quality, or `None` if it is certainly not below the bound.
+    ///
+    /// `near` must hold the product over the rows of the set; head and product are updated.
     ///
     /// # Errors
     ///
@@ -395,7 +452,12 @@ impl<const C: usize> Solver<C> {
         Ok(quality)
     }
 
-    /// The same, where `residual` is that of `x`, and is so afterwards.
+    /// As [`quality`](Self::quality), but for a head `x` whose residual is in `residual`. The
+    /// residual is kept up to date.
+    ///
+    /// # Errors
+    ///
+    /// As [`quality`](Self::quality).
     #[inline(always)]
     fn improve(&mut self, set: Set<'_>, goal: Goal, x: &mut [f64]) -> Result<Option<f64>, Error> {
         let (sums, Goal { bound, tolerance }) = (set.sums, goal);
@@ -435,7 +497,8 @@ impl<const C: usize> Solver<C> {
         self.factorized(set, x).map(Some)
     }
 
-    /// How much the head gains, at most how much is missing, and `rᵀ M₀⁻¹ r`.
+    /// The decrease of the objective that the head `x` brings, an upper bound of what is still
+    /// missing, and `rᵀ diag(h + ω)⁻¹ r`.
     #[inline(always)]
     fn gain(&self, sums: &Sums, x: &[f64]) -> (f64, f64, f64) {
         let mut gains = [0.0; WIDTH];
@@ -459,8 +522,9 @@ impl<const C: usize> Solver<C> {
         (0.5 * total(&gains), 0.5 * total(&missing), total(&scaled))
     }
 
-    /// The same by Cholesky factorization, where conjugate gradients were too slow: without
-    /// regularization, or where rounding has spoilt the matrix.
+    /// Solves by Cholesky factorization, where conjugate gradients were too slow: without
+    /// regularization, or where rounding has spoilt the matrix. Without regularization, 1e-10 of
+    /// the mean diagonal is added. If the matrix is not positive definite, the head is 0.
     ///
     /// # Errors
     ///
@@ -484,7 +548,7 @@ impl<const C: usize> Solver<C> {
         } else {
             0.0
         };
-        // By columns, of which the factorization reads and writes the lower triangle.
+        // Column by column; the factorization reads and writes the lower triangle.
         let mut dense = filled(PRODUCTS, 0.0, n.saturating_mul(n))?;
         for (i, diagonal) in diagonal().enumerate() {
             for (j, &product) in matrix.row(i)[..=i].iter().enumerate() {
@@ -516,8 +580,12 @@ impl<const C: usize> Solver<C> {
     }
 }
 
-/// Overwrites the lower triangle of a matrix with its Cholesky factor; false if it is not positive
-/// definite.
+/// Overwrites the lower triangle of a matrix with its Cholesky factor. Returns false if the matrix
+/// is not positive definite.
+///
+/// # Errors
+///
+/// [`Error::TooLarge`] if the working space does not fit in memory.
 fn is_definite(matrix: MatMut<'_, f64>) -> Result<bool, Error> {
     let n = matrix.nrows();
     let needed = cholesky_in_place_scratch::<f64>(n, Par::Seq, Spec::default());

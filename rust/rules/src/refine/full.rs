@@ -1,4 +1,14 @@
-//! Sets judged by the heads of all labels, under the example-wise loss.
+//! Candidates judged by heads of all labels, under the example-wise loss.
+//!
+//! Consecutive candidates differ by a few rows, so the head of one is close to that of the next.
+//! [`Full`] keeps a head near that of the growing set and one near that of its complement, with
+//! their products with the Gram matrix ([`Near`]). A new row costs O(labels).
+//!
+//! A candidate is judged in two stages. From the kept head follows an upper bound of the gain that
+//! its own head can bring (see [`Solver`]); most candidates are rejected by it, in O(labels). The
+//! others are solved by conjugate gradients, starting from the kept head. Products during solving
+//! are taken with the rows of the growing set, or with a Gram matrix of them once that would have
+//! paid off.
 
 use super::Parent;
 use super::halves::Halves;
@@ -10,25 +20,31 @@ use crate::lanes::{Aligned, WIDTH, chunks, total};
 use crate::statistics::Statistics;
 use manylabel_base::{Error, reserved};
 
-/// All labels under the example-wise loss; rows have `C` chunks, or any number if `C` is 0.
+/// The growing set and its complement, judged by heads of all labels. Rows have `C` chunks, or any
+/// number if `C` is 0.
 pub(crate) struct Full<'a, const C: usize> {
+    /// Sums of both halves.
     halves: Halves<'a>,
+    /// Solves heads.
     solver: Solver<C>,
-    /// Heads of candidates shortly before. Most candidates are known by them not to be the best.
+    /// The latest head solved for the growing set, with its product over the present rows.
     of_taken: Near,
+    /// The same for the complement.
     of_others: Near,
-    /// The head of the best candidate so far, or nearly so.
+    /// The head of the best candidate so far, or near it.
     pub(crate) best: Aligned,
+    /// The growing set.
     rows: Vec<u32>,
-    /// `Σ w g gᵀ` of the first rows, and of how many.
+    /// `Σ w g gᵀ` over the first `n_gram` rows of the growing set.
     gram: Gram,
+    /// Number of rows in `gram`.
     n_gram: usize,
-    /// Rows that products have gone through since the matrix had all.
+    /// Rows that products have read since `gram` had all rows.
     gone_through: usize,
 }
 
 impl<'a, const C: usize> Full<'a, C> {
-    /// With room for `most_rows` rows.
+    /// Allocates with capacity for `most_rows` rows in the growing set.
     ///
     /// # Errors
     ///
@@ -53,8 +69,9 @@ impl<'a, const C: usize> Full<'a, C> {
         })
     }
 
-    /// Whether the head of a set cannot have a quality below `bound`, by the argument at
-    /// [`Solver`]. The set is what was taken, or what was not.
+    /// Whether the head of a set certainly has no quality below `bound`, by the bounds at
+    /// [`Solver`]. The set is the growing set, or its complement with `OTHERS`. Sums of the
+    /// complement are taken as differences on the way.
     #[inline(always)]
     fn excludes<'s, const OTHERS: bool>(&'s self, bound: f64) -> bool {
         let near = if OTHERS {
@@ -86,10 +103,15 @@ impl<'a, const C: usize> Full<'a, C> {
         -0.5 * (total(&gains) + total(&missing)) > bound
     }
 
-    /// Makes the matrix that of all rows, if it would have been worth it before.
+    /// Adds the missing rows to the Gram matrix, if products have read rows often enough that this
+    /// would have been cheaper.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`].
     #[inline(always)]
     fn choose_form(&mut self) -> Result<(), Error> {
-        // A product by the rows is 2·K operations for each; adding one to the matrix is K².
+        // A product reads each row at 2·K operations; adding a row to the matrix takes K².
         let stride = self.halves.statistics.stride;
         self.gone_through += PRODUCTS * self.rows.len();
         if 2 * self.gone_through > stride * (self.rows.len() - self.n_gram) {
@@ -107,7 +129,7 @@ impl<'a, const C: usize> Full<'a, C> {
     }
 }
 
-/// Products that a head takes, about.
+/// About how many products a head takes.
 const PRODUCTS: usize = 4;
 
 impl<const C: usize> Evaluator for Full<'_, C> {
@@ -177,7 +199,11 @@ impl<const C: usize> Evaluator for Full<'_, C> {
     }
 }
 
-/// The quality of a set, whose head is kept as the best if it is below `bound`.
+/// The quality of a set. Its head becomes the best if the quality is below `bound`.
+///
+/// # Errors
+///
+/// As [`Solver::quality`].
 #[inline(always)]
 fn judge<const C: usize>(
     solver: &mut Solver<C>,

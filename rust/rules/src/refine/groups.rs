@@ -1,4 +1,12 @@
-//! The rows of a set in the order of one feature, in groups between which thresholds may lie.
+//! The rows of a set sorted by one feature, in groups between which thresholds may lie.
+//!
+//! Exact search: one group per distinct value among the rows. Fast search: one group per group of
+//! the column (see `columns.rs`), except on nominal features, which always have one group per
+//! value. Rows with a missing value are listed separately.
+//!
+//! Rows of an implicit zero form a group without a list of rows, only a count: their sums follow by
+//! subtraction. If they are fewer than the other rows, the difference would lose digits, and they
+//! are listed after all.
 
 use crate::columns::{Column, MISSING, select};
 use manylabel_base::{Error, collected, extend, few, push, reserved};
@@ -6,42 +14,48 @@ use manylabel_base::{Error, collected, extend, few, push, reserved};
 /// Rows that conditions on one feature do not tell apart.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Group {
-    /// Lowest and highest code among the rows.
+    /// Lowest code among the rows.
     pub(crate) first: u32,
+    /// Highest code among the rows.
     pub(crate) last: u32,
-    /// Where its rows are in [`Groups::rows`]; none for the rows of an implicit zero.
+    /// Begin of its rows in [`Groups::rows`]. Rows of an implicit zero are not listed.
     pub(crate) from: usize,
+    /// End of its rows in [`Groups::rows`].
     pub(crate) to: usize,
-    /// How many rows it has.
+    /// Number of rows, listed or not.
     pub(crate) count: usize,
 }
 
 /// The rows of a set by ascending value of a feature.
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
+    /// The rows, group by group, without those of an implicit zero.
     pub(crate) rows: Vec<u32>,
+    /// The groups, by ascending value.
     pub(crate) list: Vec<Group>,
     /// Rows of the set whose value is missing.
     pub(crate) missing: Vec<u32>,
 }
 
-/// The position of a row that is not in the set.
+/// The position of rows that are not in the set.
 pub(crate) const ABSENT: u32 = u32::MAX;
 
 /// A set of training rows.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RowSet<'a> {
-    /// Ascending.
+    /// The rows, ascending.
     pub(crate) rows: &'a [u32],
-    /// For every training row where it stands in `rows`, or [`ABSENT`].
+    /// For every training row its index in `rows`, or [`ABSENT`]. Indices may be out of date if
+    /// [`Context::needs_positions`](super::Context::needs_positions) is false.
     pub(crate) positions: &'a [u32],
     /// Weights of all training rows; 0 outside of the sample.
     pub(crate) weights: &'a [f64],
 }
 
 impl Groups {
-    /// Groups the rows of `set`, one group for each value, or for each of the column's coarse
-    /// groups. O(stored values of the column), or O(set log set) where that is less.
+    /// Groups the rows of `set` by the values of a column, or by its groups of values if `coarse`.
+    /// Takes O(stored values of the column), or O(n log n) for the n rows of the set where that is
+    /// less.
     ///
     /// # Errors
     ///
@@ -73,7 +87,7 @@ impl Groups {
             n_zeros = n_set - coded.len() - missing.len();
             at_zero = zero;
             if n_zeros > 0 && n_zeros < coded.len() {
-                // Their sums as those of all without the others would lose digits.
+                // Sums of the zeros as differences would lose digits.
                 let others = coded.iter().map(|pair| pair.1);
                 let mut others: Vec<u32> =
                     collected("number of rows", others.chain(missing.iter().copied()))?;
@@ -138,8 +152,13 @@ impl Groups {
         })
     }
 
-    /// The same for a sparse column of one value other than 0, which few rows of the set have:
-    /// without a look at values and codes, of which each would be a place in memory more.
+    /// As [`new`](Self::new), for a sparse column with a single value other than 0 that at most
+    /// half of the rows of the set have; `None` for other columns. It does not read values and
+    /// codes, which would each be another access to memory per row.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`].
     fn of_one_value(column: &Column, set: &RowSet<'_>) -> Result<Option<Self>, Error> {
         let Some(zero) = column.implicit else {
             return Ok(None);

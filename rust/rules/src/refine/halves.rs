@@ -1,5 +1,11 @@
-//! The two halves that a condition makes of a set, and the qualities that follow from the sums of
-//! either alone.
+//! The two halves into which a condition splits a set, and judges that need their sums only.
+//!
+//! [`Halves`] keeps the sums of the growing set and computes those of its complement as differences
+//! from the parent set. [`BySums`] turns a [`Judge`], which maps sums to a quality, into an
+//! [`Evaluator`].
+//!
+//! Judges in this file are for labels, or bins of labels, that do not depend on one another. They
+//! cost O(labels) per row and per candidate.
 
 use super::Parent;
 use super::sweep::Evaluator;
@@ -10,16 +16,23 @@ use crate::lanes::{WIDTH, chunks, total};
 use crate::statistics::{Statistics, Sums};
 use manylabel_base::{Error, filled};
 
-/// The sums of the growing set and of its complement.
+/// The sums of the growing set and of its complement within the parent set.
 pub(crate) struct Halves<'a> {
+    /// Gradients of all training rows.
     pub(crate) statistics: &'a Statistics<'a>,
+    /// Weights of all training rows; 0 outside of the sample.
     pub(crate) weights: &'a [f64],
+    /// The parent set.
     pub(super) parent: &'a Parent<'a>,
+    /// Sums of the growing set.
     pub(crate) taken: Sums,
+    /// Sums of the complement, as of the latest call of [`subtract`](Self::subtract).
     pub(crate) others: Sums,
 }
 
 impl<'a> Halves<'a> {
+    /// Starts with an empty growing set.
+    ///
     /// # Errors
     ///
     /// [`Error::TooLarge`].
@@ -37,6 +50,7 @@ impl<'a> Halves<'a> {
         })
     }
 
+    /// Adds rows to the growing set.
     #[inline(always)]
     pub(crate) fn take(&mut self, rows: &[u32]) {
         for batch in self.statistics.batches(rows, self.weights) {
@@ -44,6 +58,7 @@ impl<'a> Halves<'a> {
         }
     }
 
+    /// Computes the sums of the complement.
     #[inline(always)]
     pub(crate) fn subtract(&mut self) {
         self.others
@@ -51,20 +66,21 @@ impl<'a> Halves<'a> {
     }
 }
 
-/// Knows the quality of a set by its sums, and withholds none.
+/// Knows the quality of a set by its sums. Judges that need more follow the growing set themselves.
 pub(crate) trait Judge {
-    /// Follows the growing set, which is empty now.
+    /// The growing set has been emptied. Does nothing by default.
     #[inline(always)]
     fn restart(&mut self) {}
 
-    /// Follows the growing set, which gets `rows`, of which each weighs `weights[row]`.
+    /// `rows` have been added to the growing set; `weights` are those of all training rows. Does
+    /// nothing by default.
     #[inline(always)]
     fn take(&mut self, _statistics: &Statistics<'_>, _weights: &[f64], _rows: &[u32]) {}
 
-    /// The quality of the growing set, or of the others, of which the sums are given.
+    /// The quality of the growing set, or of its complement with `others`, whose sums are given.
     fn quality(&mut self, statistics: &Statistics<'_>, sums: &Sums, others: bool) -> f64;
 
-    /// As [`Evaluator::cost`], of rows of so many labels.
+    /// As [`Evaluator::cost`], for rows of `stride` labels.
     fn cost(&self, stride: usize) -> [usize; 2] {
         [4 * stride, 8 * stride]
     }
@@ -72,11 +88,15 @@ pub(crate) trait Judge {
 
 /// Both halves, judged by their sums.
 pub(crate) struct BySums<'a, J> {
+    /// Sums of both halves.
     halves: Halves<'a>,
+    /// Maps sums to a quality.
     judge: J,
 }
 
 impl<'a, J: Judge> BySums<'a, J> {
+    /// Starts with an empty growing set.
+    ///
     /// # Errors
     ///
     /// [`Error::TooLarge`].
@@ -130,18 +150,23 @@ impl<J: Judge> Evaluator for BySums<'_, J> {
     }
 }
 
-/// Which labels a head scores.
+/// The labels that a head scores.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Scored {
+    /// All labels.
     All,
-    /// The one that gains most.
+    /// The label with the best quality on its own.
     Best,
+    /// This label.
     One(usize),
 }
 
-/// Labels that do not depend on one another.
+/// Judges labels that do not depend on one another. The quality is the sum over the labels that a
+/// head scores.
 pub(crate) struct Independent {
+    /// The L2 weight ω.
     pub(crate) l2: f64,
+    /// The labels that heads score.
     pub(crate) scored: Scored,
 }
 
@@ -163,15 +188,21 @@ impl Judge for Independent {
     }
 }
 
-/// Bins of each candidate's own sums, under the label-wise loss.
+/// Judges by bins of each candidate's own sums, under the label-wise loss.
 pub(crate) struct IndependentBins {
+    /// Assigns bins.
     binner: Binner,
+    /// Solves heads of bins; its matrix is diagonal here.
     system: System,
+    /// Working space: the bin of each label.
     bins: Vec<f64>,
+    /// Working space of the binner.
     criteria: Vec<f64>,
 }
 
 impl IndependentBins {
+    /// Allocates the working space for `stride` labels.
+    ///
     /// # Errors
     ///
     /// [`Error::TooLarge`].

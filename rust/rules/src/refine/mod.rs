@@ -1,4 +1,29 @@
 //! The search for the condition that improves a rule most.
+//!
+//! Given the rows that a body covers (the *parent set*), every condition on a feature splits them
+//! into two halves, one that it keeps and one that its opposite keeps. Both are candidates. The
+//! rows of the parent set are sorted by the feature (`groups.rs`) and taken one group of values
+//! after the other into a growing set (`sweep.rs`). An [`Evaluator`] knows the quality of the
+//! growing set, and of its complement within the parent set.
+//!
+//! | evaluator | head | what is kept up to date |
+//! |---|---|---|
+//! | `BySums` with `Independent` | one label, or independent labels | sums |
+//! | `BySums` with `IndependentBins` | independent bins | sums; bins of each candidate |
+//! | `BySums` with `TwoBins` | one bin per sign, few labels | sums and a Gram matrix |
+//! | `Binned` | bins of each candidate's own sums | sums, rows by bins, products of bins |
+//! | `FewRows` | own bins for few rows, parent's bins for others | sums, rows by bins, sums by bins |
+//! | `Full` | all labels | sums, and heads near those of the candidates |
+//!
+//! Full columns under the fast search do not use an evaluator: they add rows by the parent's bins
+//! to a histogram over groups of values (`parent_bins.rs`).
+//!
+//! Features are searched in parallel, a few per task. Of equally good conditions the first wins: by
+//! the order of the features in their sample, then by lower threshold, then ≤ before >. The result
+//! does not depend on the number of threads.
+//!
+//! Sums of a subset are differences from those of its parent where that is less work
+//! ([`Moments::keep`]).
 
 mod full;
 mod groups;
@@ -30,35 +55,44 @@ use rayon::prelude::*;
 use sweep::{Evaluator, Split, sweep};
 use two_bins::{MOST_CHUNKS, TwoBins};
 
-/// Most labels (padded) of which the fast search keeps a matrix.
+/// Most labels (padded) for which the fast search under label binning keeps a Gram matrix.
 const MOST_LABELS: usize = 256;
 
-/// Features that one thread searches with one evaluator, of which each profits from those before.
+/// Features per task. They share an evaluator, and the best condition on one rules out candidates
+/// on the next.
 const FEATURES_OF_PIECE: usize = 2;
 
-/// A condition that a rule might be given.
+/// A condition that a rule might get.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Candidate {
-    /// Of the rows of the sample that satisfy it.
+    /// The quality of the sampled rows that satisfy it.
     pub(crate) quality: f64,
-    /// Whether that is by the bins of the parent set rather than their own.
+    /// Whether the quality may be by the bins of the parent set instead of the candidate's own.
     pub(crate) estimated: bool,
+    /// The feature that is compared.
     pub(crate) feature: usize,
+    /// How it is compared.
     pub(crate) operator: Operator,
+    /// What it is compared with.
     pub(crate) threshold: f32,
 }
 
-/// Sums over a set of rows, which the rows of its subsets may be taken out of.
+/// What the search needs of a parent set: sums over its rows, from which rows can be removed as the
+/// body grows.
 #[derive(Debug)]
 pub(crate) struct Moments {
+    /// Sums by label.
     sums: Sums,
-    /// `Σ w g gᵀ`, where candidates need it as a matrix.
+    /// `Σ w g gᵀ`, if the search needs it as a matrix.
     gram: Option<Gram>,
-    /// The head of all labels, where candidates begin with it.
+    /// The head of all labels, from which candidates start; of length 0 unless heads have all
+    /// labels.
     pub(crate) near: Near,
 }
 
 impl Moments {
+    /// Computes sums, matrix and head of `rows`.
+    ///
     /// # Errors
     ///
     /// As [`Watch::step`](manylabel_base::Watch::step), [`Error::TooLarge`].
@@ -76,6 +110,11 @@ impl Moments {
         Ok(moments)
     }
 
+    /// Sums and matrix of `rows`, with the head given.
+    ///
+    /// # Errors
+    ///
+    /// As [`over`](Self::over).
     fn sums(
         context: &Context<'_>,
         rows: &[u32],
@@ -93,7 +132,11 @@ impl Moments {
         })
     }
 
-    /// The same at another place.
+    /// A copy.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`].
     fn copied(&self) -> Result<Self, Error> {
         Ok(Self {
             sums: self.sums.copied()?,
@@ -102,8 +145,9 @@ impl Moments {
         })
     }
 
-    /// Leaves the rows that were kept of a set and not those that are gone, by what is less work.
-    /// `head` is near that of the rows kept; without it, that of the set is taken to be.
+    /// Reduces the set to the rows `kept`, by removing those `gone` or by summing again, whichever
+    /// has fewer rows. `head` is near that of the rows kept; without it, solving starts from the
+    /// head of the old set.
     ///
     /// # Errors
     ///
@@ -132,7 +176,11 @@ impl Moments {
         self.solve(context, kept, weights)
     }
 
-    /// Improves the head until it is that of `rows`.
+    /// Improves the head until it is that of `rows`. Does nothing unless heads have all labels.
+    ///
+    /// # Errors
+    ///
+    /// As [`over`](Self::over).
     fn solve(&mut self, context: &Context<'_>, rows: &[u32], weights: &[f64]) -> Result<(), Error> {
         let statistics = context.statistics;
         if let Method::Full = context.method {
@@ -148,16 +196,25 @@ impl Moments {
     }
 }
 
-/// The rows of the sample that the conditions so far cover, with all that depends on them alone.
+/// The parent set: the sampled rows that the conditions so far cover, with everything that depends
+/// on them alone.
 pub(crate) struct Parent<'a> {
+    /// The rows, ascending.
     rows: &'a [u32],
-    /// Of all training rows; 0 outside of the sample.
+    /// Weights of all training rows; 0 outside of the sample.
     weights: &'a [f64],
+    /// Sums over the rows.
     moments: &'a Moments,
+    /// The Gram matrix summed by the set's own bins, under label binning.
     bins: Option<ParentBins>,
 }
 
 impl<'a> Parent<'a> {
+    /// Computes the bins of the set, if there is a Gram matrix.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`].
     fn new(
         context: &Context<'_>,
         rows: &'a [u32],
@@ -181,10 +238,12 @@ impl<'a> Parent<'a> {
         Ok(parent)
     }
 
+    /// The Gram matrix, if there is one.
     fn gram(&self) -> Option<&'a Gram> {
         self.moments.gram.as_ref()
     }
 
+    /// The sum of outer products over the set, as a matrix if there is one.
     fn outer(&self) -> Outer<'_> {
         Outer::of(self.gram(), self.rows, self.weights)
     }
@@ -192,13 +251,18 @@ impl<'a> Parent<'a> {
 
 /// What does not change while a rule grows.
 pub(crate) struct Context<'a> {
+    /// Gradients of all training rows.
     pub(crate) statistics: &'a Statistics<'a>,
+    /// The features of all training rows.
     columns: &'a Columns,
+    /// The parameters of the fit.
     params: &'a Params,
+    /// How heads are computed.
     pub(crate) method: Method,
 }
 
 impl<'a> Context<'a> {
+    /// Collects references; computes nothing.
     pub(crate) fn new(
         statistics: &'a Statistics<'a>,
         columns: &'a Columns,
@@ -213,27 +277,29 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Whether conditions on a feature are compared by the bins of their parent: those on features
-    /// that most rows have, and all where a matrix of all labels would be too much; if bins are so
-    /// few that it saves work.
+    /// Whether conditions on a feature are judged by the bins of the parent set. That is so in the
+    /// fast search if bins are few enough to save work, on full columns, and on all columns if
+    /// there are too many labels for a Gram matrix.
     fn is_estimated(&self, column: &Column) -> bool {
         self.params.search == Search::Fast
             && self.has_few_bins()
             && (column.implicit.is_none() || self.statistics.stride > MOST_LABELS)
     }
 
-    /// Whether the search uses where rows stand in their set, not only which are in it.
+    /// Whether the search uses the positions of rows within their set, not only which rows are in
+    /// it.
     pub(crate) fn needs_positions(&self) -> bool {
         self.params.search == Search::Fast && self.has_few_bins()
     }
 
-    /// Whether a row by bins, with the products of bins, is at most twice as long as one by labels.
+    /// Whether bins are so few that a row by bins, with the products of bins, is at most twice as
+    /// long as a row by labels.
     fn has_few_bins(&self) -> bool {
         matches!(self.method, Method::Bins { binner, .. }
             if binner.n_bins * (binner.n_bins + 3) / 2 <= 2 * self.statistics.stride)
     }
 
-    /// Whether the search needs `Σ w g gᵀ` over so many rows as a matrix.
+    /// Whether the search needs `Σ w g gᵀ` over a set of `n_rows` rows as a matrix.
     fn needs_gram(&self, n_rows: usize) -> bool {
         match self.method {
             Method::Bins { .. } => {
@@ -246,7 +312,8 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// About how many numbers the search over a feature of a set of rows touches.
+    /// About how many numbers the search over a feature of a set of `n_rows` rows reads. Decides
+    /// whether threads are used.
     fn work(&self, feature: usize, n_rows: usize) -> usize {
         let (column, stride) = (&self.columns.all[feature], self.statistics.stride);
         let n_rows = n_rows.min(column.rows.len());
@@ -261,10 +328,14 @@ impl<'a> Context<'a> {
         stride * (n_rows + for_each * n_thresholds)
     }
 
-    /// The best condition on one of `features` with a quality below `bound`; of equal ones the
-    /// first in the order of `features`, then of thresholds. `label` is that of single-label heads,
-    /// once settled. With the condition comes a head near that of the rows it keeps, where one
-    /// was solved for. `room` is for statistics of rows by bins.
+    /// The best condition on one of `features` with a quality below `bound`, or `None`.
+    ///
+    /// - `label` is the label of single-label heads, once chosen.
+    /// - `room` is working space for statistics of rows by bins.
+    ///
+    /// With the condition comes a head near that of the rows it keeps, if heads have all labels. Of
+    /// equally good conditions the first is returned, in the order of `features`, then by lower
+    /// threshold, then ≤ before >.
     ///
     /// # Errors
     ///
@@ -339,7 +410,12 @@ impl<'a> Context<'a> {
         ))
     }
 
-    /// The best condition of all `tasks`.
+    /// The best condition of all `tasks` with a quality below `bound`. Features with missing values
+    /// in the set get a parent set of their own, without these rows.
+    ///
+    /// # Errors
+    ///
+    /// As [`best_condition`](Self::best_condition).
     fn sweep(
         &self,
         parent: &Parent<'_>,
@@ -352,7 +428,7 @@ impl<'a> Context<'a> {
         let lacking = collected("number of features", tasks.extract_if(.., is_lacking))?;
         let mut best = self.sweep_full(parent, &tasks, bound, label)?;
         for mut task in lacking {
-            // No condition keeps the rows without a value, nor does the complement of one.
+            // Rows without a value satisfy neither a condition nor its opposite.
             let missing = &mut task.groups.missing;
             missing.sort_unstable();
             let absent = |row: &u32| missing.binary_search(row).is_err();
@@ -367,7 +443,12 @@ impl<'a> Context<'a> {
         Ok(best)
     }
 
-    /// The same where no row lacks a value.
+    /// As [`sweep`](Self::sweep), for features without missing values in the set. Selects the
+    /// evaluator.
+    ///
+    /// # Errors
+    ///
+    /// As [`best_condition`](Self::best_condition).
     fn sweep_full(
         &self,
         parent: &Parent<'_>,
@@ -432,24 +513,29 @@ impl<'a> Context<'a> {
 
 /// The search over one feature.
 struct Task<'a> {
-    /// Where the feature stands in the sample.
+    /// Index of the feature in the sample.
     at: usize,
+    /// The feature.
     column: &'a Column,
+    /// The rows of the parent set, grouped by value.
     groups: Groups,
 }
 
 /// The best condition on a feature.
 #[derive(Debug)]
 struct Found {
-    /// Where the feature stands in the sample.
+    /// Index of the feature in the sample.
     at: usize,
+    /// The condition, by groups of values.
     split: Split,
+    /// Its threshold.
     threshold: f32,
-    /// A head near that of the rows it keeps, where one was solved for.
+    /// A head near that of the rows it keeps, if one was solved for.
     head: Option<Aligned>,
 }
 
 impl Found {
+    /// A condition without a head.
     fn new(at: usize, (split, threshold): (Split, f32)) -> Self {
         Self {
             at,
@@ -460,7 +546,7 @@ impl Found {
     }
 }
 
-/// The better of two; of equal ones that on the feature that comes first.
+/// The better of two conditions; of equally good ones, that on the feature that comes first.
 fn better(a: Option<Found>, b: Option<Found>) -> Option<Found> {
     let key = |found: &Found| (found.split.quality, found.at);
     match (a, b) {
@@ -469,7 +555,7 @@ fn better(a: Option<Found>, b: Option<Found>) -> Option<Found> {
     }
 }
 
-/// The threshold of a split: between two groups, or the value of one.
+/// The threshold of a split: between two groups, or the value of a nominal feature.
 fn threshold(column: &Column, groups: &Groups, split: Split) -> f32 {
     let group = groups.list[split.group];
     if column.nominal {
@@ -479,8 +565,12 @@ fn threshold(column: &Column, groups: &Groups, split: Split) -> f32 {
     }
 }
 
-/// The best condition of all `tasks` by one evaluator. A condition that is not better than one on a
-/// feature before need not be judged to the end.
+/// The best condition of all `tasks`, by one evaluator. The quality of the best condition so far is
+/// the bound for the next feature, so that most candidates need not be solved to the end.
+///
+/// # Errors
+///
+/// Those of `pace` and the evaluator.
 #[inline(always)]
 fn sweep_each(
     evaluator: &mut impl Evaluator,
@@ -502,7 +592,11 @@ fn sweep_each(
     }))
 }
 
-/// [`sweep_each`], compiled for every instruction set with all it calls.
+/// [`sweep_each`], compiled with everything it calls for several instruction sets.
+///
+/// # Errors
+///
+/// As [`sweep_each`].
 #[wide]
 fn sweep_with<E: Evaluator>(
     evaluator: &mut E,
@@ -514,6 +608,11 @@ fn sweep_with<E: Evaluator>(
     sweep_each(evaluator, tasks, least, bound, pace)
 }
 
+/// [`sweep_each`] for heads of all labels, with the head of the best condition.
+///
+/// # Errors
+///
+/// As [`sweep_each`], [`Error::TooLarge`].
 #[wide]
 fn sweep_all_labels<const C: usize>(
     context: &Context<'_>,
@@ -532,6 +631,11 @@ fn sweep_all_labels<const C: usize>(
     }))
 }
 
+/// [`sweep_each`] for one bin per sign and few labels.
+///
+/// # Errors
+///
+/// As [`sweep_each`], [`Error::TooLarge`].
 #[wide]
 fn sweep_two_bins<const C: usize>(
     context: &Context<'_>,

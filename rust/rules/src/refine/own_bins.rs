@@ -1,4 +1,13 @@
-//! Sets judged by bins of their own sums, under the example-wise loss.
+//! Candidates judged by bins of their own sums, under the example-wise loss.
+//!
+//! For each candidate, bins are assigned from its sums. The growing set keeps its rows summed by
+//! bins ([`BinnedRows`]); between candidates a few labels move to other bins and a few rows are
+//! added.
+//!
+//! The complement has bins of its own too. Its products are those of the whole parent set minus
+//! those of the growing set, both by the bins of the complement. So the growing set is kept a
+//! second time, by these bins, and the Gram matrix of the parent set is summed by them
+//! ([`ParentBins`]), at O(labels) per label that moves.
 
 use super::Parent;
 use super::halves::Halves;
@@ -10,23 +19,32 @@ use crate::lanes::add_scaled;
 use crate::statistics::{Statistics, Sums};
 use manylabel_base::{Error, copied, filled, reserved};
 
-/// A growing set of rows, judged by bins of its own sums.
+/// A growing set of rows with bins that follow given sums, and the head of these bins.
 pub(crate) struct OwnBins<'a> {
+    /// Gradients of all training rows.
     statistics: &'a Statistics<'a>,
+    /// Weights of all training rows.
     weights: &'a [f64],
+    /// Assigns bins.
     binner: Binner,
+    /// Solves heads of bins.
     system: System,
+    /// The growing set.
     rows: Vec<u32>,
-    /// The roots of their weights.
+    /// Roots of the weights of its rows.
     roots: Vec<f64>,
+    /// Working space: the bins of the next candidate.
     next: Vec<f64>,
+    /// Working space of the binner.
     criteria: Vec<f64>,
+    /// Labels whose bins change from one candidate to the next.
     moves: Vec<Move>,
+    /// The rows by bins. Rows taken last may not have been added yet.
     binned: BinnedRows,
 }
 
 impl<'a> OwnBins<'a> {
-    /// With room for `most_rows` rows.
+    /// Allocates with capacity for `most_rows` rows.
     ///
     /// # Errors
     ///
@@ -60,6 +78,7 @@ impl<'a> OwnBins<'a> {
         [4 * stride, 8 * stride + self.system.cost()]
     }
 
+    /// Empties the growing set.
     #[inline(always)]
     pub(crate) fn clear(&mut self) {
         self.rows.clear();
@@ -67,6 +86,7 @@ impl<'a> OwnBins<'a> {
         self.binned.clear();
     }
 
+    /// Adds rows to the growing set. They are summed by bins when a quality is next asked for.
     #[inline(always)]
     #[expect(clippy::disallowed_methods, reason = "the room is there")]
     pub(crate) fn take(&mut self, rows: &[u32]) {
@@ -75,7 +95,12 @@ impl<'a> OwnBins<'a> {
         self.roots.extend(roots);
     }
 
-    /// Brings bins up to date with `sums`, which need not be those of the rows.
+    /// Assigns bins from `sums`, which are those of the growing set or of its complement, and
+    /// brings the rows by bins up to date.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`], and those of the watch.
     #[inline(always)]
     fn rebin(&mut self, sums: &Sums) -> Result<(), Error> {
         self.binner
@@ -88,14 +113,23 @@ impl<'a> OwnBins<'a> {
         (self.binned).update(&self.moves, rows.len(), gradient, |i| roots[i], &mut pace)
     }
 
-    /// The quality of the rows, whose sums are given.
+    /// The quality of the growing set, whose sums are given.
+    ///
+    /// # Errors
+    ///
+    /// As [`rebin`](Self::rebin).
     #[inline(always)]
     pub(crate) fn quality(&mut self, sums: &Sums) -> Result<f64, Error> {
         self.rebin(sums)?;
         Ok(self.system.quality(|a, b| self.binned.product(a, b)))
     }
 
-    /// The quality of the parent set without the rows, whose sums are given.
+    /// The quality of the complement of the growing set, whose sums are given. `gram` is the matrix
+    /// of the parent set, and `all` that matrix by the bins of the latest complement.
+    ///
+    /// # Errors
+    ///
+    /// As [`rebin`](Self::rebin).
     #[inline(always)]
     fn quality_without(
         &mut self,
@@ -110,21 +144,25 @@ impl<'a> OwnBins<'a> {
     }
 }
 
-/// Bins of each candidate's own sums, under the example-wise loss.
+/// Both halves, judged by bins of each candidate's own sums.
 pub(crate) struct Binned<'a> {
+    /// Sums of both halves.
     halves: Halves<'a>,
+    /// `Σ w g gᵀ` over the parent set.
     gram: &'a Gram,
-    /// All rows of the parent by its own bins, which large complements want much the same of.
+    /// The matrix summed by the parent set's own bins. A large complement has similar bins, so each
+    /// search starts from them.
     parent: &'a ParentBins,
+    /// The growing set, by its own bins.
     taken: OwnBins<'a>,
     /// The growing set again, by the bins of its complement.
     others: OwnBins<'a>,
-    /// All rows of the parent, by the same.
+    /// The matrix of the parent set, summed by the bins of the complement.
     all: ParentBins,
 }
 
 impl<'a> Binned<'a> {
-    /// With room for `most_rows` rows.
+    /// Allocates with capacity for `most_rows` rows in the growing set.
     ///
     /// # Errors
     ///
@@ -187,17 +225,21 @@ impl Evaluator for Binned<'_> {
     }
 }
 
-/// `Σ w g gᵀ` of a parent set added up by bins: by the rows alone, and on both sides.
+/// `Σ w g gᵀ` over a parent set summed by bins: on one side, and on both.
 #[derive(Debug)]
 pub(crate) struct ParentBins {
+    /// The bin of each label.
     pub(crate) bins: Vec<f64>,
+    /// Number of bins, empty ones included.
     n_bins: usize,
+    /// One padded row per bin: the sum of the matrix rows of its labels.
     by_bin: Vec<f64>,
+    /// One number per pair of bins.
     products: Vec<f64>,
 }
 
 impl ParentBins {
-    /// `Σ w g gᵀ` added up by `bins` on both sides.
+    /// Sums the matrix by `bins`, in O(labels²).
     ///
     /// # Errors
     ///
@@ -221,7 +263,11 @@ impl ParentBins {
         Ok(all)
     }
 
-    /// The same at another place.
+    /// A copy.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`].
     fn copied(&self) -> Result<Self, Error> {
         Ok(Self {
             bins: copied("number of labels", &self.bins)?,
@@ -231,13 +277,14 @@ impl ParentBins {
         })
     }
 
+    /// Takes over another matrix of the same size.
     fn copy_from(&mut self, other: &Self) {
         self.bins.copy_from_slice(&other.bins);
         self.by_bin.copy_from_slice(&other.by_bin);
         self.products.copy_from_slice(&other.products);
     }
 
-    /// Adds up one bin's row by bins.
+    /// Sums the row of one bin by bins, for the products of this bin with all others.
     #[inline(always)]
     fn add_up(&mut self, bin: usize) {
         let stride = self.bins.len();
@@ -249,13 +296,15 @@ impl ParentBins {
         }
     }
 
-    /// Changes the bins.
+    /// Changes the bins of the labels in `moves`, in O(labels) per move, and computes the products
+    /// of changed bins again.
     #[inline(always)]
     fn update(&mut self, gram: &Gram, moves: &[Move]) {
         if moves.is_empty() {
             return;
         }
         let stride = self.bins.len();
+        // Bins that share a bit are all summed again.
         let mut changed = 0u128;
         for &(label, from, to) in moves {
             self.bins[label] = to;
@@ -274,6 +323,7 @@ impl ParentBins {
         }
     }
 
+    /// The product of two bins over all rows of the parent set.
     #[inline(always)]
     fn product(&self, a: usize, b: usize) -> f64 {
         self.products[a * self.n_bins + b]

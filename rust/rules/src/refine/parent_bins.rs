@@ -1,11 +1,21 @@
-//! The fast search under the example-wise loss.
+//! The fast search of binned heads under the example-wise loss: candidates are judged by the bins
+//! of their parent set.
 //!
-//! The bins that a set of rows wants are much like those that the greater part of it wants. So
-//! labels stay in the bins of the parent set, a row is a few numbers, and a candidate the sum of
-//! them over its rows: the cost of a row no longer depends on the number of labels. Features that
-//! most rows have take a histogram over [`GROUPS`](crate::columns::GROUPS) groups of values. Of a
-//! sparse feature, the rows that have it are few and may want quite different bins: those get their
-//! own, as in the exact search, and only the others keep the parent's.
+//! The bins of a large subset differ little from those of its parent. If every candidate uses the
+//! parent's bins, a row is reduced once to a few numbers ([`BinnedStatistics`]), and a candidate
+//! needs their sums only. With B bins, these are B gradients, B diagonals and B (B − 1) / 2
+//! products of different bins. The cost per row and feature then does not depend on the number of
+//! labels.
+//!
+//! - On a full column, rows are added to a histogram over the column's groups of values, at most
+//!   [`GROUPS`](crate::columns::GROUPS) for numeric features. Prefix sums over the groups give the
+//!   candidates.
+//! - On a sparse column, few rows have the feature, and their bins may differ much from the
+//!   parent's. They get bins of their own, as in the exact search; only their complement is judged
+//!   by the parent's bins ([`FewRows`]).
+//!
+//! The qualities are estimates. The condition that is chosen is judged again by its own head before
+//! it is accepted (`grow.rs`).
 
 use super::groups::{Groups, RowSet};
 use super::own_bins::OwnBins;
@@ -21,32 +31,48 @@ use manylabel_base::{Error, collected, copied, filled};
 use manylabel_simd::wide;
 use rayon::prelude::*;
 
-/// The statistics of a set of rows by the bins of the set.
+/// The rows of a set, each reduced by the bins of the set.
+///
+/// The numbers of a row are B gradients, then B diagonals, then the products of bins a > b in the
+/// order (1, 0), (2, 0), (2, 1), …, and padding. All are multiplied by the weight of the row.
 #[derive(Debug)]
 pub(crate) struct BinnedStatistics<'a> {
+    /// The L2 weight ω.
     l2: f64,
+    /// Number of bins B, without empty ones.
     n_bins: usize,
+    /// Number of labels of each bin.
     sizes: Vec<f64>,
-    /// Numbers to a row: gradients of bins, diagonals, products of two bins; times the weight.
+    /// Numbers per row, padded.
     width: usize,
+    /// The reduced rows, in the order of the set.
     rows: &'a [f64],
+    /// Their sum.
     all: Vec<f64>,
 }
 
-/// Sums over the rows of one group of values.
+/// Sums of reduced rows by groups of values.
 struct Histogram {
+    /// Numbers per row.
     width: usize,
+    /// One sum per group.
     sums: Vec<f64>,
+    /// Rows and codes of each group.
     groups: Vec<Slot>,
 }
 
+/// How many rows a group has, and between which codes they lie.
 #[derive(Debug, Clone, Copy)]
 struct Slot {
+    /// Number of rows.
     count: usize,
+    /// Lowest code of its rows.
     first: u32,
+    /// Highest code of its rows.
     last: u32,
 }
 
+/// A group without rows.
 const EMPTY: Slot = Slot {
     count: 0,
     first: u32::MAX,
@@ -54,7 +80,11 @@ const EMPTY: Slot = Slot {
 };
 
 impl<'a> BinnedStatistics<'a> {
-    /// `room` is what the numbers of rows are written to; it grows if need be, and is kept for later.
+    /// Assigns bins from the sums of the set and reduces its rows, in parallel if they are many.
+    /// Takes O(rows · (labels + B²)).
+    ///
+    /// The reduced rows are written to `room`, which is replaced by a larger allocation if it is
+    /// too small.
     ///
     /// # Errors
     ///
@@ -75,7 +105,7 @@ impl<'a> BinnedStatistics<'a> {
         let of_bins = || filled("number of label bins", 0.0, binner.n_bins);
         let mut bins = of_labels(0.0)?;
         binner.assign(sums.g(), sums.h(), &mut of_labels(0.0)?, &mut bins);
-        // Bins that are not empty, renumbered.
+        // Bins that are not empty are numbered again.
         let mut sizes = of_bins()?;
         add_up(&of_labels(1.0)?, &bins, &mut sizes);
         let mut names = of_bins()?;
@@ -93,7 +123,7 @@ impl<'a> BinnedStatistics<'a> {
         let width = padded(2 * n_bins + n_bins * n_bins.saturating_sub(1) / 2);
         let size = width.saturating_mul(rows.len());
         if room.len() < size {
-            *room = Vec::new(); // not both at once
+            *room = Vec::new(); // frees the old allocation first
             *room = filled("rows by bins", 0.0, size)?;
         }
         let by_row = &mut room[..size];
@@ -104,7 +134,7 @@ impl<'a> BinnedStatistics<'a> {
                 statistics, &bins, n_bins, restricted, rows, weights, width, out,
             )
         };
-        // All gradients may be 0, so that there is no bin.
+        // If all gradients are 0, there is no bin and the width is 0.
         let block_width = (width * block).max(1);
         if rows.len() * stride < PARALLEL_FROM {
             by_row
@@ -131,7 +161,8 @@ impl<'a> BinnedStatistics<'a> {
         })
     }
 
-    /// The best condition on a feature and its threshold.
+    /// The best condition on a feature with a quality below `bound`, and its threshold. The quality
+    /// is an estimate.
     ///
     /// # Errors
     ///
@@ -152,16 +183,18 @@ impl<'a> BinnedStatistics<'a> {
         Ok(split.map(|split| (split, threshold(column, &groups, split))))
     }
 
+    /// The reduced row at a position of the set.
     #[inline(always)]
     fn row(&self, position: usize) -> &[f64] {
         &self.rows[position * self.width..(position + 1) * self.width]
     }
 
+    /// The quality of the head of a sum of reduced rows.
     #[inline(always)]
     fn quality(&self, system: &mut System, sums: &[f64]) -> f64 {
         let n = self.n_bins;
         if n == 2 && self.l2 > 0.0 {
-            // The usual case of few labels: one bin of either sign.
+            // The usual case with few labels, one bin per sign: in closed form.
             let (g, h) = ([sums[0], sums[1]], [sums[2], sums[3]]);
             let h = [
                 h[0].max(0.0) + self.l2 * self.sizes[0],
@@ -180,7 +213,11 @@ impl<'a> BinnedStatistics<'a> {
     }
 }
 
-/// Writes the numbers of each row.
+/// Writes the reduced rows of `rows` to `out`, `width` numbers each.
+///
+/// # Errors
+///
+/// [`Error::TooLarge`].
 #[expect(
     clippy::too_many_arguments,
     reason = "one loop, compiled for every instruction set"
@@ -224,7 +261,7 @@ fn reduce(
                 at += 1;
             }
         }
-        products[at..].fill(0.0); // what fills the last chunk
+        products[at..].fill(0.0); // padding
         let weight = weights[row as usize];
         for out in out.iter_mut() {
             *out *= weight;
@@ -233,7 +270,12 @@ fn reduce(
     Ok(())
 }
 
-/// The search over a feature that most rows have.
+/// The search over a full column, by a histogram. Rows with a missing value are taken out of the
+/// sum of all rows.
+///
+/// # Errors
+///
+/// [`Error::TooLarge`].
 #[wide]
 fn search_full(
     statistics: &BinnedStatistics<'_>,
@@ -245,7 +287,7 @@ fn search_full(
     let width = statistics.width;
     let mut histogram = Histogram::new(column, width)?;
     let mut n_rows = set.rows.len();
-    // Of all rows with a value.
+    // The sum of all rows with a value.
     let mut all = copied("number of label bins", &statistics.all)?;
     let Some(codes) = column.codes_by_row() else {
         return Ok(None);
@@ -314,6 +356,11 @@ fn search_full(
 }
 
 impl Histogram {
+    /// Zeros for all groups of a column: its values if it is nominal, else its groups of values.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`].
     fn new(column: &Column, width: usize) -> Result<Self, Error> {
         let n_groups = if column.nominal {
             column.values.len()
@@ -330,6 +377,7 @@ impl Histogram {
         })
     }
 
+    /// The group of a code.
     #[inline(always)]
     fn group(column: &Column, code: u32) -> usize {
         if column.nominal {
@@ -339,6 +387,7 @@ impl Histogram {
         }
     }
 
+    /// Adds a reduced row with a code.
     #[inline(always)]
     fn add(&mut self, column: &Column, code: u32, row: &[f64]) {
         let group = Self::group(column, code);
@@ -353,13 +402,18 @@ impl Histogram {
         );
     }
 
+    /// The sum of a group.
     #[inline(always)]
     fn sums(&self, group: usize) -> &[f64] {
         &self.sums[group * self.width..(group + 1) * self.width]
     }
 }
 
-/// The search over a feature that few rows have.
+/// The search over a sparse column; `None` if all rows of the set are in one group.
+///
+/// # Errors
+///
+/// Those of the watch, [`Error::TooLarge`].
 #[wide]
 fn search_sparse<'a>(
     estimates: &'a BinnedStatistics<'a>,
@@ -378,23 +432,33 @@ fn search_sparse<'a>(
     sweep(&mut evaluator, groups, nominal, least, bound, &mut pace)
 }
 
-/// Few rows by bins of their own, all others by those of the parent.
+/// A growing set of few rows, judged by bins of its own, and its complement, judged by the bins of
+/// the parent set.
 pub(crate) struct FewRows<'a> {
+    /// Gradients of all training rows.
     statistics: &'a Statistics<'a>,
+    /// Weights of all training rows.
     weights: &'a [f64],
+    /// The reduced rows of the parent set.
     estimates: &'a BinnedStatistics<'a>,
+    /// For every training row its index in the parent set.
     positions: &'a [u32],
+    /// The growing set, by bins of its own.
     own: OwnBins<'a>,
+    /// Sums of the growing set by label.
     taken: Sums,
-    /// The growing set by the bins of the parent, room for its complement, and both together.
+    /// Sum of the reduced rows of the growing set.
     reduced: Vec<f64>,
+    /// Sum of the reduced rows of its complement.
     others: Vec<f64>,
+    /// Sum of the reduced rows of the parent set that have a value.
     all: Vec<f64>,
+    /// Solves heads of the parent's bins.
     system: System,
 }
 
 impl<'a> FewRows<'a> {
-    /// For subsets of `set` that are of some of the `groups` of its rows.
+    /// Prepares the search over subsets of `set` that consist of some of its `groups`.
     ///
     /// # Errors
     ///

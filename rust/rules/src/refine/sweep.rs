@@ -1,4 +1,13 @@
 //! The search over all conditions on one feature.
+//!
+//! The groups of values are taken into a growing set in an order that keeps this set the smaller
+//! half: from the lowest value upwards, and from the highest downwards, each until half of the rows
+//! are taken. After each group, both halves are judged. Only the complement's sums are differences,
+//! and of the larger half, where little precision is lost. Rows of an implicit zero are never
+//! touched.
+//!
+//! Nominal features have one condition `= v` and one `≠ v` per value v; each starts from an empty
+//! set.
 
 use super::groups::Groups;
 use crate::Operator;
@@ -6,33 +15,45 @@ use crate::pace::Pace;
 use manylabel_base::{Error, reserved};
 use std::ops::Range;
 
-/// Knows the quality of a growing set of rows and of its complement within the parent set.
+/// Knows the quality of a growing set of rows, and of its complement within the parent set.
 ///
-/// Qualities may be withheld (`None`) where they are certainly not below `bound`.
+/// Both qualities may be withheld (`None`) if they are certainly not below `bound`.
 pub(crate) trait Evaluator {
     /// Empties the growing set.
     fn restart(&mut self);
-    /// Adds rows to it, which never has more than there was room made for.
+    /// Adds rows to the growing set, which never exceeds the capacity that the evaluator was
+    /// created with.
     fn take(&mut self, rows: &[u32]);
     /// The quality of the growing set.
+    ///
+    /// # Errors
+    ///
+    /// Those of the evaluator: no memory, or a stop.
     fn of_taken(&mut self, bound: f64) -> Result<Option<f64>, Error>;
-    /// The quality of the parent set without it.
+    /// The quality of the complement: the parent set without the growing set.
+    ///
+    /// # Errors
+    ///
+    /// As [`of_taken`](Self::of_taken).
     fn of_others(&mut self, bound: f64) -> Result<Option<f64>, Error>;
-    /// About how many numbers a row takes, and a candidate.
+    /// About how many numbers it processes per row and per candidate.
     fn cost(&self) -> [usize; 2];
 }
 
-/// A condition on a feature, by the groups it lies at.
+/// A condition on a feature, by its groups of values.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Split {
+    /// The quality of the rows it keeps.
     pub(crate) quality: f64,
-    /// The group below the threshold; of a nominal feature the group of the value.
+    /// The last group below the threshold; for a nominal feature, the group of the value.
     pub(crate) group: usize,
+    /// How values are compared.
     pub(crate) operator: Operator,
 }
 
 impl Split {
-    /// Whether this one is to be preferred: the better, then the lower threshold, then ≤ before >.
+    /// Whether this split is preferred to another: by better quality, then lower threshold, then ≤
+    /// before >.
     fn precedes(&self, other: &Self) -> bool {
         if self.quality != other.quality {
             return self.quality < other.quality;
@@ -41,13 +62,13 @@ impl Split {
     }
 }
 
-/// Some rows to take in, and the two conditions to judge then.
+/// Rows to take into the growing set, and the two conditions that are then judged.
 struct Step {
-    /// Whether the growing set starts anew.
+    /// Whether the growing set is emptied first.
     restart: bool,
-    /// Which rows of [`Groups::rows`].
+    /// Ranges of [`Groups::rows`] to take.
     rows: [Range<usize>; 2],
-    /// Rows in the growing set then.
+    /// Rows in the growing set afterwards.
     taken: usize,
     /// As in [`Split`].
     group: usize,
@@ -57,9 +78,14 @@ struct Step {
 
 /// The order in which conditions on a feature are judged.
 ///
-/// Rows are taken in from both ends towards the middle, so that the growing set is the smaller
-/// part: the sums of the other are differences from those of all rows, which must not be small,
-/// and rows of an implicit zero are never touched.
+/// Rows are taken from both ends towards the middle, so that the growing set is the smaller half.
+/// Sums of the other half are differences from those of all rows, and would lose digits if that
+/// half were small. Groups of implicit zeros have no rows to take, and are always in the other
+/// half.
+///
+/// # Errors
+///
+/// [`Error::TooLarge`].
 fn steps(groups: &Groups, nominal: bool) -> Result<Vec<Step>, Error> {
     let Groups {
         rows, list: groups, ..
@@ -119,14 +145,15 @@ fn steps(groups: &Groups, nominal: bool) -> Result<Vec<Step>, Error> {
     Ok(steps)
 }
 
-/// Rows that are taken between two looks at the watch at most.
+/// Most rows taken between two calls of the watch.
 const ROWS_AT_ONCE: usize = 4096;
 
-/// Finds the best condition that keeps at least `least` rows and whose quality is below `bound`.
+/// Finds the best condition that keeps at least `least` rows and has a quality below `bound`;
+/// `None` if there is none.
 ///
 /// # Errors
 ///
-/// What `pace` and the evaluator return.
+/// Those of `pace` and the evaluator.
 #[inline(always)]
 pub(crate) fn sweep(
     evaluator: &mut impl Evaluator,
@@ -162,7 +189,8 @@ pub(crate) fn sweep(
                 best = Some(split);
             }
         };
-        // Not in the closure: what is compiled for wider registers must not leave this function.
+        // Not in the closure: calls of the evaluator must be inlined here to be compiled for wider
+        // registers.
         if step.taken >= least {
             let quality = evaluator.of_taken(limit)?;
             judge(quality, step.operators[0]);

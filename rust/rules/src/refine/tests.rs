@@ -1,5 +1,5 @@
-//! Every way of judging a set against dense matrices: the Hessian of each row in full, added up,
-//! binned by its definition and solved by elimination.
+//! Every evaluator against dense matrices: the full Hessian of each row is built, summed, binned by
+//! definition and solved by elimination.
 
 use super::full::Full;
 use super::halves::{BySums, Independent, IndependentBins, Scored};
@@ -19,10 +19,10 @@ use manylabel_sparse::{CsrOwned, CsrView};
 
 const N_ROWS: usize = 60;
 
-/// Why nothing is refused.
+/// Why allocations do not fail in these tests.
 const SMALL: &str = "it is small";
 
-/// Rows with random labels, some rules' worth of random scores, and weights of 0 to 3.
+/// Rows with random labels, random scores between −3 and 1, and weights of 0 to 3.
 struct Problem<'w> {
     n_labels: usize,
     statistics: Statistics<'w>,
@@ -30,6 +30,7 @@ struct Problem<'w> {
     columns: Columns,
 }
 
+/// A problem of [`N_ROWS`] rows, whose labels are present with probability `density`.
 fn problem(loss: Loss, n_labels: usize, density: f64, watch: &Watch) -> Problem<'_> {
     let mut rng = Rng::with_seed(n_labels as u64);
     let mut y = CsrOwned {
@@ -61,7 +62,7 @@ fn problem(loss: Loss, n_labels: usize, density: f64, watch: &Watch) -> Problem<
     }
 }
 
-/// Solves a dense system by elimination with pivots.
+/// Solves a dense system by elimination with partial pivoting.
 fn solve(mut matrix: Vec<Vec<f64>>, mut right: Vec<f64>) -> Vec<f64> {
     let n = right.len();
     for i in 0..n {
@@ -86,7 +87,7 @@ fn solve(mut matrix: Vec<Vec<f64>>, mut right: Vec<f64>) -> Vec<f64> {
 }
 
 impl Problem<'_> {
-    /// `½ gᵀp` of the minimizing head over some rows, from the definitions.
+    /// `½ gᵀp` of the optimal head of some rows, by definition.
     fn quality(&self, params: &Params, rows: &[u32]) -> f64 {
         let n = self.n_labels;
         let mut g = vec![0.0; n];
@@ -180,9 +181,9 @@ impl Problem<'_> {
         self.check(params, "two bins", parent.rows, &mut evaluator);
     }
 
-    /// Grows a set row by row with `evaluator` and compares with the definitions at every step:
-    /// without a bound, with one that candidates are just better than, and with one that they are
-    /// not. Returns how many the last left out.
+    /// Grows a set row by row with `evaluator` and compares both halves with the definition at
+    /// every step: without a bound, with a bound slightly above the quality, and with one slightly
+    /// below it. Returns how many qualities were withheld in the last case.
     fn check(
         &self,
         params: &Params,
@@ -296,7 +297,7 @@ fn qualities_are_those_of_dense_matrices() {
                                 let mut evaluator =
                                     Full::<0>::new(statistics, &parent, l2, N_ROWS).expect(SMALL);
                                 let n = problem.check(&params, "full", &rows, &mut evaluator);
-                                // All that are certainly not better, within the solver's steps.
+                                // Most candidates that are not better must be recognized as such.
                                 assert!(n > rows.len(), "{n} of {}", 2 * rows.len());
                             }
                         }

@@ -1,6 +1,13 @@
-//! One bin of either sign and few labels, as the usual 4 % are of up to 25 labels: the matrix
-//! `Σ w g gᵀ` of the growing set is kept up, so that bins may change at every step without a second
-//! look at a row.
+//! Candidates judged by one bin per sign, with few labels.
+//!
+//! This is the usual case of label binning on small label sets: 4 % of up to 25 labels of a sign
+//! are one bin. The Gram matrix of the growing set is kept up to date, at K² operations per row.
+//! Bins of a candidate may then differ from those of the one before without another look at its
+//! rows: the product between the two bins is `aᵀ A b` for their indicator vectors a and b, and the
+//! system of two equations is solved in closed form.
+//!
+//! For up to [`MOST_CHUNKS`] chunks of labels this is faster than rows summed by bins
+//! (`own_bins.rs`).
 
 use super::halves::Judge;
 use crate::gram::Gram;
@@ -9,21 +16,29 @@ use crate::lanes::{WIDTH, chunks_mut, dot};
 use crate::statistics::{Statistics, Sums};
 use manylabel_base::{Error, filled};
 
-/// Most chunks of labels that are done in this way.
+/// Most chunks of labels for which this judge is used.
 pub(crate) const MOST_CHUNKS: usize = 4;
 
-/// `C` chunks of labels, under the example-wise loss with the paper's Hessian.
+/// Judges sets of rows with `C` chunks of labels, under the example-wise loss with the paper's
+/// Hessian.
 pub(crate) struct TwoBins<'a, const C: usize> {
+    /// The L2 weight ω.
     l2: f64,
+    /// `Σ w g gᵀ` over the parent set.
     all: &'a Gram,
+    /// The same over the growing set.
     taken: Gram,
-    /// The labels in either bin, as ones and zeros, and room for a product.
+    /// Ones for labels with positive gradients, whose scores are negative.
     first: Vec<f64>,
+    /// Ones for labels with negative gradients.
     second: Vec<f64>,
+    /// Working space for a product.
     product: Vec<f64>,
 }
 
 impl<'a, const C: usize> TwoBins<'a, C> {
+    /// Starts with an empty growing set.
+    ///
     /// # Errors
     ///
     /// [`Error::TooLarge`].
@@ -59,8 +74,7 @@ impl<const C: usize> Judge for TwoBins<'_, C> {
         let stride = statistics.stride;
         let (g, h) = (&sums.g()[..stride], &sums.h()[..stride]);
         let (first, second) = (&mut self.first[..stride], &mut self.second[..stride]);
-        // One short loop for each number: together they would be more than the compiler keeps in
-        // registers.
+        // One short loop per number: a single loop would need more registers than there are.
         for (first, &g) in first.iter_mut().zip(g) {
             *first = if g > 0.0 { 1.0 } else { 0.0 };
         }
