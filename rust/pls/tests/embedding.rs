@@ -1,4 +1,4 @@
-//! What must agree: solvers, storage of X, precisions, and any number of threads.
+//! Fits must agree for all solvers, for sparse and dense X, and for any number of threads.
 #![allow(
     clippy::disallowed_macros,
     clippy::disallowed_methods,
@@ -12,7 +12,7 @@ use ndarray::ArrayView2;
 use proptest::prelude::*;
 use rayon::ThreadPoolBuilder;
 
-/// X in both forms and Y, of small whole numbers.
+/// A problem of small whole numbers: X, which can be stored sparse or dense, Y and row weights.
 #[derive(Debug)]
 struct Problem {
     n: usize,
