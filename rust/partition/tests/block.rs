@@ -345,12 +345,12 @@ fn what_does_not_fit_is_refused() {
         (
             &[&[0, 7]],
             true,
-            "labels from 0 to the number of labels, got 7",
+            "labels >= 0 and below the number of labels, got 7",
         ),
         (
             &[&[-1, 0]],
             true,
-            "labels from 0 to the number of labels, got -1",
+            "labels >= 0 and below the number of labels, got -1",
         ),
         (
             &[&[1, 1]],
