@@ -131,7 +131,7 @@ impl Centers {
         Ok((tiles, filled("cluster centers", nothing, n_tiles)?))
     }
 
-    /// The nearest center of every row; ties to the lower number.
+    /// The nearest center of every row, ties by the lower number. Rows run in parallel.
     ///
     /// # Errors
     ///
@@ -204,7 +204,7 @@ impl Centers {
     /// [`Error::TooLarge`].
     pub(crate) fn differences(&self, x: &CsrOwned) -> Result<Vec<f32>, Error> {
         let [lanes] = self.tiles.as_slice() else {
-            return filled("number of rows", 0.0, x.n_rows()); // there are not two
+            return filled("number of rows", 0.0, x.n_rows()); // not two centers
         };
         let apart = self.offset(1) - self.offset(0);
         let differences = (0..x.n_rows()).map(|row| {

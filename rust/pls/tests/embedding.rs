@@ -114,7 +114,7 @@ proptest! {
                 prop_assert_eq!(one.n_components, first.n_components);
                 let scale = total(&first).max(1.0);
                 prop_assert!((total(&one) - total(&first)).abs() < 1e-6 * scale);
-                // Lengths of projected rows, since directions of equal eigenvalues may turn.
+                // Compare the lengths of projected rows: eigenvectors of equal eigenvalues may be rotated.
                 let k = one.n_components;
                 let lengths = |model| {
                     let rows = problem.project(model);

@@ -21,7 +21,7 @@ pub(crate) struct Held<T> {
 
 // SAFETY: the values are plain numbers, and are only read through this type.
 unsafe impl<T: Element> Send for Held<T> {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl<T: Element> Sync for Held<T> {}
 
 impl<T> Held<T> {
