@@ -1,4 +1,4 @@
-//! Fits and decoding of the correlated logistic model on one thread, on synthetic data of the shapes
+//! Fits and decoding of the correlated logistic model on one thread, on synthetic data with the shapes
 //! of yeast and corel5k.
 
 use criterion::{
@@ -74,7 +74,7 @@ fn decode(criterion: &mut Criterion) {
             let watch = Watch::new();
             if method == Method::Exact && scorer.above(x.into(), Bounds::One(0.0), &watch).is_err()
             {
-                continue; // too many labels are coupled
+                continue; // too many coupled labels to decode exactly
             }
             group.bench_function(BenchmarkId::new(name, &data.name), |b| {
                 b.iter_with_large_drop(|| {

@@ -1,4 +1,4 @@
-//! Fits and scores of the smooth link on one thread, on synthetic data of the shapes of yeast and
+//! Fits and rankings of the smooth link on one thread, on synthetic data with the shapes of yeast and
 //! bibtex, with a random projection in place of an embedding.
 
 use criterion::{

@@ -1,4 +1,4 @@
-//! Partition, k-means and router on one thread.
+//! Fits of partitions, k-means and the router on one thread.
 
 use criterion::{BenchmarkId, Criterion, SamplingMode, criterion_group, criterion_main};
 use manylabel_base::Watch;
@@ -7,7 +7,7 @@ use manylabel_partition::{KMeans, Params, Router, Until};
 
 const TEXT: Text = Text::new(20_000, 20_000, 60, 4_271);
 
-/// Growth with the number of blocks, at one size.
+/// Shows how the time grows with the number of blocks, for one data set.
 fn partition(criterion: &mut Criterion) {
     let (x, y) = TEXT.examples(0);
     let y = y.owned();

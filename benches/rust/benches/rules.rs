@@ -1,5 +1,5 @@
-//! Fits and predictions of boosted rules on one thread, on planted data of the shapes of yeast
-//! (measurements) and bibtex (words, present or not).
+//! Fits and predictions of boosted rules on one thread, on synthetic data with the shapes of yeast
+//! (measurements) and bibtex (binary features).
 
 use criterion::{
     BenchmarkId, Criterion, SamplingMode, Throughput, criterion_group, criterion_main,
@@ -11,7 +11,8 @@ use manylabel_score::{Bounds, Model as _};
 use manylabel_sparse::{CsrOwned, CsrView};
 use std::collections::BTreeSet;
 
-/// A data set of one shape, and the features to try for a condition: log2 of those it has.
+/// A data set, and the number of features that are tried for a condition: log₂ of the number of features,
+/// rounded up.
 struct Data {
     name: String,
     x: Csr,
@@ -32,6 +33,7 @@ fn shapes() -> [Data; 2] {
     })
 }
 
+/// The same data with all values of X set to 1.
 fn binary((mut x, y): (Csr, Csr)) -> (Csr, Csr) {
     x.values.fill(1.0);
     (x, y)
@@ -88,13 +90,13 @@ fn predict(criterion: &mut Criterion) {
             ..Params::default()
         };
         let model = data.fit(&data.y.owned(), &params);
-        // As numpy numbers rows and columns.
+        // Positions in the types of numpy.
         let indptr: Vec<i32> = model.heads.indptr.iter().map(|&end| end as i32).collect();
         let labels: Vec<i32> = model.heads.indices.iter().map(|&l| l as i32).collect();
         let (values, n_labels) = (&model.heads.values, model.heads.n_cols);
         let heads = CsrView::new("heads_", &indptr, &labels, values, n_labels).expect("sorted");
         let rules = Rules::new(model.bodies(), heads, data.x.view().n_cols());
-        let rules = rules.expect("a model of ours");
+        let rules = rules.expect("a fitted model");
         let sets = known_sets(&data.y, n_labels);
         let ensemble = Ensemble::new(rules, sets, true).expect("of one model");
         let name = format!("{},rules={}", data.name, rules.n_rules());

@@ -1,5 +1,8 @@
-//! What the benches share: synthetic data, seeded, of any size, with the uneven frequencies of
-//! text; how long to measure, and on how many threads.
+//! Synthetic data and settings that the benches share.
+//!
+//! [`Text`] makes sparse data with the uneven frequencies of text, [`Measurements`] dense data. Both depend
+//! on their sizes and a seed only. [`briefly`] and [`on_one_thread`] set how long to measure, and on how
+//! many threads.
 //!
 //! ```
 //! use manylabel_benches::{Measurements, Text};
@@ -23,7 +26,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
-/// Criterion set so that all benches together take about a minute.
+/// Criterion with short measurements: one second to warm up and three seconds of 30 samples for each bench,
+/// without plots.
 pub fn briefly() -> Criterion {
     Criterion::default()
         .warm_up_time(Duration::from_secs(1))
@@ -33,40 +37,41 @@ pub fn briefly() -> Criterion {
         .without_plots()
 }
 
-/// The same, with rayon held to one thread.
+/// [`briefly`], with rayon's global pool limited to one thread.
 ///
 /// # Panics
 ///
-/// If rayon has threads already.
+/// If rayon's global pool was used before.
 pub fn on_one_thread() -> Criterion {
     let pool = ThreadPoolBuilder::new().num_threads(1);
-    pool.build_global().expect("nobody was before us");
+    pool.build_global().expect("not used before");
     briefly()
 }
 
-/// The shape of yeast.
+/// The shape of the data set yeast (training rows).
 pub const YEAST: Measurements = Measurements {
     n: 1_500,
     d: 103,
     c: 14,
 };
 
-/// The shape of bibtex.
+/// The shape of the data set bibtex (training rows, and the average number of features of a row).
 pub const BIBTEX: Text = Text::new(4_880, 1_836, 69, 159);
 
-/// A compressed sparse matrix as scipy has it.
+/// A CSR matrix with the types that scipy uses.
 #[derive(Debug, Clone)]
 pub struct Csr {
-    /// Row ends, from 0.
+    /// Row ends, (rows + 1,), starting with 0.
     pub indptr: Vec<i32>,
-    /// Columns, increasing within a row.
+    /// Columns, row after row; increasing within a row.
     pub indices: Vec<i32>,
-    /// Values.
+    /// Values, row after row.
     pub values: Vec<f32>,
     n_cols: usize,
 }
 
 impl Csr {
+    /// A matrix without rows.
     fn new(n_cols: usize) -> Self {
         Self {
             indptr: vec![0],
@@ -76,6 +81,7 @@ impl Csr {
         }
     }
 
+    /// Appends a row with the given columns, which increase, and a value from `value` for each.
     fn push_row(&mut self, cols: impl IntoIterator<Item = usize>, mut value: impl FnMut() -> f32) {
         for col in cols {
             self.indices.push(col as i32);
@@ -84,11 +90,11 @@ impl Csr {
         self.indptr.push(self.indices.len() as i32);
     }
 
-    /// The view every kernel takes.
+    /// A view, which kernels take.
     ///
     /// # Panics
     ///
-    /// If the arrays have been changed to something that is no CSR matrix.
+    /// If the arrays were changed so that they are not a valid CSR matrix.
     pub fn view(&self) -> CsrView<'_, i32, f32> {
         CsrView::new(
             "bench",
@@ -100,7 +106,7 @@ impl Csr {
         .expect("a valid matrix")
     }
 
-    /// A copy of the form in which fits take labels.
+    /// A copy in the form in which fits take labels.
     ///
     /// # Panics
     ///
@@ -110,16 +116,16 @@ impl Csr {
     }
 }
 
-/// Sizes of a text-like data set; `Display` gives them the form they have in names of benches.
+/// Sizes of a data set similar to text. `Display` formats them as they appear in the names of benches.
 #[derive(Debug, Clone, Copy)]
 pub struct Text {
     /// Rows.
     pub n: usize,
     /// Features.
     pub d: usize,
-    /// Stored features of each row.
+    /// Features of each row that are not zero.
     pub nnz: usize,
-    /// Labels, of which each row carries three.
+    /// Labels. Each row has three of them.
     pub c: usize,
 }
 
@@ -133,17 +139,19 @@ impl fmt::Display for Text {
 /// Labels of each row.
 const LABELS_OF_ROW: usize = 3;
 
-/// Words that speak for a label.
+/// Number of features that indicate a label.
 const WORDS_OF_LABEL: usize = 20;
 
 impl Text {
-    /// Sizes in the order in which they are displayed.
+    /// The sizes in the order in which they are displayed.
     pub const fn new(n: usize, d: usize, nnz: usize, c: usize) -> Self {
         Self { n, d, nnz, c }
     }
 
-    /// Features and labels. Frequencies of both fall like 1/rank; half of a row's words are drawn
-    /// from those that speak for its labels.
+    /// Features (n, d) and labels (n, c).
+    ///
+    /// The frequencies of both fall like 1/rank. Half of a row's features are drawn from those that indicate
+    /// its labels, the others from all. Values are uniform in [0.5, 1.5).
     pub fn examples(&self, seed: u64) -> (Csr, Csr) {
         let mut rng = Rng::with_seed(seed);
         let words: Vec<usize> = (0..self.c * WORDS_OF_LABEL)
@@ -167,8 +175,8 @@ impl Text {
         (x, y)
     }
 
-    /// Weights (d, c) as a pruned linear model has them: the more frequent a feature, the more
-    /// labels it has weights for; the first for every second, the hundredth for every third.
+    /// Weights (d, c) as a pruned linear model has them: frequent features have weights for more labels. The
+    /// first feature has a weight for about every second label, the hundredth for every third.
     pub fn weights(&self, seed: u64) -> Csr {
         let mut rng = Rng::with_seed(seed);
         let mut weights = Csr::new(self.c);
@@ -181,7 +189,8 @@ impl Text {
     }
 }
 
-/// Sizes of a data set of measurements, all of them present.
+/// Sizes of a data set of measurements, without zeros. `Display` formats them as they appear in the names of
+/// benches.
 #[derive(Debug, Clone, Copy)]
 pub struct Measurements {
     /// Rows.
@@ -200,9 +209,10 @@ impl fmt::Display for Measurements {
 }
 
 impl Measurements {
-    /// Features, uniform in [0, 1), and labels. A label is present where two features of its own
-    /// add up to a bound; the bounds go up from label to label, so that the first label holds for
-    /// about three rows in four and the last for one in ten.
+    /// Features (n, d), uniform in [0, 1), and labels (n, c).
+    ///
+    /// A row has a label if the sum of two features, drawn for the label, exceeds a bound. Bounds rise from
+    /// label to label: about three rows in four have the first label, and one in ten the last.
     pub fn examples(&self, seed: u64) -> (Csr, Csr) {
         let mut rng = Rng::with_seed(seed);
         let of_label: Vec<(usize, usize)> = (0..self.c)
@@ -222,11 +232,12 @@ impl Measurements {
     }
 }
 
-/// A rank below `n`, with a probability of about 1/rank.
+/// A rank below `n`, counted from 0, with a probability roughly proportional to 1 / (rank + 1).
 fn zipf(rng: &mut Rng, n: usize) -> usize {
     (n as f64 + 1.0).powf(rng.f64()) as usize - 1
 }
 
+/// `n` distinct draws.
 fn distinct(n: usize, mut draw: impl FnMut() -> usize) -> BTreeSet<usize> {
     let mut drawn = BTreeSet::new();
     while drawn.len() < n {

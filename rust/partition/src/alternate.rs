@@ -1,5 +1,11 @@
-//! The two half steps, each the exact minimum of the objective over what it changes, and their
-//! alternation.
+//! The two half steps and their alternation.
+//!
+//! With the rows of each block fixed, [`label_step`] finds the label sets that minimize the objective. With
+//! the label sets fixed, [`row_step`] finds the blocks of the rows that do. Each is an exact minimum, so the
+//! objective never rises, and the alternation ends at a partition that neither step improves. It need not be
+//! the global minimum.
+//!
+//! Features take no part here: they decide the start and, through the router, where new rows go.
 
 use crate::members::{Members, drop_empty};
 use manylabel_base::range::same;
@@ -11,16 +17,20 @@ use std::cmp::Reverse;
 /// The label set of every block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LabelSets {
-    /// Ends of the sets, one more than there are blocks, from 0.
+    /// Ends of the sets, (`n_blocks` + 1,), starting with 0.
     pub ends: Vec<usize>,
-    /// Labels of block after block, increasing within a block.
+    /// The sets of all blocks, one after the other; increasing within a block.
     pub labels: Vec<u32>,
-    /// How many ones of the label matrix lie in a block.
+    /// Number of ones of the label matrix whose label is in the set of the row's block.
     pub captured: u64,
 }
 
 impl LabelSets {
-    /// The labels of one block.
+    /// The labels of one block, in increasing order.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such block.
     pub fn labels(&self, block: usize) -> &[u32] {
         &self.labels[self.ends[block]..self.ends[block + 1]]
     }
@@ -31,22 +41,28 @@ impl LabelSets {
         self.ends.windows(2).map(|ends| size(ends).powi(2)).sum()
     }
 
+    /// The objective f for these sets and a number of captured ones.
     fn objective(&self, captured: u64, lam: f64) -> f64 {
         lam * self.squared_sizes() - captured as f64
     }
 }
 
-/// Chooses the labels of every block of rows: the most frequent ones, ties to the lower label,
-/// while the J-th has more than `lam (2J − 1)` rows of the block.
+/// Chooses the label set of every block, given the rows of the blocks.
 ///
-/// That difference falls with J, so the first label that fails is the last that could help: no
-/// other sets of at most `max_labels` labels have a lower objective. Time O(nnz(Y)) and a sort of
-/// the labels of each block; memory O(`n_labels`) for each thread.
+/// Labels are added by falling frequency among the block's rows, ties by the lower label, as long as the
+/// J-th label occurs in more than `lam (2J − 1)` of them. Adding the J-th label lowers the objective by its
+/// frequency less `lam (2J − 1)`. That gain falls with J, so stopping at the first label without a gain is
+/// optimal: no sets of at most `max_labels` labels have a lower objective.
+///
+/// Stored entries of `y` are its ones. `row_blocks` has one block per row, below `n_blocks`.
+///
+/// Time: O(nnz(Y)), and a sort of the labels that occur in each block. Memory: 4 bytes per label for each
+/// thread.
 ///
 /// # Errors
 ///
-/// [`Error::Shape`] if there is not one block for each row, [`Error::Param`] if a row's block is
-/// none of `n_blocks`, [`Error::TooLarge`], [`Error::Stopped`].
+/// [`Error::Shape`] if there is not one block per row, [`Error::Param`] if a block is not below `n_blocks`,
+/// [`Error::TooLarge`], [`Error::Stopped`].
 pub fn label_step(
     y: &CsrOwned,
     row_blocks: &[u32],
@@ -91,10 +107,11 @@ pub fn label_step(
     Ok(sets)
 }
 
-/// Rows between two looks at the watch.
+/// Rows that are processed between two looks at the watch; also the unit of work of a row step.
 const ROWS_AT_ONCE: usize = 4096;
 
-/// The labels of a block with these rows, and their ones in it. `counts` is zero before and after.
+/// The labels of a block with these rows, and how many ones they capture. `counts` has a number for each
+/// label, all zero before and after.
 fn choose_labels(
     y: &CsrOwned,
     rows: &[u32],
@@ -137,11 +154,13 @@ fn choose_labels(
     Ok((labels, captured))
 }
 
-/// Moves every row to the block that holds most of its labels; returns the ones captured then.
+/// Moves every row to the block whose label set holds most of its labels; returns the number of ones captured
+/// then.
 ///
-/// A row stays where it is if no block holds more, so the objective never rises and rows cannot
-/// wander between blocks that are as good; otherwise the lowest of the best blocks takes it. Time
-/// O(the number of blocks of each label of each row).
+/// A row stays in its block if no other holds more of its labels, so rows cannot cycle between equally good
+/// blocks. Otherwise it moves to the lowest of the best blocks. Rows are independent and run in parallel.
+///
+/// Time: for each row, the number of blocks that hold each of its labels, summed over its labels.
 ///
 /// # Errors
 ///
@@ -149,7 +168,7 @@ fn choose_labels(
 ///
 /// # Panics
 ///
-/// If there is not one block for each row.
+/// If a row of `row_blocks` is not a row of `y`, or its block is none of `sets`.
 pub fn row_step(
     y: &CsrOwned,
     sets: &LabelSets,
@@ -203,26 +222,39 @@ pub fn row_step(
         .try_reduce(|| 0, |one, other| Ok(one + other))
 }
 
-/// What the alternation has to know beside the matrices.
+/// The parameters of the alternation.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rule {
+    /// Weight of squared set sizes.
     pub(crate) lam: f64,
+    /// Maximum number of labels of a block.
     pub(crate) max_labels: usize,
+    /// Maximum number of rounds.
     pub(crate) max_iter: usize,
+    /// The gain below which a round is the last.
     pub(crate) tol: f64,
 }
 
-/// Where the alternation ended.
+/// The result of the alternation.
 #[derive(Debug)]
 pub(crate) struct Alternated {
+    /// The block of each row.
     pub(crate) row_blocks: Vec<u32>,
+    /// The label sets of the blocks.
     pub(crate) sets: LabelSets,
-    /// The objective after every half step.
+    /// The objective after each half step.
     pub(crate) history: Vec<f64>,
 }
 
-/// Takes half steps in turn, beginning and ending with one of labels, until a round of two gains
-/// less than `tol`. Blocks that end without rows are dropped.
+/// Alternates between the half steps, beginning and ending with a label step.
+///
+/// A round is a row step and a label step. The alternation ends with the first round that gains less than
+/// `tol`, or after `max_iter` rounds. The objective changes in steps of 1 and `lam`, so a small `tol` means
+/// until nothing changes. Blocks without rows are dropped at the end and the others renumbered in order.
+///
+/// # Errors
+///
+/// As [`label_step`].
 pub(crate) fn alternate(
     y: &CsrOwned,
     mut row_blocks: Vec<u32>,
@@ -248,7 +280,7 @@ pub(crate) fn alternate(
         }
         last = objective;
     }
-    // A block without rows has no labels either: dropping it takes nothing from the sets.
+    // A block without rows has no labels, so dropping it does not change the sets of others.
     let kept = drop_empty(&mut row_blocks, n_blocks)?;
     let ends = kept.iter().map(|&block| sets.ends[block as usize + 1]);
     sets.ends = collected("number of blocks", [0].into_iter().chain(ends))?;
@@ -285,7 +317,7 @@ mod tests {
         }
     }
 
-    /// The objective, word by word.
+    /// The objective by its definition.
     fn by_definition(rows: &[Vec<u32>], blocks: &[u32], sets: &[Vec<u32>], lam: f64) -> f64 {
         let inside = |(row, &block): (&Vec<u32>, &u32)| {
             let set = &sets[block as usize];

@@ -1,10 +1,13 @@
 //! Scores by the models of the blocks that rows are sent to.
 //!
-//! A row costs the router's products and the labels of its blocks, not all labels. Rows of one block
-//! are scored together, by whatever its model does best with many rows.
+//! A [`BlockModel`] is a [`Model`] made of a router, which scores blocks, and of a model for each block. A
+//! batch of rows is scored in three steps: the router finds the blocks of each row ([`Routing`]), rows are
+//! grouped by block, and the model of each block is asked about all rows of its group at once. A row thus
+//! costs the scores of the router and of the labels of its blocks, not of all labels.
 //!
-//! Scores of a row that goes to several blocks are merged as log-odds, by the router's probabilities:
-//! see [`merge`](crate::merge).
+//! A row that goes to one block has that block's scores; other labels have −∞. Scores of a row that goes to
+//! several blocks are merged as log-odds, weighted by the router's probabilities: see
+//! [`merge`](crate::merge).
 //!
 //! ```
 //! use manylabel_base::{Error, Watch};
@@ -46,7 +49,7 @@
 //!     }
 //! }
 //!
-//! // Positive rows go to the first block, which knows labels 0 and 2, others to the second.
+//! // Positive rows go to the first block, which has labels 0 and 2, others to the second.
 //! let (router, first, second) = (Sums(vec![1.0, -1.0]), Sums(vec![3.0, 2.0]), Sums(vec![-5.0]));
 //! let block = |labels, model| Block {
 //!     labels,
@@ -73,37 +76,38 @@ use manylabel_score::{Bounds, Features, Model, Options, Rows, Task, room_for_all
 use manylabel_sparse::{CsrOwned, CsrView};
 use std::ops::Range;
 
-/// So few rows are scored without threads, if the models of the blocks are as quick, and by models
-/// as they are: to lay one out by label takes longer than to score all of its labels.
+/// Maximum number of rows that are scored without threads (if the models of the blocks allow it) and without
+/// [`Parts`]. For so few rows, laying a model out by label takes longer than scoring all of its labels.
 const FEW_ROWS: usize = 32;
 
-/// Rows of which all scores are asked for at a time by [`Rows::score`].
+/// Rows for which [`Rows::score`] computes all scores at a time.
 const ROWS_AT_ONCE: usize = 64;
 
-/// Scores that are held at a time where they are merged: 64 MiB.
+/// Scores of blocks that are held in memory at a time while they are merged: 64 MiB.
 const SCORES_AT_ONCE: usize = 1 << 24;
 
-/// The labels of a block, and who scores them.
+/// A block: its labels and the model that scores them.
 pub struct Block<'a> {
-    /// In increasing order.
+    /// The labels, in increasing order.
     pub labels: &'a [i32],
-    /// As many labels. None for a block without labels.
+    /// The model, which has as many labels. None for a block without labels.
     pub model: Option<Inner<'a>>,
-    /// What its scores are as log-odds.
+    /// How its scores become log-odds.
     pub link: Link,
-    /// Which labels it names.
+    /// How it predicts label sets.
     pub named: Named,
 }
 
-/// Who scores the labels of a block.
+/// The model of a block.
 pub enum Inner<'a> {
-    /// A model of these labels.
+    /// A model of the block's labels only.
     Own(&'a dyn Model),
-    /// A model of more.
+    /// Some labels of a model of more labels.
     Part(Part<'a>),
 }
 
 impl Inner<'_> {
+    /// The model, with the labels of the block only.
     fn model(&self) -> &dyn Model {
         match self {
             Self::Own(model) => *model,
@@ -112,59 +116,67 @@ impl Inner<'_> {
     }
 }
 
-/// Log-odds `factor · (score − zero)`.
+/// A linear map from scores to log-odds: `factor · (score − zero)`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Link {
-    /// Above 0.
+    /// The slope; > 0.
     pub factor: f32,
-    /// The score of a label that is as likely as not.
+    /// The score of a label with probability ½.
     pub zero: f32,
 }
 
 impl Link {
-    /// Of scores that are log-odds.
+    /// For scores that are log-odds already.
     pub const IDENTITY: Self = Self {
         factor: 1.0,
         zero: 0.0,
     };
 
+    /// The log-odds of a score.
     fn log_odds(self, score: f32) -> f32 {
         self.factor * (score - self.zero)
     }
 }
 
-/// Which labels a model names.
+/// Which labels a model predicts for a row.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Named {
-    /// Those with scores above this.
+    /// The labels with scores above this.
     Above(f32),
-    /// The best one.
+    /// The label with the largest score.
     Best,
 }
 
-/// A router and the models of blocks.
+/// A router and the models of blocks, scored as one model.
 ///
-/// Labels of no block that a row is sent to score −∞. If a row may go to several blocks, all scores
-/// are log-odds; a label of a row that is merged is named if it is more likely than not, others are
-/// named by the model of the row's block.
+/// Labels outside of the blocks that a row is sent to have the score −∞. With `Routing::Best(1)`, scores are
+/// those of the block's model. With any other routing, all scores are log-odds, also of rows that go to one
+/// block.
+///
+/// A label set is predicted by the model of the row's block, as [`Block::named`] says. If the scores of a
+/// row are merged, it consists of the labels with probability above ½.
 pub struct BlockModel<'a> {
+    /// Scores the blocks.
     router: &'a dyn Model,
+    /// The blocks, in the order of the router's labels.
     blocks: Vec<Block<'a>>,
-    /// Those of the blocks, once each.
+    /// The models behind the blocks. A model shared by consecutive blocks is listed once.
     models: Vec<&'a dyn Model>,
+    /// The model that blocks are parts of, if it can be taken apart.
     parts: Option<&'a dyn Parts>,
+    /// Number of labels of all blocks together, and of none.
     n_labels: usize,
     routing: Routing,
 }
 
 impl<'a> BlockModel<'a> {
-    /// Puts a router and blocks together, in O(their labels).
+    /// Combines a router and blocks, in O(number of labels in all blocks) time.
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if the router, the blocks and their models do not have as many blocks,
-    /// labels and features as the others expect; [`Error::Param`] for labels out of order or none of
-    /// `n_labels`; [`Error::TooLarge`].
+    /// [`Error::Shape`] if the numbers of blocks, labels or features of the router, the blocks and their
+    /// models disagree; [`Error::Param`] if labels are out of order or not below `n_labels`;
+    /// [`Error::TooLarge`].
     pub fn new(
         router: &'a dyn Model,
         blocks: Vec<Block<'a>>,
@@ -210,7 +222,8 @@ impl<'a> BlockModel<'a> {
         })
     }
 
-    /// Takes the model that blocks are parts of apart where many rows are scored.
+    /// Uses `parts` to score the blocks that are [`Inner::Part`] if there are more than 32 rows. `parts` must
+    /// be the model that these blocks are parts of.
     #[must_use]
     pub fn with_parts(self, parts: &'a dyn Parts) -> Self {
         Self {
@@ -219,13 +232,16 @@ impl<'a> BlockModel<'a> {
         }
     }
 
-    /// Whether scores are log-odds.
+    /// Whether all scores are log-odds: always, unless each row goes to exactly one block.
     fn gives_log_odds(&self) -> bool {
         self.routing != Routing::Best(1)
     }
 
-    /// What is found by `alone` for rows of one block, in terms of the block's labels, and of merged
-    /// scores by `merged`.
+    /// Labels with scores for all rows: for rows of one block those that `alone` finds, for others those
+    /// that `merged` keeps of the merged scores.
+    ///
+    /// `alone` is given a block, its model and the rows of its group, and answers with positions in the
+    /// block's labels. `k` limits the labels of merged rows.
     fn found(
         &self,
         x: Features<'_>,
@@ -258,7 +274,7 @@ impl<'a> BlockModel<'a> {
         joined(pieces, x.n_rows(), self.n_labels)
     }
 
-    /// Writes all scores of the rows to `out`, which is −∞.
+    /// Writes all scores of all rows of `x` to `out`, (`n_rows`, `n_labels`), which holds −∞ before.
     fn decide(&self, x: Features<'_>, out: &mut [f32], watch: &Watch) -> Result<(), Error> {
         let sent = Sent::new(self, x, watch)?;
         let groups = sent.groups(&sent.alone()?)?;
@@ -289,8 +305,8 @@ impl<'a> BlockModel<'a> {
     }
 }
 
-/// Rankings and label sets are put together from what the models of the blocks answer for all of
-/// their rows.
+/// Rankings and label sets are combined from those of the blocks' models, so that a model that has its own
+/// way to rank or to predict label sets keeps it.
 impl Model for BlockModel<'_> {
     fn n_labels(&self) -> usize {
         self.n_labels
@@ -300,7 +316,7 @@ impl Model for BlockModel<'_> {
         self.router.n_features()
     }
 
-    /// For scores alone, whatever they are for.
+    /// Prepares rows for scores. The purpose in the options is ignored, since scores are the same for all.
     fn rows<'a>(&'a self, x: Features<'a>, _: Options) -> Result<Box<dyn Rows + 'a>, Error> {
         Ok(Box::new(Batch { model: self, x }))
     }
@@ -316,7 +332,9 @@ impl Model for BlockModel<'_> {
         self.found(x, watch, Some(k), best, Ok)
     }
 
-    /// A bound of 0 names what the model of a block names; any other is in addition to that.
+    /// For rows of one block, a bound of 0 yields the label set that the block's model predicts. Other bounds
+    /// are relative to that: they are added to the threshold of [`Named::Above`], and are ignored for
+    /// [`Named::Best`]. For merged rows, log-odds must exceed the bound.
     fn above(&self, x: Features<'_>, bounds: Bounds<'_>, watch: &Watch) -> Result<CsrOwned, Error> {
         if let Bounds::Each(bounds) = bounds {
             same("number of bounds", self.n_labels, bounds.len())?;
@@ -364,6 +382,7 @@ impl Model for BlockModel<'_> {
     }
 }
 
+/// Rows prepared for scores.
 struct Batch<'a> {
     model: &'a BlockModel<'a>,
     x: Features<'a>,
@@ -385,19 +404,23 @@ impl Rows for Batch<'_> {
     }
 }
 
-/// Rows that are sent to a block.
+/// The rows that are sent to one block.
 struct Group {
+    /// The block, which has labels.
     block: usize,
     /// In increasing order.
     rows: Vec<u32>,
 }
 
-/// Rows, and where they are sent.
+/// A batch of rows and the blocks that they are sent to.
 struct Sent<'a> {
     model: &'a BlockModel<'a>,
     x: Features<'a>,
+    /// The router's scores of each row's blocks, (`n_rows`, `n_blocks`).
     routes: CsrOwned,
+    /// The model that blocks are parts of, laid out by label, if there are enough rows.
     by_label: Option<Box<dyn ByLabel + 'a>>,
+    /// Whether groups are scored one after the other, without threads.
     quick: bool,
     watch: &'a Watch,
 }
@@ -415,7 +438,8 @@ impl<'a> Sent<'a> {
         })
     }
 
-    /// Whether the scores of a row are merged, of however many blocks.
+    /// Whether the scores of a row are merged. With `Routing::Best` of more than one block, all rows are,
+    /// whatever number of blocks they have.
     fn is_merged(&self, row: u32) -> bool {
         match self.model.routing {
             Routing::Best(n_routes) => n_routes > 1,
@@ -423,16 +447,19 @@ impl<'a> Sent<'a> {
         }
     }
 
+    /// The blocks of a row, in increasing order.
     fn blocks(&self, row: u32) -> &[u32] {
         self.routes.row(row as usize).0
     }
 
+    /// The rows whose scores are not merged.
     fn alone(&self) -> Result<Vec<u32>, Error> {
         let rows = 0..self.x.n_rows() as u32;
         collected("number of rows", rows.filter(|&row| !self.is_merged(row)))
     }
 
-    /// The given rows by the blocks that they are sent to and that have labels.
+    /// The given rows grouped by block, for blocks with labels; blocks and rows in increasing order. A row is
+    /// in the group of each of its blocks.
     fn groups(&self, rows: &[u32]) -> Result<Vec<Group>, Error> {
         let mut pairs: Vec<(u32, u32)> = reserved("number of rows", rows.len())?;
         for &row in rows {
@@ -456,7 +483,8 @@ impl<'a> Sent<'a> {
         Ok(groups)
     }
 
-    /// Asks the models of the groups' blocks about their rows.
+    /// The answers of the blocks' models about the rows of the groups, in the order of the groups. Groups are
+    /// in parallel unless the batch is quick.
     fn ask<R: Send>(
         &self,
         groups: &[Group],
@@ -489,8 +517,10 @@ impl<'a> Sent<'a> {
         Ok(answers)
     }
 
-    /// Merges the scores of the rows that want it, as many at a time as there is room for: `take` is
-    /// given these rows and the `k` best labels of each, or all.
+    /// Merges the scores of the rows that need it.
+    ///
+    /// Rows are taken in groups whose scores fit in [`SCORES_AT_ONCE`], at least one row at a time. `take` is
+    /// called with the rows of each and their `k` best labels, or with all labels if `k` is None.
     fn merge(
         &self,
         k: Option<usize>,
@@ -516,6 +546,7 @@ impl<'a> Sent<'a> {
         Ok(())
     }
 
+    /// The merged scores of some rows; row i of the result is `rows[i]`.
     fn merge_rows(&self, rows: &[u32], k: Option<usize>) -> Result<CsrOwned, Error> {
         let groups = self.groups(rows)?;
         let scores = self.ask(&groups, |block, model, x| {
@@ -551,7 +582,7 @@ impl<'a> Sent<'a> {
     }
 }
 
-/// Keeps some entries.
+/// A copy of the entries for which `keep(label, value)` is true.
 fn only(matrix: &CsrOwned, keep: impl Fn(u32, f32) -> bool) -> Result<CsrOwned, Error> {
     let mut kept = CsrOwned {
         indptr: reserved("number of rows", matrix.n_rows() + 1)?,
@@ -573,7 +604,8 @@ fn only(matrix: &CsrOwned, keep: impl Fn(u32, f32) -> bool) -> Result<CsrOwned, 
     Ok(kept)
 }
 
-/// One matrix of rows that were answered apart: each piece has the numbers of its rows.
+/// One matrix (`n_rows`, `n_cols`) from pieces, each with the numbers of its rows. Rows of no piece are
+/// empty; no row is in two.
 fn joined(
     mut pieces: Vec<(Vec<u32>, CsrOwned)>,
     n_rows: usize,

@@ -1,8 +1,12 @@
-//! Many cluster centers side by side, sixteen to a cache line.
+//! Dense cluster centers in tiles of sixteen.
 //!
-//! `tiles[t][col]` holds what centers 16t to 16t + 15 have at feature `col`, so the products of
-//! one sparse row with sixteen centers are a gather of whole cache lines, and the best of them is
-//! found without a score in memory. Lane by lane the arithmetic is that of one center on its own.
+//! `tiles[t][col]` holds the values of centers 16t to 16t + 15 at feature `col`: sixteen numbers of single
+//! precision, one cache line. The products of one sparse row with sixteen centers then read whole cache
+//! lines, and the best of the sixteen is found without storing scores. The arithmetic of each lane is that
+//! of one center on its own, so results do not depend on which centers share a tile.
+//!
+//! Finding the nearest of k centers for all rows takes O(nnz(X) k) time, on all threads. The tiles take
+//! 4 bytes per center and feature, rounded up to sixteen centers.
 
 use crate::members::Members;
 use manylabel_base::{Error, Watch, collected, filled, push, reserved};
@@ -10,15 +14,19 @@ use manylabel_simd::wide;
 use manylabel_sparse::CsrOwned;
 use rayon::prelude::*;
 
+/// Centers of a tile: as many numbers of single precision as fit in a cache line.
 const LANES: usize = 16;
 
+/// One number for each center of a tile.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(64))]
 struct Lanes([f32; LANES]);
 
 impl Lanes {
+    /// Zero in all lanes.
     const ZERO: Self = Self([0.0; LANES]);
 
+    /// Adds `scale` times `other`.
     #[inline(always)]
     fn add_scaled(&mut self, scale: f32, other: &Self) {
         for lane in 0..LANES {
@@ -27,53 +35,59 @@ impl Lanes {
     }
 }
 
-/// The nearest center of a row: its number, and the score `x·μ − ½‖μ‖²`, which is the larger the
-/// smaller `‖x − μ‖²` is. The next best score is kept as well.
+/// The nearest center of a row, by the score `x·μ − ½‖μ‖² = ½ (‖x‖² − ‖x − μ‖²)`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Nearest {
+    /// The number of the center.
     pub(crate) center: u32,
+    /// Its score.
     pub(crate) score: f32,
+    /// The second largest score; −∞ if there is one center only.
     second: f32,
 }
 
 impl Nearest {
-    /// By how much the score exceeds that of any other center.
+    /// The difference between the largest and the second largest score.
     pub(crate) fn ahead(&self) -> f32 {
         self.score - self.second
     }
 }
 
-/// See the module.
+/// Cluster centers; see the module.
 #[derive(Debug)]
 pub(crate) struct Centers {
+    /// Number of centers.
     n: usize,
+    /// For each sixteen centers, a line for each feature.
     tiles: Vec<Vec<Lanes>>,
-    /// `−½‖μ‖²`; −∞ where a lane has no center, so that it is nearest to nothing.
+    /// `−½‖μ‖²` for each center, or less if it was lowered. −∞ for lanes without a center and for centers
+    /// without rows, so that no row is nearest to them.
     offsets: Vec<Lanes>,
 }
 
-/// Rows one thread scores before it takes others.
+/// Rows that are one unit of work in the search for the nearest center.
 const ROWS_AT_ONCE: usize = 256;
 
 /// Rows that are added up between two looks at the watch.
 const ROWS_PER_STEP: usize = 4096;
 
 impl Centers {
-    /// The bytes that so many centers take.
+    /// The bytes that the tiles of `n` centers take.
     pub(crate) fn n_bytes(n: usize, n_features: usize) -> usize {
         n.div_ceil(LANES)
             .saturating_mul(n_features)
             .saturating_mul(size_of::<Lanes>())
     }
 
+    /// Number of centers.
     pub(crate) fn len(&self) -> usize {
         self.n
     }
 
-    /// The weighted means of the members' rows.
+    /// The weighted means of the rows of each cluster, summed in double precision.
     ///
-    /// A cluster whose weights sum to zero is the plain mean of its rows, and one without rows is
-    /// nearest to nothing.
+    /// If the weights of a cluster sum to zero, its center is the unweighted mean. A cluster without rows has
+    /// a center that no row is nearest to.
     ///
     /// # Errors
     ///
@@ -108,7 +122,7 @@ impl Centers {
         Ok(Self { n, tiles, offsets })
     }
 
-    /// Tiles without features for so many centers, all nearest to nothing.
+    /// Tiles without features for `n` centers, with offsets of −∞.
     fn nowhere(n: usize) -> Result<(Vec<Vec<Lanes>>, Vec<Lanes>), Error> {
         let n_tiles = n.div_ceil(LANES);
         let mut tiles = reserved("cluster centers", n_tiles)?;
@@ -117,7 +131,7 @@ impl Centers {
         Ok((tiles, filled("cluster centers", nothing, n_tiles)?))
     }
 
-    /// The nearest center of every row; ties to the lower number.
+    /// The nearest center of every row, ties by the lower number. Rows run in parallel.
     ///
     /// # Errors
     ///
@@ -147,7 +161,8 @@ impl Centers {
         self.offsets[center / LANES].0[center % LANES]
     }
 
-    /// Moves a center away from all rows; says whether that changed its offset.
+    /// Lowers the offset of a center, which lowers its score for all rows alike. Returns whether the offset
+    /// changed, which it may not by rounding.
     pub(crate) fn lower(&mut self, center: usize, by: f32) -> bool {
         let offset = &mut self.offsets[center / LANES].0[center % LANES];
         let before = *offset;
@@ -155,7 +170,7 @@ impl Centers {
         *offset < before
     }
 
-    /// Some of the centers, in their order.
+    /// A copy of the centers `kept`, in that order, with their offsets.
     ///
     /// # Errors
     ///
@@ -181,14 +196,15 @@ impl Centers {
         })
     }
 
-    /// The score of the second of two centers less that of the first, for every row.
+    /// For two centers, the score of the second less that of the first, for every row. With more than one
+    /// tile, zeros.
     ///
     /// # Errors
     ///
     /// [`Error::TooLarge`].
     pub(crate) fn differences(&self, x: &CsrOwned) -> Result<Vec<f32>, Error> {
         let [lanes] = self.tiles.as_slice() else {
-            return filled("number of rows", 0.0, x.n_rows()); // there are not two
+            return filled("number of rows", 0.0, x.n_rows()); // not two centers
         };
         let apart = self.offset(1) - self.offset(0);
         let differences = (0..x.n_rows()).map(|row| {
@@ -202,8 +218,8 @@ impl Centers {
         collected("number of rows", differences)
     }
 
-    /// The centers as weights of a linear score, row j of (`n_features`, `n`) being what they have
-    /// at feature j, and its intercepts.
+    /// The centers as a linear model: weights (`n_features`, `n`) without stored zeros, and the offsets as
+    /// intercepts.
     ///
     /// # Errors
     ///
@@ -236,7 +252,8 @@ impl Centers {
     }
 }
 
-/// Puts the mean of `rows` into a lane; `sums` is zero before and after. Returns `−½‖μ‖²`.
+/// Writes the weighted mean μ of `rows` to a lane of a tile; returns `−½‖μ‖²`. `sums` has a number for each
+/// feature, zero before and after.
 fn mean(
     x: &CsrOwned,
     weights: Option<&[f32]>,
@@ -276,7 +293,8 @@ fn mean(
     Ok((-0.5 * squared) as f32)
 }
 
-/// Lets sixteen centers compete for the rows from `first` on.
+/// Updates the nearest and second nearest center of the rows from `first` on with the sixteen centers of a
+/// tile, of which `first_center` is the first. `nearest` has an entry for each of these rows.
 #[wide]
 fn best_of_tile(
     x: &CsrOwned,
@@ -288,7 +306,7 @@ fn best_of_tile(
 ) {
     for (i, nearest) in nearest.iter_mut().enumerate() {
         let (cols, values) = x.row(first + i);
-        // Two sums, so that additions do not wait for one another.
+        // Two independent sums, so that additions do not wait for one another.
         let (mut even, mut odd) = (*offsets, Lanes::ZERO);
         let (cols2, values2) = (cols.chunks_exact(2), values.chunks_exact(2));
         if let (&[col], &[value]) = (cols2.remainder(), values2.remainder()) {

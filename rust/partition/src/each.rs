@@ -1,14 +1,15 @@
-//! One result for each of many pieces of work, in memory that can be refused.
+//! Parallel work on a list whose length the input decides, with results in memory that can be refused.
 
 use manylabel_base::{Error, reserved};
 use rayon::prelude::*;
 
-/// What `work` makes of each of `items`, in order. Each is dealt out to threads alone, as one may take
-/// much longer than others; `what` is named if the results do not fit in memory.
+/// The results of `work` for all of `items`, in the order of the items.
+///
+/// Items are given to threads one by one, since one may take much longer than another.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`], and what `work` returns.
+/// [`Error::TooLarge`] naming `what` if the results do not fit in memory; an error of `work`.
 pub(crate) fn each<T: Sync, R: Send>(
     what: &'static str,
     items: &[T],

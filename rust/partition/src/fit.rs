@@ -1,4 +1,8 @@
-//! Starts, and the search for a number of blocks.
+//! The partition of a data set: several starts, and the search for a number of blocks.
+//!
+//! For a given number of blocks, each start is a k-means clustering with its own seed that
+//! [`alternate`](crate::alternate) improves, and the result with the lowest objective is kept. Without a
+//! given number, `search` fits one number after the other.
 
 use crate::alternate::{Alternated, LabelSets, Rule, alternate};
 use crate::kmeans::Points;
@@ -7,46 +11,52 @@ use manylabel_base::range::same;
 use manylabel_base::{Error, Watch};
 use manylabel_sparse::{CsrOwned, CsrView, Index, Value};
 
-/// Every number up to this one is tried by the search, then steps of a quarter.
+/// The search tries every number up to this one, then grows the number by a quarter each time.
 const EVERY_UP_TO: usize = 16;
-/// The search ends when so many numbers of blocks in a row captured no more, by [`NOTABLE`].
+/// The search ends after this many numbers of blocks in a row without a [`NOTABLE`] gain.
 const PATIENCE: usize = 5;
-/// A share of all ones that is worth more blocks.
+/// The gain in captured ones, as a share of all ones, that justifies more blocks.
 const NOTABLE: f64 = 1e-3;
-/// Most blocks the search tries.
+/// Maximum number of blocks the search tries. The numbers in the paper reach 2000.
 const MOST_BLOCKS: usize = 2048;
 
-/// Blocks of rows, each with its labels.
+/// A partition into blocks of rows, each with a set of labels.
+///
+/// Block l has the rows i with `row_blocks[i] == l` and the labels `labels[ends[l]..ends[l + 1]]`. The
+/// number of blocks is `ends.len() - 1`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Partition {
-    /// The block of each row; no block is without rows.
+    /// The block of each row, (`n_rows`,). Every block has rows.
     pub row_blocks: Vec<u32>,
-    /// Ends of the label sets, one more than there are blocks, from 0.
+    /// Ends of the label sets, (`n_blocks` + 1,), starting with 0.
     pub ends: Vec<usize>,
-    /// Labels of block after block, increasing within a block.
+    /// The label sets of all blocks, one after the other; increasing within a block. A set may be empty.
     pub labels: Vec<u32>,
-    /// Ones of the label matrix that lie in a block.
+    /// Number of captured ones: entries of the label matrix whose label is in the set of the row's block.
     pub captured: u64,
-    /// The objective after every half step: of labels, of rows, …, of labels.
+    /// The objective f after each half step, which alternates between label steps and row steps and begins
+    /// and ends with a label step. It never rises.
     pub history: Vec<f64>,
 }
 
 impl Checked {
     /// Partitions the rows of `x` and the columns of `y`, whose stored entries are the ones.
     ///
-    /// A given `n_blocks` is what k-means begins with; there are fewer blocks in the end where
-    /// some lose their rows. Without one, the numbers 1 to 16 and then each a quarter more are
-    /// tried while no block is without rows or labels, and the one that captures the largest share
-    /// of the ones is taken, the smallest of those within a thousandth of it; after five that
-    /// capture no more than that, larger ones are not tried.
+    /// A given `n_blocks` is the number of clusters that k-means starts with. The result has fewer blocks
+    /// if some lose all of their rows.
     ///
-    /// Time O(nnz(X) `n_blocks`) a sweep of k-means and, commonly, O(nnz(Y) + `n_rows`
-    /// `n_blocks`) a round; see [`KMeans`](crate::KMeans) for rows sampled and memory.
+    /// Without a given number, the search tries 1 to 16 and then a quarter more each time, up to 2048 or
+    /// the number of rows. It keeps a larger number only if that captures more ones than the best so far, by
+    /// a thousandth of all ones. It ends after five numbers without such a gain, or at the first number
+    /// that leaves a block without rows or labels.
+    ///
+    /// Time: O(nnz(X) `n_blocks`) per sweep of k-means (see [`KMeans`](crate::KMeans), which samples rows),
+    /// and per round the time of [`label_step`](crate::label_step) and [`row_step`](crate::row_step).
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if the rows of `x` and `y` differ, [`Error::TooLarge`],
-    /// [`Error::Stopped`].
+    /// [`Error::Shape`] if the numbers of rows of `x` and `y` differ, [`Error::Param`] if a value of `x` is
+    /// infinite, [`Error::TooLarge`], [`Error::Stopped`].
     pub fn fit<I: Index, T: Value>(
         &self,
         x: CsrView<'_, I, T>,
@@ -78,6 +88,8 @@ impl Checked {
         })
     }
 
+    /// The alternation with the lowest objective over `n_init` starts of `n_blocks` clusters each; the
+    /// first of equal ones.
     fn best_of_starts<I: Index, T: Value>(
         &self,
         x: CsrView<'_, I, T>,
@@ -85,8 +97,8 @@ impl Checked {
         n_blocks: usize,
         watch: &Watch,
     ) -> Result<Alternated, Error> {
-        // As many features as so many centers have room for, whoever asks: the search ends in the
-        // blocks that a fit with the number it found has.
+        // `Points` limits features by the number of centers. It is made anew for each number of blocks, so
+        // that the search returns the same blocks as a fit with the number it found.
         let points = Points::new(x, None, n_blocks, watch)?;
         let mut best: Option<Alternated> = None;
         for init in 0..self.0.n_init as u64 {
@@ -105,15 +117,17 @@ impl Checked {
                 best = Some(end);
             }
             if n_blocks == 1 {
-                break; // there is but one way
+                break; // all starts are the same
             }
         }
         best.ok_or(Error::Stopped) // `n_init` is at least 1
     }
 }
 
-/// The number of blocks up to `most` that captures the most, by what `fit` makes of so many; ones that it
-/// captures more than a smaller number count if they are `notable`.
+/// Searches for the number of blocks, up to `most`, that captures the most ones; returns its partition.
+///
+/// `fit` computes the partition for a number of blocks. A larger number replaces the best one only if it
+/// captures more than `notable` ones more.
 fn search(
     most: usize,
     notable: f64,
@@ -138,7 +152,7 @@ fn search(
     Ok(best)
 }
 
-/// What the search tries after 1.
+/// The numbers of blocks that the search tries after 1, without end: 2, 3, …, 16, 20, 25, 31, ….
 fn sizes() -> impl Iterator<Item = usize> {
     let next = |&n: &usize| {
         Some(if n < EVERY_UP_TO {
@@ -151,14 +165,17 @@ fn sizes() -> impl Iterator<Item = usize> {
 }
 
 impl Alternated {
+    /// The objective at the end.
     fn objective(&self) -> f64 {
         self.history[self.history.len() - 1]
     }
 
+    /// Number of blocks that have rows.
     fn n_blocks(&self) -> usize {
         self.sets.ends.len() - 1
     }
 
+    /// Whether the label set of some block is empty.
     fn has_block_without_labels(&self) -> bool {
         self.sets.ends.windows(2).any(|ends| ends[0] == ends[1])
     }

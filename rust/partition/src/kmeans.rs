@@ -1,5 +1,34 @@
-//! k-means of sparse rows of unit length: the start of the alternation, and the whole of the
-//! clustering that other methods stop at.
+//! k-means of sparse rows of unit length.
+//!
+//! It is the start of the alternation, and on its own the clustering of methods that have no label sets.
+//! Rows are scaled to unit length, so the nearest center μ of a row x is the one with the largest linear
+//! score `x·μ − ½‖μ‖²`, and a clustering can be stored as weights and intercepts.
+//!
+//! There are two ways to cluster:
+//!
+//! - Into a given number of clusters, by Lloyd's algorithm. Starting points are spread out by k-means++ for
+//!   up to 256 clusters, beyond they are random rows. Centers are found on a sample of 256 rows per
+//!   center; then every row gets its nearest center.
+//! - Into clusters of limited size, by halving. Clusters with too many rows are cut in two by 2-means, again
+//!   and again. Then every row goes to its nearest center, and centers that attract too many rows are
+//!   lowered.
+//!
+//! Random numbers come from the seed alone and sums are in a fixed order, so results have the same bits for
+//! any number of threads.
+//!
+//! ```
+//! use manylabel_base::Watch;
+//! use manylabel_partition::{KMeans, Until};
+//! use manylabel_sparse::CsrView;
+//!
+//! // Rows 0 and 2 have the same direction.
+//! let x = CsrView::new("X", &[0i32, 1, 2, 3], &[0, 1, 0], &[1.0f32, 1.0, 5.0], 2)?;
+//! let kmeans = KMeans { until: Until::Clusters(2), n_init: 1, seed: 0 };
+//! let found = kmeans.fit(x, None, &Watch::new())?;
+//! assert_eq!(found.row_clusters[0], found.row_clusters[2]);
+//! assert_ne!(found.row_clusters[0], found.row_clusters[1]);
+//! # Ok::<(), manylabel_base::Error>(())
+//! ```
 
 use crate::centers::Centers;
 use crate::each::each;
@@ -13,32 +42,34 @@ use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::mem::swap;
 
-/// Sweeps of Lloyd's algorithm at most.
+/// Maximum number of sweeps of Lloyd's algorithm.
 const SWEEPS: usize = 20;
-/// Centers are found on so many rows each, drawn at random; then every row gets its nearest.
+/// Rows per center on which centers are found, drawn at random. Afterwards every row gets its nearest
+/// center.
 const ROWS_PER_CENTER: usize = 256;
-/// Up to so many, centers begin at rows far from one another (k-means++), beyond at any rows.
+/// Maximum number of centers whose starting points are chosen by k-means++. More centers start at random
+/// rows.
 const SPREAD_UP_TO: usize = 256;
-/// What all centers may take; with more features than that, centers know the frequent ones only.
+/// Bytes that all centers may take. With more features than fit, only the most frequent ones are used.
 const BUDGET: usize = 1 << 30;
-/// Rows this near their center are their center.
+/// Squared distances below this count as 0.
 const NOWHERE: f64 = 1e-6;
-/// Halves have this share of their rows at least, so that a few rows far from all others do not make
-/// the tree deep: at most log(n) / log(8/7) halvings to a leaf.
+/// Each half has at least one row in this many of its cluster. A few rows far from all others then do not
+/// make the tree deep: a leaf is at most log(n) / log(8/7) halvings away.
 const LEAST_SHARE: usize = 8;
-/// Rows between two looks at the watch.
+/// Rows that are processed between two looks at the watch.
 const ROWS_PER_STEP: usize = 4096;
-/// Rounds at most in which leaves that got too many rows give some away; a few are common.
+/// Maximum number of rounds in which centers with too many rows give some away. A few rounds are common.
 const ROUNDS: usize = 64;
 
 /// What to cluster into.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Until {
-    /// So many clusters, `n_clusters`.
+    /// `n_clusters`: this many clusters.
     Clusters(usize),
-    /// Clusters of about so many rows, `leaf_size`, by halving what is larger again and again.
-    /// There are at most `2 n_rows / leaf_size`, and none has more than `2 leaf_size` rows, unless
-    /// rows are too alike to be parted.
+    /// `leaf_size`: clusters of about this many rows, by halving larger ones. There are at most
+    /// `2 n_rows / leaf_size` clusters, and none has more than `2 leaf_size` rows unless they are too
+    /// similar to be separated.
     RowsEach(usize),
 }
 
@@ -47,40 +78,43 @@ pub enum Until {
 pub struct KMeans {
     /// What to cluster into.
     pub until: Until,
-    /// `n_init`: starts, of which the one with the least inertia is kept; ≥ 1.
+    /// `n_init`: number of starts; ≥ 1. With [`Until::Clusters`] the one with the lowest inertia is kept,
+    /// with [`Until::RowsEach`] the first one.
     pub n_init: usize,
-    /// Seeds the starts.
+    /// Seed of the starts. Start i uses `seed + i`, with wrap-around.
     pub seed: u64,
 }
 
-/// Clustered rows. No cluster is without rows; there are fewer than wanted where there are fewer
-/// different rows.
+/// A clustering of rows. Every cluster has rows. There are fewer clusters than asked for if there are fewer
+/// distinct rows.
 #[derive(Debug, Clone)]
 pub struct Clustering {
-    /// The cluster of each row.
+    /// The cluster of each row, (`n_rows`,).
     pub row_clusters: Vec<u32>,
-    /// Row j of (`n_features`, `n_clusters`): what the centers have at feature j.
+    /// The centers, transposed: (`n_features`, `n_clusters`).
     pub centers: CsrOwned,
-    /// `−½‖μ‖²` of each center μ: with this intercept, the largest linear score of a row of unit
-    /// length is that of its nearest center. For [`Until::RowsEach`] less by what keeps the center
-    /// from having too many rows, so that every row is in the cluster it scores highest.
+    /// The intercept of each center μ, (`n_clusters`,): `−½‖μ‖²`. With it, the center with the largest
+    /// linear score for a row of unit length is the nearest one. For [`Until::RowsEach`], intercepts of
+    /// centers that attracted too many rows are lower, so that every row is in the cluster that scores it
+    /// highest.
     pub intercept: Vec<f32>,
-    /// Sum of the rows' squared distances from the means of their clusters, weighted.
+    /// Weighted sum of the rows' squared distances from the means of their clusters.
     pub inertia: f64,
 }
 
 impl KMeans {
-    /// Clusters the rows of `x`, each scaled to unit length, by Lloyd's algorithm. Rows count
-    /// `weights` times.
+    /// Clusters the rows of `x`, each scaled to unit length.
     ///
-    /// Time for each start and sweep: `n_clusters` products with the rows looked at, which are
-    /// all or 256 a center. Memory: 4 bytes a center and feature, at most 1 GiB: beyond, the
-    /// rarest features do not count.
+    /// `weights` has one weight per row, which multiplies its squared distance; None means 1 for all.
+    ///
+    /// Time for each start and sweep: the products of `n_clusters` centers with all rows, or with 256 rows
+    /// per center if that is fewer. Memory: a copy of `x`, and 4 bytes per center and feature. The centers
+    /// take at most 1 GiB; if they would take more, the rarest features are ignored.
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] for a count below 1, [`Error::Shape`] if there is not one weight a row,
-    /// [`Error::TooLarge`], [`Error::Stopped`].
+    /// [`Error::Param`] for a count below 1 or an infinite value of `x`, [`Error::Shape`] if there is not
+    /// one weight per row, [`Error::TooLarge`], [`Error::Stopped`].
     pub fn fit<I: Index, T: Value>(
         &self,
         x: CsrView<'_, I, T>,
@@ -144,26 +178,35 @@ impl KMeans {
     }
 }
 
-/// One way to cluster.
+/// The clustering by one start.
 #[derive(Debug)]
 pub(crate) struct Start {
+    /// The cluster of each row.
     pub(crate) row_clusters: Vec<u32>,
+    /// Number of clusters, all of which have rows.
     pub(crate) n_clusters: usize,
+    /// Weighted sum of squared distances from the centers that rows were assigned to; 0 for a clustering
+    /// by halves.
     inertia: f64,
-    /// The centers that rows were sent to, where these are not the means of the clusters.
+    /// The centers that rows were assigned to, if these are not the means of the clusters.
     routing: Option<Centers>,
 }
 
 /// Rows of unit length, with the features that centers have room for.
 pub(crate) struct Points<'a> {
+    /// The rows, whose columns are the `features`.
     x: CsrOwned,
+    /// One weight per row, if given.
     weights: Option<&'a [f32]>,
+    /// The caller's feature for each column of `x`, in increasing order.
     features: Vec<u32>,
+    /// The caller's number of features.
     n_features: usize,
 }
 
 impl<'a> Points<'a> {
-    /// Scales the rows of `x`, for up to `n_clusters` centers.
+    /// Copies `x`, scales its rows to unit length, and drops features that `n_clusters` centers have no room
+    /// for.
     ///
     /// # Errors
     ///
@@ -195,7 +238,13 @@ impl<'a> Points<'a> {
         })
     }
 
-    /// k-means from one start.
+    /// k-means into `k` clusters, from one start.
+    ///
+    /// Centers are found on a sample if there are more than 256 `k` rows; then all rows are assigned.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`], [`Error::Stopped`].
     pub(crate) fn start(&self, k: usize, seed: u64, watch: &Watch) -> Result<Start, Error> {
         let mut rng = Rng::with_seed(seed);
         let most = k.saturating_mul(ROWS_PER_CENTER);
@@ -215,8 +264,11 @@ impl<'a> Points<'a> {
         Lloyd::new(&self.x, self.weights, watch)?.assign(&centers)
     }
 
-    /// Halves clusters by 2-means until none has more than `most` rows, or cannot be halved; then
-    /// sends every row to the nearest center, or to the next one where that has too many.
+    /// Halves clusters by 2-means until none has more than `most` rows, unless it cannot be halved. Then
+    /// assigns every row to its nearest center, and limits centers to `2 most` rows.
+    ///
+    /// All clusters of one level are halved in parallel. The seed of each depends on `seed`, its number and
+    /// its number of rows.
     fn halve(&self, most: usize, seed: u64, watch: &Watch) -> Result<Start, Error> {
         let mut row_clusters = filled("number of rows", 0, self.x.n_rows())?;
         let mut n_clusters = 1;
@@ -258,8 +310,10 @@ impl<'a> Points<'a> {
         })
     }
 
-    /// Both sides of 2-means, or None if rows are too alike. Neither has fewer than half of `most`
-    /// rows nor than one in [`LEAST_SHARE`]: the rows next to the border join the smaller side.
+    /// The two sides of 2-means, or None if the rows are too similar to be separated.
+    ///
+    /// Each side has at least half of `most` rows and at least one row in [`LEAST_SHARE`]. If 2-means makes a
+    /// side smaller than that, the rows nearest to the border join it.
     fn two_halves(
         &self,
         rows: &[u32],
@@ -294,12 +348,12 @@ impl<'a> Points<'a> {
             if points.weights.take().is_none() {
                 return Ok(None);
             }
-            // Rows that weigh nothing, or lie where those that weigh have no features, are to be
-            // parted as well.
+            // Try again without weights: rows with weight 0, or without the features of the others, must
+            // be separated as well.
         }
     }
 
-    /// Rows for the features at hand become rows for all.
+    /// Turns a matrix with a row for each feature in use into one with a row for each feature of the caller.
     fn of_all_features(&self, compact: CsrOwned) -> Result<CsrOwned, Error> {
         let mut indptr = filled("number of features", 0, self.n_features + 1)?;
         for (ends, &feature) in compact.indptr.windows(2).zip(&self.features) {
@@ -312,7 +366,8 @@ impl<'a> Points<'a> {
     }
 }
 
-/// Leaves only the `room` features most rows have; returns them in order.
+/// Keeps only the `room` features that occur in most rows, ties by the lower feature; returns them in
+/// increasing order.
 fn keep_frequent(x: &mut CsrOwned, room: usize) -> Result<Vec<u32>, Error> {
     let mut counts = filled("number of features", 0u32, x.n_cols)?;
     for &col in &x.indices {
@@ -347,7 +402,7 @@ fn keep_frequent(x: &mut CsrOwned, room: usize) -> Result<Vec<u32>, Error> {
     Ok(kept)
 }
 
-/// `n` of `n_rows` rows, in increasing order.
+/// `n` distinct rows of `n_rows`, drawn at random, in increasing order.
 fn sample(n_rows: usize, n: usize, rng: &mut Rng) -> Result<Vec<u32>, Error> {
     let mut rows = collected("number of rows", 0..n_rows as u32)?;
     for at in 0..n {
@@ -364,6 +419,7 @@ fn of_rows(weights: &[f32], rows: &[u32]) -> Result<Vec<f32>, Error> {
     collected("number of rows", rows.iter().map(of))
 }
 
+/// A copy of some rows, in the order given.
 #[expect(clippy::disallowed_methods, reason = "the room is there")]
 fn gather(x: &CsrOwned, rows: &[u32]) -> Result<CsrOwned, Error> {
     let size = rows.iter().map(|&row| x.row(row as usize).0.len()).sum();
@@ -383,11 +439,12 @@ fn gather(x: &CsrOwned, rows: &[u32]) -> Result<CsrOwned, Error> {
     Ok(gathered)
 }
 
-/// Lloyd's algorithm over one set of rows.
+/// Lloyd's algorithm on one set of rows.
 struct Lloyd<'a> {
     x: &'a CsrOwned,
+    /// One weight per row, if given.
     weights: Option<&'a [f32]>,
-    /// `‖x‖²`: 1, or less for a row with features that do not count.
+    /// `‖x‖²` of each row: 1 up to rounding, or less if features of the row were dropped.
     squared: Vec<f64>,
     watch: &'a Watch,
 }
@@ -414,11 +471,13 @@ impl<'a> Lloyd<'a> {
         })
     }
 
+    /// The weight of a row.
     fn weight(&self, row: usize) -> f64 {
         self.weights.map_or(1.0, |weights| f64::from(weights[row]))
     }
 
-    /// Centers after the sweeps.
+    /// The centers after at most [`SWEEPS`] sweeps, fewer if the assignment of rows stops changing. There may
+    /// be fewer than `k`.
     fn run(&self, k: usize, rng: &mut Rng) -> Result<Centers, Error> {
         let seeds = self.seeds(k.min(self.x.n_rows()), rng)?;
         let numbers = collected("number of clusters", 0..seeds.len() as u32)?;
@@ -441,8 +500,10 @@ impl<'a> Lloyd<'a> {
         Ok(centers)
     }
 
-    /// Gives every row its nearest center, and every center that got none the row farthest from
-    /// its own. Centers that still have no row are dropped.
+    /// Assigns every row to its nearest center.
+    ///
+    /// A center without rows then gets the row that is farthest from its own center and does not leave that
+    /// one empty. Centers that still have no row are dropped, and the others renumbered in order.
     fn assign(&self, centers: &Centers) -> Result<Start, Error> {
         let nearest = centers.nearest(self.x, self.watch)?;
         let numbers = nearest.iter().map(|nearest| nearest.center);
@@ -490,8 +551,12 @@ impl<'a> Lloyd<'a> {
         })
     }
 
-    /// Different rows to begin at: k-means++ while there are few (Arthur, Vassilvitskii 2007), each
-    /// the best of some drawn.
+    /// Distinct rows as the first centers, at most `k`.
+    ///
+    /// Up to [`SPREAD_UP_TO`] centers are chosen by k-means++ (Arthur, Vassilvitskii 2007): rows are
+    /// drawn with probability proportional to their weighted squared distance from the nearest center so
+    /// far. Each center is the best of 2 + ⌊ln k⌋ draws, the one that leaves the smallest sum of distances.
+    /// Takes O(nnz(X) k ln k) time. More centers are drawn uniformly.
     fn seeds(&self, k: usize, rng: &mut Rng) -> Result<Vec<u32>, Error> {
         let n = self.x.n_rows();
         if k > SPREAD_UP_TO {
@@ -515,7 +580,7 @@ impl<'a> Lloyd<'a> {
             let mut best: Option<(f64, u32)> = None;
             for _ in 0..draws {
                 self.watch.step(0)?;
-                // Where all that is left weighs nothing or stands on a seed, there are no more.
+                // If all other rows have weight 0 or equal a center, there are no more.
                 let Some(row) = draw(&chances, rng) else {
                     return Ok(seeds);
                 };
@@ -534,8 +599,8 @@ impl<'a> Lloyd<'a> {
         Ok(seeds)
     }
 
-    /// Writes squared distances, where `seed` is not farther than what was nearest. `center` is zero
-    /// before and after.
+    /// Writes each row's squared distance from the nearest center to `out`, where `distances` are those
+    /// before the row `seed` became a center. `center` has a number for each feature, zero before and after.
     fn nearer(&self, distances: &[f64], seed: u32, center: &mut [f32], out: &mut [f64]) {
         let seed = seed as usize;
         let (cols, values) = self.x.row(seed);
@@ -562,8 +627,10 @@ impl<'a> Lloyd<'a> {
     }
 }
 
-/// Parts rows by their scores: true above the cut nearest to 0 that leaves `least` rows or more on
-/// each side and equal scores together. None if there is no such cut.
+/// Separates rows by a cut of their scores; true for rows above it.
+///
+/// The cut leaves at least `least` rows on each side and keeps equal scores together. Of such cuts, it is
+/// the one with the fewest rows between it and the score 0. None if there is no such cut.
 fn cut(scores: &[f32], least: usize) -> Result<Option<Vec<bool>>, Error> {
     let mut sorted = copied("number of rows", scores)?;
     sorted.sort_unstable_by(f32::total_cmp);
@@ -582,9 +649,11 @@ fn cut(scores: &[f32], least: usize) -> Result<Option<Vec<bool>>, Error> {
     collected("number of rows", scores.iter().map(|&score| score >= floor)).map(Some)
 }
 
-/// Gives every row its nearest center, but no center more than `most` rows: one that has more is
-/// moved away, by lowering its offset, until those next to its border go to their second nearest.
-/// Where rows are too alike to be parted, one may keep more.
+/// Assigns every row to its nearest center, with at most `most` rows per center.
+///
+/// The offset of a center with more rows is lowered, so that the rows nearest to its border go to their
+/// second nearest center. That repeats for at most [`ROUNDS`] rounds. A center whose rows are too similar
+/// to be separated may keep more.
 fn send_to_nearest(
     x: &CsrOwned,
     centers: &mut Centers,
@@ -607,8 +676,8 @@ fn send_to_nearest(
                 let ahead = rows.iter().map(|&row| nearest[row as usize].ahead());
                 let mut ahead = collected("number of rows", ahead)?;
                 ahead.sort_unstable_by(f32::total_cmp);
-                // Those that lead by less than `least` go, and as many as `most` stay, if not all
-                // lead alike.
+                // Rows that lead by less than `least` leave the center. `most` rows stay if no leads are
+                // equal.
                 let too_many = rows.len() - most;
                 let least = ahead[too_many];
                 if ahead[0] < least && least.is_finite() {
@@ -625,7 +694,7 @@ fn send_to_nearest(
     }
 }
 
-/// A position with probability in proportion to what stands there; None if that is nothing.
+/// Draws a position with probability proportional to its weight; None if no weight is above 0.
 fn draw(weights: &[f64], rng: &mut Rng) -> Option<u32> {
     let total: f64 = weights.iter().sum();
     let mut left = rng.f64() * total;

@@ -1,20 +1,39 @@
 //! Blocks of rows and labels for extreme multi-label classification.
 //!
-//! Rows fall into clusters `X_1..X_q`, each with a set `L_l` of labels that may overlap others'.
-//! With the label matrix `Y` and a weight `lam` on squared set sizes, [`Params`] minimizes
+//! Training data are cut into q blocks. Each block has a cluster `X_l` of rows and a set `L_l` of labels.
+//! Clusters are disjoint, label sets may overlap. A base model is then trained for each block with its rows
+//! and labels only, and prediction scores only the labels of the block that a row is sent to.
+//!
+//! # Objective
+//!
+//! With the label matrix Y and a weight `lam` on squared set sizes, [`Params`] minimizes
 //!
 //! ```text
 //! f = −Σ_l Σ_{i∈X_l} Σ_{j∈L_l} y_ij + lam Σ_l |L_l|²
 //! ```
 //!
-//! from a k-means clustering of the rows of X, choosing label sets and clusters in turn
-//! (Liang, Hsieh, Lee: Block-wise Partitioning for Extreme Multi-label Classification, §3,
-//! algorithms 1 and 2). [`Router`] then learns to find a row's block from its features, and
-//! [`KMeans`] clusters rows for methods that stop there. [`BlockModel`] scores rows by the models of
-//! the blocks that they are sent to.
+//! The first term counts the captured ones: the entries of Y whose label is in the set of the row's
+//! block. The second makes large label sets expensive, as they are in prediction. The start is a k-means
+//! clustering of the rows of X. Then a label step and a row step alternate, each of which is optimal for
+//! what it changes. The method is that of Liang, Hsieh and Lee, "Block-wise Partitioning for Extreme
+//! Multi-label Classification", §3, algorithms 1 and 2.
 //!
-//! Invariant: what comes out of a fit are indices and linear weights; nothing here trains what goes
-//! inside a block. Clusters and sums do not depend on the number of threads.
+//! # Parts
+//!
+//! - [`Params`] and [`Partition`]: the partition, and the search for a number of blocks.
+//! - [`label_step`] and [`row_step`]: the two half steps on their own.
+//! - [`KMeans`]: clusters of rows, for methods that use them alone.
+//! - [`Router`]: linear classifiers that find the block of a new row from its features.
+//! - [`Routing`]: how many blocks a row is sent to.
+//! - [`BlockModel`]: scores rows by the models of their blocks. [`merge`] combines the scores of several
+//!   blocks.
+//!
+//! # Promises
+//!
+//! A fit returns indices and linear weights only; this crate trains no base models. Results have the same
+//! bits for any number of threads, and depend on the data, the parameters and the seed alone.
+//!
+//! # Example
 //!
 //! ```
 //! use manylabel_base::Watch;

@@ -1,4 +1,4 @@
-//! Which rows are in which cluster, as compressed rows of row numbers.
+//! The rows of every cluster: the inverse of a list of cluster numbers, in compressed form.
 
 use manylabel_base::{Error, copied, filled, push};
 
@@ -10,11 +10,15 @@ pub(crate) struct Members {
 }
 
 impl Members {
-    /// Sorts rows by their cluster, in O(`n_rows` + `n_clusters`).
+    /// Sorts rows by their cluster, in O(`n_rows` + `n_clusters`) time.
     ///
     /// # Errors
     ///
     /// [`Error::TooLarge`].
+    ///
+    /// # Panics
+    ///
+    /// If a cluster number is not below `n_clusters`.
     pub(crate) fn new(cluster_of: &[u32], n_clusters: usize) -> Result<Self, Error> {
         let mut ends = filled("number of clusters", 0, n_clusters + 1)?;
         for &cluster in cluster_of {
@@ -32,17 +36,19 @@ impl Members {
         Ok(Self { ends, rows })
     }
 
+    /// Number of clusters, including those without rows.
     pub(crate) fn n_clusters(&self) -> usize {
         self.ends.len() - 1
     }
 
+    /// The rows of one cluster, in increasing order.
     pub(crate) fn rows(&self, cluster: usize) -> &[u32] {
         &self.rows[self.ends[cluster]..self.ends[cluster + 1]]
     }
 }
 
-/// Renumbers clusters so that those without rows are gone, in order; returns what was each
-/// one's number.
+/// Drops clusters without rows and renumbers the others in order; returns the old number of each cluster
+/// that is kept.
 ///
 /// # Errors
 ///

@@ -1,40 +1,72 @@
 //! One ranking from the scores of several blocks.
+//!
+//! Scores of different blocks are log-odds of models that never saw each other's rows, so they are merged as
+//! probabilities. The router's probabilities of the blocks are the weights of the mean, which is then turned
+//! back into log-odds; see [`merge`] for the formula. A block that does not know a label contributes 0.
+//!
+//! ```
+//! use manylabel_base::Watch;
+//! use manylabel_partition::{Answer, merge};
+//! use manylabel_sparse::CsrView;
+//!
+//! // One row, sent to two blocks that the router finds equally likely.
+//! let routes = CsrView::new("routes", &[0i32, 2], &[0, 1], &[0.0f32, 0.0], 2)?;
+//! let answers = [
+//!     Answer { labels: &[0, 2], scores: &[0.0, 2.0] },
+//!     Answer { labels: &[0], scores: &[0.0] },
+//! ];
+//! let merged = merge(routes, &answers, 3, None, &Watch::new())?;
+//! assert_eq!(merged.indices, [0, 2]);
+//! // Both blocks find label 0 as likely as not; only one of two knows label 2.
+//! assert!(merged.values[0].abs() < 1e-6);
+//! let half = 0.5 / (1.0 + (-2.0f32).exp());
+//! assert!((merged.values[1] - (half / (1.0 - half)).ln()).abs() < 1e-6);
+//! # Ok::<(), manylabel_base::Error>(())
+//! ```
 
 use manylabel_base::range::same;
 use manylabel_base::{Error, Watch, extend, filled, push, reserved};
 use manylabel_simd::{exp, wide};
 use manylabel_sparse::{CsrOwned, CsrView, Index, Picked, TopK, Value};
 
-/// Rows of a task; so few need no threads at all.
+/// Rows that are one unit of work. Calls with that many rows or fewer need no threads.
 pub const ROWS_AT_ONCE: usize = 64;
-/// Scores of which the largest is found before any is ranked.
+/// Scores whose maximum is compared with the k-th best so far before any of them is ranked.
 const CHUNK: usize = 16;
-/// Shares of 0 and 1 would have infinite logits.
+/// Lower limit of a block's contribution to a probability, so that log-odds are finite.
 const LEAST: f64 = 1e-300;
+/// Upper limit of a probability, so that log-odds are finite.
 const MOST: f64 = 1.0 - 1e-16;
 
-/// What the model of a block says of the rows sent there.
+/// The scores of a block's model for the rows that were sent to the block.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Answer<'a> {
-    /// The labels it knows, increasing.
+    /// The labels of the block, in increasing order.
     pub labels: &'a [i32],
-    /// Their scores, row after row in the order of the rows sent there; −∞ where there is none.
+    /// Log-odds of these labels, (rows sent to the block, labels) row by row, in the order of the rows.
+    /// Labels that the model does not score have −∞.
     pub scores: &'a [f32],
 }
 
-/// Merges what the models of each row's blocks say of its labels.
+/// Merges the scores of the blocks that each row was sent to.
 ///
-/// `routes` (`n_rows`, `n_blocks`) stores the router's scores of the blocks a row was sent to;
-/// `answers` has one for each block. With `p_l` the logistic function of block l's score, scaled to
-/// sum to 1 over a row's blocks, and `s_lj` its score of label j, the merged score is the logit of
-/// `Σ_l p_l / (1 + exp(−s_lj))`. Of each row the `k` best are returned, ties to the lower label,
-/// or all if `k` is absent; labels in increasing order.
+/// `routes` (`n_rows`, `n_blocks`) stores the router's scores of each row's blocks, and `answers` has one
+/// entry per block. Let `p_l` be the logistic function of the router's score of block l, scaled so that a
+/// row's blocks sum to 1, and `s_lj` the score of label j by block l. The merged score of label j is the
+/// log-odds of `Σ_l p_l / (1 + exp(−s_lj))`.
+///
+/// Returns (`n_rows`, `n_labels`) with the `k` best labels of each row, ties by the lower label, or with all
+/// labels that some block scores if `k` is None. Labels are in increasing order.
+///
+/// Time without `k`: O(the number of scores). With `k`, most labels take a comparison per block. Memory:
+/// 8 bytes per label for each thread. Sums are in double precision, with the same bits for any number of
+/// threads.
 ///
 /// # Errors
 ///
-/// [`Error::Shape`] if there are fewer answers than blocks or an answer is not of the size that its
-/// rows and labels make, [`Error::Param`] for labels out of order or none of `n_labels`,
-/// [`Error::TooLarge`], [`Error::Stopped`].
+/// [`Error::Shape`] if there is not one answer per block, or an answer has not one score for each of its rows
+/// and labels; [`Error::Param`] if labels are out of order or not below `n_labels`; [`Error::TooLarge`];
+/// [`Error::Stopped`].
 pub fn merge<I: Index, T: Value>(
     routes: CsrView<'_, I, T>,
     answers: &[Answer<'_>],
@@ -48,13 +80,17 @@ pub fn merge<I: Index, T: Value>(
     merge_known(routes, answers, n_labels, k, watch)
 }
 
-/// Checks that labels are increasing and some of `n_labels`.
+/// Checks that labels are increasing and below `n_labels`.
+///
+/// # Errors
+///
+/// [`Error::Param`] that names `label_blocks_`.
 pub(crate) fn check_labels(labels: &[i32], n_labels: usize) -> Result<(), Error> {
     let known = |&label: &i32| usize::try_from(label).is_ok_and(|label| label < n_labels);
     if let Some(label) = labels.iter().find(|label| !known(label)) {
         return Err(Error::Param {
             name: "label_blocks_",
-            expected: "labels from 0 to the number of labels",
+            expected: "labels >= 0 and below the number of labels",
             got: label.to_string(),
         });
     }
@@ -68,7 +104,7 @@ pub(crate) fn check_labels(labels: &[i32], n_labels: usize) -> Result<(), Error>
     Ok(())
 }
 
-/// As [`merge`], of labels that [`check_labels`] has let through.
+/// [`merge`] without the check of labels, which [`check_labels`] has done.
 pub(crate) fn merge_known<I: Index, T: Value>(
     routes: CsrView<'_, I, T>,
     answers: &[Answer<'_>],
@@ -100,13 +136,15 @@ pub(crate) fn merge_known<I: Index, T: Value>(
     )
 }
 
-/// Where in the answer of its block each stored route is, counted in rows.
+/// For each stored entry of the routes, the position of its row among the rows sent to the block.
 struct Places {
-    /// Of each row's routes.
+    /// Row i has the entries `at[starts[i]..starts[i + 1]]`.
     starts: Vec<usize>,
+    /// Positions in the answers, counted in rows.
     at: Vec<usize>,
 }
 
+/// Counts the rows sent to each block, and checks that the answers have scores for as many.
 fn places<I: Index, T: Value>(
     routes: CsrView<'_, I, T>,
     answers: &[Answer<'_>],
@@ -132,20 +170,22 @@ fn places<I: Index, T: Value>(
     Ok(places)
 }
 
-/// Space for one row, reused.
+/// What one thread works in, for one row after the other.
 struct Scratch<'a> {
-    /// What its blocks say, and their weights.
+    /// For each block of the row, its labels and scores for the row, and its weight.
     parts: Vec<(Answer<'a>, f64)>,
-    /// Sums by label; 0 between rows.
+    /// The sum of each label, (`n_labels`,); 0 between rows.
     shares: Vec<f64>,
-    /// Labels whose sums are not.
+    /// The labels whose sums are not 0.
     touched: Vec<u32>,
+    /// The router's probabilities of the row's blocks, before they are scaled to sum to 1.
     weights: Vec<f64>,
-    /// Of one block.
+    /// The terms of one block.
     terms: Vec<f64>,
 }
 
 impl<'a> Scratch<'a> {
+    /// Room for rows with `n_labels` labels.
     fn new(n_labels: usize) -> Result<Self, Error> {
         Ok(Self {
             parts: Vec::new(),
@@ -156,7 +196,7 @@ impl<'a> Scratch<'a> {
         })
     }
 
-    /// Turns to a row.
+    /// Sets `parts` to the blocks of a row.
     fn row<I: Index, T: Value>(
         &mut self,
         routes: CsrView<'_, I, T>,
@@ -173,7 +213,7 @@ impl<'a> Scratch<'a> {
         self.parts.clear();
         for ((block, &place), weight) in blocks.iter().zip(places).zip(&self.weights) {
             let Answer { labels, scores } = answers[block.get()];
-            // Where the router gives no block a chance, all have the same.
+            // If the router's probabilities are all 0, blocks have equal weights.
             let weight = if total > 0.0 {
                 weight / total
             } else {
@@ -186,7 +226,7 @@ impl<'a> Scratch<'a> {
         Ok(())
     }
 
-    /// Sums over the blocks, of every label.
+    /// Adds up the terms of all labels of the row's blocks in `shares`.
     fn add_up(&mut self) -> Result<(), Error> {
         let Self {
             parts,
@@ -214,7 +254,7 @@ impl<'a> Scratch<'a> {
         Ok(())
     }
 
-    /// Pushes all labels and merged scores, and forgets them.
+    /// Appends all labels with their merged scores to `pairs`, in increasing order, and resets the sums.
     fn all(&mut self, pairs: &mut Vec<(u32, f32)>) -> Result<(), Error> {
         self.touched.sort_unstable();
         for label in self.touched.drain(..) {
@@ -224,11 +264,11 @@ impl<'a> Scratch<'a> {
         Ok(())
     }
 
-    /// Pushes the `k` best labels and their merged scores.
+    /// Appends the `k` best labels with their merged scores to `pairs`, in increasing order.
     ///
-    /// The k-th best of one block has at least its term there; a label whose every term is below
-    /// that over the number of blocks is not among the best. So most labels take one comparison a
-    /// block and no exponential.
+    /// If a block has k labels whose terms are at least t, the k best sums are at least t. A label with all
+    /// terms below t divided by the number of blocks then has a smaller sum and is not among the best. With
+    /// the largest such t of any block, most labels take a comparison per block and no exponential.
     fn best(&mut self, k: usize, pairs: &mut Vec<(u32, f32)>) -> Result<(), Error> {
         let mut enough = 0.0;
         for &(Answer { scores, .. }, weight) in &self.parts {
@@ -238,14 +278,14 @@ impl<'a> Scratch<'a> {
         }
         let each = enough / self.parts.len().max(1) as f64 * (1.0 - 1e-6);
         for &(Answer { labels, scores }, weight) in &self.parts {
-            // Scores are compared in single precision: with room for its rounding.
+            // Scores are compared in single precision, so the bound is lowered by its rounding.
             let least = if each <= LEAST {
                 f32::NEG_INFINITY
             } else if each < weight {
                 let least = logit(each / weight);
                 least - 1e-5 * (1.0 + least.abs())
             } else {
-                continue; // no score of this block is enough
+                continue; // no score of this block reaches the bound
             };
             for (&label, &score) in labels.iter().zip(scores) {
                 if score >= least && score > f32::NEG_INFINITY {
@@ -272,7 +312,7 @@ impl<'a> Scratch<'a> {
     }
 }
 
-/// The k-th largest of the scores that are not −∞; None if there are fewer or `k` is 0.
+/// The k-th largest of the scores that are not −∞; None if there are fewer than k or `k` is 0.
 fn kth_largest(scores: &[f32], k: usize) -> Result<Option<f32>, Error> {
     let mut best = TopK::new(k.min(scores.len()))?;
     let mut n_known = 0;
@@ -295,7 +335,7 @@ fn kth_largest(scores: &[f32], k: usize) -> Result<Option<f32>, Error> {
     Ok(least)
 }
 
-/// `weight / (1 + e^{−s})` of each score s, at least [`LEAST`]; 0 where it is −∞.
+/// Writes the [`term`] of each score.
 #[wide]
 fn weighted(scores: &[f32], weight: f64, terms: &mut [f64]) {
     for (to, &score) in terms.iter_mut().zip(scores) {
@@ -303,6 +343,7 @@ fn weighted(scores: &[f32], weight: f64, terms: &mut [f64]) {
     }
 }
 
+/// `weight / (1 + exp(−score))`, at least [`LEAST`]; 0 if the score is −∞.
 #[inline(always)]
 fn term(score: f32, weight: f64) -> f64 {
     let score = f64::from(score);
@@ -316,6 +357,7 @@ fn term(score: f32, weight: f64) -> f64 {
     }
 }
 
+/// `1 / (1 + exp(−score))`, without overflow.
 fn logistic(score: f64) -> f64 {
     let tail = exp(-score.abs());
     if score < 0.0 {
@@ -325,6 +367,7 @@ fn logistic(score: f64) -> f64 {
     }
 }
 
+/// The log-odds `ln(share / (1 − share))` of a probability.
 fn logit(share: f64) -> f32 {
     (share.ln() - (-share).ln_1p()) as f32
 }

@@ -1,24 +1,28 @@
 //! Parameters of the partition and their ranges.
+//!
+//! [`Params`] holds what the user chose. [`Params::check`] turns it into [`Checked`](crate::Checked),
+//! which alone can fit. Each field names the parameter as users spell it.
 
 use manylabel_base::range::{at_least_one, not_negative, positive};
 use manylabel_base::{Error, checked};
 
-/// Parameters as the user gave them; [`check`](Self::check) makes them usable.
+/// Parameters as the user gave them. [`check`](Self::check) checks their ranges and makes them usable.
 #[derive(Debug, Clone)]
 pub struct Params {
-    /// `n_blocks`: blocks to begin with; ≥ 1. None searches, see [`Checked::fit`].
+    /// `n_blocks`: number of blocks to start with; ≥ 1. None searches for a number, see [`Checked::fit`].
     pub n_blocks: Option<usize>,
-    /// `lam`: weight of squared label-set sizes, in counts of ones; finite, ≥ 0.
+    /// `lam`: weight of squared label-set sizes, in counts of ones; finite, ≥ 0. It is an absolute count, so
+    /// its useful range grows with the number of rows per block.
     pub lam: f64,
-    /// `max_labels`: most labels of a block; ≥ 1.
+    /// `max_labels`: maximum number of labels of a block; ≥ 1. None is no limit.
     pub max_labels: Option<usize>,
-    /// `n_init`: starts, of which the one with the lowest objective is kept; ≥ 1.
+    /// `n_init`: number of k-means starts, of which the one with the lowest objective is kept; ≥ 1.
     pub n_init: usize,
-    /// `max_iter`: rounds of a label step and a row step; ≥ 1.
+    /// `max_iter`: maximum number of rounds of a row step and a label step; ≥ 1.
     pub max_iter: usize,
-    /// `tol`: a round that lowers the objective by less is the last; finite, > 0.
+    /// `tol`: the alternation ends with a round that lowers the objective by less; finite, > 0.
     pub tol: f64,
-    /// Seeds the starts.
+    /// Seed of the starts. Start i uses `seed + i`, with wrap-around.
     pub seed: u64,
 }
 
@@ -39,6 +43,7 @@ impl Default for Params {
 checked!(Params);
 
 impl Params {
+    /// Returns [`Error::Param`] for the first parameter out of its range.
     fn ranges(&self) -> Result<(), Error> {
         let counts = [
             ("n_blocks", self.n_blocks.unwrap_or(1)),

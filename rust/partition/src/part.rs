@@ -1,4 +1,12 @@
-//! A model of many labels, asked for some of them.
+//! Some labels of a model of many labels, as a model of their own.
+//!
+//! Blocks may share one model of all labels, of which each block uses a part. There are two ways to score a
+//! part:
+//!
+//! - [`Part`] asks the whole model and keeps the scores of its labels. It works for any model and prepares
+//!   nothing, but costs the scores of all labels.
+//! - [`Parts`] and [`ByLabel`] make a model of the part's labels only. They are implemented by models that
+//!   can be laid out by label, and pay off for many rows.
 
 use manylabel_base::range::same;
 use manylabel_base::{Error, Watch, filled, push, reserved};
@@ -6,10 +14,10 @@ use manylabel_score::{Bounds, Features, Model, Options, Purpose, Rows, Task, Wor
 use manylabel_sparse::CsrOwned;
 use std::ops::Range;
 
-/// Some labels of a model: the others are scored as well, and not looked at.
+/// Some labels of a model. The model scores all of its labels, and those of others are dropped.
 ///
-/// Labels are ranked by their scores, also where the whole model ranks by something else. Those that
-/// are named are those of the whole model that are among them.
+/// Label j of the part is label `labels[j]` of the whole model. Labels are ranked by their scores, even if
+/// the whole model ranks by something else. Label sets are those of the whole model, without other labels.
 #[derive(Clone, Copy)]
 pub struct Part<'a> {
     model: &'a dyn Model,
@@ -17,24 +25,24 @@ pub struct Part<'a> {
 }
 
 impl<'a> Part<'a> {
-    /// Names the labels, in increasing order.
+    /// The part of `model` with the given labels, which increase.
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] if they are out of order or none of the model's.
+    /// [`Error::Param`] if labels are out of order or not labels of the model.
     pub fn new(model: &'a dyn Model, labels: &'a [i32]) -> Result<Self, Error> {
         let in_range = |&label: &i32| (0..model.n_labels()).contains(&(label as usize));
         if !(labels.iter().all(in_range) && labels.is_sorted_by(|a, b| a < b)) {
             return Err(Error::Param {
                 name: "label_blocks_",
-                expected: "increasing labels that the model knows",
-                got: format!("others, of a model of {}", model.n_labels()),
+                expected: "increasing labels of the model",
+                got: format!("others, for a model of {} labels", model.n_labels()),
             });
         }
         Ok(Self { model, labels })
     }
 
-    /// Its labels, as the whole model counts them.
+    /// The labels of the part, as the whole model numbers them.
     pub fn labels(&self) -> &'a [i32] {
         self.labels
     }
@@ -44,12 +52,12 @@ impl<'a> Part<'a> {
         self.model
     }
 
-    /// The best label of the whole model, where it is one of these.
+    /// The best label of the whole model for each row, if it is in the part; no label otherwise.
     pub(crate) fn best(&self, x: Features<'_>, watch: &Watch) -> Result<CsrOwned, Error> {
         self.among(&self.model.topk(x, 1, watch)?)
     }
 
-    /// Keeps of a matrix of all labels those of the part.
+    /// The entries of a matrix of all labels that belong to the part, with the part's label numbers.
     fn among(&self, all: &CsrOwned) -> Result<CsrOwned, Error> {
         let mut found = CsrOwned {
             indptr: reserved("number of rows", all.n_rows() + 1)?,
@@ -109,6 +117,7 @@ impl Model for Part<'_> {
     }
 }
 
+/// Rows prepared for the whole model.
 struct Batch<'a> {
     part: &'a Part<'a>,
     rows: Box<dyn Rows + 'a>,
@@ -150,22 +159,25 @@ impl Rows for Batch<'_> {
 }
 
 /// A model whose parts can be made into models of their own, which score their labels only.
+///
+/// [`BlockModel::with_parts`](crate::BlockModel::with_parts) uses it for batches of more than 32 rows.
 pub trait Parts: Send + Sync {
-    /// Lays the model out by label.
+    /// Lays the model out by label, once for a batch of rows.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`], or what is wrong with the model's arrays.
+    /// [`Error::TooLarge`], or an error in the model's arrays.
     fn by_label(&self) -> Result<Box<dyn ByLabel + '_>, Error>;
 }
 
-/// A model laid out by label.
+/// A model laid out by label, so that some of its labels can be taken out quickly.
 pub trait ByLabel: Sync {
-    /// Calls `then` with a model of the given labels, which are some of the whole model's.
+    /// Calls `then` once, with a model of the given labels. These are labels of the whole model, which the
+    /// part numbers in the order given.
     ///
     /// # Errors
     ///
-    /// What `then` returns, [`Error::TooLarge`].
+    /// An error of `then`, [`Error::TooLarge`].
     fn with_part(
         &self,
         labels: &[i32],

@@ -1,16 +1,34 @@
-//! The router: one L2-regularized logistic regression for each class, in its dual.
+//! The router: one L2-regularized logistic regression for each class, one class against the others.
 //!
-//! For one class, with `s_i = 1` for its rows and −1 for the others,
+//! For one class, with `s_i = 1` for its rows and −1 for the others and row weights `m_i`, it minimizes
 //!
 //! ```text
-//! min_w ½‖w‖² + Σ_i C m_i ln(1 + exp(−s_i w·x_i))
+//! ½‖w‖² + Σ_i C m_i ln(1 + exp(−s_i w·x_i))
 //! ```
 //!
-//! whose dual has a variable `0 < α_i < C_i = C m_i` for each row and `w = Σ_i α_i s_i x_i`. Rows
-//! are visited in random order; each visit minimizes over one variable by Newton's method, working
-//! on whichever of `α_i` and `C_i − α_i` is the smaller, near zero where digits are many.
-//! (Yu, Huang, Lin: Dual coordinate descent methods for logistic regression and maximum entropy
-//! models, 2011, algorithm 5.)
+//! The dual problem has a variable `0 < α_i < C_i = C m_i` for each row, and `w = Σ_i α_i s_i x_i`. Rows are
+//! visited in random order, and each visit minimizes over one variable by Newton's method. It works on
+//! whichever of `α_i` and `C_i − α_i` ends up smaller, since numbers near zero have the most digits. The
+//! method is algorithm 5 of Yu, Huang and Lin, "Dual coordinate descent methods for logistic regression and
+//! maximum entropy models" (2011), the one of LIBLINEAR.
+//!
+//! Classes are independent and run in parallel. The order of rows of a class depends on the seed and the
+//! class alone, so the bits do not depend on the number of threads.
+//!
+//! ```
+//! use manylabel_base::Watch;
+//! use manylabel_partition::Router;
+//! use manylabel_sparse::CsrView;
+//!
+//! let x = CsrView::new("X", &[0i32, 1, 2, 3], &[0, 0, 1], &[1.0f32; 3], 2)?;
+//! let router = Router { c: 1.0, fit_intercept: false, tol: 0.01, max_iter: 100, seed: 0 };
+//! let routes = router.fit(x, &[0, 0, 1], 2, None, &Watch::new())?;
+//! // Feature 0 speaks for class 0 and against class 1.
+//! let (classes, weights) = routes.weights.row(0);
+//! assert_eq!(classes, [0, 1]);
+//! assert!(weights[0] > 0.0 && weights[1] < 0.0);
+//! # Ok::<(), manylabel_base::Error>(())
+//! ```
 
 use crate::each::each;
 use fastrand::Rng;
@@ -18,55 +36,65 @@ use manylabel_base::range::{at_least_one, positive, same};
 use manylabel_base::{Error, Watch, collected, filled, push};
 use manylabel_sparse::{CsrOwned, CsrView, Index, Value};
 
-/// Rows between two looks at the watch.
+/// Rows that are visited between two looks at the watch.
 const ROWS_AT_ONCE: usize = 8192;
-/// Newton steps of one visit.
+/// Maximum number of Newton steps of one visit.
 const STEPS: usize = 100;
 
 /// Parameters of the router.
 #[derive(Debug, Clone)]
 pub struct Router {
-    /// `C`: weight of the loss against the regularizer; finite, > 0.
+    /// `C`: weight of the loss relative to the regularization; finite, > 0.
     pub c: f64,
-    /// Whether there is an intercept: the weight of a feature that is 1 everywhere.
+    /// `fit_intercept`: whether to add a feature that is 1 in all rows. Its weight, the intercept, is
+    /// regularized like the others.
     pub fit_intercept: bool,
-    /// A class is done when no dual gradient of a pass exceeds this; finite, > 0.
+    /// `tol`: a class has converged if all dual gradients of a pass are below this in absolute value;
+    /// finite, > 0.
     pub tol: f64,
-    /// Passes over the rows at most; ≥ 1.
+    /// `max_iter`: maximum number of passes over the rows; ≥ 1.
     pub max_iter: usize,
-    /// Seeds the order of rows.
+    /// Seed of the order of rows.
     pub seed: u64,
 }
 
-/// What finds a row's class: the one of the largest linear score.
+/// A fitted router. The class of a row is the one with the largest linear score, for a row of unit length.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Routes {
-    /// Row j of (`n_features`, `n_classes`): the classes' weights for feature j.
+    /// The weights, transposed: (`n_features`, `n_classes`), without stored zeros.
     pub weights: CsrOwned,
-    /// (`n_classes`).
+    /// The intercepts, (`n_classes`,); zero without `fit_intercept`.
     pub intercept: Vec<f32>,
-    /// Passes of each class; `max_iter` where it did not converge.
+    /// Passes over the rows for each class; `max_iter` for a class that did not converge before.
     pub n_iter: Vec<u32>,
 }
 
-/// The rows as every class sees them.
+/// The data that all classes share.
 struct Problem<'a> {
+    /// Rows of unit length without empty columns, with a last column of ones for the intercept.
     x: CsrOwned,
+    /// `‖x‖²` of each row, with the one of the intercept.
     squared: Vec<f64>,
+    /// The class of each row.
     classes: &'a [u32],
+    /// One weight per row, if given.
     weights: Option<&'a [f32]>,
 }
 
 impl Router {
-    /// Learns the class of each row of `x` from its features, rows scaled to unit length.
+    /// Learns to predict the class of each row of `x`, with rows scaled to unit length.
     ///
-    /// `weights`, if given, multiplies the loss of each row; all are > 0. Time O(nnz(X)) a pass
-    /// and class; memory 8 bytes a feature and class, and for each thread 8 bytes a row and feature.
+    /// `classes` has one class per row, below `n_classes`. `weights` has one weight per row, > 0, which
+    /// multiplies its loss; None means 1 for all.
+    ///
+    /// Time: O(nnz(X)) per pass and class. Memory: a copy of `x`; per class, 4 bytes for each feature and 8
+    /// bytes for each weight that is not 0; for each thread, 20 bytes per row and 8 bytes per feature.
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] for a parameter out of its range or a class that is none of `n_classes`,
-    /// [`Error::Shape`] if lengths differ, [`Error::TooLarge`], [`Error::Stopped`].
+    /// [`Error::Param`] for a parameter out of its range, a class that is not below `n_classes`, or an
+    /// infinite value of `x`; [`Error::Shape`] if there is not one class and one weight per row;
+    /// [`Error::TooLarge`]; [`Error::Stopped`].
     pub fn fit<I: Index, T: Value>(
         &self,
         x: CsrView<'_, I, T>,
@@ -120,7 +148,8 @@ impl Router {
         self.assemble(&solved, &features, n_features, watch)
     }
 
-    /// The weights of one class, the intercept last if there is one, and the passes they took.
+    /// Solves for one class; returns the weights, the intercept last if there is one, and the number of
+    /// passes.
     fn solve(
         &self,
         problem: &Problem<'_>,
@@ -137,10 +166,10 @@ impl Router {
         };
         let bound = |row: usize| {
             let weight = |weights: &[f32]| f64::from(weights[row]);
-            // Weights so small that a bound of the dual vanishes would divide by it.
+            // The bound is a divisor, so it must not vanish for tiny weights.
             (self.c * problem.weights.map_or(1.0, weight)).max(f64::MIN_POSITIVE * 1e20)
         };
-        // α and C − α, each kept for its own sake: the smaller one must not lose its digits.
+        // α and C − α are stored separately, so that the smaller one keeps its digits.
         let start = |row| {
             let alpha = (1e-3 * bound(row)).min(1e-8);
             [alpha, bound(row) - alpha]
@@ -182,7 +211,7 @@ impl Router {
             if largest < self.tol {
                 break;
             }
-            // Where visits need next to no steps, they may be asked for more.
+            // If few visits needed a step, the next passes solve each of them more accurately.
             if steps <= x.n_rows() / 10 {
                 inner_tol = (0.1 * inner_tol).max(self.tol.min(1e-8));
             }
@@ -191,6 +220,8 @@ impl Router {
         Ok((collected("number of features", w)?, n_iter))
     }
 
+    /// Combines the weights of all classes into a matrix with a row for each feature of the caller.
+    /// `features` are the caller's features of the columns.
     fn assemble(
         &self,
         solved: &[(Vec<f32>, usize)],
@@ -234,15 +265,23 @@ impl Router {
     }
 }
 
-/// One variable's problem: `½ a (z − α)² + b (z − α) + z ln z + (C − z) ln(C − z)` over z.
+/// The problem of one dual variable: `½ a (z − α)² + b (z − α) + z ln z + (C − z) ln(C − z)`, minimized over
+/// z in (0, C).
 struct Visit {
+    /// `‖x_i‖²`.
     a: f64,
+    /// `s_i w·x_i`.
     b: f64,
+    /// The bound `C_i`.
     c: f64,
 }
 
 impl Visit {
-    /// Moves the pair `(α, C − α)`; returns the gradient before, Newton steps, and the change of α.
+    /// Minimizes over whichever of the `pair` (α, C − α) ends up smaller, and updates both.
+    ///
+    /// Newton's method ends once the gradient is below `tol` in absolute value, or after [`STEPS`] steps.
+    /// Returns the gradient at the start, the number of steps, and the change of α. Without a step the pair
+    /// is unchanged.
     fn minimize(&self, pair: &mut [f64; 2], tol: f64) -> (f64, usize, f64) {
         let Self { a, b, c } = *self;
         let second = 0.5 * a * (pair[1] - pair[0]) + b < 0.0;
@@ -258,7 +297,7 @@ impl Visit {
             z = if newton <= 0.0 {
                 0.1 * z
             } else if newton >= c {
-                0.5 * (z + c) // only rounding leads here
+                0.5 * (z + c) // happens by rounding only
             } else {
                 newton
             };
@@ -274,6 +313,7 @@ impl Visit {
     }
 }
 
+/// The scalar product of `w` and a row.
 #[inline(always)]
 fn product(w: &[f64], x: &CsrOwned, row: usize) -> f64 {
     let (cols, values) = x.row(row);
@@ -282,6 +322,7 @@ fn product(w: &[f64], x: &CsrOwned, row: usize) -> f64 {
         .sum()
 }
 
+/// Adds `scale` times a row to `w`.
 #[inline(always)]
 fn add_row(w: &mut [f64], x: &CsrOwned, row: usize, scale: f64) {
     let (cols, values) = x.row(row);

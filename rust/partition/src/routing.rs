@@ -1,28 +1,34 @@
-//! Which blocks a row is sent to.
+//! The blocks that a row is sent to.
+//!
+//! More blocks per row cost more time in prediction, and find labels that the best block does not have. A
+//! router is any [`Model`] whose labels are the blocks; its scores are read as log-odds.
 
 use manylabel_base::{Error, Watch, extend, reserved};
 use manylabel_score::{Features, Model};
 use manylabel_sparse::CsrOwned;
 
-/// How many of the blocks that a router scores a row is sent to.
+/// The number of blocks that a row is sent to, given the router's scores of the blocks.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Routing {
-    /// So many of the best.
+    /// This number of best blocks.
     Best(usize),
-    /// The fewest of the `most` best that hold a `share` of the probability of these, each having
-    /// the logistic function of its score.
+    /// As many blocks as the router is in doubt about. The probability of a block is the logistic function
+    /// of its score. A row is sent to the fewest best blocks that hold at least `share` of the total
+    /// probability of the `most` best blocks.
     Doubt {
-        /// Blocks of a row at most.
+        /// Maximum number of blocks of a row.
         most: usize,
-        /// From 0 to 1.
+        /// The share, from 0 to 1. With 0 each row goes to its best block.
         share: f64,
     },
 }
 
 impl Routing {
-    /// The router's scores of the blocks that each row is sent to: (`n_rows`, `n_blocks`), blocks
-    /// in increasing order. A block of score −∞ is sent no row, and of equal ones the lower is the
-    /// better.
+    /// The router's scores of the blocks that each row is sent to, (`n_rows`, `n_blocks`), with blocks in
+    /// increasing order.
+    ///
+    /// Of blocks with equal scores, the lower one comes first. Blocks with the score −∞ get no rows, so a row
+    /// may have fewer blocks, or none.
     ///
     /// # Errors
     ///
@@ -40,7 +46,8 @@ impl Routing {
     }
 }
 
-/// Keeps of each row the best entries, the fewest that hold a share of the row's probability.
+/// Keeps the fewest best entries of each row that hold a share of the row's probability, at least one of a
+/// row that has any.
 ///
 /// # Errors
 ///
@@ -56,7 +63,7 @@ fn fewest(routes: &CsrOwned, share: f64) -> Result<CsrOwned, Error> {
     let (mut order, mut keep) = (Vec::new(), Vec::new());
     for row in 0..routes.n_rows() {
         let (blocks, scores) = routes.row(row);
-        // By falling probability, of equal ones the lower block first.
+        // By falling probability, ties by the lower block.
         order.clear();
         let chances = scores.iter().enumerate().map(|(at, &score)| {
             let chance = 1.0 / (1.0 + (-f64::from(score)).exp());

@@ -1,15 +1,19 @@
 //! Some rows of a matrix, as a matrix of their own.
+//!
+//! A batch of rows is grouped by block, and the model of a block is asked about its rows only. Their values
+//! are copied, in their own types, for as long as the model works on them.
 
 use manylabel_base::{Error, reserved};
 use manylabel_score::{Dense, Features, with_sparse};
 use manylabel_sparse::{CsrView, DenseView, Index, Real, Value};
 
-/// Calls `then` with the rows of `x` that are named, in their order; with `x` itself if these are
-/// all of its rows. Each row is named once.
+/// Calls `then` with a copy of the given rows of `x`, in the order given.
+///
+/// Rows are distinct and increase. If they are as many as `x` has, nothing is copied.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`], and what `then` returns.
+/// [`Error::TooLarge`], or an error of `then`.
 pub(crate) fn with_rows<R>(
     x: Features<'_>,
     rows: &[u32],
@@ -25,6 +29,7 @@ pub(crate) fn with_rows<R>(
     }
 }
 
+/// [`with_rows`] of a dense matrix.
 #[expect(clippy::disallowed_methods, reason = "the room is there")]
 fn copied_dense<T: Real, R>(
     x: DenseView<'_, T>,
@@ -42,6 +47,7 @@ where
     then(DenseView::of_rows(&values, rows.len(), x.n_cols())?.into())
 }
 
+/// [`with_rows`] of a sparse matrix.
 #[expect(clippy::disallowed_methods, reason = "the room is there")]
 fn copied<I: Index + TryFrom<usize>, T: Value, R>(
     x: CsrView<'_, I, T>,
@@ -52,7 +58,7 @@ where
     for<'a> Features<'a>: From<CsrView<'a, I, T>>,
 {
     let end = |end: usize| {
-        // They are some of the entries of `x`, whose number an `I` holds.
+        // There are no more entries than in `x`, whose number fits in `I`.
         I::try_from(end).map_err(|_| Error::TooLarge {
             what: "number of entries",
             got: end.to_string(),

@@ -1,21 +1,27 @@
-//! Sparse rows as columns, for weights by feature to become weights by label and back.
+//! The transpose of a sparse matrix.
+//!
+//! Weights of linear models are stored by feature. To take out the weights of some labels, they are
+//! transposed twice: once to have them by label, and then the rows of the labels back to have those by
+//! feature. Rows are given by a function, so no copy of them is needed.
 
 use manylabel_base::{Error, filled};
 use manylabel_sparse::Index;
 
-/// The compressed columns of a sparse matrix.
+/// The compressed columns of a sparse matrix: its transpose in compressed rows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Turned {
-    /// Ends of the columns, one more than there are, from 0.
+    /// Ends of the columns, (`n_cols` + 1,), starting with 0.
     pub ends: Vec<u32>,
-    /// Rows, column after column, increasing within a column.
+    /// The row of each entry, column after column; increasing within a column.
     pub rows: Vec<u32>,
-    /// As many values.
+    /// The value of each entry.
     pub values: Vec<f32>,
 }
 
 impl Turned {
-    /// Turns `n_rows` rows, of which `row` gives columns below `n_cols` and values, in O(nnz + `n_cols`).
+    /// Transposes a matrix (`n_rows`, `n_cols`), in O(nnz + `n_rows` + `n_cols`) time.
+    ///
+    /// `row(i)` returns the columns and the values of row i. It is called more than once.
     ///
     /// # Errors
     ///
@@ -23,7 +29,7 @@ impl Turned {
     ///
     /// # Panics
     ///
-    /// If a column is none of `n_cols`.
+    /// If a column is not below `n_cols`.
     pub fn new<'a, I: Index>(
         n_rows: usize,
         n_cols: usize,
@@ -36,7 +42,8 @@ impl Turned {
                 got: size.to_string(),
             });
         }
-        // The end of a column is first kept two places on, then, as where its next entry goes, one.
+        // A counting sort in one array. Column j is counted at `ends[j + 2]`. After the sums, `ends[j + 1]`
+        // is where its next entry goes, and in the end where the column ends.
         let mut ends = filled("number of columns", 0u32, n_cols + 2)?;
         for at in 0..n_rows {
             for col in row(at).0 {

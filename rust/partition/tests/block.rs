@@ -1,4 +1,4 @@
-//! Rankings, label sets and scores of block models against the definition, one row at a time.
+//! Rankings, label sets and scores of block models, compared with their definition one row at a time.
 #![allow(
     clippy::float_cmp,
     reason = "scores are the same bits, or of no row at all"
@@ -18,7 +18,7 @@ use std::ops::Range;
 
 const N_FEATURES: usize = 3;
 
-/// Dense weights: a row of `N_FEATURES` for each label.
+/// A dense linear model: `N_FEATURES` weights for each label.
 #[derive(Debug, Clone)]
 struct Dense(Vec<[f32; N_FEATURES]>);
 
@@ -65,7 +65,7 @@ impl Rows for Batch<'_> {
     }
 }
 
-/// Labels of each of three blocks, out of seven, and weights of all.
+/// The labels of three blocks, out of seven labels, and the weights of all models.
 #[derive(Debug, Clone)]
 struct Case {
     router: Dense,
@@ -77,7 +77,7 @@ struct Case {
 const N_LABELS: usize = 7;
 
 fn weights() -> impl Strategy<Value = [f32; N_FEATURES]> {
-    // Few different ones, so that scores tie.
+    // Few distinct values, so that scores tie.
     prop::array::uniform3((-3..4i8).prop_map(|w| f32::from(w) / 2.0))
 }
 
@@ -222,7 +222,7 @@ proptest! {
                 prop_assert!(close || *found == expected, "{found} {expected}");
             }
         }
-        // The best of these scores, the lower label first where they tie.
+        // The best of these scores, ties by the lower label.
         let top = model.topk(x.into(), k, &watch).expect("small");
         prop_assert_eq!(top.n_rows(), case.rows.len());
         for (top, scores) in dense(&top).chunks(N_LABELS).zip(scores.chunks(N_LABELS)) {
@@ -233,7 +233,7 @@ proptest! {
                 prop_assert_eq!(top[label], expected);
             }
         }
-        // A score is named where it is above what its model names, or where merged odds are even.
+        // A label is predicted if its score is above its model's threshold, or its merged log-odds above 0.
         let named = dense(&model.above(x.into(), Bounds::One(0.0), &watch).expect("small"));
         let each = dense(&model.above(x.into(), Bounds::Each(&[0.0; N_LABELS]), &watch).expect("small"));
         prop_assert_eq!(&named, &each);
@@ -241,7 +241,7 @@ proptest! {
         for (named, &score) in named.iter().zip(&scores) {
             prop_assert_eq!(*named, if score > least { score } else { f32::NEG_INFINITY });
         }
-        // Given labels, and rows on their own.
+        // Scores of given labels, and of single rows.
         let found = at(&model, x.into(), full(case.rows.len()).view(), &watch).expect("small");
         prop_assert_eq!(&found, &scores);
         for (row, scores) in case.rows.iter().zip(scores.chunks(N_LABELS)) {
@@ -345,12 +345,12 @@ fn what_does_not_fit_is_refused() {
         (
             &[&[0, 7]],
             true,
-            "labels from 0 to the number of labels, got 7",
+            "labels >= 0 and below the number of labels, got 7",
         ),
         (
             &[&[-1, 0]],
             true,
-            "labels from 0 to the number of labels, got -1",
+            "labels >= 0 and below the number of labels, got -1",
         ),
         (
             &[&[1, 1]],

@@ -1,43 +1,62 @@
-//! Conjugate gradients on `(XᵀΩX + λI) Z = G`, thirty-two right-hand sides side by side.
+//! Conjugate gradients on `(XᵀΩX + λI) Z = G`, 32 right-hand sides at a time.
 //!
-//! The sides share products with X and nothing else: each has its own step lengths, is done when its
-//! own residual is small, and keeps its own best iterate, since residuals do not fall monotonically.
-//! So what comes out does not depend on who shares the panel.
+//! The method is the standard preconditioned one, with `M = diag(XᵀΩX) + λI`, started from `Z = 0`:
 //!
-//! The loop of LEML (`linear/src/leml/ridge.rs`) is a near relative and stays apart: there each lane has
-//! a factor of `XᵀΩX` of its own, the solution starts from the last turn's, and no older iterate is kept.
-//! One loop for both would do work here that nobody needs. What both share are [`Lanes`].
+//! ```text
+//! α = r·M⁻¹r / p·Ap,  z += α p,  r −= α Ap,  β = r·M⁻¹r / (r·M⁻¹r of before),  p = M⁻¹r + β p
+//! ```
+//!
+//! A step costs one product with X and one with Xᵀ for the whole panel, O(nnz(X) · 32) time, and four
+//! vectors of 32 numbers per feature (five if an older iterate is kept).
+//!
+//! Right-hand sides share the products with X and nothing else. Each has its own step lengths, stops when
+//! its own residual is small, and keeps its own best iterate, since residuals do not fall monotonically.
+//! The solution of one therefore does not depend on which others share its panel. Scalar products add up
+//! [`STRETCH`] numbers in the precision of X and then continue in double precision.
+//!
+//! The loop of LEML (`linear/src/leml/ridge.rs`) is similar but separate. There each lane has its own factor
+//! of `XᵀΩX`, the solution starts from the previous iteration's, and no older iterate is kept. A common
+//! loop would do unneeded work here. Both share [`Lanes`].
 
 use crate::design::{Design, Rows, cross_into};
 use manylabel_base::{Error, Watch, filled};
 use manylabel_simd::{STRETCH, wide};
 use manylabel_sparse::{LANES, Lanes, Real};
 
+/// One sum per right-hand side.
 type Sums = [f64; LANES];
 
-/// What a regression yields, by these or by a factorization, for thirty-two right-hand sides.
+/// The solution of a regression for 32 right-hand sides, by conjugate gradients or by a factorization.
 pub(crate) struct Fit<T> {
-    /// Z, a row for each feature.
+    /// Z, with a line of 32 numbers for each own column of X.
     pub(crate) z: Vec<Lanes<T>>,
-    /// Steps taken; 1 by a factorization.
+    /// Steps taken, at least 1; 1 by a factorization.
     pub(crate) n_steps: usize,
-    /// Right-hand sides that have not reached the tolerance.
+    /// Number of right-hand sides that have not reached the tolerance; 0 by a factorization.
     pub(crate) n_unfinished: usize,
 }
 
-/// How the equations are solved.
+/// How the equations are solved: what depends on the ridge and the parameters, not on the right-hand sides.
 pub(crate) struct Settings<T> {
-    /// Inverse of the diagonal of `XᵀΩX + λI`.
+    /// Inverse of the diagonal of `XᵀΩX + λI`; 0 where the diagonal is 0.
     pub(crate) preconditioner: Vec<T>,
     /// λ.
     pub(crate) ridge: T,
+    /// Maximum number of steps.
     pub(crate) max_iter: usize,
-    /// Norm of a residual relative to the first, at which its side is done.
+    /// A right-hand side is solved once its residual norm is at most `tol` times the first.
     pub(crate) tol: f64,
 }
 
 impl<T: Real> Settings<T> {
-    /// Solves for the sides `r`.
+    /// Solves for the right-hand sides `r`, which become the residuals.
+    ///
+    /// Returns for each right-hand side the iterate with the smallest residual norm. Ends when all are
+    /// solved, after `max_iter` steps, or when rounding leaves no step to take.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`], [`Error::Stopped`].
     pub(crate) fn solve(
         &self,
         rows: &Rows<T>,
@@ -53,7 +72,7 @@ impl<T: Real> Settings<T> {
         let goals = squares.map(|square| self.tol * self.tol * square);
         let unfinished = |squares: &Sums| (0..LANES).filter(|&l| squares[l] > goals[l]).count();
         let mut best = squares;
-        // Whether a side's best iterate is an older one, kept aside.
+        // Whether the best iterate of a lane is an older one, stored in `older`.
         let mut is_older = [false; LANES];
         let mut older = Vec::new();
         let mut n_steps = 0;
@@ -68,7 +87,7 @@ impl<T: Real> Settings<T> {
                 }
             }
             if alpha.iter().all(|&step| step == 0.0) {
-                break; // rounding has consumed what was left
+                break; // only rounding errors are left
             }
             let before = rho;
             (squares, rho) = descend(m, &mut r, &p, &g, self.ridge, &Lanes::of(&alpha));
@@ -104,7 +123,7 @@ impl<T: Real> Settings<T> {
     }
 }
 
-/// `p = M⁻¹r`; returns `r·r` and `r·M⁻¹r`.
+/// `p = M⁻¹r`; returns `r·r` and `r·M⁻¹r`. `m` holds the diagonal of `M⁻¹`.
 #[wide]
 fn start<T: Real>(m: &[T], r: &[Lanes<T>], p: &mut [Lanes<T>]) -> (Sums, Sums) {
     let (mut squares, mut rho) = ([0.0; LANES], [0.0; LANES]);
@@ -124,7 +143,7 @@ fn start<T: Real>(m: &[T], r: &[Lanes<T>], p: &mut [Lanes<T>]) -> (Sums, Sums) {
     (squares, rho)
 }
 
-/// `p·(g + ridge p)`.
+/// `p·(g + ridge p)`: with `g = XᵀΩX p`, the curvature of the quadratic along p.
 #[wide]
 fn curvature<T: Real>(p: &[Lanes<T>], g: &[Lanes<T>], ridge: T) -> Sums {
     let mut sums = [0.0; LANES];
@@ -140,7 +159,7 @@ fn curvature<T: Real>(p: &[Lanes<T>], g: &[Lanes<T>], ridge: T) -> Sums {
     sums
 }
 
-/// `r −= alpha (g + ridge p)`; returns `r·r` and `r·M⁻¹r`.
+/// `r −= alpha (g + ridge p)`; returns the new `r·r` and `r·M⁻¹r`.
 #[wide]
 fn descend<T: Real>(
     m: &[T],
@@ -187,7 +206,7 @@ fn advance<T: Real>(
     }
 }
 
-/// Copies some of the lanes.
+/// Copies the lanes for which `which` is true from every line of `from` to `to`.
 fn copy_lanes<T: Real>(which: &[bool; LANES], from: &[Lanes<T>], to: &mut [Lanes<T>]) {
     for (from, to) in from.iter().zip(to) {
         for lane in 0..LANES {

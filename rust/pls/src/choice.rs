@@ -1,4 +1,17 @@
-//! The ridge of least leave-one-out error.
+//! The ridge with the least leave-one-out error.
+//!
+//! The error of a ridge λ is that of 32 targets t = `Yq`, each row predicted by a fit without it:
+//!
+//! ```text
+//! Σ_i ω_i ‖t_i − p_i‖² / (1 − h_i)²
+//! ```
+//!
+//! with the predictions p and the leverages h of one fit to all rows. Each ridge tried costs a
+//! regression of 32 right-hand sides and the leverages (see [`leverage`](crate::leverage)). The Gram matrix
+//! is shared by all of them.
+//!
+//! The search walks along a geometric grid and stops at the first ridge that is no better. It uses no
+//! derivatives, and returns the best of the ridges it tried.
 
 use crate::Params;
 use crate::design::Cells;
@@ -7,19 +20,27 @@ use crate::solve::{Gram, Problem, Regression};
 use manylabel_base::{Error, Watch};
 use manylabel_sparse::{LANES, Lanes, Real};
 
-/// From one ridge to the next that is tried, `√10`: errors of neighbours differ by a few per cent.
+/// Ratio of one ridge to the next, `√10`. The errors of neighbours differ by a few per cent.
 const RATIO: f64 = 3.162_277_660_168_379_5;
 
-/// Ridges that are tried on the way up or down, at most.
+/// Maximum number of ridges tried in each direction: a factor of 10⁶.
 const MOST_STEPS: i32 = 12;
 
-/// Multiples of the first ridge to start from where X is dense. Dense features may be measurements of any
-/// scale; beside a large one all others are suppressed by ridges of many orders, whose errors are level or
-/// have a minimum of their own.
+/// Multiples of the first ridge that are tried as starting points if X is dense. Dense features may be
+/// measurements on any scale. If one of them is much larger than the others, ridges over many orders of
+/// magnitude suppress all others. Their errors are flat or have a local minimum of their own.
 const STARTS: [f64; 4] = [1e-2, 1e-4, 1e-6, 1e2];
 
-/// Walks from the ridge `l2` (or the best of others, see above), up or else down, as long as the error of
-/// `Y q` without each row falls; returns the best ridge and its regression.
+/// Chooses the ridge for the targets `Yq`; returns it with its regression.
+///
+/// The search starts at `l2` (relative to the mean diagonal), or for dense X at the best of `l2` and its
+/// multiples in [`STARTS`]. It goes up as long as the error falls. If the first step up is no better, it goes
+/// down in the same way. `n_equations` is the number of the caller's features, including a column of
+/// ones.
+///
+/// # Errors
+///
+/// [`Error::Param`] if a regression has no finite solution, [`Error::TooLarge`], [`Error::Stopped`].
 pub(crate) fn choose<T: Real>(
     params: &Params,
     problem: &Problem<'_, T>,
@@ -48,7 +69,7 @@ pub(crate) fn choose<T: Real>(
     for factor in [RATIO, 1.0 / RATIO] {
         for step in 1..=MOST_STEPS {
             let next = attempt(start * factor.powi(step))?;
-            // Nor is what is not a number any better.
+            // A NaN is not better either.
             if next.0 < best.0 {
                 best = next;
             } else {
@@ -62,7 +83,7 @@ pub(crate) fn choose<T: Real>(
     Ok((best.1, best.2))
 }
 
-/// Sum of the squared residuals of fits without the row each.
+/// The weighted sum of squared leave-one-out residuals of `targets`, which are `Yq`, by the regression.
 fn error<T: Real>(
     params: &Params,
     problem: &Problem<'_, T>,

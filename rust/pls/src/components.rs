@@ -1,4 +1,8 @@
-//! How many components hold a share of the label covariance `YᵀΩY`.
+//! The number of components that hold a share of the label covariance `YᵀΩY`.
+//!
+//! The authors of Rembrandt choose k for small data sets as the number of eigenvalues of `YᵀY` that hold
+//! more than 90 % of its trace. [`Checked::n_components`] computes that number for any share, before a
+//! fit.
 
 use crate::design::{Design, cross};
 use crate::fit::rows_of;
@@ -11,26 +15,29 @@ use manylabel_base::{Error, Watch};
 use manylabel_dense::eigenvalues;
 use manylabel_sparse::{CsrView, Index};
 
-/// Up to so many labels the covariance itself is decomposed: 200 MB in double precision.
+/// Maximum number of labels for which the covariance itself is decomposed: 200 MB in double precision.
 const MOST_DECOMPOSED: usize = 5000;
 
-/// Widths of the first probe and of the last.
+/// Columns of the first probe; each next probe has twice as many.
 const FIRST_PROBE: usize = 128;
+/// Columns of the last probe, which is the most components a share can ask for.
 const LAST_PROBE: usize = 1024;
 
 impl Checked {
-    /// The number of components that the parameters ask for, given Y and weights of its rows: a count
-    /// as it is; for a share the smallest k whose top eigenvalues of `YᵀΩY` sum to more than that
-    /// share of its trace.
+    /// The number of components that the parameters ask for, given Y and the weights of its rows.
     ///
-    /// Exact for up to 5000 labels that some row carries, by a decomposition in O(c³). With more,
-    /// random probes of growing width find the eigenvalues from below, so that k may be a few too
-    /// large; no matrix of labels × labels is formed.
+    /// A count is returned as it is. For a share, the result is the smallest k such that the k largest
+    /// eigenvalues of `YᵀΩY` sum to more than that share of its trace.
+    ///
+    /// The result is exact for up to 5000 labels that occur in some row, by a decomposition in O(c³). With
+    /// more labels, random probes of growing width estimate the eigenvalues from below, so k may be
+    /// slightly too large. No matrix of labels × labels is formed then.
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] if 1024 components do not hold the share of more labels than that,
-    /// [`Error::Shape`], [`Error::TooLarge`], [`Error::Stopped`].
+    /// [`Error::Param`] if there are more than 5000 labels and 1024 components do not hold the share, or
+    /// if weighted sums are not finite; [`Error::Shape`] if there is not one weight per row;
+    /// [`Error::TooLarge`]; [`Error::Stopped`].
     pub fn n_components<I: Index>(
         &self,
         y: CsrView<'_, I, f32>,
@@ -50,8 +57,8 @@ impl Checked {
             let gram = MatRef::from_row_major_slice(&gram, c, c);
             let failed = || Error::Param {
                 name: "sample_weight",
-                expected: "of a scale at which sums are finite",
-                got: "no eigenvalues of what they weigh".into(),
+                expected: "scaled so that weighted sums are finite",
+                got: "a label covariance without eigenvalues".into(),
             };
             let mut values = eigenvalues("the Gram matrix", gram)?.ok_or_else(failed)?;
             values.reverse();
@@ -59,20 +66,22 @@ impl Checked {
         }
         let mut width = FIRST_PROBE;
         loop {
-            // T = GQ twice; singular values of GQ are below the eigenvalues of G.
+            // With G = YᵀΩY: T = GP for a Gaussian P, then T = GQ for an orthonormal basis Q of the first.
+            // The singular values of GQ are at most the eigenvalues of G.
             let mut probe = Tall::from_fn(c, width, |row, col| normal(self.0.seed, row, col))?;
             probe = probe.map_panels(|q| cross(&rows, &y, &y, q, watch))?;
             let spectrum = probe.spectrum(watch)?;
             probe = probe.orthonormal(&spectrum, width, watch)?;
             probe = probe.map_panels(|q| cross(&rows, &y, &y, q, watch))?;
             match reached(&probe.spectrum(watch)?.values, goal) {
-                // The last values of a probe are far below the eigenvalues they stand for.
+                // The last values of a probe are far below the eigenvalues they estimate, so only its
+                // first half is trusted.
                 (Some(k), _) if 2 * k <= width || width == LAST_PROBE => return Ok(k),
                 (None, sum) if width == LAST_PROBE => {
                     return Err(Error::Param {
                         name: "n_components",
                         expected: "an integer, or a share that 1024 components hold",
-                        got: format!("{share}, where they hold {:.3}", share * sum / goal),
+                        got: format!("{share}, while they hold {:.3}", share * sum / goal),
                     });
                 }
                 _ => width *= 2,
@@ -81,7 +90,8 @@ impl Checked {
     }
 }
 
-/// The first number of values that sum to more than `goal`, and the sum of all.
+/// The smallest number of leading values that sum to more than `goal`, and that sum; None and the sum of all
+/// values if they do not.
 fn reached(values: &[f64], goal: f64) -> (Option<usize>, f64) {
     let mut sum = 0.0;
     for (at, value) in values.iter().enumerate() {

@@ -1,5 +1,19 @@
-//! A matrix as the algorithm sees it: scaled, perhaps centred, perhaps with a column of ones, and
-//! multiplied from either side by thirty-two columns at a time.
+//! A matrix as the algorithm sees it: scaled, optionally centred, optionally with a column of ones.
+//!
+//! A [`Design`] is multiplied from either side by a panel of 32 columns. Its rows are cut into blocks, and
+//! every product goes from block to block, so that the rows of a product are held for one block only
+//! ([`cross_into`]). Sparse matrices are copied into [`RowBlocks`], dense ones are borrowed.
+//!
+//! Centring never makes a sparse matrix dense. With column means x̄, weights ω and their sum,
+//!
+//! ```text
+//! (X − 1x̄ᵀ) p  = Xp − (x̄ᵀp) 1        Design::mean_times, Design::times
+//! (X − 1x̄ᵀ)ᵀ u = Xᵀu − x̄ Σ_i u_i     Design::add_transposed, Design::center_transposed
+//! ```
+//!
+//! A `Design` has its own order of columns. In a sparse matrix, columns without stored values are left
+//! out, the others are ordered by falling frequency, and the column of ones comes first. In a dense matrix
+//! columns stay in place, and the column of ones comes last.
 
 use crate::dense;
 use faer::Mat;
@@ -10,15 +24,17 @@ use manylabel_sparse::{
 };
 use std::ops::Range;
 
-/// Rows of dense X that are made a slab of doubles at a time: long enough for products of matrices.
+/// Rows of dense X that are converted to double precision at a time. Enough rows for an efficient product
+/// of matrices.
 pub(crate) const SLAB: usize = 256;
 
-/// A matrix of the caller's.
+/// A feature matrix of the caller, sparse or dense. `I` is the type of sparse positions and `T` that of
+/// values.
 #[derive(Debug, Clone, Copy)]
 pub enum Matrix<'a, I, T> {
     /// Compressed sparse rows.
     Sparse(CsrView<'a, I, T>),
-    /// Rows of all values.
+    /// All values, row by row.
     Dense(DenseView<'a, T>),
 }
 
@@ -39,7 +55,7 @@ impl<I: Index, T: Real> Matrix<'_, I, T> {
         }
     }
 
-    /// Values that products with one row read.
+    /// Number of values that a product with one row reads.
     pub(crate) fn n_values(&self, row: usize) -> usize {
         match self {
             Self::Sparse(x) => x.row(row).0.len(),
@@ -47,8 +63,9 @@ impl<I: Index, T: Real> Matrix<'_, I, T> {
         }
     }
 
-    /// The power of two that brings the largest value near 1, so that no product of scaled values
-    /// leaves the range of single precision. Multiplying by it is exact.
+    /// The power of two that brings the largest absolute value near 1, so that products of scaled values
+    /// stay in the range of single precision. Multiplying by it is exact. With `ones`, a column of ones
+    /// counts as well.
     fn scale(&self, ones: bool) -> f64 {
         let of_row = |row: usize| match self {
             Self::Sparse(x) => x.row(row).1,
@@ -61,7 +78,8 @@ impl<I: Index, T: Real> Matrix<'_, I, T> {
     }
 }
 
-/// A power of two close to `1 / largest`, itself within single precision; 1 for 0.
+/// The power of two nearest to `1 / largest` (of the logarithms), limited to normal numbers of single
+/// precision. Returns 1 if `largest` is 0.
 pub(crate) fn power_of_two_near_inverse(largest: f64) -> f64 {
     if largest > 0.0 {
         2f64.powi(-(largest.log2().round().clamp(-126.0, 127.0) as i32))
@@ -70,53 +88,66 @@ pub(crate) fn power_of_two_near_inverse(largest: f64) -> f64 {
     }
 }
 
-/// The rows all matrices of a problem share: how they are cut, and their weights.
+/// The rows that X and Y share: their blocks and their weights.
 pub(crate) struct Rows<T> {
+    /// The rows of each block, in order and without gaps.
     pub(crate) cuts: Vec<Range<usize>>,
-    /// The largest is near 1; absent if all are 1.
+    /// One weight per row, scaled so that the largest is near 1. None if all weights are 1.
     pub(crate) weights: Option<Vec<T>>,
-    /// Sum of the weights.
+    /// Sum of the scaled weights, or the number of rows.
     pub(crate) total: f64,
 }
 
 impl<T: Real> Rows<T> {
+    /// The scaled weight of a row.
     pub(crate) fn weight(&self, row: usize) -> f64 {
         self.weights
             .as_ref()
             .map_or(1.0, |weights| weights[row].f64())
     }
 
+    /// Number of rows.
     pub(crate) fn n(&self) -> usize {
         self.cuts.last().map_or(0, |cut| cut.end)
     }
 
-    /// Room for the rows of the longest block.
+    /// Zeros for the rows of the longest block: what [`cross_into`] works in.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`].
     pub(crate) fn buffer(&self) -> Result<Vec<Lanes<T>>, Error> {
         let longest = self.cuts.iter().map(Range::len).max().unwrap_or(0);
         filled("rows of a block", Lanes::default(), longest)
     }
 }
 
+/// The stored values of a [`Design`].
 pub(crate) enum Cells<'a, T> {
+    /// A scaled copy, which includes the column of ones if there is one.
     Sparse(RowBlocks<T>),
+    /// The caller's values, unscaled, and whether a column of ones follows them.
     Dense { view: DenseView<'a, T>, ones: bool },
 }
 
-/// See the module. Columns are in the order of the algorithm's own choice.
+/// A matrix in the form that the algorithm uses; see the module.
 pub(crate) struct Design<'a, T> {
+    /// The stored values, before centring.
     pub(crate) cells: Cells<'a, T>,
-    /// Original columns; empty if columns are as they were.
+    /// The caller's column for each own column of a sparse matrix, without the column of ones. Empty for
+    /// a dense matrix.
     order: Vec<u32>,
+    /// Whether there is a column of ones. Its entries are `scale`.
     ones: bool,
-    /// What original values are multiplied by.
+    /// The factor that the caller's values are multiplied by; a power of two.
     pub(crate) scale: f64,
-    /// Weighted means of the columns, if these are to be subtracted.
+    /// Weighted means of the scaled columns. None if there is no centring.
     pub(crate) mean: Option<Vec<T>>,
-    /// Diagonal of `XᵀΩX`, after centring.
+    /// Diagonal of `XᵀΩX` for the scaled values, after centring.
     pub(crate) diagonal: Vec<f64>,
 }
 
-/// How a matrix is used: whether a column of ones is added, what values are multiplied by, and whether
+/// How a matrix is used: whether a column of ones is added, the factor of all values, and whether column
 /// means are subtracted.
 #[derive(Debug, Clone, Copy)]
 struct Form {
@@ -126,7 +157,13 @@ struct Form {
 }
 
 impl<'a, T: Real> Design<'a, T> {
-    /// X, perhaps with a column of ones.
+    /// Prepares X, with a column of ones if `ones` is set. Values are scaled so that the largest is near 1.
+    ///
+    /// Takes O(nnz(X) log(entries of a row)) time for sparse X.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`], [`Error::Stopped`].
     pub(crate) fn features<I: Index>(
         x: Matrix<'a, I, T>,
         rows: &Rows<T>,
@@ -149,7 +186,11 @@ impl<'a, T: Real> Design<'a, T> {
         }
     }
 
-    /// Y.
+    /// Prepares Y. Its values are not scaled.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`], [`Error::Stopped`].
     pub(crate) fn labels<I: Index>(
         y: CsrView<'_, I, f32>,
         rows: &Rows<T>,
@@ -164,6 +205,7 @@ impl<'a, T: Real> Design<'a, T> {
         Self::sparse(y, rows, form, watch)
     }
 
+    /// Copies a sparse matrix into blocks of rows, with its columns by falling frequency.
     fn sparse<I: Index, V: Value>(
         x: CsrView<'_, I, V>,
         rows: &Rows<T>,
@@ -182,6 +224,7 @@ impl<'a, T: Real> Design<'a, T> {
         )
     }
 
+    /// Computes means and the diagonal, in one pass over the values in double precision.
     fn new(
         cells: Cells<'a, T>,
         order: Vec<u32>,
@@ -221,7 +264,8 @@ impl<'a, T: Real> Design<'a, T> {
         Ok(design)
     }
 
-    /// Number of columns, but for empty ones of a sparse matrix.
+    /// Number of own columns, including a column of ones. Columns without stored values are not counted if
+    /// the matrix is sparse.
     pub(crate) fn n_cols(&self) -> usize {
         match &self.cells {
             Cells::Sparse(blocks) => blocks.n_cols(),
@@ -229,7 +273,7 @@ impl<'a, T: Real> Design<'a, T> {
         }
     }
 
-    /// Where an own column stands in the caller's matrix; none for the column of ones.
+    /// The caller's column for an own column. None for the column of ones.
     pub(crate) fn original(&self, col: usize) -> Option<usize> {
         match &self.cells {
             Cells::Sparse(_) => {
@@ -240,7 +284,7 @@ impl<'a, T: Real> Design<'a, T> {
         }
     }
 
-    /// The own column of ones, if there is one.
+    /// The own column that is the column of ones, if there is one.
     pub(crate) fn column_of_ones(&self) -> Option<usize> {
         self.ones.then_some(match &self.cells {
             Cells::Sparse(_) => 0,
@@ -248,8 +292,16 @@ impl<'a, T: Real> Design<'a, T> {
         })
     }
 
-    /// Centred values of a slab of rows of a block, times a scale of each row; a column for each row,
-    /// so that values are written where they come.
+    /// The centred values of some rows of a dense block in double precision, each row multiplied by
+    /// `scale(row)`.
+    ///
+    /// `cut` are all rows of the block and `slab` those wanted. The result has a column for each row, so
+    /// that the values of a row are written side by side. Stored values are centred, missing ones of a
+    /// sparse matrix are not.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`].
     pub(crate) fn centred(
         &self,
         block: usize,
@@ -266,8 +318,10 @@ impl<'a, T: Real> Design<'a, T> {
         Ok(cells)
     }
 
-    /// Calls `take(row, column, value)` for the stored values of some rows of a block, before
-    /// centring; `cut` are all rows of the block.
+    /// Calls `take(row, column, value)` for the stored values of some rows of a block, scaled but not
+    /// centred, row by row.
+    ///
+    /// `cut` are all rows of the block and `rows` those wanted. Columns are own columns.
     pub(crate) fn for_each_value(
         &self,
         block: usize,
@@ -298,7 +352,8 @@ impl<'a, T: Real> Design<'a, T> {
         }
     }
 
-    /// What centring subtracts from every row of a product: `x̄ᵀ p`.
+    /// `x̄ᵀ p`, which centring subtracts from every row of `Xp`. None without centring. Sums are in double
+    /// precision.
     pub(crate) fn mean_times(&self, p: &[Lanes<T>]) -> Option<Lanes<T>> {
         let mean = self.mean.as_ref()?;
         let mut sums = [0.0; LANES];
@@ -310,7 +365,8 @@ impl<'a, T: Real> Design<'a, T> {
         Some(Lanes::of(&sums))
     }
 
-    /// `out_i = x_i p − shift` for the rows of a block.
+    /// `out_i = x_i p − shift` for the rows of a block. `shift` is that of
+    /// [`mean_times`](Self::mean_times), and `out` has a line for each row of `cut`.
     pub(crate) fn times(
         &self,
         block: usize,
@@ -360,7 +416,8 @@ impl<'a, T: Real> Design<'a, T> {
         }
     }
 
-    /// `g_j −= x̄_j sum`, which centring demands after `g += Xᵀ u`; `sum` is that of all u.
+    /// `g_j −= x̄_j sum`: completes `g += Xᵀ u` where X is centred. `sum` is the sum of u over all rows.
+    /// Does nothing without centring.
     pub(crate) fn center_transposed(&self, sum: &[f64; LANES], g: &mut [Lanes<T>]) {
         if let Some(mean) = &self.mean {
             let sum = Lanes::of(&sum.map(|sum| -sum));
@@ -371,7 +428,11 @@ impl<'a, T: Real> Design<'a, T> {
     }
 }
 
-/// `toᵀ Ω from p`.
+/// `toᵀ Ω from p`, in a new vector with a line for each column of `to`.
+///
+/// # Errors
+///
+/// [`Error::TooLarge`], [`Error::Stopped`].
 pub(crate) fn cross<T: Real>(
     rows: &Rows<T>,
     from: &Design<'_, T>,
@@ -384,8 +445,15 @@ pub(crate) fn cross<T: Real>(
     Ok(g)
 }
 
-/// `g = toᵀ Ω from p`, row block by row block: `from p` is never held for all rows, but in `buffer`
-/// for those of a block.
+/// `g = toᵀ Ω from p`, one block of rows after the other.
+///
+/// `p` has a line for each column of `from` and `g` one for each column of `to`; `buffer` is that of
+/// [`Rows::buffer`] and holds `from p` for the rows of one block. Takes O((nnz(from) + nnz(to)) · 32) time on
+/// the calling thread and looks at the watch before each block.
+///
+/// # Errors
+///
+/// [`Error::Stopped`], [`Error::TooLarge`] if memory ran low elsewhere.
 pub(crate) fn cross_into<T: Real>(
     rows: &Rows<T>,
     from: &Design<'_, T>,

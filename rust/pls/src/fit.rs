@@ -1,4 +1,12 @@
 //! The algorithm: a randomized range finder around ridge regressions, and one more regression.
+//!
+//! [`Checked::fit`] reads from top to bottom: scale and copy the data, choose a ridge, find U, choose the
+//! ridge of the last regression, find W, and return both in the caller's order of columns. The steps are
+//! methods of [`Fitting`]. Their matrices are [`Tall`], with a row for each label or feature in the order
+//! of [`Design`]; [`by_row`] puts rows back where the caller has them.
+//!
+//! Values of X and the weights are scaled by powers of two before the fit, which is exact, and the result
+//! is scaled back.
 
 use crate::choice::choose;
 use crate::design::{Design, Matrix, Rows, cross, power_of_two_near_inverse};
@@ -13,33 +21,47 @@ use manylabel_base::{Error, Watch, collected, few, filled, parts};
 use manylabel_sparse::{CsrView, Index, LANES, Lanes, Real, RowBlocks};
 use rayon::prelude::*;
 
-/// What is fitted. Matrices are row after row, k columns.
+/// A fitted embedding. Matrices are stored row by row, with k columns.
+///
+/// `T` is the precision of X. Each column of U is signed so that its entry of largest absolute value
+/// (the first such entry) is positive; the column of W goes with it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Model<T> {
-    /// k: what was asked for, or less if the data have fewer directions; at least 1.
+    /// k: the number asked for, or fewer if the data have fewer independent directions; at least 1.
     pub n_components: usize,
-    /// U, (`n_labels`, k); none for [`Embedding::Pca`].
+    /// U, (`n_labels`, k); None for [`Embedding::Pca`]. Rows of labels that no row carries are zero,
+    /// also for [`Embedding::Gaussian`].
     pub label_embedding: Option<Vec<T>>,
-    /// W, (`n_features`, k).
+    /// W, (`n_features`, k). Rows of features without a stored value are zero if X is sparse.
     pub coef: Vec<T>,
-    /// What is added to `XW`, (k,).
+    /// Added to `XW`, (k,). Zero with neither `center` nor `fit_intercept`.
     pub intercept: Vec<T>,
-    /// Of `YᵀΠ_X Y` or, for [`Embedding::Pca`], `XᵀΩX`; largest first; none for
-    /// [`Embedding::Gaussian`].
+    /// Estimates of the leading eigenvalues of B, or of `XᵀΩX` for [`Embedding::Pca`]; largest first, one
+    /// for each component. None for [`Embedding::Gaussian`].
     pub eigenvalues: Option<Vec<f64>>,
-    /// Steps of the longest solution by conjugate gradients; 1 by a factorization.
+    /// Largest number of conjugate gradient steps that a panel took; 1 with a factorization.
     pub n_steps: usize,
-    /// Right-hand sides that have not reached `tol`, if that was given.
+    /// Number of right-hand sides, over all regressions, that have not reached `tol`. 0 if no `tol` was
+    /// given.
     pub n_unfinished: usize,
-    /// Ridge of the regressions for U, relative to the mean diagonal; 0 where there are none.
+    /// Ridge of the regressions for U, relative to the mean diagonal of `XᵀΩX`; 0 for
+    /// [`Embedding::Pca`].
     pub l2: f64,
-    /// Ridge of the regression for W, relative to that mean; 0 for [`Embedding::Pca`].
+    /// Ridge of the regression for W, relative to the same mean; 0 for [`Embedding::Pca`].
     pub l2_of_coef: f64,
-    /// For each row what `YU` is predicted to be by a W fitted without it, row after row, if asked for.
+    /// (`n_rows`, k): for each row, the prediction of its `YU` by a W fitted without it. None unless
+    /// [`Params::leave_one_out`](crate::Params::leave_one_out) asks for it, and for [`Embedding::Pca`].
     pub leave_one_out: Option<Vec<f32>>,
 }
 
-/// Cuts `n_rows` rows, of so many values each, and scales their weights; returns these and the factor.
+/// Cuts `n_rows` rows into blocks and scales their weights.
+///
+/// `n_values` gives the stored values of a row, which decide where blocks are cut. Weights are multiplied
+/// by a power of two that brings the largest near 1. Returns the rows and that factor.
+///
+/// # Errors
+///
+/// [`Error::Shape`] if there is not one weight per row, [`Error::TooLarge`].
 pub(crate) fn rows_of<T: Real>(
     n_rows: usize,
     n_values: impl Fn(usize) -> usize,
@@ -71,18 +93,21 @@ pub(crate) fn rows_of<T: Real>(
 impl Checked {
     /// Fits the embedding of `y` and the projection of `x`.
     ///
-    /// The same data, parameters and seed give the same bits, whatever the number of threads. The
-    /// watch counts panels of thirty-two right-hand sides.
+    /// `x` is (`n_rows`, `n_features`), `y` is (`n_rows`, `n_labels`). `sample_weight` has one weight per
+    /// row, ≥ 0; None means 1 for all.
     ///
-    /// Memory: a copy of sparse `x`, stored twice; k+p numbers a label, two times; k a feature, two
-    /// times; for each thread six times thirty-two numbers a feature. With `Cholesky` two
-    /// matrices of features × features, with `Dual` of rows × rows; four to choose a ridge.
+    /// The same data, parameters and seed give the same bits for any number of threads. The watch counts
+    /// panels of 32 right-hand sides.
+    ///
+    /// Memory: copies of `y` and of sparse `x`, each stored by row and by column; `2 (k + n_oversamples)`
+    /// numbers per label; `2 k` per feature; for each thread `6 · 32` numbers per feature. `Cholesky` adds
+    /// two matrices of features × features and `Dual` two of rows × rows, or four if a ridge is chosen.
     ///
     /// # Errors
     ///
     /// [`Error::Shape`] if sizes disagree, [`Error::Param`] if `n_components` is still a share (see
     /// [`n_components`](Self::n_components)) or products overflow, [`Error::TooLarge`] if memory does
-    /// not suffice, [`Error::Stopped`] through `watch`.
+    /// not suffice, [`Error::Stopped`] if `watch` was stopped.
     #[expect(
         clippy::too_many_lines,
         reason = "the algorithm's steps, one after the other"
@@ -98,14 +123,14 @@ impl Checked {
         let Components::Count(k) = params.n_components else {
             return Err(Error::Param {
                 name: "n_components",
-                expected: "a count in a fit",
+                expected: "an integer in a fit",
                 got: format!("{:?}", params.n_components),
             });
         };
         let pca = params.embedding == Embedding::Pca;
         let ones = params.fit_intercept && !params.center && !pca;
         same("rows of Y", x.n_rows(), y.n_rows())?;
-        // With the one of the column of ones.
+        // The 1 is for the column of ones.
         let n_values = |row: usize| x.n_values(row) + y.row(row).0.len() + 1;
         let (rows, weight_scale) = rows_of(x.n_rows(), n_values, sample_weight)?;
         let (n_features, n_labels) = (x.n_cols(), y.n_cols());
@@ -123,7 +148,7 @@ impl Checked {
         };
         if pca {
             let (w, eigenvalues) = fit.principal_components(k)?;
-            // Components are unit vectors of the features, whatever the scale of these.
+            // Components are unit vectors in the space of features, so they need no rescaling.
             let (coef, intercept) = fit.original(&w, n_features, None, 1.0)?;
             return Ok(Model {
                 n_components: w.n_cols,
@@ -165,7 +190,7 @@ impl Checked {
                 drop(regression);
                 (l2 * l2_final, with(l2 * l2_final)?)
             }
-            // Who wants least squares has them.
+            // Without a ridge for U, the caller wants least squares: W has no ridge either.
             (Ridge::Auto, Some(regression)) if l2 <= 0.0 => (0.0, regression),
             (Ridge::Auto, None) if l2 <= 0.0 => (0.0, with(0.0)?),
             (Ridge::Auto, regression) => {
@@ -186,7 +211,7 @@ impl Checked {
         if coef.iter().chain(&intercept).any(|w| !w.f64().is_finite()) {
             return Err(Error::Param {
                 name: "X",
-                expected: "of a scale at which coef_ is finite",
+                expected: "scaled so that coef_ is finite",
                 got: format!("values up to about {:e}", problem.x.scale.recip()),
             });
         }
@@ -209,6 +234,7 @@ impl Checked {
     }
 }
 
+/// Divides eigenvalues by `scale`, to undo the scaling of weights and values.
 fn scaled(mut eigenvalues: Vec<f64>, scale: f64) -> Vec<f64> {
     for value in &mut eigenvalues {
         *value /= scale;
@@ -216,16 +242,22 @@ fn scaled(mut eigenvalues: Vec<f64>, scale: f64) -> Vec<f64> {
     eigenvalues
 }
 
+/// A fit in progress.
 struct Fitting<'a, T> {
     params: &'a crate::Params,
     problem: &'a Problem<'a, T>,
     watch: &'a Watch,
+    /// Largest number of steps of any panel so far.
     n_steps: usize,
+    /// Right-hand sides of all regressions so far that did not reach the tolerance.
     n_unfinished: usize,
 }
 
 impl<T: Real> Fitting<'_, T> {
-    /// Steps 1 to 6 of the algorithm: U and the eigenvalues of `YᵀΠ_X Y`.
+    /// The range finder and the eigenvectors (steps 1 to 4 of the crate's documentation): U with at most
+    /// `k` columns, and the leading eigenvalues of B for the scaled data.
+    ///
+    /// Takes `n_iter + 1` products with B and as many orthogonalizations.
     fn range(
         &mut self,
         regression: &Regression<T>,
@@ -245,21 +277,26 @@ impl<T: Real> Fitting<'_, T> {
         self.basis(&q, &t, spectrum, k)
     }
 
-    /// Standard normal numbers for every label.
+    /// A probe of `width` columns: standard normal numbers for every label. They depend on the label's
+    /// original number, so labels that no row carries do not change those of others.
     fn probe(&self, width: usize) -> Result<Tall<T>, Error> {
         let y = &self.problem.y;
         let number = |row, col| normal(self.params.seed, y.original(row).unwrap_or(0), col);
         Tall::from_fn(y.n_cols(), width, number)
     }
 
-    /// An orthonormal basis of a probe. Whoever multiplies by the matrix once more has one of the
-    /// product; without, eigenvalues and U are what the definition says of such a basis only.
+    /// An orthonormal basis of a probe, for `n_iter` = 0. After an iteration the basis of the product is
+    /// orthonormal already; without one, the singular values of `T = BQ` estimate eigenvalues only if Q is
+    /// orthonormal.
     fn orthonormal(&self, probe: &Tall<T>) -> Result<Tall<T>, Error> {
         let spectrum = probe.spectrum(self.watch)?;
         probe.orthonormal(&spectrum, probe.n_cols, self.watch)
     }
 
-    /// `T = YᵀΩXZ`, where Z regresses `YQ` on X, and its singular values.
+    /// The product `T = BQ = YᵀΩXZ`, where Z is the regression of `YQ` on X, with the singular values and
+    /// right singular vectors of T.
+    ///
+    /// Panels of Q are independent and run in parallel; each finished one is reported to the watch.
     fn apply(
         &mut self,
         regression: &Regression<T>,
@@ -282,6 +319,7 @@ impl<T: Real> Fitting<'_, T> {
         Ok((t, spectrum))
     }
 
+    /// Records the steps and unfinished right-hand sides of panels, and returns the panels.
     fn note(&mut self, panels: Vec<(Vec<Lanes<T>>, usize, usize)>) -> Vec<Vec<Lanes<T>>> {
         few(panels.into_iter().map(|(panel, n_steps, n_unfinished)| {
             self.n_steps = self.n_steps.max(n_steps);
@@ -290,8 +328,11 @@ impl<T: Real> Fitting<'_, T> {
         }))
     }
 
-    /// The embedding within the last range, signs settled. Data without any direction have one
-    /// component of zeros.
+    /// U and its eigenvalues from the last basis `q`, the product `t` and the spectrum of `t`, with signs
+    /// settled.
+    ///
+    /// U has at most `k` columns, fewer if `t` has a lower numerical rank. If `t` is zero, U has one column
+    /// of zeros.
     fn basis(
         &self,
         q: &Tall<T>,
@@ -313,7 +354,7 @@ impl<T: Real> Fitting<'_, T> {
         Ok((u, eigenvalues))
     }
 
-    /// W that regresses `YU` on X.
+    /// W: the regression of `YU` on X, for the scaled data.
     fn solutions(&mut self, regression: &Regression<T>, u: &Tall<T>) -> Result<Tall<T>, Error> {
         let panels = u.panels.par_iter().map(|u| {
             let fit = regression.fit(self.problem, u, self.watch)?;
@@ -328,7 +369,9 @@ impl<T: Real> Fitting<'_, T> {
         })
     }
 
-    /// `ȳU + t − (t − p)/(1 − h)` for targets t of a row, predictions p of it and leverages h.
+    /// For each row the prediction of its `YU` by a fit without it, (`n_rows`, k):
+    /// `ȳU + t − (t − p)/(1 − h)`, with the centred targets t of the row, the predictions p of t and the
+    /// leverage h.
     fn leave_one_out(
         &self,
         regression: &Regression<T>,
@@ -336,8 +379,9 @@ impl<T: Real> Fitting<'_, T> {
         w: &Tall<T>,
     ) -> Result<Vec<f32>, Error> {
         let Problem { rows, x, y } = self.problem;
-        // Of the means a row stays part. Without it the mean of the others would tell its target: with
-        // features that say little, that is all there would be to learn from these predictions.
+        // Each row stays in the means that centring subtracts. The mean of the other rows would reveal the
+        // row's own target, and with weak features a downstream model would learn nothing else from these
+        // predictions.
         let leverages = regression.leverages(self.problem, false, self.params.seed, self.watch)?;
         let k = u.n_cols;
         let mut out = filled("predictions of rows", 0.0f32, rows.n() * k)?;
@@ -367,7 +411,8 @@ impl<T: Real> Fitting<'_, T> {
         Ok(out)
     }
 
-    /// Standard normal numbers over √k, so that distances between labels are kept on average.
+    /// U for [`Embedding::Gaussian`]: standard normal numbers divided by √k, which keeps distances
+    /// between label vectors on average. k is at most `n_labels`.
     fn gaussian(&self, k: usize, n_labels: usize) -> Result<Tall<T>, Error> {
         let y = &self.problem.y;
         let k = k.min(n_labels);
@@ -376,7 +421,8 @@ impl<T: Real> Fitting<'_, T> {
         })
     }
 
-    /// The range finder for `XᵀΩX`: leading right singular vectors of X, and eigenvalues.
+    /// W for [`Embedding::Pca`]: the range finder with `XᵀΩX` in place of B. Returns the leading right
+    /// singular vectors of `Ω^{1/2} X` and the eigenvalues of `XᵀΩX`, for the scaled data.
     fn principal_components(&mut self, k: usize) -> Result<(Tall<T>, Vec<f64>), Error> {
         let Problem { rows, x, .. } = self.problem;
         let width = k
@@ -408,8 +454,11 @@ impl<T: Real> Fitting<'_, T> {
         self.basis(&q, &t, spectrum, k)
     }
 
-    /// W in the caller's features, multiplied by `scale`, and the intercept: the weight of the column
-    /// of ones, or what centring left out.
+    /// W in the caller's order of features, multiplied by `scale`, and the intercept.
+    ///
+    /// The intercept is the weight of the column of ones, or `ȳU − x̄ᵀW` with centring. `scale` is the
+    /// scale of X where W was fitted to the scaled values, and 1 for principal components. `u` is None if
+    /// there is no label embedding.
     fn original(
         &self,
         w: &Tall<T>,
@@ -426,7 +475,7 @@ impl<T: Real> Fitting<'_, T> {
         let intercept = (0..w.n_cols).map(|col| {
             let ones = x.column_of_ones().map_or(0.0, |row| w.get(row, col).f64());
             let labels = u.map_or(0.0, |u| dot(&y.mean, u, col));
-            // Means are of what is scaled already.
+            // The means are those of the scaled values.
             T::of(ones * scale + labels - dot(&x.mean, w, col) * (scale / x.scale))
         });
         let intercept = collected("number of components", intercept)?;
@@ -435,7 +484,14 @@ impl<T: Real> Fitting<'_, T> {
     }
 }
 
-/// A matrix row after row, its rows where `original` says, zeros elsewhere, multiplied by `scale`.
+/// Copies a matrix into (`n_rows`, `n_cols`) row by row, multiplied by `scale`.
+///
+/// Row r goes to row `original(r)`; rows for which that is None are dropped, and rows that nothing goes to
+/// are zero.
+///
+/// # Errors
+///
+/// [`Error::TooLarge`] if the result does not fit in memory.
 fn by_row<T: Real>(
     tall: &Tall<T>,
     n_rows: usize,

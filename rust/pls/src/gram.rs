@@ -1,4 +1,9 @@
-//! Gram matrices in double precision, where they are small enough to be factorized.
+//! Gram matrices in double precision, for the solvers that factorize one.
+//!
+//! [`gram_of_features`] computes `XᵀΩX` (d, d) and [`gram_of_rows`] `Ω^{1/2} X Xᵀ Ω^{1/2}` (n, n), both with
+//! X as its [`Design`] has it: scaled, centred if asked for, with its own order of columns. The matrix is
+//! cut into strips of rows, one unit of work each, so threads share no sums and the bits do not depend on
+//! their number. Only the lower triangle is computed.
 
 use crate::design::{Cells, Design, Rows, SLAB};
 use faer::linalg::matmul::matmul;
@@ -8,10 +13,16 @@ use manylabel_sparse::{LANES, Lanes, Real, RowBlocks};
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Rows of the result that are one unit of work: with sparse X, and with dense.
+/// Features of a strip if X is sparse.
 const FEATURES_OF_STRIP: usize = 16;
+/// Features of a strip if X is dense: enough for an efficient product of matrices.
 const FEATURES_OF_DENSE_STRIP: usize = 256;
 
+/// Zeros for an n × n matrix.
+///
+/// # Errors
+///
+/// [`Error::TooLarge`] if n² overflows or the matrix does not fit in memory.
 fn square(n: usize) -> Result<Vec<f64>, Error> {
     let size = n.checked_mul(n).ok_or_else(|| Error::TooLarge {
         what: "the Gram matrix",
@@ -20,7 +31,13 @@ fn square(n: usize) -> Result<Vec<f64>, Error> {
     filled("the Gram matrix", 0.0, size)
 }
 
-/// The lower triangle of `XᵀΩX`, row by row; what is above is arbitrary.
+/// The lower triangle of `XᵀΩX`, row by row; entries above the diagonal are arbitrary.
+///
+/// Takes O(Σ z²) time over rows of z stored values, or O(n d²) for dense X.
+///
+/// # Errors
+///
+/// [`Error::TooLarge`], [`Error::Stopped`].
 pub(crate) fn gram_of_features<T: Real>(
     rows: &Rows<T>,
     x: &Design<'_, T>,
@@ -51,7 +68,8 @@ pub(crate) fn gram_of_features<T: Real>(
     Ok(gram)
 }
 
-/// For every value of a feature, adds the row it stands in.
+/// Computes the strip of `features` for sparse X, before centring: each stored value of a feature adds its
+/// whole row, up to the diagonal.
 fn sparse_strip<T: Real>(
     rows: &Rows<T>,
     blocks: &RowBlocks<T>,
@@ -80,7 +98,8 @@ fn sparse_strip<T: Real>(
     Ok(())
 }
 
-/// Products of slabs of rows, centred and weighted.
+/// Computes the strip of `features` for dense X, as products of slabs of rows, centred and multiplied by
+/// the square roots of their weights.
 fn dense_strip<T: Real>(
     rows: &Rows<T>,
     x: &Design<'_, T>,
@@ -109,7 +128,13 @@ fn dense_strip<T: Real>(
     Ok(())
 }
 
-/// The lower triangle of `Ω^{1/2} X Xᵀ Ω^{1/2}`, row by row; what is above is arbitrary.
+/// The lower triangle of `Ω^{1/2} X Xᵀ Ω^{1/2}`, row by row; entries above the diagonal are arbitrary.
+///
+/// Takes O(n nnz(X)) time: 32 rows at a time become a panel that is multiplied by X, in the precision of X.
+///
+/// # Errors
+///
+/// [`Error::TooLarge`], [`Error::Stopped`].
 pub(crate) fn gram_of_rows<T: Real>(
     rows: &Rows<T>,
     x: &Design<'_, T>,
@@ -117,7 +142,7 @@ pub(crate) fn gram_of_rows<T: Real>(
 ) -> Result<Vec<f64>, Error> {
     let n = rows.n();
     let mut gram = square(n)?;
-    // Thirty-two rows as a panel, times X.
+    // Each strip of 32 rows, as a panel, is multiplied by X.
     gram.par_chunks_mut(LANES * n.max(1))
         .enumerate()
         .try_for_each(|(at, gram)| {

@@ -1,8 +1,14 @@
-//! Leverages: by how much the prediction of a row moves with the row's own target.
+//! Leverages: how much the prediction of a row changes with the row's own target.
 //!
-//! That of row i is `h_i = ω_i x_iᵀ (XᵀΩX + λI)⁻¹ x_i`, plus `ω_i / Σω` for the means that centring
-//! subtracts. With the residual r of a row, `r / (1 − h)` is its residual by a fit without it (exactly so,
-//! as long as the ridge does not depend on the row), so one fit tells the error of n.
+//! The leverage of row i is `h_i = ω_i x_iᵀ (XᵀΩX + λI)⁻¹ x_i`, plus `ω_i / Σω` for the means that centring
+//! subtracts. If r is the residual of a row, its residual by a fit without the row is `r / (1 − h)`. This
+//! is exact as long as the ridge does not depend on the row. One fit thus gives the leave-one-out error of
+//! all rows, which [`choice`](crate::choice) minimizes over ridges.
+//!
+//! A factorization of the features gives exact leverages from the inverse of the Gram matrix, as
+//! quadratic forms of the rows. A factorization of the rows gives them as `1 − λ (K + λI)⁻¹_ii`, with the
+//! Gram matrix K of the rows. With conjugate gradients nothing is factorized, and leverages are estimated
+//! from random signs.
 
 use crate::cg;
 use crate::design::{Cells, Design, Rows, SLAB};
@@ -15,19 +21,27 @@ use manylabel_dense::zeros;
 use manylabel_sparse::{LANES, Lanes, Real, RowBlocks};
 use rayon::prelude::*;
 
-/// Panels of random signs that estimate leverages where nothing is factorized: the standard deviation
-/// is at most `√(h (1 − h) / 64)`, so 0.06.
+/// Panels of random signs that estimate leverages where nothing is factorized. With 2 · 32 vectors and
+/// equal weights, the standard deviation is at most `√(h (1 − h) / 64)`, so 0.06.
 const PANELS: usize = 2;
 
-/// Leverages above this are taken for it: that of a row that alone has some feature is 1 but for the
-/// ridge, and what it would be without is rounding. Estimates have a lower limit, since they scatter.
+/// Upper limit of exact leverages. A row that is the only one with some feature has a leverage of nearly 1,
+/// and `1 − h` would be dominated by rounding.
 const LARGEST_EXACT: f64 = 1.0 - 1e-6;
+/// Upper limit of estimated leverages, which scatter more.
 const LARGEST_ESTIMATED: f64 = 0.95;
 
 impl<T: Real> Regression<T> {
-    /// Leverages of all rows: exact if the regression is by a factorization, in the time of the Gram
-    /// matrix and two more factorizations; else estimated from the fits of 64 random vectors. The part
-    /// of the means counts `with_means`.
+    /// The leverages of all rows, in [0, 1).
+    ///
+    /// They are exact if the regression is by a factorization, at the cost of the Gram matrix and about
+    /// two more factorizations. With conjugate gradients they are estimated from the fits of 64 random
+    /// vectors, which depend on `seed`. `with_means` adds the part `ω_i / Σω` of the means, if X is
+    /// centred.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`], [`Error::Stopped`].
     pub(crate) fn leverages(
         &self,
         problem: &Problem<'_, T>,
@@ -62,7 +76,10 @@ impl<T: Real> Regression<T> {
     }
 }
 
-/// `E z_i (Hz)_i` is the diagonal of H for independent signs z.
+/// Estimates of the leverages, without the part of the means and not limited to [0, 1).
+///
+/// With H the matrix that maps targets to predictions and independent random signs z, the expectation of
+/// `z_i (Hz)_i` is `H_ii`. The result is the mean over [`PANELS`] · 32 draws of z.
 fn estimates<T: Real>(
     settings: &cg::Settings<T>,
     problem: &Problem<'_, T>,
@@ -101,7 +118,11 @@ fn estimates<T: Real>(
     collected("number of rows", (0..rows.n()).map(of_row))
 }
 
-/// `X z` of all rows, centred.
+/// `Xz` for all rows, centred if `x` is; one line of 32 numbers per row.
+///
+/// # Errors
+///
+/// [`Error::TooLarge`], [`Error::Stopped`].
 pub(crate) fn predictions<T: Real>(
     rows: &Rows<T>,
     x: &Design<'_, T>,
@@ -117,7 +138,8 @@ pub(crate) fn predictions<T: Real>(
     Ok(out)
 }
 
-/// `ω_i x_iᵀ M x_i` for the inverse M of a Gram matrix of features.
+/// `ω_i x_iᵀ M x_i` for all rows, where M is the inverse of the regularized Gram matrix of the features.
+/// Blocks of rows run in parallel.
 fn of_features<T: Real>(
     rows: &Rows<T>,
     x: &Design<'_, T>,
@@ -143,7 +165,8 @@ fn of_features<T: Real>(
     Ok(all)
 }
 
-/// In O(z²) for a row of z values.
+/// `x_iᵀ M x_i` for the rows of a sparse block, in O(z²) time for a row of z stored values. With centring it
+/// expands the square, so that rows stay sparse.
 fn of_sparse_block<T: Real>(
     blocks: &RowBlocks<T>,
     at: usize,
@@ -187,6 +210,7 @@ fn of_sparse_block<T: Real>(
     Ok(squares)
 }
 
+/// `x_iᵀ M x_i` for the rows of a dense block, in O(d²) time per row, by products of slabs of rows.
 fn of_dense_block<T: Real>(
     x: &Design<'_, T>,
     at: usize,

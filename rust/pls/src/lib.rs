@@ -1,25 +1,62 @@
 //! Randomized partial least squares: the label embedding Rembrandt.
 //!
-//! For features X (n, d), labels Y (n, c) and weights Ω of the rows, the optimal weight matrix of
-//! rank k is `W Uᵀ`, where U (c, k) has the leading eigenvectors of
-//! `B = YᵀΩX (XᵀΩX + λI)⁻¹ XᵀΩY` and W (d, k) regresses `YU` on X. B is never formed: a product with a
-//! probe Q is a ridge regression of `YQ` on X and a product with Yᵀ. Starting from a Gaussian probe, q
-//! products and orthogonalizations find the range, one more the eigenvectors.
+//! With features X (n, d), labels Y (n, c) and a diagonal matrix Ω of row weights, the best
+//! least-squares weight matrix of rank k is `W Uᵀ`. The label embedding U (c, k) holds the leading
+//! eigenvectors of `B = YᵀΩX (XᵀΩX + λI)⁻¹ XᵀΩY`. The projection W (d, k) is the ridge regression of
+//! `YU` on X. A downstream model then learns labels from the k columns of `XW`.
 //!
-//! Mineiro and Karampatziakis, "Fast Label Embeddings for Extremely Large Output Spaces" (2014),
-//! algorithm 1, with line 8 as `F = (YᵀXZ)ᵀ(YᵀXZ)`; ridge and weights from "Scalable Multilabel
-//! Prediction via Randomized Methods" (2015). [`Variant`] has the departure of the authors' code.
+//! # Algorithm
 //!
-//! Ridges that are not given are those of least leave-one-out error, which one fit tells: a residual
-//! without a row is the residual divided by one less the row's leverage.
+//! B (c, c) is never formed. Its product with a probe Q (c, ℓ) is a ridge regression followed by a
+//! product with Yᵀ:
 //!
-//! Everything but small factorizations is done in panels of thirty-two columns of the probe, one panel a
-//! unit of work for one thread: nothing of size rows × columns is kept, threads share no sums, and the
-//! bits do not depend on their number. Storage and products are in the precision of X;
-//! orthogonalization and Gram matrices in double.
+//! ```text
+//! Z  = (XᵀΩX + λI)⁻¹ XᵀΩYQ
+//! BQ = YᵀΩXZ
+//! ```
 //!
-//! Invariant: nothing of size labels × labels, rows × labels or rows × k is formed; of size features ×
-//! features or rows × rows only by the solvers that factorize it.
+//! 1. Draw a Gaussian probe Q of ℓ = min(k + `n_oversamples`, d, c) columns.
+//! 2. Repeat `n_iter` times: Q becomes an orthonormal basis of `BQ`.
+//! 3. With `T = BQ` once more, take the singular values and right singular vectors V of T. The singular
+//!    values estimate the leading eigenvalues of B.
+//! 4. U is computed from T or from Q and the first k columns of V; see [`Variant`].
+//! 5. W is one more regression, of `YU` on X.
+//!
+//! That makes `n_iter + 1` regressions with ℓ right-hand sides for U, and one with k for W.
+//!
+//! The algorithm is algorithm 1 of Mineiro and Karampatziakis, "Fast Label Embeddings for Extremely
+//! Large Output Spaces" (2014). Its line 8 is read as `F = (YᵀXZ)ᵀ(YᵀXZ)`, since the shapes of the
+//! printed formula do not agree. The ridge and the row weights are from "Scalable Multilabel Prediction
+//! via Randomized Methods" (2015) by the same authors.
+//!
+//! # Regressions and ridges
+//!
+//! A regression is solved by a Cholesky factorization of a Gram matrix, or by preconditioned conjugate
+//! gradients; see [`Solver`]. Ridges are relative to the mean diagonal of `XᵀΩX`, so they do not depend
+//! on the scale of X. [`Ridge::Auto`] chooses the ridge with the least leave-one-out error. One fit
+//! gives that error: the residual of row i by a fit without row i is `r_i / (1 − h_i)`, where `h_i` is the
+//! leverage of the row.
+//!
+//! # Cost
+//!
+//! With conjugate gradients, one product with B takes O((nnz(X) s + nnz(Y)) ℓ) time for s steps. A
+//! factorization takes O(n d² + d³) time once for dense X and O(d² ℓ) for each product. An
+//! orthogonalization takes O(c ℓ²). See [`Checked::fit`] for memory.
+//!
+//! # Data structures and determinism
+//!
+//! Tall matrices are stored as panels of 32 columns. A product works on one panel, which is the unit of
+//! work of one thread, and on one block of rows after the other. Threads share no sums, so results have
+//! the same bits for any number of threads. Random numbers depend on the seed and on their position only.
+//!
+//! Storage and products are in the precision of X. Orthogonalizations, Gram matrices and their
+//! factorizations are in double precision.
+//!
+//! Invariant: a fit forms no matrix of labels × labels or rows × labels. It forms matrices of features ×
+//! features or rows × rows only if the solver factorizes one. It keeps rows × k numbers only for
+//! [`Params::leave_one_out`].
+//!
+//! # Example
 //!
 //! ```
 //! use manylabel_base::Watch;

@@ -1,16 +1,23 @@
-//! Standard normal numbers by position: what stands at (row, column) depends on these and the seed
-//! alone, whoever draws it and when.
+//! Standard normal numbers by position.
+//!
+//! The number at (row, column) depends on the seed and the position alone, not on when or on which thread
+//! it is drawn. A probe is therefore the same for any number of threads, and needs no state to be passed
+//! around.
+//!
+//! Two hashes of the seed and the row give the start of a `SplitMix64` sequence. Column j takes its numbers
+//! 2j + 1 and 2j + 2, which the Box–Muller transform turns into one normal number.
 
 use std::f64::consts::TAU;
 
-/// The output function of the generator `SplitMix64` (Steele, Lea, Flood 2014).
+/// The output function of the generator `SplitMix64` (Steele, Lea, Flood 2014): a bijection whose output
+/// bits each depend on all bits of `z`.
 fn mixed(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
 }
 
-/// Uniform in (0, 1), the ends excluded.
+/// A uniform number in (0, 1) from the upper 52 bits. 0 and 1 are excluded, so its logarithm is finite.
 fn uniform(bits: u64) -> f64 {
     ((bits >> 12) as f64 + 0.5) / (1u64 << 52) as f64
 }

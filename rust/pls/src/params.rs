@@ -1,92 +1,107 @@
 //! Parameters of the embedding and their ranges.
+//!
+//! [`Params`] holds what the user chose. [`Params::check`] turns it into [`Checked`](crate::Checked),
+//! which alone can fit, so kernels never see a parameter out of range. Defaults are those of the Python
+//! estimator.
 
 use manylabel_base::range::{at_least_one, ensure, not_negative, positive};
 use manylabel_base::{Error, checked};
 
-/// How many components the embedding has.
+/// The number of components k of the embedding.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Components {
-    /// So many, or as many as the data have directions if these are fewer; ≥ 1.
+    /// This many; ≥ 1. The fit returns fewer if the data have fewer independent directions.
     Count(usize),
-    /// The fewest whose largest eigenvalues of `YᵀΩY` (not centred) sum to more than this share of its
-    /// trace; in (0, 1).
+    /// The smallest k such that the k largest eigenvalues of `YᵀΩY` (not centred) sum to more than this
+    /// share of its trace; in (0, 1). [`Checked::n_components`](crate::Checked::n_components) resolves a
+    /// share to a count before the fit.
     Share(f64),
 }
 
-/// Which basis of the last range is the embedding.
+/// How U is computed from the last product `T = BQ` and the eigenvectors V of `TᵀT`.
+///
+/// Both variants have orthonormal columns and cost the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Variant {
-    /// `U = T V diag(μ)^{−1/2}`: one more subspace iteration, for nothing.
+    /// `U = T V diag(μ)^{−1/2}`, where μ are the eigenvalues of `TᵀT`. The authors' code uses this
+    /// basis. It is as accurate as one more iteration of the range finder, at no extra cost.
     Power,
     /// `U = Q V`, as printed in the papers.
     Ritz,
 }
 
-/// What the components are.
+/// The kind of embedding. All but [`Rembrandt`](Self::Rembrandt) are baselines for comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Embedding {
-    /// Leading right singular vectors of the projection of Y on the columns of X.
+    /// U holds the leading right singular vectors of the projection of Y on the columns of X.
     Rembrandt,
-    /// A Gaussian matrix for U: compressed sensing, for comparison.
+    /// U is a Gaussian matrix (compressed sensing). W is a regression as for
+    /// [`Rembrandt`](Self::Rembrandt).
     Gaussian,
-    /// Leading right singular vectors of X for W, blind to the labels, for comparison.
+    /// W holds the leading right singular vectors of X. The labels are not used, and there is no U.
     Pca,
 }
 
-/// A ridge, or how it comes about.
+/// A ridge, or the request to choose one.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Ridge {
-    /// The one of least leave-one-out error.
+    /// The ridge with the least leave-one-out error among those tried.
     Auto,
-    /// So much; finite, ≥ 0.
+    /// This value; finite, ≥ 0.
     Of(f64),
 }
 
 /// How ridge regressions are solved.
+///
+/// The factorizations solve exactly, up to rounding. Conjugate gradients stop at `tol` or after
+/// `max_iter` steps, and stopping early regularizes the solution as well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Solver {
-    /// `Cholesky` up to 4000 features, `Dual` for up to 4000 rows of more dense features, else `Cg`.
+    /// [`Cholesky`](Self::Cholesky) for up to 4000 features. With more, [`Dual`](Self::Dual) for dense
+    /// X of up to 4000 rows, otherwise [`Cg`](Self::Cg).
     Auto,
-    /// A factorization of the Gram matrix of the features.
+    /// Factorizes the Gram matrix of the features (d, d).
     Cholesky,
-    /// Conjugate gradients with the diagonal as preconditioner, all right-hand sides side by side.
+    /// Conjugate gradients, preconditioned by the diagonal. 32 right-hand sides share each pass over X.
     Cg,
-    /// A factorization of the Gram matrix of the rows.
+    /// Factorizes the Gram matrix of the rows (n, n).
     Dual,
 }
 
-/// Parameters as the user gave them; [`check`](Self::check) makes them usable.
+/// Parameters as the user gave them. [`check`](Self::check) checks their ranges and makes them usable.
 #[derive(Debug, Clone)]
 pub struct Params {
-    /// Size of the embedding, k.
+    /// Number of components, k.
     pub n_components: Components,
-    /// Columns of the probe beyond k, p.
+    /// Columns of the probe beyond k (p in the papers).
     pub n_oversamples: usize,
-    /// Passes of the range finder, q.
+    /// Iterations of the range finder (q in the papers). With 0 the probe is only orthogonalized.
     pub n_iter: usize,
-    /// Ridge of the range finder's regressions relative to the mean diagonal of `XᵀΩX`; that of random
-    /// combinations of the labels if `Auto`.
+    /// Ridge of the regressions for U, relative to the mean diagonal of `XᵀΩX`. With
+    /// [`Ridge::Auto`] it is chosen for 32 random combinations of the labels.
     pub l2: Ridge,
-    /// Ridge of the last regression relative to that of the others.
+    /// Ridge of the regression for W, relative to that of the others. With [`Ridge::Auto`] it is chosen
+    /// for the first 32 columns of `YU`, or is 0 if `l2` is 0.
     pub l2_final: Ridge,
-    /// Basis of the last range.
+    /// How U is computed from the last product.
     pub variant: Variant,
-    /// What the components are.
+    /// The kind of embedding.
     pub embedding: Embedding,
-    /// Whether X and Y are centred, without making them dense.
+    /// Whether to subtract the weighted column means of X and Y. Sparse matrices stay sparse.
     pub center: bool,
-    /// Whether X gets a column of ones; has no effect beside `center`.
+    /// Whether X gets a column of ones. Ignored with `center` and with [`Embedding::Pca`].
     pub fit_intercept: bool,
     /// How regressions are solved.
     pub solver: Solver,
-    /// Steps of conjugate gradients at most; ≥ 1.
+    /// Maximum number of steps of conjugate gradients; ≥ 1.
     pub max_iter: usize,
-    /// Norm of the residual relative to the first, at which a right-hand side is done; finite, > 0.
-    /// None stands for 10⁻³ in double and 10⁻² in single precision.
+    /// A right-hand side is solved once the norm of its residual is at most `tol` times that of the
+    /// first residual; finite, > 0. None means 10⁻³ in double precision and 10⁻² in single precision.
     pub tol: Option<f64>,
-    /// Seeds the probe.
+    /// Seed of all random numbers: the probe, the Gaussian embedding, and the signs that estimate
+    /// leverages.
     pub seed: u64,
-    /// Whether the model has, for each row, the prediction of a fit without it.
+    /// Whether the model stores, for each row, the prediction by a fit without that row.
     pub leave_one_out: bool,
 }
 
@@ -114,6 +129,7 @@ impl Default for Params {
 checked!(Params);
 
 impl Params {
+    /// Returns [`Error::Param`] for the first parameter out of its range.
     fn ranges(&self) -> Result<(), Error> {
         match self.n_components {
             Components::Count(k) => at_least_one("n_components", k)?,

@@ -1,4 +1,20 @@
-//! Rows times a matrix of few columns: `XW + b`, and `YU`.
+//! Rows times a matrix of few columns: `XW + b` for a fitted model, and `YU` for labels.
+//!
+//! This is all that transforming new rows needs. It works on the model's arrays as the caller holds them, in
+//! their precision, and prepares nothing.
+//!
+//! ```
+//! use manylabel_base::Watch;
+//! use manylabel_pls::{Matrix, project};
+//! use manylabel_sparse::CsrView;
+//!
+//! // Two rows, two features, three components.
+//! let x = CsrView::new("X", &[0i32, 2, 3], &[0, 1, 1], &[1.0f64, 2.0, -1.0], 2)?;
+//! let w = [1.0, 0.0, 1.0, 0.0, 1.0, 1.0];
+//! let rows = project(Matrix::Sparse(x), &w, &[0.5, 0.0, 0.0], &Watch::new())?;
+//! assert_eq!(rows, [1.5, 2.0, 3.0, 0.5, -1.0, -1.0]);
+//! # Ok::<(), manylabel_base::Error>(())
+//! ```
 
 use crate::design::Matrix;
 use manylabel_base::range::same;
@@ -7,15 +23,20 @@ use manylabel_simd::wide;
 use manylabel_sparse::{Index, Real};
 use rayon::prelude::*;
 
-/// Rows that one thread projects between two looks at the watch; so few need no threads at all.
+/// Rows that one thread projects before it looks at the watch. [`project`] uses no threads for that many
+/// rows or fewer.
 pub const ROWS_AT_ONCE: usize = 64;
 
-/// `X W + b`, row after row, for W (`n_cols`, k) row after row and b (k,); in O(nnz(X) k).
+/// Computes `XW + b`, (`n_rows`, k) row by row.
+///
+/// `coef` is W, (`n_cols`, k) row by row, and `intercept` is b, (k,). Values of `x` are converted to the
+/// precision of W, in which sums are taken. Takes O(nnz(X) k) time. The bits do not depend on the number of
+/// threads.
 ///
 /// # Errors
 ///
-/// [`Error::Shape`] if W is of another size, [`Error::TooLarge`] if the result does not fit in
-/// memory, [`Error::Stopped`].
+/// [`Error::Shape`] if W has another size, [`Error::TooLarge`] if the result does not fit in memory,
+/// [`Error::Stopped`].
 pub fn project<I: Index, V: Real, T: Real>(
     x: Matrix<'_, I, V>,
     coef: &[T],
@@ -63,6 +84,7 @@ pub fn project<I: Index, V: Real, T: Real>(
     Ok(out)
 }
 
+/// `out += value · coef`, number by number.
 #[wide]
 fn add_scaled<T: Real>(value: T, coef: &[T], out: &mut [T]) {
     for (out, &coef) in out.iter_mut().zip(coef) {

@@ -1,4 +1,16 @@
-//! Ridge regressions `argmin_Z ‖YQ − XZ‖² + λ‖Z‖²`, weighted by Ω, thirty-two right-hand sides at a time.
+//! Ridge regressions `argmin_Z ‖YQ − XZ‖² + λ‖Z‖²`, rows weighted by Ω, 32 right-hand sides at a time.
+//!
+//! [`Regression`] solves for one ridge in one of three ways:
+//!
+//! - [`Method::ConjugateGradients`]: iterates on `(XᵀΩX + λI) Z = XᵀΩYQ`. No set-up; each solution takes
+//!   a pass over X per step.
+//! - [`Method::Features`]: factorizes `XᵀΩX + λI` once, O(d³) time, and solves in O(d² · 32).
+//! - [`Method::Rows`]: with `K = Ω^{1/2} X Xᵀ Ω^{1/2}`, the same solution is
+//!   `Z = XᵀΩ^{1/2} (K + λI)⁻¹ Ω^{1/2} YQ`. It factorizes `K + λI` once, O(n³) time, and solves in
+//!   O((n² + nnz(X)) · 32).
+//!
+//! Regressions with different ridges share a [`Gram`] matrix. Factorizations are in double precision,
+//! conjugate gradients and products in that of X.
 
 use crate::cg::{self, Fit};
 use crate::design::{Cells, Design, Rows, cross};
@@ -9,47 +21,63 @@ use manylabel_base::{Error, Watch, collected, filled};
 use manylabel_dense::{Cholesky, from_fn};
 use manylabel_sparse::{LANES, Lanes, Real};
 
-/// Up to so many features, or rows, `auto` factorizes a Gram matrix: 128 MB in double precision.
+/// Maximum number of features, or rows, for which [`Solver::Auto`] factorizes a Gram matrix: 128 MB in
+/// double precision.
 const MOST_FACTORIZED: usize = 4000;
 
-/// Where λ is 0, this much of the mean diagonal of the Gram matrix of features: the solution is then
-/// that of least norm but for rounding, and its projection that of least squares.
+/// Ridge used in place of λ = 0 with [`Method::Features`], relative to the mean diagonal of `XᵀΩX`. Up to
+/// rounding, the solution is that of least norm, and its predictions are those of least squares.
 const LEAST_RIDGE: f64 = 1e-12;
 
-/// The same of that of rows, where labels that no features explain are divided by it: in the middle
-/// between what it changes and what it makes of rounding.
+/// Ridge used in place of λ = 0 with [`Method::Rows`], relative to the same mean. The part of the targets
+/// that no features explain is divided by it: a smaller ridge amplifies rounding, a larger one changes the
+/// solution.
 const LEAST_RIDGE_OF_ROWS: f64 = 1e-9;
 
-/// Ridge beyond which, with entries of at most about 1, single precision is in danger, and every
-/// solution is 0 all the same.
+/// Upper limit of ridges. Entries of X are at most about 1, so larger ridges risk overflow in single
+/// precision, and solutions are practically 0 already.
 const LARGEST_RIDGE: f64 = 1e30;
 
-/// The data of a fit.
+/// The data of a fit: rows and the two matrices, scaled and cut in the same way.
 pub(crate) struct Problem<'a, T> {
+    /// Blocks and weights of the rows.
     pub(crate) rows: Rows<T>,
+    /// Features.
     pub(crate) x: Design<'a, T>,
+    /// Labels.
     pub(crate) y: Design<'a, T>,
 }
 
+/// How a [`Regression`] is solved, with what is prepared for its ridge; see the module.
 pub(crate) enum Method<T> {
+    /// Iterates; nothing is factorized.
     ConjugateGradients(cg::Settings<T>),
+    /// The factor of `XᵀΩX + λI`.
     Features(Cholesky),
-    /// With what was added to the diagonal.
+    /// The factor of `K + λI`, and the value that was added to the diagonal.
     Rows(Cholesky, f64),
 }
 
-/// A way to solve regressions with one ridge.
+/// Ridge regressions with one ridge, ready for any right-hand sides.
 pub(crate) struct Regression<T>(pub(crate) Method<T>);
 
-/// Gram matrices that regressions of different ridge share.
+/// The Gram matrix that regressions with different ridges share, without a ridge; its lower triangle, row
+/// by row.
 pub(crate) enum Gram {
+    /// Conjugate gradients need none.
     None,
+    /// `XᵀΩX`.
     OfFeatures(Vec<f64>),
+    /// `Ω^{1/2} X Xᵀ Ω^{1/2}`.
     OfRows(Vec<f64>),
 }
 
 impl Gram {
-    /// What the solver of `params` needs, which may be nothing.
+    /// Resolves [`Solver::Auto`] and computes the Gram matrix that the solver needs, if any.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`], [`Error::Stopped`].
     pub(crate) fn new<T: Real>(
         params: &Params,
         problem: &Problem<'_, T>,
@@ -75,6 +103,14 @@ impl Gram {
 
 impl<T: Real> Regression<T> {
     /// Prepares regressions with a ridge of `l2` times the mean diagonal of `XᵀΩX`.
+    ///
+    /// The mean is over `n_features`, which counts all of the caller's features and a column of ones.
+    /// Features without stored values count with 0.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Param`] if the inverse diagonal overflows or no factorization is found, [`Error::TooLarge`],
+    /// [`Error::Stopped`].
     pub(crate) fn new(
         params: &Params,
         problem: &Problem<'_, T>,
@@ -97,7 +133,7 @@ impl<T: Real> Regression<T> {
                 if preconditioner.iter().any(|entry| !entry.f64().is_finite()) {
                     return Err(Error::Param {
                         name: "l2",
-                        expected: "> 0, or X in float64, for features of such different scale",
+                        expected: "> 0 for features on such different scales, unless X is float64",
                         got: l2.to_string(),
                     });
                 }
@@ -123,7 +159,11 @@ impl<T: Real> Regression<T> {
         }))
     }
 
-    /// Fits the rows of `Y q`.
+    /// Solves for the targets `Yq`, where `q` has a line of 32 numbers for each label.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`], [`Error::Stopped`].
     pub(crate) fn fit(
         &self,
         problem: &Problem<'_, T>,
@@ -169,6 +209,7 @@ impl<T: Real> Regression<T> {
     }
 }
 
+/// The solution of a factorization.
 fn direct<T>(z: Vec<Lanes<T>>) -> Fit<T> {
     Fit {
         z,
@@ -177,6 +218,7 @@ fn direct<T>(z: Vec<Lanes<T>>) -> Fit<T> {
     }
 }
 
+/// Multiplies the line of each row by the square root of the row's weight.
 fn scale_by_roots<T: Real>(rows: &Rows<T>, r: &mut [Lanes<T>]) {
     for (row, r) in r.iter_mut().enumerate() {
         let root = T::of(rows.weight(row).sqrt());
@@ -184,8 +226,15 @@ fn scale_by_roots<T: Real>(rows: &Rows<T>, r: &mut [Lanes<T>]) {
     }
 }
 
-/// Factorizes a Gram matrix, of which the lower triangle is given row by row, plus `ridge`; or plus
-/// the least that makes it positive definite in spite of rounding; returns what that was.
+/// Factorizes a Gram matrix plus a ridge; returns the factor and the ridge that was added.
+///
+/// `gram` is (n, n) row by row, of which the lower triangle is used. A `ridge` of 0 is replaced by `least`.
+/// If rounding leaves the sum not positive definite, the ridge grows by factors of 16 until it is.
+///
+/// # Errors
+///
+/// [`Error::Param`] if no ridge up to [`LARGEST_RIDGE`] suffices, which happens only to entries that are
+/// not finite; [`Error::TooLarge`]; [`Error::Stopped`].
 fn factor(
     gram: &[f64],
     n: usize,
@@ -195,7 +244,7 @@ fn factor(
 ) -> Result<(Cholesky, f64), Error> {
     let mut ridge = if ridge > 0.0 { ridge } else { least };
     loop {
-        // A matrix of zeros has the solution 0 with any ridge.
+        // `least` is 0 only for a matrix of zeros, whose solution is 0 with any ridge.
         let shift = if least > 0.0 { ridge } else { 1.0 };
         let lower = MatRef::from_row_major_slice(gram, n, n);
         if let Some(factor) = Cholesky::new(lower, shift, watch)? {
@@ -204,21 +253,22 @@ fn factor(
         if ridge >= LARGEST_RIDGE {
             return Err(Error::Param {
                 name: "X",
-                expected: "of a scale at which products are finite",
-                got: "no Cholesky factorization".into(),
+                expected: "scaled so that products are finite",
+                got: "a Gram matrix without a Cholesky factorization".into(),
             });
         }
         ridge *= 16.0;
     }
 }
 
+/// Solves for 32 right-hand sides in double precision, and rounds the solution to `T`.
 fn solve_in_place<T: Real>(
     factor: &Cholesky,
     lanes: &mut [Lanes<T>],
     watch: &Watch,
 ) -> Result<(), Error> {
     let value = |i: usize, lane: usize| lanes[i].0[lane].f64();
-    let mut right = from_fn("sides of equations", lanes.len(), LANES, value)?;
+    let mut right = from_fn("the right-hand side", lanes.len(), LANES, value)?;
     factor.solve_in_place(right.as_mut(), watch)?;
     for (i, lanes) in lanes.iter_mut().enumerate() {
         for lane in 0..LANES {

@@ -1,4 +1,14 @@
-//! Tall matrices as panels of thirty-two columns, and their orthogonalization.
+//! Tall matrices as panels of 32 columns, and their orthogonalization.
+//!
+//! A [`Tall`] matrix has a row for each label or each feature, and few columns. Products with X and Y take
+//! one panel at a time. What mixes columns takes chunks of rows instead, in double precision: a QR
+//! decomposition by chunks ([`Tall::spectrum`]) and products with small matrices ([`Tall::times`]).
+//!
+//! The singular value decomposition of the triangular factor R replaces the eigendecomposition of `TᵀT` in
+//! the papers. Both have the same right singular vectors, but the condition number of `TᵀT` is the square of
+//! that of R.
+//!
+//! Chunks depend on the shape of the matrix only, so the bits do not depend on the number of threads.
 
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatRef, Par};
@@ -8,31 +18,37 @@ use manylabel_sparse::{LANES, Lanes, Real};
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// A matrix of many rows; column `LANES t + l` is lane l of panel t. Lanes beyond `n_cols` are zero.
+/// A matrix (`n_rows`, `n_cols`) in panels of 32 columns.
 pub(crate) struct Tall<T> {
+    /// Number of rows, which is the length of each panel.
     pub(crate) n_rows: usize,
+    /// Number of columns.
     pub(crate) n_cols: usize,
+    /// Column `32 t + l` is lane l of panel t. Lanes beyond `n_cols` are zero.
     pub(crate) panels: Vec<Vec<Lanes<T>>>,
 }
 
-/// What memory is asked for.
+/// What error messages name if memory for a chunk is refused.
 const WHAT: &str = "rows of the embedding";
 
-/// Singular values, largest first, and right singular vectors.
+/// Singular values, largest first, and right singular vectors as columns.
 pub(crate) type Spectrum = manylabel_dense::Pairs;
 
 impl<T: Real> Tall<T> {
-    /// Rows of a chunk of the work: enough of them that a chunk is taller than wide.
+    /// The chunks of rows that are units of work. Each but the last has at least eight times as many rows
+    /// as the matrix has columns.
     fn chunks(&self) -> Vec<Range<usize>> {
         let step = (8 * self.n_cols).max(1024);
         let starts = (0..self.n_rows).step_by(step);
         few(starts.map(|first| first..(first + step).min(self.n_rows)))
     }
 
+    /// One entry.
     pub(crate) fn get(&self, row: usize, col: usize) -> T {
         self.panels[col / LANES][row].0[col % LANES]
     }
 
+    /// Some rows as a dense matrix in double precision.
     fn dense(&self, rows: Range<usize>) -> Result<Mat<f64>, Error> {
         let mut dense = zeros(WHAT, rows.len(), self.n_cols)?;
         for (t, panel) in self.panels.iter().enumerate() {
@@ -45,8 +61,10 @@ impl<T: Real> Tall<T> {
         Ok(dense)
     }
 
-    /// The triangular factor of a QR decomposition, by chunks of rows whose factors are stacked and
-    /// decomposed again. In O(`n_rows` `n_cols`²), in double precision.
+    /// The triangular factor R of a QR decomposition, with at most `n_cols` rows.
+    ///
+    /// Each chunk of rows is decomposed on its own. The factors of four chunks are stacked and decomposed
+    /// again, until one is left. Takes O(`n_rows` `n_cols`²) time on all threads, in double precision.
     fn triangle(&self, watch: &Watch) -> Result<Mat<f64>, Error> {
         let factors = self.chunks().into_par_iter().map(|rows| {
             watch.step(0)?;
@@ -73,7 +91,13 @@ impl<T: Real> Tall<T> {
             .map_or_else(|| zeros(WHAT, 0, self.n_cols), Ok)
     }
 
-    /// Singular values and right singular vectors.
+    /// The singular values and right singular vectors, by way of [`triangle`](Self::triangle). Both are
+    /// empty if the matrix is.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Param`] if the matrix has entries that are not finite, [`Error::TooLarge`],
+    /// [`Error::Stopped`].
     pub(crate) fn spectrum(&self, watch: &Watch) -> Result<Spectrum, Error> {
         if self.n_rows == 0 || self.n_cols == 0 {
             return Ok(Spectrum {
@@ -82,16 +106,20 @@ impl<T: Real> Tall<T> {
             });
         }
         let triangle = self.triangle(watch)?;
-        // With finite numbers it does.
+        // A decomposition of finite numbers does not fail.
         let failed = || Error::Param {
             name: "X",
-            expected: "of a scale at which products are finite",
-            got: "no singular value decomposition".into(),
+            expected: "scaled so that products are finite",
+            got: "products without a singular value decomposition".into(),
         };
         singular(WHAT, triangle.as_ref())?.ok_or_else(failed)
     }
 
-    /// The product with a small matrix, on all threads.
+    /// The product with a small matrix (`n_cols`, any), on all threads. Sums are in double precision.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`], [`Error::Stopped`].
     pub(crate) fn times(&self, small: MatRef<'_, f64>, watch: &Watch) -> Result<Self, Error> {
         let n_cols = small.ncols();
         let chunks = self.chunks();
@@ -121,8 +149,14 @@ impl<T: Real> Tall<T> {
         })
     }
 
-    /// Orthonormal columns `T V_k diag(s_k)⁻¹` that span what the leading singular vectors do: as
-    /// many as `spectrum`, that of this matrix, has values that are not noise, `k` at most.
+    /// The leading left singular vectors `T V_k diag(s_k)⁻¹`, as orthonormal columns.
+    ///
+    /// `spectrum` is that of this matrix. The result has `k` columns, or fewer if fewer singular values
+    /// exceed the [`noise`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`], [`Error::Stopped`].
     pub(crate) fn orthonormal(
         &self,
         spectrum: &Spectrum,
@@ -135,7 +169,7 @@ impl<T: Real> Tall<T> {
         let value = |i: usize, j: usize| spectrum.vectors[(i, j)] / s[j];
         let scaled = from_fn(WHAT, s.len(), rank, value)?;
         let basis = self.times(scaled.as_ref(), watch)?;
-        // Rounding of T is magnified by s_0 / s_j; where that shows, once more.
+        // Rounding of T is magnified by s_0 / s_j. If that is much, orthogonalize once more.
         if rank == 0 || s[0] < 1e4 * s[rank - 1] {
             return Ok(basis);
         }
@@ -147,14 +181,18 @@ impl<T: Real> Tall<T> {
     }
 }
 
-/// Singular values below this, relative to the largest, are rounding. Their squares, as
-/// eigenvalues, would be below 10⁻¹² in single precision.
+/// Singular values below this, relative to the largest, are rounding errors. In single precision the
+/// squares of dropped values, the eigenvalues of `TᵀT`, are below 10⁻¹² of the largest.
 fn noise<T: Real>() -> f64 {
     if T::EPSILON > 1e-10 { 1e-6 } else { 1e-12 }
 }
 
 impl<T: Real> Tall<T> {
-    /// The matrix of the numbers that `value` has for row and column, computed on all threads.
+    /// The matrix with the entry `value(row, col)`, computed on all threads, one panel each.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`].
     pub(crate) fn from_fn(
         n_rows: usize,
         n_cols: usize,
@@ -176,7 +214,11 @@ impl<T: Real> Tall<T> {
         })
     }
 
-    /// The matrix whose panels are `product` of the panels of this one, which are as tall.
+    /// The matrix of the same shape whose panels are `product` of the panels of this one, on all threads.
+    ///
+    /// # Errors
+    ///
+    /// Those of `product`.
     pub(crate) fn map_panels(
         &self,
         product: impl Fn(&[Lanes<T>]) -> Result<Vec<Lanes<T>>, Error> + Sync,
@@ -189,8 +231,8 @@ impl<T: Real> Tall<T> {
         })
     }
 
-    /// Turns each column so that its largest number in absolute value, the first of equals, is
-    /// positive.
+    /// Flips the sign of each column whose entry of largest absolute value is negative. The first of equal
+    /// entries decides. Singular vectors have no sign of their own, so this makes them reproducible.
     pub(crate) fn settle_signs(&mut self) {
         for panel in &mut self.panels {
             let mut largest = [0.0f64; LANES];

@@ -1,4 +1,4 @@
-//! What must agree: solvers, storage of X, precisions, and any number of threads.
+//! Fits must agree for all solvers, for sparse and dense X, and for any number of threads.
 #![allow(
     clippy::disallowed_macros,
     clippy::disallowed_methods,
@@ -12,7 +12,7 @@ use ndarray::ArrayView2;
 use proptest::prelude::*;
 use rayon::ThreadPoolBuilder;
 
-/// X in both forms and Y, of small whole numbers.
+/// A problem of small whole numbers: X, which can be stored sparse or dense, Y and row weights.
 #[derive(Debug)]
 struct Problem {
     n: usize,
@@ -114,7 +114,7 @@ proptest! {
                 prop_assert_eq!(one.n_components, first.n_components);
                 let scale = total(&first).max(1.0);
                 prop_assert!((total(&one) - total(&first)).abs() < 1e-6 * scale);
-                // Lengths of projected rows, since directions of equal eigenvalues may turn.
+                // Compare the lengths of projected rows: eigenvectors of equal eigenvalues may be rotated.
                 let k = one.n_components;
                 let lengths = |model| {
                     let rows = problem.project(model);

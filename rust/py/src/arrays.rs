@@ -1,4 +1,4 @@
-//! The arrays that results are handed out in: their names, and how vectors become arrays.
+//! The arrays that results are returned in: short names for their types, and the conversion of vectors.
 
 use numpy::{Element, IntoPyArray, PyArray1, PyArray2};
 use pyo3::exceptions::PyMemoryError;
@@ -10,7 +10,7 @@ pub(crate) type I32s<'py> = Bound<'py, PyArray1<i32>>;
 pub(crate) type I64s<'py> = Bound<'py, PyArray1<i64>>;
 pub(crate) type F32s<'py> = Bound<'py, PyArray1<f32>>;
 pub(crate) type F64s<'py> = Bound<'py, PyArray1<f64>>;
-/// Row after row.
+/// A matrix in C order.
 pub(crate) type F32Rows<'py> = Bound<'py, PyArray2<f32>>;
 
 /// Hands a vector to numpy without a copy.
@@ -25,14 +25,14 @@ pub(crate) fn handed<T: Element>(
     granted(|| Ok(values.into_pyarray(py)))
 }
 
-/// Makes objects of Python by functions that panic where the interpreter has no memory for one, and for
-/// no other reason.
+/// Creates Python objects by functions that panic if the interpreter has no memory for one, and for no other
+/// reason.
 ///
 /// # Errors
 ///
-/// What `make` returns, `MemoryError` if it panics.
+/// An error of `make`, `MemoryError` if it panics.
 pub(crate) fn granted<T>(make: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
-    // What is half done is dropped, and nobody has seen it.
+    // Half-made objects are dropped, and nothing else refers to them.
     catch_unwind(AssertUnwindSafe(make))
-        .unwrap_or_else(|_| Err(PyMemoryError::new_err("no memory for an object of Python")))
+        .unwrap_or_else(|_| Err(PyMemoryError::new_err("no memory for a Python object")))
 }

@@ -1,4 +1,4 @@
-//! `manylabel.correlated`: the correlated logistic model, and decoding by it.
+//! `manylabel.correlated`: fits of the correlated logistic model, and scoring by it.
 
 use crate::arrays::{F64s, handed};
 use crate::csr::{Examples, positions, with_labels};
@@ -15,6 +15,7 @@ use manylabel_score::with_sparse;
 use manylabel_sparse::{CsrView, Index};
 use pyo3::prelude::*;
 
+/// The parameters of a fit.
 fn checked(params: &Named<'_>) -> PyResult<Checked> {
     from_named!(params, Params {
         l2_features, l2_pairs, epsilon, standardize, tol, max_iter;
@@ -25,13 +26,14 @@ fn checked(params: &Named<'_>) -> PyResult<Checked> {
     })
 }
 
-/// Raises `ValueError` for parameters that do not go together.
+/// Raises `ValueError` for parameters out of range or that contradict each other, ahead of a fit.
 #[pyfunction]
 pub(crate) fn check_correlated(params: Named<'_>) -> PyResult<()> {
     checked(&params).map(drop)
 }
 
-/// A copy of the compressed rows, or columns, of `width` positions; their structure is checked.
+/// A copy of a matrix in compressed rows of length `width`, or in compressed columns. Its structure is
+/// checked; `name` is the attribute that errors mention.
 fn to_rows(matrix: &HeldCsr<f64>, name: &'static str, width: usize) -> Result<Matrix, Error> {
     with_held!(matrix, |matrix| {
         CsrView::new(name, &matrix.indptr, &matrix.indices, &matrix.data, width)?;
@@ -45,7 +47,7 @@ fn to_rows(matrix: &HeldCsr<f64>, name: &'static str, width: usize) -> Result<Ma
     })
 }
 
-/// indptr and indices in the types of the crate.
+/// indptr and indices in the types of the algorithm crate.
 fn positions_of<I: Index>(
     name: &'static str,
     indptr: &[I],
@@ -57,7 +59,9 @@ fn positions_of<I: Index>(
     ))
 }
 
-/// The fitted attributes of an estimator that score rows.
+/// The attributes of a fitted estimator that scoring needs. Matrices are sparse: `coef_` (`n_labels`,
+/// `n_features`) in CSC form, `correlations_` (`n_labels`, `n_labels`) and `label_sets_` (any, `n_labels`) in
+/// CSR form.
 #[derive(FromPyObject)]
 pub(crate) struct PyCorrelated {
     #[pyo3(attribute("coef_"))]
@@ -77,6 +81,7 @@ pub(crate) struct PyCorrelated {
 }
 
 impl PyCorrelated {
+    /// A copy of the couplings, with as many rows as there are labels.
     fn couplings(&self) -> Result<Matrix, Error> {
         let n_labels = self.intercept.len();
         let couplings = to_rows(&self.correlations, "correlations_", n_labels)?;
@@ -85,11 +90,13 @@ impl PyCorrelated {
     }
 }
 
-/// A fitted estimator, with what Python does not hold in the form that scoring wants.
+/// A fitted estimator, with copies of what Python holds in another form than scoring needs.
 struct Decoded {
     fitted: PyCorrelated,
+    /// How label sets are decoded.
     method: Method,
     couplings: Matrix,
+    /// Set s of labels is `set_labels[set_ends[s]..set_ends[s + 1]]`.
     set_ends: Vec<usize>,
     set_labels: Vec<u32>,
 }
@@ -118,7 +125,7 @@ impl Source for Decoded {
     }
 }
 
-/// Prepares a fitted estimator; of the parameters `decoder` is used.
+/// Prepares a fitted estimator for scoring. Of the parameters, only `decoder` is used.
 #[pyfunction]
 pub(crate) fn correlated_scorer(model: PyCorrelated, params: Named<'_>) -> PyResult<Scorer> {
     let (set_ends, set_labels) = with_held!(&model.label_sets, |sets| {
@@ -142,7 +149,7 @@ pub(crate) fn correlated_scorer(model: PyCorrelated, params: Named<'_>) -> PyRes
     })
 }
 
-/// indptr, indices, data of a matrix of doubles.
+/// indptr, indices and data of a sparse matrix in double precision.
 type DoubleArrays<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>, F64s<'py>);
 
 fn double_arrays(py: Python<'_>, matrix: Matrix) -> PyResult<DoubleArrays<'_>> {
@@ -150,7 +157,7 @@ fn double_arrays(py: Python<'_>, matrix: Matrix) -> PyResult<DoubleArrays<'_>> {
     Ok((ends, cols, handed(py, matrix.values)?))
 }
 
-/// What the fit hands out.
+/// The result of [`fit_correlated`].
 type Fitted<'py> = (
     DoubleArrays<'py>,
     F64s<'py>,
@@ -160,9 +167,13 @@ type Fitted<'py> = (
     (f64, f64, usize, bool),
 );
 
-/// Fits the correlated logistic model: (`n_features`, `n_labels`) weights in compressed rows,
-/// intercepts, couplings, label sets with their energies, objective, violation, gradients taken,
-/// whether it converged. `start`: a fitted estimator of the same features and labels.
+/// Fits the correlated logistic model.
+///
+/// `start` is a fitted estimator with the same features and labels, from which the fit starts.
+///
+/// Returns the weights (`n_features`, `n_labels`) in compressed rows, the intercepts, the couplings
+/// (`n_labels`, `n_labels`), the positions of the label sets, their energies, and a tuple of the objective,
+/// the KKT violation, the number of iterations and whether the fit converged.
 #[pyfunction]
 pub(crate) fn fit_correlated<'py>(
     py: Python<'py>,

@@ -1,4 +1,8 @@
-//! scipy matrices, borrowed by their own attribute names; no element is copied.
+//! scipy's sparse matrices, borrowed by their attribute names. No element is copied.
+//!
+//! A matrix goes through three types. [`PyCsr`] holds references to its arrays. [`Unchecked`] has their
+//! slices, which can be sent to other threads. [`Sparse`] has a structure that was checked, in O(rows + nnz)
+//! time and without the interpreter.
 
 use crate::arrays::handed;
 use crate::error::to_py;
@@ -19,9 +23,13 @@ pub(crate) struct Borrowed<'py, I: Element, T: Element> {
 }
 
 impl<I: Element + Index, T: Element> Borrowed<'_, I, T> {
-    /// The arrays as they are; `name` is the argument to blame.
+    /// The slices of the arrays. `name` is the argument that errors mention.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Csr`] if an array is not contiguous.
     fn arrays(&self, name: &'static str) -> Result<Arrays<'_, I, T>, Error> {
-        // Contiguity is settled in `estimator/validation.py`; a stray strided array is an error, not a copy.
+        // `estimator/validation.py` makes arrays contiguous. One that is not is an error, not a copy.
         let strided = |what| Error::Csr {
             matrix: name,
             row: 0,
@@ -37,7 +45,7 @@ impl<I: Element + Index, T: Element> Borrowed<'_, I, T> {
     }
 }
 
-/// The arrays of a CSR matrix whose structure is yet to be checked, which takes time and no interpreter.
+/// The arrays of a CSR matrix whose structure is not checked yet.
 #[derive(Clone, Copy)]
 pub(crate) struct Arrays<'a, I, T> {
     name: &'static str,
@@ -48,7 +56,12 @@ pub(crate) struct Arrays<'a, I, T> {
 }
 
 impl<'a, I: Index, T> Arrays<'a, I, T> {
-    /// The checked view.
+    /// Checks the structure, in O(rows + nnz) time.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] if indptr has not one entry more than there are rows, [`Error::Csr`] for the first
+    /// row that breaks a rule.
     fn view(self) -> Result<CsrView<'a, I, T>, Error> {
         same("length of indptr", self.shape.0 + 1, self.indptr.len())?;
         CsrView::new(
@@ -61,7 +74,8 @@ impl<'a, I: Index, T> Arrays<'a, I, T> {
     }
 }
 
-/// Any CSR matrix `estimator/validation.py` lets through: 32- or 64-bit indices, single or double values.
+/// A CSR matrix as `estimator/validation.py` passes it: with 32- or 64-bit indices, and values of single or
+/// double precision.
 #[derive(FromPyObject)]
 pub(crate) enum PyCsr<'py> {
     I32F32(Borrowed<'py, i32, f32>),
@@ -70,8 +84,8 @@ pub(crate) enum PyCsr<'py> {
     I64F64(Borrowed<'py, i64, f64>),
 }
 
-/// Whether the core takes a matrix as it is: a CSR matrix of known types, laid out in one piece,
-/// its structure valid, its columns sorted and unique. O(rows + nnz), and never an exception.
+/// Whether the core accepts a matrix as it is: a CSR matrix of supported types with contiguous arrays, a
+/// valid structure, and columns that are sorted and unique. Takes O(rows + nnz) time and raises nothing.
 #[pyfunction]
 pub(crate) fn is_canonical(matrix: &Bound<'_, PyAny>) -> bool {
     let matrix: Result<PyCsr<'_>, _> = matrix.extract();
@@ -82,7 +96,8 @@ pub(crate) fn is_canonical(matrix: &Bound<'_, PyAny>) -> bool {
     })
 }
 
-/// Any CSR matrix whose structure is yet to be checked: done behind the door, with the interpreter released.
+/// A CSR matrix of any supported types whose structure is not checked yet. [`sparse`](Self::sparse) is called
+/// inside [`run`](crate::run::run), with the interpreter released.
 #[derive(Clone, Copy)]
 pub(crate) enum Unchecked<'a> {
     I32F32(Arrays<'a, i32, f32>),
@@ -92,7 +107,11 @@ pub(crate) enum Unchecked<'a> {
 }
 
 impl<'a> Unchecked<'a> {
-    /// The checked matrix.
+    /// Checks the structure.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] or [`Error::Csr`] if it is not valid.
     pub(crate) fn sparse(self) -> Result<Sparse<'a>, Error> {
         Ok(match self {
             Self::I32F32(m) => Sparse::I32F32(m.view()?),
@@ -102,14 +121,18 @@ impl<'a> Unchecked<'a> {
         })
     }
 
-    /// A checked copy without stored zeros.
+    /// Checks the structure and copies the matrix without stored zeros, in single precision.
+    ///
+    /// # Errors
+    ///
+    /// As [`sparse`](Self::sparse); [`Error::TooLarge`]; [`Error::Param`] for infinite values.
     pub(crate) fn to_owned(self) -> Result<CsrOwned, Error> {
         with_sparse!(self.sparse()?, |x| CsrOwned::from_view(x, false))
     }
 }
 
 impl PyCsr<'_> {
-    /// Number of rows and columns, as the matrix has them.
+    /// Numbers of rows and columns, as the matrix states them.
     pub(crate) fn shape(&self) -> (usize, usize) {
         match self {
             Self::I32F32(m) => m.shape,
@@ -119,7 +142,11 @@ impl PyCsr<'_> {
         }
     }
 
-    /// The arrays as they are; `name` is the argument to blame.
+    /// The slices of the arrays. `name` is the argument that errors mention.
+    ///
+    /// # Errors
+    ///
+    /// `ValueError` if an array is not contiguous.
     pub(crate) fn unchecked(&self, name: &'static str) -> PyResult<Unchecked<'_>> {
         let arrays = match self {
             Self::I32F32(m) => m.arrays(name).map(Unchecked::I32F32),
@@ -131,12 +158,16 @@ impl PyCsr<'_> {
     }
 }
 
-/// The rows that a model is fitted to: X, Y and the weights of the rows, as a tuple.
+/// The data of a fit, a tuple of X, Y and the row weights or None.
 #[derive(FromPyObject)]
 pub(crate) struct Examples<'py>(PyCsr<'py>, PyCsr<'py>, Option<PyReadonlyArray1<'py, f32>>);
 
 impl Examples<'_> {
-    /// The arrays as they are.
+    /// The slices of the arrays.
+    ///
+    /// # Errors
+    ///
+    /// `ValueError` if an array is not contiguous.
     pub(crate) fn unchecked(&self) -> PyResult<(Unchecked<'_>, Unchecked<'_>, Option<&[f32]>)> {
         Ok((
             self.0.unchecked("X")?,
@@ -151,7 +182,8 @@ impl Examples<'_> {
     }
 }
 
-/// Evaluates `$body` with `$view` bound to the checked labels: single precision, positions of either width.
+/// Evaluates `$body` with `$view` bound to the checked view of the labels, which have values of single
+/// precision and positions of either width.
 macro_rules! with_labels {
     ($labels:expr, |$view:ident| $body:expr) => {
         match $labels.sparse()? {
@@ -168,21 +200,25 @@ macro_rules! with_labels {
 pub(crate) use with_labels;
 
 /// The values of an optional array.
+///
+/// # Errors
+///
+/// An exception of numpy if the array is not contiguous.
 pub(crate) fn values<'a, T: Element>(
     array: Option<&'a PyReadonlyArray1<'_, T>>,
 ) -> PyResult<Option<&'a [T]>> {
     Ok(array.map(|array| array.as_slice()).transpose()?)
 }
 
-/// The three arrays of a compressed sparse matrix for scipy: indptr, indices, data. Positions are
-/// 32-bit wherever they fit.
+/// The arrays of a compressed sparse matrix for scipy: indptr, indices and data. Positions have 32 bits if
+/// they fit, otherwise 64.
 pub(crate) type CsrArrays<'py> = (
     Bound<'py, PyAny>,
     Bound<'py, PyAny>,
     Bound<'py, PyArray1<f32>>,
 );
 
-/// Hands a matrix to numpy; values are moved, positions converted.
+/// Hands a matrix to numpy. Values are moved, positions are converted.
 ///
 /// # Errors
 ///
@@ -192,10 +228,11 @@ pub(crate) fn csr_arrays(py: Python<'_>, matrix: CsrOwned) -> PyResult<CsrArrays
     Ok((indptr, indices, handed(py, matrix.values)?))
 }
 
-/// indptr and indices of a matrix, of one type.
+/// indptr and indices of a matrix, which have the same type.
 type Positions<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>);
 
-/// indptr and indices of a matrix for numpy, 32-bit wherever they fit.
+/// indptr and indices of a matrix for numpy, with 32 bits if the number of entries and the number of columns
+/// fit, otherwise with 64.
 ///
 /// # Errors
 ///

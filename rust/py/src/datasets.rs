@@ -1,4 +1,6 @@
-//! Files of data sets in and out.
+//! `manylabel.datasets`: reading and writing files.
+//!
+//! Files are read without the interpreter; the arrays are handed to numpy afterwards.
 
 use crate::arrays::{granted, handed};
 use crate::csr::PyCsr;
@@ -17,10 +19,11 @@ use std::path::{Path, PathBuf};
 /// `indptr`, `indices` and `data` of a CSR matrix.
 type Csr<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>);
 
-/// Shape, arrays of X and arrays of Y.
+/// The numbers of rows, features and labels, the arrays of X, and the arrays of Y.
 type Examples<'py> = ((usize, usize, usize), Csr<'py>, Csr<'py>);
 
-/// Flat dense values or arrays of X, arrays of Y, names of features and of labels.
+/// X as a flat array of dense values or as arrays of a CSR matrix, the arrays of Y, the names of the
+/// features, and the names of the labels.
 type Relation<'py> = (
     Bound<'py, PyAny>,
     Csr<'py>,
@@ -28,10 +31,10 @@ type Relation<'py> = (
     Bound<'py, PyList>,
 );
 
-/// What was read without the interpreter, to be handed over with it.
+/// A file that was read without the interpreter. Called with it, it makes the arrays.
 type Read = Box<dyn for<'py> FnOnce(Python<'py>) -> PyResult<Examples<'py>> + Send>;
 
-/// Reads a file in Extreme Classification form.
+/// Reads a file in the format of the Extreme Classification repository. `double` chooses the precision of X.
 #[pyfunction]
 #[pyo3(signature = (path, *, double, n_threads))]
 pub(crate) fn read_xc(
@@ -62,8 +65,8 @@ fn read<I: Index + Element, V: Real + Element>(file: XcFile<'_>) -> Result<Read,
     }))
 }
 
-/// The arrays of a CSR matrix. scipy wants one type for both index arrays: `I`, unless there are more
-/// entries than it can count.
+/// The arrays of a CSR matrix. scipy expects one type for both index arrays: `I`, or 64 bits if there are
+/// more entries than `I` can count.
 enum Arrays<I, V> {
     Narrow(Vec<I>, Vec<I>, Vec<V>),
     Wide(Vec<i64>, Vec<i64>, Vec<V>),
@@ -103,7 +106,7 @@ impl<I: Index + Element, V: Element> Arrays<I, V> {
 }
 
 impl<I: Index + Element> Arrays<I, i32> {
-    /// Ones where a label is present.
+    /// A matrix of labels: 1 for each label that a row has.
     fn of_labels(rows: Rows<I, ()>) -> Result<Self, Error> {
         let values = filled("number of labels", 1, rows.indices.len())?;
         Self::new(Rows {
@@ -114,7 +117,7 @@ impl<I: Index + Element> Arrays<I, i32> {
     }
 }
 
-/// Writes a file in Extreme Classification form; stored zeros are left out.
+/// Writes a file in the format of the Extreme Classification repository. Stored zeros are left out.
 #[pyfunction]
 pub(crate) fn write_xc(py: Python<'_>, path: PathBuf, x: PyCsr<'_>, y: PyCsr<'_>) -> PyResult<()> {
     let (x, y) = (x.unchecked("X")?, y.unchecked("Y")?);
@@ -125,6 +128,10 @@ pub(crate) fn write_xc(py: Python<'_>, path: PathBuf, x: PyCsr<'_>, y: PyCsr<'_>
 }
 
 /// Reads an ARFF file.
+///
+/// `xml` is the file that names the labels, if there is one. `ignore` names attributes to skip.
+/// `missing_is_absent` decides whether a missing label counts as absent. `double` chooses the precision
+/// of X.
 #[pyfunction]
 #[pyo3(signature = (path, xml, *, ignore, missing_is_absent, double))]
 pub(crate) fn read_arff(
@@ -177,13 +184,17 @@ fn relation<'py, V: Real + Element>(
     ))
 }
 
-/// Features as the file has them, ready for numpy.
+/// X in the form that the file has, dense or sparse.
 enum Features<V> {
     Dense(Vec<V>),
     Sparse(Arrays<i32, V>),
 }
 
-/// A list of strings; an exception where memory does not hold it.
+/// A Python list of strings.
+///
+/// # Errors
+///
+/// `MemoryError` if there is no memory for it.
 fn names<'py>(py: Python<'py>, names: &[String]) -> PyResult<Bound<'py, PyList>> {
     granted(|| {
         let list = PyList::empty(py);

@@ -1,4 +1,12 @@
-//! The whole mapping from our error to Python's, on one screen.
+//! The mapping from the library's error to Python exceptions.
+//!
+//! | [`Error`] | Exception |
+//! |---|---|
+//! | `Param`, `Shape`, `Csr`, `Parse` | `ValueError` |
+//! | `TooLarge` | `MemoryError` |
+//! | `Io` | `OSError`, or the subclass for its errno |
+//! | `Stopped` | `KeyboardInterrupt` |
+//! | any other | `RuntimeError` |
 
 use manylabel_base::Error;
 use pyo3::PyErr;
@@ -6,7 +14,7 @@ use pyo3::exceptions::{
     PyKeyboardInterrupt, PyMemoryError, PyOSError, PyRuntimeError, PyValueError,
 };
 
-/// The Python exception that tells of `error`.
+/// The Python exception for `error`, with the same text.
 pub(crate) fn to_py(error: Error) -> PyErr {
     match error {
         Error::Param { .. } | Error::Shape { .. } | Error::Csr { .. } | Error::Parse { .. } => {

@@ -1,4 +1,4 @@
-//! X as `estimator/validation.py` lets it through: sparse or dense, of either precision.
+//! X as `estimator/validation.py` passes it: sparse or dense, of single or double precision.
 
 use crate::csr::{PyCsr, Unchecked};
 use crate::error::to_py;
@@ -8,7 +8,7 @@ use manylabel_sparse::DenseView;
 use numpy::{PyReadonlyArray2, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 
-/// A matrix of features; no element is copied.
+/// A matrix of features. No element is copied.
 pub(crate) enum PyFeatures<'py> {
     Dense32(PyReadonlyArray2<'py, f32>),
     Dense64(PyReadonlyArray2<'py, f64>),
@@ -18,7 +18,8 @@ pub(crate) enum PyFeatures<'py> {
 impl<'a, 'py> FromPyObject<'a, 'py> for PyFeatures<'py> {
     type Error = PyErr;
 
-    /// Asks for an array first: a conversion that fails makes an exception, which takes as long as a row.
+    /// Checks for an array first, since a failed conversion creates an exception, which takes as long as
+    /// scoring a row.
     fn extract(x: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
         if x.cast::<PyUntypedArray>().is_err() {
             return x.extract().map(Self::Sparse);
@@ -30,7 +31,7 @@ impl<'a, 'py> FromPyObject<'a, 'py> for PyFeatures<'py> {
     }
 }
 
-/// The features, their structure yet to be checked behind the door.
+/// The features, whose structure is checked later, with the interpreter released.
 #[derive(Clone, Copy)]
 pub(crate) enum Given<'a> {
     Dense32(DenseView<'a, f32>),
@@ -39,7 +40,11 @@ pub(crate) enum Given<'a> {
 }
 
 impl PyFeatures<'_> {
-    /// The arrays as they are.
+    /// The slices of the arrays.
+    ///
+    /// # Errors
+    ///
+    /// `ValueError` if a dense matrix is not in C order or an array of a sparse one is not contiguous.
     pub(crate) fn given(&self) -> PyResult<Given<'_>> {
         Ok(match self {
             Self::Dense32(x) => Given::Dense32(DenseView::new(&x.as_array()).map_err(to_py)?),
@@ -48,7 +53,7 @@ impl PyFeatures<'_> {
         })
     }
 
-    /// Number of rows and features.
+    /// Numbers of rows and features.
     pub(crate) fn shape(&self) -> (usize, usize) {
         match self {
             Self::Dense32(x) => (x.shape()[0], x.shape()[1]),
@@ -59,7 +64,11 @@ impl PyFeatures<'_> {
 }
 
 impl<'a> Given<'a> {
-    /// The checked features.
+    /// Checks the structure of sparse features; dense ones have none to check.
+    ///
+    /// # Errors
+    ///
+    /// As [`Unchecked::sparse`].
     pub(crate) fn features(self) -> Result<Features<'a>, Error> {
         Ok(match self {
             Self::Dense32(x) => x.into(),

@@ -1,8 +1,7 @@
 //! numpy arrays that a scorer borrows for as long as it lives.
 //!
-//! Nothing is copied: an array is kept alive by a reference to it. Whoever changes a fitted array in
-//! place changes what is scored; positions are checked again when they are used, so that the worst
-//! that follows is an error.
+//! Nothing is copied: an array is kept alive by a reference to it. Changing a fitted array in place changes
+//! the scores. Positions are checked again when they are used, so the worst that follows is an error.
 
 use manylabel_base::Error;
 use manylabel_base::range::same;
@@ -12,19 +11,21 @@ use pyo3::prelude::*;
 use std::ops::Deref;
 use std::ptr::NonNull;
 
-/// The values of an array in one piece.
+/// The values of a contiguous array.
 pub(crate) struct Held<T> {
     start: NonNull<T>,
     len: usize,
+    /// Keeps the values alive.
     _array: Py<PyAny>,
 }
 
-// SAFETY: what is pointed to is plain numbers, and only ever read through this.
+// SAFETY: the values are plain numbers, and are only read through this type.
 unsafe impl<T: Element> Send for Held<T> {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl<T: Element> Sync for Held<T> {}
 
 impl<T> Held<T> {
+    /// Holds `values`, which must be those of `array`.
     fn new(values: &[T], array: &Bound<'_, PyAny>) -> Self {
         Self {
             start: NonNull::from(values).cast(),
@@ -38,8 +39,8 @@ impl<T> Deref for Held<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        // SAFETY: these are the values of an array that `_array` keeps alive, and numpy refuses to
-        // resize an array that others refer to.
+        // SAFETY: these are the values of an array that `_array` keeps alive, and numpy does not resize an
+        // array that has other references.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }
@@ -53,19 +54,21 @@ impl<'a, 'py, T: Element + 'a> FromPyObject<'a, 'py> for Held<T> {
     }
 }
 
-/// A matrix; its values lie row after row if it is in C order.
+/// The values of a contiguous matrix, in C order or in Fortran order.
 pub(crate) struct HeldMatrix<T> {
     values: Held<T>,
+    /// Numbers of rows and columns.
     pub(crate) shape: (usize, usize),
+    /// Whether values are in C order.
     in_order: bool,
 }
 
 impl<T> HeldMatrix<T> {
-    /// The values, row after row.
+    /// The values, row by row.
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] with `name` if they lie in another order.
+    /// [`Error::Param`] with `name` if they are in Fortran order.
     pub(crate) fn by_rows(&self, name: &'static str) -> Result<&[T], Error> {
         if self.in_order {
             return Ok(&self.values);
@@ -91,24 +94,33 @@ impl<'a, 'py, T: Element + 'a> FromPyObject<'a, 'py> for HeldMatrix<T> {
     }
 }
 
-/// The arrays of a `scipy.sparse` matrix, compressed by row or by column.
+/// The arrays of a `scipy.sparse` matrix in CSR or CSC form, by scipy's attribute names.
 #[derive(FromPyObject)]
 pub(crate) struct HeldSparse<I: Element, T: Element> {
     pub(crate) indptr: Held<I>,
     pub(crate) indices: Held<I>,
     pub(crate) data: Held<T>,
+    /// Numbers of rows and columns of the matrix, whichever way it is compressed.
     shape: (usize, usize),
 }
 
 impl<I: Element + Index, T: Element> HeldSparse<I, T> {
-    /// The checked view of compressed rows; `name` is the array to blame.
+    /// The checked view of a CSR matrix. `name` is the attribute that errors mention.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Csr`] for the first row that breaks a rule.
     pub(crate) fn rows(&self, name: &'static str) -> Result<CsrView<'_, I, T>, Error> {
         self.check_ends(name, self.shape.0)?;
         CsrView::new(name, &self.indptr, &self.indices, &self.data, self.shape.1)
     }
 
-    /// The checked view of weights `coef_` in compressed columns: of a matrix (`n_labels`, `n_features`),
-    /// with a row of the view for each feature. Nobody may know how many features there should be.
+    /// The checked view of weights `coef_`, a CSC matrix (`n_labels`, `n_features`): a CSR matrix with a row
+    /// for each feature. `n_features` is None if the caller does not know it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] if the shape is another, [`Error::Csr`] for the first column that breaks a rule.
     pub(crate) fn by_feature(
         &self,
         n_labels: usize,
@@ -122,6 +134,7 @@ impl<I: Element + Index, T: Element> HeldSparse<I, T> {
         CsrView::new(TURNED, &self.indptr, &self.indices, &self.data, n_labels)
     }
 
+    /// Checks that indptr has one entry more than there are rows.
     fn check_ends(&self, matrix: &'static str, n_rows: usize) -> Result<(), Error> {
         if self.indptr.len().checked_sub(1) == Some(n_rows) {
             return Ok(());
@@ -134,14 +147,14 @@ impl<I: Element + Index, T: Element> HeldSparse<I, T> {
     }
 }
 
-/// A matrix with positions of either width.
+/// A sparse matrix with positions of 32 or 64 bits.
 #[derive(FromPyObject)]
 pub(crate) enum HeldCsr<T: Element> {
     I32(HeldSparse<i32, T>),
     I64(HeldSparse<i64, T>),
 }
 
-/// Evaluates `$body` with `$m` bound to the arrays of `$matrix`, whatever their positions.
+/// Evaluates `$body` with `$m` bound to the arrays of `$matrix`, for either width of positions.
 macro_rules! with_held {
     ($matrix:expr, |$m:ident| $body:expr) => {
         match $matrix {

@@ -1,4 +1,4 @@
-//! `manylabel.linear`: LEML, and scoring by factors of low rank.
+//! `manylabel.linear`: fits of LEML, and scoring by factors of low rank.
 
 use crate::arrays::{F32Rows, F32s, F64s, I32s, handed};
 use crate::csr::{Examples, PyCsr, Unchecked};
@@ -13,6 +13,7 @@ use manylabel_score::{Model, with_sparse};
 use numpy::PyArrayMethods;
 use pyo3::prelude::*;
 
+/// The parameters of a fit.
 fn checked(params: &Named<'_>) -> PyResult<Checked> {
     from_named!(params, Params {
         seed, rank, max_iter, tol, cg_max_iter, cg_tol, fit_intercept, normalize, learn_cut;
@@ -24,7 +25,7 @@ fn checked(params: &Named<'_>) -> PyResult<Checked> {
     })
 }
 
-/// What the fit hands out.
+/// The result of [`fit_leml`].
 type Fitted<'py> = (
     I32s<'py>,
     F32Rows<'py>,
@@ -35,8 +36,13 @@ type Fitted<'py> = (
     Option<f64>,
 );
 
-/// Fits LEML: features, their factors, factors of labels (transposed), intercepts, objective after
-/// each turn, the weight of squares, the threshold that was learned if any.
+/// Fits LEML.
+///
+/// `observed` stores the entries of Y that are known; None means all.
+///
+/// Returns the features in use, their factors (features, rank), the factors of the labels, transposed (rank,
+/// `n_labels`), the intercepts, the objective after each iteration, the regularization weight alpha, and the
+/// learned threshold or None.
 #[pyfunction]
 pub(crate) fn fit_leml<'py>(
     py: Python<'py>,
@@ -72,7 +78,7 @@ pub(crate) fn fit_leml<'py>(
     ))
 }
 
-/// What scoring needs of an estimator with factors of low rank.
+/// The attributes of a fitted estimator with factors of low rank that scoring needs.
 #[derive(FromPyObject)]
 pub(crate) struct PyLowRank {
     #[pyo3(attribute("features_"))]
@@ -117,7 +123,7 @@ impl Source for PyLowRank {
     }
 }
 
-/// Prepares a fitted estimator with factors of low rank.
+/// Prepares a fitted estimator with factors of low rank for scoring.
 #[pyfunction]
 pub(crate) fn low_rank_scorer(model: PyLowRank) -> PyResult<Scorer> {
     Scorer::new(model)

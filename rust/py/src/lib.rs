@@ -1,7 +1,28 @@
-//! The extension module `manylabel._core`: the only crate that names pyo3 or numpy.
+//! The extension module `manylabel._core`: the only crate that uses pyo3 and numpy.
 //!
-//! One file per algorithm crate turns arrays into views, calls the kernel through [`run`], and
-//! hands the result to numpy without a copy. No arithmetic happens here.
+//! Each algorithm crate has a file here. It turns arrays into views, calls the kernel through
+//! [`run`](mod@run), and hands the result to numpy without a copy. No algorithm lives here.
+//!
+//! # The way of a call
+//!
+//! A fit takes its data, its parameters by name ([`params`]) and how it runs ([`run::Job`]). Sparse matrices
+//! are borrowed by scipy's attribute names ([`csr`]), dense ones as numpy arrays ([`features`]). The
+//! structure of a matrix is checked once the interpreter is released, since that takes time. A fit returns a
+//! tuple in the order that its documentation lists; the Python estimator turns it into attributes.
+//!
+//! Prediction goes through a [`scorer::Scorer`], which is made once from the attributes of a fitted estimator
+//! and borrows their arrays ([`held`]).
+//!
+//! # Errors
+//!
+//! [`error`] maps the library's one error type to Python exceptions. A kernel that panics raises
+//! `RuntimeError`; memory that runs out raises `MemoryError` ([`reserve`]).
+//!
+//! # Where types are checked
+//!
+//! Python checks types, finite values and shapes (`estimator/validation.py`), algorithm crates check the
+//! ranges of parameters, and `CsrView` checks the structure of sparse matrices. An array of another type or
+//! layout than this crate expects is an error; it is not converted.
 #![allow(
     clippy::needless_pass_by_value,
     reason = "pyo3 hands arguments over by value"
@@ -29,6 +50,7 @@ mod scorer;
 
 use pyo3::prelude::*;
 
+/// What Python imports. `_core.pyi` declares it for type checkers, and must list the same names.
 #[pymodule(gil_used = false)]
 mod _core {
     #[pymodule_export]

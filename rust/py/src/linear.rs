@@ -1,4 +1,4 @@
-//! `manylabel.linear`: DiSMEC, and scoring by sparse weights.
+//! `manylabel.linear`: fits of DiSMEC, and scoring by sparse weights.
 
 use crate::arrays::{F32s, F64s, I32s, handed};
 use crate::csr::{CsrArrays, Examples, PyCsr, csr_arrays, values};
@@ -15,6 +15,7 @@ use manylabel_sparse::ColumnScaling;
 use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
 
+/// The parameters of a fit.
 fn checked(params: &Named<'_>) -> PyResult<Checked> {
     from_named!(params, Params {
         seed, prune, fit_intercept, normalize, tol, max_iter, learn_cut;
@@ -23,8 +24,10 @@ fn checked(params: &Named<'_>) -> PyResult<Checked> {
     })
 }
 
-/// Scales columns to unit variance: the arrays of the scaled matrix, what was subtracted from the
-/// columns, and what they were then multiplied by.
+/// Scales columns to unit variance. With `center`, column means are subtracted first.
+///
+/// Returns the arrays of the scaled matrix, the shifts that were subtracted from the columns, and the factors
+/// that these were then multiplied by.
 #[pyfunction]
 pub(crate) fn standardize_columns<'py>(
     py: Python<'py>,
@@ -48,8 +51,10 @@ pub(crate) fn standardize_columns<'py>(
     ))
 }
 
-/// Fits DiSMEC: the arrays of (`n_features`, `n_labels`) weights in compressed rows, intercepts,
-/// steps of each label, and the cut.
+/// Fits DiSMEC.
+///
+/// Returns the arrays of the weights (`n_features`, `n_labels`) in compressed rows, the intercepts, the
+/// number of iterations for each label, and the learned threshold or None.
 #[pyfunction]
 pub(crate) fn fit_dismec<'py>(
     py: Python<'py>,
@@ -74,15 +79,15 @@ pub(crate) fn fit_dismec<'py>(
     ))
 }
 
-/// What scoring needs of an estimator with sparse weights.
+/// The attributes of a fitted estimator with sparse weights that scoring needs.
 #[derive(FromPyObject)]
 pub(crate) struct PyLinear {
-    /// The attributes of a (`n_labels`, `n_features`) CSC matrix: an array by feature.
+    /// A CSC matrix (`n_labels`, `n_features`), so that the weights of a feature lie together.
     #[pyo3(attribute("coef_"))]
     coef: HeldCsr<f32>,
     #[pyo3(attribute("intercept_"))]
     intercept: Held<f32>,
-    /// Only estimators have it.
+    /// Missing in models that are not estimators.
     #[pyo3(attribute("n_features_in_"), default)]
     n_features: Option<usize>,
     #[pyo3(attribute("_normalizes_rows"))]
@@ -104,7 +109,7 @@ impl Source for PyLinear {
     }
 }
 
-/// Prepares a fitted estimator with sparse weights.
+/// Prepares a fitted estimator with sparse weights for scoring.
 #[pyfunction]
 pub(crate) fn linear_scorer(model: PyLinear) -> PyResult<Scorer> {
     Scorer::new(model)

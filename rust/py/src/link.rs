@@ -1,4 +1,4 @@
-//! `manylabel.link`: the smooth link, and scoring by it.
+//! `manylabel.link`: fits of the smooth link, and scoring by it.
 
 use crate::arrays::{F32Rows, F32s, F64s, I32s, handed};
 use crate::csr::{Examples, values};
@@ -15,6 +15,7 @@ use manylabel_score::{Model, with_sparse};
 use numpy::{Element, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 
+/// The kernels by their names in Python.
 const KERNELS: [(&str, Kernel); 8] = [
     ("gaussian", Kernel::Gaussian),
     ("matern-3", Kernel::Matern3),
@@ -26,7 +27,7 @@ const KERNELS: [(&str, Kernel); 8] = [
     ("quasi-matern-5", Kernel::QuasiMatern5),
 ];
 
-/// `n_features` and `l2_link` are settled in Python.
+/// The parameters of a fit. Python has resolved `n_features` and `l2_link` to numbers.
 fn checked(params: &Named<'_>) -> PyResult<Checked> {
     from_named!(params, Params {
         seed, n_features, n_passes, step_size, momentum, decay, shrink, preflate, n_iter_no_change,
@@ -43,7 +44,7 @@ fn checked(params: &Named<'_>) -> PyResult<Checked> {
     })
 }
 
-/// What scoring needs of a fitted estimator.
+/// The attributes of a fitted estimator that scoring needs.
 #[derive(FromPyObject)]
 pub(crate) struct PyLink {
     #[pyo3(attribute("projection_"))]
@@ -99,13 +100,18 @@ impl Source for PyLink {
     }
 }
 
-/// Prepares a fitted estimator.
+/// Prepares a fitted estimator for scoring.
 #[pyfunction]
 pub(crate) fn link_scorer(model: PyLink) -> PyResult<Scorer> {
     Scorer::new(model)
 }
 
-/// The values of a matrix, row after row; `as_slice` takes Fortran order for contiguous too.
+/// The values of a matrix, row by row. The order is checked here, since `as_slice` accepts Fortran order as
+/// well.
+///
+/// # Errors
+///
+/// `ValueError` with `name` if the matrix is not in C order.
 fn by_rows<'a, T: Element>(
     name: &'static str,
     matrix: &'a PyReadonlyArray2<'_, T>,
@@ -120,6 +126,7 @@ fn by_rows<'a, T: Element>(
     Ok(matrix.as_slice()?)
 }
 
+/// The projection of features on components, (`n_features`, k) with an intercept (k,).
 fn projection<'a>(
     weights: &'a PyReadonlyArray2<'_, f64>,
     intercept: &'a PyReadonlyArray1<'_, f64>,
@@ -129,13 +136,13 @@ fn projection<'a>(
     Projection::new(weights, intercept.as_slice()?, n_features).map_err(to_py)
 }
 
-/// Raises `ValueError` for parameters that do not go together, ahead of a fit.
+/// Raises `ValueError` for parameters out of range or that contradict each other, ahead of a fit.
 #[pyfunction]
 pub(crate) fn check_link(params: Named<'_>) -> PyResult<()> {
     checked(&params).map(drop)
 }
 
-/// What the fit hands out.
+/// The result of [`fit_link`].
 type Fitted<'py> = (
     F32Rows<'py>,
     F32s<'py>,
@@ -148,8 +155,14 @@ type Fitted<'py> = (
     f64,
 );
 
-/// Fits the link: frequencies, phases, weights, intercepts, the ridge used, held-out losses, Newton
-/// steps, the threshold and gamma.
+/// Fits the smooth link.
+///
+/// `predictions` (`n_rows`, k), if given, replaces the projections of the rows. `held_out` marks the rows
+/// whose loss decides when to stop.
+///
+/// Returns the frequencies (k + 1, random features), the phases, the weights (`n_labels`, inputs), the
+/// intercepts, the ridge used, the held-out loss after each pass, the Newton steps of each label, the
+/// threshold and gamma.
 #[expect(clippy::too_many_arguments, reason = "Python names them all")]
 #[pyfunction]
 pub(crate) fn fit_link<'py>(

@@ -1,4 +1,6 @@
-//! Parameters by the names the user knows, as `estimator/parameters.py` has checked them.
+//! Parameters by the names that users know, as `estimator/parameters.py` checked them.
+//!
+//! They arrive as a dict, so that a new parameter is added in one struct and not in a list of arguments.
 
 use manylabel_base::few;
 use pyo3::exceptions::PyValueError;
@@ -18,6 +20,10 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Named<'py> {
 
 impl<'py> Named<'py> {
     /// The value of a parameter.
+    ///
+    /// # Errors
+    ///
+    /// `KeyError` if there is no such parameter, `TypeError` or the like if it has another type.
     pub(crate) fn get<T: FromPyObjectOwned<'py>>(&self, name: &str) -> PyResult<T> {
         self.0
             .as_any()
@@ -26,7 +32,11 @@ impl<'py> Named<'py> {
             .map_err(Into::into)
     }
 
-    /// The value of a parameter that may be "auto", which is none.
+    /// The value of a parameter, or None if it is "auto".
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](Self::get).
     pub(crate) fn unless_auto<T: FromPyObjectOwned<'py>>(&self, name: &str) -> PyResult<Option<T>> {
         let value = self.0.as_any().get_item(name)?;
         if value.extract::<&str>().is_ok_and(|word| word == "auto") {
@@ -35,7 +45,11 @@ impl<'py> Named<'py> {
         value.extract().map(Some).map_err(Into::into)
     }
 
-    /// The value that goes by the word a parameter is.
+    /// The value in `values` that stands for the string that the parameter is.
+    ///
+    /// # Errors
+    ///
+    /// `ValueError` that lists the known strings if it is none of them.
     pub(crate) fn choice<T: Copy>(&self, name: &str, values: &[(&str, T)]) -> PyResult<T> {
         let word: String = self.get(name)?;
         let found = values.iter().find(|(known, _)| *known == word);
@@ -47,8 +61,10 @@ impl<'py> Named<'py> {
     }
 }
 
-/// Checks a struct of parameters: first the fields that go by their own names, then the others. If
-/// `seed` is the first of all, it goes by `random_state`.
+/// Makes a struct of parameters and checks it.
+///
+/// Fields before the semicolon are read by their own names. Those after it are given as `field: value`. A
+/// first field `seed` is read from `random_state`.
 macro_rules! from_named {
     ($named:expr, $params:ident { seed, $($field:ident),*; $($others:tt)* }) => {
         $crate::params::from_named!($named, $params {

@@ -1,4 +1,4 @@
-//! `manylabel.partition`: blocks of rows and labels, k-means, and the router.
+//! `manylabel.partition`: blocks of rows and labels, k-means, the router, and scoring by blocks.
 
 use crate::arrays::{F32s, F64s, I32s, I64s, handed};
 use crate::csr::{CsrArrays, PyCsr, csr_arrays, values};
@@ -20,25 +20,28 @@ use manylabel_sparse::{CsrOwned, CsrView, Index, TopK, Value};
 use numpy::{PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 
-/// Positions and numbers of clusters, which are below 2³¹, as numpy has them.
+/// Row, label or cluster numbers, which are below 2³¹, for numpy.
 fn to_i32<'py>(py: Python<'py>, numbers: &[u32]) -> PyResult<I32s<'py>> {
     let numbers = numbers.iter().map(|&number| number as i32);
     handed(py, collected("numbers of blocks", numbers).map_err(to_py)?)
 }
 
-/// Cluster numbers from numpy; a negative one becomes larger than any.
+/// Cluster numbers from numpy. A negative one becomes a number above all valid ones, and so an error later.
 fn to_u32(numbers: &PyReadonlyArray1<'_, i32>) -> PyResult<Vec<u32>> {
     let numbers = numbers.as_slice()?.iter();
     collected("numbers of blocks", numbers.map(|&number| number as u32)).map_err(to_py)
 }
 
+/// Ends of label sets for numpy.
 fn to_i64<'py>(py: Python<'py>, ends: &[usize]) -> PyResult<I64s<'py>> {
     let ends = ends.iter().map(|&end| end as i64);
     handed(py, collected("number of blocks", ends).map_err(to_py)?)
 }
 
-/// Partitions rows and labels: the block of each row, ends of the label sets, labels, objective
-/// after every half step, ones captured.
+/// Partitions rows and labels into blocks.
+///
+/// Returns the block of each row, the ends of the label sets, their labels, the objective after each half
+/// step, and the number of captured ones.
 #[pyfunction]
 pub(crate) fn fit_partition<'py>(
     py: Python<'py>,
@@ -64,7 +67,7 @@ pub(crate) fn fit_partition<'py>(
     ))
 }
 
-/// The best label sets of given blocks of rows: ends, labels, ones captured.
+/// The best label sets for given blocks of rows: their ends, their labels, and the number of captured ones.
 #[pyfunction]
 pub(crate) fn partition_labels<'py>(
     py: Python<'py>,
@@ -89,9 +92,11 @@ pub(crate) fn partition_labels<'py>(
     ))
 }
 
-/// Clusters rows of unit length into `n_clusters`, or, where that is None, until none has more than
-/// `leaf_size` rows: the cluster of each row, the arrays of (`n_features`, `n_clusters`) centers in
-/// compressed rows, intercepts, inertia.
+/// Clusters rows, scaled to unit length, into `n_clusters` clusters or, if that is None, into clusters of
+/// about `leaf_size` rows.
+///
+/// Returns the cluster of each row, the arrays of the centers (`n_features`, `n_clusters`) in compressed
+/// rows, the intercepts, and the inertia.
 #[pyfunction]
 pub(crate) fn fit_kmeans<'py>(
     py: Python<'py>,
@@ -122,8 +127,10 @@ pub(crate) fn fit_kmeans<'py>(
     ))
 }
 
-/// Fits the router: the arrays of (`n_features`, `n_classes`) weights in compressed rows,
-/// intercepts, passes of each class.
+/// Fits the router.
+///
+/// Returns the arrays of the weights (`n_features`, `n_classes`) in compressed rows, the intercepts, and the
+/// number of passes for each class.
 #[pyfunction]
 pub(crate) fn fit_router<'py>(
     py: Python<'py>,
@@ -155,8 +162,8 @@ pub(crate) fn fit_router<'py>(
     ))
 }
 
-/// The blocks that a row is sent to: so many of the best, or the fewest of these that hold a share
-/// of their probability.
+/// The blocks that a row is sent to: the `most` best ones or, with a `share`, the fewest of these that hold
+/// that share of their probability.
 #[derive(FromPyObject, Clone, Copy)]
 pub(crate) struct PyRouting {
     most: usize,
@@ -187,20 +194,24 @@ pub(crate) fn route<'py>(
     csr_arrays(py, routes)
 }
 
-/// What scoring needs of a block.
+/// The attributes of a block that scoring needs.
 #[derive(FromPyObject)]
 pub(crate) struct PyBlock {
+    /// The block's labels, in increasing order.
     labels: Held<i32>,
+    /// None for a block without labels.
     scorer: Option<Py<Scorer>>,
-    /// The block's labels as `scorer` counts them, if it knows more.
+    /// The block's labels as `scorer` numbers them, if it has more labels than the block.
     places: Option<Held<i32>>,
+    /// Log-odds are `factor · (score − zero)`.
     factor: f32,
     zero: f32,
-    /// The score above which labels are named; None for the best one.
+    /// Labels with scores above this are predicted. None predicts the best label.
     least: Option<f32>,
 }
 
 impl PyBlock {
+    /// The block in the form of the algorithm crate.
     fn block(&self) -> Result<Block<'_>, Error> {
         let model = match (&self.scorer, &self.places) {
             (None, _) => None,
@@ -221,8 +232,8 @@ impl PyBlock {
     }
 }
 
-/// Weights that parts are made of: of a (`n_labels`, `n_features`) CSC matrix, intercepts, and whether
-/// rows are scaled to unit length.
+/// A linear model that blocks are parts of: weights, a CSC matrix (`n_labels`, `n_features`), intercepts, and
+/// whether rows are scaled to unit length.
 struct Weights(HeldCsr<f32>, Held<f32>, bool);
 
 impl Parts for Weights {
@@ -243,6 +254,7 @@ impl Parts for Weights {
     }
 }
 
+/// The same model with its weights by label.
 struct WeightsByLabel<'a> {
     coef: Turned,
     n_features: usize,
@@ -271,7 +283,7 @@ impl ByLabel for WeightsByLabel<'_> {
     }
 }
 
-/// The prepared models of a block classifier, kept alive.
+/// The prepared models of a block classifier, which a [`Scorer`] keeps alive.
 struct PyBlockModel {
     router: Py<Scorer>,
     blocks: Vec<PyBlock>,
@@ -298,8 +310,10 @@ impl Source for PyBlockModel {
     }
 }
 
-/// Prepares the router and the models of blocks. `weights`, `(coef_, intercept_, normalize)`, are
-/// those of the linear model that blocks are parts of.
+/// Prepares a block classifier for scoring.
+///
+/// `blocks` are in the order of the router's labels. If blocks are parts of a linear model, `weights` is its
+/// `(coef_, intercept_, normalize)`, which makes scoring many rows faster.
 #[pyfunction]
 pub(crate) fn block_scorer(
     router: Py<Scorer>,
@@ -317,7 +331,10 @@ pub(crate) fn block_scorer(
     })
 }
 
-/// Merges the scores of the blocks that rows were sent to: the arrays of (`n_rows`, `n_labels`).
+/// Merges the scores of the blocks that rows were sent to.
+///
+/// `labels` and `scores` have an array for each block. Returns the arrays of a CSR matrix (`n_rows`,
+/// `n_labels`), with the `k` best labels of each row or with all if `k` is None.
 #[pyfunction]
 pub(crate) fn merge_blocks<'py>(
     py: Python<'py>,
@@ -346,7 +363,8 @@ pub(crate) fn merge_blocks<'py>(
     csr_arrays(py, merged)
 }
 
-/// The `k` largest values of each row, ties to the lower column, columns in increasing order.
+/// The `k` largest values of each row, ties by the lower column, as the arrays of a CSR matrix with columns
+/// in increasing order.
 #[pyfunction]
 pub(crate) fn topk_of_rows<'py>(
     py: Python<'py>,

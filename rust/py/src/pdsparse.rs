@@ -1,4 +1,4 @@
-//! `manylabel.linear`: PD-Sparse. Its weights are scored as all sparse weights are, in `linear`.
+//! `manylabel.linear`: fits of PD-Sparse. Its weights are scored as those of DiSMEC are, in `linear`.
 
 use crate::arrays::{F32s, F64s, handed};
 use crate::csr::{CsrArrays, Examples, csr_arrays, values};
@@ -9,6 +9,7 @@ use manylabel_score::with_sparse;
 use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
 
+/// The parameters of a fit.
 fn checked(params: &Named<'_>) -> PyResult<Checked> {
     from_named!(params, Params {
         seed, l1, max_iter, tol, n_candidates, post_solve, normalize, fit_intercept, learn_cut,
@@ -20,8 +21,13 @@ fn checked(params: &Named<'_>) -> PyResult<Checked> {
     })
 }
 
-/// Fits PD-Sparse: the arrays of (`n_features`, `n_labels`) weights in compressed rows, intercepts,
-/// passes, duality gap, held-out precision after each pass, the learned cut if asked for.
+/// Fits PD-Sparse.
+///
+/// `held_out` marks the rows whose precision decides which pass is the best.
+///
+/// Returns the arrays of the weights (`n_features`, `n_labels`) in compressed rows, the intercepts, the
+/// number of passes, the duality gap, the held-out precision after each pass, and the learned threshold or
+/// None.
 #[pyfunction]
 pub(crate) fn fit_pdsparse<'py>(
     py: Python<'py>,

@@ -1,4 +1,4 @@
-//! The checksum of the model file: CRC-32 as in zip and zlib, fast enough to run at every load.
+//! The checksum of the model file: CRC-32 as in zip and zlib, fast enough to be computed at every load.
 
 use crate::error::to_py;
 use crate::run::run;
@@ -8,16 +8,16 @@ use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
 use rayon::prelude::*;
 
-/// Bytes hashed as one unit; about a millisecond from memory.
+/// Bytes that are hashed as one unit of work, which takes about a millisecond if they are in memory.
 const CHUNK: usize = 4 << 20;
 
-/// Two threads come close to the bandwidth of ordinary memory; more would only wait beside them.
+/// Two threads come close to the bandwidth of ordinary memory. More would wait for it.
 const N_THREADS: usize = 2;
 
 /// The CRC-32 of `data`, continuing from the CRC-32 `start` of what came before it.
 ///
-/// Equals `zlib.crc32(data, start)`; on two threads with the interpreter released. The result does
-/// not depend on the cut into chunks, since CRCs of neighbours combine exactly.
+/// Equals `zlib.crc32(data, start)`. More than 4 MiB are hashed on two threads with the interpreter released.
+/// The result does not depend on how data are cut into chunks, since the CRCs of neighbours combine exactly.
 ///
 /// # Errors
 ///
@@ -45,12 +45,14 @@ pub(crate) fn crc32(py: Python<'_>, data: PyReadonlyArray1<'_, u8>, start: u32) 
     })
 }
 
+/// The CRC-32 of one chunk.
 fn hash(bytes: &[u8]) -> Hasher {
     let mut hasher = Hasher::new();
     hasher.update(bytes);
     hasher
 }
 
+/// The CRC-32 of all chunks, one after the other.
 fn join(mut first: Hasher, rest: impl IntoIterator<Item = Hasher>) -> u32 {
     for next in rest {
         first.combine(&next);

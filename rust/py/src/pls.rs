@@ -1,4 +1,6 @@
-//! `manylabel.pls`: randomized label embeddings, and projections by them.
+//! `manylabel.pls`: fits of randomized label embeddings, and projections by them.
+//!
+//! X may be sparse or dense, of single or double precision, and the model has the precision of X.
 
 use crate::arrays::{F64s, handed};
 use crate::csr::{PyCsr, values, with_labels};
@@ -18,6 +20,7 @@ use numpy::{
 };
 use pyo3::prelude::*;
 
+/// The parameters of a fit.
 fn checked(params: &Named<'_>) -> PyResult<Checked> {
     let ridge = |name| -> PyResult<Ridge> {
         let given = params.unless_auto(name)?;
@@ -43,14 +46,14 @@ fn checked(params: &Named<'_>) -> PyResult<Checked> {
     })
 }
 
-/// A count or a share.
+/// `n_components`: an integer is a count, any other number is a share.
 #[derive(FromPyObject)]
 enum PyComponents {
     Count(usize),
     Share(f64),
 }
 
-/// The number of components that a share of the label covariance takes, or the number given.
+/// The number of components that a share of the label covariance needs, or the number given.
 #[pyfunction]
 pub(crate) fn pls_n_components(
     py: Python<'_>,
@@ -67,7 +70,7 @@ pub(crate) fn pls_n_components(
     })
 }
 
-/// Evaluates `$body` with `$x` bound to the matrix that `$given` is, whatever its types.
+/// Evaluates `$body` with `$x` bound to the [`Matrix`] of the features `$given`, for any of their types.
 macro_rules! with_matrix {
     ($given:expr, |$x:ident| $body:expr) => {
         match $given.features()? {
@@ -87,7 +90,7 @@ macro_rules! with_matrix {
     };
 }
 
-/// A model of either precision: that of X.
+/// A model in the precision of X.
 enum AnyModel {
     Single(Model<f32>),
     Double(Model<f64>),
@@ -105,8 +108,11 @@ impl From<Model<f64>> for AnyModel {
     }
 }
 
-/// Fits an embedding: U or None, W, intercept, eigenvalues or None, steps, unfinished right-hand sides,
-/// the ridges used, and predictions of rows by fits without them or None.
+/// Fits an embedding.
+///
+/// Returns U (`n_labels`, k) or None, W (`n_features`, k), the intercept, the eigenvalues or None, the number
+/// of steps, the number of unfinished right-hand sides, the ridges of U and of W, and the leave-one-out
+/// predictions (`n_rows`, k) or None.
 #[pyfunction]
 pub(crate) fn fit_pls<'py>(
     py: Python<'py>,
@@ -131,6 +137,7 @@ pub(crate) fn fit_pls<'py>(
     }
 }
 
+/// The result of [`fit_pls`].
 type Fitted<'py> = (
     Option<Bound<'py, PyAny>>,
     Bound<'py, PyAny>,
@@ -142,6 +149,7 @@ type Fitted<'py> = (
     Option<Bound<'py, PyAny>>,
 );
 
+/// Hands a model to numpy.
 fn fitted<T: Real + Element>(
     py: Python<'_>,
     model: Model<T>,
@@ -177,14 +185,14 @@ fn fitted<T: Real + Element>(
     ))
 }
 
-/// A fitted matrix with its intercept, of either precision.
+/// A fitted matrix (`n_features`, k) with its intercept (k,), of single or double precision.
 #[derive(FromPyObject)]
 pub(crate) enum PyCoef<'py> {
     Single(PyReadonlyArray2<'py, f32>, PyReadonlyArray1<'py, f32>),
     Double(PyReadonlyArray2<'py, f64>, PyReadonlyArray1<'py, f64>),
 }
 
-/// Rows of X times a matrix with an intercept, (`n_rows`, k).
+/// `XW + b` for a matrix W with the intercept b, (`n_rows`, k), in the precision of W.
 #[pyfunction]
 pub(crate) fn pls_project<'py>(
     py: Python<'py>,
@@ -202,6 +210,7 @@ pub(crate) fn pls_project<'py>(
     })
 }
 
+/// [`pls_project`] for one precision of W.
 fn projected<'py, T: Real + Element>(
     py: Python<'py>,
     x: &PyFeatures<'py>,

@@ -1,13 +1,17 @@
 //! The allocator of the extension module: the system's, with a reserve for small requests.
 //!
-//! Rust ends the process where the standard library cannot get memory. Vectors that grow with the input
-//! are asked for in ways that can be refused (`manylabel_base::filled` and its neighbours). The many
-//! small ones are not, nor are those of other crates, the packing buffers of a matrix product for
-//! example. If the system refuses a small request, the reserve is given back to the system, the request
-//! is repeated, and work in progress learns at its next step that it must end with `MemoryError`. The next
-//! piece of work asks for the reserve again before it starts.
+//! Rust's standard library aborts the process if it cannot get memory. Vectors that grow with the input are
+//! therefore requested by functions that return an error (`manylabel_base::filled` and similar). The many
+//! small ones are not, nor are those of other crates, such as the packing buffers of a matrix product. For
+//! these there is the reserve:
 //!
-//! The reserve is address space that nobody touches: it counts under `ulimit -v`, not as resident memory.
+//! 1. If the system refuses a small request, the reserve is given back to the system and the request is
+//!    repeated.
+//! 2. Work in progress is told at its next step that memory ran out, and ends with `MemoryError`.
+//! 3. The next piece of work requests the reserve again before it starts.
+//!
+//! The reserve is address space that is never written to: it counts under `ulimit -v`, but not as resident
+//! memory.
 
 use manylabel_base::{Error, is_low, ran_low, recovered};
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -17,28 +21,31 @@ use std::sync::atomic::{
     Ordering::{AcqRel, Acquire},
 };
 
-/// The module's allocations pass through here.
+/// The allocator of all Rust code in the module.
 #[global_allocator]
 static ALLOCATOR: WithReserve = WithReserve {
     reserve: AtomicPtr::new(ptr::null_mut()),
 };
 
-/// The largest request that the reserve serves. Larger ones come from vectors that can be refused.
+/// The largest request that the reserve serves, in bytes. Larger ones come from functions that return an
+/// error.
 const SMALL: usize = 8 << 20;
 
-/// The size of the reserve: a few small requests of every thread until the next step. Above 32 MiB glibc
-/// maps a block on its own whatever was freed before, so that freeing it gives all of it back.
+/// The size of the reserve: enough for a few small requests of each thread until its next step. Above 32 MiB,
+/// glibc always maps a block on its own, so that freeing it returns all of it to the system.
 const RESERVE: Layout = match Layout::from_size_align(64 << 20, 16) {
     Ok(layout) => layout,
     Err(_) => panic!("a power of two is an alignment"),
 };
 
+/// The system's allocator with a reserve.
 struct WithReserve {
+    /// The reserve, or null if it was given back.
     reserve: AtomicPtr<u8>,
 }
 
 impl WithReserve {
-    /// Gives the reserve back to the system and tells kernels to stop; false if it is gone already.
+    /// Gives the reserve back to the system and tells kernels to stop. Returns false if there was none.
     #[cold]
     fn open(&self) -> bool {
         let reserve = self.reserve.swap(ptr::null_mut(), AcqRel);
@@ -51,7 +58,7 @@ impl WithReserve {
         true
     }
 
-    /// Makes sure that there is a reserve; false if the system refuses it.
+    /// Allocates the reserve if there is none. Returns false if the system refuses it.
     fn fill(&self) -> bool {
         // SAFETY: the layout's size is not zero.
         let block = unsafe { System.alloc(RESERVE) };
@@ -64,18 +71,19 @@ impl WithReserve {
             .compare_exchange(empty, block, AcqRel, Acquire)
             .is_err()
         {
-            // SAFETY: the block was allocated above with this layout and nobody else knows of it.
+            // SAFETY: the block was allocated above with this layout, and nothing else refers to it.
             unsafe { System.dealloc(block, RESERVE) };
         }
         true
     }
 
-    /// What `request` returns, asked a second time after opening the reserve if it was refused.
+    /// The block that `request` returns. If a small request is refused, the reserve is opened and the request
+    /// is repeated; the result may still be null.
     #[inline]
     fn or_from_reserve(&self, size: usize, request: impl Fn() -> *mut u8) -> *mut u8 {
         let block = request();
         if block.is_null() && size <= SMALL {
-            // Another thread may have opened the reserve in between: ask again in any case.
+            // Another thread may have opened the reserve in the meantime: repeat the request in any case.
             self.open();
             return request();
         }
@@ -96,8 +104,8 @@ unsafe impl GlobalAlloc for WithReserve {
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        // SAFETY: the caller keeps the contract of `realloc`; a refused block is untouched and may be asked
-        // for again.
+        // SAFETY: the caller keeps the contract of `realloc`. If it is refused, the old block is unchanged
+        // and the request may be repeated.
         self.or_from_reserve(new_size, || unsafe {
             System.realloc(block, layout, new_size)
         })
@@ -109,7 +117,7 @@ unsafe impl GlobalAlloc for WithReserve {
     }
 }
 
-/// Makes sure that small requests of the work that follows can be served.
+/// Makes sure that there is a reserve for the work that follows.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! `manylabel.rules`: boosted rules, and scoring by them.
+//! `manylabel.rules`: fits of boosted rules, and scoring by them.
 
 use crate::arrays::{F32s, F64s, I32s, I64s, U8s, handed};
 use crate::csr::{CsrArrays, Examples, PyCsr, csr_arrays, values};
@@ -17,7 +17,7 @@ use manylabel_sparse::Index;
 use numpy::{Element, PyReadonlyArray1, PyReadwriteArray2, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 
-/// `step` and `max_features` are settled in Python.
+/// The parameters of a fit. Python has resolved `step` and `max_features`.
 fn checked(params: &Named<'_>) -> PyResult<Checked> {
     let binning: Option<f64> = params.get("label_binning")?;
     let (min_bins, max_bins): (_, Option<_>) = (params.get("min_bins")?, params.get("max_bins")?);
@@ -47,7 +47,7 @@ fn checked(params: &Named<'_>) -> PyResult<Checked> {
     })
 }
 
-/// The fitted attributes of an estimator that describe its rules.
+/// The attributes of a fitted estimator that describe its rules. Scoring and warm starts need them.
 #[derive(FromPyObject)]
 pub(crate) struct PyRules {
     #[pyo3(attribute("body_indptr_"))]
@@ -73,6 +73,7 @@ pub(crate) struct PyRules {
 }
 
 impl PyRules {
+    /// The checked view of the rules.
     fn rules<'a, I: Element + Index>(
         &'a self,
         heads: &'a HeldSparse<I, f32>,
@@ -86,6 +87,7 @@ impl PyRules {
         Rules::new(bodies, heads.rows("heads_")?, self.n_features)
     }
 
+    /// A copy of the rules, which a fit continues.
     fn start(&self) -> Result<Model, Error> {
         with_held!(&self.heads, |heads| self
             .rules(heads)?
@@ -106,14 +108,19 @@ impl Source for PyRules {
     }
 }
 
-/// Prepares a fitted estimator.
+/// Prepares a fitted estimator for scoring.
 #[pyfunction]
 pub(crate) fn rules_scorer(model: PyRules) -> PyResult<Scorer> {
     Scorer::new(model)
 }
 
-/// Fits boosted rules: ends, features, operators and thresholds of the bodies, heads, coverage,
-/// held-out losses.
+/// Fits boosted rules.
+///
+/// `held_out` marks the rows whose loss decides when to stop. `categorical` lists the categorical features.
+/// `start` is a fitted estimator, to whose rules the fit adds.
+///
+/// Returns the ends, features, operators and thresholds of the rules' bodies, the arrays of their heads in
+/// compressed rows, their coverage, and the held-out losses.
 #[pyfunction]
 pub(crate) fn fit_rules<'py>(
     py: Python<'py>,
@@ -162,7 +169,8 @@ pub(crate) fn fit_rules<'py>(
     ))
 }
 
-/// Adds the heads of the rules `begin..end` to `scores`, a C array (`n_rows`, `n_labels`), in place.
+/// Adds the heads of the rules `begin..end` that cover a row to the row's `scores`, in place. `scores` is
+/// (`n_rows`, `n_labels`) in C order.
 #[pyfunction]
 pub(crate) fn rules_add<'py>(
     py: Python<'py>,
@@ -197,7 +205,7 @@ pub(crate) fn rules_add<'py>(
     })
 }
 
-/// Which rules cover which rows, as the arrays of a CSR matrix (`n_rows`, `n_rules`) of ones.
+/// The rules that cover each row, as the arrays of a CSR matrix (`n_rows`, `n_rules`) of ones.
 #[pyfunction]
 pub(crate) fn rules_fired<'py>(
     py: Python<'py>,

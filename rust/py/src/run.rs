@@ -1,5 +1,9 @@
-//! The one door out of Python: long work runs without the interpreter, on a thread pool of its own,
-//! while the calling thread polls signals and reports progress.
+//! How work leaves the interpreter: [`run`], which all long work goes through.
+//!
+//! The work runs on a thread pool of its own with the interpreter released, while the calling thread polls
+//! signals and reports progress. Kernels see a [`Watch`] only: they count finished units, and are told to
+//! stop after Ctrl-C or an exception of the progress callback. Work that takes less time than starting
+//! threads runs on the calling thread instead ([`run_here`], [`score`]).
 
 use crate::error::to_py;
 use crate::reserve::ensure_reserve;
@@ -14,23 +18,23 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
-/// How often the waiting thread looks at signals. Ctrl-C is promised within a second.
+/// Time between two looks of the waiting thread at signals. Ctrl-C is promised within a second.
 const POLL: Duration = Duration::from_millis(50);
-/// Of each thread, in bytes: what Rust gives threads when nothing is said.
+/// Stack size of each thread, in bytes: Rust's default.
 const STACK: usize = 2 << 20;
-/// With less than this left, in bytes, a thread that does not start is for want of memory: what the C
-/// library sets aside for a thread's small allocations.
+/// Free memory, in bytes, below which a thread that does not start is taken for a lack of memory: what the C
+/// library reserves for a thread's small allocations.
 const SPARE: usize = 64 << 20;
 
 /// Runs `work` on `n_threads` threads with the interpreter released.
 ///
-/// The pool lives as long as the call, so there is nothing for a fork to break. `progress`, if
-/// given, is called with the units done so far at every poll and once at the end; an exception it
-/// raises stops the work and comes back, as Ctrl-C does.
+/// The pool lives as long as the call, so it does not have to survive a fork. `progress`, if given, is called
+/// with the number of finished units at every poll and once at the end. If it raises an exception, the work
+/// is stopped and the exception returned; the same holds for Ctrl-C.
 ///
 /// # Errors
 ///
-/// What `work` returns, as a Python exception; `RuntimeError` if the system refuses a thread or a kernel
+/// An error of `work`, as a Python exception; `RuntimeError` if the system refuses a thread or a kernel
 /// panicked; `MemoryError` if memory ran out.
 pub(crate) fn run<T: Send>(
     py: Python<'_>,
@@ -72,7 +76,7 @@ pub(crate) fn run<T: Send>(
                         let panic = worker.join().err().unwrap_or_else(|| Box::new(""));
                         return Err(panicked(&*panic));
                     }
-                    Err(RecvTimeoutError::Timeout) if raised.is_err() => {} // already asked to stop
+                    Err(RecvTimeoutError::Timeout) if raised.is_err() => {} // was told to stop
                     Err(RecvTimeoutError::Timeout) => {
                         raised = Python::attach(|py| {
                             py.check_signals()?;
@@ -86,7 +90,7 @@ pub(crate) fn run<T: Send>(
     })
 }
 
-/// How a fit runs: on how many threads, and what it reports to; a tuple.
+/// How a fit runs: a tuple of the number of threads and the progress callback or None.
 #[derive(FromPyObject)]
 pub(crate) struct Job(usize, Option<Py<PyAny>>);
 
@@ -105,7 +109,8 @@ impl Job {
     }
 }
 
-/// Runs `work` on the calling thread, for what is over before a pool would stand.
+/// Runs `work` on the calling thread, with the interpreter released. For work that takes less time than
+/// starting a pool: it cannot be interrupted.
 ///
 /// # Errors
 ///
@@ -115,13 +120,13 @@ pub(crate) fn run_here<T: Send>(
     work: impl FnOnce(&Watch) -> Result<T, Error> + Send,
 ) -> PyResult<T> {
     ensure_reserve().map_err(to_py)?;
-    // What a panic leaves half done is dropped with `work`; the borrowed arrays are only read.
+    // After a panic, half-done results are dropped with `work`, and the borrowed arrays were only read.
     py.detach(|| catch_unwind(AssertUnwindSafe(|| work(&Watch::new()))))
         .map_err(|panic| panicked(&*panic))?
         .map_err(to_py)
 }
 
-/// Scores few rows here and now, more through the door; `few` rows take a moment.
+/// Scores rows: on the calling thread if they are `few`, otherwise by [`run`].
 ///
 /// # Errors
 ///
@@ -139,6 +144,7 @@ pub(crate) fn score<T: Send>(
     }
 }
 
+/// Calls `progress` with the number of finished units.
 fn report(progress: Option<&Py<PyAny>>, done: usize) -> PyResult<()> {
     match progress {
         Some(progress) => Python::attach(|py| progress.call1(py, (done,)).map(drop)),
@@ -146,9 +152,11 @@ fn report(progress: Option<&Py<PyAny>>, done: usize) -> PyResult<()> {
     }
 }
 
-/// The system's refusal of a thread. It says "temporarily unavailable" of memory, too: whether that is what
-/// it lacks is found out by asking for as much again, and for some more, since the threads that did start
-/// have given back theirs by now.
+/// The exception for a thread that the system refused.
+///
+/// The system's message is "temporarily unavailable" for a lack of memory as well. To tell the two apart, as
+/// much memory as the threads need is requested again, plus [`SPARE`], since the threads that did start have
+/// freed theirs by now.
 fn no_thread(n_threads: usize, error: &dyn Display) -> PyErr {
     let stacks = n_threads.saturating_add(1).saturating_mul(STACK);
     let asked = stacks.saturating_add(SPARE);
@@ -162,7 +170,7 @@ fn no_thread(n_threads: usize, error: &dyn Display) -> PyErr {
     ))
 }
 
-/// A kernel's panic as an exception that `except Exception` catches.
+/// The exception for a kernel that panicked. Unlike pyo3's own, `except Exception` catches it.
 fn panicked(panic: &(dyn Any + Send)) -> PyErr {
     let cause = match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
         (Some(text), _) => *text,

@@ -1,4 +1,8 @@
-//! `manylabel._core.Scorer`: a fitted model prepared for predictions, of whatever kind.
+//! `manylabel._core.Scorer`: a fitted model of any kind, prepared for predictions.
+//!
+//! Each estimator has a function `*_scorer` that extracts its attributes as a [`Source`]. The source holds
+//! the arrays, and the [`Model`] that it makes borrows from them; the scorer owns both. Whatever scoring
+//! prepares is prepared once, also for a thousand predictions of single rows.
 
 use crate::arrays::handed;
 use crate::csr::{CsrArrays, PyCsr, csr_arrays};
@@ -11,12 +15,17 @@ use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1};
 use pyo3::prelude::*;
 use self_cell::self_cell;
 
-/// The arrays of a fitted estimator, kept alive.
+/// The arrays of a fitted estimator, which a [`Scorer`] keeps alive.
 pub(crate) trait Source: Send + Sync {
-    /// Checks the arrays and prepares them for scoring.
+    /// Checks the arrays and makes a model that borrows them.
+    ///
+    /// # Errors
+    ///
+    /// An error if the arrays do not make a valid model, [`Error::TooLarge`].
     fn model(&self) -> Result<Box<dyn Model + '_>, Error>;
 }
 
+/// A model that borrows the arrays of its source.
 type Prepared<'a> = Box<dyn Model + 'a>;
 
 self_cell!(
@@ -28,12 +37,17 @@ self_cell!(
     }
 );
 
-/// A fitted model prepared for predictions: made once from the arrays of an estimator, which it
-/// borrows and keeps alive, and shared by threads. Arrays must not be changed while it lives.
+/// A fitted model prepared for predictions. It is made once from the arrays of an estimator, which it borrows
+/// and keeps alive, and can be shared by threads. The arrays must not be changed while it lives.
 #[pyclass(frozen, module = "manylabel._core")]
 pub(crate) struct Scorer(Fitted);
 
 impl Scorer {
+    /// Prepares the model of `source`.
+    ///
+    /// # Errors
+    ///
+    /// An error of [`Source::model`], as a Python exception.
     pub(crate) fn new(source: impl Source + 'static) -> PyResult<Self> {
         Fitted::try_new(Box::new(source), |source| source.model())
             .map(Self)
@@ -45,7 +59,12 @@ impl Scorer {
         self.0.borrow_dependent().as_ref()
     }
 
-    /// Asks the model about rows: few of them here and now, more through the door.
+    /// Asks the model about rows, on the calling thread if the model finds them few, otherwise by
+    /// [`run`](crate::run::run).
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](crate::run::run).
     pub(crate) fn ask<T: Send>(
         &self,
         py: Python<'_>,
@@ -62,7 +81,7 @@ impl Scorer {
     }
 }
 
-/// One bound for all labels, or one for each.
+/// One bound for all labels, or one per label.
 #[derive(FromPyObject)]
 pub(crate) enum PyBounds<'py> {
     One(f32),
@@ -83,7 +102,7 @@ impl Scorer {
         csr_arrays(py, top)
     }
 
-    /// The labels of each row with scores above their bound, as the arrays of a CSR matrix.
+    /// The labels of each row whose scores are above their bound, as the arrays of a CSR matrix.
     fn above<'py>(
         &self,
         py: Python<'py>,
@@ -114,7 +133,8 @@ impl Scorer {
         handed(py, scores)?.reshape([x.shape().0, self.n_labels()])
     }
 
-    /// The scores of given labels of each row: of the entries of `pairs`, in their order.
+    /// The scores of given labels of each row: one for each stored entry of `pairs` (`n_rows`, `n_labels`),
+    /// in the order of the entries.
     fn at<'py>(
         &self,
         py: Python<'py>,
@@ -131,7 +151,8 @@ impl Scorer {
         handed(py, scores)
     }
 
-    /// The probability of every label, (`n_rows`, `n_labels`), of models that know it without a link.
+    /// The probability of every label, (`n_rows`, `n_labels`), for models that compute it themselves.
+    /// `ValueError` for others.
     fn probabilities<'py>(
         &self,
         py: Python<'py>,
