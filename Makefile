@@ -3,7 +3,12 @@ PYTHON ?= python3
 BIN := .venv/bin
 RUST_SOURCES := $(shell find rust -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
-.PHONY: demo test lint bench bench-python bench-rules clean
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+# What runs the benches under valgrind, in the version of the crate.
+GUNGRAUN_VERSION := $(shell sed -n 's/^gungraun = "=\(.*\)"/\1/p' Cargo.toml)
+GUNGRAUN := $(TARGET)/tools/gungraun-runner-$(GUNGRAUN_VERSION)
+
+.PHONY: demo test lint bench bench-check bench-record bench-python bench-rules clean
 
 demo: .venv/built
 	$(BIN)/manylabel demo
@@ -22,6 +27,18 @@ lint: .venv/built
 
 bench:
 	cargo bench
+
+# Instructions of the kernels under valgrind, beside those in benches/results/instructions.jsonl; Linux.
+bench-check: $(GUNGRAUN)
+	$(PYTHON) benches/python/instructions.py
+
+bench-record: $(GUNGRAUN)
+	$(PYTHON) benches/python/instructions.py --record
+
+$(GUNGRAUN):
+	@command -v valgrind >/dev/null || $(PYTHON) benches/python/instructions.py
+	cargo install --locked --quiet --root $(TARGET)/tools gungraun-runner --version $(GUNGRAUN_VERSION)
+	touch $@
 
 # End to end against peers, which live in .venv-peers; needs MANYLABEL_DATA.
 bench-python: .venv/built .venv-peers/installed
