@@ -25,8 +25,11 @@ lint: .venv/built
 	$(BIN)/mypy
 	$(BIN)/python -m mypy.stubtest manylabel._core
 
+# Times, which join benches/results/kernels.jsonl, beside those of the last run of this machine.
 bench:
+	@mkdir -p $(TARGET) && touch $(TARGET)/bench-begun
 	cargo bench
+	$(PYTHON) benches/python/kernels.py --since $(TARGET)/bench-begun
 
 # Instructions of the kernels under valgrind, beside those in benches/results/instructions.jsonl; Linux.
 bench-check: $(GUNGRAUN)
