@@ -49,11 +49,11 @@ def read(topic: str) -> list[dict]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def newest(topic: str) -> dict[tuple[str, str], dict]:
-    """The line that counts, by data set and system, in the order in which they first came."""
-    chosen: dict[tuple[str, str], dict] = {}
+def newest(topic: str, parts: tuple[str, ...] = ("set", "system")) -> dict[tuple, dict]:
+    """The line that counts, by data set, system and so on, in the order in which they first came."""
+    chosen: dict[tuple, dict] = {}
     for line in read(topic):
-        key = (line["set"], line["system"])
+        key = tuple(line[part] for part in parts)
         if key not in chosen or "busy" not in line or "busy" in chosen[key]:
             chosen[key] = line
     return chosen
@@ -186,7 +186,7 @@ DEFAULTS = {
 
 def of_defaults(show: Callable[[Callable[[str], float]], str], systems: dict[str, str]) -> list[str]:
     """A column a classifier; a cell shows means over the newest lines of each split."""
-    lines = {(line["set"], line["system"], line["split"]): line for line in read("defaults")}
+    lines = newest("defaults", ("set", "system", "split"))
     cells = []
     for name in dict.fromkeys(name for name, _, _ in lines):
         row = [name]

@@ -122,7 +122,7 @@ def main():
                     line = {"set": name, "split": split, "system": system}
                     line |= {"command": record.command(), **measured(system, split, *parts)}
                     print(json.dumps(line), file=sys.stderr, flush=True)
-                    record.append("defaults", record.about(**line))
+                    record.append("defaults", record.about(**record.busy(), **line))
     print_tables()
 
 

@@ -24,7 +24,7 @@ def main():
     medians = measured(since)
     if not medians:
         sys.exit(f"no times in {home()}: run `cargo bench`")
-    line = record.about(rustc=record.rustc(), medians_ns=medians)
+    line = record.about(rustc=record.rustc(), **record.busy(), medians_ns=medians)
     last = [old for old in record.read(TOPIC) if old["machine"] == line["machine"]]
     table(medians, last[-1] if last else None)
     record.append(TOPIC, line)

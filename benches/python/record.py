@@ -66,9 +66,7 @@ def write(
     line |= {"set": name, "system": system}
     if data:
         line["data"] = data
-    if BUSY:
-        line["busy"] = BUSY
-    append(topic, line | {"figures": figures})
+    append(topic, line | busy() | {"figures": figures})
 
 
 def keep(
@@ -79,13 +77,22 @@ def keep(
     write(topic, name, cells[1], figures(columns[2:], cells[2:]), data=data, packages=packages)
 
 
+def busy() -> dict:
+    """What says that the machine had other work when this program began."""
+    return {"busy": BUSY} if BUSY else {}
+
+
 def command() -> str:
     """The command line of this process, as one would type it at the top of the repository."""
     return shlex.join(["python", f"benches/python/{Path(sys.argv[0]).name}", *sys.argv[1:]])
 
 
+@cache
 def commit() -> str:
-    return output("git", "describe", "--always", "--dirty", "--abbrev=10") or "unknown"
+    """The commit, with "-dirty" where tracked files differ from it; records and the tables of them may."""
+    name = output("git", "describe", "--always", "--abbrev=10") or "unknown"
+    apart = [f":(exclude){path}" for path in ("benches/results", "benches/README.md")]
+    return f"{name}-dirty" if output("git", "diff", "--name-only", "HEAD", "--", ".", *apart) else name
 
 
 def rustc() -> str:
