@@ -3,7 +3,12 @@ PYTHON ?= python3
 BIN := .venv/bin
 RUST_SOURCES := $(shell find rust -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
-.PHONY: demo test lint bench bench-python bench-rules clean
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+# What runs the benches under valgrind, in the version of the crate.
+GUNGRAUN_VERSION := $(shell sed -n 's/^gungraun = "=\(.*\)"/\1/p' Cargo.toml)
+GUNGRAUN := $(TARGET)/tools/gungraun-runner-$(GUNGRAUN_VERSION)
+
+.PHONY: demo test lint bench bench-check bench-record bench-python bench-rules clean
 
 demo: .venv/built
 	$(BIN)/manylabel demo
@@ -19,9 +24,25 @@ lint: .venv/built
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python -m mypy.stubtest manylabel._core
+	$(BIN)/python benches/tables.py --check
 
+# Times, which join benches/results/kernels.jsonl, beside those of the last run of this machine.
 bench:
+	@mkdir -p $(TARGET) && touch $(TARGET)/bench-begun
 	cargo bench
+	$(PYTHON) benches/python/kernels.py --since $(TARGET)/bench-begun
+
+# Instructions of the kernels under valgrind, beside those in benches/results/instructions.jsonl; Linux.
+bench-check: $(GUNGRAUN)
+	$(PYTHON) benches/python/instructions.py
+
+bench-record: $(GUNGRAUN)
+	$(PYTHON) benches/python/instructions.py --record
+
+$(GUNGRAUN):
+	@command -v valgrind >/dev/null || $(PYTHON) benches/python/instructions.py
+	cargo install --locked --quiet --root $(TARGET)/tools gungraun-runner --version $(GUNGRAUN_VERSION)
+	touch $@
 
 # Whole fits and predictions beside other libraries, installed in .venv-peers; needs MANYLABEL_DATA.
 bench-python: .venv/built .venv-peers/installed

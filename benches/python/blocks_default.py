@@ -13,6 +13,7 @@ from pathlib import Path
 from time import perf_counter, process_time
 
 import numpy as np
+import record
 
 import manylabel as ml
 from manylabel.metrics import precision_at_k
@@ -58,7 +59,9 @@ def main():
             precision = precision_at_k(Y_test, top, KS)
             cells = [f"{second:.2f}" for second in (*seconds, *ranked)]
             cells += [f"{100 * value:.2f}" for value in np.asarray(precision)]
-            print(f"| {system} | " + " | ".join([*cells, *shape(model, X, X_test)]) + " |", flush=True)
+            cells += shape(model, X, X_test)
+            print(f"| {system} | " + " | ".join(cells) + " |", flush=True)
+            record.keep("blocks_default", ["set", "system", *COLUMNS], [name, system, *cells])
 
 
 def split(folder):

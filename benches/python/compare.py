@@ -1,4 +1,4 @@
-"""Runs our classifier and its peers on the same data, one after the other; appends the figures to the README.
+"""Runs our classifier and its peers on the same data, one after the other; records the figures.
 
 Every system is measured in a process of its own (worker.py): ours with the Python that runs this script, the
 peers with that of ``.venv-peers``. This process prepares the data, computes P@k and PSP@k for all by the same
@@ -9,8 +9,6 @@ import argparse
 import datetime
 import json
 import os
-import platform
-import shlex
 import signal
 import subprocess
 import sys
@@ -18,6 +16,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+import record
 import scipy.sparse as sp
 from sklearn.preprocessing import normalize
 from systems import SYSTEMS
@@ -27,7 +26,6 @@ from manylabel.metrics import precision_at_k, propensities, psp_at_k
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-README = HERE.parent / "README.md"
 SETS = ["bibtex", "delicious", "eurlex57k", "citeulike-t", "yso-finna-en"]
 TIMEOUT = 4 * 3600  # seconds for one system on one set
 KS = (1, 3, 5)
@@ -40,10 +38,10 @@ COLUMNS = [
 def main():
     args = arguments()
     hold_threads(args.threads)
-    note(args, heading([(interpreter(args, system), SYSTEMS[system].package) for system in args.systems]))
+    print(heading(packages(args)), flush=True)
     for name in args.sets:
         with tempfile.TemporaryDirectory(prefix="manylabel-bench-") as folder:
-            note(args, table(args, name, Path(folder)))
+            print(f"\n{table(args, name, Path(folder))}", flush=True)
 
 
 def arguments() -> argparse.Namespace:
@@ -54,7 +52,9 @@ def arguments() -> argparse.Namespace:
         "--sample-labels", type=int, default=50, metavar="N", help="scikit-learn on many labels"
     )
     parser.add_argument("--peer-python", type=Path, default=ROOT / ".venv-peers/bin/python")
-    parser.add_argument("--append", action=argparse.BooleanOptionalAction, default=True, help="to the README")
+    parser.add_argument(
+        "--append", action=argparse.BooleanOptionalAction, default=True, help="to the records"
+    )
     args = parser.parse_args()
     args.data = data_folder(parser, args.sets)
     if (
@@ -96,57 +96,29 @@ def hold_threads(n_threads: int):
     os.environ["OMP_WAIT_POLICY"] = "passive"
 
 
-def note(args: argparse.Namespace, text: str):
-    """Print, and append at once: an interrupted run keeps the sets it finished."""
-    print(text, flush=True)
-    if args.append:
-        with README.open("a") as file:
-            file.write("\n" + text + "\n")
-
-
 def heading(packages: list[tuple[str, str]]) -> str:
     """Date, commit, machine, command, and the versions of `packages`: pairs of Python and distribution."""
-    cpu = next(
-        line.split(":")[1].strip()
-        for line in Path("/proc/cpuinfo").read_text().splitlines()
-        if line.startswith("model name")
-    )
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     lines = [
-        f"### {datetime.date.today()}, commit {commit()}",
+        f"### {datetime.date.today()}, commit {record.commit()}",
         "",
-        f"- machine: {cpu}, {os.cpu_count()} cores, {memory:.0f} GiB,"
-        f" {platform.system()} {platform.release()}; load average at the start {os.getloadavg()[0]:.2f}",
-        f"- command: `{shlex.join(['python', f'benches/python/{Path(sys.argv[0]).name}', *sys.argv[1:]])}`",
+        f"- machine: {record.machine()}; load average at the start {record.LOAD:.2f}",
+        f"- command: `{record.command()}`",
+        *(f"- {line}" for line in record.all_versions(tuple(packages))),
     ]
-    for python in dict.fromkeys(python for python, _ in packages):
-        names = [name for of, name in packages if of == python]
-        lines.append("- " + versions(python, [*dict.fromkeys(names), "numpy", "scipy"]))
     return "\n".join(lines)
 
 
-def commit() -> str:
-    command = ["git", "describe", "--always", "--dirty", "--abbrev=10"]
-    return subprocess.run(command, cwd=ROOT, text=True, capture_output=True).stdout.strip() or "unknown"
+def packages(args: argparse.Namespace) -> list[tuple[str, str]]:
+    """Whose versions count: pairs of Python and distribution."""
+    return [(interpreter(args, system), SYSTEMS[system].package) for system in args.systems]
 
 
 def interpreter(args: argparse.Namespace, system: str) -> str:
     return sys.executable if system.startswith("manylabel") else str(args.peer_python)
 
 
-def versions(python: str, packages: list[str]) -> str:
-    script = (
-        "import platform, sys; from importlib.metadata import distributions;"
-        "found = {d.metadata['Name']: d.version for d in distributions()};"
-        "print('Python', platform.python_version(), *[f'· {p} {found.get(p)}' for p in sys.argv[1:]])"
-    )
-    return subprocess.run(
-        [python, "-c", script, *packages], text=True, stdout=subprocess.PIPE, check=True
-    ).stdout.strip()
-
-
 def table(args: argparse.Namespace, name: str, folder: Path) -> str:
-    """The systems' figures on one data set, as Markdown."""
+    """The systems' figures on one data set, as Markdown; each is recorded at once."""
     X_train, Y_train = load_xc(args.data / name / "train.txt.gz")
     X_test, Y_test = load_xc(args.data / name / "test.txt.gz")
     # A label without example teaches nothing, and some systems would rank it above all they did learn.
@@ -156,8 +128,19 @@ def table(args: argparse.Namespace, name: str, folder: Path) -> str:
         # csr_matrix, not csr_array: napkinXC looks at the type.
         sp.save_npz(folder / f"{part}.npz", sp.csr_matrix(matrix, dtype=np.float32), compressed=False)
     propensity = propensities(Y_train)
+    sizes = (
+        f"{X_train.shape[0]:,} + {X_test.shape[0]:,} rows, {X_train.shape[1]:,} features,"
+        f" {len(known):,} labels with an example"
+    )
 
     rows = []
+
+    def add(row: list[str]):
+        rows.append(row)
+        if args.append:
+            figures = record.figures(COLUMNS[1:], row[1:])
+            record.write("compare", name, row[0], figures, data=sizes, packages=packages(args))
+
     for system in args.systems:
         print(f"{name}: {system} ...", file=sys.stderr, flush=True)
         title = SYSTEMS[system].title
@@ -169,7 +152,7 @@ def table(args: argparse.Namespace, name: str, folder: Path) -> str:
                 rows.append([title, f"failed: {error}"])
                 continue
             if sampled:
-                rows.append(
+                add(
                     [
                         f"{title}: {args.sample_labels} labels, 1 thread",
                         "",
@@ -179,12 +162,9 @@ def table(args: argparse.Namespace, name: str, folder: Path) -> str:
                 continue
             scores = as_scores(np.load(Path(scratch) / "top.npy"), known, Y_train.shape[1])
         measures = [*precision_at_k(Y_test, scores, k=KS), *psp_at_k(Y_test, scores, propensity, k=KS)]
-        rows.append(
-            [title, *cells(figures, len(known), X_test.shape[0]), *(f"{100 * m:.2f}" for m in measures)]
-        )
+        add([title, *cells(figures, len(known), X_test.shape[0]), *(f"{100 * m:.2f}" for m in measures)])
 
-    sizes = f"{X_train.shape[0]:,} + {X_test.shape[0]:,} rows, {X_train.shape[1]:,} features"
-    lines = [f"**{name}** ({sizes}, {len(known):,} labels with an example)", ""]
+    lines = [f"**{name}** ({sizes})", ""]
     lines += ["| " + " | ".join(COLUMNS) + " |", "|---" + "|---:" * (len(COLUMNS) - 1) + "|"]
     lines += ["| " + " | ".join(row + [""] * (len(COLUMNS) - len(row))) + " |" for row in rows]
     return "\n".join(lines)

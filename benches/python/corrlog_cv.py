@@ -3,6 +3,7 @@
 import argparse
 
 import numpy as np
+import record
 from corrlog_data import MEASURES, everything, folds, head, measures, row
 from scipy.sparse import csr_array
 
@@ -37,7 +38,9 @@ def main():
                 predicted = csr_array(model.fit(X[train], Y[train]).predict(X[test])).toarray()
                 results[variant].append(measures(Y[test], predicted))
         for variant, of_folds in results.items():
-            row(name, variant, *np.mean(of_folds, axis=0))
+            record.keep(
+                "corrlog_cv", ["set", "model", *MEASURES], row(name, variant, *np.mean(of_folds, axis=0))
+            )
         for better, worse in (
             ("CorrLog, elastic net", "CorrLog, l2"),
             ("CorrLog, l2", "independent, l2"),
@@ -54,7 +57,9 @@ def main():
             f"{gain:+.4f} ({count})"
             for gain, count in zip(gains.mean(axis=0), (gains >= 0).sum(axis=0), strict=True)
         ]
-        row(name, better, worse, *cells)
+        cells = row(name, better, worse, *cells)[3:]
+        columns = ["set", "system", "0-1", "accuracy", "F1"]
+        record.keep("corrlog_cv_gains", columns, [name, f"{better}, less {worse}", *cells])
 
 
 if __name__ == "__main__":

@@ -52,10 +52,10 @@ def measures(Y, P):
 
 
 def row(*cells):
-    print(
-        "| " + " | ".join(cell if isinstance(cell, str) else f"{cell:.4f}" for cell in cells) + " |",
-        flush=True,
-    )
+    """Print a row, and return what its cells say."""
+    texts = [cell if isinstance(cell, str) else f"{cell:.4f}" for cell in cells]
+    print("| " + " | ".join(texts) + " |", flush=True)
+    return texts
 
 
 def head(*cells):

@@ -1,6 +1,7 @@
 """Scene in five folds: the authors' settings beside their stored results, and the converged defaults."""
 
 import numpy as np
+import record
 from corrlog_data import MEASURES, everything, folds, head, measures, row
 
 from manylabel import CorrLogClassifier
@@ -64,10 +65,9 @@ def main():
     ]:
         results = np.array(list(run(X, Y, model, leak)))
         spread = results.std(axis=0, ddof=1)
-        row(
-            name,
-            *(f"{mean:.4f} ({sd * 1e4:.0f})" for mean, sd in zip(results.mean(axis=0), spread, strict=True)),
-        )
+        pairs = zip(results.mean(axis=0), spread, strict=True)
+        cells = row(name, *(f"{mean:.4f} ({sd * 1e4:.0f})" for mean, sd in pairs))
+        record.keep("corrlog_scene", ["set", "system", *MEASURES], ["scene", *cells])
     print(f"\nmeans (and standard deviations, in ten-thousandths) of {5 * len(SEEDS)} folds")
 
 

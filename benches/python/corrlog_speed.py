@@ -13,6 +13,7 @@ import warnings  # noqa: E402
 from time import process_time  # noqa: E402
 
 import numpy as np  # noqa: E402
+import record  # noqa: E402
 from corrlog_data import head, parts, row  # noqa: E402
 from scipy.sparse import csr_array  # noqa: E402
 from sklearn.exceptions import ConvergenceWarning  # noqa: E402
@@ -26,6 +27,14 @@ from manylabel.datasets import make_multilabel  # noqa: E402
 SETS = ["yeast", "scene", "enron", "corel5k", "delicious"]
 ENUMERABLE = ["emotions", "flags", "genbase", "scene", "image", "yeast", "birds", "eukaryote-go"]
 PENALTY = 1e-3
+FITS = [
+    *["labels", "scikit-learn s", "scikit-learn violation", "independent l2 s", "independent violation"],
+    *["CorrLog l2 s", "CorrLog s", "pairs", "gradients", "share"],
+]
+DECODING = [
+    *["labels", "coupled", "auto s", "exact s", "search s", "bp s", "marginals s", "ms a row (auto)"],
+    "search = exact",
+]
 
 
 def timed(repeat, work, *arguments):
@@ -45,19 +54,7 @@ def violation(X, Y, coef, intercept):
 
 def fits(sets):
     print("\nFit seconds; scikit-learn without couplings, on features scaled beforehand\n")
-    head(
-        "set",
-        "labels",
-        "scikit-learn",
-        "violation",
-        "independent l2",
-        "violation",
-        "CorrLog l2",
-        "CorrLog",
-        "pairs",
-        "gradients",
-        "share",
-    )
+    head("set", *FITS)
     for name in sets:
         X, Y = parts(name)[0]
         Y = Y.toarray()
@@ -89,23 +86,14 @@ def fits(sets):
             repeat, CorrLogClassifier(PENALTY, PENALTY, threshold="zero", max_iter=5000).fit, X, Y
         )
         cells += [f"{ridge:.3f}", f"{joint:.3f}", f"{model.correlations_.nnz // 2:,}", str(model.n_iter_)]
-        row(name, str(Y.shape[1]), *cells, f"1/{seconds / joint:.1f}")
+        sizes = f"{X.shape[0]:,} rows, {X.shape[1]:,} features, {parts(name)[0][1].shape[1]:,} labels"
+        cells = row(name, str(Y.shape[1]), *cells, f"1/{seconds / joint:.1f}")
+        record.keep("corrlog_speed", ["set", "system", *FITS], [f"{name}, {sizes}", "CorrLog", *cells[1:]])
 
 
 def decoding(sets):
     print("\nSeconds for 10,000 rows, and agreement with the exact decoder\n")
-    head(
-        "set",
-        "labels",
-        "coupled",
-        "auto",
-        "exact",
-        "search",
-        "bp",
-        "marginals",
-        "ms a row (auto)",
-        "search = exact",
-    )
+    head("set", *DECODING)
     for name in sets:
         (X, Y), (X_test, _) = parts(name)
         with warnings.catch_warnings():
@@ -131,7 +119,10 @@ def decoding(sets):
             f"{seconds[key]:.3f}" if key in seconds else ""
             for key in ("auto", "exact", "search", "bp", "marginals")
         ]
-        row(name, str(Y.shape[1]), str(coupled), *cells, f"{seconds['auto'] / 10:.4f}", agreement)
+        cells = [str(Y.shape[1]), str(coupled), *cells, f"{seconds['auto'] / 10:.4f}", agreement]
+        record.keep(
+            "corrlog_decoding", ["set", "system", *DECODING], [name, "CorrLog", *row(name, *cells)[1:]]
+        )
 
 
 def agreement():
@@ -148,7 +139,9 @@ def agreement():
             found = csr_array(model.predict(X_test))
             differ = abs(found - csr_array(model.set_params(decoder="exact").predict(X_test))).sum(axis=1) > 0
             cells.append(f"{100 * (1 - differ.mean()):.2f}")
-        row(name, str(Y.shape[1]), str(X_test.shape[0]), *cells)
+        cells = row(name, str(Y.shape[1]), str(X_test.shape[0]), *cells)[1:]
+        columns = ["set", "system", "labels", "rows", *(f"{penalty:g}" for penalty in penalties)]
+        record.keep("corrlog_search", columns, [name, "CorrLog", *cells])
 
 
 def growth():
@@ -170,7 +163,10 @@ def growth():
                 taken[max_iter], model = timed(2, model.fit, X, Y)
         each = (taken[60] - taken[30]) / 30
         found.append((n_labels, each))
-        row(str(n_labels), f"{1000 * each:.2f}", f"{model.correlations_.nnz // 2:,}")
+        cells = row(str(n_labels), f"{1000 * each:.2f}", f"{model.correlations_.nnz // 2:,}")
+        figures = record.figures(["labels", "ms a gradient", "pairs"], cells)
+        shape = "10,000 rows of 100 values among 2,000 features"
+        record.write("corrlog_growth", shape, f"CorrLog, {n_labels} labels", figures)
     labels, seconds = np.log(found).T
     print(f"\nexponent {np.polyfit(labels, seconds, 1)[0]:.2f}")
 

@@ -18,6 +18,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+import record
 from scipy.sparse import csr_array, vstack
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
@@ -108,23 +109,21 @@ def main():
     parser.add_argument("--sets", nargs="+", default=DENSE + SPARSE, help="folders of MANYLABEL_DATA")
     parser.add_argument("--dense", nargs="*", default=DENSE, help="sets to be given as dense arrays")
     parser.add_argument("--systems", nargs="+", default=list(SYSTEMS), choices=SYSTEMS)
-    parser.add_argument("--results", type=Path, default=Path("target/defaults.jsonl"))
     parser.add_argument("--splits", type=int, metavar="N", help="so many random splits, of all sets")
-    parser.add_argument("--table", action="store_true", help="only print what --results holds")
+    parser.add_argument("--table", action="store_true", help="only print what the records hold")
     args = parser.parse_args()
     if not args.table:
         root = os.environ.get("MANYLABEL_DATA")
         if not root:
             sys.exit("MANYLABEL_DATA must name the folder of data sets")
-        args.results.parent.mkdir(parents=True, exist_ok=True)
         for name in args.sets:
             for split, parts in enumerate(splits(Path(root) / name, name in args.dense, args.splits)):
                 for system in args.systems:
-                    line = {"set": name, "split": split, "system": system} | measured(system, split, *parts)
+                    line = {"set": name, "split": split, "system": system}
+                    line |= {"command": record.command(), **measured(system, split, *parts)}
                     print(json.dumps(line), file=sys.stderr, flush=True)
-                    with args.results.open("a") as file:
-                        file.write(json.dumps(line) + "\n")
-    print_tables(args.results)
+                    record.append("defaults", record.about(**record.busy(), **line))
+    print_tables()
 
 
 def splits(folder, dense, n_random=None):
@@ -160,9 +159,9 @@ def measured(system, seed, X, Y, X_test, Y_test):
             done = time.perf_counter()
             best = best_labels(model, X_test)
     except (ImportError, ValueError, MemoryError) as error:
-        return {"failed": f"{type(error).__name__}: {error}"[:200]}
+        return {"failed": f"{type(error).__name__}: {error}"[:200], "figures": {}}
     known = best >= 0
-    return {
+    figures = {
         "P@1": 100 * float((Y_test[np.arange(len(Y_test)), best] * known).mean()),
         "example-F1": 100 * float(f1_score(Y_test, named, average="samples", zero_division=0)),
         "Hamming %": 100 * float((named != Y_test).mean()),
@@ -172,6 +171,7 @@ def measured(system, seed, X, Y, X_test, Y_test):
         "fit s": fitted - start,
         "predict s": done - fitted,
     }
+    return {"figures": figures}
 
 
 def best_labels(model, X):
@@ -188,16 +188,17 @@ def best_labels(model, X):
     return np.argmax(scores, axis=1)
 
 
-def print_tables(path):
+def print_tables():
     """Print a table a measure, and how many cells are behind LR or of another size."""
     cells = {}
-    for line in map(json.loads, path.read_text().splitlines()):
+    for line in record.read("defaults"):
         cells.setdefault((line["set"], line["system"]), {})[line["split"]] = line  # the newest counts
     sets = list(dict.fromkeys(name for name, _ in cells))
     systems = [system for system in SYSTEMS if any(of == system for _, of in cells)]
 
     def mean(name, system, measure):
-        values = [line[measure] for line in cells.get((name, system), {}).values() if measure in line]
+        lines = [line["figures"] for line in cells.get((name, system), {}).values()]
+        values = [figures[measure] for figures in lines if measure in figures]
         return np.mean(values) if values else np.nan
 
     for measure in MEASURES:

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import record
 import scipy.sparse as sp
 from compare import KS, data_folder, heading, hold_threads
 from sklearn.preprocessing import normalize
@@ -46,6 +47,10 @@ def main():
                     precision = precision_at_k(test[1], top_of(test[0], max(KS)), k=KS)
                     row = [sizes, embedding, str(k), link, f"{seconds:.3g}"]
                     rows.append([*row, *(f"{100 * p:.2f}" for p in precision)])
+                    title = f"{embedding}, {link} link, k = {k}"
+                    record.keep(
+                        "link_embeddings", ["set", "system", *COLUMNS[4:]], [sizes, title, *rows[-1][4:]]
+                    )
     print(markdown(COLUMNS, rows, n_left=2))
 
 

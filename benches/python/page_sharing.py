@@ -10,6 +10,8 @@ import os
 import time
 from pathlib import Path
 
+import record
+
 FIELDS = ["Rss", "Pss", "Private"]
 
 
@@ -74,9 +76,17 @@ def main():
         worker.join()
         if worker.exitcode:
             raise SystemExit(f"process {worker.pid} ended with code {worker.exitcode}")
+    workers_of: dict[int, int] = {}
     for pid, stage, figures in sorted(queue.get() for _ in range(3 * args.processes)):
         seconds = f"{figures['seconds']:10.4f}" if "seconds" in figures else ""
         print(f"{pid:8} {stage:10}" + "".join(f"{figures[field]:12,.1f}" for field in FIELDS) + seconds)
+        known = {
+            f"{'private' if field == 'Private' else field} MB": round(figures[field], 1) for field in FIELDS
+        }
+        if "seconds" in figures:
+            known["s"] = round(figures["seconds"], 4)
+        number = workers_of.setdefault(pid, len(workers_of) + 1)
+        record.write("page_sharing", args.model.name, f"process {number}, {stage}", known)
 
 
 if __name__ == "__main__":

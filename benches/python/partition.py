@@ -2,7 +2,7 @@
 
 Every line has P@k, PSP@k and R@k in percent, both counts of what is saved, and wall clock: of the fit (of
 which partition and router), of ranking the test set, and that of the base classifier over it. Everything runs
-in this process, one after the other, so memory is not measured. Figures are appended to the README.
+in this process, one after the other, so memory is not measured. Figures are appended to the records.
 """
 
 import argparse
@@ -13,7 +13,8 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from compare import data_folder, heading, hold_threads, note
+import record
+from compare import data_folder, heading, hold_threads
 
 import manylabel as ml
 from manylabel.metrics import precision_at_k, propensities, psp_at_k, recall_at_k
@@ -28,6 +29,7 @@ BASES: dict[str, tuple[str, dict[str, Any]]] = {
     "leml": ("LEMLClassifier", {}),
     "pdsparse": ("PDSparseClassifier", {"early_stopping": True}),
 }
+PACKAGES = [(sys.executable, "manylabel"), (sys.executable, "scikit-learn")]
 COLUMNS = [
     *["system", "fit s", "partition s", "router s", "test s", "faster", "blocks", "lam", "captured"],
     *["counted", "with router", *(f"{name}@{k}" for name in ("P", "PSP", "R") for k in KS)],
@@ -37,9 +39,9 @@ COLUMNS = [
 def main():
     args = arguments()
     hold_threads(args.threads)
-    note(args, heading([(sys.executable, "manylabel"), (sys.executable, "scikit-learn")]))
+    print(heading(PACKAGES))
     for name in args.sets:
-        note(args, table(args, name))
+        print(f"\n{table(args, name)}", flush=True)
 
 
 def arguments() -> argparse.Namespace:
@@ -60,7 +62,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--lpsr", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=3, help="timed rankings of the test set")
-    parser.add_argument("--append", action=argparse.BooleanOptionalAction, default=True, help="to the README")
+    parser.add_argument(
+        "--append", action=argparse.BooleanOptionalAction, default=True, help="to the records"
+    )
     args = parser.parse_args()
     args.data = data_folder(parser, args.sets)
     return args
@@ -110,6 +114,12 @@ def table(args: argparse.Namespace, name: str) -> str:
             ):
                 cells += [f"{100 * value:.2f}" for value in np.asarray(found)]
             lines.append("| " + " | ".join(cells) + " |")
+            if args.append:
+                title_of = [
+                    f"{name}, {sizes}",
+                    f"{cells[0]}, over {BASES[args.base][0].removesuffix('Classifier')}",
+                ]
+                record.keep("partition", ["set", *COLUMNS], [*title_of, *cells[1:]], packages=PACKAGES)
             print(lines[-1], file=sys.stderr, flush=True)
     return "\n".join(lines)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from time import perf_counter
 
 import numpy as np
+import record
 from compare import heading, hold_threads
 
 import manylabel as ml
@@ -63,13 +64,10 @@ def timed(args, title, X, Y, n_blocks, max_iter):
         start = perf_counter()
         model.fit(X, Y)
         seconds.append(perf_counter() - start)
-    return [
-        title,
-        str(model.n_blocks_),
-        f"{Y.nnz:,}",
-        f"{statistics.median(seconds):.3f}",
-        str(model.n_iter_),
-    ]
+    row = [title, str(model.n_blocks_), f"{Y.nnz:,}", f"{statistics.median(seconds):.3f}", str(model.n_iter_)]
+    system = f"{row[1]} blocks, {row[2]} ones in Y"
+    record.write("partition_growth", title, system, record.figures(COLUMNS[1:], row[1:]))
+    return row
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from pathlib import Path
 from time import perf_counter
 
 import numpy as np
+import record
 
 import manylabel as ml
 from manylabel.metrics import precision_at_k
@@ -17,6 +18,7 @@ from manylabel.partition.choice import default_lam
 
 KS = (1, 3, 5)
 SHARES = (0.999, 0.99, 0.97, 0.95, 0.9, 0.8, 0.65, 0.5, 0.35)
+COLUMNS = ["lam", "captured", "P@1", "P@3", "P@5", "counted", "with router", "test s"]
 
 
 def main():
@@ -34,7 +36,7 @@ def main():
     base = ml.DiSMECClassifier(random_state=0, n_jobs=args.threads).fit(X, Y)
     plain = 100 * np.asarray(precision_at_k(Y_test, base.predict_topk(X_test, 5), KS))
     print(f"{args.set}, {args.blocks} blocks; DiSMEC alone: " + " / ".join(f"{p:.2f}" for p in plain))
-    print("| lam | captured | P@1 | P@3 | P@5 | counted | with router | test s |\n|---:" + "|---:" * 7 + "|")
+    print("| " + " | ".join(COLUMNS) + " |\n" + "|---:" * len(COLUMNS) + "|")
     rows = []
     for share in SHARES:
         model = ml.BlockPartitionClassifier(
@@ -52,6 +54,8 @@ def main():
         lam, captured, *rest = rows[-1]
         cells = [f"{lam:.4g}", f"{captured:.1f} %", *(f"{value:.2f}" for value in rest)]
         print("| " + " | ".join(cells) + " |", flush=True)
+        title = [args.set, f"{args.blocks} blocks, lam {lam:.4g}"]
+        record.keep("partition_lambda", ["set", "system", *COLUMNS], [*title, *cells])
     if args.png is not None:
         draw(np.array(rows), plain, args)
 

@@ -13,6 +13,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+import record
 import scipy.sparse as sp
 from compare import HERE, WorkerError, comparison, data_folder, figures_of, heading, hold_threads
 from pls_peer import conjugate_gradients, product
@@ -37,7 +38,10 @@ def main():
     settings = ", ".join(f"{name}={value}" for name, value in settings_of(args, "seed").items())
     print(f"{settings}; medians of {args.repeats} seeds.", flush=True)
     for name in args.sets:
-        print("", markdown(COLUMNS, rows_of(args, name), n_left=2), sep="\n", flush=True)
+        rows = rows_of(args, name)
+        print("", markdown(COLUMNS, rows, n_left=2), sep="\n", flush=True)
+        for row in rows:
+            record.keep("pls", COLUMNS, row)
 
 
 def arguments() -> argparse.Namespace:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import record
 from compare import WorkerError, heading, hold_threads
 from planted import Planted
 from pls_systems import SYSTEMS, append_csr
@@ -99,7 +100,11 @@ def measure(args: argparse.Namespace, size: Planted) -> tuple[list[str], dict | 
         f"{figures['data_bytes'] / 1e6:,.1f}",
         f"{figures['peak_bytes'] / 1e6:,.1f}",
     ]
-    return [*row, f"{(figures['peak_bytes'] - figures['read_bytes']) / 1e6:,.1f}"], figures
+    row.append(f"{(figures['peak_bytes'] - figures['read_bytes']) / 1e6:,.1f}")
+    name = f"planted, {size.n_rows:,} rows, {size.n_labels:,} labels"
+    system = f"{SYSTEMS[args.system].title}, {args.components} components"
+    record.write("pls_planted", name, system, record.figures(COLUMNS, row))
+    return row, figures
 
 
 if __name__ == "__main__":

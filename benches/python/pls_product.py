@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+import record
 import scipy.sparse as sp
 from compare import WorkerError, comparison, data_folder, heading, hold_threads
 from planted import Planted
@@ -49,6 +50,8 @@ def main():
                 else:
                     rows.append([sizes, SYSTEMS[system].title, *cells(figures, args.components, gemm, copy)])
     print(markdown(COLUMNS, rows, n_left=2))
+    for row in rows:
+        record.keep("pls_product", COLUMNS, row)
 
 
 def arguments() -> argparse.Namespace:

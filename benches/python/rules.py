@@ -15,8 +15,9 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+import record
 import scipy.sparse as sp
-from compare import HERE, ROOT, WorkerError, commit, figures_of, heading, hold_threads, versions
+from compare import HERE, ROOT, WorkerError, figures_of, heading, hold_threads
 from rules_systems import SYSTEMS
 from sklearn.metrics import hamming_loss, zero_one_loss
 
@@ -25,9 +26,18 @@ from manylabel.datasets import load_xc
 SETS = ["medical", "birds", "enron", "yeast", "eukaryote-go", "bibtex", "reuters-k500"]
 IN_TURN = ["boomer", "exact", "default", "boomer-binned", "exact-binned", "fast-binned"]
 COLUMNS = [
-    *["set", "system", "seeds", "rules", "fit s", "fit CPU s", "times faster", "test s", "times faster"],
-    *["data MB", "peak MB", "subset 0/1 %", "less peer's", "Hamming %", "less peer's"],
+    *["set", "system", "seeds", "rules", "fit s", "fit CPU s", "fit times faster", "test s"],
+    *["test times faster", "data MB", "peak MB", "subset 0/1 %", "subset less peer's", "Hamming %"],
+    "Hamming less peer's",
 ]
+
+# Columns that need several seeds, and their names in the records of losses alone.
+OF_SEEDS = {
+    "seeds": "seeds",
+    "subset 0/1 %": "subset 0/1 %",
+    "subset less peer's": "less peer's",
+    "Hamming %": "Hamming %",
+}
 
 Parts = tuple[sp.csr_array, sp.csr_array, sp.csr_array, sp.csr_array]
 
@@ -39,6 +49,12 @@ def main():
         with tempfile.TemporaryDirectory(prefix="manylabel-bench-") as folder:
             collect(args, Path(folder))
     print(heading(packages(args)), tables(args), sep="\n\n")
+    for row in details(args):
+        record.keep("rules", COLUMNS, row, packages=packages(args))
+        if int(row[COLUMNS.index("seeds")]) > 1:
+            several = {COLUMNS.index(column): column for column in COLUMNS if column in OF_SEEDS}
+            cells = [*row[:2], *(row[at] for at in several)]
+            record.keep("rules_losses", ["set", "system", *OF_SEEDS.values()], cells, packages=packages(args))
 
 
 def arguments() -> argparse.Namespace:
@@ -113,8 +129,8 @@ def collect(args: argparse.Namespace, folder: Path):
 def version_of(args: argparse.Namespace, system: str) -> str:
     package = SYSTEMS[system].package
     if package == "manylabel":
-        return commit()
-    return versions(interpreter(args, system), [package]).split()[-1]
+        return record.commit()
+    return record.versions(interpreter(args, system), [package]).split()[-1]
 
 
 def key(line: dict) -> tuple:
@@ -186,24 +202,33 @@ class Figures:
         return f"{100 * np.mean([self.of_seed[s][part] - peer.of_seed[s][part] for s in seeds]):+.2f}"
 
 
-def tables(args: argparse.Namespace) -> str:
-    """All results of this number of rules and threads: every figure, then only how it compares."""
+def measured(args: argparse.Namespace) -> dict[tuple[str, str], Figures]:
+    """All results of this number of rules and threads, by set and system."""
     lines = [line for line in results(args) if (line["rules"], line["threads"]) == (args.rules, args.threads)]
     figures: dict[tuple[str, str], Figures] = {}
     for name in args.sets:
         for system in SYSTEMS:
             if of_both := [line for line in lines if (line["set"], line["system"]) == (name, system)]:
                 figures[name, system] = Figures(of_both)
+    return figures
+
+
+def details(args: argparse.Namespace) -> list[list[str]]:
+    """A row of all figures a set and system."""
+    figures = measured(args)
+    return [[name, SYSTEMS[system].title, *cells(figures, name, system)] for name, system in figures]
+
+
+def tables(args: argparse.Namespace) -> str:
+    """Every figure, then only how it compares."""
+    figures = measured(args)
     ours = [system for system in SYSTEMS if SYSTEMS[system].peer and any(s == system for _, s in figures)]
-    details, summary = [], {name: [name] for name in args.sets}
+    summary = {name: [name] for name in args.sets}
     for name in args.sets:
-        for system in SYSTEMS:
-            if (name, system) in figures:
-                details.append([name, SYSTEMS[system].title, *cells(figures, name, system)])
         for system in ours:
             summary[name] += short(figures, name, system)
     titles = [f"{SYSTEMS[s].title}: {part}" for s in ours for part in ("fit", "test", "subset 0/1")]
-    parts = [markdown(COLUMNS, details, n_left=2)]
+    parts = [markdown(COLUMNS, details(args), n_left=2)]
     if ours:
         parts.append(
             "Times faster than the peer at the same binning, and points of subset 0/1 loss less its own:"

@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+import record
 import scipy.sparse as sp
 from compare import heading, hold_threads
 from rules_systems import SYSTEMS
@@ -30,8 +31,8 @@ PAPER = {
 # The peer, where it is asked for, stands beside the same figures.
 SAME = {"boomer": "exact", "default": "exact", "boomer-binned": "exact-binned", "fast-binned": "exact-binned"}
 COLUMNS = [
-    *["set", "system", "folds", "fit s", "subset 0/1 %", "paper", "difference"],
-    *["Hamming %", "paper", "difference"],
+    *["set", "system", "folds", "fit s", "subset 0/1 %", "subset of the paper %", "subset difference"],
+    *["Hamming %", "Hamming of the paper %", "Hamming difference"],
 ]
 
 
@@ -43,7 +44,9 @@ def main():
         folds = Folds(args, name)
         for system in args.systems:
             if paper := PAPER[name].get(SAME.get(system, system)):
-                print("| " + " | ".join(row(args, folds, system, paper)) + " |", flush=True)
+                cells = row(args, folds, system, paper)
+                print("| " + " | ".join(cells) + " |", flush=True)
+                record.keep("rules_cv", COLUMNS, cells, packages=packages(args))
 
 
 def arguments() -> argparse.Namespace:

@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+import record
 from compare import heading, hold_threads
 from rules_systems import SYSTEMS
 
@@ -64,8 +65,17 @@ def memory_of_fits(args: argparse.Namespace) -> str:
         rows.append([SYSTEMS[system].title, f"{figures['fit_seconds']:.3g}"])
         rows[-1] += [f"{size:,.1f}" for size in (before, peak, peak - before)]
     columns = ["system", "fit s", "before MB", "peak MB", "fit's MB"]
+    keep(args, columns, rows, n_labels, WITHIN)
     sizes = f"{WITHIN['n_samples']:,} rows, {WITHIN['n_features']:,} features, {n_labels} labels"
     return f"Memory, {args.rules} rules on planted data ({sizes}):\n\n{markdown(columns, rows, n_left=1)}"
+
+
+def keep(args: argparse.Namespace, columns: list[str], rows: list[list[str]], n_labels: object, sizes: dict):
+    """Record the rows of planted data of these sizes."""
+    shape = f"{sizes['n_samples']:,} rows, {sizes['n_features']:,} features, {n_labels} labels"
+    for system, *cells in rows:
+        cells = [f"planted, {shape}", f"{system}, {args.rules} rules", *cells]
+        record.keep("rules_growth", ["set", *columns], cells, packages=packages(args))
 
 
 def time_of_fits(args: argparse.Namespace) -> str:
@@ -78,6 +88,7 @@ def time_of_fits(args: argparse.Namespace) -> str:
         exponent, _ = np.polyfit(np.log(args.labels), np.log(seconds), 1)
         rows.append([SYSTEMS[system].title, *(f"{time:.3g}" for time in seconds), f"{exponent:.2f}"])
     columns = ["system", *(f"{n_labels} labels" for n_labels in args.labels), "exponent"]
+    keep(args, columns, rows, "growing", ALONG)
     sizes = f"{ALONG['n_samples']:,} rows, {ALONG['n_features']:,} features"
     return (
         f"Fit seconds, {args.rules} rules on planted data ({sizes}):\n\n{markdown(columns, rows, n_left=1)}"

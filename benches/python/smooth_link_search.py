@@ -9,6 +9,7 @@ import argparse
 from time import perf_counter
 
 import numpy as np
+import record
 from scipy.sparse import csr_array
 from sklearn.model_selection import ParameterSampler
 from smooth_link_data import MEASURES, PUBLISHED, SETS, Split, interval, load
@@ -25,6 +26,11 @@ def inner(split, seed):
     return Split(split.X[kept], Y[kept], split.X[held], Y[held].toarray())
 
 
+COLUMNS = [
+    *["set", "measure", "draws", "held out", "test", "interval", "search s", "settings", "published"],
+]
+
+
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -35,8 +41,7 @@ def main():
     parser.add_argument("--most-features", type=int, help="draw at most so many, where time is short")
     parser.add_argument("--jobs", type=int, default=-1)
     args = parser.parse_args()
-    print("| set | measure | draws | held out | test | interval | search s | settings | published |")
-    print("|---|---|---:|---:|---:|---:|---:|---|---|")
+    print("| " + " | ".join(COLUMNS) + " |\n" + "|---" * len(COLUMNS) + "|")
     for name in args.sets:
         split = load(name)
         tuning = inner(split, args.seed)
@@ -65,12 +70,10 @@ def main():
                 f"{key}={setting if isinstance(setting, str) else f'{setting:.4g}'}"
                 for key, setting in sorted(draw.items())
             )
-            print(
-                f"| {name} | {measure} | {args.draws} | {value:.4f} | "
-                f"{of_measure(split.Y_test, named):.4f} | {low:.4f}-{high:.4f} | {seconds:.0f} | "
-                f"{settings} | {PUBLISHED.get((measure, name), '')} |",
-                flush=True,
-            )
+            cells = [name, measure, str(args.draws), f"{value:.4f}", f"{of_measure(split.Y_test, named):.4f}"]
+            cells += [f"{low:.4f}-{high:.4f}", f"{seconds:.0f}", settings, PUBLISHED.get((measure, name), "")]
+            print("| " + " | ".join(cells) + " |", flush=True)
+            record.keep("smooth_link_search", COLUMNS, cells)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import argparse
 from time import perf_counter
 
 import numpy as np
+import record
 from smooth_link_data import MEASURES, PUBLISHED, interval, load, named_by_sign
 
 from manylabel import SmoothLinkClassifier
@@ -46,6 +47,12 @@ def classifier(settings, seed, n_jobs):
     )
 
 
+COLUMNS = [
+    *["set", "measure", "seeds", "mean (least, most)", "interval of seed 0", "positive scores"],
+    *["fit s", "published"],
+]
+
+
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -54,9 +61,7 @@ def main():
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--jobs", type=int, default=-1)
     args = parser.parse_args()
-    columns = ["set", "measure", "seeds", "mean (least, most)", "interval of seed 0", "positive scores"]
-    print("| " + " | ".join([*columns, "fit s", "published"]) + " |")
-    print("|---|---|---:|---:|---:|---:|---:|---|")
+    print("| " + " | ".join(COLUMNS) + " |\n" + "|---" * len(COLUMNS) + "|")
     for name in args.sets:
         split = load(name)
         for measure, (of_measure, naming, _) in MEASURES.items():
@@ -70,12 +75,12 @@ def main():
                 by_sign.append(of_measure(split.Y_test, named_by_sign(model, split)))
                 if seed == 0:
                     low, middle, high = interval(of_measure, split.Y_test, named)
-            print(
-                f"| {name} | {measure} | {args.seeds} | {np.mean(values):.4f} ({min(values):.4f}, "
-                f"{max(values):.4f}) | {low:.4f} ({middle:.4f}) {high:.4f} | {np.mean(by_sign):.4f} | "
-                f"{np.median(seconds):.2f} | {PUBLISHED[measure, name]} |",
-                flush=True,
-            )
+            cells = [name, measure, str(args.seeds)]
+            cells.append(f"{np.mean(values):.4f} ({min(values):.4f}, {max(values):.4f})")
+            cells += [f"{low:.4f} ({middle:.4f}) {high:.4f}", f"{np.mean(by_sign):.4f}"]
+            cells += [f"{np.median(seconds):.2f}", PUBLISHED[measure, name]]
+            print("| " + " | ".join(cells) + " |", flush=True)
+            record.keep("smooth_link_table", COLUMNS, cells)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,299 @@
+"""Writes the tables of ``benches/README.md`` from the records in ``benches/results``.
+
+A table stands between ``<!-- table: name -->`` and ``<!-- end -->``; `TABLES` says how each is made. A row
+shows the newest line of its system on its data set, and one measured while the machine was busy only where
+there is no other. ``--check`` writes nothing and fails where the page is not what would be written.
+"""
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from statistics import mean
+
+HERE = Path(__file__).resolve().parent
+README = HERE / "README.md"
+RESULTS = HERE / "results"
+MARKED = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+# The name of a figure, or what makes its cell of all figures of a line.
+Cell = str | Callable[[dict], object]
+Figures = dict[str, object]
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--check", action="store_true", help="fail where the page would change")
+    args = parser.parse_args()
+    old = README.read_text(encoding="utf-8")
+    named = [name for _, name, _ in MARKED.findall(old)]
+    if len(named) != old.count("<!-- table:") or len(named) != old.count("<!-- end -->"):
+        sys.exit(f"{README}: each `<!-- table: name -->` needs its `<!-- end -->`")
+    unknown = [name for name in named if name not in TABLES]
+    if unknown:
+        sys.exit(f"{README}: no such table: {', '.join(unknown)}")
+    new = MARKED.sub(lambda found: found[1] + "\n".join(TABLES[found[2]]()) + "\n" + found[3], old)
+    if args.check:
+        if new != old:
+            sys.exit(f"{README} is not what the records say: run `python benches/tables.py`")
+    else:
+        README.write_text(new, encoding="utf-8")
+
+
+def read(topic: str) -> list[dict]:
+    path = RESULTS / f"{topic}.jsonl"
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def newest(topic: str, parts: tuple[str, ...] = ("set", "system")) -> dict[tuple, dict]:
+    """The line that counts, by data set, system and so on, in the order in which they first came."""
+    chosen: dict[tuple, dict] = {}
+    for line in read(topic):
+        key = tuple(line[part] for part in parts)
+        if key not in chosen or "busy" not in line or "busy" in chosen[key]:
+            chosen[key] = line
+    return chosen
+
+
+def rows(
+    topic: str,
+    columns: dict[str, Cell],
+    *,
+    sets: dict[str, str] | list[str] | None = None,
+    systems: dict[str, str] | None = None,
+    only: list[tuple[str, str]] | None = None,
+    first: str = "system",
+    sizes: bool = False,
+    quiet: bool = False,
+    join: str = "",
+) -> list[str]:
+    """A row a data set and system, the sets together.
+
+    `systems` chooses and names systems, `only` chooses pairs; `quiet` leaves out what was measured while the
+    machine was busy; `sizes` writes those of the data beside its name; `join` is a topic whose figures count
+    where it has a line of the pair. No column `first` if that is empty.
+    """
+    lines = newest(topic)
+    for pair, line in newest(join).items() if join else ():
+        if pair in lines:
+            lines[pair] = lines[pair] | {"figures": lines[pair]["figures"] | line["figures"]}
+    if only is not None:
+        missing = [pair for pair in only if pair not in lines]
+        if missing:
+            sys.exit(f"{topic}.jsonl has no line of {missing}")
+        lines = {pair: lines[pair] for pair in only}
+    names = list(sets if sets is not None else dict.fromkeys(name for name, _ in lines))
+    cells, used = [], []
+    for name in names:
+        shown = ""
+        ranked = [line for (of, _), line in lines.items() if of == name]
+        if systems is not None:
+            order = list(systems)
+            ranked = sorted(
+                (line for line in ranked if line["system"] in order), key=lambda a: order.index(a["system"])
+            )
+        for line in ranked:
+            if quiet and "busy" in line:
+                continue
+            title = f"{name} ({line['data']})" if sizes and line.get("data") else name
+            system = [systems[line["system"]] if systems else line["system"]] if first else []
+            figures = [cell(line["figures"], column, of) for column, of in columns.items()]
+            cells.append([title if shown != name else "", *system, *figures])
+            shown = name
+            used.append(line)
+    return [*markdown(["data", *([first] if first else []), *columns], cells), *measured(used)]
+
+
+def markdown(columns: list[str], cells: list[list[str]]) -> list[str]:
+    """Columns whose cells are numbers go to the right."""
+    numeric = [all(re.match(r"[-+~]?[\d.,]|$", row[at]) for row in cells) for at in range(len(columns))]
+    return [
+        "| " + " | ".join(columns) + " |",
+        "|" + "|".join("---:" if at and number else "---" for at, number in enumerate(numeric)) + "|",
+        *("| " + " | ".join(row) + " |" for row in cells),
+    ]
+
+
+def measured(lines: list[dict]) -> list[str]:
+    """When, where and how: a line under each table."""
+    dates = sorted({line["date"] for line in lines})
+    machines = list(dict.fromkeys(line["machine"] for line in lines if "machine" in line))
+    scripts = [re.match(r"(?:python )?(\S+\.py)", line.get("command", "")) for line in lines]
+    commands = list(dict.fromkeys(f"`python {found[1]}`" for found in scripts if found))
+    text = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
+    return ["", "; ".join([f"Measured {text}", *machines, *commands]) + "."]
+
+
+def cell(figures: Figures, title: str, of: Cell) -> str:
+    value = of(figures) if callable(of) else figures.get(of)
+    if value is None or isinstance(value, str):
+        return value or ""
+    if isinstance(value, float) and re.match(r"(P|PSP|R)@|.*%", title):
+        return f"{value:.2f}"
+    return f"{value:,}"
+
+
+# --- The tables ----------------------------------------------------------------------------------
+
+RANKING = {"P@1": "P@1", "P@3": "P@3", "P@5": "P@5"}
+
+
+def same(*columns: str) -> dict[str, Cell]:
+    return {column: column for column in columns}
+
+
+def glance() -> list[str]:
+    """One-vs-rest beside other libraries."""
+    return rows(
+        "compare",
+        {"fit s": "fit s", **RANKING, "test rows/s": "rows/s", "one row p50 ms": "one row p50 ms"},
+        sets=["delicious", "eurlex57k", "citeulike-t", "yso-finna-en"],
+        systems={
+            "manylabel DiSMECClassifier()": "manylabel",
+            "scikit-learn OneVsRest(LinearSVC(C=1))": "scikit-learn `OneVsRestClassifier(LinearSVC())`",
+            "PECOS XR-Linear, defaults": "PECOS XR-Linear",
+            "omikuji, defaults (Parabel-like)": "omikuji",
+            "napkinXC PLT, defaults": "napkinXC",
+        },
+        sizes=True,
+        quiet=True,
+    )
+
+
+def compare() -> list[str]:
+    columns = same(
+        "fit s", "fit ms/label", "rows/s", "one row p50 ms", "p99 ms", "load s", "peak MB", "model MB"
+    )
+    return rows("compare", columns | RANKING | {"PSP@5": "PSP@5"})
+
+
+DEFAULTS = {
+    "LR": "LR",
+    "forest": "forest",
+    "XGBoost": "XGBoost",
+    "DiSMEC": "DiSMEC",
+    "LEML": "LEML",
+    "PD-Sparse": "PD-Sparse",
+    "link": "smooth link",
+    "CorrLog": "CorrLog",
+    "rules": "rules",
+}
+
+
+def of_defaults(show: Callable[[Callable[[str], float]], str], systems: dict[str, str]) -> list[str]:
+    """A column a classifier; a cell shows means over the newest lines of each split."""
+    lines = newest("defaults", ("set", "system", "split"))
+    cells = []
+    for name in dict.fromkeys(name for name, _, _ in lines):
+        row = [name]
+        for system in systems:
+            splits = [line["figures"] for key, line in lines.items() if key[:2] == (name, system)]
+            splits = [figures for figures in splits if figures]
+            row.append(
+                show(lambda of, splits=splits: mean(figures[of] for figures in splits)) if splits else ""
+            )
+        cells.append(row)
+    return [*markdown(["data", *systems.values()], cells), *measured(list(lines.values()))]
+
+
+def glance_defaults() -> list[str]:
+    kept = {system: title for system, title in DEFAULTS.items() if system not in ("forest", "XGBoost")}
+    return of_defaults(lambda of: f"{of('P@1'):.1f}, {of('labels a row') / of('true labels'):.2f}", kept)
+
+
+def defaults() -> list[str]:
+    measures = ("P@1", "example-F1", "Hamming %", "subset 0/1 %")
+    return of_defaults(lambda of: ", ".join(f"{of(measure):.3g}" for measure in measures), DEFAULTS)
+
+
+def glance_partition() -> list[str]:
+    blocks = "BP, {} blocks, share {}, over DiSMEC", "BP, {} blocks, share {}, {} routes, over DiSMEC"
+    pairs = [
+        *[("eurlex57k", name) for name in ("dismec, over DiSMEC", blocks[0].format(10, 0.95))],
+        ("eurlex57k", blocks[1].format(10, 0.95, 2)),
+        *[("citeulike-t", name) for name in ("dismec, over DiSMEC", blocks[0].format(4, 0.8))],
+        ("citeulike-t", blocks[1].format(4, 0.8, 2)),
+        *[("yso-finna-en", name) for name in ("dismec, over DiSMEC", blocks[1].format(3, 0.95, 3))],
+    ]
+    return rows(
+        "partition", {"fit s": "fit s", **RANKING, "fewer": "counted", "test s": "test s"}, only=pairs
+    )
+
+
+TABLES: dict[str, Callable[[], list[str]]] = {
+    "glance": glance,
+    "glance-defaults": glance_defaults,
+    "glance-partition": glance_partition,
+    "glance-pls": lambda: rows("pls", same("fit s", "times faster", "energy %"), sizes=True),
+    "glance-correlated": lambda: rows(
+        "corrlog_speed",
+        {
+            "scikit-learn s": "scikit-learn s",
+            "ours s": "CorrLog s",
+            "couplings": "pairs",
+            "times faster": lambda figures: figures["share"].removeprefix("1/"),
+        },
+        first="",
+        sizes=True,
+    ),
+    "compare": compare,
+    "load_xc": lambda: rows("load_xc", same("s", "MB/s", "times faster"), first="reader"),
+    "page_sharing": lambda: rows(
+        "page_sharing", same("Rss MB", "Pss MB", "private MB", "s"), first="process, stage"
+    ),
+    "defaults": defaults,
+    "rules": lambda: rows(
+        "rules",
+        same(
+            *("fit s", "fit times faster", "test s", "test times faster", "peak MB", "seeds"),
+            *("subset 0/1 %", "less peer's", "Hamming %"),
+        ),
+        join="rules_losses",
+    ),
+    "rules_cv": lambda: rows(
+        "rules_cv",
+        same("subset 0/1 %", "subset of the paper %", "Hamming %", "Hamming of the paper %"),
+    ),
+    "pls_planted": lambda: rows("pls_planted", same("fit s", "fit CPU s", "peak MB"), first=""),
+    "pls_product": lambda: rows("pls_product", same("ms", "GFLOP/s", "GB/s", "% of copy"), sizes=True),
+    "smooth_link_table": lambda: rows(
+        "smooth_link_table", same("mean (least, most)", "fit s", "published"), first="measure"
+    ),
+    "partition_growth": lambda: rows("partition_growth", same("s", "rounds"), first="partition"),
+    "partition_lambda": lambda: rows(
+        "partition_lambda",
+        sets=["eurlex57k"],
+        columns={"captured": "captured", **RANKING, "times fewer scores": "counted", "test s": "test s"},
+    ),
+    "blocks_default": lambda: rows(
+        "blocks_default", {**same("fit s", "fit CPU s", "rank s"), **RANKING, "blocks": "blocks"}
+    ),
+    "corrlog_decoding": lambda: rows(
+        "corrlog_decoding",
+        same("labels", "coupled", "auto s", "exact s", "search s", "bp s", "marginals s"),
+        first="",
+    ),
+    "corrlog_scene": lambda: rows(
+        "corrlog_scene", same("Hamming", "0-1", "accuracy", "F1", "macro-F1", "micro-F1")
+    ),
+    "corrlog_cv": lambda: rows(
+        "corrlog_cv", same("Hamming", "0-1", "accuracy", "F1", "macro-F1", "micro-F1")
+    ),
+    "one_row": lambda: rows(
+        "one_row",
+        {
+            "predict_topk": "predict_topk after",
+            "predict": "predict after",
+            "decision_function": "decision_function after",
+        },
+        sets=["enron"],
+        first="estimator",
+    ),
+}
+
+if __name__ == "__main__":
+    main()
