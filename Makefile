@@ -20,6 +20,7 @@ test: .venv/built
 lint: .venv/built
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --quiet -- -D warnings
+	cargo clippy --package manylabel-benches --bench instructions --quiet -- -D warnings
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
