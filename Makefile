@@ -15,7 +15,7 @@ demo: .venv/built
 
 test: .venv/built
 	cargo test --workspace --quiet
-	$(BIN)/pytest -q
+	$(BIN)/pytest -q --numprocesses auto --dist worksteal
 
 lint: .venv/built
 	cargo fmt --all --check
