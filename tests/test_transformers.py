@@ -250,17 +250,20 @@ def test_extreme_numbers_fit_or_are_refused(transformer, extreme, dtype):
 
 
 # By conjugate gradients, for many seconds on the large set.
-SLOW = ml.Rembrandt(300, max_iter=1000, tol=1e-12, n_jobs=2)
+SLOW = ml.Rembrandt(300, max_iter=1000, tol=1e-12, random_state=0, n_jobs=2)
 
 
 @posix_only
 @forks
 def test_ctrl_c(large):
     small = make_multilabel(300, 50, 20, random_state=0)
-    told = told_after_ctrl_c(
-        clone(SLOW), large, lambda model: model.set_params(tol=None).fit(*small).transform(small[0]).shape
-    )
-    assert told == ["stopped", (300, 20)]
+
+    def projected(model):
+        return model.set_params(tol=None).fit(*small).transform(small[0])
+
+    stopped, after = told_after_ctrl_c(clone(SLOW), large, projected)
+    assert stopped == "stopped"
+    np.testing.assert_array_equal(after, projected(clone(SLOW)))
 
 
 def test_an_exception_of_the_callback_stops_the_fit(middling):

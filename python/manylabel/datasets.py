@@ -306,7 +306,7 @@ def load_digit_attributes(*, return_names: bool = False) -> Any:
 
     The images are those of :func:`sklearn.datasets.load_digits`, which is part of scikit-learn. All
     labels follow from the digit, so they strongly depend on one another: 6 is even, at least five, a
-    multiple of three, has a closed loop and is a digit upside down.
+    multiple of three, has a closed loop, and is still a digit when it is turned upside down.
 
     Parameters
     ----------
@@ -316,11 +316,11 @@ def load_digit_attributes(*, return_names: bool = False) -> Any:
     Returns
     -------
     X : ndarray of shape (1797, 64), dtype float32
-        Ink in each cell of an 8 x 8 grid, from 0 to 1, row by row.
+        Amount of ink in each cell of an 8 x 8 grid, from 0 to 1, row by row.
     Y : ndarray of shape (1797, 10), dtype int32
-        0 or 1 for: even; prime; square; at least five; multiple of three; power of two; Fibonacci
-        number; closed loop (0, 6, 8, 9); straight strokes only (1, 4, 7); a digit upside down
-        (0, 1, 6, 8, 9).
+        Whether the digit has each attribute, 0 or 1. The columns are: even; prime; square; at least five;
+        multiple of three; power of two; Fibonacci number; closed loop (0, 6, 8, 9); straight strokes only
+        (1, 4, 7); still a digit when turned upside down (0, 1, 6, 8, 9).
     feature_names : list of str
         Only if ``return_names``: "row 0, column 0" and so on.
     label_names : list of str

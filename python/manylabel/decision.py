@@ -47,8 +47,8 @@ class F1Inference(BaseEstimator):  # type: ignore[misc]
 
     Notes
     -----
-    Labels that no training row has, and labels with probability 0, are never predicted; the printed algorithm
-    predicts each label for at least one row. Time is O(n_labels n_samples log n_samples).
+    Labels that no training row has, and labels with probability 0, are never predicted; the algorithm in the
+    paper predicts each label for at least one row. Time is O(n_labels n_samples log n_samples).
 
     References
     ----------
@@ -73,14 +73,14 @@ class F1Inference(BaseEstimator):  # type: ignore[misc]
 
     @built_aside
     def fit(self, probabilities: Any, y: Any) -> F1Inference:
-        """Learn label frequencies and, with "train", the threshold of each label.
+        """Learn the label frequencies and, with ``threshold="train"``, the threshold of each label.
 
         Parameters
         ----------
         probabilities : array-like of shape (n_samples, n_labels) or None
             Probabilities of the training rows, from models that were not fitted to them, such as the result
-            of ``cross_val_predict(model, X, Y, method="predict_proba")``. With "test" they are ignored and
-            may be None.
+            of ``cross_val_predict(model, X, Y, method="predict_proba")``. They are ignored, and
+            may be None, with ``threshold="test"``.
         y : array-like or sparse matrix of shape (n_samples, n_labels)
             0/1 indicator matrix Y of the training rows.
 

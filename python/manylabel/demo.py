@@ -42,7 +42,7 @@ _KS = (1, 2, 3, 4, 5)
 
 @dataclass(frozen=True)
 class Data:
-    """The digit attributes, split once for all models.
+    """The digit attributes, split into training and test images; all models use the same split.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ class Data:
     digits_test : ndarray of shape (n,), dtype int64
         The digit that each test image shows.
     label_names : list of str
-        Of length c.
+        Names of the c labels.
     """
 
     X_train: NDArray[np.float32]

@@ -116,17 +116,19 @@ def recall_at_k(Y_true: Matrix, scores: Matrix, k: int | Sequence[int] = (1, 3, 
 def ndcg_at_k(Y_true: Matrix, scores: Matrix, k: int | Sequence[int] = (1, 3, 5)) -> float | Floats:
     """Mean discounted gain of the k best labels of each row, relative to the best possible (nDCG@k).
 
-    A hit at rank r gains 1 / log2(r + 1). The best possible is a hit at each of the first
+    A hit at rank r gains 1 / log2(r + 1). The best possible gain is that of hits at each of the first
     min(k, number of true labels) ranks.
 
     Returns
     -------
     float or ndarray of shape (len(k),), dtype float64
-        In [0, 1]; a float if `k` is an int. Rows without labels count as 0, as is usual in the field.
+        In [0, 1]; a float if `k` is an int. Rows without labels count as 0, as is usual for this measure in
+        extreme classification.
 
     Notes
     -----
-    Unlike `sklearn.metrics.ndcg_score`, which averages over ties, ties are resolved by label number.
+    Of labels with equal scores, the one with the lower number ranks first. `sklearn.metrics.ndcg_score`
+    averages over such ties instead.
     """
     ks = _check_k(k)
     Y, scores = _check_pair(Y_true, scores)

@@ -360,7 +360,7 @@ class CorrLogClassifier(MultiLabelClassifier):
         return True
 
     def in_coding(self, coding: str) -> tuple[csc_array, NDArray[np.float64], csr_array]:
-        """Return the parameters of the model for labels 0 and 1, or for labels -1 and 1.
+        """Return the parameters of the model for labels coded as 0 and 1, or as -1 and 1.
 
         Parameters
         ----------
@@ -381,7 +381,7 @@ class CorrLogClassifier(MultiLabelClassifier):
         Raises
         ------
         ValueError
-            If there is no such coding.
+            If `coding` is not "01" or "pm1".
         """
         check_is_fitted(self)
         if coding == "01":
@@ -566,9 +566,9 @@ def corrlog_space() -> dict[str, Any]:
     Returns
     -------
     dict of str to list or distribution
-        For `sklearn.model_selection.RandomizedSearchCV`. Both penalties are drawn independently and
-        log-uniformly: `l2_pairs` from the smallest value of the authors' grid (1e-4) to its largest (1),
-        `l2_features` up to a tenth of that, above which no weights are left. `epsilon` is 0, 0.3, 1 or 3.
+        The parameter `param_distributions` of `sklearn.model_selection.RandomizedSearchCV`. Both penalties
+        are drawn independently and log-uniformly: `l2_pairs` from 1e-4 to 1, which is the range of the
+        authors' grid, and `l2_features` from 1e-4 to 0.1. `epsilon` is 0, 0.3, 1 or 3.
 
     Examples
     --------

@@ -55,7 +55,10 @@ class Explanation:
 
     @property
     def log_odds(self) -> NDArray[np.float64]:
-        """Sum of the contributions: log-odds of each label given the other predicted ones, (n_labels,)."""
+        """Log-odds of each label given the other predicted labels, minus the threshold.
+
+        This is the sum of the contributions, an ndarray of shape (n_labels,).
+        """
         return self.intercept + self.features.sum(axis=1) + self.labels.sum(axis=1)
 
     def __repr__(self) -> str:

@@ -224,15 +224,15 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-            Features; finite as float32, or NaN if the class accepts missing values. Any numeric dtype, int32
-            or int64 indices.
+            Features, of any numeric dtype. Values must be finite when converted to float32, or NaN if the
+            class accepts missing values. A sparse matrix may have int32 or int64 indices.
         y : array-like or sparse matrix of shape (n_samples, n_labels), or array-like of shape (n_samples,)
             0/1 indicator matrix Y, or a single label with 0 or 1 per row. Any numeric dtype.
         sample_weight : array-like of shape (n_samples,), default=None
-            Multiplies the loss of each row; >= 0. Rows with weight 0 are ignored.
+            Weights of the rows, which multiply their losses; >= 0. Rows with weight 0 are ignored.
         progress : callable, default=None
-            Called about 20 times per second with the amount of work done, in the unit that ``verbose=1``
-            shows: labels, rules, turns or passes. An exception it raises stops the fit.
+            Called about 20 times per second with the amount of work done so far. Its unit is that of the
+            progress bar of ``verbose=1``, such as labels or rules. If it raises an exception, the fit stops.
 
         Returns
         -------
@@ -247,7 +247,7 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         MemoryError
             If there is not enough memory.
         KeyboardInterrupt
-            Within a second of Ctrl-C, with the exceptions that the notes of the class name.
+            At most a second after Ctrl-C, except in the cases that the Notes section of the class lists.
 
         Warns
         -----

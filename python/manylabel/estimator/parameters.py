@@ -330,7 +330,7 @@ class Either(Parameter):
 
 
 class Anything(Parameter):
-    """A parameter that `fit` checks itself, since that needs the data or another estimator.
+    """A parameter that `fit` checks itself, since the check needs the data or another estimator.
 
     Parameters
     ----------

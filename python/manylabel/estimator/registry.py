@@ -40,8 +40,8 @@ def register(
     """Register an estimator class, so that it can be saved, loaded and used on the command line.
 
     Used as a class decorator. The class must follow scikit-learn's conventions: ``__init__`` only stores its
-    parameters, and fitted attributes have names that end in ``_``. Its docstrings are completed by those of
-    its bases; see `inherit_documentation`.
+    parameters, and fitted attributes have names that end in ``_``. Entries that are missing from its
+    docstrings are added from those of its base classes; see `inherit_documentation`.
 
     Parameters
     ----------
@@ -50,20 +50,22 @@ def register(
     command : str, default=None
         Its name on the command line, after ``--model``; None if it is not available there.
     make : callable, default=None
-        Makes the command line's estimator from the class; None for the default parameters. It passes inner
-        estimators explicitly, so that ``--set`` can set their parameters.
+        Function that takes the class and returns the estimator for the command line; None for an estimator
+        with default parameters. It passes inner estimators explicitly, so that ``--set`` can set their
+        parameters.
     demo : tuple of str and callable, default=None
-        Title of the demo's estimator, and a function that makes it from the class; None to leave it out.
+        Title of the estimator in the demo, and a function that takes the class and returns the estimator.
+        None leaves the class out of the demo.
 
     Returns
     -------
     type or callable
-        `estimator_class` itself; without it, the decorator.
+        `estimator_class` itself, or a decorator if `estimator_class` is not given.
 
     Raises
     ------
     ValueError
-        If another class of that name is registered.
+        If another class with the same name is registered.
     """
     if estimator_class is None:
         return lambda estimator_class: _join(estimator_class, command, make, demo)

@@ -268,7 +268,7 @@ def one_hot(y: Any, classes: NDArray[Any] | None = None) -> tuple[Any, NDArray[A
     -------
     y : csr_array of shape (n_samples, n_classes), or unchanged
     classes : ndarray of shape (n_classes,) or None
-        Strings are objects, as model files require.
+        The sorted classes; strings have dtype object, as model files require. None if y is unchanged.
 
     Raises
     ------

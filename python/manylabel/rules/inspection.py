@@ -125,29 +125,31 @@ def export_text(
     model : BoostedRulesClassifier
         A fitted model.
     feature_names : sequence of str of length n_features, default=None
-        None for ``feature_names_in_``, or "feature 0" and so on.
+        Names of the features. None means ``feature_names_in_`` if the model has it, and otherwise
+        "feature 0", "feature 1" and so on.
     label_names : sequence of str of length n_labels, default=None
-        None for "label 0" and so on.
+        Names of the labels. None means "label 0", "label 1" and so on.
     max_rules : int, default=None
-        Number of rules to write, from the first; >= 1. None for all.
+        Number of rules to write, starting with the first; >= 1. None means all.
     max_labels : int, default=10
-        Number of labels to list per rule, those with the largest absolute scores; the others are counted.
-        >= 1; None for all.
+        Maximum number of labels to name per rule; >= 1. Labels with the largest absolute scores are named.
+        Of the others, only their number is written, and the range of their scores. None names all labels.
     decimals : int, default=2
-        Digits of scores after the decimal point; >= 0. Labels whose scores read the same share a line.
-        Thresholds have at least four significant digits; `rules_` has all of them.
+        Digits of scores after the decimal point; >= 0. Labels whose scores are equal after rounding share a
+        line. Thresholds are rounded to at least four significant digits; `rules_` has their exact values.
 
     Returns
     -------
     str
-        One line ``if alpha > 0.5 and beta <= 1.2 then +0.80 topic_a  (covers 123)`` per rule. If scores
-        differ, each is on a further line. Several conditions on one feature are merged, as in ``0.2 < alpha
-        <= 0.5``.
+        One line ``if alpha > 0.5 and beta <= 1.2 then +0.80 topic_a  (covers 123)`` per rule. Here 123 is the
+        weight of the training rows that the rule covers, which is their number without `sample_weight`. If a
+        rule has several different scores, each is on a further line. Several conditions on one numeric
+        feature are merged, as in ``0.2 < alpha <= 0.5``.
 
     Raises
     ------
     ValueError
-        If the number of names is not that of features or labels, or another argument is not as described.
+        If there are not as many names as features or labels, or another argument is not as described.
     sklearn.exceptions.NotFittedError
         If the model is not fitted.
 
