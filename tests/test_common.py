@@ -66,6 +66,8 @@ if parse_version(sklearn.__version__) < parse_version("1.7"):  # whose two class
             "check_methods_subset_invariance",
             "check_pipeline_consistency",
             "check_readonly_memmap_input",
+            "check_sample_weight_equivalence_on_dense_data",
+            "check_sample_weight_equivalence_on_sparse_data",
         ),
         not_0_and_1,
     )

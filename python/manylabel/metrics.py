@@ -166,8 +166,8 @@ def propensities(Y_train: Matrix, *, A: float = 0.55, B: float = 1.5) -> Floats:
 
     Examples
     --------
-    >>> propensities(np.eye(20)).round(3)[0]
-    np.float64(0.334)
+    >>> round(float(propensities(np.eye(20))[0]), 3)
+    0.334
     """
     A, B = (_CONSTANT.check(name, value) for name, value in (("A", A), ("B", B)))
     Y = _check_indicator(Y_train, "Y_train")
