@@ -25,7 +25,7 @@ lint: .venv/built
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python -m mypy.stubtest manylabel._core
-	$(BIN)/python benches/tables.py --check
+	$(BIN)/python benches/python/tables.py --check
 
 # Times, which join benches/results/kernels.jsonl, beside those of the last run of this machine.
 bench:

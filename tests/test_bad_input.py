@@ -1,7 +1,6 @@
 """Bad and extreme input: a documented result, or an error that says what was wanted and what came."""
 
 import copy
-import multiprocessing
 import sys
 from operator import attrgetter
 from pathlib import Path
@@ -15,6 +14,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.fixes import parse_version
 
 import manylabel as ml
+from children import forked, forks
 from estimators import (
     CLASSIFIERS,
     TRANSFORMERS,
@@ -542,28 +542,20 @@ def test_a_failed_fit_leaves_no_wrong_model(classifier):
     "shapes",
     [(2**31 + 5, 3), (3, 2**31 + 5), (2**31 - 2, 3), (2**40, 3), (3, 2**40)],
 )
-@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+@forks
 @every_classifier
 def test_columns_beyond_memory_are_an_error(classifier, shapes):
-    context = multiprocessing.get_context("fork")
-    receiver, sender = context.Pipe(duplex=False)
-    child = context.Process(target=fit_in_4_gib, args=(sender, classifier, shapes))
-    child.start()
-    sender.close()
-    try:
+    with forked(fit_in_3_gib, classifier, shapes) as (receiver, _):
         assert receiver.poll(120), "still fitting"
         assert receiver.recv().startswith("refused: ")  # EOFError: the process died
-    finally:
-        child.kill()
-        child.join()
 
 
-def fit_in_4_gib(pipe, classifier, shapes):
-    """Fits a diagonal X and Y of these shapes in a child that may take 4 GiB more."""
+def fit_in_3_gib(pipe, classifier, shapes):
+    """Fits a diagonal X and Y of these shapes in a child that may take 3 GiB more."""
     import resource  # of POSIX
 
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
-    most = int(status["VmSize"].split()[0]) * 1024 + (4 << 30)
+    most = int(status["VmSize"].split()[0]) * 1024 + (3 << 30)
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
     X, Y = (csr_array((np.ones(3), [0, n // 2, n - 1], np.arange(4)), shape=(3, n)) for n in shapes)
     try:

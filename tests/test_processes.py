@@ -14,13 +14,13 @@ import pytest
 from scipy.sparse import issparse
 from sklearn.base import clone
 
+from children import forked, forks
 from estimators import CLASSIFIERS
 from manylabel import LEMLClassifier, PDSparseClassifier
 from manylabel.datasets import make_multilabel
 
 every_classifier = pytest.mark.parametrize("classifier", CLASSIFIERS, ids=repr)
 posix_only = pytest.mark.skipif(os.name != "posix", reason="needs signals and fork")
-forks = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 
 
 @pytest.fixture(scope="module")
@@ -59,19 +59,11 @@ def fit_and_tell(pipe, model, large, then):
 
 def told_after_ctrl_c(model, large, then):
     """What a process sends after Ctrl-C came while `model` was fitted."""
-    context = multiprocessing.get_context("fork")
-    receiver, sender = context.Pipe(duplex=False)
-    child = context.Process(target=fit_and_tell, args=(sender, model, large, then))
-    child.start()
-    sender.close()
-    try:
+    with forked(fit_and_tell, model, large, then) as (receiver, child):
         assert receiver.recv() == "begun"
         os.kill(child.pid, signal.SIGINT)
         # Within a second on a machine that is not busy; a hang is what this must tell apart.
         return [receiver.recv() if receiver.poll(10) else "silence" for _ in range(2)]
-    finally:
-        child.kill()
-        child.join()
 
 
 @posix_only

@@ -14,6 +14,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import manylabel as ml
+from children import forked
 from estimators import CLASSIFIERS
 from manylabel.datasets import make_multilabel
 from manylabel.estimator import base
@@ -257,10 +258,6 @@ def test_a_forked_child_uses_it(fitted, small):
     X, _ = small
     fitted.prepare()
     expected = fitted.predict_topk(X)
-    context = multiprocessing.get_context("fork")
-    receiver, sender = context.Pipe(duplex=False)
-    child = context.Process(target=lambda: sender.send(fitted.predict_topk(X)))
-    child.start()
-    assert receiver.poll(60)
-    np.testing.assert_array_equal(receiver.recv().toarray(), expected.toarray())
-    child.join()
+    with forked(lambda pipe: pipe.send(fitted.predict_topk(X))) as (receiver, _):
+        assert receiver.poll(60)
+        np.testing.assert_array_equal(receiver.recv().toarray(), expected.toarray())

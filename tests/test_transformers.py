@@ -17,11 +17,12 @@ from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import manylabel as ml
+from children import forks
 from estimators import TRANSFORMERS
 from manylabel.datasets import make_multilabel
 from test_bad_input import BAD_TRAINING_SETS, X, Y, assert_bad_rows_are_refused
 from test_common import TEXTS, TOPICS, X_FORMS, Y_FORMS, bits, copies, frozen
-from test_processes import forks, posix_only, told_after_ctrl_c
+from test_processes import posix_only, told_after_ctrl_c
 
 every_transformer = pytest.mark.parametrize("transformer", TRANSFORMERS, ids=repr)
 
@@ -288,7 +289,7 @@ def fit_and_answer(model, X, Y):
 
 
 @posix_only
-@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+@forks
 def test_a_forked_child_fits_and_transforms(fitted, problem):
     X, Y = problem
     model = clone(fitted).set_params(n_jobs=2).fit(X, Y)

@@ -84,8 +84,8 @@ def count(runner: Path) -> dict[str, int]:
             name = f"{summary['function_name']}/{summary['id']}"
             if name in counts:
                 sys.exit(f"two kernels are called {name}")
-            (profile,) = summary["profiles"]
-            counts[name] = int(profile["data"]["total"]["metrics"]["Ir"]["values"]["new"])
+            (of_callgrind,) = summary["profiles"]
+            counts[name] = int(of_callgrind["data"]["total"]["metrics"]["Ir"]["values"]["new"])
     if running.returncode:
         sys.exit(f"`{' '.join(call)}` failed")
     if not counts:

@@ -2,7 +2,8 @@
 
 A line says when, at which commit, on which machine and with which versions and command something was
 measured. Most hold the figures of one system on one data set (`write`), those of kernels a whole run.
-``benches/tables.py`` makes the tables of ``benches/README.md`` from them. Needs the standard library alone.
+``benches/python/tables.py`` makes the tables of ``benches/README.md`` from them. Needs the standard library
+alone.
 """
 
 import datetime

@@ -25,6 +25,7 @@ from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator, ClassifierMixin
 
 import manylabel as ml
+from children import forks
 from estimators import CLASSIFIERS, PARTITIONERS, TRANSFORMERS
 from forgery import DTYPES, put_together, taken_apart
 from golden import FOLDER
@@ -34,7 +35,7 @@ from manylabel.persistence import register
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="limits the memory of a process as Linux does"),
-    pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning"),
+    forks,
 ]
 
 FEW = 400

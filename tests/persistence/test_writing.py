@@ -13,12 +13,13 @@ import numpy as np
 import pytest
 from sklearn.base import BaseEstimator
 
+from children import forks
 from manylabel.aside import written_aside
 from manylabel.persistence import load, register, save_model
 
 pytestmark = [
     pytest.mark.skipif(os.name != "posix", reason="about permissions, pipes, locks and signals"),
-    pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning"),
+    forks,
 ]
 
 

@@ -87,6 +87,7 @@ impl Checked {
         let held = collected("number of rows", (0..n).filter(|&row| is_held(row)))?;
         let mut validation = Vec::new();
         let mut best: Option<(f64, usize, State)> = None;
+        let mut gap = None; // of the model as it stands
         let mut n_iter = 0;
         while n_iter < params.max_iter {
             let pass = fit.pass(&mut state, &problem.order, true, watch)?;
@@ -108,8 +109,12 @@ impl Checked {
             // The gap of the pass is made of gaps that rows had before their visits, each with other
             // weights. Only the gap of one model is a bound.
             let goal = params.tol * primal;
-            if pass.gap <= goal && problem.dual_gap(&state, params.l1, watch)? <= goal {
-                break;
+            if pass.gap <= goal {
+                let found = problem.dual_gap(&state, params.l1, watch)?;
+                if found <= goal {
+                    gap = Some(found);
+                    break;
+                }
             }
             if params.n_candidates.is_none() && pass.search > 2 * pass.rest {
                 fit.n_candidates = (2 * fit.n_candidates).min(MOST_CANDIDATES);
@@ -119,8 +124,12 @@ impl Checked {
         let mut precision_of_best = None;
         if let Some((precision, at, of_best)) = best {
             (precision_of_best, n_post, state) = (Some(precision), at, of_best);
+            gap = None;
         }
-        let dual_gap = problem.dual_gap(&state, params.l1, watch)?;
+        let dual_gap = match gap {
+            Some(gap) => gap,
+            None => problem.dual_gap(&state, params.l1, watch)?,
+        };
         // The weights before the post-solve, if they are better on held-out rows.
         let mut before = None;
         if params.post_solve && params.l1 > 0.0 {

@@ -6,16 +6,14 @@ there is no other. ``--check`` writes nothing and fails where the page is not wh
 """
 
 import argparse
-import json
 import re
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from statistics import mean
 
-HERE = Path(__file__).resolve().parent
-README = HERE / "README.md"
-RESULTS = HERE / "results"
+import record
+
+README = record.ROOT / "benches/README.md"
 MARKED = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 # The name of a figure, or what makes its cell of all figures of a line.
@@ -39,20 +37,15 @@ def main():
     new = MARKED.sub(lambda found: found[1] + "\n".join(TABLES[found[2]]()) + "\n" + found[3], old)
     if args.check:
         if new != old:
-            sys.exit(f"{README} is not what the records say: run `python benches/tables.py`")
+            sys.exit(f"{README} is not what the records say: run `python benches/python/tables.py`")
     else:
         README.write_text(new, encoding="utf-8")
-
-
-def read(topic: str) -> list[dict]:
-    path = RESULTS / f"{topic}.jsonl"
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def newest(topic: str, parts: tuple[str, ...] = ("set", "system")) -> dict[tuple, dict]:
     """The line that counts, by data set, system and so on, in the order in which they first came."""
     chosen: dict[tuple, dict] = {}
-    for line in read(topic):
+    for line in record.read(topic):
         key = tuple(line[part] for part in parts)
         if key not in chosen or "busy" not in line or "busy" in chosen[key]:
             chosen[key] = line
