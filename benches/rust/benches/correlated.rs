@@ -27,7 +27,13 @@ fn shapes() -> [Data; 2] {
 fn fitted(data: &Data, params: Params) -> Model {
     let params = params.check().expect("in range");
     params
-        .fit(data.x.view(), data.y.view(), None, None, &Watch::new())
+        .fit(
+            data.x.view().into(),
+            data.y.view().into(),
+            None,
+            None,
+            &Watch::new(),
+        )
         .expect("sound data")
 }
 

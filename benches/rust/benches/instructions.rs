@@ -157,7 +157,7 @@ fn fit_dismec(solver: dismec::Solver) -> Kernel {
     };
     let (params, watch) = (params.check().expect("in range"), watch());
     let params = leaked(params);
-    kernel(move || params.fit(x, y, None, watch).expect("sound data"))
+    kernel(move || params.fit(x.into(), y, None, watch).expect("sound data"))
 }
 
 fn fit_leml() -> Kernel {
@@ -169,14 +169,22 @@ fn fit_leml() -> Kernel {
         ..leml::Params::default()
     };
     let (params, watch) = (leaked(params.check().expect("in range")), watch());
-    kernel(move || params.fit(x, y, None, None, watch).expect("sound data"))
+    kernel(move || {
+        params
+            .fit(x.into(), y, None, None, watch)
+            .expect("sound data")
+    })
 }
 
 fn fit_pdsparse() -> Kernel {
     let (x, _, y) = examples(TAUGHT.examples(0));
     let params = leaked(pdsparse::Params::default().check().expect("defaults"));
     let watch = watch();
-    kernel(move || params.fit(x, y, None, None, watch).expect("sound data"))
+    kernel(move || {
+        params
+            .fit(x.into(), y, None, None, watch)
+            .expect("sound data")
+    })
 }
 
 /// The best five labels of `n` rows, by pruned weights.
@@ -231,7 +239,7 @@ fn fit_rules(params: rules::Params) -> Kernel {
     let (params, watch) = (leaked(params.check().expect("in range")), watch());
     kernel(move || {
         params
-            .fit(x, y, None, None, &[], None, watch)
+            .fit(x.into(), y, None, None, &[], None, watch)
             .expect("sound data")
     })
 }
@@ -249,7 +257,7 @@ fn exact_rules(n_rules: usize) -> rules::Params {
 fn predict_rules(sets: bool) -> Kernel {
     let (x, y, owned) = examples(FEW.examples(0));
     let (params, watch) = (of_rules(50).check().expect("in range"), watch());
-    let model = params.fit(x, owned, None, None, &[], None, watch);
+    let model = params.fit(x.into(), owned, None, None, &[], None, watch);
     let model = leaked(model.expect("sound data"));
     let ends = Vec::leak(model.heads.indptr.iter().map(|&end| end as i32).collect());
     let labels = Vec::leak(model.heads.indices.iter().map(|&l| l as i32).collect());
@@ -342,7 +350,7 @@ fn fit_link(loss: link::Loss, solver: link::Solver) -> Kernel {
         ..link::Params::default()
     };
     let (params, watch) = (leaked(params.check().expect("in range")), watch());
-    let fit = move || params.fit(x, projection(), None, y, None, None, watch);
+    let fit = move || params.fit(x.into(), projection(), None, y, None, None, watch);
     kernel(move || fit().expect("sound data"))
 }
 
@@ -355,7 +363,7 @@ fn rank_link(kernel_of: link::Kernel) -> Kernel {
         ..link::Params::default()
     };
     let (params, watch) = (params.check().expect("in range"), watch());
-    let model = params.fit(x, projection(), None, y, None, None, watch);
+    let model = params.fit(x.into(), projection(), None, y, None, None, watch);
     let model = leaked(model.expect("sound data"));
     let (frequencies, phases) = (&model.frequencies, &model.phases);
     let (weights, intercept) = (&model.weights, &model.intercept);
@@ -385,7 +393,7 @@ fn fit_correlated(l2_pairs: f64, epsilon: f64) -> Kernel {
         ..correlated::Params::default()
     };
     let (params, watch) = (leaked(params.check().expect("in range")), watch());
-    let fit = move || params.fit(x, y.view(), None, None, watch);
+    let fit = move || params.fit(x.into(), y.view().into(), None, None, watch);
     kernel(move || fit().expect("sound data"))
 }
 
@@ -393,7 +401,7 @@ fn decode(method: correlated::Method) -> Kernel {
     let (x, y, _) = examples(FEW.examples(0));
     let (params, watch) = (correlated::Params::default(), watch());
     let params = params.check().expect("defaults");
-    let model = params.fit(x, y.view(), None, None, watch);
+    let model = params.fit(x.into(), y.view().into(), None, None, watch);
     let model = leaked(model.expect("sound data"));
     let (weights, sets) = (&model.weights, &model.sets);
     let weights = (&weights.ends[..], &weights.cols[..], &weights.values[..]);
@@ -428,7 +436,7 @@ const CLUSTERS: partition::KMeans = partition::KMeans {
 fn cluster() -> Kernel {
     let (x, _, _) = examples(GROUPED.examples(0));
     let watch = watch();
-    kernel(move || CLUSTERS.fit(x, None, watch).expect("small"))
+    kernel(move || CLUSTERS.fit(x.into(), None, watch).expect("small"))
 }
 
 fn split() -> Kernel {
@@ -439,13 +447,13 @@ fn split() -> Kernel {
         ..partition::Params::default()
     };
     let (params, watch) = (leaked(params.check().expect("in range")), watch());
-    kernel(move || params.fit(x, y, watch).expect("small"))
+    kernel(move || params.fit(x.into(), y, watch).expect("small"))
 }
 
 fn route() -> Kernel {
     let (x, _, _) = examples(GROUPED.examples(0));
     let watch = watch();
-    let classes = &leaked(CLUSTERS.fit(x, None, watch).expect("small")).row_clusters;
+    let classes = &leaked(CLUSTERS.fit(x.into(), None, watch).expect("small")).row_clusters;
     let router = partition::Router {
         c: 1.0,
         fit_intercept: true,
@@ -453,7 +461,11 @@ fn route() -> Kernel {
         max_iter: 1000,
         seed: 0,
     };
-    kernel(move || router.fit(x, classes, 8, None, watch).expect("small"))
+    kernel(move || {
+        router
+            .fit(x.into(), classes, 8, None, watch)
+            .expect("small")
+    })
 }
 
 #[library_benchmark]

@@ -25,7 +25,7 @@ fn fit(criterion: &mut Criterion) {
         };
         let params = params.check().expect("defaults");
         group.bench_function(BenchmarkId::new(name, text), |b| {
-            b.iter_with_large_drop(|| params.fit(x.view(), &y, None, &Watch::new()));
+            b.iter_with_large_drop(|| params.fit(x.view().into(), &y, None, &Watch::new()));
         });
     }
     for rank in [10, 100] {
@@ -37,12 +37,12 @@ fn fit(criterion: &mut Criterion) {
         };
         let params = params.check().expect("in range");
         group.bench_function(BenchmarkId::new(format!("leml,rank={rank}"), text), |b| {
-            b.iter_with_large_drop(|| params.fit(x.view(), &y, None, None, &Watch::new()));
+            b.iter_with_large_drop(|| params.fit(x.view().into(), &y, None, None, &Watch::new()));
         });
     }
     let params = pdsparse::Params::default().check().expect("defaults");
     group.bench_function(BenchmarkId::new("pd-sparse", text), |b| {
-        b.iter_with_large_drop(|| params.fit(x.view(), &y, None, None, &Watch::new()));
+        b.iter_with_large_drop(|| params.fit(x.view().into(), &y, None, None, &Watch::new()));
     });
 }
 

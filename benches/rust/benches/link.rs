@@ -64,7 +64,15 @@ fn fit(criterion: &mut Criterion) {
                 b.iter_with_large_drop(|| {
                     let (x, projection) = (data.x.view(), data.projection());
                     params
-                        .fit(x, projection, None, &data.y, None, None, &Watch::new())
+                        .fit(
+                            x.into(),
+                            projection,
+                            None,
+                            &data.y,
+                            None,
+                            None,
+                            &Watch::new(),
+                        )
                         .expect("sound data")
                 });
             });
@@ -84,7 +92,15 @@ fn score(criterion: &mut Criterion) {
             let params = params.check().expect("in range");
             let (x, watch) = (data.x.view(), Watch::new());
             let model = params
-                .fit(x, data.projection(), None, &data.y, None, None, &watch)
+                .fit(
+                    x.into(),
+                    data.projection(),
+                    None,
+                    &data.y,
+                    None,
+                    None,
+                    &watch,
+                )
                 .expect("sound data");
             let scorer = Scorer::new(
                 data.projection(),

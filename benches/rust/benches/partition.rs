@@ -21,7 +21,7 @@ fn partition(criterion: &mut Criterion) {
         };
         let name = format!("{TEXT},n_blocks={n_blocks}");
         group.bench_function(BenchmarkId::new("kmeans", &name), |b| {
-            b.iter_with_large_drop(|| kmeans.fit(x.view(), None, &Watch::new()));
+            b.iter_with_large_drop(|| kmeans.fit(x.view().into(), None, &Watch::new()));
         });
         let params = Params {
             n_blocks: Some(n_blocks),
@@ -30,7 +30,7 @@ fn partition(criterion: &mut Criterion) {
         };
         let params = params.check().expect("in range");
         group.bench_function(BenchmarkId::new("fit", &name), |b| {
-            b.iter_with_large_drop(|| params.fit(x.view(), &y, &Watch::new()));
+            b.iter_with_large_drop(|| params.fit(x.view().into(), &y, &Watch::new()));
         });
     }
     group.finish();
@@ -44,7 +44,7 @@ fn router(criterion: &mut Criterion) {
         seed: 0,
     };
     let classes = kmeans
-        .fit(x.view(), None, &Watch::new())
+        .fit(x.view().into(), None, &Watch::new())
         .expect("small")
         .row_clusters;
     let router = Router {
@@ -58,7 +58,7 @@ fn router(criterion: &mut Criterion) {
     group.sample_size(10).sampling_mode(SamplingMode::Flat);
     let name = format!("{TEXT},n_blocks=16");
     group.bench_function(BenchmarkId::new("fit", name), |b| {
-        b.iter_with_large_drop(|| router.fit(x.view(), &classes, 16, None, &Watch::new()));
+        b.iter_with_large_drop(|| router.fit(x.view().into(), &classes, 16, None, &Watch::new()));
     });
     group.finish();
 }

@@ -48,7 +48,7 @@ impl Data {
         let params = params.check().expect("in range");
         let watch = Watch::new();
         params
-            .fit(self.x.view(), y, None, None, &[], None, &watch)
+            .fit(self.x.view().into(), y, None, None, &[], None, &watch)
             .expect("sound data")
     }
 }

@@ -14,7 +14,7 @@ use crate::wide::{
     Float, Wide, dense_add_transposed, dense_times, sparse_add_transposed, sparse_times,
 };
 use manylabel_base::{Error, Watch, collected, copied, filled};
-use manylabel_sparse::{ColumnOrder, CsrView, Index, RowBlocks, Value};
+use manylabel_sparse::{ColumnOrder, CsrView, Index, RowBlocks, Sparse, Value};
 use std::ops::Range;
 
 /// Rows of a dense block. It stays in the second-level cache while it is used twice.
@@ -145,17 +145,13 @@ impl Scales {
     /// threads must share the rows of one panel, which takes smaller blocks.
     ///
     /// Cuts depend on the data only, never on the number of threads.
-    pub(crate) fn cut<I: Index, V: Value>(
-        &self,
-        x: CsrView<'_, I, V>,
-        few_labels: bool,
-    ) -> Result<Vec<Range<usize>>, Error> {
+    pub(crate) fn cut(&self, x: Sparse<'_>, few_labels: bool) -> Result<Vec<Range<usize>>, Error> {
         let most = match (self.dense, few_labels) {
             (true, _) => DENSE_ROWS,
             (false, true) => FEW_ROWS,
             (false, false) => RowBlocks::<f32>::MAX_ROWS,
         };
-        let cuts = RowBlocks::<f32>::cut(x.n_rows(), |row| x.row(row).0.len());
+        let cuts = RowBlocks::<f32>::cut(x.n_rows(), |row| x.n_stored(row));
         let split = cuts.into_iter().flat_map(|rows| {
             let end = rows.end;
             rows.step_by(most)
@@ -253,6 +249,16 @@ impl<T: Float> Design<T> {
             indptr[row + 1] = at as i64;
         }
         let x = CsrView::new("X", &indptr, &indices, &scaled, x.n_cols())?;
+        Self::of_scaled(x, scales, cuts, watch)
+    }
+
+    /// A sparse design of values that are scaled already.
+    fn of_scaled(
+        x: CsrView<'_, i64, f64>,
+        scales: &Scales,
+        cuts: Vec<Range<usize>>,
+        watch: &Watch,
+    ) -> Result<Self, Error> {
         let order = ColumnOrder::new(x)?;
         let columns = copied("number of features", order.columns())?;
         let shift = columns.iter().map(|&col| {

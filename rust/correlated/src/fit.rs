@@ -32,7 +32,7 @@ use crate::units::Units;
 use crate::wide::Float;
 use manylabel_base::range::same;
 use manylabel_base::{Error, Watch, collected, copied, extend, filled, reserved};
-use manylabel_sparse::{CsrView, Index, Value};
+use manylabel_sparse::{CsrView, Index, Sparse, with_sparse};
 use std::ops::Range;
 
 /// Up to this many possible pairs, all enter the objective at once.
@@ -62,10 +62,10 @@ impl Checked {
     /// finite, or if the reference solver diverges; [`Error::TooLarge`] if the fit does not fit in
     /// memory or there are more than `i32::MAX` features or labels; [`Error::Stopped`] if `watch`
     /// says so.
-    pub fn fit<I: Index, V: Value, J: Index, U: Copy>(
+    pub fn fit(
         &self,
-        x: CsrView<'_, I, V>,
-        y: CsrView<'_, J, U>,
+        x: Sparse<'_>,
+        y: Sparse<'_>,
         sample_weight: Option<&[f32]>,
         start: Option<&Start<'_>>,
         watch: &Watch,
@@ -104,16 +104,16 @@ impl Checked {
             }
         }
         let omega = shares(sample_weight, n_rows)?;
-        let mut scales = Scales::new(x, &omega, watch)?;
+        let mut scales = with_sparse!(x, |x| Scales::new(x, &omega, watch))?;
         if self.0.solver == Solver::Reference && !self.0.standardize {
             // The results of fixed steps and early stopping depend on the scales of the features;
             // the authors use them as given.
             scales = scales.unscaled();
         }
-        let counts = counts(y, watch)?;
+        let counts = with_sparse!(y, |y| counts(y, watch))?;
         let coupled = counts.iter().filter(|&&n| (1..n_rows).contains(&n)).count();
         let cuts = scales.cut(x, coupled <= 8 * 32)?;
-        let labels = Labels::new(y, &counts, &omega, &cuts, watch)?;
+        let labels = with_sparse!(y, |y| Labels::new(y, &counts, &omega, &cuts, watch))?;
         let mut model = Model::of_constants(&counts, n_rows, x.n_cols())?;
         let seen = counts.iter().filter(|&&n| n > 0).count();
         if labels.len() > 0 {
@@ -126,14 +126,10 @@ impl Checked {
                 watch,
             };
             let reported = match (self.0.solver, labels.len() <= 16) {
-                (Solver::Auto | Solver::Fista, true) => {
-                    fit.descend::<_, _, 16>(x, start, &mut model)?
-                }
-                (Solver::Auto | Solver::Fista, false) => {
-                    fit.descend::<_, _, 32>(x, start, &mut model)?
-                }
-                (Solver::Reference, true) => fit.replay::<_, _, 16>(x, &mut model)?,
-                (Solver::Reference, false) => fit.replay::<_, _, 32>(x, &mut model)?,
+                (Solver::Auto | Solver::Fista, true) => fit.descend::<16>(x, start, &mut model)?,
+                (Solver::Auto | Solver::Fista, false) => fit.descend::<32>(x, start, &mut model)?,
+                (Solver::Reference, true) => fit.replay::<16>(x, &mut model)?,
+                (Solver::Reference, false) => fit.replay::<32>(x, &mut model)?,
             };
             watch.step(seen - reported)?;
         } else {
@@ -266,13 +262,13 @@ impl<'a, T: Float, const N: usize> Descent<'a, T, N> {
 impl<'a> Fit<'a> {
     /// The objective in one precision, without pairs. `pair`: the penalty of couplings, if there
     /// are any; `centred`: whether labels are centred.
-    fn objective<I: Index, V: Value, T: Float, const N: usize>(
+    fn objective<T: Float, const N: usize>(
         &self,
-        x: CsrView<'_, I, V>,
+        x: Sparse<'_>,
         pair: Option<Penalty>,
         centred: bool,
     ) -> Result<Objective<'a, T, N>, Error> {
-        let design = Design::new(x, self.scales, self.cuts, self.watch)?;
+        let design = with_sparse!(x, |x| Design::new(x, self.scales, self.cuts, self.watch))?;
         let features = self.features(&design.columns)?;
         let gradient = Gradient::new(design, self.labels, self.omega, centred)?;
         Objective::new(gradient, &features, pair, self.watch)
@@ -320,14 +316,14 @@ impl<'a> Fit<'a> {
 
     /// Fits in single precision as far as that goes, then in double precision if the tolerance asks
     /// for it. Returns the number of labels that were reported as done.
-    fn descend<I: Index, V: Value, const N: usize>(
+    fn descend<const N: usize>(
         &self,
-        x: CsrView<'_, I, V>,
+        x: Sparse<'_>,
         start: Option<&Start<'_>>,
         model: &mut Model,
     ) -> Result<usize, Error> {
         let tol = self.params.0.tol;
-        let mut objective = self.objective::<_, _, f32, N>(x, self.params.pairs(), true)?;
+        let mut objective = self.objective::<f32, N>(x, self.params.pairs(), true)?;
         let mut point = self.units(&objective).initial(start)?;
         if let (Some(start), Some(_)) = (start, self.params.pairs()) {
             let (list, values) = self.units(&objective).coupled(start)?;
@@ -352,7 +348,7 @@ impl<'a> Fit<'a> {
             point.convert()?,
         );
         let (progress, left) = descent.end();
-        let mut objective = self.objective::<_, _, f64, N>(x, self.params.pairs(), true)?;
+        let mut objective = self.objective::<f64, N>(x, self.params.pairs(), true)?;
         objective.set_pairs(list)?;
         let mut descent = Descent {
             newton: self.newton(&objective)?,
@@ -467,13 +463,9 @@ impl<'a> Fit<'a> {
     /// # Errors
     ///
     /// [`Error::Param`] if it diverges.
-    fn replay<I: Index, V: Value, const N: usize>(
-        &self,
-        x: CsrView<'_, I, V>,
-        model: &mut Model,
-    ) -> Result<usize, Error> {
+    fn replay<const N: usize>(&self, x: Sparse<'_>, model: &mut Model) -> Result<usize, Error> {
         let pair = self.params.pairs().map(reference::in_both_orders);
-        let mut objective = self.objective::<_, _, f64, N>(x, pair, false)?;
+        let mut objective = self.objective::<f64, N>(x, pair, false)?;
         if pair.is_some() {
             objective.set_pairs(self.all_pairs()?)?;
         }

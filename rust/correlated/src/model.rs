@@ -4,7 +4,7 @@
 //! (not scaled), labels of 0 and 1. Weights are stored by feature, as scoring reads them.
 
 use manylabel_base::{Error, Watch, collected, copied, extend, filled, push, reserved};
-use manylabel_sparse::{CsrView, Index};
+use manylabel_sparse::{CsrView, Index, Sparse, with_sparse};
 use rayon::prelude::*;
 use std::cmp::Reverse;
 
@@ -207,17 +207,13 @@ impl LabelSets {
     ///
     /// Sorting the rows takes O(stored labels × log(rows)) comparisons of labels at most; energies
     /// take the couplings of the labels of each distinct set.
-    pub(crate) fn new<J: Index, U: Copy>(
-        y: CsrView<'_, J, U>,
-        couplings: &Matrix,
-        watch: &Watch,
-    ) -> Result<Self, Error> {
+    pub(crate) fn new(y: Sparse<'_>, couplings: &Matrix, watch: &Watch) -> Result<Self, Error> {
         let mut sets = Self::default();
         push(SETS, &mut sets.ends, 0)?;
         if couplings.values.is_empty() {
             return Ok(sets);
         }
-        let rows = RowSets::new(y, couplings, watch)?;
+        let rows = with_sparse!(y, |y| RowSets::new(y, couplings, watch))?;
         let mut held = filled("number of labels", false, couplings.n_cols)?;
         for row in rows.distinct()?.into_iter().take(MAX_SETS) {
             let labels = rows.get(row);

@@ -14,8 +14,8 @@ use crate::iterate::overwrite;
 use crate::model::Matrix;
 use manylabel_base::range::same;
 use manylabel_base::{Error, extend};
-use manylabel_score::{Features, Model, Options, Purpose, Rows, Task, with_sparse};
-use manylabel_sparse::{CsrView, Index, Value};
+use manylabel_score::{Model, Options, Purpose, Rows, Task};
+use manylabel_sparse::{CsrView, Features, Index, Value, with_sparse};
 use std::ops::Range;
 use std::sync::OnceLock;
 

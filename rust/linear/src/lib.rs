@@ -33,7 +33,7 @@
 //! // Three rows, three features, three labels: label j goes with feature j.
 //! let eye = CsrView::new("X", &[0i32, 1, 2, 3], &[0, 1, 2], &[1.0f32; 3], 3)?;
 //! let params = dismec::Params::default().check()?;
-//! let model = params.fit(eye, &CsrOwned::from_view(eye, false)?, None, &Watch::new())?;
+//! let model = params.fit(eye.into(), &CsrOwned::from_view(eye, false)?, None, &Watch::new())?;
 //! let scorer = Scorer::new(
 //!     &model.weights.indptr,
 //!     &model.weights.indices,

@@ -10,8 +10,8 @@
 use crate::full::FullFeatures;
 use manylabel_base::Error;
 use manylabel_base::range::same;
-use manylabel_score::{Features, Model, Options, Rows, Task, keep_finite, with_sparse};
-use manylabel_sparse::{CsrView, Index, Value};
+use manylabel_score::{Model, Options, Rows, Task, keep_finite};
+use manylabel_sparse::{CsrView, Features, Index, Value, with_sparse};
 use std::ops::Range;
 
 /// From this many rows on, the dense copy of frequent features pays.

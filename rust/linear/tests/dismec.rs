@@ -17,11 +17,12 @@ use proptest::prelude::*;
 use support::sparse;
 
 fn fit(params: &Params, x: &CsrOwned, y: &CsrOwned, weights: Option<&[f32]>) -> Model {
-    let indptr = x.indptr_u32();
-    let view = CsrView::new("X", &indptr, &x.indices, &x.values, x.n_cols).expect("valid");
+    let indptr: Vec<i64> = x.indptr.iter().map(|&end| end as i64).collect();
+    let indices: Vec<i64> = x.indices.iter().map(|&col| col.into()).collect();
+    let view = CsrView::new("X", &indptr, &indices, &x.values, x.n_cols).expect("valid");
     let params = params.clone().check().expect("in range");
     params
-        .fit(view, y, weights, &Watch::new())
+        .fit(view.into(), y, weights, &Watch::new())
         .expect("nobody stops it")
 }
 

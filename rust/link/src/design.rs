@@ -9,7 +9,7 @@
 use crate::gram::Factor;
 use crate::lanes::{Waves, cosines};
 use manylabel_base::{Error, Watch, collected, extend, filled};
-use manylabel_sparse::{CsrView, Index, Value};
+use manylabel_sparse::{CsrView, Index, Sparse, Value, with_sparse};
 use rayon::prelude::*;
 
 /// Number of rows that one thread computes at a time.
@@ -134,20 +134,18 @@ impl<'a> Projection<'a> {
     }
 
     /// h of all rows, row after row, computed in parallel.
-    pub(crate) fn all<I: Index, T: Value>(
-        &self,
-        x: CsrView<'_, I, T>,
-        watch: &Watch,
-    ) -> Result<Vec<f32>, Error> {
+    pub(crate) fn all(&self, x: Sparse<'_>, watch: &Watch) -> Result<Vec<f32>, Error> {
         let width = self.width();
         let mut h = filled(PREDICTIONS, 0.0, x.n_rows() * width)?;
         h.par_chunks_mut(ROWS * width)
             .enumerate()
             .try_for_each(|(block, out)| {
                 watch.step(0)?;
-                for (i, out) in out.chunks_mut(width).enumerate() {
-                    self.project(x, block * ROWS + i, out);
-                }
+                with_sparse!(x, |x| {
+                    for (i, out) in out.chunks_mut(width).enumerate() {
+                        self.project(x, block * ROWS + i, out);
+                    }
+                });
                 Ok(())
             })?;
         Ok(h)

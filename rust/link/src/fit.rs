@@ -24,7 +24,7 @@ use crate::{Loss, Params, Solver, gamma, kernel, newton, threshold};
 use fastrand::Rng;
 use manylabel_base::range::{same, same_rows};
 use manylabel_base::{Error, Watch, collected, filled};
-use manylabel_sparse::{CsrOwned, CsrView, Index, Value};
+use manylabel_sparse::{CsrOwned, Sparse};
 
 /// Number of labels that are fitted together, whose momentum, gradient and least-squares solution
 /// are in memory.
@@ -82,9 +82,9 @@ impl Checked {
     /// than `max_memory`, or more than the system grants; [`Error::Param`] if weights become
     /// infinite; [`Error::Stopped`] if `watch` says so.
     #[expect(clippy::too_many_arguments, reason = "each is a thing of its own")]
-    pub fn fit<I: Index, T: Value>(
+    pub fn fit(
         &self,
-        x: CsrView<'_, I, T>,
+        x: Sparse<'_>,
         projection: Projection<'_>,
         predictions: Option<&[f32]>,
         y: &CsrOwned,

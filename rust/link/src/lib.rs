@@ -65,7 +65,7 @@
 //! let projection = Projection::new(&[1.0, 0.0, 0.0, 1.0], &[0.0, 0.0], 2)?;
 //! let params = Params { loss: Loss::Squared, n_features: 200, ..Params::default() };
 //! let y = CsrOwned::from_view(y, false)?;
-//! let model = params.check()?.fit(x, projection, None, &y, None, None, &Watch::new())?;
+//! let model = params.check()?.fit(x.into(), projection, None, &y, None, None, &Watch::new())?;
 //! let scorer = Scorer::new(
 //!     projection,
 //!     &model.frequencies,

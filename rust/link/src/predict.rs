@@ -8,8 +8,8 @@ use crate::design::{PREDICTIONS, Projection, features};
 use crate::lanes::scores;
 use manylabel_base::range::same;
 use manylabel_base::{Error, filled};
-use manylabel_score::{Features, Model, Options, Rows, Task, keep_finite, with_sparse};
-use manylabel_sparse::{CsrView, Index, Value};
+use manylabel_score::{Model, Options, Rows, Task, keep_finite};
+use manylabel_sparse::{CsrView, Features, Index, Value, with_sparse};
 use std::ops::Range;
 
 /// Number of rows that are scored together, so that each load of the weights serves several rows.

@@ -12,8 +12,8 @@
 //! ```
 //! use manylabel_base::{Error, Watch};
 //! use manylabel_partition::{Block, BlockModel, Inner, Link, Named, Routing};
-//! use manylabel_score::{Features, Model, Options, Rows, Sparse, Task};
-//! use manylabel_sparse::CsrView;
+//! use manylabel_score::{Model, Options, Rows, Task};
+//! use manylabel_sparse::{CsrView, Features, Sparse};
 //! use std::ops::Range;
 //!
 //! /// Scores a label by the sum of the row times the label's weight.
@@ -72,8 +72,8 @@ use crate::routing::Routing;
 use crate::rows::with_rows;
 use manylabel_base::range::same;
 use manylabel_base::{Error, Watch, collected, copied, extend, filled, push, reserved};
-use manylabel_score::{Bounds, Features, Model, Options, Rows, Task, room_for_all};
-use manylabel_sparse::{CsrOwned, CsrView};
+use manylabel_score::{Bounds, Model, Options, Rows, Task, room_for_all};
+use manylabel_sparse::{CsrOwned, CsrView, Features};
 use std::ops::Range;
 
 /// Maximum number of rows that are scored without threads (if the models of the blocks allow it) and without

@@ -9,7 +9,7 @@ use crate::kmeans::Points;
 use crate::params::Checked;
 use manylabel_base::range::same;
 use manylabel_base::{Error, Watch};
-use manylabel_sparse::{CsrOwned, CsrView, Index, Value};
+use manylabel_sparse::{CsrOwned, Sparse};
 
 /// The search tries every number up to this one, then grows the number by a quarter each time.
 const EVERY_UP_TO: usize = 16;
@@ -57,12 +57,7 @@ impl Checked {
     ///
     /// [`Error::Shape`] if the numbers of rows of `x` and `y` differ, [`Error::Param`] if a value of `x` is
     /// infinite, [`Error::TooLarge`], [`Error::Stopped`].
-    pub fn fit<I: Index, T: Value>(
-        &self,
-        x: CsrView<'_, I, T>,
-        y: &CsrOwned,
-        watch: &Watch,
-    ) -> Result<Partition, Error> {
+    pub fn fit(&self, x: Sparse<'_>, y: &CsrOwned, watch: &Watch) -> Result<Partition, Error> {
         same("rows of Y", x.n_rows(), y.n_rows())?;
         let most = self
             .0
@@ -90,9 +85,9 @@ impl Checked {
 
     /// The alternation with the lowest objective over `n_init` starts of `n_blocks` clusters each; the
     /// first of equal ones.
-    fn best_of_starts<I: Index, T: Value>(
+    fn best_of_starts(
         &self,
-        x: CsrView<'_, I, T>,
+        x: Sparse<'_>,
         y: &CsrOwned,
         n_blocks: usize,
         watch: &Watch,

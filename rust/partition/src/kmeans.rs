@@ -24,7 +24,7 @@
 //! // Rows 0 and 2 have the same direction.
 //! let x = CsrView::new("X", &[0i32, 1, 2, 3], &[0, 1, 0], &[1.0f32, 1.0, 5.0], 2)?;
 //! let kmeans = KMeans { until: Until::Clusters(2), n_init: 1, seed: 0 };
-//! let found = kmeans.fit(x, None, &Watch::new())?;
+//! let found = kmeans.fit(x.into(), None, &Watch::new())?;
 //! assert_eq!(found.row_clusters[0], found.row_clusters[2]);
 //! assert_ne!(found.row_clusters[0], found.row_clusters[1]);
 //! # Ok::<(), manylabel_base::Error>(())
@@ -36,7 +36,7 @@ use crate::members::{Members, drop_empty};
 use fastrand::Rng;
 use manylabel_base::range::{at_least_one, same};
 use manylabel_base::{Error, Watch, collected, copied, few, filled, push, reserved};
-use manylabel_sparse::{CsrOwned, CsrView, Index, Value};
+use manylabel_sparse::{CsrOwned, Sparse};
 use rayon::prelude::*;
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -115,9 +115,9 @@ impl KMeans {
     ///
     /// [`Error::Param`] for a count below 1 or an infinite value of `x`, [`Error::Shape`] if there is not
     /// one weight per row, [`Error::TooLarge`], [`Error::Stopped`].
-    pub fn fit<I: Index, T: Value>(
+    pub fn fit(
         &self,
-        x: CsrView<'_, I, T>,
+        x: Sparse<'_>,
         weights: Option<&[f32]>,
         watch: &Watch,
     ) -> Result<Clustering, Error> {
@@ -211,14 +211,14 @@ impl<'a> Points<'a> {
     /// # Errors
     ///
     /// [`Error::Param`] if a value of `x` is infinite, [`Error::TooLarge`], [`Error::Stopped`].
-    pub(crate) fn new<I: Index, T: Value>(
-        x: CsrView<'_, I, T>,
+    pub(crate) fn new(
+        x: Sparse<'_>,
         weights: Option<&'a [f32]>,
         n_clusters: usize,
         watch: &Watch,
     ) -> Result<Self, Error> {
         let n_features = x.n_cols();
-        let mut x = CsrOwned::from_view(x, true)?;
+        let mut x = x.to_owned(true)?;
         watch.step(0)?;
         let mut features = x.drop_empty_columns()?;
         watch.step(0)?;

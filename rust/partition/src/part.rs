@@ -10,8 +10,8 @@
 
 use manylabel_base::range::same;
 use manylabel_base::{Error, Watch, filled, push, reserved};
-use manylabel_score::{Bounds, Features, Model, Options, Purpose, Rows, Task, Work};
-use manylabel_sparse::CsrOwned;
+use manylabel_score::{Bounds, Model, Options, Purpose, Rows, Task, Work};
+use manylabel_sparse::{CsrOwned, Features};
 use std::ops::Range;
 
 /// Some labels of a model. The model scores all of its labels, and those of others are dropped.

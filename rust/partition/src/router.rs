@@ -22,7 +22,7 @@
 //!
 //! let x = CsrView::new("X", &[0i32, 1, 2, 3], &[0, 0, 1], &[1.0f32; 3], 2)?;
 //! let router = Router { c: 1.0, fit_intercept: false, tol: 0.01, max_iter: 100, seed: 0 };
-//! let routes = router.fit(x, &[0, 0, 1], 2, None, &Watch::new())?;
+//! let routes = router.fit(x.into(), &[0, 0, 1], 2, None, &Watch::new())?;
 //! // Feature 0 speaks for class 0 and against class 1.
 //! let (classes, weights) = routes.weights.row(0);
 //! assert_eq!(classes, [0, 1]);
@@ -34,7 +34,7 @@ use crate::each::each;
 use fastrand::Rng;
 use manylabel_base::range::{at_least_one, positive, same};
 use manylabel_base::{Error, Watch, collected, filled, push};
-use manylabel_sparse::{CsrOwned, CsrView, Index, Value};
+use manylabel_sparse::{CsrOwned, Sparse};
 
 /// Rows that are visited between two looks at the watch.
 const ROWS_AT_ONCE: usize = 8192;
@@ -95,9 +95,9 @@ impl Router {
     /// [`Error::Param`] for a parameter out of its range, a class that is not below `n_classes`, or an
     /// infinite value of `x`; [`Error::Shape`] if there is not one class and one weight per row;
     /// [`Error::TooLarge`]; [`Error::Stopped`].
-    pub fn fit<I: Index, T: Value>(
+    pub fn fit(
         &self,
-        x: CsrView<'_, I, T>,
+        x: Sparse<'_>,
         classes: &[u32],
         n_classes: usize,
         weights: Option<&[f32]>,
@@ -123,7 +123,7 @@ impl Router {
             });
         }
         let n_features = x.n_cols();
-        let mut x = CsrOwned::from_view(x, true)?;
+        let mut x = x.to_owned(true)?;
         watch.step(0)?;
         let features = x.drop_empty_columns()?;
         watch.step(0)?;

@@ -4,8 +4,8 @@
 //! router is any [`Model`] whose labels are the blocks; its scores are read as log-odds.
 
 use manylabel_base::{Error, Watch, extend, reserved};
-use manylabel_score::{Features, Model};
-use manylabel_sparse::CsrOwned;
+use manylabel_score::Model;
+use manylabel_sparse::{CsrOwned, Features};
 
 /// The number of blocks that a row is sent to, given the router's scores of the blocks.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -4,8 +4,7 @@
 //! are copied, in their own types, for as long as the model works on them.
 
 use manylabel_base::{Error, reserved};
-use manylabel_score::{Dense, Features, with_sparse};
-use manylabel_sparse::{CsrView, DenseView, Index, Real, Value};
+use manylabel_sparse::{CsrView, Dense, DenseView, Features, Index, Real, Value, with_sparse};
 
 /// Calls `then` with a copy of the given rows of `x`, in the order given.
 ///

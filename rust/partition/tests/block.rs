@@ -11,8 +11,8 @@
 
 use manylabel_base::{Error, Watch};
 use manylabel_partition::{Block, BlockModel, Inner, Link, Named, Part, Routing};
-use manylabel_score::{Bounds, Features, Model, Options, Rows, Sparse, Task, at};
-use manylabel_sparse::{CsrOwned, CsrView};
+use manylabel_score::{Bounds, Model, Options, Rows, Task, at};
+use manylabel_sparse::{CsrOwned, CsrView, Features, Sparse};
 use proptest::prelude::*;
 use std::ops::Range;
 
@@ -242,7 +242,7 @@ proptest! {
             prop_assert_eq!(*named, if score > least { score } else { f32::NEG_INFINITY });
         }
         // Scores of given labels, and of single rows.
-        let found = at(&model, x.into(), full(case.rows.len()).view(), &watch).expect("small");
+        let found = at(&model, x.into(), full(case.rows.len()).view().into(), &watch).expect("small");
         prop_assert_eq!(&found, &scores);
         for (row, scores) in case.rows.iter().zip(scores.chunks(N_LABELS)) {
             let (ends, cols, values) = arrays(&[*row]);

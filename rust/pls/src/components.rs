@@ -4,7 +4,7 @@
 //! more than 90 % of its trace. [`Checked::n_components`] computes that number for any share, before a
 //! fit.
 
-use crate::design::{Design, cross};
+use crate::design::{Design, Rows, cross};
 use crate::fit::rows_of;
 use crate::gram::gram_of_features;
 use crate::normal::normal;
@@ -50,10 +50,21 @@ impl Checked {
         };
         let (rows, _) = rows_of::<f64>(y.n_rows(), |row| y.row(row).0.len(), sample_weight)?;
         let y = Design::labels(y, &rows, false, watch)?;
+        self.reaching(share, &rows, &y, watch)
+    }
+
+    /// The fewest components that hold `share` of the labels in `y`.
+    fn reaching(
+        &self,
+        share: f64,
+        rows: &Rows<f64>,
+        y: &Design<'_, f64>,
+        watch: &Watch,
+    ) -> Result<usize, Error> {
         let c = y.n_cols();
         let goal = share * y.diagonal.iter().sum::<f64>();
         if c <= MOST_DECOMPOSED {
-            let gram = gram_of_features(&rows, &y, watch)?;
+            let gram = gram_of_features(rows, y, watch)?;
             let gram = MatRef::from_row_major_slice(&gram, c, c);
             let failed = || Error::Param {
                 name: "sample_weight",
@@ -69,10 +80,10 @@ impl Checked {
             // With G = YᵀΩY: T = GP for a Gaussian P, then T = GQ for an orthonormal basis Q of the first.
             // The singular values of GQ are at most the eigenvalues of G.
             let mut probe = Tall::from_fn(c, width, |row, col| normal(self.0.seed, row, col))?;
-            probe = probe.map_panels(|q| cross(&rows, &y, &y, q, watch))?;
+            probe = probe.map_panels(|q| cross(rows, y, y, q, watch))?;
             let spectrum = probe.spectrum(watch)?;
             probe = probe.orthonormal(&spectrum, width, watch)?;
-            probe = probe.map_panels(|q| cross(&rows, &y, &y, q, watch))?;
+            probe = probe.map_panels(|q| cross(rows, y, y, q, watch))?;
             match reached(&probe.spectrum(watch)?.values, goal) {
                 // The last values of a probe are far below the eigenvalues they estimate, so only its
                 // first half is trusted.

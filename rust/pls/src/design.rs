@@ -138,7 +138,7 @@ pub(crate) struct Design<'a, T> {
     /// a dense matrix.
     order: Vec<u32>,
     /// Whether there is a column of ones. Its entries are `scale`.
-    ones: bool,
+    pub(crate) ones: bool,
     /// The factor that the caller's values are multiplied by; a power of two.
     pub(crate) scale: f64,
     /// Weighted means of the scaled columns. None if there is no centring.

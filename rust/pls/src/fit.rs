@@ -108,10 +108,6 @@ impl Checked {
     /// [`Error::Shape`] if sizes disagree, [`Error::Param`] if `n_components` is still a share (see
     /// [`n_components`](Self::n_components)) or products overflow, [`Error::TooLarge`] if memory does
     /// not suffice, [`Error::Stopped`] if `watch` was stopped.
-    #[expect(
-        clippy::too_many_lines,
-        reason = "the algorithm's steps, one after the other"
-    )]
     pub fn fit<I: Index, J: Index, T: Real>(
         &self,
         x: Matrix<'_, I, T>,
@@ -127,26 +123,39 @@ impl Checked {
                 got: format!("{:?}", params.n_components),
             });
         };
-        let pca = params.embedding == Embedding::Pca;
-        let ones = params.fit_intercept && !params.center && !pca;
+        let ones = params.fit_intercept && !params.center && params.embedding != Embedding::Pca;
         same("rows of Y", x.n_rows(), y.n_rows())?;
         // The 1 is for the column of ones.
         let n_values = |row: usize| x.n_values(row) + y.row(row).0.len() + 1;
         let (rows, weight_scale) = rows_of(x.n_rows(), n_values, sample_weight)?;
-        let (n_features, n_labels) = (x.n_cols(), y.n_cols());
+        let sizes = (x.n_cols(), y.n_cols());
         let problem = Problem {
             x: Design::features(x, &rows, ones, params.center, watch)?,
             y: Design::labels(y, &rows, params.center, watch)?,
             rows,
         };
+        self.fit_problem(k, &problem, sizes, weight_scale, watch)
+    }
+
+    /// [`fit`](Self::fit) of prepared data, whose positions have types of our own. `sizes` are the numbers of
+    /// features and labels, `weight_scale` is the scale of the row weights.
+    fn fit_problem<T: Real>(
+        &self,
+        k: usize,
+        problem: &Problem<'_, T>,
+        (n_features, n_labels): (usize, usize),
+        weight_scale: f64,
+        watch: &Watch,
+    ) -> Result<Model<T>, Error> {
+        let params = &self.0;
         let mut fit = Fitting {
             params,
-            problem: &problem,
+            problem,
             watch,
             n_steps: 1,
             n_unfinished: 0,
         };
-        if pca {
+        if params.embedding == Embedding::Pca {
             let (w, eigenvalues) = fit.principal_components(k)?;
             // Components are unit vectors in the space of features, so they need no rescaling.
             let (coef, intercept) = fit.original(&w, n_features, None, 1.0)?;
@@ -163,12 +172,12 @@ impl Checked {
                 leave_one_out: None,
             });
         }
-        let gram = Gram::new(params, &problem, watch)?;
-        let n_equations = n_features + usize::from(ones);
-        let with = |l2| Regression::new(params, &problem, &gram, l2, n_equations, watch);
+        let gram = Gram::new(params, problem, watch)?;
+        let n_equations = n_features + usize::from(problem.x.ones);
+        let with = |l2| Regression::new(params, problem, &gram, l2, n_equations, watch);
         let choose = |q: &Tall<T>, l2| {
             let q = &q.panels[0];
-            choose(params, &problem, &gram, n_equations, q, l2, watch)
+            choose(params, problem, &gram, n_equations, q, l2, watch)
         };
         let (l2, regression) = match params.l2 {
             Ridge::Of(l2) => (l2, None),

@@ -1,7 +1,7 @@
 //! `manylabel.correlated`: fits of the correlated logistic model, and scoring by it.
 
 use crate::arrays::{F64s, handed};
-use crate::csr::{Examples, positions, with_labels};
+use crate::csr::{Examples, positions};
 use crate::error::to_py;
 use crate::held::{Held, HeldCsr, with_held};
 use crate::params::{Named, from_named};
@@ -11,7 +11,6 @@ use manylabel_base::range::same;
 use manylabel_base::{Error, collected, copied};
 use manylabel_correlated as correlated;
 use manylabel_correlated::{Checked, Coding, Matrix, Method, Model, Params, Solver, Start};
-use manylabel_score::with_sparse;
 use manylabel_sparse::{CsrView, Index};
 use pyo3::prelude::*;
 
@@ -198,13 +197,13 @@ pub(crate) fn fit_correlated<'py>(
     });
     let (x, y, sample_weight) = examples.unchecked()?;
     let model: Model = job.run(py, |watch| {
-        with_sparse!(x.sparse()?, |x| with_labels!(y, |y| params.fit(
-            x,
-            y,
+        params.fit(
+            x.sparse()?,
+            y.sparse()?,
             sample_weight,
             start.as_ref(),
-            watch
-        )))
+            watch,
+        )
     })?;
     let n_labels = model.intercept.len();
     let (set_ends, set_labels) = positions(py, &model.sets.ends, &model.sets.labels, n_labels)?;

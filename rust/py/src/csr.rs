@@ -8,8 +8,7 @@ use crate::arrays::handed;
 use crate::error::to_py;
 use manylabel_base::range::same;
 use manylabel_base::{Error, collected};
-use manylabel_score::{Sparse, with_sparse};
-use manylabel_sparse::{CsrOwned, CsrView, Index};
+use manylabel_sparse::{CsrOwned, CsrView, Index, Sparse, with_sparse};
 use numpy::{Element, PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 
@@ -187,8 +186,8 @@ impl Examples<'_> {
 macro_rules! with_labels {
     ($labels:expr, |$view:ident| $body:expr) => {
         match $labels.sparse()? {
-            manylabel_score::Sparse::I32F32($view) => $body,
-            manylabel_score::Sparse::I64F32($view) => $body,
+            manylabel_sparse::Sparse::I32F32($view) => $body,
+            manylabel_sparse::Sparse::I64F32($view) => $body,
             _ => Err(manylabel_base::Error::Param {
                 name: "Y",
                 expected: "of single precision",

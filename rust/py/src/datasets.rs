@@ -10,7 +10,7 @@ use manylabel_datasets::{
     Arff, ArffOptions, Cells, Index, Real, Rows, XcFile, read_arff as read_relation,
     write_xc as write,
 };
-use manylabel_score::with_sparse;
+use manylabel_sparse::with_sparse;
 use numpy::Element;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString};

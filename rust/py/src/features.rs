@@ -3,8 +3,7 @@
 use crate::csr::{PyCsr, Unchecked};
 use crate::error::to_py;
 use manylabel_base::Error;
-use manylabel_score::Features;
-use manylabel_sparse::DenseView;
+use manylabel_sparse::{DenseView, Features};
 use numpy::{PyReadonlyArray2, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 

@@ -9,7 +9,7 @@ use crate::scorer::{Scorer, Source};
 use manylabel_base::Error;
 use manylabel_base::range::same;
 use manylabel_linear::leml::{self, Checked, Loss, Params};
-use manylabel_score::{Model, with_sparse};
+use manylabel_score::Model;
 use numpy::PyArrayMethods;
 use pyo3::prelude::*;
 
@@ -58,13 +58,7 @@ pub(crate) fn fit_leml<'py>(
     let model = job.run(py, |watch| {
         let y = y.to_owned()?;
         let observed = observed.map(Unchecked::to_owned).transpose()?;
-        with_sparse!(x.sparse()?, |x| params.fit(
-            x,
-            &y,
-            observed.as_ref(),
-            sample_weight,
-            watch
-        ))
+        params.fit(x.sparse()?, &y, observed.as_ref(), sample_weight, watch)
     })?;
     let (n_features, n_labels) = (model.features.len(), model.intercept.len());
     Ok((

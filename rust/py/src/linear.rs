@@ -10,8 +10,8 @@ use crate::scorer::{Scorer, Source};
 use manylabel_base::{Error, collected};
 use manylabel_linear as linear;
 use manylabel_linear::dismec::{Checked, Params, Solver};
-use manylabel_score::{Model, with_sparse};
-use manylabel_sparse::ColumnScaling;
+use manylabel_score::Model;
+use manylabel_sparse::{ColumnScaling, with_sparse};
 use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
 
@@ -66,7 +66,7 @@ pub(crate) fn fit_dismec<'py>(
     let (x, y, sample_weight) = examples.unchecked()?;
     let model = job.run(py, |watch| {
         let y = y.to_owned()?;
-        with_sparse!(x.sparse()?, |x| params.fit(x, &y, sample_weight, watch))
+        params.fit(x.sparse()?, &y, sample_weight, watch)
     })?;
     let n_iter = model.n_iter.iter();
     let n_iter = n_iter.map(|&n| i32::try_from(n).unwrap_or(i32::MAX));

@@ -11,7 +11,7 @@ use manylabel_base::Error;
 use manylabel_base::range::same;
 use manylabel_link as link;
 use manylabel_link::{Checked, Kernel, Loss, Params, Projection, Solver};
-use manylabel_score::{Model, with_sparse};
+use manylabel_score::Model;
 use numpy::{Element, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 
@@ -186,15 +186,15 @@ pub(crate) fn fit_link<'py>(
     let (x, y, sample_weight) = examples.unchecked()?;
     let model = job.run(py, |watch| {
         let y = y.to_owned()?;
-        with_sparse!(x.sparse()?, |x| params.fit(
-            x,
+        params.fit(
+            x.sparse()?,
             projection,
             predictions,
             &y,
             sample_weight,
             held_out,
             watch,
-        ))
+        )
     })?;
     let width = projection_intercept.len() + 1;
     let (n_features, n_labels) = (model.phases.len(), model.intercept.len());

@@ -15,8 +15,8 @@ use manylabel_partition::{
     Answer, Block, BlockModel, ByLabel, Inner, KMeans, Link, Named as ByName, Params, Part, Parts,
     ROWS_AT_ONCE, Router, Routing, Turned, Until, label_step, merge,
 };
-use manylabel_score::{Model, with_sparse};
-use manylabel_sparse::{CsrOwned, CsrView, Index, TopK, Value};
+use manylabel_score::Model;
+use manylabel_sparse::{CsrOwned, CsrView, Index, TopK, Value, with_sparse};
 use numpy::{PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 
@@ -56,7 +56,7 @@ pub(crate) fn fit_partition<'py>(
     let (x, y) = (x.unchecked("X")?, y.unchecked("Y")?);
     let found = job.run(py, |watch| {
         let y = y.to_owned()?;
-        with_sparse!(x.sparse()?, |x| params.fit(x, &y, watch))
+        params.fit(x.sparse()?, &y, watch)
     })?;
     Ok((
         to_i32(py, &found.row_blocks)?,
@@ -116,9 +116,7 @@ pub(crate) fn fit_kmeans<'py>(
     };
     let weights = values(sample_weight.as_ref())?;
     let x = x.unchecked("X")?;
-    let found = job.run(py, |watch| {
-        with_sparse!(x.sparse()?, |x| kmeans.fit(x, weights, watch))
-    })?;
+    let found = job.run(py, |watch| kmeans.fit(x.sparse()?, weights, watch))?;
     Ok((
         to_i32(py, &found.row_clusters)?,
         csr_arrays(py, found.centers)?,
@@ -152,8 +150,7 @@ pub(crate) fn fit_router<'py>(
     let weights = values(sample_weight.as_ref())?;
     let x = x.unchecked("X")?;
     let routes = job.run(py, |watch| {
-        with_sparse!(x.sparse()?, |x| router
-            .fit(x, &classes, n_classes, weights, watch))
+        router.fit(x.sparse()?, &classes, n_classes, weights, watch)
     })?;
     Ok((
         csr_arrays(py, routes.weights)?,

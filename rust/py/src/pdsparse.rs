@@ -5,7 +5,6 @@ use crate::csr::{CsrArrays, Examples, csr_arrays, values};
 use crate::params::{Named, from_named};
 use crate::run::Job;
 use manylabel_linear::pdsparse::{Checked, Params, Search};
-use manylabel_score::with_sparse;
 use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
 
@@ -48,13 +47,7 @@ pub(crate) fn fit_pdsparse<'py>(
     let (x, y, sample_weight) = examples.unchecked()?;
     let model = job.run(py, |watch| {
         let y = y.to_owned()?;
-        with_sparse!(x.sparse()?, |x| params.fit(
-            x,
-            &y,
-            sample_weight,
-            held_out,
-            watch
-        ))
+        params.fit(x.sparse()?, &y, sample_weight, held_out, watch)
     })?;
     Ok((
         csr_arrays(py, model.weights)?,

@@ -13,8 +13,7 @@ use manylabel_pls::{
     Checked, Components, Embedding, Matrix, Model, Params, ROWS_AT_ONCE, Ridge, Solver, Variant,
     project,
 };
-use manylabel_score::{Dense, Features, with_sparse};
-use manylabel_sparse::Real;
+use manylabel_sparse::{Dense, Features, Real, with_sparse};
 use numpy::{
     Element, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods,
 };

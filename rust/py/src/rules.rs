@@ -12,8 +12,7 @@ use manylabel_rules::{
     Binning, Bodies, Checked, Ensemble, Head, Hessian, LabelSets, Loss, Model, Params,
     ROWS_AT_ONCE, Rules, Search, Stage, Step,
 };
-use manylabel_score::with_sparse;
-use manylabel_sparse::Index;
+use manylabel_sparse::{Index, with_sparse};
 use numpy::{Element, PyReadonlyArray1, PyReadwriteArray2, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 
@@ -148,15 +147,15 @@ pub(crate) fn fit_rules<'py>(
     let (x, y, sample_weight) = examples.unchecked()?;
     let model = job.run(py, |watch| {
         let y = y.to_owned()?;
-        with_sparse!(x.sparse()?, |x| params.fit(
-            x,
+        params.fit(
+            x.sparse()?,
             &y,
             sample_weight,
             held_out,
             &categorical,
             start,
             watch,
-        ))
+        )
     })?;
     Ok((
         handed(py, model.body_indptr)?,

@@ -42,6 +42,24 @@ pub(crate) fn run<T: Send>(
     progress: Option<&Py<PyAny>>,
     work: impl FnOnce(&Watch) -> Result<T, Error> + Send,
 ) -> PyResult<T> {
+    let mut work = Some(work);
+    let mut found = None;
+    run_to_end(py, n_threads, progress, &mut |watch| {
+        if let Some(work) = work.take() {
+            found = Some(work(watch)?);
+        }
+        Ok(())
+    })?;
+    Ok(found.expect("work that ends without an error has a result"))
+}
+
+/// [`run`] for work that keeps its result: compiled once, while each kind of result has a `run` of its own.
+fn run_to_end(
+    py: Python<'_>,
+    n_threads: usize,
+    progress: Option<&Py<PyAny>>,
+    work: &mut (dyn FnMut(&Watch) -> Result<(), Error> + Send),
+) -> PyResult<()> {
     ensure_reserve().map_err(to_py)?;
     let n_threads = n_threads.max(1);
     let no_thread = |error: &dyn Display| no_thread(n_threads, error);
@@ -67,9 +85,8 @@ pub(crate) fn run<T: Send>(
                 match told.recv_timeout(POLL) {
                     Ok(result) => {
                         raised?;
-                        let value = result.map_err(to_py)?;
-                        report(progress, watch.done())?;
-                        return Ok(value);
+                        result.map_err(to_py)?;
+                        return report(progress, watch.done());
                     }
                     Err(RecvTimeoutError::Disconnected) => {
                         // Joining here keeps the scope from panicking a second time.

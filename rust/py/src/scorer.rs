@@ -10,7 +10,8 @@ use crate::error::to_py;
 use crate::features::PyFeatures;
 use crate::run::score;
 use manylabel_base::{Error, Watch};
-use manylabel_score::{Bounds, Features, Model, with_sparse};
+use manylabel_score::{Bounds, Model};
+use manylabel_sparse::Features;
 use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1};
 use pyo3::prelude::*;
 use self_cell::self_cell;
@@ -144,9 +145,7 @@ impl Scorer {
     ) -> PyResult<Bound<'py, PyArray1<f32>>> {
         let pairs = pairs.unchecked("labels")?;
         let scores = self.ask(py, &x, n_threads, |model, x, watch| {
-            with_sparse!(pairs.sparse()?, |pairs| manylabel_score::at(
-                model, x, pairs, watch
-            ))
+            manylabel_score::at(model, x, pairs.sparse()?, watch)
         })?;
         handed(py, scores)
     }

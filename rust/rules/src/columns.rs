@@ -123,9 +123,20 @@ impl Columns {
                 }
             }
         }
+        Self::sorted(&counts, &mut entries, n_rows, nominal, watch)
+    }
+
+    /// Builds the columns from their values other than 0, with their rows: `counts` of them for each column,
+    /// one column after the other.
+    fn sorted(
+        counts: &[usize],
+        mut left: &mut [(f32, u32)],
+        n_rows: usize,
+        nominal: &[usize],
+        watch: &Watch,
+    ) -> Result<Self, Error> {
         let mut columns = reserved("number of features", counts.len())?;
         columns.resize_with(counts.len(), Column::default);
-        let mut left = &mut entries[..];
         let parts = counts
             .iter()
             .map(|&n| left.split_off_mut(..n).unwrap_or_default());

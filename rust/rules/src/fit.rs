@@ -31,7 +31,7 @@ use crate::{Head, Model, Params, Step};
 use fastrand::Rng;
 use manylabel_base::range::{same, same_rows};
 use manylabel_base::{Error, Watch, collected, copied, filled, push};
-use manylabel_sparse::{CsrOwned, CsrView, Index, Value};
+use manylabel_sparse::{CsrOwned, Sparse, with_sparse};
 
 /// Most halvings of a step, down to 1e-12 of its length. If the loss does not fall enough even
 /// then, the step is not taken.
@@ -73,9 +73,9 @@ impl Checked {
     /// `categorical` names no feature, [`Error::TooLarge`] if memory does not suffice or `x` has
     /// more than 2³² − 1 rows or 2³¹ − 1 features, [`Error::Stopped`] through `watch`.
     #[expect(clippy::too_many_arguments, reason = "all of what a fit depends on")]
-    pub fn fit<I: Index, T: Value>(
+    pub fn fit(
         &self,
-        x: CsrView<'_, I, T>,
+        x: Sparse<'_>,
         y: &CsrOwned,
         sample_weight: Option<&[f32]>,
         held_out: Option<&[bool]>,
@@ -89,7 +89,7 @@ impl Checked {
             let got = format!("{n_rows} rows, {} features", x.n_cols());
             return Err(Error::TooLarge { what: "X", got });
         }
-        let columns = Columns::new(x, categorical, watch)?;
+        let columns = with_sparse!(x, |x| Columns::new(x, categorical, watch))?;
         let mut weights = filled("weights", 1.0, n_rows)?;
         if let Some(given) = sample_weight {
             for (weight, &given) in weights.iter_mut().zip(given) {

@@ -69,7 +69,7 @@
 //! let x = CsrView::new("X", &[0i32, 1, 2, 4, 4], &[0, 1, 0, 1], &[1.0f32; 4], 2)?;
 //! let y = CsrOwned::from_view(x, false)?;
 //! let params = Params { n_rules: 20, bootstrap: false, max_features: 2, ..Params::default() };
-//! let model = params.check()?.fit(x, &y, None, None, &[], None, &Watch::new())?;
+//! let model = params.check()?.fit(x.into(), &y, None, None, &[], None, &Watch::new())?;
 //! assert_eq!(model.coverage[0], 4.0); // the default rule covers every row
 //! assert_eq!(model.heads.n_cols, 2);
 //!

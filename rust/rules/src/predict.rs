@@ -20,9 +20,9 @@ use crate::known::{LabelSets, Search};
 use crate::model::Rules;
 use manylabel_base::range::same;
 use manylabel_base::{Error, Watch, filled, push, reserved};
-use manylabel_score::{Features, Model, Options, Purpose, Rows, Task, Work, with_sparse};
+use manylabel_score::{Model, Options, Purpose, Rows, Task, Work};
 use manylabel_simd::wide;
-use manylabel_sparse::{CsrOwned, CsrView, Index, Picked, Value};
+use manylabel_sparse::{CsrOwned, CsrView, Features, Index, Picked, Value, with_sparse};
 use rayon::prelude::*;
 use std::ops::Range;
 

@@ -9,8 +9,8 @@
 //!
 //! ```
 //! use manylabel_base::{Error, Watch};
-//! use manylabel_score::{Features, Model, Options, Rows, Sparse, Task};
-//! use manylabel_sparse::CsrView;
+//! use manylabel_score::{Model, Options, Rows, Task};
+//! use manylabel_sparse::{CsrView, Features, Sparse};
 //! use std::ops::Range;
 //!
 //! /// Scores label j by feature j.
@@ -57,12 +57,10 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod features;
 mod finite;
 mod model;
 mod rank;
 
-pub use features::{Arrays, Copied, Dense, Features, Sparse};
 pub use finite::keep_finite;
 pub use model::{Bounds, Model, Options, Purpose, Rows, Task, Work};
 pub use rank::{at, room_for_all};

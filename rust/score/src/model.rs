@@ -1,8 +1,8 @@
 //! The traits that models implement, and the predictions that follow from them.
 
-use crate::{Features, rank};
+use crate::rank::Batch;
 use manylabel_base::{Error, Watch, filled};
-use manylabel_sparse::CsrOwned;
+use manylabel_sparse::{CsrOwned, Features};
 use std::any::Any;
 use std::ops::Range;
 
@@ -48,7 +48,9 @@ pub trait Model: Send + Sync {
     /// [`Error::Shape`] if `x` has another number of features than the model, [`Error::TooLarge`],
     /// [`Error::Stopped`].
     fn topk(&self, x: Features<'_>, k: usize, watch: &Watch) -> Result<CsrOwned, Error> {
-        in_known_form(self, x, |x| rank::topk(self, x, k, watch))
+        in_known_form(self, x, |x| {
+            Batch::new(self, x, Purpose::Ranking)?.topk(k, watch)
+        })
     }
 
     /// The labels of each row whose scores exceed their bounds, with these scores, in increasing order of
@@ -58,7 +60,18 @@ pub trait Model: Send + Sync {
     ///
     /// As [`topk`](Self::topk), and [`Error::Shape`] if the number of bounds is not that of labels.
     fn above(&self, x: Features<'_>, bounds: Bounds<'_>, watch: &Watch) -> Result<CsrOwned, Error> {
-        in_known_form(self, x, |x| rank::above(self, x, bounds, watch))
+        if let Bounds::Each(bounds) = bounds
+            && bounds.len() != self.n_labels()
+        {
+            return Err(Error::Shape {
+                what: "number of bounds",
+                expected: self.n_labels(),
+                got: bounds.len(),
+            });
+        }
+        in_known_form(self, x, |x| {
+            Batch::new(self, x, Purpose::Labels)?.above(bounds, watch)
+        })
     }
 
     /// All scores, row after row; (`n_rows`, `n_labels`).
@@ -67,7 +80,9 @@ pub trait Model: Send + Sync {
     ///
     /// As [`topk`](Self::topk); [`Error::TooLarge`] also if the scores do not fit in memory.
     fn decision(&self, x: Features<'_>, watch: &Watch) -> Result<Vec<f32>, Error> {
-        in_known_form(self, x, |x| rank::decision(self, x, watch))
+        in_known_form(self, x, |x| {
+            Batch::new(self, x, Purpose::Scores)?.decision(watch)
+        })
     }
 
     /// The probability of each label, row after row, for models that compute probabilities directly.
@@ -76,7 +91,9 @@ pub trait Model: Send + Sync {
     ///
     /// As [`decision`](Self::decision), and [`Error::Param`] if the model does not.
     fn probabilities(&self, x: Features<'_>, watch: &Watch) -> Result<Vec<f64>, Error> {
-        in_known_form(self, x, |x| rank::probabilities(self, x, watch))
+        in_known_form(self, x, |x| {
+            Batch::new(self, x, Purpose::Probabilities)?.probabilities(watch)
+        })
     }
 }
 

@@ -4,9 +4,9 @@
 //! time. Results are put together in order of rows.
 
 use crate::model::in_known_form;
-use crate::{Bounds, Features, Model, Options, Purpose, Rows, Task, Work};
+use crate::{Bounds, Model, Options, Purpose, Rows, Task, Work};
 use manylabel_base::{Error, Watch, extend, filled, reserved};
-use manylabel_sparse::{CsrOwned, CsrView, Index, Picked, TopK, Value};
+use manylabel_sparse::{CsrOwned, Features, Index, Picked, Sparse, TopK, with_sparse};
 use rayon::prelude::*;
 use std::ops::Range;
 
@@ -20,8 +20,9 @@ const ROWS_OF_SHARE: usize = 32;
 /// Scores whose maximum is compared with the worst of the best so far.
 const LANES: usize = 16;
 
-/// Rows prepared for scoring, and how they are divided into shares.
-struct Batch<'a> {
+/// Rows prepared for scoring, and how they are divided into shares. Whatever follows from the scores is
+/// computed here, in code that is compiled once for all models.
+pub(crate) struct Batch<'a> {
     rows: Box<dyn Rows + 'a>,
     n_rows: usize,
     n_labels: usize,
@@ -37,7 +38,7 @@ impl<'a> Batch<'a> {
     /// # Errors
     ///
     /// [`Error::Shape`] if `x` has another number of features than the model; errors of [`Model::rows`].
-    fn new<M: Model + ?Sized>(
+    pub(crate) fn new<M: Model + ?Sized>(
         model: &'a M,
         x: Features<'a>,
         purpose: Purpose,
@@ -150,6 +151,99 @@ impl<'a> Batch<'a> {
         }
         Ok(all)
     }
+
+    /// See [`Model::topk`].
+    pub(crate) fn topk(&self, k: usize, watch: &Watch) -> Result<CsrOwned, Error> {
+        self.select(
+            watch,
+            || TopK::new(k.min(self.n_labels)),
+            |best, scores, out| {
+                for (first, scores) in (0..).step_by(LANES).zip(scores.chunks(LANES)) {
+                    // Few labels are among the best: compare the maximum of sixteen scores at once.
+                    let largest = |best: f32, &score: &f32| best.max(score);
+                    if scores.iter().fold(f32::NEG_INFINITY, largest) > best.floor() {
+                        for (label, &score) in (first..).zip(scores) {
+                            best.push(label, score);
+                        }
+                    }
+                }
+                extend("number of labels to predict", out, best.drain_by_label())
+            },
+        )
+    }
+
+    /// See [`Model::above`].
+    pub(crate) fn above(&self, bounds: Bounds<'_>, watch: &Watch) -> Result<CsrOwned, Error> {
+        self.select(
+            watch,
+            || Ok(()),
+            |(), scores, out| {
+                const WHAT: &str = "number of labels above their bounds";
+                let scored = (0..).zip(scores.iter().copied());
+                match bounds {
+                    Bounds::One(bound) => {
+                        extend(WHAT, out, scored.filter(|&(_, score)| score > bound))
+                    }
+                    Bounds::Each(bounds) => {
+                        let scored = scored.zip(bounds);
+                        let above = scored.filter(|&((_, score), &bound)| score > bound);
+                        extend(WHAT, out, above.map(|(pair, _)| pair))
+                    }
+                }
+            },
+        )
+    }
+
+    /// See [`Model::decision`].
+    pub(crate) fn decision(&self, watch: &Watch) -> Result<Vec<f32>, Error> {
+        self.all("the dense score matrix", watch, |rows, out, task| {
+            self.rows.score(rows, out, task)
+        })
+    }
+
+    /// See [`Model::probabilities`].
+    pub(crate) fn probabilities(&self, watch: &Watch) -> Result<Vec<f64>, Error> {
+        self.all("the matrix of probabilities", watch, |rows, out, task| {
+            self.rows.marginals(rows, out, task)
+        })
+    }
+
+    /// See [`at`].
+    fn at(&self, pairs: Sparse<'_>, watch: &Watch) -> Result<Vec<f32>, Error> {
+        let found = Picked::by_blocks(
+            self.n_rows,
+            self.rows_of_share,
+            self.n_labels,
+            || Ok(()),
+            |(), range, picked| {
+                const WHAT: &str = "number of pairs";
+                let mut work = Work::default();
+                let mut task = Task {
+                    work: &mut work,
+                    watch,
+                };
+                let sizes = range.clone().map(|row| pairs.n_stored(row));
+                let longest = sizes.max().unwrap_or(0);
+                let mut labels = reserved(WHAT, longest)?;
+                let mut scores = filled(WHAT, 0.0, longest)?;
+                for row in range {
+                    watch.step(0)?;
+                    labels.clear();
+                    with_sparse!(pairs, |pairs| {
+                        let of_row = pairs.row(row).0.iter();
+                        extend(WHAT, &mut labels, of_row.map(|label| label.get() as u32))
+                    })?;
+                    let scores = &mut scores[..labels.len()];
+                    self.rows.score_at(row, &labels, scores, &mut task)?;
+                    let pairs = labels.iter().copied().zip(scores.iter().copied());
+                    extend(WHAT, &mut picked.pairs, pairs)?;
+                    picked.end_row();
+                }
+                Ok(())
+            },
+        )?;
+        Ok(found.values)
+    }
 }
 
 /// A copy of `value` for each row and label.
@@ -171,90 +265,6 @@ pub fn room_for_all<T: Clone>(
     filled(what, value, size)
 }
 
-/// See [`Model::topk`].
-pub(crate) fn topk<M: Model + ?Sized>(
-    model: &M,
-    x: Features<'_>,
-    k: usize,
-    watch: &Watch,
-) -> Result<CsrOwned, Error> {
-    let n_labels = model.n_labels();
-    Batch::new(model, x, Purpose::Ranking)?.select(
-        watch,
-        || TopK::new(k.min(n_labels)),
-        |best, scores, out| {
-            for (first, scores) in (0..).step_by(LANES).zip(scores.chunks(LANES)) {
-                // Few labels are among the best: compare the maximum of sixteen scores at once.
-                let largest = |best: f32, &score: &f32| best.max(score);
-                if scores.iter().fold(f32::NEG_INFINITY, largest) > best.floor() {
-                    for (label, &score) in (first..).zip(scores) {
-                        best.push(label, score);
-                    }
-                }
-            }
-            extend("number of labels to predict", out, best.drain_by_label())
-        },
-    )
-}
-
-/// See [`Model::above`].
-pub(crate) fn above<M: Model + ?Sized>(
-    model: &M,
-    x: Features<'_>,
-    bounds: Bounds<'_>,
-    watch: &Watch,
-) -> Result<CsrOwned, Error> {
-    if let Bounds::Each(bounds) = bounds
-        && bounds.len() != model.n_labels()
-    {
-        return Err(Error::Shape {
-            what: "number of bounds",
-            expected: model.n_labels(),
-            got: bounds.len(),
-        });
-    }
-    Batch::new(model, x, Purpose::Labels)?.select(
-        watch,
-        || Ok(()),
-        |(), scores, out| {
-            const WHAT: &str = "number of labels above their bounds";
-            let scored = (0..).zip(scores.iter().copied());
-            match bounds {
-                Bounds::One(bound) => extend(WHAT, out, scored.filter(|&(_, score)| score > bound)),
-                Bounds::Each(bounds) => {
-                    let scored = scored.zip(bounds);
-                    let above = scored.filter(|&((_, score), &bound)| score > bound);
-                    extend(WHAT, out, above.map(|(pair, _)| pair))
-                }
-            }
-        },
-    )
-}
-
-/// See [`Model::decision`].
-pub(crate) fn decision<M: Model + ?Sized>(
-    model: &M,
-    x: Features<'_>,
-    watch: &Watch,
-) -> Result<Vec<f32>, Error> {
-    let batch = Batch::new(model, x, Purpose::Scores)?;
-    batch.all("the dense score matrix", watch, |rows, out, task| {
-        batch.rows.score(rows, out, task)
-    })
-}
-
-/// See [`Model::probabilities`].
-pub(crate) fn probabilities<M: Model + ?Sized>(
-    model: &M,
-    x: Features<'_>,
-    watch: &Watch,
-) -> Result<Vec<f64>, Error> {
-    let batch = Batch::new(model, x, Purpose::Probabilities)?;
-    batch.all("the matrix of probabilities", watch, |rows, out, task| {
-        batch.rows.marginals(rows, out, task)
-    })
-}
-
 /// The scores of given labels of each row: one for each stored entry of `pairs`, in their order. The values
 /// of `pairs` are not used.
 ///
@@ -264,10 +274,10 @@ pub(crate) fn probabilities<M: Model + ?Sized>(
 ///
 /// [`Error::Shape`] if `x` and `pairs` differ in rows, or if `x` has another number of features or `pairs`
 /// another number of labels than the model; [`Error::TooLarge`], [`Error::Stopped`].
-pub fn at<I: Index, T: Value>(
+pub fn at(
     model: &dyn Model,
     x: Features<'_>,
-    pairs: CsrView<'_, I, T>,
+    pairs: Sparse<'_>,
     watch: &Watch,
 ) -> Result<Vec<f32>, Error> {
     for (what, expected, got) in [
@@ -282,46 +292,7 @@ pub fn at<I: Index, T: Value>(
             });
         }
     }
-    in_known_form(model, x, |x| scores_of(model, x, pairs, watch))
-}
-
-/// [`at`] with rows in a form that the model accepts.
-fn scores_of<I: Index, T: Value>(
-    model: &dyn Model,
-    x: Features<'_>,
-    pairs: CsrView<'_, I, T>,
-    watch: &Watch,
-) -> Result<Vec<f32>, Error> {
-    let batch = Batch::new(model, x, Purpose::Scores)?;
-    let found = Picked::by_blocks(
-        batch.n_rows,
-        batch.rows_of_share,
-        batch.n_labels,
-        || Ok(()),
-        |(), range, picked| {
-            const WHAT: &str = "number of pairs";
-            let mut work = Work::default();
-            let mut task = Task {
-                work: &mut work,
-                watch,
-            };
-            let sizes = range.clone().map(|row| pairs.row(row).0.len());
-            let longest = sizes.max().unwrap_or(0);
-            let mut labels = reserved(WHAT, longest)?;
-            let mut scores = filled(WHAT, 0.0, longest)?;
-            for row in range {
-                watch.step(0)?;
-                let of_row = pairs.row(row).0.iter();
-                labels.clear();
-                extend(WHAT, &mut labels, of_row.map(|label| label.get() as u32))?;
-                let scores = &mut scores[..labels.len()];
-                batch.rows.score_at(row, &labels, scores, &mut task)?;
-                let pairs = labels.iter().copied().zip(scores.iter().copied());
-                extend(WHAT, &mut picked.pairs, pairs)?;
-                picked.end_row();
-            }
-            Ok(())
-        },
-    )?;
-    Ok(found.values)
+    in_known_form(model, x, |x| {
+        Batch::new(model, x, Purpose::Scores)?.at(pairs, watch)
+    })
 }

@@ -7,6 +7,7 @@
 //! |---|---|---|
 //! | [`CsrView`] | a borrowed matrix of any type that scipy has | the Python boundary |
 //! | [`DenseView`] | a borrowed dense matrix in C order | the Python boundary |
+//! | [`Sparse`], [`Features`] | one of these, of any type; what fits and predictions take | the Python boundary |
 //! | [`CsrOwned`] | an owned matrix of `u32` columns and `f32` values | kernels |
 //! | [`RowBlocks`] | a copy for products with dense matrices | `pls`, LEML, `correlated` |
 //! | [`ColumnScaling`] | shifts and scales that give columns unit variance | estimators that standardize |
@@ -54,6 +55,7 @@
 
 mod blocks;
 mod dense;
+mod features;
 mod owned;
 mod picked;
 mod scalar;
@@ -63,6 +65,7 @@ mod view;
 
 pub use blocks::{ColumnOrder, RowBlock, RowBlocks};
 pub use dense::DenseView;
+pub use features::{Arrays, Copied, Dense, Features, Sparse};
 pub use manylabel_simd::{LANES, Lanes};
 pub use owned::CsrOwned;
 pub use picked::Picked;

@@ -11,7 +11,7 @@ use super::{active, optimum};
 use crate::panel::LANES;
 use manylabel_base::range::same_rows;
 use manylabel_base::{Error, Watch, collected, extend, few, filled, parts, push, reserved};
-use manylabel_sparse::{CsrOwned, CsrView, Index, Value};
+use manylabel_sparse::{CsrOwned, Sparse};
 use rayon::prelude::*;
 use std::cmp::Reverse;
 use std::sync::{Mutex, PoisonError};
@@ -63,9 +63,9 @@ impl Checked {
     /// [`Error::Shape`] if the rows of `x`, `y` and `weights` differ; [`Error::Param`] if a value is not
     /// finite as `f32`, or if `C`, `weights` and `x` lead out of the range of `f32`; [`Error::TooLarge`] if
     /// sizes exceed memory or 32 bits; [`Error::Stopped`].
-    pub fn fit<I: Index, T: Value>(
+    pub fn fit(
         &self,
-        x: CsrView<'_, I, T>,
+        x: Sparse<'_>,
         y: &CsrOwned,
         weights: Option<&[f32]>,
         watch: &Watch,

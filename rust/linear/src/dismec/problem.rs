@@ -3,7 +3,7 @@
 //! Made once per fit on one thread, in a few passes over X with a look at the watch between them.
 
 use manylabel_base::{Error, Watch, collected};
-use manylabel_sparse::{CsrOwned, CsrView, Index, Value};
+use manylabel_sparse::{CsrOwned, Sparse};
 
 /// The training set in the form that the solvers need: n rows, `dim` features (the bias included).
 ///
@@ -45,8 +45,8 @@ impl Problem {
     ///
     /// [`Error::Param`] if values or products are out of the range of `f32`, [`Error::TooLarge`],
     /// [`Error::Stopped`].
-    pub(crate) fn new<I: Index, T: Value>(
-        x: CsrView<'_, I, T>,
+    pub(crate) fn new(
+        x: Sparse<'_>,
         y: &CsrOwned,
         weights: Option<&[f32]>,
         params: &super::Params,
@@ -54,7 +54,7 @@ impl Problem {
     ) -> Result<Self, Error> {
         let weight = |row: usize| weights.map_or(1.0, |weights| weights[row]);
         let n_features = x.n_cols();
-        let mut x = CsrOwned::from_view(x, params.normalize)?;
+        let mut x = x.to_owned(params.normalize)?;
         watch.step(0)?;
         // Columns without entries, frequent with hashed features, cost nothing in the solvers.
         let features = x.drop_empty_columns()?;

@@ -11,7 +11,7 @@ use super::turns::{Labels, Turns};
 use fastrand::Rng;
 use manylabel_base::range::{same, same_rows};
 use manylabel_base::{Error, Watch, collected, few, filled};
-use manylabel_sparse::{CsrOwned, CsrView, Index, LANES, Value};
+use manylabel_sparse::{CsrOwned, CsrView, LANES, Sparse};
 use std::f64::consts::TAU;
 
 /// `alpha`, for rows of unit length and weight, if no row can be held out: the default of the authors'
@@ -61,9 +61,9 @@ impl Checked {
     /// [`Error::Shape`] if the shapes of `x`, `y`, `observed` and `weights` do not agree; [`Error::Param`] if
     /// a value is not finite as `f32`, or if `x` and `weights` lead out of the range of `f32`;
     /// [`Error::TooLarge`], [`Error::Stopped`].
-    pub fn fit<I: Index, T: Value>(
+    pub fn fit(
         &self,
-        x: CsrView<'_, I, T>,
+        x: Sparse<'_>,
         y: &CsrOwned,
         observed: Option<&CsrOwned>,
         weights: Option<&[f32]>,
@@ -76,7 +76,7 @@ impl Checked {
             same("rows of observed", n, observed.n_rows())?;
             same("columns of observed", y.n_cols, observed.n_cols)?;
         }
-        let x = CsrOwned::from_view(x, params.normalize)?;
+        let x = x.to_owned(params.normalize)?;
         check_magnitude(&x, weights)?;
         watch.step(0)?;
         let ends = u32_ends(&x)?;

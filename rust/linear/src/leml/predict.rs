@@ -6,9 +6,9 @@
 
 use manylabel_base::range::same;
 use manylabel_base::{Error, filled};
-use manylabel_score::{Features, Model, Options, Rows, Task, keep_finite, with_sparse};
+use manylabel_score::{Model, Options, Rows, Task, keep_finite};
 use manylabel_simd::{add_scaled, wide};
-use manylabel_sparse::{CsrView, Index, Value};
+use manylabel_sparse::{CsrView, Features, Index, Value, with_sparse};
 use std::ops::Range;
 
 /// The most rows scored together: with more, their embeddings would not stay in the first-level cache.

@@ -9,7 +9,7 @@ use super::weights::Weights;
 use fastrand::Rng;
 use manylabel_base::range::same_rows;
 use manylabel_base::{Error, Watch, collected, copied, extend, filled, reserved};
-use manylabel_sparse::{CsrOwned, CsrView, Index, Value};
+use manylabel_sparse::{CsrOwned, Sparse};
 
 /// A fitted model.
 #[derive(Debug, Clone, PartialEq)]
@@ -52,9 +52,9 @@ impl Checked {
         clippy::too_many_lines,
         reason = "the steps of the algorithm, one after the other"
     )]
-    pub fn fit<I: Index, T: Value>(
+    pub fn fit(
         &self,
-        x: CsrView<'_, I, T>,
+        x: Sparse<'_>,
         y: &CsrOwned,
         weights: Option<&[f32]>,
         held_out: Option<&[bool]>,
@@ -66,7 +66,7 @@ impl Checked {
         let is_held = |row: usize| held_out.is_some_and(|held_out| held_out[row]);
 
         let (n_features, n_labels) = (x.n_cols(), y.n_cols);
-        let mut x = CsrOwned::from_view(x, params.normalize)?;
+        let mut x = x.to_owned(params.normalize)?;
         let features = x.drop_empty_columns()?;
         let mut train = without(y, is_held)?;
         let labels = train.drop_empty_columns()?;

@@ -1,0 +1,232 @@
+//! Features in all types that fits and predictions accept.
+
+use crate::{CsrOwned, CsrView, DenseView, Real};
+use manylabel_base::{Error, filled};
+
+/// Rows of features, sparse or dense, in any of the accepted types.
+#[derive(Debug, Clone, Copy)]
+pub enum Features<'a> {
+    /// Compressed sparse rows.
+    Sparse(Sparse<'a>),
+    /// Dense rows.
+    Dense(Dense<'a>),
+}
+
+/// Compressed sparse rows, with positions of 32 or 64 bits and values of either precision.
+///
+/// Fits take this type, not a generic view: of a fit, only the code that reads rows is then compiled for each
+/// of the four types ([`with_sparse`](crate::with_sparse)), which halves the time to build the extension.
+#[derive(Debug, Clone, Copy)]
+pub enum Sparse<'a> {
+    /// Positions of 32 bits, single precision.
+    I32F32(CsrView<'a, i32, f32>),
+    /// Positions of 64 bits, single precision.
+    I64F32(CsrView<'a, i64, f32>),
+    /// Positions of 32 bits, double precision.
+    I32F64(CsrView<'a, i32, f64>),
+    /// Positions of 64 bits, double precision.
+    I64F64(CsrView<'a, i64, f64>),
+}
+
+/// A dense matrix of either precision.
+#[derive(Debug, Clone, Copy)]
+pub enum Dense<'a> {
+    /// Single precision.
+    F32(DenseView<'a, f32>),
+    /// Double precision.
+    F64(DenseView<'a, f64>),
+}
+
+/// Evaluates `$body` with `$x` bound to the view in `$sparse`, whatever its types. `$body` is compiled for
+/// each of the four.
+#[macro_export]
+macro_rules! with_sparse {
+    ($sparse:expr, |$x:ident| $body:expr) => {
+        match $sparse {
+            $crate::Sparse::I32F32($x) => $body,
+            $crate::Sparse::I64F32($x) => $body,
+            $crate::Sparse::I32F64($x) => $body,
+            $crate::Sparse::I64F64($x) => $body,
+        }
+    };
+}
+
+impl<'a> Features<'a> {
+    /// Number of rows.
+    pub fn n_rows(&self) -> usize {
+        match self {
+            Self::Sparse(x) => x.n_rows(),
+            Self::Dense(Dense::F32(x)) => x.n_rows(),
+            Self::Dense(Dense::F64(x)) => x.n_rows(),
+        }
+    }
+
+    /// Number of features.
+    pub fn n_cols(&self) -> usize {
+        match self {
+            Self::Sparse(x) => x.n_cols(),
+            Self::Dense(Dense::F32(x)) => x.n_cols(),
+            Self::Dense(Dense::F64(x)) => x.n_cols(),
+        }
+    }
+
+    /// The sparse rows, for kernels that accept nothing else.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Param`] if the rows are dense. Callers of such kernels convert them with
+    /// [`Dense::to_sparse`].
+    pub fn sparse(self) -> Result<Sparse<'a>, Error> {
+        match self {
+            Self::Sparse(x) => Ok(x),
+            Self::Dense(_) => Err(Error::Param {
+                name: "X",
+                expected: "sparse",
+                got: "a dense matrix".into(),
+            }),
+        }
+    }
+}
+
+impl Sparse<'_> {
+    /// Number of rows.
+    pub fn n_rows(&self) -> usize {
+        with_sparse!(self, |x| x.n_rows())
+    }
+
+    /// Number of columns.
+    pub fn n_cols(&self) -> usize {
+        with_sparse!(self, |x| x.n_cols())
+    }
+
+    /// Number of stored entries of one row.
+    ///
+    /// # Panics
+    ///
+    /// If `row >= n_rows`.
+    pub fn n_stored(&self, row: usize) -> usize {
+        with_sparse!(self, |x| x.row(row).0.len())
+    }
+
+    /// A copy without explicit zeros; see [`CsrOwned::from_view`].
+    ///
+    /// # Errors
+    ///
+    /// As [`CsrOwned::from_view`].
+    pub fn to_owned(&self, normalize: bool) -> Result<CsrOwned, Error> {
+        with_sparse!(*self, |x| CsrOwned::from_view(x, normalize))
+    }
+}
+
+impl Dense<'_> {
+    /// A sparse copy without zeros, for kernels that accept only sparse rows. It takes 16 bytes per
+    /// nonzero value in double precision and 12 in single precision.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`] if it does not fit in memory.
+    pub fn to_sparse(&self) -> Result<Copied, Error> {
+        Ok(match self {
+            Self::F32(x) => Copied::F32(Arrays::of(x)?),
+            Self::F64(x) => Copied::F64(Arrays::of(x)?),
+        })
+    }
+}
+
+/// A sparse copy of dense rows.
+#[derive(Debug)]
+pub enum Copied {
+    /// Single precision.
+    F32(Arrays<f32>),
+    /// Double precision.
+    F64(Arrays<f64>),
+}
+
+impl Copied {
+    /// The copy as features.
+    ///
+    /// # Errors
+    ///
+    /// None in practice: the structure is valid by construction, but is checked like any other.
+    pub fn features(&self) -> Result<Features<'_>, Error> {
+        Ok(match self {
+            Self::F32(x) => x.view()?.into(),
+            Self::F64(x) => x.view()?.into(),
+        })
+    }
+}
+
+/// The arrays of compressed sparse rows.
+#[derive(Debug)]
+pub struct Arrays<T> {
+    ends: Vec<i64>,
+    cols: Vec<i64>,
+    values: Vec<T>,
+    n_cols: usize,
+}
+
+impl<T: Real> Arrays<T> {
+    fn of(x: &DenseView<'_, T>) -> Result<Self, Error> {
+        let is_there = |value: &T| value.f64() != 0.0;
+        let n_rows = x.n_rows();
+        let of_row = |row| x.row(row).iter().filter(|value| is_there(value)).count();
+        let size = (0..n_rows).map(of_row).sum();
+        let mut ends = filled("rows of X", 0, n_rows + 1)?;
+        let mut cols = filled("nonzero values of X", 0, size)?;
+        let mut values = filled("nonzero values of X", T::default(), size)?;
+        let mut end = 0;
+        for (row, next) in ends[1..].iter_mut().enumerate() {
+            for (col, value) in (0..).zip(x.row(row)) {
+                if is_there(value) {
+                    (cols[end], values[end]) = (col, *value);
+                    end += 1;
+                }
+            }
+            *next = end as i64;
+        }
+        Ok(Self {
+            ends,
+            cols,
+            values,
+            n_cols: x.n_cols(),
+        })
+    }
+
+    fn view(&self) -> Result<CsrView<'_, i64, T>, Error> {
+        CsrView::new("X", &self.ends, &self.cols, &self.values, self.n_cols)
+    }
+}
+
+macro_rules! from {
+    ($($variant:ident($index:ty, $value:ty)),*) => {$(
+        impl<'a> From<CsrView<'a, $index, $value>> for Features<'a> {
+            fn from(x: CsrView<'a, $index, $value>) -> Self {
+                Self::Sparse(x.into())
+            }
+        }
+
+        impl<'a> From<CsrView<'a, $index, $value>> for Sparse<'a> {
+            fn from(x: CsrView<'a, $index, $value>) -> Self {
+                Self::$variant(x)
+            }
+        }
+    )*};
+}
+from!(
+    I32F32(i32, f32),
+    I64F32(i64, f32),
+    I32F64(i32, f64),
+    I64F64(i64, f64)
+);
+
+impl<'a> From<DenseView<'a, f32>> for Features<'a> {
+    fn from(x: DenseView<'a, f32>) -> Self {
+        Self::Dense(Dense::F32(x))
+    }
+}
+
+impl<'a> From<DenseView<'a, f64>> for Features<'a> {
+    fn from(x: DenseView<'a, f64>) -> Self {
+        Self::Dense(Dense::F64(x))
+    }
+}
