@@ -13,8 +13,10 @@ GUNGRAUN := $(TARGET)/tools/gungraun-runner-$(GUNGRAUN_VERSION)
 demo: .venv/built
 	$(BIN)/manylabel demo
 
+# Rust tests in the profile of the extension, with whose dependencies they share the build. Without the benches,
+# whose own dependencies change the features of others.
 test: .venv/built
-	cargo test --workspace --quiet
+	cargo test --release --workspace --exclude manylabel-benches --quiet
 	$(BIN)/pytest -q --numprocesses auto --dist worksteal
 
 lint: .venv/built
