@@ -33,6 +33,16 @@ X_SPARSE = csr_array(np.where(X < 0.5, X, 0))
 
 every_classifier = pytest.mark.parametrize("classifier", CLASSIFIERS, ids=repr)
 
+_models = {}
+
+
+def of_the_small_set(classifier):
+    """A model fitted to `X` and `Y`, which the caller may spoil."""
+    key = repr(classifier)
+    if key not in _models:
+        _models[key] = clone(classifier).fit(X, Y)
+    return copy.deepcopy(_models[key])
+
 
 def with_value(matrix, value):
     matrix = np.array(matrix, dtype=np.result_type(matrix, type(value)))
@@ -191,7 +201,7 @@ def assert_bad_rows_are_refused(ask, *, missing_values=False):
 def test_bad_question(classifier, method):
     with pytest.raises(NotFittedError, match="is not fitted yet"):
         getattr(clone(classifier), method)(X)
-    model = clone(classifier).fit(X, Y)
+    model = of_the_small_set(classifier)
     assert_bad_rows_are_refused(getattr(model, method), missing_values=takes_missing_values(classifier))
 
 
@@ -199,7 +209,7 @@ def test_bad_question(classifier, method):
 @every_classifier
 def test_bad_k(classifier, k):
     with pytest.raises(ValueError, match="`k` must be an integer >= 1, got"):
-        clone(classifier).fit(X, Y).predict_topk(X, k=k)
+        of_the_small_set(classifier).predict_topk(X, k=k)
 
 
 def put(name, at, value):
@@ -333,7 +343,7 @@ def wrong_shapes(model):
 
 @every_classifier
 def test_what_the_schema_refuses_is_no_wrong_answer(classifier):
-    model = clone(classifier).fit(X, Y)
+    model = of_the_small_set(classifier)
     answer = model.decision_function(X)
     for name, how in wrong_shapes(model).items():
         broken = copy.copy(model)
@@ -356,7 +366,7 @@ def test_what_the_schema_refuses_is_no_wrong_answer(classifier):
     ids=repr,
 )
 def test_a_spoiled_model_is_an_error(classifier, how, method, n_rows):
-    model = clone(classifier).fit(X, Y)
+    model = of_the_small_set(classifier)
     SPOILED[type(model)][how](model)
     with pytest.raises(
         (ValueError, TypeError, RuntimeError),
