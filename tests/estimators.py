@@ -1,6 +1,6 @@
 """Every public estimator, ready to fit a small set. The tests of the house run over these lists.
 
-The first of each class has all its defaults, of which some are chosen by many fits; the others are given numbers.
+The first of each class has its defaults, some of which many fits choose; the others are given numbers.
 """
 
 from sklearn.utils import get_tags

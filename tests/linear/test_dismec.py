@@ -166,8 +166,9 @@ def test_published_figures(data, name):
 
 def test_fast_solver_on_eurlex57k(data):
     folder = data / "eurlex57k"
-    sets = *load_xc(folder / "train.txt.gz"), *load_xc(folder / "test.txt.gz")
-    exact = [91.3, 81.7, 68.6]  # found once; the fit takes minutes
+    X, Y = load_xc(folder / "train.txt.gz")
+    sets = X[::6], Y[::6], *load_xc(folder / "test.txt.gz")
+    exact = [85.00, 73.73, 61.27]  # found once; the fit takes half a minute
     np.testing.assert_allclose(precisions("fast", *sets), exact, atol=0.2)
 
 
