@@ -3,6 +3,8 @@
 The first of each class has its defaults, some of which many fits choose; the others are given numbers.
 """
 
+from functools import cache
+
 from sklearn.utils import get_tags
 
 import manylabel as ml
@@ -62,6 +64,12 @@ CLASSIFIERS += [
     for name, cls in CLASSES.items()
     if cls not in _LISTED and getattr(ml, name, None) is cls and issubclass(cls, MultiLabelClassifier)
 ]
+
+
+@cache
+def as_written(value):
+    """The id of a case: `repr`, which takes milliseconds for an estimator."""
+    return repr(value)
 
 
 # What estimators differ in, and what is therefore asked of some only.

@@ -28,6 +28,7 @@ from estimators import (
     CLASSIFIERS,
     PARTITIONERS,
     TRANSFORMERS,
+    as_written,
     compares_labels,
     is_sampled,
     predicts_signs,
@@ -98,7 +99,7 @@ def expected_failed_checks(classifier):
     return expected
 
 
-every_classifier = pytest.mark.parametrize("classifier", CLASSIFIERS, ids=repr)
+every_classifier = pytest.mark.parametrize("classifier", CLASSIFIERS, ids=as_written)
 
 
 def test_no_public_estimator_is_left_out():
@@ -158,7 +159,7 @@ def problem():
     return X, Y
 
 
-@pytest.fixture(scope="module", params=CLASSIFIERS, ids=repr)
+@pytest.fixture(scope="module", params=CLASSIFIERS, ids=as_written)
 def fitted(request, problem):
     return clone(request.param).fit(*problem)
 
@@ -169,7 +170,7 @@ def few(problem):
     return problem[0][:120], problem[1][:120, :12]
 
 
-@pytest.fixture(scope="module", params=CLASSIFIERS, ids=repr)
+@pytest.fixture(scope="module", params=CLASSIFIERS, ids=as_written)
 def fitted_to_few(request, few):
     return clone(request.param).fit(*few)
 
@@ -257,7 +258,10 @@ def test_number_of_threads(fitted, problem):
 
 
 @pytest.mark.parametrize(
-    "fitted", [each for each in CLASSIFIERS if "random_state" in each.get_params()], ids=repr, indirect=True
+    "fitted",
+    [each for each in CLASSIFIERS if "random_state" in each.get_params()],
+    ids=as_written,
+    indirect=True,
 )
 def test_a_random_state_instance_is_a_seed(fitted, problem):
     first, second = (
