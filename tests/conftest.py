@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from threadpoolctl import threadpool_limits
 
 from manylabel.datasets import make_multilabel
 
@@ -21,6 +22,8 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     if config.getoption("--fuzz-cases", default=None):
         config.option.timeout = 0  # takes as long as it is told; fuzzers know a hang by the case
+    if hasattr(config, "workerinput"):
+        threadpool_limits(1, user_api="blas")  # of pytest-xdist, whose processes share the cores
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,9 @@
-"""Every public estimator, ready to fit a small set. The tests of the house run over these lists."""
+"""Every public estimator, ready to fit a small set. The tests of the house run over these lists.
+
+The first of each class has its defaults, some of which many fits choose; the others are given numbers.
+"""
+
+from functools import cache
 
 from sklearn.utils import get_tags
 
@@ -8,7 +13,7 @@ from manylabel.estimator.registry import CLASSES
 
 CLASSIFIERS = [
     ml.DiSMECClassifier(random_state=0),
-    ml.DiSMECClassifier(solver="exact", tol=1e-3),
+    ml.DiSMECClassifier(1.0, solver="exact", tol=1e-3),
     ml.LEMLClassifier(random_state=0),
     ml.LEMLClassifier(20, alpha=0.1, threshold="zero", random_state=0),
     ml.LEMLClassifier(4, alpha=0.1, loss="logistic", max_iter=1, random_state=0),
@@ -29,12 +34,14 @@ CLASSIFIERS = [
         ml.DiSMECClassifier(1.0, random_state=0), n_blocks=3, lam=0.2, random_state=0
     ),
     ml.BlockPartitionClassifier(
-        ml.DiSMECClassifier(solver="exact"), n_blocks=4, max_labels=15, n_routes=2, random_state=0
+        ml.DiSMECClassifier(1.0, solver="exact"), n_blocks=4, max_labels=15, n_routes=2, random_state=0
     ),
     ml.CBMLCClassifier(ml.DiSMECClassifier(1.0, random_state=0), 3, random_state=0),
     ml.LPSRClassifier(ml.DiSMECClassifier(1.0, random_state=0), 200, 15, random_state=0),
     ml.CorrLogClassifier(),
-    ml.CorrLogClassifier(epsilon=0.0, coding="pm1", decoder="search", solver="fista", standardize=False),
+    ml.CorrLogClassifier(
+        0.04, 0.16, epsilon=0.0, coding="pm1", decoder="search", solver="fista", standardize=False
+    ),
     ml.CorrLogClassifier(0.01, 0.001, decoder="bp"),
 ]
 
@@ -57,6 +64,12 @@ CLASSIFIERS += [
     for name, cls in CLASSES.items()
     if cls not in _LISTED and getattr(ml, name, None) is cls and issubclass(cls, MultiLabelClassifier)
 ]
+
+
+@cache
+def as_written(value):
+    """The id of a case: `repr`, which takes milliseconds for an estimator."""
+    return repr(value)
 
 
 # What estimators differ in, and what is therefore asked of some only.

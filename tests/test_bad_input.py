@@ -18,6 +18,7 @@ from children import forked, forks
 from estimators import (
     CLASSIFIERS,
     TRANSFORMERS,
+    as_written,
     compares_labels,
     predicts_signs,
     scales_rows,
@@ -31,7 +32,16 @@ X = RNG.random((N, D))
 Y = (RNG.random((N, C)) < 0.4).astype(int)
 X_SPARSE = csr_array(np.where(X < 0.5, X, 0))
 
-every_classifier = pytest.mark.parametrize("classifier", CLASSIFIERS, ids=repr)
+every_classifier = pytest.mark.parametrize("classifier", CLASSIFIERS, ids=as_written)
+
+_models = {}
+
+
+def of_the_small_set(classifier):
+    """A model fitted to `X` and `Y`, which the caller may spoil."""
+    if classifier not in _models:
+        _models[classifier] = clone(classifier).fit(X, Y)
+    return copy.deepcopy(_models[classifier])
 
 
 def with_value(matrix, value):
@@ -156,7 +166,7 @@ BAD_WEIGHTS = {
 
 
 @pytest.mark.parametrize("name", BAD_WEIGHTS)
-@pytest.mark.parametrize("estimator", CLASSIFIERS + TRANSFORMERS, ids=repr)
+@pytest.mark.parametrize("estimator", CLASSIFIERS + TRANSFORMERS, ids=as_written)
 def test_bad_sample_weight(estimator, name):
     weights, message = BAD_WEIGHTS[name]
     with pytest.raises(ValueError, match=message):
@@ -191,7 +201,7 @@ def assert_bad_rows_are_refused(ask, *, missing_values=False):
 def test_bad_question(classifier, method):
     with pytest.raises(NotFittedError, match="is not fitted yet"):
         getattr(clone(classifier), method)(X)
-    model = clone(classifier).fit(X, Y)
+    model = of_the_small_set(classifier)
     assert_bad_rows_are_refused(getattr(model, method), missing_values=takes_missing_values(classifier))
 
 
@@ -199,7 +209,7 @@ def test_bad_question(classifier, method):
 @every_classifier
 def test_bad_k(classifier, k):
     with pytest.raises(ValueError, match="`k` must be an integer >= 1, got"):
-        clone(classifier).fit(X, Y).predict_topk(X, k=k)
+        of_the_small_set(classifier).predict_topk(X, k=k)
 
 
 def put(name, at, value):
@@ -333,7 +343,7 @@ def wrong_shapes(model):
 
 @every_classifier
 def test_what_the_schema_refuses_is_no_wrong_answer(classifier):
-    model = clone(classifier).fit(X, Y)
+    model = of_the_small_set(classifier)
     answer = model.decision_function(X)
     for name, how in wrong_shapes(model).items():
         broken = copy.copy(model)
@@ -353,10 +363,10 @@ def test_what_the_schema_refuses_is_no_wrong_answer(classifier):
 @pytest.mark.parametrize(
     ("classifier", "how"),
     [(each, how) for each in CLASSIFIERS for how in SPOILED.get(type(each), {})],
-    ids=repr,
+    ids=as_written,
 )
 def test_a_spoiled_model_is_an_error(classifier, how, method, n_rows):
-    model = clone(classifier).fit(X, Y)
+    model = of_the_small_set(classifier)
     SPOILED[type(model)][how](model)
     with pytest.raises(
         (ValueError, TypeError, RuntimeError),
@@ -407,7 +417,7 @@ def same_value(one, two, name):
     "factor",
     [1e38, 1e39, 1e-39, 1e-150, 1e200, 1e-200],
 )
-@pytest.mark.parametrize("classifier", filter(scales_rows, CLASSIFIERS), ids=repr)
+@pytest.mark.parametrize("classifier", filter(scales_rows, CLASSIFIERS), ids=as_written)
 def test_scale_of_rows_does_not_matter(classifier, factor):
     classifier = clone(classifier).set_params(normalize="rows")
     model = fitted(classifier)

@@ -28,6 +28,7 @@ from estimators import (
     CLASSIFIERS,
     PARTITIONERS,
     TRANSFORMERS,
+    as_written,
     compares_labels,
     is_sampled,
     predicts_signs,
@@ -98,7 +99,7 @@ def expected_failed_checks(classifier):
     return expected
 
 
-every_classifier = pytest.mark.parametrize("classifier", CLASSIFIERS, ids=repr)
+every_classifier = pytest.mark.parametrize("classifier", CLASSIFIERS, ids=as_written)
 
 
 def test_no_public_estimator_is_left_out():
@@ -110,8 +111,13 @@ def test_no_public_estimator_is_left_out():
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 @parametrize_with_checks(CLASSIFIERS, expected_failed_checks=expected_failed_checks)
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
+def test_scikit_learn_checks(estimator, check, request):
+    try:
+        check(estimator)
+    except Exception as error:
+        if request.node.get_closest_marker("xfail") is None:
+            raise
+        pytest.fail(repr(error), pytrace=False)  # to show the way there takes longer than the check
 
 
 @every_classifier
@@ -153,7 +159,7 @@ def problem():
     return X, Y
 
 
-@pytest.fixture(scope="module", params=CLASSIFIERS, ids=repr)
+@pytest.fixture(scope="module", params=CLASSIFIERS, ids=as_written)
 def fitted(request, problem):
     return clone(request.param).fit(*problem)
 
@@ -161,12 +167,18 @@ def fitted(request, problem):
 @pytest.fixture(scope="module")
 def few(problem):
     """As `problem`, of fewer rows and labels."""
-    return problem[0][:200], problem[1][:200, :20]
+    return problem[0][:120], problem[1][:120, :12]
 
 
-@pytest.fixture(scope="module", params=CLASSIFIERS, ids=repr)
+@pytest.fixture(scope="module", params=CLASSIFIERS, ids=as_written)
 def fitted_to_few(request, few):
     return clone(request.param).fit(*few)
+
+
+@pytest.fixture(scope="module")
+def told_of_few(fitted_to_few, few):
+    """What `fitted_to_few` is and says, to compare with."""
+    return bits(fitted_to_few), predictions(fitted_to_few, few[0]), fitted_to_few.predict(few[0]).toarray()
 
 
 # --- in scikit-learn's company
@@ -227,11 +239,13 @@ def test_copies_of_every_kind(fitted, problem, tmp_path):
     X, Y = problem
     assert not [name for name in vars(clone(fitted)) if name.endswith("_")]
     assert bits(clone(fitted).fit(X, Y)) == bits(fitted)
+    X = X[:150]
+    expected = predictions(fitted, X)
     for model in copies(fitted, tmp_path):
         assert type(model) is type(fitted)
         assert params(model) == params(fitted)
         assert bits(model) == bits(fitted)
-        assert predictions(model, X) == predictions(fitted, X)
+        assert predictions(model, X) == expected
 
 
 # --- what must not matter
@@ -244,7 +258,10 @@ def test_number_of_threads(fitted, problem):
 
 
 @pytest.mark.parametrize(
-    "fitted", [each for each in CLASSIFIERS if "random_state" in each.get_params()], ids=repr, indirect=True
+    "fitted",
+    [each for each in CLASSIFIERS if "random_state" in each.get_params()],
+    ids=as_written,
+    indirect=True,
 )
 def test_a_random_state_instance_is_a_seed(fitted, problem):
     first, second = (
@@ -368,13 +385,12 @@ def frozen(value):
 
 
 @pytest.mark.parametrize("form", X_FORMS)
-def test_form_of_features(fitted_to_few, few, tmp_path, form):
+def test_form_of_features(fitted_to_few, told_of_few, few, tmp_path, form):
     X, Y = few
     same = X_FORMS[form](X, tmp_path)
     before = frozen(same)
     model = clone(fitted_to_few).fit(same, Y)
-    assert bits(model) == bits(fitted_to_few)
-    assert predictions(model, same) == predictions(fitted_to_few, X)
+    assert (bits(model), predictions(model, same)) == told_of_few[:2]
     assert frozen(same) == before
 
 
@@ -410,7 +426,7 @@ Y_FORMS = {
 
 
 @pytest.mark.parametrize("form", Y_FORMS)
-def test_form_of_labels(fitted_to_few, few, form):
+def test_form_of_labels(fitted_to_few, told_of_few, few, form):
     X, Y = few
     same = Y_FORMS[form](Y)
     before = frozen(same)
@@ -420,11 +436,9 @@ def test_form_of_labels(fitted_to_few, few, form):
     prediction = model.predict(X)
     assert (prediction.shape, prediction.dtype) == (Y.shape, np.int64)
     assert type(prediction) is (csr_array if issparse(same) else np.ndarray)
-    np.testing.assert_array_equal(
-        np.asarray(csr_array(prediction).todense()), fitted_to_few.predict(X).toarray()
-    )
+    np.testing.assert_array_equal(np.asarray(csr_array(prediction).todense()), told_of_few[2])
     model.sparse_output_ = True
-    assert bits(model) == bits(fitted_to_few)
+    assert bits(model) == told_of_few[0]
 
 
 @every_classifier
@@ -450,21 +464,28 @@ def test_a_row_of_weight_zero_is_absent(classifier, problem):
 # --- how predictions hang together
 
 
-@pytest.mark.parametrize("k", [1, 3, 39, 41, 2**70])
-def test_rankings_are_those_of_the_scores(fitted, problem, k):
-    X, Y = problem
-    Y = Y.toarray()
+@every_classifier
+def test_rankings_are_those_of_the_scores(classifier, problem):
+    X, Y = problem[0], problem[1].toarray()
     Y[:, 20:] = Y[:, :20]  # twins, whose scores are equal if the solver says so
     Y[:, [4, 24, 30]] = 0  # never seen
-    model = clone(fitted).fit(X, Y)
+    model = clone(classifier).fit(X, Y)
+    assert model.score(X, Y) == (model.predict(X) == Y).all(axis=1).mean()
     X = csr_array(np.vstack([X.toarray(), np.zeros((1, X.shape[1]))]))
-    scores, top = model.decision_function(X), model.predict_topk(X, k=k)
+    predicted, scores = model.predict(X), model.decision_function(X)
+    assert not predicted[:, [4, 24, 30]].any()
     if predicts_signs(model):
-        np.testing.assert_array_equal(model.predict(X), scores > 0)
+        np.testing.assert_array_equal(predicted, scores > 0)
     if ranks_by_probabilities(model):
         with np.errstate(divide="ignore"):
             scores = logit(model.predict_proba(X)).astype(np.float32)
-        # Order that is a matter of rounding is not compared.
+    for k in (1, 3, 39, 41, 2**70):
+        assert_ranked(model, X, k, scores.copy())
+
+
+def assert_ranked(model, X, k, scores):
+    top = model.predict_topk(X, k=k)
+    if ranks_by_probabilities(model):  # order that is a matter of rounding is not compared
         coo = top.tocoo()
         at = coo.row, coo.col
         np.testing.assert_allclose(top.data, scores[at], rtol=1e-3, atol=1e-4)
@@ -474,14 +495,13 @@ def test_rankings_are_those_of_the_scores(fitted, problem, k):
     assert np.isneginf(scores).all(axis=0).nonzero()[0].tolist() == [4, 24, 30]
     scored = np.isfinite(scores).sum(axis=1)
     assert (scored == 37).all() or not scores_every_label(model)
-    np.testing.assert_array_equal(np.diff(top.indptr), np.minimum(min(k, 40), scored))
-    for i, row in enumerate(scores):
-        best = np.lexsort([np.arange(40), -row])[: min(k, scored[i])]
-        stored = slice(*top.indptr[i : i + 2])
-        np.testing.assert_array_equal(top.indices[stored], np.sort(best))
-        np.testing.assert_array_equal(top.data[stored], row[np.sort(best)])
-    assert not model.predict(X)[:, [4, 24, 30]].any()
-    assert model.score(X[:-1], Y) == (model.predict(X[:-1]) == Y).all(axis=1).mean()
+    kept = np.minimum(min(k, 40), scored)
+    np.testing.assert_array_equal(np.diff(top.indptr), kept)
+    order = np.lexsort([np.broadcast_to(np.arange(40), scores.shape), -scores])
+    best = np.zeros(scores.shape, dtype=bool)
+    np.put_along_axis(best, order, np.arange(40) < kept[:, None], axis=1)
+    np.testing.assert_array_equal(top.indices, best.nonzero()[1])
+    np.testing.assert_array_equal(top.data, scores[best])
 
 
 # --- one label, in company that knows no other
@@ -550,15 +570,14 @@ def test_one_label_and_many_in_turn(classifier, binary, few):
 
 @every_classifier
 def test_wrappers_of_a_model_for_each_label(classifier, problem):
-    X, Y = problem[0][:300], problem[1][:300, :4].toarray()
+    X, Y = problem[0][:200], problem[1][:200, :3].toarray()
     labels = clone(classifier).set_params(n_jobs=None)
     alone = OneVsRestClassifier(labels).fit(X, Y)
-    chain = ClassifierChain(labels, order=[0, 1, 2, 3]).fit(X, Y)
+    chain = ClassifierChain(labels, order=[0, 1, 2]).fit(X, Y)
     several = MultiOutputClassifier(labels).fit(X, Y)
-    for label in range(4):
-        own = clone(labels).fit(X, Y[:, label]).predict(X)
-        np.testing.assert_array_equal(alone.predict(X).astype(int)[:, label], own)
-        np.testing.assert_array_equal(several.predict(X)[:, label], own)
+    own = np.column_stack([clone(labels).fit(X, y).predict(X) for y in Y.T])
+    np.testing.assert_array_equal(alone.predict(X).astype(int), own)
+    np.testing.assert_array_equal(several.predict(X), own)
     assert chain.predict(X).shape == alone.decision_function(X).shape == Y.shape
     calibrated = CalibratedClassifierCV(labels, cv=3).fit(X, Y[:, 0])
-    assert calibrated.predict_proba(X).shape == (300, 2)
+    assert calibrated.predict_proba(X).shape == (200, 2)

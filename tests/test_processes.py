@@ -15,11 +15,11 @@ from scipy.sparse import issparse
 from sklearn.base import clone
 
 from children import forked, forks
-from estimators import CLASSIFIERS
+from estimators import CLASSIFIERS, as_written
 from manylabel import LEMLClassifier, PDSparseClassifier
 from manylabel.datasets import make_multilabel
 
-every_classifier = pytest.mark.parametrize("classifier", CLASSIFIERS, ids=repr)
+every_classifier = pytest.mark.parametrize("classifier", CLASSIFIERS, ids=as_written)
 posix_only = pytest.mark.skipif(os.name != "posix", reason="needs signals and fork")
 
 

@@ -15,11 +15,11 @@ from sklearn.exceptions import NotFittedError
 
 import manylabel as ml
 from children import forked
-from estimators import CLASSIFIERS
+from estimators import CLASSIFIERS, as_written
 from manylabel.datasets import make_multilabel
 from manylabel.estimator import base
 
-every_classifier = pytest.mark.parametrize("classifier", CLASSIFIERS, ids=repr)
+every_classifier = pytest.mark.parametrize("classifier", CLASSIFIERS, ids=as_written)
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ WITH_OWN_SCORER = [each for each in CLASSIFIERS if not isinstance(each, BLOCKS)]
 BOUNDED = [each for each in WITH_OWN_SCORER if getattr(each, "predictor", "signs") == "signs"]
 
 
-@pytest.fixture(scope="module", params=CLASSIFIERS, ids=repr)
+@pytest.fixture(scope="module", params=CLASSIFIERS, ids=as_written)
 def fitted(request, small):
     return clone(request.param).fit(*small)
 
@@ -51,7 +51,7 @@ def scorer_of(model):
 # --- what it answers
 
 
-@pytest.mark.parametrize("fitted", WITH_OWN_SCORER, ids=repr, indirect=True)
+@pytest.mark.parametrize("fitted", WITH_OWN_SCORER, ids=as_written, indirect=True)
 def test_given_labels_have_the_scores_of_all(fitted, small):
     X, Y = small
     scores = fitted.decision_function(X)
@@ -63,7 +63,7 @@ def test_given_labels_have_the_scores_of_all(fitted, small):
     np.testing.assert_array_equal(fitted._scorer().at(X, pattern, 2), found)
 
 
-@pytest.mark.parametrize("fitted", BOUNDED, ids=repr, indirect=True)
+@pytest.mark.parametrize("fitted", BOUNDED, ids=as_written, indirect=True)
 def test_every_label_may_have_a_bound(fitted, small):
     X, _ = small
     scores = fitted.decision_function(X)

@@ -18,13 +18,13 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import manylabel as ml
 from children import forks
-from estimators import TRANSFORMERS
+from estimators import TRANSFORMERS, as_written
 from manylabel.datasets import make_multilabel
 from test_bad_input import BAD_TRAINING_SETS, X, Y, assert_bad_rows_are_refused
 from test_common import TEXTS, TOPICS, X_FORMS, Y_FORMS, bits, copies, frozen
 from test_processes import posix_only, told_after_ctrl_c
 
-every_transformer = pytest.mark.parametrize("transformer", TRANSFORMERS, ids=repr)
+every_transformer = pytest.mark.parametrize("transformer", TRANSFORMERS, ids=as_written)
 
 
 def expected_failed_checks(transformer):
@@ -52,7 +52,7 @@ def problem():
     return X.astype(np.float64), Y
 
 
-@pytest.fixture(scope="module", params=TRANSFORMERS, ids=repr)
+@pytest.fixture(scope="module", params=TRANSFORMERS, ids=as_written)
 def fitted(request, problem):
     return clone(request.param).fit(*problem)
 

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -345,14 +346,24 @@ def test_the_module_is_the_command(capsys, folder, monkeypatch):
         assert err == expected_err or (expected_err is None and err.startswith("manylabel: error: cannot"))
 
 
+def unread(pipe):
+    """Number of bytes in a pipe that its reader has not taken yet."""
+    import fcntl  # of POSIX
+    import termios
+
+    return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
+
+
 @posix_only
 def test_ctrl_c_ends_the_wait_for_a_silent_pipe(tmp_path):
     with start("train", "--model", "dismec", "/dev/stdin", "-o", tmp_path / "m",
                stdin=subprocess.PIPE) as process:  # fmt: skip
         process.stdin.write("2 3 2\n0 0:1\n")
         process.stdin.flush()
+        while unread(process.stdin) and process.poll() is None:
+            time.sleep(0.05)
         with pytest.raises(subprocess.TimeoutExpired):
-            process.wait(10)  # to be sure that it is reading, on a loaded machine too
+            process.wait(1)
         process.send_signal(signal.SIGINT)
         assert process.wait(2) == 130
         assert process.stderr.read() == "manylabel: interrupted\n"

@@ -141,6 +141,16 @@ def test_official_splits(data, name, l2_pairs, expected):
     assert (model.predict(X_test) == predicted).all(axis=1).mean() >= 0.995
 
 
+@pytest.mark.parametrize("name", ["emotions", "yeast"])
+def test_solvers_agree_on_official_splits(data, name):
+    (X, Y), (X_test, _) = split(data, name)
+    fit = {"threshold": "zero", "tol": 1e-6, "max_iter": 20_000}
+    auto, fista = (CorrLogClassifier(0.01, 0.01, solver=each, **fit).fit(X, Y) for each in ("auto", "fista"))
+    np.testing.assert_allclose(auto.objective_, fista.objective_, rtol=1e-8)
+    np.testing.assert_allclose(auto.predict_proba(X_test), fista.predict_proba(X_test), atol=1e-4)
+    np.testing.assert_array_equal(auto.predict(X_test), fista.predict(X_test))
+
+
 def of_folds(X, Y, model, standardized):
     """Measures of five seeded folds; the authors divide test rows by deviations of their own."""
     for test in np.array_split(np.random.default_rng(0).permutation(len(Y)), 5):

@@ -31,6 +31,9 @@ def test_a_file_with_a_hole(tmp_path, n_jobs):
         load_xc(write(path, b"", length=10 << 30), n_jobs=n_jobs)
     with refused(3):
         load_xc(write(path, b"3 2 2\n0 0:1\n1", length=10 << 30), n_jobs=n_jobs)
+
+
+def test_an_arff_file_with_a_hole(tmp_path):
     path = tmp_path / "data.arff"
     with refused(1):
         load_arff(write(path, b"", length=10 << 30))

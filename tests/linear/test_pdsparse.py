@@ -261,4 +261,27 @@ def test_published_figures(data, name):
     X, Y = load_xc(data / name / "train.txt.gz")
     X_test, Y_test = load_xc(data / name / "test.txt.gz")
     model = PDSparseClassifier(**params, random_state=0, n_jobs=-1).fit(X, Y)
-    assert (precision(model, X_test, Y_test) >= floors).all()
+    found = precision(model, X_test, Y_test)
+    assert (found >= floors).all()
+    if name == "bibtex":  # at the optimum, which is theirs
+        np.testing.assert_allclose(found, floors, atol=0.5)
+
+
+# Precision at 1 with the defaults, as recorded with those of the other classifiers.
+RECORDED = {
+    "birds": 31.27,
+    "emotions": 66.34,
+    "enron": 74.27,
+    "genbase": 100.0,
+    "medical": 84.34,
+    "scene": 76.84,
+    "yeast": 74.81,
+}
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_recorded_figures(data, name):
+    X, Y = load_xc(data / name / "train.txt.gz")
+    X_test, Y_test = load_xc(data / name / "test.txt.gz")
+    model = PDSparseClassifier(random_state=0).fit(X, Y)
+    assert precision(model, X_test, Y_test)[0] == pytest.approx(RECORDED[name], abs=0.5)

@@ -110,7 +110,7 @@ def test_lam_of_a_share():
 def test_kmeans_is_as_good_as_another(n_clusters):
     X, _ = make_multilabel(600, 80, 30, random_state=1)
     found, reference = [], []
-    for seed in range(40):
+    for seed in range(40 if n_clusters > 1 else 2):  # one cluster is the same whatever the seed
         clusters, _, _, inertia = kmeans(X, n_clusters=n_clusters, seed=seed)
         points = normalize(X).toarray()
         means = np.array([points[clusters == k].mean(axis=0) for k in range(clusters.max() + 1)])

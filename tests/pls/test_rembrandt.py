@@ -64,7 +64,10 @@ def assert_equal_models(model, other, rtol=1e-6):
 @pytest.mark.parametrize(("n_iter", "angle"), [(1, 0.5), (4, 0.01)])
 def test_angles_of_the_authors_unit_test(noisy, n_iter, angle):
     X, Y, expected = noisy
-    model = Rembrandt(11, n_iter=n_iter, l2=1e-4, fit_intercept=False, random_state=0).fit(X, Y)
+    # Of the solvers, which agree, the fastest for so few rows.
+    model = Rembrandt(11, n_iter=n_iter, l2=1e-4, solver="dual", fit_intercept=False, random_state=0).fit(
+        X, Y
+    )
     assert oracle.sine_of_largest_angle(model.label_embedding_, expected.U) < angle
     assert abs(model.label_embedding_.T @ model.label_embedding_ - np.eye(11)).max() < 1e-10
     if n_iter == 4:
@@ -77,7 +80,7 @@ def test_angles_of_the_authors_unit_test(noisy, n_iter, angle):
 
 def test_power_is_one_more_iteration_than_ritz(noisy):
     X, Y, expected = noisy
-    fit = {"n_oversamples": 5, "l2": 1e-4, "fit_intercept": False, "random_state": 0}
+    fit = {"n_oversamples": 5, "l2": 1e-4, "solver": "dual", "fit_intercept": False, "random_state": 0}
     angles = {}
     for variant in ("power", "ritz"):
         U = Rembrandt(11, variant=variant, **fit).fit(X, Y).label_embedding_
@@ -163,6 +166,16 @@ def test_solvers_agree(small, center, sparse):
     models = [exact(4, l2=0.1, solver=solver, center=center).fit(X, Y) for solver in SOLVERS]
     for model in models[1:]:
         assert_equal_models(model, models[0])
+
+
+def test_solvers_agree_on_more_features_than_are_factored_in_one_block(noisy):
+    X, Y = noisy[0][:, :1100], noisy[1]
+    fit = {"l2": 1e-2, "l2_final": 1.0, "n_iter": 3, "random_state": 0}
+    auto, cholesky, dual = (
+        Rembrandt(5, solver=solver, **fit).fit(X, Y) for solver in ("auto", "cholesky", "dual")
+    )
+    assert_equal_models(cholesky, dual, rtol=1e-8)
+    assert_equal_models(auto, dual, rtol=1e-8)
 
 
 def test_weights_are_repeated_rows(small):
@@ -344,7 +357,7 @@ def test_share(problem, share):
 
 def test_share_of_many_labels():
     """Beyond what is decomposed at once. Ten labels come together or not at all: eigenvalues are counts."""
-    counts = np.maximum(1, (2000 * 0.99 ** np.arange(600)).astype(int))
+    counts = np.maximum(1, (400 * 0.99 ** np.arange(600)).astype(int))
     group = np.repeat(np.arange(600), counts)
     Y = csr_array(np.eye(600, dtype=int))[group][:, np.arange(6000) // 10]
     expected = 1 + int(np.argmax(np.cumsum(counts) > 0.6 * counts.sum()))
@@ -394,12 +407,12 @@ def test_pca(small, center, sparse):
 
 def test_embedding_of_eurlex_holds_what_long_iterations_do(data):
     """One pass, ten steps of conjugate gradients: most of the energy of a fit that takes its time."""
-    X, Y = load_xc(data / "eurlex57k" / "train.txt.gz")
+    X, Y = (part[::8] for part in load_xc(data / "eurlex57k" / "train.txt.gz"))
     fit = {"l2_final": 1.0, "random_state": 0, "n_jobs": 2}
-    quick = Rembrandt(30, **fit).fit(X, Y)
-    slow = Rembrandt(30, n_iter=3, max_iter=60, **fit).fit(X.astype(np.float64), Y)
+    quick = Rembrandt(10, **fit).fit(X, Y)
+    slow = Rembrandt(10, n_iter=3, max_iter=60, **fit).fit(X.astype(np.float64), Y)
     assert 0.93 < quick.eigenvalues_.sum() / slow.eigenvalues_.sum() < 1
-    more = Rembrandt(30, n_iter=2, **fit).fit(X, Y)
+    more = Rembrandt(10, n_iter=2, **fit).fit(X, Y)
     assert 0.97 < more.eigenvalues_.sum() / slow.eigenvalues_.sum() < 1
 
 

@@ -361,10 +361,10 @@ def roomy(seed, n_rows=50, n_labels=5):
 
 @pytest.mark.parametrize("parameters", SETTINGS)
 def test_whole_ensembles_equal_those_of_the_twin(parameters):
-    X, Y, weights, nominal = roomy(1)
+    X, Y, weights, nominal = roomy(2, n_rows=40)
     s = oracle.Settings(**parameters)
-    model = fitted((X, Y, weights, nominal), s, 8, "exact")
-    rules = oracle.Boosting(X, Y, s, weights, nominal).fit(8)
+    model = fitted((X, Y, weights, nominal), s, 6, "exact")
+    rules = oracle.Boosting(X, Y, s, weights, nominal).fit(6)
     assert [len(body) for body, _ in rules] == [len(body) for body in bodies(model)]
     seen = X[weights > 0]  # where few rows are left, several conditions cover the same of these
     wanted = np.where(learned(Y, weights).any(axis=0), oracle.decision(rules, seen), -np.inf)
