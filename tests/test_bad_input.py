@@ -2,6 +2,7 @@
 
 import copy
 import sys
+from itertools import product
 from operator import attrgetter
 from pathlib import Path
 
@@ -358,22 +359,22 @@ def test_what_the_schema_refuses_is_no_wrong_answer(classifier):
             np.testing.assert_array_equal(scores, answer, err_msg=name)  # it takes no part in scores
 
 
-@pytest.mark.parametrize("n_rows", [2, 3 * N])  # below and above what is scored without threads
-@pytest.mark.parametrize("method", ["predict", "decision_function", "predict_topk"])
 @pytest.mark.parametrize(
     ("classifier", "how"),
     [(each, how) for each in CLASSIFIERS for how in SPOILED.get(type(each), {})],
     ids=as_written,
 )
-def test_a_spoiled_model_is_an_error(classifier, how, method, n_rows):
-    model = of_the_small_set(classifier)
-    SPOILED[type(model)][how](model)
-    with pytest.raises(
-        (ValueError, TypeError, RuntimeError),
-        match=r"internal error|expected|must be|is not a valid"
-        r"|PyLinear|PyLowRank|PyRules|PyLink|PyCorrelated",
-    ):
-        getattr(model, method)(np.resize(X, (n_rows, D)))
+def test_a_spoiled_model_is_an_error(classifier, how):
+    # Below and above what is scored without threads.
+    for method, n_rows in product(["predict", "decision_function", "predict_topk"], [2, 3 * N]):
+        model = of_the_small_set(classifier)
+        SPOILED[type(model)][how](model)
+        with pytest.raises(
+            (ValueError, TypeError, RuntimeError),
+            match=r"internal error|expected|must be|is not a valid"
+            r"|PyLinear|PyLowRank|PyRules|PyLink|PyCorrelated",
+        ):
+            getattr(model, method)(np.resize(X, (n_rows, D)))
 
 
 # --- extreme, but with an answer
