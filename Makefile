@@ -15,11 +15,11 @@ demo: .venv/built
 
 # Rust tests in the profile of the extension, with whose dependencies they share the build. Without the benches,
 # whose own dependencies change the features of others.
-test: .venv/built
+test: .venv/built .venv/tools
 	cargo test --release --workspace --exclude manylabel-benches --quiet
 	$(BIN)/pytest -q --numprocesses auto --dist worksteal
 
-lint: .venv/built
+lint: .venv/built .venv/tools
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --quiet -- -D warnings
 	cargo clippy --package manylabel-benches --bench instructions --quiet -- -D warnings
@@ -55,13 +55,18 @@ bench-python: .venv/built .venv-peers/installed
 bench-rules: .venv/built .venv-boomer/installed
 	$(BIN)/python benches/python/rules.py --results target/rules.jsonl
 
-.venv/installed: pyproject.toml
+.venv/made: pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --upgrade 'pip>=25.1'
+	$(BIN)/pip install --quiet --group build
+	touch $@
+
+# What tests and linters need beside the library.
+.venv/tools: .venv/made
 	$(BIN)/pip install --quiet --group dev
 	touch $@
 
-.venv/built: .venv/installed $(RUST_SOURCES)
+.venv/built: .venv/made $(RUST_SOURCES)
 	PIP_QUIET=1 $(BIN)/maturin develop --release --quiet --extras plot
 	touch $@
 

@@ -100,14 +100,14 @@ class F1Inference(BaseEstimator):  # type: ignore[misc]
         labels = check_labels(y)
         n_rows = labels.shape[0]
         if n_rows == 0:
-            raise ValueError("rows of Y: expected at least one, got 0")
+            raise ValueError("Y must have at least one row, got 0")
         prior = np.bincount(labels.indices, minlength=labels.shape[1]) / n_rows
         if self.threshold == "train":
             if probabilities is None:
                 raise ValueError('`probabilities` must be an array with `threshold="train"`, got None')
             checked = _check_probabilities(probabilities, labels.shape[1])
             if checked.shape[0] != n_rows:
-                raise ValueError(f"rows of probabilities: expected {n_rows} as in Y, got {checked.shape[0]}")
+                raise ValueError(f"`probabilities` must have {n_rows} rows, as Y has, got {checked.shape[0]}")
             self.thresholds_ = np.concatenate(
                 [_thresholds(checked[:, block], prior[block]) for block in _blocks(len(prior))]
             )
@@ -172,7 +172,9 @@ def _check_probabilities(probabilities: Any, n_labels: int) -> NDArray[Any]:
         probabilities, dtype=[np.float64, np.float32], input_name="probabilities"
     )
     if checked.shape[1] != n_labels:
-        raise ValueError(f"labels of probabilities: expected {n_labels} as in Y, got {checked.shape[1]}")
+        raise ValueError(
+            f"`probabilities` must have {n_labels} columns, one for each label, got {checked.shape[1]}"
+        )
     if checked.min() < 0 or checked.max() > 1:
         outside = checked.min() if checked.min() < 0 else checked.max()
         raise ValueError(f"probabilities must be from 0 to 1, got {outside}")

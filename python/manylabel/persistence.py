@@ -204,7 +204,8 @@ def _header(state: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> bytearra
     text += b" " * (-(8 + len(text)) % _ALIGNMENT)
     if len(text) > _MAX_HEADER:
         raise ValueError(
-            f"the model has too many parts to save: a header of {len(text)} bytes, the limit is {_MAX_HEADER}"
+            "the model has too many parts to save: "
+            f"its header takes {len(text)} bytes, at most {_MAX_HEADER} are allowed"
         )
     return bytearray(len(text).to_bytes(8, "little") + text)
 
@@ -298,8 +299,8 @@ class _Encoder:
 def _refuse(value: Any, at: str, expected: str) -> NoReturn:
     if isinstance(value, np.random.RandomState):
         raise TypeError(
-            f"`{at}` cannot be saved: a RandomState is not part of a model file; "
-            f"set it to an int or None before saving, set_params({at.replace('.', '__')}=None)"
+            f"`{at}` cannot be saved: a RandomState cannot be stored in a model file. "
+            f"Replace it first: set_params({at.replace('.', '__')}=None), or an integer"
         )
     what = f"an ndarray of {value.dtype}" if isinstance(value, np.ndarray) else type(value).__name__
     raise TypeError(f"`{at}` cannot be saved: expected {expected}, got {what}")
@@ -340,7 +341,8 @@ def _decode(content: NDArray[np.uint8]) -> Any:
     length = int.from_bytes(content[:8].tobytes(), "little")
     if length > min(_MAX_HEADER, len(content) - 8):
         raise ValueError(
-            f"the header claims {length} bytes; the file has {len(content)}, the limit is {_MAX_HEADER}"
+            f"the file states a header of {length} bytes, but has {len(content)} bytes in all; "
+            f"at most {_MAX_HEADER} are allowed in a header"
         )
     digits = slice(8 + beginning.start(3), 8 + beginning.end(3))
     found = _core.crc32(content[: digits.start])

@@ -405,9 +405,9 @@ class CorrLogClassifier(MultiLabelClassifier):
         x : array-like or sparse matrix of shape (n_features_in_,) or (1, n_features_in_)
             The features of one row.
         feature_names : sequence of str of length n_features_in_, default=None
-            Names for the text; None for ``feature_names_in_``, or "feature 0" and so on.
+            Names that the text uses. By default ``feature_names_in_``, or else "feature 0", "feature 1", ...
         label_names : sequence of str of length n_labels, default=None
-            Names for the text; None for "label 0" and so on.
+            Names that the text uses. By default "label 0", "label 1", ...
 
         Returns
         -------
@@ -451,7 +451,7 @@ class CorrLogClassifier(MultiLabelClassifier):
         Parameters
         ----------
         label_names : sequence of str of length n_labels, default=None
-            None for "label 0" and so on.
+            Names of the labels. By default "label 0", "label 1", ...
         max_labels : int, default=30
             Number of labels in the heat map, those with the strongest couplings; >= 1.
         max_pairs : int, default=40

@@ -387,9 +387,9 @@ class BoostedRulesClassifier(MultiLabelClassifier):
             If given, only the rules that score this label are listed, by falling absolute score; otherwise
             all rules, in order of the ensemble.
         feature_names : sequence of str of length n_features, default=None
-            Names for the texts; None for ``feature_names_in_``, or "feature 0" and so on.
+            Names that the text uses. By default ``feature_names_in_``, or else "feature 0", "feature 1", ...
         label_names : sequence of str of length n_labels, default=None
-            Names for the texts; None for "label 0" and so on.
+            Names that the text uses. By default "label 0", "label 1", ...
 
         Returns
         -------
