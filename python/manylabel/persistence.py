@@ -326,7 +326,7 @@ def _check_sparse(
         raise ValueError("the pointers of a sparse matrix do not rise from 0 to the number of its values")
     # As unsigned numbers, negative indices are too large: one pass checks both bounds.
     if len(indices) and indices.view(f"<u{indices.itemsize}").max() >= minor:
-        raise ValueError(f"an index of a sparse matrix is outside of 0 to {minor - 1}")
+        raise ValueError(f"an index of a sparse matrix must be below {minor} and >= 0, the file has another")
 
 
 def _decode(content: NDArray[np.uint8]) -> Any:

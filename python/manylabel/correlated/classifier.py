@@ -469,7 +469,7 @@ class CorrLogClassifier(MultiLabelClassifier):
         ModuleNotFoundError
             If matplotlib is not installed.
         ValueError
-            If the number of names is not that of labels, or `axes` are not two.
+            If `label_names` does not have one name for each label, or `axes` does not have two entries.
         """
         check_is_fitted(self)
         return draw_correlations(

@@ -43,19 +43,20 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
     """Label embedding by randomized partial least squares, for very many labels.
 
     Finds U, the top eigenvectors of ``Y'PY``, where P is the projection onto the columns of X, and W, the
-    coefficients of the regression of ``YU`` on X. ``XWU'`` is then the best prediction of Y by a linear model
-    of that rank [1]_. Neither P nor a matrix of labels x labels is formed. `transform` maps rows to ``XW``, a
-    few numbers that carry what the labels have in common, as features for a classifier.
+    coefficients of the regression of ``YU`` on X. ``XWU'`` is then the best linear prediction of Y with rank
+    `n_components` [1]_. Neither P nor a matrix of labels x labels is formed. `transform` returns ``XW``, a
+    low-dimensional summary of the labels that can be used as features for a classifier.
 
     Parameters
     ----------
     n_components : int or float, default=100
-        Size of the embedding; >= 1. A float in (0, 1) is a share: the fewest components whose eigenvalues of
-        ``Y'Y`` (not centered) sum to more than that share of its trace. See Notes on its cost.
+        Size of the embedding; >= 1. If a float in (0, 1), the smallest number of components that explain more
+        than this share of the trace of ``Y'Y`` (not centered). See Notes on its cost.
     n_oversamples : int, default=20
-        Columns of the random probe beyond `n_components`; >= 0.
+        Number of random vectors in addition to `n_components`; >= 0.
     n_iter : int, default=1
-        Passes of the range finder before the last one; >= 0. 2 is more accurate and often worth its time.
+        Number of passes that improve the random vectors before U is computed; >= 0. 2 is more accurate and
+        often worth its time.
     l2 : float or "auto", default=1.0
         Ridge of the regressions that find U, relative to the mean diagonal of ``X'X``; finite and >= 0. With
         0 and an exact solver these are least squares, as in [1]_. "auto" chooses the ridge with the lowest
@@ -63,10 +64,11 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
     l2_final : float or "auto", default="auto"
         Ridge of the regression for W, relative to that of the others; finite and >= 0. "auto" chooses the
         ridge with the lowest leave-one-out error of the first 32 components, or 0 with ``l2=0`` (see Notes).
-        [2]_ prints 1; the authors' code uses 1e-6.
+        The paper [2]_ uses 1, the authors' code 1e-6.
     variant : {"power", "ritz"}, default="power"
-        "ritz" takes U from the last probe, as printed in [1]_. "power" takes it from the product with that
-        probe, as the authors' code does; this costs one more pass and gains nothing.
+        "ritz" computes U from the vectors of the last pass, as algorithm 1 of [1]_ does. "power" multiplies
+        them by ``Y'PY`` once more, as the authors' code does: it takes one pass more, and is about as
+        accurate as "ritz" with `n_iter` larger by 1.
     embedding : {"rembrandt", "gaussian", "pca"}, default="rembrandt"
         Alternatives for comparison: "gaussian" takes a random U (compressed sensing); "pca" takes the top
         right singular vectors of X as W, without using Y.
@@ -83,18 +85,18 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
     max_iter : int, default=10
         Maximum number of "cg" steps; >= 1. 10 suffice for text; dense features may need 100.
     tol : float or None, default=None
-        "cg" has converged for a component when the norm of its residual, relative to the norm at zero, is
-        below this; finite and > 0. None is 1e-3 (1e-2 in float32), without a warning if `max_iter` is reached
-        first.
+        "cg" has converged for a component when the norm of its residual, divided by that of the initial
+        residual, is below this; finite and > 0. None is 1e-3 (1e-2 in float32), without a warning if
+        `max_iter` is reached first.
     random_state : int, RandomState instance or None, default=None
-        Seeds the probe. An int gives the same bits every time.
+        Seeds the random vectors. Pass an int for reproducible results.
 
     Attributes
     ----------
     label_embedding_ : ndarray of shape (n_labels, n_components_)
-        U, with the dtype of X. Columns are orthonormal, and the largest entry of each is positive. Labels
-        that no row has have zeros. With "gaussian" the entries are independent normal numbers of variance
-        ``1/k``. Missing with "pca".
+        U, with the dtype of X. Columns are orthonormal, and the largest entry of each is positive. Rows of
+        labels that no training row has are zero. With "gaussian" the entries are independent normal numbers
+        of variance ``1/k``. Missing with "pca".
     coef_ : ndarray of shape (n_features, n_components_)
         W, with the dtype of X.
     intercept_ : ndarray of shape (n_components_,)
@@ -110,37 +112,43 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
     n_components_ : int
         `n_components`, or fewer if the data have fewer directions; at least 1.
     n_iter_ : int
-        Largest number of conjugate gradient steps; 1 with a factorization.
+        Largest number of conjugate gradient steps of a regression; 1 with the other solvers.
     classes_ : ndarray of shape (n_labels,)
         The classes of a 1-D y, otherwise ``arange(n_labels)``.
 
     Notes
     -----
-    With l = n_components + n_oversamples, I conjugate gradient steps and q = n_iter, time is
-    O((q + 2) (nnz(Y) + nnz(X) I) l) plus O(q n_labels l^2). With "cholesky" it is O(n_samples n_features^2 +
+    Let l = n_components + n_oversamples, q = n_iter, and t the number of conjugate gradient steps. Time is
+    O((q + 2) (nnz(Y) + nnz(X) t) l) plus O(q n_labels l^2). With "cholesky" it is O(n_samples n_features^2 +
     n_features^3) once and O(n_features^2 l) for each of the q + 2 regressions.
 
-    Memory: a copy of a sparse X, at 14 bytes per stored value (22 in float64), and none of a dense X; about 3
-    l numbers per label and n_components per feature; 200 numbers per feature for each thread; 48 n_features^2
-    bytes with "cholesky" and 48 n_samples^2 with "dual", or up to 84 instead of 48 if a ridge is "auto".
+    Memory:
+
+    - a copy of a sparse X, 14 bytes per stored value (22 in float64); a dense X is not copied;
+    - about 3 l numbers per label and n_components per feature;
+    - 200 numbers per feature for each thread;
+    - with "cholesky" 48 n_features^2 bytes, with "dual" 48 n_samples^2 bytes (84 instead of 48 if a ridge is
+      "auto").
+
     Nothing of size n_samples x n_labels or n_labels x n_labels is formed.
 
     float32 X is computed in float32 (orthogonalization in float64), which halves time and memory; everything
     else in float64. "cg" solves 32 components at a time on one thread, so few components use few threads.
 
-    A share in `n_components` is computed exactly for up to 5000 labels, in O(n_labels^3), about 15 seconds
-    for 5000. With more labels, random probes of doubling width bound the eigenvalues from below; fit raises
-    `ValueError` if 1024 components do not reach the share.
+    If `n_components` is a float, the number of components is computed exactly for up to 5000 labels, in
+    O(n_labels^3), about 15 seconds for 5000. With more labels, random probes of doubling width bound the
+    eigenvalues from below; fit raises `ValueError` if 1024 components do not reach the share.
 
-    If there are nearly as many features as rows, a W with almost no ridge overfits, and a classifier is then
-    trained on projections that no new row has. With ``l2_final=1e-6``, logistic regressions on 50 components
-    of reuters-21578 (9603 x 11411) have a precision at 1 of 0.82; with 1 they have 0.86. If features have
-    different scales, 1 is far too large. "auto" therefore searches: from 1, or with dense X from the best of
-    1 and four ridges from 1e-6 to 100, it moves up or down by factors of ``sqrt(10)`` as long as the
-    leave-one-out error falls. That error needs one fit: the leave-one-out residual of a row is its residual
-    divided by one minus its leverage. At least three ridges are tried. Each costs a regression with 32
-    columns and the leverages: two or three factorizations with "cholesky" and "dual", and a regression with
-    64 columns with "cg", which estimates leverages with a standard deviation of at most 0.06.
+    If there are nearly as many features as rows, a W with almost no ridge overfits: the projections of the
+    training rows differ from those of new rows, and a classifier trained on them generalizes badly. With
+    ``l2_final=1e-6``, logistic regressions on 50 components of reuters-21578 (9603 x 11411) have a precision
+    at 1 of 0.82; with 1 they have 0.86. If features have different scales, 1 is far too large. "auto"
+    therefore searches. It starts at 1, or with dense X at the best of 1 and four other values from 1e-6 to
+    100, and moves up or down by factors of ``sqrt(10)`` while the leave-one-out error falls. That error needs
+    one fit: the leave-one-out residual of a row is its residual divided by one minus its leverage. At least
+    three ridges are tried. Each needs one regression with 32 columns and the leverages. With "cholesky" and
+    "dual", this takes two or three factorizations. With "cg", a regression with 64 more columns estimates the
+    leverages, with a standard deviation of at most 0.06.
 
     The papers' settings, all with ``l2_final=1e-6, n_iter=2``: for LSHTC, rows divided by their sums and
     ``n_components=800, l2=128, max_iter=50``; for the Mulan sets ``n_components=0.9, l2=1e-4, max_iter=100``.
@@ -291,7 +299,7 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
         return predictions
 
     def transform(self, X: Any) -> NDArray[Any]:
-        """Project rows to predictions of their label embeddings.
+        """Predict the label embedding of each row.
 
         Parameters
         ----------
@@ -306,7 +314,7 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
         Raises
         ------
         ValueError
-            If X is not as in fit.
+            If X has another number of features than in fit, or is invalid.
         """
         check_is_fitted(self)
         X = check_matrix(self, X, reset=False)

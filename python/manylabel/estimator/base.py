@@ -64,12 +64,12 @@ def built_aside(fit: Callable[Concatenate[E, P], object]) -> Callable[Concatenat
 
 
 class Estimator(BaseEstimator):  # type: ignore[misc]
-    """Base of all estimators: a table of parameters, and `save`.
+    """Base class of all estimators: checks parameters, and saves models.
 
     Parameters
     ----------
     random_state : int, RandomState instance or None, default=None
-        Seeds all random draws. An int gives the same bits every time.
+        Seeds all random draws. Pass an int for reproducible results.
     n_jobs : int or None, default=None
         Threads; None means 1, -1 all cores. Never changes the result.
     verbose : int, default=0
@@ -306,7 +306,7 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         Raises
         ------
         ValueError
-            If X is not as in fit.
+            If X has another number of features than in fit, or is invalid.
         MemoryError
             If the scores do not fit in memory; `predict_topk` needs far less.
         """
@@ -332,7 +332,7 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         Raises
         ------
         ValueError
-            If X is not as in fit, or k < 1.
+            If X has another number of features than in fit or is invalid, or k < 1.
 
         Notes
         -----
@@ -361,7 +361,7 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         Raises
         ------
         ValueError
-            If X is not as in fit.
+            If X has another number of features than in fit, or is invalid.
         """
         X = self._features(X)
         scorer = self._scorer()
@@ -393,7 +393,7 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         Raises
         ------
         ValueError
-            If X is not as in fit.
+            If X has another number of features than in fit, or is invalid.
         MemoryError
             If the probabilities do not fit in memory.
         """

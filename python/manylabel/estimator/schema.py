@@ -65,12 +65,12 @@ class Attribute(ABC):
         value : object
             The value in the file.
         sizes : dict of str to int
-            Sizes known so far; sizes that `value` sets are added.
+            Dimensions that are known, such as n_features. Those that `value` determines are added.
 
         Raises
         ------
         ValueError
-            If it is not as described.
+            If `value` has another type, dtype or shape than the attribute.
         """
 
 

@@ -155,7 +155,7 @@ def check_matrix(estimator: Any, X: Any, *, reset: bool) -> csr_array | NDArray[
 
 
 def check_labels(Y: Any) -> csr_array:
-    """Convert an indicator matrix to a canonical CSR array of ones.
+    """Convert an indicator matrix to a canonical CSR array whose stored values are all 1.
 
     Parameters
     ----------
@@ -495,7 +495,8 @@ def native_numbers(values: NDArray[Any]) -> NDArray[Any]:
     Returns
     -------
     ndarray
-        In native byte order, floats of 16 and 128 bits as 32 and 64 bits. Without a copy if possible.
+        An array in native byte order, copied only if necessary. float16 becomes float32, and float128 becomes
+        float64.
     """
     dtype = values.dtype.newbyteorder("=")
     if dtype.kind == "f" and dtype.itemsize not in (4, 8):

@@ -35,30 +35,30 @@ class PDSparseClassifier(LinearClassifier):
     C : float, default=1.0
         Weight of the loss; finite and > 0.
     l1 : float, default=0.01
-        Weight of the absolute values of the weights; finite and >= 0. Larger values give fewer weights.
+        Strength of the L1 penalty; finite and >= 0. Larger values give fewer nonzero weights.
     max_iter : int, default=50
         Maximum number of passes over the rows; >= 1.
     tol : float, default=0.01
         The fit has converged when the duality gap is below this share of the primal objective; finite and >
         0.
     search : {"exact", "sampled"}, default="exact"
-        How the labels that violate a row's margin most are found. "exact" computes all scores. "sampled"
-        estimates them from some of the row's features, drawn with probabilities proportional to their
-        absolute values.
+        Method to find the labels with the largest margin violations in a row. "exact" computes all scores.
+        "sampled" estimates them from some of the row's features, drawn with probabilities proportional to
+        their absolute values.
     n_candidates : int or None, default=None
-        Violating labels added to a row's active set per visit; >= 1. None starts with the mean number of
-        labels per row and doubles it, up to 100, after a pass in which the search took more than twice the
-        time of the rest.
+        Number of violating labels that are added to a row's active set in a pass; >= 1. If None, the fit
+        starts with the mean number of labels per row. After each pass that spent more than two thirds of its
+        time on the search, it doubles the number, up to 100.
     post_solve : bool, default=True
-        Whether to make as many passes again without `l1` once it is known which weights are nonzero. With
-        `early_stopping` the result is kept only if it is no worse on the held-out rows.
+        Whether to fit the nonzero weights again without the L1 penalty after the main fit, with as many
+        passes. With `early_stopping`, the result is kept only if it is no worse on the held-out rows.
     fit_intercept : bool, default=True
-        Whether scores have intercepts: the logarithms of the label frequencies times one factor that is
-        chosen on held-out rows (see Notes). With False, intercepts are 0. The weights do not depend on it,
-        unless columns are centered (see `normalize`).
+        Whether to add intercepts to the scores. The intercept of a label is the logarithm of its frequency
+        times a factor, which is the same for all labels and chosen on held-out rows (see Notes). The weights
+        do not depend on this, unless columns are centered (see `normalize`).
     threshold : {"auto", "zero"} or float, default="auto"
-        Score above which `predict` assigns a label. "auto" learns it, so that held-out rows get as many
-        labels as they have (see Notes). "zero" is 0.
+        Score above which `predict` assigns a label. "auto" chooses it so that the number of predicted labels
+        on held-out rows equals the number of true ones (see Notes). "zero" is 0.
     early_stopping : bool, default=False
         Whether to hold rows out, stop when the precision at 1 on them no longer improves, and keep the best
         weights.
@@ -68,23 +68,23 @@ class PDSparseClassifier(LinearClassifier):
         Passes without improvement after which `early_stopping` stops; >= 1.
     random_state : int, RandomState instance or None, default=None
         Seeds the order of rows, the order of labels with equal scores, the sampled features and the held-out
-        rows. An int gives the same bits every time.
+        rows. Pass an int for reproducible results.
     n_jobs : int or None, default=None
-        Threads; None means 1, -1 all cores. Never changes the result. The passes themselves run on one
-        thread; predictions, the precision on held-out rows and the duality gap use all.
+        Number of threads; None means 1, -1 all cores. Never changes the result. Predictions, the precision on
+        held-out rows and the duality gap use all threads, the passes over the rows use one.
 
     Attributes
     ----------
     coef_ : csc_array of shape (n_labels, n_features), dtype float32
-        Weights, compressed by feature, which is the order that scoring reads.
+        Weights, in CSC format because scoring reads them feature by feature.
     intercept_ : ndarray of shape (n_labels,), dtype float32
-        Factor times log frequency, or 0, minus `threshold_`; -inf for a label that no training row has, so
-        that it is never predicted.
+        Intercepts (0 with ``fit_intercept=False``) minus `threshold_`; -inf for a label that no training row
+        has, so that it is never predicted.
     n_iter_ : int
         Number of passes, without those of `post_solve`.
     dual_gap_ : float
-        Duality gap before `post_solve`: an upper bound on the distance of the objective from its optimum. It
-        is the sum of the primal objective and the minimized dual one.
+        Duality gap before `post_solve`: the primal objective minus the dual one, an upper bound on the
+        distance of the objective from its optimum.
     validation_precision_ : ndarray of shape (n_iter_,) or (0,), dtype float64
         Precision at 1 on the held-out rows after each pass, from 0 to 1; empty without `early_stopping`.
 
@@ -97,19 +97,22 @@ class PDSparseClassifier(LinearClassifier):
     Scores are ``w.x + b`` with `threshold_` subtracted from the intercepts b. Labels with positive scores are
     predicted.
 
-    With "exact", a visit of a row takes O(number of weights of the row's features + n_labels) time. Memory:
-    the stored values of X, about 30 bytes per pair of a feature and a label that was ever active in a row
-    with this feature, and 12 bytes per active label of a row; twice that with `early_stopping`.
+    With "exact", a pass takes O(number of weights of the row's features + n_labels) time for each row.
+    Memory: the stored values of X; about 30 bytes for each pair of a feature and a label that were active
+    together in some row; and 12 bytes for each active label of a row. `early_stopping` doubles the weights
+    and the active labels.
 
     The loss compares the labels of a row with one another. Therefore the sign of a score has no meaning, and
-    label frequencies are not learned. Both are learned after the fit. A tenth of the rows, at most 2,000, is
-    held out; if a tenth is less than a hundred rows, up to five parts in turn. The contribution of these rows
+    label frequencies are not learned. The threshold and the intercepts are therefore learned after the
+    weights. A tenth of the rows, at most 2,000, is held out. If that is less than a hundred rows, up to five
+    tenths are held out in turn. The contribution of these rows
     to the weights is subtracted, two passes over the other rows adapt the weights, and the held-out rows are
     scored. The factor of the log frequencies is one of 0, 1/512, 1/256, ..., 2: the smallest whose mean label
-    ranking average precision is within a standard error of the best. The threshold is the value above which
-    as many pairs of a row and a label lie as are true. With `early_stopping` its held-out rows are used, at
-    almost no cost. Otherwise both took up to 16 % of the fit time with a thousand rows or more, and 20 to 28
-    %, some milliseconds, with a few hundred. The returned weights are not affected.
+    ranking average precision is within a standard error of the best. The threshold is chosen so that the
+    number of predicted labels on the held-out rows equals the number of true ones. With `early_stopping`, the
+    rows that it holds out are used, at almost no cost. Without, threshold and intercepts take up to 16 % of
+    the fit time with a thousand rows or more, and up to 28 % (a few milliseconds) with a few hundred rows.
+    The returned weights are not affected.
 
     The loss of a row is that of its worst pair of labels. If rows have many labels that the features hardly
     predict, some pair is always wrong and the weights shrink to nearly zero. One-vs-rest classifiers rank

@@ -391,7 +391,7 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         Raises
         ------
         ValueError
-            If X is not as in fit.
+            If X has another number of features than in fit, or is invalid.
         """
         if self.loss == "softmax":
             best = self.predict_topk(X, k=1)

@@ -108,8 +108,9 @@ def linear_predictions(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float32] | None]:
     """Fit the embedding to the rows that are not held out; return weights, intercepts and predictions.
 
-    Predictions are of all rows: those the embedding was fitted to by leave-one-out, held-out rows by the
-    weights. None if the link is to be fitted on what the weights predict.
+    Predictions cover all rows: leave-one-out predictions of the rows that the embedding was fitted to, and
+    ordinary predictions of held-out rows. They are None if the link is to be fitted to ordinary predictions
+    of all rows.
     """
     X, Y, sample_weight = training_set
     held_out_X = None

@@ -105,7 +105,7 @@ class AnyClassifier(BaseEstimator):  # type: ignore[misc]
         self.dense_Y = dense_Y
 
     def fit(self, X: csr_array, Y: csr_array, sample_weight: Any = None) -> AnyClassifier:
-        """Fit the classifier to the labels that vary.
+        """Fit `estimator` to the labels that some training rows have and others lack.
 
         Parameters
         ----------

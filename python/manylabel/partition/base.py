@@ -133,7 +133,7 @@ class BlockClassifier(MultiLabelClassifier):
         Raises
         ------
         ValueError
-            If X is not as in fit.
+            If X has another number of features than in fit, or is invalid.
         """
         return self._speedup(self._features(X))
 

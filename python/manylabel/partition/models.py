@@ -81,9 +81,10 @@ def fit_models(
     rows_of_blocks, label_blocks : sequences of ndarrays, as many as there are blocks
         Rows and labels of each block.
     seed : int
-        For every ``random_state=None`` in `estimator`.
+        Seed used in place of each ``random_state=None`` in `estimator`.
     dense : pair of bool
-        Whether estimators of other libraries get X and Y dense, as the user gave them.
+        Whether to pass X, and whether to pass Y, as a dense array to an estimator of another library; True
+        for what the user gave as a dense array.
     threads : int
         Maximum number of blocks fitted at once. If there are fewer blocks, or one has most of the work, fewer
         are fitted at once, and estimators of this library get several threads each.
@@ -98,7 +99,7 @@ def fit_models(
     Raises
     ------
     ValueError
-        As raised by the estimator: one of this library for any block, another only if no block can be fitted.
+        If an estimator of this library fails on some block, or one of another library fails on every block.
 
     Warns
     -----

@@ -58,7 +58,7 @@ class BlockPartitioner(Estimator):
         The partition stops after a round that lowers the objective by less; finite and > 0. The objective
         changes in steps, so any small number means "no change".
     random_state : int, RandomState instance or None, default=None
-        Seeds k-means. An int gives the same bits every time.
+        Seeds k-means. Pass an int for reproducible results.
 
     Attributes
     ----------

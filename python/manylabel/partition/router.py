@@ -18,7 +18,7 @@ __all__ = ["Router", "Routing", "best_blocks", "fit_router", "nearest_center"]
 
 @dataclass(frozen=True)
 class Router:
-    """Linear scores of blocks for rows of unit length, as the core takes them.
+    """Linear model that scores the blocks for rows of unit length.
 
     Parameters
     ----------

@@ -108,7 +108,7 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     n_iter_no_change : int, default=50
         Rules without a lower held-out loss after which `early_stopping` stops; >= 1.
     random_state : int, RandomState instance or None, default=None
-        Seeds the samples of rows and features and the held-out rows. An int gives the same bits every time.
+        Seeds the samples of rows and features and the held-out rows. Pass an int for reproducible results.
 
     Attributes
     ----------
@@ -325,7 +325,7 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         Raises
         ------
         ValueError
-            If X is not as in fit.
+            If X has another number of features than in fit, or is invalid.
 
         Notes
         -----
