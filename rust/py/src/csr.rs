@@ -8,7 +8,7 @@ use crate::arrays::handed;
 use crate::error::to_py;
 use manylabel_base::range::same;
 use manylabel_base::{Error, collected};
-use manylabel_sparse::{CsrOwned, CsrView, Index, Sparse, with_sparse};
+use manylabel_sparse::{CsrOwned, CsrView, Index, Sparse};
 use numpy::{Element, PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 
@@ -126,7 +126,7 @@ impl<'a> Unchecked<'a> {
     ///
     /// As [`sparse`](Self::sparse); [`Error::TooLarge`]; [`Error::Param`] for infinite values.
     pub(crate) fn to_owned(self) -> Result<CsrOwned, Error> {
-        with_sparse!(self.sparse()?, |x| CsrOwned::from_view(x, false))
+        self.sparse()?.to_owned(false)
     }
 }
 
