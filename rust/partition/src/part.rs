@@ -93,7 +93,7 @@ impl Model for Part<'_> {
         let purpose = Purpose::Scores;
         Ok(Box::new(Batch {
             part: self,
-            rows: self.model.rows(x, Options { purpose })?,
+            rows: self.model.rows(x, Options { purpose, beam: None })?,
         }))
     }
 

@@ -47,6 +47,7 @@ mod reserve;
 mod rules;
 mod run;
 mod scorer;
+mod tree;
 
 use pyo3::prelude::*;
 
@@ -80,4 +81,6 @@ mod _core {
     use crate::rules::{fit_rules, rules_add, rules_fired, rules_scorer};
     #[pymodule_export]
     use crate::scorer::Scorer;
+    #[pymodule_export]
+    use crate::tree::{fit_tree, tree_scorer};
 }

@@ -91,15 +91,20 @@ pub(crate) enum PyBounds<'py> {
 
 #[pymethods]
 impl Scorer {
-    /// The `k` best labels of each row, as the arrays of a CSR matrix.
+    /// The `k` best labels of each row, as the arrays of a CSR matrix. `beam` is the width of the search of
+    /// models that search for labels, None for their own.
+    #[pyo3(signature = (x, k, n_threads, beam=None))]
     fn topk<'py>(
         &self,
         py: Python<'py>,
         x: PyFeatures<'py>,
         k: usize,
         n_threads: usize,
+        beam: Option<usize>,
     ) -> PyResult<CsrArrays<'py>> {
-        let top = self.ask(py, &x, n_threads, |model, x, watch| model.topk(x, k, watch))?;
+        let top = self.ask(py, &x, n_threads, |model, x, watch| {
+            model.topk_within(x, k, beam, watch)
+        })?;
         csr_arrays(py, top)
     }
 

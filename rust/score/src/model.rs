@@ -2,7 +2,7 @@
 
 use crate::rank::Batch;
 use manylabel_base::{Error, Watch, filled};
-use manylabel_sparse::{CsrOwned, Features};
+use manylabel_sparse::{CsrOwned, Features, Picked};
 use std::any::Any;
 use std::ops::Range;
 
@@ -50,6 +50,27 @@ pub trait Model: Send + Sync {
     fn topk(&self, x: Features<'_>, k: usize, watch: &Watch) -> Result<CsrOwned, Error> {
         in_known_form(self, x, |x| {
             Batch::new(self, x, Purpose::Ranking)?.topk(k, watch)
+        })
+    }
+
+    /// [`topk`](Self::topk) among the candidates that a search of another width finds. `beam` is the width,
+    /// None for that of the model. Only models with [`Rows::candidates`] use it.
+    ///
+    /// # Errors
+    ///
+    /// As [`topk`](Self::topk).
+    fn topk_within(
+        &self,
+        x: Features<'_>,
+        k: usize,
+        beam: Option<usize>,
+        watch: &Watch,
+    ) -> Result<CsrOwned, Error> {
+        let Some(beam) = beam else {
+            return self.topk(x, k, watch);
+        };
+        in_known_form(self, x, |x| {
+            Batch::within(self, x, Purpose::Ranking, Some(beam))?.topk(k, watch)
         })
     }
 
@@ -128,6 +149,27 @@ pub trait Rows: Sync {
     /// [`Error::TooLarge`] if a workspace does not fit in memory, [`Error::Stopped`].
     fn score(&self, rows: Range<usize>, scores: &mut [f32], task: &mut Task) -> Result<(), Error>;
 
+    /// How many rows are best searched for candidates together, for models that rank only some labels of a
+    /// row. None for models that score all labels; their [`candidates`](Self::candidates) are not used.
+    fn candidates_at_once(&self) -> Option<usize> {
+        None
+    }
+
+    /// Appends the labels that consecutive rows may get, with their scores: in any order, each label at most
+    /// once per row. Scores are those of [`score`](Self::score). They must not depend on which rows are
+    /// searched together.
+    ///
+    /// # Errors
+    ///
+    /// As [`score`](Self::score); [`Error::Param`] for models that score all labels.
+    fn candidates(&self, _: Range<usize>, _: &mut Picked, _: &mut Task) -> Result<(), Error> {
+        Err(Error::Param {
+            name: "model",
+            expected: "one that searches for candidates",
+            got: "one that scores all labels".into(),
+        })
+    }
+
     /// Writes the scores of the given labels of one row. By default this scores all labels and picks.
     ///
     /// # Errors
@@ -176,6 +218,9 @@ pub trait Rows: Sync {
 pub struct Options {
     /// What the scores are used for.
     pub purpose: Purpose,
+    /// The width of a search for candidates; None for that of the model. Models without such a search ignore
+    /// it.
+    pub beam: Option<usize>,
 }
 
 /// What scores are used for. For most models this makes no difference.

@@ -43,6 +43,20 @@ impl<'a> Batch<'a> {
         x: Features<'a>,
         purpose: Purpose,
     ) -> Result<Self, Error> {
+        Self::within(model, x, purpose, None)
+    }
+
+    /// Prepares the rows of `x` for a search of width `beam`, or that of the model.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    pub(crate) fn within<M: Model + ?Sized>(
+        model: &'a M,
+        x: Features<'a>,
+        purpose: Purpose,
+        beam: Option<usize>,
+    ) -> Result<Self, Error> {
         if x.n_cols() != model.n_features() {
             return Err(Error::Shape {
                 what: "features of X",
@@ -50,7 +64,7 @@ impl<'a> Batch<'a> {
                 got: x.n_cols(),
             });
         }
-        let rows = model.rows(x, Options { purpose })?;
+        let rows = model.rows(x, Options { purpose, beam })?;
         let n_rows = x.n_rows();
         let at_once = rows.at_once().clamp(1, n_rows.max(1));
         let rows_of_share = if model.is_quick(n_rows) {
@@ -75,6 +89,45 @@ impl<'a> Batch<'a> {
         let at_once = self.at_once;
         let firsts = share.clone().step_by(at_once);
         firsts.map(move |first| first..(first + at_once).min(share.end))
+    }
+
+    /// Searches every row for candidates, if the model does so, and keeps the pairs that `pick` appends for
+    /// it. None if the model scores all labels.
+    fn select_candidates<S>(
+        &self,
+        watch: &Watch,
+        state: impl Fn() -> Result<S, Error> + Sync,
+        pick: impl Fn(&mut S, &mut [(u32, f32)], &mut Vec<(u32, f32)>) -> Result<(), Error> + Sync,
+    ) -> Option<Result<CsrOwned, Error>> {
+        let at_once = self.rows.candidates_at_once()?.max(1);
+        Some(Picked::by_blocks(
+            self.n_rows,
+            self.rows_of_share,
+            self.n_labels,
+            || Ok(()),
+            |(), range, picked| {
+                let (mut work, mut state) = (Work::default(), state()?);
+                let mut task = Task {
+                    work: &mut work,
+                    watch,
+                };
+                let mut found = Picked::default();
+                for first in range.clone().step_by(at_once) {
+                    watch.step(0)?;
+                    found.pairs.clear();
+                    found.ends.clear();
+                    let rows = first..(first + at_once).min(range.end);
+                    self.rows.candidates(rows, &mut found, &mut task)?;
+                    let mut begin = 0;
+                    for &end in &found.ends {
+                        pick(&mut state, &mut found.pairs[begin..end], &mut picked.pairs)?;
+                        picked.end_row();
+                        begin = end;
+                    }
+                }
+                Ok(())
+            },
+        ))
     }
 
     /// Scores every row and keeps the pairs that `pick` appends for it. `state` makes what `pick` reuses
@@ -154,6 +207,20 @@ impl<'a> Batch<'a> {
 
     /// See [`Model::topk`].
     pub(crate) fn topk(&self, k: usize, watch: &Watch) -> Result<CsrOwned, Error> {
+        const WHAT: &str = "number of labels to predict";
+        let of_candidates = self.select_candidates(
+            watch,
+            || TopK::new(k.min(self.n_labels)),
+            |best, pairs, out| {
+                for &mut (label, score) in pairs {
+                    best.push(label, score);
+                }
+                extend(WHAT, out, best.drain_by_label())
+            },
+        );
+        if let Some(found) = of_candidates {
+            return found;
+        }
         self.select(
             watch,
             || TopK::new(k.min(self.n_labels)),
@@ -167,18 +234,33 @@ impl<'a> Batch<'a> {
                         }
                     }
                 }
-                extend("number of labels to predict", out, best.drain_by_label())
+                extend(WHAT, out, best.drain_by_label())
             },
         )
     }
 
     /// See [`Model::above`].
     pub(crate) fn above(&self, bounds: Bounds<'_>, watch: &Watch) -> Result<CsrOwned, Error> {
+        const WHAT: &str = "number of labels above their bounds";
+        let of_candidates = self.select_candidates(
+            watch,
+            || Ok(()),
+            |(), pairs, out| {
+                pairs.sort_unstable_by_key(|&(label, _)| label);
+                let above = |&(label, score): &(u32, f32)| match bounds {
+                    Bounds::One(bound) => score > bound,
+                    Bounds::Each(bounds) => score > bounds[label as usize],
+                };
+                extend(WHAT, out, pairs.iter().copied().filter(above))
+            },
+        );
+        if let Some(found) = of_candidates {
+            return found;
+        }
         self.select(
             watch,
             || Ok(()),
             |(), scores, out| {
-                const WHAT: &str = "number of labels above their bounds";
                 let scored = (0..).zip(scores.iter().copied());
                 match bounds {
                     Bounds::One(bound) => {

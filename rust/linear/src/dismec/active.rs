@@ -14,43 +14,24 @@
 //! background. The mean of all rows is used for m; it differs from that of the background by the few rows
 //! in play.
 //!
-//! Rows come into play as follows. First the positives are solved alone. Then [`SEARCHES`] times, all rows
+//! Rows come into play as follows. First the positives are solved alone. Then [`Effort::searches`] times, all rows
 //! are scored for sixteen labels in one pass, and the worst violators of each label are kept. In up to
-//! [`JOINS`] portions they join the rows in play, the worst first, and each time a descent follows. Most
+//! [`Effort::joins`] portions they join the rows in play, the worst first, and each time a descent follows. Most
 //! violators that were found no longer violate once the worst ones have joined.
 //!
 //! Each descent has a random number generator of its own, seeded by the label and the number of rows in play,
 //! so the labels of a panel do not influence each other.
 
+use super::effort::Effort;
 use super::problem::Problem;
 use super::unseen::Unseen;
 use crate::panel::{LANES, Lanes, Mask, above, times_panel};
 use fastrand::Rng;
 use manylabel_base::{Error, Watch, extend, few, filled, push};
 
-/// How often all rows are searched for violators. After two searches, rankings agree with those of the
-/// minimum over all rows.
-const SEARCHES: usize = 2;
-
-/// The most portions in which the violators of one search join, the worst first.
-const JOINS: usize = 4;
-
-/// How many negatives join at a time for each positive, but at least [`MIN_JOIN`] in all.
-const JOIN_PER_POSITIVE: usize = 2;
-
-/// The least number of negatives that join at a time.
-const MIN_JOIN: usize = 100;
-
-/// How many violators a search keeps for each label, in units of the number that join at a time.
-const JOINS_KEPT: usize = 8;
-
 /// A negative counts as a violator if its score exceeds −1 by more than this. Those closer to the margin have
 /// little loss, and there are many of them.
 const MARGIN: f32 = 0.1;
-
-/// The tolerance of a descent on the spread of projected gradients, in units of `tol`. With the default of
-/// `tol` it is 0.3, at which rankings of test rows no longer change. (LIBLINEAR's default is 0.1.)
-const DUAL_TOL: f64 = 30.0;
 
 /// Steps of rows between two steps of the background.
 const BACKGROUND_EVERY: usize = 16;
@@ -155,11 +136,12 @@ pub(crate) fn solve(
     problem: &Problem,
     labels: &[u32],
     params: &super::Params,
+    effort: &Effort,
     space: &mut Workspace,
     watch: &Watch,
 ) -> Result<[usize; LANES], Error> {
     let rule = Rule {
-        tol: DUAL_TOL * params.tol,
+        tol: effort.dual_tol * params.tol,
         max_iter: params.max_iter,
         seed: params.seed,
     };
@@ -179,14 +161,14 @@ pub(crate) fn solve(
         }
         lane.descend(problem, &rule, label, order, watch)?;
     }
-    for _ in 0..SEARCHES {
-        search(problem, lanes, panel, scores, in_play, watch)?;
+    for _ in 0..effort.searches {
+        search(problem, effort, lanes, panel, scores, in_play, watch)?;
         for (at, (lane, &label)) in lanes.iter_mut().zip(labels).enumerate() {
-            for join in 0..JOINS {
+            for join in 0..effort.joins {
                 if join > 0 {
                     lane.rescore_found(problem);
                 }
-                let joined = lane.join_worst(problem)?;
+                let joined = lane.join_worst(problem, effort)?;
                 if joined == 0 {
                     break;
                 }
@@ -225,7 +207,7 @@ pub(crate) fn unlearn(
     mut tell: impl FnMut(u32, &[f32; LANES]) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let rule = Rule {
-        tol: DUAL_TOL * params.tol,
+        tol: Effort::FULL.dual_tol * params.tol,
         max_iter: PASSES_TO_UNLEARN,
         seed: params.seed,
     };
@@ -248,6 +230,7 @@ pub(crate) fn unlearn(
 /// Scores all rows for all lanes and keeps the worst violators of each lane that are not in play. O(nnz(X)).
 fn search(
     problem: &Problem,
+    effort: &Effort,
     lanes: &mut [Lane],
     panel: &mut [Lanes],
     scores: &mut [Lanes],
@@ -285,7 +268,7 @@ fn search(
         }
     }
     for lane in lanes {
-        let kept = JOINS_KEPT * lane.n_joining();
+        let kept = effort.joins_kept * lane.n_joining(effort);
         if lane.found.len() > kept {
             lane.found.select_nth_unstable_by(kept, worst_first);
             lane.found.truncate(kept);
@@ -325,8 +308,8 @@ impl Lane {
     }
 
     /// The number of negatives that join at a time.
-    fn n_joining(&self) -> usize {
-        (JOIN_PER_POSITIVE * self.n_positive).max(MIN_JOIN)
+    fn n_joining(&self, effort: &Effort) -> usize {
+        (effort.join_per_positive * self.n_positive).max(effort.min_join)
     }
 
     /// The score of a row, with the part of the background.
@@ -346,8 +329,8 @@ impl Lane {
 
     /// Moves the worst of the found rows that still violate the margin into play, in order of rows; returns
     /// their number.
-    fn join_worst(&mut self, problem: &Problem) -> Result<usize, Error> {
-        let n_joining = self.n_joining();
+    fn join_worst(&mut self, problem: &Problem, effort: &Effort) -> Result<usize, Error> {
+        let n_joining = self.n_joining(effort);
         // Move violators to the front; if there are too many, the worst of them first.
         let mut n_violators = 0;
         for at in 0..self.found.len() {

@@ -7,7 +7,7 @@
 use super::params::{Checked, Solver};
 use super::problem::Problem;
 use super::unseen::{Sample, Unseen};
-use super::{active, optimum};
+use super::{Effort, Solution, active, optimum};
 use crate::panel::LANES;
 use manylabel_base::range::same_rows;
 use manylabel_base::{Error, Watch, collected, extend, few, filled, parts, push, reserved};
@@ -38,14 +38,14 @@ pub struct Model {
 }
 
 /// The pruned weights of one label.
-struct Solved {
-    label: u32,
+pub(super) struct Solved {
+    pub(super) label: u32,
     /// The features with a weight, by their original numbers, in increasing order.
-    features: Vec<u32>,
+    pub(super) features: Vec<u32>,
     /// The weight of each of `features`.
-    weights: Vec<f32>,
-    intercept: f32,
-    n_iter: u32,
+    pub(super) weights: Vec<f32>,
+    pub(super) intercept: f32,
+    pub(super) n_iter: u32,
 }
 
 impl Checked {
@@ -75,13 +75,7 @@ impl Checked {
         let problem = Problem::new(x, y, weights, &self.0, watch)?;
 
         // Labels of similar frequency take similar numbers of steps, so the lanes of a panel finish together.
-        let mut labels = collected("number of labels", 0..problem.n_labels() as u32)?;
-        labels.sort_unstable_by_key(|&label| (Reverse(problem.positives(label).len()), label));
-        labels.truncate(labels.partition_point(|&label| !problem.positives(label).is_empty()));
-        let rare = labels.partition_point(|&label| {
-            self.0.solver == Solver::Exact
-                || problem.positives(label).len() * RARE >= problem.n_rows()
-        });
+        let (labels, rare) = self.by_frequency(&problem)?;
         let (frequent, rare) = labels.split_at(rare);
 
         let (of_frequent, of_rare) = (Sample::of(frequent.len()), Sample::of(rare.len()));
@@ -119,7 +113,8 @@ impl Checked {
             spaces.active.with(
                 || active::Workspace::new(&problem),
                 |space| {
-                    let n_iter = active::solve(&problem, labels, &self.0, space, watch)?;
+                    let n_iter =
+                        active::solve(&problem, labels, &self.0, &Effort::FULL, space, watch)?;
                     let solved =
                         self.prune_panel(&problem, labels, n_iter, |lane| space.weights(lane))?;
                     if let (Some(unseen), Some(weight)) = (unseen, of_rare.weight(panel)) {
@@ -137,8 +132,24 @@ impl Checked {
         Ok(model)
     }
 
+    /// The labels with positive rows, the most frequent ones first, and how many of them are not rare.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`].
+    pub(super) fn by_frequency(&self, problem: &Problem) -> Result<(Vec<u32>, usize), Error> {
+        let mut labels = collected("number of labels", 0..problem.n_labels() as u32)?;
+        labels.sort_unstable_by_key(|&label| (Reverse(problem.positives(label).len()), label));
+        labels.truncate(labels.partition_point(|&label| !problem.positives(label).is_empty()));
+        let rare = labels.partition_point(|&label| {
+            self.0.solver == Solver::Exact
+                || problem.positives(label).len() * RARE >= problem.n_rows()
+        });
+        Ok((labels, rare))
+    }
+
     /// Prunes the labels of a panel just solved; `weights` gives those of one lane.
-    fn prune_panel<W: Iterator<Item = f32>>(
+    pub(super) fn prune_panel<W: Iterator<Item = f32>>(
         &self,
         problem: &Problem,
         labels: &[u32],
@@ -182,6 +193,21 @@ impl Checked {
 /// Collects the weights of all labels into one matrix by feature, with the labels of each feature in
 /// increasing order. The cut is left out.
 fn assemble(problem: &Problem, panels: Vec<Vec<Solved>>) -> Result<Model, Error> {
+    let solved = by_label(problem, panels)?;
+    Ok(Model {
+        weights: solved.weights.transpose()?,
+        intercept: solved.intercept,
+        n_iter: solved.n_iter,
+        cut: None,
+    })
+}
+
+/// Collects the weights of all labels into one matrix by label, (`n_labels`, `n_features`).
+///
+/// # Errors
+///
+/// [`Error::TooLarge`].
+pub(super) fn by_label(problem: &Problem, panels: Vec<Vec<Solved>>) -> Result<Solution, Error> {
     let n_labels = problem.n_labels();
     let mut intercept = filled("number of labels", f32::NEG_INFINITY, n_labels)?;
     let mut n_iter = filled("number of labels", 0, n_labels)?;
@@ -205,11 +231,11 @@ fn assemble(problem: &Problem, panels: Vec<Vec<Solved>>) -> Result<Model, Error>
     for label in 0..n_labels {
         by_label.indptr[label + 1] = by_label.indptr[label + 1].max(by_label.indptr[label]);
     }
-    Ok(Model {
-        weights: by_label.transpose()?,
+    Ok(Solution {
+        weights: by_label,
         intercept,
         n_iter,
-        cut: None,
+        forgotten: Vec::new(),
     })
 }
 
@@ -220,8 +246,9 @@ struct Spaces {
     active: Spare<active::Workspace>,
 }
 
-/// A pool of workspaces: a panel takes one and gives it back, so there are at most as many as threads.
-struct Spare<T>(Mutex<Vec<T>>);
+/// A pool of workspaces: a unit of work takes one and gives it back, so there are at most as many as threads.
+#[derive(Debug)]
+pub struct Spare<T>(Mutex<Vec<T>>);
 
 impl<T> Default for Spare<T> {
     fn default() -> Self {
@@ -235,7 +262,7 @@ impl<T> Spare<T> {
     /// # Errors
     ///
     /// Those of `new` and `work`.
-    fn with<R>(
+    pub fn with<R>(
         &self,
         new: impl FnOnce() -> Result<T, Error>,
         work: impl FnOnce(&mut T) -> Result<R, Error>,

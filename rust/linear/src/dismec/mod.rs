@@ -32,16 +32,21 @@
 //! | file | what |
 //! |---|---|
 //! | `fit.rs` | labels to panels, panels to threads, pruned weights to one sparse matrix |
+//! | `block.rs`, `effort.rs` | fits of a few labels to some of the rows, for other crates |
 //! | `problem.rs` | X, its transpose and sums that all labels share |
 //! | `optimum.rs`, `active.rs` | the two solvers |
 //! | `unseen.rs` | scores of rows that the weights have not seen, and the cut |
 
 mod active;
+mod block;
+mod effort;
 mod fit;
 mod optimum;
 mod params;
 mod problem;
 mod unseen;
 
-pub use fit::Model;
+pub use block::{Block, Forgotten, Solution};
+pub use effort::Effort;
+pub use fit::{Model, Spare};
 pub use params::{Checked, Params, Solver};

@@ -52,16 +52,40 @@ impl Problem {
         params: &super::Params,
         watch: &Watch,
     ) -> Result<Self, Error> {
-        let weight = |row: usize| weights.map_or(1.0, |weights| weights[row]);
         let n_features = x.n_cols();
         let mut x = x.to_owned(params.normalize)?;
         watch.step(0)?;
         // Columns without entries, frequent with hashed features, cost nothing in the solvers.
         let features = x.drop_empty_columns()?;
+        let problem = Self::of_rows(x, y.transpose()?, weights, params, watch)?;
+        Ok(Self {
+            features,
+            n_features,
+            ..problem
+        })
+    }
+
+    /// Computes the sums of a training set that needs no more changes than a column of ones.
+    ///
+    /// Every column of `x` has entries and is its own feature. `rows_of_label` has the rows of each label.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    pub(crate) fn of_rows(
+        mut x: CsrOwned,
+        rows_of_label: CsrOwned,
+        weights: Option<&[f32]>,
+        params: &super::Params,
+        watch: &Watch,
+    ) -> Result<Self, Error> {
+        let weight = |row: usize| weights.map_or(1.0, |weights| weights[row]);
+        let n_features = x.n_cols;
+        let features = collected("number of features", 0..n_features as u32)?;
         if params.fit_intercept {
             x.append_ones()?;
         }
-        let cost = (0..y.n_rows()).map(|row| (2.0 * params.c * f64::from(weight(row))) as f32);
+        let cost = (0..x.n_rows()).map(|row| (2.0 * params.c * f64::from(weight(row))) as f32);
         let cost = collected("number of rows", cost)?;
         let total_cost: f64 = cost.iter().map(|&cost| f64::from(cost)).sum();
         watch.step(0)?;
@@ -98,7 +122,7 @@ impl Problem {
             mean_square: mean.iter().map(|&m| f64::from(m) * f64::from(m)).sum(),
             x,
             xt,
-            rows_of_label: y.transpose()?,
+            rows_of_label,
             features,
             n_features,
             cost,

@@ -128,6 +128,25 @@ impl Unseen {
         }))
     }
 
+    /// Forgets the given rows, without a tally.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`] if the costs do not fit in memory.
+    pub(crate) fn of_rows(problem: &Problem, rows: &[u32]) -> Result<Self, Error> {
+        let mut cost = copied("number of rows", &problem.cost)?;
+        for &row in rows {
+            cost[row as usize] = 0.0;
+        }
+        Ok(Self {
+            rows: copied("held-out rows", rows)?,
+            total_cost: cost.iter().map(|&cost| f64::from(cost)).sum(),
+            cost,
+            wanted: 0.0,
+            tally: Mutex::new(Tally::new(0.0)),
+        })
+    }
+
     /// Counts the scores of one panel of `n_labels` labels, each of which stands for `weight` labels.
     /// `score` calls its argument with each held-out row and its scores.
     ///

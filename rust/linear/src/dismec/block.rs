@@ -1,0 +1,172 @@
+//! Fits of a few labels to some of the rows, for models that divide rows and labels among many small problems.
+//!
+//! The solvers are those of [`Checked::fit`]. A block has its own rows, its own columns and its own labels, so
+//! its vectors are short and stay in cache. It is solved on the calling thread: blocks are what callers
+//! distribute over threads.
+
+use super::fit::by_label;
+use super::params::Checked;
+use super::problem::Problem;
+use super::unseen::Unseen;
+use super::{Effort, active, optimum};
+use crate::panel::{LANES, Lanes, times_panel};
+use manylabel_base::{Error, Watch, filled, push};
+use manylabel_sparse::CsrOwned;
+
+/// The rows and labels of one problem.
+#[derive(Debug)]
+pub struct Block<'a> {
+    /// The rows, already scaled, without the column of ones; (`n_rows`, `n_columns`). Every column has
+    /// entries.
+    pub x: CsrOwned,
+    /// The rows of each label, in increasing order; (`n_labels`, `n_rows`). The values are not used.
+    pub rows_of_label: CsrOwned,
+    /// The weights of the rows, 1 without them; all > 0.
+    pub weights: Option<&'a [f32]>,
+    /// Rows to forget after the fit, and rows to score then.
+    pub forgotten: Option<Forgotten<'a>>,
+}
+
+/// Rows that the weights are made to forget once they are returned, to score rows as if a fit without the
+/// forgotten rows had been made.
+#[derive(Debug, Clone, Copy)]
+pub struct Forgotten<'a> {
+    /// The rows of the block that are forgotten, in increasing order.
+    pub rows: &'a [u32],
+    /// The rows that are scored; their columns are those of the block, without the column of ones.
+    pub scored: &'a CsrOwned,
+}
+
+/// The fitted weights of a block.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Solution {
+    /// The pruned weights; (`n_labels`, `n_columns`).
+    pub weights: CsrOwned,
+    /// 0 if no intercepts are fitted, −∞ for labels without a row; (`n_labels`).
+    pub intercept: Vec<f32>,
+    /// The steps of each label, as in [`Model`](super::Model); (`n_labels`).
+    pub n_iter: Vec<u32>,
+    /// The scores of the rows of [`Forgotten::scored`], row after row; (rows, `n_labels`).
+    pub forgotten: Vec<f32>,
+}
+
+impl Checked {
+    /// Fits the labels of a block, on the calling thread. Parameters that concern whole data sets
+    /// (`normalize`, `learn_cut`) are not used. `watch` counts labels.
+    ///
+    /// # Errors
+    ///
+    /// As [`fit`](Self::fit).
+    pub fn fit_block(
+        &self,
+        block: Block<'_>,
+        effort: &Effort,
+        watch: &Watch,
+    ) -> Result<Solution, Error> {
+        let forgotten = block.forgotten;
+        let problem =
+            Problem::of_rows(block.x, block.rows_of_label, block.weights, &self.0, watch)?;
+        let (labels, rare) = self.by_frequency(&problem)?;
+        let (frequent, rare) = labels.split_at(rare);
+        let unseen = forgotten.map(|forgotten| Unseen::of_rows(&problem, forgotten.rows));
+        let mut after = After::new(&problem, forgotten, unseen.transpose()?)?;
+        let mut panels = Vec::new();
+        if !frequent.is_empty() {
+            let mut space = optimum::Workspace::new(&problem)?;
+            for labels in frequent.chunks(LANES) {
+                let (tol, max_iter) = (self.0.tol, self.0.max_iter);
+                let n_iter = optimum::solve(&problem, labels, tol, max_iter, &mut space, watch)?;
+                let solved =
+                    self.prune_panel(&problem, labels, n_iter, |lane| space.weights(lane))?;
+                push("number of labels", &mut panels, solved)?;
+                if let Some(unseen) = &after.unseen {
+                    let sizes = (labels.len(), n_iter.into_iter().max().unwrap_or(0));
+                    optimum::unlearn(&problem, unseen, sizes, &mut space, watch, |_, _| Ok(()))?;
+                    after.score(labels, |lane| space.weights(lane));
+                }
+                watch.step(labels.len())?;
+            }
+        }
+        if !rare.is_empty() {
+            let mut space = active::Workspace::new(&problem)?;
+            for labels in rare.chunks(LANES) {
+                let n_iter = active::solve(&problem, labels, &self.0, effort, &mut space, watch)?;
+                let solved =
+                    self.prune_panel(&problem, labels, n_iter, |lane| space.weights(lane))?;
+                push("number of labels", &mut panels, solved)?;
+                if let Some(unseen) = &after.unseen {
+                    active::unlearn(
+                        &problem,
+                        unseen,
+                        labels,
+                        &self.0,
+                        &mut space,
+                        watch,
+                        |_, _| Ok(()),
+                    )?;
+                    after.score(labels, |lane| space.weights(lane));
+                }
+                watch.step(labels.len())?;
+            }
+        }
+        Ok(Solution {
+            forgotten: after.scores,
+            ..by_label(&problem, panels)?
+        })
+    }
+}
+
+/// What happens after each panel: the scores of some rows by weights that forgot others.
+struct After<'a> {
+    scored: Option<&'a CsrOwned>,
+    unseen: Option<Unseen>,
+    n_labels: usize,
+    /// The weights of a panel, and its scores.
+    panel: Vec<Lanes>,
+    of_panel: Vec<Lanes>,
+    /// All scores, row after row.
+    scores: Vec<f32>,
+}
+
+impl<'a> After<'a> {
+    fn new(
+        problem: &Problem,
+        forgotten: Option<Forgotten<'a>>,
+        unseen: Option<Unseen>,
+    ) -> Result<Self, Error> {
+        let scored = forgotten.map(|forgotten| forgotten.scored);
+        let n_rows = scored.map_or(0, CsrOwned::n_rows);
+        let (dim, n_labels) = (
+            if n_rows > 0 { problem.dim() } else { 0 },
+            problem.n_labels(),
+        );
+        Ok(Self {
+            scored: scored.filter(|scored| scored.n_rows() > 0),
+            unseen: unseen.filter(|_| n_rows > 0),
+            n_labels,
+            panel: filled("number of features", Lanes::default(), dim)?,
+            of_panel: filled("number of rows", Lanes::default(), n_rows)?,
+            scores: filled("scores of held-out rows", 0.0, n_rows * n_labels)?,
+        })
+    }
+
+    /// Scores the rows by the weights of a panel.
+    fn score<W: Iterator<Item = f32>>(&mut self, labels: &[u32], weights: impl Fn(usize) -> W) {
+        let Some(scored) = self.scored else { return };
+        let mut bias = Lanes::default();
+        for lane in 0..labels.len() {
+            let mut weights = weights(lane);
+            for (panel, weight) in self.panel[..scored.n_cols].iter_mut().zip(&mut weights) {
+                panel.0[lane] = weight;
+            }
+            bias.0[lane] = weights.next().unwrap_or(0.0);
+        }
+        times_panel(scored, 0, &self.panel, &mut self.of_panel);
+        let rows = self.scores.chunks_mut(self.n_labels).zip(&self.of_panel);
+        for (scores, of_panel) in rows {
+            for (lane, &label) in labels.iter().enumerate() {
+                scores[label as usize] = of_panel.0[lane] + bias.0[lane];
+            }
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! `manylabel.tree`: fits of label trees, and scoring by them.
+
+use crate::arrays::handed;
+use crate::csr::Examples;
+use crate::held::Held;
+use crate::params::Named;
+use crate::run::Job;
+use crate::scorer::{Scorer, Source};
+use manylabel_base::Error;
+use manylabel_linear::dismec::{self, Solver};
+use manylabel_score::Model;
+use manylabel_tree::{Arrays, Checked, Combine, Params};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+/// How scores are combined, by the names that users know.
+const COMBINE: [(&str, Combine); 2] = [("product", Combine::Product), ("leaf", Combine::Leaf)];
+
+/// The parameters of a fit.
+fn checked(params: &Named<'_>) -> PyResult<Checked> {
+    let linear = dismec::Params {
+        c: params.get("C")?,
+        prune: params.get("prune")?,
+        fit_intercept: params.get("fit_intercept")?,
+        normalize: params.get("normalize")?,
+        solver: params.choice(
+            "solver",
+            &[("fast", Solver::Fast), ("exact", Solver::Exact)],
+        )?,
+        tol: params.get("tol")?,
+        max_iter: params.get("max_iter")?,
+        learn_cut: params.get("learn_cut")?,
+        seed: params.get("random_state")?,
+    };
+    crate::params::from_named!(params, Params {
+        n_trees, branching, max_leaf, beam, balanced;
+        linear: linear,
+        combine: params.choice("combine", &COMBINE)?,
+    })
+}
+
+/// Fits label trees.
+///
+/// Returns a dict of the fitted arrays by their attribute names, the learned threshold or None, and the number
+/// of classifiers that did not converge.
+#[pyfunction]
+pub(crate) fn fit_tree<'py>(
+    py: Python<'py>,
+    examples: Examples<'py>,
+    params: Named<'py>,
+    job: Job,
+) -> PyResult<(Bound<'py, PyDict>, Option<f32>, usize)> {
+    let params = checked(&params)?;
+    let (x, y, sample_weight) = examples.unchecked()?;
+    let model = job.run(py, |watch| {
+        let y = y.to_owned()?;
+        params.fit(x.sparse()?, &y, sample_weight, watch)
+    })?;
+    let arrays = PyDict::new(py);
+    arrays.set_item("node_children_", handed(py, model.children)?)?;
+    arrays.set_item("node_label_ends_", handed(py, model.label_ends)?)?;
+    arrays.set_item("node_intercept_", handed(py, model.node_intercept)?)?;
+    arrays.set_item("leaf_labels_", handed(py, model.labels)?)?;
+    arrays.set_item("leaf_intercept_", handed(py, model.label_intercept)?)?;
+    arrays.set_item("chunk_bucket_ends_", handed(py, model.bucket_ends)?)?;
+    arrays.set_item("chunk_feature_ends_", handed(py, model.feature_ends)?)?;
+    arrays.set_item("chunk_weight_ends_", handed(py, model.weight_ends)?)?;
+    arrays.set_item("chunk_buckets_", handed(py, model.buckets)?)?;
+    arrays.set_item("chunk_features_", handed(py, model.features)?)?;
+    arrays.set_item("chunk_row_ends_", handed(py, model.row_ends)?)?;
+    arrays.set_item("chunk_outputs_", handed(py, model.outputs)?)?;
+    arrays.set_item("chunk_weights_", handed(py, model.weights)?)?;
+    Ok((arrays, model.cut, model.n_unfinished))
+}
+
+/// The attributes of a fitted estimator that scoring needs.
+#[derive(FromPyObject)]
+pub(crate) struct PyTree {
+    #[pyo3(attribute("node_children_"))]
+    children: Held<i64>,
+    #[pyo3(attribute("node_label_ends_"))]
+    label_ends: Held<i64>,
+    #[pyo3(attribute("node_intercept_"))]
+    node_intercept: Held<f32>,
+    #[pyo3(attribute("leaf_labels_"))]
+    labels: Held<i32>,
+    #[pyo3(attribute("leaf_intercept_"))]
+    label_intercept: Held<f32>,
+    #[pyo3(attribute("chunk_bucket_ends_"))]
+    bucket_ends: Held<i64>,
+    #[pyo3(attribute("chunk_feature_ends_"))]
+    feature_ends: Held<i64>,
+    #[pyo3(attribute("chunk_weight_ends_"))]
+    weight_ends: Held<i64>,
+    #[pyo3(attribute("chunk_buckets_"))]
+    buckets: Held<u32>,
+    #[pyo3(attribute("chunk_features_"))]
+    features: Held<u32>,
+    #[pyo3(attribute("chunk_row_ends_"))]
+    row_ends: Held<u32>,
+    #[pyo3(attribute("chunk_outputs_"))]
+    outputs: Held<u16>,
+    #[pyo3(attribute("chunk_weights_"))]
+    weights: Held<f32>,
+    #[pyo3(attribute("n_features_in_"))]
+    n_features: usize,
+    #[pyo3(attribute("_n_labels"))]
+    n_labels: usize,
+    #[pyo3(attribute("threshold_"))]
+    threshold: f32,
+    #[pyo3(attribute("normalize_"))]
+    normalize: bool,
+    /// The parameter, after it was checked.
+    #[pyo3(attribute("_beam"))]
+    beam: usize,
+    #[pyo3(attribute("_by_leaf"))]
+    by_leaf: bool,
+}
+
+impl Source for PyTree {
+    fn model(&self) -> Result<Box<dyn Model + '_>, Error> {
+        let arrays = Arrays {
+            n_features: self.n_features,
+            n_labels: self.n_labels,
+            children: &self.children,
+            label_ends: &self.label_ends,
+            labels: &self.labels,
+            node_intercept: &self.node_intercept,
+            label_intercept: &self.label_intercept,
+            bucket_ends: &self.bucket_ends,
+            buckets: &self.buckets,
+            feature_ends: &self.feature_ends,
+            features: &self.features,
+            row_ends: &self.row_ends,
+            weight_ends: &self.weight_ends,
+            outputs: &self.outputs,
+            weights: &self.weights,
+        };
+        let combine = if self.by_leaf {
+            Combine::Leaf
+        } else {
+            Combine::Product
+        };
+        Ok(Box::new(manylabel_tree::Scorer::new(
+            arrays,
+            self.beam,
+            combine,
+            self.threshold,
+            self.normalize,
+        )?))
+    }
+}
+
+/// Prepares fitted label trees for scoring.
+#[pyfunction]
+pub(crate) fn tree_scorer(model: PyTree) -> PyResult<Scorer> {
+    Scorer::new(model)
+}

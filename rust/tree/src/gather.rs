@@ -1,0 +1,128 @@
+//! Copies of some rows with renumbered columns, so that small problems have short vectors.
+
+use manylabel_base::{Error, filled, push, reserved};
+use manylabel_sparse::CsrOwned;
+
+/// The name of copied entries in error messages.
+const ENTRIES: &str = "stored values of some rows";
+
+/// A column that the last copy did not have.
+const ABSENT: u32 = u32::MAX;
+
+/// Copies rows and renumbers the columns that they have entries in. Takes 4 bytes per column, and is reused
+/// from copy to copy.
+#[derive(Debug)]
+pub(crate) struct Columns {
+    /// The new number of each column, or [`ABSENT`].
+    new: Vec<u32>,
+    /// The old number of each column of the last copy, in increasing order.
+    kept: Vec<u32>,
+}
+
+impl Columns {
+    /// For matrices of `n_columns` columns.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`].
+    pub(crate) fn new(n_columns: usize) -> Result<Self, Error> {
+        Ok(Self {
+            new: filled("number of features", ABSENT, n_columns)?,
+            kept: Vec::new(),
+        })
+    }
+
+    /// The old number of each column of the last copy, in increasing order.
+    pub(crate) fn kept(&self) -> &[u32] {
+        &self.kept
+    }
+
+    /// Copies rows, in the order given. Their columns are numbered anew, in the same order, without those
+    /// that no row has.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`].
+    pub(crate) fn gather(
+        &mut self,
+        x: &CsrOwned,
+        rows: impl Iterator<Item = u32> + Clone,
+    ) -> Result<CsrOwned, Error> {
+        for &col in &self.kept {
+            self.new[col as usize] = ABSENT;
+        }
+        self.kept.clear();
+        for row in rows.clone() {
+            for &col in x.row(row as usize).0 {
+                let new = &mut self.new[col as usize];
+                if *new == ABSENT {
+                    *new = 0;
+                    push("number of features", &mut self.kept, col)?;
+                }
+            }
+        }
+        self.kept.sort_unstable();
+        for (to, &col) in (0..).zip(&self.kept) {
+            self.new[col as usize] = to;
+        }
+        self.gather_known(x, rows)
+    }
+
+    /// Copies rows with the columns of the last copy; entries in other columns are left out.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`].
+    pub(crate) fn gather_known(
+        &self,
+        x: &CsrOwned,
+        rows: impl Iterator<Item = u32> + Clone,
+    ) -> Result<CsrOwned, Error> {
+        let n_rows = rows.clone().count();
+        let size = rows.clone().map(|row| x.row(row as usize).0.len()).sum();
+        let mut out = CsrOwned {
+            indptr: reserved("number of rows", n_rows + 1)?,
+            indices: reserved(ENTRIES, size)?,
+            values: reserved(ENTRIES, size)?,
+            n_cols: self.kept.len(),
+        };
+        out.indptr.push(0);
+        for row in rows {
+            let (cols, values) = x.row(row as usize);
+            for (&col, &value) in cols.iter().zip(values) {
+                let new = self.new[col as usize];
+                if new != ABSENT {
+                    out.indices.push(new);
+                    out.values.push(value);
+                }
+            }
+            out.indptr.push(out.indices.len());
+        }
+        Ok(out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_renumbered_in_order() {
+        // [[0, 1, 0, 2], [3, 0, 0, 0], [0, 4, 5, 0]]
+        let x = CsrOwned {
+            indptr: vec![0, 2, 3, 5],
+            indices: vec![1, 3, 0, 1, 2],
+            values: vec![1.0, 2.0, 3.0, 4.0, 5.0],
+            n_cols: 4,
+        };
+        let mut columns = Columns::new(4).expect("small");
+        for _ in 0..2 {
+            let some = columns.gather(&x, [2, 0].into_iter()).expect("small");
+            assert_eq!(columns.kept(), [1, 2, 3]);
+            assert_eq!(some.row(0), (&[0, 1][..], &[4.0, 5.0][..]));
+            assert_eq!(some.row(1), (&[0, 2][..], &[1.0, 2.0][..]));
+            let other = columns.gather_known(&x, 1..3).expect("small");
+            assert_eq!(other.indptr, [0, 0, 2]);
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! The owned form of a fitted model, and how chunks of weights are put together.
+
+use crate::arrays::{Arrays, bucket, shift_of};
+use manylabel_base::{Error, extend, filled, push, reserved};
+use manylabel_sparse::CsrOwned;
+
+/// The name of weights in error messages.
+const WEIGHTS: &str = "the weights";
+
+/// A fitted model. The fields are those of [`Arrays`], which documents them.
+#[derive(Debug, Clone, PartialEq)]
+#[allow(missing_docs, reason = "documented in `Arrays`")]
+pub struct Model {
+    pub n_features: usize,
+    pub n_labels: usize,
+    pub children: Vec<i64>,
+    pub label_ends: Vec<i64>,
+    pub labels: Vec<i32>,
+    pub node_intercept: Vec<f32>,
+    pub label_intercept: Vec<f32>,
+    pub bucket_ends: Vec<i64>,
+    pub buckets: Vec<u32>,
+    pub feature_ends: Vec<i64>,
+    pub features: Vec<u32>,
+    pub row_ends: Vec<u32>,
+    pub weight_ends: Vec<i64>,
+    pub outputs: Vec<u16>,
+    pub weights: Vec<f32>,
+    /// The score above which as many labels are predicted as rows carry, counted on rows that the weights
+    /// have not seen. None if it was not asked for or cannot be learned.
+    pub cut: Option<f32>,
+    /// The number of nodes and labels whose classifier did not converge in `max_iter` steps.
+    pub n_unfinished: usize,
+}
+
+impl Model {
+    /// The arrays for scoring.
+    pub fn arrays(&self) -> Arrays<'_> {
+        Arrays {
+            n_features: self.n_features,
+            n_labels: self.n_labels,
+            children: &self.children,
+            label_ends: &self.label_ends,
+            labels: &self.labels,
+            node_intercept: &self.node_intercept,
+            label_intercept: &self.label_intercept,
+            bucket_ends: &self.bucket_ends,
+            buckets: &self.buckets,
+            feature_ends: &self.feature_ends,
+            features: &self.features,
+            row_ends: &self.row_ends,
+            weight_ends: &self.weight_ends,
+            outputs: &self.outputs,
+            weights: &self.weights,
+        }
+    }
+
+    /// Appends the chunk of the next node.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`].
+    pub(crate) fn append(&mut self, chunk: ChunkOwned) -> Result<(), Error> {
+        extend(WEIGHTS, &mut self.buckets, chunk.buckets)?;
+        extend(WEIGHTS, &mut self.features, chunk.features)?;
+        extend(WEIGHTS, &mut self.row_ends, chunk.row_ends)?;
+        extend(WEIGHTS, &mut self.outputs, chunk.outputs)?;
+        extend(WEIGHTS, &mut self.weights, chunk.weights)?;
+        push(
+            "number of nodes",
+            &mut self.bucket_ends,
+            self.buckets.len() as i64,
+        )?;
+        push(
+            "number of nodes",
+            &mut self.feature_ends,
+            self.features.len() as i64,
+        )?;
+        push(
+            "number of nodes",
+            &mut self.weight_ends,
+            self.weights.len() as i64,
+        )
+    }
+}
+
+/// The weights of one node; see [`Arrays`].
+#[derive(Debug)]
+pub(crate) struct ChunkOwned {
+    buckets: Vec<u32>,
+    features: Vec<u32>,
+    row_ends: Vec<u32>,
+    outputs: Vec<u16>,
+    weights: Vec<f32>,
+}
+
+impl ChunkOwned {
+    /// Lays out the weights of the outputs of a node, (`n_outputs`, `n_columns`). `features` has the original
+    /// number of each column.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`], also if there are 2³² weights or more.
+    pub(crate) fn new(by_output: &CsrOwned, features: &[u32]) -> Result<Self, Error> {
+        let by_feature = by_output.transpose()?;
+        let n_weights = by_feature.indices.len();
+        if u32::try_from(n_weights).is_err() {
+            return Err(Error::TooLarge {
+                what: "number of weights of a node",
+                got: n_weights.to_string(),
+            });
+        }
+        let used = |col: &usize| !by_feature.row(*col).0.is_empty();
+        let n_used = (0..by_feature.n_rows()).filter(used).count();
+        // One or two features in a bucket.
+        let n_buckets = (n_used / 2).next_power_of_two();
+        let shift = shift_of(n_buckets);
+        let mut buckets = filled(WEIGHTS, 0u32, n_buckets + 1)?;
+        for col in (0..by_feature.n_rows()).filter(used) {
+            buckets[bucket(features[col], shift) + 1] += 1;
+        }
+        for at in 0..n_buckets {
+            buckets[at + 1] += buckets[at];
+        }
+        let mut columns = filled(WEIGHTS, 0usize, n_used)?;
+        let mut next = manylabel_base::copied(WEIGHTS, &buckets)?;
+        for col in (0..by_feature.n_rows()).filter(used) {
+            let place = &mut next[bucket(features[col], shift)];
+            columns[*place as usize] = col;
+            *place += 1;
+        }
+        let mut chunk = Self {
+            buckets,
+            features: reserved(WEIGHTS, n_used)?,
+            row_ends: reserved(WEIGHTS, n_used)?,
+            outputs: reserved(WEIGHTS, n_weights)?,
+            weights: reserved(WEIGHTS, n_weights)?,
+        };
+        for col in columns {
+            let (outputs, weights) = by_feature.row(col);
+            extend(
+                WEIGHTS,
+                &mut chunk.outputs,
+                outputs.iter().map(|&output| output as u16),
+            )?;
+            extend(WEIGHTS, &mut chunk.weights, weights.iter().copied())?;
+            chunk.features.push(features[col]);
+            chunk.row_ends.push(chunk.weights.len() as u32);
+        }
+        Ok(chunk)
+    }
+}

@@ -1,0 +1,330 @@
+//! Clusters of similar labels: spherical 2-means, applied again and again until there are enough clusters.
+//!
+//! Label vectors z have unit length. Two clusters with mean directions `c₀` and `c₁` are improved in turn:
+//! labels are sorted by `z · (c₁ − c₀)` and cut at a given position (or, without balance, near 0), and the
+//! directions are computed again. Each turn increases `‖Σ₀ z‖ + ‖Σ₁ z‖`, the sum of the cosines between labels
+//! and the mean directions of their clusters.
+//!
+//! The result does not depend on the numbers of the labels: labels enter in an order that follows from their
+//! vectors, random draws refer to that order, and all ties are broken by it.
+
+use fastrand::Rng;
+use manylabel_base::{Error, Watch, collected, copied, extend, filled};
+use manylabel_sparse::CsrOwned;
+use rayon::prelude::*;
+
+/// The maximum number of turns of 2-means.
+const TURNS: usize = 20;
+
+/// 2-means ends when a turn increases the mean cosine by less than this.
+const LEAST_GAIN: f64 = 1e-4;
+
+/// The second starting point is the least similar of this many random labels to the first one.
+const DRAWS: usize = 8;
+
+/// Without balance, a cluster has at least one in this many of the labels that are divided. So the depth of a
+/// tree is limited whatever the data.
+const LEAST_SHARE: usize = 4;
+
+/// With at least this many stored values, the halves are summed and scored in parallel.
+const PARALLEL_FROM: usize = 1 << 16;
+
+/// Labels scored by one thread at a time.
+const LABELS_AT_ONCE: usize = 256;
+
+/// Divides labels into `n_clusters` clusters and sorts `items` by cluster; within a cluster, labels keep their
+/// order. Appends the size of each cluster to `sizes`; all are at least 1.
+///
+/// `items` are rows of `z`, at least `n_clusters` of them. With `balanced`, sizes differ by at most 1.
+///
+/// # Errors
+///
+/// [`Error::TooLarge`], [`Error::Stopped`].
+pub(crate) fn split(
+    z: &CsrOwned,
+    items: &mut [u32],
+    n_clusters: usize,
+    balanced: bool,
+    seed: u64,
+    sizes: &mut Vec<usize>,
+    watch: &Watch,
+) -> Result<(), Error> {
+    if n_clusters <= 1 {
+        return extend("number of clusters", sizes, [items.len()]);
+    }
+    watch.step(0)?;
+    let n = items.len();
+    let of_left = n_clusters / 2;
+    let even = n / n_clusters * of_left + (n % n_clusters).min(of_left);
+    let sides = halves(z, items, balanced.then_some(even), seed, watch)?;
+    let right = collected("number of labels", kept(items, &sides, true))?;
+    let left = collected("number of labels", kept(items, &sides, false))?;
+    let at = left.len();
+    items[..at].copy_from_slice(&left);
+    items[at..].copy_from_slice(&right);
+    let of_left = if balanced {
+        of_left
+    } else {
+        let share = (n_clusters * at + n / 2) / n;
+        share
+            .clamp(1, n_clusters - 1)
+            .min(at)
+            .max(n_clusters.saturating_sub(n - at))
+    };
+    let (left, right) = items.split_at_mut(at);
+    let mut more = Vec::new();
+    let seeds = (mixed(seed, 1), mixed(seed, 2));
+    let (a, b) = rayon::join(
+        || split(z, left, of_left, balanced, seeds.0, sizes, watch),
+        || {
+            split(
+                z,
+                right,
+                n_clusters - of_left,
+                balanced,
+                seeds.1,
+                &mut more,
+                watch,
+            )
+        },
+    );
+    a?;
+    b?;
+    extend("number of clusters", sizes, more)
+}
+
+/// The items on one side, in order.
+fn kept(items: &[u32], sides: &[bool], side: bool) -> impl Iterator<Item = u32> {
+    let both = items.iter().zip(sides);
+    both.filter(move |&(_, &of)| of == side)
+        .map(|(&item, _)| item)
+}
+
+/// A seed that follows from another one; the last steps of `SplitMix64`.
+pub(crate) fn mixed(seed: u64, step: u64) -> u64 {
+    let mut z = seed.wrapping_add(step.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
+
+/// The side of each item, true for the second. `n_left` is the number of items on the first side; None if the
+/// vectors decide.
+fn halves(
+    z: &CsrOwned,
+    items: &[u32],
+    n_left: Option<usize>,
+    seed: u64,
+    watch: &Watch,
+) -> Result<Vec<bool>, Error> {
+    let n = items.len();
+    let stored: usize = items.iter().map(|&item| z.row(item as usize).0.len()).sum();
+    let in_parallel = stored >= PARALLEL_FROM;
+    let mut rng = Rng::with_seed(seed);
+    let mut sides = filled("number of labels", false, n)?;
+    let mut towards = filled("number of features", 0.0f32, z.n_cols)?;
+    let (first, second) = starts(z, items, &mut rng, &mut towards);
+    direction(z, (&[first], 1.0), (&[second], 1.0), &mut towards);
+    let mut scores = filled("number of labels", (0.0f32, 0u32), n)?;
+    let mut last = f64::NEG_INFINITY;
+    let mut before = Vec::new();
+    for turn in 0..TURNS {
+        watch.step(0)?;
+        let score = |(at, scores): (usize, &mut [(f32, u32)])| {
+            let first = at * LABELS_AT_ONCE;
+            for (at, score) in (first..).zip(scores) {
+                *score = (dot(z, items[at], &towards), at as u32);
+            }
+        };
+        if in_parallel {
+            scores
+                .par_chunks_mut(LABELS_AT_ONCE)
+                .enumerate()
+                .for_each(score);
+        } else {
+            scores
+                .chunks_mut(LABELS_AT_ONCE)
+                .enumerate()
+                .for_each(score);
+        }
+        let at = match n_left {
+            Some(n_left) => n_left,
+            None => {
+                let least = n.div_ceil(LEAST_SHARE).max(1);
+                let natural = scores.iter().filter(|&&(score, _)| score <= 0.0).count();
+                let alike = scores.iter().all(|&(score, _)| score == scores[0].0);
+                if alike {
+                    n / 2
+                } else {
+                    natural.clamp(least, n - least)
+                }
+            }
+        };
+        let by_score = |a: &(f32, u32), b: &(f32, u32)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
+        scores.select_nth_unstable_by(at, by_score);
+        before.clear();
+        extend("number of labels", &mut before, sides.iter().copied())?;
+        for (place, &(_, item)) in scores.iter().enumerate() {
+            sides[item as usize] = place >= at;
+        }
+        if turn > 0 && sides == before {
+            break;
+        }
+        let left = collected("number of labels", kept(items, &sides, false))?;
+        let right = collected("number of labels", kept(items, &sides, true))?;
+        let lengths = sums(z, &left, &right, &mut towards, in_parallel)?;
+        let gain = lengths - last;
+        last = lengths;
+        if gain < LEAST_GAIN * n as f64 {
+            break;
+        }
+    }
+    Ok(sides)
+}
+
+/// Two labels to start from: a random one, and the least similar of a few others.
+fn starts(z: &CsrOwned, items: &[u32], rng: &mut Rng, zeros: &mut [f32]) -> (u32, u32) {
+    let first = items[rng.usize(..items.len())];
+    let (cols, values) = z.row(first as usize);
+    for (&col, &value) in cols.iter().zip(values) {
+        zeros[col as usize] = value;
+    }
+    let mut second = (f32::INFINITY, first);
+    for _ in 0..DRAWS {
+        let item = items[rng.usize(..items.len())];
+        let similar = dot(z, item, zeros);
+        if item != first && similar < second.0 {
+            second = (similar, item);
+        }
+    }
+    for &col in cols {
+        zeros[col as usize] = 0.0;
+    }
+    (first, second.1)
+}
+
+/// `z_item · towards`.
+#[inline]
+fn dot(z: &CsrOwned, item: u32, towards: &[f32]) -> f32 {
+    let (cols, values) = z.row(item as usize);
+    let both = cols.iter().zip(values);
+    both.map(|(&col, &value)| value * towards[col as usize])
+        .sum()
+}
+
+/// Writes `right_by · Σ_right z − left_by · Σ_left z`, to which `towards` is set.
+fn direction(z: &CsrOwned, left: (&[u32], f32), right: (&[u32], f32), towards: &mut [f32]) {
+    towards.fill(0.0);
+    for ((items, by), sign) in [(left, -1.0), (right, 1.0)] {
+        for &item in items {
+            let (cols, values) = z.row(item as usize);
+            for (&col, &value) in cols.iter().zip(values) {
+                towards[col as usize] += sign * by * value;
+            }
+        }
+    }
+}
+
+/// Writes the difference of the mean directions of two sets of labels, and returns the sum of the lengths of
+/// their sums.
+fn sums(
+    z: &CsrOwned,
+    left: &[u32],
+    right: &[u32],
+    towards: &mut [f32],
+    in_parallel: bool,
+) -> Result<f64, Error> {
+    let mut of_left = copied("number of features", towards)?;
+    let add_left = |of_left: &mut Vec<f32>| direction(z, (&[], 1.0), (left, 1.0), of_left);
+    let add_right = |towards: &mut [f32]| direction(z, (&[], 1.0), (right, 1.0), towards);
+    if in_parallel {
+        rayon::join(|| add_left(&mut of_left), || add_right(towards));
+    } else {
+        add_left(&mut of_left);
+        add_right(towards);
+    }
+    let length = |sums: &[f32]| {
+        sums.iter()
+            .map(|&v| f64::from(v).powi(2))
+            .sum::<f64>()
+            .sqrt()
+    };
+    let (left, right) = (length(&of_left), length(towards));
+    let inverse = |length: f64| {
+        if length > 0.0 {
+            (1.0 / length) as f32
+        } else {
+            0.0
+        }
+    };
+    let (by_left, by_right) = (inverse(left), inverse(right));
+    for (towards, &of_left) in towards.iter_mut().zip(&of_left) {
+        *towards = by_right * *towards - by_left * of_left;
+    }
+    Ok(left + right)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Vectors of `n` labels: label l has the two features of its group `l % 4`, and a little of another one.
+    fn groups(n: usize) -> CsrOwned {
+        let mut rng = Rng::with_seed(0);
+        let values = |_| [0.7, 0.7, 0.1 * rng.f32()];
+        CsrOwned {
+            indptr: (0..=n).map(|label| 3 * label).collect(),
+            values: (0..n).flat_map(values).collect(),
+            indices: (0..n as u32)
+                .flat_map(|label| [2 * (label % 4), 2 * (label % 4) + 1, 8 + label % 5])
+                .collect(),
+            n_cols: 13,
+        }
+    }
+
+    #[test]
+    fn groups_are_found_for_most_seeds() {
+        let z = groups(40);
+        let mut found = 0;
+        for seed in 0..20 {
+            let mut items: Vec<u32> = (0..40).collect();
+            let mut sizes = Vec::new();
+            split(&z, &mut items, 4, true, seed, &mut sizes, &Watch::new()).expect("small");
+            assert_eq!(sizes, [10; 4]);
+            let pure = |part: &[u32]| part.iter().all(|label| label % 4 == part[0] % 4);
+            found += usize::from(items.chunks(10).all(pure));
+        }
+        assert!(found >= 10, "{found}");
+    }
+
+    #[test]
+    fn sizes_are_as_asked_for_whatever_the_vectors() {
+        let mut alike = groups(23);
+        alike.indices.fill(0);
+        for z in [groups(23), alike] {
+            for balanced in [true, false] {
+                for n_clusters in 1..=23 {
+                    let mut items: Vec<u32> = (0..23).collect();
+                    let mut sizes = Vec::new();
+                    split(
+                        &z,
+                        &mut items,
+                        n_clusters,
+                        balanced,
+                        1,
+                        &mut sizes,
+                        &Watch::new(),
+                    )
+                    .expect("small");
+                    assert_eq!(sizes.len(), n_clusters);
+                    assert_eq!(sizes.iter().sum::<usize>(), 23);
+                    let (least, most) = (sizes.iter().min(), sizes.iter().max());
+                    assert!(least >= Some(&1));
+                    assert!(!balanced || most <= least.map(|least| least + 1).as_ref());
+                    items.sort_unstable();
+                    assert!(items.into_iter().eq(0..23));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,385 @@
+//! The way of rows down the trees: a beam search, level by level.
+//!
+//! Each row has a beam in each tree: the nodes that it is sent to, with the logarithms of their probabilities.
+//! One step replaces the inner nodes of all beams by their children and keeps the best ones. Rows are processed
+//! in groups: their nodes are sorted, so that the weights of a node are read once for all rows of the group that
+//! are sent to it. Nothing here has the length of the features or of the labels.
+
+use crate::arrays::Arrays;
+use crate::params::Combine;
+use manylabel_base::{Error, extend, filled, push};
+use manylabel_sparse::Picked;
+use std::ops::Range;
+
+/// The name of beams in error messages.
+const NODES: &str = "number of nodes that rows are sent to";
+
+/// The name of candidates in error messages.
+const CANDIDATES: &str = "number of labels that rows are scored for";
+
+/// The lowest finite score: what overflows has this score.
+const LOWEST: f32 = f32::MIN;
+
+/// A node that a row is sent to.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Visit {
+    /// The row of the group and the tree: `row * n_trees + tree`.
+    pub(crate) slot: u32,
+    pub(crate) node: u32,
+    /// The logarithm of the node's probability.
+    pub(crate) score: f32,
+}
+
+/// A label of a row, in one tree.
+#[derive(Debug, Clone, Copy)]
+struct Found {
+    slot: u32,
+    label: u32,
+    score: f32,
+}
+
+/// The rows of a group and their beams; reused from group to group.
+#[derive(Debug, Default)]
+pub(crate) struct Walk {
+    /// The features of the rows, row after row.
+    cols: Vec<u32>,
+    values: Vec<f32>,
+    ends: Vec<usize>,
+    /// The beams.
+    pub(crate) visits: Vec<Visit>,
+    /// The visits of the next level.
+    next: Vec<Visit>,
+    /// The logarithm of the probability of the best node that each slot has dropped.
+    dropped: Vec<f32>,
+    /// The margins of a node's outputs.
+    margins: Vec<f32>,
+    /// The end of each slot or row in a list that is being sorted.
+    places: Vec<u32>,
+    found: Vec<Found>,
+    by_row: Vec<Found>,
+}
+
+/// The logarithm of the probability that a margin stands for: `−max(0, 1 − s)³`.
+#[inline]
+pub(crate) fn log_probability(margin: f32) -> f32 {
+    let short = (1.0 - margin).max(0.0);
+    -(short * short * short)
+}
+
+/// A margin that overflowed, made finite.
+#[inline]
+fn finite(margin: f32) -> f32 {
+    if margin.is_nan() {
+        0.0
+    } else {
+        margin.clamp(LOWEST, f32::MAX)
+    }
+}
+
+impl Walk {
+    /// Begins a group without rows.
+    pub(crate) fn clear(&mut self) {
+        self.cols.clear();
+        self.values.clear();
+        self.ends.clear();
+        self.visits.clear();
+        self.dropped.clear();
+    }
+
+    /// Adds a row, whose features are in increasing order.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`].
+    pub(crate) fn add_row(
+        &mut self,
+        cols: impl IntoIterator<Item = u32>,
+        values: impl IntoIterator<Item = f32>,
+    ) -> Result<(), Error> {
+        extend("features of some rows", &mut self.cols, cols)?;
+        extend("features of some rows", &mut self.values, values)?;
+        push("number of rows", &mut self.ends, self.cols.len())
+    }
+
+    /// Number of rows of the group.
+    fn n_rows(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// The entries of a row.
+    fn row(ends: &[usize], row: usize) -> Range<usize> {
+        let begin = row.checked_sub(1).map_or(0, |row| ends[row]);
+        begin..ends[row]
+    }
+
+    /// Sends all rows to the roots of all trees.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`].
+    pub(crate) fn start(&mut self, n_trees: usize) -> Result<(), Error> {
+        let slots = 0..(self.n_rows() * n_trees) as u32;
+        let visit = |slot| Visit {
+            slot,
+            node: slot % n_trees as u32,
+            score: 0.0,
+        };
+        extend(NODES, &mut self.visits, slots.map(visit))?;
+        self.dropped = filled(NODES, f32::NEG_INFINITY, self.n_rows() * n_trees)?;
+        Ok(())
+    }
+
+    /// Adds the beams of the row that was added last. Slots are increased by `first_slot`. Bounds of dropped
+    /// nodes are not known.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`].
+    pub(crate) fn resume(&mut self, visits: &[Visit], first_slot: u32) -> Result<(), Error> {
+        let visits = visits.iter().map(|visit| Visit {
+            slot: first_slot + visit.slot,
+            ..*visit
+        });
+        extend(NODES, &mut self.visits, visits)
+    }
+
+    /// Writes the margins of the outputs of a node for a row of the group.
+    #[inline]
+    fn score(
+        &mut self,
+        model: &Arrays<'_>,
+        node: usize,
+        row: usize,
+        intercept: &[f32],
+    ) -> Result<(), Error> {
+        self.margins.clear();
+        extend(NODES, &mut self.margins, intercept.iter().copied())?;
+        let range = Self::row(&self.ends, row);
+        let (cols, values) = (&self.cols[range.clone()], &self.values[range]);
+        model.chunk(node).add_row(cols, values, &mut self.margins);
+        Ok(())
+    }
+
+    /// Replaces the inner nodes of all beams by their children and keeps the `beam` best nodes of each slot.
+    /// Returns whether there was an inner node.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`].
+    pub(crate) fn step(&mut self, model: &Arrays<'_>, beam: usize) -> Result<bool, Error> {
+        let is_inner = |visit: &Visit| !model.children(visit.node as usize).is_empty();
+        if !self.visits.iter().any(is_inner) {
+            return Ok(false);
+        }
+        let n_trees = model.n_trees();
+        let visits = self.in_order_of_nodes();
+        self.next.clear();
+        for visit in &visits {
+            let children = model.children(visit.node as usize);
+            if children.is_empty() {
+                push(NODES, &mut self.next, *visit)?;
+                continue;
+            }
+            let intercept = &model.node_intercept[children.clone()];
+            self.score(
+                model,
+                visit.node as usize,
+                visit.slot as usize / n_trees,
+                intercept,
+            )?;
+            let below = (children.start as u32..).zip(&self.margins);
+            let below = below.map(|(node, &margin)| Visit {
+                slot: visit.slot,
+                node,
+                score: (visit.score + log_probability(finite(margin))).max(LOWEST),
+            });
+            extend(NODES, &mut self.next, below)?;
+        }
+        self.visits = visits;
+        self.keep_best(beam, self.n_rows() * n_trees)?;
+        Ok(true)
+    }
+
+    /// The visits, those of a node together.
+    fn in_order_of_nodes(&mut self) -> Vec<Visit> {
+        let mut visits = std::mem::take(&mut self.visits);
+        if self.n_rows() > 1 {
+            visits.sort_unstable_by_key(|visit| (visit.node, visit.slot));
+        }
+        visits
+    }
+
+    /// Moves the best `beam` visits of each slot from `next` to `visits`.
+    fn keep_best(&mut self, beam: usize, n_slots: usize) -> Result<(), Error> {
+        let slots = self.next.iter().map(|visit| visit.slot);
+        places_of(&mut self.places, slots, n_slots)?;
+        self.visits.clear();
+        let empty = Visit {
+            slot: 0,
+            node: 0,
+            score: 0.0,
+        };
+        extend(
+            NODES,
+            &mut self.visits,
+            std::iter::repeat_n(empty, self.next.len()),
+        )?;
+        for visit in &self.next {
+            let place = &mut self.places[visit.slot as usize];
+            self.visits[*place as usize] = *visit;
+            *place += 1;
+        }
+        // Now `places` has the ends of the slots.
+        let (mut begin, mut kept) = (0, 0);
+        for slot in 0..n_slots {
+            let end = self.places[slot] as usize;
+            let of_slot = &mut self.visits[begin..end];
+            let mut n_kept = of_slot.len();
+            if n_kept > beam {
+                let better =
+                    |a: &Visit, b: &Visit| b.score.total_cmp(&a.score).then(a.node.cmp(&b.node));
+                of_slot.select_nth_unstable_by(beam, better);
+                n_kept = beam;
+                // The best one of those that are dropped is the one at `beam`.
+                if let Some(dropped) = self.dropped.get_mut(slot) {
+                    *dropped = dropped.max(of_slot[beam].score);
+                }
+            }
+            self.visits.copy_within(begin..begin + n_kept, kept);
+            kept += n_kept;
+            begin = end;
+        }
+        self.visits.truncate(kept);
+        Ok(())
+    }
+
+    /// Appends the labels of all leaves in the beams, row by row, with their scores minus `threshold`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`].
+    pub(crate) fn labels(
+        &mut self,
+        model: &Arrays<'_>,
+        combine: Combine,
+        threshold: f32,
+        out: &mut Picked,
+    ) -> Result<(), Error> {
+        let n_trees = model.n_trees();
+        let visits = self.in_order_of_nodes();
+        self.found.clear();
+        for visit in &visits {
+            let labels = model.labels(visit.node as usize);
+            let intercept = &model.label_intercept[labels.clone()];
+            self.score(
+                model,
+                visit.node as usize,
+                visit.slot as usize / n_trees,
+                intercept,
+            )?;
+            let scored = model.labels[labels].iter().zip(&self.margins);
+            let scored = scored.map(|(&label, &margin)| {
+                let margin = finite(margin);
+                let score = match combine {
+                    Combine::Leaf => margin,
+                    Combine::Product => (visit.score + log_probability(margin)).max(LOWEST),
+                };
+                Found {
+                    slot: visit.slot,
+                    label: label as u32,
+                    score,
+                }
+            });
+            extend(CANDIDATES, &mut self.found, scored)?;
+        }
+        self.visits = visits;
+        let n_rows = self.n_rows();
+        let rows = self.found.iter().map(|found| found.slot / n_trees as u32);
+        places_of(&mut self.places, rows, n_rows)?;
+        self.by_row.clear();
+        extend(CANDIDATES, &mut self.by_row, self.found.iter().copied())?;
+        for found in &self.found {
+            let place = &mut self.places[found.slot as usize / n_trees];
+            self.by_row[*place as usize] = *found;
+            *place += 1;
+        }
+        let mut begin = 0;
+        for row in 0..n_rows {
+            let end = self.places[row] as usize;
+            let found = &mut self.by_row[begin..end];
+            if n_trees == 1 {
+                let scored = found
+                    .iter()
+                    .map(|found| (found.label, found.score - threshold));
+                extend(CANDIDATES, &mut out.pairs, scored)?;
+            } else {
+                let dropped = &self.dropped[row * n_trees..][..n_trees];
+                combined(found, dropped, combine, threshold, &mut out.pairs)?;
+            }
+            out.ends.push(out.pairs.len());
+            begin = end;
+        }
+        Ok(())
+    }
+}
+
+/// Appends each label of a row with the mean of its probabilities in all trees, as a logarithm, or with the mean
+/// of its margins.
+///
+/// A label that a tree did not score gets half of the probability of the best node that the tree dropped, which
+/// is a bound of what lies below it.
+fn combined(
+    found: &mut [Found],
+    dropped: &[f32],
+    combine: Combine,
+    threshold: f32,
+    out: &mut Vec<(u32, f32)>,
+) -> Result<(), Error> {
+    found.sort_unstable_by_key(|found| (found.label, found.slot));
+    let n_trees = dropped.len();
+    for of_label in found.chunk_by(|a, b| a.label == b.label) {
+        let mean = match combine {
+            Combine::Leaf => {
+                let sum: f64 = of_label.iter().map(|found| f64::from(found.score)).sum();
+                (sum / of_label.len() as f64) as f32
+            }
+            Combine::Product => {
+                let mut sum = 0.0;
+                for found in of_label {
+                    sum += manylabel_simd::exp(f64::from(found.score));
+                }
+                let is_there = |tree: usize| {
+                    of_label
+                        .iter()
+                        .any(|found| found.slot as usize % n_trees == tree)
+                };
+                for (tree, &bound) in dropped.iter().enumerate() {
+                    if of_label.len() < n_trees && !is_there(tree) {
+                        sum += 0.5 * manylabel_simd::exp(f64::from(bound));
+                    }
+                }
+                ((sum / n_trees as f64).ln() as f32).max(LOWEST)
+            }
+        };
+        push(CANDIDATES, out, (of_label[0].label, mean - threshold))?;
+    }
+    Ok(())
+}
+
+/// Sets `places` to the beginning of each slot in a list that is sorted by slot, given the slots of its
+/// entries in any order.
+fn places_of(
+    places: &mut Vec<u32>,
+    slots: impl Iterator<Item = u32>,
+    n_slots: usize,
+) -> Result<(), Error> {
+    places.clear();
+    extend(NODES, places, std::iter::repeat_n(0, n_slots + 1))?;
+    for slot in slots {
+        places[slot as usize + 1] += 1;
+    }
+    for slot in 0..n_slots {
+        places[slot + 1] += places[slot];
+    }
+    Ok(())
+}
