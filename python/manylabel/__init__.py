@@ -2,7 +2,7 @@
 
 from importlib.metadata import version
 
-from manylabel import correlated, datasets, decision, link, metrics, partition, rules
+from manylabel import correlated, datasets, decision, link, metrics, partition, rules, tree
 from manylabel.correlated import CorrLogClassifier
 from manylabel.embedding import Rembrandt
 from manylabel.linear import DiSMECClassifier, LEMLClassifier, PDSparseClassifier
@@ -10,6 +10,7 @@ from manylabel.link import SmoothLinkClassifier
 from manylabel.partition import BlockPartitionClassifier, BlockPartitioner, CBMLCClassifier, LPSRClassifier
 from manylabel.persistence import load
 from manylabel.rules import BoostedRulesClassifier
+from manylabel.tree import LabelTreeClassifier
 
 __all__ = [
     "BlockPartitionClassifier",
@@ -20,6 +21,7 @@ __all__ = [
     "DiSMECClassifier",
     "LEMLClassifier",
     "LPSRClassifier",
+    "LabelTreeClassifier",
     "PDSparseClassifier",
     "Rembrandt",
     "SmoothLinkClassifier",
@@ -32,6 +34,7 @@ __all__ = [
     "metrics",
     "partition",
     "rules",
+    "tree",
 ]
 
 __version__ = version("manylabel")

@@ -93,7 +93,13 @@ impl Model for Part<'_> {
         let purpose = Purpose::Scores;
         Ok(Box::new(Batch {
             part: self,
-            rows: self.model.rows(x, Options { purpose, beam: None })?,
+            rows: self.model.rows(
+                x,
+                Options {
+                    purpose,
+                    beam: None,
+                },
+            )?,
         }))
     }
 

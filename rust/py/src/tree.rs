@@ -34,7 +34,7 @@ fn checked(params: &Named<'_>) -> PyResult<Checked> {
     };
     crate::params::from_named!(params, Params {
         n_trees, branching, max_leaf, beam, balanced;
-        linear: linear,
+        linear,
         combine: params.choice("combine", &COMBINE)?,
     })
 }

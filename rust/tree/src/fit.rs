@@ -4,9 +4,10 @@
 //! rows that have a label below them. So negatives are the rows that prediction will send to a node.
 
 use crate::grow::Forest;
+use crate::held::{HeldOut, rows_of_nodes};
 use crate::model::Model;
-use crate::node::{Desk, Fitted, Training};
-use crate::params::Checked;
+use crate::node::{Desk, Fitted, Probe, Training};
+use crate::params::{Checked, Params};
 use crate::vectors::label_vectors;
 use crate::walk::{Visit, Walk};
 use manylabel_base::range::same_rows;
@@ -65,18 +66,34 @@ impl Checked {
             weights,
             forest: &forest,
             linear: &linear,
-            effort: &Effort::FULL,
+            effort: &Effort::OF_BLOCK,
             max_iter: params.linear.max_iter,
         };
         let mut model = empty(&forest, x.n_cols, n_labels)?;
         let mut beams = Beams::at_roots(x.n_rows(), params.n_trees)?;
+        let mut held = if params.linear.learn_cut {
+            HeldOut::new(y, params.n_trees)?
+        } else {
+            None
+        };
         let n_levels = forest.levels.len() - 1;
         for level in 0..n_levels {
             let nodes = forest.levels[level]..forest.levels[level + 1];
-            fit_level(&training, nodes, &beams, &mut model, watch)?;
+            fit_level(
+                &training,
+                nodes,
+                &beams,
+                held.as_mut(),
+                params,
+                &mut model,
+                watch,
+            )?;
             if level + 1 < n_levels {
                 beams = beams.step(&x, &model, params.beam, watch)?;
             }
+        }
+        if let Some(held) = held {
+            model.cut = held.cut(y, weights, params)?;
         }
         Ok(model)
     }
@@ -120,10 +137,19 @@ fn fit_level(
     training: &Training<'_>,
     nodes: Range<usize>,
     beams: &Beams,
+    held: Option<&mut HeldOut>,
+    params: &Params,
     model: &mut Model,
     watch: &Watch,
 ) -> Result<(), Error> {
-    let routed = beams.rows_of_nodes(nodes.clone())?;
+    let n_rows = training.x.n_rows();
+    let routed = rows_of_nodes(beams.pairs(), &nodes, n_rows)?;
+    let n_trees = beams.n_trees;
+    let held_rows = held
+        .as_ref()
+        .map(|held| held.rows_of_nodes(&nodes, n_trees));
+    let held_rows = held_rows.transpose()?;
+    let held_out = held.as_deref().map(|held| &held.rows[..]);
     let spare = Spare::default();
     let aside = watch.aside();
     let fitted = parts(nodes.clone().into_par_iter().with_max_len(1).map(|node| {
@@ -132,15 +158,27 @@ fn fit_level(
         let rows = routed.row(node - nodes.start).0;
         spare.with(
             || Desk::new(training),
-            |desk| desk.fit(training, node, rows, watch),
+            |desk| {
+                let at = node - nodes.start;
+                let probe = held_out
+                    .zip(held_rows.as_ref())
+                    .map(|(rows, visits)| Probe {
+                        held_out: rows,
+                        scored: visits.row(at).0,
+                    });
+                desk.fit(training, node, rows, probe, watch)
+            },
         )
     }))?;
-    for (node, fitted) in nodes.zip(fitted) {
+    let mut margins = Vec::new();
+    for (node, fitted) in nodes.clone().zip(fitted) {
         let Fitted {
             chunk,
             intercept,
             n_unfinished,
+            of_held_out,
         } = fitted;
+        push("number of nodes", &mut margins, of_held_out)?;
         let children = training.forest.children(node);
         if children.is_empty() {
             let labels = model.label_ends[node] as usize..model.label_ends[node + 1] as usize;
@@ -151,7 +189,10 @@ fn fit_level(
         model.append(chunk)?;
         model.n_unfinished += n_unfinished;
     }
-    Ok(())
+    match held {
+        Some(held) => held.step(&nodes, &margins, model, params),
+        None => Ok(()),
+    }
 }
 
 /// The nodes that training rows are sent to.
@@ -176,6 +217,12 @@ impl Beams {
             ends: collected("number of rows", (1..=n_rows).map(|row| row * n_trees))?,
             visits: collected(NODES, (0..n_rows * n_trees).map(root))?,
         })
+    }
+
+    /// The row and the node of each visit.
+    fn pairs(&self) -> impl Iterator<Item = (u32, u32)> + Clone {
+        let rows = (0..).zip(0..self.ends.len());
+        rows.flat_map(|(number, row)| self.row(row).iter().map(move |visit| (number, visit.node)))
     }
 
     /// The visits of a row.
@@ -231,35 +278,5 @@ impl Beams {
             extend(NODES, &mut next.visits, visits)?;
         }
         Ok(next)
-    }
-
-    /// The rows that are sent to each of some nodes, in increasing order; (nodes, `n_rows`).
-    fn rows_of_nodes(&self, nodes: Range<usize>) -> Result<CsrOwned, Error> {
-        let mut indptr = filled("number of nodes", 0usize, nodes.len() + 1)?;
-        let place = |visit: &Visit| {
-            let node = visit.node as usize;
-            nodes.contains(&node).then(|| node - nodes.start)
-        };
-        for node in self.visits.iter().filter_map(place) {
-            indptr[node + 1] += 1;
-        }
-        for node in 0..nodes.len() {
-            indptr[node + 1] += indptr[node];
-        }
-        let size = indptr[nodes.len()];
-        let mut next = copied("number of nodes", &indptr)?;
-        let mut indices = filled(NODES, 0u32, size)?;
-        for row in 0..self.ends.len() {
-            for node in self.row(row).iter().filter_map(place) {
-                indices[next[node]] = row as u32;
-                next[node] += 1;
-            }
-        }
-        Ok(CsrOwned {
-            indptr,
-            indices,
-            values: filled(NODES, 0.0, size)?,
-            n_cols: self.ends.len(),
-        })
     }
 }

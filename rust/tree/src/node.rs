@@ -4,7 +4,7 @@ use crate::gather::Columns;
 use crate::grow::Forest;
 use crate::model::ChunkOwned;
 use manylabel_base::{Error, Watch, collected, extend, filled, reserved};
-use manylabel_linear::dismec::{Block, Checked, Effort};
+use manylabel_linear::dismec::{Block, Checked, Effort, Forgotten};
 use manylabel_sparse::CsrOwned;
 
 /// The name of rows in error messages.
@@ -33,6 +33,17 @@ pub(crate) struct Fitted {
     pub(crate) intercept: Vec<f32>,
     /// The number of outputs that did not converge.
     pub(crate) n_unfinished: usize,
+    /// The margins of the rows of the probe by weights that forgot the held-out rows, row after row.
+    pub(crate) of_held_out: Vec<f32>,
+}
+
+/// Held-out rows, and which of them a node scores.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Probe<'a> {
+    /// All held-out rows, in increasing order.
+    pub(crate) held_out: &'a [u32],
+    /// The places in `held_out` of the rows that the node scores.
+    pub(crate) scored: &'a [u32],
 }
 
 /// What a thread needs to fit nodes; reused from node to node. Takes 4 bytes per row and per feature.
@@ -65,6 +76,7 @@ impl Desk {
         training: &Training<'_>,
         node: usize,
         routed: &[u32],
+        probe: Option<Probe<'_>>,
         watch: &Watch,
     ) -> Result<Fitted, Error> {
         let mut positives = positives(training, node)?;
@@ -85,11 +97,18 @@ impl Desk {
             collected(ROWS, of_rows)
         });
         let weights = weights.transpose()?;
+        let x = self.columns.gather(training.x, rows.iter().copied())?;
+        let probe = match probe {
+            Some(probe) => Some(self.probe(training, &rows, probe)?),
+            None => None,
+        };
         let block = Block {
-            x: self.columns.gather(training.x, rows.iter().copied())?,
+            x,
             rows_of_label: positives,
             weights: weights.as_deref(),
-            forgotten: None,
+            forgotten: probe
+                .as_ref()
+                .map(|(rows, scored)| Forgotten { rows, scored }),
         };
         let solution = training.linear.fit_block(block, training.effort, watch)?;
         let unfinished = |&&n_iter: &&u32| n_iter as usize >= training.max_iter;
@@ -97,7 +116,26 @@ impl Desk {
             chunk: ChunkOwned::new(&solution.weights, self.columns.kept())?,
             intercept: solution.intercept,
             n_unfinished: solution.n_iter.iter().filter(unfinished).count(),
+            of_held_out: solution.forgotten,
         })
+    }
+
+    /// The places of the held-out rows among the rows of a node, and the rows that it scores, in the columns of
+    /// the node.
+    fn probe(
+        &self,
+        training: &Training<'_>,
+        rows: &[u32],
+        probe: Probe<'_>,
+    ) -> Result<(Vec<u32>, CsrOwned), Error> {
+        let is_here = |&&row: &&u32| rows.binary_search(&row).is_ok();
+        let here = probe.held_out.iter().filter(is_here);
+        let mut here = collected(ROWS, here.map(|&row| self.place[row as usize]))?;
+        if here.len() == rows.len() {
+            here.clear(); // nothing would be left to learn from
+        }
+        let scored = probe.scored.iter().map(|&at| probe.held_out[at as usize]);
+        Ok((here, self.columns.gather_known(training.x, scored)?))
     }
 }
 

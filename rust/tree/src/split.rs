@@ -147,19 +147,7 @@ fn halves(
                 .enumerate()
                 .for_each(score);
         }
-        let at = match n_left {
-            Some(n_left) => n_left,
-            None => {
-                let least = n.div_ceil(LEAST_SHARE).max(1);
-                let natural = scores.iter().filter(|&&(score, _)| score <= 0.0).count();
-                let alike = scores.iter().all(|&(score, _)| score == scores[0].0);
-                if alike {
-                    n / 2
-                } else {
-                    natural.clamp(least, n - least)
-                }
-            }
-        };
+        let at = n_left.unwrap_or_else(|| natural_cut(&scores));
         let by_score = |a: &(f32, u32), b: &(f32, u32)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
         scores.select_nth_unstable_by(at, by_score);
         before.clear();
@@ -180,6 +168,20 @@ fn halves(
         }
     }
     Ok(sides)
+}
+
+/// The number of scores up to 0, but at least one in [`LEAST_SHARE`] on each side, and half of equal scores.
+fn natural_cut(scores: &[(f32, u32)]) -> usize {
+    let n = scores.len();
+    let least = n.div_ceil(LEAST_SHARE).max(1);
+    if scores
+        .iter()
+        .all(|(score, _)| score.total_cmp(&scores[0].0).is_eq())
+    {
+        return n / 2;
+    }
+    let natural = scores.iter().filter(|&&(score, _)| score <= 0.0).count();
+    natural.clamp(least, n - least)
 }
 
 /// Two labels to start from: a random one, and the least similar of a few others.

@@ -30,12 +30,41 @@ pub(crate) struct Visit {
     pub(crate) score: f32,
 }
 
+impl Visit {
+    /// The visit of a child whose classifier gives the row a margin.
+    #[inline]
+    pub(crate) fn child(&self, node: u32, margin: f32) -> Self {
+        Self {
+            slot: self.slot,
+            node,
+            score: (self.score + log_probability(finite(margin))).max(LOWEST),
+        }
+    }
+}
+
 /// A label of a row, in one tree.
 #[derive(Debug, Clone, Copy)]
-struct Found {
+pub(crate) struct Found {
     slot: u32,
     label: u32,
     score: f32,
+}
+
+impl Found {
+    /// A label with a margin in a leaf that is visited.
+    #[inline]
+    pub(crate) fn new(leaf: &Visit, label: u32, margin: f32, combine: Combine) -> Self {
+        let margin = finite(margin);
+        let score = match combine {
+            Combine::Leaf => margin,
+            Combine::Product => (leaf.score + log_probability(margin)).max(LOWEST),
+        };
+        Self {
+            slot: leaf.slot,
+            label,
+            score,
+        }
+    }
 }
 
 /// The rows of a group and their beams; reused from group to group.
@@ -48,14 +77,14 @@ pub(crate) struct Walk {
     /// The beams.
     pub(crate) visits: Vec<Visit>,
     /// The visits of the next level.
-    next: Vec<Visit>,
+    pub(crate) next: Vec<Visit>,
     /// The logarithm of the probability of the best node that each slot has dropped.
     dropped: Vec<f32>,
     /// The margins of a node's outputs.
     margins: Vec<f32>,
     /// The end of each slot or row in a list that is being sorted.
     places: Vec<u32>,
-    found: Vec<Found>,
+    pub(crate) found: Vec<Found>,
     by_row: Vec<Found>,
 }
 
@@ -188,11 +217,7 @@ impl Walk {
                 intercept,
             )?;
             let below = (children.start as u32..).zip(&self.margins);
-            let below = below.map(|(node, &margin)| Visit {
-                slot: visit.slot,
-                node,
-                score: (visit.score + log_probability(finite(margin))).max(LOWEST),
-            });
+            let below = below.map(|(node, &margin)| visit.child(node, margin));
             extend(NODES, &mut self.next, below)?;
         }
         self.visits = visits;
@@ -210,7 +235,7 @@ impl Walk {
     }
 
     /// Moves the best `beam` visits of each slot from `next` to `visits`.
-    fn keep_best(&mut self, beam: usize, n_slots: usize) -> Result<(), Error> {
+    pub(crate) fn keep_best(&mut self, beam: usize, n_slots: usize) -> Result<(), Error> {
         let slots = self.next.iter().map(|visit| visit.slot);
         places_of(&mut self.places, slots, n_slots)?;
         self.visits.clear();
@@ -278,21 +303,26 @@ impl Walk {
                 intercept,
             )?;
             let scored = model.labels[labels].iter().zip(&self.margins);
-            let scored = scored.map(|(&label, &margin)| {
-                let margin = finite(margin);
-                let score = match combine {
-                    Combine::Leaf => margin,
-                    Combine::Product => (visit.score + log_probability(margin)).max(LOWEST),
-                };
-                Found {
-                    slot: visit.slot,
-                    label: label as u32,
-                    score,
-                }
-            });
+            let scored =
+                scored.map(|(&label, &margin)| Found::new(visit, label as u32, margin, combine));
             extend(CANDIDATES, &mut self.found, scored)?;
         }
         self.visits = visits;
+        self.by_row(n_trees, combine, threshold, out)
+    }
+
+    /// Appends the labels found, row by row, with their scores minus `threshold`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`].
+    pub(crate) fn by_row(
+        &mut self,
+        n_trees: usize,
+        combine: Combine,
+        threshold: f32,
+        out: &mut Picked,
+    ) -> Result<(), Error> {
         let n_rows = self.n_rows();
         let rows = self.found.iter().map(|found| found.slot / n_trees as u32);
         places_of(&mut self.places, rows, n_rows)?;
@@ -310,7 +340,7 @@ impl Walk {
             if n_trees == 1 {
                 let scored = found
                     .iter()
-                    .map(|found| (found.label, found.score - threshold));
+                    .map(|found| (found.label, finite(found.score - threshold)));
                 extend(CANDIDATES, &mut out.pairs, scored)?;
             } else {
                 let dropped = &self.dropped[row * n_trees..][..n_trees];
@@ -361,7 +391,11 @@ fn combined(
                 ((sum / n_trees as f64).ln() as f32).max(LOWEST)
             }
         };
-        push(CANDIDATES, out, (of_label[0].label, mean - threshold))?;
+        push(
+            CANDIDATES,
+            out,
+            (of_label[0].label, finite(mean - threshold)),
+        )?;
     }
     Ok(())
 }

@@ -66,7 +66,7 @@ impl Checked {
         let forgotten = block.forgotten;
         let problem =
             Problem::of_rows(block.x, block.rows_of_label, block.weights, &self.0, watch)?;
-        let (labels, rare) = self.by_frequency(&problem)?;
+        let (labels, rare) = self.by_frequency(&problem, effort)?;
         let (frequent, rare) = labels.split_at(rare);
         let unseen = forgotten.map(|forgotten| Unseen::of_rows(&problem, forgotten.rows));
         let mut after = After::new(&problem, forgotten, unseen.transpose()?)?;

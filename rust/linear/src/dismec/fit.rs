@@ -16,11 +16,6 @@ use rayon::prelude::*;
 use std::cmp::Reverse;
 use std::sync::{Mutex, PoisonError};
 
-/// A label is rare if it has fewer than one positive in this many rows. For rare labels, descents over the
-/// rows in play cost less than steps over all rows. In play are the positives and, at most, 800 negatives or
-/// 16 for each positive, whichever is more (see `active.rs`).
-const RARE: usize = 100;
-
 /// A fitted model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Model {
@@ -75,7 +70,7 @@ impl Checked {
         let problem = Problem::new(x, y, weights, &self.0, watch)?;
 
         // Labels of similar frequency take similar numbers of steps, so the lanes of a panel finish together.
-        let (labels, rare) = self.by_frequency(&problem)?;
+        let (labels, rare) = self.by_frequency(&problem, &Effort::FULL)?;
         let (frequent, rare) = labels.split_at(rare);
 
         let (of_frequent, of_rare) = (Sample::of(frequent.len()), Sample::of(rare.len()));
@@ -137,13 +132,17 @@ impl Checked {
     /// # Errors
     ///
     /// [`Error::TooLarge`].
-    pub(super) fn by_frequency(&self, problem: &Problem) -> Result<(Vec<u32>, usize), Error> {
+    pub(super) fn by_frequency(
+        &self,
+        problem: &Problem,
+        effort: &Effort,
+    ) -> Result<(Vec<u32>, usize), Error> {
         let mut labels = collected("number of labels", 0..problem.n_labels() as u32)?;
         labels.sort_unstable_by_key(|&label| (Reverse(problem.positives(label).len()), label));
         labels.truncate(labels.partition_point(|&label| !problem.positives(label).is_empty()));
         let rare = labels.partition_point(|&label| {
-            self.0.solver == Solver::Exact
-                || problem.positives(label).len() * RARE >= problem.n_rows()
+            let n_positive = problem.positives(label).len();
+            self.0.solver == Solver::Exact || !effort.is_rare(n_positive, problem.n_rows())
         });
         Ok((labels, rare))
     }

@@ -50,3 +50,4 @@ pub use block::{Block, Forgotten, Solution};
 pub use effort::Effort;
 pub use fit::{Model, Spare};
 pub use params::{Checked, Params, Solver};
+pub use unseen::held_out_rows;

@@ -188,7 +188,11 @@ impl Unseen {
 /// The draw depends on the number of rows alone, not on the seed, since the exact solver uses no other
 /// random numbers. It is reservoir sampling that gives the rows of `fastrand`'s `choose_multiple`, which
 /// would abort if memory is short.
-fn held_out_rows(n_rows: usize) -> Result<Vec<u32>, Error> {
+///
+/// # Errors
+///
+/// [`Error::TooLarge`] if the rows do not fit in memory.
+pub fn held_out_rows(n_rows: usize) -> Result<Vec<u32>, Error> {
     let n_held = (n_rows / 10).max(FEWEST_ROWS.min(n_rows / 4)).max(1);
     let mut rng = Rng::with_seed(n_rows as u64);
     let mut rows = collected("held-out rows", 0..n_held.min(n_rows) as u32)?;

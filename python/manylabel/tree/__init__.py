@@ -1,0 +1,5 @@
+"""Label trees: one-vs-rest classifiers for very many labels."""
+
+from manylabel.tree.classifier import LabelTreeClassifier
+
+__all__ = ["LabelTreeClassifier"]
