@@ -43,6 +43,9 @@ CLASSIFIERS = [
         0.04, 0.16, epsilon=0.0, coding="pm1", decoder="search", solver="fista", standardize=False
     ),
     ml.CorrLogClassifier(0.01, 0.001, decoder="bp"),
+    ml.LabelTreeClassifier(random_state=0),
+    ml.LabelTreeClassifier(0.5, n_trees=2, branching=2, max_leaf=3, beam=20, balanced=False, random_state=0),
+    ml.LabelTreeClassifier(branching=3, max_leaf=4, beam=20, combine="leaf", solver="exact", random_state=0),
 ]
 
 TRANSFORMERS = [

@@ -37,6 +37,10 @@ ESTIMATORS = {
     "lpsr": ml.LPSRClassifier(ml.DiSMECClassifier(random_state=0), 30, 5, random_state=0),
     "corrlog": ml.CorrLogClassifier(),
     "corrlog-search": ml.CorrLogClassifier(0.01, 0.001, coding="pm1", decoder="search"),
+    "label-tree": ml.LabelTreeClassifier(branching=2, max_leaf=3, random_state=0),
+    "label-tree-two": ml.LabelTreeClassifier(
+        n_trees=2, max_leaf=3, combine="leaf", balanced=False, random_state=0
+    ),
     "rembrandt": ml.Rembrandt(3, random_state=0),
     "partitioner": ml.BlockPartitioner(3, random_state=0),
 }

@@ -307,6 +307,35 @@ SPOILED = {
             for name in ("body_indptr_", "body_feature_", "body_operator_", "body_threshold_")
         },
     },
+    ml.LabelTreeClassifier: {
+        "children fall": put("node_children_", 0, 10**6),
+        "labels too large": put("leaf_labels_", 0, 10**6),
+        "labels negative": put("leaf_labels_", 0, -1),
+        "labels twice": change("leaf_labels_", np.zeros_like),
+        "buckets fall": put("chunk_buckets_", 0, 10**6),
+        "weights end too late": put("chunk_row_ends_", 0, 2**31),
+        "outputs too large": put("chunk_outputs_", 0, 2**16 - 1),
+        **{
+            f"{name} too short": change(name, lambda array: array[:-1])
+            for name in (
+                "node_children_",
+                "leaf_labels_",
+                "leaf_intercept_",
+                "chunk_features_",
+                "chunk_weights_",
+            )
+        },
+        **{
+            f"{name} of another type": change(name, lambda array: array.astype(np.float64))
+            for name in (
+                "node_children_",
+                "leaf_labels_",
+                "leaf_intercept_",
+                "chunk_features_",
+                "chunk_weights_",
+            )
+        },
+    },
     ml.SmoothLinkClassifier: {
         "labels missing": change("coef_", lambda coef: coef[:2]),
         "random features missing": change("coef_", lambda coef: np.ascontiguousarray(coef[:, :2])),
@@ -372,7 +401,7 @@ def test_a_spoiled_model_is_an_error(classifier, how):
         with pytest.raises(
             (ValueError, TypeError, RuntimeError),
             match=r"internal error|expected|must be|is not a valid"
-            r"|PyLinear|PyLowRank|PyRules|PyLink|PyCorrelated",
+            r"|PyLinear|PyLowRank|PyRules|PyLink|PyCorrelated|PyTree",
         ):
             getattr(model, method)(np.resize(X, (n_rows, D)))
 

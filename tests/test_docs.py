@@ -89,6 +89,7 @@ PUBLIC = {
     "manylabel.persistence": ["load", "register", "save_model", "written_aside"],
     "manylabel.pls": ["Rembrandt"],
     "manylabel.rules": ["BoostedRulesClassifier", "FiredRule", "Rules", "export_text", "plot_importance"],
+    "manylabel.tree": ["LabelTreeClassifier"],
 }
 
 

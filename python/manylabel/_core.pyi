@@ -25,6 +25,7 @@ __all__ = [
     "fit_pls",
     "fit_router",
     "fit_rules",
+    "fit_tree",
     "is_canonical",
     "linear_scorer",
     "link_scorer",
@@ -41,6 +42,7 @@ __all__ = [
     "rules_scorer",
     "standardize_columns",
     "topk_of_rows",
+    "tree_scorer",
     "write_xc",
 ]
 
@@ -190,7 +192,7 @@ def fit_tree(
     examples: _Examples,
     params: dict[str, Any],
     job: _Job,
-) -> tuple[dict[str, NDArray[Any]], float | None, int]: ...
+) -> tuple[dict[str, NDArray[Any]], float | None, int, int]: ...
 def is_canonical(matrix: Any) -> bool: ...
 def linear_scorer(model: Any) -> Scorer: ...
 def link_scorer(model: Any) -> Scorer: ...

@@ -17,7 +17,7 @@ from manylabel.estimator.parameters import check_count, fixed_threshold, n_threa
 from manylabel.estimator.progress import Progress, reported
 from manylabel.estimator.registry import register
 from manylabel.estimator.scaling import holds_measurements
-from manylabel.estimator.schema import Array, Scalar, Schema, Text
+from manylabel.estimator.schema import Array, Scalar, Schema
 from manylabel.estimator.validation import check_training_set
 
 __all__ = ["LabelTreeClassifier"]
@@ -83,8 +83,10 @@ class LabelTreeClassifier(MultiLabelClassifier):
         positive scores.
     normalize_ : bool
         Whether rows are scaled to unit length before they are scored.
-    combine_ : str
-        How scores are combined, as given.
+    by_leaf_ : bool
+        Whether scores are the margins of labels alone: ``combine="leaf"``.
+    n_iter_ : int
+        Most steps that a linear classifier took; `max_iter` if one did not converge.
     node_children_ : ndarray of shape (n_nodes + 1,), dtype int64
         Node v has the children ``node_children_[v]`` to ``node_children_[v + 1] - 1``. The first nodes are
         the roots of the trees; ``node_children_[0]`` is their number.
@@ -176,7 +178,8 @@ class LabelTreeClassifier(MultiLabelClassifier):
         **MultiLabelClassifier.fitted,
         threshold_=Scalar(float, finite=True),
         normalize_=Scalar(bool),
-        combine_=Text(),
+        by_leaf_=Scalar(bool),
+        n_iter_=Scalar(int),
         node_children_=Array(("n_nodes + 1",), "i8"),
         node_label_ends_=Array(("n_nodes + 1",), "i8", ends="n_leaf_labels"),
         node_intercept_=Array(("n_nodes",), "f4"),
@@ -194,7 +197,8 @@ class LabelTreeClassifier(MultiLabelClassifier):
 
     threshold_: float
     normalize_: bool
-    combine_: str
+    by_leaf_: bool
+    n_iter_: int
     node_children_: NDArray[np.int64]
     node_label_ends_: NDArray[np.int64]
     node_intercept_: NDArray[np.float32]
@@ -237,7 +241,7 @@ class LabelTreeClassifier(MultiLabelClassifier):
         n_labels = y.shape[1]
         total = params["n_trees"] * len(np.unique(y.indices))
         with reported(total, "label", params["verbose"], progress) as report:
-            arrays, cut, n_unfinished = _core.fit_tree(
+            arrays, cut, n_iter, n_unfinished = _core.fit_tree(
                 (X, y, sample_weight), params, (params["n_jobs"], report)
             )
         for name, array in arrays.items():
@@ -245,7 +249,8 @@ class LabelTreeClassifier(MultiLabelClassifier):
         if threshold is None:
             threshold = textbook if cut is None else cut
         self.threshold_ = float(threshold)
-        self.combine_ = params["combine"]
+        self.by_leaf_ = params["combine"] == "leaf"
+        self.n_iter_ = n_iter
         self.normalize_ = bool(by_row)
         self.classes_ = np.arange(n_labels)
         self.sparse_output_ = sparse_output
@@ -262,9 +267,9 @@ class LabelTreeClassifier(MultiLabelClassifier):
         return int(self.parameters["beam"].check("beam", self.beam))
 
     @property
-    def _by_leaf(self) -> bool:
-        """Whether scores are the margins of labels alone."""
-        return self.combine_ == "leaf"
+    def _normalizes_rows(self) -> bool:
+        """Whether rows are scaled to unit length before they are scored."""
+        return self.normalize_
 
     def _make_scorer(self) -> _core.Scorer:
         return _core.tree_scorer(self)

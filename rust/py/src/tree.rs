@@ -41,15 +41,15 @@ fn checked(params: &Named<'_>) -> PyResult<Checked> {
 
 /// Fits label trees.
 ///
-/// Returns a dict of the fitted arrays by their attribute names, the learned threshold or None, and the number
-/// of classifiers that did not converge.
+/// Returns a dict of the fitted arrays by their attribute names, the learned threshold or None, the most
+/// steps that a classifier took, and the number of classifiers that did not converge.
 #[pyfunction]
 pub(crate) fn fit_tree<'py>(
     py: Python<'py>,
     examples: Examples<'py>,
     params: Named<'py>,
     job: Job,
-) -> PyResult<(Bound<'py, PyDict>, Option<f32>, usize)> {
+) -> PyResult<(Bound<'py, PyDict>, Option<f32>, u32, usize)> {
     let params = checked(&params)?;
     let (x, y, sample_weight) = examples.unchecked()?;
     let model = job.run(py, |watch| {
@@ -70,7 +70,7 @@ pub(crate) fn fit_tree<'py>(
     arrays.set_item("chunk_row_ends_", handed(py, model.row_ends)?)?;
     arrays.set_item("chunk_outputs_", handed(py, model.outputs)?)?;
     arrays.set_item("chunk_weights_", handed(py, model.weights)?)?;
-    Ok((arrays, model.cut, model.n_unfinished))
+    Ok((arrays, model.cut, model.n_iter, model.n_unfinished))
 }
 
 /// The attributes of a fitted estimator that scoring needs.
@@ -108,12 +108,12 @@ pub(crate) struct PyTree {
     n_labels: usize,
     #[pyo3(attribute("threshold_"))]
     threshold: f32,
-    #[pyo3(attribute("normalize_"))]
+    #[pyo3(attribute("_normalizes_rows"))]
     normalize: bool,
     /// The parameter, after it was checked.
     #[pyo3(attribute("_beam"))]
     beam: usize,
-    #[pyo3(attribute("_by_leaf"))]
+    #[pyo3(attribute("by_leaf_"))]
     by_leaf: bool,
 }
 

@@ -1,8 +1,8 @@
 //! A fitted model as flat arrays, which scoring borrows.
 //!
 //! Every node with outputs (children, or labels of a leaf) has one *chunk* of weights: a sparse matrix with a
-//! row for each feature that any output uses. All chunks lie one after the other in a few arrays, in the order
-//! in which scoring reads them, so a mapped model file needs no preparation.
+//! row for each feature that any output uses. All chunks lie one after the other in a few arrays, in the
+//! order in which scoring reads them, so a mapped model file needs no preparation.
 //!
 //! The features of a chunk are stored by buckets of a hash table. A feature is found by reading the ends of
 //! its bucket and comparing with the one or two features there, instead of a search in the whole chunk.
@@ -101,7 +101,7 @@ fn range(ends: &[i64], node: usize) -> Range<usize> {
 }
 
 impl<'a> Arrays<'a> {
-    /// Number of trees.
+    /// Number of trees, whose roots are the first nodes.
     pub fn n_trees(&self) -> usize {
         self.children.first().map_or(0, |&first| first as usize)
     }
@@ -124,6 +124,10 @@ impl<'a> Arrays<'a> {
     }
 
     /// The weights of a node.
+    ///
+    /// # Panics
+    ///
+    /// If the arrays have not passed [`check`](Self::check).
     #[inline]
     pub(crate) fn chunk(&self, node: usize) -> Chunk<'a> {
         let buckets = &self.buckets[range(self.bucket_ends, node)];
@@ -201,7 +205,11 @@ impl<'a> Arrays<'a> {
         self.check_labels()
     }
 
-    /// Checks the children and the chunk of one node.
+    /// Checks the children and the chunk of one node. Its ranges of the arrays have been checked.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Param`] that names the first array at fault.
     fn check_node(&self, node: usize) -> Result<(), Error> {
         let (children, labels) = (self.children(node), self.labels(node));
         let below = children.start > node || children.is_empty();
@@ -260,7 +268,11 @@ impl<'a> Arrays<'a> {
         )
     }
 
-    /// Checks that labels exist and that no tree has one twice.
+    /// Checks that labels exist and that no tree has one twice. A ranking would otherwise list it twice.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Param`], or [`Error::TooLarge`] if there is no memory for a mark on each label.
     fn check_labels(&self) -> Result<(), Error> {
         let mut seen = manylabel_base::filled("number of labels", 0u32, self.n_labels)?;
         // The tree of each node, from that of its parent.
@@ -291,7 +303,11 @@ impl<'a> Arrays<'a> {
     }
 }
 
-/// Checks that ends rise from `first` to `last`.
+/// Checks that ends rise from `first` to `last`, so that each two of them in turn are a valid range.
+///
+/// # Errors
+///
+/// [`Error::Param`] with the name of the array.
 fn rises(name: &'static str, ends: &[i64], first: usize, last: usize) -> Result<(), Error> {
     let holds = ends.is_sorted()
         && ends.first() == Some(&(first as i64))

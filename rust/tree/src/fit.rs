@@ -2,6 +2,11 @@
 //!
 //! The classifiers of a level decide which rows the nodes of the next level are fitted to, in addition to the
 //! rows that have a label below them. So negatives are the rows that prediction will send to a node.
+//!
+//! Cost of a level: its nodes have about `beam` times the training rows between them, since each row is sent
+//! to `beam` nodes. Gathering and transposing these rows is one pass each; a search for violators is one pass
+//! for sixteen outputs; a descent visits the positives of an output and some hundred negatives. So time grows
+//! with rows × beam × levels, and with the positives of all labels, not with rows × labels.
 
 use crate::grow::Forest;
 use crate::held::{HeldOut, rows_of_nodes};
@@ -24,15 +29,15 @@ const ROWS_AT_ONCE: usize = 512;
 const NODES: &str = "number of nodes that rows are sent to";
 
 impl Checked {
-    /// Fits trees over the columns of `y`. The stored entries of a row of `y` are the labels it carries; their
-    /// values are not used.
+    /// Fits trees over the columns of `y`. The stored entries of a row of `y` are the labels it carries;
+    /// their values are not used.
     ///
     /// `weights`, if given, multiplies the loss of each row; all must be > 0. `watch` counts labels, in each
     /// tree. Runs on all threads of the pool.
     ///
-    /// Memory: copies of `x` and of `y` by label; the label vectors, which have up to as many stored values as
-    /// the rows of all labels together, until the trees are grown; 8 bytes for each row, tree and node in its
-    /// beam; the problem of one node for each thread; and the model.
+    /// Memory: copies of `x` and of `y` by label; the label vectors, which have up to as many stored values
+    /// as the rows of all labels together, until the trees are grown; 8 bytes for each row, tree and node in
+    /// its beam; the problem of one node for each thread; and the model.
     ///
     /// # Errors
     ///
@@ -99,7 +104,11 @@ impl Checked {
     }
 }
 
-/// A model whose nodes have no weights yet.
+/// A model with the nodes and labels of a forest. Its nodes have no weights yet.
+///
+/// # Errors
+///
+/// [`Error::TooLarge`].
 fn empty(forest: &Forest, n_features: usize, n_labels: usize) -> Result<Model, Error> {
     let n_nodes = forest.spans.len();
     let mut label_ends = filled("number of nodes", 0i64, 1)?;
@@ -129,10 +138,18 @@ fn empty(forest: &Forest, n_features: usize, n_labels: usize) -> Result<Model, E
         weights: Vec::new(),
         cut: None,
         n_unfinished: 0,
+        n_iter: 0,
     })
 }
 
-/// Fits the nodes of a level and appends their weights to the model.
+/// Fits the nodes of a level and appends their weights to the model. Then the held-out rows move on.
+///
+/// Nodes are fitted in parallel, each on one thread; weights are appended in order of the nodes. Only leaves
+/// count as progress.
+///
+/// # Errors
+///
+/// Those of [`Desk::fit`], and [`Error::TooLarge`].
 fn fit_level(
     training: &Training<'_>,
     nodes: Range<usize>,
@@ -176,6 +193,7 @@ fn fit_level(
             chunk,
             intercept,
             n_unfinished,
+            n_iter,
             of_held_out,
         } = fitted;
         push("number of nodes", &mut margins, of_held_out)?;
@@ -188,6 +206,7 @@ fn fit_level(
         }
         model.append(chunk)?;
         model.n_unfinished += n_unfinished;
+        model.n_iter = model.n_iter.max(n_iter);
     }
     match held {
         Some(held) => held.step(&nodes, &margins, model, params),
@@ -205,7 +224,11 @@ struct Beams {
 }
 
 impl Beams {
-    /// All rows at the roots of all trees.
+    /// All rows at the roots of all trees, with probability 1.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`].
     fn at_roots(n_rows: usize, n_trees: usize) -> Result<Self, Error> {
         let root = |at: usize| Visit {
             slot: (at % n_trees) as u32,
@@ -231,7 +254,11 @@ impl Beams {
         &self.visits[begin..self.ends[row]]
     }
 
-    /// The beams one level below.
+    /// The beams one level below, computed as in a prediction: with the weights of the model after pruning.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`], [`Error::Stopped`].
     fn step(&self, x: &CsrOwned, model: &Model, beam: usize, watch: &Watch) -> Result<Self, Error> {
         let n_rows = self.ends.len();
         let arrays = model.arrays();

@@ -43,18 +43,23 @@ pub(crate) struct Forest {
 }
 
 impl Forest {
-    /// The labels below a node.
+    /// The labels below a node: a slice of the order of its tree. A leaf has its own labels there.
     pub(crate) fn labels(&self, node: usize) -> &[u32] {
         let span = self.spans[node];
         &self.orders[span.tree as usize][span.range()]
     }
 
-    /// The children of a node.
+    /// The children of a node, as numbers of nodes; empty for a leaf. O(1).
     pub(crate) fn children(&self, node: usize) -> Range<usize> {
         self.children[node] as usize..self.children[node + 1] as usize
     }
 
     /// Grows the trees over `labels`, whose vectors are the rows of `z`.
+    ///
+    /// Balanced trees have the same number of children in all nodes, so that all leaves are at the same
+    /// depth. Other trees choose the number by the labels that are left. The nodes of a level are divided in
+    /// parallel, each with a seed that follows from its tree and its place in the order, so the number of
+    /// threads does not matter. Takes O(stored values of `z`) time per turn of 2-means and halving.
     ///
     /// # Errors
     ///
@@ -141,6 +146,10 @@ impl Forest {
 }
 
 /// How many children nodes get.
+///
+/// The maximum number of children sets the depth of a tree. With that depth, a smaller number is often
+/// enough, and all nodes then have about the same work: 43 leaves need two levels with at most 16 children,
+/// and 7 × 7 leaves are enough.
 #[derive(Debug, Clone, Copy)]
 struct Wanted {
     max_leaf: usize,
@@ -150,6 +159,7 @@ struct Wanted {
 }
 
 impl Wanted {
+    /// For trees over `n_labels` labels.
     fn new(n_labels: usize, params: &Params) -> Self {
         let free = Self {
             max_leaf: params.max_leaf,
@@ -188,6 +198,13 @@ impl Wanted {
 }
 
 /// The rows of `z` in an order that follows from their contents alone, except for equal rows.
+///
+/// Clusters depend on the order in which labels enter. With this one, they do not depend on the numbers of
+/// the labels. The order is that of a 64-bit hash of columns and values; ties go to the lower label.
+///
+/// # Errors
+///
+/// [`Error::TooLarge`].
 fn canonical_order(z: &CsrOwned, labels: &[u32]) -> Result<Vec<u32>, Error> {
     let key = |item: u32| {
         let (cols, values) = z.row(item as usize);
@@ -205,7 +222,12 @@ fn canonical_order(z: &CsrOwned, labels: &[u32]) -> Result<Vec<u32>, Error> {
     )
 }
 
-/// The labels of each node of a level, as parts of the orders of the trees.
+/// The labels of each node of a level, as parts of the orders of the trees, which threads may change at the
+/// same time. Nodes of a tree are in increasing order.
+///
+/// # Errors
+///
+/// [`Error::TooLarge`].
 fn pieces<'a>(
     orders: &'a mut [Vec<u32>],
     spans: &[Span],
@@ -225,7 +247,11 @@ fn pieces<'a>(
 }
 
 /// Divides the labels of one node by [`split`]. Unless these are `all` labels, their vectors are first copied
-/// to a matrix of the features that they have.
+/// to a matrix of the features that they have, because 2-means keeps vectors with an entry for each feature.
+///
+/// # Errors
+///
+/// [`Error::TooLarge`], [`Error::Stopped`].
 #[allow(
     clippy::too_many_arguments,
     reason = "the arguments of `split`, and two of its own"

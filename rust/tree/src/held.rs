@@ -3,8 +3,8 @@
 //! Training rows score higher for their own labels than new rows do. A second fit without some of the rows
 //! would cost as much again. Instead, each node is made to forget the held-out rows once its weights are
 //! returned: a few steps of the solver adapt them to the other rows. The adapted weights score the held-out
-//! rows, and their scores decide where these rows go, level by level, as in a prediction. The cut is the score
-//! above which as many labels are predicted as the held-out rows have.
+//! rows, and their scores decide where these rows go, level by level, as in a prediction. The cut is the
+//! score above which as many labels are predicted as the held-out rows have.
 
 use crate::model::Model;
 use crate::params::{Combine, Params};

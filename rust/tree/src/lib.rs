@@ -14,11 +14,11 @@
 //! search keeps a few nodes per level, so the time of a prediction grows with the logarithm of the number of
 //! labels. Several trees with different seeds are averaged.
 //!
-//! Labels are represented by the mean direction of their rows and clustered by balanced spherical 2-means. Levels
-//! are trained from the root down. The rows of a node are those that have a label below it, and those that the
-//! levels above send to it: the negatives that a prediction will meet. (Prabhu et al.: Parabel, WWW 2018; Yu et
-//! al.: PECOS, JMLR 2022, sections 3 and 4, where these negatives are called matcher-aware.) The classifiers
-//! are those of `DiSMEC` ([`manylabel_linear::dismec`]), solved over the rows of the node alone.
+//! Labels are represented by the mean direction of their rows and clustered by balanced spherical 2-means.
+//! Levels are trained from the root down. The rows of a node are those that have a label below it, and those
+//! that the levels above send to it: the negatives that a prediction will meet. (Prabhu et al.: Parabel, WWW
+//! 2018; Yu et al.: PECOS, JMLR 2022, sections 3 and 4, where these negatives are called matcher-aware.) The
+//! classifiers are those of `DiSMEC` ([`manylabel_linear::dismec`]), solved over the rows of the node alone.
 //!
 //! | file | what |
 //! |---|---|
@@ -30,12 +30,12 @@
 //! | `arrays.rs`, `model.rs` | weights in chunks, one for each node, with a hash table of features |
 //! | `walk.rs`, `predict.rs` | the beam search, and the scores of rows |
 //!
-//! Every node is computed as if it were alone, in a fixed order, so results do not depend on the number of threads.
-//! They do not depend on the numbers of the labels either, except for rounding and ties.
+//! Every node is computed as if it were alone, in a fixed order, so results do not depend on the number of
+//! threads. They do not depend on the numbers of the labels either, except for rounding and ties.
 //!
 //! *Invariant: nothing of size rows × labels or labels × features is allocated, except the scores that
-//! [`Model::decision`](manylabel_score::Model::decision) returns. A prediction clears no array of the length of
-//! the features or of the labels.*
+//! [`Model::decision`](manylabel_score::Model::decision) returns. A prediction clears no array of the length
+//! of the features or of the labels.*
 //!
 //! ```
 //! use manylabel_base::Watch;

@@ -1,4 +1,7 @@
 //! The owned form of a fitted model, and how chunks of weights are put together.
+//!
+//! The solver returns weights by output. A prediction reads them by feature, so each chunk is transposed and
+//! its features are sorted by bucket as soon as its node is solved.
 
 use crate::arrays::{Arrays, bucket, shift_of};
 use manylabel_base::{Error, extend, filled, push, reserved};
@@ -31,6 +34,8 @@ pub struct Model {
     pub cut: Option<f32>,
     /// The number of nodes and labels whose classifier did not converge in `max_iter` steps.
     pub n_unfinished: usize,
+    /// The most steps that a classifier took.
+    pub n_iter: u32,
 }
 
 impl Model {

@@ -1,4 +1,8 @@
-//! The problem of one node: its rows, gathered once for all of its outputs, and the classifiers of the outputs.
+//! The problem of one node: its rows, gathered once for all of its outputs, and the classifiers of the
+//! outputs.
+//!
+//! A node sees few of the features. Its rows are copied with renumbered columns, so the vectors of the solver
+//! are short and stay in cache, and copied once for all of its outputs.
 
 use crate::gather::Columns;
 use crate::grow::Forest;
@@ -33,6 +37,8 @@ pub(crate) struct Fitted {
     pub(crate) intercept: Vec<f32>,
     /// The number of outputs that did not converge.
     pub(crate) n_unfinished: usize,
+    /// The most steps of an output.
+    pub(crate) n_iter: u32,
     /// The margins of the rows of the probe by weights that forgot the held-out rows, row after row.
     pub(crate) of_held_out: Vec<f32>,
 }
@@ -65,12 +71,13 @@ impl Desk {
         })
     }
 
-    /// Fits the classifiers of a node. Its rows are `routed`, those that earlier levels send to it, and all rows
-    /// that have a label below it. `watch` counts outputs.
+    /// Fits the classifiers of a node. Its rows are `routed`, those that earlier levels send to it, and all
+    /// rows that have a label below it. `watch` counts outputs.
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] if values are out of the range of the solver, [`Error::TooLarge`], [`Error::Stopped`].
+    /// [`Error::Param`] if values are out of the range of the solver, [`Error::TooLarge`],
+    /// [`Error::Stopped`].
     pub(crate) fn fit(
         &mut self,
         training: &Training<'_>,
@@ -116,12 +123,13 @@ impl Desk {
             chunk: ChunkOwned::new(&solution.weights, self.columns.kept())?,
             intercept: solution.intercept,
             n_unfinished: solution.n_iter.iter().filter(unfinished).count(),
+            n_iter: solution.n_iter.iter().copied().max().unwrap_or(0),
             of_held_out: solution.forgotten,
         })
     }
 
-    /// The places of the held-out rows among the rows of a node, and the rows that it scores, in the columns of
-    /// the node.
+    /// The places of the held-out rows among the rows of a node, and the rows that it scores, in the columns
+    /// of the node.
     fn probe(
         &self,
         training: &Training<'_>,
@@ -139,7 +147,12 @@ impl Desk {
     }
 }
 
-/// The rows of each output of a node, with the numbers of the whole training set; (outputs, `n_rows`).
+/// The rows of each output of a node, with the numbers of the whole training set; (outputs, `n_rows`). Those
+/// of a label are the rows that have it, those of a child the rows with any label below it.
+///
+/// # Errors
+///
+/// [`Error::TooLarge`].
 fn positives(training: &Training<'_>, node: usize) -> Result<CsrOwned, Error> {
     let forest = training.forest;
     let children = forest.children(node);

@@ -1,4 +1,8 @@
 //! Scores of rows: the `Model` of label trees.
+//!
+//! Rankings and label sets consider the labels that the beam search finds. Score matrices consider all
+//! labels, by a search without limit. In models of one tree, a label has the same score, bit for bit, in
+//! both. With several trees, a label that one of them did not find is estimated (see `walk.rs`).
 
 use crate::arrays::Arrays;
 use crate::params::Combine;
@@ -28,6 +32,7 @@ pub struct Scorer<'a> {
     normalize: bool,
 }
 
+/// Predictions are those of [`Model`].
 impl<'a> Scorer<'a> {
     /// Borrows the arrays of a model after checking them; O(size of the model).
     ///
@@ -61,7 +66,15 @@ struct Batch<'a, 'b, I, T> {
 }
 
 impl<I: Index, T: Value> Batch<'_, '_, I, T> {
-    /// Appends the labels of some rows that a search of width `beam` finds.
+    /// Appends the labels of some rows that a search of width `beam` finds, with their scores minus the
+    /// threshold.
+    ///
+    /// Time: for each node that a row visits, a look into its hash table for each feature of the row, and an
+    /// addition for each weight of the features found.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`].
     fn search(
         &self,
         rows: Range<usize>,

@@ -2,8 +2,8 @@
 //!
 //! Label vectors z have unit length. Two clusters with mean directions `c₀` and `c₁` are improved in turn:
 //! labels are sorted by `z · (c₁ − c₀)` and cut at a given position (or, without balance, near 0), and the
-//! directions are computed again. Each turn increases `‖Σ₀ z‖ + ‖Σ₁ z‖`, the sum of the cosines between labels
-//! and the mean directions of their clusters.
+//! directions are computed again. Each turn increases `‖Σ₀ z‖ + ‖Σ₁ z‖`, the sum of the cosines between
+//! labels and the mean directions of their clusters.
 //!
 //! The result does not depend on the numbers of the labels: labels enter in an order that follows from their
 //! vectors, random draws refer to that order, and all ties are broken by it.
@@ -32,8 +32,8 @@ const PARALLEL_FROM: usize = 1 << 16;
 /// Labels scored by one thread at a time.
 const LABELS_AT_ONCE: usize = 256;
 
-/// Divides labels into `n_clusters` clusters and sorts `items` by cluster; within a cluster, labels keep their
-/// order. Appends the size of each cluster to `sizes`; all are at least 1.
+/// Divides labels into `n_clusters` clusters and sorts `items` by cluster; within a cluster, labels keep
+/// their order. Appends the size of each cluster to `sizes`; all are at least 1.
 ///
 /// `items` are rows of `z`, at least `n_clusters` of them. With `balanced`, sizes differ by at most 1.
 ///
@@ -93,7 +93,7 @@ pub(crate) fn split(
     extend("number of clusters", sizes, more)
 }
 
-/// The items on one side, in order.
+/// The items on one side, in their order before. `sides` has an entry for each item.
 fn kept(items: &[u32], sides: &[bool], side: bool) -> impl Iterator<Item = u32> {
     let both = items.iter().zip(sides);
     both.filter(move |&(_, &of)| of == side)
@@ -108,8 +108,8 @@ pub(crate) fn mixed(seed: u64, step: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// The side of each item, true for the second. `n_left` is the number of items on the first side; None if the
-/// vectors decide.
+/// Two clusters by spherical 2-means: the side of each item, true for the second. `n_left` is the number of
+/// items on the first side; None if the vectors decide.
 fn halves(
     z: &CsrOwned,
     items: &[u32],
@@ -184,7 +184,10 @@ fn natural_cut(scores: &[(f32, u32)]) -> usize {
     natural.clamp(least, n - least)
 }
 
-/// Two labels to start from: a random one, and the least similar of a few others.
+/// Two labels to start from: a random one, and the least similar of a few others. They are the same label if
+/// all draws return it; then all scores are 0, and the order of the labels decides.
+///
+/// `zeros` has a 0 for each feature, before and after.
 fn starts(z: &CsrOwned, items: &[u32], rng: &mut Rng, zeros: &mut [f32]) -> (u32, u32) {
     let first = items[rng.usize(..items.len())];
     let (cols, values) = z.row(first as usize);
@@ -205,7 +208,7 @@ fn starts(z: &CsrOwned, items: &[u32], rng: &mut Rng, zeros: &mut [f32]) -> (u32
     (first, second.1)
 }
 
-/// `z_item · towards`.
+/// `z_item · towards`, summed in the order of the stored values.
 #[inline]
 fn dot(z: &CsrOwned, item: u32, towards: &[f32]) -> f32 {
     let (cols, values) = z.row(item as usize);
@@ -229,6 +232,12 @@ fn direction(z: &CsrOwned, left: (&[u32], f32), right: (&[u32], f32), towards: &
 
 /// Writes the difference of the mean directions of two sets of labels, and returns the sum of the lengths of
 /// their sums.
+///
+/// Each side is summed by one thread, in the order of its labels, so the bits do not depend on `in_parallel`.
+///
+/// # Errors
+///
+/// [`Error::TooLarge`].
 fn sums(
     z: &CsrOwned,
     left: &[u32],

@@ -77,7 +77,12 @@ pub(crate) fn label_vectors(
     Ok(all)
 }
 
-/// Appends the vector of the label that has the given rows.
+/// Appends the vector of the label that has the given rows, in increasing order of feature. Sums are in
+/// double precision. The vector is empty if they are 0 or overflow.
+///
+/// # Errors
+///
+/// [`Error::TooLarge`].
 fn add_label(
     x: &CsrOwned,
     rows: &[u32],

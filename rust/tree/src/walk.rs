@@ -1,9 +1,9 @@
 //! The way of rows down the trees: a beam search, level by level.
 //!
-//! Each row has a beam in each tree: the nodes that it is sent to, with the logarithms of their probabilities.
-//! One step replaces the inner nodes of all beams by their children and keeps the best ones. Rows are processed
-//! in groups: their nodes are sorted, so that the weights of a node are read once for all rows of the group that
-//! are sent to it. Nothing here has the length of the features or of the labels.
+//! Each row has a beam in each tree: the nodes that it is sent to, with the logarithms of their
+//! probabilities. One step replaces the inner nodes of all beams by their children and keeps the best ones.
+//! Rows are processed in groups: their nodes are sorted, so that the weights of a node are read once for all
+//! rows of the group that are sent to it. Nothing here has the length of the features or of the labels.
 
 use crate::arrays::Arrays;
 use crate::params::Combine;
@@ -353,11 +353,11 @@ impl Walk {
     }
 }
 
-/// Appends each label of a row with the mean of its probabilities in all trees, as a logarithm, or with the mean
-/// of its margins.
+/// Appends each label of a row with the mean of its probabilities in all trees, as a logarithm, or with the
+/// mean of its margins.
 ///
-/// A label that a tree did not score gets half of the probability of the best node that the tree dropped, which
-/// is a bound of what lies below it.
+/// A label that a tree did not score gets half of the probability of the best node that the tree dropped,
+/// which is a bound of what lies below it.
 fn combined(
     found: &mut [Found],
     dropped: &[f32],

@@ -14,10 +14,10 @@
 //! background. The mean of all rows is used for m; it differs from that of the background by the few rows
 //! in play.
 //!
-//! Rows come into play as follows. First the positives are solved alone. Then [`Effort::searches`] times, all rows
-//! are scored for sixteen labels in one pass, and the worst violators of each label are kept. In up to
-//! [`Effort::joins`] portions they join the rows in play, the worst first, and each time a descent follows. Most
-//! violators that were found no longer violate once the worst ones have joined.
+//! Rows come into play as follows. First the positives are solved alone. Then [`Effort::searches`] times, all
+//! rows are scored for sixteen labels in one pass, and the worst violators of each label are kept. In up to
+//! [`Effort::joins`] portions they join the rows in play, the worst first, and each time a descent follows.
+//! Most violators that were found no longer violate once the worst ones have joined.
 //!
 //! Each descent has a random number generator of its own, seeded by the label and the number of rows in play,
 //! so the labels of a panel do not influence each other.

@@ -1,7 +1,8 @@
-//! Fits of a few labels to some of the rows, for models that divide rows and labels among many small problems.
+//! Fits of a few labels to some of the rows, for models that divide rows and labels among many small
+//! problems.
 //!
-//! The solvers are those of [`Checked::fit`]. A block has its own rows, its own columns and its own labels, so
-//! its vectors are short and stay in cache. It is solved on the calling thread: blocks are what callers
+//! The solvers are those of [`Checked::fit`]. A block has its own rows, its own columns and its own labels,
+//! so its vectors are short and stay in cache. It is solved on the calling thread: blocks are what callers
 //! distribute over threads.
 
 use super::fit::by_label;
@@ -129,6 +130,11 @@ struct After<'a> {
 }
 
 impl<'a> After<'a> {
+    /// Room for the scores of all labels of `problem`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`].
     fn new(
         problem: &Problem,
         forgotten: Option<Forgotten<'a>>,
@@ -150,7 +156,8 @@ impl<'a> After<'a> {
         })
     }
 
-    /// Scores the rows by the weights of a panel.
+    /// Scores the rows by the weights of a panel, `weights` giving those of one lane: one for each column,
+    /// then the intercept if there is one.
     fn score<W: Iterator<Item = f32>>(&mut self, labels: &[u32], weights: impl Fn(usize) -> W) {
         let Some(scored) = self.scored else { return };
         let mut bias = Lanes::default();

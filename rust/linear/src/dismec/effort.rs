@@ -6,8 +6,8 @@
 /// [`OF_BLOCK`](Self::OF_BLOCK), because most of the selected rows already resemble the rows of the label.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Effort {
-    /// A label is rare if it has fewer than one positive in this many rows. For rare labels, descents over the
-    /// rows in play cost less than steps over all rows. In play are the positives and a limited number of
+    /// A label is rare if it has fewer than one positive in this many rows. For rare labels, descents over
+    /// the rows in play cost less than steps over all rows. In play are the positives and a limited number of
     /// negatives.
     pub(crate) rare: usize,
     /// A label with at most this many positives is also rare if it has fewer than one in `rare_if_few` rows.
@@ -44,8 +44,8 @@ impl Effort {
         dual_tol: 30.0,
     };
 
-    /// Whether a label with `n_positive` of `n_rows` rows is solved as a rare one. If so, labels with fewer rows
-    /// are, too.
+    /// Whether a label with `n_positive` of `n_rows` rows is solved as a rare one. If so, labels with fewer
+    /// rows are, too.
     pub(crate) fn is_rare(&self, n_positive: usize, n_rows: usize) -> bool {
         let share = if n_positive <= self.few {
             self.rare_if_few

@@ -1,0 +1,80 @@
+"""Label trees from their definition, with the tree given: nodes solved by scipy, beams found by sorting.
+
+The classifiers of a node minimize the objective of `oracle.linear` over the rows of the node: those that have
+a label below it, and those whose beam reaches it. A margin s has the probability exp(-max(0, 1 - s)^3).
+"""
+
+from itertools import pairwise
+
+from oracle import linear
+
+
+class Tree:
+    """The nodes of a fitted model: children and labels of each."""
+
+    def __init__(self, model):
+        ends, labels = model.node_children_, model.node_label_ends_
+        self.children = [list(range(a, b)) for a, b in pairwise(ends)]
+        self.labels = [list(model.leaf_labels_[a:b]) for a, b in pairwise(labels)]
+        self.roots = list(range(ends[0]))
+
+    def below(self, node):
+        """The labels below a node."""
+        return self.labels[node] + [label for child in self.children[node] for label in self.below(child)]
+
+
+def log_probability(margin):
+    return -(max(0.0, 1 - margin) ** 3)
+
+
+def best(visits, beam):
+    """The nodes with the highest scores; ties go to the lower node."""
+    return dict(sorted(visits.items(), key=lambda visit: (-visit[1], visit[0]))[:beam])
+
+
+class Model:
+    """One tree, trained level by level."""
+
+    def __init__(self, tree, root, X, Y, C, m, beam, normalize=True, fit_intercept=True):
+        self.tree, self.root, self.beam = tree, root, beam
+        self.normalize, self.fit_intercept = normalize, fit_intercept
+        A = linear.design(X, normalize, fit_intercept)
+        self.weights = {}
+        beams = [{root: 0.0} for _ in A]
+        level = [root]
+        while level:
+            for node in level:
+                below = self.tree.below(node)
+                rows = [i for i in range(len(A)) if node in beams[i] or Y[i, below].any()]
+                self.weights[node] = [
+                    linear.minimum(A[rows], 2.0 * Y[rows][:, labels].any(axis=1) - 1, C, m[rows])
+                    for labels in self.outputs(node)
+                ]
+            beams = [self.step(a, visits) for a, visits in zip(A, beams, strict=True)]
+            level = [child for node in level for child in self.tree.children[node]]
+
+    def outputs(self, node):
+        """The label set of each output of a node."""
+        children = [self.tree.below(child) for child in self.tree.children[node]]
+        return children + [[label] for label in self.tree.labels[node]]
+
+    def step(self, a, visits, beam=None):
+        found = {}
+        for node, score in visits.items():
+            if not self.tree.children[node]:
+                found[node] = score
+            for child, w in zip(self.tree.children[node], self.weights[node], strict=False):
+                found[child] = score + log_probability(a @ w)
+        return best(found, beam or self.beam)
+
+    def scores(self, x, beam):
+        """The score of each label that the beam reaches."""
+        a = linear.design([x], self.normalize, self.fit_intercept)[0]
+        visits = {self.root: 0.0}
+        while any(self.tree.children[node] for node in visits):
+            visits = self.step(a, visits, beam)
+        return {
+            label: score + log_probability(a @ w)
+            for node, score in visits.items()
+            for label, w in zip(self.tree.labels[node], self.weights[node], strict=True)
+        }

@@ -1,0 +1,199 @@
+"""`LabelTreeClassifier` against its oracle, DiSMEC, and what must not change its results."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from manylabel import DiSMECClassifier, LabelTreeClassifier
+from manylabel.datasets import load_xc, make_multilabel
+from manylabel.metrics import precision_at_k
+from oracle import tree as oracle
+
+FITTED = [
+    name for name in LabelTreeClassifier.schema.attributes if name.startswith(("node", "leaf", "chunk"))
+]
+
+
+@pytest.fixture(scope="module")
+def planted():
+    X, Y = make_multilabel(3000, 400, 300, random_state=0)
+    return X[:2400], Y[:2400], X[2400:], Y[2400:]
+
+
+@pytest.fixture(scope="module")
+def fitted(planted):
+    X, Y, *_ = planted
+    return LabelTreeClassifier(branching=4, max_leaf=20, beam=3, random_state=0).fit(X, Y)
+
+
+def assert_same_model(one, two):
+    for name in FITTED:
+        np.testing.assert_array_equal(getattr(one, name), getattr(two, name), err_msg=name)
+    assert one.threshold_ == two.threshold_
+
+
+@pytest.mark.parametrize("n_trees", [1, 3])
+@pytest.mark.parametrize("balanced", [True, False])
+def test_same_bits_for_any_number_of_threads(planted, n_trees, balanced):
+    X, Y, X_new, _ = planted
+    models = [
+        LabelTreeClassifier(
+            n_trees=n_trees,
+            branching=4,
+            max_leaf=20,
+            beam=3,
+            balanced=balanced,
+            random_state=0,
+            n_jobs=n_jobs,
+        ).fit(X, Y)
+        for n_jobs in (1, 2)
+    ]
+    assert_same_model(*models)
+    tops = [model.predict_topk(X_new, k=5) for model in models]
+    np.testing.assert_array_equal(tops[0].indices, tops[1].indices)
+    np.testing.assert_array_equal(tops[0].data, tops[1].data)
+
+
+@pytest.mark.parametrize("solver", ["exact", "fast"])
+def test_one_leaf_scored_by_leaf_is_dismec(solver):
+    X, Y = make_multilabel(2000, 200, 400, random_state=1)
+    counts = np.bincount(Y.indices, minlength=400)
+    # Of the fast solvers, both treat labels as rare that fewer than one row in 100 has.
+    Y = Y[:, (counts > 0) & (counts < (20 if solver == "fast" else 2000))]
+    params = {"threshold": "zero", "prune": 0.01, "normalize": "rows", "solver": solver, "random_state": 0}
+    tree = LabelTreeClassifier(1.0, max_leaf=400, combine="leaf", **params).fit(X, Y)
+    flat = DiSMECClassifier(1.0, **params).fit(X, Y)
+    assert Y.shape[1] > 50
+    np.testing.assert_array_equal(tree.decision_function(X), flat.decision_function(X))
+
+
+def test_a_wide_beam_scores_all_labels(planted, fitted):
+    *_, X_new, _ = planted
+    scores = fitted.decision_function(X_new)
+    top = fitted.predict_topk(X_new, k=5, beam=1000)
+    for row in range(X_new.shape[0]):
+        labels, found = top.indices[top.indptr[row] :][:5], top.data[top.indptr[row] :][:5]
+        np.testing.assert_array_equal(found, scores[row, labels])
+        assert np.min(found) >= np.sort(scores[row])[-5]
+
+
+def test_a_narrow_beam_scores_some_labels_the_same(planted, fitted):
+    *_, X_new, _ = planted
+    scores = fitted.decision_function(X_new)
+    for beam in (1, 2, 5):
+        top = fitted.predict_topk(X_new, k=400, beam=beam)
+        np.testing.assert_array_equal(
+            top.data, scores[np.repeat(np.arange(600), np.diff(top.indptr)), top.indices]
+        )
+        assert np.diff(top.indptr).max() <= 20 * beam
+    np.testing.assert_array_equal(
+        fitted.predict_topk(X_new, 5).data, fitted.predict_topk(X_new, 5, beam=3).data
+    )
+
+
+def test_rows_alone_and_together(planted, fitted):
+    *_, X_new, _ = planted
+    together = fitted.predict_topk(X_new, k=5)
+    for row in range(50):
+        alone = fitted.predict_topk(X_new[[row]], k=5)
+        np.testing.assert_array_equal(alone.indices, together[[row]].indices)
+        np.testing.assert_array_equal(alone.data, together[[row]].data)
+
+
+def leaves(model, names):
+    ends = model.node_label_ends_
+    parts = [frozenset(names[model.leaf_labels_[a:b]]) for a, b in pairwise(ends)]
+    return {part for part in parts if part}
+
+
+def test_permuted_labels_give_the_same_leaves(planted, fitted):
+    X, Y, *_ = planted
+    order = np.random.default_rng(0).permutation(Y.shape[1])
+    permuted = LabelTreeClassifier(branching=4, max_leaf=20, beam=3, random_state=0).fit(X, Y[:, order])
+    assert leaves(permuted, order) == leaves(fitted, np.arange(Y.shape[1]))
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_agrees_with_the_oracle(fit_intercept):
+    X, Y = make_multilabel(60, 12, 9, n_nonzero=5, random_state=3)
+    X, Y = X.toarray(), Y.toarray()
+    weights = np.random.default_rng(0).uniform(0.5, 2.0, len(X)).astype(np.float32)
+    model = LabelTreeClassifier(
+        branching=2,
+        max_leaf=3,
+        beam=2,
+        prune=0,
+        normalize=True,
+        fit_intercept=fit_intercept,
+        threshold=0.0,
+        solver="exact",
+        tol=1e-6,
+        max_iter=100_000,
+        random_state=0,
+    ).fit(X, Y, sample_weight=weights)
+    tree = oracle.Tree(model)
+    twin = oracle.Model(tree, 0, X, Y, 1.0, weights, 2, fit_intercept=fit_intercept)
+    for beam in (1, 2, 9):
+        top = model.predict_topk(X, k=9, beam=beam).toarray()
+        for x, found in zip(X, top, strict=True):
+            expected = twin.scores(x, beam)
+            assert set(np.flatnonzero(found)) <= set(expected)
+            np.testing.assert_allclose(found[list(expected)], list(expected.values()), atol=1e-3)
+
+
+def test_labels_without_rows_are_never_predicted(planted):
+    X, Y, *_ = planted
+    Y = Y.tolil()
+    Y[:, [0, 7]] = 0
+    model = LabelTreeClassifier(max_leaf=20, random_state=0).fit(X, csr_array(Y))
+    assert np.isneginf(model.decision_function(X[:5])[:, [0, 7]]).all()
+    assert not {0, 7} & set(model.leaf_labels_)
+
+
+@pytest.mark.parametrize(
+    "Y", [np.ones((6, 4)), np.eye(6)[:, :1], np.tile(np.eye(6)[:, :1], 5), np.zeros((6, 3))]
+)
+def test_degenerate_labels(Y):
+    X = np.eye(6)
+    model = LabelTreeClassifier(branching=2, max_leaf=1, random_state=0).fit(X, Y)
+    assert model.predict(X).shape == Y.shape
+    seen = np.flatnonzero(Y.any(axis=0))
+    assert set(model.leaf_labels_) == set(seen)
+    assert np.isfinite(model.decision_function(X)[:, seen]).all()
+
+
+@pytest.mark.parametrize("beam", [0, -1, 1.5, "wide", True])
+def test_bad_beam(planted, fitted, beam):
+    with pytest.raises(ValueError, match="`beam` must be an integer >= 1, got"):
+        fitted.predict_topk(planted[2], beam=beam)
+
+
+@pytest.mark.parametrize("combine", ["product", "leaf"])
+def test_learned_threshold_names_as_many_labels_as_unseen_rows_have(planted, combine):
+    X, Y, X_new, Y_new = planted
+    model = LabelTreeClassifier(branching=4, max_leaf=20, beam=5, combine=combine, random_state=0).fit(X, Y)
+    assert 0.7 < model.predict(X_new).sum() / Y_new.sum() < 1.4
+
+
+def test_several_trees_rank_at_least_as_well_as_one(planted):
+    X, Y, X_new, Y_new = planted
+    one, three = (
+        precision_at_k(
+            Y_new,
+            LabelTreeClassifier(n_trees=n, branching=4, max_leaf=20, beam=4, random_state=0)
+            .fit(X, Y)
+            .predict_topk(X_new, 5),
+            k=(5,),
+        )[0]
+        for n in (1, 3)
+    )
+    assert three > one - 0.01
+
+
+def test_real_labels(data):
+    X, Y = load_xc(data / "bibtex" / "train.txt.gz")
+    X_new, Y_new = load_xc(data / "bibtex" / "test.txt.gz")
+    model = LabelTreeClassifier(random_state=0, n_jobs=2).fit(X, Y)
+    assert precision_at_k(Y_new, model.predict_topk(X_new, 5), k=(1,))[0] > 0.625
