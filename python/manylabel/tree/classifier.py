@@ -239,7 +239,7 @@ class LabelTreeClassifier(MultiLabelClassifier):
             by_row = not holds_measurements(X)
         params |= {"learn_cut": threshold is None, "normalize": bool(by_row)}
         n_labels = y.shape[1]
-        total = params["n_trees"] * len(np.unique(y.indices))
+        total = len(np.unique(y.indices))
         with reported(total, "label", params["verbose"], progress) as report:
             arrays, cut, n_iter, n_unfinished = _core.fit_tree(
                 (X, y, sample_weight), params, (params["n_jobs"], report)

@@ -21,6 +21,7 @@ use manylabel_linear::dismec::{Effort, Spare};
 use manylabel_sparse::{CsrOwned, Sparse};
 use rayon::prelude::*;
 use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// Rows that are sent to the next level together.
 const ROWS_AT_ONCE: usize = 512;
@@ -32,8 +33,8 @@ impl Checked {
     /// Fits trees over the columns of `y`. The stored entries of a row of `y` are the labels it carries;
     /// their values are not used.
     ///
-    /// `weights`, if given, multiplies the loss of each row; all must be > 0. `watch` counts labels, in each
-    /// tree. Runs on all threads of the pool.
+    /// `weights`, if given, multiplies the loss of each row; all must be > 0. `watch` counts labels: a leaf
+    /// of one of T trees counts for its labels divided by T. Runs on all threads of the pool.
     ///
     /// Memory: copies of `x` and of `y` by label; the label vectors, which have up to as many stored values
     /// as the rows of all labels together, until the trees are grown; 8 bytes for each row, tree and node in
@@ -81,6 +82,7 @@ impl Checked {
         } else {
             None
         };
+        let n_done = AtomicUsize::new(0);
         let n_levels = forest.levels.len() - 1;
         for level in 0..n_levels {
             let nodes = forest.levels[level]..forest.levels[level + 1];
@@ -91,6 +93,7 @@ impl Checked {
                 held.as_mut(),
                 params,
                 &mut model,
+                &n_done,
                 watch,
             )?;
             if level + 1 < n_levels {
@@ -144,12 +147,17 @@ fn empty(forest: &Forest, n_features: usize, n_labels: usize) -> Result<Model, E
 
 /// Fits the nodes of a level and appends their weights to the model. Then the held-out rows move on.
 ///
-/// Nodes are fitted in parallel, each on one thread; weights are appended in order of the nodes. Only leaves
-/// count as progress.
+/// Nodes are fitted in parallel, each on one thread; weights are appended in order of the nodes. `n_done`
+/// counts the labels of the leaves of all trees. A label is reported as progress when as many are done as
+/// there are trees.
 ///
 /// # Errors
 ///
 /// Those of [`Desk::fit`], and [`Error::TooLarge`].
+#[allow(
+    clippy::too_many_arguments,
+    reason = "the state of the fit, which only this function changes"
+)]
 fn fit_level(
     training: &Training<'_>,
     nodes: Range<usize>,
@@ -157,6 +165,7 @@ fn fit_level(
     held: Option<&mut HeldOut>,
     params: &Params,
     model: &mut Model,
+    n_done: &AtomicUsize,
     watch: &Watch,
 ) -> Result<(), Error> {
     let n_rows = training.x.n_rows();
@@ -171,7 +180,6 @@ fn fit_level(
     let aside = watch.aside();
     let fitted = parts(nodes.clone().into_par_iter().with_max_len(1).map(|node| {
         let is_leaf = training.forest.children(node).is_empty();
-        let watch = if is_leaf { watch } else { &aside };
         let rows = routed.row(node - nodes.start).0;
         spare.with(
             || Desk::new(training),
@@ -183,7 +191,13 @@ fn fit_level(
                         held_out: rows,
                         scored: visits.row(at).0,
                     });
-                desk.fit(training, node, rows, probe, watch)
+                let fitted = desk.fit(training, node, rows, probe, &aside)?;
+                if is_leaf {
+                    let n = training.forest.labels(node).len();
+                    let before = n_done.fetch_add(n, Relaxed);
+                    watch.step((before + n) / n_trees - before / n_trees)?;
+                }
+                Ok(fitted)
             },
         )
     }))?;
