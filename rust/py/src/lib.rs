@@ -52,7 +52,7 @@ use pyo3::prelude::*;
 
 /// What Python imports. `_core.pyi` declares it for type checkers, and must list the same names.
 #[pymodule(gil_used = false)]
-mod _core {
+pub mod _core {
     #[pymodule_export]
     use crate::correlated::{check_correlated, correlated_scorer, fit_correlated};
     #[pymodule_export]
