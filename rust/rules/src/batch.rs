@@ -1,19 +1,20 @@
-//! Sums and products over up to eight rows of gradients at a time.
+//! Computes sums and products over up to eight rows of gradients at a time.
 //!
-//! The inner loops run over chunks of labels and, within a chunk, over the rows of the batch. A sum
-//! over rows then stays in registers while the rows pass by, and is loaded and stored once per
+//! The outer loops run over chunks of labels. The inner loops run over the rows of the batch. The
+//! sum of a chunk stays in registers while the rows are added. It is loaded and stored once per
 //! batch instead of once per row.
 //!
-//! Every label is summed on its own and in the order of rows. Splitting rows into other batches
-//! does not change a result by a single bit.
+//! Each label is summed on its own, in the order of the rows. Splitting the rows into other batches
+//! therefore gives exactly the same results.
 
 use crate::lanes::{WIDTH, chunks, chunks_mut, dot, total};
 
-/// Most rows per batch. Few, because most sets of rows to be added are small.
+/// Largest number of rows per batch. It is small because most sets of rows to add are small.
 pub(crate) const ROWS_AT_ONCE: usize = 8;
 
-/// Batches of fewer rows take the total of each product at once. For so few, the second loop of
-/// [`Batch::products`] would read numbers that have not yet been written.
+/// Batches with fewer rows than this compute each product completely before the next one. With so
+/// few rows, the second loop of [`Batch::products`] would have to wait for the stores of the first
+/// loop.
 const FEW_ROWS: usize = 5;
 
 /// One number per row of a batch.
@@ -34,8 +35,8 @@ pub(crate) struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    /// Collects `rows`, of which the first [`ROWS_AT_ONCE`] are used. `weights` and `rests` are
-    /// those of all training rows; `rests` are not yet multiplied by the weights.
+    /// Collects the first [`ROWS_AT_ONCE`] of `rows`. `weights` and `rests` have one entry for
+    /// every training row. `rests` must not be multiplied by the weights yet.
     #[inline(always)]
     pub(crate) fn new(
         gradients: &'a [f64],
@@ -82,8 +83,9 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Adds `Σ w g`, `Σ w |g| (1 − |g|)`, `Σ w |g|` and `Σ w rest |g|` over the rows of the batch
-    /// to the first `N` of these four sums; `N` ≥ 2.
+    /// Adds sums over the rows of the batch to the arrays in `sums`. The arrays receive `Σ w g`, `Σ
+    /// w |g| (1 − |g|)`, `Σ w |g|` and `Σ w rest |g|`, in this order. Only the first `N` of these
+    /// sums are computed; `N` must be at least 2.
     #[inline(always)]
     pub(crate) fn add_moments_to<const N: usize>(&self, sums: [&mut [f64]; N]) {
         let sums = sums.map(chunks_mut);
@@ -121,7 +123,7 @@ impl<'a> Batch<'a> {
             }
             return products;
         }
-        // Totals are taken in a second loop, when the stores of the first one have completed.
+        // Lanes are added in a second loop, when the stores of the first loop have completed.
         let mut sums = [[0.0; WIDTH]; ROWS_AT_ONCE];
         let x = chunks(x);
         for (out, &start) in sums.iter_mut().zip(&self.starts[..self.n_rows]) {
