@@ -289,10 +289,10 @@ mod tests {
             let h = x.iter().flat_map(|&x| [x as f32, 1.0]).collect();
             let mut design = Design::new(h, 2, Vec::new(), Vec::new());
             let watch = Watch::new();
-            design.keep(&watch).expect("nobody stops it");
+            design.keep(&watch).expect("not stopped");
             let targets: Vec<f32> = y.iter().map(|&y| y as f32).collect();
-            let got = error(&mut design, &weights, &targets, 0.1, share, &watch)
-                .expect("nobody stops it");
+            let got =
+                error(&mut design, &weights, &targets, 0.1, share, &watch).expect("not stopped");
             let middle = f64::midpoint(sum(true), sum(false));
             let expected = middle + share * (sum(true) - middle);
             assert!((got / expected - 1.0).abs() < 1e-4, "{got} {expected}");

@@ -345,7 +345,7 @@ mod tests {
         let rows: Vec<f32> = (0..n * p).map(|_| rng.f32() - 0.5).collect();
         let mut gram = Gram::zeros(p).expect("small");
         for block in rows.chunks(300 * p) {
-            gram.add(block, block, &watch).expect("goes on");
+            gram.add(block, block, &watch).expect("not stopped");
         }
         let (factor, ridge) = gram.factor(0.01, &watch).expect("definite");
         let x: Vec<f64> = (0..40 * p).map(|_| rng.f64() - 0.5).collect();
@@ -362,11 +362,15 @@ mod tests {
         };
         let mut solved: Vec<f64> = x.chunks(p).flat_map(product).collect();
         let mut single: Vec<f32> = solved.iter().map(|&v| v as f32).collect();
-        factor.whiten_exactly(&mut solved, &watch).expect("goes on");
+        factor
+            .whiten_exactly(&mut solved, &watch)
+            .expect("not stopped");
         factor
             .unwhiten_exactly(&mut solved, &watch)
-            .expect("goes on");
-        factor.precondition(&mut single, &watch).expect("goes on");
+            .expect("not stopped");
+        factor
+            .precondition(&mut single, &watch)
+            .expect("not stopped");
         for ((x, got), single) in x.iter().zip(&solved).zip(&single) {
             assert!((x - got).abs() < 1e-4 && (x - f64::from(*single)).abs() < 1e-3);
         }
@@ -377,7 +381,7 @@ mod tests {
         let watch = Watch::new();
         let mut gram = Gram::zeros(3).expect("small");
         gram.add(&[1.0, 2.0, 3.0], &[1.0, 2.0, 3.0], &watch)
-            .expect("goes on");
+            .expect("not stopped");
         let (_, ridge) = gram.factor(0.0, &watch).expect("definite in the end");
         assert!(ridge > 0.0 && ridge < 1e-6, "{ridge}");
         let zeros = Gram::zeros(3).expect("small");

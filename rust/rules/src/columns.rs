@@ -406,7 +406,7 @@ pub(crate) fn select(
 /// # Errors
 ///
 /// [`Error::TooLarge`] if the result does not fit in memory.
-#[expect(clippy::disallowed_methods, reason = "the room is there")]
+#[expect(clippy::disallowed_methods, reason = "the capacity is reserved")]
 fn without(rows: &[u32], gone: &[u32]) -> Result<Vec<u32>, Error> {
     let mut kept = reserved("number of rows", rows.len() - gone.len())?;
     let mut left = rows;

@@ -77,7 +77,7 @@ impl Checked {
     /// `categorical` contains a number that is not a feature. [`Error::TooLarge`] if there is not
     /// enough memory, or if `x` has more than 2³² − 1 rows or 2³¹ − 1 features. [`Error::Stopped`]
     /// if `watch` was asked to stop.
-    #[expect(clippy::too_many_arguments, reason = "all of what a fit depends on")]
+    #[expect(clippy::too_many_arguments, reason = "a fit has this many inputs")]
     pub fn fit(
         &self,
         x: Sparse<'_>,

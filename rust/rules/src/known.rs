@@ -204,7 +204,7 @@ impl LabelSets {
 
     /// Returns the set with the smallest largest term. Stores `|p_k|` as costs in `search`,
     /// together with the labels with positive scores.
-    #[expect(clippy::disallowed_methods, reason = "the room is there")]
+    #[expect(clippy::disallowed_methods, reason = "the capacity is reserved")]
     fn minimax(&self, scores: &[f64], search: &mut Search) -> Best {
         search.cost.clear();
         search.cost.extend(scores.iter().map(|score| score.abs()));

@@ -106,7 +106,7 @@ impl System {
     /// `product(a, b)` returns `(G P)_aᵀ (G P)_b` and is called with `a ≥ b`. It is called with `a
     /// = b` only if products within bins are to be subtracted from the diagonal.
     #[inline(always)]
-    #[expect(clippy::disallowed_methods, reason = "the room is there")]
+    #[expect(clippy::disallowed_methods, reason = "the capacity is reserved")]
     pub(crate) fn quality(&mut self, product: impl Fn(usize, usize) -> f64) -> f64 {
         self.used.clear();
         self.used

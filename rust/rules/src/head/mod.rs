@@ -93,7 +93,7 @@ impl Method {
     ///
     /// The same as [`Watch::step`](manylabel_base::Watch::step). [`Error::TooLarge`] if there is
     /// not enough memory.
-    #[expect(clippy::too_many_arguments, reason = "all of what a head depends on")]
+    #[expect(clippy::too_many_arguments, reason = "a head has this many inputs")]
     pub(crate) fn head(
         &self,
         statistics: &Statistics<'_>,

@@ -149,7 +149,7 @@ impl<const C: usize> Evaluator for Full<'_, C> {
     }
 
     #[inline(always)]
-    #[expect(clippy::disallowed_methods, reason = "the room is there")]
+    #[expect(clippy::disallowed_methods, reason = "the capacity is reserved")]
     fn take(&mut self, rows: &[u32]) {
         let (statistics, weights) = (self.halves.statistics, self.halves.weights);
         let is_first = self.rows.is_empty();

@@ -60,7 +60,7 @@ impl Groups {
     /// # Errors
     ///
     /// [`Error::TooLarge`] if the groups do not fit in memory.
-    #[expect(clippy::disallowed_methods, reason = "the room is there")]
+    #[expect(clippy::disallowed_methods, reason = "the capacity is reserved")]
     pub(crate) fn new(column: &Column, set: &RowSet<'_>, coarse: bool) -> Result<Self, Error> {
         if let Some(groups) = Self::of_one_value(column, set)? {
             return Ok(groups);

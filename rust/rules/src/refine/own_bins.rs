@@ -88,7 +88,7 @@ impl<'a> OwnBins<'a> {
 
     /// Adds rows to the growing set. They are summed by bins when the next quality is computed.
     #[inline(always)]
-    #[expect(clippy::disallowed_methods, reason = "the room is there")]
+    #[expect(clippy::disallowed_methods, reason = "the capacity is reserved")]
     pub(crate) fn take(&mut self, rows: &[u32]) {
         self.rows.extend_from_slice(rows);
         let roots = rows.iter().map(|&row| self.weights[row as usize].sqrt());
@@ -168,7 +168,7 @@ impl<'a> Binned<'a> {
     /// # Errors
     ///
     /// [`Error::TooLarge`] if it does not fit in memory.
-    #[expect(clippy::too_many_arguments, reason = "all of what it depends on")]
+    #[expect(clippy::too_many_arguments, reason = "it has this many inputs")]
     pub(crate) fn new(
         statistics: &'a Statistics<'a>,
         parent: &'a Parent<'a>,
