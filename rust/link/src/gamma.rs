@@ -117,9 +117,9 @@ pub(crate) fn choose(
 
 /// Returns the number of random features in the comparison, for a fit to `n` rows.
 pub(crate) fn features(params: &Params, labels: &Labels, n: usize) -> usize {
-    // Number of multiply-adds for fitting V. And the number of multiply-adds for three Gram
-    // matrices with whitening, per squared number of features. Both numbers are up to the same
-    // factor.
+    // `of_fit` is the number of multiply-adds for fitting V. `of_square` is the number for three Gram
+    // matrices with whitening, per squared number of features. The same constant factor is left out
+    // of these two numbers.
     let of_fit = n as f64 * params.n_features as f64 * work(params, params.n_features, labels);
     let of_square = (GAMMAS.len() * n.min(MOST_ROWS)) as f64;
     let affordable = (SHARE_OF_FIT * of_fit / of_square).sqrt() as usize;
@@ -196,9 +196,9 @@ fn targets(labels: &Labels, common: &[u32], rows: &[u32]) -> Result<Vec<f32>, Er
 /// is for a fit to `1 / share` times the number of rows of the design.
 ///
 /// With infinitely many rows, the residuals of the fit and the leave-one-out residuals would agree.
-/// With finitely many rows, the former are below this limit and the latter above it, by about the
-/// same amount. The estimate is therefore between their mean and the leave-one-out error. The
-/// smaller `share` is, the closer the estimate is to the mean.
+/// With finitely many rows, the residuals of the fit are below this limit, and the leave-one-out
+/// residuals are above it by about the same amount. The estimate is therefore between their mean and
+/// the leave-one-out error. The smaller `share` is, the closer the estimate is to the mean.
 fn error(
     design: &mut Design,
     weights: &[f32],
