@@ -58,7 +58,7 @@ impl Scales {
     /// # Errors
     ///
     /// [`Error::Param`] if the square of a value is not finite. [`Error::TooLarge`] if there is not
-    /// enough memory. [`Error::Stopped`] if the watch was asked to stop.
+    /// enough memory. [`Error::Stopped`] if the watch was stopped.
     pub(crate) fn new<I: Index, V: Value>(
         x: CsrView<'_, I, V>,
         omega: &[f64],
@@ -197,8 +197,8 @@ impl<T: Float> Design<T> {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was asked
-    /// to stop.
+    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was
+    /// stopped.
     pub(crate) fn new<I: Index, V: Value>(
         x: CsrView<'_, I, V>,
         scales: &Scales,

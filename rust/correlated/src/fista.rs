@@ -4,10 +4,10 @@
 //! **Steps.** The loss is a sum over labels i of convex functions of (`w_i`, `c_i`·, `β_i`). Let
 //! `L_i` bound the curvature of the i-th function for columns of unit variance. The step for the
 //! weights of label i is `1/L_i`. The step for the coupling of i and k is `1/(L_i` `v_k` + `L_k`
-//! `v_i`), where `v_i` and `v_k` are the variances of the two labels. The coupling has two terms
-//! because it appears in the losses of both labels. With these steps, the quadratic model is an
-//! upper bound of the whole loss. The proximal step for the elastic net has a closed form: soft
-//! thresholding by `t l1`, followed by a division by `1 + 2 t l2`.
+//! `v_i`), with the variances `v_i` and `v_k` of the two labels. The coupling has two terms because
+//! it appears in the losses of both labels. With these steps, the quadratic model is an upper bound
+//! of the whole loss. The proximal step for the elastic net has a closed form: soft thresholding by
+//! `t l1`, followed by a division by `1 + 2 t l2`.
 //!
 //! **Curvature.** The curvature of the loss at a row is σ(1−σ). For rare labels it is a hundred
 //! times smaller than its bound ¼. `L_i` therefore starts at the curvature of constant predictions.
@@ -24,8 +24,8 @@
 //! then confirms convergence. If it does not, the solver continues with a stricter criterion for
 //! resting.
 //!
-//! The state takes about seven numbers per weight: the points w and y, the previous w and y, two
-//! gradients, and the point of the last check.
+//! The state takes about seven numbers per weight. They are the points w and y, the previous w and
+//! y, two gradients, and the point of the last check.
 
 use crate::iterate::{Iterate, overwrite};
 use crate::objective::{Objective, Slope};

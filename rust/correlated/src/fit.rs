@@ -65,7 +65,7 @@ impl Checked {
     /// [`Error::Shape`] if sizes disagree. [`Error::Param`] if squares of the values of `x` are not
     /// finite, or if the reference solver diverges. [`Error::TooLarge`] if there is not enough
     /// memory, or if there are more than `i32::MAX` features or labels. [`Error::Stopped`] if
-    /// `watch` was asked to stop.
+    /// `watch` was stopped.
     pub fn fit(
         &self,
         x: Sparse<'_>,
@@ -189,7 +189,7 @@ struct Fit<'a> {
 struct Descent<'a, T, const N: usize> {
     /// The objective, with the pairs that have entered so far.
     objective: Objective<'a, T, N>,
-    /// The quasi-Newton solver. `None` if it is not wanted, not affordable or has failed.
+    /// The quasi-Newton solver. `None` if it is not selected, not affordable or has failed.
     newton: Option<QuasiNewton<T>>,
     /// The first-order solver.
     fista: Fista<T, N>,
@@ -292,7 +292,7 @@ impl<'a> Fit<'a> {
         collected("number of features", columns.iter().map(of_column))
     }
 
-    /// Creates the quasi-Newton solver if it is wanted and useful. With ε = 0 no weight is zero.
+    /// Creates the quasi-Newton solver if it is selected and useful. With ε = 0 no weight is zero.
     /// For each label, working on a dense matrix of all columns then takes longer than the
     /// gradients that it saves.
     fn newton<T: Float, const N: usize>(

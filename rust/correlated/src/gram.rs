@@ -3,7 +3,7 @@
 //!
 //! If predictions are constant, the second moments are the curvature of the loss of every label, up
 //! to a factor. The quasi-Newton solver starts from them. They take O(side²) memory. Their
-//! computation takes about as long as one gradient with as many labels as there are columns.
+//! computation takes about as long as one gradient in a problem with one label per column.
 
 use crate::gradient::Gradient;
 use crate::wide::{Float, Wide};
@@ -36,8 +36,8 @@ impl<T: Float> Gram<T> {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was asked
-    /// to stop.
+    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was
+    /// stopped.
     pub(crate) fn new<const N: usize>(
         gradient: &Gradient<'_, T, N>,
         watch: &Watch,

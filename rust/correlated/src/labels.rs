@@ -45,7 +45,7 @@ struct Holders {
 
 impl Labels {
     /// Collects the labels of the rows of `y`. `counts` is the number of rows for each original
-    /// label, `omega` are the row weights, which sum to 1, and `cuts` are the rows of each block.
+    /// label. `omega` are the row weights, which sum to 1. `cuts` are the rows of each block.
     ///
     /// Labels with the same number of rows keep their original order. Takes O(stored labels ×
     /// log(stored labels of a block)).

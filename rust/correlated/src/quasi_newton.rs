@@ -37,7 +37,7 @@ use rayon::prelude::*;
 const MAX_GRADIENTS: usize = 25;
 
 /// The problem of a label counts as solved when its violation is at most this fraction of the
-/// initial violation.
+/// violation at the last gradient.
 const LEFT: f64 = 0.1;
 
 /// A step is too long if the slope of the objective at its end exceeds this fraction of the

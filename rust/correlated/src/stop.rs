@@ -50,7 +50,7 @@ impl<'w> Progress<'w> {
     ///
     /// # Errors
     ///
-    /// [`Error::Stopped`] if the watch was asked to stop.
+    /// [`Error::Stopped`] if the watch was stopped.
     pub(crate) fn report(
         &mut self,
         violations: impl ExactSizeIterator<Item = f64>,

@@ -85,7 +85,7 @@ fn bits_do_not_depend_on_threads() {
 
 #[test]
 fn rows_twice_are_the_same_problem() {
-    // The original rows are too few for quasi-Newton steps. Twice as many rows are enough.
+    // The original rows are too few for quasi-Newton steps. The doubled rows are enough.
     for share in [0.9, 0.2] {
         let mut rng = Rng::with_seed(1);
         let x = Rows::new(100, 40, share, &mut rng, Rng::f32);

@@ -1,10 +1,10 @@
 //! Fits the link: draws frequencies, computes the Gram matrix of the features, and computes the
 //! output weights for a few thousand labels at a time.
 //!
-//! The fit has these steps, in this order: the linear predictions of all rows; the median of their
-//! squared distances; γ, if it is to be chosen; frequencies and phases; the Gram matrix of the
-//! training rows and its factor; the output weights, one block of labels after the other; the
-//! threshold, if it is to be learned.
+//! The fit first computes the linear predictions of all rows, and the median of their squared
+//! distances. It chooses γ if no γ is given, and draws frequencies and phases. It then computes the
+//! Gram matrix of the training rows and its factor. Output weights are computed for one block of
+//! labels after the other. The threshold is learned last, if this is requested.
 //!
 //! The choice of γ, the order of rows and the sample for the threshold use separate random
 //! generators. The same seed therefore gives the same frequencies, up to the factor γ, whatever the
@@ -81,7 +81,7 @@ impl Checked {
     ///
     /// [`Error::Shape`] if sizes disagree. [`Error::TooLarge`] if the fit needs more than
     /// `max_memory` or more than the system grants. [`Error::Param`] if weights become infinite.
-    /// [`Error::Stopped`] if `watch` was asked to stop.
+    /// [`Error::Stopped`] if `watch` was stopped.
     #[expect(clippy::too_many_arguments, reason = "a fit has this many inputs")]
     pub fn fit(
         &self,
@@ -273,8 +273,8 @@ impl Plan {
             }
             _ => needed,
         };
-        // If the system does not grant the memory at once, an allocation would fail in the middle
-        // of the fit, or the process would be killed.
+        // The memory is requested at once as a test. If it is not granted, an allocation would fail
+        // in the middle of the fit, or the process would be killed.
         let probe = usize::try_from(needed).unwrap_or(usize::MAX);
         if Vec::<u8>::new().try_reserve_exact(probe).is_err() {
             return Err(Error::TooLarge {

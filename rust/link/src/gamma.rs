@@ -63,8 +63,8 @@ const SHARE_OF_FIT: f64 = 0.1;
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was asked to
-/// stop. [`Error::Param`] from the Gram matrix.
+/// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was stopped.
+/// [`Error::Param`] from the Gram matrix.
 #[expect(clippy::too_many_arguments, reason = "the choice has this many inputs")]
 pub(crate) fn choose(
     params: &Params,

@@ -152,7 +152,7 @@ impl Gram {
     /// # Errors
     ///
     /// [`Error::Param`] if C is not finite. [`Error::TooLarge`] if there is not enough memory for
-    /// L. [`Error::Stopped`] if the watch was asked to stop.
+    /// L. [`Error::Stopped`] if the watch was stopped.
     pub(crate) fn factor(&self, ridge: f64, watch: &Watch) -> Result<(Factor, f64), Error> {
         let mean = self.mean_diagonal();
         let mut relative = ridge;

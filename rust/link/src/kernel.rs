@@ -32,8 +32,7 @@ const MOST_ROWS: usize = 1000;
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was asked to
-/// stop.
+/// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was stopped.
 pub(crate) fn median_squared_distance(
     h: &[f32],
     width: usize,
@@ -82,8 +81,7 @@ pub(crate) fn median_squared_distance(
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was asked to
-/// stop.
+/// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was stopped.
 pub(crate) fn draw(
     kernel: Kernel,
     width: usize,

@@ -103,8 +103,8 @@ pub struct Params {
     /// Whether to increase the starting weights of rare classes. Allowed only for the linear kernel
     /// with the softmax.
     pub preflate: bool,
-    /// psgd stops after this many passes without a better held-out loss; ≥ 1. Ignored if there are
-    /// no held-out rows.
+    /// Number of consecutive passes without a better held-out loss after which psgd stops; ≥ 1.
+    /// Ignored if there are no held-out rows.
     pub n_iter_no_change: usize,
     /// Largest number of Newton steps per label; ≥ 1.
     pub max_iter: usize,

@@ -25,7 +25,7 @@ use fastrand::Rng;
 use manylabel_base::{Error, collected, copied, filled, reserved};
 use manylabel_sparse::CsrOwned;
 
-/// One of this many rows is held out.
+/// The fraction of the rows that are held out is one divided by this number.
 const ROWS_OF_ONE: usize = 5;
 /// Largest number of rows that are held out at a time. They have a few thousand labels.
 const MOST_ROWS: usize = 4000;
@@ -55,9 +55,9 @@ const NEWTON_PRODUCTS: usize = 50;
 
 /// Smallest accepted number of predicted labels, relative to the number of true labels.
 ///
-/// Bounds closer to 1 would increase the Hamming loss: for labels that are hard to predict, it
-/// would be a quarter larger than with a threshold at one half. With these bounds, the number of
-/// labels predicted for new rows is within a fifth of the number for the held-out rows.
+/// Bounds closer to 1 would increase the Hamming loss. For labels that are hard to predict, the
+/// loss would be a quarter larger than with a threshold at one half. With these bounds, the number
+/// of labels predicted for new rows is within a fifth of the number for the held-out rows.
 const LEAST_NAMED: f64 = 0.7;
 /// Largest accepted number of predicted labels, relative to the number of true labels.
 const MOST_NAMED: f64 = 1.4;

@@ -65,8 +65,8 @@ impl<T: Real> Settings<T> {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was asked
-    /// to stop.
+    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was
+    /// stopped.
     pub(crate) fn solve(
         &self,
         rows: &Rows<T>,

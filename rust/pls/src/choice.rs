@@ -44,7 +44,7 @@ const STARTS: [f64; 4] = [1e-2, 1e-4, 1e-6, 1e2];
 /// # Errors
 ///
 /// [`Error::Param`] if a regression has no finite solution. [`Error::TooLarge`] if there is not
-/// enough memory. [`Error::Stopped`] if the watch was asked to stop.
+/// enough memory. [`Error::Stopped`] if the watch was stopped.
 pub(crate) fn choose<T: Real>(
     params: &Params,
     problem: &Problem<'_, T>,

@@ -1,9 +1,9 @@
 //! Computes the number of components needed to explain a given fraction of the label covariance
 //! `YᵀΩY`.
 //!
-//! For small data sets, the authors of Rembrandt choose k as the number of leading eigenvalues of
-//! `YᵀY` that sum to more than 90 % of its trace. [`Checked::n_components`] computes this number
-//! for any fraction, before a fit.
+//! The authors of Rembrandt choose k for small data sets in this way. Their k is the number of
+//! leading eigenvalues of `YᵀY` that sum to more than 90 % of its trace. [`Checked::n_components`]
+//! computes this number for any fraction, before a fit.
 
 use crate::design::{Design, Rows, cross};
 use crate::fit::rows_of;
@@ -30,8 +30,8 @@ const LAST_PROBE: usize = 1024;
 impl Checked {
     /// Returns the number of components for these parameters, for given labels Y and row weights.
     ///
-    /// A count is returned unchanged. For a fraction, the result is the smallest k for which the k
-    /// largest eigenvalues of `YᵀΩY` sum to more than this fraction of its trace.
+    /// A count is returned unchanged. For a fraction, the result is the smallest sufficient k. The
+    /// k largest eigenvalues of `YᵀΩY` then sum to more than this fraction of its trace.
     ///
     /// With up to 5000 labels that occur in some row, the result is exact. It is computed by a
     /// decomposition in O(c³) time for c labels. With more labels, the eigenvalues are estimated
@@ -43,7 +43,7 @@ impl Checked {
     /// [`Error::Param`] if there are more than 5000 labels and 1024 components do not reach the
     /// fraction, or if weighted sums are not finite. [`Error::Shape`] if there is not one weight
     /// per row. [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch
-    /// was asked to stop.
+    /// was stopped.
     pub fn n_components<I: Index>(
         &self,
         y: CsrView<'_, I, f32>,

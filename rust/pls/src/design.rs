@@ -168,8 +168,8 @@ impl<'a, T: Real> Design<'a, T> {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was asked
-    /// to stop.
+    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was
+    /// stopped.
     pub(crate) fn features<I: Index>(
         x: Matrix<'a, I, T>,
         rows: &Rows<T>,
@@ -196,8 +196,8 @@ impl<'a, T: Real> Design<'a, T> {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was asked
-    /// to stop.
+    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was
+    /// stopped.
     pub(crate) fn labels<I: Index>(
         y: CsrView<'_, I, f32>,
         rows: &Rows<T>,
@@ -440,8 +440,7 @@ impl<'a, T: Real> Design<'a, T> {
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was asked to
-/// stop.
+/// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was stopped.
 pub(crate) fn cross<T: Real>(
     rows: &Rows<T>,
     from: &Design<'_, T>,
@@ -462,8 +461,8 @@ pub(crate) fn cross<T: Real>(
 ///
 /// # Errors
 ///
-/// [`Error::Stopped`] if the watch was asked to stop. [`Error::TooLarge`] if memory ran low
-/// elsewhere in the process.
+/// [`Error::Stopped`] if the watch was stopped. [`Error::TooLarge`] if memory ran low elsewhere in
+/// the process.
 pub(crate) fn cross_into<T: Real>(
     rows: &Rows<T>,
     from: &Design<'_, T>,

@@ -118,7 +118,7 @@ impl Checked {
     ///
     /// [`Error::Shape`] if sizes disagree. [`Error::Param`] if `n_components` is a fraction (see
     /// [`n_components`](Self::n_components)), or if products overflow. [`Error::TooLarge`] if there
-    /// is not enough memory. [`Error::Stopped`] if `watch` was asked to stop.
+    /// is not enough memory. [`Error::Stopped`] if `watch` was stopped.
     pub fn fit<I: Index, J: Index, T: Real>(
         &self,
         x: Matrix<'_, I, T>,
@@ -211,8 +211,8 @@ impl Checked {
                 drop(regression);
                 (l2 * l2_final, with(l2 * l2_final)?)
             }
-            // If there is no ridge for U, the caller wants ordinary least squares. W then has no
-            // ridge either.
+            // If there is no ridge for U, the caller wants ordinary least squares. W then also has
+            // no ridge.
             (Ridge::Auto, Some(regression)) if l2 <= 0.0 => (0.0, regression),
             (Ridge::Auto, None) if l2 <= 0.0 => (0.0, with(0.0)?),
             (Ridge::Auto, regression) => {

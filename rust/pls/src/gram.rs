@@ -38,8 +38,7 @@ fn square(n: usize) -> Result<Vec<f64>, Error> {
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was asked to
-/// stop.
+/// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was stopped.
 pub(crate) fn gram_of_features<T: Real>(
     rows: &Rows<T>,
     x: &Design<'_, T>,
@@ -137,8 +136,7 @@ fn dense_strip<T: Real>(
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was asked to
-/// stop.
+/// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was stopped.
 pub(crate) fn gram_of_rows<T: Real>(
     rows: &Rows<T>,
     x: &Design<'_, T>,

@@ -44,8 +44,8 @@ impl<T: Real> Regression<T> {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was asked
-    /// to stop.
+    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was
+    /// stopped.
     pub(crate) fn leverages(
         &self,
         problem: &Problem<'_, T>,
@@ -129,8 +129,7 @@ fn estimates<T: Real>(
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was asked to
-/// stop.
+/// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was stopped.
 pub(crate) fn predictions<T: Real>(
     rows: &Rows<T>,
     x: &Design<'_, T>,

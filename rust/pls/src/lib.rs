@@ -33,7 +33,7 @@
 //!
 //! # Regressions and ridges
 //!
-//! A regression is solved either by a Cholesky factorization of a Gram matrix or by preconditioned
+//! A regression is solved by a Cholesky factorization of a Gram matrix or by preconditioned
 //! conjugate gradients; see [`Solver`]. Ridges are relative to the mean diagonal of `XᵀΩX`, so they
 //! do not depend on the scale of X. [`Ridge::Auto`] chooses the ridge with the smallest
 //! leave-one-out error. A single fit gives this error. A fit without row i would have the residual

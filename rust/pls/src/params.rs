@@ -102,9 +102,9 @@ pub struct Params {
     pub solver: Solver,
     /// Maximum number of steps of conjugate gradients; ≥ 1.
     pub max_iter: usize,
-    /// A right-hand side is solved once the norm of its residual is at most `tol` times the norm of
-    /// the first residual; finite and > 0. `None` means 10⁻³ in double precision and 10⁻² in single
-    /// precision.
+    /// Tolerance, relative to the norm of the first residual; finite and > 0. A right-hand side is
+    /// solved once the norm of its residual is at most `tol` times this norm. `None` means 10⁻³ in
+    /// double precision and 10⁻² in single precision.
     pub tol: Option<f64>,
     /// Seed of all random numbers. They are used for the random matrix, the Gaussian embedding, and
     /// the signs that estimate leverages.

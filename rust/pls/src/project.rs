@@ -36,7 +36,7 @@ pub const ROWS_AT_ONCE: usize = 64;
 /// # Errors
 ///
 /// [`Error::Shape`] if W has another size. [`Error::TooLarge`] if the result does not fit in
-/// memory. [`Error::Stopped`] if the watch was asked to stop.
+/// memory. [`Error::Stopped`] if the watch was stopped.
 pub fn project<I: Index, V: Real, T: Real>(
     x: Matrix<'_, I, V>,
     coef: &[T],

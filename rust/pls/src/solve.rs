@@ -81,8 +81,8 @@ impl Gram {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was asked
-    /// to stop.
+    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was
+    /// stopped.
     pub(crate) fn new<T: Real>(
         params: &Params,
         problem: &Problem<'_, T>,
@@ -115,8 +115,8 @@ impl<T: Real> Regression<T> {
     /// # Errors
     ///
     /// [`Error::Param`] if the inverse diagonal overflows or no factorization is found.
-    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was asked
-    /// to stop.
+    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was
+    /// stopped.
     pub(crate) fn new(
         params: &Params,
         problem: &Problem<'_, T>,
@@ -169,8 +169,8 @@ impl<T: Real> Regression<T> {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was asked
-    /// to stop.
+    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was
+    /// stopped.
     pub(crate) fn fit(
         &self,
         problem: &Problem<'_, T>,
@@ -243,7 +243,7 @@ fn scale_by_roots<T: Real>(rows: &Rows<T>, r: &mut [Lanes<T>]) {
 ///
 /// [`Error::Param`] if no ridge up to [`LARGEST_RIDGE`] is sufficient. This happens only if entries
 /// are not finite. [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the
-/// watch was asked to stop.
+/// watch was stopped.
 fn factor(
     gram: &[f64],
     n: usize,

@@ -37,8 +37,8 @@ const WHAT: &str = "rows of the embedding";
 pub(crate) type Spectrum = manylabel_dense::Pairs;
 
 impl<T: Real> Tall<T> {
-    /// Returns the chunks of rows that are units of work. Each chunk except the last has at least
-    /// eight times as many rows as the matrix has columns.
+    /// Returns the chunks of rows that are units of work. Each chunk except the last has at least 8
+    /// · `n_cols` rows.
     fn chunks(&self) -> Vec<Range<usize>> {
         let step = (8 * self.n_cols).max(1024);
         let starts = (0..self.n_rows).step_by(step);
@@ -100,7 +100,7 @@ impl<T: Real> Tall<T> {
     /// # Errors
     ///
     /// [`Error::Param`] if the matrix has entries that are not finite. [`Error::TooLarge`] if there
-    /// is not enough memory. [`Error::Stopped`] if the watch was asked to stop.
+    /// is not enough memory. [`Error::Stopped`] if the watch was stopped.
     pub(crate) fn spectrum(&self, watch: &Watch) -> Result<Spectrum, Error> {
         if self.n_rows == 0 || self.n_cols == 0 {
             return Ok(Spectrum {
@@ -123,8 +123,8 @@ impl<T: Real> Tall<T> {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was asked
-    /// to stop.
+    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was
+    /// stopped.
     pub(crate) fn times(&self, small: MatRef<'_, f64>, watch: &Watch) -> Result<Self, Error> {
         let n_cols = small.ncols();
         let chunks = self.chunks();
@@ -161,8 +161,8 @@ impl<T: Real> Tall<T> {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was asked
-    /// to stop.
+    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was
+    /// stopped.
     pub(crate) fn orthonormal(
         &self,
         spectrum: &Spectrum,

@@ -183,8 +183,9 @@ impl Binner {
     }
 }
 
-/// With up to this many bins, [`add_up`] makes one masked pass over the labels per bin. This is
-/// faster than adding to bins in memory, where an addition may have to wait for the previous one.
+/// Largest number of bins for which [`add_up`] makes one masked pass over the labels per bin.
+/// Adding to bins in memory would be slower, because an addition may have to wait for the previous
+/// one.
 const FEW_BINS: usize = 8;
 
 /// Returns `x` if `keep` is true, else 0. The function masks the binary representation, because the
@@ -312,8 +313,8 @@ mod tests {
                 .map(|_| match kind {
                     0 => rng.f64() - 0.5,
                     1 => f64::from(rng.i32(-2..3)),
-                    2 => rng.f64(), // one sign alone
-                    _ => 0.5,       // no width
+                    2 => rng.f64(), // only one sign
+                    _ => 0.5,       // equal criteria
                 })
                 .collect();
             let h: Vec<f64> = (0..n)

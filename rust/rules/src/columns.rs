@@ -7,8 +7,8 @@
 //!
 //! There are two kinds of columns:
 //!
-//! - A *full* column has non-zero values in at least half of the rows whose value is not missing.
-//!   It stores zeros like any other value. It also stores the code of every row.
+//! - A *full* column has non-zero values in at least half of the rows without a missing value. It
+//!   stores zeros like any other value. It also stores the code of every row.
 //! - A *sparse* column stores only the rows with a value other than 0, and the codes of these rows.
 //!   All remaining rows that are not missing have the value 0, with the code `implicit`. Scans of a
 //!   sparse column do not visit the rows with the value 0.
@@ -41,7 +41,7 @@ pub(crate) struct Column {
     /// value 0.
     pub(crate) values: Vec<f32>,
     /// Row numbers, sorted by value and then by row number. A sparse column lists the rows with a
-    /// value other than 0. A full column lists all rows whose value is not missing.
+    /// value other than 0. A full column lists all rows without a missing value.
     pub(crate) rows: Vec<u32>,
     /// For a sparse column, the code of each entry of `rows`. Empty for a full column.
     codes: Vec<u32>,
@@ -51,7 +51,7 @@ pub(crate) struct Column {
     /// The group of each code, ascending, for the fast search. Groups have similar numbers of rows.
     /// In a sparse column, the value 0 forms its own group.
     pub(crate) groups: Vec<u8>,
-    /// Rows whose value is missing, ascending.
+    /// Rows with a missing value, ascending.
     pub(crate) missing: Vec<u32>,
     /// For a sparse column, the code of 0, which is the value of the rows that are not stored.
     /// `None` for a full column.
@@ -84,7 +84,7 @@ impl Columns {
     ///
     /// [`Error::Param`] if a value is infinite as `f32`, or if `nominal` contains a number that is
     /// not a feature of X. [`Error::TooLarge`] if the columns do not fit in memory.
-    /// [`Error::Stopped`] if `watch` was asked to stop.
+    /// [`Error::Stopped`] if `watch` was stopped.
     pub(crate) fn new<I: Index, T: Value>(
         x: CsrView<'_, I, T>,
         nominal: &[usize],
@@ -310,8 +310,8 @@ impl Column {
                 select(all(), |row| !satisfies(row))?,
             ));
         };
-        // Collects the rows whose result differs from the result of the implicit zero: stored rows
-        // and rows with a missing value.
+        // Collects the rows with another result than the implicit zero: stored rows and rows with a
+        // missing value.
         let of_zeros = satisfies(zero);
         let places = self.rows.iter().zip(&self.codes);
         let places = places.filter(|&(&row, &code)| satisfies(code) != of_zeros && is_among(row));

@@ -194,7 +194,7 @@ fn fire(
     }
 }
 
-/// Returns the rows whose values satisfy a condition.
+/// Returns the rows with values that satisfy a condition.
 #[inline(always)]
 #[expect(clippy::float_cmp, reason = "nominal values are codes")]
 fn satisfied(values: &Lanes, condition: Condition) -> Mask {
@@ -208,7 +208,7 @@ fn satisfied(values: &Lanes, condition: Condition) -> Mask {
     }
 }
 
-/// Returns the rows whose values pass a test.
+/// Returns the rows with values that pass a test.
 #[inline(always)]
 fn mask(values: &Lanes, test: impl Fn(f32) -> bool) -> Mask {
     (0..ROWS).fold(0, |mask, row| mask | Mask::from(test(values[row])) << row)

@@ -1,9 +1,9 @@
 //! Computes Gram matrices of gradients, `Σ w g gᵀ` over a set of rows.
 //!
 //! Under the example-wise loss, the Hessian of a set of rows is `diag(Σ w |g|) − Σ w g gᵀ`. The
-//! second term is stored as a matrix if many candidates need it. It is needed for sets of rows
-//! whose bins are aggregated from the matrix, and for heads of all labels with many rows. In all
-//! other cases, products with the rows themselves are cheaper (`head/solve.rs`).
+//! second term is stored as a matrix if many candidates need it. It is needed if bins are
+//! aggregated from the matrix, and for heads of all labels with many rows. In all other cases,
+//! products with the rows themselves are cheaper (`head/solve.rs`).
 //!
 //! Computing a matrix costs O(rows · labels²). The method depends on the size:
 //!
@@ -27,7 +27,7 @@ use rayon::prelude::*;
 /// if they have more gradients.
 const NUMBERS_OF_BLOCK: usize = 1 << 21;
 
-/// Up to this many rows are added to a matrix one by one.
+/// Largest number of rows that are added to a matrix one by one.
 const FEW_ROWS: usize = 4;
 
 /// Number of blocks that have their products in memory at the same time.

@@ -27,9 +27,9 @@
 //! (`head/bins.rs`). Heads without bins are solved by conjugate gradients instead of a
 //! factorization, which takes only a few products with the Gram matrix (`head/solve.rs`).
 //!
-//! Notation: N is the number of rows, K the number of labels, and B the number of bins. ω is the L2
-//! weight (`l2`), and w are the weights of the rows. Rows of scores and gradients are padded to a
-//! multiple of eight labels. The padded length is called `stride`.
+//! Notation: N is the number of rows, K the number of labels, and B the number of bins. The symbol
+//! ω is the L2 weight (`l2`), and w are the weights of the rows. Rows of scores and gradients are
+//! padded to a multiple of eight labels. The padded length is called `stride`.
 //!
 //! | file | content |
 //! |---|---|

@@ -105,8 +105,8 @@ pub struct Params {
     pub min_coverage: usize,
     /// Largest number of conditions per rule; ≥ 1.
     pub max_conditions: usize,
-    /// Fitting stops after this many rules without a lower held-out loss; ≥ 1. Ignored if there are
-    /// no held-out rows.
+    /// Number of consecutive rules without a lower held-out loss after which fitting stops; ≥ 1.
+    /// Ignored if there are no held-out rows.
     pub n_iter_no_change: usize,
     /// Seed for sampling rows and features.
     pub seed: u64,

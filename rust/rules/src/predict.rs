@@ -71,9 +71,9 @@ struct Sums {
     /// Index of the first row. It lies at a cache line, because access to a vector across two cache
     /// lines takes twice as long.
     start: usize,
-    /// Distance between two rows. It is an odd number of cache lines, so that a few labels of all
-    /// rows do not compete for the same sets of the cache. Each row has space for a complete last
-    /// group of labels.
+    /// Distance between two rows. It is an odd number of cache lines. A few labels of all rows then
+    /// do not compete for the same sets of the cache. Each row has space for a complete last group
+    /// of labels.
     stride: usize,
     /// Number of labels.
     n_labels: usize,
@@ -140,8 +140,8 @@ impl<'a, I: Index> Stage<'a, I> {
     /// # Errors
     ///
     /// [`Error::Shape`] if `x` has another number of features, or if `scores` has another length.
-    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if `watch` was asked
-    /// to stop.
+    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if `watch` was
+    /// stopped.
     pub fn add<J: Index, T: Value>(
         &self,
         x: CsrView<'_, J, T>,
@@ -179,7 +179,7 @@ impl<'a, I: Index> Stage<'a, I> {
     /// # Errors
     ///
     /// [`Error::Shape`] if `x` has another number of features. [`Error::TooLarge`] if there is not
-    /// enough memory. [`Error::Stopped`] if `watch` was asked to stop.
+    /// enough memory. [`Error::Stopped`] if `watch` was stopped.
     pub fn fired<J: Index, T: Value>(
         &self,
         x: CsrView<'_, J, T>,
@@ -338,8 +338,7 @@ impl<'a, I: Index> Stage<'a, I> {
         let mut complete = reserved("heads of rules", HEADS_AT_ONCE)?;
         for &(rule, mask) in fired {
             let (labels, head) = self.rules.head(rule as usize);
-            // The head has as many distinct labels as the model. It therefore contains all labels
-            // in order.
+            // The head has one score for every label of the model, in the order of the labels.
             if head.len() == sums.n_labels {
                 complete.push((head, mask));
                 if complete.len() == HEADS_AT_ONCE {

@@ -40,7 +40,7 @@ pub(crate) const ROWS: usize = 512;
 pub(crate) struct Statistics<'w> {
     /// The watch. It is called for each block of rows.
     watch: &'w Watch,
-    /// The loss whose gradients are stored.
+    /// The loss of the stored gradients.
     pub(crate) loss: Loss,
     /// Number of labels, without padding.
     pub(crate) n_labels: usize,
@@ -55,9 +55,9 @@ pub(crate) struct Statistics<'w> {
 }
 
 impl<'w> Statistics<'w> {
-    /// Sets all scores to 0, and all gradients to zeros whose signs encode the labels.
-    /// [`refresh`](Self::refresh) must be called to compute the gradients. Takes O(rows · labels)
-    /// time, and 16 bytes per row and label.
+    /// Sets all scores to 0, and all gradients to zeros. The signs of these zeros encode the
+    /// labels. [`refresh`](Self::refresh) must be called to compute the gradients. Takes O(rows ·
+    /// labels) time, and 16 bytes per row and label.
     ///
     /// # Errors
     ///
@@ -469,8 +469,8 @@ impl Sums {
         Ok(Self { data, ..*self })
     }
 
-    /// Adds `scale · x` to g. If `x` is a head that the scores of all rows already contain, and
-    /// `scale` is the L2 weight, the regularization then applies to the total head.
+    /// Adds `scale · x` to g. Let `x` be a head that the scores of all rows already contain, and
+    /// `scale` the L2 weight. The regularization then applies to the total head.
     pub(crate) fn shift_gradients(&mut self, scale: f64, x: &[f64]) {
         let stride = self.stride;
         add_scaled(&mut self.data[..stride], scale, x);

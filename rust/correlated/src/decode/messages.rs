@@ -22,8 +22,8 @@ const FEW_EDGES: usize = 5000;
 #[wide]
 fn send(couplings: &[f64], last: &[f64], next: &mut [f64]) -> f64 {
     for ((next, &last), &coupling) in next.iter_mut().zip(last).zip(couplings) {
-        // log(1 + e^(r + c)) − log(1 + e^r) is computed as the difference of max(0, ·), plus a
-        // single logarithm for the difference of the remainders.
+        // log(1 + e^(r + c)) − log(1 + e^r) is computed in two parts: the difference of the terms
+        // max(0, ·), and a single logarithm for the difference of the remainders.
         let (rest, coupled) = (*next, *next + coupling);
         let above = if coupled > 0.0 { coupled } else { 0.0 } - if rest > 0.0 { rest } else { 0.0 };
         let message = above + ln_ratio(exp(-coupled.abs()), exp(-rest.abs()));

@@ -246,7 +246,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// Writes the log-odds at `z`. Before that, flips labels whose log-odds have the wrong sign
+    /// Writes the log-odds at `z`. Before that, flips labels if their log-odds have the wrong sign
     /// because of rounding or a tie. Scores are later rounded to single precision, so the signs
     /// after rounding are used.
     fn settle(&self, u: &[f64], z: &mut [bool], odds: &mut [f64]) {

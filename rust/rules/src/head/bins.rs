@@ -91,7 +91,7 @@ impl System {
     }
 
     /// Sets the gradients, diagonals and sizes of the bins from sums by bin. `h` is the final
-    /// diagonal, either of equation 18 or of the exact restriction.
+    /// diagonal, computed by equation 18 or by the exact restriction.
     #[inline(always)]
     pub(crate) fn set_sums(&mut self, sizes: &[f64], g: &[f64], h: &[f64]) {
         self.sizes.copy_from_slice(sizes);
@@ -196,7 +196,7 @@ pub(crate) struct BinnedRows {
     sums: Vec<f64>,
 }
 
-/// A label whose bin has changed, as (label, old bin, new bin).
+/// A change of the bin of a label, as (label, old bin, new bin).
 pub(crate) type Move = (usize, f64, f64);
 
 impl BinnedRows {
@@ -305,7 +305,8 @@ impl BinnedRows {
     }
 }
 
-/// Lists the labels whose bins differ, ascending. `moves` must have capacity for all labels.
+/// Lists the labels with different bins in `old` and `new`, ascending. `moves` must have capacity
+/// for all labels.
 #[inline(always)]
 pub(crate) fn find_moves(old: &[f64], new: &[f64], moves: &mut Vec<Move>) {
     moves.clear();
@@ -333,7 +334,7 @@ pub(crate) fn find_moves(old: &[f64], new: &[f64], moves: &mut Vec<Move>) {
 /// Returns `Σ x_i y_i` of two vectors of the same length. The length may be any number.
 #[inline(always)]
 fn dot(x: &[f64], y: &[f64]) -> f64 {
-    let mut sum = lanes::dot(x, y); // of whole chunks
+    let mut sum = lanes::dot(x, y); // the complete chunks
     for (x, y) in x
         .as_chunks::<WIDTH>()
         .1

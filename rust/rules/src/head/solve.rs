@@ -8,10 +8,10 @@
 //! ```
 //!
 //! where d = `Σ w |g|`. A factorization would take K³ / 3 operations per candidate. Conjugate
-//! gradients need only products with A. A product is computed either from the rows themselves (4 ·
-//! rows · K operations) or from a Gram matrix (2 K² operations). The caller chooses the form by
-//! passing an [`Outer`]. The preconditioner is `diag(h + ω)`, the diagonal of the system. The
-//! preconditioned system has a condition number below about 10, so a few steps suffice.
+//! gradients need only products with A. A product is computed from the rows themselves (4 · rows ·
+//! K operations) or from a Gram matrix (2 K² operations). The caller chooses the form by passing an
+//! [`Outer`]. The preconditioner is `diag(h + ω)`, the diagonal of the system. The preconditioned
+//! system has a condition number below about 10, so a few steps suffice.
 //!
 //! The solver starts from an approximate head ([`Near`]), usually the head of a neighbouring
 //! candidate. It stops as soon as the quality is known to be accurate enough, or is known not to be
@@ -85,7 +85,7 @@ fn cut<const C: usize>(row: &[f64]) -> &[f64] {
     &row[..length::<C>(row.len())]
 }
 
-/// The matrix `A = Σ w g gᵀ` over some rows, either stored or implicit.
+/// The matrix `A = Σ w g gᵀ` over some rows, stored or implicit.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Outer<'a> {
     /// The stored matrix.
@@ -241,8 +241,8 @@ impl<'a> Outer<'a> {
     }
 }
 
-/// A head `x` close to the head wanted for a set of rows, and its product `A x` over these rows.
-/// The product is updated in O(labels) when a row is added or removed.
+/// An approximate head `x` of a set of rows, and its product `A x` over these rows. The product is
+/// updated in O(labels) when a row is added or removed.
 #[derive(Debug)]
 pub(crate) struct Near {
     /// The head, a padded row.
@@ -531,8 +531,8 @@ impl<const C: usize> Solver<C> {
         (0.5 * total(&gains), 0.5 * total(&missing), total(&scaled))
     }
 
-    /// Solves by Cholesky factorization. This is used if conjugate gradients are too slow, either
-    /// without regularization or because rounding errors have damaged the matrix. Without
+    /// Solves by Cholesky factorization. This is used if conjugate gradients converge too slowly.
+    /// They do so without regularization, or if rounding errors have damaged the matrix. Without
     /// regularization, 1e-10 times the mean diagonal is added to the diagonal. If the matrix is not
     /// positive definite, the head is 0.
     ///

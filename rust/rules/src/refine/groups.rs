@@ -33,7 +33,7 @@ pub(crate) struct Groups {
     pub(crate) rows: Vec<u32>,
     /// The groups, in ascending order of value.
     pub(crate) list: Vec<Group>,
-    /// Rows of the set whose value is missing.
+    /// Rows of the set with a missing value.
     pub(crate) missing: Vec<u32>,
 }
 

@@ -149,9 +149,9 @@ impl Moments {
         })
     }
 
-    /// Reduces the set to the rows in `kept`. Either the rows in `gone` are subtracted, or the rows
-    /// in `kept` are summed again, depending on which are fewer. `head` is an approximate head of
-    /// the kept rows. Without it, solving starts from the head of the old set.
+    /// Reduces the set to the rows in `kept`. The rows in `gone` are subtracted if they are fewer
+    /// than the rows in `kept`. Otherwise the rows in `kept` are summed again. `head` is an
+    /// approximate head of the kept rows. Without it, solving starts from the head of the old set.
     ///
     /// # Errors
     ///
@@ -299,8 +299,8 @@ impl<'a> Context<'a> {
         self.params.search == Search::Fast && self.has_few_bins()
     }
 
-    /// Returns whether there are few bins. Bins are few if the numbers of a row by bins, including
-    /// the products of bins, are at most twice as many as the labels.
+    /// Returns whether there are few bins. A row summed by bins consists of sums and products of
+    /// bins. Bins are few if this row is at most twice as long as a row of labels.
     fn has_few_bins(&self) -> bool {
         matches!(self.method, Method::Bins { binner, .. }
             if binner.n_bins * (binner.n_bins + 3) / 2 <= 2 * self.statistics.stride)

@@ -37,7 +37,7 @@ pub(crate) struct OwnBins<'a> {
     next: Vec<f64>,
     /// Working space of the binner.
     criteria: Vec<f64>,
-    /// Labels whose bins change from one candidate to the next.
+    /// Labels that change their bins from one candidate to the next.
     moves: Vec<Move>,
     /// The rows summed by bins. The rows added last may still be missing.
     binned: BinnedRows,
@@ -307,8 +307,8 @@ impl ParentBins {
             return;
         }
         let stride = self.bins.len();
-        // One bit stands for all bins whose numbers are equal modulo 128. If the bit is set, all
-        // these bins are summed again.
+        // One bit is used for all bins with numbers that are equal modulo 128. If the bit is set,
+        // all these bins are summed again.
         let mut changed = 0u128;
         for &(label, from, to) in moves {
             self.bins[label] = to;

@@ -33,9 +33,9 @@ use rayon::prelude::*;
 
 /// The rows of a set, each reduced to a few numbers by the bins of the set.
 ///
-/// The numbers of a row are B gradients, then B diagonals, then the products of bins a > b in the
-/// order (1, 0), (2, 0), (2, 1), …, then padding. All numbers are multiplied by the weight of the
-/// row.
+/// A row starts with B gradients and B diagonals. The products of bins a > b follow in the order
+/// (1, 0), (2, 0), (2, 1), …, and the rest is padding. All numbers are multiplied by the weight of
+/// the row.
 #[derive(Debug)]
 pub(crate) struct BinnedStatistics<'a> {
     /// The L2 weight ω.
@@ -290,7 +290,7 @@ fn search_full(
     let width = statistics.width;
     let mut histogram = Histogram::new(column, width)?;
     let mut n_rows = set.rows.len();
-    // The sum of all rows whose value is not missing.
+    // The sum of all rows without a missing value.
     let mut all = copied("number of label bins", &statistics.all)?;
     let Some(codes) = column.codes_by_row() else {
         return Ok(None);
@@ -391,7 +391,7 @@ impl Histogram {
         }
     }
 
-    /// Adds a reduced row whose value has the given code.
+    /// Adds a reduced row with the given code.
     #[inline(always)]
     fn add(&mut self, column: &Column, code: u32, row: &[f64]) {
         let group = Self::group(column, code);
@@ -455,7 +455,7 @@ pub(crate) struct FewRows<'a> {
     reduced: Vec<f64>,
     /// Sum of the reduced rows of the complement.
     others: Vec<f64>,
-    /// Sum of the reduced rows of the parent set whose value is not missing.
+    /// Sum of the reduced rows of the parent set that have no missing value.
     all: Vec<f64>,
     /// Solves the heads of the parent's bins.
     system: System,

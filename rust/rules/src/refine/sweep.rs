@@ -28,7 +28,7 @@ pub(crate) trait Evaluator {
     ///
     /// # Errors
     ///
-    /// The errors of the evaluator: there is not enough memory, or the watch was asked to stop.
+    /// The errors of the evaluator: there is not enough memory, or the watch was stopped.
     fn of_taken(&mut self, bound: f64) -> Result<Option<f64>, Error>;
     /// Returns the quality of the complement, which is the parent set without the growing set.
     ///
