@@ -21,7 +21,7 @@ const RISE: f64 = 1e-5;
 
 /// The objective of all labels in one precision.
 pub(crate) struct Objective<'a, T, const N: usize> {
-    /// The data, and the pass over its rows.
+    /// The data. It also computes sums in passes over the rows.
     gradient: Gradient<'a, T, N>,
     /// The pairs that may have a coupling.
     pairs: Pairs,

@@ -30,7 +30,7 @@ pub(crate) struct Batch<'a> {
     weights: OfRows,
     /// `w (1 − Σ_k |g_k|)` of the rows.
     rests: OfRows,
-    /// Rows in the batch.
+    /// Number of rows in the batch.
     n_rows: usize,
 }
 
@@ -61,7 +61,7 @@ impl<'a> Batch<'a> {
         batch
     }
 
-    /// Chunk `c` of every row of the batch, in order.
+    /// Returns chunk `c` of every row of the batch, in order.
     #[inline(always)]
     fn column(&self, c: usize) -> impl Iterator<Item = &'a [f64; WIDTH]> {
         let gradients = self.gradients;
@@ -69,7 +69,7 @@ impl<'a> Batch<'a> {
         starts.iter().map(move |&start| &gradients[start + c])
     }
 
-    /// `y += Σ_i a_i g_i` over the rows of the batch.
+    /// Computes `y += Σ_i a_i g_i` over the rows of the batch.
     #[inline(always)]
     pub(crate) fn add_to(&self, a: &OfRows, y: &mut [f64]) {
         for (c, out) in chunks_mut(y).iter_mut().enumerate() {
@@ -111,7 +111,7 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// `factor · w_i · g_iᵀx` for each row i of the batch. Entries beyond the batch are 0.
+    /// Returns `factor · w_i · g_iᵀx` for each row i of the batch. Entries beyond the batch are 0.
     #[inline(always)]
     pub(crate) fn products(&self, factor: f64, x: &[f64]) -> OfRows {
         let mut products = self.weights;

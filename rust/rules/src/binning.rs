@@ -42,7 +42,7 @@ pub(crate) const LEAST_DIAGONAL: f64 = 1e-150;
 /// number of bins of a sign changes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Binner {
-    /// How many bins each sign has.
+    /// The parameters for the number of bins of each sign.
     binning: Binning,
     /// Largest total number of bins over all divisions of the labels into negative and positive
     /// ones, empty bins included. All bin numbers are below `n_bins`.

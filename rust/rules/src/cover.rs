@@ -24,7 +24,7 @@ pub(crate) type Mask = u64;
 /// The values of one feature in a block of rows.
 type Lanes = [f32; ROWS];
 
-/// The rows in a mask, ascending.
+/// Returns the rows in a mask, ascending.
 #[inline(always)]
 pub(crate) fn bits(mut mask: Mask) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {

@@ -116,7 +116,7 @@ struct Boosting<'a> {
     params: &'a Params,
     /// The features of all training rows.
     columns: &'a Columns,
-    /// How heads are computed.
+    /// The method for computing heads.
     method: Method,
     /// Scores and gradients of all training rows.
     statistics: Statistics<'a>,

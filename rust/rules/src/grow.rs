@@ -44,7 +44,7 @@ pub(crate) struct Grower<'a> {
     params: &'a Params,
     /// The features of all training rows.
     columns: &'a Columns,
-    /// How heads are computed.
+    /// The method for computing heads.
     method: Method,
     /// The watch. It is called after each search for a condition.
     watch: &'a Watch,

@@ -247,7 +247,7 @@ impl<'a> Outer<'a> {
 pub(crate) struct Near {
     /// The head, a padded row.
     pub(crate) x: Aligned,
-    /// `A x`.
+    /// The product `A x`.
     pub(crate) product: Aligned,
 }
 
@@ -325,7 +325,7 @@ impl Near {
 pub(crate) struct Solver<const C: usize> {
     /// The L2 weight ω.
     pub(crate) l2: f64,
-    /// `r = −g − M x`.
+    /// The residual `r = −g − M x`.
     residual: Aligned,
     /// The search direction.
     direction: Aligned,

@@ -264,7 +264,7 @@ pub(crate) struct Context<'a> {
     columns: &'a Columns,
     /// The parameters of the fit.
     params: &'a Params,
-    /// How heads are computed.
+    /// The method for computing heads.
     pub(crate) method: Method,
 }
 
