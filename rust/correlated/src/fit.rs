@@ -57,8 +57,8 @@ impl Checked {
     /// parameters give exactly the same result for any number of threads. A fit that does not
     /// converge is not an error; see [`Model::converged`].
     ///
-    /// `watch` counts finished labels, without labels that occur in no row. It is called every few
-    /// milliseconds to check for a stop.
+    /// `watch` counts finished labels. Labels that occur in no row are not counted. The watch is
+    /// called every few milliseconds to check for a stop.
     ///
     /// # Errors
     ///

@@ -36,8 +36,8 @@ struct Holders {
     ends: Vec<u32>,
     /// Rows, label by label. A block has at most 4096 rows.
     rows: Vec<u16>,
-    /// The same entries by row. Row r has the labels `labels_of_rows[row_ends[r]..row_ends[r +
-    /// 1]]`.
+    /// The same entries by row. Row r has the labels
+    /// `labels_of_rows[row_ends[r]..row_ends[r + 1]]`.
     row_ends: Vec<u32>,
     /// Labels, row by row.
     labels_of_rows: Vec<u32>,

@@ -120,8 +120,8 @@ impl Params {
 const PROHIBITIVE: f64 = 1e15;
 
 impl Checked {
-    /// Returns the penalty of a weight b. In the −1/1 coding, the user's penalty applies to `w =
-    /// b/2`.
+    /// Returns the penalty of a weight b. In the −1/1 coding, the user's penalty applies to
+    /// `w = b/2`.
     pub(crate) fn features(&self) -> Penalty {
         self.penalty(self.0.l2_features)
             .scaled(match self.0.coding {

@@ -1,10 +1,10 @@
 //! Implements the procedure of the method's authors (their MATLAB code `enCorrLog`), to reproduce
 //! their results.
 //!
-//! It uses the 0/1 coding. It runs FISTA from zero with the fixed step `30 n / ‖X‖²`, where X
-//! includes its constant column. The step may exceed 1/L, so the procedure can diverge. After 20
-//! gradients it stops as soon as the objective at the extrapolated point changes by less than a
-//! thousandth. This early stopping acts as regularization.
+//! The procedure uses the 0/1 coding. It runs FISTA from zero with the fixed step `30 n / ‖X‖²`,
+//! where X includes its constant column. The step may exceed 1/L, so the procedure can diverge.
+//! After 20 gradients it stops as soon as the objective at the extrapolated point changes by less
+//! than a thousandth. This early stopping acts as regularization.
 //!
 //! The authors' penalty of couplings sums over ordered pairs. It is `2 ρ c² + 2 ρ ε |c|` for each
 //! pair in the objective, with the gradient `4 ρ c`. Their soft threshold is `t ρ ε`, which is only

@@ -1,10 +1,10 @@
 //! Chooses γ, the factor of the frequencies, by leave-one-out error. γ determines how strongly
 //! nonlinear the link may be.
 //!
-//! Let L be the Cholesky factor of the Gram matrix, and `ψ = L⁻¹φ`. Least squares predicts `ψ_i ·
-//! Σ_j ω_j ψ_j y_j` for row i. The leverage of a row is `ω |ψ|²`. A fit without the row would have
-//! a larger residual for this row, namely its residual divided by one minus its leverage. One fit
-//! therefore gives all leave-one-out errors.
+//! Let L be the Cholesky factor of the Gram matrix, and `ψ = L⁻¹φ`. Least squares predicts
+//! `ψ_i · Σ_j ω_j ψ_j y_j` for row i. The leverage of a row is `ω |ψ|²`. A fit without the row
+//! would have a larger residual for this row, namely its residual divided by one minus its
+//! leverage. One fit therefore gives all leave-one-out errors.
 //!
 //! The comparison must be valid for the fitted model, which differs from the comparison in three
 //! ways:
@@ -117,9 +117,9 @@ pub(crate) fn choose(
 
 /// Returns the number of random features in the comparison, for a fit to `n` rows.
 pub(crate) fn features(params: &Params, labels: &Labels, n: usize) -> usize {
-    // `of_fit` is the number of multiply-adds for fitting V. `of_square` is the number for three Gram
-    // matrices with whitening, per squared number of features. The same constant factor is left out
-    // of these two numbers.
+    // `of_fit` is the number of multiply-adds for fitting V. `of_square` is the number for three
+    // Gram matrices with whitening, per squared number of features. The same constant factor is
+    // left out of these two numbers.
     let of_fit = n as f64 * params.n_features as f64 * work(params, params.n_features, labels);
     let of_square = (GAMMAS.len() * n.min(MOST_ROWS)) as f64;
     let affordable = (SHARE_OF_FIT * of_fit / of_square).sqrt() as usize;
@@ -197,8 +197,8 @@ fn targets(labels: &Labels, common: &[u32], rows: &[u32]) -> Result<Vec<f32>, Er
 ///
 /// With infinitely many rows, the residuals of the fit and the leave-one-out residuals would agree.
 /// With finitely many rows, the residuals of the fit are below this limit, and the leave-one-out
-/// residuals are above it by about the same amount. The estimate is therefore between their mean and
-/// the leave-one-out error. The smaller `share` is, the closer the estimate is to the mean.
+/// residuals are above it by about the same amount. The estimate is therefore between their mean
+/// and the leave-one-out error. The smaller `share` is, the closer the estimate is to the mean.
 fn error(
     design: &mut Design,
     weights: &[f32],

@@ -76,8 +76,8 @@ pub(crate) fn median_squared_distance(
 }
 
 /// Draws frequencies and phases for a kernel with squared bandwidth `q` and factor `gamma`. The
-/// frequencies are `width` rows of length s. The s phases are in [0, 2π). Both are empty for the
-/// linear kernel.
+/// frequencies are `width` rows of length s. The s phases are in [0, 2π). Frequencies and phases
+/// are empty for the linear kernel.
 ///
 /// # Errors
 ///

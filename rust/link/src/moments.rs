@@ -49,10 +49,10 @@ pub(crate) fn gram(
 /// label.
 ///
 /// Ỹ are smoothed targets. Let s be `shrink`. The targets are `(2s − 1) y + (1 − s)`, which is s
-/// for present labels and 1 − s for absent labels. For the softmax, the targets are `s y + (1 −
-/// s)/m`, where m is the number of labels that occur in at least one row. The targets of a row then
-/// sum to 1. Ỹ is never formed. Its constant part multiplies the sum of all features. Takes
-/// O(stored labels of the block × size).
+/// for present labels and 1 − s for absent labels. For the softmax, the targets are
+/// `s y + (1 − s)/m`, where m is the number of labels that occur in at least one row. The targets
+/// of a row then sum to 1. Ỹ is never formed. Its constant part multiplies the sum of all features.
+/// Takes O(stored labels of the block × size).
 pub(crate) fn moments(
     problem: &Problem<'_>,
     labels: &Labels,

@@ -1,5 +1,5 @@
-//! Minimizes the logistic loss plus ridge by Newton's method. The objective for each label is `Σ_i
-//! ω_i [log(1 + e^{ŝ_i}) − ỹ_i ŝ_i] + λ‖v‖²`.
+//! Minimizes the logistic loss plus ridge by Newton's method. The objective for each label is
+//! `Σ_i ω_i [log(1 + e^{ŝ_i}) − ỹ_i ŝ_i] + λ‖v‖²`.
 //!
 //! Labels are independent given the features. One thread processes sixteen labels at a time with
 //! the same passes over the features. Newton steps are solved approximately by conjugate gradients.

@@ -1,8 +1,8 @@
 //! Computes the scores of rows by a fitted link, for one block of rows at a time.
 //!
 //! For each block, the linear predictions and the cosine features are computed. The features are
-//! then multiplied by the output weights in a dense product. A row takes O(k · stored values + s k
-//! + s m) for k predictions, s features and m labels. The scores of a row are exactly the same
+//! then multiplied by the output weights in a dense product. A row takes O(k · stored values + s
+//! k + s m) for k predictions, s features and m labels. The scores of a row are exactly the same
 //! whichever rows are scored together.
 
 use crate::design::{PREDICTIONS, Projection, features};

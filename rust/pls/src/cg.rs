@@ -19,8 +19,8 @@
 //! precision.
 //!
 //! LEML has a similar loop (`linear/src/leml/ridge.rs`), but the two are separate. In LEML, each
-//! lane multiplies `XᵀΩX` by its own number. The solution starts from the previous iteration, and no
-//! older iterate is kept. A common loop would do unneeded work here. The two loops use the same
+//! lane multiplies `XᵀΩX` by its own number. The solution starts from the previous iteration, and
+//! no older iterate is kept. A common loop would do unneeded work here. The two loops use the same
 //! [`Lanes`].
 
 use crate::design::{Design, Rows, cross_into};

@@ -424,8 +424,8 @@ impl<'a, T: Real> Design<'a, T> {
         }
     }
 
-    /// Computes `g_j −= x̄_j sum`, where `sum` is the sum of u over all rows. This completes `g +=
-    /// Xᵀ u` for centred X. Does nothing without centring.
+    /// Computes `g_j −= x̄_j sum`, where `sum` is the sum of u over all rows. This completes
+    /// `g += Xᵀ u` for centred X. Does nothing without centring.
     pub(crate) fn center_transposed(&self, sum: &[f64; LANES], g: &mut [Lanes<T>]) {
         if let Some(mean) = &self.mean {
             let sum = Lanes::of(&sum.map(|sum| -sum));

@@ -65,8 +65,8 @@ pub struct Model<T> {
 /// Divides `n_rows` rows into blocks and scales their weights.
 ///
 /// `n_values` returns the number of stored values of a row. These numbers determine the boundaries
-/// of the blocks. The weights are multiplied by a power of two that brings the largest weight near
-/// 1. Returns the rows and this factor.
+/// of the blocks. The weights are multiplied by a power of two that brings the largest weight
+/// near 1. Returns the rows and this factor.
 ///
 /// # Errors
 ///
@@ -110,9 +110,9 @@ impl Checked {
     /// The watch counts panels of 32 right-hand sides.
     ///
     /// Memory: `y` and sparse `x` are copied, and each copy is stored by row and by column. The fit
-    /// also needs `2 (k + n_oversamples)` numbers per label, `2 k` numbers per feature, and `6 ·
-    /// 32` numbers per feature and thread. `Cholesky` adds two matrices of features × features.
-    /// `Dual` adds two matrices of rows × rows, or four if a ridge is chosen.
+    /// also needs `2 (k + n_oversamples)` numbers per label, `2 k` numbers per feature, and
+    /// `6 · 32` numbers per feature and thread. `Cholesky` adds two matrices of features ×
+    /// features. `Dual` adds two matrices of rows × rows, or four if a ridge is chosen.
     ///
     /// # Errors
     ///
@@ -309,8 +309,8 @@ impl<T: Real> Fitting<'_, T> {
         Tall::from_fn(y.n_cols(), width, number)
     }
 
-    /// Returns an orthonormal basis of a random matrix, for `n_iter` = 0. The singular values of `T
-    /// = BQ` estimate eigenvalues only if Q is orthonormal. With `n_iter` ≥ 1, Q is already
+    /// Returns an orthonormal basis of a random matrix, for `n_iter` = 0. The singular values of
+    /// `T = BQ` estimate eigenvalues only if Q is orthonormal. With `n_iter` ≥ 1, Q is already
     /// orthonormal.
     fn orthonormal(&self, probe: &Tall<T>) -> Result<Tall<T>, Error> {
         let spectrum = probe.spectrum(self.watch)?;

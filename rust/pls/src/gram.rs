@@ -1,10 +1,10 @@
 //! Computes Gram matrices in double precision, for the solvers that factorize a Gram matrix.
 //!
-//! [`gram_of_features`] computes `XᵀΩX` of shape (d, d). [`gram_of_rows`] computes `Ω^{1/2} X Xᵀ
-//! Ω^{1/2}` of shape (n, n). X is used as stored in its [`Design`]: scaled, centred if requested,
-//! and with the column order of the [`Design`]. The matrix is divided into strips of rows, and each
-//! strip is one unit of work. No sum is computed by several threads, so the result does not depend
-//! on the number of threads. Only the lower triangle is computed.
+//! [`gram_of_features`] computes `XᵀΩX` of shape (d, d). [`gram_of_rows`] computes
+//! `Ω^{1/2} X Xᵀ Ω^{1/2}` of shape (n, n). X is used as stored in its [`Design`]: scaled, centred
+//! if requested, and with the column order of the [`Design`]. The matrix is divided into strips of
+//! rows, and each strip is one unit of work. No sum is computed by several threads, so the result
+//! does not depend on the number of threads. Only the lower triangle is computed.
 
 use crate::design::{Cells, Design, Rows, SLAB};
 use faer::linalg::matmul::matmul;
@@ -70,7 +70,7 @@ pub(crate) fn gram_of_features<T: Real>(
 }
 
 /// Computes the strip of `features` for sparse X, before centring. For each stored value of a
-/// feature, the row of this value is added up to the diagonal.
+/// feature, a multiple of its row is added to the strip. Entries above the diagonal are left out.
 fn sparse_strip<T: Real>(
     rows: &Rows<T>,
     blocks: &RowBlocks<T>,

@@ -55,9 +55,9 @@
 //! Matrices are stored and multiplied in the precision of X. Orthogonalizations, Gram matrices and
 //! their factorizations are in double precision.
 //!
-//! A fit never forms a matrix of labels × labels or of rows × labels. It forms a matrix of features
-//! × features or of rows × rows only if the solver factorizes such a matrix. It keeps rows × k
-//! numbers only for [`Params::leave_one_out`].
+//! A fit never forms a matrix of labels × labels or of rows × labels. It forms a matrix of
+//! features × features or of rows × rows only if the solver factorizes such a matrix. It keeps
+//! rows × k numbers only for [`Params::leave_one_out`].
 //!
 //! # Example
 //!

@@ -10,7 +10,7 @@ use manylabel_base::{Error, checked};
 /// The number of components k of the embedding.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Components {
-    /// This number of components; ≥ 1. The fit returns fewer if the data have fewer independent
+    /// A fixed number of components; ≥ 1. The fit returns fewer if the data have fewer independent
     /// directions.
     Count(usize),
     /// The smallest k for which the k largest eigenvalues of `YᵀΩY` (not centred) sum to more than
@@ -51,7 +51,7 @@ pub enum Embedding {
 pub enum Ridge {
     /// The ridge with the smallest leave-one-out error among the ridges that are tried.
     Auto,
-    /// This ridge; finite and ≥ 0.
+    /// A fixed ridge; finite and ≥ 0.
     Of(f64),
 }
 

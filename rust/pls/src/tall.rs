@@ -37,8 +37,8 @@ const WHAT: &str = "rows of the embedding";
 pub(crate) type Spectrum = manylabel_dense::Pairs;
 
 impl<T: Real> Tall<T> {
-    /// Returns the chunks of rows that are units of work. Each chunk except the last has at least 8
-    /// · `n_cols` rows.
+    /// Returns the chunks of rows that are units of work. Each chunk except the last has at least
+    /// 8 · `n_cols` rows.
     fn chunks(&self) -> Vec<Range<usize>> {
         let step = (8 * self.n_cols).max(1024);
         let starts = (0..self.n_rows).step_by(step);

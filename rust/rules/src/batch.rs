@@ -83,9 +83,9 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Adds sums over the rows of the batch to the arrays in `sums`. The arrays receive `Σ w g`, `Σ
-    /// w |g| (1 − |g|)`, `Σ w |g|` and `Σ w rest |g|`, in this order. Only the first `N` of these
-    /// sums are computed; `N` must be at least 2.
+    /// Adds sums over the rows of the batch to the arrays in `sums`. The sums are `Σ w g`,
+    /// `Σ w |g| (1 − |g|)`, `Σ w |g|` and `Σ w rest |g|`, in this order. Only the first `N` of
+    /// these sums are computed; `N` must be at least 2.
     #[inline(always)]
     pub(crate) fn add_moments_to<const N: usize>(&self, sums: [&mut [f64]; N]) {
         let sums = sums.map(chunks_mut);

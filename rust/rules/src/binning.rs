@@ -71,8 +71,8 @@ impl Binner {
         binner
     }
 
-    /// Returns the number of bins for `n` labels of one sign: `min(clamp(⌈ratio · n⌉, min_bins,
-    /// max_bins), n)`.
+    /// Returns the number of bins for `n` labels of one sign:
+    /// `min(clamp(⌈ratio · n⌉, min_bins, max_bins), n)`.
     fn count(&self, n: usize) -> usize {
         let Binning {
             ratio,

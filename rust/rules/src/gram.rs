@@ -66,8 +66,8 @@ impl Gram {
         Ok(Self { stride, data })
     }
 
-    /// Computes the matrix of `rows`. `weights` has one entry for every training row. Takes O(rows
-    /// · labels²).
+    /// Computes the matrix of `rows`. `weights` has one entry for every training row. Takes
+    /// O(rows · labels²).
     ///
     /// # Errors
     ///

@@ -172,9 +172,9 @@ impl LabelSets {
         &self.labels[start..end]
     }
 
-    /// Writes the probability of each label. The probability of a label set is proportional to `1 /
-    /// (1 + Σ_k e^{−y_k p_k})`. Takes O(entries + sets · labels with positive scores). There must
-    /// be at least one set.
+    /// Writes the probability of each label. The probability of a label set is proportional to
+    /// `1 / (1 + Σ_k e^{−y_k p_k})`. Takes O(entries + sets · labels with positive scores). There
+    /// must be at least one set.
     pub(crate) fn marginals(&self, scores: &[f64], search: &mut Search, out: &mut [f64]) {
         let scale = self.minimax(scores, search).cost;
         let mut common = (-scale).exp();

@@ -1,9 +1,9 @@
 //! Fits and applies gradient-boosted multi-label rules with gradient-based label binning.
 //!
-//! A rule has a body and a head. The *body* is a conjunction of conditions on features, such as `x₃
-//! ≤ 0.5`. The *head* holds one score for each label, or a score for a single label. The score of a
-//! row is the sum of the heads of all rules that cover the row. The first rule is the default rule.
-//! It has no conditions and covers every row.
+//! A rule has a body and a head. The *body* is a conjunction of conditions on features, such as
+//! `x₃ ≤ 0.5`. The *head* holds one score for each label, or a score for a single label. The score
+//! of a row is the sum of the heads of all rules that cover the row. The first rule is the default
+//! rule. It has no conditions and covers every row.
 //!
 //! Rules are fitted one after the other. Let g and H be the gradients and Hessians of the loss at
 //! the current scores, summed over the covered rows. A head p minimizes the second-order

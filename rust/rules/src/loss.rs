@@ -94,8 +94,8 @@ pub(crate) struct Factors {
 const LARGEST_STEP: f64 = 200.0;
 
 /// Gradients are computed from scores if `q_k` of some label, or `rest`, is not above this value.
-/// Together with [`LARGEST_STEP`], products of factors and `q_k` are at least `e^−200 · 1e-200 ≈
-/// 1e-287`, which is still a normal number.
+/// Together with [`LARGEST_STEP`], products of factors and `q_k` are at least
+/// `e^−200 · 1e-200 ≈ 1e-287`, which is still a normal number.
 const LEAST_SHARE: f64 = 1e-200;
 
 impl Factors {

@@ -32,7 +32,8 @@ pub enum Head {
 /// heads with label binning under the example-wise loss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hessian {
-    /// These derivatives are left out, as in GBLB, equations 18 to 20. This keeps steps short.
+    /// These derivatives are left out, as in GBLB, equations 18 to 20. Leaving them out keeps steps
+    /// short.
     Paper,
     /// These derivatives are kept. The Hessian is then the exact Hessian of the objective with one
     /// score per bin.

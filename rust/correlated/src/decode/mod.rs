@@ -4,11 +4,11 @@
 //! Here `u_i` is the log-odds of label i without couplings. A label without couplings is predicted
 //! if its u is positive. For the coupled labels there are three methods:
 //!
-//! - All states are compared. This is exact and takes O(2^c) per row for c coupled labels.
+//! - All states are compared. This method is exact and takes O(2^c) per row for c coupled labels.
 //! - A search starts from label sets of the training rows and flips labels while this increases the
 //!   score.
-//! - Max-product messages are sent along the couplings, as in the paper. This often fails on graphs
-//!   with cycles.
+//! - Max-product messages are sent along the couplings, as in the paper. This method often fails on
+//!   graphs with cycles.
 //!
 //! No single flip improves a label set found by the first two methods. A label is therefore in the
 //! set if and only if its log-odds given the other labels of the set are positive. These log-odds

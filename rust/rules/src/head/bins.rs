@@ -11,10 +11,10 @@
 //! where `(G P)_b` holds the gradients of each row summed over bin b. The diagonal can be computed
 //! in two ways:
 //!
-//! - The equations of the paper leave out the products of different labels within a bin: `H̃_bb =
-//!   Σ_{k in b} h_kk`.
-//! - The exact restriction of the Hessian includes these products: `H̃_bb = Σ_{k in b} d_k − ‖(G
-//!   P)_b‖²`.
+//! - The equations of the paper leave out the products of different labels within a bin:
+//!   `H̃_bb = Σ_{k in b} h_kk`.
+//! - The exact restriction of the Hessian includes these products:
+//!   `H̃_bb = Σ_{k in b} d_k − ‖(G P)_b‖²`.
 //!
 //! The diagonal of the paper is larger. If most labels are absent from most rows, the exact Hessian
 //! is almost singular in the direction where all labels of a bin change together. Newton steps then
@@ -103,8 +103,8 @@ impl System {
     /// lower is better. It is 0 if the matrix is not positive definite. Takes O(B³) for B non-empty
     /// bins.
     ///
-    /// `product(a, b)` returns `(G P)_aᵀ (G P)_b` and is called with `a ≥ b`. It is called with `a
-    /// = b` only if products within bins are to be subtracted from the diagonal.
+    /// `product(a, b)` returns `(G P)_aᵀ (G P)_b` and is called with `a ≥ b`. It is called with
+    /// `a = b` only if products within bins are to be subtracted from the diagonal.
     #[inline(always)]
     #[expect(clippy::disallowed_methods, reason = "the capacity is reserved")]
     pub(crate) fn quality(&mut self, product: impl Fn(usize, usize) -> f64) -> f64 {

@@ -1,8 +1,9 @@
 //! Computes the heads of rules: the scores that are optimal for a set of rows.
 //!
-//! Let g and H be the sums of gradients and Hessians over the rows. A head p minimizes `gᵀp + ½
-//! pᵀ(H + ωI)p`. The head may be restricted to one score for all labels of a bin, or to one label.
-//! The minimum, `½ gᵀp`, is the *quality* of the set. Lower is better, and 0 means no improvement.
+//! Let g and H be the sums of gradients and Hessians over the rows. A head p minimizes
+//! `gᵀp + ½ pᵀ(H + ωI)p`. The head may be restricted to one score for all labels of a bin, or to
+//! one label. The minimum, `½ gᵀp`, is the *quality* of the set. Lower is better, and 0 means no
+//! improvement.
 //!
 //! [`Method`] selects one of five kinds of heads, depending on the parameters and the loss:
 //!
@@ -80,8 +81,8 @@ impl Method {
         }
     }
 
-    /// Returns the head of a set of rows, as a padded row of scores, and its quality. Both are
-    /// exact up to rounding.
+    /// Returns the head of a set of rows, as a padded row of scores, and its quality. The head and
+    /// the quality are exact up to rounding.
     ///
     /// - `weights` has one entry for every training row.
     /// - `label` is the label of a single-label head, if it has already been chosen.

@@ -310,8 +310,8 @@ impl Near {
     }
 }
 
-/// Computes heads of all labels under the example-wise loss. They are solutions of `(diag(d + ω) −
-/// A) x = −g`.
+/// Computes heads of all labels under the example-wise loss. They are solutions of
+/// `(diag(d + ω) − A) x = −g`.
 ///
 /// The quality of an approximate head is known within bounds. Let M be the matrix of the system,
 /// and `r = −g − M x` the residual. The value of the objective at x is `½ gᵀx − ½ xᵀr`. It exceeds
