@@ -41,7 +41,7 @@ pub fn briefly() -> Criterion {
 ///
 /// # Panics
 ///
-/// If rayon's global pool was used before.
+/// Panics if rayon's global pool was used before.
 pub fn on_one_thread() -> Criterion {
     let pool = ThreadPoolBuilder::new().num_threads(1);
     pool.build_global().expect("not used before");
@@ -94,7 +94,7 @@ impl Csr {
     ///
     /// # Panics
     ///
-    /// If the arrays were changed so that they are not a valid CSR matrix.
+    /// Panics if the arrays were changed so that they are not a valid CSR matrix.
     pub fn view(&self) -> CsrView<'_, i32, f32> {
         CsrView::new(
             "bench",
@@ -110,7 +110,7 @@ impl Csr {
     ///
     /// # Panics
     ///
-    /// As [`view`](Self::view).
+    /// Panics under the same conditions as [`view`](Self::view).
     pub fn owned(&self) -> CsrOwned {
         CsrOwned::from_view(self.view(), false).expect("small")
     }

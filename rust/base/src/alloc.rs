@@ -54,7 +54,7 @@ fn refused<T>(what: &'static str, n: usize) -> Error {
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] with the name `what` if they do not fit in memory.
+/// Returns [`Error::TooLarge`] with the name `what` if they do not fit in memory.
 pub fn reserved<T>(what: &'static str, n: usize) -> Result<Vec<T>, Error> {
     let mut vec = Vec::new();
     vec.try_reserve_exact(n)
@@ -66,7 +66,7 @@ pub fn reserved<T>(what: &'static str, n: usize) -> Result<Vec<T>, Error> {
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] with the name `what` if they do not fit in memory.
+/// Returns [`Error::TooLarge`] with the name `what` if they do not fit in memory.
 #[expect(clippy::disallowed_methods, reason = "the room is reserved")]
 pub fn filled<T: Clone>(what: &'static str, value: T, n: usize) -> Result<Vec<T>, Error> {
     let mut vec = reserved(what, n)?;
@@ -78,7 +78,7 @@ pub fn filled<T: Clone>(what: &'static str, value: T, n: usize) -> Result<Vec<T>
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] with the name `what` if it does not fit in memory.
+/// Returns [`Error::TooLarge`] with the name `what` if the result does not fit in memory.
 #[expect(clippy::disallowed_methods, reason = "the room is reserved")]
 pub fn copied<T: Clone>(what: &'static str, values: &[T]) -> Result<Vec<T>, Error> {
     let mut vec = reserved(what, values.len())?;
@@ -90,7 +90,7 @@ pub fn copied<T: Clone>(what: &'static str, values: &[T]) -> Result<Vec<T>, Erro
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] with the name `what` if they do not fit in memory.
+/// Returns [`Error::TooLarge`] with the name `what` if they do not fit in memory.
 pub fn collected<T>(
     what: &'static str,
     values: impl IntoIterator<Item = T>,
@@ -105,8 +105,8 @@ pub fn collected<T>(
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] with the name `what` if they do not fit in memory; `vec` then has the items that
-/// were appended before.
+/// Returns [`Error::TooLarge`] with the name `what` if they do not fit in memory; `vec` then has the
+/// items that were appended before.
 #[expect(clippy::disallowed_methods, reason = "the room is reserved")]
 pub fn extend<T>(
     what: &'static str,
@@ -137,7 +137,7 @@ pub fn extend<T>(
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] with the name `what` if there is no memory for it.
+/// Returns [`Error::TooLarge`] with the name `what` if there is no memory for it.
 #[inline]
 pub fn push<T>(what: &'static str, vec: &mut Vec<T>, value: T) -> Result<(), Error> {
     if vec.len() == vec.capacity() {

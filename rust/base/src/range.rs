@@ -7,7 +7,7 @@ use std::fmt::Display;
 ///
 /// # Errors
 ///
-/// [`Error::Param`] if `holds` is false.
+/// Returns [`Error::Param`] if `holds` is false.
 pub fn ensure(
     name: &'static str,
     holds: bool,
@@ -29,7 +29,7 @@ pub fn ensure(
 ///
 /// # Errors
 ///
-/// [`Error::Param`] if it is not.
+/// Returns [`Error::Param`] if it is not.
 pub fn positive(name: &'static str, value: f64) -> Result<(), Error> {
     let holds = value.is_finite() && value > 0.0;
     ensure(name, holds, "a finite number > 0", value)
@@ -39,7 +39,7 @@ pub fn positive(name: &'static str, value: f64) -> Result<(), Error> {
 ///
 /// # Errors
 ///
-/// [`Error::Param`] if it is not.
+/// Returns [`Error::Param`] if it is not.
 pub fn not_negative(name: &'static str, value: f64) -> Result<(), Error> {
     let holds = value.is_finite() && value >= 0.0;
     ensure(name, holds, "a finite number >= 0", value)
@@ -49,7 +49,7 @@ pub fn not_negative(name: &'static str, value: f64) -> Result<(), Error> {
 ///
 /// # Errors
 ///
-/// [`Error::Param`] if it is not.
+/// Returns [`Error::Param`] if it is not.
 pub fn share(name: &'static str, value: f64) -> Result<(), Error> {
     let holds = value > 0.0 && value <= 1.0;
     ensure(name, holds, "a number > 0 and <= 1", value)
@@ -59,7 +59,7 @@ pub fn share(name: &'static str, value: f64) -> Result<(), Error> {
 ///
 /// # Errors
 ///
-/// [`Error::Param`] if it is 0.
+/// Returns [`Error::Param`] if it is 0.
 pub fn at_least_one(name: &'static str, count: usize) -> Result<(), Error> {
     ensure(name, count >= 1, "an integer >= 1", count)
 }
@@ -68,7 +68,7 @@ pub fn at_least_one(name: &'static str, count: usize) -> Result<(), Error> {
 ///
 /// # Errors
 ///
-/// [`Error::Shape`] if `expected` and `got` differ.
+/// Returns [`Error::Shape`] if `expected` and `got` differ.
 pub fn same(what: &'static str, expected: usize, got: usize) -> Result<(), Error> {
     if expected == got {
         return Ok(());
@@ -84,7 +84,7 @@ pub fn same(what: &'static str, expected: usize, got: usize) -> Result<(), Error
 ///
 /// # Errors
 ///
-/// [`Error::Shape`] for the first of them that has another number.
+/// Returns [`Error::Shape`] for the first of them that has another number.
 pub fn same_rows(
     n_rows: usize,
     n_rows_of_y: usize,
@@ -114,8 +114,8 @@ macro_rules! checked {
             ///
             /// # Errors
             ///
-            /// [`Error::Param`]($crate::Error::Param) for the first parameter that is out of range, or for
-            /// two that contradict each other.
+            /// Returns [`Error::Param`]($crate::Error::Param) for the first parameter that is out of
+            /// range, or for two that contradict each other.
             pub fn check(self) -> Result<Checked, $crate::Error> {
                 self.ranges()?;
                 Ok(Checked(self))

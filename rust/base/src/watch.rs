@@ -34,8 +34,8 @@ impl Watch {
     ///
     /// # Errors
     ///
-    /// [`Error::Stopped`] after [`stop`](Self::stop) was called, [`Error::TooLarge`] after memory
-    /// [ran low](crate::ran_low).
+    /// Returns [`Error::Stopped`] after [`stop`](Self::stop) was called, [`Error::TooLarge`] after
+    /// memory [ran low](crate::ran_low).
     pub fn step(&self, n: usize) -> Result<(), Error> {
         self.done.fetch_add(n, Relaxed);
         if self.stop.load(Relaxed) {

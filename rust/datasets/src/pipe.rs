@@ -15,7 +15,8 @@ use std::path::Path;
 ///
 /// # Errors
 ///
-/// Those of the system. An error that contains a [`manylabel_base::Error`] comes from the watch.
+/// Returns errors of the operating system. An error that contains a [`manylabel_base::Error`] comes
+/// from the watch.
 #[cfg(unix)]
 pub(crate) fn open<'w>(
     path: &Path,
@@ -47,7 +48,7 @@ pub(crate) fn open<'w>(
 ///
 /// # Errors
 ///
-/// Those of the system.
+/// Returns errors of the operating system.
 #[cfg(not(unix))]
 pub(crate) fn open<'w>(
     path: &Path,

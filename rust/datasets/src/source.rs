@@ -45,7 +45,7 @@ impl Block {
     ///
     /// # Panics
     ///
-    /// If the block has never been filled.
+    /// Panics if the block has never been filled.
     pub(crate) fn text(&self) -> &[u8] {
         &self.bytes[..self.bytes.len() - PADDING.len()]
     }
@@ -88,8 +88,8 @@ impl<'w> Source<'w> {
     ///
     /// # Errors
     ///
-    /// [`Error::Io`], [`Error::Stopped`], [`Error::TooLarge`] if the system reports a lack of
-    /// memory.
+    /// Returns [`Error::Io`]. Returns [`Error::Stopped`] if the watch was stopped. Returns
+    /// [`Error::TooLarge`] if the system reports a lack of memory.
     pub(crate) fn open(path: &Path, watch: &'w Watch) -> Result<Self, Error> {
         let (file, about) = pipe::open(path, watch).map_err(|error| refused(path, error))?;
         let mut file = BufReader::new(file);
@@ -116,8 +116,9 @@ impl<'w> Source<'w> {
     ///
     /// # Errors
     ///
-    /// [`Error::Parse`] if a line is longer than [`LONGEST_LINE`] or a gzip stream is damaged,
-    /// [`Error::Io`], [`Error::Stopped`], [`Error::TooLarge`].
+    /// Returns [`Error::Parse`] if a line is longer than [`LONGEST_LINE`] or a gzip stream is damaged.
+    /// Returns [`Error::Io`] if the file cannot be read or written. Returns [`Error::Stopped`] if the
+    /// watch was stopped. Returns [`Error::TooLarge`] if memory is short.
     pub(crate) fn next(&mut self, block: &mut Block) -> Result<bool, Error> {
         let bytes = &mut block.bytes;
         block.first_line = self.line;
@@ -164,7 +165,7 @@ impl<'w> Source<'w> {
     ///
     /// # Errors
     ///
-    /// As [`next`](Self::next).
+    /// Returns the same errors as [`next`](Self::next).
     pub(crate) fn rest(&mut self) -> Result<Vec<u8>, Error> {
         let (mut text, mut block) = (Vec::new(), Block::default());
         while self.next(&mut block)? {

@@ -4,7 +4,7 @@
 //! factor of a matrix of ten thousand rows takes half a minute on one thread. So matrices of more than
 //! [`ONE_BLOCK`] columns are cut into blocks of [`COLUMNS`] columns (right-looking algorithm): factor the
 //! diagonal block, solve for the rows below it, and subtract their product from the columns to the right.
-//! The last two steps are split over threads in strips, and the watch is looked at between strips.
+//! The last two steps are split over threads in strips, and the watch is checked between strips.
 //!
 //! Each strip is computed by one thread in a fixed order, so results do not depend on the number of
 //! threads. Matrices of up to [`ONE_BLOCK`] columns are a single block and give the bits of `faer`.
@@ -56,7 +56,8 @@ impl Cholesky {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if the factor does not fit in memory, [`Error::Stopped`].
+    /// Returns [`Error::TooLarge`] if the factor does not fit in memory. Returns [`Error::Stopped`] if
+    /// the watch was stopped.
     pub fn new(lower: MatRef<'_, f64>, shift: f64, watch: &Watch) -> Result<Option<Self>, Error> {
         let n = lower.nrows();
         let mut l = zeros(FACTOR, n, n)?;
@@ -81,11 +82,11 @@ impl Cholesky {
     ///
     /// # Errors
     ///
-    /// [`Error::Stopped`]; `right` is then partly overwritten.
+    /// Returns [`Error::Stopped`]; `right` is then partly overwritten.
     ///
     /// # Panics
     ///
-    /// If `right` does not have n rows.
+    /// Panics if `right` does not have n rows.
     pub fn solve_in_place(&self, right: MatMut<'_, f64>, watch: &Watch) -> Result<(), Error> {
         solve(self.l.as_ref(), right, watch)
     }
@@ -95,7 +96,8 @@ impl Cholesky {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if the inverse does not fit in memory, [`Error::Stopped`].
+    /// Returns [`Error::TooLarge`] if the inverse does not fit in memory. Returns [`Error::Stopped`] if
+    /// the watch was stopped.
     pub fn inverse(&self, watch: &Watch) -> Result<Mat<f64>, Error> {
         let n = self.l.nrows();
         let mut out = zeros(INVERSE, n, n)?;

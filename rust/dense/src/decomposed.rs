@@ -30,7 +30,7 @@ pub struct Pairs {
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] with the name `what` if memory is short.
+/// Returns [`Error::TooLarge`] with the name `what` if memory is short.
 pub fn eigen(what: &'static str, lower: MatRef<'_, f64>) -> Result<Option<Pairs>, Error> {
     let n = lower.nrows();
     let mut vectors = zeros(what, n, n)?;
@@ -42,7 +42,7 @@ pub fn eigen(what: &'static str, lower: MatRef<'_, f64>) -> Result<Option<Pairs>
 ///
 /// # Errors
 ///
-/// As [`eigen`].
+/// Returns the same errors as [`eigen`].
 pub fn eigenvalues(what: &'static str, lower: MatRef<'_, f64>) -> Result<Option<Vec<f64>>, Error> {
     eigen_into(what, lower, None)
 }
@@ -80,7 +80,7 @@ fn eigen_into(
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] with the name `what` if memory is short.
+/// Returns [`Error::TooLarge`] with the name `what` if memory is short.
 pub fn singular(what: &'static str, matrix: MatRef<'_, f64>) -> Result<Option<Pairs>, Error> {
     let (m, n) = matrix.shape();
     let size = m.min(n);
@@ -109,7 +109,7 @@ pub fn singular(what: &'static str, matrix: MatRef<'_, f64>) -> Result<Option<Pa
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] with the name `what` if memory is short.
+/// Returns [`Error::TooLarge`] with the name `what` if memory is short.
 pub fn triangle(what: &'static str, mut matrix: Mat<f64>) -> Result<Mat<f64>, Error> {
     let (m, n) = matrix.shape();
     let size = m.min(n);

@@ -12,7 +12,7 @@
 //! | [`triangle`] | R of a QR decomposition | O(m n min(m, n)) |
 //!
 //! Matrices and workspaces are allocated fallibly: if memory is short, a function returns
-//! [`Error::TooLarge`] that names `what` the memory was for. [`Cholesky`] looks at the watch between
+//! [`Error::TooLarge`] that names `what` the memory was for. [`Cholesky`] checks the watch between
 //! blocks of columns. The other decompositions run on one thread and cannot be stopped.
 //!
 //! Results do not depend on the number of threads. They are those of sequential `faer`, bit for bit,
@@ -57,7 +57,7 @@ use manylabel_base::Error;
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] with the name `what` if the matrix does not fit in memory.
+/// Returns [`Error::TooLarge`] with the name `what` if the matrix does not fit in memory.
 pub fn zeros<T: ComplexField>(
     what: &'static str,
     n_rows: usize,
@@ -70,7 +70,7 @@ pub fn zeros<T: ComplexField>(
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] with the name `what` if the matrix does not fit in memory.
+/// Returns [`Error::TooLarge`] with the name `what` if the matrix does not fit in memory.
 pub fn from_fn<T>(
     what: &'static str,
     n_rows: usize,
@@ -91,7 +91,7 @@ pub fn from_fn<T>(
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] with the name `what` if the copy does not fit in memory.
+/// Returns [`Error::TooLarge`] with the name `what` if the copy does not fit in memory.
 pub fn copied<T: ComplexField>(what: &'static str, matrix: MatRef<'_, T>) -> Result<Mat<T>, Error> {
     let mut copy = zeros(what, matrix.nrows(), matrix.ncols())?;
     copy.copy_from(matrix);
@@ -102,7 +102,7 @@ pub fn copied<T: ComplexField>(what: &'static str, matrix: MatRef<'_, T>) -> Res
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] with the name `what` if it does not fit in memory.
+/// Returns [`Error::TooLarge`] with the name `what` if the result does not fit in memory.
 fn room(what: &'static str, wanted: StackReq) -> Result<MemBuffer, Error> {
     MemBuffer::try_new(wanted).map_err(|_| Error::TooLarge {
         what,

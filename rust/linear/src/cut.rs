@@ -56,7 +56,7 @@ impl Tally {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if there is no memory for it.
+    /// Returns [`Error::TooLarge`] if there is no memory for it.
     #[inline]
     pub fn push(&mut self, score: f32, weight: f32) -> Result<(), Error> {
         if score > self.floor && score < f32::INFINITY && weight > 0.0 {
@@ -72,7 +72,7 @@ impl Tally {
     ///
     /// # Errors
     ///
-    /// As [`push`](Self::push).
+    /// Returns the same errors as [`push`](Self::push).
     pub fn push_sums(
         &mut self,
         scores: &[f32],
@@ -103,7 +103,7 @@ impl Tally {
     ///
     /// # Errors
     ///
-    /// As [`push`](Self::push).
+    /// Returns the same errors as [`push`](Self::push).
     pub fn merge(&mut self, other: Self) -> Result<(), Error> {
         self.floor = self.floor.max(other.floor);
         for (score, weight) in other.pairs {

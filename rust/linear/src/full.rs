@@ -38,11 +38,11 @@ impl FullFeatures {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if the copy does not fit in memory.
+    /// Returns [`Error::TooLarge`] if the copy does not fit in memory.
     ///
     /// # Panics
     ///
-    /// If the matrix has a label or position out of range.
+    /// Panics if the matrix has a label or position out of range.
     pub(crate) fn new<P: Index, L: Index>(
         indptr: &[P],
         labels: &[L],

@@ -42,7 +42,7 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if lengths do not agree.
+    /// Returns [`Error::Shape`] if lengths do not agree.
     pub fn new(
         indptr: &'a [P],
         labels: &'a [L],
@@ -69,7 +69,7 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if the copy does not fit in memory.
+    /// Returns [`Error::TooLarge`] if the copy does not fit in memory.
     fn batch<'b, I: Index, T: Value>(
         &'b self,
         x: CsrView<'b, I, T>,
@@ -88,7 +88,7 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
     ///
     /// # Panics
     ///
-    /// If the weights name a label or position that does not exist.
+    /// Panics if the weights name a label or position that does not exist.
     fn score<I: Index, T: Value>(
         &self,
         x: CsrView<'_, I, T>,

@@ -30,7 +30,7 @@ impl LabelSets {
     ///
     /// # Panics
     ///
-    /// If there is no such block.
+    /// Panics if there is no such block.
     pub fn labels(&self, block: usize) -> &[u32] {
         &self.labels[self.ends[block]..self.ends[block + 1]]
     }
@@ -61,8 +61,9 @@ impl LabelSets {
 ///
 /// # Errors
 ///
-/// [`Error::Shape`] if there is not one block per row, [`Error::Param`] if a block is not below `n_blocks`,
-/// [`Error::TooLarge`], [`Error::Stopped`].
+/// Returns [`Error::Shape`] if there is not one block per row. Returns [`Error::Param`] if a block is
+/// not below `n_blocks`. Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if
+/// the watch was stopped.
 pub fn label_step(
     y: &CsrOwned,
     row_blocks: &[u32],
@@ -107,7 +108,7 @@ pub fn label_step(
     Ok(sets)
 }
 
-/// Rows that are processed between two looks at the watch; also the unit of work of a row step.
+/// Rows that are processed between two checks of the watch; also the unit of work of a row step.
 const ROWS_AT_ONCE: usize = 4096;
 
 /// The labels of a block with these rows, and how many ones they capture. `counts` has a number for each
@@ -164,11 +165,11 @@ fn choose_labels(
 ///
 /// # Errors
 ///
-/// [`Error::Stopped`], [`Error::TooLarge`].
+/// Returns [`Error::Stopped`]. Returns [`Error::TooLarge`] if memory is short.
 ///
 /// # Panics
 ///
-/// If a row of `row_blocks` is not a row of `y`, or its block is none of `sets`.
+/// Panics if a row of `row_blocks` is not a row of `y`, or its block is none of `sets`.
 pub fn row_step(
     y: &CsrOwned,
     sets: &LabelSets,
@@ -254,7 +255,7 @@ pub(crate) struct Alternated {
 ///
 /// # Errors
 ///
-/// As [`label_step`].
+/// Returns the same errors as [`label_step`].
 pub(crate) fn alternate(
     y: &CsrOwned,
     mut row_blocks: Vec<u32>,

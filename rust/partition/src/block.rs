@@ -174,9 +174,9 @@ impl<'a> BlockModel<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if the numbers of blocks, labels or features of the router, the blocks and their
-    /// models disagree; [`Error::Param`] if labels are out of order or not below `n_labels`;
-    /// [`Error::TooLarge`].
+    /// Returns [`Error::Shape`] if the numbers of blocks, labels or features of the router, the blocks
+    /// and their models disagree. Returns [`Error::Param`] if labels are out of order or not below
+    /// `n_labels`. Returns [`Error::TooLarge`] if memory is short.
     pub fn new(
         router: &'a dyn Model,
         blocks: Vec<Block<'a>>,

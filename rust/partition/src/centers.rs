@@ -68,7 +68,7 @@ pub(crate) struct Centers {
 /// Rows that are one unit of work in the search for the nearest center.
 const ROWS_AT_ONCE: usize = 256;
 
-/// Rows that are added up between two looks at the watch.
+/// Rows that are added up between two checks of the watch.
 const ROWS_PER_STEP: usize = 4096;
 
 impl Centers {
@@ -91,7 +91,8 @@ impl Centers {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`], [`Error::Stopped`].
+    /// Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the watch was
+    /// stopped.
     pub(crate) fn means(
         x: &CsrOwned,
         weights: Option<&[f32]>,
@@ -135,7 +136,8 @@ impl Centers {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`], [`Error::Stopped`].
+    /// Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the watch was
+    /// stopped.
     pub(crate) fn nearest(&self, x: &CsrOwned, watch: &Watch) -> Result<Vec<Nearest>, Error> {
         let nobody = Nearest {
             center: 0,
@@ -174,7 +176,7 @@ impl Centers {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// Returns [`Error::TooLarge`] if memory is short.
     pub(crate) fn only(&self, kept: &[u32]) -> Result<Self, Error> {
         let n_features = self.tiles.first().map_or(0, Vec::len);
         let (mut tiles, mut offsets) = Self::nowhere(kept.len())?;
@@ -201,7 +203,7 @@ impl Centers {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// Returns [`Error::TooLarge`] if memory is short.
     pub(crate) fn differences(&self, x: &CsrOwned) -> Result<Vec<f32>, Error> {
         let [lanes] = self.tiles.as_slice() else {
             return filled("number of rows", 0.0, x.n_rows()); // not two centers
@@ -223,7 +225,8 @@ impl Centers {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`], [`Error::Stopped`].
+    /// Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the watch was
+    /// stopped.
     pub(crate) fn to_linear(
         &self,
         n_features: usize,

@@ -9,7 +9,7 @@ use rayon::prelude::*;
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] naming `what` if the results do not fit in memory; an error of `work`.
+/// Returns [`Error::TooLarge`] naming `what` if the results do not fit in memory; an error of `work`.
 pub(crate) fn each<T: Sync, R: Send>(
     what: &'static str,
     items: &[T],

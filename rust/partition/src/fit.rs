@@ -55,8 +55,9 @@ impl Checked {
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if the numbers of rows of `x` and `y` differ, [`Error::Param`] if a value of `x` is
-    /// infinite, [`Error::TooLarge`], [`Error::Stopped`].
+    /// Returns [`Error::Shape`] if the numbers of rows of `x` and `y` differ. Returns [`Error::Param`]
+    /// if a value of `x` is infinite. Returns [`Error::TooLarge`] if memory is short. Returns
+    /// [`Error::Stopped`] if the watch was stopped.
     pub fn fit(&self, x: Sparse<'_>, y: &CsrOwned, watch: &Watch) -> Result<Partition, Error> {
         same("rows of Y", x.n_rows(), y.n_rows())?;
         let most = self

@@ -57,7 +57,7 @@ const NOWHERE: f64 = 1e-6;
 /// Each half has at least one row in this many of its cluster. A few rows far from all others then do not
 /// make the tree deep: a leaf is at most log(n) / log(8/7) halvings away.
 const LEAST_SHARE: usize = 8;
-/// Rows that are processed between two looks at the watch.
+/// Rows that are processed between two checks of the watch.
 const ROWS_PER_STEP: usize = 4096;
 /// Maximum number of rounds in which centers with too many rows give some away. A few rounds are common.
 const ROUNDS: usize = 64;
@@ -113,8 +113,9 @@ impl KMeans {
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] for a count below 1 or an infinite value of `x`, [`Error::Shape`] if there is not
-    /// one weight per row, [`Error::TooLarge`], [`Error::Stopped`].
+    /// Returns [`Error::Param`] for a count below 1 or an infinite value of `x`. Returns
+    /// [`Error::Shape`] if there is not one weight per row. Returns [`Error::TooLarge`] if memory is
+    /// short. Returns [`Error::Stopped`] if the watch was stopped.
     pub fn fit(
         &self,
         x: Sparse<'_>,
@@ -210,7 +211,8 @@ impl<'a> Points<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] if a value of `x` is infinite, [`Error::TooLarge`], [`Error::Stopped`].
+    /// Returns [`Error::Param`] if a value of `x` is infinite. Returns [`Error::TooLarge`] if memory is
+    /// short. Returns [`Error::Stopped`] if the watch was stopped.
     pub(crate) fn new(
         x: Sparse<'_>,
         weights: Option<&'a [f32]>,
@@ -244,7 +246,8 @@ impl<'a> Points<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`], [`Error::Stopped`].
+    /// Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the watch was
+    /// stopped.
     pub(crate) fn start(&self, k: usize, seed: u64, watch: &Watch) -> Result<Start, Error> {
         let mut rng = Rng::with_seed(seed);
         let most = k.saturating_mul(ROWS_PER_CENTER);

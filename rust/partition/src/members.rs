@@ -14,11 +14,11 @@ impl Members {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// Returns [`Error::TooLarge`] if memory is short.
     ///
     /// # Panics
     ///
-    /// If a cluster number is not below `n_clusters`.
+    /// Panics if a cluster number is not below `n_clusters`.
     pub(crate) fn new(cluster_of: &[u32], n_clusters: usize) -> Result<Self, Error> {
         let mut ends = filled("number of clusters", 0, n_clusters + 1)?;
         for &cluster in cluster_of {
@@ -52,7 +52,7 @@ impl Members {
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`].
+/// Returns [`Error::TooLarge`] if memory is short.
 pub(crate) fn drop_empty(cluster_of: &mut [u32], n_clusters: usize) -> Result<Vec<u32>, Error> {
     let mut new = filled("number of clusters", u32::MAX, n_clusters)?;
     for &cluster in &*cluster_of {

@@ -64,9 +64,10 @@ pub struct Answer<'a> {
 ///
 /// # Errors
 ///
-/// [`Error::Shape`] if there is not one answer per block, or an answer has not one score for each of its rows
-/// and labels; [`Error::Param`] if labels are out of order or not below `n_labels`; [`Error::TooLarge`];
-/// [`Error::Stopped`].
+/// Returns [`Error::Shape`] if there is not one answer per block, or an answer has not one score for
+/// each of its rows and labels. Returns [`Error::Param`] if labels are out of order or not below
+/// `n_labels`. Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the watch
+/// was stopped.
 pub fn merge<I: Index, T: Value>(
     routes: CsrView<'_, I, T>,
     answers: &[Answer<'_>],
@@ -84,7 +85,7 @@ pub fn merge<I: Index, T: Value>(
 ///
 /// # Errors
 ///
-/// [`Error::Param`] that names `label_blocks_`.
+/// Returns [`Error::Param`] that names `label_blocks_`.
 pub(crate) fn check_labels(labels: &[i32], n_labels: usize) -> Result<(), Error> {
     let known = |&label: &i32| usize::try_from(label).is_ok_and(|label| label < n_labels);
     if let Some(label) = labels.iter().find(|label| !known(label)) {

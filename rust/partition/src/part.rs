@@ -29,7 +29,7 @@ impl<'a> Part<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] if labels are out of order or not labels of the model.
+    /// Returns [`Error::Param`] if labels are out of order or not labels of the model.
     pub fn new(model: &'a dyn Model, labels: &'a [i32]) -> Result<Self, Error> {
         let in_range = |&label: &i32| (0..model.n_labels()).contains(&(label as usize));
         if !(labels.iter().all(in_range) && labels.is_sorted_by(|a, b| a < b)) {
@@ -166,7 +166,7 @@ pub trait Parts: Send + Sync {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`], or an error in the model's arrays.
+    /// Returns [`Error::TooLarge`], or an error in the model's arrays.
     fn by_label(&self) -> Result<Box<dyn ByLabel + '_>, Error>;
 }
 
@@ -177,7 +177,7 @@ pub trait ByLabel: Sync {
     ///
     /// # Errors
     ///
-    /// An error of `then`, [`Error::TooLarge`].
+    /// Returns any error of `then`. Returns [`Error::TooLarge`] if memory is short.
     fn with_part(
         &self,
         labels: &[i32],

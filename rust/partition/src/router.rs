@@ -36,7 +36,7 @@ use manylabel_base::range::{at_least_one, positive, same};
 use manylabel_base::{Error, Watch, collected, filled, push};
 use manylabel_sparse::{CsrOwned, Sparse};
 
-/// Rows that are visited between two looks at the watch.
+/// Rows that are visited between two checks of the watch.
 const ROWS_AT_ONCE: usize = 8192;
 /// Maximum number of Newton steps of one visit.
 const STEPS: usize = 100;
@@ -92,9 +92,10 @@ impl Router {
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] for a parameter out of its range, a class that is not below `n_classes`, or an
-    /// infinite value of `x`; [`Error::Shape`] if there is not one class and one weight per row;
-    /// [`Error::TooLarge`]; [`Error::Stopped`].
+    /// Returns [`Error::Param`] for a parameter out of its range, a class that is not below
+    /// `n_classes`, or an infinite value of `x`. Returns [`Error::Shape`] if there is not one class and
+    /// one weight per row. Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`]
+    /// if the watch was stopped.
     pub fn fit(
         &self,
         x: Sparse<'_>,

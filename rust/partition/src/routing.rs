@@ -32,7 +32,7 @@ impl Routing {
     ///
     /// # Errors
     ///
-    /// As [`Model::topk`].
+    /// Returns the same errors as [`Model::topk`].
     pub fn routes(
         &self,
         router: &dyn Model,
@@ -51,7 +51,7 @@ impl Routing {
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`].
+/// Returns [`Error::TooLarge`] if memory is short.
 fn fewest(routes: &CsrOwned, share: f64) -> Result<CsrOwned, Error> {
     let mut kept = CsrOwned {
         indptr: reserved("number of rows", routes.indptr.len())?,

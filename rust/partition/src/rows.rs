@@ -12,7 +12,7 @@ use manylabel_sparse::{CsrView, Dense, DenseView, Features, Index, Real, Value, 
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`], or an error of `then`.
+/// Returns [`Error::TooLarge`], or an error of `then`.
 pub(crate) fn with_rows<R>(
     x: Features<'_>,
     rows: &[u32],

@@ -25,11 +25,11 @@ impl Turned {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if there are more than 2³²−1 entries, or they do not fit in memory.
+    /// Returns [`Error::TooLarge`] if there are more than 2³²−1 entries, or they do not fit in memory.
     ///
     /// # Panics
     ///
-    /// If a column is not below `n_cols`.
+    /// Panics if a column is not below `n_cols`.
     pub fn new<'a, I: Index>(
         n_rows: usize,
         n_cols: usize,
@@ -72,7 +72,7 @@ impl Turned {
     ///
     /// # Panics
     ///
-    /// If there is no such column.
+    /// Panics if there is no such column.
     pub fn column(&self, col: usize) -> (&[u32], &[f32]) {
         let range = self.ends[col] as usize..self.ends[col + 1] as usize;
         (&self.rows[range.clone()], &self.values[range])

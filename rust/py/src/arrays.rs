@@ -17,7 +17,7 @@ pub(crate) type F32Rows<'py> = Bound<'py, PyArray2<f32>>;
 ///
 /// # Errors
 ///
-/// As [`granted`].
+/// Returns the same errors as [`granted`].
 pub(crate) fn handed<T: Element>(
     py: Python<'_>,
     values: Vec<T>,
@@ -30,7 +30,7 @@ pub(crate) fn handed<T: Element>(
 ///
 /// # Errors
 ///
-/// An error of `make`, `MemoryError` if it panics.
+/// Returns any error of `make`, `MemoryError` if it panics.
 pub(crate) fn granted<T>(make: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
     // Half-made objects are dropped, and nothing else refers to them.
     catch_unwind(AssertUnwindSafe(make))

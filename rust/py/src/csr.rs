@@ -26,7 +26,7 @@ impl<I: Element + Index, T: Element> Borrowed<'_, I, T> {
     ///
     /// # Errors
     ///
-    /// [`Error::Csr`] if an array is not contiguous.
+    /// Returns [`Error::Csr`] if an array is not contiguous.
     fn arrays(&self, name: &'static str) -> Result<Arrays<'_, I, T>, Error> {
         // `estimator/validation.py` makes arrays contiguous. One that is not is an error, not a copy.
         let strided = |what| Error::Csr {
@@ -59,8 +59,8 @@ impl<'a, I: Index, T> Arrays<'a, I, T> {
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if indptr has not one entry more than there are rows, [`Error::Csr`] for the first
-    /// row that breaks a rule.
+    /// Returns [`Error::Shape`] if indptr has not one entry more than there are rows. Returns
+    /// [`Error::Csr`] for the first row that breaks a rule.
     fn view(self) -> Result<CsrView<'a, I, T>, Error> {
         same("length of indptr", self.shape.0 + 1, self.indptr.len())?;
         CsrView::new(
@@ -110,7 +110,7 @@ impl<'a> Unchecked<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] or [`Error::Csr`] if it is not valid.
+    /// Returns [`Error::Shape`] or [`Error::Csr`] if it is not valid.
     pub(crate) fn sparse(self) -> Result<Sparse<'a>, Error> {
         Ok(match self {
             Self::I32F32(m) => Sparse::I32F32(m.view()?),
@@ -124,7 +124,8 @@ impl<'a> Unchecked<'a> {
     ///
     /// # Errors
     ///
-    /// As [`sparse`](Self::sparse); [`Error::TooLarge`]; [`Error::Param`] for infinite values.
+    /// As [`sparse`](Self::sparse). Returns [`Error::TooLarge`] if memory is short. Returns
+    /// [`Error::Param`] for infinite values.
     pub(crate) fn to_owned(self) -> Result<CsrOwned, Error> {
         self.sparse()?.to_owned(false)
     }
@@ -145,7 +146,7 @@ impl PyCsr<'_> {
     ///
     /// # Errors
     ///
-    /// `ValueError` if an array is not contiguous.
+    /// Raises `ValueError` if an array is not contiguous.
     pub(crate) fn unchecked(&self, name: &'static str) -> PyResult<Unchecked<'_>> {
         let arrays = match self {
             Self::I32F32(m) => m.arrays(name).map(Unchecked::I32F32),
@@ -166,7 +167,7 @@ impl Examples<'_> {
     ///
     /// # Errors
     ///
-    /// `ValueError` if an array is not contiguous.
+    /// Raises `ValueError` if an array is not contiguous.
     pub(crate) fn unchecked(&self) -> PyResult<(Unchecked<'_>, Unchecked<'_>, Option<&[f32]>)> {
         Ok((
             self.0.unchecked("X")?,
@@ -221,7 +222,7 @@ pub(crate) type CsrArrays<'py> = (
 ///
 /// # Errors
 ///
-/// `MemoryError` if there is no memory for the positions.
+/// Raises `MemoryError` if there is no memory for the positions.
 pub(crate) fn csr_arrays(py: Python<'_>, matrix: CsrOwned) -> PyResult<CsrArrays<'_>> {
     let (indptr, indices) = positions(py, &matrix.indptr, &matrix.indices, matrix.n_cols)?;
     Ok((indptr, indices, handed(py, matrix.values)?))
@@ -235,7 +236,7 @@ type Positions<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>);
 ///
 /// # Errors
 ///
-/// `MemoryError` if there is no memory for them.
+/// Raises `MemoryError` if there is no memory for them.
 pub(crate) fn positions<'py>(
     py: Python<'py>,
     ends: &[usize],

@@ -194,7 +194,7 @@ enum Features<V> {
 ///
 /// # Errors
 ///
-/// `MemoryError` if there is no memory for it.
+/// Raises `MemoryError` if there is no memory for it.
 fn names<'py>(py: Python<'py>, names: &[String]) -> PyResult<Bound<'py, PyList>> {
     granted(|| {
         let list = PyList::empty(py);

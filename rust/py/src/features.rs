@@ -43,7 +43,8 @@ impl PyFeatures<'_> {
     ///
     /// # Errors
     ///
-    /// `ValueError` if a dense matrix is not in C order or an array of a sparse one is not contiguous.
+    /// Raises `ValueError` if a dense matrix is not in C order or an array of a sparse one is not
+    /// contiguous.
     pub(crate) fn given(&self) -> PyResult<Given<'_>> {
         Ok(match self {
             Self::Dense32(x) => Given::Dense32(DenseView::new(&x.as_array()).map_err(to_py)?),
@@ -67,7 +68,7 @@ impl<'a> Given<'a> {
     ///
     /// # Errors
     ///
-    /// As [`Unchecked::sparse`].
+    /// Returns the same errors as [`Unchecked::sparse`].
     pub(crate) fn features(self) -> Result<Features<'a>, Error> {
         Ok(match self {
             Self::Dense32(x) => x.into(),

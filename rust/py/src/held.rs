@@ -68,7 +68,7 @@ impl<T> HeldMatrix<T> {
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] with `name` if they are in Fortran order.
+    /// Returns [`Error::Param`] with `name` if they are in Fortran order.
     pub(crate) fn by_rows(&self, name: &'static str) -> Result<&[T], Error> {
         if self.in_order {
             return Ok(&self.values);
@@ -109,7 +109,7 @@ impl<I: Element + Index, T: Element> HeldSparse<I, T> {
     ///
     /// # Errors
     ///
-    /// [`Error::Csr`] for the first row that breaks a rule.
+    /// Returns [`Error::Csr`] for the first row that breaks a rule.
     pub(crate) fn rows(&self, name: &'static str) -> Result<CsrView<'_, I, T>, Error> {
         self.check_ends(name, self.shape.0)?;
         CsrView::new(name, &self.indptr, &self.indices, &self.data, self.shape.1)
@@ -120,7 +120,8 @@ impl<I: Element + Index, T: Element> HeldSparse<I, T> {
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if the shape is another, [`Error::Csr`] for the first column that breaks a rule.
+    /// Returns [`Error::Shape`] if the shape is another. Returns [`Error::Csr`] for the first column
+    /// that breaks a rule.
     pub(crate) fn by_feature(
         &self,
         n_labels: usize,

@@ -111,7 +111,7 @@ pub(crate) fn link_scorer(model: PyLink) -> PyResult<Scorer> {
 ///
 /// # Errors
 ///
-/// `ValueError` with `name` if the matrix is not in C order.
+/// Raises `ValueError` with `name` if the matrix is not in C order.
 fn by_rows<'a, T: Element>(
     name: &'static str,
     matrix: &'a PyReadonlyArray2<'_, T>,

@@ -23,7 +23,7 @@ impl<'py> Named<'py> {
     ///
     /// # Errors
     ///
-    /// `KeyError` if there is no such parameter, `TypeError` or the like if it has another type.
+    /// Raises `KeyError` if there is no such parameter, `TypeError` or the like if it has another type.
     pub(crate) fn get<T: FromPyObjectOwned<'py>>(&self, name: &str) -> PyResult<T> {
         self.0
             .as_any()
@@ -36,7 +36,7 @@ impl<'py> Named<'py> {
     ///
     /// # Errors
     ///
-    /// As [`get`](Self::get).
+    /// Returns the same errors as [`get`](Self::get).
     pub(crate) fn unless_auto<T: FromPyObjectOwned<'py>>(&self, name: &str) -> PyResult<Option<T>> {
         let value = self.0.as_any().get_item(name)?;
         if value.extract::<&str>().is_ok_and(|word| word == "auto") {
@@ -49,7 +49,7 @@ impl<'py> Named<'py> {
     ///
     /// # Errors
     ///
-    /// `ValueError` that lists the known strings if it is none of them.
+    /// Raises `ValueError` that lists the known strings if it is none of them.
     pub(crate) fn choice<T: Copy>(&self, name: &str, values: &[(&str, T)]) -> PyResult<T> {
         let word: String = self.get(name)?;
         let found = values.iter().find(|(known, _)| *known == word);

@@ -21,7 +21,7 @@ const N_THREADS: usize = 2;
 ///
 /// # Errors
 ///
-/// `ValueError` if `data` is not contiguous.
+/// Raises `ValueError` if `data` is not contiguous.
 #[pyfunction]
 #[pyo3(signature = (data, start = 0))]
 pub(crate) fn crc32(py: Python<'_>, data: PyReadonlyArray1<'_, u8>, start: u32) -> PyResult<u32> {

@@ -121,7 +121,7 @@ unsafe impl GlobalAlloc for WithReserve {
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] if there is no memory for a reserve.
+/// Returns [`Error::TooLarge`] if there is no memory for a reserve.
 pub(crate) fn ensure_reserve() -> Result<(), Error> {
     if !ALLOCATOR.reserve.load(Acquire).is_null() && !is_low() {
         return Ok(());

@@ -34,8 +34,8 @@ const SPARE: usize = 64 << 20;
 ///
 /// # Errors
 ///
-/// An error of `work`, as a Python exception; `RuntimeError` if the system refuses a thread or a kernel
-/// panicked; `MemoryError` if memory ran out.
+/// Returns any error of `work`, as a Python exception; `RuntimeError` if the system refuses a thread or
+/// a kernel panicked; `MemoryError` if memory ran out.
 pub(crate) fn run<T: Send>(
     py: Python<'_>,
     n_threads: usize,
@@ -116,7 +116,7 @@ impl Job {
     ///
     /// # Errors
     ///
-    /// As [`run`].
+    /// Returns the same errors as [`run`].
     pub(crate) fn run<T: Send>(
         &self,
         py: Python<'_>,
@@ -131,7 +131,7 @@ impl Job {
 ///
 /// # Errors
 ///
-/// As [`run`].
+/// Returns the same errors as [`run`].
 pub(crate) fn run_here<T: Send>(
     py: Python<'_>,
     work: impl FnOnce(&Watch) -> Result<T, Error> + Send,
@@ -147,7 +147,7 @@ pub(crate) fn run_here<T: Send>(
 ///
 /// # Errors
 ///
-/// As [`run`].
+/// Returns the same errors as [`run`].
 pub(crate) fn score<T: Send>(
     py: Python<'_>,
     few: bool,

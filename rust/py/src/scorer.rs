@@ -22,7 +22,8 @@ pub(crate) trait Source: Send + Sync {
     ///
     /// # Errors
     ///
-    /// An error if the arrays do not make a valid model, [`Error::TooLarge`].
+    /// An error if the arrays do not make a valid model. Returns [`Error::TooLarge`] if memory is
+    /// short.
     fn model(&self) -> Result<Box<dyn Model + '_>, Error>;
 }
 
@@ -48,7 +49,7 @@ impl Scorer {
     ///
     /// # Errors
     ///
-    /// An error of [`Source::model`], as a Python exception.
+    /// Returns any error of [`Source::model`], as a Python exception.
     pub(crate) fn new(source: impl Source + 'static) -> PyResult<Self> {
         Fitted::try_new(Box::new(source), |source| source.model())
             .map(Self)
@@ -65,7 +66,7 @@ impl Scorer {
     ///
     /// # Errors
     ///
-    /// As [`run`](crate::run::run).
+    /// Returns the same errors as [`run`](crate::run::run).
     pub(crate) fn ask<T: Send>(
         &self,
         py: Python<'_>,

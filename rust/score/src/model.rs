@@ -25,7 +25,8 @@ pub trait Model: Send + Sync {
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] if the model does not support an option, [`Error::TooLarge`].
+    /// Returns [`Error::Param`] if the model does not support an option. Returns [`Error::TooLarge`] if
+    /// memory is short.
     fn rows<'a>(&'a self, x: Features<'a>, options: Options) -> Result<Box<dyn Rows + 'a>, Error>;
 
     /// Whether [`rows`](Self::rows) accepts dense rows. Other models get a sparse copy of them.
@@ -45,8 +46,8 @@ pub trait Model: Send + Sync {
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if `x` has another number of features than the model, [`Error::TooLarge`],
-    /// [`Error::Stopped`].
+    /// Returns [`Error::Shape`] if `x` has another number of features than the model. Returns
+    /// [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the watch was stopped.
     fn topk(&self, x: Features<'_>, k: usize, watch: &Watch) -> Result<CsrOwned, Error> {
         in_known_form(self, x, |x| {
             Batch::new(self, x, Purpose::Ranking)?.topk(k, watch)
@@ -58,7 +59,7 @@ pub trait Model: Send + Sync {
     ///
     /// # Errors
     ///
-    /// As [`topk`](Self::topk), and [`Error::Shape`] if the number of bounds is not that of labels.
+    /// As [`topk`](Self::topk). Returns [`Error::Shape`] if the number of bounds is not that of labels.
     fn above(&self, x: Features<'_>, bounds: Bounds<'_>, watch: &Watch) -> Result<CsrOwned, Error> {
         if let Bounds::Each(bounds) = bounds
             && bounds.len() != self.n_labels()
@@ -89,7 +90,7 @@ pub trait Model: Send + Sync {
     ///
     /// # Errors
     ///
-    /// As [`decision`](Self::decision), and [`Error::Param`] if the model does not.
+    /// As [`decision`](Self::decision). Returns [`Error::Param`] if the model does not.
     fn probabilities(&self, x: Features<'_>, watch: &Watch) -> Result<Vec<f64>, Error> {
         in_known_form(self, x, |x| {
             Batch::new(self, x, Purpose::Probabilities)?.probabilities(watch)
@@ -125,18 +126,19 @@ pub trait Rows: Sync {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if a workspace does not fit in memory, [`Error::Stopped`].
+    /// Returns [`Error::TooLarge`] if a workspace does not fit in memory. Returns [`Error::Stopped`] if
+    /// the watch was stopped.
     fn score(&self, rows: Range<usize>, scores: &mut [f32], task: &mut Task) -> Result<(), Error>;
 
     /// Writes the scores of the given labels of one row. By default this scores all labels and picks.
     ///
     /// # Errors
     ///
-    /// As [`score`](Self::score).
+    /// Returns the same errors as [`score`](Self::score).
     ///
     /// # Panics
     ///
-    /// If a label does not exist.
+    /// Panics if a label does not exist.
     fn score_at(
         &self,
         row: usize,
@@ -160,7 +162,7 @@ pub trait Rows: Sync {
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] if the model does not compute probabilities (the default), otherwise as
+    /// Returns [`Error::Param`] if the model does not compute probabilities (the default), otherwise as
     /// [`score`](Self::score).
     fn marginals(&self, _: Range<usize>, _: &mut [f64], _: &mut Task) -> Result<(), Error> {
         Err(Error::Param {
@@ -222,11 +224,11 @@ impl Work {
     ///
     /// # Errors
     ///
-    /// An error that `make` returns.
+    /// Returns any error of `make`.
     ///
     /// # Panics
     ///
-    /// If a model asks for workspaces of two types.
+    /// Panics if a model asks for workspaces of two types.
     pub fn room<S: Send + 'static>(
         &mut self,
         make: impl FnOnce() -> Result<S, Error>,

@@ -37,7 +37,8 @@ impl<'a> Batch<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if `x` has another number of features than the model; errors of [`Model::rows`].
+    /// Returns [`Error::Shape`] if `x` has another number of features than the model; errors of
+    /// [`Model::rows`].
     pub(crate) fn new<M: Model + ?Sized>(
         model: &'a M,
         x: Features<'a>,
@@ -250,7 +251,7 @@ impl<'a> Batch<'a> {
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] with the name `what` if they do not fit in memory.
+/// Returns [`Error::TooLarge`] with the name `what` if they do not fit in memory.
 pub fn room_for_all<T: Clone>(
     what: &'static str,
     value: T,
@@ -272,8 +273,9 @@ pub fn room_for_all<T: Clone>(
 ///
 /// # Errors
 ///
-/// [`Error::Shape`] if `x` and `pairs` differ in rows, or if `x` has another number of features or `pairs`
-/// another number of labels than the model; [`Error::TooLarge`], [`Error::Stopped`].
+/// Returns [`Error::Shape`] if `x` and `pairs` differ in rows, or if `x` has another number of features
+/// or `pairs` another number of labels than the model. Returns [`Error::TooLarge`] if memory is short.
+/// Returns [`Error::Stopped`] if the watch was stopped.
 pub fn at(
     model: &dyn Model,
     x: Features<'_>,

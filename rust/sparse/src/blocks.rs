@@ -58,8 +58,8 @@ impl ColumnOrder {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if there are more than 2³²−1 columns or numbers for them do not fit in
-    /// memory.
+    /// Returns [`Error::TooLarge`] if there are more than 2³²−1 columns or numbers for them do not fit
+    /// in memory.
     pub fn new<I: Index, V: Value>(x: CsrView<'_, I, V>) -> Result<Self, Error> {
         if u32::try_from(x.n_cols()).is_err() {
             return Err(Error::TooLarge {
@@ -128,7 +128,7 @@ impl<T: Real> RowBlocks<T> {
     pub const MAX_ROWS: usize = 4096;
 
     /// The most entries in a block, unless a single row has more. A product with a block then takes
-    /// milliseconds, the time between two looks at the watch.
+    /// milliseconds, the time between two checks of the watch.
     const MAX_ENTRIES: usize = 1 << 22;
 
     /// Cuts `n_rows` rows into blocks, given the number of entries of each row. Blocks are as large as the
@@ -159,7 +159,8 @@ impl<T: Real> RowBlocks<T> {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if the copy does not fit in memory, [`Error::Stopped`].
+    /// Returns [`Error::TooLarge`] if the copy does not fit in memory. Returns [`Error::Stopped`] if
+    /// the watch was stopped.
     ///
     /// # Panics
     ///
@@ -273,7 +274,7 @@ impl<T: Real> RowBlock<T> {
     ///
     /// # Panics
     ///
-    /// If `row >= n_rows`.
+    /// Panics if `row >= n_rows`.
     pub fn row(&self, row: usize) -> (&[u32], &[T]) {
         let range = self.ends[row] as usize..self.ends[row + 1] as usize;
         (&self.cols[range.clone()], &self.values[range])
@@ -306,7 +307,7 @@ impl<T: Real> RowBlock<T> {
     ///
     /// # Panics
     ///
-    /// If a column of the block is outside `p`.
+    /// Panics if a column of the block is outside `p`.
     pub fn times(&self, p: &[Lanes<T>], out: &mut [Lanes<T>]) {
         gather_rows(&self.ends, &self.cols, &self.values, p, out);
     }
@@ -315,7 +316,7 @@ impl<T: Real> RowBlock<T> {
     ///
     /// # Panics
     ///
-    /// If a row of the block is outside `u`, or a column outside `g`.
+    /// Panics if a row of the block is outside `u`, or a column outside `g`.
     pub fn add_transposed(&self, u: &[Lanes<T>], g: &mut [Lanes<T>]) {
         let ends = &self.col_ends;
         gather_columns(&self.distinct, ends, &self.rows, &self.values_by_col, u, g);

@@ -26,7 +26,7 @@ impl<'a, T: Real> DenseView<'a, T> {
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] if `x` is not in C order.
+    /// Returns [`Error::Param`] if `x` is not in C order.
     pub fn new(x: &ArrayView2<'a, T>) -> Result<Self, Error> {
         let (n_rows, n_cols) = x.dim();
         let strided = || Error::Param {
@@ -45,7 +45,7 @@ impl<'a, T: Real> DenseView<'a, T> {
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if the slice does not have `n_rows * n_cols` values.
+    /// Returns [`Error::Shape`] if the slice does not have `n_rows * n_cols` values.
     pub fn of_rows(values: &'a [T], n_rows: usize, n_cols: usize) -> Result<Self, Error> {
         if n_rows.checked_mul(n_cols) != Some(values.len()) {
             return Err(Error::Shape {
@@ -75,7 +75,7 @@ impl<'a, T: Real> DenseView<'a, T> {
     ///
     /// # Panics
     ///
-    /// If `row >= n_rows`.
+    /// Panics if `row >= n_rows`.
     pub fn row(&self, row: usize) -> &'a [T] {
         &self.values[row * self.n_cols..][..self.n_cols]
     }
@@ -84,7 +84,7 @@ impl<'a, T: Real> DenseView<'a, T> {
     ///
     /// # Panics
     ///
-    /// If `rows.end > n_rows`.
+    /// Panics if `rows.end > n_rows`.
     pub fn rows(&self, rows: Range<usize>) -> &'a [T] {
         &self.values[rows.start * self.n_cols..rows.end * self.n_cols]
     }

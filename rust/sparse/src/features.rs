@@ -74,7 +74,7 @@ impl<'a> Features<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] if the rows are dense. Callers of such kernels convert them with
+    /// Returns [`Error::Param`] if the rows are dense. Callers of such kernels convert them with
     /// [`Dense::to_sparse`].
     pub fn sparse(self) -> Result<Sparse<'a>, Error> {
         match self {
@@ -103,7 +103,7 @@ impl Sparse<'_> {
     ///
     /// # Panics
     ///
-    /// If `row >= n_rows`.
+    /// Panics if `row >= n_rows`.
     pub fn n_stored(&self, row: usize) -> usize {
         with_sparse!(self, |x| x.row(row).0.len())
     }
@@ -112,7 +112,7 @@ impl Sparse<'_> {
     ///
     /// # Errors
     ///
-    /// As [`CsrOwned::from_view`].
+    /// Returns the same errors as [`CsrOwned::from_view`].
     pub fn to_owned(&self, normalize: bool) -> Result<CsrOwned, Error> {
         with_sparse!(*self, |x| CsrOwned::from_view(x, normalize))
     }
@@ -124,7 +124,7 @@ impl Dense<'_> {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if it does not fit in memory.
+    /// Returns [`Error::TooLarge`] if the result does not fit in memory.
     pub fn to_sparse(&self) -> Result<Copied, Error> {
         Ok(match self {
             Self::F32(x) => Copied::F32(Arrays::of(x)?),

@@ -34,8 +34,8 @@ impl CsrOwned {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if `x` has more than 2³¹−2 rows or columns or does not fit in memory,
-    /// [`Error::Param`] if a value is not finite as `f32`.
+    /// Returns [`Error::TooLarge`] if `x` has more than 2³¹−2 rows or columns or does not fit in
+    /// memory. Returns [`Error::Param`] if a value is not finite as `f32`.
     pub fn from_view<I: Index, T: Value>(
         x: CsrView<'_, I, T>,
         normalize: bool,
@@ -86,7 +86,7 @@ impl CsrOwned {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if it does not fit in memory.
+    /// Returns [`Error::TooLarge`] if the result does not fit in memory.
     pub fn copied(&self) -> Result<Self, Error> {
         Ok(Self {
             indptr: copied("number of rows", &self.indptr)?,
@@ -100,7 +100,7 @@ impl CsrOwned {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if it does not fit in memory; the matrix is then unchanged.
+    /// Returns [`Error::TooLarge`] if the result does not fit in memory. The matrix is then unchanged.
     pub fn append_ones(&mut self) -> Result<(), Error> {
         let n_rows = self.n_rows();
         let size = self.indices.len() + n_rows;
@@ -134,7 +134,7 @@ impl CsrOwned {
     ///
     /// # Panics
     ///
-    /// If `row >= n_rows`.
+    /// Panics if `row >= n_rows`.
     #[inline]
     pub fn row(&self, row: usize) -> (&[u32], &[f32]) {
         let range = self.indptr[row]..self.indptr[row + 1];
@@ -148,8 +148,8 @@ impl CsrOwned {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if a number for each column does not fit in memory; the matrix is then
-    /// unchanged.
+    /// Returns [`Error::TooLarge`] if a number for each column does not fit in memory. The matrix is
+    /// then unchanged.
     pub fn drop_empty_columns(&mut self) -> Result<Vec<u32>, Error> {
         let mut new = filled("number of columns", u32::MAX, self.n_cols)?;
         for &col in &self.indices {
@@ -172,7 +172,7 @@ impl CsrOwned {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if it does not fit in memory.
+    /// Returns [`Error::TooLarge`] if the result does not fit in memory.
     pub fn transpose(&self) -> Result<Self, Error> {
         let mut indptr = filled("number of columns", 0usize, self.n_cols + 1)?;
         for &col in &self.indices {

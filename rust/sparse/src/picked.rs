@@ -37,12 +37,12 @@ impl Picked {
     ///
     /// # Errors
     ///
-    /// An error that `scratch` or `block` returns; [`Error::TooLarge`] if the result does not fit in
-    /// memory.
+    /// Returns an error that `scratch` or `block` returns. Returns [`Error::TooLarge`] if the result
+    /// does not fit in memory.
     ///
     /// # Panics
     ///
-    /// If `at_once` is 0.
+    /// Panics if `at_once` is 0.
     pub fn by_blocks<S>(
         n_rows: usize,
         at_once: usize,
@@ -76,7 +76,7 @@ impl Picked {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if it does not fit in memory.
+    /// Returns [`Error::TooLarge`] if the result does not fit in memory.
     pub fn joined(blocks: Vec<Self>, n_cols: usize) -> Result<CsrOwned, Error> {
         const PAIRS: &str = "number of pairs of row and label";
         let n_rows = blocks.iter().map(|block| block.ends.len()).sum::<usize>();

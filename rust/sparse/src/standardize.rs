@@ -26,7 +26,7 @@ const CONSTANT_BELOW: f64 = 1e-6;
 /// the original columns would leave the range of `f32`.
 const SMALLEST_DEVIATION: f64 = 1e-30;
 
-/// Entries processed between two looks at the watch.
+/// Entries processed between two checks of the watch.
 const ENTRIES_PER_STEP: usize = 1 << 20;
 
 /// The shift and the scale of each column: a value x becomes `(x − shift) · scale`.
@@ -48,12 +48,13 @@ impl ColumnScaling {
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] if a standard deviation exceeds 1e30, [`Error::TooLarge`] if numbers for all
-    /// columns do not fit in memory, [`Error::Stopped`].
+    /// Returns [`Error::Param`] if a standard deviation exceeds 1e30. Returns [`Error::TooLarge`] if
+    /// numbers for all columns do not fit in memory. Returns [`Error::Stopped`] if the watch was
+    /// stopped.
     ///
     /// # Panics
     ///
-    /// If there are fewer weights than rows.
+    /// Panics if there are fewer weights than rows.
     pub fn learn<I: Index, T: Value>(
         x: CsrView<'_, I, T>,
         weights: Option<&[f32]>,
@@ -125,11 +126,12 @@ impl ColumnScaling {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if the result does not fit in memory, [`Error::Stopped`].
+    /// Returns [`Error::TooLarge`] if the result does not fit in memory. Returns [`Error::Stopped`] if
+    /// the watch was stopped.
     ///
     /// # Panics
     ///
-    /// If `x` has more columns than the scaling.
+    /// Panics if `x` has more columns than the scaling.
     pub fn apply<I: Index, T: Value>(
         &self,
         x: CsrView<'_, I, T>,
@@ -184,14 +186,14 @@ impl ColumnScaling {
     }
 }
 
-/// Rows scaled between two looks at the watch.
+/// Rows scaled between two checks of the watch.
 const ROWS_PER_STEP: usize = 1 << 10;
 
 /// Calls `visit` with the row, column and value of each stored entry, in order of rows.
 ///
 /// # Errors
 ///
-/// [`Error::Stopped`].
+/// Returns [`Error::Stopped`] if the watch was stopped.
 fn each_entry<I: Index, T: Value>(
     x: CsrView<'_, I, T>,
     watch: &Watch,

@@ -47,7 +47,7 @@ impl TopK {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if `k` pairs do not fit in memory.
+    /// Returns [`Error::TooLarge`] if `k` pairs do not fit in memory.
     pub fn new(k: usize) -> Result<Self, Error> {
         Ok(Self {
             k,

@@ -31,9 +31,9 @@ impl<'a, I: Index, T> CsrView<'a, I, T> {
     ///
     /// # Errors
     ///
-    /// [`Error::Csr`] with the name `matrix`, the first row at fault and the rule that it breaks. Where
-    /// the arrays as a whole are at fault, the row is 0, or the number of rows if the last row end is
-    /// wrong.
+    /// Returns [`Error::Csr`] with the name `matrix`, the first row at fault and the rule that it
+    /// breaks. Where the arrays as a whole are at fault, the row is 0, or the number of rows if the
+    /// last row end is wrong.
     pub fn new(
         matrix: &'static str,
         indptr: &'a [I],
@@ -104,7 +104,8 @@ impl<'a, I: Index, T> CsrView<'a, I, T> {
     ///
     /// # Panics
     ///
-    /// If `row >= n_rows`, or if another thread has overwritten the borrowed `indptr` in the meantime.
+    /// Panics if `row >= n_rows`, or if another thread has overwritten the borrowed `indptr` in the
+    /// meantime.
     #[inline]
     pub fn row(&self, row: usize) -> (&'a [I], &'a [T]) {
         let range = self.indptr[row].get()..self.indptr[row + 1].get();
@@ -121,7 +122,7 @@ impl<I: Index, T: Value> CsrView<'_, I, T> {
     ///
     /// # Panics
     ///
-    /// As [`row`](Self::row).
+    /// Panics under the same conditions as [`row`](Self::row).
     pub fn row_divisors(&self, row: usize, normalize: bool) -> (f64, f64) {
         if !normalize {
             return (1.0, 1.0);

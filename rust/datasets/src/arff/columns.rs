@@ -55,7 +55,7 @@ impl Hierarchy {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// Returns [`Error::TooLarge`] if memory is short.
     fn declare(&mut self, path: &str, names: &mut Vec<String>) -> Result<(), Error> {
         let mut parent = None;
         let ends = path.match_indices('/').map(|(slash, _)| slash);
@@ -79,7 +79,7 @@ impl Hierarchy {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// Returns [`Error::TooLarge`] if memory is short.
     pub(crate) fn closure(&self, path: &str, labels: &mut Vec<i32>) -> Result<bool, Error> {
         let mut next = self.labels.get(path).copied();
         let known = next.is_some();
@@ -107,7 +107,7 @@ impl Columns {
     ///
     /// # Errors
     ///
-    /// As [`read_arff`](super::read_arff).
+    /// Returns the same errors as [`read_arff`](super::read_arff).
     pub(crate) fn new(
         path: &Path,
         header: Header,
@@ -177,7 +177,7 @@ impl Columns {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// Returns [`Error::TooLarge`] if memory is short.
     fn feature(&mut self, name: String) -> Result<i32, Error> {
         push(FEATURES, &mut self.feature_names, name)?;
         Ok(self.feature_names.len() as i32 - 1)
@@ -188,7 +188,7 @@ impl Columns {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`], those of the watch.
+    /// Returns [`Error::TooLarge`], those of the watch.
     fn nominal(&mut self, name: &str, values: &[Vec<u8>], watch: &Watch) -> Result<Role, Error> {
         let named = |value: &[u8]| {
             let value = decode(value)?;
@@ -219,7 +219,7 @@ impl Columns {
     ///
     /// # Errors
     ///
-    /// [`Unfit`] if a nominal label has values that do not mean yes or no.
+    /// Returns [`Unfit`] if a nominal label has values that do not mean yes or no.
     fn label(&mut self, name: &str, kind: &Kind) -> Result<Role, Unfit> {
         push(LABELS, &mut self.label_names, copied_text(name)?)?;
         let label = self.label_names.len() as i32 - 1;
@@ -270,7 +270,7 @@ impl Unusable {
     ///
     /// # Errors
     ///
-    /// [`Error::Parse`] if there is at least one.
+    /// Returns [`Error::Parse`] if there is at least one.
     fn refuse(self, path: &Path) -> Result<(), Error> {
         if self.count == 0 {
             return Ok(());
@@ -301,8 +301,8 @@ fn truth(word: &[u8]) -> Option<bool> {
 ///
 /// # Errors
 ///
-/// [`Error::Parse`] if the XML file names an attribute that does not exist, or the labels are not
-/// given or not uniquely; those of reading the XML file.
+/// Returns [`Error::Parse`] if the XML file names an attribute that does not exist, or the labels are
+/// not given or not uniquely; those of reading the XML file.
 fn label_positions(
     path: &Path,
     header: &Header,
@@ -362,7 +362,7 @@ fn label_positions(
 ///
 /// # Errors
 ///
-/// [`Error::Param`] if a name is not that of an attribute.
+/// Returns [`Error::Param`] if a name is not that of an attribute.
 fn ignored_positions(
     path: &Path,
     header: &Header,

@@ -90,8 +90,8 @@ impl Header {
     ///
     /// # Errors
     ///
-    /// [`Unfit`] if the line is not one that may come here, a name is too long or used twice, or a
-    /// type is unknown.
+    /// Returns [`Unfit`] if the line is not one that may come here, a name is too long or used twice,
+    /// or a type is unknown.
     pub(crate) fn push(
         &mut self,
         text: &[u8],
@@ -180,7 +180,7 @@ impl Header {
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`].
+/// Returns [`Error::TooLarge`] if memory is short.
 pub(super) fn insert<K: Hash + Eq, V>(
     map: &mut HashMap<K, V>,
     key: K,
@@ -262,7 +262,7 @@ fn typed(line: &mut Line<'_>, name: &str) -> Result<Kind, Unfit> {
 ///
 /// # Errors
 ///
-/// [`Unfit`] if `-C` is not followed by an integer other than 0.
+/// Returns [`Unfit`] if `-C` is not followed by an integer other than 0.
 fn n_labels(relation: &[u8]) -> Result<Option<i64>, Unfit> {
     let name = decode(relation)?;
     let mut words = name.split_whitespace();

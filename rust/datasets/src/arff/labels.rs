@@ -16,7 +16,7 @@ use std::path::Path;
 ///
 /// # Errors
 ///
-/// [`Error::Parse`] if the file is malformed or has no labels, and those of [`Source`].
+/// Returns [`Error::Parse`] if the file is malformed or has no labels, and those of [`Source`].
 pub(crate) fn read_labels(path: &Path, watch: &Watch) -> Result<Vec<(String, usize)>, Error> {
     let text = Source::open(path, watch)?.rest()?;
     labels(&text, watch).map_err(|(unfit, at)| unfit.at(path, line_of(&text, at)))
@@ -104,7 +104,7 @@ fn labels(text: &[u8], watch: &Watch) -> Result<Vec<(String, usize)>, (Unfit, us
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`].
+/// Returns [`Error::TooLarge`] if memory is short.
 fn name_attribute(mut attributes: &[u8]) -> Result<Option<String>, Error> {
     while let Some((key, value, behind)) = attribute(attributes) {
         if key == b"name" {
@@ -133,7 +133,7 @@ fn attribute(attributes: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`].
+/// Returns [`Error::TooLarge`] if memory is short.
 fn unescape(text: &str) -> Result<Option<String>, Error> {
     // A character is never longer than its entity.
     let mut out = room(text.len())?;

@@ -76,7 +76,7 @@ impl<'a> Line<'a> {
     ///
     /// # Errors
     ///
-    /// [`Unfit`] if there is more.
+    /// Returns [`Unfit`] if there is more.
     pub(crate) fn end(&mut self) -> Result<(), Unfit> {
         match self.peek() {
             None => Ok(()),
@@ -89,8 +89,8 @@ impl<'a> Line<'a> {
     ///
     /// # Errors
     ///
-    /// [`Unfit`] if there is no word or a quote is not closed, those of the watch,
-    /// [`Error::TooLarge`].
+    /// Returns [`Unfit`] if there is no word or a quote is not closed, those of the watch. Returns
+    /// [`Error::TooLarge`] if memory is short.
     pub(crate) fn word(&mut self, stops: &[u8], what: &str) -> Result<Word<'a>, Unfit> {
         if self.at >= self.next_look {
             self.next_look = self.at + BLOCK as usize;
@@ -165,7 +165,7 @@ impl<'a> Line<'a> {
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`].
+/// Returns [`Error::TooLarge`] if memory is short.
 pub(crate) fn decode(bytes: &[u8]) -> Result<String, Error> {
     let Ok(text) = std::str::from_utf8(bytes) else {
         let mut text = room(2 * bytes.len())?;
@@ -181,7 +181,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<String, Error> {
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`].
+/// Returns [`Error::TooLarge`] if memory is short.
 pub(crate) fn copied_text(text: &str) -> Result<String, Error> {
     let mut copy = room(text.len())?;
     copy.push_str(text);
@@ -192,7 +192,7 @@ pub(crate) fn copied_text(text: &str) -> Result<String, Error> {
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`].
+/// Returns [`Error::TooLarge`] if memory is short.
 pub(crate) fn room(n: usize) -> Result<String, Error> {
     let mut text = String::new();
     text.try_reserve_exact(n).map_err(|_| no_room(WORD))?;

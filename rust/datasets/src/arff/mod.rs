@@ -79,9 +79,10 @@ pub struct Arff<V> {
 ///
 /// # Errors
 ///
-/// [`Error::Parse`] if a file is malformed, does not say which attributes are labels, or has
-/// attributes that are neither numeric nor nominal and not ignored; [`Error::Param`] if a name in
-/// `ignore` is not that of an attribute; [`Error::Io`]; [`Error::Stopped`]; [`Error::TooLarge`].
+/// Returns [`Error::Parse`] if a file is malformed, does not say which attributes are labels, or has
+/// attributes that are neither numeric nor nominal and not ignored. Returns [`Error::Param`] if a name
+/// in `ignore` is not that of an attribute; [`Error::Io`]; [`Error::Stopped`]. Returns
+/// [`Error::TooLarge`] if memory is short.
 pub fn read_arff<V: Real>(
     path: &Path,
     options: &ArffOptions<'_>,

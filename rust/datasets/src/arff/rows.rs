@@ -65,7 +65,7 @@ impl<V: Real> Examples<V> {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// Returns [`Error::TooLarge`] if memory is short.
     pub(crate) fn new(columns: Columns, options: &ArffOptions<'_>) -> Result<Self, Error> {
         // An omitted attribute has its first declared value, or the number 0.
         let first = |role: &Role| match role {
@@ -97,8 +97,8 @@ impl<V: Real> Examples<V> {
     ///
     /// # Errors
     ///
-    /// [`Unfit`] if the line is malformed, has a value that its attribute does not allow, or has
-    /// another form than the lines before.
+    /// Returns [`Unfit`] if the line is malformed, has a value that its attribute does not allow, or
+    /// has another form than the lines before.
     pub(crate) fn push(&mut self, text: &[u8], watch: &Watch) -> Result<(), Unfit> {
         let mut line = Line::new(text, watch);
         let Some(start) = line.peek() else {
@@ -136,7 +136,7 @@ impl<V: Real> Examples<V> {
     ///
     /// # Errors
     ///
-    /// As [`push`](Self::push).
+    /// Returns the same errors as [`push`](Self::push).
     fn dense(&mut self, line: &mut Line<'_>) -> Result<(), Unfit> {
         let n = self.columns.attributes.len();
         for (position, attribute) in self.columns.attributes.iter().enumerate() {
@@ -160,7 +160,7 @@ impl<V: Real> Examples<V> {
     ///
     /// # Errors
     ///
-    /// As [`push`](Self::push).
+    /// Returns the same errors as [`push`](Self::push).
     fn sparse(&mut self, line: &mut Line<'_>) -> Result<(), Unfit> {
         let n = self.columns.attributes.len();
         let number = self.y.n_rows() + 1;
@@ -208,7 +208,7 @@ impl<V: Real> Examples<V> {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// Returns [`Error::TooLarge`] if memory is short.
     fn keep(&mut self) -> Result<(), Error> {
         let Row { cells, labels, .. } = &mut self.row;
         labels.sort_unstable();
@@ -257,7 +257,7 @@ impl<V: Real> Row<V> {
     ///
     /// # Errors
     ///
-    /// [`Unfit`] if the attribute does not allow the value.
+    /// Returns [`Unfit`] if the attribute does not allow the value.
     fn place(
         &mut self,
         word: &Word<'_>,
@@ -326,7 +326,7 @@ impl<V: Real> Row<V> {
     ///
     /// # Errors
     ///
-    /// [`Unfit`] for a label, unless `missing_is_absent`.
+    /// Returns [`Unfit`] for a label, unless `missing_is_absent`.
     fn place_missing(
         &mut self,
         role: &Role,
@@ -360,7 +360,7 @@ impl<V: Real> Row<V> {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// Returns [`Error::TooLarge`] if memory is short.
     fn push(&mut self, entry: Entry) -> Result<(), Error> {
         match entry {
             Entry::Feature(column) => push(VALUES, &mut self.cells, (column, V::from(1))),
@@ -372,7 +372,7 @@ impl<V: Real> Row<V> {
     ///
     /// # Errors
     ///
-    /// [`Unfit`] if the text is not a finite number.
+    /// Returns [`Unfit`] if the text is not a finite number.
     fn number(&mut self, text: &[u8], name: &str) -> Result<V, Unfit> {
         self.padded.clear();
         extend(VALUES, &mut self.padded, text.iter().copied().chain([0; 8]))?;

@@ -47,7 +47,7 @@ impl<I, V> Rows<I, V> {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// Returns [`Error::TooLarge`] if memory is short.
     pub(crate) fn end_row(&mut self) -> Result<(), Error> {
         push("number of rows", &mut self.ends, self.indices.len() as i64)
     }
@@ -56,7 +56,7 @@ impl<I, V> Rows<I, V> {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// Returns [`Error::TooLarge`] if memory is short.
     fn append(&mut self, other: &mut Self) -> Result<(), Error> {
         let offset = self.indices.len() as i64;
         let ends = other.ends.drain(1..).map(|end| end + offset);
@@ -129,8 +129,9 @@ impl<'w> XcFile<'w> {
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if it cannot be read, [`Error::Parse`] if its first line is not a header,
-    /// [`Error::Stopped`], [`Error::TooLarge`].
+    /// Returns [`Error::Io`] if it cannot be read. Returns [`Error::Parse`] if its first line is not a
+    /// header. Returns [`Error::Stopped`] if the watch was stopped. Returns [`Error::TooLarge`] if
+    /// memory is short.
     pub fn open(path: &Path, watch: &'w Watch) -> Result<Self, Error> {
         let (mut source, mut first) = (Source::open(path, watch)?, Block::default());
         source.next(&mut first)?;
@@ -163,9 +164,9 @@ impl<'w> XcFile<'w> {
     ///
     /// # Errors
     ///
-    /// [`Error::Parse`] if the file is malformed or a gzip stream damaged, [`Error::Io`] if it
-    /// cannot be read, [`Error::Stopped`], [`Error::TooLarge`] if columns do not fit `I` or the
-    /// result does not fit in memory.
+    /// Returns [`Error::Parse`] if the file is malformed or a gzip stream damaged. Returns
+    /// [`Error::Io`] if it cannot be read. Returns [`Error::Stopped`] if the watch was stopped. Returns
+    /// [`Error::TooLarge`] if columns do not fit `I` or the result does not fit in memory.
     pub fn read<I: Index, V: Real>(self) -> Result<Xc<I, V>, Error> {
         let Self {
             path,
@@ -226,7 +227,7 @@ impl<'w> XcFile<'w> {
 ///
 /// # Errors
 ///
-/// [`Error::Parse`] unless the line consists of three whole numbers.
+/// Returns [`Error::Parse`] unless the line consists of three whole numbers.
 fn shape(path: &Path, block: &Block) -> Result<((usize, usize, usize), usize), Error> {
     let text = block.text();
     let length = text
@@ -376,7 +377,7 @@ impl<I: Index, V: Real> Part<I, V> {
     ///
     /// # Errors
     ///
-    /// [`Unfit`] if the line is malformed.
+    /// Returns [`Unfit`] if the line is malformed.
     #[inline]
     fn example(&mut self, text: &[u8], mut at: usize, limits: &Limits) -> Result<usize, Unfit> {
         let (x_start, y_start) = (self.x.indices.len(), self.y.indices.len());
@@ -465,7 +466,7 @@ impl<I: Index, V: Real> Part<I, V> {
     ///
     /// # Errors
     ///
-    /// [`Unfit`] if a feature is repeated: it would have two values.
+    /// Returns [`Unfit`] if a feature is repeated: it would have two values.
     #[cold]
     fn sort_features(&mut self, start: usize) -> Result<(), Unfit> {
         let pairs = &mut self.unsorted;

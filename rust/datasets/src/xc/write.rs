@@ -36,8 +36,9 @@ const LONGEST_PIECE: usize = 64;
 ///
 /// # Errors
 ///
-/// [`Error::Shape`] if the numbers of rows differ, [`Error::Param`] if a value is not finite,
-/// [`Error::Io`], [`Error::Stopped`], [`Error::TooLarge`].
+/// Returns [`Error::Shape`] if the numbers of rows differ. Returns [`Error::Param`] if a value is not
+/// finite. Returns [`Error::Io`] if the file cannot be read or written. Returns [`Error::Stopped`] if
+/// the watch was stopped. Returns [`Error::TooLarge`] if memory is short.
 pub fn write_xc<I: Index, V: Real>(
     path: &Path,
     x: CsrView<'_, I, V>,
@@ -68,7 +69,7 @@ pub fn write_xc<I: Index, V: Real>(
 ///
 /// # Errors
 ///
-/// As [`write_xc`].
+/// Returns the same errors as [`write_xc`].
 fn write_to<I: Index, V: Real>(
     file: File,
     path: &Path,
@@ -95,7 +96,7 @@ fn write_to<I: Index, V: Real>(
 ///
 /// # Errors
 ///
-/// As [`write_xc`].
+/// Returns the same errors as [`write_xc`].
 fn write_rows<I: Index, V: Real>(
     out: &mut impl Write,
     path: &Path,
@@ -140,7 +141,8 @@ impl<W: Write> Lines<'_, W> {
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] if a value is not finite, [`Error::Io`], [`Error::Stopped`].
+    /// Returns [`Error::Param`] if a value is not finite. Returns [`Error::Io`] if the file cannot be
+    /// read or written. Returns [`Error::Stopped`] if the watch was stopped.
     fn push_example<I: Index, V: Real>(
         &mut self,
         labels: &[u32],
@@ -179,7 +181,7 @@ impl<W: Write> Lines<'_, W> {
     ///
     /// # Errors
     ///
-    /// [`Error::Io`], [`Error::Stopped`].
+    /// Returns [`Error::Io`]. Returns [`Error::Stopped`] if the watch was stopped.
     fn make_room(&mut self) -> Result<(), Error> {
         if self.text.len() + LONGEST_PIECE > LARGEST_CHUNK {
             self.pass_on()?;
@@ -192,7 +194,7 @@ impl<W: Write> Lines<'_, W> {
     ///
     /// # Errors
     ///
-    /// [`Error::Io`].
+    /// Returns [`Error::Io`].
     fn pass_on(&mut self) -> Result<(), Error> {
         self.out.write_all(&self.text).map_err(|source| Error::Io {
             path: self.path.into(),
@@ -212,7 +214,7 @@ impl Unfinished {
     ///
     /// # Errors
     ///
-    /// Those of the system.
+    /// Returns errors of the operating system.
     fn beside(target: &Path) -> io::Result<(Self, File)> {
         let name = target.file_name().ok_or(io::ErrorKind::InvalidInput)?;
         for attempt in 0u32.. {
@@ -232,7 +234,7 @@ impl Unfinished {
     ///
     /// # Errors
     ///
-    /// Those of the system; the new file is then removed.
+    /// Returns errors of the operating system; the new file is then removed.
     fn rename(mut self, target: &Path) -> io::Result<()> {
         let path = self.0.take().unwrap_or_default();
         fs::rename(&path, target).inspect_err(|_| self.0 = Some(path))

@@ -58,7 +58,7 @@ const BACKGROUND_EVERY: usize = 16;
 /// The most passes that adapt the weights to the absence of the held-out rows.
 const PASSES_TO_UNLEARN: usize = 3;
 
-/// Rows scored between two looks at the watch.
+/// Rows scored between two checks of the watch.
 const ROWS_PER_STEP: usize = 1 << 12;
 
 /// The name of growing vectors in error messages.
@@ -107,7 +107,7 @@ impl Workspace {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if it does not fit in memory.
+    /// Returns [`Error::TooLarge`] if the result does not fit in memory.
     pub(crate) fn new(problem: &Problem) -> Result<Self, Error> {
         let (n, dim) = (problem.n_rows(), problem.dim());
         let lanes = (0..LANES).map(|_| {
@@ -150,7 +150,7 @@ struct Rule {
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`], [`Error::Stopped`].
+/// Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the watch was stopped.
 pub(crate) fn solve(
     problem: &Problem,
     labels: &[u32],
@@ -214,7 +214,8 @@ pub(crate) fn solve(
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`], [`Error::Stopped`], and those of `tell`.
+/// Returns [`Error::TooLarge`] if memory is short, [`Error::Stopped`] if the watch was stopped, or any
+/// error of `tell`.
 pub(crate) fn unlearn(
     problem: &Problem,
     unseen: &Unseen,

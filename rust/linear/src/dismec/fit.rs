@@ -60,9 +60,10 @@ impl Checked {
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if the rows of `x`, `y` and `weights` differ; [`Error::Param`] if a value is not
-    /// finite as `f32`, or if `C`, `weights` and `x` lead out of the range of `f32`; [`Error::TooLarge`] if
-    /// sizes exceed memory or 32 bits; [`Error::Stopped`].
+    /// Returns [`Error::Shape`] if the rows of `x`, `y` and `weights` differ. Returns [`Error::Param`]
+    /// if a value is not finite as `f32`, or if `C`, `weights` and `x` lead out of the range of `f32`.
+    /// Returns [`Error::TooLarge`] if sizes exceed memory or 32 bits. Returns [`Error::Stopped`] if the
+    /// watch was stopped.
     pub fn fit(
         &self,
         x: Sparse<'_>,

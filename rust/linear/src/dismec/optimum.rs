@@ -41,7 +41,7 @@ const STEPS_PER_STEP_TO_UNLEARN: usize = 6;
 /// never saw the rows (`tests/linear/test_threshold.py`).
 const STEPS_TO_UNLEARN: (usize, usize) = (2, 6);
 
-/// Rows of a product between two looks at the watch.
+/// Rows of a product between two checks of the watch.
 const ROWS_PER_STEP: usize = 1 << 15;
 
 /// The vectors of one panel; reused for the next.
@@ -70,7 +70,7 @@ impl Workspace {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if it does not fit in memory.
+    /// Returns [`Error::TooLarge`] if the result does not fit in memory.
     pub(crate) fn new(problem: &Problem) -> Result<Self, Error> {
         let by_feature = || filled("number of features", Lanes::default(), problem.dim());
         let by_row = || filled("number of rows", Lanes::default(), problem.n_rows());
@@ -99,7 +99,7 @@ impl Workspace {
 ///
 /// # Errors
 ///
-/// [`Error::Stopped`].
+/// Returns [`Error::Stopped`] if the watch was stopped.
 pub(crate) fn solve(
     problem: &Problem,
     labels: &[u32],
@@ -129,7 +129,7 @@ pub(crate) fn solve(
 ///
 /// # Errors
 ///
-/// [`Error::Stopped`], and those of `tell`.
+/// Returns [`Error::Stopped`] if the watch was stopped, or any error of `tell`.
 pub(crate) fn unlearn(
     problem: &Problem,
     unseen: &Unseen,
@@ -324,7 +324,7 @@ fn line_search(cost: &[f32], space: &Workspace, live: Mask) -> Lanes {
     step
 }
 
-/// `out = x p`, with looks at the watch.
+/// `out = x p`, with checks the watch.
 fn product(x: &CsrOwned, p: &[Lanes], out: &mut [Lanes], watch: &Watch) -> Result<(), Error> {
     for (chunk, out) in out.chunks_mut(ROWS_PER_STEP).enumerate() {
         watch.step(0)?;

@@ -43,8 +43,8 @@ impl Problem {
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] if values or products are out of the range of `f32`, [`Error::TooLarge`],
-    /// [`Error::Stopped`].
+    /// Returns [`Error::Param`] if values or products are out of the range of `f32`. Returns
+    /// [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the watch was stopped.
     pub(crate) fn new(
         x: Sparse<'_>,
         y: &CsrOwned,
@@ -133,7 +133,7 @@ impl Problem {
 ///
 /// # Errors
 ///
-/// [`Error::Param`] that names `X` or `C`, whichever contributes more.
+/// Returns [`Error::Param`] that names `X` or `C`, whichever contributes more.
 fn check_magnitude(x: &CsrOwned, cost: &[f32]) -> Result<(), Error> {
     const LARGEST: f64 = 1e17;
     const SMALLEST: f32 = 1e-30;

@@ -99,7 +99,7 @@ impl Unseen {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if the costs do not fit in memory.
+    /// Returns [`Error::TooLarge`] if the costs do not fit in memory.
     pub(crate) fn new(
         problem: &Problem,
         drawn: impl Iterator<Item = (u32, f32)>,
@@ -133,7 +133,7 @@ impl Unseen {
     ///
     /// # Errors
     ///
-    /// Those of `score`; [`Error::TooLarge`] if the tally does not fit in memory.
+    /// Those of `score`. Returns [`Error::TooLarge`] if the tally does not fit in memory.
     pub(crate) fn count(
         &self,
         problem: &Problem,

@@ -32,7 +32,7 @@ impl Tall {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`]; so for all methods that allocate.
+    /// Returns [`Error::TooLarge`]; so for all methods that allocate.
     pub(super) fn zeros(n_rows: usize, n_cols: usize) -> Result<Self, Error> {
         let panels = (0..n_cols.div_ceil(LANES))
             .map(|_| filled("rows of a factor", Lanes::default(), n_rows));
@@ -227,7 +227,7 @@ impl Design {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`], [`Error::Stopped`]; so for all methods that return a `Result`.
+    /// Returns [`Error::TooLarge`], [`Error::Stopped`]; so for all methods that return a `Result`.
     pub(super) fn new(x: CsrView<'_, u32, f32>, ones: bool, watch: &Watch) -> Result<Self, Error> {
         let order = ColumnOrder::new(x)?;
         let cuts = RowBlocks::<f32>::cut(x.n_rows(), |row| x.row(row).0.len() + 1);

@@ -124,7 +124,8 @@ impl Side<'_> {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`], [`Error::Stopped`].
+    /// Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the watch was
+    /// stopped.
     pub(super) fn answer(
         &self,
         ask: Ask<'_>,

@@ -58,9 +58,10 @@ impl Checked {
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if the shapes of `x`, `y`, `observed` and `weights` do not agree; [`Error::Param`] if
-    /// a value is not finite as `f32`, or if `x` and `weights` lead out of the range of `f32`;
-    /// [`Error::TooLarge`], [`Error::Stopped`].
+    /// Returns [`Error::Shape`] if the shapes of `x`, `y`, `observed` and `weights` do not agree.
+    /// Returns [`Error::Param`] if a value is not finite as `f32`, or if `x` and `weights` lead out of
+    /// the range of `f32`. Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`]
+    /// if the watch was stopped.
     pub fn fit(
         &self,
         x: Sparse<'_>,
@@ -170,7 +171,7 @@ struct Parts {
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`], [`Error::Stopped`].
+/// Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the watch was stopped.
 fn fit_factors<'w, T: Turns>(
     params: &Params,
     data: Data<'w>,
@@ -232,7 +233,7 @@ pub(super) fn start(seed: u64, n_labels: usize, rank: usize) -> Result<Vec<f32>,
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] if there are more than 2³²−1 stored values.
+/// Returns [`Error::TooLarge`] if there are more than 2³²−1 stored values.
 fn u32_ends(x: &CsrOwned) -> Result<Vec<u32>, Error> {
     // Row ends do not decrease, so the last is the largest.
     if u32::try_from(x.indices.len()).is_err() {
@@ -363,7 +364,7 @@ fn unit_of_alpha(x: &CsrOwned, weights: Option<&[f32]>) -> f64 {
 ///
 /// # Errors
 ///
-/// [`Error::Param`] if it exceeds 1e17.
+/// Returns [`Error::Param`] if it exceeds 1e17.
 fn check_magnitude(x: &CsrOwned, weights: Option<&[f32]>) -> Result<(), Error> {
     const LARGEST: f64 = 1e17;
     let square = |row: usize| -> f64 {

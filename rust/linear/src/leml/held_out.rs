@@ -102,7 +102,7 @@ impl Plan {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// Returns [`Error::TooLarge`] if memory is short.
     pub(super) fn draw(
         &self,
         n_rows: usize,
@@ -159,7 +159,8 @@ impl Data<'_> {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`], [`Error::Stopped`], and those of `see`.
+    /// Returns [`Error::TooLarge`] if memory is short, [`Error::Stopped`] if the watch was stopped, or
+    /// any error of `see`.
     fn visit<S: Send>(
         &self,
         rows: &[usize],
@@ -229,7 +230,8 @@ impl Data<'_> {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`], [`Error::Stopped`].
+    /// Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the watch was
+    /// stopped.
     pub(super) fn best_alpha<T: Turns>(
         &self,
         (unit, max_iter): (f64, usize),
@@ -307,7 +309,8 @@ impl Data<'_> {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`], [`Error::Stopped`].
+    /// Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the watch was
+    /// stopped.
     pub(super) fn cut<T: Turns>(
         &self,
         factors: &T::Factors,

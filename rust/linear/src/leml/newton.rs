@@ -169,7 +169,7 @@ impl<'a> Half<'a> {
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`], [`Error::Stopped`].
+/// Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the watch was stopped.
 fn improve(
     half: &Half<'_>,
     params: &Params,

@@ -68,7 +68,7 @@ impl Params {
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] for the first one out of range.
+    /// Returns [`Error::Param`] for the first one out of range.
     fn ranges(&self) -> Result<(), Error> {
         positive("tol", self.tol)?;
         positive("cg_tol", self.cg_tol)?;

@@ -50,8 +50,8 @@ impl<'a> Scorer<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if lengths do not agree, [`Error::Param`] if features are out of order or out of
-    /// range.
+    /// Returns [`Error::Shape`] if lengths do not agree. Returns [`Error::Param`] if features are out
+    /// of order or out of range.
     pub fn new(
         features: &'a [i32],
         w: &'a [f32],

@@ -62,7 +62,7 @@ impl<'a> Ridge<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// Returns [`Error::TooLarge`] if memory is short.
     pub(super) fn new(
         params: &'a Params,
         x: &'a Design,

@@ -23,7 +23,7 @@ impl Labels {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// Returns [`Error::TooLarge`] if memory is short.
     pub(super) fn new(by_row: CsrOwned, all: bool) -> Result<Self, Error> {
         Ok(Self {
             by_label: by_row.transpose()?,
@@ -47,7 +47,7 @@ pub(super) trait Turns: Sync {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`], [`Error::Stopped`]; so for all methods.
+    /// Returns [`Error::TooLarge`], [`Error::Stopped`]; so for all methods.
     fn start(&self, rank: usize, watch: &Watch) -> Result<Self::Factors, Error>;
 
     /// Lowers the objective in W, then in H; returns its value afterwards.

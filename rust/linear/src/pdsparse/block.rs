@@ -20,7 +20,7 @@ const WHAT: &str = "labels of a row";
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] if a copy of the numbers does not fit in memory.
+/// Returns [`Error::TooLarge`] if a copy of the numbers does not fit in memory.
 ///
 /// # Examples
 ///

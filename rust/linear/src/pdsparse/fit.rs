@@ -45,9 +45,10 @@ impl Checked {
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if the rows of `x`, `y`, `weights` and `held_out` differ; [`Error::Param`] if a value
-    /// is not finite as `f32`, or if `C`, `weights` and `x` lead out of the range of `f32`;
-    /// [`Error::TooLarge`], [`Error::Stopped`].
+    /// Returns [`Error::Shape`] if the rows of `x`, `y`, `weights` and `held_out` differ. Returns
+    /// [`Error::Param`] if a value is not finite as `f32`, or if `C`, `weights` and `x` lead out of the
+    /// range of `f32`. Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if
+    /// the watch was stopped.
     #[expect(
         clippy::too_many_lines,
         reason = "the steps of the algorithm, one after the other"

@@ -36,7 +36,7 @@ const MOST_PARTS: usize = 5;
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`].
+/// Returns [`Error::TooLarge`] if memory is short.
 pub(super) fn parts(n_rows: usize, seed: u64) -> Result<Vec<Vec<u32>>, Error> {
     if n_rows < 2 {
         return Ok(Vec::new());
@@ -100,7 +100,7 @@ impl<'a> Looks<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// Returns [`Error::TooLarge`] if memory is short.
     pub(super) fn push(&mut self, block: &Block) -> Result<(), Error> {
         let (n_labels, terms) = (self.log_frequencies.len(), self.log_frequencies);
         if n_labels == 0 {

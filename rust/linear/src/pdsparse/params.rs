@@ -73,7 +73,7 @@ impl Params {
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] for the first one out of range.
+    /// Returns [`Error::Param`] for the first one out of range.
     fn ranges(&self) -> Result<(), Error> {
         positive("C", self.c)?;
         positive("tol", self.tol)?;

@@ -55,7 +55,7 @@ impl State {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if it does not fit in memory.
+    /// Returns [`Error::TooLarge`] if the result does not fit in memory.
     pub(super) fn copied(&self) -> Result<Self, Error> {
         let mut duals = reserved("number of rows", self.duals.len())?;
         for Duals { labels, alpha } in &self.duals {
@@ -76,8 +76,9 @@ impl Problem {
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] if the sum of costs times the largest squared length of a row exceeds 1e30, so that
-    /// scores might leave the range of `f32`; [`Error::TooLarge`].
+    /// Returns [`Error::Param`] if the sum of costs times the largest squared length of a row exceeds
+    /// 1e30, so that scores might leave the range of `f32`. Returns [`Error::TooLarge`] if memory is
+    /// short.
     pub(super) fn new(
         x: CsrOwned,
         y: CsrOwned,

@@ -78,7 +78,8 @@ impl Fit<'_> {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`], [`Error::Stopped`].
+    /// Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the watch was
+    /// stopped.
     pub(super) fn pass(
         &mut self,
         state: &mut State,
@@ -134,7 +135,7 @@ impl Fit<'_> {
     ///
     /// # Errors
     ///
-    /// As [`pass`](Self::pass).
+    /// Returns the same errors as [`pass`](Self::pass).
     pub(super) fn forget(
         &mut self,
         state: &mut State,

@@ -69,7 +69,7 @@ impl Weights {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// Returns [`Error::TooLarge`] if memory is short.
     pub(super) fn new(n_features: usize, l1: f32) -> Result<Self, Error> {
         Ok(Self {
             features: filled("number of features", Feature::default(), n_features)?,
@@ -82,7 +82,7 @@ impl Weights {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// Returns [`Error::TooLarge`] if memory is short.
     pub(super) fn copied(&self) -> Result<Self, Error> {
         let mut features = reserved("number of features", self.features.len())?;
         for feature in &self.features {
@@ -157,7 +157,7 @@ impl Weights {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`]; V is then partly updated.
+    /// Returns [`Error::TooLarge`]; V is then partly updated.
     pub(super) fn add_row(
         &mut self,
         (features, values): (&[u32], &[f32]),
@@ -192,7 +192,7 @@ impl Weights {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// Returns [`Error::TooLarge`] if memory is short.
     #[inline]
     pub(super) fn add(&mut self, feature: usize, label: u32, change: f32) -> Result<(), Error> {
         let feature = &mut self.features[feature];
@@ -230,7 +230,7 @@ impl Weights {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// Returns [`Error::TooLarge`] if memory is short.
     pub(super) fn to_csr(&self, n_labels: usize) -> Result<CsrOwned, Error> {
         let most = self.features.iter().map(|feature| feature.n_weights).sum();
         let mut out = CsrOwned {
