@@ -5,8 +5,9 @@ use manylabel_simd::wide;
 /// Replaces scores that overflowed. Scores overflow for rows with very large features. `scores` holds
 /// the scores of consecutive rows, one score for each label of `intercept`.
 ///
-/// The score +∞ becomes the largest finite `f32`, −∞ becomes the smallest, and NaN (a difference of
-/// infinities) becomes 0. Labels with intercept −∞ are never predicted and keep the score −∞.
+/// The score +∞ becomes the largest finite `f32`, −∞ becomes the most negative finite `f32`, and NaN (a
+/// difference of infinities) becomes 0. Labels with intercept −∞ are never predicted and keep the score
+/// −∞.
 pub fn keep_finite(scores: &mut [f32], intercept: &[f32]) {
     for scores in scores.chunks_mut(intercept.len().max(1)) {
         if have_overflowed(scores, intercept) {
