@@ -213,7 +213,7 @@ impl<'w> XcFile<'w> {
         }
         let n_rows = all.x.n_rows();
         if n_rows < shape.0 {
-            let expected = format!("{} examples, as stated in line 1", shape.0);
+            let expected = format!("{} examples, as line 1 states", shape.0);
             let got = format!("the end of the file after {n_rows} examples");
             return Err(Unfit::new(expected, got).at(&path, n_rows + 2));
         }
@@ -505,7 +505,7 @@ impl<I: Index, V: Real> Part<I, V> {
             let mut surplus = lines.take(n_rows - n_wanted);
             if let Some((line, text)) = surplus.find(|(_, text)| !text.is_empty()) {
                 let expected = format!(
-                    "the end of the file after {} examples, as stated in line 1",
+                    "the end of the file after {} examples, as line 1 states",
                     all.shape.0
                 );
                 return Err((Unfit::new(expected, quote(text)), line));
