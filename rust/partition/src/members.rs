@@ -1,4 +1,4 @@
-//! The rows of every cluster: the inverse of a list of cluster numbers, in compressed form.
+//! Lists the rows of every cluster, given the cluster number of every row.
 
 use manylabel_base::{Error, copied, filled, push};
 
@@ -10,7 +10,7 @@ pub(crate) struct Members {
 }
 
 impl Members {
-    /// Sorts rows by their cluster, in O(`n_rows` + `n_clusters`) time.
+    /// Groups rows by their cluster, in O(`n_rows` + `n_clusters`) time.
     ///
     /// # Errors
     ///
@@ -36,19 +36,19 @@ impl Members {
         Ok(Self { ends, rows })
     }
 
-    /// Number of clusters, including those without rows.
+    /// Returns the number of clusters, including clusters without rows.
     pub(crate) fn n_clusters(&self) -> usize {
         self.ends.len() - 1
     }
 
-    /// The rows of one cluster, in increasing order.
+    /// Returns the rows of one cluster, in increasing order.
     pub(crate) fn rows(&self, cluster: usize) -> &[u32] {
         &self.rows[self.ends[cluster]..self.ends[cluster + 1]]
     }
 }
 
-/// Drops clusters without rows and renumbers the others in order; returns the old number of each cluster
-/// that is kept.
+/// Drops clusters without rows and renumbers the other clusters in order. Returns the old number of
+/// each remaining cluster.
 ///
 /// # Errors
 ///
