@@ -57,7 +57,11 @@ impl FullFeatures {
         full.sort_unstable_by_key(|&feature| (Reverse(range(feature).len()), feature));
         full.truncate(MOST_BYTES / (n_labels.max(1) * size_of::<f32>()));
         let mut place = filled("number of features", NONE, n_features)?;
-        let mut laid_out = filled("weights of full features", 0.0, full.len() * n_labels)?;
+        let mut laid_out = filled(
+            "number of weights of frequent features",
+            0.0,
+            full.len() * n_labels,
+        )?;
         for ((at, &feature), out) in (0..)
             .zip(&full)
             .zip(laid_out.chunks_exact_mut(n_labels.max(1)))

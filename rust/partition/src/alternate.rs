@@ -105,7 +105,7 @@ pub fn label_step(
     };
     sets.ends.push(0);
     for (labels, captured) in chosen {
-        extend("labels of blocks", &mut sets.labels, labels)?;
+        extend("number of labels of all blocks", &mut sets.labels, labels)?;
         sets.ends.push(sets.labels.len());
         sets.captured += captured;
     }
@@ -187,8 +187,8 @@ pub fn row_step(
     let n_blocks = sets.ends.len() - 1;
     let blocks_of = CsrOwned {
         indptr: copied("number of blocks", &sets.ends)?,
-        indices: copied("labels of blocks", &sets.labels)?,
-        values: filled("labels of blocks", 0.0, sets.labels.len())?,
+        indices: copied("number of labels of all blocks", &sets.labels)?,
+        values: filled("number of labels of all blocks", 0.0, sets.labels.len())?,
         n_cols: y.n_cols,
     }
     .transpose()?;

@@ -579,8 +579,8 @@ impl<'a> Sent<'a> {
         ends.push(0u32);
         for &row in rows {
             let (blocks, scores) = self.routes.row(row as usize);
-            extend("routes of rows", &mut sent_to, blocks.iter().copied())?;
-            extend("routes of rows", &mut of_router, scores.iter().copied())?;
+            extend("number of routes", &mut sent_to, blocks.iter().copied())?;
+            extend("number of routes", &mut of_router, scores.iter().copied())?;
             ends.push(sent_to.len() as u32);
         }
         let routes = CsrView::new("routes", &ends, &sent_to, &of_router, blocks.len())?;
@@ -601,8 +601,8 @@ fn only(matrix: &CsrOwned, keep: impl Fn(u32, f32) -> bool) -> Result<CsrOwned, 
         let (labels, values) = matrix.row(row);
         for (&label, &value) in labels.iter().zip(values) {
             if keep(label, value) {
-                push("labels of rows", &mut kept.indices, label)?;
-                push("labels of rows", &mut kept.values, value)?;
+                push("number of predicted labels", &mut kept.indices, label)?;
+                push("number of predicted labels", &mut kept.values, value)?;
             }
         }
         kept.indptr.push(kept.indices.len());
@@ -631,8 +631,8 @@ fn joined(
     for row in 0..n_rows {
         indptr[row + 1] += indptr[row];
     }
-    let mut indices = filled("labels of rows", 0, indptr[n_rows])?;
-    let mut values = filled("labels of rows", 0.0, indptr[n_rows])?;
+    let mut indices = filled("number of predicted labels", 0, indptr[n_rows])?;
+    let mut values = filled("number of predicted labels", 0.0, indptr[n_rows])?;
     for (rows, piece) in &pieces {
         for (at, &row) in rows.iter().enumerate() {
             let range = indptr[row as usize]..indptr[row as usize + 1];

@@ -403,8 +403,12 @@ fn keep_frequent(x: &mut CsrOwned, room: usize) -> Result<Vec<u32>, Error> {
         let (cols, values) = x.row(row);
         for (&col, &value) in cols.iter().zip(values) {
             if new[col as usize] != u32::MAX {
-                push("stored values", &mut short.indices, new[col as usize])?;
-                push("stored values", &mut short.values, value)?;
+                push(
+                    "number of stored values",
+                    &mut short.indices,
+                    new[col as usize],
+                )?;
+                push("number of stored values", &mut short.values, value)?;
             }
         }
         short.indptr.push(short.indices.len());
@@ -431,13 +435,13 @@ fn of_rows(weights: &[f32], rows: &[u32]) -> Result<Vec<f32>, Error> {
 }
 
 /// Copies some rows, in the given order.
-#[expect(clippy::disallowed_methods, reason = "the room is there")]
+#[expect(clippy::disallowed_methods, reason = "the memory is reserved")]
 fn gather(x: &CsrOwned, rows: &[u32]) -> Result<CsrOwned, Error> {
     let size = rows.iter().map(|&row| x.row(row as usize).0.len()).sum();
     let mut gathered = CsrOwned {
         indptr: reserved("number of rows", rows.len() + 1)?,
-        indices: reserved("stored values", size)?,
-        values: reserved("stored values", size)?,
+        indices: reserved("number of stored values", size)?,
+        values: reserved("number of stored values", size)?,
         n_cols: x.n_cols,
     };
     gathered.indptr.push(0);

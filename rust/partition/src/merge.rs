@@ -159,7 +159,7 @@ fn places<I: Index, T: Value>(
     let mut sent = filled("number of blocks", 0, answers.len())?;
     let mut places = Places {
         starts: reserved("number of rows", routes.n_rows() + 1)?,
-        at: reserved("routes of rows", routes.nnz())?,
+        at: reserved("number of routes", routes.nnz())?,
     };
     places.starts.push(0);
     for row in 0..routes.n_rows() {
@@ -266,7 +266,11 @@ impl<'a> Scratch<'a> {
         self.touched.sort_unstable();
         for label in self.touched.drain(..) {
             let share = std::mem::take(&mut self.shares[label as usize]);
-            push("labels of rows", pairs, (label, logit(share.min(MOST))))?;
+            push(
+                "number of predicted labels",
+                pairs,
+                (label, logit(share.min(MOST))),
+            )?;
         }
         Ok(())
     }

@@ -78,8 +78,8 @@ impl<'a> Part<'a> {
             let (labels, values) = all.row(row);
             for (&label, &value) in labels.iter().zip(values) {
                 if let Ok(at) = self.labels.binary_search(&(label as i32)) {
-                    push("labels of rows", &mut found.indices, at as u32)?;
-                    push("labels of rows", &mut found.values, value)?;
+                    push("number of predicted labels", &mut found.indices, at as u32)?;
+                    push("number of predicted labels", &mut found.values, value)?;
                 }
             }
             found.indptr.push(found.indices.len());

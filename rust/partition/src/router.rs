@@ -246,8 +246,16 @@ impl Router {
             let before = weights.indices.len();
             for (class, (w, _)) in (0..).zip(solved) {
                 if w[at] != 0.0 {
-                    push("weights of the router", &mut weights.indices, class)?;
-                    push("weights of the router", &mut weights.values, w[at])?;
+                    push(
+                        "number of weights of the router",
+                        &mut weights.indices,
+                        class,
+                    )?;
+                    push(
+                        "number of weights of the router",
+                        &mut weights.values,
+                        w[at],
+                    )?;
                 }
             }
             weights.indptr[feature as usize + 1] = weights.indices.len() - before;

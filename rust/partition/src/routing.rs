@@ -55,8 +55,8 @@ impl Routing {
 fn fewest(routes: &CsrOwned, share: f64) -> Result<CsrOwned, Error> {
     let mut kept = CsrOwned {
         indptr: reserved("number of rows", routes.indptr.len())?,
-        indices: reserved("routes of rows", routes.indices.len())?,
-        values: reserved("routes of rows", routes.values.len())?,
+        indices: reserved("number of routes", routes.indices.len())?,
+        values: reserved("number of routes", routes.values.len())?,
         n_cols: routes.n_cols,
     };
     kept.indptr.push(0);

@@ -30,7 +30,7 @@ pub(crate) fn with_rows<R>(
 }
 
 /// Implements [`with_rows`] for a dense matrix.
-#[expect(clippy::disallowed_methods, reason = "the room is there")]
+#[expect(clippy::disallowed_methods, reason = "the memory is reserved")]
 fn copied_dense<T: Real, R>(
     x: DenseView<'_, T>,
     rows: &[u32],
@@ -48,7 +48,7 @@ where
 }
 
 /// Implements [`with_rows`] for a sparse matrix.
-#[expect(clippy::disallowed_methods, reason = "the room is there")]
+#[expect(clippy::disallowed_methods, reason = "the memory is reserved")]
 fn copied<I: Index + TryFrom<usize>, T: Value, R>(
     x: CsrView<'_, I, T>,
     rows: &[u32],

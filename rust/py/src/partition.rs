@@ -24,14 +24,14 @@ use pyo3::prelude::*;
 /// Converts row, label or cluster numbers, which are below 2³¹, to a numpy array.
 fn to_i32<'py>(py: Python<'py>, numbers: &[u32]) -> PyResult<I32s<'py>> {
     let numbers = numbers.iter().map(|&number| number as i32);
-    handed(py, collected("numbers of blocks", numbers).map_err(to_py)?)
+    handed(py, collected("number of rows", numbers).map_err(to_py)?)
 }
 
 /// Converts cluster numbers from a numpy array. A negative number becomes larger than all valid
 /// numbers, so that it causes an error later.
 fn to_u32(numbers: &PyReadonlyArray1<'_, i32>) -> PyResult<Vec<u32>> {
     let numbers = numbers.as_slice()?.iter();
-    collected("numbers of blocks", numbers.map(|&number| number as u32)).map_err(to_py)
+    collected("number of rows", numbers.map(|&number| number as u32)).map_err(to_py)
 }
 
 /// Converts the ends of label sets to a numpy array.
@@ -384,8 +384,8 @@ pub(crate) fn topk_of_rows<'py>(
             let most = most.sum();
             let mut out = CsrOwned {
                 indptr: reserved("number of rows", scores.n_rows() + 1)?,
-                indices: reserved("labels to keep", most)?,
-                values: reserved("labels to keep", most)?,
+                indices: reserved("number of labels to keep", most)?,
+                values: reserved("number of labels to keep", most)?,
                 n_cols: scores.n_cols(),
             };
             out.indptr.push(0);
@@ -397,8 +397,8 @@ pub(crate) fn topk_of_rows<'py>(
                     best.push(col.get() as u32, value.f64() as f32);
                 }
                 for (col, value) in best.drain_by_label() {
-                    push("labels of rows", &mut out.indices, col)?;
-                    push("labels of rows", &mut out.values, value)?;
+                    push("number of predicted labels", &mut out.indices, col)?;
+                    push("number of predicted labels", &mut out.values, value)?;
                 }
                 out.indptr.push(out.indices.len());
             }

@@ -157,7 +157,7 @@ pub trait Rows: Sync {
     ) -> Result<(), Error> {
         let mut all = std::mem::take(&mut task.work.scores);
         if all.len() != self.n_labels() {
-            all = filled("scores of a row", 0.0, self.n_labels())?;
+            all = filled("number of scores of a row", 0.0, self.n_labels())?;
         }
         self.score(row..row + 1, &mut all, task)?;
         for (score, &label) in scores.iter_mut().zip(labels) {

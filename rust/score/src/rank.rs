@@ -99,7 +99,7 @@ impl<'a> Batch<'a> {
                     watch,
                 };
                 let size = self.at_once.min(range.len()) * self.n_labels;
-                let mut scores = filled("scores of some rows", 0.0, size)?;
+                let mut scores = filled("number of scores", 0.0, size)?;
                 for rows in self.parts(range) {
                     watch.step(0)?;
                     let scores = &mut scores[..rows.len() * self.n_labels];

@@ -206,7 +206,7 @@ impl<T: Real> RowBlocks<T> {
 
 impl<T: Real> RowBlock<T> {
     /// Copies the rows `block` of `x`. The other arguments are the same as in [`RowBlocks::new`].
-    #[expect(clippy::disallowed_methods, reason = "the room is reserved")]
+    #[expect(clippy::disallowed_methods, reason = "the memory is reserved")]
     fn new<I: Index, V: Value>(
         x: CsrView<'_, I, V>,
         order: &ColumnOrder,

@@ -17,7 +17,7 @@ use crate::xc::Rows;
 use manylabel_base::{Error, Watch, collected, extend, filled, push};
 
 /// The name in error messages if an example does not fit in memory.
-const VALUES: &str = "values of an example";
+const VALUES: &str = "number of values of an example";
 
 /// The name in error messages if the examples do not fit in memory.
 const ENTRIES: &str = "number of stored entries";

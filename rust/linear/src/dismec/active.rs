@@ -125,11 +125,7 @@ impl Workspace {
         Ok(Self {
             lanes: few::<_, Result<_, Error>>(lanes)?,
             panel: filled("number of features", Lanes::default(), dim)?,
-            scores: filled(
-                "scores of some rows",
-                Lanes::default(),
-                ROWS_PER_STEP.min(n),
-            )?,
+            scores: filled("number of scores", Lanes::default(), ROWS_PER_STEP.min(n))?,
             in_play: filled("number of rows", 0, n)?,
             order: Vec::new(),
         })

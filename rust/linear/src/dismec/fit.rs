@@ -174,8 +174,8 @@ impl Checked {
         for (at, weight) in weights.enumerate() {
             match problem.features.get(at) {
                 Some(&feature) if weight != 0.0 && weight.abs() >= prune => {
-                    push("the weights", &mut solved.features, feature)?;
-                    push("the weights", &mut solved.weights, weight)?;
+                    push("number of weights", &mut solved.features, feature)?;
+                    push("number of weights", &mut solved.weights, weight)?;
                 }
                 Some(_) => {}
                 None => solved.intercept = weight,
@@ -196,15 +196,15 @@ fn assemble(problem: &Problem, panels: Vec<Vec<Solved>>) -> Result<Model, Error>
     let size = solved.iter().map(|solved| solved.weights.len()).sum();
     let mut by_label = CsrOwned {
         indptr: filled("number of labels", 0, n_labels + 1)?,
-        indices: reserved("the weights", size)?,
-        values: reserved("the weights", size)?,
+        indices: reserved("number of weights", size)?,
+        values: reserved("number of weights", size)?,
         n_cols: problem.n_features,
     };
     for solved in solved {
         let label = solved.label as usize;
         (intercept[label], n_iter[label]) = (solved.intercept, solved.n_iter);
-        extend("the weights", &mut by_label.indices, solved.features)?;
-        extend("the weights", &mut by_label.values, solved.weights)?;
+        extend("number of weights", &mut by_label.indices, solved.features)?;
+        extend("number of weights", &mut by_label.values, solved.weights)?;
         by_label.indptr[label + 1] = by_label.indices.len();
     }
     // Labels without a positive row were not solved, so they have no weights.

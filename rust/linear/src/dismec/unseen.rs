@@ -180,7 +180,7 @@ impl Unseen {
 fn held_out_rows(n_rows: usize) -> Result<Vec<u32>, Error> {
     let n_held = (n_rows / 10).max(FEWEST_ROWS.min(n_rows / 4)).max(1);
     let mut rng = Rng::with_seed(n_rows as u64);
-    let mut rows = collected("held-out rows", 0..n_held.min(n_rows) as u32)?;
+    let mut rows = collected("number of held-out rows", 0..n_held.min(n_rows) as u32)?;
     for row in n_held..n_rows {
         if let Some(place) = rows.get_mut(rng.usize(..=row)) {
             *place = row as u32;

@@ -38,7 +38,7 @@ impl Tall {
     /// All methods that allocate return [`Error::TooLarge`] if memory is short.
     pub(super) fn zeros(n_rows: usize, n_cols: usize) -> Result<Self, Error> {
         let panels = (0..n_cols.div_ceil(LANES))
-            .map(|_| filled("rows of a factor", Lanes::default(), n_rows));
+            .map(|_| filled("the factor matrix", Lanes::default(), n_rows));
         Ok(Self {
             n_rows,
             n_cols,
@@ -49,7 +49,7 @@ impl Tall {
     /// Returns a copy.
     pub(super) fn copied(&self) -> Result<Self, Error> {
         let panels = self.panels.iter();
-        let panels = panels.map(|panel| copied("rows of a factor", panel));
+        let panels = panels.map(|panel| copied("the factor matrix", panel));
         Ok(Self {
             n_rows: self.n_rows,
             n_cols: self.n_cols,
@@ -74,7 +74,7 @@ impl Tall {
     /// Copies a matrix that is stored row after row.
     pub(super) fn from_rows(rows: &[f32], n_rows: usize, n_cols: usize) -> Result<Self, Error> {
         Self::from_panels(n_rows, n_cols, |t| {
-            let mut panel = filled("rows of a factor", Lanes::default(), n_rows)?;
+            let mut panel = filled("the factor matrix", Lanes::default(), n_rows)?;
             let width = LANES.min(n_cols - t * LANES);
             for (lanes, row) in panel.iter_mut().zip(rows.chunks_exact(n_cols)) {
                 lanes.0[..width].copy_from_slice(&row[t * LANES..][..width]);
@@ -85,7 +85,7 @@ impl Tall {
 
     /// Returns a copy that is stored row after row.
     pub(super) fn to_rows(&self) -> Result<Vec<f32>, Error> {
-        let mut rows = filled("rows of a factor", 0.0, self.n_rows * self.n_cols)?;
+        let mut rows = filled("the factor matrix", 0.0, self.n_rows * self.n_cols)?;
         let chunks = rows
             .par_chunks_mut((ROWS_OF_CHUNK * self.n_cols).max(1))
             .enumerate();
@@ -107,7 +107,7 @@ impl Tall {
         n_cols: usize,
         weights: Option<&[f32]>,
     ) -> Result<Mat<f64>, Error> {
-        let mut dense = zeros("rows of a factor", rows.len(), n_cols)?;
+        let mut dense = zeros("the factor matrix", rows.len(), n_cols)?;
         for (t, panel) in self.panels[..n_cols.div_ceil(LANES)].iter().enumerate() {
             for lane in 0..LANES.min(n_cols - t * LANES) {
                 let mut column = dense.as_mut().col_mut(t * LANES + lane);
@@ -177,8 +177,8 @@ impl Tall {
         let products = chunks.par_iter().map(|rows| {
             watch.step(0)?;
             let own = self.chunk(rows.clone(), self.n_cols, None)?;
-            let mut product = zeros::<f32>("rows of a factor", rows.len(), self.n_cols)?;
-            let mut exact = zeros("rows of a factor", rows.len(), self.n_cols)?;
+            let mut product = zeros::<f32>("the factor matrix", rows.len(), self.n_cols)?;
+            let mut exact = zeros("the factor matrix", rows.len(), self.n_cols)?;
             matmul(&mut exact, Accum::Replace, &own, small, 1.0, Par::Seq);
             for j in 0..self.n_cols {
                 for (to, &from) in product.col_mut(j).iter_mut().zip(exact.col(j).iter()) {
@@ -189,7 +189,7 @@ impl Tall {
         });
         let products = parts(products)?;
         Self::from_panels(self.n_rows, self.n_cols, |t| {
-            let mut panel = filled("rows of a factor", Lanes::default(), self.n_rows)?;
+            let mut panel = filled("the factor matrix", Lanes::default(), self.n_rows)?;
             for (rows, product) in chunks.iter().zip(&products) {
                 for lane in 0..LANES.min(self.n_cols - t * LANES) {
                     let column = product.col(t * LANES + lane);
@@ -286,7 +286,11 @@ impl Design {
     ) -> Result<Vec<Lanes<f32>>, Error> {
         let mut g = filled("number of features", Lanes::default(), self.n_cols())?;
         let most = self.cuts.iter().map(ExactSizeIterator::len).max();
-        let mut rows = filled("rows of a block", Lanes::default(), most.unwrap_or(0))?;
+        let mut rows = filled(
+            "number of rows of a block",
+            Lanes::default(),
+            most.unwrap_or(0),
+        )?;
         for (cut, block) in self.cuts.iter().zip(self.blocks.blocks()) {
             watch.step(0)?;
             let rows = &mut rows[..cut.len()];

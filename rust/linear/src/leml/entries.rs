@@ -152,7 +152,7 @@ impl Side<'_> {
                 other,
                 rank,
                 loss: 0.0,
-                out: filled("rows of a gradient", 0.0, rows.len() * out_rank)?,
+                out: filled("the gradient matrix", 0.0, rows.len() * out_rank)?,
             };
             if self.entries.labels.all {
                 block.all(watch)?;
@@ -163,9 +163,9 @@ impl Side<'_> {
         });
         let blocks = parts(blocks)?;
         let loss = blocks.iter().map(|(loss, _)| loss).sum();
-        let mut all = reserved("rows of a gradient", n_rows * out_rank)?;
+        let mut all = reserved("the gradient matrix", n_rows * out_rank)?;
         for (_, out) in blocks {
-            extend("rows of a gradient", &mut all, out)?;
+            extend("the gradient matrix", &mut all, out)?;
         }
         Ok((loss, all))
     }
@@ -225,7 +225,7 @@ impl Block<'_> {
     /// Visits the stored entries one by one.
     fn stored(&mut self, watch: &Watch) -> Result<(), Error> {
         let rank = self.rank;
-        let mut out = filled("rows of a gradient", 0.0, self.out.len().min(rank))?;
+        let mut out = filled("the gradient matrix", 0.0, self.out.len().min(rank))?;
         for (at, row) in self.rows.clone().enumerate() {
             watch.step(0)?;
             out.fill(0.0);
@@ -266,7 +266,7 @@ impl Block<'_> {
             // Use one column for each own row, so that the scores of an own row are contiguous.
             let scores = |own: &[f32]| {
                 let own = MatRef::from_row_major_slice(own, n_own, rank);
-                let mut scores = zeros::<f32>("scores of some rows", width, n_own)?;
+                let mut scores = zeros::<f32>("number of scores", width, n_own)?;
                 matmul(
                     &mut scores,
                     Accum::Replace,

@@ -126,7 +126,7 @@ impl Plan {
         let mut order = collected("number of rows", 0..n_rows)?;
         Rng::with_seed(seed ^ self.salt).shuffle(&mut order);
         let parts = order.chunks_exact(size).take(n_parts).map(|rows| {
-            let mut rows = copied("held-out rows", rows)?;
+            let mut rows = copied("number of held-out rows", rows)?;
             rows.sort_unstable();
             let mut weights = match weights {
                 Some(weights) => copied("number of rows", weights)?,
@@ -178,7 +178,7 @@ impl Data<'_> {
         let (rank, n_labels) = (w.n_cols, h.n_rows);
         let a = Tall::from_panels(rows.len(), rank, |t| {
             let all = self.x.times(&w.panels[t], watch)?;
-            collected("held-out rows", rows.iter().map(|&row| all[row]))
+            collected("number of held-out rows", rows.iter().map(|&row| all[row]))
         })?;
         let (a, h) = (a.to_rows()?, h.to_rows()?);
         let chunks = rows
@@ -198,7 +198,8 @@ impl Data<'_> {
                 return Ok(sum);
             }
             // Use one column for each row, so that the scores of a row are contiguous.
-            let mut scores = zeros::<f32>("scores of held-out rows", n_labels, rows.len())?;
+            let mut scores =
+                zeros::<f32>("number of scores of held-out rows", n_labels, rows.len())?;
             let own = MatRef::from_row_major_slice(a, rows.len(), rank);
             let all = MatRef::from_row_major_slice(&h, n_labels, rank);
             matmul(

@@ -66,7 +66,7 @@ impl Turns for Newton<'_> {
     fn start(&self, rank: usize, _: &Watch) -> Result<Factors, Error> {
         Ok(Factors {
             w: filled("the factor of X", 0.0, self.x.n_cols() * rank)?,
-            a: filled("the rows' embedding", 0.0, self.x.n_rows * rank)?,
+            a: filled("the embedding of the rows", 0.0, self.x.n_rows * rank)?,
             h: fit::start(self.params.seed, self.entries.labels.len(), rank)?,
             rank,
         })
@@ -90,7 +90,7 @@ impl Turns for Newton<'_> {
     fn copied(factors: &Factors) -> Result<Factors, Error> {
         Ok(Factors {
             w: copied("the factor of X", &factors.w)?,
-            a: copied("the rows' embedding", &factors.a)?,
+            a: copied("the embedding of the rows", &factors.a)?,
             h: copied("the factor of Y", &factors.h)?,
             rank: factors.rank,
         })
@@ -205,7 +205,7 @@ fn improve(
         let mut length = 1.0;
         let mut found = false;
         for _ in 0..MOST_HALVINGS {
-            let mut at = copied("the rows' embedding", image)?;
+            let mut at = copied("the embedding of the rows", image)?;
             add_scaled(&mut at, length as f32, &of_step);
             let square = square(factor) + 2.0 * length * products.0 + length * length * products.1;
             let there = ask(Ask::Value, &at)?.0 + alpha / 2.0 * square;

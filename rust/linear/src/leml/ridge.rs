@@ -204,9 +204,9 @@ impl<'a> Ridge<'a> {
             watch.step(0)?;
             let labels = block * LABELS..((block + 1) * LABELS).min(n_labels);
             let right = self.label_sums(&a, labels.clone())?;
-            let mut h = manylabel_dense::copied("rows of a factor", right.as_ref())?;
+            let mut h = manylabel_dense::copied("the factor matrix", right.as_ref())?;
             factor.solve_in_place(h.as_mut(), watch)?;
-            let mut rows = zeros::<f32>("rows of a factor", rank, labels.len())?;
+            let mut rows = zeros::<f32>("the factor matrix", rank, labels.len())?;
             let mut product = 0.0;
             for j in 0..labels.len() {
                 for k in 0..rank {
@@ -243,7 +243,7 @@ impl<'a> Ridge<'a> {
 
     /// Computes the columns of `AᵀΩY` that belong to some labels, in O(rank) time per 1-entry of Y.
     fn label_sums(&self, a: &Tall, labels: std::ops::Range<usize>) -> Result<Mat<f64>, Error> {
-        let mut sums = zeros("rows of a factor", a.n_cols, labels.len())?;
+        let mut sums = zeros("the factor matrix", a.n_cols, labels.len())?;
         for (j, label) in labels.enumerate() {
             let mut column = sums.as_mut().col_mut(j);
             for (t, panel) in a.panels.iter().enumerate() {

@@ -9,7 +9,7 @@
 use manylabel_base::{Error, collected, copied};
 
 /// The name of copies in error messages.
-const WHAT: &str = "labels of a row";
+const WHAT: &str = "number of labels of a row";
 
 /// Solves `min ‖u − b‖² + ‖t − e‖²` subject to `u, t ≥ 0` and `Σu = Σt ≤ most`. On return, `b` contains
 /// u and `e` contains t.

@@ -165,17 +165,20 @@ impl Checked {
             };
             let mut seen;
             if held_out.is_some() {
-                let rows = collected("held-out rows", held.iter().map(|&row| row as u32))?;
+                let rows = collected(
+                    "number of held-out rows",
+                    held.iter().map(|&row| row as u32),
+                )?;
                 let known = |row: usize| {
                     let carried = y.row(row).0.iter();
                     let places = carried.filter_map(|label| labels.binary_search(label).ok());
-                    collected("labels of a row", places.map(|at| at as u32))
+                    collected("number of labels of a row", places.map(|at| at as u32))
                 };
                 seen = looks(&mut rows.iter().copied(), y);
                 problem.look(best, &rows, &mut seen, (known, row_weight), watch)?;
             } else {
                 let parts = held_out::parts(n, params.seed)?;
-                let known = |row: usize| copied("labels of a row", problem.y.row(row).0);
+                let known = |row: usize| copied("number of labels of a row", problem.y.row(row).0);
                 seen = looks(&mut parts.iter().flatten().copied(), &problem.y);
                 for rows in &parts {
                     fit.forget(&mut state, rows, watch)?;
@@ -212,8 +215,16 @@ fn without(y: &CsrOwned, is_left_out: impl Fn(usize) -> bool) -> Result<CsrOwned
     for row in 0..y.n_rows() {
         if !is_left_out(row) {
             let (labels, values) = y.row(row);
-            extend("labels of a row", &mut out.indices, labels.iter().copied())?;
-            extend("labels of a row", &mut out.values, values.iter().copied())?;
+            extend(
+                "number of labels of a row",
+                &mut out.indices,
+                labels.iter().copied(),
+            )?;
+            extend(
+                "number of labels of a row",
+                &mut out.values,
+                values.iter().copied(),
+            )?;
         }
         out.indptr.push(out.indices.len());
     }

@@ -53,7 +53,7 @@ pub(super) fn parts(n_rows: usize, seed: u64) -> Result<Vec<Vec<u32>>, Error> {
     // pass.
     Rng::with_seed(seed ^ 0x5eed_0f9a_2715_c0de).shuffle(&mut rows);
     few(rows.chunks(size).take(n_parts).map(|part| {
-        let mut part = copied("held-out rows", part)?;
+        let mut part = copied("number of held-out rows", part)?;
         part.sort_unstable();
         Ok(part)
     }))
@@ -122,7 +122,7 @@ impl<'a> Looks<'a> {
         let rows: Vec<_> = few(rows().filter(|(_, (carried, _))| !carried.is_empty()));
         let ranked = rows.into_par_iter().map(|(scores, (carried, weight))| {
             let mut precisions = [0.0; N_FACTORS];
-            let mut shifted = filled("scores of a row", 0.0, n_labels)?;
+            let mut shifted = filled("number of scores of a row", 0.0, n_labels)?;
             for (precision, &factor) in precisions.iter_mut().zip(&self.factors) {
                 for (shifted, (score, term)) in shifted.iter_mut().zip(scores.iter().zip(terms)) {
                     *shifted = score + factor * term;
@@ -132,7 +132,7 @@ impl<'a> Looks<'a> {
             Ok((f64::from(*weight), precisions))
         });
         let ranked = manylabel_base::parts(ranked)?;
-        extend("held-out rows", &mut self.ranked, ranked)
+        extend("number of held-out rows", &mut self.ranked, ranked)
     }
 
     /// Chooses the factor and returns it with its threshold.
@@ -189,7 +189,7 @@ fn mean_precision(scores: &[f32], positives: &[u32]) -> Result<f32, Error> {
     // Scores that are lower than the scores of all positives do not matter. In a good ranking, few
     // scores matter.
     let first = scores.iter().copied().filter(|&score| score >= least);
-    let first = collected("scores of a row", first)?;
+    let first = collected("number of scores of a row", first)?;
     let shares = of_positives().map(|score| {
         let right = of_positives().filter(|&other| other >= score).count();
         let all = first.iter().filter(|&&other| other >= score).count();

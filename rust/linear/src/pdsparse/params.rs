@@ -34,8 +34,8 @@ pub struct Params {
     /// number starts as the mean number of labels per row. It doubles after each pass in which the
     /// search took more than twice the time of the other work.
     pub n_candidates: Option<usize>,
-    /// True to run the post-solve: up to `max_iter` passes without `l1`, restricted to the nonzero
-    /// weights.
+    /// True to run the post-solve: passes without `l1`, restricted to the nonzero weights. The number of
+    /// these passes is at most the number of passes before them.
     pub post_solve: bool,
     /// True to scale rows to unit length before the fit.
     pub normalize: bool,

@@ -62,8 +62,8 @@ impl State {
         let mut duals = reserved("number of rows", self.duals.len())?;
         for Duals { labels, alpha } in &self.duals {
             duals.push(Duals {
-                labels: copied("labels of a row", labels)?,
-                alpha: copied("labels of a row", alpha)?,
+                labels: copied("number of labels of a row", labels)?,
+                alpha: copied("number of labels of a row", alpha)?,
             });
         }
         Ok(Self {
@@ -144,8 +144,8 @@ impl Problem {
     pub(super) fn empty_duals(&self) -> Result<Vec<Duals>, Error> {
         let mut duals = filled("number of rows", Duals::default(), self.x.n_rows())?;
         for &row in &self.order {
-            let labels = copied("labels of a row", self.y.row(row as usize).0)?;
-            let alpha = filled("labels of a row", 0.0, labels.len())?;
+            let labels = copied("number of labels of a row", self.y.row(row as usize).0)?;
+            let alpha = filled("number of labels of a row", 0.0, labels.len())?;
             duals[row as usize] = Duals { labels, alpha };
         }
         Ok(duals)
@@ -188,7 +188,7 @@ impl Problem {
         watch: &Watch,
     ) -> Result<f64, Error> {
         let n_right = rows.par_chunks(ROWS_OF_TASK).map(|rows| {
-            let mut scores = filled("scores of a row", 0.0, labels.len())?;
+            let mut scores = filled("number of scores of a row", 0.0, labels.len())?;
             let mut n_right = 0usize;
             for &row in rows {
                 watch.step(0)?;
@@ -226,7 +226,11 @@ impl Problem {
             return Ok(());
         }
         for rows in rows.chunks(ROWS_OF_LOOK) {
-            let mut scores = filled("scores of held-out rows", 0.0, rows.len() * n_labels)?;
+            let mut scores = filled(
+                "number of scores of held-out rows",
+                0.0,
+                rows.len() * n_labels,
+            )?;
             let of_rows = scores.par_chunks_mut(n_labels).zip(rows);
             of_rows.try_for_each(|(scores, &row)| {
                 watch.step(0)?;
@@ -244,7 +248,7 @@ impl Problem {
     /// objective. All rows used for training are scored, on all threads.
     pub(super) fn dual_gap(&self, state: &State, l1: f64, watch: &Watch) -> Result<f64, Error> {
         let sums = self.order.par_chunks(ROWS_OF_TASK).map(|rows| {
-            let mut scores = filled("scores of a row", 0.0, self.y.n_cols)?;
+            let mut scores = filled("number of scores of a row", 0.0, self.y.n_cols)?;
             let mut sum = 0.0;
             for &row in rows {
                 watch.step(0)?;

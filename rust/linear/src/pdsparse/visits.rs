@@ -15,7 +15,7 @@ use manylabel_base::{Error, Watch, collected, copied, extend, filled, push};
 use manylabel_sparse::TopK;
 
 /// The name in error messages for allocations of a visit.
-const ACTIVE: &str = "active labels of a row";
+const ACTIVE: &str = "number of active labels of a row";
 
 /// The workspace of a visit. It is reused from row to row.
 pub(super) struct Scratch {
@@ -54,7 +54,7 @@ impl Scratch {
     /// Allocates a workspace for rows of `n_labels` labels.
     pub(super) fn new(n_labels: usize) -> Result<Self, Error> {
         Ok(Self {
-            scores: filled("scores of a row", 0.0, n_labels)?,
+            scores: filled("number of scores of a row", 0.0, n_labels)?,
             best: TopK::new(0)?,
             active: Vec::new(),
             b: Vec::new(),

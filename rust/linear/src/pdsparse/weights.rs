@@ -261,7 +261,7 @@ impl Weights {
 
 impl Feature {
     /// Returns a copy with the same order of labels.
-    #[expect(clippy::disallowed_methods, reason = "the room is reserved")]
+    #[expect(clippy::disallowed_methods, reason = "the memory is reserved")]
     fn copied(&self) -> Result<Self, Error> {
         let mut places = HashMap::default();
         places
