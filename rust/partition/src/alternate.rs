@@ -81,7 +81,7 @@ pub fn label_step(
         return Err(Error::Param {
             name: "row_blocks",
             expected: "below the number of blocks",
-            got: format!("{block} of {n_blocks}"),
+            got: format!("block {block} for {n_blocks} blocks"),
         });
     }
     let members = Members::new(row_blocks, n_blocks)?;

@@ -102,7 +102,7 @@ pub(crate) fn check_labels(labels: &[i32], n_labels: usize) -> Result<(), Error>
         return Err(Error::Param {
             name: "label_blocks_",
             expected: "increasing within a block",
-            got: format!("{} before {}", labels[at - 1], labels[at]),
+            got: format!("label {} before label {}", labels[at - 1], labels[at]),
         });
     }
     Ok(())

@@ -356,7 +356,7 @@ fn what_does_not_fit_is_refused() {
         (
             &[&[1, 1]],
             true,
-            "increasing within a block, got 1 before 1",
+            "increasing within a block, got label 1 before label 1",
         ),
         (
             &[&[1]],

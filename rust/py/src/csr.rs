@@ -193,8 +193,8 @@ macro_rules! with_labels {
             manylabel_sparse::Sparse::I64F32($view) => $body,
             _ => Err(manylabel_base::Error::Param {
                 name: "Y",
-                expected: "of single precision",
-                got: "another type".into(),
+                expected: "a matrix in single precision",
+                got: "a matrix of another type".into(),
             }),
         }
     };

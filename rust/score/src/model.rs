@@ -176,8 +176,8 @@ pub trait Rows: Sync {
     fn marginals(&self, _: Range<usize>, _: &mut [f64], _: &mut Task) -> Result<(), Error> {
         Err(Error::Param {
             name: "model",
-            expected: "one that computes probabilities",
-            got: "scores only".into(),
+            expected: "a model that computes probabilities",
+            got: "a model that computes only scores".into(),
         })
     }
 }

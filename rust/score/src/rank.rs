@@ -263,7 +263,7 @@ pub fn room_for_all<T: Clone>(
     let size = n_rows.checked_mul(n_labels);
     let size = size.ok_or_else(|| Error::TooLarge {
         what,
-        got: format!("{n_rows} x {n_labels} numbers"),
+        got: format!("{n_rows} x {n_labels} numbers do not fit in memory"),
     })?;
     filled(what, value, size)
 }

@@ -69,7 +69,7 @@ impl ColumnOrder {
         if u32::try_from(x.n_cols()).is_err() {
             return Err(Error::TooLarge {
                 what: "number of columns",
-                got: format!("{}, at most {}", x.n_cols(), u32::MAX),
+                got: format!("{}; at most {} are supported", x.n_cols(), u32::MAX),
             });
         }
         let mut counts = filled("number of columns", 0usize, x.n_cols())?;

@@ -48,7 +48,7 @@ impl CsrOwned {
             if size > MOST_POSITIONS {
                 return Err(Error::TooLarge {
                     what,
-                    got: format!("{size}, at most {MOST_POSITIONS}"),
+                    got: format!("{size}; at most {MOST_POSITIONS} are supported"),
                 });
             }
         }

@@ -144,7 +144,7 @@ impl ColumnScaling {
         let centred = collected("number of columns", shifted)?;
         let too_large = || Error::TooLarge {
             what: "X",
-            got: "more standardized values than can be counted".into(),
+            got: "the number of standardized values exceeds 64 bits".into(),
         };
         // The upper bound counts all entries of centred columns and all stored values.
         let room = centred

@@ -159,14 +159,14 @@ fn check_magnitude(x: &CsrOwned, cost: &[f32]) -> Result<(), Error> {
         let (name, expected) = if longest > total {
             (
                 "X",
-                "such that the largest squared length of a row, times 2 C and the sum of \
-                 sample_weight, is at most 1e17 (see `normalize`)",
+                "such that the product of 2 C, the sum of sample_weight and the largest squared \
+                 row length is at most 1e17 (`normalize=True` scales rows to length 1)",
             )
         } else {
             (
                 "C",
-                "such that 2 C times the sum of sample_weight times the largest squared \
-                 length of a row is at most 1e17 (see `normalize`)",
+                "such that the product of 2 C, the sum of sample_weight and the largest squared \
+                 row length is at most 1e17 (`normalize=True` scales rows to length 1)",
             )
         };
         return Err(Error::Param {

@@ -245,7 +245,7 @@ fn u32_ends(x: &CsrOwned) -> Result<Vec<u32>, Error> {
     if u32::try_from(x.indices.len()).is_err() {
         return Err(Error::TooLarge {
             what: "number of stored features",
-            got: format!("{}, at most {}", x.indices.len(), u32::MAX),
+            got: format!("{}; at most {} are supported", x.indices.len(), u32::MAX),
         });
     }
     collected("number of rows", x.indptr.iter().map(|&end| end as u32))
@@ -389,8 +389,8 @@ fn check_magnitude(x: &CsrOwned, weights: Option<&[f32]>) -> Result<(), Error> {
     }
     Err(Error::Param {
         name: "X",
-        expected: "such that the sum of sample_weight times the largest squared length of a row is \
-                   at most 1e17 (see `normalize`)",
+        expected: "such that the product of the sum of sample_weight and the largest squared row length \
+                   is at most 1e17 (`normalize=True` scales rows to length 1)",
         got: format!("{magnitude:.1e}"),
     })
 }

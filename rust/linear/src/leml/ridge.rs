@@ -309,7 +309,7 @@ impl Turns for Ridge<'_> {
 fn not_finite(got: &str) -> Error {
     Error::Param {
         name: "X",
-        expected: "of a scale at which products are finite",
+        expected: "scaled so that all products are finite",
         got: got.into(),
     }
 }

@@ -101,14 +101,14 @@ impl Problem {
             let (name, expected) = if longest > total {
                 (
                     "X",
-                    "such that the largest squared length of a row, times C and the sum of \
-                     sample_weight, is at most 1e30 (see `normalize`)",
+                    "such that the product of C, the sum of sample_weight and the largest squared \
+                     row length is at most 1e30 (`normalize=True` scales rows to length 1)",
                 )
             } else {
                 (
                     "C",
-                    "such that C times the sum of sample_weight times the largest squared \
-                     length of a row is at most 1e30 (see `normalize`)",
+                    "such that the product of C, the sum of sample_weight and the largest squared \
+                     row length is at most 1e30 (`normalize=True` scales rows to length 1)",
                 )
             };
             return Err(Error::Param {
