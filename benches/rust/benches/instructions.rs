@@ -6,7 +6,7 @@
 //! them, so that no data are dropped while instructions are counted. Each kernel runs once, in its own
 //! process.
 
-#![allow(missing_docs)] // of the modules that gungraun's macros make
+#![allow(missing_docs)] // the macros of gungraun make modules without docs
 
 use fastrand::Rng;
 use gungraun::{

@@ -143,7 +143,7 @@ impl Tally {
         }
         let unnamed = self.pairs.get(named).map(|&(score, _)| score);
         let Some(last) = named.checked_sub(1).map(|at| self.pairs[at].0) else {
-            return unnamed; // the threshold is the largest score: nothing exceeds it
+            return unnamed; // the threshold is the largest score, so no score exceeds it
         };
         let Some(unnamed) = unnamed else {
             return Some(last.next_down().min(textbook));
@@ -243,7 +243,7 @@ mod tests {
         let pairs = [(0.5, 1.0), (0.5, 1.0), (0.5, 1.0), (0.9, 1.0), (0.1, 1.0)];
         assert_eq!(cut(2.0, &pairs), Some(0.7));
         assert_eq!(cut(3.0, &pairs), Some(0.3));
-        let next = 0.5_f32.next_up(); // there is no number between
+        let next = 0.5_f32.next_up(); // there is no number between 0.5 and `next`
         assert_eq!(cut(1.0, &[(0.5, 1.0), (next, 1.0)]), Some(0.5));
         assert_eq!(cut(1.0, &[(-0.0, 1.0), (0.0, 1.0), (1.0, 1.0)]), Some(0.5));
     }

@@ -388,7 +388,7 @@ impl Model for BlockModel<'_> {
     }
 }
 
-/// Rows prepared for scores.
+/// Rows that are prepared for scoring.
 struct Batch<'a> {
     model: &'a BlockModel<'a>,
     x: Features<'a>,
@@ -410,11 +410,11 @@ impl Rows for Batch<'_> {
     }
 }
 
-/// The rows that are sent to one block.
+/// A group of rows that are sent to the same block.
 struct Group {
-    /// The block, which has labels.
+    /// The block. It has at least one label.
     block: usize,
-    /// In increasing order.
+    /// The rows of the group, in increasing order.
     rows: Vec<u32>,
 }
 
@@ -422,11 +422,11 @@ struct Group {
 struct Sent<'a> {
     model: &'a BlockModel<'a>,
     x: Features<'a>,
-    /// The router's scores of each row's blocks, (`n_rows`, `n_blocks`).
+    /// The router's scores of the blocks of each row, (`n_rows`, `n_blocks`).
     routes: CsrOwned,
-    /// The model that blocks are parts of, laid out by label, if there are enough rows.
+    /// The model that blocks are parts of, stored by label. None if there are too few rows.
     by_label: Option<Box<dyn ByLabel + 'a>>,
-    /// Whether groups are scored one after the other, without threads.
+    /// True if groups are scored one after the other, without threads.
     quick: bool,
     watch: &'a Watch,
 }
@@ -444,8 +444,8 @@ impl<'a> Sent<'a> {
         })
     }
 
-    /// Whether the scores of a row are merged. With `Routing::Best` of more than one block, all rows are,
-    /// whatever number of blocks they have.
+    /// Returns true if the scores of a row are merged. With `Routing::Best(n)` and n > 1, all rows are
+    /// merged, even rows that have fewer blocks.
     fn is_merged(&self, row: u32) -> bool {
         match self.model.routing {
             Routing::Best(n_routes) => n_routes > 1,
@@ -453,19 +453,19 @@ impl<'a> Sent<'a> {
         }
     }
 
-    /// The blocks of a row, in increasing order.
+    /// Returns the blocks of a row, in increasing order.
     fn blocks(&self, row: u32) -> &[u32] {
         self.routes.row(row as usize).0
     }
 
-    /// The rows whose scores are not merged.
+    /// Returns the rows whose scores are not merged.
     fn alone(&self) -> Result<Vec<u32>, Error> {
         let rows = 0..self.x.n_rows() as u32;
         collected("number of rows", rows.filter(|&row| !self.is_merged(row)))
     }
 
-    /// The given rows grouped by block, for blocks with labels; blocks and rows in increasing order. A row is
-    /// in the group of each of its blocks.
+    /// Groups the given rows by block. A row is in the group of each of its blocks. Blocks without
+    /// labels have no group. Groups are in increasing order of block, and rows are in increasing order.
     fn groups(&self, rows: &[u32]) -> Result<Vec<Group>, Error> {
         let mut pairs: Vec<(u32, u32)> = reserved("number of rows", rows.len())?;
         for &row in rows {
@@ -489,8 +489,8 @@ impl<'a> Sent<'a> {
         Ok(groups)
     }
 
-    /// The answers of the blocks' models about the rows of the groups, in the order of the groups. Groups are
-    /// in parallel unless the batch is quick.
+    /// Calls `what` with the block, its model and the rows of each group. Returns the results in the
+    /// order of the groups. Groups are processed in parallel unless the batch is quick to score.
     fn ask<R: Send>(
         &self,
         groups: &[Group],
@@ -523,10 +523,11 @@ impl<'a> Sent<'a> {
         Ok(answers)
     }
 
-    /// Merges the scores of the rows that need it.
+    /// Merges the scores of the rows that were sent to several blocks.
     ///
-    /// Rows are taken in groups whose scores fit in [`SCORES_AT_ONCE`], at least one row at a time. `take` is
-    /// called with the rows of each and their `k` best labels, or with all labels if `k` is None.
+    /// Rows are processed in groups. The scores of a group fit in [`SCORES_AT_ONCE`], unless the group
+    /// is a single row. `take` is called with the rows of each group and their `k` best labels, or with
+    /// all labels if `k` is None.
     fn merge(
         &self,
         k: Option<usize>,
@@ -552,7 +553,7 @@ impl<'a> Sent<'a> {
         Ok(())
     }
 
-    /// The merged scores of some rows; row i of the result is `rows[i]`.
+    /// Returns the merged scores of some rows. Row i of the result belongs to `rows[i]`.
     fn merge_rows(&self, rows: &[u32], k: Option<usize>) -> Result<CsrOwned, Error> {
         let groups = self.groups(rows)?;
         let scores = self.ask(&groups, |block, model, x| {
@@ -588,7 +589,7 @@ impl<'a> Sent<'a> {
     }
 }
 
-/// A copy of the entries for which `keep(label, value)` is true.
+/// Copies the entries for which `keep(label, value)` is true.
 fn only(matrix: &CsrOwned, keep: impl Fn(u32, f32) -> bool) -> Result<CsrOwned, Error> {
     let mut kept = CsrOwned {
         indptr: reserved("number of rows", matrix.n_rows() + 1)?,
@@ -610,8 +611,8 @@ fn only(matrix: &CsrOwned, keep: impl Fn(u32, f32) -> bool) -> Result<CsrOwned, 
     Ok(kept)
 }
 
-/// One matrix (`n_rows`, `n_cols`) from pieces, each with the numbers of its rows. Rows of no piece are
-/// empty; no row is in two.
+/// Combines pieces into one matrix (`n_rows`, `n_cols`). Each piece comes with the numbers of its rows.
+/// Rows that are in no piece are empty, and no row is in two pieces.
 fn joined(
     mut pieces: Vec<(Vec<u32>, CsrOwned)>,
     n_rows: usize,

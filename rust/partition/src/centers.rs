@@ -208,7 +208,7 @@ impl Centers {
     /// Returns [`Error::TooLarge`] if memory is short.
     pub(crate) fn differences(&self, x: &CsrOwned) -> Result<Vec<f32>, Error> {
         let [lanes] = self.tiles.as_slice() else {
-            return filled("number of rows", 0.0, x.n_rows()); // not two centers
+            return filled("number of rows", 0.0, x.n_rows()); // there are more than two centers
         };
         let apart = self.offset(1) - self.offset(0);
         let differences = (0..x.n_rows()).map(|row| {

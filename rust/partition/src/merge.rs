@@ -18,7 +18,7 @@
 //! ];
 //! let merged = merge(routes, &answers, 3, None, &Watch::new())?;
 //! assert_eq!(merged.indices, [0, 2]);
-//! Both blocks give label 0 the probability ½. Only one of the two blocks contains label 2.
+//! // Both blocks give label 0 the probability ½. Only one of the two blocks contains label 2.
 //! assert!(merged.values[0].abs() < 1e-6);
 //! let half = 0.5 / (1.0 + (-2.0f32).exp());
 //! assert!((merged.values[1] - (half / (1.0 - half)).ln()).abs() < 1e-6);

@@ -25,7 +25,7 @@
 //! let x = CsrView::new("X", &[0i32, 1, 2, 3], &[0, 0, 1], &[1.0f32; 3], 2)?;
 //! let router = Router { c: 1.0, fit_intercept: false, tol: 0.01, max_iter: 100, seed: 0 };
 //! let routes = router.fit(x.into(), &[0, 0, 1], 2, None, &Watch::new())?;
-//! Feature 0 is evidence for class 0 and against class 1.
+//! // Feature 0 is evidence for class 0 and against class 1.
 //! let (classes, weights) = routes.weights.row(0);
 //! assert_eq!(classes, [0, 1]);
 //! assert!(weights[0] > 0.0 && weights[1] < 0.0);
@@ -312,7 +312,7 @@ impl Visit {
             z = if newton <= 0.0 {
                 0.1 * z
             } else if newton >= c {
-                0.5 * (z + c) // happens by rounding only
+                0.5 * (z + c) // happens only because of rounding
             } else {
                 newton
             };

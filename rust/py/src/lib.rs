@@ -26,7 +26,6 @@
 //! Python checks types, finite values and shapes (`estimator/validation.py`). The algorithm crates
 //! check the ranges of parameters. `CsrView` checks the structure of sparse matrices. If an array has
 //! another type or layout than this crate expects, this is an error; the array is not converted.
-//! layout than this crate expects is an error; it is not converted.
 #![allow(
     clippy::needless_pass_by_value,
     reason = "pyo3 hands arguments over by value"

@@ -95,7 +95,7 @@ fn run_to_end(
                         let panic = worker.join().err().unwrap_or_else(|| Box::new(""));
                         return Err(panicked(&*panic));
                     }
-                    Err(RecvTimeoutError::Timeout) if raised.is_err() => {} // was told to stop
+                    Err(RecvTimeoutError::Timeout) if raised.is_err() => {} // the work is stopping
                     Err(RecvTimeoutError::Timeout) => {
                         raised = Python::attach(|py| {
                             py.check_signals()?;

@@ -3,11 +3,11 @@
 //! A CSR matrix consists of three arrays. Row `r` has the columns `indices[indptr[r]..indptr[r + 1]]`,
 //! and its values are at the same positions of `values`. Entries that are not stored are 0.
 //!
-//! | type | what it is | who makes it |
+//! | type | content | made by |
 //! |---|---|---|
 //! | [`CsrView`] | a borrowed matrix of any type that scipy has | the Python boundary |
 //! | [`DenseView`] | a borrowed dense matrix in C order | the Python boundary |
-//! | [`Sparse`], [`Features`] | one of these, of any type; what fits and predictions take | the Python boundary |
+//! | [`Sparse`], [`Features`] | one of these matrices, in any type; the input of fits and predictions | the Python boundary |
 //! | [`CsrOwned`] | an owned matrix of `u32` columns and `f32` values | kernels |
 //! | [`RowBlocks`] | a copy for products with dense matrices | `pls`, LEML, `correlated` |
 //! | [`ColumnScaling`] | shifts and scales that give columns unit variance | estimators that standardize |

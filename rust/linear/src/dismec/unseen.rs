@@ -10,7 +10,6 @@
 //! One row in ten is held out. At the cut, the number of predicted pairs of row and label equals the
 //! number of true pairs. Each pair is weighted by the cost of the row and by the number of labels that
 //! the sampled label represents.
-//! as are true, weighted by the cost of the row and by the number of labels that a sampled label stands for.
 
 use super::problem::Problem;
 use crate::cut::Tally;

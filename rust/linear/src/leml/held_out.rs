@@ -298,7 +298,7 @@ impl Data<'_> {
                 from = factors;
             }
             if best != 0 {
-                break; // the loss at the step before is known: the search came from there
+                break; // the loss in the other direction is known from the search
             }
         }
         let bend = sides[0] - 2.0 * lowest + sides[1];

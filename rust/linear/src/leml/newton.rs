@@ -218,7 +218,7 @@ fn improve(
             length /= 2.0;
         }
         if !found {
-            return Ok(value); // what is left to gain is lost in rounding
+            return Ok(value); // rounding errors hide any further decrease
         }
     }
     Ok(ask(Ask::Value, image)?.0 + alpha / 2.0 * square(factor))
@@ -251,7 +251,7 @@ fn direction(
         add_scaled(&mut product, alpha as f32, &p);
         let length = rho / dot(&p, &product);
         if !(length.is_finite() && length > 0.0) {
-            break; // what is left of the residual is lost in rounding
+            break; // the residual is as small as rounding errors
         }
         add_scaled(&mut step, length as f32, &p);
         add_scaled(&mut of_step, length as f32, &of_p);

@@ -91,7 +91,7 @@ impl Checked {
         let held = collected("number of rows", (0..n).filter(|&row| is_held(row)))?;
         let mut validation = Vec::new();
         let mut best: Option<(f64, usize, State)> = None;
-        let mut gap = None; // of the model as it stands
+        let mut gap = None; // the gap of the current model
         let mut n_iter = 0;
         while n_iter < params.max_iter {
             let pass = fit.pass(&mut state, &problem.order, true, watch)?;

@@ -235,7 +235,7 @@ mod tests {
         check(&[], 0.0);
         check(&[1], 1.0);
         check(&[2], 0.25);
-        check(&[0], 1.0 / 3.0); // the equal one counts against it
+        check(&[0], 1.0 / 3.0); // the other label with an equal score counts against it
         check(&[1, 2], 0.75);
         check(&[0, 3], 2.0 / 3.0);
     }

@@ -3,7 +3,6 @@
 //!
 //! Let `x_i` be the rows and `w_k` the weights of label k. Let `C_i = C m_i`, where `m_i` is the weight
 //! of row i. The fit minimizes
-//! minimizes
 //!
 //! ```text
 //! min  Σ_k ½‖w_k‖² + l1 ‖w_k‖₁ + Σ_i C_i max(0, 1 + max_{k∉y_i} w_k·x_i − min_{k∈y_i} w_k·x_i)
