@@ -64,7 +64,7 @@ pub(crate) fn open<'w>(
 struct Patient<'w> {
     /// The file.
     file: File,
-    /// Called between two polls.
+    /// The watch, which is called between two polls.
     watch: &'w Watch,
     /// True while a reported end may mean that no writer has come yet. False after text has been read.
     expects_writer: bool,

@@ -74,7 +74,7 @@ pub(crate) struct Source<'w> {
     path: PathBuf,
     /// The text, decompressed.
     reader: Box<dyn Read + Send + 'w>,
-    /// Called while reading.
+    /// The watch, which is called while reading.
     watch: &'w Watch,
     /// The part of a line that was at the end of the last read.
     carry: Vec<u8>,

@@ -174,10 +174,15 @@ type Fitted<'py> = (
 /// `start` is a fitted estimator with the same features and labels. The fit starts from its weights and
 /// couplings.
 ///
-/// Returns a tuple of six items: the weights (`n_features`, `n_labels`) in compressed rows, the
-/// intercepts, the couplings (`n_labels`, `n_labels`), the positions of the label sets, the energies of
-/// the label sets, and a tuple. This last tuple holds the objective, the KKT violation, the number of
-/// iterations, and whether the fit converged.
+/// Returns a tuple:
+///
+/// - the arrays of the weights (`n_features`, `n_labels`) in compressed rows;
+/// - the intercepts;
+/// - the arrays of the couplings (`n_labels`, `n_labels`);
+/// - the positions of the label sets;
+/// - the energies of the label sets;
+/// - a tuple of the objective, the KKT violation, the number of iterations, and whether the fit
+///   converged.
 #[pyfunction]
 pub(crate) fn fit_correlated<'py>(
     py: Python<'py>,

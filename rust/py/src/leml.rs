@@ -41,9 +41,15 @@ type Fitted<'py> = (
 ///
 /// `observed` stores the entries of Y that are known. None means that all entries are known.
 ///
-/// Returns a tuple of seven items: the features in use, their factors (features, rank), the transposed
-/// factors of the labels (rank, `n_labels`), the intercepts, the objective after each iteration, the
-/// regularization weight alpha, and the learned threshold or None.
+/// Returns a tuple:
+///
+/// - the features in use;
+/// - the factors of these features (features, rank);
+/// - the transposed factors of the labels (rank, `n_labels`);
+/// - the intercepts;
+/// - the objective after each iteration;
+/// - the regularization weight alpha;
+/// - the learned threshold or None.
 #[pyfunction]
 pub(crate) fn fit_leml<'py>(
     py: Python<'py>,

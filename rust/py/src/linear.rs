@@ -55,8 +55,12 @@ pub(crate) fn standardize_columns<'py>(
 
 /// Fits DiSMEC.
 ///
-/// Returns a tuple of four items: the arrays of the weights (`n_features`, `n_labels`) in compressed
-/// rows, the intercepts, the number of iterations for each label, and the learned threshold or None.
+/// Returns a tuple:
+///
+/// - the arrays of the weights (`n_features`, `n_labels`) in compressed rows;
+/// - the intercepts;
+/// - the number of iterations for each label;
+/// - the learned threshold or None.
 #[pyfunction]
 pub(crate) fn fit_dismec<'py>(
     py: Python<'py>,

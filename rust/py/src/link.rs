@@ -162,9 +162,17 @@ type Fitted<'py> = (
 /// `predictions` (`n_rows`, k) replaces the projections of the rows if it is not None. `held_out` marks
 /// the held-out rows, whose loss determines when the fit stops.
 ///
-/// Returns a tuple of nine items: the frequencies (k + 1, random features), the phases, the weights
-/// (`n_labels`, inputs), the intercepts, the ridge used, the held-out loss after each pass, the number
-/// of Newton steps for each label, the threshold, and gamma.
+/// Returns a tuple:
+///
+/// - the frequencies (k + 1, random features);
+/// - the phases;
+/// - the weights (`n_labels`, inputs);
+/// - the intercepts;
+/// - the ridge used;
+/// - the held-out loss after each pass;
+/// - the number of Newton steps for each label;
+/// - the threshold;
+/// - gamma.
 #[expect(clippy::too_many_arguments, reason = "Python names them all")]
 #[pyfunction]
 pub(crate) fn fit_link<'py>(

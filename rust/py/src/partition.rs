@@ -42,9 +42,15 @@ fn to_i64<'py>(py: Python<'py>, ends: &[usize]) -> PyResult<I64s<'py>> {
 
 /// Partitions rows and labels into blocks.
 ///
-/// Returns a tuple of five items: the block of each row, the ends of the label sets, the labels of the
-/// sets, the objective after each half step, and the number of captured labels. A label of a row is
-/// captured if the label set of the row's block contains it.
+/// Returns a tuple:
+///
+/// - the block of each row;
+/// - the ends of the label sets;
+/// - the labels of the sets;
+/// - the objective after each half step;
+/// - the number of captured labels.
+///
+/// A label of a row is captured if the label set of the row's block contains it.
 #[pyfunction]
 pub(crate) fn fit_partition<'py>(
     py: Python<'py>,
@@ -99,8 +105,12 @@ pub(crate) fn partition_labels<'py>(
 /// Clusters rows after scaling them to unit length. The number of clusters is `n_clusters`. If
 /// `n_clusters` is None, clusters have about `leaf_size` rows.
 ///
-/// Returns a tuple: the cluster of each row, the arrays of the centers (`n_features`, `n_clusters`) in
-/// compressed rows, the intercepts, and the inertia.
+/// Returns a tuple:
+///
+/// - the cluster of each row;
+/// - the arrays of the centers (`n_features`, `n_clusters`) in compressed rows;
+/// - the intercepts;
+/// - the inertia.
 #[pyfunction]
 pub(crate) fn fit_kmeans<'py>(
     py: Python<'py>,
@@ -131,8 +141,11 @@ pub(crate) fn fit_kmeans<'py>(
 
 /// Fits the router.
 ///
-/// Returns a tuple: the arrays of the weights (`n_features`, `n_classes`) in compressed rows, the
-/// intercepts, and the number of passes for each class.
+/// Returns a tuple:
+///
+/// - the arrays of the weights (`n_features`, `n_classes`) in compressed rows;
+/// - the intercepts;
+/// - the number of passes for each class.
 #[pyfunction]
 pub(crate) fn fit_router<'py>(
     py: Python<'py>,

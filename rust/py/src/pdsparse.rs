@@ -25,9 +25,14 @@ fn checked(params: &Named<'_>) -> PyResult<Checked> {
 ///
 /// `held_out` marks the held-out rows. Their precision determines the best pass.
 ///
-/// Returns a tuple of seven items: the arrays of the weights (`n_features`, `n_labels`) in compressed
-/// rows, the intercepts, the number of passes, the duality gap, the held-out precision after each pass,
-/// and the learned threshold or None.
+/// Returns a tuple:
+///
+/// - the arrays of the weights (`n_features`, `n_labels`) in compressed rows;
+/// - the intercepts;
+/// - the number of passes;
+/// - the duality gap;
+/// - the held-out precision after each pass;
+/// - the learned threshold or None.
 #[pyfunction]
 pub(crate) fn fit_pdsparse<'py>(
     py: Python<'py>,

@@ -113,9 +113,16 @@ impl From<Model<f64>> for AnyModel {
 
 /// Fits an embedding.
 ///
-/// Returns a tuple of these items: U (`n_labels`, k) or None, W (`n_features`, k), the intercept, the
-/// eigenvalues or None, the number of steps, the number of unfinished right-hand sides, the ridges of U
-/// and of W, and the leave-one-out predictions (`n_rows`, k) or None.
+/// Returns a tuple:
+///
+/// - U (`n_labels`, k) or None;
+/// - W (`n_features`, k);
+/// - the intercept;
+/// - the eigenvalues or None;
+/// - the number of steps;
+/// - the number of unfinished right-hand sides;
+/// - the ridges of U and of W;
+/// - the leave-one-out predictions (`n_rows`, k) or None.
 #[pyfunction]
 pub(crate) fn fit_pls<'py>(
     py: Python<'py>,

@@ -120,8 +120,15 @@ pub(crate) fn rules_scorer(model: PyRules) -> PyResult<Scorer> {
 /// `held_out` marks the held-out rows, whose loss determines when the fit stops. `categorical` lists
 /// the categorical features. `start` is a fitted estimator, and the fit adds rules to its rules.
 ///
-/// Returns a tuple: the ends, features, operators and thresholds of the rules' conditions, the arrays
-/// of the rules' heads in compressed rows, the coverage of the rules, and the held-out losses.
+/// Returns a tuple:
+///
+/// - the ends of the rules in the arrays of conditions;
+/// - the features of the conditions;
+/// - the operators of the conditions;
+/// - the thresholds of the conditions;
+/// - the arrays of the rules' heads in compressed rows;
+/// - the coverage of the rules;
+/// - the held-out losses.
 #[pyfunction]
 pub(crate) fn fit_rules<'py>(
     py: Python<'py>,

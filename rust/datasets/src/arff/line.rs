@@ -34,7 +34,7 @@ pub(crate) struct Line<'a> {
     text: &'a [u8],
     /// The position of the next byte to read.
     at: usize,
-    /// Called at intervals within very long lines.
+    /// The watch, which is called at intervals within very long lines.
     watch: &'a Watch,
     /// The position at which the watch is called next. A line can be much longer than a block of the
     /// file.

@@ -113,7 +113,7 @@ pub struct XcFile<'w> {
     path: PathBuf,
     /// The remainder of the file.
     source: Source<'w>,
-    /// Called at each block, and at intervals while there is nothing to read.
+    /// The watch. It is called at each block, and at intervals while there is nothing to read.
     watch: &'w Watch,
     /// The first block of the file, including the header.
     first: Block,

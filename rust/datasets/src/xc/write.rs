@@ -135,7 +135,7 @@ struct Lines<'a, W> {
     out: &'a mut W,
     /// The path, for error messages.
     path: &'a Path,
-    /// Called at intervals within very long lines.
+    /// The watch, which is called at intervals within very long lines.
     watch: &'a Watch,
 }
 
