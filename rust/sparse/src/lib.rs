@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | [`CsrView`] | a borrowed matrix of any type that scipy has | the Python boundary |
 //! | [`DenseView`] | a borrowed dense matrix in C order | the Python boundary |
-//! | [`Sparse`], [`Features`] | one of these, in any type; the input of fits | the Python boundary |
+//! | [`Sparse`], [`Features`] | one of these, any type; input of fits and predictions | the Python boundary |
 //! | [`CsrOwned`] | an owned matrix of `u32` columns and `f32` values | kernels |
 //! | [`RowBlocks`] | a copy for products with dense matrices | `pls`, LEML, `correlated` |
 //! | [`ColumnScaling`] | shifts and scales that give columns unit variance | estimators that standardize |
