@@ -229,7 +229,7 @@ def test_parameters_that_do_not_go_together(problem, params, message):
 
 
 def test_memory_is_forecast(problem):
-    with pytest.raises(MemoryError, match=r"the fit is too large: \d+ bytes are forecast for 12 labels"):
+    with pytest.raises(MemoryError, match=r"the fit is too large: about \d+ bytes for 12 labels"):
         fit(problem, max_memory=10_000)
     # Kept or not, whitened or not: the same model but for rounding.
     kept, anew = fit(problem), fit(problem, max_memory=ANEW)
