@@ -76,8 +76,7 @@ class Explanation:
 
 
 def _largest(contributions: csr_array, row: int, kind: str, names: Sequence[str]) -> list[str]:
-    """Return one line for each large contribution to a label, and a line with the sum of all other
-    contributions."""
+    """Return one line for each large contribution to a label, and a line with the sum of all others."""
     stored = slice(contributions.indptr[row], contributions.indptr[row + 1])
     values, columns = contributions.data[stored], contributions.indices[stored]
     order = np.argsort(-np.abs(values), kind="stable")

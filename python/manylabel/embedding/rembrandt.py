@@ -291,8 +291,7 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
     def _fit(
         self, X: Any, y: Any, sample_weight: Any, progress: Progress, *, leave_one_out: bool = False
     ) -> NDArray[np.float32] | None:
-        """Fit the model; with `leave_one_out`, return the leave-one-out predictions of ``XW`` for all
-        rows."""
+        """Fit the model; return the leave-one-out predictions of ``XW`` if `leave_one_out` is True."""
         params = self._core_params(leave_one_out=leave_one_out)
         y, classes = one_hot(y)
         X, y, sample_weight = check_training_set(self, X, y, sample_weight, dense=True)

@@ -443,7 +443,7 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     def _note_convergence(self, steps: NDArray[np.int32], l2_link: float) -> None:
         if self.ridge_ > l2_link * (1 + 1e-9):
             warnings.warn(
-                f"the Gram matrix was singular with l2_link={l2_link}, so a ridge of {self.ridge_:.3g} was used",
+                f"the Gram matrix was singular with l2_link={l2_link}; the ridge {self.ridge_:.3g} was used",
                 ConvergenceWarning,
                 stacklevel=4,
             )

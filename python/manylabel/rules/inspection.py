@@ -359,8 +359,7 @@ class _Writer:
         return labels[scores != 0], scores[scores != 0]
 
     def scores(self, rule: int) -> Iterator[str]:
-        """Yield each distinct score with its labels, largest absolute score first, up to `max_labels`
-        labels."""
+        """Yield each distinct score with its labels, by decreasing absolute score, up to `max_labels`."""
         labels, values = self.head(rule)
         if not len(labels):
             yield "nothing"
