@@ -136,8 +136,8 @@ class CorrLogClassifier(MultiLabelClassifier):
 
     See Also
     --------
-    corrlog_path : Fits models for a sequence of penalties. corrlog_space : Parameter ranges for a random
-    search.
+    corrlog_path : Fits models for a sequence of penalties.
+    corrlog_space : Parameter ranges for a random search.
 
     Notes
     -----
@@ -150,15 +150,15 @@ class CorrLogClassifier(MultiLabelClassifier):
     sum-product belief propagation with damping 1/2. If the messages of a row do not converge in 100 rounds,
     or if the model has more than 2,500 coupled pairs, a mean-field approximation is used instead.
 
-    `predict_topk` ranks labels by the log-odds of these probabilities. Rankings by `decision_function` are
-    worse if the predictions for the other labels are uncertain, because the scores depend on them. For
-    example, the precision at 1 is 73 % instead of 76 % on yeast, and 43 % instead of 55 % on delicious. With
-    more than 14 coupled labels, `predict_proba` and `predict_topk` take 2 to 15 times as long as `predict`,
-    at most a few milliseconds per row.
+    `predict_topk` ranks labels by the log-odds of these probabilities. Rankings by `decision_function` depend
+    on the predictions for the other labels. They are worse if these predictions are uncertain. For example,
+    the precision at 1 is 73 % instead of 76 % on yeast, and 43 % instead of 55 % on delicious. With more than
+    14 coupled labels, `predict_proba` and `predict_topk` take 2 to 15 times as long as `predict`, at most a
+    few milliseconds per row.
 
-    A gradient evaluation takes O((nnz(X) + nnz(Y)) n_labels) time, where nnz(Y) applies only to labels with
-    couplings. The solver skips pairs of labels whose coupling stays at zero. It adds every skipped pair that
-    violates the optimality conditions.
+    A gradient evaluation takes O((nnz(X) + nnz(Y)) n_labels) time, where nnz(Y) counts only labels with
+    couplings. The solver skips pairs of labels with a coupling of zero. If a skipped pair violates the
+    optimality conditions, the solver adds the pair.
 
     The fit takes 36 bytes of memory per weight, or 72 bytes per weight in double precision, which is used if
     `tol` is below 1e-5. Quasi-Newton steps at least double the memory of each nonzero weight. The fit also
@@ -180,10 +180,11 @@ class CorrLogClassifier(MultiLabelClassifier):
 
     With ``threshold="auto"``, the threshold is learned in two steps. The first step uses models without
     couplings. It finds the threshold at which the number of predicted labels on held-out rows equals the
-    number of true labels. The ratio of predicted to true labels of these models on their training rows is
-    then recorded. The second step uses the final model with couplings. It finds the threshold at which this
-    model has the same ratio on 128 to 512 of its training rows. The threshold is 0 if no rows can be held out
-    or if the solver is "reference". To minimize the Hamming loss, use ``predict_proba(X) > 0.5``.
+    number of true labels. With this threshold, the ratio of the number of predicted labels to the number of
+    true labels on the training rows of these models is computed. The second step uses the final model with
+    couplings. It finds the threshold at which the final model has the same ratio on 128 to 512 of its
+    training rows. The threshold is 0 if no rows can be held out or if the solver is "reference". To minimize
+    the Hamming loss, use ``predict_proba(X) > 0.5``.
 
     References
     ----------
@@ -374,7 +375,7 @@ class CorrLogClassifier(MultiLabelClassifier):
         return float(getattr(self, "threshold_", 0.0))  # missing in files of version 0.1
 
     def _make_scorer(self) -> _core.Scorer:
-        decoder = self.parameters["decoder"].check("decoder", self.decoder)  # users may change it after fit
+        decoder = self.parameters["decoder"].check("decoder", self.decoder)  # may be set after fit
         return _core.correlated_scorer(self, {"decoder": decoder})
 
     def _knows_probabilities(self) -> bool:
@@ -441,7 +442,7 @@ class CorrLogClassifier(MultiLabelClassifier):
         Raises
         ------
         ValueError
-            If x is not one row with the same number of features as in `fit`. Also if the number of names
+            If x is not one row with the same number of features as in `fit`, or if the number of names
             differs from the number of features or labels.
         """
         check_is_fitted(self)
@@ -549,8 +550,8 @@ def corrlog_path(
     Raises
     ------
     ValueError
-        If a penalty is not finite and > 0. Also if the solver is "reference", which cannot start from another
-        model, and in all cases in which `CorrLogClassifier.fit` raises it.
+        If a penalty is not finite and > 0, if the solver is "reference", which cannot start from another
+        model, or if `CorrLogClassifier.fit` raises `ValueError`.
     TypeError
         If `lambdas` is not a sequence, or if `estimator` is neither None nor a `CorrLogClassifier`.
 

@@ -62,12 +62,13 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
     l2 : float or "auto", default=1.0
         Ridge penalty of the regressions that compute U, as a multiple of the mean diagonal entry of ``X'X``;
         finite and >= 0. With ``l2=0`` and an exact solver, the regressions are ordinary least squares, as in
-        [1]_. "auto" predicts 32 random combinations of the labels and chooses the ridge with the lowest
-        leave-one-out error (see Notes).
+        [1]_. With "auto", `fit` predicts 32 random combinations of the labels and chooses the ridge with the
+        lowest leave-one-out error (see Notes).
     l2_final : float or "auto", default="auto"
         Ridge penalty of the regression that computes W, as a multiple of the ridge `l2_`; finite and >= 0.
-        "auto" predicts the first 32 components and chooses the ridge with the lowest leave-one-out error (see
-        Notes). With ``l2=0``, "auto" means 0. The paper [2]_ uses 1. The code of its authors uses 1e-6.
+        With "auto", `fit` predicts the first 32 components and chooses the ridge with the lowest
+        leave-one-out error (see Notes). If `l2` is 0, "auto" means 0. The paper [2]_ uses 1. The code of its
+        authors uses 1e-6.
     variant : {"power", "ritz"}, default="power"
         Basis from which U is computed. "ritz" uses the vectors before the last product with ``Y'PY``, as
         algorithm 1 of [1]_ does. "power" uses the vectors after this product, as the authors' code does. Both
@@ -159,17 +160,17 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
 
     The ridge of W matters if there are nearly as many features as rows. With almost no ridge, W overfits: the
     projections of the training rows then differ from the projections of new rows, and a classifier trained on
-    the former generalizes badly. For example, logistic regressions on 50 components of reuters-21578 (9603
-    rows, 11411 features) reach a precision at 1 of 0.82 with ``l2_final=1e-6`` and 0.86 with ``l2_final=1``.
-    If the features have different scales, however, a ridge of 1 is far too large.
+    the training projections generalizes badly. For example, logistic regressions on 50 components of
+    reuters-21578 (9603 rows, 11411 features) reach a precision at 1 of 0.82 with ``l2_final=1e-6`` and 0.86
+    with ``l2_final=1``. If the features have different scales, however, a ridge of 1 is far too large.
 
     With "auto", `fit` therefore searches for a ridge. The search starts at 1. With dense X, it starts at the
-    best of 1 and four other values from 1e-6 to 100. It multiplies or divides the ridge by ``sqrt(10)`` as
-    long as the leave-one-out error falls. Each ridge needs only one fit for this error: the leave-one-out
-    residual of a row is its residual divided by one minus its leverage. The search tries at least three
-    ridges. For each ridge, it computes one regression with 32 columns and the leverages. With "cholesky" and
-    "dual", this takes two or three factorizations per ridge. With "cg", a regression with 64 more columns
-    estimates the leverages. The standard deviation of these estimates is at most 0.06.
+    best of 1 and four other values from 1e-6 to 100. The search multiplies or divides the ridge by
+    ``sqrt(10)`` as long as the leave-one-out error falls. Each ridge needs only one fit for this error: the
+    leave-one-out residual of a row is its residual divided by one minus its leverage. The search tries at
+    least three ridges. For each ridge, it computes one regression with 32 columns and the leverages. With
+    "cholesky" and "dual", this takes two or three factorizations per ridge. With "cg", a regression with 64
+    more columns estimates the leverages. The standard deviation of these estimates is at most 0.06.
 
     The papers use ``l2_final=1e-6`` and ``n_iter=2`` for all data sets. For LSHTC, they divide each row by
     its sum and set ``n_components=800, l2=128, max_iter=50``. For the Mulan data sets, they set
@@ -283,7 +284,7 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
         Warns
         -----
         sklearn.exceptions.ConvergenceWarning
-            If `tol` is not None and some solution did not reach it in `max_iter` steps.
+            If `tol` is not None and some solution did not reach this tolerance in `max_iter` steps.
         """
         self._fit(X, y, sample_weight, progress)
         return self

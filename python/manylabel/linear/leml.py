@@ -39,8 +39,8 @@ class LEMLClassifier(LinearClassifier):
         only `alpha` regularizes the model.
     alpha : float or "auto", default="auto"
         Regularization strength: the weight of the squared norms of W and H; from 1e-30 to 1e12. It is also
-        the weight of the nuclear norm of ``W H'``. "auto" chooses the value by the predictions of held-out
-        rows (see Notes). With "auto", the fit takes two to nine times as long.
+        the weight of the nuclear norm of ``W H'``. "auto" chooses the value by the loss on held-out rows (see
+        Notes). With "auto", the fit takes two to nine times as long.
     loss : {"squared", "logistic", "squared-hinge"}, default="squared"
         Loss function l of an entry y with score z. "squared" is ``(y - z)^2 / 2``. With ``s = 2 y - 1``,
         "logistic" is ``log(1 + exp(-s z))`` and "squared-hinge" is ``max(0, 1 - s z)^2 / 2``. If all entries
@@ -118,8 +118,8 @@ class LEMLClassifier(LinearClassifier):
     ``2 r cg_max_iter`` operations per stored value of X and r^2 operations for each row, each feature and
     each label. It does not compute the scores of entries that are 0. With `observed`, each product in the
     conjugate gradient method takes r operations per known entry. If all entries are known, "logistic" and
-    "squared-hinge" compute all n_samples x n_labels scores in each product. A product takes O(n_samples
-    n_labels r) time, and the scores are computed in blocks that are not stored. With tens of thousands of
+    "squared-hinge" compute all n_samples x n_labels scores in each product. A product takes
+    O(n_samples n_labels r) time. The scores are computed in blocks and not stored. With tens of thousands of
     labels, the fit takes hours.
 
     The fit takes 14 bytes of memory per stored value of X and 4 r bytes per row (12 r bytes with Newton's

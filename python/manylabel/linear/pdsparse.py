@@ -104,10 +104,10 @@ class PDSparseClassifier(LinearClassifier):
     the labels with positive scores.
 
     With ``search="exact"``, a pass takes O(m + n_labels) time for each row, where m is the number of nonzero
-    weights of the row's features. The fit stores a copy of the values of X, and 12 bytes for each label in
-    the active set of a row. It also stores about 30 bytes for each pair of a feature and a label, if some row
-    has the feature and had the label in its active set. `early_stopping` doubles the memory of the weights
-    and the active sets.
+    weights of the row's features. The fit stores a copy of the values of X. It stores 12 bytes for each label
+    in the active set of a row. It also stores about 30 bytes for each pair of a feature and a label that
+    occurred together in some row, where the label was in the active set of the row. `early_stopping` doubles
+    the memory of the weights and the active sets.
 
     The loss compares the labels of a row with one another. The sign of a score therefore has no meaning, and
     the weights do not depend on how frequent a label is. For this reason, the threshold and the intercepts

@@ -104,10 +104,11 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         Factor by which the step size and the momentum are multiplied after each pass of "psgd"; in (0, 1].
     threshold : {"auto", "zero"} or float, default="auto"
         Threshold above which `predict` assigns a label. It applies to the logit or, with the squared loss, to
-        the prediction minus 1/2. "zero" is the threshold 0, a probability of one half. "auto" compares the
-        numbers of predicted and true labels on held-out rows. At the threshold 0, their ratio may lie between
-        0.7 and 1.4. "auto" is then 0. Otherwise, "auto" is the score nearest to 0 at which the ratio lies
-        within these bounds (see Notes). This parameter is ignored with ``loss="softmax"``.
+        the prediction minus 1/2. "zero" is the threshold 0, a probability of one half. "auto" depends on the
+        ratio of the number of predicted labels to the number of true labels, on held-out rows (see Notes). If
+        the ratio is between 0.7 and 1.4 at the threshold 0, "auto" is 0. Otherwise, "auto" is the score
+        nearest to 0 at which the ratio is within these bounds. This parameter is ignored with
+        ``loss="softmax"``.
     shrink : float or None, default=None
         Label smoothing: target value for a label that is present; in (0.5, 1]. The target for an absent label
         is ``1 - shrink``. None means ``1 - 1/n_samples``, but at least 0.75.
@@ -120,8 +121,8 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     validation_fraction : float, default=0.1
         Fraction of the rows that `early_stopping` holds out; in (0, 1).
     n_iter_no_change : int, default=2
-        Number of passes without a lower loss on held-out rows after which `early_stopping` stops the fit; >=
-        1.
+        Number of passes without a lower loss on held-out rows after which `early_stopping` stops the fit;
+        >= 1.
     max_iter : int, default=100
         Maximum number of "newton-cg" steps; >= 1.
     tol : float, default=1e-3
@@ -192,9 +193,9 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     probabilities of a row sum to 1. With the squared loss, they are the predictions, clipped to [0, 1].
 
     Let n be the number of rows, s the number of random features, k the number of components and c the number
-    of labels. In addition to the time of the embedding, the fit takes O(n s k) time for the features and O(n
-    s^2 + s^3) time for the least-squares solution. Each pass of "psgd" takes O(n s c) time. With many rows,
-    each batch of a pass takes O(s^2 c) time in addition. A pass has ten or more batches.
+    of labels. In addition to the time of the embedding, the fit takes O(n s k) time for the features and
+    O(n s^2 + s^3) time for the least-squares solution. Each pass of "psgd" takes O(n s c) time. With many
+    rows, each batch of a pass takes O(s^2 c) time in addition. A pass has ten or more batches.
 
     The fit of the link uses the following memory:
 
@@ -212,9 +213,9 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     The link overfits if its training inputs are more accurate than the linear predictions of new rows. The
     embedding predicts its own training rows better than new rows, especially if there are few training rows.
     With ``l2="auto"``, the link is therefore fitted on leave-one-out predictions. The leave-one-out
-    prediction of a row comes from the last regression of the embedding, fitted to all other rows. Its
-    computation takes one fit and the leverages of the rows. The Notes of `Rembrandt` describe the leverages,
-    the choice of the ridge and the cost of both computations.
+    prediction of a row is the prediction of the embedding's last regression, fitted to all other rows. These
+    predictions require one fit and the leverages of the rows. The Notes of `Rembrandt` describe the
+    leverages, the choice of the ridge and the cost of both computations.
 
     With ``l2="auto"``, columns are scaled if more than an eighth of the values of X are nonzero. Each column
     is then divided by its standard deviation, because one ridge does not suit features of different scales.
@@ -223,18 +224,18 @@ class SmoothLinkClassifier(MultiLabelClassifier):
 
     ``gamma="auto"`` compares errors on up to 4000 rows and the 64 most frequent labels. It uses 500 random
     features, or more if the comparison takes at most a tenth of the time of the fit of V. The comparison
-    approximates the error of the final model. Its ridge is smaller than `l2_link`, because the passes of
-    "psgd" undo part of the ridge. Its residuals are a mixture of leave-one-out residuals and training
-    residuals. With more rows, training residuals have a larger weight. The value 1 is tried only if 1/4 is
-    not better than 1/2.
+    approximates the error of the final model in two ways. First, its ridge is smaller than `l2_link`, because
+    the passes of "psgd" undo part of the ridge. Second, it uses values between the leave-one-out residuals
+    and the training residuals. With more rows, these values are closer to the training residuals. The value 1
+    is tried only if 1/4 is not better than 1/2.
 
     A threshold at a probability of one half minimizes the Hamming loss. However, if labels are hard to
-    predict, few probabilities exceed one half. ``threshold="auto"`` therefore refits a sample of frequent and
-    rare labels on four fifths of the rows and scores the remaining fifth (at most 4000 rows). The refit uses
-    the features, the Gram matrix and the leave-one-out predictions of the main fit. The sample has at least
-    32 labels. Beyond this minimum, its size is limited so that the refit takes about a tenth of the time of
-    the fit of V. With fewer than 2500 rows, further fifths are held out one after the other. This stops when
-    500 rows have been held out, or when the held-out rows have 500 of the sampled labels.
+    predict, only a few probabilities exceed one half. ``threshold="auto"`` therefore refits a sample of
+    frequent and rare labels on four fifths of the rows and scores the remaining fifth (at most 4000 rows).
+    The refit uses the features, the Gram matrix and the leave-one-out predictions of the main fit. The sample
+    has at least 32 labels. Beyond this minimum, its size is limited so that the refit takes about a tenth of
+    the time of the fit of V. With fewer than 2500 rows, further fifths are held out one after the other. This
+    stops when 500 rows have been held out, or when the held-out rows have 500 of the sampled labels.
 
     The authors of the paper use ``n_components=0.9, n_iter=2, l2=1e-4, threshold="zero"`` and the parameters
     of `smooth_link_space`. Their quasi-random frequencies for a value of gamma equal the frequencies for

@@ -74,7 +74,7 @@ class AnyClassifier(BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     estimator : estimator
-        Classifier with `decision_function` or `predict_proba`. It is fitted itself, not a clone.
+        Classifier with `decision_function` or `predict_proba`. `fit` trains this object itself, not a clone.
     dense_X, dense_Y : bool, default=False
         Whether X (or Y) is passed to `estimator` as an ndarray. If False, it is passed as a CSR array.
 

@@ -22,7 +22,8 @@ T = TypeVar("T")
 
 # Maximum number of scores in memory at a time while scores are merged; 64 MB.
 _SCORES_AT_ONCE = 1 << 24
-# With at most this many rows, no threads are started, because starting them takes longer than the rows.
+# With at most this many rows, no threads are started, because starting threads takes longer than scoring the
+# rows.
 _FEW_ROWS = 32
 
 _Csr = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]

@@ -30,7 +30,7 @@ __all__ = [
     "with_fewer_labels",
 ]
 
-# Precision is compared at these ranks.
+# The precision is compared at these ranks (P@1, P@3 and P@5).
 KS = (1, 3, 5)
 # The candidates for `lam`, each given by the fraction of the positive entries of Y that a single block of all
 # rows would capture.

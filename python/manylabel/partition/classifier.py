@@ -78,14 +78,15 @@ class BlockPartitionClassifier(BlockClassifier):
     max_labels : int or None, default=None
         Maximum number of labels per block; >= 1. None means no limit.
     n_routes : int or "auto", default="auto"
-        Number of blocks that a row is routed to; >= 1. "auto" is 1 in most cases. If `n_blocks` and `lam` are
-        "auto", `max_labels` is None and `mode` is "rule", "auto" depends on the row instead. The row is then
-        routed to the fewest of its three best blocks that have at least 90 % of the total probability of the
-        three blocks. If rows may be routed to more than one block, scores are log-odds. The score of a label
-        is the logit of ``sum_l p_l / (1 + exp(-s_l))``. The sum is over the blocks l of the row that have the
-        label. s_l is the log-odds of the label in block l. p_l is the router's probability of block l, where
-        the probabilities of all blocks of the row are scaled to sum to 1. Models with a margin of 1, such as
-        `DiSMECClassifier`, have no log-odds. Their scores are multiplied by 4 to approximate log-odds.
+        Number of blocks that a row is routed to; >= 1. "auto" routes each row to one block, except if
+        `n_blocks` and `lam` are "auto", `max_labels` is None and `mode` is "rule". In this case, a row is
+        routed to the fewest of its three best blocks whose probabilities sum to at least 90 % of the total
+        probability of the three blocks. If rows may be routed to more than one block, scores are log-odds.
+        The score of a label is the logit of ``sum_l p_l / (1 + exp(-s_l))``. The sum is over the blocks l of
+        the row that have the label. s_l is the log-odds of the label in block l. p_l is the router's
+        probability of block l, where the probabilities of all blocks of the row are scaled to sum to 1.
+        Models with a margin of 1, such as `DiSMECClassifier`, have no log-odds. Their scores are multiplied
+        by 4 to approximate log-odds.
     mode : {"rule", "accuracy", "speed"}, default="rule"
         Method that chooses `lam` if it is "auto". "rule" needs no cross-validation. It uses the weight at
         which a single block of all rows would capture 95 % of the positive entries of Y, or 0 with one block.
@@ -150,8 +151,8 @@ class BlockPartitionClassifier(BlockClassifier):
 
     See Also
     --------
-    BlockPartitioner : Computes only the partition. CBMLCClassifier : Uses clusters of rows that depend only
-    on the features; each cluster has all labels of its rows.
+    BlockPartitioner : Computes only the partition.
+    CBMLCClassifier : Clusters the rows by their features only. Each cluster has all labels of its rows.
 
     Notes
     -----

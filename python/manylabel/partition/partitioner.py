@@ -42,9 +42,9 @@ class BlockPartitioner(Estimator):
     n_blocks : int or "auto", default="auto"
         Initial number of clusters; >= 1. It is reduced to the number of distinct rows if there are fewer.
         "auto" tries 1 to 16 clusters and then increases the number by a quarter at a time, as long as every
-        block has rows and labels. It chooses the number that captures the most positive entries. A larger
-        number must capture additional entries, at least a thousandth of all positive entries. The search ends
-        after five consecutive numbers without this improvement.
+        block has rows and labels. A larger number replaces the best number so far if it captures more
+        positive entries, by at least a thousandth of all positive entries. The search ends after five
+        consecutive numbers without this improvement.
     lam : float or "auto", default="auto"
         Weight of the squared sizes of the label sets; finite and >= 0. Its unit is the number of captured
         entries. Larger values give smaller label sets. "auto" is 0 if `max_labels` is given. Otherwise, it is

@@ -46,9 +46,9 @@ class Routing:
     most : int
         Maximum number of blocks per row. The blocks with the highest scores are used.
     share : float or None, default=None
-        If given, a row is routed to the fewest of these blocks that have together this fraction of their
-        probability. The probability of a block is the logistic function of its score. If None, a row is
-        routed to all `most` blocks.
+        If given, a row is routed to the fewest of these blocks whose probabilities sum to at least this
+        fraction of the total probability of these blocks. The probability of a block is the logistic function
+        of its score. If None, a row is routed to all `most` blocks.
     """
 
     most: int

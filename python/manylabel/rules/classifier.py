@@ -89,8 +89,8 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     learning_rate : float, default=0.3
         Factor that multiplies every head except the head of the default rule; in (0, 1].
     l2 : float, default=1.0
-        L2 regularization of the scores of a head: weight of their squares relative to the loss; finite and >=
-        0.
+        L2 regularization of the scores of a head: weight of the squared scores relative to the loss; finite
+        and >= 0.
     bootstrap : bool, default=True
         Whether each rule is grown on a sample of rows drawn with replacement. If False, each rule is grown on
         all rows.
@@ -109,8 +109,9 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         "signs" for the label-wise loss.
     categorical_features : sequence of int, bool or str, default=None
         Nominal features, given as column positions, as a boolean mask or as feature names. Conditions on a
-        nominal feature test whether it equals a value. All other features are numeric. None means that all
-        features are numeric. Pass a list if the model will be saved: `save` does not support an ndarray here.
+        nominal feature test whether the feature equals a value. All other features are numeric. None means
+        that all features are numeric. Pass a list if the model will be saved: `save` does not support an
+        ndarray here.
     warm_start : bool, default=False
         Whether `fit` keeps the rules of the previous fit and adds further rules. `n_rules` must be at least
         the number of existing rules. The seed of the previous fit is used again. On the same data, the result
@@ -121,8 +122,8 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     validation_fraction : float, default=0.1
         Fraction of the rows that `early_stopping` holds out; in (0, 1). At least one row is held out.
     n_iter_no_change : int, default=50
-        Number of rules without a lower loss on held-out rows after which `early_stopping` stops the fit; >=
-        1.
+        Number of rules without a lower loss on held-out rows after which `early_stopping` stops the fit;
+        >= 1.
     random_state : int, RandomState instance or None, default=None
         Seed of the samples of rows and features, and of the choice of held-out rows. Pass an int for
         reproducible results.
@@ -162,8 +163,8 @@ class BoostedRulesClassifier(MultiLabelClassifier):
 
     See Also
     --------
-    manylabel.rules.export_text : Writes the rules as text. manylabel.rules.plot_importance : Plots the
-    importances of features and labels as bars.
+    manylabel.rules.export_text : Writes the rules as text.
+    manylabel.rules.plot_importance : Plots the importances of features and labels as bars.
 
     Notes
     -----
