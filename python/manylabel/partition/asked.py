@@ -104,7 +104,8 @@ class AskedScorer:
     ) -> None:
         if len(label_blocks) != router.n_labels:
             raise ValueError(
-                f"label_blocks_ must have {router.n_labels} blocks, like the router, got {len(label_blocks)}"
+                f"number of blocks in label_blocks_ must be {router.n_labels}, as in the router, "
+                f"got {len(label_blocks)}"
             )
         for block, labels in enumerate(label_blocks):
             if len(labels) and not 0 <= labels.min() <= labels.max() < n_labels:
@@ -165,8 +166,8 @@ class AskedScorer:
             # Fitted arrays may come from a file. Their shapes may then be inconsistent.
             if getattr(value, "shape", None) != (len(rows), len(labels)):
                 raise ValueError(
-                    f"the model of block {block} must return scores of shape {(len(rows), len(labels))}, "
-                    f"as label_blocks_ requires, got {getattr(value, 'shape', None)}"
+                    f"shape of the scores of block {block} must be {(len(rows), len(labels))}, one column "
+                    f"per label in label_blocks_, got {getattr(value, 'shape', None)}"
                 )
             return _Answer(rows, labels, value, block)
 

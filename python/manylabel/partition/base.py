@@ -171,7 +171,7 @@ class BlockClassifier(MultiLabelClassifier):
     def _make_scorer(self) -> Any:
         if len(self.estimators_) != len(self.label_blocks_):
             raise ValueError(
-                f"estimators_ must have {len(self.label_blocks_)} models, like label_blocks_, "
+                f"number of models in estimators_ must be {len(self.label_blocks_)}, as in label_blocks_, "
                 f"got {len(self.estimators_)}"
             )
         blocks = []
