@@ -53,7 +53,8 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
     n_components : int or float, default=100
         Number of components of the embedding. An int is the number itself; >= 1. A float in (0, 1) is a
         fraction of the trace of ``Y'Y`` (not centered). In this case, `fit` uses the smallest number of
-        components whose eigenvalues sum to more than this fraction. See Notes for the cost of a float.
+        components such that their eigenvalues sum to more than this fraction. See Notes for the cost of a
+        float.
     n_oversamples : int, default=20
         Number of random vectors that the range finder uses in addition to `n_components`; >= 0.
     n_iter : int, default=1

@@ -1,4 +1,4 @@
-"""Base class of the linear classifiers, whose scores are computed by the Rust core."""
+"""Base class of the linear classifiers; the Rust core computes their scores."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["LinearClassifier"]
 
 
 class LinearClassifier(MultiLabelClassifier):
-    """Base class of the classifiers whose scores are linear in the features.
+    """Base class of the classifiers with scores that are linear in the features.
 
     A subclass sets the fitted attributes ``intercept_``, ``threshold_`` and ``normalize_``. The intercept is
     -inf for labels that are never predicted.

@@ -118,8 +118,8 @@ class PDSparseClassifier(LinearClassifier):
 
     The candidates for the factor of the log frequencies are 0, 1/512, 1/256, ..., 2. `fit` computes the mean
     label ranking average precision of each candidate on the held-out rows. It chooses the smallest factor
-    whose precision is within one standard error of the best precision. The threshold is then chosen so that
-    the number of predicted labels on the held-out rows equals the number of true labels. With
+    with a precision that is within one standard error of the best precision. The threshold is then chosen so
+    that the number of predicted labels on the held-out rows equals the number of true labels. With
     `early_stopping`, the rows that it holds out are used for this purpose, at almost no cost. Without
     `early_stopping`, the computation takes up to 16 % of the fit time with a thousand rows or more. With a
     few hundred rows, it takes up to 28 % (a few milliseconds).

@@ -51,7 +51,7 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     ----------
     n_components : int or float, default=0.99
         Number k of components of the embedding. An int is the number itself; >= 1. A float in (0, 1) is a
-        fraction of the trace of ``Y'Y``. In this case, k is the smallest number of components whose
+        fraction of the trace of ``Y'Y``. In this case, k is the smallest number of components such that their
         eigenvalues sum to more than this fraction, at most 300. With a float and more than 1024 labels, k is
         300.
     kernel : str, default="gaussian"
@@ -182,10 +182,11 @@ class SmoothLinkClassifier(MultiLabelClassifier):
 
     Notes
     -----
-    With ``loss="softmax"``, each row must have exactly one label, and y may be 1-D with one class per row. A
-    fit whose estimated memory exceeds `max_memory` raises `MemoryError`. Ctrl-C ends a fit within a second,
-    except during a large factorization of the embedding. A `ConvergenceWarning` reports two cases: the Gram
-    matrix was singular and its ridge was increased, or labels did not converge in `max_iter` Newton steps.
+    With ``loss="softmax"``, each row must have exactly one label, and y may be 1-D with one class per row. If
+    the estimated memory of a fit exceeds `max_memory`, the fit raises `MemoryError`. Ctrl-C ends a fit within
+    a second, except during a large factorization of the embedding. A `ConvergenceWarning` reports two cases:
+    the Gram matrix was singular and its ridge was increased, or labels did not converge in `max_iter` Newton
+    steps.
 
     Scores are logits minus `threshold_`. With the squared loss, scores are predictions minus 1/2 minus
     `threshold_`. `predict` assigns the labels with positive scores. With the logistic loss, probabilities are

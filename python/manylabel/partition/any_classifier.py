@@ -25,7 +25,7 @@ _LEAST = 1e-7
 
 
 def rows_at_once(n_rows: int, n_labels: int) -> Iterator[slice]:
-    """Split rows into slices whose dense scores fit in memory; yield one empty slice if there are no rows."""
+    """Yield slices of rows with a limited number of dense scores; one empty slice if there are no rows."""
     step = max(1, _SCORES_AT_ONCE // max(1, n_labels))
     for start in range(0, max(1, n_rows), step):
         yield slice(start, min(start + step, n_rows))

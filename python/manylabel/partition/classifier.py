@@ -79,14 +79,14 @@ class BlockPartitionClassifier(BlockClassifier):
         Maximum number of labels per block; >= 1. None means no limit.
     n_routes : int or "auto", default="auto"
         Number of blocks that a row is routed to; >= 1. "auto" routes each row to one block, except if
-        `n_blocks` and `lam` are "auto", `max_labels` is None and `mode` is "rule". In this case, a row is
-        routed to the fewest of its three best blocks whose probabilities sum to at least 90 % of the total
-        probability of the three blocks. If rows may be routed to more than one block, scores are log-odds.
-        The score of a label is the logit of ``sum_l p_l / (1 + exp(-s_l))``. The sum is over the blocks l of
-        the row that have the label. s_l is the log-odds of the label in block l. p_l is the router's
-        probability of block l, where the probabilities of all blocks of the row are scaled to sum to 1.
-        Models with a margin of 1, such as `DiSMECClassifier`, have no log-odds. Their scores are multiplied
-        by 4 to approximate log-odds.
+        `n_blocks` and `lam` are "auto", `max_labels` is None and `mode` is "rule". In this case, the three
+        best blocks of a row are considered. The row is routed to the smallest number of best blocks that
+        reach 90 % of the total probability of these three blocks. If rows may be routed to more than one
+        block, scores are log-odds. The score of a label is the logit of ``sum_l p_l / (1 + exp(-s_l))``. The
+        sum is over the blocks l of the row that have the label. s_l is the log-odds of the label in block l.
+        p_l is the router's probability of block l, where the probabilities of all blocks of the row are
+        scaled to sum to 1. Models with a margin of 1, such as `DiSMECClassifier`, have no log-odds. Their
+        scores are multiplied by 4 to approximate log-odds.
     mode : {"rule", "accuracy", "speed"}, default="rule"
         Method that chooses `lam` if it is "auto". "rule" needs no cross-validation. It uses the weight at
         which a single block of all rows would capture 95 % of the positive entries of Y, or 0 with one block.
@@ -145,7 +145,7 @@ class BlockPartitionClassifier(BlockClassifier):
     n_iter_ : int
         Number of rounds of the partition.
     captured_ : float
-        Fraction of the positive entries of Y whose label is in the block of their row.
+        Fraction of the positive entries of Y that are captured: the label is in the block of the row.
     speedup_ : tuple of two float
         Result of `measure_speedup` for the training rows.
 
@@ -156,11 +156,11 @@ class BlockPartitionClassifier(BlockClassifier):
 
     Notes
     -----
-    `sample_weight` is passed to the router and to `estimator`, whose `fit` method must accept this argument.
-    The partition ignores `sample_weight`. If `estimator` is from this library, Ctrl-C ends a fit within a
-    second. Otherwise, the fit ends when the current fits of blocks are done. A `UserWarning` reports two
-    cases: an estimator of another library could not be fitted to some blocks, or ``mode="speed"`` found no
-    `lam` within its tolerance.
+    `sample_weight` is passed to the router and to `estimator`. The `fit` method of `estimator` must accept
+    this argument. The partition ignores `sample_weight`. If `estimator` is from this library, Ctrl-C ends a
+    fit within a second. Otherwise, the fit ends when the current fits of blocks are done. A `UserWarning`
+    reports two cases: an estimator of another library could not be fitted to some blocks, or ``mode="speed"``
+    found no `lam` within its tolerance.
 
     The fit of the router takes 4 bytes of memory for each pair of a block and a feature.
 

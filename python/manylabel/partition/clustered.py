@@ -75,12 +75,12 @@ class CBMLCClassifier(BlockClassifier):
     label_blocks_ : list of ndarray, dtype int32
         The labels of each cluster, in increasing order: all labels that some of its rows have.
     estimators_ : list of estimators
-        The fitted model of each cluster. It is None for a cluster whose rows have no labels.
+        The fitted model of each cluster. It is None for a cluster without labels.
     router_coef_ : csc_array of shape (n_clusters, n_features), dtype float32
         The cluster centers, for rows that are scaled to unit length.
     router_intercept_ : ndarray of shape (n_clusters,), dtype float32
-        Intercepts: minus half the squared length of each center. The intercept is -inf for a cluster whose
-        rows have no labels.
+        Intercepts: minus half the squared length of each center. The intercept is -inf for a cluster without
+        labels.
     inertia_ : float
         Weighted sum of the squared distances of the rows from their centers. The rows are scaled to unit
         length.
@@ -228,7 +228,7 @@ class LPSRClassifier(BlockClassifier):
         The centers of the parts, for rows that are scaled to unit length.
     router_intercept_ : ndarray of shape (n_parts,), dtype float32
         Intercepts: minus half the squared length of each center. The intercept is lower if a part would
-        otherwise get too many rows. It is -inf for a part whose rows have no labels.
+        otherwise get too many rows. It is -inf for a part without labels.
     speedup_ : tuple of two float
         Result of `measure_speedup` for the training rows. Only some base scorers reach this speedup (see
         Notes).

@@ -46,9 +46,9 @@ class Routing:
     most : int
         Maximum number of blocks per row. The blocks with the highest scores are used.
     share : float or None, default=None
-        If given, a row is routed to the fewest of these blocks whose probabilities sum to at least this
-        fraction of the total probability of these blocks. The probability of a block is the logistic function
-        of its score. If None, a row is routed to all `most` blocks.
+        If given, a row may be routed to fewer blocks: the smallest number of best blocks that reach this
+        fraction of the total probability of the `most` best blocks. The probability of a block is the
+        logistic function of its score. If None, a row is routed to all `most` blocks.
     """
 
     most: int
@@ -101,7 +101,7 @@ def fit_router(
     intercept = np.where(usable, np.float32(0), np.float32(-np.inf))
     n_iter = np.zeros(len(usable), dtype=np.int32)
     if len(classes) > 1:
-        new = np.full(len(usable) + 1, -1, dtype=np.int32)  # the last entry is for -1
+        new = np.full(len(usable) + 1, -1, dtype=np.int32)  # the last entry is for rows with block -1
         new[classes] = np.arange(len(classes))
         classes_of_rows = new[row_blocks]
         kept = classes_of_rows >= 0
@@ -120,7 +120,7 @@ def fit_router(
 def nearest_center(
     centers: Any, intercept: NDArray[np.float32], label_blocks: Sequence[NDArray[Any]], n_features: int
 ) -> Router:
-    """Return a router that selects the nearest center whose rows have labels.
+    """Return a router that selects the nearest of all centers with labels.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ def nearest_center(
     Returns
     -------
     Router
-        The router. Centers whose rows have no labels get the intercept -inf.
+        The router. Centers without labels get the intercept -inf.
     """
     empty = np.array([len(labels) == 0 for labels in label_blocks])
     return Router(

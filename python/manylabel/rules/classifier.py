@@ -155,7 +155,7 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     seed_ : int
         Seed that was drawn from `random_state`.
     rules_ : Rules
-        The rules as one object of plain arrays.
+        All rules, as one object with plain arrays.
     feature_importances_ : ndarray of shape (n_features,), dtype float64
         Importance of each feature (see Notes). The values sum to 1.
     label_importances_ : ndarray of shape (n_labels,), dtype float64
@@ -375,7 +375,7 @@ class BoostedRulesClassifier(MultiLabelClassifier):
 
     @property
     def rules_(self) -> Rules:
-        """The rules as one object of plain arrays."""
+        """All rules, as one object with plain arrays."""
         check_is_fitted(self, "heads_")
         return Rules(
             body_indptr=self.body_indptr_,
