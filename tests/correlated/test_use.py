@@ -91,7 +91,7 @@ def test_plot(problem):
     plt.close(heat_map.figure)
     with pytest.raises(ValueError, match="`label_names` must be 5 names, got 4"):
         model.plot_correlations(label_names=names[:4])
-    with pytest.raises(ValueError, match="`axes` must be two axes, for heat map and graph"):
+    with pytest.raises(ValueError, match="`axes` must have two entries, for the heat map and the graph"):
         model.plot_correlations(axes=[heat_map])
 
 

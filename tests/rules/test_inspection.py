@@ -215,7 +215,7 @@ def test_misuse(model):
         model.explain(np.zeros(2))
     with pytest.raises(ValueError, match="`label` must be from 0 to 3, got 4"):
         model.explain(np.zeros(3), label=4)
-    with pytest.raises(ValueError, match="`axes` must be two axes"):
+    with pytest.raises(ValueError, match="`axes` must have two entries, for features and labels"):
         plot_importance(model, axes=[None])
     for question in (export_text, plot_importance, BoostedRulesClassifier.to_frame):
         with pytest.raises(ValueError, match="is not fitted yet"):
@@ -224,7 +224,9 @@ def test_misuse(model):
 
 def test_without_the_packages_that_draw(model, monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(ModuleNotFoundError, match="a data frame needs pandas: pip install pandas"):
+    with pytest.raises(
+        ModuleNotFoundError, match="`to_frame` requires pandas; install it with: pip install pandas"
+    ):
         model.to_frame()
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     with pytest.raises(
