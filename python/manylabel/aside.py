@@ -55,8 +55,8 @@ def written_aside(path: Path, mode: str, **options: Any) -> Iterator[IO[Any]]:
     Raises
     ------
     OSError
-        If the file cannot be written. Also if `path` is a pipe, a device or a directory, since renaming would
-        replace it.
+        If the file cannot be written, or if `path` is a pipe, a device or a directory. Renaming the temporary
+        file would replace a pipe or a device.
     """
     replaced = _regular_file(path)
     path = Path(os.path.realpath(path))

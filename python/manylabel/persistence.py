@@ -94,9 +94,9 @@ def save_model(estimator: Any, path: str | os.PathLike[str]) -> None:
     sklearn.exceptions.NotFittedError
         If `estimator` is not fitted.
     OSError
-        If the file cannot be written. Also if `path` is a pipe or a device, since renaming would replace it.
-        On Windows also if a process has loaded a model from `path`, since Windows does not replace a mapped
-        file. Use a new file name in this case.
+        If the file cannot be written, or if `path` is a pipe or a device, which renaming would replace. On
+        Windows, the error is also raised if a process has loaded a model from `path`, since Windows does not
+        replace a mapped file. Use a new file name in this case.
 
     Notes
     -----
@@ -144,9 +144,9 @@ def load(path: str | os.PathLike[str]) -> Any:
         If the file cannot be opened. This is a `FileNotFoundError` if the file does not exist.
     ValueError
         If the file is not a model file, is damaged or incomplete, has another format, or names a class or
-        parameter that this version does not have. Also if a parameter is not valid, if shapes of fitted
-        attributes do not agree, if indices are out of range, or if weights are not finite. The message states
-        the path and the reason.
+        parameter that this version does not have. The error is also raised if a parameter is not valid, if
+        shapes of fitted attributes do not agree, if indices are out of range, or if weights are not finite.
+        The message states the path and the reason.
 
     Notes
     -----

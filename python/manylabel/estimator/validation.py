@@ -333,8 +333,8 @@ def check_training_set(
     Raises
     ------
     ValueError
-        If X and Y differ in their numbers of rows, if a weight is negative, or if all weights are zero. Also
-        in the cases that `check_features` and `check_labels` list.
+        If X and Y differ in their numbers of rows, if a weight is negative, or if all weights are zero. The
+        error is also raised in the cases that `check_features` and `check_labels` list.
     """
     if Y is None:
         raise ValueError(
