@@ -65,7 +65,7 @@ _CONSTANT = Number(above=0)
 
 
 def precision_at_k(Y_true: Matrix, scores: Matrix, k: int | Sequence[int] = (1, 3, 5)) -> float | Floats:
-    """Fraction of true labels among the k best labels of each row, averaged over the rows (P@k).
+    """Compute the fraction of true labels among the k best labels of each row, averaged over rows (P@k).
 
     Parameters
     ----------
@@ -102,7 +102,9 @@ def precision_at_k(Y_true: Matrix, scores: Matrix, k: int | Sequence[int] = (1, 
 
 @documented_like(precision_at_k)
 def recall_at_k(Y_true: Matrix, scores: Matrix, k: int | Sequence[int] = (1, 3, 5)) -> float | Floats:
-    """Fraction of the true labels of each row that are among its k best labels, averaged over rows (R@k).
+    """Compute the fraction of the true labels of each row that its k best labels include (R@k).
+
+    The fractions are averaged over the rows.
 
     Returns
     -------
@@ -119,10 +121,11 @@ def recall_at_k(Y_true: Matrix, scores: Matrix, k: int | Sequence[int] = (1, 3, 
 
 @documented_like(precision_at_k)
 def ndcg_at_k(Y_true: Matrix, scores: Matrix, k: int | Sequence[int] = (1, 3, 5)) -> float | Floats:
-    """Normalized discounted cumulative gain of the k best labels of each row, averaged over rows (nDCG@k).
+    """Compute the normalized discounted cumulative gain, averaged over the rows (nDCG@k).
 
-    A hit at rank r gains 1 / log2(r + 1). The gain of a row is divided by its best possible gain. The best
-    possible gain is reached if each of the first min(k, number of true labels) ranks is a hit.
+    Only the k best labels of each row count. A hit at rank r gains 1 / log2(r + 1). The gain of a row is
+    divided by its best possible gain. The best possible gain is reached if each of the first min(k, number of
+    true labels) ranks is a hit.
 
     Returns
     -------
@@ -195,7 +198,7 @@ def propensities(Y_train: Matrix, *, A: float = 0.55, B: float = 1.5) -> Floats:
 def psp_at_k(
     Y_true: Matrix, scores: Matrix, propensities: ArrayLike, k: int | Sequence[int] = (1, 3, 5)
 ) -> float | Floats:
-    """Propensity-scored precision: the precision with hits weighted by 1 / propensity (PSP@k).
+    """Compute propensity-scored precision: the precision with hits weighted by 1 / propensity (PSP@k).
 
     The weights of all hits are summed over all rows. This sum is divided by the largest possible sum.
     Published results also use this ratio of two sums, and not the mean of the ratios of the rows.
@@ -227,7 +230,7 @@ def psp_at_k(
 def psndcg_at_k(
     Y_true: Matrix, scores: Matrix, propensities: ArrayLike, k: int | Sequence[int] = (1, 3, 5)
 ) -> float | Floats:
-    """Propensity-scored nDCG: the discounted gain with hits weighted by 1 / propensity (PSnDCG@k).
+    """Compute propensity-scored nDCG: the discounted gain with hits weighted by 1 / propensity (PSnDCG@k).
 
     A hit on label j at rank r of row i gains 1 / (p_j log2(r + 1) I(min(k, abs(y_i)))). The documentation of
     the module defines I. The gains of all hits are summed and divided by the largest possible sum. The sum is

@@ -260,7 +260,7 @@ def test_propensities_out_of_range_are_refused(bad):
     for measure in (psp_at_k, psndcg_at_k):
         with pytest.raises(ValueError, match=r"`propensities` must all be > 0 and <= 1"):
             measure(EYE, EYE, bad)
-        with pytest.raises(ValueError, match=r"`propensities` must have shape \(3,\).* got \(2,\)"):
+        with pytest.raises(ValueError, match=r"`propensities` must have shape \(3,\).* got shape \(2,\)"):
             measure(EYE, EYE, [1.0, 1.0])
 
 
