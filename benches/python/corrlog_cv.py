@@ -1,4 +1,7 @@
-"""Elastic net against l2 penalties against independent regressions, five folds each, and paired."""
+"""Compare elastic net penalties, l2 penalties and independent regressions by five-fold cross-validation.
+
+The script also prints paired differences over the folds.
+"""
 
 import argparse
 

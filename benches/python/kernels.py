@@ -1,6 +1,6 @@
-"""Records criterion's median times and prints their ratios to the last run of the same machine.
+"""Record criterion's median times, and print their ratios to the previous run on the same machine.
 
-Run by ``make bench`` after ``cargo bench``. Needs the standard library alone.
+``make bench`` runs this script after ``cargo bench``. It needs only the standard library.
 """
 
 import argparse
@@ -32,12 +32,12 @@ def main():
 
 
 def home() -> Path:
-    """Where criterion keeps what it measured."""
+    """Return the folder where criterion stores its measurements."""
     return Path(os.environ.get("CRITERION_HOME", record.target() / "criterion"))
 
 
 def measured(since: float) -> dict[str, float]:
-    """Median nanoseconds by name of the bench, of estimates written after `since`."""
+    """Return the median nanoseconds of each bench, without estimates that were written before `since`."""
     medians = {}
     for path in sorted(home().glob("**/new/estimates.json")):
         if path.stat().st_mtime < since:

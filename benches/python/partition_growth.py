@@ -1,7 +1,8 @@
-"""What partitioning takes: on a real set with many blocks, and as rows, labels a row and blocks grow.
+"""Measure the time of partitioning, and how it grows.
 
-Growth is measured on planted data. The number of rounds until nothing changes differs from data to data, so
-it is held at `ROUNDS`; rows that stop earlier say so in their last column.
+The first part is a real data set with many blocks. The second part increases the numbers of rows, of labels
+per row and of blocks on synthetic data. The number of rounds until nothing changes depends on the data, so
+the script limits it to `ROUNDS`. The last column states the rounds of fits that stopped earlier.
 """
 
 import argparse

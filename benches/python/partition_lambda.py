@@ -1,7 +1,8 @@
-"""Figure 3 of the paper: the weight on label-set sizes against P@k and what prediction saves.
+"""Reproduce figure 3 of the paper: how the weight of label sets changes P@k and the time that prediction
+saves.
 
-For each weight a model of blocks is fitted to the training set and measured on the test set. A table is
-printed; with matplotlib and --png it is drawn as well.
+For each weight, a block classifier is fitted to the training set and measured on the test set. The script
+prints a table. With ``--png`` it also draws a figure, which needs matplotlib.
 """
 
 import argparse

@@ -1,10 +1,10 @@
-"""Runs our boosted rules and the peer mlrl-boomer on the same data in turn, each fit in a process of its own.
+"""Run our boosted rules and mlrl-boomer on the same data in turn, with each fit in a separate process.
 
-Every fit leaves one line of JSON in the file named by ``--results``. A line that is already there, of the
-same version, is not measured again (unless ``--again``, or ``--quiet`` and it was not): so results can be
-collected over several runs, and the tables at the end are made of all of them. ``--quiet`` vouches that
-nothing else runs on the machine. Where a system has quiet times on a set the tables show these, else all of
-them with a tilde.
+Every fit appends one JSON line to the file ``--results``. If the file has a line of the same version, the fit
+is not measured again, so results can be collected over several runs. ``--again`` measures the fit again.
+``--quiet`` states that nothing else runs on the machine; fits that were measured without this option are then
+measured again. The tables at the end are made from all lines. If a system has quiet times on a set, the
+tables show only these. Otherwise they show all times, marked with a tilde.
 """
 
 import argparse
@@ -31,7 +31,7 @@ COLUMNS = [
     "Hamming less peer's",
 ]
 
-# Columns that need several seeds, and their names in the records of losses alone.
+# Columns that need several seeds, and their names in the records that have only losses.
 OF_SEEDS = {
     "seeds": "seeds",
     "subset 0/1 %": "subset 0/1 %",
@@ -102,7 +102,9 @@ def packages(args: argparse.Namespace) -> list[tuple[str, str]]:
 
 
 def collect(args: argparse.Namespace, folder: Path):
-    """Measure what is missing: seed by seed, so that an interrupted run has few seeds but all sets."""
+    """Measure the missing fits. All sets are measured with one seed before the next seed, so that an
+    interrupted run covers all sets.
+    """
     known = {key(line) for line in results(args)}
     version = {system: version_of(args, system) for system in args.systems}
     for seed in args.seeds:
@@ -144,7 +146,9 @@ def results(args: argparse.Namespace) -> list[dict]:
 
 
 def split(folder: Path) -> Parts:
-    """X and Y to train on, X and Y to test; two thirds, drawn once, where a set comes without a split."""
+    """Return X and Y for training, and X and Y for testing. A set without a split is divided randomly, with
+    two thirds for training.
+    """
     if (folder / "train.txt.gz").is_file():
         return (*load_xc(folder / "train.txt.gz"), *load_xc(folder / "test.txt.gz"))
     X, Y = load_xc(folder / "all.txt.gz")
@@ -153,14 +157,14 @@ def split(folder: Path) -> Parts:
 
 
 def prepare(data: Path, parts: Parts):
-    """Write the parts as the worker reads them."""
+    """Write the training and test rows in the form that the worker reads."""
     data.mkdir()
     for part, matrix in zip(("X_train", "Y_train", "X_test", "Y_test"), parts, strict=True):
         sp.save_npz(data / f"{part}.npz", sp.csr_matrix(matrix, dtype=np.float32), compressed=False)
 
 
 def run(args: argparse.Namespace, system: str, data: Path, n_rules: int, seed: int) -> dict[str, float]:
-    """Figures of one fit, the losses on the test rows among them."""
+    """Return the figures of one fit, including the losses on the test rows."""
     with tempfile.TemporaryDirectory(dir=data) as scratch:
         command = [interpreter(args, system), HERE / "rules_worker.py", system, data, scratch]
         command += ["--threads", str(args.threads), "--repeats", str(args.repeats)]
@@ -172,10 +176,10 @@ def run(args: argparse.Namespace, system: str, data: Path, n_rules: int, seed: i
 
 
 class Figures:
-    """Means over the seeds of one system on one set."""
+    """Means over the seeds, for one system on one data set."""
 
     def __init__(self, lines: list[dict]):
-        self.of_seed = {line["seed"]: line for line in lines}  # the last line of a seed counts
+        self.of_seed = {line["seed"]: line for line in lines}  # keeps the newest line of each seed
         quiet = {line["seed"]: line for line in lines if line["quiet"]}
         self.timed = list((quiet or self.of_seed).values())
         self.mark = "" if quiet else "~"
@@ -195,7 +199,9 @@ class Figures:
         return f"{np.mean(values):.2f} ± {np.std(values):.2f}"
 
     def less(self, part: str, peer: "Figures") -> str:
-        """Points of loss more than the peer, on the seeds both have."""
+        """Return the loss minus the loss of the other library, in percentage points, on the seeds that both
+        have.
+        """
         seeds = self.of_seed.keys() & peer.of_seed.keys()
         if not seeds:
             return ""
@@ -203,7 +209,7 @@ class Figures:
 
 
 def measured(args: argparse.Namespace) -> dict[tuple[str, str], Figures]:
-    """All results of this number of rules and threads, by set and system."""
+    """Return all results with this number of rules and threads, by data set and system."""
     lines = [line for line in results(args) if (line["rules"], line["threads"]) == (args.rules, args.threads)]
     figures: dict[tuple[str, str], Figures] = {}
     for name in args.sets:
@@ -214,13 +220,13 @@ def measured(args: argparse.Namespace) -> dict[tuple[str, str], Figures]:
 
 
 def details(args: argparse.Namespace) -> list[list[str]]:
-    """A row of all figures a set and system."""
+    """Return one row with all figures per data set and system."""
     figures = measured(args)
     return [[name, SYSTEMS[system].title, *cells(figures, name, system)] for name, system in figures]
 
 
 def tables(args: argparse.Namespace) -> str:
-    """Every figure, then only how it compares."""
+    """Return two tables: all figures, and a short comparison of the systems."""
     figures = measured(args)
     ours = [system for system in SYSTEMS if SYSTEMS[system].peer and any(s == system for _, s in figures)]
     summary = {name: [name] for name in args.sets}
