@@ -49,7 +49,7 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     args = parser.parse_args()
     if not os.environ.get("MANYLABEL_DATA"):
-        sys.exit("MANYLABEL_DATA must name the folder of data sets")
+        sys.exit("MANYLABEL_DATA must be the path of the folder of data sets")
     for name in args.sets:
         X, Y, X_test, Y_test = split(Path(os.environ["MANYLABEL_DATA"]) / name)
         print(f"\n{name}: {X.shape[0]:,} rows, {X.shape[1]:,} features, {Y.shape[1]:,} labels\n")

@@ -48,13 +48,20 @@ def main():
 def arguments() -> argparse.Namespace:
     parser = comparison(__doc__, SETS, SYSTEMS)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--repeats", type=int, default=3, help="timed predictions of the test set")
+    parser.add_argument("--repeats", type=int, default=3, help="number of timed predictions of the test set")
     parser.add_argument(
-        "--sample-labels", type=int, default=50, metavar="N", help="scikit-learn on many labels"
+        "--sample-labels",
+        type=int,
+        default=50,
+        metavar="N",
+        help="number of labels that scikit-learn fits if there are many labels",
     )
     parser.add_argument("--peer-python", type=Path, default=ROOT / ".venv-peers/bin/python")
     parser.add_argument(
-        "--append", action=argparse.BooleanOptionalAction, default=True, help="to the records"
+        "--append",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="append the figures to the records",
     )
     args = parser.parse_args()
     args.data = data_folder(parser, args.sets)
@@ -192,7 +199,7 @@ def figures_of(command: list, scratch: Path) -> dict[str, float]:
     try:
         done = subprocess.run(command, text=True, errors="replace", capture_output=True, timeout=TIMEOUT)
     except subprocess.TimeoutExpired:
-        raise WorkerError(f"no end after {TIMEOUT} s") from None
+        raise WorkerError(f"did not finish within {TIMEOUT} s") from None
     if done.returncode < 0:
         raise WorkerError(f"ended by {signal.Signals(-done.returncode).name}")
     if done.returncode:

@@ -24,7 +24,7 @@ VARIANTS = {
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sets", nargs="+", default=SETS)
-    parser.add_argument("--l2", type=float, default=1e-3, help="both penalties")
+    parser.add_argument("--l2", type=float, default=1e-3, help="value of both penalties")
     arguments = parser.parse_args()
     head("set", "model", *MEASURES)
     wins = {}

@@ -18,7 +18,7 @@ def parts(name):
     """Return the training and test rows of the split that comes with the set."""
     root = os.environ.get("MANYLABEL_DATA")
     if not root:
-        sys.exit("MANYLABEL_DATA must name the folder of data sets")
+        sys.exit("MANYLABEL_DATA must be the path of the folder of data sets")
     return [load_xc(Path(root) / name / f"{part}.txt.gz") for part in ("train", "test")]
 
 

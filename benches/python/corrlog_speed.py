@@ -182,7 +182,7 @@ def main():
         "growth": growth,
     }
     parser.add_argument("--tables", nargs="+", choices=tables, default=tables)
-    parser.add_argument("--sets", nargs="+", default=SETS, help="of the first two tables")
+    parser.add_argument("--sets", nargs="+", default=SETS, help="data sets of the first two tables")
     arguments = parser.parse_args()
     for table in arguments.tables:
         tables[table]()

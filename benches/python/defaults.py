@@ -111,15 +111,15 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--sets", nargs="+", default=DENSE + SPARSE, help="folders of MANYLABEL_DATA")
-    parser.add_argument("--dense", nargs="*", default=DENSE, help="sets to be given as dense arrays")
+    parser.add_argument("--dense", nargs="*", default=DENSE, help="data sets that are passed as dense arrays")
     parser.add_argument("--systems", nargs="+", default=list(SYSTEMS), choices=SYSTEMS)
-    parser.add_argument("--splits", type=int, metavar="N", help="so many random splits, of all sets")
-    parser.add_argument("--table", action="store_true", help="only print what the records hold")
+    parser.add_argument("--splits", type=int, metavar="N", help="use N random splits of every data set")
+    parser.add_argument("--table", action="store_true", help="only print the tables of the records")
     args = parser.parse_args()
     if not args.table:
         root = os.environ.get("MANYLABEL_DATA")
         if not root:
-            sys.exit("MANYLABEL_DATA must name the folder of data sets")
+            sys.exit("MANYLABEL_DATA must be the path of the folder of data sets")
         for name in args.sets:
             for split, parts in enumerate(splits(Path(root) / name, name in args.dense, args.splits)):
                 for system in args.systems:

@@ -29,15 +29,17 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--record", action="store_true", help="append the counts to the records")
-    parser.add_argument("--limit", type=float, default=3, metavar="PERCENT", help="(default: %(default)s)")
     parser.add_argument(
-        "--toolchain", action="store_true", help="print the version of Rust last recorded with, and end"
+        "--limit", type=float, default=3, metavar="PERCENT", help="allowed increase (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--toolchain", action="store_true", help="print the Rust version of the newest record and exit"
     )
     args = parser.parse_args()
     lines = record.read(TOPIC)
     if args.toolchain:
         if not lines:
-            sys.exit("nothing is recorded: run `make bench-record`")
+            sys.exit("there is no record; run `make bench-record`")
         print(lines[-1]["rustc"].split()[1])
         return
 
@@ -55,9 +57,11 @@ def main():
         record.append(TOPIC, record.about(**conditions, instructions=counts))
         print(f"recorded {len(counts)} kernels")
     elif not lines:
-        sys.exit("nothing is recorded to compare with: run `make bench-record`")
+        sys.exit("there is no record to compare with; run `make bench-record`")
     elif faults:
-        sys.exit("\n".join([*faults, "If that is meant, run `make bench-record` and commit the new record."]))
+        sys.exit(
+            "\n".join([*faults, "If this is intended, run `make bench-record` and commit the new record."])
+        )
     else:
         print(f"no kernel takes {args.limit:g} % more instructions than recorded")
 
@@ -67,7 +71,7 @@ def runner() -> Path:
     default = record.target() / "tools/bin/gungraun-runner"
     path = Path(os.environ.get("GUNGRAUN_RUNNER", default)).absolute()
     if not path.is_file():
-        sys.exit(f"no {path}: `make bench-check` installs it")
+        sys.exit(f"{path} does not exist; `make bench-check` installs it")
     return path
 
 

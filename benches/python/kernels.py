@@ -18,12 +18,14 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--since", type=Path, metavar="FILE", help="leave out times older than this file")
+    parser.add_argument(
+        "--since", type=Path, metavar="FILE", help="leave out times that are older than this file"
+    )
     args = parser.parse_args()
     since = args.since.stat().st_mtime if args.since else 0
     medians = measured(since)
     if not medians:
-        sys.exit(f"no times in {home()}: run `cargo bench`")
+        sys.exit(f"{home()} has no times; run `cargo bench`")
     line = record.about(rustc=record.rustc(), **record.busy(), medians_ns=medians)
     last = [old for old in record.read(TOPIC) if old["machine"] == line["machine"]]
     table(medians, last[-1] if last else None)

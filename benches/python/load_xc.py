@@ -35,7 +35,7 @@ TITLES = {"load_svmlight_file": "sklearn.datasets.load_svmlight_file(multilabel=
 
 def main():
     if not os.environ.get("MANYLABEL_DATA"):
-        sys.exit("MANYLABEL_DATA must name the folder of data sets")
+        sys.exit("MANYLABEL_DATA must be the path of the folder of data sets")
     packed = Path(os.environ["MANYLABEL_DATA"], "eurlex57k", "train.txt.gz")
     text = gzip.decompress(packed.read_bytes())
     with tempfile.TemporaryDirectory() as folder:

@@ -60,12 +60,14 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("model", type=Path, help="file written by save()")
+    parser.add_argument("model", type=Path, help="model file, written by save()")
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--rows", type=int, default=1000, help="random rows of 100 features to predict")
+    parser.add_argument(
+        "--rows", type=int, default=1000, help="number of random rows of 100 features to predict"
+    )
     args = parser.parse_args()
     if not args.model.is_file():
-        parser.error(f"no file {args.model}")
+        parser.error(f"{args.model} does not exist")
 
     # A forked process would share the pages of its parent, which would hide the memory that loading takes.
     spawn = mp.get_context("spawn")

@@ -53,18 +53,29 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--base", default="dismec", choices=BASES)
     parser.add_argument("--blocks", type=int, nargs="*", default=[10], help="numbers of blocks")
     parser.add_argument(
-        "--shares", type=float, nargs="+", default=[0.99, 0.9], help="lam, as the share one block captures"
+        "--shares",
+        type=float,
+        nargs="+",
+        default=[0.99, 0.9],
+        help="lam, chosen so that one block captures this fraction of the ones",
     )
     parser.add_argument("--routes", type=int, nargs="+", default=[1, 2])
     parser.add_argument(
-        "--modes", nargs="*", default=[], choices=["accuracy", "speed"], help="blocks and weight chosen by CV"
+        "--modes",
+        nargs="*",
+        default=[],
+        choices=["accuracy", "speed"],
+        help="choose blocks and weight by cross-validation",
     )
-    parser.add_argument("--clusters", type=int, nargs="*", default=[10], help="of CBMLC")
+    parser.add_argument("--clusters", type=int, nargs="*", default=[10], help="numbers of clusters of CBMLC")
     parser.add_argument("--lpsr", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--repeats", type=int, default=3, help="timed rankings of the test set")
+    parser.add_argument("--repeats", type=int, default=3, help="number of timed rankings of the test set")
     parser.add_argument(
-        "--append", action=argparse.BooleanOptionalAction, default=True, help="to the records"
+        "--append",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="append the figures to the records",
     )
     args = parser.parse_args()
     args.data = data_folder(parser, args.sets)

@@ -30,9 +30,11 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--set", default="yso-finna-en", help="a folder of MANYLABEL_DATA")
-    parser.add_argument("--blocks", type=int, default=100, help="on that set")
+    parser.add_argument("--blocks", type=int, default=100, help="number of blocks on that data set")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--repeats", type=int, default=3, help="timed fits, of which the median")
+    parser.add_argument(
+        "--repeats", type=int, default=3, help="number of timed fits; the table has their median"
+    )
     args = parser.parse_args()
     hold_threads(args.threads)
     print(heading([(sys.executable, "manylabel")]), "", sep="\n", flush=True)

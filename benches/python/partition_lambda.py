@@ -29,7 +29,7 @@ def main():
     parser.add_argument("set", nargs="?", default="delicious", help="a folder of MANYLABEL_DATA")
     parser.add_argument("--blocks", type=int, default=10)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--png", type=Path, help="where to draw")
+    parser.add_argument("--png", type=Path, help="file for the figure")
     args = parser.parse_args()
     folder = Path(os.environ["MANYLABEL_DATA"]) / args.set
     X, Y = ml.datasets.load_xc(folder / "train.txt.gz")

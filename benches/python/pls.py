@@ -50,7 +50,7 @@ def arguments() -> argparse.Namespace:
     parser = comparison(__doc__, SETS, SYSTEMS)
     parser.add_argument("--components", type=int, default=100)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--rows", type=int, help="the first of the training rows, not all")
+    parser.add_argument("--rows", type=int, help="use only the first training rows")
     add_solver_arguments(parser)
     args = parser.parse_args()
     args.data = data_folder(parser, args.sets)
@@ -61,14 +61,16 @@ def add_solver_arguments(parser: argparse.ArgumentParser):
     """Add the options that all systems take. The defaults are our defaults for single precision."""
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--oversamples", type=int, default=20)
-    parser.add_argument("--n-iter", type=int, default=1, help="passes of the range finder")
+    parser.add_argument("--n-iter", type=int, default=1, help="number of passes of the range finder")
     parser.add_argument("--l2", type=float, default=1.0)
-    parser.add_argument("--max-iter", type=int, default=10, help="of conjugate gradients, a solve")
+    parser.add_argument(
+        "--max-iter", type=int, default=10, help="maximum number of conjugate gradient steps per solve"
+    )
     parser.add_argument(
         "--tol",
         type=float,
         default=1e-2,
-        help="of the norm of residuals: of each column in ours, of all in the peer",
+        help="tolerance for the norm of residuals: of each column in ours, of all columns in numpy",
     )
 
 
@@ -152,7 +154,7 @@ def weigh(args: argparse.Namespace, X: sp.csr_matrix, Y: sp.csr_matrix, fits: li
         # For any Z, R·A⁻¹R = R·Z + Z·left + left·A⁻¹left. The last term is at most |left|² / ridge.
         fit["energy"] = known[key] = np.vdot(R + left, Z)
         if np.vdot(left, left) > 1e-6 * ridge * fit["energy"]:
-            raise RuntimeError("the energies are less certain than they are printed")
+            raise RuntimeError("the bound on the error of the energies is too large for the printed digits")
 
 
 def cells(fits: list[dict], ours: list[dict] | None, nnz: int) -> list[str]:

@@ -56,15 +56,23 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--labels", type=int, default=Planted.n_labels)
     parser.add_argument("--components", type=int, default=300)
     parser.add_argument(
-        "--growth", choices=["none", "rows", "labels"], help="one of the three parts, not all"
+        "--growth", choices=["none", "rows", "labels"], help="run only one of the three parts"
     )
-    parser.add_argument("--growth-rows", nargs="+", type=int, default=ROWS, help="labels grow on the first")
+    parser.add_argument(
+        "--growth-rows",
+        nargs="+",
+        type=int,
+        default=ROWS,
+        help="numbers of rows; labels grow on the first number",
+    )
     parser.add_argument("--growth-labels", nargs="+", type=int, default=LABELS)
     add_solver_arguments(parser)
     args = parser.parse_args()
     for name in ("growth_rows", "growth_labels"):
         if len(set(getattr(args, name))) < 2:
-            parser.error(f"--{name.replace('_', '-')}: an exponent needs two different numbers")
+            parser.error(
+                f"--{name.replace('_', '-')}: expected at least two different numbers, to compute an exponent"
+            )
     return args
 
 

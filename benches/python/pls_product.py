@@ -60,7 +60,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument(
-        "--rows", type=int, default=200_000, help="planted rows, and at most so many real ones"
+        "--rows", type=int, default=200_000, help="number of synthetic rows, and maximum number of real rows"
     )
     args = parser.parse_args()
     real = [name for name in args.sets if name != "planted"]

@@ -47,9 +47,9 @@ def measure_product(
 
 def main():
     parser = command_line(__doc__, SYSTEMS, data="the matrices X and Y", answers="embedding.npy")
-    parser.add_argument("--settings", type=json.loads, required=True, help="the system's, as JSON")
-    parser.add_argument("--columns", type=int, help="time projections to so many dimensions, and no fit")
-    parser.add_argument("--repeats", type=int, default=1, help="timed projections")
+    parser.add_argument("--settings", type=json.loads, required=True, help="settings of the system, as JSON")
+    parser.add_argument("--columns", type=int, help="only time projections to this number of dimensions")
+    parser.add_argument("--repeats", type=int, default=1, help="number of timed projections")
     args = parser.parse_args()
     system = SYSTEMS[args.system](args.threads, args.settings)
     if args.columns:

@@ -61,15 +61,19 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--results", type=Path, required=True, help="file of JSON lines, made or added to")
+    parser.add_argument("--results", type=Path, required=True, help="file to which JSON lines are appended")
     parser.add_argument("--sets", nargs="+", default=SETS, help="folders of MANYLABEL_DATA")
     parser.add_argument(
-        "--systems", nargs="*", default=IN_TURN, choices=SYSTEMS, help="none: only the tables"
+        "--systems",
+        nargs="*",
+        default=IN_TURN,
+        choices=SYSTEMS,
+        help="systems to measure; without names, only print the tables",
     )
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3, 4, 5])
     parser.add_argument("--rules", type=int, default=500)
-    parser.add_argument("--quiet", action="store_true", help="nothing else runs on this machine")
-    parser.add_argument("--again", action="store_true", help="measure what has been measured")
+    parser.add_argument("--quiet", action="store_true", help="state that nothing else runs on this machine")
+    parser.add_argument("--again", action="store_true", help="repeat measurements that the file already has")
     add_worker_arguments(parser)
     args = parser.parse_args()
     check_worker_arguments(parser, args)
@@ -78,7 +82,7 @@ def arguments() -> argparse.Namespace:
 
 def add_worker_arguments(parser: argparse.ArgumentParser):
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--repeats", type=int, default=3, help="timed predictions of the test set")
+    parser.add_argument("--repeats", type=int, default=3, help="number of timed predictions of the test set")
     parser.add_argument("--peer-python", type=Path, default=ROOT / ".venv-boomer/bin/python")
 
 
@@ -90,7 +94,9 @@ def check_worker_arguments(parser: argparse.ArgumentParser, args: argparse.Names
         if not any((args.data / name / f"{part}.txt.gz").is_file() for part in ("train", "all")):
             parser.error(f"--sets: {args.data / name} has neither train.txt.gz nor all.txt.gz")
     if not all(Path(interpreter(args, system)).is_file() for system in args.systems):
-        parser.error(f"no {args.peer_python}: make it of rules_peers.txt, or name one with --peer-python")
+        parser.error(
+            f"{args.peer_python} does not exist; install rules_peers.txt there, or use --peer-python"
+        )
 
 
 def interpreter(args: argparse.Namespace, system: str) -> str:

@@ -58,7 +58,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--systems", nargs="+", default=default, choices=SYSTEMS)
     parser.add_argument("--folds", type=int, default=10)
     parser.add_argument("--rules", type=int, default=5000)
-    parser.add_argument("--seed", type=int, default=1, help="of the folds and of the fits")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the folds and of the fits")
     add_worker_arguments(parser)
     args = parser.parse_args()
     check_worker_arguments(parser, args)

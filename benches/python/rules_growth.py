@@ -41,11 +41,13 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--labels", nargs="+", type=int, default=[25, 50, 100, 200, 400])
     parser.add_argument("--rules", type=int, default=200)
-    parser.add_argument("--fits", type=int, default=3, help="timed fits of each size, of which the median")
+    parser.add_argument(
+        "--fits", type=int, default=3, help="number of timed fits of each size; the table has their median"
+    )
     add_worker_arguments(parser)
     args = parser.parse_args()
     if len(set(args.labels)) < 2:
-        parser.error("--labels: an exponent needs two different numbers")
+        parser.error("--labels: expected at least two different numbers, to compute an exponent")
     return args
 
 

@@ -38,7 +38,7 @@ def load(name):
     """Return the official training and test rows."""
     folder = os.environ.get("MANYLABEL_DATA")
     if not folder:
-        sys.exit("MANYLABEL_DATA must name the folder of data sets")
+        sys.exit("MANYLABEL_DATA must be the path of the folder of data sets")
     arff = Path(folder) / "_arff"
     stem = {"corel5k": "Corel5k"}.get(name, name)
     if (arff / f"{stem}.xml.gz").exists():

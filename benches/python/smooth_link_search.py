@@ -38,7 +38,7 @@ def main():
     parser.add_argument("--sets", nargs="+", default=SETS, choices=SETS)
     parser.add_argument("--draws", type=int, default=60)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--most-features", type=int, help="draw at most so many, where time is short")
+    parser.add_argument("--most-features", type=int, help="maximum number of features that are drawn")
     parser.add_argument("--jobs", type=int, default=-1)
     args = parser.parse_args()
     print("| " + " | ".join(COLUMNS) + " |\n" + "|---" * len(COLUMNS) + "|")

@@ -26,7 +26,7 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--check", action="store_true", help="fail where the page would change")
+    parser.add_argument("--check", action="store_true", help="fail if the page is out of date")
     args = parser.parse_args()
     old = README.read_text(encoding="utf-8")
     named = [name for _, name, _ in MARKED.findall(old)]
@@ -38,7 +38,7 @@ def main():
     new = MARKED.sub(lambda found: found[1] + "\n".join(TABLES[found[2]]()) + "\n" + found[3], old)
     if args.check:
         if new != old:
-            sys.exit(f"{README} is not what the records say: run `python benches/python/tables.py`")
+            sys.exit(f"{README} is out of date; run `python benches/python/tables.py`")
     else:
         README.write_text(new, encoding="utf-8")
 

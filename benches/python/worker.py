@@ -107,7 +107,7 @@ def main():
         __doc__, SYSTEMS, data="X_train, Y_train and X_test as .npz", answers="the model and top.npy"
     )
     parser.add_argument("--repeats", type=int, required=True)
-    parser.add_argument("--sample-labels", type=int, help="fit so many labels one by one, and nothing else")
+    parser.add_argument("--sample-labels", type=int, help="only fit this number of labels, one by one")
     args = parser.parse_args()
     system = SYSTEMS[args.system](args.threads)
     if args.sample_labels:
