@@ -70,7 +70,7 @@ def arguments() -> argparse.Namespace:
         and not args.peer_python.is_file()
     ):
         parser.error(
-            f"no {args.peer_python}: run `make .venv-peers/installed`, or name one with --peer-python"
+            f"{args.peer_python} does not exist; run `make .venv-peers/installed`, or use --peer-python"
         )
     return args
 

@@ -7,8 +7,9 @@ process that was killed, and the next save in the directory removes the file. Tw
 same path do not wait for each other. Each process has its own temporary file, and the file that is renamed
 last remains.
 
-Windows does not have these locks, but it does not remove open files. Temporary files are closed shortly
-before they are renamed. On Windows, only temporary files that are at least a day old are therefore removed.
+Windows does not have these locks, but open files cannot be removed there. Temporary files are closed shortly
+before they are renamed. On Windows, a save therefore removes only temporary files that are at least a day
+old.
 """
 
 from __future__ import annotations
@@ -110,7 +111,8 @@ def _new_file(folder: Path, mode: str, permissions: int, options: dict[str, Any]
     while True:
         temporary = folder / f".manylabel-{secrets.token_hex(8)}.tmp"
         file = open(temporary, mode, opener=create, **options)  # noqa: SIM115  the caller closes it
-        # Before the file was locked, another process may have removed it like the file of a killed process.
+        # Before the file was locked, another process may have taken it for the file of a killed process and
+        # removed it.
         if _lock(file.fileno(), unsupported=True) and _is_at(temporary, file.fileno()):
             return file
         file.close()

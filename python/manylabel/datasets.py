@@ -220,9 +220,10 @@ def load_arff(
         Labels. Only ones are stored, where a label is present.
     feature_names : list of str
         Names of the features. The feature of a nominal attribute is named "attribute=value". If the attribute
-        has two opposite values, its feature has the name of the attribute. Only returned if ``return_names``.
+        has two opposite values, its feature has the name of the attribute. The list is returned only if
+        ``return_names``.
     label_names : list of str
-        Names of the labels, in the order of the attributes. Only returned if ``return_names``.
+        Names of the labels, in the order of the attributes. The list is returned only if ``return_names``.
 
     Raises
     ------
@@ -331,9 +332,9 @@ def load_digit_attributes(*, return_names: bool = False) -> Any:
         multiple of three; power of two; Fibonacci number; closed loop (0, 6, 8, 9); straight strokes only
         (1, 4, 7); still a digit when turned upside down (0, 1, 6, 8, 9).
     feature_names : list of str
-        Names of the cells, such as "row 0, column 0". Only returned if ``return_names``.
+        Names of the cells, such as "row 0, column 0". The list is returned only if ``return_names``.
     label_names : list of str
-        Names of the attributes. Only returned if ``return_names``.
+        Names of the attributes. The list is returned only if ``return_names``.
 
     Examples
     --------

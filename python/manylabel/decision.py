@@ -25,11 +25,11 @@ _LABELS = 64
 class F1Inference(BaseEstimator):  # type: ignore[misc]
     """Predict label sets that maximize the expected F1 of every label.
 
-    The input is the probabilities that any classifier predicts. For each label, the rows are sorted by their
-    probability of the label, and the label is predicted for the first m rows. Its expected F1 on n rows is
-    then about ``2 * (sum of the probabilities of these m rows) / (n * prior + m)``. The m that maximizes this
-    value is chosen [1]_. The label is also predicted for rows with the same probability as the last of these
-    rows. The mean of the F1 over all labels is the macro-F1.
+    The probabilities can be from any classifier. For each label, the rows are sorted by the probability of
+    the label, and the label is predicted for the first m rows. The expected F1 of the label on n rows is then
+    about ``2 * (sum of the probabilities of these m rows) / (n * prior + m)``. The m that maximizes this
+    value is chosen [1]_. If further rows have the same probability as row m, the label is predicted for them
+    too. The mean of F1 over all labels is the macro-F1.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ class F1Inference(BaseEstimator):  # type: ignore[misc]
         Fraction of the training rows that have the label.
     thresholds_ : ndarray of shape (n_labels,), dtype float64
         The smallest probability at which a label is predicted. It is inf for labels that no training row has.
-        Only present with ``threshold="train"``.
+        This attribute exists only with ``threshold="train"``.
     sparse_output_ : bool
         Whether Y was sparse in fit. If so, the result of `predict` is sparse too.
 

@@ -41,7 +41,7 @@ ODDS_OF_MARGINS = 4
 
 @contextmanager
 def _aside(estimator: E) -> Iterator[E]:
-    """Yield a copy of the estimator. After the body, the attributes of the copy replace the estimator's."""
+    """Yield a copy of the estimator. After the body, the estimator gets the attributes of the copy."""
     built = copy(estimator)
     yield built
     estimator.__dict__ = built.__dict__
@@ -74,14 +74,15 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         Number of threads. None means 1 thread, and -1 means all cores. The number of threads never changes
         the result.
     verbose : int, default=0
-        Whether to show a progress bar: 0 shows none, and 1 or more shows one.
+        0 shows no progress bar, and 1 or more shows a progress bar.
 
     Attributes
     ----------
     n_features_in_ : int
         Number of features seen in fit.
     feature_names_in_ : ndarray of shape (n_features_in_,), dtype object
-        Names of the features. Only present if X had column names in fit and all of them were strings.
+        Names of the features. This attribute exists only if X had column names in fit and all of these were
+        strings.
     """
 
     parameters: ClassVar[Parameters]
@@ -122,13 +123,13 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     The scorer is made at the first prediction and borrows the fitted arrays. It is dropped when an attribute
     of the estimator is assigned. Therefore `fit` and `set_params` drop it.
 
-    A 1-D y of 0 and 1 is a single label. `_fit` gets this y as a column. Predictions then have the shape of
-    predictions by scikit-learn's binary classifiers, as wrappers that fit one model per label expect.
+    A 1-D y of 0 and 1 is a single label. `_fit` gets this y as a column. Predictions then have the same shape
+    as predictions of scikit-learn's binary classifiers. Wrappers that fit one model per label expect this.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_labels,), dtype int64
-        The labels, ``arange(n_labels)``. If y was 1-D in fit, the classes 0 and 1.
+        The labels, ``arange(n_labels)``. If y was 1-D in fit, these are the classes 0 and 1.
     one_dimensional_ : bool
         Whether y was 1-D in fit. If so, predictions are 1-D too.
     sparse_output_ : bool
@@ -232,7 +233,8 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
             Features, of any numeric dtype. Values must be finite when converted to float32. NaN is allowed if
             the class accepts missing values. A sparse matrix may have int32 or int64 indices.
         y : array-like or sparse matrix of shape (n_samples, n_labels), or array-like of shape (n_samples,)
-            0/1 indicator matrix Y, or a 1-D array with 0 or 1 per row for a single label. Any numeric dtype.
+            0/1 indicator matrix Y, or a 1-D array with 0 or 1 per row for a single label. All numeric dtypes
+            are accepted.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the rows, >= 0. The loss of a row is multiplied by its weight. Rows with weight 0 are
             ignored. None means equal weights.
@@ -254,7 +256,8 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         MemoryError
             If there is not enough memory.
         KeyboardInterrupt
-            After Ctrl-C, within a second. The Notes section of the class lists exceptions.
+            Within a second after Ctrl-C. If a fit can take longer to stop, the Notes section of the class
+            says so.
 
         Warns
         -----
@@ -286,7 +289,7 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         sklearn.exceptions.NotFittedError
             If the model is not fitted.
         ValueError
-            If the fitted arrays do not agree with one another, for example because one was replaced.
+            If the fitted arrays do not agree with one another, for example because an array was replaced.
 
         Notes
         -----
@@ -308,7 +311,7 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         Returns
         -------
         ndarray of shape (n_samples, n_labels), or (n_samples,) if y was 1-D, dtype float32
-            Scores, as described in the notes of the class. Labels that no training row had get -inf. The
+            Scores, as described in the notes of the class. Labels that no training row has get -inf. The
             result is always dense and takes 4 bytes per score.
 
         Raises
@@ -329,8 +332,8 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         X : array-like or sparse matrix of shape (n_samples, n_features)
             Features.
         k : int, default=5
-            Number of labels per row, >= 1. If fewer than k labels had a training row, each row gets only
-            these labels.
+            Number of labels per row, >= 1. If fewer than k labels occur in the training rows, each row gets
+            only these labels.
 
         Returns
         -------
@@ -366,8 +369,7 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         Returns
         -------
         ndarray or csr_array of shape (n_samples, n_labels), or (n_samples,) if y was 1-D, dtype int64
-            0/1 indicator matrix. It is sparse if Y was sparse in fit; no dense matrix of this size is then
-            made.
+            0/1 indicator matrix. It is sparse if Y was sparse in fit. No dense matrix is made in this case.
 
         Raises
         ------
@@ -398,9 +400,9 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         Returns
         -------
         ndarray of shape (n_samples, n_labels), or (n_samples, 2) if y was 1-D
-            Probabilities, as described in the notes of the class. Labels that no training row had get 0. If y
-            was 1-D in fit, the first column has the probabilities of 0 and the second those of 1. The result
-            is always dense.
+            Probabilities, as described in the notes of the class. Labels that no training row has get 0. If y
+            was 1-D in fit, the columns have the probabilities of class 0 and of class 1. The result is always
+            dense.
 
         Raises
         ------

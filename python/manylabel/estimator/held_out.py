@@ -25,8 +25,8 @@ _LEAST_GAIN = 0.02
 _MANY_ROWS, _ROW_IN, _MOST_ROWS = 4096, 8, 16_384
 _MANY_LABELS, _LABEL_IN, _MOST_LABELS = 32, 64, 512
 
-# One quarter of the rows is held out first. Further quarters follow in turn, each in its own fold, until at
-# least _ENOUGH_ROWS rows have been held out.
+# The first fold holds out one quarter of the rows. Further folds hold out the other quarters, until at least
+# _ENOUGH_ROWS rows have been held out.
 _N_PARTS = 4
 _ENOUGH_ROWS = 512
 
@@ -53,7 +53,7 @@ class Fold(NamedTuple):
     def mean_loss(
         self, loss_of_margin: Callable[[NDArray[Any]], NDArray[Any]], scores: NDArray[Any]
     ) -> float:
-        """Return the mean loss of the held-out rows. Labels that no row to fit has are left out.
+        """Return the mean loss of the held-out rows, over the labels that occur in the rows to fit.
 
         Parameters
         ----------

@@ -129,7 +129,7 @@ class Number(Parameter):
     below, most : float, default=None
         Upper bound. Values must be < `below`, or <= `most`. None means no such bound.
     infinite : bool, default=False
-        Whether infinity is allowed. Only for numbers without an upper bound.
+        Whether infinity is allowed. This option is only for numbers without an upper bound.
     """
 
     documented = "float"
@@ -249,7 +249,7 @@ class Choice(Parameter):
     *words : str
         The allowed words.
     documented : str, default=None
-        The type, as written in docstrings. None writes the set of words.
+        The type, as written in docstrings. None uses the set of words.
     """
 
     wrong = ("newt", "", None, 3)
@@ -416,7 +416,7 @@ class Seed(Parameter):
         return not isinstance(value, bool)
 
     def checked(self, value: Any) -> int:
-        """Return an integer unchanged. Otherwise draw a seed; None draws it from numpy's global state."""
+        """Return an integer unchanged. Otherwise draw a seed; for None, numpy's global state draws it."""
         if isinstance(value, Integral):
             return int(value)
         return int(check_random_state(value).randint(np.iinfo(np.int64).max, dtype=np.int64))

@@ -17,8 +17,8 @@ __all__ = ["ScaledFeatures", "holds_measurements", "inverse_deviations"]
 # The sparsest table of measurements has 21 % (flags).
 _DENSE_SHARE = 1 / 8
 
-# A column is treated as constant if its variance divided by its squared mean is at most this number, which
-# rounding errors alone can cause.
+# A column is treated as constant if its variance divided by its squared mean is at most this number. Rounding
+# errors alone can cause such a small variance.
 _CONSTANT = 1e-20
 
 

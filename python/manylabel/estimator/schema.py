@@ -248,7 +248,7 @@ class Each(Attribute):
     part : Attribute
         Description of each part.
     size : str
-        Name of the size that is the number of parts.
+        Name of a size. The value of this size is the number of parts.
     """
 
     def __init__(self, part: Attribute, size: str, *, optional: bool = False) -> None:
@@ -290,7 +290,7 @@ class Models(Attribute):
     Parameters
     ----------
     size : str or int
-        The number of models, or the name of the size that is this number.
+        The number of models, or the name of a size that has this value.
     labels : str
         Name of the attribute that holds the labels of each model. That attribute is a list of arrays, or a
         single array if there is a single model.

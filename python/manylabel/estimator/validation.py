@@ -88,7 +88,7 @@ def check_row(estimator: Any, x: Any) -> csr_array:
     Raises
     ------
     ValueError
-        If x does not have exactly one row, or in the cases that `check_features` lists.
+        If x does not have exactly one row, or if x is not valid. `check_features` lists the conditions.
     """
     if np.ndim(x) == 1:
         if hasattr(x, "to_frame"):
@@ -122,7 +122,7 @@ def check_matrix(estimator: Any, X: Any, *, reset: bool) -> csr_array | NDArray[
     Raises
     ------
     ValueError
-        In the cases that `check_features` lists.
+        If X is not valid. `check_features` lists the conditions.
     """
     if not reset and _is_ready(estimator, X):
         ready: csr_array | NDArray[Any] = X
@@ -363,7 +363,7 @@ def check_training_set(
 class _Numbered(Sequence[str]):
     """A sequence of names such as "label 3".
 
-    A name is made only when it is read, since there may be a billion names of which few are used.
+    A name is made only when it is read. There may be a billion names, and few of them are used.
     """
 
     def __init__(self, kind: str, count: int) -> None:
@@ -378,10 +378,10 @@ class _Numbered(Sequence[str]):
 
 
 def check_names(kind: str, names: Sequence[str] | None, count: int, estimator: Any) -> Sequence[str]:
-    """Return the names of all features or of all labels, as `kind` says.
+    """Return the names of all features (`kind` "feature") or of all labels (`kind` "label").
 
-    These are the given names. If `names` is None, they are the feature names of fit if there are any, and
-    otherwise names such as "label 3".
+    If `names` is None, the feature names of fit are used if there are any. Otherwise the names are made from
+    numbers, such as "label 3".
     """
     if names is None:
         if kind == "feature" and hasattr(estimator, "feature_names_in_"):
