@@ -47,14 +47,14 @@ def load_xc(
     X : csr_array of shape (n_samples, n_features), dtype ``dtype``
         Features. Zeros in the file are not stored.
     Y : csr_array of shape (n_samples, n_labels), dtype int32
-        Labels. Only ones are stored, where a label is present.
+        Labels. A one is stored for each label that is present.
 
     Raises
     ------
     ValueError
-        If the file is malformed. The message states the file, the line, the expected and the found text. A
-        file is malformed if an example has the same feature twice, a value is not finite, the number of
-        examples differs from the first line, or a line is longer than 256 MiB.
+        If the file is malformed. The message states the file, the line, the expected and the found text. The
+        error is also raised if an example has the same feature twice, if a value is not finite, if the number
+        of examples differs from the first line, or if a line is longer than 256 MiB.
     OSError
         If the file cannot be read. This is a FileNotFoundError if the file does not exist.
     MemoryError
@@ -217,7 +217,7 @@ def load_arff(
         true, y, t or 1, in upper or lower case. Otherwise the feature is 1 for the second declared value. A
         nominal attribute with more than two values is one 0/1 feature per value.
     Y : csr_array of shape (n_samples, n_labels), dtype int32
-        Labels. Only ones are stored, where a label is present.
+        Labels. A one is stored for each label that is present.
     feature_names : list of str
         Names of the features. The feature of a nominal attribute is named "attribute=value". If the attribute
         has two opposite values, its feature has the name of the attribute. The list is returned only if
@@ -402,7 +402,7 @@ def make_multilabel(
     X : csr_array of shape (n_samples, n_features), dtype float32
         Features. Rows have unit Euclidean length.
     Y : csr_array of shape (n_samples, n_labels), dtype int32
-        Labels. Only ones are stored, where a label is present.
+        Labels. A one is stored for each label that is present.
 
     Raises
     ------
