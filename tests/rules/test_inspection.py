@@ -200,9 +200,9 @@ def test_names_of_a_frame_are_used(model):
 
 
 def test_misuse(model):
-    with pytest.raises(ValueError, match="`feature_names` must be 3 names, got 2"):
+    with pytest.raises(ValueError, match="`feature_names` must be a sequence of 3 names, got 2"):
         export_text(model, feature_names=["a", "b"])
-    with pytest.raises(ValueError, match="`label_names` must be 4 names, got 1"):
+    with pytest.raises(ValueError, match="`label_names` must be a sequence of 4 names, got 1"):
         model.to_frame(label_names=["a"])
     for name in ("max_rules", "max_labels"):
         with pytest.raises(ValueError, match=f"`{name}` must be an integer >= 1, got 0"):
@@ -230,6 +230,7 @@ def test_without_the_packages_that_draw(model, monkeypatch):
         model.to_frame()
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     with pytest.raises(
-        ModuleNotFoundError, match=r"a plot needs matplotlib: pip install 'manylabel\[plot\]'"
+        ModuleNotFoundError,
+        match=r"plots need matplotlib; to install it, run: pip install 'manylabel\[plot\]'",
     ):
         plot_importance(model)
