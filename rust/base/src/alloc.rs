@@ -42,13 +42,22 @@ pub(crate) fn exhausted(what: &'static str) -> Error {
 
 /// Makes the error for a failed allocation of `n` entries of type `T` for `what`.
 fn refused<T>(what: &'static str, n: usize) -> Error {
+    refused_entries(what, n, size_of::<T>())
+}
+
+/// The part of [`refused`] that is the same for all types, so that it is compiled only once.
+#[cold]
+fn refused_entries(what: &'static str, n: usize, size: usize) -> Error {
     Error::TooLarge {
         what,
-        got: format!(
-            "{n} entries of {} bytes do not fit in memory",
-            size_of::<T>()
-        ),
+        got: format!("{n} entries of {size} bytes do not fit in memory"),
     }
+}
+
+/// Reserves memory for at least `more` further entries of `vec`.
+fn reserve<T>(what: &'static str, vec: &mut Vec<T>, more: usize) -> Result<(), Error> {
+    vec.try_reserve(more)
+        .map_err(|_| refused::<T>(what, vec.len().saturating_add(more)))
 }
 
 /// Returns an empty vector with memory reserved for `n` entries.
@@ -96,8 +105,7 @@ pub fn collected<T>(
     what: &'static str,
     values: impl IntoIterator<Item = T>,
 ) -> Result<Vec<T>, Error> {
-    let values = values.into_iter();
-    let mut vec = reserved(what, values.size_hint().0)?;
+    let mut vec = Vec::new();
     extend(what, &mut vec, values)?;
     Ok(vec)
 }
@@ -115,19 +123,15 @@ pub fn extend<T>(
     values: impl IntoIterator<Item = T>,
 ) -> Result<(), Error> {
     let mut values = values.into_iter();
-    let room = |vec: &mut Vec<T>, more: usize| {
-        vec.try_reserve(more)
-            .map_err(|_| refused::<T>(what, vec.len().saturating_add(more)))
-    };
     let (least, most) = values.size_hint();
-    room(vec, least)?;
+    reserve(what, vec, least)?;
     if most == Some(least) {
         vec.extend(values); // faster than pushing one by one
         return Ok(());
     }
     while let Some(value) = values.next() {
         if vec.len() == vec.capacity() {
-            room(vec, values.size_hint().0.saturating_add(1))?;
+            reserve(what, vec, values.size_hint().0.saturating_add(1))?;
         }
         vec.push(value);
     }
@@ -142,8 +146,7 @@ pub fn extend<T>(
 #[inline]
 pub fn push<T>(what: &'static str, vec: &mut Vec<T>, value: T) -> Result<(), Error> {
     if vec.len() == vec.capacity() {
-        vec.try_reserve(1)
-            .map_err(|_| refused::<T>(what, vec.len().saturating_add(1)))?;
+        reserve(what, vec, 1)?;
     }
     vec.push(value);
     Ok(())
