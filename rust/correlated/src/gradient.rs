@@ -347,8 +347,8 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
         out[self.design.width()] = Wide(partial.sum.map(|sum| T::of(sum)));
     }
 
-    /// Returns, for each pair, the gradients of its coupling in the loss of its first label and in
-    /// the loss of its second label.
+    /// Returns, for each pair, two derivatives with respect to its coupling: that of the loss of
+    /// its first label, and that of the loss of its second label.
     pub(crate) fn halves<'b>(
         &'b self,
         pairs: &'b Pairs,

@@ -352,8 +352,9 @@ impl Block<'_> {
     }
 }
 
-/// Adds a head to the scores of some rows of a block, and updates their gradients by factors. If
-/// factors are not accurate enough for a row, its gradients are computed from the scores.
+/// Adds a head to the scores of some rows of a block, and multiplies their gradients by
+/// [`Factors`]. If a gradient of a row becomes too small, the gradients of the row are computed
+/// from its scores instead.
 #[wide]
 fn advance_rows(
     factors: &Factors,

@@ -14,11 +14,11 @@ use fastrand::Rng;
 use manylabel_base::{Error, collected, copied, extend, few, filled};
 use rayon::prelude::*;
 
-/// The possible factors are 0 and the powers of 2 with exponents between the smallest and the largest.
-/// They do not depend on the scale of the features, because the margin of the loss is 1. Consider a
-/// label that is ten times as frequent as another label. With the largest factor, its intercept is
-/// higher by 4.6 margins. With the smallest factor, its intercept is higher by a two-hundredth of a
-/// margin.
+/// The possible factors f are 0 and the powers of 2 with exponents from the smallest to the largest.
+/// The factors do not depend on the scale of the features, because the margin of the loss is 1.
+/// Consider a label that is ten times as frequent as another label. With the largest factor, its
+/// intercept is higher by 4.6 margins. With the smallest factor above 0, it is higher by a
+/// two-hundredth of a margin.
 const LEAST_FACTOR_EXPONENT: i32 = -9;
 const MOST_FACTOR_EXPONENT: i32 = 1;
 const N_FACTORS: usize = (MOST_FACTOR_EXPONENT - LEAST_FACTOR_EXPONENT + 2) as usize;
