@@ -25,7 +25,7 @@
 //! resting.
 //!
 //! The state takes about seven numbers per weight. They are the points w and y, the previous w and
-//! y, two gradients, and the point of the last check.
+//! y, two gradients, and the last point where the objective was computed.
 
 use crate::iterate::{Iterate, overwrite};
 use crate::objective::{Objective, Slope};

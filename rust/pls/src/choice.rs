@@ -12,7 +12,7 @@
 //! [`leverage`](crate::leverage)). All ridges use the same Gram matrix.
 //!
 //! The search moves along a geometric grid and stops at the first ridge with an error that is not
-//! smaller. It uses no derivatives. It returns the best ridge that it has tried.
+//! smaller. The search uses no derivatives and returns the best ridge that it has tried.
 
 use crate::Params;
 use crate::design::Cells;

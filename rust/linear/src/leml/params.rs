@@ -31,8 +31,8 @@ pub struct Params {
     pub tol: f64,
     /// The largest number of steps of conjugate gradients; ≥ 1.
     pub cg_max_iter: usize,
-    /// Conjugate gradients stop when the norm of the residual is at most this fraction of the first
-    /// norm; finite, > 0.
+    /// Conjugate gradients stop when the norm of the residual is at most this fraction of the norm of
+    /// the first residual; finite, > 0.
     pub cg_tol: f64,
     /// True to fit an intercept, which is the weights of a feature that is 1 in every row.
     pub fit_intercept: bool,
