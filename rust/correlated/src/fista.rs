@@ -25,7 +25,7 @@
 //! resting.
 //!
 //! The state takes about seven numbers per weight. They are the points w and y, the previous w and
-//! y, two gradients, and the point of the last check.
+//! y, two gradients, and the last point where the objective was computed.
 
 use crate::iterate::{Iterate, overwrite};
 use crate::objective::{Objective, Slope};
@@ -70,8 +70,9 @@ struct Pace {
     tau: f64,
     /// The largest KKT violation at the last gradient.
     violation: f64,
-    /// ⟨y − w⁺, w⁺ − w⟩ in the metric of the step. It is positive if the step goes against the
-    /// previous direction.
+    /// The inner product ⟨y − w⁺, w⁺ − w⟩, with each term divided by its step length. The step led
+    /// from y to w⁺, and w is the result of the previous step. The product is positive if the step
+    /// goes against the previous direction.
     turn: f64,
 }
 
@@ -135,8 +136,8 @@ impl<T: Float, const N: usize> Fista<T, N> {
     /// gradients is reached.
     ///
     /// If the solver converges, it returns the point where the violation was computed. Otherwise it
-    /// returns the result of the last proximal step. If the objective has risen since the last
-    /// check, it returns the point of that check.
+    /// returns the result of the last proximal step. If the objective is higher there than at the
+    /// last point where it was computed, that point is returned.
     pub(crate) fn minimize(
         &mut self,
         objective: &mut Objective<'_, T, N>,

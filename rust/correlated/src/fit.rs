@@ -366,8 +366,9 @@ impl<'a> Fit<'a> {
         self.finish(descent, point, converged, model)
     }
 
-    /// Minimizes to `tol`. Adds pairs until no pair outside the objective needs a coupling. `warm`
-    /// is whether the point already comes from a model with couplings.
+    /// Minimizes the objective to the tolerance `tol`, and adds pairs of labels to it until no
+    /// other pair needs a coupling. `warm` is whether `point` comes from a start model or an
+    /// earlier run. If not, a rough fit without couplings comes first.
     ///
     /// Returns the last point and whether it has converged.
     fn converge<T: Float, const N: usize>(

@@ -347,8 +347,8 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
         out[self.design.width()] = Wide(partial.sum.map(|sum| T::of(sum)));
     }
 
-    /// Returns, for each pair, the gradients of its coupling in the loss of its first label and in
-    /// the loss of its second label.
+    /// Returns, for each pair, two derivatives with respect to its coupling: that of the loss of
+    /// its first label, and that of the loss of its second label.
     pub(crate) fn halves<'b>(
         &'b self,
         pairs: &'b Pairs,
@@ -388,9 +388,9 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
         }
     }
 
-    /// Returns the pairs for which one half of the gradient has an absolute value of at least
-    /// `bound`, in increasing order and without repetition. The gradient of every other pair is
-    /// below `2 · bound`.
+    /// Returns the pairs for which one of the derivatives of [`halves`](Self::halves) has an
+    /// absolute value of at least `bound`, in increasing order and without repetition. The gradient
+    /// of every other pair is below `2 · bound`.
     ///
     /// Takes one pass in which every panel has all labels as neighbours. This costs O(stored values
     /// of Y × m) in addition to the products with the features. It needs m rows of sums for each

@@ -45,8 +45,8 @@ pub(crate) struct Slope<T, const N: usize> {
     pub(crate) weights: Vec<Wide<T, N>>,
     /// One number per pair.
     pub(crate) couplings: Vec<T>,
-    /// The two parts of the slope of each pair: in the loss of its first label and in the loss of
-    /// its second label.
+    /// For each pair, two derivatives with respect to its coupling: that of the loss of its first
+    /// label, and that of the loss of its second label.
     pub(crate) halves: Vec<[T; 2]>,
 }
 

@@ -40,7 +40,8 @@ pub struct Tally {
     pairs: Vec<(f32, f64)>,
     /// The number of entries at which scores that cannot influence the threshold are removed.
     limit: usize,
-    /// Scores up to this value are not above the threshold. They are also not the first score below it.
+    /// Further scores up to this value cannot influence the threshold, because they are not above it,
+    /// and the first score below it is already stored.
     floor: f32,
 }
 

@@ -16,8 +16,8 @@ use std::cmp::Reverse;
 /// The largest number of bytes of the dense copy. Features that do not fit stay sparse.
 const MOST_BYTES: usize = 64 << 20;
 
-/// A feature is copied if at least one label in this many has a weight for it. For fewer weights, the
-/// loop over the stored labels is as fast.
+/// A feature is copied if the fraction of labels with a weight for it is at least one divided by this
+/// number. For fewer weights, the loop over the stored labels is as fast.
 const ONE_LABEL_IN: usize = 2;
 
 /// Marks a feature that is not copied.

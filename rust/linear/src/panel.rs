@@ -61,8 +61,9 @@ fn row_times_panel(cols: &[u32], vals: &[f32], p: &[Lanes]) -> Lanes {
 /// Computes `out_i = Σ_j x_ij p_j` for the rows `first..first + out.len()` of `x`. The time is O(16 ·
 /// number of entries of these rows).
 ///
-/// With the transpose of X, this function computes gradients, `Xᵀ u`. It gathers in the two products.
-/// Gathering is twice as fast as scattering along the rows of X, where stores delay later loads.
+/// With the transpose of X, this function computes gradients, `Xᵀ u`. The products with X and with its
+/// transpose both gather rows of `p`. Gathering is twice as fast as scattering along the rows of X,
+/// where stores delay later loads.
 #[wide]
 pub(crate) fn times_panel(x: &CsrOwned, first: usize, p: &[Lanes], out: &mut [Lanes]) {
     for (i, out) in out.iter_mut().enumerate() {

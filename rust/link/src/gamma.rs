@@ -126,7 +126,7 @@ pub(crate) fn features(params: &Params, labels: &Labels, n: usize) -> usize {
     params.n_features.min(affordable.max(FEW_FEATURES))
 }
 
-/// Returns the number of bytes of the comparison. They are for a Gram matrix with its factors, and
+/// Returns the number of bytes that the comparison needs for a Gram matrix with its factors, and
 /// for two copies of the features.
 pub(crate) fn bytes(params: &Params, labels: &Labels, n: usize, width: usize) -> u64 {
     let (size, n_rows) = (
@@ -147,9 +147,9 @@ fn commonest(labels: &Labels) -> Result<Vec<u32>, Error> {
     Ok(by_rows)
 }
 
-/// Returns the factor by which the ridge acts weaker in the fit than in least squares. Below 1, the
-/// ridge acts stronger. It is one number for all labels. Labels are weighted by their numbers of
-/// rows.
+/// Returns the factor by which the ridge acts weaker in the fit than in least squares. With a
+/// factor below 1, the ridge acts stronger. All labels share one factor. Labels are weighted by
+/// their numbers of rows.
 fn steps(params: &Params, labels: &Labels, n: usize) -> f64 {
     let (mut sum, mut positive) = (0.0, 0.0);
     for &label in &labels.seen {

@@ -147,8 +147,8 @@ pub(crate) fn draw(
             values[t * s + j] *= factor;
         }
     }
-    // This keeps frequencies finite for heavy tails and extreme factors. A frequency beyond this
-    // limit only adds noise.
+    // The limit 1e30 keeps frequencies finite for heavy tails and extreme factors. A frequency
+    // beyond the limit would only add noise.
     let frequencies = values.iter().map(|&value| value.clamp(-1e30, 1e30) as f32);
     let frequencies = collected("frequencies", frequencies)?;
     let phases = (0..s).map(|_| (rng.f64() * TAU) as f32);

@@ -39,9 +39,9 @@ const MOST_HALVINGS: usize = 30;
 /// section 3.1.
 const ARMIJO: f64 = 1e-4;
 
-/// Returns the number of bytes that one thread needs. They are for targets, scores, changes of
-/// scores, curvatures and products with the rows, for sixteen labels. They also include seven
-/// vectors of weights and a block of features.
+/// Returns the number of bytes that one thread needs. For sixteen labels, a thread stores targets,
+/// scores, changes of scores, curvatures, products with the rows, and seven vectors of weights. It
+/// also stores a block of features.
 pub(crate) fn bytes_of_a_thread(n_rows: usize, size: usize) -> u64 {
     let vectors = n_rows
         .saturating_mul(5)

@@ -51,7 +51,8 @@ pub(crate) fn batch_rows(n: usize, widest: usize) -> usize {
     n.div_ceil(10).min(NUMBERS_OF_BATCH.div_ceil(widest))
 }
 
-/// Number of rows of a batch for which one thread computes probabilities. It depends only on sizes.
+/// Number of rows of a batch for which one thread computes probabilities. The number depends only
+/// on the size of the batch.
 fn tile_rows(batch: usize) -> usize {
     batch.div_ceil(8).clamp(16, 256)
 }

@@ -27,14 +27,15 @@ use manylabel_sparse::CsrOwned;
 
 /// The fraction of the rows that are held out is one divided by this number.
 const ROWS_OF_ONE: usize = 5;
-/// Largest number of rows that are held out at a time. They have a few thousand labels.
+/// Largest number of rows that are held out at a time. So many rows usually have a few thousand
+/// labels in total.
 const MOST_ROWS: usize = 4000;
 
 /// If a fifth of the rows is fewer than this, further fifths are held out one after the other. With
 /// only a few dozen labels, the threshold would be mostly random.
 const ENOUGH_ROWS: usize = 500;
-/// No further fifth is held out once the held-out rows have this many labels. Their number is then
-/// accurate to about one twentieth, which is much better than the bounds below need.
+/// No further fifth is held out once the held-out rows have this many labels. The number of their
+/// labels is then accurate to about one twentieth. The bounds below need much less accuracy.
 const ENOUGH_LABELS: f64 = 500.0;
 
 /// Smallest number of labels in the sample. With fewer labels, the threshold would have a large

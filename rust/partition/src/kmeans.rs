@@ -55,9 +55,9 @@ const SPREAD_UP_TO: usize = 256;
 const BUDGET: usize = 1 << 30;
 /// Squared distances below this value count as 0.
 const NOWHERE: f64 = 1e-6;
-/// Each half has at least one in this many rows of its cluster. Without this limit, a few rows far from
-/// all others would make the tree deep. With it, a leaf is at most log(n) / log(8/7) halvings below the
-/// root.
+/// When a cluster is halved, each half gets at least the number of rows of the cluster divided by this
+/// number. Without this limit, a few rows far from all others would make the tree deep. With this
+/// limit, a leaf is at most log(n) / log(8/7) halvings below the root.
 const LEAST_SHARE: usize = 8;
 /// Number of rows that are processed between two checks of the watch.
 const ROWS_PER_STEP: usize = 4096;
@@ -322,8 +322,8 @@ impl<'a> Points<'a> {
 
     /// Returns the two halves that 2-means finds, or None if the rows are too similar to be separated.
     ///
-    /// Each half has at least `most / 2` rows, and at least one in [`LEAST_SHARE`] rows. If 2-means
-    /// makes a smaller half, the rows nearest to the border join this half.
+    /// Each half has at least `most / 2` rows, and at least the number of rows divided by
+    /// [`LEAST_SHARE`]. If 2-means makes a smaller half, the rows nearest to the border join this half.
     fn two_halves(
         &self,
         rows: &[u32],

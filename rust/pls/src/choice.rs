@@ -12,7 +12,7 @@
 //! [`leverage`](crate::leverage)). All ridges use the same Gram matrix.
 //!
 //! The search moves along a geometric grid and stops at the first ridge with an error that is not
-//! smaller. It uses no derivatives. It returns the best ridge that it has tried.
+//! smaller. The search uses no derivatives and returns the best ridge that it has tried.
 
 use crate::Params;
 use crate::design::Cells;
@@ -25,13 +25,14 @@ use manylabel_sparse::{LANES, Lanes, Real};
 /// per cent.
 const RATIO: f64 = 3.162_277_660_168_379_5;
 
-/// Maximum number of ridges that are tried in each direction. They cover a factor of 10⁶.
+/// Maximum number of ridges that are tried in each direction. In each direction, the ridges cover a
+/// factor of 10⁶.
 const MOST_STEPS: i32 = 12;
 
-/// For dense X, the search also tries these multiples of the first ridge as starting points. Dense
+/// For dense X, the search also tries these multiples of the given ridge as starting points. Dense
 /// features may be measurements on any scale. If one feature is much larger than the others, ridges
-/// over many orders of magnitude suppress all other features. The errors of such ridges are
-/// constant or have a local minimum.
+/// over many orders of magnitude suppress all other features. Within such a range, the error is
+/// constant or has a local minimum, so a search that starts there may miss the best ridge.
 const STARTS: [f64; 4] = [1e-2, 1e-4, 1e-6, 1e2];
 
 /// Chooses the ridge for the targets `Yq`. Returns the ridge and its regression.

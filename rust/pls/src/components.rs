@@ -59,8 +59,9 @@ impl Checked {
         self.reaching(share, &rows, &y, watch)
     }
 
-    /// Returns the smallest number of components that explain the fraction `share` of the labels in
-    /// `y`.
+    /// Returns the smallest k for which the k largest eigenvalues of `YᵀΩY` sum to more than the
+    /// fraction `share` of its trace. With more than [`MOST_DECOMPOSED`] labels, the eigenvalues
+    /// are estimated.
     fn reaching(
         &self,
         share: f64,

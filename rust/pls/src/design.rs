@@ -13,9 +13,10 @@
 //! (X − 1x̄ᵀ)ᵀ u = Xᵀu − x̄ Σ_i u_i     Design::add_transposed, Design::center_transposed
 //! ```
 //!
-//! A `Design` has its own order of columns. In a sparse matrix, columns without stored values are
-//! left out. The other columns are sorted by decreasing frequency, and the column of ones comes
-//! first. In a dense matrix, columns keep their order, and the column of ones comes last.
+//! A `Design` has its own columns, the *internal columns*. In a sparse matrix, columns without
+//! stored values are left out. The other columns are sorted by decreasing frequency, and the column
+//! of ones comes first. In a dense matrix, columns keep their order, and the column of ones comes
+//! last.
 
 use crate::dense;
 use faer::Mat;
@@ -271,8 +272,8 @@ impl<'a, T: Real> Design<'a, T> {
         Ok(design)
     }
 
-    /// Returns the number of internal columns, including a column of ones. In a sparse matrix,
-    /// columns without stored values are not counted.
+    /// Returns the number of internal columns, including a column of ones (see the module
+    /// documentation).
     pub(crate) fn n_cols(&self) -> usize {
         match &self.cells {
             Cells::Sparse(blocks) => blocks.n_cols(),

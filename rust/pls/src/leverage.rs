@@ -3,9 +3,9 @@
 //!
 //! The leverage of row i is `h_i = ω_i x_iᵀ (XᵀΩX + λI)⁻¹ x_i`. With centring, `ω_i / Σω` is added
 //! for the means. Let r be the residual of a row. A fit without the row would have the residual
-//! `r / (1 − h)` for this row. This is exact if the ridge does not depend on the row. One fit
-//! therefore gives the leave-one-out errors of all rows. [`choice`](crate::choice) compares these
-//! errors for several ridges.
+//! `r / (1 − h)` for this row. This is exact if the ridge is the same with and without the row. One
+//! fit therefore gives the leave-one-out errors of all rows. [`choice`](crate::choice) compares
+//! these errors for several ridges.
 //!
 //! If the Gram matrix of the features is factorized, exact leverages are quadratic forms of the
 //! rows with the inverse of this matrix. If the Gram matrix K of the rows is factorized, exact

@@ -253,7 +253,8 @@ fn factor(
 ) -> Result<(Cholesky, f64), Error> {
     let mut ridge = if ridge > 0.0 { ridge } else { least };
     loop {
-        // `least` is 0 only for a matrix of zeros. Its solution is 0 for any ridge.
+        // `least` is 0 only for a matrix of zeros. For this matrix, the solution is 0 with any
+        // ridge.
         let shift = if least > 0.0 { ridge } else { 1.0 };
         let lower = MatRef::from_row_major_slice(gram, n, n);
         if let Some(factor) = Cholesky::new(lower, shift, watch)? {

@@ -139,8 +139,9 @@ impl<'w> Statistics<'w> {
     }
 
     /// Does the same as [`add`](Self::add). Under the example-wise loss, however, gradients are
-    /// updated by factors if the factors are neither too large nor too small. This needs no
-    /// exponential per row.
+    /// multiplied by [`Factors`], which needs no exponential per row. Gradients are still computed
+    /// from the scores if a score of the head is too large, or for rows with a gradient that
+    /// becomes too small.
     ///
     /// # Errors
     ///
@@ -247,8 +248,8 @@ impl<'w> Statistics<'w> {
     }
 
     /// Returns the change of the weighted sum of the losses of `rows` if `step` is added to their
-    /// scores. Under the example-wise loss, the change is computed from factors, unless the step is
-    /// very long. This avoids the difference of two large sums.
+    /// scores. Under the example-wise loss, the change is computed from the [`Factors`] of the
+    /// step, unless the step is very long. This avoids the difference of two large sums.
     ///
     /// # Errors
     ///
@@ -352,8 +353,9 @@ impl Block<'_> {
     }
 }
 
-/// Adds a head to the scores of some rows of a block, and updates their gradients by factors. If
-/// factors are not accurate enough for a row, its gradients are computed from the scores.
+/// Adds a head to the scores of some rows of a block, and multiplies their gradients by
+/// [`Factors`]. If a gradient of a row becomes too small, the gradients of the row are computed
+/// from its scores instead.
 #[wide]
 fn advance_rows(
     factors: &Factors,
@@ -380,7 +382,7 @@ fn advance_rows(
     }
 }
 
-/// Computes the change of the weighted sum of the losses of `rows` from factors.
+/// Computes the change of the weighted sum of the losses of `rows` from the factors of a step.
 #[wide]
 fn change_of_rows<W: Fn(u32) -> f64>(
     factors: &Factors,

@@ -31,9 +31,8 @@ pub const STRETCH: usize = 64;
 
 /// Number of columns of a dense matrix that are processed in one pass over a sparse matrix.
 ///
-/// In single precision, this many numbers fill two cache lines, which are fetched together. When they
-/// filled only one cache line, reading the positions of the sparse matrix took as long as the
-/// arithmetic.
+/// In single precision, this many numbers fill two cache lines, which are fetched together. With half
+/// as many columns, reading the positions of the sparse matrix took as long as the arithmetic.
 pub const LANES: usize = 32;
 
 /// `N` numbers, aligned to a cache line. They are one row of a panel of `N` columns.

@@ -20,8 +20,8 @@ pub(super) struct Local<T> {
     pub(super) values: Vec<T>,
     /// The gradient of the label's own loss.
     pub(super) slopes: Vec<T>,
-    /// Equal to `slopes` for weights. For couplings, half of the gradient in the losses of both
-    /// labels.
+    /// Equal to `slopes` for weights. For a coupling, the mean of its slopes in the losses of its
+    /// two labels.
     pub(super) shares: Vec<T>,
 }
 

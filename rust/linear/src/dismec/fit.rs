@@ -16,10 +16,10 @@ use rayon::prelude::*;
 use std::cmp::Reverse;
 use std::sync::{Mutex, PoisonError};
 
-/// A label is rare if fewer than one in this many rows are positive. For rare labels, descents over the
-/// rows in play cost less than steps over all rows. The rows in play are the positive rows and some
-/// negative rows. There are at most 800 negative rows, or 16 for each positive row if this is more (see
-/// `active.rs`).
+/// A label is rare if the fraction of positive rows is below one divided by this number. For rare
+/// labels, descents over the rows in play cost less than steps over all rows. The rows in play are the
+/// positive rows and some negative rows. There are at most 800 negative rows, or 16 for each positive
+/// row if this is more (see `active.rs`).
 const RARE: usize = 100;
 
 /// A fitted model.

@@ -35,12 +35,13 @@ const LINE_STEPS: usize = 3;
 /// overestimates the curvature of frequent features, because the active rows are not a random sample.
 const DIAGONAL_SHARE: f64 = 0.1;
 
-/// To adapt the weights to the absence of the held-out rows, one step is taken for this many steps of
-/// the fit. So the time of a panel grows by about 1 / 6.
+/// The number of steps that adapt the weights of a panel to the absence of the held-out rows is the
+/// number of steps of its fit divided by this number. The adaptation adds about a sixth to the time of
+/// the panel.
 const STEPS_PER_STEP_TO_UNLEARN: usize = 6;
 
-/// The smallest and the largest number of these steps. With these limits, thresholds agree with the
-/// thresholds of fits that never saw the rows (`tests/linear/test_threshold.py`).
+/// The smallest and the largest number of steps that adapt the weights. With these limits, thresholds
+/// agree with the thresholds of fits that never saw the rows (`tests/linear/test_threshold.py`).
 const STEPS_TO_UNLEARN: (usize, usize) = (2, 6);
 
 /// Number of rows of a product between two checks of the watch.
@@ -124,12 +125,12 @@ pub(crate) fn solve(
     descend(problem, costs, &stop, max_iter, labels.len(), space, watch)
 }
 
-/// Continues from the weights of the panel that was solved last, as if the held-out rows were absent.
-/// Then calls `tell` with each held-out row and its scores. `n_steps` is the number of steps that the
-/// panel took.
+/// Adapts the weights in `space`, which were just fitted to all rows, to the absence of the held-out
+/// rows. Then calls `tell` with each held-out row and its scores. `n_steps` is the number of steps of
+/// this fit.
 ///
-/// The weights in `space` solve the problem with the held-out rows. So the gradient of the problem
-/// without them consists only of the gradient of their own loss, and a few steps come close to the
+/// The weights minimize the objective with the held-out rows. Without these rows, the gradient of the
+/// objective is therefore only minus the gradient of their loss, and a few steps come close to the
 /// solution. The weights in `space` are overwritten.
 ///
 /// # Errors

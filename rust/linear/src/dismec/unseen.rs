@@ -25,8 +25,8 @@ const FIRST_LABELS: usize = 64;
 /// The smallest number of other labels in the sample, if there are that many.
 const OTHER_LABELS: usize = 64;
 
-/// One in this many other labels is in the sample, if this gives more than [`OTHER_LABELS`]. The sample
-/// then costs a few hundredths of the time of the fit.
+/// The fraction of the other labels that is in the sample is one divided by this number, if this gives
+/// more labels than [`OTHER_LABELS`]. The sample then costs a few hundredths of the time of the fit.
 const ONE_LABEL_IN: usize = 20;
 
 /// The smallest number of held-out rows, unless it is more than a quarter of all rows. With fewer rows,

@@ -20,8 +20,8 @@ pub struct Params {
     /// The number of columns of W and H; ≥ 1. It is reduced to the number of rows or of labels if one
     /// of these is smaller.
     pub rank: usize,
-    /// The weight of the squared norms of W and H; from 1e-30 to 1e12. With None, the fit chooses a
-    /// value close to the value that predicts held-out rows best.
+    /// The weight of the squared norms of W and H; from 1e-30 to 1e12. With None, the fit chooses the
+    /// value on held-out rows.
     pub alpha: Option<f64>,
     /// The loss of an entry.
     pub loss: Loss,
@@ -31,8 +31,8 @@ pub struct Params {
     pub tol: f64,
     /// The largest number of steps of conjugate gradients; ≥ 1.
     pub cg_max_iter: usize,
-    /// Conjugate gradients stop when the norm of the residual is at most this fraction of the first
-    /// norm; finite, > 0.
+    /// Conjugate gradients stop when the norm of the residual is at most this fraction of the norm of
+    /// the first residual; finite, > 0.
     pub cg_tol: f64,
     /// True to fit an intercept, which is the weights of a feature that is 1 in every row.
     pub fit_intercept: bool,

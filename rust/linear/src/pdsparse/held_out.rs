@@ -14,16 +14,16 @@ use fastrand::Rng;
 use manylabel_base::{Error, collected, copied, extend, few, filled};
 use rayon::prelude::*;
 
-/// The possible factors are 0 and the powers of 2 with exponents between the smallest and the largest.
-/// They do not depend on the scale of the features, because the margin of the loss is 1. Consider a
-/// label that is ten times as frequent as another label. With the largest factor, its intercept is
-/// higher by 4.6 margins. With the smallest factor, its intercept is higher by a two-hundredth of a
-/// margin.
+/// The possible factors f are 0 and the powers of 2 with exponents from the smallest to the largest.
+/// The factors do not depend on the scale of the features, because the margin of the loss is 1.
+/// Consider a label that is ten times as frequent as another label. With the largest factor, its
+/// intercept is higher by 4.6 margins. With the smallest factor above 0, it is higher by a
+/// two-hundredth of a margin.
 const LEAST_FACTOR_EXPONENT: i32 = -9;
 const MOST_FACTOR_EXPONENT: i32 = 1;
 const N_FACTORS: usize = (MOST_FACTOR_EXPONENT - LEAST_FACTOR_EXPONENT + 2) as usize;
 
-/// One row in this many is held out at a time.
+/// The fraction of the rows that are held out at a time is one divided by this number.
 const ONE_ROW_IN: usize = 10;
 
 /// The largest number of rows held out at a time. Scoring these rows is a small part of a fit. The
@@ -70,7 +70,7 @@ pub(super) struct Block {
     pub(super) rows: Vec<(Vec<u32>, f32)>,
 }
 
-/// Statistics of the scores of held-out rows, for each factor.
+/// Statistics of the scores of held-out rows, for each factor f of the intercepts.
 pub(super) struct Looks<'a> {
     /// The logarithm of the frequency of each label; (`n_labels`).
     log_frequencies: &'a [f32],
@@ -135,11 +135,11 @@ impl<'a> Looks<'a> {
         extend("number of held-out rows", &mut self.ranked, ranked)
     }
 
-    /// Chooses the factor and returns it with its threshold.
+    /// Chooses the factor f and returns it with its threshold.
     ///
     /// The best factor has the highest mean precision. The function chooses the smallest factor whose
-    /// mean precision is lower by at most the standard error of the difference. This is the
-    /// one-standard-error rule of Breiman et al. (1984, section 3.4.3).
+    /// mean precision is below that of the best factor by at most the standard error of the difference.
+    /// This is the one-standard-error rule of Breiman et al. (1984, section 3.4.3).
     pub(super) fn decide(self) -> (f32, Option<f32>) {
         let mean_and_error = |value: &dyn Fn(&Ranked) -> f64| {
             let total: f64 = self.ranked.iter().map(|row| row.0).sum();

@@ -249,8 +249,8 @@ impl BinnedRows {
         pace: &mut Pace<'_>,
     ) -> Result<(), Error> {
         let old_rows = self.n_rows;
-        // A move reads one gradient of each row, and these gradients are far apart in memory. From
-        // about this many moves on, a pass over complete rows is cheaper.
+        // A move reads one gradient of each row, and these gradients are far apart in memory. If
+        // there are many moves, a pass over complete rows is therefore cheaper.
         if moves.len() * 2 > self.bins.len() / 8 + 2 && old_rows > 0 {
             self.clear();
             for &(label, _, to) in moves {

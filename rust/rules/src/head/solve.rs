@@ -362,7 +362,7 @@ impl<'a> Set<'a> {
 /// The condition for ending a solve.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Goal {
-    /// A bound on the quality. Solving may end early if the quality is certainly not below it.
+    /// The quality to beat. Solving ends early if a lower limit of the quality exceeds this bound.
     pub(crate) bound: f64,
     /// The largest accepted distance of the quality above the optimum, relative to the optimum.
     pub(crate) tolerance: f64,
@@ -426,7 +426,7 @@ impl<const C: usize> Solver<C> {
     }
 
     /// Improves the head of a set until its quality is within the tolerance of `goal`. Returns the
-    /// quality, or `None` if the quality is certainly not below the bound.
+    /// quality, or `None` if a lower limit of the quality exceeds the bound of `goal`.
     ///
     /// `near` must contain the product over the rows of the set. Its head and its product are
     /// updated.
@@ -531,10 +531,10 @@ impl<const C: usize> Solver<C> {
         (0.5 * total(&gains), 0.5 * total(&missing), total(&scaled))
     }
 
-    /// Solves by Cholesky factorization. This is used if conjugate gradients converge too slowly.
-    /// They do so without regularization, or if rounding errors have damaged the matrix. Without
-    /// regularization, 1e-10 times the mean diagonal is added to the diagonal. If the matrix is not
-    /// positive definite, the head is 0.
+    /// Solves by Cholesky factorization. This method is used if conjugate gradients converge too
+    /// slowly. Their convergence is slow without regularization, or if rounding errors have damaged
+    /// the matrix. Without regularization, 1e-10 times the mean diagonal is added to the diagonal.
+    /// If the matrix is not positive definite, the head is 0.
     ///
     /// # Errors
     ///

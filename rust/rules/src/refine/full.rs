@@ -70,9 +70,9 @@ impl<'a, const C: usize> Full<'a, C> {
         })
     }
 
-    /// Returns whether the quality of a set is certainly not below `bound`, by the bounds in
-    /// [`Solver`]. The set is the growing set. With `OTHERS`, it is the complement; sums of the
-    /// complement are computed as differences.
+    /// Returns whether a set can be rejected, because a lower limit of its quality exceeds `bound`.
+    /// The description of [`Solver`] has the formula of this limit. The set is the growing set or,
+    /// with `OTHERS`, its complement. Sums of the complement are computed as differences.
     #[inline(always)]
     fn excludes<'s, const OTHERS: bool>(&'s self, bound: f64) -> bool {
         let near = if OTHERS {

@@ -195,7 +195,7 @@ impl Judge for Independent {
 pub(crate) struct IndependentBins {
     /// Assigns bins.
     binner: Binner,
-    /// Solves the heads of bins. Its matrix is diagonal here.
+    /// Solves the heads of bins. The matrix of the system is diagonal here.
     system: System,
     /// Working space: the bin of each label.
     bins: Vec<f64>,

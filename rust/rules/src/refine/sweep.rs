@@ -17,7 +17,7 @@ use std::ops::Range;
 
 /// Computes the quality of a growing set of rows, and of its complement within the parent set.
 ///
-/// An evaluator may return `None` instead of a quality that is certainly not below `bound`.
+/// An evaluator may return `None` as soon as a lower limit of the quality exceeds `bound`.
 pub(crate) trait Evaluator {
     /// Empties the growing set.
     fn restart(&mut self);
