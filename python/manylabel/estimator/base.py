@@ -48,7 +48,7 @@ def _aside(estimator: E) -> Iterator[E]:
 
 
 def built_aside(fit: Callable[Concatenate[E, P], object]) -> Callable[Concatenate[E, P], E]:
-    """Decorate a fit method to work on a copy and to replace the estimator's state at the end.
+    """Return a fit method that fits a copy of the estimator and copies its attributes back at the end.
 
     A fit that fails or is interrupted does not change the estimator. Other threads predict with the old state
     until the fit is done.

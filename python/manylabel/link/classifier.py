@@ -464,7 +464,7 @@ class SmoothLinkClassifier(MultiLabelClassifier):
 
 
 def smooth_link_space(n_samples: int) -> dict[str, Any]:
-    """Return the parameter ranges that the authors of the paper searched.
+    """Return the parameter ranges that Karampatziakis and Mineiro (2015) searched.
 
     Parameters
     ----------

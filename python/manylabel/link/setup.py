@@ -69,7 +69,11 @@ class Embedding(Parameter):
 
 
 def core_params(params: dict[str, Any]) -> dict[str, Any]:
-    """Return the parameters for the core; the caller replaces `n_features` if the user gave "auto"."""
+    """Return the parameters for the core, with numbers for `n_features` and `l2_link` if they are "auto".
+
+    An automatic `n_features` is set to its maximum. The caller replaces it by the result of
+    `automatic_features` when the number of training rows is known.
+    """
     auto = {"n_features": _MOST_FEATURES, "l2_link": _L2_LINK}
     settled = {name: value for name, value in auto.items() if params[name] == "auto"}
     return params | settled | {"learn_threshold": params["threshold"] == "auto"}

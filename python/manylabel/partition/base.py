@@ -64,7 +64,7 @@ class Block:
 
 
 def meaning(model: MultiLabelClassifier) -> tuple[float, float, float | None]:
-    """Return `factor`, `zero` and `least` of the `Block` of a model."""
+    """Return the parameters `factor`, `zero` and `least` of a `Block` with this model."""
     # Log-odds are a linear function of the scores, so two values determine the function.
     at_zero, at_one = (float(odds) for odds in model._log_odds(np.array([0.0, 1.0])))
     names_one = get_tags(model).classifier_tags.multi_class

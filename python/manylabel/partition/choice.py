@@ -1,4 +1,4 @@
-"""Computation of block partitions, and choice of the number of blocks and of the weight `lam`."""
+"""Computation of block partitions, and choice of their parameters `n_blocks` and `lam`."""
 
 from __future__ import annotations
 

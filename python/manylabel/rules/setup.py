@@ -61,7 +61,9 @@ def categorical_positions(model: Any) -> NDArray[np.int32]:
     if listed.ndim == 1 and names is not None and all(isinstance(name, str) for name in listed):
         unknown = sorted(set(listed) - set(names))
         if unknown:
-            raise ValueError(f"`categorical_features` must be names of features, got {str(unknown[0])!r}")
+            raise ValueError(
+                f"`categorical_features` must be names of features of X, got {str(unknown[0])!r}"
+            )
         return np.flatnonzero(np.isin(names, listed)).astype(np.int32)
     raise ValueError(
         f"`categorical_features` must be None, positions from 0 to {n_features - 1}, a mask of {n_features} "
