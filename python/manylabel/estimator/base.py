@@ -311,7 +311,7 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         Returns
         -------
         ndarray of shape (n_samples, n_labels), or (n_samples,) if y was 1-D, dtype float32
-            Scores, as described in the notes of the class. Labels that no training row has get -inf. The
+            Scores, as described in the notes of the class. Labels that occur in no training row get -inf. The
             result is always dense and takes 4 bytes per score.
 
         Raises
@@ -400,9 +400,9 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         Returns
         -------
         ndarray of shape (n_samples, n_labels), or (n_samples, 2) if y was 1-D
-            Probabilities, as described in the notes of the class. Labels that no training row has get 0. If y
-            was 1-D in fit, the columns have the probabilities of class 0 and of class 1. The result is always
-            dense.
+            Probabilities, as described in the notes of the class. Labels that occur in no training row get 0.
+            If y was 1-D in fit, the columns have the probabilities of class 0 and of class 1. The result is
+            always dense.
 
         Raises
         ------

@@ -47,7 +47,10 @@ def n_tried(max_features: int | float | str | None, n_features: int) -> int:
 
 
 def categorical_positions(model: Any) -> NDArray[np.int32]:
-    """Return the sorted positions of the nominal features; the caller must check X first."""
+    """Return the sorted positions of the nominal features.
+
+    X must have been checked before, because the check sets the number and the names of the features.
+    """
     given = model.categorical_features
     n_features = model.n_features_in_
     listed = np.asarray([] if given is None else given)
