@@ -44,15 +44,15 @@ class F1Inference(BaseEstimator):  # type: ignore[misc]
     prior_ : ndarray of shape (n_labels,), dtype float64
         Fraction of the training rows that have the label.
     thresholds_ : ndarray of shape (n_labels,), dtype float64
-        The smallest probability at which a label is predicted. It is inf for labels that no training row has.
-        This attribute exists only with ``threshold="train"``.
+        The smallest probability at which a label is predicted. It is inf for labels that occur in no training
+        row. This attribute exists only with ``threshold="train"``.
     sparse_output_ : bool
         Whether Y was sparse in fit. If so, the result of `predict` is sparse too.
 
     Notes
     -----
-    A label that no training row has is never predicted. A label is not predicted for a row where its
-    probability is 0. The algorithm in the paper differs here: it predicts each label for at least one row.
+    A label that occurs in no training row is never predicted. A label is not predicted for a row where its
+    probability is 0. The algorithm in [1]_ differs here: it predicts each label for at least one row.
 
     Time is O(n_labels n_samples log n_samples).
 

@@ -1,9 +1,9 @@
 """The command ``manylabel demo``. It trains one model of every family and makes a page with the results.
 
-The data are images of digits, whose attributes are the labels. Training and measuring need only this library.
-The page needs matplotlib for its charts. Digits and weights are drawn as 8 x 8 cells. The page is a single
-file with its charts as inline SVG. Each model has a fixed color. All other colors are variables of the style
-sheet, so that the page follows the dark mode of the reader's system.
+The data are images of handwritten digits. The labels are attributes of the digits, such as "even". Training
+and measuring need only this library. The page needs matplotlib for its charts. Digits and weights are drawn
+as 8 x 8 cells. The page is a single file with its charts as inline SVG. Each model has a fixed color. All
+other colors are variables of the style sheet, so that the page follows the dark mode of the reader's system.
 """
 
 from __future__ import annotations
@@ -129,7 +129,8 @@ def train(title: str, estimator: Any, data: Data, folder: Path) -> Result:
     Parameters
     ----------
     title : str
-        Name of the model. The name in lower case with the suffix ``.safetensors`` is the name of its file.
+        Name of the model. The model file has the same name in lower case, with hyphens between the words and
+        the suffix ``.safetensors``.
     estimator : estimator
         The estimator to fit. It is fitted in place.
     data : Data
@@ -145,7 +146,7 @@ def train(title: str, estimator: Any, data: Data, folder: Path) -> Result:
     Raises
     ------
     RuntimeError
-        If the loaded model predicts something else than the fitted model.
+        If the predictions of the loaded model differ from those of the fitted model.
     """
     start = perf_counter()
     fitted = estimator.fit(data.X_train, data.Y_train)

@@ -162,8 +162,8 @@ def propensities(Y_train: Matrix, *, A: float = 0.55, B: float = 1.5) -> Floats:
     Returns
     -------
     ndarray of shape (c,), dtype float64
-        The propensity of each label, in (0, 1). It increases with N_j, and is smallest for labels that no row
-        has.
+        The propensity of each label, in (0, 1). It increases with N_j, and is smallest for labels that occur
+        in no row.
 
     Raises
     ------

@@ -433,7 +433,8 @@ def test_bad_categorical_features(problem, how):
     ):
         classifier(categorical_features=BAD_CATEGORICAL[how]).fit(*problem)
     X = pd.DataFrame(problem[0], columns=[f"x{at}" for at in range(13)])
-    with pytest.raises(ValueError, match=r"^`categorical_features` must be names of features, got 'color'"):
+    message = r"^`categorical_features` must be names of features of X, got 'color'"
+    with pytest.raises(ValueError, match=message):
         classifier(categorical_features=["color"]).fit(X, problem[1])
 
 

@@ -33,8 +33,8 @@ from manylabel.estimator.validation import (
 
 __all__ = ["CorrLogClassifier", "corrlog_path", "corrlog_space"]
 
-# The search for a penalty starts at the larger of two values: `_LEAST_PENALTY`, which is the value of the
-# paper, and `_PRIOR` divided by the number of rows.
+# The search for a penalty starts at the larger of two values: `_LEAST_PENALTY`, which is the value of Li et
+# al. (2016), and `_PRIOR` divided by the number of rows.
 _LEAST_PENALTY = 1e-3
 _PRIOR = 2.0
 
@@ -71,31 +71,32 @@ class CorrLogClassifier(MultiLabelClassifier):
     threshold : {"auto", "zero"} or float, default="auto"
         Threshold of the log-odds. It is subtracted from every intercept when `predict` computes label sets.
         "auto" learns the threshold on held-out rows, so that about the right number of labels is predicted
-        (see Notes). "zero" predicts the most probable label set, as the paper does. This minimizes the subset
-        0/1 loss, but the label sets are small or empty if no label is likely.
+        (see Notes). "zero" predicts the most probable label set, as [2]_ does. This minimizes the subset 0/1
+        loss, but the label sets are small or empty if no label is likely.
     epsilon : float, default=1.0
         Factor of the absolute values in both penalties; finite and >= 0. The absolute values set weights and
         couplings to exactly zero. With ``epsilon=0``, the penalties are pure L2 penalties.
     coding : {"01", "pm1"}, default="01"
         Label coding for the penalties. With "01", the penalties apply to the weights b and couplings c for
         labels coded as 0 and 1. With "pm1", they apply to the weights b/2 and couplings c/4 for labels coded
-        as -1 and 1, as in the paper. The fitted attributes contain b and c in both cases.
+        as -1 and 1, as in [2]_. The fitted attributes contain b and c in both cases.
     decoder : {"auto", "exact", "search", "bp"}, default="auto"
         Method that computes the most probable label set. "exact" enumerates all states of at most 20 coupled
         labels. "search" starts from the best label sets of the training rows. It then changes single labels
         and pairs of labels as long as this improves the label set. "bp" is max-product belief propagation
-        with at most 50 rounds, as in the paper. It often fails if many labels are coupled. "auto" is "exact"
-        for up to 14 coupled labels and "search" for more.
+        with at most 50 rounds, as in [2]_. It often fails if many labels are coupled. "auto" is "exact" for
+        up to 14 coupled labels and "search" for more.
     solver : {"auto", "fista", "reference"}, default="auto"
         Solver for the weights and couplings. "fista" computes the optimum by accelerated proximal gradient
         steps, with restarts and one step size per label. "auto" computes the same optimum by quasi-Newton
         steps, which usually take at most a third of the gradients. Quasi-Newton steps need the second moments
         of the features and labels. "auto" uses them if `epsilon` is not 0 and if the numbers of features and
         labels sum to at most 2,048 and at most half the number of rows. Otherwise, or if the quasi-Newton
-        steps fail, "auto" continues as "fista". "reference" repeats the optimization of the authors of the
-        method. It starts at zero and takes at most 500 steps of fixed size. It stops when the objective
-        changes by less than a thousandth, and this early stopping regularizes the model. With "reference",
-        the penalty of a coupling is ``l2_pairs * (2 c**2 + epsilon * abs(c))``, and `coding` must be "01".
+        steps fail, "auto" continues as "fista". "reference" repeats the optimization in the code of the
+        authors of [2]_. It starts at zero and takes at most 500 steps of fixed size. It stops when the
+        objective changes by less than a thousandth, and this early stopping regularizes the model. With
+        "reference", the penalty of a coupling is ``l2_pairs * (2 c**2 + epsilon * abs(c))``, and `coding`
+        must be "01".
     standardize : bool or "auto", default="auto"
         Whether the penalties apply to the weights of features scaled to unit variance. "auto" is True if more
         than an eighth of the values of X are nonzero. False suits text data, because it prevents large
@@ -112,8 +113,8 @@ class CorrLogClassifier(MultiLabelClassifier):
     coef_ : csc_array of shape (n_labels, n_features_in_), dtype float64
         Weights b, in CSC format.
     intercept_ : ndarray of shape (n_labels,), dtype float64
-        Intercepts. If no training row has a label, the label's intercept is -inf. If all training rows have a
-        label, its intercept is large, and its weights and couplings are zero.
+        Intercepts. The intercept is -inf for labels that occur in no training row. It is large for labels
+        that occur in all training rows, and the weights and couplings of these labels are zero.
     correlations_ : csr_array of shape (n_labels, n_labels), dtype float64
         Couplings c, a symmetric matrix. The presence of label k adds c_ik to the log-odds of label i.
     label_sets_ : csr_array of shape (n_sets, n_labels), dtype float32
@@ -122,8 +123,8 @@ class CorrLogClassifier(MultiLabelClassifier):
     label_set_energies_ : ndarray of shape (n_sets,), dtype float64
         Sum of the couplings of all pairs of labels in each set of `label_sets_`.
     objective_ : float
-        Value of the objective: the mean loss per row plus the penalties. Labels that no row or every row has
-        are not included.
+        Value of the objective: the mean loss per row plus the penalties. Labels that occur in no row or in
+        every row are not included.
     kkt_ : float
         KKT violation at the end of the fit, over all weights and all pairs of labels.
     n_iter_ : int
@@ -597,8 +598,8 @@ def corrlog_space() -> dict[str, Any]:
     dict of str to list or distribution
         Value for the parameter `param_distributions` of `sklearn.model_selection.RandomizedSearchCV`. The two
         penalties are drawn independently from log-uniform distributions. The range of `l2_pairs` is 1e-4 to
-        1, as in the grid of the paper's authors. The range of `l2_features` is 1e-4 to 0.1. `epsilon` is 0,
-        0.3, 1 or 3.
+        1, as in the grid search of Li et al. (2016). The range of `l2_features` is 1e-4 to 0.1. `epsilon` is
+        0, 0.3, 1 or 3.
 
     Examples
     --------

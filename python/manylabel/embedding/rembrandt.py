@@ -104,8 +104,8 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
     ----------
     label_embedding_ : ndarray of shape (n_labels, n_components_)
         The matrix U, with the dtype of X. Its columns are orthonormal. In each column, the entry with the
-        largest absolute value is positive. If no training row has a label, the label's row of U is zero. With
-        "gaussian", the entries are independent normal random numbers with variance ``1 / n_components_``
+        largest absolute value is positive. U has a zero row for each label that occurs in no training row.
+        With "gaussian", the entries are independent normal random numbers with variance ``1 / n_components_``
         instead. With "pca", the attribute does not exist.
     coef_ : ndarray of shape (n_features, n_components_)
         The matrix W, with the dtype of X.
@@ -173,9 +173,9 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
     "cholesky" and "dual", this takes two or three factorizations per ridge. With "cg", a regression with 64
     more columns estimates the leverages. The standard deviation of these estimates is at most 0.06.
 
-    The papers use ``l2_final=1e-6`` and ``n_iter=2`` for all data sets. For LSHTC, they divide each row by
-    its sum and set ``n_components=800, l2=128, max_iter=50``. For the Mulan data sets, they set
-    ``n_components=0.9, l2=1e-4, max_iter=100``.
+    The code of the authors of [1]_ and [2]_ uses ``l2_final=1e-6`` and ``n_iter=2`` for all data sets. For
+    LSHTC, it divides each row by its sum and sets ``n_components=800, l2=128, max_iter=50``. For the Mulan
+    data sets, it sets ``n_components=0.9, l2=1e-4, max_iter=100``.
 
     References
     ----------

@@ -48,7 +48,7 @@ def _aside(estimator: E) -> Iterator[E]:
 
 
 def built_aside(fit: Callable[Concatenate[E, P], object]) -> Callable[Concatenate[E, P], E]:
-    """Decorate a fit method to work on a copy and to replace the estimator's state at the end.
+    """Return a fit method that fits a copy of the estimator and copies its attributes back at the end.
 
     A fit that fails or is interrupted does not change the estimator. Other threads predict with the old state
     until the fit is done.
@@ -311,7 +311,7 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         Returns
         -------
         ndarray of shape (n_samples, n_labels), or (n_samples,) if y was 1-D, dtype float32
-            Scores, as described in the notes of the class. Labels that no training row has get -inf. The
+            Scores, as described in the notes of the class. Labels that occur in no training row get -inf. The
             result is always dense and takes 4 bytes per score.
 
         Raises
@@ -400,9 +400,9 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         Returns
         -------
         ndarray of shape (n_samples, n_labels), or (n_samples, 2) if y was 1-D
-            Probabilities, as described in the notes of the class. Labels that no training row has get 0. If y
-            was 1-D in fit, the columns have the probabilities of class 0 and of class 1. The result is always
-            dense.
+            Probabilities, as described in the notes of the class. Labels that occur in no training row get 0.
+            If y was 1-D in fit, the columns have the probabilities of class 0 and of class 1. The result is
+            always dense.
 
         Raises
         ------

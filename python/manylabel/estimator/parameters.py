@@ -298,8 +298,8 @@ class Either(Parameter):
     Parameters
     ----------
     *kinds : str, None or Parameter
-        The alternatives: words, None, or other kinds of parameters. The first kind that accepts a value
-        converts the value.
+        The alternatives: words, None, or other kinds of parameters. The first alternative that accepts a
+        value converts the value.
     """
 
     def __init__(self, *kinds: str | Parameter | None) -> None:
@@ -318,11 +318,11 @@ class Either(Parameter):
         return any(kind.takes(value) for kind in self.kinds)
 
     def checked(self, value: Any) -> Any:
-        """Convert an allowed value with the first kind that accepts it."""
+        """Convert an allowed value with the first alternative that accepts it."""
         return next(kind for kind in self.kinds if kind.takes(value)).checked(value)
 
     def read(self, text: str) -> Any:
-        """Convert text to a value of the first kind that accepts it."""
+        """Convert text with the first alternative that accepts it."""
         for kind in self.kinds:
             try:
                 value = kind.read(text)
@@ -350,7 +350,7 @@ class Anything(Parameter):
         self.documented, self.wrong = documented, wrong
 
     def takes(self, value: Any) -> bool:
-        """Return True, since `fit` checks the value."""
+        """Return True for every value; only `fit` can check the value."""
         return True
 
     def read(self, text: str) -> Any:
@@ -416,7 +416,11 @@ class Seed(Parameter):
         return not isinstance(value, bool)
 
     def checked(self, value: Any) -> int:
-        """Return an integer unchanged. Otherwise draw a seed; for None, numpy's global state draws it."""
+        """Convert an allowed value to a seed.
+
+        An integer is returned unchanged. A RandomState draws a seed. None draws a seed from numpy's global
+        RandomState.
+        """
         if isinstance(value, Integral):
             return int(value)
         return int(check_random_state(value).randint(np.iinfo(np.int64).max, dtype=np.int64))

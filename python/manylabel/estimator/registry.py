@@ -40,8 +40,9 @@ def register(
     """Register an estimator class, so that it can be saved, loaded and used on the command line.
 
     Use this function as a class decorator. The class must follow scikit-learn's conventions: ``__init__``
-    only stores its parameters, and the names of fitted attributes end in ``_``. Entries that are missing from
-    the docstrings of the class are copied from its base classes; see `inherit_documentation`.
+    only stores its parameters, and the names of fitted attributes end in ``_``. If the docstrings of the
+    class do not describe some parameters, attributes or errors, the descriptions are copied from its base
+    classes; see `inherit_documentation`.
 
     Parameters
     ----------

@@ -336,8 +336,8 @@ class Schema:
     ----------
     **attributes : Attribute
         The description of each attribute, by name. The constructor adds ``n_features_in_`` and
-        ``feature_names_in_`` at the start. Subclasses that users write may have further attributes, which are
-        not checked.
+        ``feature_names_in_`` at the start. Classes that users derive from an estimator may have further
+        attributes, which are not checked.
     """
 
     def __init__(self, **attributes: Attribute) -> None:

@@ -75,8 +75,8 @@ class DiSMECClassifier(LinearClassifier):
     coef_ : csc_array of shape (n_labels, n_features), dtype float32
         Weights. The format is CSC, because predictions read the weights feature by feature.
     intercept_ : ndarray of shape (n_labels,), dtype float32
-        Intercepts minus `threshold_`. If no training row has a label, the label's intercept is -inf, so that
-        it is never predicted.
+        Intercepts minus `threshold_`. The intercept is -inf for labels that occur in no training row, so that
+        they are never predicted.
     C_ : float
         The value of `C`, as given or chosen.
     n_iter_ : ndarray of shape (n_labels,), dtype int32

@@ -35,8 +35,8 @@ class LEMLClassifier(LinearClassifier):
     ----------
     rank : int, default=100
         Maximum number of columns of W and H; >= 1. The number of columns used is at most the number of rows
-        and at most the number of labels that some row has. At this maximum, ``W H'`` can have any rank, so
-        only `alpha` regularizes the model.
+        and at most the number of labels that occur in the training rows. At this maximum, ``W H'`` can have
+        any rank, so only `alpha` regularizes the model.
     alpha : float or "auto", default="auto"
         Regularization strength: the weight of the squared norms of W and H; from 1e-30 to 1e12. It is also
         the weight of the nuclear norm of ``W H'``. "auto" chooses the value by the loss on held-out rows (see
@@ -75,13 +75,13 @@ class LEMLClassifier(LinearClassifier):
     feature_factors_ : ndarray of shape (n_seen_features, n_factors), dtype float32
         The matrix W without the row of the intercept. The number of columns, n_factors, is at most `rank`.
     label_factors_ : ndarray of shape (n_factors, n_labels), dtype float32
-        The transpose of H. The columns of labels that no training row has are zero.
+        The transpose of H. The columns of labels that occur in no training row are zero.
     intercept_ : ndarray of shape (n_labels,), dtype float32
         Intercepts minus `threshold_`. Scores are
-        ``X[:, features_] @ feature_factors_ @ label_factors_ + intercept_``. If no training row is known to
-        have a label, the label's intercept is -inf, so that it is never predicted.
+        ``X[:, features_] @ feature_factors_ @ label_factors_ + intercept_``. The intercept is -inf for labels
+        that have no known 1 in Y, so that they are never predicted.
     objective_ : ndarray of shape (n_iter_,), dtype float64
-        Value of the objective after each turn. The array is empty if no training row has a label.
+        Value of the objective after each turn. The array is empty if no training row has any label.
     n_iter_ : int
         Number of turns.
     alpha_ : float

@@ -84,8 +84,8 @@ class PDSparseClassifier(LinearClassifier):
     coef_ : csc_array of shape (n_labels, n_features), dtype float32
         Weights. The format is CSC, because predictions read the weights feature by feature.
     intercept_ : ndarray of shape (n_labels,), dtype float32
-        Intercepts (0 with ``fit_intercept=False``) minus `threshold_`. If no training row has a label, the
-        label's intercept is -inf, so that it is never predicted.
+        Intercepts (0 with ``fit_intercept=False``) minus `threshold_`. The intercept is -inf for labels that
+        occur in no training row, so that they are never predicted.
     n_iter_ : int
         Number of passes of the main fit, without the passes of `post_solve`.
     dual_gap_ : float

@@ -1,4 +1,4 @@
-"""The classifier `SmoothLinkClassifier`, and the parameter ranges that the authors of the method searched."""
+"""The classifier `SmoothLinkClassifier`, and the parameter ranges that the authors of its paper searched."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         The transpose of V. With ``kernel="linear"``, the shape is (n_labels, n_components_).
     intercept_ : ndarray of shape (n_labels,), dtype float32
         Weights of a constant feature minus `threshold_`. With the squared loss, 1/2 is also subtracted. The
-        intercept is -inf for labels that no training row has.
+        intercept is -inf for labels that occur in no training row.
     gamma_ : float
         The value of `gamma`, as given or chosen.
     threshold_ : float
@@ -238,8 +238,8 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     the time of the fit of V. With fewer than 2500 rows, further fifths are held out one after the other. This
     stops when 500 rows have been held out, or when the held-out rows have 500 of the sampled labels.
 
-    The authors of the paper use ``n_components=0.9, n_iter=2, l2=1e-4, threshold="zero"`` and the parameters
-    of `smooth_link_space`. Their quasi-random frequencies for a value of gamma equal the frequencies for
+    The authors of [1]_ use ``n_components=0.9, n_iter=2, l2=1e-4, threshold="zero"`` and the parameters of
+    `smooth_link_space`. Their quasi-random frequencies for a value of gamma equal the frequencies for
     ``gamma / sqrt(2)`` in this implementation.
 
     References
@@ -464,7 +464,7 @@ class SmoothLinkClassifier(MultiLabelClassifier):
 
 
 def smooth_link_space(n_samples: int) -> dict[str, Any]:
-    """Return the parameter ranges that the authors of the paper searched.
+    """Return the parameter ranges that Karampatziakis and Mineiro (2015) searched.
 
     Parameters
     ----------

@@ -69,7 +69,11 @@ class Embedding(Parameter):
 
 
 def core_params(params: dict[str, Any]) -> dict[str, Any]:
-    """Return the parameters for the core; the caller replaces `n_features` if the user gave "auto"."""
+    """Return the parameters for the core, with numbers for `n_features` and `l2_link` if they are "auto".
+
+    An automatic `n_features` is set to its maximum. The caller replaces it by the result of
+    `automatic_features` when the number of training rows is known.
+    """
     auto = {"n_features": _MOST_FEATURES, "l2_link": _L2_LINK}
     settled = {name: value for name, value in auto.items() if params[name] == "auto"}
     return params | settled | {"learn_threshold": params["threshold"] == "auto"}
@@ -81,7 +85,10 @@ def automatic_features(n_samples: int) -> int:
 
 
 def unfitted_embedding(params: dict[str, Any]) -> Rembrandt:
-    """Return the unfitted embedding; the caller sets `n_components` and `l2` if the user gave no instance."""
+    """Return the unfitted embedding.
+
+    If the user gave no instance of `Rembrandt`, `linear_predictions` sets its `n_components` and `l2`.
+    """
     embedding, n_jobs, random_state = params["embedding"], params["n_jobs"], params["random_state"] % 2**32
     if isinstance(embedding, Rembrandt):
         own: Rembrandt = clone(embedding).set_params(n_jobs=n_jobs)
@@ -90,7 +97,7 @@ def unfitted_embedding(params: dict[str, Any]) -> Rembrandt:
         n_iter=params["n_iter"],
         n_oversamples=params["n_oversamples"],
         embedding="rembrandt" if embedding == "none" else embedding,
-        # All regressions use the same ridge, as in the paper.
+        # All regressions use the same ridge, as in the paper of Karampatziakis and Mineiro (2015).
         l2_final=1.0,
         # With centering, the ridge does not apply to the means. A ridge that suits the features may be far
         # too large for the means.

@@ -66,10 +66,10 @@ def topk_of_decisions(
 class AnyClassifier(BaseEstimator):  # type: ignore[misc]
     """Wrapper that fits any multi-label classifier with scikit-learn's interface to a block.
 
-    Many classifiers do not accept labels that all rows of a block have or that no row has. These labels get a
-    constant score instead, the log-odds ``log((n_1 + 1/2) / (n_0 + 1/2))``. Here, n_1 is the number of rows
-    with the label and n_0 the number of rows without it. If the classifier cannot be fitted to a block, for
-    example because the block has too few rows, all labels of the block get constant scores.
+    Many classifiers do not accept labels that occur in all rows of a block or in none of them. These labels
+    get a constant score instead, the log-odds ``log((n_1 + 1/2) / (n_0 + 1/2))``. Here, n_1 is the number of
+    rows with the label and n_0 the number of rows without it. If the classifier cannot be fitted to a block,
+    for example because the block has too few rows, all labels of the block get constant scores.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ class AnyClassifier(BaseEstimator):  # type: ignore[misc]
     estimator_ : estimator or None
         The fitted classifier for the labels in `varying_`. It is None if the fit failed or no label varies.
     varying_ : ndarray of shape (n_varying,), dtype int32
-        Labels that some training rows have and others do not have.
+        Labels that occur in some but not all training rows.
     log_odds_ : ndarray of shape (n_labels,), dtype float32
         Constant score of each label.
     error_ : str or None
@@ -108,7 +108,7 @@ class AnyClassifier(BaseEstimator):  # type: ignore[misc]
         self.dense_Y = dense_Y
 
     def fit(self, X: csr_array, Y: csr_array, sample_weight: Any = None) -> AnyClassifier:
-        """Fit `estimator` to the labels that some training rows have and others do not have.
+        """Fit `estimator` to the labels that occur in some but not all training rows.
 
         Parameters
         ----------

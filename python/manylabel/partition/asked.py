@@ -166,8 +166,8 @@ class AskedScorer:
             # Fitted arrays may come from a file. Their shapes may then be inconsistent.
             if getattr(value, "shape", None) != (len(rows), len(labels)):
                 raise ValueError(
-                    f"shape of the scores of block {block} must be {(len(rows), len(labels))}, one column "
-                    f"per label in label_blocks_, got {getattr(value, 'shape', None)}"
+                    f"scores of block {block} must be of shape {(len(rows), len(labels))}, with one column "
+                    f"per label of the block, got {getattr(value, 'shape', None)}"
                 )
             return _Answer(rows, labels, value, block)
 

@@ -1,7 +1,7 @@
 """Base class of the block classifiers, which route rows to blocks and merge the scores of block models.
 
 A block classifier routes every row to one or several blocks. Only the models of these blocks score the row.
-Labels that none of these models has get the score -inf. If scores of several blocks are merged, all scores
+Labels that are in none of these blocks get the score -inf. If scores of several blocks are merged, all scores
 are log-odds.
 
 The Rust core computes the scores of models of this library, in one call for all rows and blocks.
@@ -28,11 +28,11 @@ from manylabel.partition.router import Router, Routing
 
 __all__ = ["Block", "BlockClassifier", "core_scorer", "meaning"]
 
-# Constants for ``n_routes="auto"``. A row is routed to at most `_MOST_ROUTES` blocks. Of these blocks, it
-# uses the smallest number of best blocks that reach the fraction `_ROUTED` of the total probability of the
-# `_MOST_ROUTES` blocks. On citeulike-t with four blocks, a row then has 1.5 routes on average. The ranking is
-# as good as with two routes for every row, and its precision at 1 is 1.3 points higher than with one route.
-# On eurlex57k, a row has 1.2 routes on average.
+# Constants for ``n_routes="auto"``. A row is routed to at most `_MOST_ROUTES` blocks. The best blocks are
+# taken in order until their probabilities sum to at least the fraction `_ROUTED` of the total probability of
+# the `_MOST_ROUTES` best blocks. On citeulike-t with four blocks, a row then has 1.5 routes on average. The
+# ranking is as good as with two routes for every row, and its precision at 1 is 1.3 points higher than with
+# one route. On eurlex57k, a row has 1.2 routes on average.
 _MOST_ROUTES = 3
 _ROUTED = 0.9
 
@@ -64,7 +64,7 @@ class Block:
 
 
 def meaning(model: MultiLabelClassifier) -> tuple[float, float, float | None]:
-    """Return `factor`, `zero` and `least` of the `Block` of a model."""
+    """Return the parameters `factor`, `zero` and `least` of a `Block` with this model."""
     # Log-odds are a linear function of the scores, so two values determine the function.
     at_zero, at_one = (float(odds) for odds in model._log_odds(np.array([0.0, 1.0])))
     names_one = get_tags(model).classifier_tags.multi_class
@@ -128,8 +128,8 @@ class BlockClassifier(MultiLabelClassifier):
         Returns
         -------
         scoring : float
-            Number of labels divided by the mean number of labels that are scored per row, as in published
-            results.
+            Number of labels divided by the mean number of labels that are scored per row, as in the results
+            of Liang, Hsieh and Lee.
         with_routing : float
             The same ratio, where the denominator also includes the products of the router, one per block and
             row. This number is more realistic than `scoring`.
@@ -186,7 +186,7 @@ class BlockClassifier(MultiLabelClassifier):
         return self._scored(blocks)
 
     def _scored(self, blocks: list[Block], weights: Any = None) -> _core.Scorer:
-        """Return a core scorer; `weights` belong to a linear model that all blocks have in common, if any."""
+        """Return a core scorer. If one linear model scores all blocks, `weights` are its weights."""
         return _core.block_scorer(self._router(), blocks, self._n_labels, self._routing(), weights)
 
     def _asked(self, model_of: Callable[[int], Any]) -> AskedScorer:

@@ -1,4 +1,4 @@
-"""Computation of block partitions, and choice of the number of blocks and of the weight `lam`."""
+"""Computation of block partitions, and choice of their parameters `n_blocks` and `lam`."""
 
 from __future__ import annotations
 
@@ -290,8 +290,8 @@ def choose_lam(
     mode : {"accuracy", "speed"}
         Criterion for the choice.
     or_fewer : bool
-        Whether `n_blocks` may be reduced. It is then halved as long as, for every weight, P@1, P@3 or P@5
-        decreases in some fold by more than the tolerance. The tolerance is 1 point for "accuracy" and 2
+        Whether `n_blocks` may be reduced. It is then halved until there is a weight for which P@1, P@3 and
+        P@5 decrease in every fold by at most the tolerance. The tolerance is 1 point for "accuracy" and 2
         points for "speed".
 
     Returns
@@ -459,5 +459,6 @@ def _plain_precision(
     )
     top = model.predict_topk(X_out, k=max(KS))
     found = precision_at_k(Y_out[:, labels], top, KS)
-    # Labels that no training row has are removed from Y_out and from the predictions. P@k still divides by k.
+    # Labels that occur in no training row are removed from Y_out and from the predictions. P@k still divides
+    # by k.
     return np.asarray(found)

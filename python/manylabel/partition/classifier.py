@@ -61,10 +61,10 @@ class BlockPartitionClassifier(BlockClassifier):
     ----------
     estimator : estimator or None, default=None
         Multi-label classifier with scikit-learn's interface. None means `DiSMECClassifier()`. An estimator of
-        another library is fitted only to the labels that some rows of a block have and others do not have.
-        All other labels of the block get constant scores, the log-odds of their frequencies. The estimator
-        gets X (or Y) as a dense array if it was dense in `fit`. The method `save` does not support estimators
-        of other libraries.
+        another library is fitted only to the labels that occur in some but not all rows of a block. All other
+        labels of the block get constant scores, the log-odds of their frequencies. The estimator gets X (or
+        Y) as a dense array if it was dense in `fit`. The method `save` does not support estimators of other
+        libraries.
     n_blocks : int or "auto", default="auto"
         Initial number of blocks; >= 1. With ``mode="rule"``, "auto" is 1 to 4, depending on the number of
         rows, the number of labels and the accuracy of the router. With other modes, "auto" starts with the
@@ -79,9 +79,9 @@ class BlockPartitionClassifier(BlockClassifier):
         Maximum number of labels per block; >= 1. None means no limit.
     n_routes : int or "auto", default="auto"
         Number of blocks that a row is routed to; >= 1. "auto" routes each row to one block, except if
-        `n_blocks` and `lam` are "auto", `max_labels` is None and `mode` is "rule". In this case, the three
-        best blocks of a row are considered. The row is routed to the smallest number of best blocks that
-        reach 90 % of the total probability of these three blocks. If rows may be routed to more than one
+        `n_blocks` and `lam` are "auto", `max_labels` is None and `mode` is "rule". In this case, a row is
+        routed to at most three blocks. The best blocks are taken in order until their probabilities sum to at
+        least 90 % of the total probability of the three best blocks. If rows may be routed to more than one
         block, scores are log-odds. The score of a label is the logit of ``sum_l p_l / (1 + exp(-s_l))``. The
         sum is over the blocks l of the row that have the label. s_l is the log-odds of the label in block l.
         p_l is the router's probability of block l, where the probabilities of all blocks of the row are
@@ -111,8 +111,9 @@ class BlockPartitionClassifier(BlockClassifier):
         Tolerance of the partition; finite and > 0. The partition stops after a round that lowers its
         objective by less than `tol`.
     random_state : int, RandomState instance or None, default=None
-        Seed of k-means, of the router, and of every ``random_state=None`` in `estimator`. Pass an int for
-        reproducible results. The results are exactly equal if the results of `estimator` are.
+        Seed of k-means and of the router. It also seeds `estimator` and its inner estimators if their
+        `random_state` is None. Pass an int for reproducible results. Two fits with the same int are exactly
+        equal if this is also true of `estimator`.
     n_jobs : int or None, default=None
         Number of threads, which process different blocks. None means 1, and -1 means all cores. The result
         does not depend on this number.
@@ -152,7 +153,7 @@ class BlockPartitionClassifier(BlockClassifier):
     See Also
     --------
     BlockPartitioner : Computes only the partition.
-    CBMLCClassifier : Clusters the rows by their features only. Each cluster has all labels of its rows.
+    CBMLCClassifier : Clusters the rows by their features only. A cluster has all labels of its rows.
 
     Notes
     -----
@@ -165,7 +166,7 @@ class BlockPartitionClassifier(BlockClassifier):
     The fit of the router takes 4 bytes of memory for each pair of a block and a feature.
 
     With one block and ``lam=0``, the scores equal the scores of `estimator` fitted to all rows and to all
-    labels that some row has.
+    labels that occur in them.
 
     With the default parameters, a fit takes no longer than a fit of `estimator` to all rows and labels, if
     the time of `estimator` grows with the number of rows and labels. With ``n_blocks="auto"`` and

@@ -33,8 +33,8 @@ __all__ = ["CBMLCClassifier", "LPSRClassifier"]
 # three clusters with 4,300 rows each lower P@1 by 1.3 points.
 _ROWS_OF_A_CLUSTER = 10_000
 _MOST_CLUSTERS = 8
-# The number of clusters is reduced if the clusters beyond the first explain on average less than this
-# fraction of the variance of the rows. On eurlex57k with 8 clusters, each explains 1.3 % on average, and ten
+# The number of clusters is reduced if the clusters after the first each explain less than this fraction of
+# the variance of the rows on average. On eurlex57k with 8 clusters, each explains 1.3 % on average, and ten
 # clusters lower P@1 by 0.8 points. On citeulike-t and yso-finna-en with 8 clusters, each explains 0.2 % on
 # average, and ten clusters lower P@1 by 3 and 13 points.
 _EXPLAINED = 0.01
@@ -49,8 +49,8 @@ class CBMLCClassifier(BlockClassifier):
     """Clusters of rows by k-means, with one classifier per cluster.
 
     A new row is scored by the model of the cluster with the nearest center [1]_. There are two differences
-    from `BlockPartitionClassifier`. The clusters depend only on the features. Each cluster has all labels
-    that some of its rows have.
+    from `BlockPartitionClassifier`. The clusters depend only on the features. The labels of a cluster are all
+    labels that occur in its rows.
 
     Parameters
     ----------
@@ -58,22 +58,23 @@ class CBMLCClassifier(BlockClassifier):
         Multi-label classifier, as in `BlockPartitionClassifier`. None means `DiSMECClassifier()`.
     n_clusters : int or "auto", default="auto"
         Number of clusters; >= 1. It is reduced to the number of distinct rows if there are fewer. "auto"
-        starts with one cluster per 10,000 rows, at most 8 clusters. The number is halved as long as the
-        clusters beyond the first explain on average less than 1 % of the variance of the rows. Too many
-        clusters lower the accuracy for two reasons. Each model learns only from the rows of its cluster. If
-        the rows do not form clear clusters, similar rows are separated.
+        starts with one cluster per 10,000 rows, at most 8 clusters. This number is halved until the clusters
+        after the first each explain at least 1 % of the variance of the rows on average. Too many clusters
+        lower the accuracy for two reasons. Each model learns only from the rows of its cluster. If the rows
+        do not form clear clusters, similar rows are separated.
     n_init : int, default=1
         Number of runs of k-means with different seeds; >= 1. The result with the lowest inertia is kept.
     random_state : int, RandomState instance or None, default=None
-        Seed of k-means and of every ``random_state=None`` in `estimator`. Pass an int for reproducible
-        results. The results are exactly equal if the results of `estimator` are.
+        Seed of k-means. It also seeds `estimator` and its inner estimators if their `random_state` is None.
+        Pass an int for reproducible results. Two fits with the same int are exactly equal if this is also
+        true of `estimator`.
 
     Attributes
     ----------
     row_blocks_ : ndarray of shape (n_samples,), dtype int32
         The cluster of each training row.
     label_blocks_ : list of ndarray, dtype int32
-        The labels of each cluster, in increasing order: all labels that some of its rows have.
+        The labels of each cluster, in increasing order: all labels that occur in its rows.
     estimators_ : list of estimators
         The fitted model of each cluster. It is None for a cluster without labels.
     router_coef_ : csc_array of shape (n_clusters, n_features), dtype float32
@@ -210,8 +211,9 @@ class LPSRClassifier(BlockClassifier):
         by 100. "rank" also gives each row a weight in 2-means. This weight is the precision at 5 of the base
         scorer for the row. Rows with weight 0 do not influence the centers.
     random_state : int, RandomState instance or None, default=None
-        Seed of 2-means and of every ``random_state=None`` in `estimator`. Pass an int for reproducible
-        results. The results are exactly equal if the results of `estimator` are.
+        Seed of 2-means. It also seeds `estimator` and its inner estimators if their `random_state` is None.
+        Pass an int for reproducible results. Two fits with the same int are exactly equal if this is also
+        true of `estimator`.
 
     Attributes
     ----------
@@ -220,8 +222,8 @@ class LPSRClassifier(BlockClassifier):
     label_blocks_ : list of ndarray, dtype int32
         The candidates of each part, in increasing order.
     labels_ : ndarray of shape (n_seen,), dtype int64
-        The labels that some training row has, in increasing order. The base scorer ``estimators_[0]`` scores
-        these labels in this order.
+        The labels that occur in the training rows, in increasing order. The base scorer ``estimators_[0]``
+        scores these labels in this order.
     estimators_ : list of one estimator
         The base scorer.
     router_coef_ : csc_array of shape (n_parts, n_features), dtype float32

@@ -42,7 +42,7 @@ def rows_of_blocks(row_blocks: NDArray[np.int32], n_blocks: int) -> list[NDArray
 
 
 def seeded(estimator: Any, seed: int, block: int) -> Any:
-    """Clone an estimator and replace every ``random_state=None`` in it by a different seed."""
+    """Clone an estimator, and replace None by different seeds in each ``random_state`` that it contains."""
     model = clone(estimator)
     names = [
         name
@@ -84,7 +84,8 @@ def fit_models(
     rows_of_blocks, label_blocks : sequences of ndarrays of length n_blocks
         Rows and labels of each block.
     seed : int
-        Seed from which a seed for each ``random_state=None`` in `estimator` is derived.
+        Seed from which the seeds of `estimator` and its inner estimators are derived, if their `random_state`
+        is None.
     dense : pair of bool
         Whether to pass X (first value) and Y (second value) as a dense array to an estimator of another
         library. A value is True if the user passed a dense array.

@@ -41,7 +41,7 @@ class NaiveBayes(MultiLabelClassifier):
     log_totals_ : ndarray of shape (n_labels,), dtype float32
         Logarithm of the sum of the smoothed counts of each label.
     intercept_ : ndarray of shape (n_labels,), dtype float32
-        Logarithms ``log pi_j``. The value is -inf for labels that no training row has.
+        Logarithms ``log pi_j``. The value is -inf for labels that occur in no training row.
     log_cardinality_ : float
         Logarithm of the mean number of labels per row.
     """

@@ -46,9 +46,10 @@ class Routing:
     most : int
         Maximum number of blocks per row. The blocks with the highest scores are used.
     share : float or None, default=None
-        If given, a row may be routed to fewer blocks: the smallest number of best blocks that reach this
-        fraction of the total probability of the `most` best blocks. The probability of a block is the
-        logistic function of its score. If None, a row is routed to all `most` blocks.
+        If given, a row may be routed to fewer blocks. The best blocks are then taken in order until their
+        probabilities sum to at least this fraction of the total probability of the `most` best blocks. The
+        probability of a block is the logistic function of its score. If None, a row is routed to all `most`
+        blocks.
     """
 
     most: int

@@ -175,8 +175,8 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     "known-label-sets", if several label sets have the same loss, `predict` returns the first of them in
     `label_sets_`.
 
-    X may contain NaN for missing values. A missing value satisfies no condition. Labels that no training row
-    has get the score -inf and are never predicted.
+    X may contain NaN for missing values. A missing value satisfies no condition. Labels that occur in no
+    training row get the score -inf and are never predicted.
 
     The fit takes 16 bytes of memory for each pair of a row and a label, and about 16 bytes per stored value
     of X. It stores no matrix of shape (n_labels, n_labels) for single rows. In three cases, each thread

@@ -47,7 +47,10 @@ def n_tried(max_features: int | float | str | None, n_features: int) -> int:
 
 
 def categorical_positions(model: Any) -> NDArray[np.int32]:
-    """Return the sorted positions of the nominal features; the caller must check X first."""
+    """Return the sorted positions of the nominal features.
+
+    X must have been checked before, because the check sets the number and the names of the features.
+    """
     given = model.categorical_features
     n_features = model.n_features_in_
     listed = np.asarray([] if given is None else given)
@@ -61,7 +64,9 @@ def categorical_positions(model: Any) -> NDArray[np.int32]:
     if listed.ndim == 1 and names is not None and all(isinstance(name, str) for name in listed):
         unknown = sorted(set(listed) - set(names))
         if unknown:
-            raise ValueError(f"`categorical_features` must be names of features, got {str(unknown[0])!r}")
+            raise ValueError(
+                f"`categorical_features` must be names of features of X, got {str(unknown[0])!r}"
+            )
         return np.flatnonzero(np.isin(names, listed)).astype(np.int32)
     raise ValueError(
         f"`categorical_features` must be None, positions from 0 to {n_features - 1}, a mask of {n_features} "
