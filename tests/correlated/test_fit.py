@@ -296,7 +296,7 @@ def test_reference_repeats_the_authors_run(epsilon, raw):
     assert model.n_iter_ == n_iter
     for ours, theirs in zip(parameters(model), expected, strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-10)
-    with pytest.raises(ValueError, match='`coding` must be "01" with the solver "reference"'):
+    with pytest.raises(ValueError, match='`coding` must be "01" for the solver "reference"'):
         CorrLogClassifier(coding="pm1", solver="reference").fit(X, Z)
     with pytest.warns(
         ConvergenceWarning,
