@@ -60,15 +60,10 @@ pub fn project<I: Index, V: Real, T: Real>(
             match x {
                 Matrix::Sparse(x) => {
                     let (cols, values) = x.row(row);
-                    for (&col, &value) in cols.iter().zip(values) {
-                        let first = col.get() * k;
-                        add_scaled(T::of(value.f64()), &coef[first..first + k], out);
-                    }
+                    add_sparse(cols, values, coef, out);
                 }
                 Matrix::Dense(x) => {
-                    for (&value, coef) in x.row(row).iter().zip(coef.chunks(k)) {
-                        add_scaled(T::of(value.f64()), coef, out);
-                    }
+                    add_dense(x.row(row), coef, out);
                 }
             }
         }
@@ -84,8 +79,27 @@ pub fn project<I: Index, V: Real, T: Real>(
     Ok(out)
 }
 
-/// Computes `out += value · coef`, number by number.
+/// Adds the rows `cols` of `coef` to `out`, each times its value.
 #[wide]
+fn add_sparse<I: Index, V: Real, T: Real>(cols: &[I], values: &[V], coef: &[T], out: &mut [T]) {
+    let k = out.len();
+    for (&col, &value) in cols.iter().zip(values) {
+        let first = col.get() * k;
+        add_scaled(T::of(value.f64()), &coef[first..first + k], out);
+    }
+}
+
+/// Adds all rows of `coef` to `out`, each times its value.
+#[wide]
+fn add_dense<V: Real, T: Real>(values: &[V], coef: &[T], out: &mut [T]) {
+    for (&value, coef) in values.iter().zip(coef.chunks(out.len())) {
+        add_scaled(T::of(value.f64()), coef, out);
+    }
+}
+
+/// Computes `out += value · coef`, number by number. It is part of the loops that call it, so that the
+/// instruction set is chosen once per row and not once per value.
+#[inline(always)]
 fn add_scaled<T: Real>(value: T, coef: &[T], out: &mut [T]) {
     for (out, &coef) in out.iter_mut().zip(coef) {
         *out += value * coef;

@@ -85,6 +85,7 @@ impl TopK {
 
     /// Inserts `new` at its place. If `k` pairs are kept already, `new` enters only if it ranks before
     /// the worst pair, which then leaves.
+    #[inline]
     fn push_sorted(&mut self, new: (f32, u32)) {
         if self.kept.len() == self.k {
             match self.kept.last() {
