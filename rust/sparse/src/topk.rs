@@ -85,7 +85,10 @@ impl TopK {
 
     /// Inserts `new` at its place. If `k` pairs are kept already, `new` enters only if it ranks before
     /// the worst pair, which then leaves.
-    #[inline]
+    ///
+    /// Most scores are below the floor and never come here. If this function were a part of the loops over
+    /// scores, they would take up to 40 % more instructions.
+    #[inline(never)]
     fn push_sorted(&mut self, new: (f32, u32)) {
         if self.kept.len() == self.k {
             match self.kept.last() {
