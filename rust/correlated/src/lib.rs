@@ -25,7 +25,7 @@
 //! objective is convex. The absolute values set many weights and couplings to exactly zero. Weights
 //! and couplings are therefore returned as sparse matrices.
 //!
-//! The paper codes labels as −1 and 1. The likelihood is the same with `w = b/2`, `a = c/4` and
+//! Li et al. code labels as −1 and 1. The likelihood is the same with `w = b/2`, `a = c/4` and
 //! other intercepts. However, penalties of w and a are not the same as penalties of b and c.
 //! [`Coding`] chooses which parameters are penalized. [`Model`] always holds b and c.
 //!

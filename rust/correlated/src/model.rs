@@ -144,7 +144,8 @@ pub struct Model {
     /// them.
     pub sets: LabelSets,
     /// Loss plus penalties at the solution. Labels that occur in no row or in every row are not
-    /// included. For the reference solver, this is the value at the point of its last gradient.
+    /// included. For the reference solver, it is the value at the extrapolated point where the last
+    /// gradient was computed, not at the solution.
     pub objective: f64,
     /// KKT violation of the solution: the largest entry of the smallest subgradient, over weights
     /// and pairs.

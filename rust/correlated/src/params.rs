@@ -23,7 +23,8 @@ pub enum Coding {
     /// Weights b and couplings c of labels coded as 0 and 1. This is the better choice for rare
     /// labels, because a coupling has an effect only if both labels are present.
     ZeroOne,
-    /// Weights w = b/2 and couplings a = c/4 of labels coded as −1 and 1, as in the paper.
+    /// Weights w = b/2 and couplings a = c/4 of labels coded as −1 and 1, as in Li et al. (2016;
+    /// see the [crate](crate)).
     PlusMinus,
 }
 

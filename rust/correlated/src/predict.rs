@@ -27,14 +27,14 @@ const FEW_COUPLINGS: usize = 1 << 17;
 ///
 /// There are three kinds of scores:
 ///
-/// - For label sets and `decision`, scores are log-odds of each label given the most probable label
-///   set. The labels of this set have positive scores. With [`Method::Messages`], scores are
-///   max-marginals instead.
+/// - For label sets and `decision`, the score of a label is its log-odds, given that all other
+///   labels are as in the most probable label set. The labels of this set have positive scores.
+///   With [`Method::Messages`], scores are max-marginals instead.
 /// - For rankings, scores are log-odds of the marginal probability of each label.
 /// - Probabilities are the marginals themselves.
 ///
-/// A threshold is subtracted from every intercept for label sets, but not for rankings and
-/// probabilities. Decoders are prepared at first use, and all threads use the same decoders.
+/// For label sets, a threshold is subtracted from every intercept. For rankings and probabilities,
+/// no threshold is used. Decoders are prepared at first use, and all threads use the same decoders.
 pub struct Scorer<'a, P, L> {
     /// Feature f has weights for `labels[ends[f]..ends[f + 1]]`.
     ends: &'a [P],
@@ -213,8 +213,8 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
     }
 
     /// Limits the scores of a row to the range of single precision. Every sum of scores and
-    /// couplings then stays finite. NaN, which is a sum of opposite infinities, becomes 0.
-    /// Intercepts of −∞ do not change.
+    /// couplings then stays finite. NaN, which is a sum of opposite infinities, becomes 0. A label
+    /// with an intercept of −∞ has the score −∞.
     fn bring_back(&self, u: &mut [f64]) {
         let (least, most) = (f64::from(f32::MIN), f64::from(f32::MAX));
         for (u, &intercept) in u.iter_mut().zip(self.intercept) {

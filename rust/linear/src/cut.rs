@@ -56,8 +56,8 @@ impl Tally {
         }
     }
 
-    /// Counts a pair. Scores that are not finite are ignored; labels that do not occur in training have
-    /// such scores. Weights that are not > 0 are ignored too.
+    /// Adds the score and the weight of one pair of row and label. A pair is ignored if its score is
+    /// not finite or its weight is not > 0. Labels that do not occur in training have scores of −∞.
     ///
     /// # Errors
     ///

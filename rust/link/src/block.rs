@@ -94,7 +94,7 @@ pub(crate) fn solve_block(
 
 /// Multiplies the starting weights of each class by `100 √π_max / √(π_max + 9999 π)`, where π is
 /// the fraction of the `n` rows that have the class. This increases the weights of rare classes.
-/// The formula is from the code of the paper's authors.
+/// The formula is from the code of Karampatziakis and Mineiro.
 fn preflate(labels: &Labels, block: &[u32], n: usize, weights: &mut [f32], size: usize) {
     let share = |label: u32| labels.rows(label).len() as f64 / n as f64;
     let most = block.iter().map(|&label| share(label)).fold(0.0, f64::max);

@@ -1,8 +1,8 @@
 //! Defines the parameters of the smooth link and their ranges.
 //!
 //! [`Params`] holds the values chosen by the caller. [`Params::check`] turns them into a
-//! [`Checked`]. Only a [`Checked`] can be fitted. Symbols are the symbols of the paper where it
-//! defines them.
+//! [`Checked`]. Only a [`Checked`] can be fitted. Symbols are those of Karampatziakis and Mineiro
+//! (see the [crate](crate)), where they define them.
 //!
 //! ```
 //! use manylabel_link::{Loss, Params, Solver};
@@ -18,9 +18,9 @@ use manylabel_base::{Error, checked};
 /// The kernel that random features approximate. In the formulas, δ is the difference of two rows of
 /// predictions, and q is the median of `‖δ‖²`. γ is the factor [`Params::gamma`].
 ///
-/// The paper recommends Gaussian for few predictions, Cauchy for many, and Matérn in between. The
-/// quasi-random kernels draw frequencies by Latin hypercube sampling, which lowers the variance of
-/// the approximation.
+/// Karampatziakis and Mineiro (see the [crate](crate)) recommend Gaussian for few predictions,
+/// Cauchy for many, and Matérn in between. The quasi-random kernels draw frequencies by Latin
+/// hypercube sampling, which lowers the variance of the approximation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kernel {
     /// `exp(−γ² ‖δ‖² / q)`.

@@ -247,8 +247,7 @@ impl Problem<'_> {
             })
     }
 
-    /// Returns the loss of the held-out rows, summed over labels and averaged over rows with their
-    /// weights.
+    /// Returns the loss of the held-out rows: the weighted mean over rows of the sum over labels.
     ///
     /// `features` and `scores` are working space for a batch of `length` rows. Labels are not
     /// smoothed here.

@@ -394,9 +394,10 @@ impl<T: Real> Fitting<'_, T> {
         })
     }
 
-    /// Returns, for each row, the prediction of its `YU` by a fit without this row; shape
-    /// (`n_rows`, k). The prediction is `ȳU + t − (t − p)/(1 − h)`. Here t are the centred targets
-    /// of the row, p the predictions of t, and h the leverage.
+    /// Returns leave-one-out predictions of `YU`; shape (`n_rows`, k). Each row is predicted by a
+    /// fit without this row. The prediction is `ȳU + t − (t − p)/(1 − h)`. Here t is the centred
+    /// row of `YU`, p is the prediction of t by the fit to all rows, and h is the leverage of the
+    /// row. ȳ are the means that centring subtracts from Y, or 0 without centring.
     fn leave_one_out(
         &self,
         regression: &Regression<T>,

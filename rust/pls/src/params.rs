@@ -25,11 +25,11 @@ pub enum Components {
 /// Both variants give orthonormal columns and cost the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Variant {
-    /// `U = T V diag(μ)^{−1/2}`, where μ are the eigenvalues of `TᵀT`. The code of the paper's
-    /// authors uses this basis. It is as accurate as one more iteration of the range finder, at no
-    /// extra cost.
+    /// `U = T V diag(μ)^{−1/2}`, where μ are the eigenvalues of `TᵀT`. The code of Mineiro and
+    /// Karampatziakis uses this basis. It is as accurate as one more iteration of the range finder,
+    /// at no extra cost.
     Power,
-    /// `U = Q V`, as printed in the papers.
+    /// `U = Q V`, as printed in the papers of Mineiro and Karampatziakis (see the [crate](crate)).
     Ritz,
 }
 
@@ -79,10 +79,11 @@ pub enum Solver {
 pub struct Params {
     /// Number of components k.
     pub n_components: Components,
-    /// Number of columns of the random matrix in addition to k (p in the papers).
+    /// Number of columns of the random matrix in addition to k (p in the papers of Mineiro and
+    /// Karampatziakis).
     pub n_oversamples: usize,
-    /// Number of iterations of the range finder (q in the papers). With 0, the random matrix is
-    /// only orthogonalized.
+    /// Number of iterations of the range finder (q in the papers of Mineiro and Karampatziakis).
+    /// With 0, the random matrix is only orthogonalized.
     pub n_iter: usize,
     /// Ridge of the regressions for U, relative to the mean diagonal of `XᵀΩX`. [`Ridge::Auto`]
     /// chooses it for 32 random combinations of the labels.

@@ -227,8 +227,8 @@ fn is_fused() -> bool {
     return cfg!(target_arch = "aarch64");
 }
 
-/// Adds `Σ w g gᵀ` over rows to a matrix of few labels. Some entries above the diagonal are not
-/// computed. The caller copies the lower triangle to the upper triangle.
+/// Adds `Σ w g gᵀ` over rows to a matrix, for at most [`FEW_LABELS`] labels. Some entries above the
+/// diagonal are not computed. The caller copies the lower triangle to the upper triangle.
 #[wide]
 fn add_products(matrix: &mut [f64], statistics: &Statistics<'_>, rows: &[u32], weights: &[f64]) {
     let stride = statistics.stride;

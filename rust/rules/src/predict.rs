@@ -39,8 +39,8 @@ const LABELS_AT_ONCE: usize = 32;
 /// Number of sums per cache line.
 const SUMS_OF_LINE: usize = 8;
 
-/// Number of heads that are added together. The number is small enough that their address
-/// translations are still cached by the processor when the next group of labels is processed.
+/// Number of heads that are added together. The number is small enough that the processor still has
+/// the address translations of these heads in its cache when the next group of labels is processed.
 const HEADS_AT_ONCE: usize = 256;
 
 /// Number of tasks per thread. Several tasks per thread reduce the time that threads wait for the

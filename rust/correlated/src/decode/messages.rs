@@ -57,7 +57,7 @@ impl Decoder<'_> {
     }
 
     /// Writes the max-marginals of a row, as log-odds of each label. Stops after at most 50 rounds,
-    /// as in the paper, or when every message changes by less than 1e-6.
+    /// as in Li et al. (2016), or when every message changes by less than 1e-6.
     pub(super) fn messages(
         &self,
         u: &[f64],

@@ -16,8 +16,9 @@ use std::collections::VecDeque;
 /// Number of observed steps that are stored for each label.
 const MEMORY: usize = 5;
 
-/// The first factor of the second moments, relative to the curvature of constant predictions. It is
-/// above 1 because the curvature of rare labels increases as they are learned.
+/// The second moments of a label are first multiplied by this number times the curvature of
+/// constant predictions. The number is above 1 because the curvature of rare labels increases as
+/// they are learned.
 const AHEAD: f64 = 2.0;
 
 /// Factor on the curvature of a label after a step that has shown a smaller curvature.

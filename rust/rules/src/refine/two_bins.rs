@@ -20,7 +20,7 @@ use manylabel_base::{Error, filled};
 pub(crate) const MOST_CHUNKS: usize = 4;
 
 /// Evaluates sets of rows with `C` chunks of labels, under the example-wise loss with the Hessian
-/// of the paper.
+/// of GBLB ([`Hessian::Paper`](crate::Hessian::Paper)).
 pub(crate) struct TwoBins<'a, const C: usize> {
     /// The L2 weight ω.
     l2: f64,
