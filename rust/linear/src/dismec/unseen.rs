@@ -3,9 +3,9 @@
 //! Training rows have higher scores for their own labels than new rows, so a threshold learned from
 //! training rows would be too high. A second fit without some rows would cost as much as the first.
 //! Instead, the solution is changed for a sample of the labels, as if the held-out rows were absent.
-//! Their contribution is removed, a few steps adapt the weights to the other rows, and the held-out
-//! rows are scored. This happens after the weights of the model have been taken from the workspace, so
-//! the model is unchanged.
+//! The contribution of the held-out rows is removed, a few steps adapt the weights to the other rows,
+//! and the held-out rows are scored. This happens after the weights of the model have been taken from
+//! the workspace, so the model is unchanged.
 //!
 //! One row in ten is held out. At the cut, the number of predicted pairs of row and label equals the
 //! number of true pairs. Each pair is weighted by the cost of the row and by the number of labels that
