@@ -114,8 +114,8 @@ impl Matrix {
 
 /// A model from which a fit can start. It must have been fitted to the same features and labels.
 ///
-/// A start saves gradients, for example along a path of penalties. It does not change the optimum.
-/// The reference solver ignores it.
+/// A fit from a start needs fewer gradients, for example if the same data are fitted with a
+/// sequence of penalties. The optimum is the same. The reference solver ignores it.
 #[derive(Debug, Clone, Copy)]
 pub struct Start<'a> {
     /// See [`Model::weights`].

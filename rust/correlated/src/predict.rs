@@ -1,10 +1,11 @@
 //! Computes scores, label sets and probabilities of rows from a fitted model, for sixteen rows at a
 //! time.
 //!
-//! Weights are stored by feature. Each feature of a row adds its weights to the labels that have a
-//! weight for it. The sums are log-odds without couplings, and are passed to the decoder. For label
-//! sets, the decoder returns log-odds given the most probable label set. They are positive exactly
-//! for the labels of this set. For rankings and probabilities, the decoder returns marginals.
+//! Weights are stored by feature. Each feature of a row adds its value times its weights to the
+//! scores of the labels that have a weight for it. The sums are log-odds without couplings, and are
+//! passed to the decoder. For label sets, the decoder returns the log-odds of each label given that
+//! all other labels are as in the most probable label set. These log-odds are positive exactly for
+//! the labels of this set. For rankings and probabilities, the decoder returns marginals.
 //!
 //! A row takes O(weights of its features), plus the time for decoding; see [`Method`]. Rows are
 //! independent, so results are the same whichever rows are scored together.
@@ -59,9 +60,9 @@ pub struct Scorer<'a, P, L> {
 }
 
 impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
-    /// Borrows weights, intercepts and couplings. Weights have shape (`n_features`, `n_labels`) in
-    /// compressed row format (ends, labels, values). There is one intercept per label. It is −∞ for
-    /// a label that must never be predicted.
+    /// Borrows weights, intercepts and couplings. The weights are a matrix of shape (`n_features`,
+    /// `n_labels`) in compressed row format: (ends, labels, values). There is one intercept per
+    /// label. It is −∞ for a label that must never be predicted.
     ///
     /// Only the lengths of the weight arrays are checked. The symmetry of the couplings is checked
     /// in time proportional to their number.

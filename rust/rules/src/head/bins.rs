@@ -11,8 +11,8 @@
 //! where `(G P)_b` holds the gradients of each row summed over bin b. The diagonal can be computed
 //! in two ways:
 //!
-//! - The equations of GBLB leave out the products of different labels within a bin: `H̃_bb = Σ_{k
-//!   in b} h_k`.
+//! - The equations of GBLB leave out the products of different labels within a bin:
+//!   `H̃_bb = Σ_{k in b} h_k`.
 //! - The exact restriction of the Hessian includes these products:
 //!   `H̃_bb = Σ_{k in b} d_k − ‖(G P)_b‖²`.
 //!
