@@ -3,12 +3,12 @@
 //! 1. Features are summed by label over the training rows, with smoothed targets.
 //! 2. The least-squares solution is computed from these sums and the Gram matrix. If features are
 //!    whitened, the sums already are the solution.
-//! 3. For the squared loss, nothing else is needed. For other losses, psgd or Newton's method
-//!    continues from the least-squares solution.
+//! 3. For the squared loss, nothing else is needed. For other losses, preconditioned stochastic
+//!    gradients (psgd) or Newton's method continue from the least-squares solution.
 //!
 //! Labels are independent given the features, with two exceptions: the softmax and the held-out
-//! loss. With these, a block holds all labels. The division into blocks therefore changes results
-//! only by rounding.
+//! loss. With either of them, one block holds all labels. The division into blocks therefore
+//! changes results only by rounding.
 
 use crate::labels::{ENTRIES, Labels};
 use crate::moments::moments;

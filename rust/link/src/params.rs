@@ -57,9 +57,10 @@ pub enum Loss {
 
 /// The method for minimizing a loss without a closed-form solution.
 ///
-/// Both methods start from the least-squares solution. psgd is stopped after a few passes. Early
-/// stopping regularizes the result, together with label smoothing. Newton's method converges to the
-/// optimum. It is regularized by the ridge and label smoothing.
+/// Both methods start from the least-squares solution. Preconditioned stochastic gradients (psgd)
+/// stop after a few passes, and their result is regularized by this early stopping and by label
+/// smoothing. Newton's method converges to the optimum, and its result is regularized by the ridge
+/// and by label smoothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Solver {
     /// Preconditioned stochastic gradients with momentum, for a few passes over the rows. The
@@ -71,15 +72,16 @@ pub enum Solver {
     NewtonCg,
 }
 
-/// Parameters as given by the caller. [`check`](Self::check) verifies them and makes them usable.
+/// Parameters as given by the caller. [`check`](Self::check) verifies them and returns a
+/// [`Checked`].
 #[derive(Debug, Clone)]
 pub struct Params {
     /// The kernel of the random features.
     pub kernel: Kernel,
     /// Number of random features s; ≥ 1. Ignored by the linear kernel.
     pub n_features: usize,
-    /// Factor γ on the frequencies of the median heuristic; finite and > 0. `None` chooses among
-    /// 1/4, 1/2 and 1 by the leave-one-out error of least squares; see `gamma.rs`.
+    /// Factor γ on the frequencies (see [`Kernel`]); finite and > 0. `None` chooses among 1/4, 1/2
+    /// and 1 by the leave-one-out error of least squares; see `gamma.rs`.
     pub gamma: Option<f64>,
     /// The loss that output weights minimize.
     pub loss: Loss,

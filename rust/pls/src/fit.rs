@@ -56,9 +56,10 @@ pub struct Model<T> {
     /// Ridge of the regression for W, relative to the mean diagonal of `XᵀΩX`. It is 0 for
     /// [`Embedding::Pca`].
     pub l2_of_coef: f64,
-    /// For each row, the prediction of its `YU` by a W fitted without this row; shape (`n_rows`,
-    /// k). `None` unless [`Params::leave_one_out`](crate::Params::leave_one_out) is set. Always
-    /// `None` for [`Embedding::Pca`].
+    /// Leave-one-out predictions of `YU`; shape (`n_rows`, k). Each row is predicted by a W that is
+    /// fitted without this row. `None` unless
+    /// [`Params::leave_one_out`](crate::Params::leave_one_out) is set. Always `None` for
+    /// [`Embedding::Pca`].
     pub leave_one_out: Option<Vec<f32>>,
 }
 

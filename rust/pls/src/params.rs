@@ -61,8 +61,8 @@ pub enum Ridge {
 /// `max_iter` steps. Early stopping has a regularizing effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Solver {
-    /// [`Cholesky`](Self::Cholesky) for up to 4000 features. With more features,
-    /// [`Dual`](Self::Dual) for dense X with up to 4000 rows. In all other cases [`Cg`](Self::Cg).
+    /// Chooses [`Cholesky`](Self::Cholesky) for up to 4000 features. With more features, chooses
+    /// [`Dual`](Self::Dual) if X is dense and has up to 4000 rows, and otherwise [`Cg`](Self::Cg).
     Auto,
     /// Factorizes the Gram matrix of the features (d, d).
     Cholesky,
@@ -73,8 +73,8 @@ pub enum Solver {
     Dual,
 }
 
-/// Parameters as given by the user. [`check`](Self::check) verifies their ranges and makes them
-/// usable.
+/// Parameters as given by the user. [`check`](Self::check) verifies their ranges and returns a
+/// [`Checked`](crate::Checked).
 #[derive(Debug, Clone)]
 pub struct Params {
     /// Number of components k.
@@ -110,7 +110,8 @@ pub struct Params {
     /// Seed of all random numbers. They are used for the random matrix, the Gaussian embedding, and
     /// the signs that estimate leverages.
     pub seed: u64,
-    /// Whether the model stores, for each row, the prediction by a fit without this row.
+    /// Whether the model stores leave-one-out predictions: for each row, the prediction by a W that
+    /// is fitted without this row.
     pub leave_one_out: bool,
 }
 
