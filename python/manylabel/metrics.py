@@ -9,7 +9,7 @@ i. Let j(i, r) be the label of row i at rank r, where ranks count from 1. Let h_
 `recall_at_k`      mean over i with labels of sum_{r<=k} h_ir / abs(y_i)
 `ndcg_at_k`        mean over i of sum_{r<=k} h_ir / log2(r + 1) / I(min(k, abs(y_i)))
 `psp_at_k`         sum over i, r<=k of h_ir / p_j(i,r), divided by its largest possible value
-`psndcg_at_k`      as `psp_at_k`, each row weighted as in `ndcg_at_k`
+`psndcg_at_k`      as `psp_at_k`, with h_ir divided as in `ndcg_at_k`
 =================  ===========================================================================
 
 Here I(m) = sum_{r<=m} 1 / log2(r + 1) is the gain if all of the first m ranks are hits. p_j is the propensity
@@ -92,8 +92,8 @@ def precision_at_k(Y_true: Matrix, scores: Matrix, k: int | Sequence[int] = (1, 
     Notes
     -----
     Time is O(m log m) for m stored sparse scores, and O(n c) for dense scores. Besides the input, the
-    function needs a few dozen megabytes of memory. A dense `Y_true` is also copied to a sparse matrix. This
-    holds for all measures of this module.
+    function needs a few dozen megabytes of memory. A dense `Y_true` is also copied to a sparse matrix. All
+    measures of this module have these costs.
     """
     ks = _check_k(k)
     Y, scores = _check_pair(Y_true, scores)
@@ -102,7 +102,7 @@ def precision_at_k(Y_true: Matrix, scores: Matrix, k: int | Sequence[int] = (1, 
 
 @documented_like(precision_at_k)
 def recall_at_k(Y_true: Matrix, scores: Matrix, k: int | Sequence[int] = (1, 3, 5)) -> float | Floats:
-    """Compute the fraction of the true labels of each row that its k best labels include (R@k).
+    """Compute the recall: the fraction of the true labels of a row that are among its k best labels (R@k).
 
     The fractions are averaged over the rows.
 
@@ -146,9 +146,11 @@ def ndcg_at_k(Y_true: Matrix, scores: Matrix, k: int | Sequence[int] = (1, 3, 5)
 def propensities(Y_train: Matrix, *, A: float = 0.55, B: float = 1.5) -> Floats:
     """Estimate the propensity of each label.
 
-    The propensity of a label is the probability that the data record the label for a row to which the label
-    applies. The model is p_j = 1 / (1 + C (N_j + B)^-A) with C = (log N - 1) (B + 1)^A [1]_. N is the number
-    of training rows, and N_j is the number of training rows with label j.
+    The label matrix may lack some labels of a row, although they apply to it. The propensity of a label is
+    the probability that the label is in the label matrix for a row to which it applies.
+
+    The model is p_j = 1 / (1 + C (N_j + B)^-A) with C = (log N - 1) (B + 1)^A [1]_. N is the number of
+    training rows, and N_j is the number of these rows with label j.
 
     Parameters
     ----------
@@ -230,10 +232,11 @@ def psp_at_k(
 def psndcg_at_k(
     Y_true: Matrix, scores: Matrix, propensities: ArrayLike, k: int | Sequence[int] = (1, 3, 5)
 ) -> float | Floats:
-    """Compute propensity-scored nDCG: the discounted gain with hits weighted by 1 / propensity (PSnDCG@k).
+    """Compute propensity-scored nDCG: nDCG in which a hit is weighted by 1 / propensity (PSnDCG@k).
 
-    A hit on label j at rank r of row i gains 1 / (p_j log2(r + 1) I(min(k, abs(y_i)))). The documentation of
-    the module defines I. The gains of all hits are summed and divided by the largest possible sum. The sum is
+    A hit on label j at rank r of a row gains 1 / (p_j log2(r + 1) I(min(k, n))), where p_j is the propensity
+    of the label and n is the number of true labels of the row. I(m) is the sum of 1 / log2(r + 1) over the
+    ranks r from 1 to m. The gains of all hits are summed and divided by the largest possible sum. The sum is
     largest if the true labels of each row are ranked by decreasing 1 / p_j.
     """
     ks = _check_k(k)

@@ -150,14 +150,14 @@ def load(path: str | os.PathLike[str]) -> Any:
 
     Notes
     -----
-    Computing the checksum reads the whole file once, on two threads. This takes about ten milliseconds per
-    100 MB if the system has cached the file. Otherwise it takes as long as reading the file from the disk.
-    The index arrays of sparse matrices are read a second time. The process needs private memory only for the
-    header, and none for the arrays.
+    To check that the file is not damaged, `load` reads it once and computes a checksum, on two threads. This
+    takes about ten milliseconds per 100 MB if the system has cached the file. Otherwise it takes as long as
+    reading the file from the disk. The index arrays of sparse matrices are read a second time. The process
+    needs private memory only for the header, and none for the arrays.
 
-    While a model is loaded, its file may be deleted or replaced on Linux and macOS, but not on Windows.
-    Saving a model replaces the file. The file must not be overwritten in place or truncated, because this
-    would change the arrays of the loaded model or crash the process.
+    On Linux and macOS, the file may be deleted or replaced while the loaded model is in use. On Windows, this
+    is not possible. Saving a model replaces the file. The file must not be overwritten in place or truncated,
+    because this would change the arrays of the loaded model or crash the process.
     """
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size

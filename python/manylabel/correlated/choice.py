@@ -93,8 +93,8 @@ class HeldOut:
         cut : float
             Threshold of the log-odds.
         share : float
-            Number of predicted labels divided by the number of true labels, for the fitted rows and with this
-            threshold.
+            Number of predicted labels divided by the number of true labels, on the rows that the models are
+            fitted to, with this threshold.
         """
         fits = list(zip(self._folds, self._fitted(l2), strict=True))
         held = np.concatenate([model.decision_function(fold.X_held).ravel() for fold, model in fits])

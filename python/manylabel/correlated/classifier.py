@@ -81,19 +81,20 @@ class CorrLogClassifier(MultiLabelClassifier):
         labels coded as 0 and 1. With "pm1", they apply to the weights b/2 and couplings c/4 for labels coded
         as -1 and 1, as in [2]_. The fitted attributes contain b and c in both cases.
     decoder : {"auto", "exact", "search", "bp"}, default="auto"
-        Method that computes the most probable label set. "exact" enumerates all states of at most 20 coupled
-        labels. "search" starts from the best label sets of the training rows. It then changes single labels
-        and pairs of labels as long as this improves the label set. "bp" is max-product belief propagation
-        with at most 50 rounds, as in [2]_. It often fails if many labels are coupled. "auto" is "exact" for
-        up to 14 coupled labels and "search" for more.
+        Method that computes the most probable label set. "exact" tries all label sets; it is possible if at
+        most 20 labels have couplings. "search" starts from the best label sets of the training rows. It then
+        changes single labels and pairs of labels as long as this improves the label set. "bp" is max-product
+        belief propagation with at most 50 rounds, as in [2]_. It often does not find the most probable label
+        set if many labels have couplings. "auto" is "exact" if at most 14 labels have couplings, and
+        otherwise "search".
     solver : {"auto", "fista", "reference"}, default="auto"
         Solver for the weights and couplings. "fista" computes the optimum by accelerated proximal gradient
         steps, with restarts and one step size per label. "auto" computes the same optimum by quasi-Newton
-        steps, which usually take at most a third of the gradients. Quasi-Newton steps need the second moments
-        of the features and labels. "auto" uses them if `epsilon` is not 0 and if the numbers of features and
-        labels sum to at most 2,048 and at most half the number of rows. Otherwise, or if the quasi-Newton
-        steps fail, "auto" continues as "fista". "reference" repeats the optimization in the code of the
-        authors of [2]_. It starts at zero and takes at most 500 steps of fixed size. It stops when the
+        steps, which usually need at most a third as many gradient evaluations. Quasi-Newton steps need the
+        second moments of the features and labels. "auto" uses them if `epsilon` is not 0 and if the numbers
+        of features and labels sum to at most 2,048 and at most half the number of rows. Otherwise, or if the
+        quasi-Newton steps fail, "auto" continues as "fista". "reference" repeats the optimization in the code
+        of the authors of [2]_. It starts at zero and takes at most 500 steps of fixed size. It stops when the
         objective changes by less than a thousandth, and this early stopping regularizes the model. With
         "reference", the penalty of a coupling is ``l2_pairs * (2 c**2 + epsilon * abs(c))``, and `coding`
         must be "01".
@@ -103,8 +104,9 @@ class CorrLogClassifier(MultiLabelClassifier):
         weights of rare words.
     tol : float, default=1e-4
         Tolerance of the KKT violation; finite and > 0. The KKT violation is the largest absolute entry of the
-        (sub)gradient, for features of unit variance. The fit has converged when the violation is at most
-        `tol`. Penalties below `tol` have no effect. The solver "reference" ignores this parameter.
+        (sub)gradient, with respect to the couplings and the weights of features scaled to unit variance. The
+        fit has converged when the violation is at most `tol`. Penalties below `tol` have no effect. The
+        solver "reference" ignores this parameter.
     max_iter : int, default=1000
         Maximum number of gradient evaluations; >= 1.
 
@@ -118,8 +120,8 @@ class CorrLogClassifier(MultiLabelClassifier):
     correlations_ : csr_array of shape (n_labels, n_labels), dtype float64
         Couplings c, a symmetric matrix. The presence of label k adds c_ik to the log-odds of label i.
     label_sets_ : csr_array of shape (n_sets, n_labels), dtype float32
-        Distinct sets of coupled labels in the training rows, in order of decreasing frequency; at most 65,536
-        sets.
+        Distinct label sets of the training rows, without labels that have no couplings, in order of
+        decreasing frequency; at most 65,536 sets.
     label_set_energies_ : ndarray of shape (n_sets,), dtype float64
         Sum of the couplings of all pairs of labels in each set of `label_sets_`.
     objective_ : float
@@ -146,16 +148,16 @@ class CorrLogClassifier(MultiLabelClassifier):
     on the features and on the predictions for all other labels. With ``decoder="bp"``, the scores are the
     max-marginals of the messages. `predict` assigns the labels with positive scores.
 
-    `predict_proba` returns marginal probabilities, which do not depend on predictions for other labels. For
-    up to 14 coupled labels, they are sums over all label sets. With more coupled labels, they are computed by
+    `predict_proba` returns marginal probabilities, which do not depend on predictions for other labels. If at
+    most 14 labels have couplings, they are sums over all label sets. Otherwise, they are computed by
     sum-product belief propagation with damping 1/2. If the messages of a row do not converge in 100 rounds,
-    or if the model has more than 2,500 coupled pairs, a mean-field approximation is used instead.
+    or if more than 2,500 pairs of labels have couplings, a mean-field approximation is used instead.
 
     `predict_topk` ranks labels by the log-odds of these probabilities. Rankings by `decision_function` depend
     on the predictions for the other labels. They are worse if these predictions are uncertain. For example,
-    the precision at 1 is 73 % instead of 76 % on yeast, and 43 % instead of 55 % on delicious. With more than
-    14 coupled labels, `predict_proba` and `predict_topk` take 2 to 15 times as long as `predict`, at most a
-    few milliseconds per row.
+    the precision at 1 is 73 % instead of 76 % on yeast, and 43 % instead of 55 % on delicious. If more than
+    14 labels have couplings, `predict_proba` and `predict_topk` take 2 to 15 times as long as `predict`, at
+    most a few milliseconds per row.
 
     A gradient evaluation takes O((nnz(X) + nnz(Y)) n_labels) time, where nnz(Y) counts only labels with
     couplings. The solver skips pairs of labels with a coupling of zero. If a skipped pair violates the
@@ -165,8 +167,8 @@ class CorrLogClassifier(MultiLabelClassifier):
     `tol` is below 1e-5. Quasi-Newton steps at least double the memory of each nonzero weight. The fit also
     stores two copies of X. Arrays of shape (n_samples, n_labels) are formed for one block of rows at a time.
 
-    If labels nearly determine one another, their couplings become so large that the prediction of one label
-    determines the other. A larger `l2_pairs` prevents this.
+    If labels nearly determine one another, their couplings become so large that the predictions of these
+    labels determine one another. A larger `l2_pairs` prevents this.
 
     With ``l2_features="auto"``, the penalty is chosen on a sample of the data, by models without couplings.
     The sample has 4,096 rows and 32 labels, or an eighth of the rows and 1 in 64 labels if these numbers are
@@ -428,17 +430,17 @@ class CorrLogClassifier(MultiLabelClassifier):
         x : array-like or sparse matrix of shape (n_features_in_,) or (1, n_features_in_)
             The features of one row.
         feature_names : sequence of str of length n_features_in_, default=None
-            Names of the features in the text. By default, the names are ``feature_names_in_`` if this
-            attribute exists, and otherwise "feature 0", "feature 1", ...
+            Names of the features in the ``repr`` of the result. By default, the names are
+            ``feature_names_in_`` if this attribute exists, and otherwise "feature 0", "feature 1", ...
         label_names : sequence of str of length n_labels, default=None
-            Names of the labels in the text. By default, the names are "label 0", "label 1", ...
+            Names of the labels in the ``repr`` of the result. By default, they are "label 0", "label 1", ...
 
         Returns
         -------
         Explanation
-            The contributions to the log-odds of every label. Each feature, each other predicted label, and
-            the intercept minus `threshold_` have a contribution. The text of the object (its ``repr``) shows
-            the predicted labels.
+            The log-odds of every label, split into a contribution of each feature, a contribution of each
+            predicted label other than the label itself, and the intercept minus `threshold_`. The ``repr`` of
+            the object is a text with the contributions to the predicted labels.
 
         Raises
         ------
@@ -478,9 +480,11 @@ class CorrLogClassifier(MultiLabelClassifier):
         label_names : sequence of str of length n_labels, default=None
             Names of the labels. By default, the names are "label 0", "label 1", ...
         max_labels : int, default=30
-            Maximum number of labels in the heat map; >= 1. It shows the labels with the strongest couplings.
+            Maximum number of labels in the heat map; >= 1. The heat map shows the labels with the strongest
+            couplings.
         max_pairs : int, default=40
-            Maximum number of label pairs in the graph; >= 1. It shows the pairs with the strongest couplings.
+            Maximum number of label pairs in the graph; >= 1. The graph shows the pairs with the strongest
+            couplings.
         axes : sequence of two matplotlib.axes.Axes, default=None
             Axes for the heat map and for the graph. None creates a new figure.
 

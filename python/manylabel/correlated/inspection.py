@@ -33,9 +33,9 @@ class Explanation:
     labels : csr_array of shape (n_labels, n_labels), dtype float64
         Contribution of each predicted label (column) to the log-odds of each other label (row).
     feature_names : sequence of str of length n_features
-        Names of the features in the text.
+        Names of the features in the ``repr`` of the object.
     label_names : sequence of str of length n_labels
-        Names of the labels in the text.
+        Names of the labels in the ``repr`` of the object.
 
     Examples
     --------

@@ -180,9 +180,10 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
     References
     ----------
     .. [1] P. Mineiro and N. Karampatziakis, "Fast Label Embeddings for Extremely Large Output Spaces",
-       arXiv:1412.6547, algorithm 1. Here, F of line 8 is the square of the product with the regression.
+       arXiv:1412.6547, algorithm 1. The formula for F in line 8 is misprinted; this class uses
+       ``(Y'XZ)'(Y'XZ)``.
     .. [2] P. Mineiro and N. Karampatziakis, "Scalable Multilabel Prediction via Randomized Methods",
-       arXiv:1502.02710. It describes the ridge and the weights.
+       arXiv:1502.02710. This paper describes the ridge and the weights of the rows.
 
     Examples
     --------

@@ -117,8 +117,9 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     """Base class of the multi-label classifiers. It provides scores, rankings and 0/1 predictions.
 
     A subclass implements `_fit`, which sets ``classes_``, ``sparse_output_`` and the attributes of the
-    subclass. It also implements `_make_scorer`, and `_log_odds`, which converts scores. A subclass with
-    probabilities implements `_knows_probabilities`, and may override `_probabilities`.
+    subclass. It also implements `_make_scorer`, which returns an object that computes scores, and
+    `_log_odds`, which converts scores to log-odds. A subclass with probabilities implements
+    `_knows_probabilities`, and may override `_probabilities`.
 
     The scorer is made at the first prediction and borrows the fitted arrays. It is dropped when an attribute
     of the estimator is assigned. Therefore `fit` and `set_params` drop it.

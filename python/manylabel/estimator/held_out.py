@@ -66,7 +66,7 @@ class Fold(NamedTuple):
         Returns
         -------
         float
-            The loss of a row, summed over its labels, and averaged over the rows with their weights.
+            The weighted mean over the rows. The loss of a row is the sum of the losses of its labels.
         """
         fitted = np.bincount(self.Y.indices, minlength=self.Y.shape[1]) > 0
         scores = scores[:, fitted].astype(np.float64)
@@ -141,7 +141,7 @@ def _drawn_labels(Y: csr_array) -> NDArray[np.intp]:
 
 
 def best_strength(loss: Callable[[float], float], first: float, least: float, most: float) -> float:
-    """Search for the strength with the smallest loss.
+    """Search for the regularization strength with the smallest loss on held-out rows.
 
     The search starts at `first`. It divides or multiplies the strength by `STRENGTH_STEP` as long as a step
     lowers the loss by more than 2 %.

@@ -318,7 +318,7 @@ class Either(Parameter):
         return any(kind.takes(value) for kind in self.kinds)
 
     def checked(self, value: Any) -> Any:
-        """Convert an allowed value with the first alternative that accepts it."""
+        """Convert an allowed value with the first of the alternatives in `kinds` that accepts the value."""
         return next(kind for kind in self.kinds if kind.takes(value)).checked(value)
 
     def read(self, text: str) -> Any:

@@ -28,13 +28,13 @@ class Report:
             self._progress(done)
 
     def restart(self, total: int) -> None:
-        """Restart the bar from 0 with the size of the next part of the work, once the size is known."""
+        """Set the bar to 0, for the next part of the work, which has the size `total`."""
         self._bar.reset(total=total)
 
 
 @contextmanager
 def reported(total: int | None, unit: str, verbose: bool, progress: Progress) -> Iterator[Report]:
-    """Yield a callable that reports progress to a bar, if `verbose`, and to `progress`, if it is not None."""
+    """Yield a callable that reports to `progress` (unless None) and, if `verbose`, to a progress bar."""
     with tqdm(total=total, unit=unit, disable=not verbose) as bar:
         yield Report(bar, progress)
         if bar.total is not None:

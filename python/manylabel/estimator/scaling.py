@@ -23,7 +23,7 @@ _CONSTANT = 1e-20
 
 
 def holds_measurements(X: csr_array) -> bool:
-    """Return whether X has so many nonzero values that they are measurements and not word counts."""
+    """Return whether more than an eighth of the values of X are nonzero. If so, X is not treated as text."""
     return bool(np.count_nonzero(X.data) > _DENSE_SHARE * X.shape[0] * X.shape[1])
 
 
@@ -53,8 +53,8 @@ class ScaledFeatures:
         Weights of the rows. None means equal weights.
     normalize : {"auto", "rows", "columns"} or bool
         What to scale. "rows" and True scale each row to unit length. "columns" scales each column to unit
-        variance. "auto" is the same as "columns" if X holds measurements, and the same as "rows" otherwise.
-        False scales nothing.
+        variance. "auto" is the same as "columns" if more than an eighth of the values of X are nonzero, and
+        the same as "rows" otherwise. False scales nothing.
     center : bool
         Whether to center scaled columns in which most values are nonzero. Other columns are never centered.
         The number of stored values therefore at most doubles.

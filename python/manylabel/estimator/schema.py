@@ -65,14 +65,14 @@ class Attribute(ABC):
         name : str
             Name of the attribute, for error messages.
         value : object
-            The value in the file.
+            The value of the attribute in a model file.
         sizes : dict of str to int
             The sizes that are known so far, such as n_features. Sizes that `value` determines are added.
 
         Raises
         ------
         ValueError
-            If the type, dtype, shape or content of `value` does not match this description.
+            If the type, dtype, shape or content of `value` does not match the description in this object.
         """
 
 
@@ -84,8 +84,9 @@ class Scalar(Attribute):
     kind : type
         Type of the value: bool, int or float. float also accepts int.
     size : str, default=None
-        Name of a size. The value sets this size, or must equal it if it is already known. A bool sets a size
-        of 0 or 1. None means that the value is not a size.
+        Name of the size that the value gives, such as ``"n_labels"``. If the size is already known from
+        another attribute, the value must equal it. A bool gives a size of 0 or 1. None means that the value
+        is not a size.
     finite : bool, default=False
         Whether a float must be finite as float32, the dtype of scores.
     or_minus_infinity : bool, default=False
@@ -134,13 +135,14 @@ class Array(Attribute):
     below : str, default=None
         Name of a size, for arrays of indices. Indices must be >= 0 and less than this size.
     ends : str, default=None
-        Name of a size, for arrays with the ends of slices. The ends must not decrease. The first end must be
-        0 and the last end must equal this size.
+        Name of a size, for arrays of positions that divide another array into slices, such as `indptr` in the
+        CSR format. The positions must not decrease. The first position must be 0 and the last position must
+        equal this size.
     or_minus_infinity : bool, default=False
         Whether floats may be -inf. Labels that are never predicted have such values.
     precision : str, default=None
-        Name of a size that holds the number of bytes per float. Attributes with the same name must have the
-        same float type.
+        Any name. All arrays of a schema with the same `precision` must have the same float type. None means
+        that the float type does not depend on other arrays.
     """
 
     def __init__(

@@ -94,11 +94,11 @@ class DiSMECClassifier(LinearClassifier):
     With ``threshold="auto"``, the threshold is the margin at which the number of predicted labels on held-out
     rows equals the number of true labels. A tenth of the rows is held out, or a quarter if the data set is
     small. A sample of the labels is then fitted without these rows. The sample is drawn separately from the
-    frequent and the rare labels. From each group, it takes the 64 most frequent labels and 64 or 1 in 20 of
-    all others. The contribution of the held-out rows to the weights of these labels is subtracted, and a few
-    solver steps adapt the weights to the remaining rows. The weights in `coef_` are not affected. The
-    computation takes up to 15 % of the fit time, or more if the fit takes only a few milliseconds. If the
-    held-out rows have fewer than ten labels in total, the threshold is 0.
+    frequent and the rare labels. From each of these two groups, it takes the 64 most frequent labels and 1 in
+    20 of the other labels, but at least 64 of them. The contribution of the held-out rows to the weights of
+    these labels is subtracted, and a few solver steps adapt the weights to the remaining rows. The weights in
+    `coef_` are not affected. The computation takes up to 15 % of the fit time, or more if the fit takes only
+    a few milliseconds. If the held-out rows have fewer than ten labels in total, the threshold is 0.
 
     With ``C="auto"``, C is chosen on a sample of the data. The sample does not depend on `random_state`. It
     has 4,096 rows and 32 labels, or an eighth of the rows and 1 in 64 labels if these numbers are larger. It

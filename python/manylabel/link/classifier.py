@@ -43,9 +43,9 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     """Linear model on random cosine features of a low-rank linear prediction.
 
     `Rembrandt` reduces each row to a vector p of k linear predictions, a summary of its labels. The scores
-    are ``cos((p, 1) R + b) V`` with random frequencies R, random phases b and fitted weights V. This model is
-    the primal form of a kernel machine on p. It turns independent linear predictions into joint nonlinear
-    predictions [1]_.
+    are ``cos((p, 1) R + b) V`` with random frequencies R, random phases b and fitted weights V. This function
+    of p is called the link. The model is the primal form of a kernel machine on p. It turns independent
+    linear predictions into joint nonlinear predictions [1]_.
 
     Parameters
     ----------
@@ -65,9 +65,10 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         most 2000. This parameter is ignored with ``kernel="linear"``.
     gamma : float or "auto", default="auto"
         Factor by which the frequencies of the median heuristic are multiplied; finite and > 0. For example,
-        the Gaussian kernel is ``exp(-gamma^2 |p - p'|^2 / median)``, where the median is taken over squared
-        distances. "auto" tries 1/4, 1/2 and 1 and chooses the value with the lowest leave-one-out error of
-        least squares (see Notes).
+        the Gaussian kernel is ``exp(-gamma^2 |p - p'|^2 / median)``, where p and p' are the linear
+        predictions of two rows and the median is over the squared distances of all pairs of rows. "auto"
+        tries 1/4, 1/2 and 1 and chooses the value with the lowest leave-one-out error of least squares (see
+        Notes).
     loss : {"logistic", "squared", "softmax"}, default="logistic"
         Loss function. "logistic" and "squared" are sums over the labels. "softmax" is for data with exactly
         one label per row.
@@ -165,8 +166,8 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     validation_loss_ : ndarray of shape (n_iter_,), dtype float64
         Mean loss per held-out row after each pass; empty without `early_stopping`.
     n_iter_ : int
-        Number of passes of "psgd", or the largest number of Newton steps of a label. It is 1 for the closed
-        form.
+        Number of passes of "psgd", or the largest number of Newton steps of a label. It is 1 with the squared
+        loss.
     n_components_ : int
         Number k of linear predictions.
     classes_ : ndarray of shape (n_labels,)
@@ -211,12 +212,13 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     float64. If more than half of the values of X are nonzero, a dense copy of X takes 8 more bytes per value.
     Predictions process the rows in blocks.
 
-    The link overfits if its training inputs are more accurate than the linear predictions of new rows. The
-    embedding predicts its own training rows better than new rows, especially if there are few training rows.
-    With ``l2="auto"``, the link is therefore fitted on leave-one-out predictions. The leave-one-out
-    prediction of a row is the prediction of the embedding's last regression, fitted to all other rows. These
-    predictions require one fit and the leverages of the rows. The Notes of `Rembrandt` describe the
-    leverages, the choice of the ridge and the cost of both computations.
+    The link is fitted to linear predictions p of the training rows. It overfits if these are more accurate
+    than the linear predictions of new rows. The embedding predicts its own training rows better than new
+    rows, especially if there are few training rows. With ``l2="auto"``, the link is therefore fitted on
+    leave-one-out predictions. The leave-one-out prediction of a row is the prediction of the embedding's last
+    regression, fitted to all other rows. These predictions require one fit and the leverages of the rows. The
+    Notes of `Rembrandt` describe how the leverages are computed, how the ridge is chosen and how long this
+    takes.
 
     With ``l2="auto"``, columns are scaled if more than an eighth of the values of X are nonzero. Each column
     is then divided by its standard deviation, because one ridge does not suit features of different scales.
@@ -224,19 +226,20 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     not scaled. The link is then fitted on the embedding's predictions of its own training rows, as in [1]_.
 
     ``gamma="auto"`` compares errors on up to 4000 rows and the 64 most frequent labels. It uses 500 random
-    features, or more if the comparison takes at most a tenth of the time of the fit of V. The comparison
-    approximates the error of the final model in two ways. First, its ridge is smaller than `l2_link`, because
-    the passes of "psgd" undo part of the ridge. Second, it uses values between the leave-one-out residuals
-    and the training residuals. With more rows, these values are closer to the training residuals. The value 1
-    is tried only if 1/4 is not better than 1/2.
+    features, or more if the comparison takes at most a tenth of the time of the fit of V. The compared models
+    are fitted by least squares, and to fewer rows if there are more than 4000. The comparison therefore makes
+    two corrections. First, with "psgd", its ridge is smaller than `l2_link`, because the passes of "psgd"
+    undo part of the ridge. Second, the errors are weighted means of the leave-one-out error and the training
+    error. The more rows are left out of the comparison, the larger is the weight of the training error, up to
+    one half. The value 1 is tried only if 1/4 is not better than 1/2.
 
     A threshold at a probability of one half minimizes the Hamming loss. However, if labels are hard to
     predict, only a few probabilities exceed one half. ``threshold="auto"`` therefore refits a sample of
     frequent and rare labels on four fifths of the rows and scores the remaining fifth (at most 4000 rows).
     The refit uses the features, the Gram matrix and the leave-one-out predictions of the main fit. The sample
     has at least 32 labels. Beyond this minimum, its size is limited so that the refit takes about a tenth of
-    the time of the fit of V. With fewer than 2500 rows, further fifths are held out one after the other. This
-    stops when 500 rows have been held out, or when the held-out rows have 500 of the sampled labels.
+    the time of the fit of V. With fewer than 2500 rows, further fifths are held out one after the other,
+    until 500 rows have been held out or the held-out rows have 500 of the sampled labels.
 
     The authors of [1]_ use ``n_components=0.9, n_iter=2, l2=1e-4, threshold="zero"`` and the parameters of
     `smooth_link_space`. Their quasi-random frequencies for a value of gamma equal the frequencies for

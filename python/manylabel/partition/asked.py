@@ -1,4 +1,4 @@
-"""Scorers for block models that the Rust core cannot score; they call the methods of the models."""
+"""Scorers that call the methods of block models, for models whose scores the Rust core cannot compute."""
 
 from __future__ import annotations
 
@@ -75,9 +75,11 @@ class _Answer(Generic[T]):
 class AskedScorer:
     """Scorer with the interface of `_core.Scorer`, which calls the methods of the block models.
 
-    If rows may be routed to several blocks, the scores of all rows are merged, even the scores of rows with
-    one block. The reason is that merged scores are log-odds. The conversion to log-odds differs between the
-    labels of a model of another library, so it requires the scores of all labels of a block.
+    If rows may be routed to several blocks, the scores of a row from all its blocks are merged. Merged scores
+    are log-odds. The scores of a row with a single block are therefore also converted to log-odds. For a
+    model of another library, the factor of this conversion differs between labels. The labels with the
+    highest scores may therefore not have the highest log-odds, so the scores of all labels of the block are
+    computed and converted.
 
     Parameters
     ----------

@@ -131,8 +131,8 @@ class BlockClassifier(MultiLabelClassifier):
             Number of labels divided by the mean number of labels that are scored per row, as in the results
             of Liang, Hsieh and Lee.
         with_routing : float
-            The same ratio, where the denominator also includes the products of the router, one per block and
-            row. This number is more realistic than `scoring`.
+            The same ratio, where the router's score of each block also counts as a score. This number is more
+            realistic than `scoring`.
 
         Raises
         ------

@@ -62,9 +62,9 @@ class BlockPartitionClassifier(BlockClassifier):
     estimator : estimator or None, default=None
         Multi-label classifier with scikit-learn's interface. None means `DiSMECClassifier()`. An estimator of
         another library is fitted only to the labels that occur in some but not all rows of a block. All other
-        labels of the block get constant scores, the log-odds of their frequencies. The estimator gets X (or
-        Y) as a dense array if it was dense in `fit`. The method `save` does not support estimators of other
-        libraries.
+        labels of the block get constant scores, the log-odds of their frequencies. Such an estimator gets X
+        as a dense array if X was dense in `fit`, and Y as a dense array if Y was dense. The method `save`
+        does not support estimators of other libraries.
     n_blocks : int or "auto", default="auto"
         Initial number of blocks; >= 1. With ``mode="rule"``, "auto" is 1 to 4, depending on the number of
         rows, the number of labels and the accuracy of the router. With other modes, "auto" starts with the
@@ -85,11 +85,12 @@ class BlockPartitionClassifier(BlockClassifier):
         block, scores are log-odds. The score of a label is the logit of ``sum_l p_l / (1 + exp(-s_l))``. The
         sum is over the blocks l of the row that have the label. s_l is the log-odds of the label in block l.
         p_l is the router's probability of block l, where the probabilities of all blocks of the row are
-        scaled to sum to 1. Models with a margin of 1, such as `DiSMECClassifier`, have no log-odds. Their
-        scores are multiplied by 4 to approximate log-odds.
+        scaled to sum to 1. Scores that are margins, such as the scores of `DiSMECClassifier`, are multiplied
+        by 4 to approximate log-odds.
     mode : {"rule", "accuracy", "speed"}, default="rule"
         Method that chooses `lam` if it is "auto". "rule" needs no cross-validation. It uses the weight at
-        which a single block of all rows would capture 95 % of the positive entries of Y, or 0 with one block.
+        which a single block of all rows would have the labels of 95 % of the positive entries of Y. If
+        `n_blocks` is 1, or if there are too few rows or labels for several blocks, the weight is 0.
         "accuracy" and "speed" use 5-fold cross-validation and compare the precision at 1, 3 and 5 (P@1, P@3
         and P@5). "accuracy" maximizes their sum. "speed" chooses the largest weight for which each of the
         three is at most 2 points lower than with `estimator` alone.
@@ -100,8 +101,8 @@ class BlockPartitionClassifier(BlockClassifier):
         Whether the router has intercepts. The intercepts are regularized like the weight of a feature that is
         1 in every row.
     drop_unlabeled : bool, default=False
-        Whether to fit the router without the rows that have no labels. In the partition, these rows stay in
-        the clusters from k-means.
+        Whether to fit the router without the rows that have no labels. The partition includes these rows, but
+        leaves them in their first clusters, from k-means.
     n_init : int, default=1
         Number of runs of the partition with different seeds; >= 1. The partition with the lowest objective is
         kept.
@@ -183,10 +184,10 @@ class BlockPartitionClassifier(BlockClassifier):
     Y.
 
     With ``mode="accuracy"`` and ``mode="speed"``, ``lam="auto"`` compares eight candidates for `lam`. They
-    are the weights at which a single block of all rows would capture 35 to 99 % of the positive entries. Each
-    of the five folds takes one fit of the partition, the router and the block models, with the smallest
-    candidate. A larger candidate keeps the blocks of rows and selects a subset of each label set. It is
-    therefore evaluated with the scores of the same models. The final model is fitted in the same way.
+    are the weights at which a single block of all rows would have the labels of 35 to 99 % of the positive
+    entries. Each of the five folds takes one fit of the partition, the router and the block models, with the
+    smallest candidate. A larger candidate keeps the blocks of rows and selects a subset of each label set. It
+    is therefore evaluated with the scores of the same models. The final model is fitted in the same way.
     ``mode="speed"`` also takes five fits of `estimator` to all labels.
 
     If `n_blocks` is also "auto", the first number of blocks is the number that `BlockPartitioner` finds with

@@ -58,10 +58,10 @@ class CBMLCClassifier(BlockClassifier):
         Multi-label classifier, as in `BlockPartitionClassifier`. None means `DiSMECClassifier()`.
     n_clusters : int or "auto", default="auto"
         Number of clusters; >= 1. It is reduced to the number of distinct rows if there are fewer. "auto"
-        starts with one cluster per 10,000 rows, at most 8 clusters. This number is halved until the clusters
-        after the first each explain at least 1 % of the variance of the rows on average. Too many clusters
-        lower the accuracy for two reasons. Each model learns only from the rows of its cluster. If the rows
-        do not form clear clusters, similar rows are separated.
+        starts with one cluster per 10,000 rows, at most 8 clusters. A number c of clusters is used if they
+        explain at least ``c - 1`` percent of the variance of the rows. Otherwise, c is halved. Too many
+        clusters lower the accuracy for two reasons. Each model learns only from the rows of its cluster. If
+        the rows do not form clear clusters, similar rows are separated.
     n_init : int, default=1
         Number of runs of k-means with different seeds; >= 1. The result with the lowest inertia is kept.
     random_state : int, RandomState instance or None, default=None
@@ -184,7 +184,7 @@ def _clusters_by_rule(n_rows: int, kmeans: Callable[[int], Any]) -> Any:
 
 @register(command="lpsr")
 class LPSRClassifier(BlockClassifier):
-    """Label partitioning for sublinear ranking: one model ranks a few candidate labels of a part of the rows.
+    """Label partitioning for sublinear ranking: one model for all rows, which ranks few labels per row.
 
     `fit` trains a base scorer for all labels. It then splits the rows into two parts by 2-means, and splits
     each part again as long as the part is large. Each part gets a set of candidates, which are labels that

@@ -31,7 +31,7 @@ class _StoppedError(Exception):
 
 
 def base_estimator(estimator: Any) -> Any:
-    """Return the estimator to clone, which is `DiSMECClassifier()` for None."""
+    """Return the given estimator, or `DiSMECClassifier()` if it is None."""
     return DiSMECClassifier() if estimator is None else estimator
 
 

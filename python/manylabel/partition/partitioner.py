@@ -46,12 +46,11 @@ class BlockPartitioner(Estimator):
         positive entries, by at least a thousandth of all positive entries. The search ends after five
         consecutive numbers without this improvement.
     lam : float or "auto", default="auto"
-        Weight of the squared sizes of the label sets; finite and >= 0. Its unit is the number of captured
-        entries. Larger values give smaller label sets. "auto" is 0 if `max_labels` is given. Otherwise, it is
-        the weight at which a single block of all rows would capture 90 % of the positive entries. This weight
-        is just below ``N_J / (2 J - 1)``. Here, J is the smallest number of labels that have 90 % of the
-        positive entries, and N_J is the number of rows with the J-th most frequent label. The weight grows in
-        proportion to the number of rows.
+        Weight of the squared sizes of the label sets; finite and >= 0. Larger values give smaller label sets.
+        "auto" is 0 if `max_labels` is given. Otherwise, it is the weight at which a single block of all rows
+        would capture 90 % of the positive entries of Y. This weight is just below ``N_J / (2 J - 1)``. Here,
+        J is the smallest number of labels that have 90 % of the positive entries, and N_J is the number of
+        rows with the J-th most frequent label. The weight grows in proportion to the number of rows.
     max_labels : int or None, default=None
         Maximum number of labels per block; >= 1. None means no limit.
     n_init : int, default=1

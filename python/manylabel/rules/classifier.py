@@ -49,8 +49,8 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     `fit` adds one rule at a time. It grows a rule on a bootstrap sample of the rows, one condition at a time.
     The head is a Newton step of the loss over the covered rows. Each new condition is the condition that
     lowers the loss most [1]_. Labels with similar steps can be put into one bin, so that they get the same
-    score. This shortens the step and reduces the number of equations for the head [2]_. By default, there are
-    no bins, each label has its own score, and a step that is too long is halved.
+    score. Bins shorten the step and reduce the number of equations that are solved for a head [2]_. By
+    default, labels are not put into bins, and a step that is too long is halved.
 
     Parameters
     ----------
@@ -83,9 +83,10 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     search : {"fast", "exact"}, default="fast"
         Search for the next condition. "exact" tries every threshold of every feature and computes new bins
         for each threshold. "fast" tries at most 64 thresholds per numeric feature (65 if most values of the
-        feature are 0). With label binning, "fast" also reuses the bins of the rule before the new condition.
-        It does this for features with mostly nonzero values or, with more than 256 labels, for all features.
-        The heads of the final rules are exact with both values.
+        feature are 0). With label binning, "fast" also tries conditions without new bins: it keeps the bins
+        that were computed for the rule without the new condition. It does this for features in which most
+        values are nonzero. If there are more than 256 labels, it does this for all features. The head of a
+        finished rule is always computed with new bins.
     learning_rate : float, default=0.3
         Factor that multiplies every head except the head of the default rule; in (0, 1].
     l2 : float, default=1.0
@@ -179,18 +180,18 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     training row get the score -inf and are never predicted.
 
     The fit takes 16 bytes of memory for each pair of a row and a label, and about 16 bytes per stored value
-    of X. It stores no matrix of shape (n_labels, n_labels) for single rows. In three cases, each thread
-    stores a few matrices of this shape for groups of rows: without bins, with exact search, or with bins,
-    sparse features and up to 256 labels.
+    of X. Each thread also stores a few matrices of shape (n_labels, n_labels) in three cases: if labels are
+    not put into bins, if `search` is "exact", or if features are sparse and there are at most 256 labels. The
+    number of these matrices does not depend on the number of rows.
 
-    The first rules of a fit do not depend on `n_rules`.
+    A fit with fewer rules gives the first rules of a fit with more rules, if all other parameters are equal.
 
     The effect of a rule on a label is defined as the absolute score in its head multiplied by the coverage of
     the rule. The importance of a label is the sum of the effects of all rules on the label, without the
-    default rule. For the importance of a feature, the effects of a rule on all labels are added and divided
-    equally among its conditions. The importance of a feature is the sum over all conditions on the feature.
-    `label_importances_` and `feature_importances_` are scaled to sum to 1. If there are no rules other than
-    the default rule, they are 0.
+    default rule. For the importance of a feature, the effects of a rule on all labels are added, and this sum
+    is divided equally among the conditions of the rule. The importance of a feature is the sum of the shares
+    of all conditions on the feature. `label_importances_` and `feature_importances_` are scaled to sum to 1.
+    If there are no rules other than the default rule, they are 0.
 
     References
     ----------
@@ -415,10 +416,10 @@ class BoostedRulesClassifier(MultiLabelClassifier):
             in order of decreasing absolute score. If None, it contains all rules that cover the row, in the
             order in which they were added.
         feature_names : sequence of str of length n_features, default=None
-            Names of the features in the text. By default, the names are ``feature_names_in_`` if this
-            attribute exists, and otherwise "feature 0", "feature 1", ...
+            Names of the features in the ``repr`` of the result. By default, the names are
+            ``feature_names_in_`` if this attribute exists, and otherwise "feature 0", "feature 1", ...
         label_names : sequence of str of length n_labels, default=None
-            Names of the labels in the text. By default, the names are "label 0", "label 1", ...
+            Names of the labels in the ``repr`` of the result. By default, they are "label 0", "label 1", ...
 
         Returns
         -------

@@ -1,28 +1,29 @@
 //! Minimizes the objective by accelerated proximal gradients (FISTA), with a step length and a
 //! momentum for each label.
 //!
-//! **Steps.** The loss is a sum over labels i of convex functions of (`w_i`, `c_i`·, `β_i`). Let
-//! `L_i` bound the curvature of the i-th function for columns of unit variance. The step for the
-//! weights of label i is `1/L_i`. The step for the coupling of i and k is `1/(L_i` `v_k` + `L_k`
-//! `v_i`), with the variances `v_i` and `v_k` of the two labels. The coupling has two terms because
-//! it appears in the losses of both labels. With these steps, the quadratic model is an upper bound
-//! of the whole loss. The proximal step for the elastic net has a closed form: soft thresholding by
-//! `t l1`, followed by a division by `1 + 2 t l2`.
+//! **Steps.** The loss is a sum over labels i of convex functions of the weights `w_i`, the
+//! couplings `c_ik` and the intercept `β_i` of the label. Let `L_i` bound the curvature of the i-th
+//! function for columns of unit variance. The step for the weights of label i is `1/L_i`. The step
+//! for the coupling of i and k is `1/(L_i` `v_k` + `L_k` `v_i`), with the variances `v_i` and `v_k`
+//! of the two labels. The coupling has two terms because it appears in the losses of both labels.
+//! With these steps, the quadratic model is an upper bound of the whole loss. The proximal step for
+//! the elastic net has a closed form: soft thresholding by `t l1`, followed by a division by
+//! `1 + 2 t l2`.
 //!
 //! **Curvature.** The curvature of the loss at a row is σ(1−σ). For rare labels it is a hundred
 //! times smaller than its bound ¼. `L_i` therefore starts at the curvature of constant predictions.
 //! It is then adapted, up or down, to the curvature seen in differences of gradients of weights and
-//! couplings. A curvature seen along a path is not a bound. The objective is therefore computed
-//! from time to time. If it has risen, the solver returns to the last point where the objective was
-//! computed, and uses the true bound from then on.
+//! couplings. Such an observed curvature is no upper bound. The objective is therefore computed
+//! from time to time. If the objective has risen, the solver returns to the last point where the
+//! objective was computed, and uses the true bound from then on.
 //!
 //! **Momentum.** The momentum of a label restarts when a step goes against its previous direction
 //! (O'Donoghue and Candès, *Adaptive Restart for Accelerated Gradient Schemes*, 2015).
 //!
 //! **Resting panels.** A panel of labels rests while all its labels are well within the tolerance.
 //! Gradients are computed only for active panels, until all panels rest. A gradient of all panels
-//! then confirms convergence. If it does not, the solver continues with a stricter criterion for
-//! resting.
+//! then shows whether the solver has converged. If it has not, it continues with a stricter
+//! criterion for resting.
 //!
 //! The state takes about seven numbers per weight. They are the points w and y, the previous w and
 //! y, two gradients, and the last point where the objective was computed.

@@ -85,8 +85,8 @@ pub(crate) struct Gradient<'a, T, const N: usize> {
     /// The sums of all pieces, panel by panel. After a pass, the first piece of a panel holds the
     /// total of the panel.
     partials: Vec<Partial<T, N>>,
-    /// Couplings in the order in which panels read them, with one row per neighbour for each panel;
-    /// see [`Pairs`].
+    /// Couplings in the order in which panels read them. A panel has one row of N couplings for
+    /// each of its neighbours; see [`Pairs`].
     couplings: Vec<Wide<T, N>>,
     /// Whether labels are centred. They are centred for all solvers except the reference solver.
     centred: bool,

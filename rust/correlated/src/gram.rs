@@ -2,8 +2,8 @@
 //! and the constant.
 //!
 //! If predictions are constant, the second moments are the curvature of the loss of every label, up
-//! to a factor. The quasi-Newton solver starts from them. They take O(side²) memory. Their
-//! computation takes about as long as one gradient in a problem with one label per column.
+//! to a factor. The quasi-Newton solver starts from them. With c columns, they take O(c²) memory,
+//! and they take about as long to compute as one gradient of a problem with c labels.
 
 use crate::gradient::Gradient;
 use crate::wide::{Float, Wide};

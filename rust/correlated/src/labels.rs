@@ -4,7 +4,7 @@
 //! Only labels that occur in some but not all rows take part in the fit. They are numbered by
 //! decreasing frequency, so that the labels of a panel have similar numbers of rows. Each block
 //! stores its entries twice: by label in 2 bytes each, and by row in 4 bytes each. The two products
-//! of the fit, `Y C` and `Yᵀ U`, can then sum in registers.
+//! of the fit, `Y C` and `Yᵀ U`, can then be summed in registers.
 
 use crate::wide::{Float, Wide};
 use manylabel_base::{Error, Watch, collected, filled, push, reserved};

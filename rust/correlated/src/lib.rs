@@ -25,16 +25,16 @@
 //! objective is convex. The absolute values set many weights and couplings to exactly zero. Weights
 //! and couplings are therefore returned as sparse matrices.
 //!
-//! The paper codes labels as −1 and 1. The likelihood is the same with `w = b/2`, `a = c/4` and
+//! Li et al. code labels as −1 and 1. The likelihood is the same with `w = b/2`, `a = c/4` and
 //! other intercepts. However, penalties of w and a are not the same as penalties of b and c.
 //! [`Coding`] chooses which parameters are penalized. [`Model`] always holds b and c.
 //!
 //! # Prediction
 //!
-//! [`Scorer`] computes two kinds of results for a row. Predicted label sets come from the most
-//! probable label set, the maximum of p(z|x). It is found by the chosen [`Method`]. Rankings and
-//! probabilities come from the marginals p(`z_i` = 1|x), which are sums over all values of the
-//! other labels.
+//! [`Scorer`] computes two kinds of results for a row. Predicted label sets are derived from the
+//! most probable label set, the maximum of p(z|x), which is found by the chosen [`Method`].
+//! Rankings and probabilities come from the marginals p(`z_i` = 1|x), which are sums over all
+//! values of the other labels.
 //!
 //! # How a fit proceeds
 //!
@@ -65,9 +65,10 @@
 //! | `decode/` | the most probable label set, and probabilities |
 //! | `predict.rs` | scores of rows |
 //!
-//! Dense arrays of size rows × labels exist only for one block of rows at a time. With more than 90
-//! labels, a coupling that is zero costs nothing unless its gradient shows that it should not be
-//! zero. Results do not depend on the number of threads.
+//! Dense arrays of size rows × labels exist only for one block of rows at a time. With more than
+//! about 90 labels, a coupling enters the objective only if its gradient shows that it should not
+//! be zero. All other couplings cost almost nothing. Results do not depend on the number of
+//! threads.
 //!
 //! # Example
 //!

@@ -114,8 +114,8 @@ impl Matrix {
 
 /// A model from which a fit can start. It must have been fitted to the same features and labels.
 ///
-/// A start saves gradients, for example along a path of penalties. It does not change the optimum.
-/// The reference solver ignores it.
+/// A fit from a start needs fewer gradients, for example if the same data are fitted with a
+/// sequence of penalties. The optimum is the same. The reference solver ignores it.
 #[derive(Debug, Clone, Copy)]
 pub struct Start<'a> {
     /// See [`Model::weights`].
@@ -144,7 +144,8 @@ pub struct Model {
     /// them.
     pub sets: LabelSets,
     /// Loss plus penalties at the solution. Labels that occur in no row or in every row are not
-    /// included. For the reference solver, this is the value at the point of its last gradient.
+    /// included. For the reference solver, it is the value at the extrapolated point where the last
+    /// gradient was computed, not at the solution.
     pub objective: f64,
     /// KKT violation of the solution: the largest entry of the smallest subgradient, over weights
     /// and pairs.

@@ -1,10 +1,11 @@
 //! Defines the function that a fit minimizes: the loss plus elastic nets. It is a function of the
 //! weights, and of the couplings of some pairs of labels.
 //!
-//! [`Objective`] owns the data and the penalties, but no point. Solvers own points. For a point,
-//! the objective computes its value, the gradient of the loss ([`Slope`]) and the KKT violation.
-//! Couplings of pairs outside the objective are zero. [`Objective::beyond`] finds pairs that should
-//! have a nonzero coupling.
+//! A point consists of the values of all weights, intercepts and couplings; see
+//! [`iterate`](crate::iterate). [`Objective`] owns the data and the penalties, and the solvers own
+//! the points. At a given point, [`Objective`] computes the value of the function, the gradient of
+//! the loss ([`Slope`]) and the KKT violation. Couplings of pairs outside the objective are zero.
+//! [`Objective::beyond`] finds pairs that should have a nonzero coupling.
 //!
 //! Computing a value or a gradient takes one pass over the rows; see `gradient.rs` for its cost.
 

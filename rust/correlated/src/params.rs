@@ -3,8 +3,8 @@
 //!
 //! [`Params`] holds the values chosen by the caller. [`Params::check`] turns them into a
 //! [`Checked`]. Only a [`Checked`] can be fitted. The fit always works with weights b and couplings
-//! c of labels coded as 0 and 1. This module converts the penalties of the other coding to
-//! penalties of b and c.
+//! c of labels coded as 0 and 1. If the penalties apply to labels coded as −1 and 1, this module
+//! converts them to penalties of b and c.
 //!
 //! ```
 //! use manylabel_correlated::Params;
@@ -23,7 +23,8 @@ pub enum Coding {
     /// Weights b and couplings c of labels coded as 0 and 1. This is the better choice for rare
     /// labels, because a coupling has an effect only if both labels are present.
     ZeroOne,
-    /// Weights w = b/2 and couplings a = c/4 of labels coded as −1 and 1, as in the paper.
+    /// Weights w = b/2 and couplings a = c/4 of labels coded as −1 and 1, as in Li et al. (2016;
+    /// see the [crate](crate)).
     PlusMinus,
 }
 
@@ -40,7 +41,8 @@ pub enum Solver {
     Reference,
 }
 
-/// Parameters as given by the caller. [`check`](Self::check) verifies them and makes them usable.
+/// Parameters as given by the caller. [`check`](Self::check) verifies them and returns a
+/// [`Checked`].
 ///
 /// Penalties apply to the loss averaged over rows. Their meaning therefore does not change with the
 /// number of rows.
@@ -57,8 +59,8 @@ pub struct Params {
     pub coding: Coding,
     /// The method for minimizing the objective.
     pub solver: Solver,
-    /// Whether penalties apply to the weights of features scaled to unit variance. In both cases,
-    /// the returned weights are in the units of the caller's features.
+    /// Whether penalties apply to the weights of features scaled to unit variance. The returned
+    /// weights always apply to the caller's features, which are not scaled.
     pub standardize: bool,
     /// Largest accepted KKT violation: the largest entry of the smallest subgradient, for features
     /// of unit variance; finite and > 0. The reference solver ignores it.

@@ -1,10 +1,11 @@
 //! Computes scores, label sets and probabilities of rows from a fitted model, for sixteen rows at a
 //! time.
 //!
-//! Weights are stored by feature. Each feature of a row adds its weights to the labels that have a
-//! weight for it. The sums are log-odds without couplings, and are passed to the decoder. For label
-//! sets, the decoder returns log-odds given the most probable label set. They are positive exactly
-//! for the labels of this set. For rankings and probabilities, the decoder returns marginals.
+//! Weights are stored by feature. Each feature of a row adds its value times its weights to the
+//! scores of the labels that have a weight for it. The sums are log-odds without couplings, and are
+//! passed to the decoder. For label sets, the decoder returns the log-odds of each label given that
+//! all other labels are as in the most probable label set. These log-odds are positive exactly for
+//! the labels of this set. For rankings and probabilities, the decoder returns marginals.
 //!
 //! A row takes O(weights of its features), plus the time for decoding; see [`Method`]. Rows are
 //! independent, so results are the same whichever rows are scored together.
@@ -27,14 +28,14 @@ const FEW_COUPLINGS: usize = 1 << 17;
 ///
 /// There are three kinds of scores:
 ///
-/// - For label sets and `decision`, scores are log-odds of each label given the most probable label
-///   set. The labels of this set have positive scores. With [`Method::Messages`], scores are
-///   max-marginals instead.
+/// - For label sets and `decision`, the score of a label is its log-odds, given that all other
+///   labels are as in the most probable label set. The labels of this set have positive scores.
+///   With [`Method::Messages`], scores are max-marginals instead.
 /// - For rankings, scores are log-odds of the marginal probability of each label.
 /// - Probabilities are the marginals themselves.
 ///
-/// A threshold is subtracted from every intercept for label sets, but not for rankings and
-/// probabilities. Decoders are prepared at first use, and all threads use the same decoders.
+/// For label sets, a threshold is subtracted from every intercept. For rankings and probabilities,
+/// no threshold is used. Decoders are prepared at first use, and all threads use the same decoders.
 pub struct Scorer<'a, P, L> {
     /// Feature f has weights for `labels[ends[f]..ends[f + 1]]`.
     ends: &'a [P],
@@ -59,9 +60,9 @@ pub struct Scorer<'a, P, L> {
 }
 
 impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
-    /// Borrows weights, intercepts and couplings. Weights have shape (`n_features`, `n_labels`) in
-    /// compressed row format (ends, labels, values). There is one intercept per label. It is −∞ for
-    /// a label that must never be predicted.
+    /// Borrows weights, intercepts and couplings. The weights are a matrix of shape (`n_features`,
+    /// `n_labels`) in compressed row format: (ends, labels, values). There is one intercept per
+    /// label. It is −∞ for a label that must never be predicted.
     ///
     /// Only the lengths of the weight arrays are checked. The symmetry of the couplings is checked
     /// in time proportional to their number.
@@ -213,8 +214,8 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
     }
 
     /// Limits the scores of a row to the range of single precision. Every sum of scores and
-    /// couplings then stays finite. NaN, which is a sum of opposite infinities, becomes 0.
-    /// Intercepts of −∞ do not change.
+    /// couplings then stays finite. NaN, which is a sum of opposite infinities, becomes 0. A label
+    /// with an intercept of −∞ has the score −∞.
     fn bring_back(&self, u: &mut [f64]) {
         let (least, most) = (f64::from(f32::MIN), f64::from(f32::MAX));
         for (u, &intercept) in u.iter_mut().zip(self.intercept) {

@@ -21,8 +21,9 @@ const FIRST_LOOK: usize = 1024;
 /// is proportional to the number of pairs that will be predicted, at most 3 entries of 16 bytes for
 /// each pair.
 ///
-/// The result depends only on the scores and weights, not on their order, if sums of weights are exact
-/// in `f64`. Sums are exact for integers and for a few different binary fractions.
+/// If sums of weights are exact in `f64`, the result depends only on the scores and weights, not on the
+/// order in which they are pushed. Sums are exact, for example, if all weights are small integers or
+/// small multiples of ¼.
 ///
 /// ```
 /// let mut tally = manylabel_linear::Tally::new(2.0);
@@ -56,8 +57,8 @@ impl Tally {
         }
     }
 
-    /// Counts a pair. Scores that are not finite are ignored; labels that do not occur in training have
-    /// such scores. Weights that are not > 0 are ignored too.
+    /// Adds the score and the weight of one pair of row and label. A pair is ignored if its score is
+    /// not finite or its weight is not > 0. Labels that do not occur in training have scores of −∞.
     ///
     /// # Errors
     ///
@@ -70,10 +71,10 @@ impl Tally {
         Ok(())
     }
 
-    /// Counts pairs of equal weight with the scores `scores + factor * terms`.
+    /// Adds pairs of equal weight with the scores `scores + factor * terms`.
     ///
-    /// Most scores cannot influence the threshold. Sixteen scores at a time are skipped if their
-    /// maximum is not above the floor.
+    /// Most scores are too low to influence the threshold. Sixteen scores at a time are skipped if all
+    /// of them are too low.
     ///
     /// # Errors
     ///
@@ -104,7 +105,7 @@ impl Tally {
         Ok(())
     }
 
-    /// Counts the pairs of `other`. The `wanted` weights of the two tallies must be equal.
+    /// Adds the pairs of `other`. The `wanted` weights of the two tallies must be equal.
     ///
     /// # Errors
     ///
@@ -125,10 +126,10 @@ impl Tally {
     /// possible. If two weights are equally close, the smaller weight is used.
     ///
     /// The threshold lies halfway between the last score above it and the first score below it. It
-    /// never separates equal scores. If all pairs should be above the threshold, the scores do not
-    /// determine how low it may be. The threshold is then `textbook`, which is the natural threshold of
-    /// the loss. If the smallest score is lower than `textbook`, the threshold is just below the
-    /// smallest score. Returns `None` if `wanted` is not > 0 or no pair was counted.
+    /// never separates equal scores. If all pairs should be above the threshold, it can be any number
+    /// below the smallest score. The threshold is then `textbook`, the natural threshold of the loss,
+    /// or a number just below the smallest score if this is lower. Returns `None` if no pair was added
+    /// or `wanted` is not positive.
     pub fn cut(&mut self, textbook: f32) -> Option<f32> {
         self.sort_out();
         if self.pairs.is_empty() || self.wanted.is_nan() || self.wanted <= 0.0 {

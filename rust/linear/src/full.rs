@@ -1,12 +1,12 @@
 //! Makes dense copies of the weights of frequent features, for a batch of rows.
 //!
 //! In text data, a few hundred frequent features have weights for most labels, and every row has some
-//! of these features. They cause most of the work of scoring. A dense copy has a weight for every
-//! label. It is added to the scores by a loop that vectorizes. Sparse weights would need a loop over
-//! the stored labels.
+//! of these features. Such features cause most of the work of scoring. The dense copy of a feature has
+//! a weight for every label, so a vectorized loop can add it to the scores. Sparse weights would need a
+//! slower loop over the stored labels.
 //!
 //! For labels without a weight, a zero is added. The order of the sums does not change, so scores are
-//! exactly equal to the scores without this copy.
+//! exactly the same as without dense copies.
 
 use manylabel_base::{Error, collected, filled};
 use manylabel_simd::wide;

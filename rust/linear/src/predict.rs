@@ -39,7 +39,7 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
     /// An intercept of −∞ marks a label that is never predicted. If `normalize` is true, rows are
     /// scaled to unit length before they are scored.
     ///
-    /// The time is O(1). Positions are checked when they are used, not here.
+    /// The time is O(1). The contents of the arrays are checked when they are used, not here.
     ///
     /// # Errors
     ///

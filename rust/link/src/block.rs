@@ -3,12 +3,12 @@
 //! 1. Features are summed by label over the training rows, with smoothed targets.
 //! 2. The least-squares solution is computed from these sums and the Gram matrix. If features are
 //!    whitened, the sums already are the solution.
-//! 3. For the squared loss, nothing else is needed. For other losses, psgd or Newton's method
-//!    continues from the least-squares solution.
+//! 3. For the squared loss, nothing else is needed. For other losses, preconditioned stochastic
+//!    gradients (psgd) or Newton's method continue from the least-squares solution.
 //!
 //! Labels are independent given the features, with two exceptions: the softmax and the held-out
-//! loss. With these, a block holds all labels. The division into blocks therefore changes results
-//! only by rounding.
+//! loss. With either of them, one block holds all labels. The division into blocks therefore
+//! changes results only by rounding.
 
 use crate::labels::{ENTRIES, Labels};
 use crate::moments::moments;
@@ -94,7 +94,7 @@ pub(crate) fn solve_block(
 
 /// Multiplies the starting weights of each class by `100 √π_max / √(π_max + 9999 π)`, where π is
 /// the fraction of the `n` rows that have the class. This increases the weights of rare classes.
-/// The formula is from the code of the paper's authors.
+/// The formula is from the code of Karampatziakis and Mineiro.
 fn preflate(labels: &Labels, block: &[u32], n: usize, weights: &mut [f32], size: usize) {
     let share = |label: u32| labels.rows(label).len() as f64 / n as f64;
     let most = block.iter().map(|&label| share(label)).fold(0.0, f64::max);

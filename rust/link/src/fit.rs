@@ -68,8 +68,9 @@ impl Checked {
     /// computes the predictions from the rows of `x`. The stored entries of `y` are the labels.
     ///
     /// - `predictions` replaces the predictions of the projection, with k numbers per row. Use it
-    ///   if the projection was fitted to the same rows, because its predictions of these rows are
-    ///   then too good. Leave-one-out predictions are closer to the predictions of new rows.
+    ///   if the projection was fitted to the same rows. The predictions of the projection for these
+    ///   rows are then more accurate than for new rows. Leave-one-out predictions have about the
+    ///   accuracy of predictions for new rows.
     /// - `sample_weight` multiplies the loss of each row. Without it, every weight is 1.
     /// - `held_out` marks rows that are not used for learning. Their loss determines when psgd
     ///   stops.

@@ -6,12 +6,14 @@
 //! would have a larger residual for this row, namely its residual divided by one minus its
 //! leverage. One fit therefore gives all leave-one-out errors.
 //!
-//! The comparison must be valid for the fitted model, which differs from the comparison in three
+//! A few values of γ are compared by fits to a sample of the rows, usually with fewer features. The
+//! best of them must also be best for the fitted model, which differs from the comparison in three
 //! ways:
 //!
-//! - psgd continues from least squares and removes part of the effect of the ridge. Let π be the
-//!   fraction of the rows that have a label. Each step removes about π (1 − π) of the remaining
-//!   effect of the ridge for this label. Many small steps act like a smaller ridge.
+//! - Preconditioned stochastic gradients (`psgd.rs`) continue from least squares and remove part of
+//!   the effect of the ridge. Let π be the fraction of the rows that have a label. Each step
+//!   removes about π (1 − π) of the remaining effect of the ridge for this label. Many small steps
+//!   act like a smaller ridge.
 //! - The fit has more rows than the comparison. With more rows, leave-one-out errors decrease
 //!   towards the errors caused by the ridge and the bandwidth alone.
 //! - The fit has more features. A small number of features approximates a kernel with high

@@ -13,9 +13,9 @@
 //! ```
 //!
 //! with random frequencies `r_j` and phases `b_j`. Such cosine features approximate a
-//! shift-invariant kernel ([`Kernel`]), so ŝ behaves like a kernel machine on the predictions. It
-//! can combine independent linear predictions into joint predictions. The cost is that of a linear
-//! model with s features. [`Kernel::Linear`] uses the predictions themselves as features.
+//! shift-invariant kernel ([`Kernel`]), so ŝ behaves like a kernel machine on the predictions. The
+//! link can combine independent linear predictions into joint predictions. The cost is that of a
+//! linear model with s features. [`Kernel::Linear`] uses the predictions themselves as features.
 //!
 //! # Fit
 //!

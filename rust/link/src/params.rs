@@ -1,8 +1,8 @@
 //! Defines the parameters of the smooth link and their ranges.
 //!
 //! [`Params`] holds the values chosen by the caller. [`Params::check`] turns them into a
-//! [`Checked`]. Only a [`Checked`] can be fitted. Symbols are the symbols of the paper where it
-//! defines them.
+//! [`Checked`]. Only a [`Checked`] can be fitted. Symbols are those of Karampatziakis and Mineiro
+//! (see the [crate](crate)), where they define them.
 //!
 //! ```
 //! use manylabel_link::{Loss, Params, Solver};
@@ -18,9 +18,9 @@ use manylabel_base::{Error, checked};
 /// The kernel that random features approximate. In the formulas, δ is the difference of two rows of
 /// predictions, and q is the median of `‖δ‖²`. γ is the factor [`Params::gamma`].
 ///
-/// The paper recommends Gaussian for few predictions, Cauchy for many, and Matérn in between. The
-/// quasi-random kernels draw frequencies by Latin hypercube sampling, which lowers the variance of
-/// the approximation.
+/// Karampatziakis and Mineiro (see the [crate](crate)) recommend Gaussian for few predictions,
+/// Cauchy for many, and Matérn in between. The quasi-random kernels draw frequencies by Latin
+/// hypercube sampling, which lowers the variance of the approximation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kernel {
     /// `exp(−γ² ‖δ‖² / q)`.
@@ -57,9 +57,10 @@ pub enum Loss {
 
 /// The method for minimizing a loss without a closed-form solution.
 ///
-/// Both methods start from the least-squares solution. psgd is stopped after a few passes. Early
-/// stopping regularizes the result, together with label smoothing. Newton's method converges to the
-/// optimum. It is regularized by the ridge and label smoothing.
+/// Both methods start from the least-squares solution. Preconditioned stochastic gradients (psgd)
+/// stop after a few passes, and their result is regularized by this early stopping and by label
+/// smoothing. Newton's method converges to the optimum, and its result is regularized by the ridge
+/// and by label smoothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Solver {
     /// Preconditioned stochastic gradients with momentum, for a few passes over the rows. The
@@ -71,15 +72,16 @@ pub enum Solver {
     NewtonCg,
 }
 
-/// Parameters as given by the caller. [`check`](Self::check) verifies them and makes them usable.
+/// Parameters as given by the caller. [`check`](Self::check) verifies them and returns a
+/// [`Checked`].
 #[derive(Debug, Clone)]
 pub struct Params {
     /// The kernel of the random features.
     pub kernel: Kernel,
     /// Number of random features s; ≥ 1. Ignored by the linear kernel.
     pub n_features: usize,
-    /// Factor γ on the frequencies of the median heuristic; finite and > 0. `None` chooses among
-    /// 1/4, 1/2 and 1 by the leave-one-out error of least squares; see `gamma.rs`.
+    /// Factor γ on the frequencies (see [`Kernel`]); finite and > 0. `None` chooses among 1/4, 1/2
+    /// and 1 by the leave-one-out error of least squares; see `gamma.rs`.
     pub gamma: Option<f64>,
     /// The loss that output weights minimize.
     pub loss: Loss,

@@ -14,10 +14,11 @@
 //! small number of passes regularize the result.
 //!
 //! Let L be the Cholesky factor, and use the coordinates `U = LᵀV` and `Ψ = ΦL⁻ᵀ`. In these
-//! coordinates the same steps do not contain C. The start is `U₀ = ΨᵀỸ`, and the direction is
-//! `U₀ − (n/|b|) Ψ_bᵀP_b`. Whitening takes one triangular solve per row, once. Preconditioning
-//! takes two triangular solves per label and batch, which is twenty per label and pass. Features
-//! are whitened if this is less work and if features are kept.
+//! coordinates, called *whitened*, the steps are the same but do not contain C. The start is
+//! `U₀ = ΨᵀỸ`, and the direction is `U₀ − (n/|b|) Ψ_bᵀP_b`. Whitening takes one triangular solve
+//! per row, once. Preconditioning takes two triangular solves per label and batch. With ten
+//! batches, this is twenty per label and pass. Features are whitened if this is less work and if
+//! features are kept.
 //!
 //! A pass takes O(n s m) for n rows, s features and m labels. Without whitening, it also takes O(s²
 //! m) per batch.
@@ -247,8 +248,7 @@ impl Problem<'_> {
             })
     }
 
-    /// Returns the loss of the held-out rows, summed over labels and averaged over rows with their
-    /// weights.
+    /// Returns the loss of the held-out rows: the weighted mean over rows of the sum over labels.
     ///
     /// `features` and `scores` are working space for a batch of `length` rows. Labels are not
     /// smoothed here.

@@ -1,11 +1,12 @@
 //! Learns the threshold above which a label is predicted.
 //!
 //! Predicting labels with a probability above one half gives the smallest Hamming loss. If labels
-//! are hard to predict, however, no label of a row may exceed one half. The threshold is therefore
-//! moved away from one half, but only as far as needed for a reasonable number of predicted labels:
+//! are hard to predict, however, a row often has no label with a probability above one half. The
+//! threshold is therefore moved away from one half, but only as far as needed for a reasonable
+//! number of predicted labels:
 //!
-//! 1. A sample of rare and common labels is chosen. Fitting it takes about a tenth of the work of
-//!    the fit.
+//! 1. A sample of rare and common labels is chosen. Fitting these labels takes about a tenth of the
+//!    work of the fit.
 //! 2. A fifth of the rows is held out, and the sample is fitted to the other rows. If there are few
 //!    rows, further fifths are held out one after the other.
 //! 3. The scores of the held-out rows are sorted. A threshold is acceptable if it predicts between

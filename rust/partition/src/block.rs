@@ -3,12 +3,12 @@
 //! A [`BlockModel`] is a [`Model`] that consists of a router, which scores blocks, and of one model for
 //! each block. A batch of rows is scored in three steps. First the router finds the blocks of each row
 //! ([`Routing`]). Then rows are grouped by block. Finally the model of each block scores all rows of
-//! its group at once. So the cost of a row is the scores of the router and of the labels of its blocks.
-//! The labels of other blocks cost nothing.
+//! its group at once. So for each row, only the scores of the router and of the labels of its blocks
+//! are computed. The labels of other blocks cost nothing.
 //!
 //! If a row goes to one block, its scores are the scores of this block, and all other labels have the
-//! score −∞. If a row goes to several blocks, their scores are merged as log-odds, weighted by the
-//! router's probabilities of the blocks; see [`merge`](crate::merge).
+//! score −∞. If a row goes to several blocks, the scores of these blocks are merged as log-odds,
+//! weighted by the router's probabilities of the blocks; see [`merge`](crate::merge).
 //!
 //! ```
 //! use manylabel_base::{Error, Watch};
@@ -225,8 +225,8 @@ impl<'a> BlockModel<'a> {
         })
     }
 
-    /// Uses `parts` to score the blocks that are [`Inner::Part`], for batches of more than 32 rows.
-    /// `parts` must be the model that these blocks are parts of.
+    /// Uses `parts` to score the blocks whose model is an [`Inner::Part`], for batches of more than 32
+    /// rows. `parts` must be the whole model of which these models are parts.
     #[must_use]
     pub fn with_parts(self, parts: &'a dyn Parts) -> Self {
         Self {

@@ -18,7 +18,7 @@ const EVERY_UP_TO: usize = 16;
 const PATIENCE: usize = 5;
 /// The gain in captured labels that justifies more blocks, as a fraction of all stored entries of Y.
 const NOTABLE: f64 = 1e-3;
-/// The maximum number of blocks that the search tries. The numbers in the paper reach 2000.
+/// The maximum number of blocks that the search tries. Liang, Hsieh and Lee use up to 2000 blocks.
 const MOST_BLOCKS: usize = 2048;
 
 /// A partition into blocks of rows. Each block has a set of labels.

@@ -1,8 +1,8 @@
 //! Clusters sparse rows of unit length by k-means.
 //!
-//! The partition starts from such clusters. Methods without label sets use the clusters alone. Rows are
-//! scaled to unit length. The nearest center μ of a row x then has the largest linear score `x·μ −
-//! ½‖μ‖²`, so a clustering can be stored as weights and intercepts.
+//! The partition into blocks starts from such clusters. Other methods need only clusters of rows,
+//! without label sets. Rows are scaled to unit length. The nearest center μ of a row x then has the
+//! largest linear score `x·μ − ½‖μ‖²`, so a clustering can be stored as weights and intercepts.
 //!
 //! There are two ways to cluster:
 //!

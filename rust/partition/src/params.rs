@@ -1,8 +1,8 @@
 //! The parameters of the partition and their ranges.
 //!
-//! [`Params`] holds the values that the user gave. [`Params::check`] turns it into
-//! [`Checked`](crate::Checked), the only type that can fit. The documentation of each field starts with
-//! the name of the parameter in Python.
+//! [`Params`] holds the values that the user gave. [`Params::check`] turns them into a
+//! [`Checked`](crate::Checked), whose method `fit` runs the fit. The documentation of each field starts
+//! with the name of the parameter in Python.
 
 use manylabel_base::range::{at_least_one, not_negative, positive};
 use manylabel_base::{Error, checked};

@@ -6,8 +6,8 @@
 //! - [`Part`] calls the whole model and keeps only the scores of its labels. This works for any model
 //!   and needs no preparation, but the whole model scores all of its labels.
 //! - [`Parts`] and [`ByLabel`] make a model that has only the labels of the part. Models implement
-//!   these traits if their weights can be stored by label. The preparation takes less time than it
-//!   saves if there are many rows.
+//!   these traits if their weights can be stored by label. With many rows, this saves more time than
+//!   the preparation takes.
 
 use manylabel_base::range::same;
 use manylabel_base::{Error, Watch, filled, push, reserved};
@@ -168,7 +168,8 @@ impl Rows for Batch<'_> {
 
 /// A model that can be divided into parts. Each part is a model that scores only its own labels.
 ///
-/// [`BlockModel::with_parts`](crate::BlockModel::with_parts) uses it for batches of more than 32 rows.
+/// [`BlockModel::with_parts`](crate::BlockModel::with_parts) uses this trait for batches of more than
+/// 32 rows.
 pub trait Parts: Send + Sync {
     /// Stores the model by label, once for a batch of rows.
     ///

@@ -12,9 +12,10 @@ use manylabel_sparse::{CsrOwned, Features};
 pub enum Routing {
     /// A fixed number of best blocks.
     Best(usize),
-    /// A number of blocks that is larger if the router is less certain. The probability of a block is
-    /// the logistic function of its score. Let P be the total probability of the `most` best blocks. A
-    /// row is sent to the smallest number of best blocks that hold at least `share` of P.
+    /// More blocks if the router is less certain. The probability of a block is the logistic function
+    /// of its score. Let P be the sum of the probabilities of the `most` best blocks of a row. The row
+    /// is sent to its best blocks, in decreasing order of probability, until the probabilities of these
+    /// blocks sum to at least `share` times P.
     Doubt {
         /// The maximum number of blocks of a row.
         most: usize,
@@ -46,8 +47,9 @@ impl Routing {
     }
 }
 
-/// Keeps the smallest number of best entries of each row that hold a given fraction of the probability
-/// of the row. If a row has entries, at least one entry is kept.
+/// Keeps the best entries of each row, in decreasing order of probability, until they sum to the
+/// fraction `share` of the total probability of the row. If a row has entries, at least one entry is
+/// kept.
 ///
 /// # Errors
 ///

@@ -15,13 +15,13 @@
 //! its own step lengths, stops when its own residual is small, and keeps its own best iterate. The
 //! best iterate is kept because residuals do not decrease monotonically. The solution of a
 //! right-hand side therefore does not depend on the other right-hand sides of its panel. Scalar
-//! products add up [`STRETCH`] numbers in the precision of X, and then continue in double
-//! precision.
+//! products are computed in pieces of [`STRETCH`] numbers. Each piece is summed in the precision of
+//! X, and the sums of the pieces are added in double precision.
 //!
 //! LEML has a similar loop (`linear/src/leml/ridge.rs`), but the two are separate. In LEML, each
-//! lane multiplies `XᵀΩX` by its own number. The solution starts from the previous iteration, and
-//! no older iterate is kept. A common loop would do unneeded work here. The two loops use the same
-//! [`Lanes`].
+//! right-hand side has its own factor on `XᵀΩX`, the solution starts from an earlier solution, and
+//! no older iterate is kept. A common loop would have to do the work of both. The two loops use the
+//! same [`Lanes`].
 
 use crate::design::{Design, Rows, cross_into};
 use manylabel_base::{Error, Watch, filled};

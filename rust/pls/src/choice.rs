@@ -1,7 +1,7 @@
 //! Chooses the ridge with the smallest leave-one-out error.
 //!
-//! The error of a ridge λ is measured on 32 targets t = `Yq`. Each row is predicted by a fit
-//! without this row. The error is
+//! The error of a ridge λ is measured on 32 targets `t = Yq`, where q is a given matrix with 32
+//! columns. Each row is predicted by a fit without this row. The error is
 //!
 //! ```text
 //! Σ_i ω_i ‖t_i − p_i‖² / (1 − h_i)²

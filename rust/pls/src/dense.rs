@@ -11,8 +11,8 @@
 use manylabel_simd::wide;
 use manylabel_sparse::{LANES, Lanes, Real};
 
-/// Number of rows that are processed in one pass over the panel. Each line of the panel is loaded
-/// once for all these rows.
+/// Number of rows of X that are processed in one pass over the panel. Each row of the panel is
+/// loaded once for all these rows of X.
 const ROWS: usize = 4;
 
 /// Iterates over the values of four consecutive rows with `d` values each, column by column.

@@ -56,9 +56,10 @@ pub struct Model<T> {
     /// Ridge of the regression for W, relative to the mean diagonal of `XᵀΩX`. It is 0 for
     /// [`Embedding::Pca`].
     pub l2_of_coef: f64,
-    /// For each row, the prediction of its `YU` by a W fitted without this row; shape (`n_rows`,
-    /// k). `None` unless [`Params::leave_one_out`](crate::Params::leave_one_out) is set. Always
-    /// `None` for [`Embedding::Pca`].
+    /// Leave-one-out predictions of `YU`; shape (`n_rows`, k). Each row is predicted by a W that is
+    /// fitted without this row. `None` unless
+    /// [`Params::leave_one_out`](crate::Params::leave_one_out) is set. Always `None` for
+    /// [`Embedding::Pca`].
     pub leave_one_out: Option<Vec<f32>>,
 }
 
@@ -394,9 +395,10 @@ impl<T: Real> Fitting<'_, T> {
         })
     }
 
-    /// Returns, for each row, the prediction of its `YU` by a fit without this row; shape
-    /// (`n_rows`, k). The prediction is `ȳU + t − (t − p)/(1 − h)`. Here t are the centred targets
-    /// of the row, p the predictions of t, and h the leverage.
+    /// Returns leave-one-out predictions of `YU`; shape (`n_rows`, k). Each row is predicted by a
+    /// fit without this row. The prediction is `ȳU + t − (t − p)/(1 − h)`. Here t is the centred
+    /// row of `YU`, p is the prediction of t by the fit to all rows, and h is the leverage of the
+    /// row. ȳ are the means that centring subtracts from Y, or 0 without centring.
     fn leave_one_out(
         &self,
         regression: &Regression<T>,

@@ -10,7 +10,7 @@
 //! If the Gram matrix of the features is factorized, exact leverages are quadratic forms of the
 //! rows with the inverse of this matrix. If the Gram matrix K of the rows is factorized, exact
 //! leverages are `1 − λ (K + λI)⁻¹_ii`. With conjugate gradients, nothing is factorized. Leverages
-//! are then estimated with random signs.
+//! are then estimated from the solutions for random vectors of signs.
 
 use crate::cg;
 use crate::design::{Cells, Design, Rows, SLAB};

@@ -25,11 +25,11 @@ pub enum Components {
 /// Both variants give orthonormal columns and cost the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Variant {
-    /// `U = T V diag(μ)^{−1/2}`, where μ are the eigenvalues of `TᵀT`. The code of the paper's
-    /// authors uses this basis. It is as accurate as one more iteration of the range finder, at no
-    /// extra cost.
+    /// `U = T V diag(μ)^{−1/2}`, where μ are the eigenvalues of `TᵀT`. The code of Mineiro and
+    /// Karampatziakis uses this basis. It is as accurate as one more iteration of the range finder,
+    /// at no extra cost.
     Power,
-    /// `U = Q V`, as printed in the papers.
+    /// `U = Q V`, as printed in the papers of Mineiro and Karampatziakis (see the [crate](crate)).
     Ritz,
 }
 
@@ -61,8 +61,8 @@ pub enum Ridge {
 /// `max_iter` steps. Early stopping has a regularizing effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Solver {
-    /// [`Cholesky`](Self::Cholesky) for up to 4000 features. With more features,
-    /// [`Dual`](Self::Dual) for dense X with up to 4000 rows. In all other cases [`Cg`](Self::Cg).
+    /// Chooses [`Cholesky`](Self::Cholesky) for up to 4000 features. With more features, chooses
+    /// [`Dual`](Self::Dual) if X is dense and has up to 4000 rows, and otherwise [`Cg`](Self::Cg).
     Auto,
     /// Factorizes the Gram matrix of the features (d, d).
     Cholesky,
@@ -73,16 +73,17 @@ pub enum Solver {
     Dual,
 }
 
-/// Parameters as given by the user. [`check`](Self::check) verifies their ranges and makes them
-/// usable.
+/// Parameters as given by the user. [`check`](Self::check) verifies their ranges and returns a
+/// [`Checked`](crate::Checked).
 #[derive(Debug, Clone)]
 pub struct Params {
     /// Number of components k.
     pub n_components: Components,
-    /// Number of columns of the random matrix in addition to k (p in the papers).
+    /// Number of columns of the random matrix in addition to k (p in the papers of Mineiro and
+    /// Karampatziakis).
     pub n_oversamples: usize,
-    /// Number of iterations of the range finder (q in the papers). With 0, the random matrix is
-    /// only orthogonalized.
+    /// Number of iterations of the range finder (q in the papers of Mineiro and Karampatziakis).
+    /// With 0, the random matrix is only orthogonalized.
     pub n_iter: usize,
     /// Ridge of the regressions for U, relative to the mean diagonal of `XᵀΩX`. [`Ridge::Auto`]
     /// chooses it for 32 random combinations of the labels.
@@ -109,7 +110,8 @@ pub struct Params {
     /// Seed of all random numbers. They are used for the random matrix, the Gaussian embedding, and
     /// the signs that estimate leverages.
     pub seed: u64,
-    /// Whether the model stores, for each row, the prediction by a fit without this row.
+    /// Whether the model stores leave-one-out predictions: for each row, the prediction by a W that
+    /// is fitted without this row.
     pub leave_one_out: bool,
 }
 

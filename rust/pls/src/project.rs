@@ -1,7 +1,7 @@
 //! Multiplies rows by a matrix with few columns: `XW + b` for a fitted model, and `YU` for labels.
 //!
-//! Transforming new rows needs nothing else. The function reads the model's arrays directly, in
-//! their own precision. Nothing is prepared in advance.
+//! This is all that is needed to transform new rows. [`project`] reads the model's arrays directly,
+//! in their own precision. Nothing is prepared in advance.
 //!
 //! ```
 //! use manylabel_base::Watch;

@@ -5,9 +5,9 @@
 //! in double precision. These operations are a QR decomposition by chunks ([`Tall::spectrum`]) and
 //! products with small matrices ([`Tall::times`]).
 //!
-//! The papers use the eigendecomposition of `TᵀT`. Here it is replaced by the singular value
-//! decomposition of the triangular factor R of T. The right singular vectors are the same. The
-//! condition number of `TᵀT` is the square of the condition number of R.
+//! Mineiro and Karampatziakis use the eigenvectors of `TᵀT`. Here they are computed as the right
+//! singular vectors of the triangular factor R of T. This is more accurate, because the condition
+//! number of `TᵀT` is the square of the condition number of R.
 //!
 //! Chunks depend only on the shape of the matrix, so the result does not depend on the number of
 //! threads.

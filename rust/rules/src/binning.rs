@@ -3,8 +3,8 @@
 //!
 //! The criterion of a label is the optimal score of the label on its own: `c_k = −g_k / (h_kk + ω)`
 //! (equation 11). Negative and positive criteria are binned separately, into B₋ and B₊ bins. The
-//! bins of a sign have equal width and cover the range of the criteria with that sign (equations 14
-//! and 15):
+//! bins of a sign have equal width and cover the range of the criteria with that sign. A criterion
+//! c is in bin `at(c)` (equations 14 and 15):
 //!
 //! ```text
 //! at(c) = min(⌊(c − lowest) / width⌋, B − 1),    width = (highest − lowest) / B

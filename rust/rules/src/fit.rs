@@ -64,8 +64,8 @@ impl Checked {
     /// - `watch` counts rules, including the rules of `start`.
     ///
     /// The same data, parameters and seed give exactly the same model. The number of threads does
-    /// not matter. Fitting all rules in one call gives the same model as continuing from a start
-    /// model.
+    /// not matter. Fitting all rules in one call gives the same model as fitting some of them first
+    /// and continuing from this start model.
     ///
     /// Memory: 16 bytes per row and label, and about 16 bytes per stored feature value. Heads
     /// without bins, the exact search, and bins with sparse features also need a few matrices of

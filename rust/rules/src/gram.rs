@@ -1,9 +1,9 @@
 //! Computes Gram matrices of gradients, `Σ w g gᵀ` over a set of rows.
 //!
 //! Under the example-wise loss, the Hessian of a set of rows is `diag(Σ w |g|) − Σ w g gᵀ`. The
-//! second term is stored as a matrix if many candidates need it. It is needed if bins are
-//! aggregated from the matrix, and for heads of all labels with many rows. In all other cases,
-//! products with the rows themselves are cheaper (`head/solve.rs`).
+//! second term is computed as a matrix where many candidates use it: to sum its entries by bins of
+//! labels, or to solve heads of all labels for many rows. In all other cases, products with the
+//! rows themselves are cheaper (`head/solve.rs`).
 //!
 //! Computing a matrix costs O(rows · labels²). The method depends on the size:
 //!
@@ -227,8 +227,8 @@ fn is_fused() -> bool {
     return cfg!(target_arch = "aarch64");
 }
 
-/// Adds `Σ w g gᵀ` over rows to a matrix of few labels. Some entries above the diagonal are not
-/// computed. The caller copies the lower triangle to the upper triangle.
+/// Adds `Σ w g gᵀ` over rows to a matrix, for at most [`FEW_LABELS`] labels. Some entries above the
+/// diagonal are not computed. The caller copies the lower triangle to the upper triangle.
 #[wide]
 fn add_products(matrix: &mut [f64], statistics: &Statistics<'_>, rows: &[u32], weights: &[f64]) {
     let stride = statistics.stride;

@@ -9,10 +9,10 @@
 //! Σ_k e^{−y_k p_k} = Σ_k e^{−|p_k|} + Σ_{k: y_k disagrees with the sign of p_k} 2 sinh |p_k|
 //! ```
 //!
-//! The first sum is the same for all y. The smallest loss therefore has the smallest second sum,
-//! called the *cost* of y. The terms of the cost are ≥ 0. There is one term for each label of y
-//! with `p_k ≤ 0`, and one for each label with `p_k > 0` that is not in y. Nothing is subtracted,
-//! so small differences are not lost next to a large common term.
+//! The first sum is the same for all y. The label set with the smallest loss is therefore the one
+//! with the smallest second sum, called the *cost* of y. The terms of the cost are ≥ 0. There is
+//! one term for each label of y with `p_k ≤ 0`, and one for each label with `p_k > 0` that is not
+//! in y. Nothing is subtracted, so small differences are not lost next to a large common term.
 //!
 //! # Search
 //!
@@ -21,11 +21,12 @@
 //! find the best set:
 //!
 //! 1. The first search minimizes the largest term instead of the sum. It only compares values of
-//!    `|p_k|`, so it computes no exponential. Let R be the smallest largest term, as a value of
-//!    `|p_k|`.
-//! 2. The second search minimizes the sum of the terms scaled by `e^{−R}`. Scaled terms neither
-//!    overflow nor vanish. A label is excluded before its term is computed if the term alone would
-//!    exceed a bound derived from R.
+//!    `|p_k|`, so it computes no exponential. Let R be the value `|p_k|` of the largest term of the
+//!    set that it finds. Every other set has a term at least as large.
+//! 2. The second search minimizes the sum of the terms scaled by `e^{−R}`. With this factor, the
+//!    terms that matter neither overflow nor vanish. A term is replaced by infinity without being
+//!    computed if `|p_k|` exceeds a bound derived from R, because a set with such a term costs more
+//!    than the set found first.
 //!
 //! In the worst case a search visits every label of every set, in O(entries + sets · labels with
 //! positive scores). Usually it skips most groups.

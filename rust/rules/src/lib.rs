@@ -23,9 +23,9 @@
 //! The Hessian of a row is never stored, because it follows from the gradient. Under the
 //! example-wise loss it is `diag(|g|) − g gᵀ` (see `loss.rs`). Under the label-wise loss only the
 //! diagonal of this matrix remains. Sums of Hessians therefore consist of sums of |g| and a Gram
-//! matrix of gradients. Heads with bins need products of gradients that are summed by bin
-//! (`head/bins.rs`). Heads without bins are solved by conjugate gradients instead of a
-//! factorization, which takes only a few products with the Gram matrix (`head/solve.rs`).
+//! matrix of gradients. For heads with bins, gradients are summed by bin, so only products between
+//! bins are needed (`head/bins.rs`). Heads without bins are solved by conjugate gradients, which
+//! take only a few products with the Gram matrix and no factorization (`head/solve.rs`).
 //!
 //! Notation: N is the number of rows, K the number of labels, and B the number of bins. The symbol
 //! ω is the L2 weight (`l2`), and w are the weights of the rows. Rows of scores and gradients are

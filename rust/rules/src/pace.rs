@@ -1,9 +1,9 @@
 //! Decides when long loops over candidates check whether to stop.
 //!
 //! A call of [`Watch::step`] takes about as long as evaluating a small candidate. Inner loops
-//! therefore do not call it for each candidate. They report the amount of work to a [`Pace`], which
-//! calls the watch after every [`NUMBERS`] numbers. After an interrupt, a fit stops within about
-//! ten milliseconds per thread.
+//! therefore do not call it for each candidate. They report to a [`Pace`] how many numbers they
+//! process. The [`Pace`] calls the watch after every [`NUMBERS`] processed numbers. After an
+//! interrupt, a fit stops within about ten milliseconds per thread.
 
 use manylabel_base::{Error, Watch};
 

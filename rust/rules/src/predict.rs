@@ -39,8 +39,8 @@ const LABELS_AT_ONCE: usize = 32;
 /// Number of sums per cache line.
 const SUMS_OF_LINE: usize = 8;
 
-/// Number of heads that are added together. The number is small enough that their address
-/// translations are still cached by the processor when the next group of labels is processed.
+/// Number of heads that are added together. The number is small enough that the processor still has
+/// the address translations of these heads in its cache when the next group of labels is processed.
 const HEADS_AT_ONCE: usize = 256;
 
 /// Number of tasks per thread. Several tasks per thread reduce the time that threads wait for the
@@ -365,11 +365,12 @@ impl<'a, I: Index> Stage<'a, I> {
 /// Scores rows by all rules of an ensemble, and predicts the label sets seen in training.
 ///
 /// Scores are the sums rounded to `f32`. Labels that are in none of the label sets have a score of
-/// −∞, so they are never ranked or predicted. If label sets are predicted, labels are derived from
-/// other scores: 1 for labels of the predicted set, and −1 for all other labels.
+/// −∞, so they are never ranked or predicted. There is one exception: to predict one of the label
+/// sets of the training rows (`names_sets` in [`new`](Self::new)), the labels of this set get the
+/// score 1 and all other labels the score −1.
 ///
 /// The probability of a label set y is proportional to `1 / (1 + Σ_k e^{−y_k p_k})`, where p are
-/// the sums of the row.
+/// the scores of the row.
 #[derive(Debug)]
 pub struct Ensemble<'a, I> {
     /// All rules.

@@ -471,8 +471,9 @@ impl Sums {
         Ok(Self { data, ..*self })
     }
 
-    /// Adds `scale · x` to g. Let `x` be a head that the scores of all rows already contain, and
-    /// `scale` the L2 weight. The regularization then applies to the total head.
+    /// Adds `scale · x` to the sum of gradients. If `x` is a head that the scores of all rows
+    /// already contain, and `scale` is the L2 weight, then the next head is regularized as part of
+    /// the sum of both heads.
     pub(crate) fn shift_gradients(&mut self, scale: f64, x: &[f64]) {
         let stride = self.stride;
         add_scaled(&mut self.data[..stride], scale, x);

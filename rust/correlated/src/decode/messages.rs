@@ -1,11 +1,11 @@
 //! Computes marginals by messages along the couplings, and by the mean-field method.
 //!
-//! A message from i to k is the difference that label i makes to the log-odds of label k. It takes
-//! everything on i's side of the edge into account. Let r be the log-odds of i without the message
-//! from k, and c the coupling. The message is `max(0, r + c) − max(0, r)` for max-product, and
-//! `log(1 + e^{r + c}) − log(1 + e^r)` for sum-product. Messages are differences, so they cannot
-//! drift. All messages of a round are computed from the messages of the previous round. A round
-//! takes O(couplings).
+//! A message from i to k is the amount by which label i changes the log-odds of label k. The
+//! log-odds of i itself contain the messages from all neighbours of i except k. Let r be the
+//! log-odds of i without the message from k, and c the coupling. The message is
+//! `max(0, r + c) − max(0, r)` for max-product, and `log(1 + e^{r + c}) − log(1 + e^r)` for
+//! sum-product. No message exceeds `|c|`, so messages need no normalization. All messages of a
+//! round are computed from the messages of the previous round. A round takes O(couplings).
 
 use super::{COUPLINGS, Decoder, Work, sigmoid};
 use manylabel_base::{Error, Watch, copied, extend, filled};
@@ -57,7 +57,7 @@ impl Decoder<'_> {
     }
 
     /// Writes the max-marginals of a row, as log-odds of each label. Stops after at most 50 rounds,
-    /// as in the paper, or when every message changes by less than 1e-6.
+    /// as in Li et al. (2016), or when every message changes by less than 1e-6.
     pub(super) fn messages(
         &self,
         u: &[f64],

@@ -7,8 +7,8 @@
 //! - All states are compared. This method is exact and takes O(2^c) per row for c coupled labels.
 //! - A search starts from label sets of the training rows and flips labels while this increases the
 //!   score.
-//! - Max-product messages are sent along the couplings, as in the paper. This method often fails on
-//!   graphs with cycles.
+//! - Max-product messages are sent along the couplings, as in Li et al. (2016; see the
+//!   [crate](crate)). This method often fails if the couplings form cycles.
 //!
 //! No single flip improves a label set found by the first two methods. A label is therefore in the
 //! set if and only if its log-odds given the other labels of the set are positive. These log-odds
@@ -35,8 +35,8 @@ pub enum Method {
     /// couplings. Flips labels and coupled pairs as long as this increases s(z). The best of all
     /// results is used.
     Search,
-    /// Sends max-product messages for at most 50 rounds, as in the paper. Unreliable on graphs with
-    /// cycles.
+    /// Sends max-product messages for at most 50 rounds, as in Li et al. (2016). The result is
+    /// unreliable if the couplings form cycles.
     Messages,
     /// Uses [`Exact`](Self::Exact) for up to 14 coupled labels, otherwise [`Search`](Self::Search).
     Auto,

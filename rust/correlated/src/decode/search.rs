@@ -1,10 +1,12 @@
 //! Searches for the most probable label set. The search starts from label sets of the training
 //! rows, and flips labels and pairs as long as this increases the score.
 //!
-//! The score of a label set is linear in u. All label sets of the training rows are therefore
-//! scored for sixteen rows at once, in O(labels of all sets). For each row, the best few sets and
-//! the set of labels with positive u are improved by flips. The best result is used. The search may
-//! miss the maximum.
+//! The score of a label set is the energy of the set (the sum of its couplings) plus the sum of u
+//! over its labels, where u are the log-odds of a row without couplings. Energies are the same for
+//! all rows. This makes it cheap to score all label sets of the training rows, for sixteen rows at
+//! once, in O(labels of all sets). For each row, the best few of these sets, and the set of all
+//! labels with positive u, are then improved by flips. The result with the highest score is used.
+//! The search may miss the maximum.
 
 use super::{Decoder, LABELS, ROWS, SCORES, Work};
 use manylabel_base::{Error, Watch, extend};

@@ -1,9 +1,10 @@
 //! Visits all states of the coupled labels, to find the best state and to compute sums over states.
 //!
 //! The score of a state is its energy plus a sum of u over its labels. Energies are the same for
-//! all rows. The sum of u is split into a sum over the ten lowest coupled labels and a sum over the
-//! other coupled labels. Both sums are tabulated for each row. States are then visited in runs of
-//! 1024 with adjacent energies in memory. This takes O(2^c) additions per row for c coupled labels.
+//! all rows. The sum of u is split into a sum over the ten coupled labels with the lowest numbers
+//! and a sum over the other coupled labels. Both sums are tabulated for each row. States are then
+//! visited in runs of 1024. The states of a run differ only in the ten lowest labels, and their
+//! energies are adjacent in memory. This takes O(2^c) additions per row for c coupled labels.
 
 use super::{Decoder, LABELS, Work};
 use manylabel_base::{Error, extend, few, filled};

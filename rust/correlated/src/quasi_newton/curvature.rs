@@ -1,9 +1,11 @@
 //! Estimates the curvature of the loss of a label from quasi-Newton steps.
 //!
-//! The curvature matrix of a label is never stored between steps. It is built from the second
-//! moments times a factor, the prior curvature of couplings, and up to [`MEMORY`] observed steps.
-//! An observed step (a secant) stores the columns that it moved. For other columns, the changes are
-//! computed from the quadratic function.
+//! The curvature matrix of a label is never stored between steps. It is rebuilt for each step in
+//! three stages. It starts as the second moments times a factor. Couplings whose estimated
+//! curvature is larger than this get the larger value on the diagonal. Finally, the matrix is
+//! updated with up to [`MEMORY`] observed steps (secants). An observed step stores only the columns
+//! that it could move. For other columns, the changes of the gradient are computed from the
+//! quadratic function.
 
 use super::COLUMNS;
 use super::problem::{Halves, Local, Tie};
@@ -16,8 +18,9 @@ use std::collections::VecDeque;
 /// Number of observed steps that are stored for each label.
 const MEMORY: usize = 5;
 
-/// The first factor of the second moments, relative to the curvature of constant predictions. It is
-/// above 1 because the curvature of rare labels increases as they are learned.
+/// The second moments of a label are first multiplied by this number times the curvature of
+/// constant predictions. The number is above 1 because the curvature of rare labels increases as
+/// they are learned.
 const AHEAD: f64 = 2.0;
 
 /// Factor on the curvature of a label after a step that has shown a smaller curvature.

@@ -20,8 +20,8 @@ const CHUNK: usize = 1 << 16;
 /// The size of the buffer. If it is full, text is written in the middle of a line.
 const LARGEST_CHUNK: usize = 1 << 20;
 
-/// An upper bound of the bytes that one label or pair takes: a separator, a number of up to 20 digits,
-/// a colon, and a decimal of up to 24 bytes.
+/// An upper bound on the number of bytes of one label, or of one feature with its value: a separator, a
+/// number of up to 20 digits, a colon, and a decimal of up to 24 bytes.
 const LONGEST_PIECE: usize = 64;
 
 /// Writes a data set. If the name of `path` ends in `.gz`, the file is compressed. `watch` counts

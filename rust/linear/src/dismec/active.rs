@@ -52,9 +52,9 @@ const JOINS_KEPT: usize = 8;
 /// have little loss, and there are many of them.
 const MARGIN: f32 = 0.1;
 
-/// The descent stops if the spread of projected gradients is at most this number times `tol`. With the
-/// default `tol`, the limit is 0.3, at which rankings of test rows no longer change. (The default of
-/// LIBLINEAR is 0.1.)
+/// The descent stops if the spread of projected gradients (the largest minus the smallest) is at most
+/// this number times `tol`. With the default `tol`, the limit is 0.3. Smaller limits, such as the
+/// default of LIBLINEAR of 0.1, no longer change the rankings of test rows.
 const DUAL_TOL: f64 = 30.0;
 
 /// Number of steps for rows between two steps for the background.

@@ -31,9 +31,9 @@ pub struct Model {
     /// The intercepts; (`n_labels`). They are 0 if no intercepts are fitted, and −∞ for labels without
     /// a positive row.
     pub intercept: Vec<f32>,
-    /// The number of steps for each label; (`n_labels`). For rare labels, it is the largest number of
-    /// passes of a descent. It is `max_iter` for labels that did not converge, and 0 for labels without a
-    /// positive row.
+    /// The number of steps for each label; (`n_labels`). For rare labels with
+    /// [`Solver::Fast`](super::Solver::Fast), it is the number of passes of the longest descent. It is
+    /// `max_iter` for labels that did not converge, and 0 for labels without a positive row.
     pub n_iter: Vec<u32>,
     /// The learned threshold. At this threshold, the number of predicted labels equals the number of
     /// true labels, counted on held-out rows. It is None if it was not requested or cannot be learned.
@@ -65,8 +65,8 @@ impl Checked {
     ///
     /// Returns [`Error::Shape`] if `x`, `y` and `weights` have different numbers of rows. Returns
     /// [`Error::Param`] if a value is not finite as `f32`, or if `C`, `weights` and `x` are so large or
-    /// small that results leave the range of `f32`. Returns [`Error::TooLarge`] if a size exceeds the
-    /// memory or 32 bits. Returns [`Error::Stopped`] if the watch was stopped.
+    /// small that results leave the range of `f32`. Returns [`Error::TooLarge`] if memory is short, or
+    /// if a size does not fit in 32 bits. Returns [`Error::Stopped`] if the watch was stopped.
     pub fn fit(
         &self,
         x: Sparse<'_>,

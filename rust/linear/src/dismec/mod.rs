@@ -17,7 +17,8 @@
 //!
 //! * `optimum` solves for sixteen labels at once over all rows, by preconditioned nonlinear conjugate
 //!   gradients. A step computes two products with X. The sixteen labels share one pass over X in each
-//!   product. `optimum` reaches the minimum. It is the faster solver for labels with many positive rows.
+//!   product. `optimum` converges to the minimum. It is the faster solver for labels with many positive
+//!   rows.
 //! * `active` solves for one rare label with few rows. Nearly all rows of such a label are negative and
 //!   far on the correct side of the margin. So dual coordinate descent uses only the positive rows and
 //!   the negative rows that violate the margin. All other rows are replaced by one negative row, their
@@ -28,8 +29,9 @@
 //! With [`Params::learn_cut`], `unseen` learns a threshold (the cut) at which the number of predicted
 //! labels equals the number of true labels.
 //!
-//! Each label is computed in a fixed order as if it were the only label. So results depend neither on
-//! the number of threads nor on the other labels. (Only the cut depends on a sample of the labels.)
+//! The weights of a label are computed by the same operations in the same order as if it were the only
+//! label. So they depend neither on the number of threads nor on the other labels. The cut does not
+//! depend on the number of threads either, but it depends on all labels in its sample.
 //!
 //! | file | content |
 //! |---|---|

@@ -2,8 +2,9 @@
 //!
 //! The objective is convex and piecewise quadratic. Inside a piece, the set of active rows (rows with a
 //! nonzero loss) is fixed. Nonlinear conjugate gradients suit such an objective. Inside a piece, they
-//! are as good as linear conjugate gradients. When the piece changes, no Newton step has to be
-//! restarted. This is why this solver does not use the linear loops of the other solvers.
+//! are as good as linear conjugate gradients. When the set of active rows changes, they simply
+//! continue, whereas Newton's method with linear conjugate gradients would have to start a new Newton
+//! step. The solvers of LEML and of other crates, in contrast, use linear conjugate gradients.
 //!
 //! With the gradient g, a diagonal preconditioner M and the direction p, a step is
 //!
@@ -16,8 +17,8 @@
 //! with X, one product with its transpose, and a few passes over vectors. The line search uses the
 //! cached products `X w` and `X p`.
 //!
-//! All lanes take steps together. After a lane has converged, its step length is 0 until the last lane
-//! has converged, so its weights do not change.
+//! Each label of a panel has one SIMD lane, and all lanes take steps together. After a lane has
+//! converged, its step length is 0 until the last lane has converged, so its weights do not change.
 
 use super::problem::Problem;
 use super::unseen::Unseen;

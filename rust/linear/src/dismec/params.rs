@@ -28,9 +28,10 @@ pub struct Params {
     /// The method that solves for the weights of a label.
     pub solver: Solver,
     /// The tolerance; finite, > 0. A label has converged if the norm of its gradient is at most this
-    /// value times the norm at zero weights, times the fraction of the rows in the rarer class. For
-    /// rare labels with [`Solver::Fast`], a descent has converged if the spread of projected dual
-    /// gradients is at most 30 times this value.
+    /// value times the norm at zero weights, times the fraction of positive rows or the fraction of
+    /// negative rows, whichever is smaller. For rare labels with [`Solver::Fast`], a descent has
+    /// converged if the largest and the smallest projected dual gradient differ by at most 30 times
+    /// this value.
     pub tol: f64,
     /// The largest number of steps for a label, or of passes for each descent of a rare label; ≥ 1.
     pub max_iter: usize,

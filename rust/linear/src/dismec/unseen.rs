@@ -3,9 +3,9 @@
 //! Training rows have higher scores for their own labels than new rows, so a threshold learned from
 //! training rows would be too high. A second fit without some rows would cost as much as the first.
 //! Instead, the solution is changed for a sample of the labels, as if the held-out rows were absent.
-//! Their contribution is removed, a few steps adapt the weights to the other rows, and the held-out
-//! rows are scored. This happens after the weights of the model have been taken from the workspace, so
-//! the model is unchanged.
+//! The contribution of the held-out rows is removed, a few steps adapt the weights to the other rows,
+//! and the held-out rows are scored. This happens after the weights of the model have been taken from
+//! the workspace, so the model is unchanged.
 //!
 //! One row in ten is held out. At the cut, the number of predicted pairs of row and label equals the
 //! number of true pairs. Each pair is weighted by the cost of the row and by the number of labels that
@@ -30,11 +30,12 @@ const OTHER_LABELS: usize = 64;
 const ONE_LABEL_IN: usize = 20;
 
 /// The smallest number of held-out rows, unless it is more than a quarter of all rows. With fewer rows,
-/// the number of their labels would be a poor estimate, with errors of a tenth or more.
+/// the mean number of labels per row would be a poor estimate, with errors of a tenth or more.
 const FEWEST_ROWS: usize = 64;
 
-/// The smallest total number of sampled labels in the held-out rows. With fewer, the number would have
-/// errors of a third or more, and the threshold of the loss is the better choice.
+/// The smallest number of true pairs of a held-out row and a sampled label. With fewer pairs, their
+/// number would have errors of a third or more. In this case no threshold is learned, because the
+/// natural threshold of the loss is the better choice.
 const FEWEST_POSITIVES: usize = 10;
 
 /// The held-out rows, and the tally of their scores.

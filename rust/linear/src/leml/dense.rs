@@ -222,8 +222,8 @@ pub(super) struct Design {
     blocks: RowBlocks<f32>,
     /// The rows of each block.
     cuts: Vec<Range<usize>>,
-    /// The original number of each column except the column of ones. Features that no row has are left
-    /// out.
+    /// The original number of each column except the column of ones. Features that are 0 in every row
+    /// are left out.
     pub(super) features: Vec<u32>,
     pub(super) n_rows: usize,
 }

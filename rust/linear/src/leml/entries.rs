@@ -7,7 +7,7 @@
 //! rows are the rows of H ([`Entries::of_labels`]).
 //!
 //! Let `ω_ij` be the weight of the entry's row. For an entry e, let o be its own row and p its row of
-//! the other factor.
+//! the other factor. Let t be a direction of the own factor, and `t_o` its row o.
 //!
 //! ```text
 //! gradient    Σ_e ω ℓ'(z) p

@@ -1,5 +1,5 @@
-//! Fits LEML. The fit prepares the training set, chooses `alpha`, takes turns until the objective
-//! hardly decreases, and learns the threshold.
+//! Fits LEML. The fit prepares the training set and chooses `alpha`. It then makes turns until a turn
+//! hardly lowers the objective, and learns the threshold.
 
 use super::dense::{Design, Tall};
 use super::entries::Entries;
@@ -18,8 +18,8 @@ use std::f64::consts::TAU;
 /// default of the program of the authors.
 const ALPHA_OF_FEW_ROWS: f64 = 0.1;
 
-/// A fitted model. Scores are `x W Hᵀ + intercept`, where x has only the features that occur in
-/// training rows.
+/// A fitted model. Scores are `x W Hᵀ + intercept`, where x is a row restricted to the features that
+/// occur in training rows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Model {
     /// The features that occur in training rows, in increasing order.

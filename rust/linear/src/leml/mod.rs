@@ -24,9 +24,10 @@
 //!   are independent ridge regressions, which conjugate gradients solve 32 at a time. The rows of H are
 //!   ridge regressions that share one Cholesky factor. Only the 1-entries of Y are read, and no score of
 //!   a 0-entry is computed.
-//! - `newton` is for any loss and any set of known entries (`entries`). It applies Newton's method to one
-//!   factor at a time. Conjugate gradients compute the steps, and a line search follows. If all entries
-//!   are known, each product computes the scores of all entries, in blocks, in O(n c r) time.
+//! - `newton` is for any loss and any set of known entries (`entries`). It applies Newton's method to
+//!   one factor at a time. Conjugate gradients compute the steps, and a line search follows. If all
+//!   entries are known, each product with the Hessian goes through all entries, in blocks, in O(n c r)
+//!   time for n rows.
 //!
 //! `held_out` scores rows that a fit did not use. With these scores, it chooses `alpha` and the
 //! threshold at which the number of predicted labels equals the number of true labels.

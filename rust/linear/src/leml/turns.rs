@@ -1,8 +1,8 @@
 //! Defines the interface between the two solvers, `ridge` and `newton`, and the modules `fit` and
 //! `held_out`.
 //!
-//! `fit` takes turns until the objective hardly decreases. `held_out` fits training sets in which some
-//! rows have the weight 0. It starts each fit from a copy of the factors of another fit.
+//! `fit` makes turns until a turn hardly lowers the objective. `held_out` fits training sets in which
+//! some rows have the weight 0. It starts each fit from a copy of the factors of another fit.
 
 use super::dense::Tall;
 use manylabel_base::{Error, Watch};

@@ -18,7 +18,7 @@ pub struct Model {
     /// The weights by feature, in the form that [`Scorer`](crate::Scorer) reads; (`n_features`,
     /// `n_labels`).
     pub weights: CsrOwned,
-    /// The intercepts; (`n_labels`). Labels that no training row has get −∞.
+    /// The intercepts; (`n_labels`). The intercepts of labels that occur in no training row are −∞.
     pub intercept: Vec<f32>,
     /// The learned threshold. At this threshold, the number of predicted labels on held-out rows equals
     /// the number of true labels. It is None if it was not requested or cannot be learned.

@@ -3,11 +3,13 @@
 //!
 //! The intercept of label k is `f · log(frequency of k)`, with one factor f ≥ 0 for all labels. There
 //! are [`N_FACTORS`] possible factors. For each factor, the rankings of the held-out rows are measured
-//! by the mean precision at the ranks of their labels. A [`Tally`] finds the threshold at which the
-//! number of predicted labels equals the number of true labels. [`Looks::decide`] chooses the factor.
+//! by the label ranking average precision: the precision at the rank of a true label, averaged over the
+//! true labels of each row and then over rows. A [`Tally`] finds the threshold at which the number of
+//! predicted labels equals the number of true labels. [`Looks::decide`] chooses the factor.
 //!
-//! The held-out rows are given by the user. Otherwise they are a few parts of the training rows, and
-//! the fit removes the influence of one part after the other (`Fit::forget`).
+//! The user may give the held-out rows. If not, a few parts of the training rows are held out one after
+//! the other. The fit removes the influence of a part from the weights before the part is scored
+//! (`Fit::forget`).
 
 use crate::cut::Tally;
 use fastrand::Rng;

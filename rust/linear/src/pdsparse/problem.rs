@@ -17,8 +17,8 @@ const ROWS_OF_LOOK: usize = 64;
 /// Number of rows of a parallel task in passes that only score rows.
 const ROWS_OF_TASK: usize = 256;
 
-/// The training set, which does not change during a fit. Features that no row has and labels that no
-/// training row has are left out.
+/// The training set, which does not change during a fit. Features that are 0 in every row, and labels
+/// that occur in no training row, are left out.
 pub(super) struct Problem {
     /// All rows, including the held-out rows; (n, d).
     pub(super) x: CsrOwned,
@@ -209,7 +209,8 @@ impl Problem {
     }
 
     /// Passes the scores of `rows` to `seen`, together with the labels and the weight of each row.
-    /// `known` returns the weight of a row and its labels, without labels that no training row has.
+    /// `known` returns the labels of a row that occur in training, and `weight` returns the weight of a
+    /// row.
     pub(super) fn look(
         &self,
         weights: &Weights,

@@ -11,14 +11,15 @@
 //! where `(G P)_b` holds the gradients of each row summed over bin b. The diagonal can be computed
 //! in two ways:
 //!
-//! - The equations of the paper leave out the products of different labels within a bin:
-//!   `H̃_bb = Σ_{k in b} h_kk`.
+//! - The equations of GBLB leave out the products of different labels within a bin:
+//!   `H̃_bb = Σ_{k in b} h_k`.
 //! - The exact restriction of the Hessian includes these products:
 //!   `H̃_bb = Σ_{k in b} d_k − ‖(G P)_b‖²`.
 //!
-//! The diagonal of the paper is larger. If most labels are absent from most rows, the exact Hessian
-//! is almost singular in the direction where all labels of a bin change together. Newton steps then
-//! overshoot. The larger diagonal of the paper keeps the steps short.
+//! The sums h and d are defined in `statistics.rs`. The diagonal of GBLB is larger. If most labels
+//! are absent from most rows, the exact Hessian is almost singular in the direction where all
+//! labels of a bin change together. Newton steps then overshoot. The larger diagonal of GBLB keeps
+//! the steps short.
 //!
 //! [`System`] builds and solves the linear system. [`BinnedRows`] keeps G P and its products up to
 //! date while rows are added to a set and labels change bins. This saves work because consecutive
@@ -204,7 +205,8 @@ impl BinnedRows {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if numbers for labels and for pairs of bins do not fit in memory.
+    /// [`Error::TooLarge`] if one number per label and one number per pair of bins do not fit in
+    /// memory.
     pub(crate) fn new(n_bins: usize, stride: usize) -> Result<Self, Error> {
         let mut columns = reserved(BINS, n_bins)?;
         columns.resize_with(n_bins, Vec::new);

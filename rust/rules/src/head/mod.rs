@@ -45,8 +45,8 @@ pub(crate) enum Method {
     Diagonal,
     /// Scores of bins, independent of one another. Used for the label-wise loss.
     DiagonalBins(Binner),
-    /// Scores of bins under the example-wise loss. `restricted` includes the second derivatives
-    /// between different labels of one bin.
+    /// Scores of bins under the example-wise loss. If `restricted` is true, second derivatives
+    /// between different labels of one bin are included.
     Bins { binner: Binner, restricted: bool },
     /// Scores of all labels under the example-wise loss.
     Full,

@@ -18,8 +18,8 @@
 //! below a bound ([`Goal`]). If it does not converge within [`MOST_STEPS`] steps, or if the
 //! curvature is not positive, the system is factorized.
 //!
-//! Loops are compiled separately for one to four chunks of labels. The parameter `C` is the number
-//! of chunks. `C = 0` means any number of chunks.
+//! Labels are processed in chunks of eight. Loops are compiled separately for one to four chunks.
+//! The parameter `C` is the number of chunks, and `C = 0` means any number.
 
 use crate::batch::Batch;
 use crate::binning::LEAST_DIAGONAL;

@@ -4,12 +4,12 @@
 //! approximate heads: one for the growing set and one for its complement. It also keeps the
 //! products of these heads with the Gram matrix ([`Near`]). Adding a row costs O(labels).
 //!
-//! A candidate is evaluated in two stages. The first stage computes an upper bound on the
-//! improvement by the candidate's own head, from the kept head (see [`Solver`]). The bound takes
-//! O(labels) and rejects most candidates. In the second stage, conjugate gradients solve the
+//! A candidate is evaluated in two stages. The first stage uses the kept head to compute an upper
+//! bound on the improvement that the candidate's own head can reach (see [`Solver`]). The bound
+//! takes O(labels) and rejects most candidates. In the second stage, conjugate gradients solve the
 //! remaining candidates, starting from the kept head. Products are computed with the rows of the
-//! growing set. If a Gram matrix of these rows would have been cheaper, it is built and used
-//! instead.
+//! growing set. As soon as a Gram matrix of these rows would have been cheaper than the products so
+//! far, it is built and used from then on.
 
 use super::Parent;
 use super::halves::Halves;

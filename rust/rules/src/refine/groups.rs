@@ -1,8 +1,8 @@
 //! Sorts the rows of a set by one feature and groups them. Thresholds lie between the groups.
 //!
-//! In the exact search, there is one group per distinct value among the rows. In the fast search,
-//! there is one group per group of the column (see `columns.rs`). Nominal features always have one
-//! group per value. Rows with a missing value are listed separately.
+//! In the exact search, rows with equal values form a group. In the fast search, the rows whose
+//! codes are in the same group of the column form a group (see `columns.rs`). Nominal features
+//! always have one group per value. Rows with a missing value are listed separately.
 //!
 //! Rows with the implicit value 0 form a group with a count but without a list of rows. Their sums
 //! are computed by subtraction. If they are fewer than the other rows, subtraction would lose

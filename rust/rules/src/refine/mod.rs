@@ -16,8 +16,9 @@
 //! | `FewRows` | own bins for few rows, parent's bins for others | sums, rows by bins, sums by bins |
 //! | `Full` | all labels | sums, and approximate heads of the candidates |
 //!
-//! The fast search does not use an evaluator for full columns. It adds rows, reduced by the bins of
-//! the parent set, to a histogram over groups of values (`parent_bins.rs`).
+//! With few label bins under the example-wise loss, the fast search uses no evaluator for full
+//! columns. Each row is reduced to a few sums over the bins of the parent set, and these sums are
+//! added to a histogram over groups of values (`parent_bins.rs`).
 //!
 //! Features are searched in parallel, with a few features per task. Among equally good conditions,
 //! the condition on the feature that comes first in the sample wins. On the same feature, the lower

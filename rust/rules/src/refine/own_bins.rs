@@ -7,7 +7,7 @@
 //! The complement has its own bins. Its products are the products of the parent set minus the
 //! products of the growing set, both with the bins of the complement. The growing set is therefore
 //! stored a second time, with the bins of the complement. The Gram matrix of the parent set is also
-//! summed by these bins ([`ParentBins`]). A label that moves costs O(labels).
+//! summed by these bins ([`ParentBins`]). Moving a label to another bin costs O(labels).
 
 use super::Parent;
 use super::halves::Halves;

@@ -4,10 +4,10 @@
 //! until half of the rows are taken, and then from the largest value downwards. The growing set is
 //! therefore always the smaller half. After each group, both halves are evaluated. Only sums of the
 //! complement are computed as differences. The complement is the larger half, so little precision
-//! is lost. Rows of an implicit zero are never visited.
+//! is lost. Rows with the implicit value 0 are never visited.
 //!
-//! Nominal features have two conditions, `= v` and `≠ v`, for each value v. Each value starts from
-//! an empty growing set.
+//! Nominal features have two conditions, `= v` and `≠ v`, for each value v. For each value, the
+//! growing set starts empty.
 
 use super::groups::Groups;
 use crate::Operator;

@@ -1,10 +1,10 @@
 //! Evaluates candidates with one bin per sign, for few labels.
 //!
-//! With few labels, label binning usually gives one bin per sign: 4 % of up to 25 labels is one
-//! bin. The Gram matrix A of the growing set is kept up to date, at K² operations per row. The bins
-//! of a candidate may then differ from the bins of the previous candidate without reading the rows
-//! again. The product between the two bins is `aᵀ A b`, where a and b are the indicator vectors of
-//! the bins. The system of two equations is solved in closed form.
+//! With few labels, label binning usually gives one bin per sign. With the default ratio of 0.04,
+//! this is so for up to 25 labels. The Gram matrix A of the growing set is kept up to date, at K²
+//! operations per row. If labels change bins from one candidate to the next, the rows need not be
+//! read again. The product between the two bins is `aᵀ A b`, where a and b are the indicator
+//! vectors of the bins. The system of two equations is solved in closed form.
 //!
 //! For up to [`MOST_CHUNKS`] chunks of labels, this method is faster than summing rows by bins
 //! (`own_bins.rs`).
@@ -20,7 +20,7 @@ use manylabel_base::{Error, filled};
 pub(crate) const MOST_CHUNKS: usize = 4;
 
 /// Evaluates sets of rows with `C` chunks of labels, under the example-wise loss with the Hessian
-/// of the paper.
+/// of GBLB ([`Hessian::Paper`](crate::Hessian::Paper)).
 pub(crate) struct TwoBins<'a, const C: usize> {
     /// The L2 weight ω.
     l2: f64,
