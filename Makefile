@@ -1,10 +1,10 @@
-# Targets set up .venv when needed. Requires only Python >= 3.10, cargo and a C linker.
+# Targets create .venv if it does not exist. They require only Python >= 3.10, cargo and a C linker.
 PYTHON ?= python3
 BIN := .venv/bin
 RUST_SOURCES := $(shell find rust -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
-# What runs the benches under valgrind, in the version of the crate.
+# The program that runs the benches under valgrind. It must have the same version as the crate gungraun.
 GUNGRAUN_VERSION := $(shell sed -n 's/^gungraun = "=\(.*\)"/\1/p' Cargo.toml)
 GUNGRAUN := $(TARGET)/tools/gungraun-runner-$(GUNGRAUN_VERSION)
 
@@ -13,8 +13,8 @@ GUNGRAUN := $(TARGET)/tools/gungraun-runner-$(GUNGRAUN_VERSION)
 demo: .venv/built
 	$(BIN)/manylabel demo
 
-# Rust tests in the profile of the extension, with whose dependencies they share the build. Without the benches,
-# whose own dependencies change the features of others.
+# The Rust tests use the profile of the extension, so that they share its compiled dependencies. The benches
+# are excluded, because their dependencies change the features of other crates.
 test: .venv/built .venv/tools
 	cargo test --release --workspace --exclude manylabel-benches --quiet
 	$(BIN)/pytest -q --numprocesses auto --dist worksteal
@@ -29,13 +29,15 @@ lint: .venv/built .venv/tools
 	$(BIN)/python -m mypy.stubtest manylabel._core
 	$(BIN)/python benches/python/tables.py --check
 
-# Times, which join benches/results/kernels.jsonl, beside those of the last run of this machine.
+# Measures the times of the kernels, appends them to benches/results/kernels.jsonl, and compares them with the
+# previous run on this machine.
 bench:
 	@mkdir -p $(TARGET) && touch $(TARGET)/bench-begun
 	cargo bench
 	$(PYTHON) benches/python/kernels.py --since $(TARGET)/bench-begun
 
-# Instructions of the kernels under valgrind, beside those in benches/results/instructions.jsonl; Linux.
+# Counts the instructions of the kernels under valgrind, and compares them with the newest line of
+# benches/results/instructions.jsonl. Works on Linux only.
 bench-check: $(GUNGRAUN)
 	$(PYTHON) benches/python/instructions.py
 
@@ -47,11 +49,13 @@ $(GUNGRAUN):
 	cargo install --locked --quiet --root $(TARGET)/tools gungraun-runner --version $(GUNGRAUN_VERSION)
 	touch $@
 
-# Whole fits and predictions beside other libraries, installed in .venv-peers; needs MANYLABEL_DATA.
+# Compares whole fits and predictions with other libraries, which are installed in .venv-peers. Needs the
+# folder MANYLABEL_DATA.
 bench-python: .venv/built .venv-peers/installed
 	$(BIN)/python benches/python/compare.py
 
-# The same for boosted rules beside BOOMER, installed in .venv-boomer; needs Python 3.11.
+# Compares boosted rules with BOOMER, which is installed in .venv-boomer. Needs the folder MANYLABEL_DATA and
+# Python 3.11.
 bench-rules: .venv/built .venv-boomer/installed
 	$(BIN)/python benches/python/rules.py --results target/rules.jsonl
 
@@ -61,7 +65,7 @@ bench-rules: .venv/built .venv-boomer/installed
 	$(BIN)/pip install --quiet --group build
 	touch $@
 
-# What tests and linters need beside the library.
+# Installs the packages that tests and linters need in addition to the library.
 .venv/tools: .venv/made
 	$(BIN)/pip install --quiet --group dev
 	touch $@

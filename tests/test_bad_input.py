@@ -117,10 +117,10 @@ BAD_TRAINING_SETS = {
     "Y 1-D of three values": (
         X,
         np.arange(N) % 3,
-        f"{INDICATOR}, got a 1-D array with .*2.*; as one label, where that is taken, it must hold 0 and "
+        f"{INDICATOR}, got a 1-D array with .*2.*; a 1-D y must be a single label of 0 and "
         "1. Only binary classification is supported.*; sklearn.preprocessing.MultiLabelBinarizer",
     ),
-    "Y 1-D of signs": (X, 2 * Y[:, 0] - 1, f"{INDICATOR}, got a 1-D array with .*-1.*; as one label"),
+    "Y 1-D of signs": (X, 2 * Y[:, 0] - 1, f"{INDICATOR}, got a 1-D array with .*-1.*; a 1-D y must be"),
     "Y 1-D of words": (X, np.array(["no", "yes"])[Y[:, 0]], f"{INDICATOR}, got a 1-D array with .*(no|yes)"),
     "Y 1-D of digits": (X, Y[:, 0].astype(str).astype(object), f"{INDICATOR}, got a 1-D array with '[01]'"),
     "Y 1-D of NaN": (X, np.where(Y[:, 0] > 0, np.nan, 1), f"{INDICATOR}, got a 1-D array with .*nan"),

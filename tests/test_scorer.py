@@ -92,7 +92,7 @@ def test_there_is_a_bound_for_each_label(model, small):
 
 def test_only_some_models_know_probabilities(model, small):
     assert not hasattr(model, "predict_proba")
-    with pytest.raises(ValueError, match="one that computes probabilities"):
+    with pytest.raises(ValueError, match="a model that computes probabilities"):
         model._scorer().probabilities(small[0], 1)
 
 

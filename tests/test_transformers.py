@@ -187,7 +187,7 @@ def test_bad_question(fitted):
     model = clone(fitted).fit(X, Y)
     assert_bad_rows_are_refused(model.transform)
     if hasattr(model, "embed_labels"):
-        with pytest.raises(ValueError, match="labels of Y: expected 4 as in fit, got 3"):
+        with pytest.raises(ValueError, match="Y must have 4 labels, as in fit, got 3"):
             model.embed_labels(Y[:, :3])
 
 

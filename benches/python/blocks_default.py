@@ -1,9 +1,11 @@
-"""`BlockPartitionClassifier()`, CBMLC and LPSR with nothing set against the classifier in their blocks.
+"""Compare `BlockPartitionClassifier()`, CBMLC and LPSR with the classifier that they fit to their blocks.
 
-Every set is fitted and ranked by `DiSMECClassifier()` and by the others in turn, in one process. Each line
-has the seconds of fit and ranking by the clock and by the processor (all threads; what a busy machine
-does not change much), P@k in percent, and the blocks there are. For LPSR the last column has the number of
-leaves over ``n_samples / leaf_size``, and the largest leaf over ``leaf_size``.
+All estimators have default parameters. On each data set, `DiSMECClassifier()` and the other systems are
+fitted and rank the test rows in turn, in one process. Each line has the wall seconds and the processor
+seconds of the fit and of the ranking. Processor seconds are summed over all threads and change little if the
+machine is busy. Each line also has P@k in percent and the number of blocks. For LPSR, the last column has two
+ratios: the number of leaves over ``n_samples / leaf_size``, and the size of the largest leaf over
+``leaf_size``.
 """
 
 import argparse
@@ -47,7 +49,7 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     args = parser.parse_args()
     if not os.environ.get("MANYLABEL_DATA"):
-        sys.exit("MANYLABEL_DATA must name the folder of data sets")
+        sys.exit("MANYLABEL_DATA must be the path of the folder of data sets")
     for name in args.sets:
         X, Y, X_test, Y_test = split(Path(os.environ["MANYLABEL_DATA"]) / name)
         print(f"\n{name}: {X.shape[0]:,} rows, {X.shape[1]:,} features, {Y.shape[1]:,} labels\n")
@@ -65,7 +67,9 @@ def main():
 
 
 def split(folder):
-    """The split a set comes with, or a random one, a third of the rows held out."""
+    """Return the split that comes with a set. If there is none, draw a random split with a third of the rows
+    held out.
+    """
     if (folder / "train.txt.gz").is_file():
         return *ml.datasets.load_xc(folder / "train.txt.gz"), *ml.datasets.load_xc(folder / "test.txt.gz")
     X, Y = ml.datasets.load_xc(folder / "all.txt.gz")
@@ -75,14 +79,16 @@ def split(folder):
 
 
 def timed(work, *args):
-    """The result, and the seconds of the clock and of the processor."""
+    """Call a function, and return its result with the wall seconds and the processor seconds."""
     clock, processor = perf_counter(), process_time()
     result = work(*args)
     return result, (perf_counter() - clock, process_time() - processor)
 
 
 def shape(model, X, X_test):
-    """Blocks, mean number of routes, and how far leaves are from their size."""
+    """Return the number of blocks, the mean number of routes, and how much the leaves differ from their
+    target size.
+    """
     blocks = getattr(model, "label_blocks_", None)
     if blocks is None:
         return "", "", ""

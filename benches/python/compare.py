@@ -1,8 +1,9 @@
-"""Runs our classifier and its peers on the same data, one after the other; records the figures.
+"""Run our classifier and other libraries on the same data, in turn, and record the figures.
 
-Every system is measured in a process of its own (worker.py): ours with the Python that runs this script, the
-peers with that of ``.venv-peers``. This process prepares the data, computes P@k and PSP@k for all by the same
-code and writes the table. A system that fails becomes a row that says why.
+Every system is measured in a separate process (worker.py). Our classifier runs with the Python that runs this
+script, and the other libraries run with the Python of ``.venv-peers``. This process prepares the data. It
+computes P@k and PSP@k of all systems with the same code, and writes the table. If a system fails, its row
+states the reason.
 """
 
 import argparse
@@ -27,7 +28,7 @@ from manylabel.metrics import precision_at_k, propensities, psp_at_k
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 SETS = ["bibtex", "delicious", "eurlex57k", "citeulike-t", "yso-finna-en"]
-TIMEOUT = 4 * 3600  # seconds for one system on one set
+TIMEOUT = 4 * 3600  # time limit in seconds for one system on one set
 KS = (1, 3, 5)
 COLUMNS = [
     *["system", "fit s", "fit ms/label", "test s", "rows/s", "one row p50 ms", "p99 ms", "load s"],
@@ -47,13 +48,20 @@ def main():
 def arguments() -> argparse.Namespace:
     parser = comparison(__doc__, SETS, SYSTEMS)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--repeats", type=int, default=3, help="timed predictions of the test set")
+    parser.add_argument("--repeats", type=int, default=3, help="number of timed predictions of the test set")
     parser.add_argument(
-        "--sample-labels", type=int, default=50, metavar="N", help="scikit-learn on many labels"
+        "--sample-labels",
+        type=int,
+        default=50,
+        metavar="N",
+        help="number of labels that scikit-learn fits if there are many labels",
     )
     parser.add_argument("--peer-python", type=Path, default=ROOT / ".venv-peers/bin/python")
     parser.add_argument(
-        "--append", action=argparse.BooleanOptionalAction, default=True, help="to the records"
+        "--append",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="append the figures to the records",
     )
     args = parser.parse_args()
     args.data = data_folder(parser, args.sets)
@@ -62,13 +70,13 @@ def arguments() -> argparse.Namespace:
         and not args.peer_python.is_file()
     ):
         parser.error(
-            f"no {args.peer_python}: run `make .venv-peers/installed`, or name one with --peer-python"
+            f"{args.peer_python} does not exist; run `make .venv-peers/installed`, or use --peer-python"
         )
     return args
 
 
 def comparison(description: str, sets: list[str], systems: dict) -> argparse.ArgumentParser:
-    """The command line of a comparison: which sets, and which systems."""
+    """Return a command line parser with the options of a comparison: the data sets and the systems."""
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -78,7 +86,7 @@ def comparison(description: str, sets: list[str], systems: dict) -> argparse.Arg
 
 
 def data_folder(parser: argparse.ArgumentParser, sets: list[str]) -> Path:
-    """The folder of data sets, which has the training rows of these."""
+    """Return the folder of data sets. End with an error if the folder lacks the training rows of a set."""
     if not os.environ.get("MANYLABEL_DATA"):
         parser.error("set MANYLABEL_DATA to the folder of data sets")
     data = Path(os.environ["MANYLABEL_DATA"])
@@ -89,15 +97,17 @@ def data_folder(parser: argparse.ArgumentParser, sets: list[str]) -> Path:
 
 
 def hold_threads(n_threads: int):
-    """Hold whatever pools a system brings along to the same number."""
+    """Limit all thread pools that a system may use to the same number of threads."""
     pools = ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS"]
     os.environ |= dict.fromkeys(pools, str(n_threads))
-    # An OpenMP thread spinning at a barrier costs 100 ms and more as soon as its core is wanted elsewhere.
+    # If another thread needs its core, an OpenMP thread that spins at a barrier delays it by 100 ms or more.
     os.environ["OMP_WAIT_POLICY"] = "passive"
 
 
 def heading(packages: list[tuple[str, str]]) -> str:
-    """Date, commit, machine, command, and the versions of `packages`: pairs of Python and distribution."""
+    """Return the date, commit, machine and command, and the versions of `packages`, which are pairs of a
+    Python and a distribution.
+    """
     lines = [
         f"### {datetime.date.today()}, commit {record.commit()}",
         "",
@@ -109,7 +119,7 @@ def heading(packages: list[tuple[str, str]]) -> str:
 
 
 def packages(args: argparse.Namespace) -> list[tuple[str, str]]:
-    """Whose versions count: pairs of Python and distribution."""
+    """Return the packages whose versions are reported, as pairs of a Python and a distribution."""
     return [(interpreter(args, system), SYSTEMS[system].package) for system in args.systems]
 
 
@@ -118,14 +128,16 @@ def interpreter(args: argparse.Namespace, system: str) -> str:
 
 
 def table(args: argparse.Namespace, name: str, folder: Path) -> str:
-    """The systems' figures on one data set, as Markdown; each is recorded at once."""
+    """Return the figures of the systems on one data set, as Markdown. Each system is recorded as soon as it
+    is measured.
+    """
     X_train, Y_train = load_xc(args.data / name / "train.txt.gz")
     X_test, Y_test = load_xc(args.data / name / "test.txt.gz")
-    # A label without example teaches nothing, and some systems would rank it above all they did learn.
+    # Some systems would rank a label without examples above all labels that they have learned.
     known = np.unique(Y_train.indices)
     parts = {"X_train": normalize(X_train), "Y_train": Y_train[:, known], "X_test": normalize(X_test)}
     for part, matrix in parts.items():
-        # csr_matrix, not csr_array: napkinXC looks at the type.
+        # This is csr_matrix and not csr_array, since napkinXC checks the type.
         sp.save_npz(folder / f"{part}.npz", sp.csr_matrix(matrix, dtype=np.float32), compressed=False)
     propensity = propensities(Y_train)
     sizes = (
@@ -171,7 +183,7 @@ def table(args: argparse.Namespace, name: str, folder: Path) -> str:
 
 
 class WorkerError(Exception):
-    """Why a worker has no figures, in a few words."""
+    """A worker failed. The message states the reason in a few words."""
 
 
 def run(args: argparse.Namespace, system: str, data: Path, scratch: Path, sampled: bool) -> dict[str, float]:
@@ -183,11 +195,11 @@ def run(args: argparse.Namespace, system: str, data: Path, scratch: Path, sample
 
 
 def figures_of(command: list, scratch: Path) -> dict[str, float]:
-    """What a worker leaves in ``figures.json``."""
+    """Run a worker and return the content of its ``figures.json``."""
     try:
         done = subprocess.run(command, text=True, errors="replace", capture_output=True, timeout=TIMEOUT)
     except subprocess.TimeoutExpired:
-        raise WorkerError(f"no end after {TIMEOUT} s") from None
+        raise WorkerError(f"did not finish within {TIMEOUT} s") from None
     if done.returncode < 0:
         raise WorkerError(f"ended by {signal.Signals(-done.returncode).name}")
     if done.returncode:
@@ -196,7 +208,7 @@ def figures_of(command: list, scratch: Path) -> dict[str, float]:
 
 
 def as_scores(top: np.ndarray, known: np.ndarray, n_labels: int) -> sp.csr_array:
-    """The order in which a system gave its labels, as CSR scores over all labels of the set."""
+    """Convert the ranked labels of a system to CSR scores over all labels of the set, in the same order."""
     row, rank = np.nonzero(top >= 0)
     scores = (top.shape[1] - rank).astype(np.float32)
     return sp.csr_array((scores, (row, known[top[row, rank]])), shape=(top.shape[0], n_labels))

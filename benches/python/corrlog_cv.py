@@ -1,4 +1,7 @@
-"""Elastic net against l2 penalties against independent regressions, five folds each, and paired."""
+"""Compare elastic net penalties, l2 penalties and independent regressions by five-fold cross-validation.
+
+The script also prints paired differences over the folds.
+"""
 
 import argparse
 
@@ -21,7 +24,7 @@ VARIANTS = {
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sets", nargs="+", default=SETS)
-    parser.add_argument("--l2", type=float, default=1e-3, help="both penalties")
+    parser.add_argument("--l2", type=float, default=1e-3, help="value of both penalties")
     arguments = parser.parse_args()
     head("set", "model", *MEASURES)
     wins = {}

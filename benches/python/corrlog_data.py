@@ -1,4 +1,6 @@
-"""Sets, folds and measures of the tables of the correlated logistic model."""
+"""Load the data sets, make the folds and compute the measures for the tables of the correlated logistic
+model.
+"""
 
 import os
 import sys
@@ -13,26 +15,28 @@ MEASURES = ["Hamming", "0-1", "accuracy", "F1", "macro-F1", "micro-F1"]
 
 
 def parts(name):
-    """Training and test rows as the set comes."""
+    """Return the training and test rows of the split that comes with the set."""
     root = os.environ.get("MANYLABEL_DATA")
     if not root:
-        sys.exit("MANYLABEL_DATA must name the folder of data sets")
+        sys.exit("MANYLABEL_DATA must be the path of the folder of data sets")
     return [load_xc(Path(root) / name / f"{part}.txt.gz") for part in ("train", "test")]
 
 
 def everything(name):
-    """All rows, training rows first."""
+    """Return all rows, with the training rows first."""
     (X, Y), (X_test, Y_test) = parts(name)
     return csr_array(vstack([X, X_test])), csr_array(vstack([Y, Y_test])).toarray()
 
 
 def folds(n_rows, seed, n_folds=5):
-    """Rows of each fold, a seeded random partition."""
+    """Return the rows of each fold, from a random partition with a fixed seed."""
     return np.array_split(np.random.default_rng(seed).permutation(n_rows), n_folds)
 
 
 def measures(Y, P):
-    """The paper's six; an empty set counts 0, and macro-F1 is of mean precision and mean recall."""
+    """Compute the six measures of the paper. An empty label set counts 0. Macro-F1 is computed from the mean
+    precision and the mean recall.
+    """
     Y, P = np.asarray(Y) > 0, np.asarray(P) > 0
     both, either = (Y & P).sum(axis=1), (Y | P).sum(axis=1)
     sizes = Y.sum(axis=1) + P.sum(axis=1)
@@ -52,7 +56,7 @@ def measures(Y, P):
 
 
 def row(*cells):
-    """Print a row, and return what its cells say."""
+    """Print a row of the table, and return the numbers in its cells."""
     texts = [cell if isinstance(cell, str) else f"{cell:.4f}" for cell in cells]
     print("| " + " | ".join(texts) + " |", flush=True)
     return texts

@@ -1,4 +1,7 @@
-"""Scene in five folds: the authors' settings beside their stored results, and the converged defaults."""
+"""Compare CorrLog with its authors' stored results on scene, in five folds.
+
+CorrLog is fitted with the authors' settings, and with default settings until it converges.
+"""
 
 import numpy as np
 import record
@@ -6,7 +9,7 @@ from corrlog_data import MEASURES, everything, folds, head, measures, row
 
 from manylabel import CorrLogClassifier
 
-# Mean and standard deviation over their five folds, from their repository.
+# Mean and standard deviation over the authors' five folds, from their repository.
 STORED = {
     "authors' file, l2": (
         "0.1005 (95)",
@@ -29,7 +32,9 @@ SEEDS = range(4)
 
 
 def standardized(X, rows, by=None):
-    """Rows less the mean of `by`, divided by their own standard deviation as the authors have it."""
+    """Subtract the mean of `by` from the rows, and divide by the standard deviation of the rows, as the
+    authors do.
+    """
     rows = X[rows]
     return (rows - (rows if by is None else X[by]).mean(axis=0)) / rows.std(axis=0, ddof=1)
 
@@ -38,7 +43,7 @@ def run(X, Y, model, leak):
     for seed in SEEDS:
         for test in folds(len(Y), seed):
             train = np.setdiff1d(np.arange(len(Y)), test)
-            if leak:  # the authors divide test rows by the deviation of test rows
+            if leak:  # the authors divide test rows by the standard deviation of the test rows
                 model.fit(standardized(X, train), Y[train])
                 predicted = model.predict(standardized(X, test, train))
             else:

@@ -1,6 +1,7 @@
-"""Fit times beside scikit-learn's independent regressions, decode times, and growth with labels.
+"""Measure the times of CorrLog fits, decoding times, and how both grow with the number of labels.
 
-Processor seconds on one thread, the best of a few runs: what a machine that is otherwise idle takes.
+The fits are compared with scikit-learn's independent regressions. All times are processor seconds on one
+thread. Each is the smallest of a few runs, which is close to the time on an idle machine.
 """
 
 import os
@@ -47,7 +48,7 @@ def timed(repeat, work, *arguments):
 
 
 def violation(X, Y, coef, intercept):
-    """Largest entry of the gradient of the independent objectives."""
+    """Return the KKT violation of independent regressions: the largest absolute entry of the gradients."""
     residual = (1 / (1 + np.exp(-(X @ coef.T + intercept))) - Y) / len(Y)
     return max(np.abs(residual.T @ X + 2 * PENALTY * coef).max(), np.abs(residual.sum(axis=0)).max())
 
@@ -155,7 +156,8 @@ def growth():
         taken = {}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            # After the first few, which are of independent regressions; before any label is done.
+            # Both limits are after the first few iterations, which fit independent regressions, and before
+            # any label has converged.
             for max_iter in (30, 60):
                 model = CorrLogClassifier(
                     PENALTY, PENALTY, threshold="zero", epsilon=0.0, tol=1e-5, max_iter=max_iter
@@ -180,7 +182,7 @@ def main():
         "growth": growth,
     }
     parser.add_argument("--tables", nargs="+", choices=tables, default=tables)
-    parser.add_argument("--sets", nargs="+", default=SETS, help="of the first two tables")
+    parser.add_argument("--sets", nargs="+", default=SETS, help="data sets of the first two tables")
     arguments = parser.parse_args()
     for table in arguments.tables:
         tables[table]()

@@ -1,12 +1,13 @@
-"""Every classifier with its defaults beside what scikit-learn users would take, on twelve sets.
+"""Compare every classifier with the usual baselines on twelve data sets, all with default parameters.
 
-Each system is fitted with nothing set but the seed, on the same arrays: dense sets as ndarrays, sparse ones
-as CSR. Sets that come with a split are measured on it; the others on three random splits, a third of the rows
-held out. Every fit is one JSON line of `--results`; the tables are made from these lines (``--table`` makes
-them anew without a fit).
+Each system is fitted to the same arrays, and only the seed is set. Dense sets are passed as ndarrays, and
+sparse sets as CSR matrices. If a set comes with a split, the systems are measured on this split. Otherwise
+they are measured on three random splits that hold out a third of the rows. Every fit appends one JSON line to
+`--results`. The tables are made from these lines. ``--table`` makes the tables again without a fit.
 
-The baselines are ``OneVsRestClassifier(LogisticRegression(max_iter=300))`` (LR), a random forest, XGBoost
-(one model a label, if `xgboost` is installed) and ten classifier chains of logistic regressions, averaged.
+The baselines are ``OneVsRestClassifier(LogisticRegression(max_iter=300))`` (LR), a random forest, XGBoost,
+and the mean of ten classifier chains of logistic regressions. XGBoost fits one model per label, and is used
+only if `xgboost` is installed.
 """
 
 import argparse
@@ -30,15 +31,18 @@ import manylabel as ml
 
 DENSE = ["yeast", "scene", "emotions", "birds", "flags", "image"]
 SPARSE = ["enron", "medical", "genbase", "bibtex", "stackex-chemistry", "reuters-k500"]
-SEEDS = 3  # splits of a set that comes without one
+SEEDS = 3  # number of random splits of a set that comes without a split
 CHAINS = 10
-# At most so far under LR's, in points, is a cell as good; and label sets of so many times the true size.
+# A cell is good if it is at most this many points below LR. The sizes of label sets must be within these
+# multiples of the true size.
 BEHIND = 3.0
 SIZES = (0.6, 1.5)
 
 
 class Chains:
-    """The mean probability of classifier chains in random orders (Read et al., 2011), cut at a half."""
+    """Classifier chains in random orders (Read et al., 2011). Their mean probability is compared with the
+    threshold 0.5.
+    """
 
     def __init__(self, seed):
         base = LogisticRegression(max_iter=300)
@@ -61,7 +65,7 @@ class Chains:
 
 
 class LabelTrees:
-    """XGBoost's trees of one label, for every label that varies."""
+    """XGBoost with separate trees for every label that has both classes in the training rows."""
 
     def __init__(self, seed):
         from xgboost import XGBClassifier
@@ -107,15 +111,15 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--sets", nargs="+", default=DENSE + SPARSE, help="folders of MANYLABEL_DATA")
-    parser.add_argument("--dense", nargs="*", default=DENSE, help="sets to be given as dense arrays")
+    parser.add_argument("--dense", nargs="*", default=DENSE, help="data sets that are passed as dense arrays")
     parser.add_argument("--systems", nargs="+", default=list(SYSTEMS), choices=SYSTEMS)
-    parser.add_argument("--splits", type=int, metavar="N", help="so many random splits, of all sets")
-    parser.add_argument("--table", action="store_true", help="only print what the records hold")
+    parser.add_argument("--splits", type=int, metavar="N", help="use N random splits of every data set")
+    parser.add_argument("--table", action="store_true", help="only print the tables of the records")
     args = parser.parse_args()
     if not args.table:
         root = os.environ.get("MANYLABEL_DATA")
         if not root:
-            sys.exit("MANYLABEL_DATA must name the folder of data sets")
+            sys.exit("MANYLABEL_DATA must be the path of the folder of data sets")
         for name in args.sets:
             for split, parts in enumerate(splits(Path(root) / name, name in args.dense, args.splits)):
                 for system in args.systems:
@@ -127,7 +131,7 @@ def main():
 
 
 def splits(folder, dense, n_random=None):
-    """The split a set comes with, or random ones."""
+    """Return the split that comes with a set, or random splits."""
     has_split = (folder / "train.txt.gz").is_file()
     names = ("train", "test") if has_split else ("all",)
     pairs = [[ml.datasets.load_xc(folder / f"{part}.txt.gz") for part in names]]
@@ -140,14 +144,15 @@ def splits(folder, dense, n_random=None):
             pairs.append([(X[train], Y[train]), (X[test], Y[test])])
     for (X, Y), (X_test, Y_test) in pairs:
         if dense:
-            # In double precision, as most arrays are. In single precision LR, which does not converge on
-            # features as they are, has 75, 82 or 83 % P@1 on flags after 100, 300 or 1,000 iterations.
+            # Arrays are in double precision, like most arrays that users have. In single precision, LR does
+            # not converge on unscaled features. Its P@1 on flags is then 75, 82 or 83 % after 100, 300 or
+            # 1,000 iterations.
             X, X_test = X.toarray().astype(np.float64), X_test.toarray().astype(np.float64)
         yield X, csr_array(Y).toarray().astype(int), X_test, csr_array(Y_test).toarray().astype(int)
 
 
 def measured(system, seed, X, Y, X_test, Y_test):
-    """Fit with defaults, predict, and compute every measure; or say why not."""
+    """Fit with default parameters, predict, and compute every measure. If this fails, return the reason."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -175,13 +180,13 @@ def measured(system, seed, X, Y, X_test, Y_test):
 
 
 def best_labels(model, X):
-    """The best label of every row, -1 where none is ranked."""
+    """Return the best label of every row, or -1 if no label is ranked."""
     if hasattr(model, "predict_topk"):
         top = model.predict_topk(X, k=1)
         best = np.full(top.shape[0], -1)
         best[np.diff(top.indptr) > 0] = top.indices
         return best
-    # Probabilities: the decision function of a label that never varies is 0, above all others.
+    # Probabilities are used, since the decision function of a constant label is 0, which would rank it first.
     scores = model.predict_proba(X)
     if isinstance(scores, list):
         scores = np.column_stack([each[:, 1] if each.shape[1] > 1 else 0 * each[:, 0] for each in scores])
@@ -189,10 +194,12 @@ def best_labels(model, X):
 
 
 def print_tables():
-    """Print a table a measure, and how many cells are behind LR or of another size."""
+    """Print one table per measure. Also print how many cells are worse than LR, and how many have label sets
+    of another size.
+    """
     cells = {}
     for line in record.read("defaults"):
-        cells.setdefault((line["set"], line["system"]), {})[line["split"]] = line  # the newest counts
+        cells.setdefault((line["set"], line["system"]), {})[line["split"]] = line  # keeps the newest line
     sets = list(dict.fromkeys(name for name, _ in cells))
     systems = [system for system in SYSTEMS if any(of == system for _, of in cells)]
 

@@ -1,8 +1,9 @@
-"""Counts the instructions of the Rust kernels under valgrind and compares them with the newest record.
+"""Count the instructions of the Rust kernels under valgrind, and compare the counts with the newest record.
 
-Fails, naming them, where kernels take over ``--limit`` percent more instructions than recorded, or where a
-kernel is missing from either side. ``--record`` appends the counts to ``benches/results/instructions.jsonl``.
-The kernels are in ``benches/rust/benches/instructions.rs``. Needs the standard library alone.
+The script fails if a kernel takes more than ``--limit`` percent more instructions than recorded, or if a
+kernel is missing from the run or from the record. It prints the names of these kernels. ``--record`` appends
+the counts to ``benches/results/instructions.jsonl``. The kernels are in
+``benches/rust/benches/instructions.rs``. The script needs only the standard library.
 """
 
 import argparse
@@ -28,15 +29,17 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--record", action="store_true", help="append the counts to the records")
-    parser.add_argument("--limit", type=float, default=3, metavar="PERCENT", help="(default: %(default)s)")
     parser.add_argument(
-        "--toolchain", action="store_true", help="print the version of Rust last recorded with, and end"
+        "--limit", type=float, default=3, metavar="PERCENT", help="allowed increase (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--toolchain", action="store_true", help="print the Rust version of the newest record and exit"
     )
     args = parser.parse_args()
     lines = record.read(TOPIC)
     if args.toolchain:
         if not lines:
-            sys.exit("nothing is recorded: run `make bench-record`")
+            sys.exit("there is no record; run `make bench-record`")
         print(lines[-1]["rustc"].split()[1])
         return
 
@@ -54,24 +57,26 @@ def main():
         record.append(TOPIC, record.about(**conditions, instructions=counts))
         print(f"recorded {len(counts)} kernels")
     elif not lines:
-        sys.exit("nothing is recorded to compare with: run `make bench-record`")
+        sys.exit("there is no record to compare with; run `make bench-record`")
     elif faults:
-        sys.exit("\n".join([*faults, "If that is meant, run `make bench-record` and commit the new record."]))
+        sys.exit(
+            "\n".join([*faults, "If this is intended, run `make bench-record` and commit the new record."])
+        )
     else:
         print(f"no kernel takes {args.limit:g} % more instructions than recorded")
 
 
 def runner() -> Path:
-    """The program that starts valgrind for the benches."""
+    """Return the program that runs the benches under valgrind."""
     default = record.target() / "tools/bin/gungraun-runner"
     path = Path(os.environ.get("GUNGRAUN_RUNNER", default)).absolute()
     if not path.is_file():
-        sys.exit(f"no {path}: `make bench-check` installs it")
+        sys.exit(f"{path} does not exist; `make bench-check` installs it")
     return path
 
 
 def count(runner: Path) -> dict[str, int]:
-    """Instructions by kernel."""
+    """Return the number of instructions of each kernel."""
     call = ["cargo", "bench", "--package", "manylabel-benches", "--bench", "instructions"]
     call += ["--", "--output-format=json"]
     environment = os.environ | {"GUNGRAUN_RUNNER": str(runner), "RAYON_NUM_THREADS": "1"}
@@ -94,7 +99,7 @@ def count(runner: Path) -> dict[str, int]:
 
 
 def profile() -> dict[str, str]:
-    """What the environment changes about the build."""
+    """Return the settings of the build that environment variables change."""
     return {
         name: value
         for name, value in sorted(os.environ.items())
@@ -103,7 +108,7 @@ def profile() -> dict[str, str]:
 
 
 def compared(counts: dict[str, int], line: dict, conditions: dict, limit: float) -> list[str]:
-    """Prints all counts beside those of a line, and returns what is wrong, one sentence a kernel."""
+    """Print all counts beside those of a record. Return the problems, as one sentence per kernel."""
     print(f"compared with {line['date']}, commit {line['commit']}")
     for name, now in conditions.items():
         then = line.get(name)

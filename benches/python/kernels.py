@@ -1,6 +1,6 @@
-"""Records criterion's median times and prints their ratios to the last run of the same machine.
+"""Record criterion's median times, and print their ratios to the previous run on the same machine.
 
-Run by ``make bench`` after ``cargo bench``. Needs the standard library alone.
+``make bench`` runs this script after ``cargo bench``. It needs only the standard library.
 """
 
 import argparse
@@ -18,12 +18,14 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--since", type=Path, metavar="FILE", help="leave out times older than this file")
+    parser.add_argument(
+        "--since", type=Path, metavar="FILE", help="leave out times that are older than this file"
+    )
     args = parser.parse_args()
     since = args.since.stat().st_mtime if args.since else 0
     medians = measured(since)
     if not medians:
-        sys.exit(f"no times in {home()}: run `cargo bench`")
+        sys.exit(f"{home()} has no times; run `cargo bench`")
     line = record.about(rustc=record.rustc(), **record.busy(), medians_ns=medians)
     last = [old for old in record.read(TOPIC) if old["machine"] == line["machine"]]
     table(medians, last[-1] if last else None)
@@ -32,12 +34,12 @@ def main():
 
 
 def home() -> Path:
-    """Where criterion keeps what it measured."""
+    """Return the folder where criterion stores its measurements."""
     return Path(os.environ.get("CRITERION_HOME", record.target() / "criterion"))
 
 
 def measured(since: float) -> dict[str, float]:
-    """Median nanoseconds by name of the bench, of estimates written after `since`."""
+    """Return the median nanoseconds of each bench, without estimates that were written before `since`."""
     medians = {}
     for path in sorted(home().glob("**/new/estimates.json")):
         if path.stat().st_mtime < since:

@@ -1,8 +1,9 @@
-"""How well labels are ranked from few features: label embeddings, random codes, principal components.
+"""Measure how well labels are ranked from a few features: label embeddings, random codes or principal
+components.
 
-The link is linear: ``logistic`` fits `SmoothLinkClassifier` without cosines, one logistic regression a label
-on the k features; ``least-squares`` regresses the labels on the features of `Rembrandt` in closed form, which
-is the reduced-rank regression itself when the embedding is ours.
+The link is linear. ``logistic`` fits `SmoothLinkClassifier` without cosine features, so that each label has a
+logistic regression on the k features. ``least-squares`` regresses the labels on the features of `Rembrandt`
+in closed form. If the features are our label embeddings, this is exactly reduced-rank regression.
 """
 
 import argparse
@@ -23,8 +24,8 @@ from rules import markdown
 
 SETS = ["reuters-21578", "eurlex57k"]
 EMBEDDINGS = ["rembrandt", "gaussian", "pca"]
-RIDGE = 1e-6  # of the mean diagonal, least squares alone
-BLOCK = 4096  # rows scored at a time
+RIDGE = 1e-6  # ridge penalty as a multiple of the mean diagonal entry; used by least squares only
+BLOCK = 4096  # number of rows that are scored at a time
 COLUMNS = ["set", "embedding", "k", "link", "fit s", *(f"P@{k}" for k in KS)]
 
 
@@ -37,7 +38,8 @@ def main():
         train, test = (read(args.data / name / f"{part}.txt.gz") for part in ("train", "test"))
         sizes = f"{name}, {train[0].shape[0]:,} x {train[0].shape[1]:,}, {train[1].shape[1]:,} labels"
         n_labels = len(np.unique(train[1].indices))
-        for k in (k for k in args.components if k <= n_labels):  # more than the labels embed in
+        # An embedding of the labels has at most `n_labels` dimensions.
+        for k in (k for k in args.components if k <= n_labels):
             for embedding in args.embeddings:
                 for link in args.links:
                     print(f"{name}, k={k}: {embedding}, {link} ...", file=sys.stderr, flush=True)
@@ -85,10 +87,10 @@ def logistic(args: argparse.Namespace, embedding: str, k: int):
 
 
 class LeastSquares:
-    """Scores [XW, 1] V, with V the ridge regression of Y."""
+    """Scores [XW, 1] V, where V is the ridge regression of Y on [XW, 1]."""
 
     def __init__(self, args: argparse.Namespace, embedding: str, k: int):
-        # One ridge for all regressions, as `SmoothLinkClassifier` has it.
+        # All regressions have the same ridge penalty, as in `SmoothLinkClassifier`.
         self.features = manylabel.Rembrandt(
             k, embedding=embedding, l2_final=1.0, n_jobs=args.threads, random_state=0
         )

@@ -1,7 +1,7 @@
 """Compare `manylabel.datasets.load_xc` with scikit-learn's `load_svmlight_file` on the same rows.
 
-Reads the training part of eurlex57k in the folder MANYLABEL_DATA names, uncompressed, on one thread,
-each reader in turn. The two forms differ by the first line alone.
+The script reads the uncompressed training part of eurlex57k from the folder MANYLABEL_DATA. The readers run
+in turn, on one thread unless stated otherwise. The two file formats differ only in the first line.
 """
 
 import gzip
@@ -29,13 +29,13 @@ def seconds(read):
     return time.perf_counter() - start
 
 
-# As the records call it.
+# The name of the set in the records.
 TITLES = {"load_svmlight_file": "sklearn.datasets.load_svmlight_file(multilabel=True)"}
 
 
 def main():
     if not os.environ.get("MANYLABEL_DATA"):
-        sys.exit("MANYLABEL_DATA must name the folder of data sets")
+        sys.exit("MANYLABEL_DATA must be the path of the folder of data sets")
     packed = Path(os.environ["MANYLABEL_DATA"], "eurlex57k", "train.txt.gz")
     text = gzip.decompress(packed.read_bytes())
     with tempfile.TemporaryDirectory() as folder:

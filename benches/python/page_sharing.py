@@ -1,7 +1,8 @@
-"""Shows how much of one saved model several processes share: each loads it, predicts, and reports its memory.
+"""Show how much memory of one saved model several processes share.
 
-A mapped page of the model file counts in full in every process' Rss and by equal shares in their Pss; what a
-process has for itself alone is Private, and that is what one more worker costs.
+Each process loads the model, predicts, and reports its memory. A mapped page of the model file is counted in
+full in the Rss of every process. In the Pss it is divided equally among the processes. Private memory is not
+shared with other processes, so it is what one more worker needs.
 """
 
 import argparse
@@ -16,7 +17,9 @@ FIELDS = ["Rss", "Pss", "Private"]
 
 
 def memory() -> dict[str, float]:
-    """Megabytes of this process by the kernel's own sums; Private is its clean and dirty parts together."""
+    """Return the memory of this process in megabytes, as the kernel counts it. Private is the sum of clean
+    and dirty private memory.
+    """
     sums = dict.fromkeys(FIELDS, 0.0)
     for line in Path("/proc/self/smaps_rollup").read_text().splitlines()[1:]:
         name = line.split(":")[0]
@@ -27,7 +30,9 @@ def memory() -> dict[str, float]:
 
 
 def serve(path: Path, n_rows: int, barrier, queue):
-    """What a server's worker does; the barriers make all of them look at the same moment."""
+    """Load the model and predict, as a worker of a server does. The barriers make all processes report at the
+    same moment.
+    """
     import numpy as np
     import scipy.sparse as sp
 
@@ -47,7 +52,7 @@ def serve(path: Path, n_rows: int, barrier, queue):
     shape = (n_rows, model.n_features_in_)
     X = sp.random(*shape, density=min(1, 100 / shape[1]), format="csr", dtype=np.float32, random_state=rng)
     start = time.perf_counter()
-    model.predict_topk(X, 5)  # brings the pages in that prediction needs
+    model.predict_topk(X, 5)  # reads the pages that a prediction needs
     report("predicted", seconds=time.perf_counter() - start)
 
 
@@ -55,14 +60,17 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("model", type=Path, help="file written by save()")
+    parser.add_argument("model", type=Path, help="model file, written by save()")
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--rows", type=int, default=1000, help="random rows of 100 features to predict")
+    parser.add_argument(
+        "--rows", type=int, default=1000, help="number of random rows of 100 features to predict"
+    )
     args = parser.parse_args()
     if not args.model.is_file():
-        parser.error(f"no file {args.model}")
+        parser.error(f"{args.model} does not exist")
 
-    spawn = mp.get_context("spawn")  # a fork would share the parent's pages and hide what loading costs
+    # A forked process would share the pages of its parent, which would hide the memory that loading takes.
+    spawn = mp.get_context("spawn")
     barrier, queue = spawn.Barrier(args.processes, timeout=600), spawn.Queue()
     workers = [
         spawn.Process(target=serve, args=(args.model, args.rows, barrier, queue))

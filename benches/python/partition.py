@@ -1,8 +1,9 @@
-"""Block-wise partitioning over a base classifier, against that classifier alone, CBMLC and LPSR.
+"""Compare partitioning into blocks with the base classifier alone, CBMLC and LPSR.
 
-Every line has P@k, PSP@k and R@k in percent, both counts of what is saved, and wall clock: of the fit (of
-which partition and router), of ranking the test set, and that of the base classifier over it. Everything runs
-in this process, one after the other, so memory is not measured. Figures are appended to the records.
+Every line has P@k, PSP@k and R@k in percent, and two counts of the saved work. It also has the wall seconds
+of the fit, of the partition, of the router and of ranking the test set. The last ratio is the ranking time of
+the base classifier divided by the ranking time of the system. Everything runs in turn in this process, so
+memory is not measured. The figures are appended to the records.
 """
 
 import argparse
@@ -23,7 +24,7 @@ from manylabel.partition.router import fit_router
 
 SETS = ["delicious", "eurlex57k", "citeulike-t", "yso-finna-en"]
 KS = (1, 3, 5)
-# The rows held out stop PD-Sparse where no margin parts the labels of delicious.
+# No margin separates the labels of delicious, so early stopping on held-out rows ends the fit of PD-Sparse.
 BASES: dict[str, tuple[str, dict[str, Any]]] = {
     "dismec": ("DiSMECClassifier", {}),
     "leml": ("LEMLClassifier", {}),
@@ -52,18 +53,29 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--base", default="dismec", choices=BASES)
     parser.add_argument("--blocks", type=int, nargs="*", default=[10], help="numbers of blocks")
     parser.add_argument(
-        "--shares", type=float, nargs="+", default=[0.99, 0.9], help="lam, as the share one block captures"
+        "--shares",
+        type=float,
+        nargs="+",
+        default=[0.99, 0.9],
+        help="lam, chosen so that one block captures this fraction of the ones",
     )
     parser.add_argument("--routes", type=int, nargs="+", default=[1, 2])
     parser.add_argument(
-        "--modes", nargs="*", default=[], choices=["accuracy", "speed"], help="blocks and weight chosen by CV"
+        "--modes",
+        nargs="*",
+        default=[],
+        choices=["accuracy", "speed"],
+        help="choose blocks and weight by cross-validation",
     )
-    parser.add_argument("--clusters", type=int, nargs="*", default=[10], help="of CBMLC")
+    parser.add_argument("--clusters", type=int, nargs="*", default=[10], help="numbers of clusters of CBMLC")
     parser.add_argument("--lpsr", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--repeats", type=int, default=3, help="timed rankings of the test set")
+    parser.add_argument("--repeats", type=int, default=3, help="number of timed rankings of the test set")
     parser.add_argument(
-        "--append", action=argparse.BooleanOptionalAction, default=True, help="to the records"
+        "--append",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="append the figures to the records",
     )
     args = parser.parse_args()
     args.data = data_folder(parser, args.sets)
@@ -71,7 +83,7 @@ def arguments() -> argparse.Namespace:
 
 
 def table(args: argparse.Namespace, name: str) -> str:
-    """One set, as Markdown."""
+    """Return the table of one data set, as Markdown."""
     train = ml.datasets.load_xc(args.data / name / "train.txt.gz")
     test = ml.datasets.load_xc(args.data / name / "test.txt.gz")
     propensity = propensities(train[1])
@@ -125,7 +137,7 @@ def table(args: argparse.Namespace, name: str) -> str:
 
 
 def systems(args: argparse.Namespace, Y: Any):
-    """Titles, models, and numbers of routes to rank with."""
+    """Yield the title, the model, and the numbers of routes to rank with, for each system."""
     base = partial(getattr(ml, BASES[args.base][0]), random_state=0, **BASES[args.base][1])
     run = {"random_state": 0, "n_jobs": args.threads}
     yield args.base, base().set_params(n_jobs=args.threads), [None]
@@ -143,7 +155,7 @@ def systems(args: argparse.Namespace, Y: Any):
 
 
 def parts(model: Any, X: Any, Y: Any) -> list[str]:
-    """Seconds of partition and router, each done once more."""
+    """Return the seconds of the partition and of the router. Both are computed again for this measurement."""
     if not isinstance(model, ml.BlockPartitionClassifier):
         return ["", ""]
     names = ("max_labels", "n_init", "max_iter", "tol", "random_state", "n_jobs")
@@ -166,7 +178,9 @@ def parts(model: Any, X: Any, Y: Any) -> list[str]:
 
 
 def counts(model: Any, X: Any) -> list[str]:
-    """Blocks, weight, share of ones captured, and both counts of what is saved on the test rows."""
+    """Return the number of blocks, the weight, the fraction of ones that blocks capture, and two counts of
+    saved work on the test rows.
+    """
     if not hasattr(model, "measure_speedup"):
         return ["", "", "", "1", "1"]
     counted, honest = model.measure_speedup(X)

@@ -1,7 +1,8 @@
-"""What partitioning takes: on a real set with many blocks, and as rows, labels a row and blocks grow.
+"""Measure the time of partitioning, and how it grows.
 
-Growth is measured on planted data. The number of rounds until nothing changes differs from data to data, so
-it is held at `ROUNDS`; rows that stop earlier say so in their last column.
+The first part is a real data set with many blocks. The second part increases the numbers of rows, of labels
+per row and of blocks on synthetic data. The number of rounds until nothing changes depends on the data, so
+the script limits it to `ROUNDS`. The last column states the rounds of fits that stopped earlier.
 """
 
 import argparse
@@ -29,9 +30,11 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--set", default="yso-finna-en", help="a folder of MANYLABEL_DATA")
-    parser.add_argument("--blocks", type=int, default=100, help="on that set")
+    parser.add_argument("--blocks", type=int, default=100, help="number of blocks on that data set")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--repeats", type=int, default=3, help="timed fits, of which the median")
+    parser.add_argument(
+        "--repeats", type=int, default=3, help="number of timed fits; the table has their median"
+    )
     args = parser.parse_args()
     hold_threads(args.threads)
     print(heading([(sys.executable, "manylabel")]), "", sep="\n", flush=True)

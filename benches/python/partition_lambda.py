@@ -1,7 +1,8 @@
-"""Figure 3 of the paper: the weight on label-set sizes against P@k and what prediction saves.
+"""Reproduce figure 3 of the paper: how the weight of label sets changes P@k and the time that prediction
+saves.
 
-For each weight a model of blocks is fitted to the training set and measured on the test set. A table is
-printed; with matplotlib and --png it is drawn as well.
+For each weight, a block classifier is fitted to the training set and measured on the test set. The script
+prints a table. With ``--png`` it also draws a figure, which needs matplotlib.
 """
 
 import argparse
@@ -28,7 +29,7 @@ def main():
     parser.add_argument("set", nargs="?", default="delicious", help="a folder of MANYLABEL_DATA")
     parser.add_argument("--blocks", type=int, default=10)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--png", type=Path, help="where to draw")
+    parser.add_argument("--png", type=Path, help="file for the figure")
     args = parser.parse_args()
     folder = Path(os.environ["MANYLABEL_DATA"]) / args.set
     X, Y = ml.datasets.load_xc(folder / "train.txt.gz")

@@ -1,9 +1,11 @@
-"""Runs our label embedding and the peer in numpy on the same data in turn; prints time, memory and energy.
+"""Run our label embedding and a numpy implementation on the same data in turn, and print time, memory and
+energy.
 
-Every fit has a process of its own (pls_worker.py), and each repetition a seed of its own. This process
-prepares the data and weighs the embeddings by the same code: the energy of U is trace(Uᵀ B U) with
-B = Yᵀ X (XᵀX + ridge I)⁻¹ XᵀY, that is how much of the labels' squares the ridge predictions span, and of all
-U with as many orthonormal columns the exact eigenvectors have the most.
+Every fit runs in a separate process (pls_worker.py), and each repetition has a different seed. This process
+prepares the data, and computes the energy of all embeddings with the same code. The energy of U is trace(Uᵀ B
+U) with B = Yᵀ X (XᵀX + ridge I)⁻¹ XᵀY. It measures how much of the squared labels the ridge predictions
+explain. Among all U with the same number of orthonormal columns, the exact eigenvectors have the largest
+energy.
 """
 
 import argparse
@@ -48,7 +50,7 @@ def arguments() -> argparse.Namespace:
     parser = comparison(__doc__, SETS, SYSTEMS)
     parser.add_argument("--components", type=int, default=100)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--rows", type=int, help="the first of the training rows, not all")
+    parser.add_argument("--rows", type=int, help="use only the first training rows")
     add_solver_arguments(parser)
     args = parser.parse_args()
     args.data = data_folder(parser, args.sets)
@@ -56,17 +58,19 @@ def arguments() -> argparse.Namespace:
 
 
 def add_solver_arguments(parser: argparse.ArgumentParser):
-    """What all systems are told; by default ours of single precision."""
+    """Add the options that all systems take. The defaults are our defaults for single precision."""
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--oversamples", type=int, default=20)
-    parser.add_argument("--n-iter", type=int, default=1, help="passes of the range finder")
+    parser.add_argument("--n-iter", type=int, default=1, help="number of passes of the range finder")
     parser.add_argument("--l2", type=float, default=1.0)
-    parser.add_argument("--max-iter", type=int, default=10, help="of conjugate gradients, a solve")
+    parser.add_argument(
+        "--max-iter", type=int, default=10, help="maximum number of conjugate gradient steps per solve"
+    )
     parser.add_argument(
         "--tol",
         type=float,
         default=1e-2,
-        help="of the norm of residuals: of each column in ours, of all in the peer",
+        help="tolerance for the norm of residuals: of each column in ours, of all columns in numpy",
     )
 
 
@@ -83,7 +87,7 @@ def settings_of(args: argparse.Namespace, seed) -> dict:
 
 
 def rows_of(args: argparse.Namespace, name: str) -> list[list[str]]:
-    """The table's rows of one set."""
+    """Return the rows of the table for one data set."""
     X, Y = load_xc(args.data / name / "train.txt.gz")
     X = sp.csr_matrix(normalize(X)[: args.rows], dtype=np.float32)
     Y = sp.csr_matrix(Y[: args.rows], dtype=np.float32)
@@ -116,7 +120,7 @@ def rows_of(args: argparse.Namespace, name: str) -> list[list[str]]:
 
 
 def run(args: argparse.Namespace, system: str, data: Path, settings: dict, *more: str) -> dict:
-    """Figures of one worker; those of a fit with its label embedding among them."""
+    """Run a worker and return its figures. The figures of a fit include the label embedding."""
     with tempfile.TemporaryDirectory(dir=data) as scratch:
         command = [sys.executable, HERE / "pls_worker.py", system, data, scratch]
         command += ["--threads", str(args.threads), "--settings", json.dumps(settings), *more]
@@ -126,7 +130,7 @@ def run(args: argparse.Namespace, system: str, data: Path, settings: dict, *more
 
 
 def weigh(args: argparse.Namespace, X: sp.csr_matrix, Y: sp.csr_matrix, fits: list[dict]):
-    """Put the captured energy beside each fit, in float64 and with a bound on its error."""
+    """Add the captured energy to each fit. It is computed in float64, with a bound on its error."""
     X, Y = X.astype(np.float64), Y.astype(np.float64)
     times_x, times_xt = product(X, args.threads), product(X.T.tocsr(), args.threads)
     diagonal = np.asarray(X.multiply(X).sum(axis=0)).ravel()
@@ -135,21 +139,22 @@ def weigh(args: argparse.Namespace, X: sp.csr_matrix, Y: sp.csr_matrix, fits: li
     def matrix(Z):
         return times_xt(times_x(Z)) + ridge * Z
 
-    known: dict[bytes, float] = {}  # the peer's answers are the same with threads and without
+    # The numpy implementation gives the same embedding with and without threads, so its energy is reused.
+    known: dict[bytes, float] = {}
     for number, fit in enumerate(fits):
         embedding = fit.pop("embedding")
         if (key := embedding.tobytes()) in known:
             fit["energy"] = known[key]
             continue
         print(f"energy {number + 1} of {len(fits)} ...", file=sys.stderr, flush=True)
-        U, _ = np.linalg.qr(embedding.astype(np.float64))  # what counts is what the columns span
+        U, _ = np.linalg.qr(embedding.astype(np.float64))  # only the space that the columns span matters
         R = times_xt(Y @ U)
         Z, _ = conjugate_gradients(matrix, diagonal + ridge, R, 1000, 1e-5)
         left = R - matrix(Z)
-        # For any Z, R·A⁻¹R = R·Z + Z·left + left·A⁻¹left, and the last is at most |left|² / ridge.
+        # For any Z, R·A⁻¹R = R·Z + Z·left + left·A⁻¹left. The last term is at most |left|² / ridge.
         fit["energy"] = known[key] = np.vdot(R + left, Z)
         if np.vdot(left, left) > 1e-6 * ridge * fit["energy"]:
-            raise RuntimeError("the energies are less certain than they are printed")
+            raise RuntimeError("the bound on the error of the energies is too large for the printed digits")
 
 
 def cells(fits: list[dict], ours: list[dict] | None, nnz: int) -> list[str]:

@@ -1,7 +1,8 @@
-"""The randomized label embedding in numpy and scipy, as one writes it well without a compiler: our peer.
+"""The randomized label embedding in numpy and scipy, which is the implementation to compare with.
 
-Sparse matrices are scipy's CSR, their transposes too, so that every product reads rows; dense algebra is
-numpy's BLAS on all cores. Sizes as in the papers: X is n×d, Y is n×c, and a probe has l columns.
+It is written to be fast without a compiler. Sparse matrices and their transposes are scipy CSR matrices, so
+that every product reads rows. Dense algebra is numpy's BLAS on all cores. The names of the sizes are as in
+the papers: X is n×d, Y is n×c, and a random test matrix has l columns.
 """
 
 from collections.abc import Callable
@@ -13,11 +14,13 @@ import scipy.linalg
 import scipy.sparse as sp
 
 CHOLESKY_UP_TO = 4000  # features
-NEGLIGIBLE = 1e-12  # eigenvalues below this share of the largest are noise
+NEGLIGIBLE = 1e-12  # eigenvalues below this fraction of the largest are treated as noise
 
 
 class RandomizedLabelEmbedding:
-    """The range finder of `n_iter` passes, one more application of B as its power, the ridge fit of W."""
+    """The randomized label embedding: a range finder with `n_iter` passes, one more application of B, and the
+    ridge fit of W.
+    """
 
     def __init__(
         self,
@@ -69,16 +72,19 @@ class RandomizedLabelEmbedding:
 
 
 def orthonormal(T: np.ndarray, n_columns: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Leading left singular vectors of a tall T, and the squares of its singular values."""
+    """Return the leading left singular vectors of a tall matrix T, and the squares of its singular values."""
     wide = T.astype(np.float64)
     squares, V = np.linalg.eigh(wide.T @ wide)
-    # None at all if T has no column, or only zeros: one step of conjugate gradients may leave that.
+    # The result is empty if T has no columns or only zeros. This can happen after one step of conjugate
+    # gradients.
     kept = np.flatnonzero(squares > NEGLIGIBLE * squares.max(initial=0))[::-1][:n_columns]
     return T @ (V[:, kept] / np.sqrt(squares[kept])).astype(T.dtype), squares[kept]
 
 
 class NormalEquations:
-    """(XᵀX + ridge I) Z = R, all columns at once: by Cholesky, or conjugate gradients for many features."""
+    """Solver for (XᵀX + ridge I) Z = R, for all columns at once. It uses Cholesky, or conjugate gradients if
+    there are many features.
+    """
 
     def __init__(self, X: sp.csr_matrix, max_iter: int, tol: float, n_threads: int):
         transposed = X.T.tocsr()
@@ -87,7 +93,7 @@ class NormalEquations:
         self.tol = tol
         self.diagonal = np.asarray(transposed.multiply(transposed).sum(axis=1)).ravel()
         self.mean_diagonal = float(self.diagonal.mean(dtype=np.float64))
-        self.n_iter = 1  # of the longest solution
+        self.n_iter = 1  # number of steps of the solution that takes longest
         self.gram = None
         if X.shape[1] <= CHOLESKY_UP_TO:
             wide = X.astype(np.float64)
@@ -116,18 +122,18 @@ def conjugate_gradients(
     max_iter: int,
     tol: float,
 ) -> tuple[np.ndarray, int]:
-    """Solutions for all columns of R, and the number of iterations.
+    """Return the solutions for all columns of R, and the number of iterations.
 
-    The columns share the products and have step lengths of their own; `diagonal` preconditions. The end is
-    where the norm of all residuals together is less than `tol` times what it was at first. Residuals may
-    rise on the way: the best iterate is what is returned.
+    The products are computed for all columns together, but each column has its own step length. `diagonal` is
+    the preconditioner. The iteration ends when the norm of all residuals together is less than `tol` times
+    its initial value. Residuals may temporarily increase, so the best iterate is returned.
     """
     inverse = (1 / diagonal).astype(R.dtype)[:, None]
     tiny = np.finfo(R.dtype).tiny
     Z, residual = np.zeros_like(R), R.copy()
     P = inverse * residual
     rho = by_column(residual, P)
-    best, at = None, squares(residual)  # None: Z itself is the best so far
+    best, at = None, squares(residual)  # None means that Z itself is the best iterate so far
     goal = tol**2 * at
     for iteration in range(max_iter):
         if at < goal or at == 0:
@@ -158,7 +164,9 @@ def squares(A: np.ndarray) -> float:
 
 
 def product(matrix: sp.csr_matrix, n_threads: int) -> Callable[[np.ndarray], np.ndarray]:
-    """The map D -> matrix @ D. Scipy has one thread and releases the interpreter: rows can be shared out."""
+    """Return the function D -> matrix @ D. scipy uses one thread and releases the interpreter lock, so
+    several threads can each compute some of the rows.
+    """
     if n_threads == 1:
         return lambda D: matrix @ D
     shares = np.linspace(0, matrix.nnz, n_threads + 1)
@@ -181,7 +189,7 @@ def product(matrix: sp.csr_matrix, n_threads: int) -> Callable[[np.ndarray], np.
 
 
 def rows_between(matrix: sp.csr_matrix, lo: int, hi: int) -> sp.csr_matrix:
-    """Rows lo to hi without a copy of them, which indexing would make."""
+    """Return rows lo to hi without copying them. Indexing would copy them."""
     begin, end = matrix.indptr[lo], matrix.indptr[hi]
     parts = matrix.data[begin:end], matrix.indices[begin:end], matrix.indptr[lo : hi + 1] - begin
     return sp.csr_matrix(parts, shape=(hi - lo, matrix.shape[1]), copy=False)

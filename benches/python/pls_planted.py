@@ -1,7 +1,9 @@
-"""Fits our label embedding to planted documents of the shape of ODP, and lets rows and labels grow.
+"""Fit our label embedding to synthetic documents of the size of ODP, and to increasing numbers of rows and
+labels.
 
-Each fit has a process of its own, which reads its data from the disk: so the memory before the fit is that of
-the data and the imports. The data are made by blocks, which the disk holds and no process does.
+Each fit runs in a separate process, which reads its data from the disk. The memory before the fit is
+therefore only the data and the imports. The data are made in blocks and written to the disk, so no process
+holds all of them while they are made.
 """
 
 import argparse
@@ -21,7 +23,7 @@ from pls import add_solver_arguments, run, settings_of
 from rules import markdown
 
 ROWS = [100_000, 200_000, 400_000, 800_000]
-LABELS = [10_000, 30_000, 100_000, 300_000]  # of as many rows, one label each
+LABELS = [10_000, 30_000, 100_000, 300_000]  # number of rows of ODP, each with one label
 COLUMNS = [
     *["rows", "features", "labels", "nnz/row", "fit s", "fit CPU s", "CG steps"],
     *["data MB", "peak MB", "beyond MB"],
@@ -54,20 +56,28 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--labels", type=int, default=Planted.n_labels)
     parser.add_argument("--components", type=int, default=300)
     parser.add_argument(
-        "--growth", choices=["none", "rows", "labels"], help="one of the three parts, not all"
+        "--growth", choices=["none", "rows", "labels"], help="run only one of the three parts"
     )
-    parser.add_argument("--growth-rows", nargs="+", type=int, default=ROWS, help="labels grow on the first")
+    parser.add_argument(
+        "--growth-rows",
+        nargs="+",
+        type=int,
+        default=ROWS,
+        help="numbers of rows; labels grow on the first number",
+    )
     parser.add_argument("--growth-labels", nargs="+", type=int, default=LABELS)
     add_solver_arguments(parser)
     args = parser.parse_args()
     for name in ("growth_rows", "growth_labels"):
         if len(set(getattr(args, name))) < 2:
-            parser.error(f"--{name.replace('_', '-')}: an exponent needs two different numbers")
+            parser.error(
+                f"--{name.replace('_', '-')}: expected at least two different numbers, to compute an exponent"
+            )
     return args
 
 
 def growth(args: argparse.Namespace, along: str, sizes: list[Planted]):
-    """The table of these sizes, and the powers of the size that time goes with."""
+    """Return the table of these sizes, and the exponents with which the time grows."""
     measured = [measure(args, size) for size in sizes]
     print(f"\n{markdown(COLUMNS, [row for row, _ in measured], n_left=0)}\n")
     fitted = [(getattr(size, along), figures) for size, (_, figures) in zip(sizes, measured, strict=True)]
@@ -79,7 +89,7 @@ def growth(args: argparse.Namespace, along: str, sizes: list[Planted]):
 
 
 def measure(args: argparse.Namespace, size: Planted) -> tuple[list[str], dict | None]:
-    """A row of the table, and the figures behind it."""
+    """Return a row of the table, and the figures from which it is made."""
     with tempfile.TemporaryDirectory(prefix="manylabel-bench-") as folder:
         data = Path(folder)
         print(f"{size}: data ...", file=sys.stderr, flush=True)

@@ -1,8 +1,8 @@
-"""Times the product of sparse rows and a dense matrix, which is what a label embedding spends its time on.
+"""Measure the product of sparse rows and a dense matrix, which takes most of the time of a label embedding.
 
-The product is `transform` with drawn weights, on real sets and on planted rows (the set "planted"), of ours
-and of scipy; beside the machine's rates. Bytes are those an unlucky cache would move: a row of W for each
-entry, the entries themselves, and the answer.
+The product is `transform` with random weights, by our code and by scipy. It is measured on real data sets and
+on synthetic rows (the set "planted"), beside the best rates of the machine. The number of bytes assumes that
+no row of W stays in the cache: one row of W per entry, the entries, and the result.
 """
 
 import argparse
@@ -60,7 +60,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument(
-        "--rows", type=int, default=200_000, help="planted rows, and at most so many real ones"
+        "--rows", type=int, default=200_000, help="number of synthetic rows, and maximum number of real rows"
     )
     args = parser.parse_args()
     real = [name for name in args.sets if name != "planted"]
@@ -69,7 +69,7 @@ def arguments() -> argparse.Namespace:
 
 
 def prepare(args: argparse.Namespace, name: str, data: Path) -> str:
-    """Write X and Y for the worker; says their sizes."""
+    """Write X and Y for the worker, and return a text with their sizes."""
     if name == "planted":
         blocks = Planted(n_rows=args.rows).blocks()
     else:

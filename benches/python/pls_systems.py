@@ -1,7 +1,8 @@
-"""Label embeddings under measurement: ours and its peer in numpy, and the files their data come in.
+"""The label embeddings that are measured, and the files that contain their data.
 
-Both take the same settings by the same names. A CSR matrix is three plain files, to which blocks of rows
-can be appended as they are made, and which a process reads without holding anything twice.
+The systems are our label embedding and a numpy implementation. Both take the same settings with the same
+names. A CSR matrix is stored as three plain files. Blocks of rows can be appended to these files as they are
+made. A process can read the files without a second copy in memory.
 """
 
 from pathlib import Path
@@ -13,7 +14,7 @@ from systems import System
 
 
 def append_csr(folder: Path, name: str, block: sp.csr_matrix):
-    """Add rows to the matrix called `name`, which begins with its first block."""
+    """Append rows to the matrix called `name`. The first call creates the matrix."""
     parts = {"counts": np.diff(block.indptr).astype(np.int32)}
     parts |= {"indices": block.indices.astype(np.int32), "data": block.data.astype(np.float32)}
     for part, array in parts.items():
@@ -24,7 +25,7 @@ def append_csr(folder: Path, name: str, block: sp.csr_matrix):
 
 def read_csr(folder: Path, name: str) -> sp.csr_matrix:
     counts = np.fromfile(folder / f"{name}.counts", np.int32)
-    indptr = np.zeros(len(counts) + 1, np.int32)  # 2^31 entries are more than a machine of this kind holds
+    indptr = np.zeros(len(counts) + 1, np.int32)  # this machine cannot hold 2^31 entries
     np.cumsum(counts, out=indptr[1:])
     indices = np.fromfile(folder / f"{name}.indices", np.int32)
     data = np.fromfile(folder / f"{name}.data", np.float32)
@@ -33,7 +34,7 @@ def read_csr(folder: Path, name: str) -> sp.csr_matrix:
 
 
 class LabelEmbedding(System):
-    """A model with ``label_embedding_`` and ``transform``."""
+    """Protocol of a model with ``label_embedding_`` and ``transform``."""
 
     def __init__(self, n_threads: int, settings: dict[str, Any]):
         super().__init__(n_threads)
@@ -49,11 +50,11 @@ class LabelEmbedding(System):
         return self.model.transform(X)
 
     def set_coef(self, W: np.ndarray):
-        """Project by W from now on: what `transform` costs does not depend on how W came about."""
+        """Use W for projections from now on. The time of `transform` does not depend on the values of W."""
         self.model.coef_ = W
 
     def n_iter(self) -> int:
-        """Steps of the longest solution."""
+        """Return the number of steps of the solution that took longest."""
         return int(self.model.n_iter_)
 
 
@@ -64,7 +65,7 @@ class Ours(LabelEmbedding):
         super().__init__(n_threads, settings)
         from manylabel import Rembrandt
 
-        # The peer has no column of ones either.
+        # The numpy implementation has no column of ones either.
         self.model = Rembrandt(fit_intercept=False, n_jobs=n_threads, **settings)
 
     def set_coef(self, W):
@@ -74,7 +75,7 @@ class Ours(LabelEmbedding):
 
 class Numpy(LabelEmbedding):
     title = "numpy and scipy"
-    threads_of_products = False  # scipy's products have one thread
+    threads_of_products = False  # scipy computes products on one thread
 
     def __init__(self, n_threads, settings):
         super().__init__(n_threads, settings)

@@ -1,6 +1,7 @@
-"""Measures one label embedding, or a projection; pls.py and its sisters start it once per measurement.
+"""Measure one label embedding, or one projection. pls.py and similar scripts start this script once per
+measurement.
 
-As with worker.py, the process belongs to one system alone.
+As with worker.py, the process runs only one system.
 """
 
 import json
@@ -13,7 +14,7 @@ from worker import command_line, memory, timed
 
 
 def measure_fit(system: LabelEmbedding, data: Path, scratch: Path) -> dict:
-    """Fit; the label embedding goes to ``embedding.npy`` in `scratch`, the figures are returned."""
+    """Fit a label embedding, write it to ``embedding.npy`` in `scratch`, and return the figures."""
     before_bytes = memory("VmRSS")
     train = system.read(data, scratch)
     read_bytes = memory("VmRSS")
@@ -35,20 +36,20 @@ def measure_fit(system: LabelEmbedding, data: Path, scratch: Path) -> dict:
 def measure_product(
     system: LabelEmbedding, data: Path, scratch: Path, n_columns: int, n_repeats: int
 ) -> dict:
-    """Project all rows to `n_columns` dimensions, the median of so many times."""
+    """Project all rows to `n_columns` dimensions several times, and return the median time."""
     X, Y = system.read(data, scratch)
-    system.fit(X[:1000], Y[:1000])  # any fit will do: its W gives way to one that is drawn
+    system.fit(X[:1000], Y[:1000])  # any fit works, since a random W replaces the fitted W
     system.set_coef(np.random.default_rng(0).standard_normal((X.shape[1], n_columns), dtype=np.float32))
-    system.transform(X)  # the warm-up
+    system.transform(X)  # a warm-up call, which is not timed
     seconds = np.median([timed(lambda: system.transform(X))[0] for _ in range(n_repeats)])
     return {"seconds": seconds, "n_rows": X.shape[0], "nnz": X.nnz}
 
 
 def main():
     parser = command_line(__doc__, SYSTEMS, data="the matrices X and Y", answers="embedding.npy")
-    parser.add_argument("--settings", type=json.loads, required=True, help="the system's, as JSON")
-    parser.add_argument("--columns", type=int, help="time projections to so many dimensions, and no fit")
-    parser.add_argument("--repeats", type=int, default=1, help="timed projections")
+    parser.add_argument("--settings", type=json.loads, required=True, help="settings of the system, as JSON")
+    parser.add_argument("--columns", type=int, help="only time projections to this number of dimensions")
+    parser.add_argument("--repeats", type=int, default=1, help="number of timed projections")
     args = parser.parse_args()
     system = SYSTEMS[args.system](args.threads, args.settings)
     if args.columns:

@@ -1,12 +1,12 @@
-"""What the machine does at best at this hour: the rates other figures are to be seen beside."""
+"""Measure the best rates that the machine reaches at the moment, to compare other figures with."""
 
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-SIDE = 4096  # of the matrices multiplied
-COPIED = 512 * 2**20  # bytes a thread copies, beyond any cache
+SIDE = 4096  # size of the matrices that are multiplied
+COPIED = 512 * 2**20  # bytes that each thread copies, more than any cache holds
 
 
 def best_seconds(call, n_repeats: int = 3) -> float:
@@ -19,7 +19,9 @@ def best_seconds(call, n_repeats: int = 3) -> float:
 
 
 def gemm_rate() -> float:
-    """Floating-point operations a second of numpy's float32 matrix product, on the threads of its BLAS."""
+    """Return the floating-point operations per second of numpy's float32 matrix product, on all threads of
+    its BLAS.
+    """
     rng = np.random.default_rng(0)
     A, B = rng.standard_normal((2, SIDE, SIDE), dtype=np.float32)
     out = np.empty_like(A)
@@ -27,7 +29,7 @@ def gemm_rate() -> float:
 
 
 def copy_rate(n_threads: int) -> float:
-    """Bytes a second, those read and those written, of `n_threads` threads that copy arrays."""
+    """Return the bytes per second that `n_threads` threads read and write when they copy arrays."""
     pairs = [(np.ones(COPIED // 8), np.ones(COPIED // 8)) for _ in range(n_threads)]
     with ThreadPoolExecutor(n_threads) as pool:
         seconds = best_seconds(lambda: list(pool.map(lambda pair: np.copyto(*pair), pairs)))
@@ -35,7 +37,7 @@ def copy_rate(n_threads: int) -> float:
 
 
 def rates(n_threads: int) -> tuple[float, float, str]:
-    """Both, and a sentence that says them."""
+    """Return both rates, and a sentence that states them."""
     gemm, copy = gemm_rate(), copy_rate(n_threads)
     text = (
         f"Beside it, {n_threads} threads: float32 matrix product {gemm / 1e9:.0f} GFLOP/s,"

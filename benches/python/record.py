@@ -1,9 +1,9 @@
-"""Records of measurements: JSON lines in ``benches/results``, one file a topic, appended and never rewritten.
+"""Records of measurements, which are JSON lines in ``benches/results``.
 
-A line says when, at which commit, on which machine and with which versions and command something was
-measured. Most hold the figures of one system on one data set (`write`), those of kernels a whole run.
-``benches/python/tables.py`` makes the tables of ``benches/README.md`` from them. Needs the standard library
-alone.
+Each topic has one file. Lines are appended and never changed. A line states the date, commit, machine,
+versions and command of a measurement. Most lines have the figures of one system on one data set (`write`).
+Lines for kernels have the figures of a whole run. ``benches/python/tables.py`` makes the tables of
+``benches/README.md`` from these lines. This module needs only the standard library.
 """
 
 import datetime
@@ -20,7 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benches/results"
 
-# Programs that wanted a processor before this one began, where they were more than the machine has.
+# The number of programs that were ready to run when this program began, if the machine has fewer processors.
 LOAD = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
 BUSY = f"load average at the start {LOAD:.1f}" if (os.cpu_count() or 1) < LOAD else ""
 
@@ -32,7 +32,7 @@ VERSIONS = (
 
 
 def read(topic: str) -> list[dict]:
-    """All lines of a topic, the oldest first."""
+    """Return all lines of a topic, with the oldest line first."""
     path = RESULTS / f"{topic}.jsonl"
     if not path.is_file():
         return []
@@ -46,7 +46,7 @@ def append(topic: str, line: dict):
 
 
 def about(**more: object) -> dict:
-    """What every line begins with."""
+    """Return the entries with which every line begins."""
     return {"date": datetime.date.today().isoformat(), "commit": commit(), "machine": machine(), **more}
 
 
@@ -59,9 +59,10 @@ def write(
     data: str = "",
     packages: Sequence[tuple[str, str]] = (),
 ):
-    """Append the figures of `system` on the data set `name`, of which `data` says the sizes.
+    """Append the figures of `system` on the data set `name`. `data` has the sizes of the data set.
 
-    `packages` are pairs of a Python and a distribution whose versions count, beside that of manylabel here.
+    `packages` are pairs of a Python and a distribution. The line states their versions and the version of
+    manylabel.
     """
     line = about(versions=all_versions((*packages, (sys.executable, "manylabel"))), command=command())
     line |= {"set": name, "system": system}
@@ -73,24 +74,28 @@ def write(
 def keep(
     topic: str, columns: Sequence[str], cells: Sequence[str], *, packages: Sequence[tuple[str, str]] = ()
 ):
-    """Append a row of a table: data set and perhaps its sizes ("yeast, 14 labels"), system, figures."""
+    """Append a row of a table: the data set, the system and the figures. Sizes may follow the name of the set
+    ("yeast, 14 labels").
+    """
     name, _, data = cells[0].partition(", ")
     write(topic, name, cells[1], figures(columns[2:], cells[2:]), data=data, packages=packages)
 
 
 def busy() -> dict:
-    """What says that the machine had other work when this program began."""
+    """Return an entry that states that the machine was busy when this program began, if it was."""
     return {"busy": BUSY} if BUSY else {}
 
 
 def command() -> str:
-    """The command line of this process, as one would type it at the top of the repository."""
+    """Return the command line of this process, as typed in the root folder of the repository."""
     return shlex.join(["python", f"benches/python/{Path(sys.argv[0]).name}", *sys.argv[1:]])
 
 
 @cache
 def commit() -> str:
-    """The commit, with "-dirty" where tracked files differ from it; records and the tables of them may."""
+    """Return the commit. "-dirty" is appended if tracked files have changes, except for the records and their
+    tables.
+    """
     name = output("git", "describe", "--always", "--abbrev=10") or "unknown"
     apart = [f":(exclude){path}" for path in ("benches/results", "benches/README.md")]
     return f"{name}-dirty" if output("git", "diff", "--name-only", "HEAD", "--", ".", *apart) else name
@@ -101,7 +106,7 @@ def rustc() -> str:
 
 
 def output(*call: str) -> str:
-    """What a program prints, or nothing where it fails or is missing."""
+    """Return the output of a program, or an empty text if the program fails or is missing."""
     try:
         done = subprocess.run(call, cwd=ROOT, text=True, capture_output=True)
     except OSError:
@@ -110,7 +115,7 @@ def output(*call: str) -> str:
 
 
 def machine() -> str:
-    """Processor, cores, memory and system."""
+    """Return the processor, the number of cores, the memory and the system."""
     parts = [processor(), f"{os.cpu_count()} cores"]
     if hasattr(os, "sysconf"):
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
@@ -126,14 +131,14 @@ def processor() -> str:
 
 
 def versions(python: str, packages: Sequence[str]) -> str:
-    """The versions of `python` and of what is installed for it."""
+    """Return the version of `python` and the versions of distributions that are installed for it."""
     call = [python, "-c", VERSIONS, *packages]
     return subprocess.run(call, text=True, stdout=subprocess.PIPE, check=True).stdout.strip()
 
 
 @cache
 def all_versions(packages: tuple[tuple[str, str], ...]) -> list[str]:
-    """The versions of some packages with those of numpy and scipy beside them, a line a Python."""
+    """Return the versions of the given packages, numpy and scipy, with one line per Python."""
     lines = []
     for python in dict.fromkeys(python for python, _ in packages):
         names = [name for of, name in packages if of == python]
@@ -142,12 +147,12 @@ def all_versions(packages: tuple[tuple[str, str], ...]) -> list[str]:
 
 
 def target() -> Path:
-    """Cargo's folder of built things."""
+    """Return the target folder of cargo."""
     return ROOT / os.environ.get("CARGO_TARGET_DIR", "target")
 
 
 def figure(cell: str) -> int | float | str:
-    """The number that a cell of a table holds, or its text where it holds more than a number."""
+    """Return the number in a cell of a table. If the cell has more than a number, return its text."""
     text = cell.strip().replace(",", "")
     if text.startswith(("-", "+", ".")) or text[:1].isdigit():
         for kind in (int, float):
@@ -159,6 +164,6 @@ def figure(cell: str) -> int | float | str:
 
 
 def figures(columns: Sequence[str], cells: Sequence[str]) -> dict:
-    """The cells of a row by column, without empty ones."""
+    """Return the cells of a row by the name of their column, without empty cells."""
     pairs = zip(columns, cells, strict=False)
     return {column: figure(cell) for column, cell in pairs if cell.strip()}

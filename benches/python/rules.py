@@ -1,10 +1,10 @@
-"""Runs our boosted rules and the peer mlrl-boomer on the same data in turn, each fit in a process of its own.
+"""Run our boosted rules and mlrl-boomer on the same data in turn, with each fit in a separate process.
 
-Every fit leaves one line of JSON in the file named by ``--results``. A line that is already there, of the
-same version, is not measured again (unless ``--again``, or ``--quiet`` and it was not): so results can be
-collected over several runs, and the tables at the end are made of all of them. ``--quiet`` vouches that
-nothing else runs on the machine. Where a system has quiet times on a set the tables show these, else all of
-them with a tilde.
+Every fit appends one JSON line to the file ``--results``. If the file has a line of the same version, the fit
+is not measured again, so results can be collected over several runs. ``--again`` measures the fit again.
+``--quiet`` states that nothing else runs on the machine; fits that were measured without this option are then
+measured again. The tables at the end are made from all lines. If a system has quiet times on a set, the
+tables show only these. Otherwise they show all times, marked with a tilde.
 """
 
 import argparse
@@ -31,7 +31,7 @@ COLUMNS = [
     "Hamming less peer's",
 ]
 
-# Columns that need several seeds, and their names in the records of losses alone.
+# Columns that need several seeds, and their names in the records that have only losses.
 OF_SEEDS = {
     "seeds": "seeds",
     "subset 0/1 %": "subset 0/1 %",
@@ -61,15 +61,19 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--results", type=Path, required=True, help="file of JSON lines, made or added to")
+    parser.add_argument("--results", type=Path, required=True, help="file to which JSON lines are appended")
     parser.add_argument("--sets", nargs="+", default=SETS, help="folders of MANYLABEL_DATA")
     parser.add_argument(
-        "--systems", nargs="*", default=IN_TURN, choices=SYSTEMS, help="none: only the tables"
+        "--systems",
+        nargs="*",
+        default=IN_TURN,
+        choices=SYSTEMS,
+        help="systems to measure; without names, only print the tables",
     )
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3, 4, 5])
     parser.add_argument("--rules", type=int, default=500)
-    parser.add_argument("--quiet", action="store_true", help="nothing else runs on this machine")
-    parser.add_argument("--again", action="store_true", help="measure what has been measured")
+    parser.add_argument("--quiet", action="store_true", help="state that nothing else runs on this machine")
+    parser.add_argument("--again", action="store_true", help="repeat measurements that the file already has")
     add_worker_arguments(parser)
     args = parser.parse_args()
     check_worker_arguments(parser, args)
@@ -78,7 +82,7 @@ def arguments() -> argparse.Namespace:
 
 def add_worker_arguments(parser: argparse.ArgumentParser):
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--repeats", type=int, default=3, help="timed predictions of the test set")
+    parser.add_argument("--repeats", type=int, default=3, help="number of timed predictions of the test set")
     parser.add_argument("--peer-python", type=Path, default=ROOT / ".venv-boomer/bin/python")
 
 
@@ -90,7 +94,9 @@ def check_worker_arguments(parser: argparse.ArgumentParser, args: argparse.Names
         if not any((args.data / name / f"{part}.txt.gz").is_file() for part in ("train", "all")):
             parser.error(f"--sets: {args.data / name} has neither train.txt.gz nor all.txt.gz")
     if not all(Path(interpreter(args, system)).is_file() for system in args.systems):
-        parser.error(f"no {args.peer_python}: make it of rules_peers.txt, or name one with --peer-python")
+        parser.error(
+            f"{args.peer_python} does not exist; install rules_peers.txt there, or use --peer-python"
+        )
 
 
 def interpreter(args: argparse.Namespace, system: str) -> str:
@@ -102,7 +108,9 @@ def packages(args: argparse.Namespace) -> list[tuple[str, str]]:
 
 
 def collect(args: argparse.Namespace, folder: Path):
-    """Measure what is missing: seed by seed, so that an interrupted run has few seeds but all sets."""
+    """Measure the missing fits. All sets are measured with one seed before the next seed, so that an
+    interrupted run covers all sets.
+    """
     known = {key(line) for line in results(args)}
     version = {system: version_of(args, system) for system in args.systems}
     for seed in args.seeds:
@@ -144,7 +152,9 @@ def results(args: argparse.Namespace) -> list[dict]:
 
 
 def split(folder: Path) -> Parts:
-    """X and Y to train on, X and Y to test; two thirds, drawn once, where a set comes without a split."""
+    """Return X and Y for training, and X and Y for testing. A set without a split is divided randomly, with
+    two thirds for training.
+    """
     if (folder / "train.txt.gz").is_file():
         return (*load_xc(folder / "train.txt.gz"), *load_xc(folder / "test.txt.gz"))
     X, Y = load_xc(folder / "all.txt.gz")
@@ -153,14 +163,14 @@ def split(folder: Path) -> Parts:
 
 
 def prepare(data: Path, parts: Parts):
-    """Write the parts as the worker reads them."""
+    """Write the training and test rows in the form that the worker reads."""
     data.mkdir()
     for part, matrix in zip(("X_train", "Y_train", "X_test", "Y_test"), parts, strict=True):
         sp.save_npz(data / f"{part}.npz", sp.csr_matrix(matrix, dtype=np.float32), compressed=False)
 
 
 def run(args: argparse.Namespace, system: str, data: Path, n_rules: int, seed: int) -> dict[str, float]:
-    """Figures of one fit, the losses on the test rows among them."""
+    """Return the figures of one fit, including the losses on the test rows."""
     with tempfile.TemporaryDirectory(dir=data) as scratch:
         command = [interpreter(args, system), HERE / "rules_worker.py", system, data, scratch]
         command += ["--threads", str(args.threads), "--repeats", str(args.repeats)]
@@ -172,10 +182,10 @@ def run(args: argparse.Namespace, system: str, data: Path, n_rules: int, seed: i
 
 
 class Figures:
-    """Means over the seeds of one system on one set."""
+    """Means over the seeds, for one system on one data set."""
 
     def __init__(self, lines: list[dict]):
-        self.of_seed = {line["seed"]: line for line in lines}  # the last line of a seed counts
+        self.of_seed = {line["seed"]: line for line in lines}  # keeps the newest line of each seed
         quiet = {line["seed"]: line for line in lines if line["quiet"]}
         self.timed = list((quiet or self.of_seed).values())
         self.mark = "" if quiet else "~"
@@ -195,7 +205,9 @@ class Figures:
         return f"{np.mean(values):.2f} ± {np.std(values):.2f}"
 
     def less(self, part: str, peer: "Figures") -> str:
-        """Points of loss more than the peer, on the seeds both have."""
+        """Return the loss minus the loss of the other library, in percentage points, on the seeds that both
+        have.
+        """
         seeds = self.of_seed.keys() & peer.of_seed.keys()
         if not seeds:
             return ""
@@ -203,7 +215,7 @@ class Figures:
 
 
 def measured(args: argparse.Namespace) -> dict[tuple[str, str], Figures]:
-    """All results of this number of rules and threads, by set and system."""
+    """Return all results with this number of rules and threads, by data set and system."""
     lines = [line for line in results(args) if (line["rules"], line["threads"]) == (args.rules, args.threads)]
     figures: dict[tuple[str, str], Figures] = {}
     for name in args.sets:
@@ -214,13 +226,13 @@ def measured(args: argparse.Namespace) -> dict[tuple[str, str], Figures]:
 
 
 def details(args: argparse.Namespace) -> list[list[str]]:
-    """A row of all figures a set and system."""
+    """Return one row with all figures per data set and system."""
     figures = measured(args)
     return [[name, SYSTEMS[system].title, *cells(figures, name, system)] for name, system in figures]
 
 
 def tables(args: argparse.Namespace) -> str:
-    """Every figure, then only how it compares."""
+    """Return two tables: all figures, and a short comparison of the systems."""
     figures = measured(args)
     ours = [system for system in SYSTEMS if SYSTEMS[system].peer and any(s == system for _, s in figures)]
     summary = {name: [name] for name in args.sets}

@@ -1,8 +1,8 @@
-"""Ten-fold cross-validation of boosted rules beside the figures the paper reports in its Table 2.
+"""Compare ten-fold cross-validation of boosted rules with Table 2 of the paper.
 
-Training and test rows of a set are put together and dealt into folds by a seed; the paper's own folds are
-not known. The settings are those of its experiments: 5,000 rules, and label vectors known from training as
-the only predictions, of which both losses are taken.
+The training and test rows of a set are joined and divided randomly into folds. The folds of the paper are not
+known. The settings are those of the paper: 5,000 rules, and predictions that are restricted to label vectors
+of training rows. Both losses are measured for these predictions.
 """
 
 import argparse
@@ -20,15 +20,15 @@ from sklearn.model_selection import KFold
 from rules import add_worker_arguments, check_worker_arguments, markdown, packages, prepare, run, split
 
 # Rapp, Loza Mencía, Fürnkranz and Hüllermeier, "Gradient-based Label Binning in Multi-label Classification",
-# ECML PKDD 2021, Table 2: subset 0/1 and Hamming loss in percent. Of at most 25 labels, 4 % makes the same
-# two bins and has no figures: a row that cannot be compared is left out.
+# ECML PKDD 2021, Table 2: subset 0/1 and Hamming loss in percent. With at most 25 labels, 4 % gives the same
+# two bins, and the paper has no figures. Such rows cannot be compared and are left out.
 PAPER = {
     "medical": {"exact": (28.82, 1.05), "exact-binned": (23.23, 0.81), "exact-two-bins": (22.77, 0.79)},
     "enron": {"exact": (83.14, 4.72), "exact-binned": (82.91, 4.72), "exact-two-bins": (82.97, 4.73)},
     "birds": {"exact": (45.30, 3.79), "exact-two-bins": (46.53, 3.87)},
     "yeast": {"exact": (76.54, 19.01), "exact-two-bins": (76.21, 18.80)},
 }
-# The peer, where it is asked for, stands beside the same figures.
+# If BOOMER is measured too, its row has the same figures of the paper.
 SAME = {"boomer": "exact", "default": "exact", "boomer-binned": "exact-binned", "fast-binned": "exact-binned"}
 COLUMNS = [
     *["set", "system", "folds", "fit s", "subset 0/1 %", "subset of the paper %", "subset difference"],
@@ -58,7 +58,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--systems", nargs="+", default=default, choices=SYSTEMS)
     parser.add_argument("--folds", type=int, default=10)
     parser.add_argument("--rules", type=int, default=5000)
-    parser.add_argument("--seed", type=int, default=1, help="of the folds and of the fits")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the folds and of the fits")
     add_worker_arguments(parser)
     args = parser.parse_args()
     check_worker_arguments(parser, args)
@@ -66,7 +66,7 @@ def arguments() -> argparse.Namespace:
 
 
 class Folds:
-    """A data set dealt into folds."""
+    """A data set that is divided into folds."""
 
     def __init__(self, args: argparse.Namespace, name: str):
         X_train, Y_train, X_test, Y_test = split(args.data / name)

@@ -1,8 +1,9 @@
-"""What fits of boosted rules need as data grow: memory on many rows, time against the number of labels.
+"""Measure the memory of boosted rules on many rows, and how the time of a fit grows with the number of
+labels.
 
-The data are planted (`manylabel.datasets.make_multilabel`). Each fit has a process of its own, which reads
-its data from the disk: so the memory before the fit is that of the data and the imports, and nothing freed
-while the data were made hides what the fit takes.
+The data are synthetic (`manylabel.datasets.make_multilabel`). Each fit runs in a separate process, which
+reads its data from the disk. The memory before the fit is therefore only the data and the imports. Memory
+that was freed while the data were made does not affect the measurement.
 """
 
 import argparse
@@ -18,7 +19,8 @@ from rules_systems import SYSTEMS
 from manylabel.datasets import make_multilabel
 from rules import add_worker_arguments, markdown, packages, prepare, run
 
-WITHIN = {"n_samples": 17_000, "n_features": 5_000, "n_nonzero": 200, "labels_per_sample": 2.2}  # as EUR-Lex
+# These sizes resemble EUR-Lex.
+WITHIN = {"n_samples": 17_000, "n_features": 5_000, "n_nonzero": 200, "labels_per_sample": 2.2}
 ALONG = {"n_samples": 5_000, "n_features": 1_000, "n_nonzero": 50, "labels_per_sample": 3.0}
 
 
@@ -39,16 +41,18 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--labels", nargs="+", type=int, default=[25, 50, 100, 200, 400])
     parser.add_argument("--rules", type=int, default=200)
-    parser.add_argument("--fits", type=int, default=3, help="timed fits of each size, of which the median")
+    parser.add_argument(
+        "--fits", type=int, default=3, help="number of timed fits of each size; the table has their median"
+    )
     add_worker_arguments(parser)
     args = parser.parse_args()
     if len(set(args.labels)) < 2:
-        parser.error("--labels: an exponent needs two different numbers")
+        parser.error("--labels: expected at least two different numbers, to compute an exponent")
     return args
 
 
 def fits(args: argparse.Namespace, system: str, n_labels: int, n_fits: int, sizes: dict) -> list[dict]:
-    """Figures of `n_fits` fits of the same planted data, by different seeds."""
+    """Return the figures of `n_fits` fits to the same synthetic data, with different seeds."""
     print(f"{n_labels} labels: {system} ...", file=sys.stderr, flush=True)
     X, Y = make_multilabel(n_labels=n_labels, **sizes, random_state=0)
     with tempfile.TemporaryDirectory(prefix="manylabel-bench-") as folder:
@@ -71,7 +75,7 @@ def memory_of_fits(args: argparse.Namespace) -> str:
 
 
 def keep(args: argparse.Namespace, columns: list[str], rows: list[list[str]], n_labels: object, sizes: dict):
-    """Record the rows of planted data of these sizes."""
+    """Record the rows of the table for synthetic data of these sizes."""
     shape = f"{sizes['n_samples']:,} rows, {sizes['n_features']:,} features, {n_labels} labels"
     for system, *cells in rows:
         cells = [f"planted, {shape}", f"{system}, {args.rules} rules", *cells]

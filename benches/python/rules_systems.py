@@ -1,7 +1,8 @@
-"""Boosted multi-label rules: our settings and those of the peer, behind the calls of `systems.System`.
+"""Boosted multi-label rules of this library and of mlrl-boomer, with the methods of `systems.System`.
 
-A set of which more than half the values are non-zero is dense for both, else sparse. On dense arrays of
-mostly zeros the peer is no faster, and ends before it has as many rules as asked for: medical has 6 of 500.
+A set is dense for both libraries if more than half of its values are nonzero, and sparse otherwise.
+mlrl-boomer is not faster on dense arrays of mostly zeros. It also ends before it has the wanted number of
+rules: on medical, it has 6 of 500 rules.
 """
 
 from collections.abc import Mapping
@@ -13,10 +14,12 @@ from systems import System
 
 
 class Boosted(System):
-    """An ensemble of at most `n_rules` rules; `settings` are what differs among those of one library."""
+    """An ensemble of at most `n_rules` rules. `settings` has the parameters that differ between the systems
+    of one library.
+    """
 
     settings: Mapping[str, Any] = MappingProxyType({})
-    peer: str | None = None  # the system ours is set against
+    peer: str | None = None  # the system with which our system is compared
 
     def __init__(self, n_threads: int, n_rules: int, seed: int):
         super().__init__(n_threads)
@@ -28,7 +31,7 @@ class Boosted(System):
         return self.rows(X), Y
 
     def rows(self, X):
-        """Rows in the form that suits ``predict``."""
+        """Convert rows to the form that ``predict`` takes."""
         return X.toarray() if is_dense(X) else X
 
     def predict(self, X):
@@ -40,7 +43,7 @@ def is_dense(X) -> bool:
 
 
 class Boomer(Boosted):
-    # Threads are left to the library, which takes one for these settings.
+    # The library chooses the number of threads, which is one for these settings.
     title = "BOOMER, no binning"
     package = "mlrl-boomer"
     settings = MappingProxyType({"label_binning": "none"})

@@ -1,6 +1,7 @@
-"""Measures one fit of boosted rules and its predictions; rules.py and its sisters start it once per fit.
+"""Measure one fit of boosted rules and its predictions. rules.py and similar scripts start this script once
+per fit.
 
-As with worker.py, the process belongs to one system alone.
+As with worker.py, the process runs only one system.
 """
 
 import json
@@ -14,7 +15,9 @@ from worker import command_line, memory, timed
 
 
 def measure(system: Boosted, data: Path, scratch: Path, n_repeats: int) -> dict[str, float]:
-    """Fit and predict; the predicted labels go to ``labels.npz`` in `scratch`, the figures are returned."""
+    """Fit and predict. The predicted labels are written to ``labels.npz`` in `scratch`, and the figures are
+    returned.
+    """
     train = system.read(data, scratch)
     X = system.rows(sp.load_npz(data / "X_test.npz"))
     data_bytes = memory("VmRSS")
@@ -23,7 +26,7 @@ def measure(system: Boosted, data: Path, scratch: Path, n_repeats: int) -> dict[
     fit_cpu_seconds = time.process_time() - cpu_start
     peak_bytes = memory("VmHWM")
 
-    answer = system.predict(X)  # the warm-up
+    answer = system.predict(X)  # a warm-up call, which is not timed
     predict_seconds = np.median([timed(lambda: system.predict(X))[0] for _ in range(n_repeats)])
     sp.save_npz(scratch / "labels.npz", sp.csr_matrix(answer, dtype=np.int8))
     return {

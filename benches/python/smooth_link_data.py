@@ -1,4 +1,4 @@
-"""The sets of the smooth link's tables with their official splits, and the measures of both tables."""
+"""The data sets of the smooth link's tables with their official splits, and the measures of the tables."""
 
 import os
 import sys
@@ -13,8 +13,9 @@ from manylabel.decision import F1Inference
 
 SETS = ["yeast", "bibtex", "corel5k", "emotions", "scene"]
 
-# Karampatziakis and Mineiro, "Scalable Multilabel Prediction via Randomized Methods", and the later log that
-# their code came with: lower end, (centre,) upper end of 90 % intervals.
+# Figures that Karampatziakis and Mineiro published in "Scalable Multilabel Prediction via Randomized
+# Methods", and figures in the later log of their code. Each has the lower and the upper end of a 90 %
+# interval. The figures of the log have the center in parentheses.
 PUBLISHED = {
     ("HL", "yeast"): "paper 0.212-0.226, log 0.2141 (0.2223) 0.2305",
     ("HL", "bibtex"): "paper 0.0138-0.0145, log 0.0138 (0.0140) 0.0145",
@@ -34,10 +35,10 @@ class Split:
 
 
 def load(name):
-    """The official training and test rows."""
+    """Return the official training and test rows."""
     folder = os.environ.get("MANYLABEL_DATA")
     if not folder:
-        sys.exit("MANYLABEL_DATA must name the folder of data sets")
+        sys.exit("MANYLABEL_DATA must be the path of the folder of data sets")
     arff = Path(folder) / "_arff"
     stem = {"corel5k": "Corel5k"}.get(name, name)
     if (arff / f"{stem}.xml.gz").exists():
@@ -57,7 +58,7 @@ def hamming(Y, named, weights=None):
 
 
 def macro_f1(Y, named, weights=None):
-    """Mean over labels of 2TP / (2TP + FP + FN), 0 where that is 0 / 0."""
+    """Return the mean over labels of 2TP / (2TP + FP + FN). Labels with 0 / 0 count 0."""
     weights = np.ones(len(Y)) if weights is None else weights
     both, either = weights @ (Y * named), weights @ (Y + named)
     return np.divide(2 * both, either, out=np.zeros(len(both)), where=either > 0).mean()
@@ -68,17 +69,20 @@ def named_by_sign(model, split):
 
 
 def named_for_f1(model, split):
-    """Algorithm 4, on all test rows together."""
+    """Predict label sets by algorithm 4, for all test rows together."""
     inference = F1Inference().fit(None, split.Y)
     return csr_array(inference.predict(model.predict_proba(split.X_test))).toarray()
 
 
-# How each is measured, how labels are named for it, and which way is better.
+# For each measure: the function, how label sets are predicted, and whether lower or higher is better.
 MEASURES = {"HL": (hamming, named_by_sign, -1), "macro-F1": (macro_f1, named_for_f1, 1)}
 
 
 def interval(measure, Y, named, seed=0):
-    """Second, mean of eighth and ninth, and fifteenth of sixteen Poisson(1) reweightings, about 90 %."""
+    """Return an interval of about 90 % and its center, from sixteen Poisson(1) reweightings of the rows.
+
+    The sorted values are used: the second, the mean of the eighth and ninth, and the fifteenth.
+    """
     rng = np.random.default_rng(seed)
     values = sorted(measure(Y, named, rng.poisson(1.0, len(Y))) for _ in range(16))
     return values[1], (values[7] + values[8]) / 2, values[14]

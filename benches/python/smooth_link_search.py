@@ -1,8 +1,8 @@
-"""The smooth link tuned by random search, as its authors did, beside the figures they published.
+"""Tune the smooth link by a random search, as its authors did, and compare with their published figures.
 
-Each draw is fitted, embedding included, to nine tenths of the training rows and measured on the rest; the
-best for each measure is fitted to all training rows and measured on the test rows. Algorithm 4 names labels
-for macro-F1, on the held-out rows as on the test rows.
+Each candidate is fitted to nine tenths of the training rows, including the embedding. It is measured on the
+other tenth. The best candidate for each measure is fitted to all training rows and measured on the test rows.
+For macro-F1, algorithm 4 predicts the label sets of the held-out rows and of the test rows.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from manylabel.link import smooth_link_space
 
 
 def inner(split, seed):
-    """The training rows, a tenth of them to measure on."""
+    """Split the training rows. One tenth is used to measure candidates."""
     order = np.random.default_rng(seed).permutation(split.X.shape[0])
     held, kept = order[: len(order) // 10], order[len(order) // 10 :]
     Y = csr_array(split.Y)
@@ -38,7 +38,7 @@ def main():
     parser.add_argument("--sets", nargs="+", default=SETS, choices=SETS)
     parser.add_argument("--draws", type=int, default=60)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--most-features", type=int, help="draw at most so many, where time is short")
+    parser.add_argument("--most-features", type=int, help="maximum number of features that are drawn")
     parser.add_argument("--jobs", type=int, default=-1)
     args = parser.parse_args()
     print("| " + " | ".join(COLUMNS) + " |\n" + "|---" * len(COLUMNS) + "|")

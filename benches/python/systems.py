@@ -1,9 +1,10 @@
-"""The systems under measurement, one class each, behind the same few calls.
+"""The systems that are measured. Each is a class with the same methods.
 
-``read`` turns the prepared files into what ``fit`` wants and is never timed; ``fit``, ``load`` and
-``predict`` are. ``predict`` answers in the system's own form, for many rows or for one, and ``top_labels``
-turns such an answer into label numbers, best first, outside the clock. Making a system imports its library:
-so a worker loads just one, and neither the time nor the memory of the import counts as the fit's.
+``read`` converts the prepared files to the arguments of ``fit``, and is never timed. ``fit``, ``load`` and
+``predict`` are timed. ``predict`` returns predictions in the form of the system, for many rows or for one
+row. ``top_labels`` converts these predictions to label numbers, with the best label first, and is not timed.
+Constructing a system imports its library. A worker therefore imports only one library, and neither the time
+nor the memory of the import is counted for the fit.
 """
 
 from collections.abc import Mapping
@@ -15,26 +16,30 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-TOP = 5  # labels asked for per row: what P@5 needs
+TOP = 5  # number of labels that are predicted per row, which P@5 needs
 
 
 class System:
-    """What the systems have in common: the training matrices, and the number of threads."""
+    """Base class of the systems. It has the training matrices and the number of threads."""
 
-    title: str  # the row's name in the tables
-    package: str  # the distribution whose version is reported
-    whole_up_to: float = inf  # labels above which only a sample of them is fitted
+    title: str  # the name of the system in the tables
+    package: str  # the distribution whose version the tables report
+    whole_up_to: float = inf  # with more labels than this, only a sample of the labels is fitted
 
     def __init__(self, n_threads: int):
         self.n_threads = n_threads
         self.model: Any = None
 
     def read(self, data: Path, scratch: Path) -> tuple:
-        """Arguments of ``fit``: X as float32 CSR with unit rows, Y as float32 CSR of 0/1."""
+        """Return the arguments of ``fit``: X as a float32 CSR matrix with rows of unit length, and Y as a
+        float32 CSR matrix of 0 and 1.
+        """
         return sp.load_npz(data / "X_train.npz"), sp.load_npz(data / "Y_train.npz")
 
     def top_labels(self, answer) -> np.ndarray:
-        """Label numbers (n, TOP), best first, -1 where fewer were given; here from a CSR matrix of scores."""
+        """Return label numbers of shape (n, TOP), with the best label first, from a CSR matrix of scores.
+        Missing labels are -1.
+        """
         answer = answer.tocoo()
         order = np.lexsort((answer.col, -answer.data, answer.row))
         rows, cols = answer.row[order], answer.col[order]
@@ -107,10 +112,11 @@ class OneVsRest(System):
 
     def read(self, data, scratch):
         X, Y = super().read(data, scratch)
-        return X.astype(np.float64), Y  # LinearSVC would convert anew for every label
+        return X.astype(np.float64), Y  # LinearSVC would convert X again for every label
 
     def fit(self, X, Y):
-        # LIBLINEAR runs without the interpreter lock, and threads keep the memory in the process we look at.
+        # LIBLINEAR releases the interpreter lock. With threads, all memory is in the process that is
+        # measured.
         with self.joblib.parallel_config(backend="threading"):
             self.model.fit(X, Y)
 
@@ -130,7 +136,7 @@ class OneVsRest(System):
 
 
 class OneVsRestDual(OneVsRest):
-    # By itself LinearSVC takes the primal solver where rows outnumber features, which sparse text makes slow.
+    # With more rows than features, LinearSVC chooses the primal solver, which is slow on sparse text.
     title = "scikit-learn OneVsRest(LinearSVC(C=1, dual=True))"
     settings = MappingProxyType({"C": 1, "dual": True})
 
@@ -171,7 +177,7 @@ class Omikuji(System):
         self.model.init_prediction_thread_pool(self.n_threads)
 
     def predict(self, X):
-        # One row a call is all the Python interface has.
+        # The Python interface accepts only one row per call.
         rows = zip(X.indptr[:-1], X.indptr[1:], strict=True)
         return [
             self.model.predict(
@@ -207,7 +213,7 @@ class NapkinXC(System):
         self.model.fit(X, Y)
 
     def save(self, folder):
-        pass  # fit has written it
+        pass  # `fit` has already written the model
 
     def load(self, folder):
         self.model.unload()
@@ -244,16 +250,17 @@ class Pecos(System):
         self.model.save(str(folder))
 
     def load(self, folder):
-        # The form its authors give for serving: weights laid out in chunks, prediction only.
+        # The authors of PECOS recommend this form for serving. It stores weights in chunks and can only
+        # predict.
         self.model = self.library.load(str(folder), is_predict_only=True)
 
     def predict(self, X):
-        n_threads = min(self.n_threads, X.shape[0])  # a second thread has nothing to do on one row
+        n_threads = min(self.n_threads, X.shape[0])  # a second thread has no work for a single row
         return self.model.predict(X, only_topk=TOP, threads=n_threads)
 
 
 def padded(rows: list[list[int]]) -> np.ndarray:
-    """Lists of at most TOP labels as one (n, TOP) array, -1 where a list ended."""
+    """Convert lists of at most TOP labels to an array of shape (n, TOP). Missing labels are -1."""
     return np.array([list(row[:TOP]) + [-1] * (TOP - len(row)) for row in rows])
 
 

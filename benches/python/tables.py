@@ -1,8 +1,9 @@
-"""Writes the tables of ``benches/README.md`` from the records in ``benches/results``.
+"""Write the tables of ``benches/README.md`` from the records in ``benches/results``.
 
-A table stands between ``<!-- table: name -->`` and ``<!-- end -->``; `TABLES` says how each is made. A row
-shows the newest line of its system on its data set, and one measured while the machine was busy only where
-there is no other. ``--check`` writes nothing and fails where the page is not what would be written.
+A table is between the lines ``<!-- table: name -->`` and ``<!-- end -->``. `TABLES` describes how each table
+is made. A row shows the newest record of a system on a data set. A record that was measured while the machine
+was busy is used only if there is no other record. ``--check`` writes nothing, and fails if the page is out of
+date.
 """
 
 import argparse
@@ -16,7 +17,7 @@ import record
 README = record.ROOT / "benches/README.md"
 MARKED = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
-# The name of a figure, or what makes its cell of all figures of a line.
+# The name of a figure, or a function that makes a cell from all figures of a line.
 Cell = str | Callable[[dict], object]
 Figures = dict[str, object]
 
@@ -25,7 +26,7 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--check", action="store_true", help="fail where the page would change")
+    parser.add_argument("--check", action="store_true", help="fail if the page is out of date")
     args = parser.parse_args()
     old = README.read_text(encoding="utf-8")
     named = [name for _, name, _ in MARKED.findall(old)]
@@ -37,13 +38,13 @@ def main():
     new = MARKED.sub(lambda found: found[1] + "\n".join(TABLES[found[2]]()) + "\n" + found[3], old)
     if args.check:
         if new != old:
-            sys.exit(f"{README} is not what the records say: run `python benches/python/tables.py`")
+            sys.exit(f"{README} is out of date; run `python benches/python/tables.py`")
     else:
         README.write_text(new, encoding="utf-8")
 
 
 def newest(topic: str, parts: tuple[str, ...] = ("set", "system")) -> dict[tuple, dict]:
-    """The line that counts, by data set, system and so on, in the order in which they first came."""
+    """Return the newest lines by data set and system, in the order in which the pairs first appear."""
     chosen: dict[tuple, dict] = {}
     for line in record.read(topic):
         key = tuple(line[part] for part in parts)
@@ -64,11 +65,12 @@ def rows(
     quiet: bool = False,
     join: str = "",
 ) -> list[str]:
-    """A row a data set and system, the sets together.
+    """Return one row per data set and system. The rows of a data set are adjacent.
 
-    `systems` chooses and names systems, `only` chooses pairs; `quiet` leaves out what was measured while the
-    machine was busy; `sizes` writes those of the data beside its name; `join` is a topic whose figures count
-    where it has a line of the pair. No column `first` if that is empty.
+    `systems` chooses and names the systems, and `only` chooses pairs. `quiet` leaves out lines that were
+    measured while the machine was busy. `sizes` writes the sizes of the data beside the name of the set. If
+    the topic `join` has a line for a pair, the figures of this line are used. If `first` is empty, there is
+    no column of systems.
     """
     lines = newest(topic)
     for pair, line in newest(join).items() if join else ():
@@ -102,7 +104,7 @@ def rows(
 
 
 def markdown(columns: list[str], cells: list[list[str]]) -> list[str]:
-    """Columns whose cells are numbers go to the right."""
+    """Return a Markdown table. Columns of numbers are aligned to the right."""
     numeric = [all(re.match(r"[-+~]?[\d.,]|$", row[at]) for row in cells) for at in range(len(columns))]
     return [
         "| " + " | ".join(columns) + " |",
@@ -112,7 +114,7 @@ def markdown(columns: list[str], cells: list[list[str]]) -> list[str]:
 
 
 def measured(lines: list[dict]) -> list[str]:
-    """When, where and how: a line under each table."""
+    """Return the line below each table. It states the date, the machine and the command."""
     dates = sorted({line["date"] for line in lines})
     machines = list(dict.fromkeys(line["machine"] for line in lines if "machine" in line))
     scripts = [re.match(r"(?:python )?(\S+\.py)", line.get("command", "")) for line in lines]
@@ -140,7 +142,7 @@ def same(*columns: str) -> dict[str, Cell]:
 
 
 def glance() -> list[str]:
-    """One-vs-rest beside other libraries."""
+    """Return the table that compares one-vs-rest with other libraries."""
     return rows(
         "compare",
         {"fit s": "fit s", **RANKING, "test rows/s": "rows/s", "one row p50 ms": "one row p50 ms"},
@@ -178,7 +180,7 @@ DEFAULTS = {
 
 
 def of_defaults(show: Callable[[Callable[[str], float]], str], systems: dict[str, str]) -> list[str]:
-    """A column a classifier; a cell shows means over the newest lines of each split."""
+    """Return a table with one column per classifier. Cells are means over the newest lines of all splits."""
     lines = newest("defaults", ("set", "system", "split"))
     cells = []
     for name in dict.fromkeys(name for name, _, _ in lines):

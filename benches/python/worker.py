@@ -1,6 +1,6 @@
-"""Measures one system and writes the figures; compare.py starts it once per system and data set.
+"""Measure one system and write its figures. compare.py starts this script once per system and data set.
 
-The process belongs to one system alone, so its imports and its peak memory are nobody else's.
+The process runs only one system, so that imports and peak memory are those of this system.
 """
 
 import argparse
@@ -13,13 +13,15 @@ import scipy.sparse as sp
 from systems import SYSTEMS, System
 
 ROWS_ONE_BY_ONE = 1000
-SECONDS_ONE_BY_ONE = 60  # rows after this are left out: a system that slow has shown its latency
+# After this time, further rows are left out, since the latency of a slow system is then known.
+SECONDS_ONE_BY_ONE = 60
 
 
 def memory(field: str) -> int:
-    """Bytes this process holds (``VmRSS``) or has held at most (``VmHWM``).
+    """Return the bytes that this process holds (``VmRSS``) or the most that it has held (``VmHWM``).
 
-    Not ``getrusage``: its peak outlives ``exec``, so a child begins with the peak of its parent.
+    ``getrusage`` is not used. Its peak is kept across ``exec``, so a child process would begin with the peak
+    of its parent.
     """
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(field + ":"):
@@ -28,7 +30,9 @@ def memory(field: str) -> int:
 
 
 def measure(system: System, data: Path, scratch: Path, n_repeats: int) -> dict[str, float]:
-    """Fit, save, load and predict; the answers go to ``top.npy`` in `scratch`, the figures are returned."""
+    """Fit, save, load and predict. The predictions are written to ``top.npy`` in `scratch`, and the figures
+    are returned.
+    """
     train = system.read(data, scratch)
     data_bytes = memory("VmRSS")
     fit_seconds, _ = timed(lambda: system.fit(*train))
@@ -41,7 +45,7 @@ def measure(system: System, data: Path, scratch: Path, n_repeats: int) -> dict[s
     load_seconds, _ = timed(lambda: system.load(folder))
 
     X = sp.load_npz(data / "X_test.npz")
-    answer = system.predict(X)  # the warm-up
+    answer = system.predict(X)  # a warm-up call, which is not timed
     predict_seconds = np.median([timed(lambda: system.predict(X))[0] for _ in range(n_repeats)])
     np.save(scratch / "top.npy", system.top_labels(answer))
 
@@ -67,7 +71,9 @@ def measure(system: System, data: Path, scratch: Path, n_repeats: int) -> dict[s
 
 
 def sample_labels(system: System, data: Path, scratch: Path, n_labels: int) -> dict[str, float]:
-    """Mean seconds one label takes on one thread, over labels at even steps of the order by frequency."""
+    """Return the mean seconds per label on one thread. The labels are at equal steps in the order by
+    frequency.
+    """
     X, Y = system.read(data, scratch)
     Y = Y.tocsc()
     by_frequency = np.argsort(np.diff(Y.indptr), kind="stable")
@@ -78,14 +84,16 @@ def sample_labels(system: System, data: Path, scratch: Path, n_labels: int) -> d
 
 
 def timed(call):
-    """Wall seconds of `call`, and its value."""
+    """Return the wall seconds of `call`, and its result."""
     start = time.perf_counter()
     value = call()
     return time.perf_counter() - start, value
 
 
 def command_line(description: str, systems: dict, *, data: str, answers: str) -> argparse.ArgumentParser:
-    """What every worker is told: the system, where its data are, where its answers go, and its threads."""
+    """Return a parser with the options of every worker: the system, the folders of its data and results, and
+    the threads.
+    """
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("system", choices=systems)
     parser.add_argument("data", type=Path, help=f"folder with {data}")
@@ -99,7 +107,7 @@ def main():
         __doc__, SYSTEMS, data="X_train, Y_train and X_test as .npz", answers="the model and top.npy"
     )
     parser.add_argument("--repeats", type=int, required=True)
-    parser.add_argument("--sample-labels", type=int, help="fit so many labels one by one, and nothing else")
+    parser.add_argument("--sample-labels", type=int, help="only fit this number of labels, one by one")
     args = parser.parse_args()
     system = SYSTEMS[args.system](args.threads)
     if args.sample_labels:

@@ -1,5 +1,5 @@
-# Types of the extension module, written by hand and checked by mypy's stubtest. `model: Any` is an estimator
-# whose fitted attributes are read by name; `params` are checked parameters by name.
+# Types of the extension module. They are written by hand, and mypy's stubtest checks them. `model: Any` is an
+# estimator. The core reads its fitted attributes by name. `params` maps names to checked parameters.
 
 from collections.abc import Callable
 from typing import Any, TypeAlias, final
@@ -46,16 +46,16 @@ __all__ = [
     "write_xc",
 ]
 
-# A CSR matrix: indptr, indices, data.
+# The arrays of a CSR matrix: indptr, indices and data.
 _Csr: TypeAlias = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
 
-# X, Y and the weights of the rows, None for equal weights.
+# X, Y and the weights of the rows. None means equal weights.
 _Examples: TypeAlias = tuple[csr_array, csr_array, NDArray[np.float32] | None]
 
-# Number of threads, and a function that is called with the amount of work done.
+# The number of threads, and a function that is called with the amount of work done so far.
 _Job: TypeAlias = tuple[int, Callable[[int], object] | None]
 
-# Features, sparse or dense.
+# Features, which may be sparse or dense.
 _Features: TypeAlias = csr_array | NDArray[Any]
 
 @final

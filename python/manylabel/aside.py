@@ -1,13 +1,15 @@
-"""Files that are written completely or not at all.
+"""Writing of files that appear completely or not at all.
 
-A file is written under a temporary name in the same directory, and renamed when all of it is on the disk.
-The writer holds a lock on the temporary file, which the system releases when the process ends, however it
-ends. A temporary file without a lock was therefore left by a killed process, and the next save in the
-directory removes it. Two processes that save to the same path do not wait for each other: each has its own
-temporary file, and the last one renamed remains.
+A file is first written under a temporary name in the same directory. It is renamed when all its content is on
+the disk. While a process writes, it holds a lock on the temporary file. The operating system releases the
+lock when the process ends, even if it is killed. A temporary file without a lock therefore belongs to a
+process that was killed, and the next save in the directory removes the file. Two processes that save to the
+same path do not wait for each other. Each process has its own temporary file, and the file that is renamed
+last remains.
 
-Windows has no such locks, but open files cannot be removed there. Temporary files are closed shortly before
-they are renamed, so only those that are a day old are removed.
+Windows does not have these locks, but open files cannot be removed there. Temporary files are closed shortly
+before they are renamed. On Windows, a save therefore removes only temporary files that are at least a day
+old.
 """
 
 from __future__ import annotations
@@ -33,36 +35,36 @@ _A_DAY = 24 * 60 * 60
 
 @contextmanager
 def written_aside(path: Path, mode: str, **options: Any) -> Iterator[IO[Any]]:
-    """Open a file that appears at `path` only when all of it is on the disk.
+    """Open a file for writing. It appears at `path` only when all its content is on the disk.
 
     Parameters
     ----------
     path : Path
-        The file to write; symbolic links are followed. An existing file is replaced at the end, and kept if
-        anything fails. The new file gets its permissions, and its owner and group if the process may set
-        them.
+        The file to write. Symbolic links are followed. If the file exists, it is replaced at the end, and it
+        is kept if anything fails. The new file gets the permissions of the old file. It also gets the owner
+        and group of the old file if the process may set them.
     mode : str
-        As in `open`, with "x": a new file in the same directory is opened.
+        The mode of `open` for the temporary file. It must contain "x", since the temporary file is new.
     **options
-        As in `open`.
+        Further keyword arguments of `open`, such as ``encoding``.
 
     Yields
     ------
     file
-        Open for writing.
+        The temporary file, open for writing.
 
     Raises
     ------
     OSError
-        If the file cannot be written, or `path` exists and is not a regular file: renaming would replace a
-        pipe or a device.
+        If the file cannot be written, or if `path` is a pipe, a device or a directory. Renaming the temporary
+        file would replace a pipe or a device.
     """
     replaced = _regular_file(path)
     path = Path(os.path.realpath(path))
     if not path.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path.parent))
     _remove_left(path.parent)
-    # A replacement stays private until it has the permissions of the old file.
+    # Until the new file has the permissions of the old file, only its owner can read it.
     file = _new_file(path.parent, mode, 0o666 if replaced is None else 0o600, options)
     temporary = Path(file.name)
     try:
@@ -73,7 +75,7 @@ def written_aside(path: Path, mode: str, **options: Any) -> Iterator[IO[Any]]:
                 _give_permissions(file.fileno(), replaced)
             os.fsync(file.fileno())
             if sys.platform != "win32":
-                os.replace(temporary, path)  # while it is locked
+                os.replace(temporary, path)  # the file is still locked here
         if sys.platform == "win32":
             os.replace(temporary, path)  # open files cannot be renamed
         _sync_directory(path.parent)
@@ -83,7 +85,7 @@ def written_aside(path: Path, mode: str, **options: Any) -> Iterator[IO[Any]]:
 
 
 def _regular_file(path: Path) -> os.stat_result | None:
-    """Return the status of the file to replace; None if there is none."""
+    """Return the status of the file that will be replaced, or None if there is no such file."""
     try:
         status = os.stat(path)
     except FileNotFoundError:
@@ -91,7 +93,9 @@ def _regular_file(path: Path) -> os.stat_result | None:
     if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if not stat.S_ISREG(status.st_mode):
-        raise OSError(errno.EINVAL, "expected a regular file or nothing, got a pipe or a device", str(path))
+        raise OSError(
+            errno.EINVAL, "the path must be a regular file or not exist, got a pipe or a device", str(path)
+        )
     return status
 
 
@@ -101,12 +105,14 @@ def _new_file(folder: Path, mode: str, permissions: int, options: dict[str, Any]
     def create(name: str, flags: int) -> int:
         return os.open(name, flags, permissions)
 
-    # In the directory of the target, since renaming works within a file system only. Not `tempfile`, which
-    # ignores the umask and makes files that only the owner may read.
+    # The file is created in the directory of the target, since a file cannot be renamed to another file
+    # system. The module `tempfile` is not used, because it ignores the umask and makes files that only the
+    # owner can read.
     while True:
         temporary = folder / f".manylabel-{secrets.token_hex(8)}.tmp"
         file = open(temporary, mode, opener=create, **options)  # noqa: SIM115  the caller closes it
-        # Before it was locked, another process may have removed it as a leftover.
+        # Before the file was locked, another process may have taken it for the file of a killed process and
+        # removed it.
         if _lock(file.fileno(), unsupported=True) and _is_at(temporary, file.fileno()):
             return file
         file.close()
@@ -116,13 +122,13 @@ def _new_file(folder: Path, mode: str, permissions: int, options: dict[str, Any]
 def _remove_left(folder: Path) -> None:
     """Remove the temporary files of killed processes."""
     for left in folder.glob(".manylabel-*.tmp"):
-        # Another process may be faster, and some files may not be removable.
+        # Another process may have removed the file already, or this process may not be allowed to remove it.
         with suppress(OSError):
             if sys.platform == "win32":
                 if left.stat().st_mtime < time.time() - _A_DAY:
                     left.unlink()
                 continue
-            # Never blocks: no link is followed and no pipe is waited for.
+            # These flags follow no symbolic link and wait for no pipe, so opening never blocks.
             descriptor = os.open(left, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
             try:
                 if _lock(descriptor, unsupported=False) and _is_at(left, descriptor):
@@ -132,7 +138,11 @@ def _remove_left(folder: Path) -> None:
 
 
 def _lock(descriptor: int, *, unsupported: bool) -> bool:
-    """Lock a file until it is closed, unless another process has; return `unsupported` without locks."""
+    """Lock a file until it is closed.
+
+    Returns whether the file was locked: False if another process has locked it, and `unsupported` if the
+    system has no locks.
+    """
     if sys.platform == "win32":
         return unsupported
     try:
@@ -152,7 +162,7 @@ def _is_at(path: Path, descriptor: int) -> bool:
 
 
 def _give_permissions(descriptor: int, replaced: os.stat_result) -> None:
-    """Give a new file the permissions, owner and group of the old one, as far as allowed."""
+    """Give a new file the permissions, owner and group of the old file, as far as the process may."""
     if sys.platform == "win32":
         return
     permissions = stat.S_IMODE(replaced.st_mode)
@@ -162,13 +172,14 @@ def _give_permissions(descriptor: int, replaced: os.stat_result) -> None:
         try:
             os.fchown(descriptor, -1, replaced.st_gid)
         except PermissionError:
-            # The group is a different one, which gets the permissions of others.
+            # The new file has another group than the old file. This group gets the permissions of other
+            # users.
             permissions = permissions & ~stat.S_IRWXG | (permissions & stat.S_IRWXO) << 3
     os.fchmod(descriptor, permissions)
 
 
 def _sync_directory(folder: Path) -> None:
-    """Flush the new name to the disk as well, where directories can be synced."""
+    """Flush the directory, and so the new name of the file, to the disk if the system supports this."""
     if sys.platform == "win32":
         return
     try:

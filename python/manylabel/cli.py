@@ -1,13 +1,19 @@
 """The command line: ``manylabel train``, ``predict``, ``evaluate``, ``inspect`` and ``demo``.
 
-``python -m manylabel`` is the same.
+``python -m manylabel`` runs the same program.
 
-Data files are in the text format of the Extreme Classification Repository, plain or gzip, or in ARFF if
-their name ends in ``.arff`` or ``.arff.gz``. Results are written to stdout, and messages (progress on a
-terminal, summaries, errors) to stderr. Every error is one line ``manylabel: error: ...``.
+Data files whose names end in ``.arff`` or ``.arff.gz`` are read as ARFF. Other data files must be in the text
+format of the Extreme Classification Repository. All data files may be compressed with gzip. Results are
+written to stdout. Progress bars, summaries and errors are written to stderr. Every error is a single line
+``manylabel: error: ...``. Output files are written under a temporary name and renamed when they are complete.
 
-Exit codes: 0 success, 1 failure, 2 wrong usage, 130 interrupted, 141 stdout closed by its reader. Files are
-written under a temporary name and renamed when they are complete.
+The exit codes are:
+
+- 0: success;
+- 1: failure;
+- 2: wrong usage;
+- 130: interrupted by Ctrl-C;
+- 141: the program that reads stdout has closed it.
 """
 
 from __future__ import annotations
@@ -40,13 +46,14 @@ from manylabel.persistence import load, written_aside
 
 __all__ = ["MODELS", "main"]
 
-# The package has imported all estimators by now.
+# Importing the package has already registered all estimators.
 MODELS = dict(sorted(COMMANDS.items()))
 
-# Parameters with options of their own; they are not part of the model.
+# Parameters that --set does not accept, because separate options set them. They are not part of the model.
 _RUN_PARAMETERS = ("n_jobs", "random_state", "verbose")
 
-# Rows predicted at a time: enough for all threads, while the first lines are written early.
+# Number of rows that are predicted at a time. It is large enough to keep all threads busy, and small enough
+# that the first lines are written early.
 _BLOCK = 4096
 
 
@@ -65,17 +72,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     Parameters
     ----------
     argv : sequence of str or None, default=None
-        The arguments; None means those of the process.
+        The arguments. None uses the arguments of the process.
 
     Returns
     -------
     int
-        The exit code; see the module.
+        The exit code, as listed in the documentation of the module.
 
     Raises
     ------
     SystemExit
-        With code 0, after ``--help`` and ``--version``.
+        If the arguments contain ``--help`` or ``--version``. The code is 0.
     """
     try:
         arguments = _parser().parse_args(argv)
@@ -90,7 +97,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _say("interrupted")
         return 130
     except BrokenPipeError:
-        # Discard the rest of the buffer, since flushing it at exit would raise again.
+        # Discard the rest of the buffer, since flushing the buffer at exit would raise the error again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except (OSError, ValueError, TypeError, OverflowError, RuntimeError, MemoryError) as error:
@@ -121,12 +128,14 @@ def _parser() -> argparse.ArgumentParser:
         type=int,
         default=-1,
         metavar="N",
-        help="number of threads; -1, the default, uses all cores. Never changes the result",
+        help="number of threads; the default -1 uses all cores; the result does not depend on it",
     )
-    running.add_argument("--quiet", action="store_true", help="no progress bar and no messages except errors")
+    running.add_argument(
+        "--quiet", action="store_true", help="show no progress bar and no messages except errors"
+    )
     reading = _Parser(add_help=False)
     reading.add_argument(
-        "--xml", metavar="FILE", help="XML file that lists the labels of an ARFF file (MULAN)"
+        "--xml", metavar="FILE", help="MULAN's XML file that lists the labels of an ARFF data file"
     )
 
     def command(name: str, run: Any, help: str, *parents: _Parser) -> _Parser:
@@ -135,7 +144,7 @@ def _parser() -> argparse.ArgumentParser:
         return added
 
     train = command("train", _train, "Fit a model to a data file and save it", running, reading)
-    train.add_argument("--model", required=True, choices=MODELS, help="the method: %(choices)s")
+    train.add_argument("--model", required=True, choices=MODELS, help="the method, one of: %(choices)s")
     train.add_argument("data", help="the training data")
     train.add_argument("-o", "--output", required=True, metavar="MODEL", help="the model file to write")
     train.add_argument(
@@ -144,24 +153,35 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         dest="settings",
         metavar="NAME=VALUE",
-        help="set a parameter of the model, such as C=0.5 or estimator__C=0.5; may be repeated",
+        help="set a parameter of the model, such as C=0.5 or estimator__C=0.5; can be used several times",
     )
-    train.add_argument("--seed", type=int, metavar="S", help="seed; the same one gives the same model")
+    train.add_argument(
+        "--seed", type=int, metavar="S", help="seed of all random draws; the same seed gives the same model"
+    )
 
     predict = command("predict", _predict, "Write the best labels of every row", running, reading)
     predict.add_argument("model", help="the model file")
     predict.add_argument("data", help="the rows to predict; their labels are ignored")
-    predict.add_argument("-k", type=_rank, default=5, help="labels per row (default 5)")
+    predict.add_argument("-k", type=_rank, default=5, help="number of labels per row (default: 5)")
     predict.add_argument(
-        "-o", "--output", metavar="FILE", help="one line of label:score per row, best first (default stdout)"
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="the file to write (default: stdout); each row is a line of label:score pairs, best label first",
     )
 
     evaluate = command("evaluate", _evaluate, "Measure a model on a data file", running, reading)
     evaluate.add_argument("model", help="the model file")
     evaluate.add_argument("data", help="the test data")
-    evaluate.add_argument("--train", metavar="DATA", help="the training data, for propensity-scored measures")
     evaluate.add_argument(
-        "-k", type=_ranks, default=(1, 3, 5), metavar="K,...", help="ranks to measure at (default 1,3,5)"
+        "--train", metavar="DATA", help="the training data; adds propensity-scored measures to the output"
+    )
+    evaluate.add_argument(
+        "-k",
+        type=_ranks,
+        default=(1, 3, 5),
+        metavar="K,...",
+        help="numbers k of best labels to measure (default: 1,3,5)",
     )
     evaluate.add_argument("--json", action="store_true", help="write a JSON object instead of a table")
 
@@ -170,14 +190,14 @@ def _parser() -> argparse.ArgumentParser:
 
     demo = command("demo", _demo, "Train every family on handwritten digits and draw the results", running)
     demo.add_argument(
-        "--output", default="demo", metavar="FOLDER", help="folder for report.html (default demo)"
+        "--output", default="demo", metavar="FOLDER", help="the folder for report.html (default: demo)"
     )
     return parser
 
 
 def _rank(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a number >= 1, got {text!r}")
+        raise argparse.ArgumentTypeError(f"expected an integer >= 1, got {text!r}")
     return int(text)
 
 
@@ -194,7 +214,7 @@ def _train(arguments: argparse.Namespace) -> None:
         _set(model, name, value)
     if arguments.seed is not None:
         if "random_state" not in model.get_params(deep=False):
-            raise UsageError(f"--seed: {arguments.model} has no random_state")
+            raise UsageError(f"--seed: {arguments.model} has no parameter random_state, so leave out --seed")
         model.set_params(random_state=arguments.seed)
     path = _output(arguments.output)
     X, Y = _read(arguments.data, arguments)
@@ -232,7 +252,7 @@ def _evaluate(arguments: argparse.Namespace) -> None:
         _check_width(Y_train, n_labels, "labels", arguments.train)
         propensities = metrics.propensities(Y_train)
     if X.shape[0] == 0:
-        raise ValueError(f"{arguments.data}: no rows to measure on")
+        raise ValueError(f"{arguments.data}: expected at least one row, got an empty data set")
     scores = vstack(list(_topk(model, X, max(arguments.k), arguments)), format="csr")
 
     table = {
@@ -245,7 +265,7 @@ def _evaluate(arguments: argparse.Namespace) -> None:
         table["PSnDCG"] = metrics.psndcg_at_k(Y, scores, propensities, arguments.k)
     values = {name: np.atleast_1d(found).tolist() for name, found in table.items()}
     if arguments.json:
-        # JSON has no NaN, which is the recall if no row has a label.
+        # The recall is NaN if no row has a label. JSON has no NaN, so null is written instead.
         flat = {
             f"{name}@{k}": value if math.isfinite(value) else None
             for name, row in values.items()
@@ -302,7 +322,7 @@ def _demo(arguments: argparse.Namespace) -> None:
     from manylabel import demo
 
     if importlib.util.find_spec("matplotlib") is None:
-        raise RuntimeError("the report needs matplotlib: pip install 'manylabel[plot]'")
+        raise RuntimeError("the report needs matplotlib; to install it, run: pip install 'manylabel[plot]'")
     folder = Path(arguments.output)
     folder.mkdir(parents=True, exist_ok=True)
     data = demo.load_data()
@@ -314,19 +334,21 @@ def _demo(arguments: argparse.Namespace) -> None:
         _set_run(model, n_jobs=arguments.jobs)
         results.append(demo.train(title, model, data, folder))
         print(results[-1].row(), flush=True)
-    print("\nEach model was saved and loaded; its predictions are exactly the same.")
+    print("\nEach model was saved and loaded. The loaded model predicts exactly the same.")
     with _writing(folder / "report.html") as file:
         file.write(demo.page(data, results))
     print(f"See {folder / 'report.html'}")
 
 
 def _set(model: Any, name: str, text: str) -> None:
-    """Set a parameter to a value given as text, read by the estimator's table of parameters."""
+    """Set a parameter to a value that is given as text. The parameter table of the estimator converts it."""
     head, _, rest = name.partition("__")
     known = [parameter for parameter in model.parameters if parameter not in _RUN_PARAMETERS]
     if head not in known:
         option = {"n_jobs": "; use --jobs", "random_state": "; use --seed"}.get(head, "")
-        raise UsageError(f"--set: {type(model).__name__} has {', '.join(known)}, got {head!r}{option}")
+        raise UsageError(
+            f"--set: {type(model).__name__} has the parameters {', '.join(known)}, got {head!r}{option}"
+        )
     if rest:
         inner = getattr(model, head)
         if not hasattr(inner, "get_params"):
@@ -364,14 +386,14 @@ def _load(arguments: argparse.Namespace) -> Any:
 
 
 def _check_width(matrix: Any, width: int, what: str, path: str) -> None:
-    """Refuse a file with another number of features or labels than the model."""
+    """Raise an error if the number of features or labels in a file differs from the model."""
     found = matrix.shape[1]
     if found != width:
-        raise ValueError(f"{path}: expected the model's {width:,} {what}, got {found:,}")
+        raise ValueError(f"{path}: expected {width:,} {what} as in the model, got {found:,}")
 
 
 def _topk(model: Any, X: Any, k: int, arguments: argparse.Namespace) -> Iterator[csr_array]:
-    """Yield predictions for blocks of rows, with a progress bar that counts rows."""
+    """Yield predictions for one block of rows after another, and show a progress bar that counts rows."""
     n_rows = X.shape[0]
     with tqdm(total=n_rows, unit=" rows", disable=not _shows_progress(arguments)) as bar:
         for start in range(0, n_rows, _BLOCK):
@@ -383,7 +405,7 @@ def _topk(model: Any, X: Any, k: int, arguments: argparse.Namespace) -> Iterator
 def _lines(top: csr_array) -> Iterator[str]:
     rows = np.repeat(np.arange(top.shape[0]), np.diff(top.indptr))
     order = np.lexsort((top.indices, -top.data, rows))
-    # numpy writes the shortest digits that read back as the same number in the precision of the array.
+    # numpy writes each score with the fewest digits that read back as the same number of the array's dtype.
     scores = top.data[order].astype(str).tolist()
     pairs = [f"{label}:{score}" for label, score in zip(top.indices[order].tolist(), scores, strict=True)]
     for begin, end in pairwise(top.indptr.tolist()):
@@ -395,14 +417,15 @@ def _shows_progress(arguments: argparse.Namespace) -> bool:
 
 
 def _output(path: str) -> Path:
-    """Resolve the links of an output path, and fail before the work if it cannot be written."""
+    """Resolve the symbolic links of an output path. Raise an error early if the file cannot be written."""
     real = Path(os.path.realpath(path))
     if real.is_dir():
         raise IsADirectoryError(errno.EISDIR, "", path)
     if not real.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, "", str(real.parent))
     if real.exists() and not real.is_file():
-        raise ValueError(f"{path}: expected a regular file")  # renaming would replace a device or pipe
+        # Renaming the temporary file would replace a device or a pipe.
+        raise ValueError(f"{path}: expected a regular file, got a device or a pipe")
     if not os.access(real.parent, os.W_OK):
         raise PermissionError(errno.EACCES, "", path)
     return real
@@ -410,7 +433,7 @@ def _output(path: str) -> Path:
 
 @contextmanager
 def _writing(path: Path | None) -> Iterator[IO[str]]:
-    """Open stdout, or a file that appears at `path` only when it is complete."""
+    """Open a file that appears at `path` only when it is complete, or stdout if `path` is None."""
     if path is None:
         yield sys.stdout
         return

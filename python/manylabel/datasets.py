@@ -1,7 +1,6 @@
-"""Readers and a writer of local data files, a small real data set, and synthetic sets of any size.
+"""Functions that read and write local data files, load a small real data set, and make synthetic data sets.
 
-Nothing is downloaded. Sparse label matrices hold ones of dtype int32, which does not overflow in
-``Y.T @ Y`` as int8 would.
+Nothing is downloaded. Sparse label matrices hold ones of dtype int32. With int8, ``Y.T @ Y`` could overflow.
 """
 
 import os
@@ -29,36 +28,35 @@ def load_xc(
 ) -> tuple[sparse.csr_array, sparse.csr_array]:
     r"""Read a file in the text format of the Extreme Classification Repository [1]_.
 
-    The first line has the numbers of examples, features and labels. Each further line is one
-    example, ``label,label feature:value feature:value``. Labels and features are numbered from 0;
-    a line without labels begins with a space.
+    The first line has the numbers of examples, features and labels. Each further line is one example,
+    ``label,label feature:value feature:value``. Labels and features are numbered from 0. A line without
+    labels begins with a space.
 
     Parameters
     ----------
     path : str, bytes or path-like
-        The file, plain or gzip, which is recognized by its first bytes.
+        The file to read, which may be compressed with gzip. gzip files are recognized by their first bytes.
     dtype : {float32, float64}, default=float32
-        Type of the feature values. Each is the number nearest to the decimal in the file.
+        Type of the feature values. Each decimal in the file is rounded to the nearest number of this type.
     n_jobs : int or None, default=None
-        Threads; None means 1, -1 all cores. Never changes the result.
+        Number of threads. None means 1 thread, and -1 means all cores. The number of threads never changes
+        the result.
 
     Returns
     -------
     X : csr_array of shape (n_samples, n_features), dtype ``dtype``
-        Features; zeros in the file are not stored.
+        Features. Zeros in the file are not stored.
     Y : csr_array of shape (n_samples, n_labels), dtype int32
-        Ones where a label is present.
+        Labels. A one is stored for each label that is present.
 
     Raises
     ------
     ValueError
-        If the file is malformed. The message names the file and the line, what was expected and what
-        was found. Windows line ends, trailing spaces, tabs, empty lines at the end, any order of
-        labels and features, and repeated labels are accepted. Repeated features in an example,
-        values that are not finite, another number of examples than the first line states, and lines
-        longer than 256 MiB are errors.
+        If the file is malformed. The message states the file, the line, the expected and the found text. The
+        error is also raised if an example has the same feature twice, if a value is not finite, if the number
+        of examples differs from the first line, or if a line is longer than 256 MiB.
     OSError
-        If the file cannot be read, for example FileNotFoundError.
+        If the file cannot be read. This is a FileNotFoundError if the file does not exist.
     MemoryError
         If the result does not fit in memory.
 
@@ -68,9 +66,12 @@ def load_xc(
 
     Notes
     -----
-    Time is linear in the size of the file, which is read once; memory is that of the result. Index
-    arrays are int32 unless a size needs int64. Pipes can be read, and Ctrl-C ends the wait for a
-    silent one.
+    Labels and features may be in any order, and labels may be repeated. Windows line ends, tabs, trailing
+    spaces, and empty lines at the end are accepted.
+
+    The file is read once, and the time is linear in its size. The function needs little more memory than the
+    result. Index arrays are int32 unless a size requires int64. The file may be a pipe. Ctrl-C stops waiting
+    for a pipe that sends nothing.
 
     References
     ----------
@@ -102,16 +103,18 @@ def dump_xc(X: Any, Y: Any, path: Path) -> None:
     Parameters
     ----------
     X : {array-like, sparse matrix or array} of shape (n_samples, n_features)
-        Features, finite. float32 is written as float32, every other type as float64.
+        Features, which must be finite. float32 values are written with float32 precision, and values of any
+        other numeric dtype with float64 precision.
     Y : {array-like, sparse matrix or array} of shape (n_samples, n_labels)
-        0 or 1, of any numeric or bool dtype.
+        0/1 indicator matrix, of any numeric or bool dtype.
     path : str, bytes or path-like
-        The file to write; compressed with gzip if the name ends in ``.gz``.
+        The file to write. It is compressed with gzip if its name ends in ``.gz``.
 
     Raises
     ------
     ValueError
-        If X and Y do not have the same number of rows, are not 2-D, or hold other values.
+        If X and Y are not 2-D matrices with the same number of rows, if X has values that are not finite, or
+        if Y has values other than 0 and 1.
     OSError
         If the file cannot be written.
 
@@ -121,11 +124,12 @@ def dump_xc(X: Any, Y: Any, path: Path) -> None:
 
     Notes
     -----
-    Values are the shortest decimals that read back as the same number, integers without a decimal
-    point; zeros are left out. Reading and writing such a file gives the same bytes.
+    Each value is written as the shortest decimal that reads back as the same number. Integers are written
+    without a decimal point. Zeros are left out. If a written file is read and written again, the new file is
+    identical.
 
-    The text is written to a new file in the same folder, which is renamed to ``path`` when it is
-    complete. An error or Ctrl-C leaves an existing file as it was.
+    The text is written to a new file in the same folder. This file is renamed to ``path`` when it is
+    complete. After an error or Ctrl-C, an existing file at ``path`` is unchanged.
 
     Examples
     --------
@@ -176,65 +180,71 @@ def load_arff(
 ) -> Any:
     """Read a multi-label ARFF file of MULAN [1]_, MEKA [2]_ or Clus [3]_.
 
-    The labels are determined by the first of these that is present:
+    An ARFF file has attributes, and some of the attributes are labels. The first of the following sources
+    that is present determines the labels:
 
-    1. ``xml``, a file ``<labels><label name="..."/>...</labels>`` (MULAN); labels may be nested;
-    2. an attribute of type ``hierarchical`` that lists paths ``a/b/c`` (Clus); every ancestor of
-       an example's label is also a label of the example;
-    3. ``-C n`` in ``@relation`` (MEKA): the first n attributes are labels, or the last if n is
-       negative.
+    1. The file ``xml`` of MULAN, ``<labels><label name="..."/>...</labels>``. It lists the names of the
+       attributes that are labels. Label elements may be nested.
+    2. An attribute of type ``hierarchical``, which Clus uses. It lists paths such as ``a/b/c``. If an example
+       has a label, all ancestors of this label are also labels of the example.
+    3. The option ``-C n`` in ``@relation``, which MEKA uses. The first n attributes are labels. If n is
+       negative, the last -n attributes are labels.
 
     Parameters
     ----------
     path : str, bytes or path-like
-        The ARFF file, plain or gzip, with dense or sparse rows.
+        The ARFF file, which may be compressed with gzip. Its rows may be dense or sparse.
     xml : str, bytes, path-like or None, default=None
-        The file that names the labels, plain or gzip. Takes precedence over the ARFF file.
+        The file that lists the labels, which may be compressed with gzip. If given, it takes precedence over
+        labels that the ARFF file declares.
     dtype : {float32, float64}, default=float32
         Type of the feature values.
     ignore : sequence of str, default=()
-        Names of attributes to leave out, such as identifiers. Attributes of type string or date
-        cannot be features and must be listed here.
+        Names of attributes to leave out, such as identifiers. Attributes of type string or date cannot be
+        features and must be listed here.
     missing_labels : {"error", "absent"}, default="error"
-        How to treat a missing label value ``?``: as an error, or as an absent label.
+        What to do if the value of a label is missing (``?``). "error" raises a ValueError, and "absent"
+        treats the label as absent.
     return_names : bool, default=False
-        Whether to return the names as well.
+        Whether to also return the names of the features and labels.
 
     Returns
     -------
     X : ndarray or csr_array of shape (n_samples, n_features), dtype ``dtype``
-        Features; an ndarray if the rows of the file are dense. Missing values are NaN. A numeric
-        attribute is one feature. A nominal attribute with two values is one 0/1 feature: 1 stands
-        for yes, true, y, t or 1 (in any case) if the other value is its opposite, and otherwise for
-        the value declared second. A nominal attribute with more values is one 0/1 feature per value.
+        Features. X is an ndarray if the rows of the file are dense, and a csr_array if they are sparse.
+        Missing values are NaN. A numeric attribute is one feature. A nominal attribute with two values is one
+        0/1 feature. If its values are opposites, such as yes and no, the feature is 1 for the value yes,
+        true, y, t or 1, in upper or lower case. Otherwise the feature is 1 for the second declared value. A
+        nominal attribute with more than two values is one 0/1 feature per value.
     Y : csr_array of shape (n_samples, n_labels), dtype int32
-        Ones where a label is present.
+        Labels. A one is stored for each label that is present.
     feature_names : list of str
-        Only if ``return_names``. "attribute=value" for nominal attributes, unless their two values
-        are opposites.
+        Names of the features. The feature of a nominal attribute is named "attribute=value". If the attribute
+        has two opposite values, its feature has the name of the attribute. The list is returned only if
+        ``return_names``.
     label_names : list of str
-        Only if ``return_names``. In the order of the attributes.
+        Names of the labels, in the order of the attributes. The list is returned only if ``return_names``.
 
     Raises
     ------
     ValueError
-        If a file is malformed or does not determine its labels; the message names the file and the
-        line, what was expected and what was found. If a line is longer than 256 MiB, the name of an
-        attribute longer than 4096 bytes, or a path has more than 100 parts. If an entry of
-        ``ignore`` is not an attribute.
+        If a file is malformed or does not determine its labels. The message states the file, the line, the
+        expected and the found text. The error is also raised if a line is longer than 256 MiB, if the name of
+        an attribute is longer than 4096 bytes, or if a path has more than 100 parts. It is also raised if an
+        entry of ``ignore`` is not an attribute.
     OSError
-        If a file cannot be read, for example FileNotFoundError.
+        If a file cannot be read. This is a FileNotFoundError if the file does not exist.
     MemoryError
         If the result does not fit in memory.
 
     Notes
     -----
-    A sparse row omits attributes with value 0 and nominal attributes with *the value declared
-    first*. So a nominal attribute with more than two values has a one in every row of X.
+    A sparse row omits numeric attributes with the value 0. It also omits nominal attributes with *their first
+    declared value*. A nominal attribute with more than two values therefore has a one in every row of X.
 
-    Text is decoded as UTF-8, and as Latin-1 if it is not valid UTF-8. Time is linear in the size of
-    the file; memory is that of the result. Pipes can be read, and Ctrl-C ends the wait for a silent
-    one.
+    Text is decoded as UTF-8, and as Latin-1 if it is not valid UTF-8. The time is linear in the size of the
+    file. The function needs little more memory than the result. The file may be a pipe. Ctrl-C stops waiting
+    for a pipe that sends nothing.
 
     References
     ----------
@@ -279,8 +289,8 @@ def load_arff(
     return (X, Y, feature_names, label_names) if return_names else (X, Y)
 
 
-# Attributes by name, and the digits that have them. Loops and strokes are those of the printed digit, except
-# that 4 has no loop, since few people write it closed.
+# For each attribute, the digits that have it. Loops and strokes are counted in printed digits. The digit 4 is
+# an exception: it has no loop here, since few people write it with a closed loop.
 _DIGIT_ATTRIBUTES = {
     "even": (0, 2, 4, 6, 8),
     "prime": (2, 3, 5, 7),
@@ -302,29 +312,29 @@ def load_digit_attributes(
     *, return_names: Literal[True]
 ) -> tuple[Floats, NDArray[np.int32], Names, Names]: ...
 def load_digit_attributes(*, return_names: bool = False) -> Any:
-    """Load handwritten digits with ten attributes of the digit as labels.
+    """Load images of handwritten digits, with ten attributes of the digits as labels.
 
-    The images are those of :func:`sklearn.datasets.load_digits`, which is part of scikit-learn. All
-    labels follow from the digit, so they strongly depend on one another: 6 is even, at least five, a
-    multiple of three, has a closed loop, and is still a digit when it is turned upside down.
+    The images come from :func:`sklearn.datasets.load_digits`. The digit determines all its labels, so the
+    labels strongly depend on one another. For example, the digit 6 is even, is at least five, is a multiple
+    of three, has a closed loop, and is still a digit when it is turned upside down.
 
     Parameters
     ----------
     return_names : bool, default=False
-        Whether to return the names as well.
+        Whether to also return the names of the features and labels.
 
     Returns
     -------
     X : ndarray of shape (1797, 64), dtype float32
-        Amount of ink in each cell of an 8 x 8 grid, from 0 to 1, row by row.
+        Amount of ink in each cell of an 8 x 8 grid, from 0 to 1. The cells are in row-major order.
     Y : ndarray of shape (1797, 10), dtype int32
-        Whether the digit has each attribute, 0 or 1. The columns are: even; prime; square; at least five;
+        1 if the digit has the attribute, else 0. The columns are: even; prime; square; at least five;
         multiple of three; power of two; Fibonacci number; closed loop (0, 6, 8, 9); straight strokes only
         (1, 4, 7); still a digit when turned upside down (0, 1, 6, 8, 9).
     feature_names : list of str
-        Only if ``return_names``: "row 0, column 0" and so on.
+        Names of the cells, such as "row 0, column 0". The list is returned only if ``return_names``.
     label_names : list of str
-        Only if ``return_names``.
+        Names of the attributes. The list is returned only if ``return_names``.
 
     Examples
     --------
@@ -352,54 +362,58 @@ def make_multilabel(
     labels_per_sample: float = 3.0,
     random_state: Any = None,
 ) -> tuple[sparse.csr_array, sparse.csr_array]:
-    """Make a sparse data set of any size whose labels follow from its features by a known structure.
+    """Make a sparse synthetic data set whose labels depend on its features by a known structure.
 
-    Features resemble word counts. ``n_nonzero`` words are drawn per sample from the words that the
-    structure allows, the j-th of these with a probability about proportional to 1 / (j + 1). A word
-    drawn k times has the value 1 + ln k; rows are then scaled to unit length. Features and labels
-    with small numbers are the frequent ones.
+    The features resemble word counts. For each sample, ``n_nonzero`` words are drawn from a set of words that
+    depends on the structure. The j-th word of the set has a probability of about 1 / (j + 1), up to a
+    constant factor. A word that is drawn k times has the value 1 + ln k. Each row is then scaled to unit
+    length. Features and labels with small numbers are more frequent than others.
 
     Parameters
     ----------
     n_samples, n_features, n_labels : int
-        Sizes, each >= 1.
+        Numbers of samples, features and labels, each >= 1.
     structure : {"blocks", "low-rank", "rules"}, default="blocks"
-        How labels and features are related.
+        How the labels depend on the features.
 
-        - "blocks": there are b = ``min(100, isqrt(n_labels), isqrt(n_features))`` blocks. Feature j
-          and label j belong to block ``j % b``. A sample belongs to one block, from which all its
-          labels and words come. Half of the words are drawn from eight words per label.
-        - "low-rank": there are r topics, where r is the smallest number with
-          r(r-1)/2 >= ``n_labels``, and a sample has some of them. Topic t has the words
-          ``j % r == t``. Label ``b(b-1)/2 + a`` is present if and only if both topics a < b are. So
-          scores of rank r determine the labels: the number of topics that sample and label share.
-        - "rules": with r as above, label ``b(b-1)/2 + a`` is present *if and only if* both features
-          a < b < r are nonzero. All other words are features from r on.
+        - "blocks": Features and labels are divided into b = ``min(100, isqrt(n_labels), isqrt(n_features))``
+          blocks. Feature j and label j belong to block ``j % b``. Each sample belongs to one block, and all
+          its labels and words come from this block. Each label has eight words of the block. Half of the
+          words of a sample are drawn from the words of its labels.
+        - "low-rank": There are r topics, where r is the smallest number with r(r-1)/2 >= ``n_labels``. Each
+          sample has a few topics. The words of topic t are the features j with ``j % r == t``. A label
+          ``b(b-1)/2 + a`` belongs to the two topics a < b. It is present if and only if the sample has both
+          topics. The number of topics that a sample has in common with a label therefore determines whether
+          the label is present. These numbers form a matrix of rank r.
+        - "rules": With the same r, label ``b(b-1)/2 + a`` is present *if and only if* the features a and b
+          (a < b < r) are both nonzero. The features from r on do not affect the labels.
     n_nonzero : int, default=30
-        Words drawn per sample, >= 1. Rows have somewhat fewer entries, since words repeat.
+        Number of words to draw per sample, >= 1. Rows have slightly fewer entries, since words can be drawn
+        more than once.
     labels_per_sample : float, default=3.0
-        Approximate mean number of labels per sample, from 1 to ``n_labels``. It is somewhat lower
-        since labels repeat and, with "low-rank" and "rules", some pairs have no label.
+        Approximate mean number of labels per sample, from 1 to ``n_labels``. The actual mean is slightly
+        lower, since labels can be drawn more than once. With "low-rank" and "rules", the mean is lower also
+        because some pairs have no label.
     random_state : int, RandomState or None, default=None
-        An int gives the same data every time.
+        Seeds all random draws. Pass an int for reproducible results.
 
     Returns
     -------
     X : csr_array of shape (n_samples, n_features), dtype float32
-        Word weights; rows have unit Euclidean length.
+        Features. Rows have unit Euclidean length.
     Y : csr_array of shape (n_samples, n_labels), dtype int32
-        Ones where a label is present.
+        Labels. A one is stored for each label that is present.
 
     Raises
     ------
     ValueError
-        If a parameter is out of range, or ``n_features`` is too small: "low-rank" needs r features,
-        "rules" more than r.
+        If a parameter is out of range, or if ``n_features`` is too small. ``n_features`` must be at least r
+        for "low-rank", and larger than r for "rules".
 
     Notes
     -----
-    Time is O(n_samples * (n_nonzero + labels_per_sample)), plus O(n_samples * sqrt(n_labels)) with
-    "low-rank" and "rules". Memory is that of the result and of a few thousand rows.
+    Time is O(n_samples * (n_nonzero + labels_per_sample)). With "low-rank" and "rules", the time also
+    includes O(n_samples * sqrt(n_labels)). Besides the result, a few thousand rows are in memory at a time.
 
     Examples
     --------
@@ -421,7 +435,8 @@ def make_multilabel(
     if structure == "blocks":
         chunks = _blocks(rng, n_samples, n_features, n_labels, n_nonzero, labels_per_sample)
     elif structure in ("low-rank", "rules"):
-        # The last label is a pair whose larger unit is (1 + isqrt(8 n_labels - 7)) // 2.
+        # Every label is a pair of units. In the last label, the larger unit is
+        # (1 + isqrt(8 n_labels - 7)) // 2.
         n_units = (1 + isqrt(8 * n_labels - 7)) // 2 + 1
         if n_features < n_units + (structure == "rules"):
             raise ValueError(
@@ -436,18 +451,23 @@ def make_multilabel(
     return _assemble(chunks, n_features, n_labels)
 
 
-# Rows made at a time: enough to hide numpy's overhead, few compared with the result.
+# Number of rows that are made at a time. It is large enough that numpy's overhead per call is small, and
+# small compared with the result.
 _CHUNK = 8192
 
-# Rows and columns of the words of a chunk, rows and columns of its labels, and its number of rows.
+# The content of a chunk: row and column numbers of its words, row and column numbers of its labels, and its
+# number of rows.
 _Chunk: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], int]
 
 
 def _zipf(rng: np.random.Generator, size: ArrayLike) -> NDArray[np.int64]:
-    """Draw from 0 <= k < size with probability ln((k + 2) / (k + 1)) / ln(size + 1), elementwise."""
+    """Draw an integer k, 0 <= k < size, for each element of `size`.
+
+    The probability of k is ln((k + 2) / (k + 1)) / ln(size + 1).
+    """
     size = np.asarray(size)
     draws: NDArray[np.int64] = np.expm1(rng.random(size.shape) * np.log1p(size)).astype(np.int64)
-    # Rounding may give `size` itself.
+    # Without this bound, rounding could give a number equal to `size`.
     np.minimum(draws, size - 1, out=draws)
     return draws
 
@@ -459,13 +479,13 @@ def _blocks(
     for start in range(0, n, _CHUNK):
         n_rows = min(_CHUNK, n - start)
         block = _zipf(rng, np.full(n_rows, n_blocks))
-        # Features and labels of block b are b, b + n_blocks, b + 2 n_blocks, ...
+        # Block b has the features and labels b, b + n_blocks, b + 2 n_blocks, ...
         n_block_features = (d - block - 1) // n_blocks + 1
         n_block_labels = (m - block - 1) // n_blocks + 1
         counts = 1 + rng.poisson(labels_per_sample - 1, n_rows)
         label_rows = np.repeat(np.arange(n_rows), counts)
         label = _zipf(rng, n_block_labels[label_rows])
-        # Each word is from the sample's block, or one of the eight of one of its labels.
+        # Each word is drawn from the block of the sample, or from the eight words of one of its labels.
         rows = np.repeat(np.arange(n_rows), n_nonzero)
         chosen = (np.cumsum(counts) - counts)[rows] + (rng.random(rows.size) * counts[rows]).astype(np.int64)
         own = (label[chosen] * 7919 + rng.integers(8, size=rows.size) * 104729) % n_block_features[rows]
@@ -482,7 +502,7 @@ def _pairs(
     labels_per_sample: float,
     rules: bool,
 ) -> Iterator[_Chunk]:
-    # k units make k(k-1)/2 pairs. Samples have k or k + 1 units, so that the mean is as requested.
+    # k units make k(k-1)/2 pairs. Each sample has k or k + 1 units, so that the mean is as requested.
     few = int((1 + np.sqrt(1 + 8 * labels_per_sample)) / 2)
     share_of_more = (labels_per_sample - few * (few - 1) / 2) / few
     most = min(few + 1, n_units)
@@ -491,7 +511,7 @@ def _pairs(
     for start in range(0, n, _CHUNK):
         n_rows = min(_CHUNK, n - start)
         n_own = np.minimum(few + (rng.random(n_rows) < share_of_more), most)
-        # The smallest of independent exponential times give a draw without replacement.
+        # Taking the units with the smallest of independent exponential times is a draw without replacement.
         times = rng.standard_exponential((n_rows, n_units)) / frequency
         units = np.argpartition(times, most - 1, axis=1)[:, :most]
         units = np.take_along_axis(units, np.argsort(np.take_along_axis(times, units, 1), axis=1), 1)
@@ -544,13 +564,16 @@ def _is_double(dtype: DTypeLike) -> bool:
 def _csr(arrays: Any, shape: tuple[int, int]) -> sparse.csr_array:
     indptr, indices, data = arrays
     matrix = sparse.csr_array((data, indices, indptr), shape=shape)
-    # The reader ensures this; scipy would inspect every index to find out.
+    # The reader returns sorted, unique indices. Setting the flag saves scipy from checking every index.
     matrix.has_canonical_format = True
     return matrix
 
 
 def _canonical(matrix: Any, name: str) -> sparse.csr_array:
-    """Return ``matrix`` as CSR of float32 or float64 with sorted unique indices; never changes it."""
+    """Convert ``matrix`` to a CSR array of float32 or float64 with sorted, unique indices.
+
+    ``matrix`` itself is not changed.
+    """
     if not sparse.issparse(matrix):
         matrix = np.asarray(matrix)
     if matrix.ndim != 2 or matrix.dtype.kind not in "biuf":

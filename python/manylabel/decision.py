@@ -1,4 +1,4 @@
-"""Label sets from probabilities: the decision that maximizes a measure."""
+"""Prediction of label sets from probabilities, so that the expected value of a measure is maximal."""
 
 from __future__ import annotations
 
@@ -17,38 +17,44 @@ from manylabel.estimator.validation import check_labels
 
 __all__ = ["F1Inference"]
 
-# Labels sorted together: enough to hide numpy's overhead, in little memory.
+# Number of labels that are sorted together. It is large enough that numpy's overhead per call is small, and
+# small enough to use little memory.
 _LABELS = 64
 
 
 class F1Inference(BaseEstimator):  # type: ignore[misc]
-    """Label sets with the best expected F1 of every label, from the probabilities of any classifier.
+    """Predict label sets that maximize the expected F1 of every label.
 
-    The expected F1 of a label on n rows, if it is predicted for the m most probable rows, is about
-    ``2 * (sum of their probabilities) / (n * prior + m)``. The m that maximizes this is chosen; rows as
-    probable as the last one are included [1]_. The mean F1 over labels is macro-F1.
+    The probabilities can be from any classifier. For each label, the rows are sorted by the probability of
+    the label, and the label is predicted for the first m rows. The expected F1 of the label on n rows is then
+    about ``2 * (sum of the probabilities of these m rows) / (n * prior + m)``. The m that maximizes this
+    value is chosen [1]_. If further rows have the same probability as row m, the label is predicted for them
+    too. The mean of F1 over all labels is the macro-F1.
 
     Parameters
     ----------
     threshold : {"test", "train"}, default="test"
-        "test" chooses m for all rows passed to `predict` together, so a prediction depends on the other rows.
-        "train" chooses one probability threshold per label from the out-of-fold probabilities passed to
-        `fit`; `predict` then treats each row on its own.
+        Which rows determine m. "test" chooses m for all rows that are passed to `predict` together. The
+        prediction for a row then depends on the other rows. "train" chooses one probability threshold per
+        label from the out-of-fold probabilities that are passed to `fit`. The prediction for a row then does
+        not depend on other rows.
 
     Attributes
     ----------
     prior_ : ndarray of shape (n_labels,), dtype float64
-        Share of the training rows that have the label.
+        Fraction of the training rows that have the label.
     thresholds_ : ndarray of shape (n_labels,), dtype float64
-        Only with "train": the smallest probability at which a label is predicted; inf for labels without a
-        training row.
+        The smallest probability at which a label is predicted. It is inf for labels that occur in no training
+        row. This attribute exists only with ``threshold="train"``.
     sparse_output_ : bool
-        Whether Y was sparse in fit; the result of `predict` then is, too.
+        Whether Y was sparse in fit. If so, the result of `predict` is sparse too.
 
     Notes
     -----
-    Labels that no training row has, and labels with probability 0, are never predicted; the algorithm in the
-    paper predicts each label for at least one row. Time is O(n_labels n_samples log n_samples).
+    A label that occurs in no training row is never predicted. A label is not predicted for a row where its
+    probability is 0. The algorithm in [1]_ differs here: it predicts each label for at least one row.
+
+    Time is O(n_labels n_samples log n_samples).
 
     References
     ----------
@@ -78,11 +84,11 @@ class F1Inference(BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         probabilities : array-like of shape (n_samples, n_labels) or None
-            Probabilities of the training rows, from models that were not fitted to them, such as the result
-            of ``cross_val_predict(model, X, Y, method="predict_proba")``. They are ignored, and
-            may be None, with ``threshold="test"``.
+            Probabilities of the labels for the training rows. The models that predict them must not be fitted
+            to these rows. ``cross_val_predict(model, X, Y, method="predict_proba")`` gives such
+            probabilities. With ``threshold="test"`` this argument is ignored and may be None.
         y : array-like or sparse matrix of shape (n_samples, n_labels)
-            0/1 indicator matrix Y of the training rows.
+            0/1 indicator matrix of the training rows.
 
         Returns
         -------
@@ -92,8 +98,8 @@ class F1Inference(BaseEstimator):  # type: ignore[misc]
         Raises
         ------
         ValueError
-            If an argument or parameter is not as described; the message states what was expected and what was
-            given.
+            If an argument or parameter is not as described. The message states the expected and the given
+            value.
         """
         if self.threshold not in ("test", "train"):
             raise ValueError(f'`threshold` must be "test" or "train", got {shown(self.threshold)}')
@@ -107,7 +113,7 @@ class F1Inference(BaseEstimator):  # type: ignore[misc]
                 raise ValueError('`probabilities` must be an array with `threshold="train"`, got None')
             checked = _check_probabilities(probabilities, labels.shape[1])
             if checked.shape[0] != n_rows:
-                raise ValueError(f"`probabilities` must have {n_rows} rows, as Y has, got {checked.shape[0]}")
+                raise ValueError(f"`probabilities` must have {n_rows} rows like Y, got {checked.shape[0]}")
             self.thresholds_ = np.concatenate(
                 [_thresholds(checked[:, block], prior[block]) for block in _blocks(len(prior))]
             )
@@ -123,17 +129,18 @@ class F1Inference(BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         probabilities : array-like of shape (n_samples, n_labels)
-            In [0, 1]; with "test" those of all rows on which F1 will be measured.
+            Probabilities of the labels, in [0, 1]. With ``threshold="test"``, pass all rows on which F1 will
+            be measured.
 
         Returns
         -------
         ndarray or csr_array of shape (n_samples, n_labels), dtype int64
-            0/1 indicator matrix; sparse if Y was sparse in fit.
+            0/1 indicator matrix. It is sparse if Y was sparse in fit.
 
         Raises
         ------
         ValueError
-            If probabilities are not in [0, 1], or their number of labels differs from that of Y in fit.
+            If probabilities are not in [0, 1], or if their number of columns differs from Y in fit.
         """
         check_is_fitted(self, "prior_")
         checked = _check_probabilities(probabilities, len(self.prior_))
@@ -148,7 +155,8 @@ class F1Inference(BaseEstimator):  # type: ignore[misc]
             named.append((columns >= thresholds) & (columns > 0))
         if not self.sparse_output_:
             return np.hstack(named).astype(np.int64)
-        # Stacking the transposes keeps one block dense at a time.
+        # The blocks are converted to sparse matrices one by one, so at most one dense block of int64 exists
+        # at a time.
         by_label: Any = vstack([csr_array(block.T.astype(np.int64)) for block in named], format="csr")
         return csr_array(by_label.T)
 
@@ -158,7 +166,10 @@ def _blocks(n_labels: int) -> list[slice]:
 
 
 def _thresholds(probabilities: NDArray[Any], prior: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return, per column, the smallest probability at which it is predicted; inf where `prior` is 0."""
+    """Return the smallest probability at which the label of each column is predicted.
+
+    The result is inf for labels whose `prior` is 0.
+    """
     n_rows = probabilities.shape[0]
     falling = -np.sort(-probabilities.astype(np.float64), axis=0)
     named = np.arange(1, n_rows + 1)[:, None]

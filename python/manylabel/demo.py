@@ -1,8 +1,9 @@
-"""``manylabel demo``: one model of every family on the digit attributes, and a page with the results.
+"""The command ``manylabel demo``. It trains one model of every family and makes a page with the results.
 
-Training and measuring need only the library. The page needs matplotlib for its charts; digits and weights
-are drawn as 8 x 8 cells. The page is one file with its charts as inline SVG. All colors except those of the
-models are variables of its style sheet, so that it follows the dark mode of the reader's system.
+The data are images of handwritten digits. The labels are attributes of the digits, such as "even". Training
+and measuring need only this library. The page needs matplotlib for its charts. Digits and weights are drawn
+as 8 x 8 cells. The page is a single file with its charts as inline SVG. Each model has a fixed color. All
+other colors are variables of the style sheet, so that the page follows the dark mode of the reader's system.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from manylabel.persistence import load
 
 __all__ = ["FAMILIES", "HEADER", "Data", "Result", "load_data", "page", "train"]
 
-# The package has imported all estimators by now.
+# Importing the package has already registered all estimators.
 FAMILIES: list[tuple[str, Any]] = [(title, make()) for title, make in sorted(DEMOS.items())]
 
 HEADER = f"{'':28}{'fit, s':>9}{'bytes':>12}{'Hamming':>10}{'subset 0/1':>12}{'micro F1':>10}{'macro F1':>10}"
@@ -42,12 +43,14 @@ _KS = (1, 2, 3, 4, 5)
 
 @dataclass(frozen=True)
 class Data:
-    """The digit attributes, split into training and test images; all models use the same split.
+    """The images of digits, split into training and test images. All models use the same split.
 
     Parameters
     ----------
     X_train, X_test : ndarray of shape (n, 64), dtype float32
+        The training and test images, with one feature per cell.
     Y_train, Y_test : ndarray of shape (n, c), dtype int32
+        The attributes of the training and test images, as 0/1 indicator matrices.
     digits_test : ndarray of shape (n,), dtype int64
         The digit that each test image shows.
     label_names : list of str
@@ -69,18 +72,19 @@ class Result:
     Parameters
     ----------
     title : str
+        Name of the model.
     model : estimator
-        As loaded from its file.
+        The model, as loaded from its file.
     seconds : float
         Wall-clock time of `fit`.
     n_bytes : int
         Size of the model file.
     predicted : ndarray of shape (n, c), dtype bool
-        Labels of the test images.
+        The labels that the model predicts for the test images.
     precision : ndarray of shape (5,), dtype float64
-        P@k for k = 1 to 5.
+        Precision at k, for k = 1 to 5.
     hamming, subset, micro, macro : float
-        Hamming loss, subset 0/1 loss, micro and macro F1.
+        Hamming loss, subset 0/1 loss, micro-F1 and macro-F1.
     """
 
     title: str
@@ -95,7 +99,7 @@ class Result:
     macro: float
 
     def row(self) -> str:
-        """Return the measures as a line below `HEADER`."""
+        """Return the measures as a line of the table that begins with `HEADER`."""
         return (
             f"{self.title:28}{self.seconds:9.2f}{self.n_bytes:12,}{self.hamming:10.4f}{self.subset:12.4f}"
             f"{self.micro:10.4f}{self.macro:10.4f}"
@@ -103,11 +107,14 @@ class Result:
 
 
 def load_data() -> Data:
-    """Load the digit attributes and split off a third of the images for testing, always the same ones.
+    """Load the images of digits and split them into training and test images.
+
+    One third of the images are test images. Every call gives the same split.
 
     Returns
     -------
     Data
+        The training and test images with their labels.
     """
     X, Y, _, label_names = load_digit_attributes(return_names=True)
     digits = load_digits(return_X_y=True)[1]
@@ -122,21 +129,24 @@ def train(title: str, estimator: Any, data: Data, folder: Path) -> Result:
     Parameters
     ----------
     title : str
-        Name of the model and, in lower case with the suffix ``.safetensors``, of its file.
+        Name of the model. The model file has the same name in lower case, with hyphens between the words and
+        the suffix ``.safetensors``.
     estimator : estimator
-        Fitted in place.
+        The estimator to fit. It is fitted in place.
     data : Data
+        The training and test images.
     folder : path
         Folder of the model file.
 
     Returns
     -------
     Result
+        The loaded model and its measures.
 
     Raises
     ------
     RuntimeError
-        If predictions differ after saving and loading.
+        If the predictions of the loaded model differ from those of the fitted model.
     """
     start = perf_counter()
     fitted = estimator.fit(data.X_train, data.Y_train)
@@ -153,7 +163,7 @@ def train(title: str, estimator: Any, data: Data, folder: Path) -> Result:
         and np.array_equal(ranked.indices, before.indices)
         and np.array_equal(ranked.data, before.data)
     ):
-        raise RuntimeError(f"{title} predicts something else after saving and loading")
+        raise RuntimeError(f"the predictions of {title} changed when the model was saved and loaded")
     return Result(
         title=title,
         model=model,
@@ -169,18 +179,19 @@ def train(title: str, estimator: Any, data: Data, folder: Path) -> Result:
 
 
 def page(data: Data, results: Sequence[Result]) -> str:
-    """Return a page with the results.
+    """Return an HTML page with the results.
 
     Parameters
     ----------
     data : Data
+        The training and test images.
     results : sequence of Result
-        At least one.
+        The results of at least one model.
 
     Returns
     -------
     str
-        HTML that needs no other file.
+        HTML text that refers to no other file.
 
     Raises
     ------
@@ -209,10 +220,10 @@ def page(data: Data, results: Sequence[Result]) -> str:
     )
 
 
-# Easy to tell apart for most people, on white and on black.
+# Colors of the models. Most people can distinguish them on white and on black.
 _COLORS = ("#4477dd", "#e07b39", "#2a9d8f", "#cc4a7c", "#8a63d2", "#b8962e", "#5f8fa8", "#6fa23c")
 
-# Placeholder colors in charts, replaced by variables of the style sheet.
+# Placeholder colors in charts. They are replaced by variables of the style sheet.
 _INK, _MUTED, _GRID, _PAPER = "#010101", "#020202", "#030303", "#040404"
 _VARIABLES = {_INK: "var(--ink)", _MUTED: "var(--muted)", _GRID: "var(--grid)", _PAPER: "var(--paper)"}
 
@@ -245,12 +256,14 @@ def _svg(figure: Any, what: str) -> str:
     import matplotlib
 
     text = io.StringIO()
-    # Ids are hashes with this salt: the same in every run, and different in every chart.
+    # matplotlib makes ids by hashing with this salt. Ids are then the same in every run, and different in
+    # every chart.
     with matplotlib.rc_context({"svg.hashsalt": what}):
         figure.savefig(text, format="svg", metadata={"Date": None})
     svg = text.getvalue()
     svg = svg[svg.index("<svg") :]
-    # Group ids are equal in all charts, but must be unique within a page. Nothing refers to them.
+    # Group ids are the same in all charts, but must be unique within a page. Nothing refers to them, so they
+    # are removed.
     svg = re.sub(r'<g id="[^"]*"', "<g", svg)
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r'(<svg [^>]*?) width="[^"]*"', r"\1", svg, count=1)
@@ -265,7 +278,7 @@ def _precision_chart(data: Data, results: Sequence[Result], colors: dict[str, st
     import matplotlib
     from matplotlib.figure import Figure
 
-    # A baseline that ranks labels by frequency, the same for every image.
+    # A baseline that ranks the labels of every image by their frequency in the training images.
     frequency = np.broadcast_to(data.Y_train.mean(axis=0), data.Y_test.shape)
     n_true = data.Y_test.sum(axis=1)
     best_possible = [float(np.minimum(n_true, k).mean()) / k for k in _KS]
@@ -350,7 +363,10 @@ def _costs_chart(results: Sequence[Result], colors: dict[str, str]) -> str:
 
 
 def _shown(data: Data, results: Sequence[Result]) -> tuple[list[int], list[int]]:
-    """Return test images to show: for each digit the first, and the one with most mistakes by all models."""
+    """Return the test images to show.
+
+    For each digit, these are its first image, and the image for which all models together make most mistakes.
+    """
     mistakes = np.sum([(result.predicted != data.Y_test).sum(axis=1) for result in results], axis=0)
     first, hardest = [], []
     for digit in range(10):
@@ -368,7 +384,10 @@ def _symbols(data: Data, shown: tuple[list[int], list[int]]) -> str:
 
 
 def _cells(values: NDArray[Any], *kinds: str) -> str:
-    """Draw 64 values from -1 to 1 as cells: CSS class `kinds[0]` if positive, `kinds[-1]` if negative."""
+    """Draw 64 values from -1 to 1 as cells.
+
+    Cells with positive values have the CSS class `kinds[0]`, and cells with negative values `kinds[-1]`.
+    """
     return "".join(
         f'<rect class="{kinds[0 if value > 0 else -1]}" x="{at % 8}" y="{at // 8}" width="1" height="1" '
         f'fill-opacity="{abs(value):.2f}"/>'
@@ -378,7 +397,7 @@ def _cells(values: NDArray[Any], *kinds: str) -> str:
 
 
 def _digits(data: Data, results: Sequence[Result]) -> str:
-    """Draw a tab per model, with images and the attributes it found, missed and wrongly predicted."""
+    """Draw one tab per model, with images and the attributes that the model found, missed or got wrong."""
     first, hardest = _shown(data, results)
     best = max(range(len(results)), key=lambda at: results[at].micro)
     inputs, panels = [], []
@@ -390,9 +409,9 @@ def _digits(data: Data, results: Sequence[Result]) -> str:
         )
         right = (result.predicted == data.Y_test).all(axis=1)
         panels.append(
-            f'<div class="panel"><p class="count"><b>{right.mean():.0%}</b> of the test images have all '
-            f"attributes right.</p><h3>The first of each digit</h3>{_cards(data, result, first)}"
-            f"<h3>The hardest of each digit</h3>{_cards(data, result, hardest)}"
+            f'<div class="panel"><p class="count">All attributes are right for <b>{right.mean():.0%}</b> of '
+            f"the test images.</p><h3>The first image of each digit</h3>{_cards(data, result, first)}"
+            f"<h3>The hardest image of each digit</h3>{_cards(data, result, hardest)}"
             f"{_weights(data, result)}</div>"
         )
     return f'<div class="tabs">{"".join(inputs)}{"".join(panels)}</div>'
@@ -416,7 +435,7 @@ def _cards(data: Data, result: Result, images: list[int]) -> str:
 
 
 def _weights(data: Data, result: Result) -> str:
-    """Draw the weights of a model that is linear in the cells of the images."""
+    """Draw the weights of a linear model as cells. Return an empty string for other models."""
     coef: Any = getattr(result.model, "coef_", None)
     if coef is None or coef.shape != (len(data.label_names), data.X_test.shape[1]):
         return ""
@@ -428,8 +447,8 @@ def _weights(data: Data, result: Result) -> str:
         for name, weights in zip(data.label_names, coef / largest, strict=True)
     )
     return (
-        '<h3>What it looks for: ink in a <b class="plus">blue</b> cell speaks for the attribute, in a '
-        f'<b class="minus">red</b> cell against it</h3><ul class="weights">{pictures}</ul>'
+        '<h3>Weights of the model. Ink in a <b class="plus">blue</b> cell makes the attribute more likely. '
+        f'Ink in a <b class="minus">red</b> cell makes it less likely</h3><ul class="weights">{pictures}</ul>'
     )
 
 

@@ -1,28 +1,29 @@
-"""Ranking measures of extreme multi-label classification, for dense and sparse scores.
+"""Ranking measures for extreme multi-label classification, for dense and sparse scores.
 
-Each measure uses the best k labels of every row. Let r be the rank, from 1, y_i the true labels of row i,
-j(i, r) the label at rank r, and h_ir = 1 if j(i, r) is in y_i, else 0:
+Each measure uses the k labels with the highest scores in every row. Let y_i be the set of true labels of row
+i. Let j(i, r) be the label of row i at rank r, where ranks count from 1. Let h_ir be 1 if j(i, r) is in y_i
+(a hit), and 0 otherwise (a miss).
 
 =================  ===========================================================================
 `precision_at_k`   mean over i of sum_{r<=k} h_ir / k
 `recall_at_k`      mean over i with labels of sum_{r<=k} h_ir / abs(y_i)
 `ndcg_at_k`        mean over i of sum_{r<=k} h_ir / log2(r + 1) / I(min(k, abs(y_i)))
 `psp_at_k`         sum over i, r<=k of h_ir / p_j(i,r), divided by its largest possible value
-`psndcg_at_k`      as `psp_at_k`, each row weighted as in `ndcg_at_k`
+`psndcg_at_k`      as `psp_at_k`, with h_ir divided as in `ndcg_at_k`
 =================  ===========================================================================
 
-where I(m) = sum_{r<=m} 1 / log2(r + 1) is the gain of hits at the first m ranks, and p_j is the
-propensity of label j (`propensities`). The Extreme Classification Repository [1]_ reports the measures
-in these forms; here they are fractions rather than percentages.
+Here I(m) = sum_{r<=m} 1 / log2(r + 1) is the gain if all of the first m ranks are hits. p_j is the propensity
+of label j; see `propensities`. The Extreme Classification Repository [1]_ uses the same definitions, but
+reports percentages. The functions of this module return fractions.
 
-All measures interpret their input in the same way. In dense ``scores`` every entry except -inf is a
-candidate. In sparse ``scores``, as returned by ``predict_topk``, only stored entries are candidates,
-including explicit zeros and negative scores. If a row has fewer than k candidates, its last ranks are
-empty, and empty ranks are misses. Of equal scores, the lower label ranks first.
+All measures interpret their input in the same way. In dense ``scores``, every entry except -inf is a
+candidate. In sparse ``scores``, such as the result of ``predict_topk``, only stored entries are candidates.
+Stored zeros and negative scores are candidates too. If a row has fewer than k candidates, its last ranks are
+empty. Empty ranks count as misses. If labels have equal scores, the label with the lower number ranks first.
 
-For measures of label sets rather than rankings use scikit-learn's functions on the result of
-``predict``, which may be sparse: `sklearn.metrics.hamming_loss`, `sklearn.metrics.zero_one_loss` (the
-subset 0/1 loss), `sklearn.metrics.f1_score` with ``average="micro"``, ``"macro"`` or ``"samples"``.
+To measure label sets instead of rankings, apply scikit-learn's functions to the result of ``predict``, which
+may be sparse. Examples are `sklearn.metrics.hamming_loss`, `sklearn.metrics.zero_one_loss` (the subset 0/1
+loss), and `sklearn.metrics.f1_score` with ``average="micro"``, ``"macro"`` or ``"samples"``.
 
 References
 ----------
@@ -56,39 +57,43 @@ __all__ = ["ndcg_at_k", "precision_at_k", "propensities", "psndcg_at_k", "psp_at
 Matrix: TypeAlias = ArrayLike | sparray | spmatrix
 Floats: TypeAlias = NDArray[np.float64]
 
-# Scores ranked at a time: temporaries of a few dozen megabytes, large enough to hide numpy's overhead.
+# Number of scores that are ranked at a time. Temporary arrays then take a few dozen megabytes, and numpy's
+# overhead per call is small.
 _BLOCK = 1 << 22
 
 _CONSTANT = Number(above=0)
 
 
 def precision_at_k(Y_true: Matrix, scores: Matrix, k: int | Sequence[int] = (1, 3, 5)) -> float | Floats:
-    """Mean share of true labels among the k best labels of each row (P@k).
+    """Compute the fraction of true labels among the k best labels of each row, averaged over rows (P@k).
 
     Parameters
     ----------
     Y_true : ndarray or sparse matrix of shape (n, c)
-        True labels: 0 and 1, any numeric or bool dtype.
+        True labels: a 0/1 indicator matrix of any numeric or bool dtype.
     scores : ndarray or sparse matrix of shape (n, c)
-        Higher is better. Dense: entries of -inf are not candidates. Sparse: only stored entries are.
+        Scores of the labels. Labels with higher scores rank first. Dense entries of -inf are never ranked. In
+        a sparse matrix, only stored entries are ranked.
     k : int or sequence of int, default=(1, 3, 5)
-        Numbers of ranks to use, each >= 1; ranks beyond c are misses.
+        Numbers of ranks to use, each >= 1. Ranks beyond c count as misses.
 
     Returns
     -------
     float or ndarray of shape (len(k),), dtype float64
-        In [0, 1]; a float if `k` is an int. Rows without labels count as 0.
+        The precision for each k, in [0, 1]. It is a float if `k` is an int. Rows without true labels count as
+        0.
 
     Raises
     ------
     ValueError
-        If the shapes differ or are empty, `Y_true` is not 0/1, `scores` has NaN or `k` is not positive.
+        If the shapes differ or a dimension is 0, if `Y_true` has values other than 0 and 1, if `scores` has
+        NaN, or if `k` is < 1.
 
     Notes
     -----
-    Time is O(m log m) for m stored sparse scores and O(n c) for dense scores. Memory is a few dozen
-    megabytes besides the input and a sparse copy of a dense `Y_true`. This holds for all measures of this
-    module.
+    Time is O(m log m) for m stored sparse scores, and O(n c) for dense scores. Besides the input, the
+    function needs a few dozen megabytes of memory. A dense `Y_true` is also copied to a sparse matrix. All
+    measures of this module have these costs.
     """
     ks = _check_k(k)
     Y, scores = _check_pair(Y_true, scores)
@@ -97,13 +102,15 @@ def precision_at_k(Y_true: Matrix, scores: Matrix, k: int | Sequence[int] = (1, 
 
 @documented_like(precision_at_k)
 def recall_at_k(Y_true: Matrix, scores: Matrix, k: int | Sequence[int] = (1, 3, 5)) -> float | Floats:
-    """Mean share of a row's true labels that are among its k best labels (R@k).
+    """Compute the recall: the fraction of the true labels of a row that are among its k best labels (R@k).
+
+    The fractions are averaged over the rows.
 
     Returns
     -------
     float or ndarray of shape (len(k),), dtype float64
-        In [0, 1]; a float if `k` is an int. Rows without labels are left out of the mean; if no row has a
-        label, the result is nan.
+        The recall for each k, in [0, 1]. It is a float if `k` is an int. The mean leaves out rows without
+        true labels. If no row has a true label, the result is nan.
     """
     ks = _check_k(k)
     Y, scores = _check_pair(Y_true, scores)
@@ -114,20 +121,21 @@ def recall_at_k(Y_true: Matrix, scores: Matrix, k: int | Sequence[int] = (1, 3, 
 
 @documented_like(precision_at_k)
 def ndcg_at_k(Y_true: Matrix, scores: Matrix, k: int | Sequence[int] = (1, 3, 5)) -> float | Floats:
-    """Mean discounted gain of the k best labels of each row, relative to the best possible (nDCG@k).
+    """Compute the normalized discounted cumulative gain, averaged over the rows (nDCG@k).
 
-    A hit at rank r gains 1 / log2(r + 1). The best possible gain is that of hits at each of the first
-    min(k, number of true labels) ranks.
+    Only the k best labels of each row count. A hit at rank r gains 1 / log2(r + 1). The gain of a row is
+    divided by its best possible gain. The best possible gain is reached if each of the first min(k, number of
+    true labels) ranks is a hit.
 
     Returns
     -------
     float or ndarray of shape (len(k),), dtype float64
-        In [0, 1]; a float if `k` is an int. Rows without labels count as 0, as is usual for this measure in
-        extreme classification.
+        The nDCG for each k, in [0, 1]. It is a float if `k` is an int. Rows without true labels count as 0,
+        as is usual for this measure in extreme classification.
 
     Notes
     -----
-    Of labels with equal scores, the one with the lower number ranks first. `sklearn.metrics.ndcg_score`
+    If labels have equal scores, the label with the lower number ranks first. `sklearn.metrics.ndcg_score`
     averages over such ties instead.
     """
     ks = _check_k(k)
@@ -136,15 +144,19 @@ def ndcg_at_k(Y_true: Matrix, scores: Matrix, k: int | Sequence[int] = (1, 3, 5)
 
 
 def propensities(Y_train: Matrix, *, A: float = 0.55, B: float = 1.5) -> Floats:
-    """Propensity of each label: the estimated probability that it is recorded where it applies.
+    """Estimate the propensity of each label.
 
-    p_j = 1 / (1 + C (N_j + B)^-A) with C = (log N - 1) (B + 1)^A, where N is the number of training rows
-    and N_j the number of rows with label j [1]_.
+    The label matrix may lack some labels of a row, although they apply to it. The propensity of a label is
+    the probability that the label is in the label matrix for a row to which it applies.
+
+    The model is p_j = 1 / (1 + C (N_j + B)^-A) with C = (log N - 1) (B + 1)^A [1]_. N is the number of
+    training rows, and N_j is the number of these rows with label j.
 
     Parameters
     ----------
     Y_train : ndarray or sparse matrix of shape (n, c)
-        Labels of the **training** set: 0 and 1; n >= 3, since the model has no meaning below (log N < 1).
+        Labels of the **training** set: a 0/1 indicator matrix. It must have at least 3 rows, since the model
+        is not valid for fewer rows (log N < 1).
     A, B : float, default=0.55 and 1.5
         Constants of the model, finite and > 0. Usual values are A=0.5, B=0.4 for Wikipedia data and A=0.6,
         B=2.6 for Amazon data.
@@ -152,12 +164,14 @@ def propensities(Y_train: Matrix, *, A: float = 0.55, B: float = 1.5) -> Floats:
     Returns
     -------
     ndarray of shape (c,), dtype float64
-        In (0, 1), increasing with N_j; smallest for labels that no row has.
+        The propensity of each label, in (0, 1). It increases with N_j, and is smallest for labels that occur
+        in no row.
 
     Raises
     ------
     ValueError
-        If `Y_train` is not 0/1 or has fewer than 3 rows, or `A` or `B` is not finite and > 0.
+        If `Y_train` has values other than 0 and 1, if it has fewer than 3 rows, or if `A` or `B` is not
+        finite and > 0.
 
     References
     ----------
@@ -186,9 +200,10 @@ def propensities(Y_train: Matrix, *, A: float = 0.55, B: float = 1.5) -> Floats:
 def psp_at_k(
     Y_true: Matrix, scores: Matrix, propensities: ArrayLike, k: int | Sequence[int] = (1, 3, 5)
 ) -> float | Floats:
-    """Precision with hits weighted by 1 / propensity, relative to the best possible (PSP@k).
+    """Compute propensity-scored precision: the precision with hits weighted by 1 / propensity (PSP@k).
 
-    This is the ratio of two totals over all rows rather than a mean of ratios, as published results are.
+    The weights of all hits are summed over all rows. This sum is divided by the largest possible sum.
+    Published results also use this ratio of two sums, and not the mean of the ratios of the rows.
 
     Parameters
     ----------
@@ -198,13 +213,13 @@ def psp_at_k(
     Returns
     -------
     float or ndarray of shape (len(k),), dtype float64
-        In [0, 1], nan if no row has a label; a float if `k` is an int.
+        The value for each k, in [0, 1]. It is a float if `k` is an int, and nan if no row has a true label.
 
     Raises
     ------
     ValueError
-        If the shapes differ or are empty, `Y_true` is not 0/1, `scores` has NaN, `k` is not positive, or
-        `propensities` are not c numbers in (0, 1].
+        If the shapes differ or a dimension is 0, if `Y_true` has values other than 0 and 1, if `scores` has
+        NaN, if `k` is < 1, or if `propensities` are not c numbers in (0, 1].
     """
     ks = _check_k(k)
     Y, scores = _check_pair(Y_true, scores)
@@ -217,11 +232,12 @@ def psp_at_k(
 def psndcg_at_k(
     Y_true: Matrix, scores: Matrix, propensities: ArrayLike, k: int | Sequence[int] = (1, 3, 5)
 ) -> float | Floats:
-    """Discounted gain with hits weighted by 1 / propensity, relative to the best possible (PSnDCG@k).
+    """Compute propensity-scored nDCG: nDCG in which a hit is weighted by 1 / propensity (PSnDCG@k).
 
-    A hit on label j at rank r of row i gains 1 / (p_j log2(r + 1) I(min(k, abs(y_i)))), where I is as in the
-    module. The result is the total gain divided by that of ranking the true labels of each row by falling
-    1 / p_j.
+    A hit on label j at rank r of a row gains 1 / (p_j log2(r + 1) I(min(k, n))), where p_j is the propensity
+    of the label and n is the number of true labels of the row. I(m) is the sum of 1 / log2(r + 1) over the
+    ranks r from 1 to m. The gains of all hits are summed and divided by the largest possible sum. The sum is
+    largest if the true labels of each row are ranked by decreasing 1 / p_j.
     """
     ks = _check_k(k)
     Y, scores = _check_pair(Y_true, scores)
@@ -242,9 +258,10 @@ def _total(
     discounted: bool = False,
     per_row: Callable[[int, NDArray[np.int64]], Floats] | None = None,
 ) -> Floats:
-    """For each k, sum over rows i of per_row(k, abs(y_i)) * sum_{r<=k} h_ir gains_j(i,r) / log2(r + 1).
+    """Return, for each k, the sum of the gains of all hits.
 
-    Factors that are not given count as 1. All five measures are computed from this sum.
+    This is the sum over rows i of per_row(k, abs(y_i)) * sum_{r<=k} h_ir gains_j(i,r) / log2(r + 1). Factors
+    that are not given are 1. All five measures are computed from this sum.
     """
     depth = min(int(ks.max()), Y.shape[1])
     discount = 1.0 / np.log2(np.arange(2.0, depth + 2.0)) if discounted else np.ones(depth)
@@ -253,7 +270,7 @@ def _total(
         n_true = np.diff(Y.indptr[block.start : block.stop + 1]).astype(np.int64)
         gain = _hits(Y, block, top) * discount
         if gains is not None:
-            gain *= gains[top]  # an empty rank, -1, reads the last label's gain, but has no hit
+            gain *= gains[top]  # an empty rank is -1 and reads the gain of the last label, but is never a hit
         reached = np.cumsum(gain, axis=1)
         for at, k in enumerate(ks.tolist()):
             at_k = reached[:, min(k, depth) - 1]
@@ -262,11 +279,11 @@ def _total(
 
 
 def _ranked(scores: Any, depth: int) -> Iterator[tuple[slice, NDArray[np.int64]]]:
-    """Yield blocks of rows with the labels at their first `depth` ranks; -1 for empty ranks."""
+    """Yield blocks of rows and the labels at the first `depth` ranks of each row. Empty ranks are -1."""
     n, c = scores.shape
     sparse = isinstance(scores, csr_array)
     per_row = max(depth, scores.nnz // n) if sparse else c
-    # The second bound keeps `row * c + label` inside 64 bits in `_hits`.
+    # The second bound ensures that `row * c + label` in `_hits` fits in 64 bits.
     step = max(1, min(_BLOCK // per_row, (2**63 - 1) // c))
     rank = _top_of_sparse if sparse else _top_of_dense
     for start in range(0, n, step):
@@ -278,8 +295,9 @@ def _top_of_sparse(scores: csr_array, block: slice, depth: int) -> NDArray[np.in
     starts = scores.indptr[block]
     counts = scores.indptr[block.start + 1 : block.stop + 1] - starts
     top = np.full((len(counts), depth), -1, dtype=np.int64)
-    # Rows of similar length are padded to a rectangle. This at most doubles the entries, and sorting the rows
-    # of a rectangle is 25 times faster than sorting all entries by row and score.
+    # Rows of similar length are padded to the same length and stored as a 2-D array. Padding at most doubles
+    # the number of entries. Sorting the rows of a 2-D array is 25 times faster than sorting all entries by
+    # row and score.
     magnitudes = np.frexp(counts)[1]
     for magnitude in np.unique(magnitudes[counts > 0]):
         rows = np.flatnonzero(magnitudes == magnitude)
@@ -288,7 +306,7 @@ def _top_of_sparse(scores: csr_array, block: slice, depth: int) -> NDArray[np.in
         entries = starts[rows, None] + np.where(stored, width, 0)
         values = np.where(stored, scores.data[entries], -np.inf)
         labels = np.where(values > -np.inf, scores.indices[entries], -1)
-        # The sort is stable and labels ascend within a row, so equal scores keep the lower label first.
+        # The sort is stable and labels ascend within a row. If scores are equal, the lower label stays first.
         order = np.argsort(-values, axis=1, kind="stable")[:, :depth]
         top[rows, : order.shape[1]] = np.take_along_axis(labels, order, axis=1)
     return top
@@ -299,7 +317,8 @@ def _top_of_dense(scores: NDArray[Any], block: slice, depth: int) -> NDArray[np.
     n, c = values.shape
     threshold = np.partition(values, c - depth, axis=1)[:, c - depth, None]
     chosen = values >= threshold
-    # Of labels tied at the threshold, keep the lowest ones that fit.
+    # Among the labels whose score equals the threshold, keep the lowest labels until there are `depth`
+    # labels.
     tied = np.flatnonzero(chosen.sum(axis=1) > depth)
     above = values[tied] > threshold[tied]
     level = chosen[tied] & ~above
@@ -313,7 +332,11 @@ def _top_of_dense(scores: NDArray[Any], block: slice, depth: int) -> NDArray[np.
 
 
 def _hits(Y: csr_array, block: slice, top: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return whether each ranked label is true, by bisection in the entries of `Y`, numbered row by row."""
+    """Return whether each ranked label is a true label.
+
+    Each pair of a row and a label has the number row * c + label. The numbers of the ranked labels are
+    searched in the sorted numbers of the true labels by bisection.
+    """
     c = Y.shape[1]
     indptr = Y.indptr[block.start : block.stop + 1]
     first_cell = np.arange(len(indptr) - 1, dtype=np.int64) * c
@@ -327,14 +350,14 @@ def _hits(Y: csr_array, block: slice, top: NDArray[np.int64]) -> NDArray[np.bool
 
 
 def _inverse_ideal(k: int, n_true: NDArray[np.int64]) -> Floats:
-    """Return 1 / I(min(k, n_true)), and 0 for rows without labels."""
+    """Return 1 / I(min(k, n_true)) for each row, and 0 for rows without labels."""
     depth = np.minimum(k, n_true)
     ideal = np.cumsum(1.0 / np.log2(np.arange(2.0, depth.max() + 2.0)))
     return np.concatenate([[0.0], 1.0 / ideal])[depth]
 
 
 def _ideal_scores(Y: csr_array, gains: Floats) -> csr_array:
-    """Return scores that rank the true labels of each row by falling gain, and no other label."""
+    """Return scores that rank the true labels of each row by decreasing gain. Other labels have no score."""
     return csr_array((gains[Y.indices], Y.indices, Y.indptr), shape=Y.shape)
 
 
@@ -349,8 +372,10 @@ def _as_asked(k: int | Sequence[int], values: Floats) -> float | Floats:
 def _check_k(k: Any) -> NDArray[np.int64]:
     ks: list[Any] = list(k) if np.iterable(k) else [k]
     if not ks or not all(isinstance(one, int | np.integer) and one is not True and one >= 1 for one in ks):
-        raise ValueError(f"`k` must be an integer >= 1 or a non-empty sequence of such, got {shown(k)}")
-    # Keeps numbers of ranks over all rows within 64 bits.
+        raise ValueError(
+            f"`k` must be an integer >= 1 or a non-empty sequence of integers >= 1, got {shown(k)}"
+        )
+    # With this bound, the total number of ranks in all rows fits in 64 bits.
     if max(ks) > np.iinfo(np.int32).max:
         raise ValueError(f"`k` must be less than 2**31, got {shown(k)}")
     return np.array(ks, dtype=np.int64)
@@ -360,10 +385,10 @@ def _check_pair(Y_true: Matrix, scores: Matrix) -> tuple[csr_array, Any]:
     Y = _check_indicator(Y_true, "Y_true")
     checked = _check_matrix(scores, "scores")
     if checked.shape != Y.shape:
-        raise ValueError(f"`scores` must have the shape of `Y_true`, {Y.shape}, got {checked.shape}")
+        raise ValueError(f"`scores` must have the same shape as `Y_true`, {Y.shape}, got {checked.shape}")
     if checked.dtype.kind != "f":
         checked = checked.astype(np.float64)
-    # The maximum is NaN if any value is; this needs no array of flags.
+    # The maximum is NaN if any value is NaN. Unlike np.isnan on all values, this allocates no array.
     values = checked.data if isinstance(checked, csr_array) else checked
     if values.size and np.isnan(values.max()):
         raise ValueError("`scores` must not contain NaN")
@@ -371,7 +396,10 @@ def _check_pair(Y_true: Matrix, scores: Matrix) -> tuple[csr_array, Any]:
 
 
 def _check_indicator(Y: Matrix, name: str) -> csr_array:
-    """Return `Y` as CSR without explicit zeros, labels ascending in each row; `Y` is not changed."""
+    """Convert `Y` to a CSR array without stored zeros, in which labels ascend in each row.
+
+    `Y` itself is not changed.
+    """
     checked = csr_array(_check_matrix(Y, name))
     if not checked.data.all():
         checked = checked.copy()
@@ -383,10 +411,10 @@ def _check_indicator(Y: Matrix, name: str) -> csr_array:
 
 
 def _check_matrix(matrix: Any, name: str) -> Any:
-    """Return a nonempty numeric 2-D ndarray or, for sparse input, a canonical CSR array."""
+    """Check that a matrix is 2-D, numeric and not empty. Convert sparse input to a canonical CSR array."""
     checked: Any = matrix if issparse(matrix) else np.asarray(matrix)
     if len(checked.shape) != 2 or 0 in checked.shape:
-        raise ValueError(f"`{name}` must have two dimensions, none of length 0, got shape {checked.shape}")
+        raise ValueError(f"`{name}` must be 2-D, with at least one row and column, got shape {checked.shape}")
     if checked.dtype.kind not in "biuf":
         raise ValueError(f"`{name}` must be numeric or bool, got dtype {checked.dtype}")
     if isinstance(checked, np.ndarray):
@@ -395,10 +423,12 @@ def _check_matrix(matrix: Any, name: str) -> Any:
 
 
 def _check_propensities(propensities: ArrayLike, c: int) -> Floats:
-    """Return the gains 1 / p_j."""
+    """Check the propensities p_j and return the gains 1 / p_j."""
     checked = np.asarray(propensities, dtype=np.float64)
     if checked.shape != (c,):
-        raise ValueError(f"`propensities` must have shape ({c},), one per label, got {checked.shape}")
+        raise ValueError(
+            f"`propensities` must have shape ({c},), one number per label, got shape {checked.shape}"
+        )
     if not ((checked > 0) & (checked <= 1)).all():
-        raise ValueError("`propensities` must all be in (0, 1]")
+        raise ValueError("`propensities` must all be > 0 and <= 1, got a number outside this range")
     return 1.0 / checked

@@ -1,21 +1,21 @@
-"""The model file: one safetensors file, which is memory-mapped and checked when it is loaded.
+"""Model files. A model file is a safetensors file, which `load` memory-maps and checks.
 
-A fitted estimator consists of constructor parameters and plain fitted arrays, and so does its file. The
-arrays are tensors. Everything else is a JSON tree in the header's ``__metadata__`` under ``state``, whose
-leaves name tensors. Estimators may contain estimators, fitted or not, as parameters, as attributes or in
-lists; all are written to the same file.
+A model file contains the constructor parameters and the fitted attributes of an estimator. Arrays are stored
+as tensors. Everything else is stored as JSON text in the header, in the entry ``state`` of ``__metadata__``.
+This JSON refers to tensors by their names. An estimator may contain other estimators, fitted or not, as
+parameters, as attributes or in lists. All of them are stored in the same file.
 
-Three more entries start the header, in this order, and identify the file: ``manylabel_format`` (the number
-of this format: 1), ``manylabel_version`` (the version that wrote it) and ``crc32``, the CRC-32 of the whole
-file with the eight digits of this entry read as zeros. The tensors follow by decreasing item size, so that
-they are aligned without gaps. Other safetensors readers can open the file; a file rewritten by them is
-refused here.
+Three entries before ``state`` identify the file. ``manylabel_format`` is the number of this format, 1.
+``manylabel_version`` is the version of manylabel that wrote the file. ``crc32`` is the CRC-32 checksum of the
+whole file. The checksum is computed with the eight digits of this entry replaced by zeros. The order of these
+entries is fixed. The tensors are sorted by decreasing item size, so that they are aligned without gaps. Other
+safetensors readers can open the file. If another program rewrites the file, `load` raises an error.
 
-Security: `load` trusts nothing in the file. Class names are looked up among the registered estimators (see
-`register`); parameters must exist in the class; sizes, offsets, types and the structure of sparse matrices
-are checked before they are used; nesting and header size are limited. Nothing is unpickled or imported by
-name. The checksum detects damage, not manipulation: a crafted file can contain any *numbers*, so its author
-decides what the model predicts.
+Security: `load` checks everything in the file before using it. Class names are looked up among the registered
+estimators (see `register`). The parameters must exist in the class. Sizes, offsets, types and the structure
+of sparse matrices are checked. Nesting depth and header size are limited. Nothing is unpickled or imported by
+name. The checksum detects damage, but not manipulation. A manipulated file can contain arbitrary *numbers*,
+which make the model predict whatever the author of the file wants.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ __all__ = ["load", "register", "save_model", "written_aside"]
 
 FORMAT = 1
 
-# Item types by their safetensors names; files are little-endian on every machine.
+# Item types, by their names in safetensors. Files are little-endian on every machine.
 _DTYPES = {
     **{f"{kind}{8 * size}": np.dtype(f"<{kind.lower()}{size}") for kind in "IU" for size in (1, 2, 4, 8)},
     **{f"F{8 * size}": np.dtype(f"<f{size}") for size in (2, 4, 8)},
@@ -51,61 +51,64 @@ _DTYPES = {
 }
 _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 
-# The start of every model file, after the eight bytes of the header's length.
+# Every model file begins with eight bytes for the length of the header, followed by this text.
 _BEGINNING = re.compile(
     rb'\{"__metadata__":\{"manylabel_format":"(\d{1,9})","manylabel_version":"([\w.+!-]{1,64})",'
     rb'"crc32":"([0-9a-f]{8})","state":'
 )
 _NO_CHECKSUM = b"00000000"
 
-# A parsed header takes about twenty times its length; about 200,000 tensors fit.
+# Maximum length of the header in bytes, which is enough for about 200,000 tensors. A parsed header takes
+# about twenty times its length in memory.
 _MAX_HEADER = 32 << 20
-# Nesting of estimators, lists and tuples.
+# Maximum nesting depth of estimators, lists and tuples.
 _MAX_DEPTH = 32
-# Data start at a cache line, so that no item of the first tensors straddles two.
+# The data begin at a multiple of the cache line size, so that no item of the first tensors spans two lines.
 _ALIGNMENT = 64
 
 
 def save_model(estimator: Any, path: str | os.PathLike[str]) -> None:
     """Write a fitted estimator to a file.
 
-    The file is written completely or not at all: it is written to a temporary file in the same directory,
-    flushed to the disk and then renamed. If anything fails, an older file at `path` is not changed;
-    otherwise the new file gets its permissions. Temporary files of killed processes are removed by the next
-    save in the directory.
+    The file is written completely or not at all. The content is written to a temporary file in the same
+    directory, flushed to the disk, and renamed to `path`. If anything fails, an older file at `path` is not
+    changed. Otherwise the new file replaces the older file and gets its permissions. If a process is killed
+    while it saves, the next save in the directory removes its temporary file.
 
     Parameters
     ----------
     estimator : estimator
-        Fitted, of a registered class. Its parameters may be None, bool, int, float, str, numpy scalars,
-        estimators, and lists and tuples of these. Its fitted attributes may also be ndarrays of numbers or
-        bool, 1-D ndarrays of str, `scipy.sparse.csr_array` and `csc_array`.
+        A fitted estimator of a registered class. Its parameters may be None, bool, int, float, str, numpy
+        scalars, estimators, and lists and tuples of these types. Its fitted attributes may also be ndarrays
+        of numbers or bool, 1-D ndarrays of str, `scipy.sparse.csr_array` and `csc_array`.
     path : str or path-like
-        The file to write; an existing one must be a regular file. Symbolic links are followed.
+        The file to write. If it exists, it must be a regular file. Symbolic links are followed.
 
     Raises
     ------
     TypeError
-        If a class is not registered or a value is of another type; the message names the attribute.
+        If a class is not registered, or if the type of a value cannot be saved. The message names the
+        attribute.
     ValueError
         If parameters or fitted attributes were changed after fit and are not valid.
     sklearn.exceptions.NotFittedError
         If `estimator` is not fitted.
     OSError
-        If the file cannot be written, or `path` is a pipe or a device, which renaming would replace. On
-        Windows also if any process has loaded a model from `path`, since Windows does not replace a mapped
-        file; use a new name then.
+        If the file cannot be written, or if `path` is a pipe or a device, which renaming would replace. On
+        Windows, the error is also raised if a process has loaded a model from `path`, since Windows does not
+        replace a mapped file. Use a new file name in this case.
 
     Notes
     -----
-    Arrays are written without a copy unless they are strided. The same estimator gives the same bytes.
-    Arrays in C and in Fortran order keep their order; others are loaded in C order. A numpy str becomes a
-    str.
+    Arrays are written without a copy unless they are strided. Saving the same estimator twice gives identical
+    files. Arrays in C order or Fortran order keep their order. Other arrays are loaded in C order. A numpy
+    str is loaded as a Python str.
     """
     check_is_fitted(estimator)
     encoder = _Encoder()
     state = encoder.estimator(estimator, "", 0)
-    # By falling item size, so that every offset is a multiple of its item size. Sorting is stable.
+    # Tensors are sorted by decreasing item size, so that every offset is a multiple of the item size. The
+    # sort is stable.
     tensors = dict(sorted(encoder.tensors.items(), key=lambda item: -item[1].itemsize))
     header = _header(state, tensors)
     checksum = _core.crc32(np.frombuffer(header, dtype=np.uint8))
@@ -122,45 +125,46 @@ def save_model(estimator: Any, path: str | os.PathLike[str]) -> None:
 def load(path: str | os.PathLike[str]) -> Any:
     """Load a model file written by an estimator's ``save``.
 
-    The file is memory-mapped: the fitted arrays are read-only views of it, whose memory is shared by all
-    processes of a machine. Nothing in the file is executed.
+    The file is memory-mapped. The fitted arrays are read-only views of the file. All processes on a machine
+    that load the file share the memory of these arrays. Nothing in the file is executed.
 
     Parameters
     ----------
     path : str or path-like
-        The file.
+        The file to load.
 
     Returns
     -------
     estimator
-        The estimator as it was saved. It keeps the file open. It can be copied, pickled and saved again.
+        The saved estimator, which keeps the file open. It can be copied, pickled and saved again.
 
     Raises
     ------
     OSError
-        If the file cannot be opened; `FileNotFoundError` if there is none.
+        If the file cannot be opened. This is a `FileNotFoundError` if the file does not exist.
     ValueError
         If the file is not a model file, is damaged or incomplete, has another format, or names a class or
-        parameter that this version does not have; if a parameter is not valid, shapes of fitted attributes
-        do not agree, indices are out of range, or weights are not finite. The message names the path and
-        the reason.
+        parameter that this version does not have. The error is also raised if a parameter is not valid, if
+        shapes of fitted attributes do not agree, if indices are out of range, or if weights are not finite.
+        The message states the path and the reason.
 
     Notes
     -----
-    The checksum reads the file once, on two threads. This takes about ten milliseconds per 100 MB that the
-    system has cached, and otherwise the time of the disk. The index arrays of sparse matrices are read a
-    second time. Private memory is that of the header, whatever the size of the arrays.
+    To check that the file is not damaged, `load` reads it once and computes a checksum, on two threads. This
+    takes about ten milliseconds per 100 MB if the system has cached the file. Otherwise it takes as long as
+    reading the file from the disk. The index arrays of sparse matrices are read a second time. The process
+    needs private memory only for the header, and none for the arrays.
 
-    While a model is loaded, its file may be replaced (as saving does) or deleted on Linux and macOS, but not
-    on Windows. It must not be overwritten in place or truncated: the arrays would change, or reading them
-    would end the process.
+    On Linux and macOS, the file may be deleted or replaced while the loaded model is in use. On Windows, this
+    is not possible. Saving a model replaces the file. The file must not be overwritten in place or truncated,
+    because this would change the arrays of the loaded model or crash the process.
     """
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
-        # An empty file cannot be mapped, and no model file is this short.
+        # An empty file cannot be mapped, and every model file has more than eight bytes.
         if size <= 8:
             raise ValueError(
-                f"cannot load {os.fspath(path)}: not a manylabel model file, it has {size} bytes"
+                f"cannot load {os.fspath(path)}: not a manylabel model file, since it has only {size} bytes"
             )
         content = np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), dtype=np.uint8)
     try:
@@ -178,12 +182,12 @@ def _bytes_of(tensor: NDArray[Any]) -> NDArray[np.uint8]:
 def _beginning(header: bytes | bytearray) -> re.Match[bytes]:
     beginning = _BEGINNING.match(header)
     if beginning is None:
-        raise ValueError("not a manylabel model file, it does not begin as one")
+        raise ValueError("not a manylabel model file, since it does not begin with the header of one")
     return beginning
 
 
 def _header(state: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> bytearray:
-    """Return length and header as in the file, with zeros as the checksum."""
+    """Return the length of the header and the header, as in the file but with zeros as the checksum."""
     entries: dict[str, Any] = {
         "__metadata__": {
             "manylabel_format": str(FORMAT),
@@ -204,8 +208,8 @@ def _header(state: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> bytearra
     text += b" " * (-(8 + len(text)) % _ALIGNMENT)
     if len(text) > _MAX_HEADER:
         raise ValueError(
-            "the model has too many parts to save: "
-            f"its header takes {len(text)} bytes, at most {_MAX_HEADER} are allowed"
+            f"the model has too many parts to save: its header has {len(text)} bytes, "
+            f"but at most {_MAX_HEADER} are allowed"
         )
     return bytearray(len(text).to_bytes(8, "little") + text)
 
@@ -215,9 +219,9 @@ def _is_fitted_name(name: str) -> bool:
 
 
 class _Encoder:
-    """Turns an estimator into a JSON tree and the tensors that it names.
+    """Converts an estimator to a JSON tree and to the tensors that the tree refers to.
 
-    ``at`` is the attribute path of a value, as a user would write it, and the name of its tensor.
+    ``at`` is the attribute path of a value, such as ``estimator.coef_``. It is also the name of the tensor.
     """
 
     def __init__(self) -> None:
@@ -240,11 +244,11 @@ class _Encoder:
             },
         }
         if fitted:
-            _check_fitted(estimator)  # as `load` does: what is saved can be loaded
+            _check_fitted(estimator)  # `load` makes the same checks, so every saved model can be loaded
         return state
 
     def value(self, value: Any, at: str, depth: int, *, fitted: bool = False) -> Any:
-        """Encode a parameter or, if `fitted`, a fitted attribute, which may be of more types."""
+        """Encode a parameter, or a fitted attribute if `fitted`. Fitted attributes may have more types."""
         _check_depth(depth)
         if value is None or type(value) in (bool, int, str):
             return value
@@ -277,7 +281,7 @@ class _Encoder:
 
     def array(self, array: NDArray[Any], at: str) -> Any:
         if array.dtype == object and array.ndim == 1 and all(type(text) is str for text in array):
-            # Lone surrogates, as in undecodable file names, are kept.
+            # "surrogatepass" keeps lone surrogates, which Python uses for undecodable file names.
             encoded = [text.encode("utf-8", "surrogatepass") for text in array]
             self.tensor(np.frombuffer(b"".join(encoded), dtype=np.uint8), f"{at}.utf8")
             self.tensor(np.cumsum([0, *map(len, encoded)], dtype=np.int64), f"{at}.ends")
@@ -291,7 +295,7 @@ class _Encoder:
         if dtype not in _NAMES:
             _refuse(array, at, "numbers of at most 64 bits, bool or (1-D) str objects")
         if at in self.tensors:
-            raise TypeError(f"`{at}` cannot be saved: another part has that name")
+            raise TypeError(f"`{at}` cannot be saved: another part of the model has the same name")
         self.tensors[at] = np.asarray(array, dtype=dtype, order="C")
         return at
 
@@ -300,7 +304,7 @@ def _refuse(value: Any, at: str, expected: str) -> NoReturn:
     if isinstance(value, np.random.RandomState):
         raise TypeError(
             f"`{at}` cannot be saved: a RandomState cannot be stored in a model file. "
-            f"Replace it first: set_params({at.replace('.', '__')}=None), or an integer"
+            f"Replace it with an integer or None first, such as set_params({at.replace('.', '__')}=None)"
         )
     what = f"an ndarray of {value.dtype}" if isinstance(value, np.ndarray) else type(value).__name__
     raise TypeError(f"`{at}` cannot be saved: expected {expected}, got {what}")
@@ -314,35 +318,44 @@ def _check_depth(depth: int) -> None:
 def _check_sparse(
     data: NDArray[Any], indices: NDArray[Any], indptr: NDArray[Any], shape: tuple[int, ...], kind: str
 ) -> None:
-    """Check the structure of a compressed matrix; its indices need not be sorted or unique."""
+    """Check the structure of a compressed sparse matrix. Its indices need not be sorted or unique."""
     major, minor = shape if kind == "csr" else shape[::-1]
     if {indices.dtype, indptr.dtype} not in ({np.dtype("<i4")}, {np.dtype("<i8")}):
-        raise ValueError(f"indices of a sparse matrix must be int32 or int64, got {indices.dtype}")
+        raise ValueError(
+            "`indices` and `indptr` of a sparse matrix must both be int32 or both be int64, "
+            f"got {indices.dtype} and {indptr.dtype}"
+        )
     if not (0 <= major < 2**63 and 0 <= minor < 2**63):
-        raise ValueError(f"the shape of a sparse matrix is impossible, {shape}")
+        raise ValueError(f"the shape of a sparse matrix must have sizes from 0 to 2**63 - 1, got {shape}")
     if not data.ndim == indices.ndim == indptr.ndim == 1 or len(indptr) != major + 1:
-        raise ValueError(f"a sparse matrix of shape {shape} does not have a pointer array of its length")
+        raise ValueError(
+            f"a sparse matrix of shape {shape} must have 1-D arrays and {major + 1} entries in `indptr`, "
+            f"got {len(indptr)}"
+        )
     if indptr[0] != 0 or (indptr[1:] < indptr[:-1]).any() or not len(data) == len(indices) == indptr[-1]:
-        raise ValueError("the pointers of a sparse matrix do not rise from 0 to the number of its values")
-    # As unsigned numbers, negative indices are too large: one pass checks both bounds.
+        raise ValueError(
+            "`indptr` of a sparse matrix must begin with 0, never decrease and end with the number of "
+            "values, got other entries"
+        )
+    # Negative indices are large numbers when viewed as unsigned, so one pass checks both bounds.
     if len(indices) and indices.view(f"<u{indices.itemsize}").max() >= minor:
-        raise ValueError(f"an index of a sparse matrix must be below {minor} and >= 0, the file has another")
+        raise ValueError(f"`indices` of a sparse matrix must be >= 0 and < {minor}, got an index outside")
 
 
 def _decode(content: NDArray[np.uint8]) -> Any:
-    """Return the estimator that the bytes of a file describe."""
+    """Return the estimator that is stored in the bytes of a file."""
     beginning = _beginning(content[8:256].tobytes())
     version, checksum = int(beginning[1]), beginning[3].decode()
     if version != FORMAT:
         raise ValueError(
-            f"the file has format {version}, written by manylabel {beginning[2].decode()}; "
-            f"this version reads format {FORMAT}"
+            f"the file has format {version} and was written by manylabel {beginning[2].decode()}; "
+            f"this version of manylabel reads format {FORMAT}"
         )
     length = int.from_bytes(content[:8].tobytes(), "little")
     if length > min(_MAX_HEADER, len(content) - 8):
         raise ValueError(
-            f"the file states a header of {length} bytes, but has {len(content)} bytes in all; "
-            f"at most {_MAX_HEADER} are allowed in a header"
+            f"the file claims a header of {length} bytes, but the whole file has {len(content)} bytes "
+            f"and a header may have at most {_MAX_HEADER} bytes"
         )
     digits = slice(8 + beginning.start(3), 8 + beginning.end(3))
     found = _core.crc32(content[: digits.start])
@@ -350,17 +363,18 @@ def _decode(content: NDArray[np.uint8]) -> Any:
     found = _core.crc32(content[digits.stop :], found)
     if f"{found:08x}" != checksum:
         raise ValueError(
-            f"the file is damaged or incomplete, its checksum is {found:08x} instead of {checksum}"
+            f"the file is damaged or incomplete: its checksum is {found:08x}, but must be {checksum}"
         )
     header = _parse(content[8 : 8 + length].tobytes().decode("ascii"))
     metadata = header.pop("__metadata__")
     state = metadata.get("state")
     if not isinstance(state, str):
-        raise ValueError("the header has no state")
+        raise ValueError("the header has no entry `state`")
     decoder = _Decoder(_tensors(header, content[8 + length :]))
     estimator = decoder.estimator(_parse(state), 0)
     if decoder.tensors:
-        raise ValueError(f"tensor {next(iter(decoder.tensors))!r} belongs to no part of the model")
+        unused = next(iter(decoder.tensors))
+        raise ValueError(f"the file has a tensor that the model does not use: {unused!r}")
     return estimator
 
 
@@ -368,17 +382,20 @@ def _parse(text: str) -> Any:
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         mapping = dict(pairs)
         if len(mapping) != len(pairs):
-            raise ValueError("the header has a name twice")
+            raise ValueError("the header contains a name twice")
         return mapping
 
     def refuse(constant: str) -> NoReturn:
-        raise ValueError(f"the header has {constant}, which is not JSON")
+        raise ValueError(f"the header contains {constant}, which is not valid JSON")
 
     return json.loads(text, object_pairs_hook=unique, parse_constant=refuse)
 
 
 def _tensors(entries: dict[str, Any], data: NDArray[np.uint8]) -> dict[str, NDArray[Any]]:
-    """Return views of `data`, which the tensors must cover in order, without gaps or overlaps."""
+    """Return the tensors as views of `data`.
+
+    The tensors must cover `data` completely, in order, and without gaps or overlaps.
+    """
     tensors: dict[str, NDArray[Any]] = {}
     end = 0
     for name, entry in entries.items():
@@ -388,19 +405,21 @@ def _tensors(entries: dict[str, Any], data: NDArray[np.uint8]) -> dict[str, NDAr
             ):
                 dtype = _DTYPES[code]
             case _:
-                raise ValueError(f"tensor {name!r} has no known type, shape and offsets")
+                raise ValueError(f"tensor {name!r} must have a known dtype, a shape and offsets")
         if (
             not all(type(size) is int and 0 <= size < 2**63 for size in (*shape, begin, stop))
             or len(shape) > 32
         ):
-            raise ValueError(f"tensor {name!r} has impossible sizes")
+            raise ValueError(
+                f"tensor {name!r} must have at most 32 dimensions, and integer sizes and offsets >= 0"
+            )
         if begin != end or stop > len(data) or stop - begin != math.prod(shape) * dtype.itemsize:
-            raise ValueError(f"tensor {name!r} does not fit its place in the file")
+            raise ValueError(f"the offsets of tensor {name!r} do not match its shape or the data of the file")
         array = data[begin:stop].view(dtype).reshape(shape)
         if not array.flags.aligned:
-            raise ValueError(f"tensor {name!r} is not aligned")
+            raise ValueError(f"the offset of tensor {name!r} must be a multiple of its item size")
         if code == "BOOL" and array.size and array.view(np.uint8).max() > 1:
-            raise ValueError(f"tensor {name!r} has values that are not bool")
+            raise ValueError(f"tensor {name!r} has dtype bool, but values other than 0 and 1")
         tensors[name], end = array, stop
     if end != len(data):
         raise ValueError(f"{len(data) - end} bytes at the end of the file belong to no tensor")
@@ -408,7 +427,7 @@ def _tensors(entries: dict[str, Any], data: NDArray[np.uint8]) -> dict[str, NDAr
 
 
 def _check_fitted(estimator: Any) -> None:
-    """Check a fitted estimator by the parameter table and the schema of its class, if it has them."""
+    """Check a fitted estimator with the parameter table and the schema of its class, if there are any."""
     parameters = getattr(type(estimator), "parameters", None)
     if parameters is not None:
         parameters.require(estimator)
@@ -418,7 +437,7 @@ def _check_fitted(estimator: Any) -> None:
 
 
 class _Decoder:
-    """Turns a JSON tree and its tensors back into an estimator; each tensor is used once."""
+    """Converts a JSON tree and its tensors back to an estimator. Each tensor is used exactly once."""
 
     def __init__(self, tensors: dict[str, NDArray[Any]]) -> None:
         self.tensors = tensors
@@ -428,21 +447,26 @@ class _Decoder:
             case {"estimator": str() as name, "params": dict() as params, "fitted": dict() as fitted}:
                 cls = CLASSES.get(name)
             case _:
-                raise ValueError("the state has no estimator where one belongs")
+                raise ValueError("`state` has something else where an estimator is expected")
         if cls is None:
-            raise ValueError(f"the class {name!r} is not one of this version's, {', '.join(sorted(CLASSES))}")
+            raise ValueError(
+                f"this version has no class {name!r}, only the classes {', '.join(sorted(CLASSES))}"
+            )
         unknown = params.keys() - inspect.signature(cls).parameters.keys()
         if unknown:
             raise ValueError(f"{name} has no parameter {min(unknown)!r}")
         not_fitted = [attribute for attribute in fitted if not _is_fitted_name(attribute)]
         if not_fitted:
-            raise ValueError(f"{name} cannot have a fitted attribute {not_fitted[0]!r}")
+            raise ValueError(
+                f"{name} cannot have a fitted attribute {not_fitted[0]!r}: its name must end in `_` and must "
+                "not begin with `_`"
+            )
         arguments = {name: self.value(value, depth) for name, value in params.items()}
         try:
             estimator = cls(**arguments)
         except TypeError as error:
-            raise ValueError(f"{name} cannot be made of its parameters: {error}") from error
-        # Not by `setattr`, so that no descriptor of the class runs.
+            raise ValueError(f"{name} cannot be constructed from its parameters: {error}") from error
+        # `setattr` is not used, so that no descriptor of the class runs.
         vars(estimator).update({name: self.value(value, depth) for name, value in fitted.items()})
         if fitted:
             _check_fitted(estimator)
@@ -471,12 +495,12 @@ class _Decoder:
                 return self.sparse(at, kind, tuple(shape))
             case {"estimator": _}:
                 return self.estimator(node, depth + 1)
-        raise ValueError(f"the state has a part of unknown kind, {sorted(node)[:3]}")
+        raise ValueError(f"`state` has a part of unknown kind, with the entries {sorted(node)[:3]}")
 
     def tensor(self, at: str, ndim: int | None = None) -> NDArray[Any]:
         tensor = self.tensors.pop(at, None)
         if tensor is None:
-            raise ValueError(f"tensor {at!r} is missing or used twice")
+            raise ValueError(f"tensor {at!r} is missing, or the model uses it twice")
         if ndim not in (None, tensor.ndim):
             raise ValueError(f"tensor {at!r} must have {ndim} dimensions, got {tensor.ndim}")
         return tensor
@@ -484,9 +508,12 @@ class _Decoder:
     def strings(self, at: str) -> NDArray[Any]:
         utf8, ends = self.tensor(f"{at}.utf8", ndim=1), self.tensor(f"{at}.ends", ndim=1)
         if (utf8.dtype, ends.dtype) != (np.dtype("u1"), np.dtype("<i8")) or not len(ends):
-            raise ValueError(f"the texts of {at!r} are of the wrong type")
+            raise ValueError(f"the strings of {at!r} must be stored as uint8 with int64 ends")
         if ends[0] != 0 or (ends[1:] < ends[:-1]).any() or ends[-1] != len(utf8):
-            raise ValueError(f"the texts of {at!r} do not fill their place")
+            raise ValueError(
+                f"the ends of the strings of {at!r} must begin with 0, never decrease and end with "
+                f"{len(utf8)}"
+            )
         text, bounds = utf8.tobytes(), ends.tolist()
         strings = np.empty(len(ends) - 1, dtype=object)
         for i in range(len(strings)):
@@ -498,7 +525,7 @@ class _Decoder:
             self.tensor(f"{at}.{part}", ndim=1) for part in ("data", "indices", "indptr")
         )
         _check_sparse(data, indices, indptr, shape, kind)
-        # By assignment: the constructor would copy 64-bit indices to 32-bit ones where they fit.
+        # The arrays are assigned. The constructor would copy 64-bit indices to 32-bit indices if they fit.
         matrix = (csr_array if kind == "csr" else csc_array)(shape, dtype=data.dtype)
         matrix.data, matrix.indices, matrix.indptr = data, indices, indptr
         return matrix

@@ -1,4 +1,4 @@
-"""Label embeddings (see `manylabel.embedding`), named after their method, partial least squares."""
+"""Another import path for `manylabel.embedding`; PLS means partial least squares."""
 
 from manylabel.embedding import Rembrandt
 

@@ -102,7 +102,7 @@ def test_a_model_changed_by_saving_is_an_error(tmp_path, monkeypatch):
         return model
 
     monkeypatch.setattr(demo, "load", other)
-    with pytest.raises(RuntimeError, match="DiSMEC predicts something else after saving and loading"):
+    with pytest.raises(RuntimeError, match="predictions of DiSMEC changed when the model was saved"):
         demo.train("DiSMEC", ml.DiSMECClassifier(random_state=0), demo.load_data(), tmp_path)
 
 
@@ -112,6 +112,8 @@ def test_without_matplotlib_nothing_is_trained(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setattr(demo, "train", lambda *_: pytest.fail("trained"))
     assert main(["demo", "--output", str(tmp_path / "demo")]) == 1
-    error = "manylabel: error: the report needs matplotlib: pip install 'manylabel[plot]'\n"
+    error = (
+        "manylabel: error: the report needs matplotlib; to install it, run: pip install 'manylabel[plot]'\n"
+    )
     assert capsys.readouterr() == ("", error)
     assert not (tmp_path / "demo").exists()

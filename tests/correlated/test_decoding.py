@@ -51,7 +51,7 @@ def test_exact_beyond_one_table_of_states():
     u, C = random_model(np.random.default_rng(1), 17)
     np.testing.assert_array_equal(decoded(u, C, "exact"), oracle.most_probable(u, C))
     with pytest.raises(
-        ValueError, match=r"`decoder` must be .* more than 20 coupled labels, got .* 21 of them"
+        ValueError, match=r"`decoder` must be .* more than 20 coupled labels, got .* for 21 coupled labels"
     ):
         decoded(np.zeros(21), np.ones((21, 21)) - np.eye(21), "exact")
 

@@ -27,7 +27,7 @@ def test_explanation(problem):
         model.explain(X[:2])
     told = model.explain(csr_array(X)[[Z.sum(axis=1).argmax()]], label_names=["a", "b", "c", "d", "e"])
     assert repr(told)[:2] in ("a:", "b:", "c:", "d:", "e:")
-    with pytest.raises(ValueError, match="`label_names` must be 5 names, got 'abcde'"):
+    with pytest.raises(ValueError, match="`label_names` must be a sequence of 5 names, got 'abcde'"):
         model.explain(X[0], label_names="abcde")
 
 
@@ -71,7 +71,7 @@ def test_fit_to_huge_values(problem):
 
 
 def test_fixed_steps_that_diverge_are_refused(problem):
-    with pytest.raises(ValueError, match=r"`solver` must be .* where steps of fixed length diverge"):
+    with pytest.raises(ValueError, match=r"`solver` must be .* if steps of fixed length diverge"):
         CorrLogClassifier(100.0, 1.0, epsilon=0.0, solver="reference").fit(*problem)
 
 
@@ -89,9 +89,9 @@ def test_plot(problem):
     widths = sorted((line.get_linewidth() for line in edges), reverse=True)
     np.testing.assert_allclose(widths, 0.5 + 4 * strongest / strongest[0])
     plt.close(heat_map.figure)
-    with pytest.raises(ValueError, match="`label_names` must be 5 names, got 4"):
+    with pytest.raises(ValueError, match="`label_names` must be a sequence of 5 names, got 4"):
         model.plot_correlations(label_names=names[:4])
-    with pytest.raises(ValueError, match="`axes` must be two axes, for heat map and graph"):
+    with pytest.raises(ValueError, match="`axes` must have two entries, for the heat map and the graph"):
         model.plot_correlations(axes=[heat_map])
 
 

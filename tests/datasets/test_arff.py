@@ -294,7 +294,7 @@ MALFORMED = {
     ),
     "name twice": (
         START + "@attribute x real\n",
-        r"line 5: expected a name other than that of line 3, got `x` again",
+        r"line 5: expected a name that differs from the name in line 3, got `x` again",
     ),
     "quote left open": (
         "@relation r\n@attribute 'a numeric\n",
@@ -317,7 +317,7 @@ MALFORMED = {
     "label not 0 or 1": (DATA.replace("-C 1", "-C 2") + "1,2,u\n", r"line 6: expected 0 or 1 for label `x`"),
     "label unknown": (DATA + "?,2,u\n", r"line 6: expected a known value of label `a` \(or `missing_labels"),
     "too few values": (DATA + "1,2,u\n1,2\n", r"line 7: expected 3 values, got 2"),
-    "too many values": (DATA + "1,2,u,3\n", r"line 6: expected 3 values, got more"),
+    "too many values": (DATA + "1,2,u,3\n", r"line 6: expected 3 values, got more values"),
     "empty value": (DATA + "1,,u\n", r"line 6: expected a value, got `,u`"),
     "no number": (DATA + "1,two,u\n", r"line 6: expected a finite number .* for `x`, got `two`"),
     "not finite": (DATA + "1,inf,u\n", r"line 6: expected a finite number .* for `x`, got `inf`"),
@@ -325,10 +325,13 @@ MALFORMED = {
     "missing in quotes": (DATA + "1,2,'?'\n", r"line 6: expected one of \{u, v, w\} for `k`, got `\?`"),
     "quote open in data": (DATA + "1,2,'u\n", r"line 6: expected a closing ', got `'u`"),
     "text after quote": (DATA + "1,2,'u' v\n", r"line 6: expected the end of the line, got `v`"),
-    "sparse after dense": (DATA + "1,2,u\n{0 1}\n", r"line 7: expected values without braces, as above"),
+    "sparse after dense": (
+        DATA + "1,2,u\n{0 1}\n",
+        r"line 7: expected values without braces, as in the first example",
+    ),
     "dense after sparse": (
         DATA + "{0 1}\n1,2,u\n",
-        r"line 7: expected values in braces, as above, got `1,2,u`",
+        r"line 7: expected values in braces, as in the first example, got `1,2,u`",
     ),
     "index too large": (DATA + "{3 1}\n", r"line 6: expected the index of an attribute, below 3 .*got `3`"),
     "index negative": (DATA + "{-1 1}\n", r"line 6: expected the index of an attribute, below 3 .*got `-1`"),

@@ -108,24 +108,24 @@ MALFORMED = {
     "binary": (bytes(range(255, 127, -1)), r"line 1: expected the numbers "),
     "many rows declared": (
         b"1000000000000000000 2 2\n0 0:1\n",
-        r"line 3: expected 1000000000000000000 examples, as line 1 says, got the end of the file after 1",
+        r"line 3: expected 1000000000000000000 examples, as line 1 states, got the end of the file after 1",
     ),
     "too few rows": (b"3 2 2\n0 0:1\n1 1:1\n", r"line 4: expected 3 examples.*got the end .* after 2"),
     "too many rows": (
         b"1 2 2\n0 0:1\n\n1 1:1\n",
-        r"line 4: expected the end of the file after 1 examples, as line 1 says, got `1 1:1`",
+        r"line 4: expected the end of the file after 1 examples, as line 1 states, got `1 1:1`",
     ),
     "a row of zeros too many": (
         b"1 2 2\n0 0:1\n 1:0\n",
-        r"line 3: expected the end of the file after 1 examples, as line 1 says, got ` 1:0`",
+        r"line 3: expected the end of the file after 1 examples, as line 1 states, got ` 1:0`",
     ),
     "an example without anything too many": (
         b"1 2 2\n0 0:1\n\n \n",
-        r"line 4: expected the end of the file after 1 examples, as line 1 says, got ` `",
+        r"line 4: expected the end of the file after 1 examples, as line 1 states, got ` `",
     ),
     "label too large": (
         b"1 2 2\n0,2 0:1\n",
-        r"line 2: expected a label below 2 \(they count from 0\), got 2",
+        r"line 2: expected a label below 2 \(counted from 0\), got 2",
     ),
     "label beyond 64 bits": (
         b"1 2 2\n99999999999999999999\n",

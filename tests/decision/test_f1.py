@@ -68,7 +68,7 @@ def test_bad_input():
         F1Inference(0.5).fit(P, Y)
     with pytest.raises(ValueError, match=r"`probabilities` must be an array with .*, got None"):
         F1Inference("train").fit(None, Y)
-    with pytest.raises(ValueError, match="`probabilities` must have 3 rows, as Y has, got 2"):
+    with pytest.raises(ValueError, match="`probabilities` must have 3 rows like Y, got 2"):
         F1Inference("train").fit(P[:2], Y)
     with pytest.raises(ValueError, match="`probabilities` must have 2 columns, one for each label, got 1"):
         F1Inference().fit(None, Y).predict(P[:, :1])

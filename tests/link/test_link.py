@@ -209,7 +209,7 @@ def test_softmax(problem, tmp_path, kernel):
         same.predict(X).argmax(axis=1), np.searchsorted(np.sort(names), model.predict(X))
     )
     with pytest.raises(
-        ValueError, match=r'one label each with `loss="softmax"`, got 1 rows .* the first with 0'
+        ValueError, match=r'exactly one label with `loss="softmax"`, got 1 rows .* the first has 0'
     ):
         fit((X, np.where(np.arange(len(Y))[:, None] == 4, 0, Y)), loss="softmax")
     with pytest.raises(ValueError, match=r"Y must be a 2-D indicator matrix .* rows of unequal length"):
@@ -229,7 +229,7 @@ def test_parameters_that_do_not_go_together(problem, params, message):
 
 
 def test_memory_is_forecast(problem):
-    with pytest.raises(MemoryError, match=r"the fit is too large: \d+ bytes are forecast for 12 labels"):
+    with pytest.raises(MemoryError, match=r"the fit is too large: about \d+ bytes for 12 labels"):
         fit(problem, max_memory=10_000)
     # Kept or not, whitened or not: the same model but for rounding.
     kept, anew = fit(problem), fit(problem, max_memory=ANEW)

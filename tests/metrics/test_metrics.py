@@ -209,26 +209,38 @@ def test_columns_beyond_32_bits_do_not_overflow():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"k": 0}, "`k` must be an integer >= 1 or a non-empty sequence of such, got 0"),
+        ({"k": 0}, "`k` must be an integer >= 1 or a non-empty sequence of integers >= 1, got 0"),
         ({"k": (1, 0)}, r"`k` must be .* got \(1, 0\)"),
         ({"k": ()}, r"`k` must be .* got \(\)"),
         ({"k": 2.0}, r"`k` must be .* got 2\.0"),
         ({"k": True}, "`k` must be .* got True"),
         ({"k": "5"}, "`k` must be .* got '5'"),
-        ({"scores": np.ones((3, 4))}, r"`scores` must have the shape of `Y_true`, \(3, 3\), got \(3, 4\)"),
-        ({"scores": csr_array((2, 3))}, r"`scores` must have the shape of `Y_true`, \(3, 3\), got \(2, 3\)"),
+        (
+            {"scores": np.ones((3, 4))},
+            r"`scores` must have the same shape as `Y_true`, \(3, 3\), got \(3, 4\)",
+        ),
+        (
+            {"scores": csr_array((2, 3))},
+            r"`scores` must have the same shape as `Y_true`, \(3, 3\), got \(2, 3\)",
+        ),
         ({"scores": np.where(EYE == 1, np.nan, 0)}, "`scores` must not contain NaN"),
         ({"scores": csr_array(EYE * np.nan)}, "`scores` must not contain NaN"),
         ({"scores": np.full((3, 3), "a")}, "`scores` must be numeric or bool, got dtype <U1"),
-        ({"scores": np.ones(3)}, r"`scores` must have two dimensions, none of length 0, got shape \(3,\)"),
+        ({"scores": np.ones(3)}, r"`scores` must be 2-D, with at least one row and column, got shape \(3,\)"),
         ({"Y_true": EYE * 2}, r"`Y_true` must contain only 0 and 1, got 2\.0"),
         ({"Y_true": csr_array(-EYE)}, r"`Y_true` must contain only 0 and 1, got -1\.0"),
         ({"Y_true": np.where(EYE == 1, np.nan, 0)}, "`Y_true` must contain only 0 and 1, got nan"),
-        ({"Y_true": np.ones((0, 3))}, r"`Y_true` must have two dimensions.* got shape \(0, 3\)"),
-        ({"Y_true": csr_array((3, 0))}, r"`Y_true` must have two dimensions.* got shape \(3, 0\)"),
+        (
+            {"Y_true": np.ones((0, 3))},
+            r"`Y_true` must be 2-D, with at least one row and column.* got shape \(0, 3\)",
+        ),
+        (
+            {"Y_true": csr_array((3, 0))},
+            r"`Y_true` must be 2-D, with at least one row and column.* got shape \(3, 0\)",
+        ),
         pytest.param(
             {"Y_true": coo_array(np.ones(3))},
-            r"`Y_true` must have two dimensions.* got shape \(3,\)",
+            r"`Y_true` must be 2-D, with at least one row and column.* got shape \(3,\)",
             marks=pytest.mark.skipif(coo_array(np.ones(3)).ndim == 2, reason="a row, before scipy 1.13"),
         ),
     ],
@@ -246,9 +258,9 @@ def test_bad_input_is_named(change, message):
 @pytest.mark.parametrize("bad", [[0.0, 1.0, 1.0], [1.0, 1.0, 1.5], [np.nan, 1.0, 1.0]])
 def test_propensities_out_of_range_are_refused(bad):
     for measure in (psp_at_k, psndcg_at_k):
-        with pytest.raises(ValueError, match=r"`propensities` must all be in \(0, 1\]"):
+        with pytest.raises(ValueError, match=r"`propensities` must all be > 0 and <= 1"):
             measure(EYE, EYE, bad)
-        with pytest.raises(ValueError, match=r"`propensities` must have shape \(3,\).* got \(2,\)"):
+        with pytest.raises(ValueError, match=r"`propensities` must have shape \(3,\).* got shape \(2,\)"):
             measure(EYE, EYE, [1.0, 1.0])
 
 

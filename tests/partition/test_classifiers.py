@@ -330,7 +330,10 @@ def test_blocks_an_estimator_cannot_take():
     X = np.repeat(np.eye(2), [40, 10], axis=0)
     Y = np.zeros((50, 2), dtype=int)
     Y[:40:2, 0] = Y[40::2, 1] = 1
-    with pytest.warns(UserWarning, match="to 1 of 2 blocks, whose labels get constant scores: wants 30 rows"):
+    with pytest.warns(
+        UserWarning,
+        match="to 1 of 2 blocks, so the labels of these blocks get constant scores: wants 30 rows",
+    ):
         model = ml.BlockPartitionClassifier(Picky(), n_blocks=2, lam=0, random_state=0).fit(X, Y)
     scores = model.decision_function(X)
     assert (scores[:40, 0] == 0).all()

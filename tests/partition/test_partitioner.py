@@ -227,9 +227,9 @@ def test_a_partition_is_saved_and_drawn(tmp_path):
     assert len(ax.images) == 3
     assert ax.images[0].get_array().sum() == len(found.label_blocks_[0])
     plt.close(figure)
-    with pytest.raises(ValueError, match=r"shape of Y: expected \(300, 20\) as in fit, got \(299, 20\)"):
+    with pytest.raises(ValueError, match=r"Y must have the shape \(300, 20\), as in fit, got \(299, 20\)"):
         found.plot(Y[:299])
-    with pytest.raises(ValueError, match=r"shape of Y: expected \(300, 20\) as in fit, got \(300, 10\)"):
+    with pytest.raises(ValueError, match=r"Y must have the shape \(300, 20\), as in fit, got \(300, 10\)"):
         found.plot(Y[:, :10])
 
 

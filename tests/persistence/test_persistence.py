@@ -264,19 +264,21 @@ def test_what_cannot_be_saved_is_named_and_leaves_no_file(tmp_path, model, error
 def test_a_broken_sparse_matrix_is_not_saved(tmp_path):
     matrix = csr_array(np.eye(3))
     matrix.indices[0] = 3
-    with pytest.raises(ValueError, match="an index of a sparse matrix must be below 3"):
+    with pytest.raises(ValueError, match="`indices` of a sparse matrix must be >= 0 and < 3"):
         save_model(fitted(coef_=matrix), tmp_path / "model")
 
 
 def test_a_header_without_end_is_not_saved(tmp_path, monkeypatch):
     monkeypatch.setattr(persistence, "_MAX_HEADER", 1000)
-    with pytest.raises(ValueError, match=r"too many parts to save: its header takes \d+ bytes, at most 1000"):
+    with pytest.raises(
+        ValueError, match=r"too many parts to save: its header has \d+ bytes, but at most 1000"
+    ):
         save_model(fitted(a_=list(range(1000))), tmp_path / "model")
 
 
 def test_class_names_are_unique():
     assert register(Linear) is Linear
-    with pytest.raises(ValueError, match="`estimator_class` must have a name of its own, got Linear"):
+    with pytest.raises(ValueError, match="must have a name that no other class has, got Linear"):
         register(type("Linear", (BaseEstimator,), {"__module__": "elsewhere"}))
     assert CLASSES["Linear"] is Linear
 

@@ -336,7 +336,7 @@ def test_features_of_very_different_scale_without_ridge(small):
     model = exact(4, l2=0.0, solver="cg")
     expected = model.fit(X, Y).eigenvalues_
     np.testing.assert_allclose(model.fit(wide, Y).eigenvalues_, expected, rtol=1e-6)
-    with pytest.raises(ValueError, match=r"`l2` must be > 0 for features .*, unless X is float64, got 0"):
+    with pytest.raises(ValueError, match=r"`l2` must be > 0 if the scales .* X is not float64, got 0"):
         model.fit(wide.astype(np.float32), Y)
 
 
@@ -366,7 +366,7 @@ def test_share_of_many_labels():
     assert expected <= k <= 1.05 * expected
     everywhere = csr_array((np.ones(6000), np.arange(6000), np.arange(6001)), shape=(6000, 6000))
     with pytest.raises(
-        ValueError, match=r"`n_components` must be an integer, or a share that 1024 .* hold 0.1"
+        ValueError, match=r"must be an integer, or a fraction that 1024 components reach, .* they reach 0.1"
     ):
         Rembrandt(0.9, **fit).fit(np.ones((6000, 1)), everywhere)
 

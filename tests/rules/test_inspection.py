@@ -200,9 +200,9 @@ def test_names_of_a_frame_are_used(model):
 
 
 def test_misuse(model):
-    with pytest.raises(ValueError, match="`feature_names` must be 3 names, got 2"):
+    with pytest.raises(ValueError, match="`feature_names` must be a sequence of 3 names, got 2"):
         export_text(model, feature_names=["a", "b"])
-    with pytest.raises(ValueError, match="`label_names` must be 4 names, got 1"):
+    with pytest.raises(ValueError, match="`label_names` must be a sequence of 4 names, got 1"):
         model.to_frame(label_names=["a"])
     for name in ("max_rules", "max_labels"):
         with pytest.raises(ValueError, match=f"`{name}` must be an integer >= 1, got 0"):
@@ -215,7 +215,7 @@ def test_misuse(model):
         model.explain(np.zeros(2))
     with pytest.raises(ValueError, match="`label` must be from 0 to 3, got 4"):
         model.explain(np.zeros(3), label=4)
-    with pytest.raises(ValueError, match="`axes` must be two axes"):
+    with pytest.raises(ValueError, match="`axes` must have two entries, for features and labels"):
         plot_importance(model, axes=[None])
     for question in (export_text, plot_importance, BoostedRulesClassifier.to_frame):
         with pytest.raises(ValueError, match="is not fitted yet"):
@@ -224,10 +224,13 @@ def test_misuse(model):
 
 def test_without_the_packages_that_draw(model, monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(ModuleNotFoundError, match="a data frame needs pandas: pip install pandas"):
+    with pytest.raises(
+        ModuleNotFoundError, match="`to_frame` requires pandas; install it with: pip install pandas"
+    ):
         model.to_frame()
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     with pytest.raises(
-        ModuleNotFoundError, match=r"a plot needs matplotlib: pip install 'manylabel\[plot\]'"
+        ModuleNotFoundError,
+        match=r"plots need matplotlib; to install it, run: pip install 'manylabel\[plot\]'",
     ):
         plot_importance(model)

@@ -251,7 +251,7 @@ def test_warm_start_refuses_what_it_cannot_go_on_from(problem):
         clone(model).set_params(n_rules=30).fit(X, Y).set_params(n_rules=29).fit(X, Y)
     with pytest.raises(ValueError, match=r"X has 12 features, but BoostedRules.* is expecting 13"):
         model.fit(X[:, :12], Y)
-    with pytest.raises(ValueError, match=r"labels of Y: expected 10 as in the fit .*, got 9"):
+    with pytest.raises(ValueError, match=r"Y must have 10 labels, as in the fit .*, got 9"):
         model.fit(X, Y[:, :9])
     np.testing.assert_array_equal(model.predict(X), classifier().fit(X, Y).predict(X))
 
@@ -373,7 +373,7 @@ def test_early_stopping_keeps_the_rules_up_to_the_least_loss(variant):
 @pytest.mark.parametrize(("n", "fraction"), [(1, 0.5), (2, 0.99), (1, 0.01)])
 def test_early_stopping_needs_rows_on_both_sides(n, fraction):
     model = classifier(early_stopping=True, validation_fraction=fraction)
-    with pytest.raises(ValueError, match=f"`early_stopping` must have a row to train on.* of {n} rows"):
+    with pytest.raises(ValueError, match=f"`early_stopping` must leave at least one row.* of {n} rows"):
         model.fit(np.zeros((n, 2)), np.ones((n, 2)))
 
 
@@ -433,7 +433,8 @@ def test_bad_categorical_features(problem, how):
     ):
         classifier(categorical_features=BAD_CATEGORICAL[how]).fit(*problem)
     X = pd.DataFrame(problem[0], columns=[f"x{at}" for at in range(13)])
-    with pytest.raises(ValueError, match=r"^`categorical_features` must be names of features, got 'color'"):
+    message = r"^`categorical_features` must be names of features of X, got 'color'"
+    with pytest.raises(ValueError, match=message):
         classifier(categorical_features=["color"]).fit(X, problem[1])
 
 

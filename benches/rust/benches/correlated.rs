@@ -1,5 +1,5 @@
-//! Fits and decoding of the correlated logistic model on one thread, on synthetic data with the shapes
-//! of yeast and corel5k.
+//! Measures fits and decoding of the correlated logistic model on one thread. The data are synthetic
+//! and have the shapes of yeast and corel5k.
 
 use criterion::{
     BenchmarkId, Criterion, SamplingMode, Throughput, criterion_group, criterion_main,

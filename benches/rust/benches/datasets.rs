@@ -1,4 +1,5 @@
-//! Reading files in the format of the Extreme Classification repository, plain and gzip, on one thread.
+//! Measures reading of files in the format of the Extreme Classification Repository, plain and gzip, on
+//! one thread.
 
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use manylabel_base::Watch;
@@ -18,7 +19,7 @@ fn read(criterion: &mut Criterion) {
         if form == "plain" {
             n_bytes = fs::metadata(&path).expect("just written").len();
         }
-        // Bytes of text, also for the compressed file.
+        // Throughput counts bytes of text, also for the compressed file.
         group.throughput(Throughput::BytesDecimal(n_bytes));
         group.bench_function(BenchmarkId::new(form, text), |b| {
             b.iter_batched(

@@ -1,11 +1,12 @@
-//! Instructions that the kernels take on one thread, counted by callgrind; `make bench-check`
-//! compares them with those recorded.
+//! Counts the instructions that kernels take on one thread, with callgrind. `make bench-check` compares
+//! the counts with recorded counts.
 //!
-//! Sizes are small, since callgrind is some fifty times slower than the processor. A kernel is a
-//! closure over data that its setup has made, outside of what is counted, and leaks: nothing of
-//! it is dropped while instructions are counted. Each kernel runs once, in a process of its own.
+//! Sizes are small, because callgrind is about fifty times slower than the processor. A kernel is a
+//! closure over its data. The setup of the kernel makes the data before counting starts, and leaks
+//! them, so that no data are dropped while instructions are counted. Each kernel runs once, in its own
+//! process.
 
-#![allow(missing_docs)] // of the modules that gungraun's macros make
+#![allow(missing_docs)] // the macros of gungraun make modules without docs
 
 use fastrand::Rng;
 use gungraun::{
@@ -28,7 +29,7 @@ use std::any::Any;
 use std::hint::black_box;
 use std::{env, fs, process};
 
-/// A kernel with its data. Its result is dropped after counting.
+/// A kernel with its data. The result is dropped after counting.
 type Kernel = Box<dyn FnOnce() -> Box<dyn Any>>;
 
 fn kernel<O: 'static>(call: impl FnOnce() -> O + 'static) -> Kernel {
@@ -36,7 +37,7 @@ fn kernel<O: 'static>(call: impl FnOnce() -> O + 'static) -> Kernel {
     Box::new(move || Box::new(call()))
 }
 
-/// Rayon works on the thread that asks, the only one whose instructions are counted.
+/// Makes rayon work on the calling thread, the only thread whose instructions are counted.
 fn on_this_thread() {
     let pool = ThreadPoolBuilder::new().num_threads(1).use_current_thread();
     if rayon::current_thread_index().is_none() {
@@ -52,7 +53,7 @@ fn watch() -> &'static Watch {
     leaked(Watch::new())
 }
 
-/// Rows, labels, and labels in the form in which most fits take them.
+/// Returns rows, labels, and labels in the form that most fits take.
 fn examples((x, y): (Csr, Csr)) -> (CsrView<'static, i32, f32>, &'static Csr, &'static CsrOwned) {
     on_this_thread();
     let owned = y.owned();
@@ -63,10 +64,10 @@ fn numbers(n: usize) -> Vec<f32> {
     (0..n).map(|at| (at % 17) as f32 / 17.0 - 0.5).collect()
 }
 
-/// Text for kernels that go once over the rows.
+/// Text data for kernels that pass over the rows once.
 const TEXT: Text = Text::new(2_000, 5_000, 80, 500);
 
-/// Measurements for kernels that solve.
+/// Measurements for kernels that solve a problem.
 const FEW: Measurements = Measurements {
     n: 250,
     d: 40,
@@ -108,7 +109,7 @@ fn best(k: usize) -> Kernel {
     })
 }
 
-/// A product of a block of rows with a panel of columns, or of its transpose.
+/// Returns the product of a block of rows with a panel of columns, or the product with the transpose.
 fn product(transposed: bool) -> Kernel {
     let (x, _, _) = examples(TEXT.examples(0));
     let order = leaked(ColumnOrder::new(x).expect("small"));
@@ -143,10 +144,10 @@ fn sparse(kernel: Kernel) -> Box<dyn Any> {
 
 // --- Linear classifiers ----------------------------------------------------------------------
 
-/// Text that linear classifiers and embeddings are fitted to.
+/// Text data to which linear classifiers and embeddings are fitted.
 const TAUGHT: Text = Text::new(200, 600, 30, 40);
 
-/// Most labels of `MANY` are rare enough for the fast search to leave out rows.
+/// Text data in which most labels are so rare that the fast search leaves out rows.
 const MANY: Text = Text::new(600, 1_500, 20, 150);
 
 fn fit_dismec(solver: dismec::Solver) -> Kernel {
@@ -187,7 +188,7 @@ fn fit_pdsparse() -> Kernel {
     })
 }
 
-/// The best five labels of `n` rows, by pruned weights.
+/// Returns the best five labels of `n` rows, with pruned weights.
 fn rank(n: usize) -> Kernel {
     let text = Text { n, ..TEXT };
     let (x, _, _) = examples(text.examples(0));
@@ -198,7 +199,7 @@ fn rank(n: usize) -> Kernel {
     kernel(move || scorer.topk(x.into(), 5, watch).expect("same features"))
 }
 
-/// The same by weights of low rank.
+/// Returns the best five labels of `n` rows, with low-rank factors.
 fn rank_low(n: usize) -> Kernel {
     const RANK: usize = 50;
     let text = Text { n, ..TEXT };
@@ -253,7 +254,7 @@ fn exact_rules(n_rules: usize) -> rules::Params {
     }
 }
 
-/// Scores, or label sets that training rows hold.
+/// Predicts scores. With `sets`, predicts label sets that occur in training rows.
 fn predict_rules(sets: bool) -> Kernel {
     let (x, y, owned) = examples(FEW.examples(0));
     let (params, watch) = (of_rules(50).check().expect("in range"), watch());
@@ -485,7 +486,7 @@ fn read(ending: &str) -> Kernel {
     let path = env::temp_dir().join(format!("manylabel-bench-{}.{ending}", process::id()));
     write_xc(&path, x, y, watch).expect("room for a megabyte");
     kernel(move || {
-        // Opening reads the first block, here all of the file.
+        // Opening reads the first block, which is the whole file here.
         let file = XcFile::open(&path, watch).expect("just written");
         let read = file.read::<i32, f32>().expect("just written");
         fs::remove_file(&path).expect("just written");
@@ -514,7 +515,14 @@ library_benchmark_group!(
     ]
 );
 
+// With this setting, glibc clears and copies memory with vector instructions. Its default on large blocks is
+// one instruction with a repeat count, and valgrind counts each repetition as an instruction. Cleared memory
+// would then dominate the counts.
+const NO_REPEATED_STORES: (&str, &str) = ("GLIBC_TUNABLES", "glibc.cpu.hwcaps=-ERMS");
+
 main!(
-    config = LibraryBenchmarkConfig::default().tool(Callgrind::with_args(["--cache-sim=no"])),
+    config = LibraryBenchmarkConfig::default()
+        .env(NO_REPEATED_STORES.0, NO_REPEATED_STORES.1)
+        .tool(Callgrind::with_args(["--cache-sim=no"])),
     library_benchmark_groups = kernels
 );

@@ -1,4 +1,4 @@
-//! Fits and predictions of the linear classifiers on one thread.
+//! Measures fits and predictions of the linear classifiers on one thread.
 
 use criterion::{
     BenchmarkId, Criterion, SamplingMode, Throughput, criterion_group, criterion_main,

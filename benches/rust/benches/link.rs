@@ -1,5 +1,5 @@
-//! Fits and rankings of the smooth link on one thread, on synthetic data with the shapes of yeast and
-//! bibtex, with a random projection in place of an embedding.
+//! Measures fits and rankings of the smooth link on one thread. The data are synthetic and have the
+//! shapes of yeast and bibtex. A random projection replaces the embedding.
 
 use criterion::{
     BenchmarkId, Criterion, SamplingMode, Throughput, criterion_group, criterion_main,

@@ -1,4 +1,4 @@
-//! Fits of partitions, k-means and the router on one thread.
+//! Measures fits of partitions, k-means and the router on one thread.
 
 use criterion::{BenchmarkId, Criterion, SamplingMode, criterion_group, criterion_main};
 use manylabel_base::Watch;
@@ -7,7 +7,7 @@ use manylabel_partition::{KMeans, Params, Router, Until};
 
 const TEXT: Text = Text::new(20_000, 20_000, 60, 4_271);
 
-/// Shows how the time grows with the number of blocks, for one data set.
+/// Measures how the time grows with the number of blocks, for one data set.
 fn partition(criterion: &mut Criterion) {
     let (x, y) = TEXT.examples(0);
     let y = y.owned();

@@ -1,5 +1,5 @@
-//! Products of sparse features with 32 columns, fits of Rembrandt with sparse and dense features, and
-//! projections, on one thread.
+//! Measures three parts of Rembrandt on one thread: products of sparse features with 32 columns, fits
+//! with sparse and dense features, and projections.
 
 use criterion::{
     BenchmarkId, Criterion, SamplingMode, Throughput, criterion_group, criterion_main,
@@ -10,8 +10,8 @@ use manylabel_pls::{Components, Matrix, Params, Solver, project};
 use manylabel_sparse::{ColumnOrder, DenseView, LANES, Lanes, RowBlocks};
 use ndarray::ArrayView2;
 
-/// Both products of the blocks of a matrix with a panel. Throughput counts pairs of a multiplication and an
-/// addition.
+/// Measures the two products of the blocks of a matrix with a panel. Throughput counts pairs of a
+/// multiplication and an addition.
 fn products(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("products");
     for text in [

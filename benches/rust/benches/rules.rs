@@ -1,5 +1,5 @@
-//! Fits and predictions of boosted rules on one thread, on synthetic data with the shapes of yeast
-//! (measurements) and bibtex (binary features).
+//! Measures fits and predictions of boosted rules on one thread. The data are synthetic and have the
+//! shapes of yeast (measurements) and bibtex (binary features).
 
 use criterion::{
     BenchmarkId, Criterion, SamplingMode, Throughput, criterion_group, criterion_main,
@@ -11,8 +11,8 @@ use manylabel_score::{Bounds, Model as _};
 use manylabel_sparse::{CsrOwned, CsrView};
 use std::collections::BTreeSet;
 
-/// A data set, and the number of features that are tried for a condition: log₂ of the number of features,
-/// rounded up.
+/// A data set, and the number of features that are tried for a condition. This number is log₂ of the
+/// number of features, rounded up.
 struct Data {
     name: String,
     x: Csr,
@@ -33,7 +33,7 @@ fn shapes() -> [Data; 2] {
     })
 }
 
-/// The same data with all values of X set to 1.
+/// Sets all values of X to 1.
 fn binary((mut x, y): (Csr, Csr)) -> (Csr, Csr) {
     x.values.fill(1.0);
     (x, y)
@@ -90,7 +90,7 @@ fn predict(criterion: &mut Criterion) {
             ..Params::default()
         };
         let model = data.fit(&data.y.owned(), &params);
-        // Positions in the types of numpy.
+        // Positions are converted to the types of numpy.
         let indptr: Vec<i32> = model.heads.indptr.iter().map(|&end| end as i32).collect();
         let labels: Vec<i32> = model.heads.indices.iter().map(|&l| l as i32).collect();
         let (values, n_labels) = (&model.heads.values, model.heads.n_cols);
@@ -111,7 +111,7 @@ fn predict(criterion: &mut Criterion) {
     }
 }
 
-/// The distinct label sets of all rows.
+/// Returns the distinct label sets of all rows.
 fn known_sets(y: &Csr, n_labels: usize) -> LabelSets {
     let y = y.view();
     let distinct: BTreeSet<&[i32]> = (0..y.n_rows()).map(|row| y.row(row).0).collect();

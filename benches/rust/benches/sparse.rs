@@ -1,4 +1,4 @@
-//! Passes over X that most fits and predictions take once, and the choice of the best labels.
+//! Measures passes over X that most fits and predictions take once, and the choice of the best labels.
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use manylabel_benches::{Text, briefly};

@@ -1,8 +1,8 @@
-//! Synthetic data and settings that the benches share.
+//! Makes the synthetic data and the settings that the benches share.
 //!
-//! [`Text`] makes sparse data with the uneven frequencies of text, [`Measurements`] dense data. Both depend
-//! on their sizes and a seed only. [`briefly`] and [`on_one_thread`] set how long to measure, and on how
-//! many threads.
+//! [`Text`] makes sparse data with uneven frequencies, like text. [`Measurements`] makes dense data.
+//! The data depend only on their sizes and a seed. [`briefly`] and [`on_one_thread`] set the length of
+//! a measurement and the number of threads.
 //!
 //! ```
 //! use manylabel_benches::{Measurements, Text};
@@ -26,8 +26,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
-/// Criterion with short measurements: one second to warm up and three seconds of 30 samples for each bench,
-/// without plots.
+/// Returns Criterion with short measurements and without plots. Each bench has a warm-up of one second,
+/// and then 30 samples in three seconds.
 pub fn briefly() -> Criterion {
     Criterion::default()
         .warm_up_time(Duration::from_secs(1))
@@ -37,11 +37,11 @@ pub fn briefly() -> Criterion {
         .without_plots()
 }
 
-/// [`briefly`], with rayon's global pool limited to one thread.
+/// Returns the settings of [`briefly`] and limits rayon's global pool to one thread.
 ///
 /// # Panics
 ///
-/// If rayon's global pool was used before.
+/// Panics if rayon's global pool was used before.
 pub fn on_one_thread() -> Criterion {
     let pool = ThreadPoolBuilder::new().num_threads(1);
     pool.build_global().expect("not used before");
@@ -61,17 +61,17 @@ pub const BIBTEX: Text = Text::new(4_880, 1_836, 69, 159);
 /// A CSR matrix with the types that scipy uses.
 #[derive(Debug, Clone)]
 pub struct Csr {
-    /// Row ends, (rows + 1,), starting with 0.
+    /// The row ends, (rows + 1,), starting with 0.
     pub indptr: Vec<i32>,
-    /// Columns, row after row; increasing within a row.
+    /// The columns, row after row. Columns are increasing within a row.
     pub indices: Vec<i32>,
-    /// Values, row after row.
+    /// The values, row after row.
     pub values: Vec<f32>,
     n_cols: usize,
 }
 
 impl Csr {
-    /// A matrix without rows.
+    /// Returns a matrix without rows.
     fn new(n_cols: usize) -> Self {
         Self {
             indptr: vec![0],
@@ -81,7 +81,8 @@ impl Csr {
         }
     }
 
-    /// Appends a row with the given columns, which increase, and a value from `value` for each.
+    /// Appends a row with the given columns, which must be increasing. `value` returns the value of
+    /// each column.
     fn push_row(&mut self, cols: impl IntoIterator<Item = usize>, mut value: impl FnMut() -> f32) {
         for col in cols {
             self.indices.push(col as i32);
@@ -90,11 +91,11 @@ impl Csr {
         self.indptr.push(self.indices.len() as i32);
     }
 
-    /// A view, which kernels take.
+    /// Returns a view, which kernels take as input.
     ///
     /// # Panics
     ///
-    /// If the arrays were changed so that they are not a valid CSR matrix.
+    /// Panics if the arrays were changed and are no longer a valid CSR matrix.
     pub fn view(&self) -> CsrView<'_, i32, f32> {
         CsrView::new(
             "bench",
@@ -106,26 +107,27 @@ impl Csr {
         .expect("a valid matrix")
     }
 
-    /// A copy in the form in which fits take labels.
+    /// Returns a copy in the form that fits take for labels.
     ///
     /// # Panics
     ///
-    /// As [`view`](Self::view).
+    /// Panics under the same conditions as [`view`](Self::view).
     pub fn owned(&self) -> CsrOwned {
         CsrOwned::from_view(self.view(), false).expect("small")
     }
 }
 
-/// Sizes of a data set similar to text. `Display` formats them as they appear in the names of benches.
+/// The sizes of a data set that is similar to text. `Display` formats the sizes as in the names of
+/// benches.
 #[derive(Debug, Clone, Copy)]
 pub struct Text {
-    /// Rows.
+    /// The number of rows.
     pub n: usize,
-    /// Features.
+    /// The number of features.
     pub d: usize,
-    /// Features of each row that are not zero.
+    /// The number of nonzero features of each row.
     pub nnz: usize,
-    /// Labels. Each row has three of them.
+    /// The number of labels. Each row has three labels.
     pub c: usize,
 }
 
@@ -136,22 +138,23 @@ impl fmt::Display for Text {
     }
 }
 
-/// Labels of each row.
+/// The number of labels of each row.
 const LABELS_OF_ROW: usize = 3;
 
-/// Number of features that indicate a label.
+/// The number of features that indicate a label.
 const WORDS_OF_LABEL: usize = 20;
 
 impl Text {
-    /// The sizes in the order in which they are displayed.
+    /// Makes a data set from its sizes, in the order in which they are displayed.
     pub const fn new(n: usize, d: usize, nnz: usize, c: usize) -> Self {
         Self { n, d, nnz, c }
     }
 
-    /// Features (n, d) and labels (n, c).
+    /// Returns features (n, d) and labels (n, c).
     ///
-    /// The frequencies of both fall like 1/rank. Half of a row's features are drawn from those that indicate
-    /// its labels, the others from all. Values are uniform in [0.5, 1.5).
+    /// The frequencies of features and labels decrease like 1/rank. Half of the features of a row are
+    /// drawn from the features that indicate its labels. The other half are drawn from all features.
+    /// Values are uniform in [0.5, 1.5).
     pub fn examples(&self, seed: u64) -> (Csr, Csr) {
         let mut rng = Rng::with_seed(seed);
         let words: Vec<usize> = (0..self.c * WORDS_OF_LABEL)
@@ -175,8 +178,9 @@ impl Text {
         (x, y)
     }
 
-    /// Weights (d, c) as a pruned linear model has them: frequent features have weights for more labels. The
-    /// first feature has a weight for about every second label, the hundredth for every third.
+    /// Returns weights (d, c) like the weights of a pruned linear model, in which frequent features
+    /// have weights for more labels. The first feature has a weight for about every second label, and
+    /// the hundredth feature for about every third label.
     pub fn weights(&self, seed: u64) -> Csr {
         let mut rng = Rng::with_seed(seed);
         let mut weights = Csr::new(self.c);
@@ -189,15 +193,15 @@ impl Text {
     }
 }
 
-/// Sizes of a data set of measurements, without zeros. `Display` formats them as they appear in the names of
-/// benches.
+/// The sizes of a data set of measurements without zeros. `Display` formats the sizes as in the names
+/// of benches.
 #[derive(Debug, Clone, Copy)]
 pub struct Measurements {
-    /// Rows.
+    /// The number of rows.
     pub n: usize,
-    /// Features.
+    /// The number of features.
     pub d: usize,
-    /// Labels.
+    /// The number of labels.
     pub c: usize,
 }
 
@@ -209,10 +213,11 @@ impl fmt::Display for Measurements {
 }
 
 impl Measurements {
-    /// Features (n, d), uniform in [0, 1), and labels (n, c).
+    /// Returns features (n, d), uniform in [0, 1), and labels (n, c).
     ///
-    /// A row has a label if the sum of two features, drawn for the label, exceeds a bound. Bounds rise from
-    /// label to label: about three rows in four have the first label, and one in ten the last.
+    /// Two features are drawn for each label. A row has the label if the sum of these two features
+    /// exceeds a bound. Bounds increase from label to label: about three rows in four have the first
+    /// label, and one in ten has the last.
     pub fn examples(&self, seed: u64) -> (Csr, Csr) {
         let mut rng = Rng::with_seed(seed);
         let of_label: Vec<(usize, usize)> = (0..self.c)
@@ -232,12 +237,12 @@ impl Measurements {
     }
 }
 
-/// A rank below `n`, counted from 0, with a probability roughly proportional to 1 / (rank + 1).
+/// Draws a rank below `n`, counted from 0, with a probability roughly proportional to 1 / (rank + 1).
 fn zipf(rng: &mut Rng, n: usize) -> usize {
     (n as f64 + 1.0).powf(rng.f64()) as usize - 1
 }
 
-/// `n` distinct draws.
+/// Returns `n` distinct draws.
 fn distinct(n: usize, mut draw: impl FnMut() -> usize) -> BTreeSet<usize> {
     let mut drawn = BTreeSet::new();
     while drawn.len() < n {

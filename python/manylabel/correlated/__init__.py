@@ -1,4 +1,4 @@
-"""Logistic regressions of all labels at once, with a coupling for every pair of labels."""
+"""Correlated logistic regressions: one classifier for all labels, with a coupling for each pair of labels."""
 
 from manylabel.correlated.classifier import CorrLogClassifier, corrlog_path, corrlog_space
 from manylabel.correlated.inspection import Explanation

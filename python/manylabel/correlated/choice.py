@@ -1,6 +1,7 @@
-"""Choices of the correlated model by held-out rows: the penalty, and how many labels to predict.
+"""Choice of the penalty and of the number of predicted labels for the correlated model, on held-out rows.
 
-Both are made without couplings. The labels are then independent regressions, so a sample of them suffices.
+Both choices use models without couplings. Without couplings, the labels have independent regressions, so a
+sample of the labels suffices.
 """
 
 from __future__ import annotations
@@ -16,31 +17,31 @@ from manylabel.estimator.held_out import Fold, best_strength
 
 __all__ = ["HeldOut", "matching_threshold", "weighted_count"]
 
-# The search stays within this factor of its start.
+# The search for a penalty stays between its start divided by this factor and its start times this factor.
 _RANGE = 1e3
 
-# KKT violation and number of gradients that suffice for a choice.
+# Tolerance of the KKT violation and maximum number of gradients for the fits during a choice.
 _TOL = 1e-3
 _MAX_ITER = 300
 
-# Thresholds of log-odds are searched between -8 and 8 by at most so many bisections, until the number of
-# labels is within 2 %.
+# The threshold of the log-odds is searched by bisection between -8 and 8. The search takes at most
+# `_HALVINGS` steps. It stops when the number of predicted labels is within 2 % of the wanted number.
 _WIDEST = 8.0
 _HALVINGS = 12
 _CLOSE = 0.02
 
 
 class HeldOut:
-    """Independent regressions of some labels, and their predictions of held-out rows.
+    """Independent regressions of a sample of the labels, and their predictions for held-out rows.
 
     Parameters
     ----------
     model : CorrLogClassifier
-        Unfitted; its other parameters apply.
+        Unfitted model. Parameters that are not part of the choice are taken from this model.
     folds : sequence of Fold
-        At least one.
+        Rows to fit and held-out rows; at least one fold.
     report : callable
-        Called from time to time. An exception it raises stops the fits.
+        Function that is called regularly during the fits. If the function raises an exception, the fits stop.
     """
 
     def __init__(self, model: Any, folds: Sequence[Fold], report: Callable[[int], object]) -> None:
@@ -56,21 +57,22 @@ class HeldOut:
         )
 
     def _fitted(self, l2: float) -> list[Any]:
-        """Fit all folds with a penalty, or return the earlier fits with it."""
+        """Return models of all folds for a penalty; fit them unless this has been done before."""
         if l2 not in self._fits:
             self._fits[l2] = [self._fit(l2, fold) for fold in self._folds]
         return self._fits[l2]
 
     def _fit(self, l2: float, fold: Fold) -> Any:
-        # Relative to the mean loss of n rows, the best penalty of squares falls as 1/n (a fixed prior), and
-        # that of absolute values as 1/sqrt(n) (the rate of the lasso).
+        # The loss is a mean over n rows. With this scale, the best penalty of squares is proportional to 1/n
+        # (a fixed prior). The best penalty of absolute values is proportional to 1/sqrt(n) (the rate of the
+        # lasso).
         rate = 0.5 if self._model.epsilon > 0 else 1.0
         model = clone(self._model).set_params(l2_features=l2 / fold.share**rate)
         model._fit(fold.X, fold.Y, fold.sample_weight, lambda _: self._report(0), quiet=True)
         return model
 
     def best_penalty(self, first: float) -> float:
-        """Choose the penalty of the weights, starting from `first`."""
+        """Choose the penalty of the weights; the search starts at `first`."""
 
         def loss(l2: float) -> float:
             losses = [
@@ -84,13 +86,15 @@ class HeldOut:
         return best
 
     def cut(self, l2: float) -> tuple[float, float]:
-        """Choose the log-odds above which as many labels of the held-out rows are predicted as they have.
+        """Choose a threshold such that held-out rows have as many predicted labels as true labels.
 
         Returns
         -------
         cut : float
+            Threshold of the log-odds.
         share : float
-            Number of labels of the fitted rows that it predicts, relative to the number they have.
+            Number of predicted labels divided by the number of true labels, on the rows that the models are
+            fitted to, with this threshold.
         """
         fits = list(zip(self._folds, self._fitted(l2), strict=True))
         held = np.concatenate([model.decision_function(fold.X_held).ravel() for fold, model in fits])
@@ -113,18 +117,20 @@ def matching_threshold(count: Callable[[float], float], wanted: float, first: fl
     Parameters
     ----------
     count : callable
-        Returns the number of labels predicted above a threshold; falls as the threshold rises.
+        Function that returns the number of predicted labels for a threshold. The number must not increase
+        with the threshold.
     wanted : float
-        The number to reach.
+        Wanted number of predicted labels.
     first : float
-        The first threshold tried. Overfitted rows may be matched by many thresholds, of which this is the
-        best guess.
+        First threshold of the search. If the model overfits, many thresholds may give the wanted number of
+        labels. The search then returns `first`, if it is one of them.
 
     Returns
     -------
     float
-        The threshold between -8 and 8, among those tried, with the nearest number. If couplings change whole
-        sets of labels at once, the number jumps and none may be near.
+        A threshold between -8 and 8. Among all thresholds that the search tried, its number of labels is
+        nearest to `wanted`. Couplings may change several labels at once, so that the number of labels jumps.
+        In this case, the nearest number may differ from `wanted`.
     """
     low, high = -_WIDEST, _WIDEST
     threshold = best = min(max(first, low), high)
@@ -141,7 +147,7 @@ def matching_threshold(count: Callable[[float], float], wanted: float, first: fl
 
 
 def weighted_count(counts: NDArray[Any], sample_weight: NDArray[Any] | None) -> float:
-    """Sum the counts of rows by weight. Avoids BLAS, which ends the process if memory is short."""
+    """Return the weighted sum of the counts, without BLAS, which ends the process if memory is short."""
     return float(counts.sum() if sample_weight is None else (counts * sample_weight.astype(np.float64)).sum())
 
 

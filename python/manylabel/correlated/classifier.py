@@ -1,4 +1,4 @@
-"""The correlated logistic model as an estimator, its path of penalties and its search space."""
+"""The classifier `CorrLogClassifier`, fits for a sequence of penalties, and a parameter search space."""
 
 from __future__ import annotations
 
@@ -33,16 +33,17 @@ from manylabel.estimator.validation import (
 
 __all__ = ["CorrLogClassifier", "corrlog_path", "corrlog_space"]
 
-# The choice of a penalty starts at the paper's value or, if rows are few, at this value divided by their
-# number.
+# The search for a penalty starts at the larger of two values: `_LEAST_PENALTY`, which is the value of Li et
+# al. (2016), and `_PRIOR` divided by the number of rows.
 _LEAST_PENALTY = 1e-3
 _PRIOR = 2.0
 
-# Placeholders for "auto" while the core checks that the parameters go together.
+# Values that replace "auto" while the Rust core checks that the parameters are compatible.
 _UNCHOSEN = {"l2_features": _LEAST_PENALTY, "l2_pairs": _LEAST_PENALTY, "standardize": True}
 
-# The threshold of the model with couplings is matched on rows that have so many labels in all, but on at
-# least and at most so many rows: the labels of one row are predicted together, so few rows are noisy.
+# The threshold of the model with couplings is chosen on a sample of the training rows. The rows of the sample
+# have about `_MATCHED_LABELS` labels in total. `_MATCHED_ROWS` is the minimum and maximum number of rows. A
+# minimum is needed because the labels of a row are predicted together, so the result from few rows is noisy.
 _MATCHED_LABELS, _MATCHED_ROWS = 300, (128, 512)
 
 
@@ -51,119 +52,142 @@ class CorrLogClassifier(MultiLabelClassifier):
     """Correlated logistic regressions: one weight per feature and label, one coupling per pair of labels.
 
     Given the features x and the other labels z, the log-odds of label i are
-    ``x @ b_i + intercept_i + sum_k c_ik z_k`` [1]_ [2]_. Weights and couplings are fitted together by
-    maximizing the pseudo-likelihood with elastic net penalties on both. The labels of a row are predicted
-    jointly, as a set.
+    ``x @ b_i + intercept_i + sum_k c_ik z_k`` [1]_ [2]_. The b_i are called weights and the c_ik couplings.
+    `fit` maximizes the pseudo-likelihood with elastic net penalties on the weights and on the couplings.
+    `predict` predicts the labels of a row jointly, as a label set.
 
     Parameters
     ----------
     l2_features : float or "auto", default="auto"
-        Penalty of the weights: ``l2_features * (b**2 + epsilon * abs(b))`` each, added to the mean loss per
-        row; finite and > 0. Intercepts are not penalized. "auto" chooses it by the loss on held-out rows (see
-        Notes); with the solver "reference" it is 0.001.
+        Strength of the penalty on the weights; finite and > 0. Each weight adds
+        ``l2_features * (b**2 + epsilon * abs(b))`` to the mean loss per row. Intercepts are not penalized.
+        "auto" chooses the value with the lowest loss on held-out rows (see Notes). With the solver
+        "reference", "auto" is 0.001.
     l2_pairs : float or "auto", default="auto"
-        Penalty of the couplings: ``l2_pairs * (c**2 + epsilon * abs(c))`` per pair; > 0. Infinity gives
-        independent logistic regressions. "auto" is `l2_features` if features are standardized, else
-        `l2_features` divided by the mean variance of the features.
+        Strength of the penalty on the couplings; > 0. Each pair of labels adds
+        ``l2_pairs * (c**2 + epsilon * abs(c))`` to the mean loss per row. Infinity gives independent logistic
+        regressions. "auto" is `l2_features` if features are standardized. Otherwise it is `l2_features`
+        divided by the mean variance of the features.
     threshold : {"auto", "zero"} or float, default="auto"
-        Subtracted from every intercept when label sets are predicted. "auto" learns it, so that rows get
-        about as many labels as they have (see Notes). "zero" predicts the most probable set, as the paper
-        does. That minimizes the subset 0/1 loss, but the sets are small or empty if no label is likely.
+        Threshold of the log-odds. It is subtracted from every intercept when `predict` computes label sets.
+        "auto" learns the threshold on held-out rows, so that about the right number of labels is predicted
+        (see Notes). "zero" predicts the most probable label set, as [2]_ does. This minimizes the subset 0/1
+        loss, but the label sets are small or empty if no label is likely.
     epsilon : float, default=1.0
-        Share of the absolute values in both penalties, which set weights and couplings to zero; finite and
-        >= 0.
+        Factor of the absolute values in both penalties; finite and >= 0. The absolute values set weights and
+        couplings to exactly zero. With ``epsilon=0``, the penalties are pure L2 penalties.
     coding : {"01", "pm1"}, default="01"
-        Whether the penalties apply to the weights and couplings of labels 0 and 1, or to those of labels -1
-        and 1 as in the paper, which are b/2 and c/4. The model is the same, and the fitted attributes are for
-        labels 0 and 1 in both cases.
+        Label coding for the penalties. With "01", the penalties apply to the weights b and couplings c for
+        labels coded as 0 and 1. With "pm1", they apply to the weights b/2 and couplings c/4 for labels coded
+        as -1 and 1, as in [2]_. The fitted attributes contain b and c in both cases.
     decoder : {"auto", "exact", "search", "bp"}, default="auto"
-        How the most probable label set is found. "exact" enumerates all states of at most 20 coupled labels.
-        "search" starts from the best label sets of the training rows and flips single labels and pairs as
-        long as that helps. "bp" is the paper's max-product belief propagation with at most 50 rounds; it
-        often fails if many labels are coupled. "auto" is "exact" for up to 14 coupled labels, else "search".
+        Method that computes the most probable label set. "exact" tries all label sets; it is possible if at
+        most 20 labels have couplings. "search" starts from the best label sets of the training rows. It then
+        changes single labels and pairs of labels as long as this improves the label set. "bp" is max-product
+        belief propagation with at most 50 rounds, as in [2]_. It often does not find the most probable label
+        set if many labels have couplings. "auto" is "exact" if at most 14 labels have couplings, and
+        otherwise "search".
     solver : {"auto", "fista", "reference"}, default="auto"
-        "fista" finds the optimum by accelerated proximal gradients, with restarts and one step size per
-        label. "auto" finds the same optimum by quasi-Newton steps, which mostly takes a third or less of the
-        gradients. It needs the second moments of features and labels: it is used if these are at most 2,048
-        together and at most half as many as rows, and `epsilon` is not 0. Otherwise, or if it fails, "auto"
-        continues as "fista". "reference" repeats the optimization of the method's authors: fixed steps from
-        zero, at most 500, stopped early when the objective changes by less than a thousandth, which
-        regularizes. There the penalty of a coupling is ``l2_pairs * (2 c**2 + epsilon * abs(c))``, and
-        `coding` must be "01".
+        Solver for the weights and couplings. "fista" computes the optimum by accelerated proximal gradient
+        steps, with restarts and one step size per label. "auto" computes the same optimum by quasi-Newton
+        steps, which usually need at most a third as many gradient evaluations. Quasi-Newton steps need the
+        second moments of the features and labels. "auto" uses them if `epsilon` is not 0 and if the numbers
+        of features and labels sum to at most 2,048 and at most half the number of rows. Otherwise, or if the
+        quasi-Newton steps fail, "auto" continues as "fista". "reference" repeats the optimization in the code
+        of the authors of [2]_. It starts at zero and takes at most 500 steps of fixed size. It stops when the
+        objective changes by less than a thousandth, and this early stopping regularizes the model. With
+        "reference", the penalty of a coupling is ``l2_pairs * (2 c**2 + epsilon * abs(c))``, and `coding`
+        must be "01".
     standardize : bool or "auto", default="auto"
-        Whether the penalties apply to features scaled to unit variance. "auto" is True if more than an eighth
-        of the values of X are nonzero. False suits text, since rare words then cannot get large weights.
+        Whether the penalties apply to the weights of features scaled to unit variance. "auto" is True if more
+        than an eighth of the values of X are nonzero. False suits text data, because it prevents large
+        weights of rare words.
     tol : float, default=1e-4
-        Largest KKT violation that is accepted: the largest entry of the (sub)gradient, for features of unit
-        variance; finite and > 0. Penalties below this have no effect. Ignored with "reference".
+        Tolerance of the KKT violation; finite and > 0. The KKT violation is the largest absolute entry of the
+        (sub)gradient, with respect to the couplings and the weights of features scaled to unit variance. The
+        fit has converged when the violation is at most `tol`. Penalties below `tol` have no effect. The
+        solver "reference" ignores this parameter.
     max_iter : int, default=1000
-        Maximum number of gradients; >= 1.
+        Maximum number of gradient evaluations; >= 1.
 
     Attributes
     ----------
     coef_ : csc_array of shape (n_labels, n_features_in_), dtype float64
-        Weights b, compressed by feature.
+        Weights b, in CSC format.
     intercept_ : ndarray of shape (n_labels,), dtype float64
-        Intercepts; -inf for labels never seen in fit. A label that all rows have has a large intercept and
-        nothing else.
+        Intercepts. The intercept is -inf for labels that occur in no training row. It is large for labels
+        that occur in all training rows, and the weights and couplings of these labels are zero.
     correlations_ : csr_array of shape (n_labels, n_labels), dtype float64
-        Couplings c, symmetric: what the presence of one label adds to the log-odds of the other.
+        Couplings c, a symmetric matrix. The presence of label k adds c_ik to the log-odds of label i.
     label_sets_ : csr_array of shape (n_sets, n_labels), dtype float32
-        The distinct sets of coupled labels among the training rows, most frequent first, at most 65,536.
+        Distinct label sets of the training rows, without labels that have no couplings, in order of
+        decreasing frequency; at most 65,536 sets.
     label_set_energies_ : ndarray of shape (n_sets,), dtype float64
-        Sum of the couplings within each set.
+        Sum of the couplings of all pairs of labels in each set of `label_sets_`.
     objective_ : float
-        Mean loss per row plus penalties, without labels that no row or every row has.
+        Value of the objective: the mean loss per row plus the penalties. Labels that occur in no row or in
+        every row are not included.
     kkt_ : float
-        Remaining KKT violation, over all weights and all pairs.
+        KKT violation at the end of the fit, over all weights and all pairs of labels.
     n_iter_ : int
-        Number of gradients.
+        Number of gradient evaluations.
     l2_features_, l2_pairs_ : float
-        The penalties, as given or chosen.
+        The values of `l2_features` and `l2_pairs`, as given or chosen.
     threshold_ : float
-        The threshold of label sets, as given or learned. `intercept_`, probabilities and rankings do not
-        depend on it.
+        The value of `threshold`, as given or learned. It applies to label sets and `decision_function`.
+        `intercept_`, `predict_proba` and `predict_topk` do not depend on the threshold.
 
     See Also
     --------
-    corrlog_path : Fits for falling penalties, each from the one before.
-    corrlog_space : Ranges of the parameters for a random search.
+    corrlog_path : Fits models for a sequence of penalties.
+    corrlog_space : Parameter ranges for a random search.
 
     Notes
     -----
-    Scores of `decision_function` are the log-odds of each label given the features and the predicted other
-    labels, minus `threshold_`; with "bp" they are max-marginals of the messages. Labels with positive scores
-    are predicted.
+    The scores of `decision_function` are log-odds minus `threshold_`. The log-odds of a label are conditional
+    on the features and on the predictions for all other labels. With ``decoder="bp"``, the scores are the
+    max-marginals of the messages. `predict` assigns the labels with positive scores.
 
-    `predict_proba` returns marginal probabilities, whatever the other labels are. For up to 14 coupled labels
-    they are sums over all label sets. For more they come from sum-product belief propagation with damping
-    1/2; rows that do not converge in 100 rounds, and models with more than 2,500 coupled pairs, use mean
-    field. `predict_topk` ranks by the log-odds of these probabilities. Rankings by `decision_function`, which
-    takes the other predicted labels for granted, are worse if these are uncertain: P@1 is 73 instead of 76 on
-    yeast, and 43 instead of 55 on delicious. With more than 14 coupled labels, probabilities and rankings
-    take 2 to 15 times as long as `predict`, at most a few milliseconds per row.
+    `predict_proba` returns marginal probabilities, which do not depend on predictions for other labels. If at
+    most 14 labels have couplings, they are sums over all label sets. Otherwise, they are computed by
+    sum-product belief propagation with damping 1/2. If the messages of a row do not converge in 100 rounds,
+    or if more than 2,500 pairs of labels have couplings, a mean-field approximation is used instead.
 
-    A gradient takes O((nnz(X) + nnz(Y)) n_labels) time, where Y counts for labels with couplings only. Pairs
-    that stay at zero are skipped, but no pair is left out that violates optimality. Memory: 36 bytes per
-    weight, 72 in double precision (`tol` below 1e-5); as much again and more for each nonzero weight with
-    quasi-Newton steps; two copies of X; no array of n_samples x n_labels beyond one block of rows.
+    `predict_topk` ranks labels by the log-odds of these probabilities. Rankings by `decision_function` depend
+    on the predictions for the other labels. They are worse if these predictions are uncertain. For example,
+    the precision at 1 is 73 % instead of 76 % on yeast, and 43 % instead of 55 % on delicious. If more than
+    14 labels have couplings, `predict_proba` and `predict_topk` take 2 to 15 times as long as `predict`, at
+    most a few milliseconds per row.
 
-    If labels determine one another, their couplings grow until one label decides the other. A larger
-    `l2_pairs` prevents this.
+    A gradient evaluation takes O((nnz(X) + nnz(Y)) n_labels) time, where nnz(Y) counts only labels with
+    couplings. The solver skips pairs of labels with a coupling of zero. If a skipped pair violates the
+    optimality conditions, the solver adds the pair.
 
-    ``l2_features="auto"`` is chosen without couplings, on a sample of 4,096 rows and 32 labels, or an eighth
-    of the rows and 1 in 64 labels if that is more, but at most 16,384 rows and 512 labels. A quarter of these
-    rows is held out; on small sets each quarter in turn. The search starts at ``max(0.001, 2 / n_samples)``,
-    where the second is a prior with standard deviation 1/2 per weight, times the mean variance of the
-    features if these are not standardized. It moves by factors of ``sqrt(10)``, at most three orders of
-    magnitude up or down, as long as a step lowers the held-out log loss by 2 %. It takes about 0.1 seconds on
-    small sets. If the held-out rows have fewer than ten labels in all, the start is used. With
-    `sample_weight`, n_samples is the sum of the weights.
+    The fit takes 36 bytes of memory per weight, or 72 bytes per weight in double precision, which is used if
+    `tol` is below 1e-5. Quasi-Newton steps at least double the memory of each nonzero weight. The fit also
+    stores two copies of X. Arrays of shape (n_samples, n_labels) are formed for one block of rows at a time.
 
-    ``threshold="auto"`` is learned in two steps. First, the same regressions give a cut of the log-odds that
-    predicts as many labels of the held-out rows as they have. Then the threshold is set so that the model
-    with couplings predicts as many labels on 128 to 512 of its training rows as that cut does. It is 0 if no
-    rows can be held out, and with the solver "reference". For Hamming loss use ``predict_proba(X) > 0.5``.
+    If labels nearly determine one another, their couplings become so large that the predictions of these
+    labels determine one another. A larger `l2_pairs` prevents this.
+
+    With ``l2_features="auto"``, the penalty is chosen on a sample of the data, by models without couplings.
+    The sample has 4,096 rows and 32 labels, or an eighth of the rows and 1 in 64 labels if these numbers are
+    larger. It has at most 16,384 rows and 512 labels. A quarter of the sampled rows is held out. On small
+    data sets, each quarter is held out once. The search starts at ``max(0.001, 2 / n_samples)``. The value
+    ``2 / n_samples`` corresponds to a Gaussian prior with standard deviation 1/2 for each weight. If features
+    are not standardized, the start is multiplied by the mean variance of the features. With `sample_weight`,
+    n_samples is the sum of the weights. The search multiplies or divides the penalty by ``sqrt(10)`` as long
+    as a step lowers the log loss on the held-out rows by 2 %. It goes at most three orders of magnitude up or
+    down. If the held-out rows have fewer than ten labels in total, the penalty is the start of the search. On
+    small data sets, the search takes about 0.1 seconds.
+
+    With ``threshold="auto"``, the threshold is learned in two steps. The first step uses models without
+    couplings. It finds the threshold at which the number of predicted labels on held-out rows equals the
+    number of true labels. With this threshold, the ratio of the number of predicted labels to the number of
+    true labels on the training rows of these models is computed. The second step uses the final model with
+    couplings. It finds the threshold at which the final model has the same ratio on 128 to 512 of its
+    training rows. The threshold is 0 if no rows can be held out or if the solver is "reference". To minimize
+    the Hamming loss, use ``predict_proba(X) > 0.5``.
 
     References
     ----------
@@ -205,7 +229,7 @@ class CorrLogClassifier(MultiLabelClassifier):
         objective_=Scalar(float),
         kkt_=Scalar(float),
         n_iter_=Scalar(int),
-        l2_features_=Scalar(float, optional=True),  # this and the next two: not in version 0.1
+        l2_features_=Scalar(float, optional=True),  # files of version 0.1 lack these three
         l2_pairs_=Scalar(float, optional=True),
         threshold_=Scalar(float, finite=True, optional=True),
     )
@@ -244,7 +268,7 @@ class CorrLogClassifier(MultiLabelClassifier):
         *,
         quiet: bool = False,
     ) -> None:
-        """Fit, starting from a model of the same features and labels if one is given."""
+        """Fit the model; `start` is a fitted model of the same features and labels, or None."""
         params = self.parameters.check(self)
         _core.check_correlated(params | _UNCHOSEN)
         threshold = fixed_threshold(params["threshold"])
@@ -258,7 +282,7 @@ class CorrLogClassifier(MultiLabelClassifier):
             weights, intercept, couplings, sets, energies, end = _core.fit_correlated(
                 (X, y, sample_weight), start, params, (params["n_jobs"], report)
             )
-        # The CSR arrays of (n_features, n_labels) are the CSC arrays of the transpose.
+        # A CSR matrix of shape (n_features, n_labels) has the same arrays as its transpose in CSC format.
         self.coef_ = csc_array(core_parts(weights), shape=(n_labels, X.shape[1]))
         self.intercept_ = intercept
         self.correlations_ = csr_array(core_parts(couplings), shape=(n_labels, n_labels))
@@ -276,8 +300,8 @@ class CorrLogClassifier(MultiLabelClassifier):
         if not (converged or quiet):
             aim = "stop" if self.solver == "reference" else "converge"
             warnings.warn(
-                f"the fit did not {aim} in {self.n_iter_} gradients, violation {self.kkt_:.3g}; "
-                f"max_iter={self.max_iter}, tol={self.tol}",
+                f"the fit did not {aim} in {self.n_iter_} gradient evaluations; the KKT violation is "
+                f"{self.kkt_:.3g} (max_iter={self.max_iter}, tol={self.tol})",
                 ConvergenceWarning,
                 stacklevel=3,
             )
@@ -302,9 +326,10 @@ class CorrLogClassifier(MultiLabelClassifier):
         sample_weight: NDArray[np.float32] | None,
         report: Tell,
     ) -> tuple[float, float] | None:
-        """Choose the penalties that are "auto"; return the cut without couplings and the share it predicts.
+        """Choose the penalties that are "auto"; return the results of `HeldOut.cut`.
 
-        None if there are no rows to learn it from, or the threshold is not to be learned.
+        The chosen penalties replace "auto" in `params`. The result is None if there are no rows to learn the
+        threshold from, or if the threshold is not learned.
         """
         by_hand = self.solver == "reference"
         learns = threshold is None and not by_hand
@@ -332,7 +357,7 @@ class CorrLogClassifier(MultiLabelClassifier):
         cut: tuple[float, float],
         threads: int,
     ) -> float:
-        """Find the threshold that predicts as many labels on training rows as the cut without couplings."""
+        """Find the threshold at which the model with couplings predicts the right number of labels."""
         first, share = cut
         least, most = _MATCHED_ROWS
         wanted = -(-_MATCHED_LABELS * X.shape[0] // max(Y.nnz, 1))
@@ -349,25 +374,25 @@ class CorrLogClassifier(MultiLabelClassifier):
 
     @property
     def _threshold(self) -> float:
-        """The threshold that label sets are predicted with."""
-        return float(getattr(self, "threshold_", 0.0))  # model files of version 0.1 have none
+        """The threshold for the prediction of label sets."""
+        return float(getattr(self, "threshold_", 0.0))  # missing in files of version 0.1
 
     def _make_scorer(self) -> _core.Scorer:
-        decoder = self.parameters["decoder"].check("decoder", self.decoder)  # it may be set after fit
+        decoder = self.parameters["decoder"].check("decoder", self.decoder)  # may be set after fit
         return _core.correlated_scorer(self, {"decoder": decoder})
 
     def _knows_probabilities(self) -> bool:
         return True
 
     def in_coding(self, coding: str) -> tuple[csc_array, NDArray[np.float64], csr_array]:
-        """Return the parameters of the model for labels coded as 0 and 1, or as -1 and 1.
+        """Return the weights, intercepts and couplings for labels coded as 0 and 1, or as -1 and 1.
 
         Parameters
         ----------
         coding : {"01", "pm1"}
-            "01" returns the fitted attributes. With "pm1" the probability of a label set y is proportional to
-            ``exp(sum_i y_i (w_i x + v_i) + sum_i<k a_ik y_i y_k)``, where ``w = b / 2``, ``a = c / 4`` and
-            ``v_i = intercept_i / 2 + sum_k c_ik / 4``.
+            Label coding of the result. "01" returns the fitted attributes. With "pm1", the probability of a
+            label set y is proportional to ``exp(sum_i y_i (w_i x + v_i) + sum_i<k a_ik y_i y_k)``, where
+            ``w = b / 2``, ``a = c / 4`` and ``v_i = intercept_i / 2 + sum_k c_ik / 4``.
 
         Returns
         -------
@@ -398,28 +423,30 @@ class CorrLogClassifier(MultiLabelClassifier):
         feature_names: Sequence[str] | None = None,
         label_names: Sequence[str] | None = None,
     ) -> Explanation:
-        """Show what contributes to the log-odds of the labels of one row.
+        """Split the log-odds of all labels of one row into contributions.
 
         Parameters
         ----------
         x : array-like or sparse matrix of shape (n_features_in_,) or (1, n_features_in_)
             The features of one row.
         feature_names : sequence of str of length n_features_in_, default=None
-            Names that the text uses. By default ``feature_names_in_``, or else "feature 0", "feature 1", ...
+            Names of the features in the ``repr`` of the result. By default, the names are
+            ``feature_names_in_`` if this attribute exists, and otherwise "feature 0", "feature 1", ...
         label_names : sequence of str of length n_labels, default=None
-            Names that the text uses. By default "label 0", "label 1", ...
+            Names of the labels in the ``repr`` of the result. By default, they are "label 0", "label 1", ...
 
         Returns
         -------
         Explanation
-            What the intercept minus `threshold_`, each feature and each other predicted label add to the
-            log-odds of every label. Its text covers the predicted labels.
+            The log-odds of every label, split into a contribution of each feature, a contribution of each
+            predicted label other than the label itself, and the intercept minus `threshold_`. The ``repr`` of
+            the object is a text with the contributions to the predicted labels.
 
         Raises
         ------
         ValueError
-            If x is not one row with the features of fit, or the number of names is not that of features or
-            labels.
+            If x is not one row with the same number of features as in `fit`, or if the number of names
+            differs from the number of features or labels.
         """
         check_is_fitted(self)
         x = check_row(self, x)
@@ -446,30 +473,33 @@ class CorrLogClassifier(MultiLabelClassifier):
         max_pairs: int = 40,
         axes: Sequence[Any] | None = None,
     ) -> NDArray[Any]:
-        """Draw couplings as a heat map, and the strongest ones as a graph.
+        """Plot couplings as a heat map, and the strongest couplings as a graph.
 
         Parameters
         ----------
         label_names : sequence of str of length n_labels, default=None
-            Names of the labels. By default "label 0", "label 1", ...
+            Names of the labels. By default, the names are "label 0", "label 1", ...
         max_labels : int, default=30
-            Number of labels in the heat map, those with the strongest couplings; >= 1.
+            Maximum number of labels in the heat map; >= 1. The heat map shows the labels with the strongest
+            couplings.
         max_pairs : int, default=40
-            Number of pairs in the graph, the strongest ones; >= 1.
+            Maximum number of label pairs in the graph; >= 1. The graph shows the pairs with the strongest
+            couplings.
         axes : sequence of two matplotlib.axes.Axes, default=None
-            Where to draw heat map and graph; None for a new figure.
+            Axes for the heat map and for the graph. None creates a new figure.
 
         Returns
         -------
         ndarray of two matplotlib.axes.Axes
-            The axes drawn on. Red means that labels exclude each other, blue that they occur together.
+            The axes with the heat map and the graph. Red couplings mean that labels exclude each other. Blue
+            couplings mean that labels occur together.
 
         Raises
         ------
         ModuleNotFoundError
             If matplotlib is not installed.
         ValueError
-            If `label_names` does not have one name for each label, or `axes` does not have two entries.
+            If `label_names` does not have one name per label, or if `axes` does not have two entries.
         """
         check_is_fitted(self)
         return draw_correlations(
@@ -482,7 +512,7 @@ class CorrLogClassifier(MultiLabelClassifier):
 
 
 def _mean_variance(X: csr_array, sample_weight: NDArray[np.float32] | None) -> float:
-    """Return the mean variance of the columns that are not constant; 1 if there are none."""
+    """Return the mean variance of all non-constant columns; 1 if all columns are constant."""
     inverse = inverse_deviations(X, sample_weight)
     varying = inverse[inverse > 0]
     return float(np.mean(varying**-2.0)) if len(varying) else 1.0
@@ -496,35 +526,39 @@ def corrlog_path(
     estimator: CorrLogClassifier | None = None,
     sample_weight: Any = None,
 ) -> list[CorrLogClassifier]:
-    """Fit one model per penalty, each starting from the one before.
+    """Fit one model for each penalty; each fit starts at the solution of the previous fit.
 
     Parameters
     ----------
     X : array-like or sparse matrix of shape (n_samples, n_features)
         Features.
     Y : array-like or sparse matrix of shape (n_samples, n_labels), or array-like of shape (n_samples,)
-        0/1 indicator matrix, or one label, as in `CorrLogClassifier.fit`.
+        Labels, as in `CorrLogClassifier.fit`: a 0/1 indicator matrix, or the values 0 and 1 of a single
+        label.
     lambdas : sequence of float
-        Values for both `l2_features` and `l2_pairs`; finite and > 0. A falling sequence is fastest.
+        Penalties, used for both `l2_features` and `l2_pairs`; finite and > 0. A decreasing sequence is
+        fastest.
     estimator : CorrLogClassifier, default=None
-        Source of all other parameters; None for the defaults. If its two penalties differ, their ratio is
-        kept: `l2_pairs` is ``lambda * l2_pairs / l2_features``, where an automatic `l2_features` counts as
-        0.001. An automatic `l2_pairs` stays automatic.
+        Estimator with the values of all other parameters. None means the default values. If `l2_pairs` of the
+        estimator is a number, the ratio of its two penalties is kept. For a value ``lambda`` of `lambdas`,
+        `l2_pairs` is then ``lambda * l2_pairs / l2_features``, where ``l2_features="auto"`` counts as 0.001.
+        If `l2_pairs` is "auto", it stays "auto".
     sample_weight : array-like of shape (n_samples,), default=None
-        Multiplies the loss of each row; >= 0.
+        Weights of the rows, which multiply their losses; >= 0.
 
     Returns
     -------
     list of CorrLogClassifier
-        The fitted models, in the order of `lambdas`; the same as separate fits, within tolerance.
+        The fitted models, in the order of `lambdas`. They equal the models of separate fits, within the
+        tolerance `tol`.
 
     Raises
     ------
     ValueError
-        As in `CorrLogClassifier.fit`; if a penalty is not finite and > 0; if the solver is "reference", which
-        cannot start from another model.
+        If a penalty is not finite and > 0, if the solver is "reference", which cannot start from another
+        model, or if `CorrLogClassifier.fit` raises `ValueError`.
     TypeError
-        If `lambdas` is not a sequence, or `estimator` is neither None nor a `CorrLogClassifier`.
+        If `lambdas` is not a sequence, or if `estimator` is neither None nor a `CorrLogClassifier`.
 
     Examples
     --------
@@ -538,7 +572,7 @@ def corrlog_path(
     if not isinstance(estimator, CorrLogClassifier):
         raise TypeError(f"`estimator` must be None or a CorrLogClassifier, got {estimator!r}")
     if estimator.solver == "reference":
-        raise ValueError('`solver` must be "auto" or "fista" for a path, got "reference"')
+        raise ValueError('`solver` must be "auto" or "fista" in `corrlog_path`, got "reference"')
     given = [
         estimator.parameters[name].check(name, getattr(estimator, name))
         for name in ("l2_features", "l2_pairs")
@@ -566,9 +600,10 @@ def corrlog_space() -> dict[str, Any]:
     Returns
     -------
     dict of str to list or distribution
-        The parameter `param_distributions` of `sklearn.model_selection.RandomizedSearchCV`. Both penalties
-        are drawn independently and log-uniformly: `l2_pairs` from 1e-4 to 1, which is the range of the
-        authors' grid, and `l2_features` from 1e-4 to 0.1. `epsilon` is 0, 0.3, 1 or 3.
+        Value for the parameter `param_distributions` of `sklearn.model_selection.RandomizedSearchCV`. The two
+        penalties are drawn independently from log-uniform distributions. The range of `l2_pairs` is 1e-4 to
+        1, as in the grid search of Li et al. (2016). The range of `l2_features` is 1e-4 to 0.1. `epsilon` is
+        0, 0.3, 1 or 3.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Plots of couplings, and the log-odds of a row split into contributions."""
+"""Plots of couplings, and explanations of the log-odds of a row."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from manylabel.estimator.plotting import pyplot
 
 __all__ = ["Explanation", "draw_correlations"]
 
-# Contributions that the text of an explanation lists per label and kind.
+# Maximum number of contributions of one kind (features or labels) in the text for a label.
 _MOST_NAMED = 5
 
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
-    """What contributes to the log-odds of the labels of one row.
+    """Contributions to the log-odds of the labels of one row.
 
     Parameters
     ----------
@@ -29,13 +29,13 @@ class Explanation:
     intercept : ndarray of shape (n_labels,), dtype float64
         Intercept of each label minus the threshold.
     features : csr_array of shape (n_labels, n_features), dtype float64
-        What each feature of the row adds to the log-odds of each label.
+        Contribution of each feature of the row to the log-odds of each label.
     labels : csr_array of shape (n_labels, n_labels), dtype float64
-        What the presence of each predicted label adds to the log-odds of each other label.
+        Contribution of each predicted label (column) to the log-odds of each other label (row).
     feature_names : sequence of str of length n_features
-        For the text.
+        Names of the features in the ``repr`` of the object.
     label_names : sequence of str of length n_labels
-        For the text.
+        Names of the labels in the ``repr`` of the object.
 
     Examples
     --------
@@ -57,7 +57,7 @@ class Explanation:
     def log_odds(self) -> NDArray[np.float64]:
         """Log-odds of each label given the other predicted labels, minus the threshold.
 
-        This is the sum of the contributions, an ndarray of shape (n_labels,).
+        The log-odds are the sums of all contributions, as an ndarray of shape (n_labels,).
         """
         return self.intercept + self.features.sum(axis=1) + self.labels.sum(axis=1)
 
@@ -76,7 +76,7 @@ class Explanation:
 
 
 def _largest(contributions: csr_array, row: int, kind: str, names: Sequence[str]) -> list[str]:
-    """Return one line per large contribution to a label, and one with the sum of the others."""
+    """Return one line for each large contribution to a label, and a line with the sum of all others."""
     stored = slice(contributions.indptr[row], contributions.indptr[row + 1])
     values, columns = contributions.data[stored], contributions.indices[stored]
     order = np.argsort(-np.abs(values), kind="stable")
@@ -94,12 +94,14 @@ def draw_correlations(
     max_pairs: int,
     axes: Sequence[Any] | None,
 ) -> NDArray[Any]:
-    """Draw couplings as a heat map, and the strongest ones as a graph; see `plot_correlations`."""
+    """Plot couplings as a heat map, and the strongest couplings as a graph; see `plot_correlations`."""
     if axes is None:
         _, axes = pyplot().subplots(1, 2, figsize=(13, 6), layout="constrained")
     both = np.asarray(axes, dtype=object)
     if both.shape != (2,):
-        raise ValueError(f"`axes` must be two axes, for heat map and graph, got shape {both.shape}")
+        raise ValueError(
+            f"`axes` must have two entries, for the heat map and the graph, got shape {both.shape}"
+        )
     _draw_heat_map(both[0], correlations, names, max_labels)
     _draw_graph(both[1], correlations, names, max_pairs)
     return both
@@ -113,7 +115,7 @@ def _draw_heat_map(ax: Any, correlations: csr_array, names: Sequence[str], max_l
     image = ax.imshow(values, cmap="RdBu", vmin=-most, vmax=most)
     ax.set_xticks(range(len(shown)), [names[label] for label in shown], rotation=90)
     ax.set_yticks(range(len(shown)), [names[label] for label in shown])
-    ax.set_title("Couplings: log-odds that a label's presence adds")
+    ax.set_title("Couplings: change of the log-odds if the other label is present")
     ax.figure.colorbar(image, ax=ax, shrink=0.8)
 
 
@@ -125,7 +127,7 @@ def _draw_graph(ax: Any, correlations: csr_array, names: Sequence[str], max_pair
     angles = 2 * np.pi * np.arange(len(shown)) / max(len(shown), 1)
     places = dict(zip(shown.tolist(), zip(np.cos(angles), np.sin(angles), strict=True), strict=True))
     most = np.abs(values).max(initial=0) or 1.0
-    # The strongest last, so that they are drawn on top.
+    # The strongest pairs are drawn last, so that they are on top.
     for row, col, value in zip(rows[::-1], cols[::-1], values[::-1], strict=True):
         (x1, y1), (x2, y2) = places[int(row)], places[int(col)]
         share = abs(value) / most
@@ -141,6 +143,6 @@ def _draw_graph(ax: Any, correlations: csr_array, names: Sequence[str], max_pair
             rotation=float(np.degrees(angle)) + (0 if x >= 0 else 180),
             rotation_mode="anchor",
         )
-    ax.set_title(f"The {len(values)} strongest pairs: blue together, red apart")
+    ax.set_title(f"The {len(values)} strongest couplings: blue if positive, red if negative")
     ax.set(xlim=(-1.8, 1.8), ylim=(-1.8, 1.8), aspect="equal")
     ax.axis("off")

@@ -1,4 +1,4 @@
-"""Randomized partial least squares: low-dimensional embeddings of labels that features can predict."""
+"""Low-dimensional label embeddings that a linear model can predict from the features."""
 
 from manylabel.embedding.rembrandt import Rembrandt
 

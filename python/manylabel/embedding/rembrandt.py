@@ -1,4 +1,4 @@
-"""Rembrandt: label embeddings by randomized partial least squares, as a transformer."""
+"""The transformer `Rembrandt`, which computes label embeddings by randomized partial least squares."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from manylabel.estimator.validation import (
 
 __all__ = ["Rembrandt"]
 
-# Number of right-hand sides that the core solves together.
+# Number of right-hand sides that the Rust core solves together.
 _PANEL = 32
 
 
@@ -40,125 +40,150 @@ def _embeds_labels(estimator: Any) -> bool:
 
 @register
 class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  # type: ignore[misc]
-    """Label embedding by randomized partial least squares, for very many labels.
+    """Label embedding by randomized partial least squares, for data with very many labels.
 
-    Finds U, the top eigenvectors of ``Y'PY``, where P is the projection onto the columns of X, and W, the
-    coefficients of the regression of ``YU`` on X. ``XWU'`` is then the best linear prediction of Y with rank
-    `n_components` [1]_. Neither P nor a matrix of labels x labels is formed. `transform` returns ``XW``, a
-    low-dimensional summary of the labels that can be used as features for a classifier.
+    `fit` computes two matrices, U and W. The columns of U are the top eigenvectors of ``Y'PY``, where P is
+    the projection onto the columns of X. W contains the coefficients of the regression of ``YU`` on X. The
+    product ``XWU'`` is then the best linear prediction of Y with rank `n_components` [1]_. The algorithm does
+    not form P. `transform` returns ``XW``, a low-dimensional summary of the labels. A classifier can use the
+    columns of ``XW`` as features.
 
     Parameters
     ----------
     n_components : int or float, default=100
-        Size of the embedding; >= 1. If a float in (0, 1), the smallest number of components that explain more
-        than this share of the trace of ``Y'Y`` (not centered). See Notes on its cost.
+        Number of components of the embedding. An int is the number itself; >= 1. A float in (0, 1) is a
+        fraction of the trace of ``Y'Y`` (not centered). In this case, `fit` uses the smallest number of
+        components such that their eigenvalues sum to more than this fraction. See Notes for the cost of a
+        float.
     n_oversamples : int, default=20
-        Number of random vectors in addition to `n_components`; >= 0.
+        Number of random vectors that the range finder uses in addition to `n_components`; >= 0.
     n_iter : int, default=1
-        Number of passes that improve the random vectors before U is computed; >= 0. 2 is more accurate and
-        often worth its time.
+        Number of passes over the data that improve the random vectors before U is computed; >= 0. A value of
+        2 takes longer and is more accurate.
     l2 : float or "auto", default=1.0
-        Ridge of the regressions that find U, relative to the mean diagonal of ``X'X``; finite and >= 0. With
-        0 and an exact solver these are least squares, as in [1]_. "auto" chooses the ridge with the lowest
-        leave-one-out error of 32 random combinations of labels (see Notes).
+        Ridge penalty of the regressions that compute U, as a multiple of the mean diagonal entry of ``X'X``;
+        finite and >= 0. With ``l2=0`` and an exact solver, the regressions are ordinary least squares, as in
+        [1]_. With "auto", `fit` predicts 32 random combinations of the labels and chooses the ridge with the
+        lowest leave-one-out error (see Notes).
     l2_final : float or "auto", default="auto"
-        Ridge of the regression for W, relative to that of the others; finite and >= 0. "auto" chooses the
-        ridge with the lowest leave-one-out error of the first 32 components, or 0 with ``l2=0`` (see Notes).
-        The paper [2]_ uses 1, the authors' code 1e-6.
+        Ridge penalty of the regression that computes W, as a multiple of the ridge `l2_`; finite and >= 0.
+        With "auto", `fit` predicts the first 32 components and chooses the ridge with the lowest
+        leave-one-out error (see Notes). If `l2` is 0, "auto" means 0. The paper [2]_ uses 1. The code of its
+        authors uses 1e-6.
     variant : {"power", "ritz"}, default="power"
-        "ritz" computes U from the vectors of the last pass, as algorithm 1 of [1]_ does. "power" multiplies
-        them by ``Y'PY`` once more, as the authors' code does: it takes one pass more, and is about as
-        accurate as "ritz" with `n_iter` larger by 1.
+        Basis from which U is computed. "ritz" uses the vectors before the last product with ``Y'PY``, as
+        algorithm 1 of [1]_ does. "power" uses the vectors after this product, as the authors' code does. Both
+        variants take the same time. "power" is about as accurate as "ritz" with `n_iter` increased by 1.
     embedding : {"rembrandt", "gaussian", "pca"}, default="rembrandt"
-        Alternatives for comparison: "gaussian" takes a random U (compressed sensing); "pca" takes the top
-        right singular vectors of X as W, without using Y.
+        Kind of embedding. "rembrandt" is the method described above. The other two values are baselines for
+        comparison. "gaussian" draws U at random (compressed sensing). "pca" sets W to the top right singular
+        vectors of X and does not use Y.
     center : bool, default=False
-        Whether to subtract the column means of X and Y, without making either dense.
+        Whether to subtract the column means of X and Y. Sparse matrices stay sparse.
     fit_intercept : bool, default=True
-        Whether to append a column of ones to X, whose weights are regularized like the others. Ignored with
-        `center`, whose intercept is not regularized, and with "pca".
+        Whether to append a column of ones to X. The weights of this column are regularized like all other
+        weights. This parameter is ignored if `center` is True or `embedding` is "pca". With `center`, the
+        intercept is not regularized.
     solver : {"auto", "cholesky", "cg", "dual"}, default="auto"
-        Solver of the regressions. "cholesky" factorizes a matrix of features x features, "dual" one of rows x
-        rows. "cg" takes at most `max_iter` conjugate gradient steps; stopping early regularizes, so its
-        results differ from those of the others. "auto" is "cholesky" for up to 4000 features, "dual" for
-        dense X with more features and up to 4000 rows, and "cg" otherwise.
+        Solver of the regressions. "cholesky" factorizes a matrix of shape (n_features, n_features). "dual"
+        factorizes a matrix of shape (n_samples, n_samples). "cg" takes at most `max_iter` conjugate gradient
+        steps. Early stopping regularizes the solution, so the results of "cg" differ from the results of the
+        other solvers. "auto" selects "cholesky" for up to 4000 features. With more features, it selects
+        "dual" if X is dense and has up to 4000 rows, and "cg" otherwise.
     max_iter : int, default=10
-        Maximum number of "cg" steps; >= 1. 10 suffice for text; dense features may need 100.
+        Maximum number of conjugate gradient steps of the solver "cg"; >= 1. The default suffices for text
+        data. Dense features may need 100 steps.
     tol : float or None, default=None
-        "cg" has converged for a component when the norm of its residual, divided by that of the initial
-        residual, is below this; finite and > 0. None is 1e-3 (1e-2 in float32), without a warning if
-        `max_iter` is reached first.
+        Tolerance of the solver "cg"; finite and > 0. The solution for a component has converged when the norm
+        of its residual is at most `tol` times the norm of the initial residual. None means 1e-3 for float64
+        and 1e-2 for float32. With None, there is no warning if `max_iter` is reached first.
     random_state : int, RandomState instance or None, default=None
-        Seeds the random vectors. Pass an int for reproducible results.
+        Seed of the random vectors. Pass an int for reproducible results.
 
     Attributes
     ----------
     label_embedding_ : ndarray of shape (n_labels, n_components_)
-        U, with the dtype of X. Columns are orthonormal, and the largest entry of each is positive. Rows of
-        labels that no training row has are zero. With "gaussian" the entries are independent normal numbers
-        of variance ``1/k``. Missing with "pca".
+        The matrix U, with the dtype of X. Its columns are orthonormal. In each column, the entry with the
+        largest absolute value is positive. U has a zero row for each label that occurs in no training row.
+        With "gaussian", the entries are independent normal random numbers with variance ``1 / n_components_``
+        instead. With "pca", the attribute does not exist.
     coef_ : ndarray of shape (n_features, n_components_)
-        W, with the dtype of X.
+        The matrix W, with the dtype of X.
     intercept_ : ndarray of shape (n_components_,)
-        Intercept of `transform`.
+        Intercepts that `transform` adds to the components.
     eigenvalues_ : ndarray of shape (n_components_,), dtype float64
-        Estimated eigenvalues of ``Y'PY`` (of ``X'X`` with "pca"), largest first. Missing with "gaussian".
+        Estimated eigenvalues of ``Y'PY``, in decreasing order. With "pca", they are eigenvalues of ``X'X``.
+        With "gaussian", the attribute does not exist.
     singular_values_ : ndarray of shape (n_components_,), dtype float64
-        Their square roots, the singular values of PY (of X with "pca"). Missing with "gaussian".
+        Square roots of `eigenvalues_`, which are the singular values of ``PY``. With "pca", they are singular
+        values of X. With "gaussian", the attribute does not exist.
     l2_ : float
-        Ridge of the regressions that found U, relative to the mean diagonal of ``X'X``; 0 with "pca".
+        Ridge of the regressions that computed U, as a multiple of the mean diagonal entry of ``X'X``. With
+        "pca", it is 0.
     l2_final_ : float
-        Ridge of the regression for W, relative to `l2_`, or to the mean diagonal if `l2_` is 0.
+        Ridge of the regression that computed W, as a multiple of `l2_`. If `l2_` is 0, it is a multiple of
+        the mean diagonal entry of ``X'X``.
     n_components_ : int
-        `n_components`, or fewer if the data have fewer directions; at least 1.
+        Number of components; at least 1. It is smaller than `n_components` if the data have fewer independent
+        directions.
     n_iter_ : int
-        Largest number of conjugate gradient steps of a regression; 1 with the other solvers.
+        Largest number of conjugate gradient steps that a regression took. With the other solvers, it is 1.
     classes_ : ndarray of shape (n_labels,)
-        The classes of a 1-D y, otherwise ``arange(n_labels)``.
+        The distinct classes if y was 1-D in `fit`. Otherwise ``arange(n_labels)``.
 
     Notes
     -----
-    Let l = n_components + n_oversamples, q = n_iter, and t the number of conjugate gradient steps. Time is
-    O((q + 2) (nnz(Y) + nnz(X) t) l) plus O(q n_labels l^2). With "cholesky" it is O(n_samples n_features^2 +
-    n_features^3) once and O(n_features^2 l) for each of the q + 2 regressions.
+    Let l = n_components + n_oversamples and q = n_iter, and let t be the number of conjugate gradient steps.
+    With "cg", the fit takes O((q + 2) (nnz(Y) + nnz(X) t) l + q n_labels l^2) time. With "cholesky", the fit
+    takes O(n_samples n_features^2 + n_features^3) time once and O(n_features^2 l) time for each of the q + 2
+    regressions.
 
-    Memory:
+    The fit uses the following memory:
 
-    - a copy of a sparse X, 14 bytes per stored value (22 in float64); a dense X is not copied;
-    - about 3 l numbers per label and n_components per feature;
-    - 200 numbers per feature for each thread;
-    - with "cholesky" 48 n_features^2 bytes, with "dual" 48 n_samples^2 bytes (84 instead of 48 if a ridge is
-      "auto").
+    - For a sparse X, a copy with 14 bytes per stored value (22 bytes with float64). A dense X is not copied.
+    - About 3 l numbers per label and n_components numbers per feature.
+    - 200 numbers per feature for each thread.
+    - With "cholesky", 48 n_features^2 bytes. With "dual", 48 n_samples^2 bytes. If `l2` or `l2_final` is
+      "auto", the factor is 84 instead of 48.
 
-    Nothing of size n_samples x n_labels or n_labels x n_labels is formed.
+    The fit forms no array of shape (n_samples, n_labels). It forms an array of shape (n_labels, n_labels)
+    only if `n_components` is a float and there are at most 5000 labels.
 
-    float32 X is computed in float32 (orthogonalization in float64), which halves time and memory; everything
-    else in float64. "cg" solves 32 components at a time on one thread, so few components use few threads.
+    If X has the dtype float32, the fit computes in float32, which halves time and memory. Only the
+    orthogonalization is in float64. If X has any other dtype, the whole fit computes in float64. "cg" solves
+    32 components at a time on one thread. A fit with few components therefore uses few threads.
 
-    If `n_components` is a float, the number of components is computed exactly for up to 5000 labels, in
-    O(n_labels^3), about 15 seconds for 5000. With more labels, random probes of doubling width bound the
-    eigenvalues from below; fit raises `ValueError` if 1024 components do not reach the share.
+    If `n_components` is a float and there are at most 5000 labels, the number of components is exact. Its
+    computation takes O(n_labels^3) time, about 15 seconds for 5000 labels. With more labels, randomized range
+    finders with 128, 256, 512 and 1024 columns compute lower bounds of the eigenvalues. The number of
+    components may then be slightly too large. `fit` raises `ValueError` if 1024 components do not reach the
+    fraction.
 
-    If there are nearly as many features as rows, a W with almost no ridge overfits: the projections of the
-    training rows differ from those of new rows, and a classifier trained on them generalizes badly. With
-    ``l2_final=1e-6``, logistic regressions on 50 components of reuters-21578 (9603 x 11411) have a precision
-    at 1 of 0.82; with 1 they have 0.86. If features have different scales, 1 is far too large. "auto"
-    therefore searches. It starts at 1, or with dense X at the best of 1 and four other values from 1e-6 to
-    100, and moves up or down by factors of ``sqrt(10)`` while the leave-one-out error falls. That error needs
-    one fit: the leave-one-out residual of a row is its residual divided by one minus its leverage. At least
-    three ridges are tried. Each needs one regression with 32 columns and the leverages. With "cholesky" and
-    "dual", this takes two or three factorizations. With "cg", a regression with 64 more columns estimates the
-    leverages, with a standard deviation of at most 0.06.
+    The ridge of W matters if there are nearly as many features as rows. With almost no ridge, W overfits: the
+    projections of the training rows then differ from the projections of new rows, and a classifier trained on
+    the training projections generalizes badly. For example, logistic regressions on 50 components of
+    reuters-21578 (9603 rows, 11411 features) reach a precision at 1 of 0.82 with ``l2_final=1e-6`` and 0.86
+    with ``l2_final=1``. If the features have different scales, however, a ridge of 1 is far too large.
 
-    The papers' settings, all with ``l2_final=1e-6, n_iter=2``: for LSHTC, rows divided by their sums and
-    ``n_components=800, l2=128, max_iter=50``; for the Mulan sets ``n_components=0.9, l2=1e-4, max_iter=100``.
+    With "auto", `fit` therefore searches for a ridge. The search starts at 1. With dense X, it starts at the
+    best of 1 and four other values from 1e-6 to 100. The search multiplies or divides the ridge by
+    ``sqrt(10)`` as long as the leave-one-out error falls. Each ridge needs only one fit for this error: the
+    leave-one-out residual of a row is its residual divided by one minus its leverage. The search tries at
+    least three ridges. For each ridge, it computes one regression with 32 columns and the leverages. With
+    "cholesky" and "dual", this takes two or three factorizations per ridge. With "cg", a regression with 64
+    more columns estimates the leverages. The standard deviation of these estimates is at most 0.06.
+
+    The code of the authors of [1]_ and [2]_ uses ``l2_final=1e-6`` and ``n_iter=2`` for all data sets. For
+    LSHTC, it divides each row by its sum and sets ``n_components=800, l2=128, max_iter=50``. For the Mulan
+    data sets, it sets ``n_components=0.9, l2=1e-4, max_iter=100``.
 
     References
     ----------
     .. [1] P. Mineiro and N. Karampatziakis, "Fast Label Embeddings for Extremely Large Output Spaces",
-       arXiv:1412.6547, algorithm 1, with F of line 8 as the square of the product with the regression.
+       arXiv:1412.6547, algorithm 1. The formula for F in line 8 is misprinted; this class uses
+       ``(Y'XZ)'(Y'XZ)``.
     .. [2] P. Mineiro and N. Karampatziakis, "Scalable Multilabel Prediction via Randomized Methods",
-       arXiv:1502.02710, for the ridge and the weights.
+       arXiv:1502.02710. This paper describes the ridge and the weights of the rows.
 
     Examples
     --------
@@ -193,7 +218,7 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
         label_embedding_=Array(("n_labels", "n_components"), "f4 f8", precision="float_bytes", optional=True),
         eigenvalues_=Array(("n_components",), "f8", optional=True),
         singular_values_=Array(("n_components",), "f8", optional=True),
-        l2_=Scalar(float, optional=True),  # this and the next: not in version 0.1
+        l2_=Scalar(float, optional=True),  # files of version 0.1 lack l2_ and l2_final_
         l2_final_=Scalar(float, optional=True),
         n_iter_=Scalar(int),
     )
@@ -232,14 +257,16 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-            Features; finite, any numeric dtype, int32 or int64 indices.
+            Features, of any numeric dtype. Values must be finite. A sparse matrix may have int32 or int64
+            indices.
         y : array-like or sparse matrix of shape (n_samples, n_labels), or array-like of shape (n_samples,)
-            0/1 indicator matrix Y, or one class per row.
+            Labels: a 0/1 indicator matrix Y, or an array with one class per row.
         sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows, >= 0. A row with weight 2 counts like two rows.
+            Weights of the rows; >= 0. A row with weight 2 counts like two rows.
         progress : callable, default=None
-            Called about 20 times per second with the number of panels of 32 components done, over all passes.
-            An exception it raises stops the fit.
+            Function that is called about 20 times per second. Its argument is the number of finished panels
+            over all passes; a panel is a group of up to 32 components. If the function raises an exception,
+            the fit stops.
 
         Returns
         -------
@@ -249,17 +276,17 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
         Raises
         ------
         ValueError
-            If an argument or parameter is not as described; the message states what was expected and what was
-            given.
+            If an argument or parameter has an invalid value. The message states the expected and the actual
+            value.
         MemoryError
-            If the solver's matrix does not fit in memory.
+            If the matrix that the solver factorizes does not fit in memory.
         KeyboardInterrupt
-            Within a second of Ctrl-C, except during a single large factorization.
+            At most one second after Ctrl-C. A large factorization is finished first.
 
         Warns
         -----
         sklearn.exceptions.ConvergenceWarning
-            If `tol` was given and `max_iter` steps do not reach it.
+            If `tol` is not None and some solution did not reach this tolerance in `max_iter` steps.
         """
         self._fit(X, y, sample_weight, progress)
         return self
@@ -267,7 +294,7 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
     def _fit(
         self, X: Any, y: Any, sample_weight: Any, progress: Progress, *, leave_one_out: bool = False
     ) -> NDArray[np.float32] | None:
-        """Fit; if requested, return the leave-one-out predictions ``XW`` of all rows."""
+        """Fit the model; return the leave-one-out predictions of ``XW`` if `leave_one_out` is True."""
         params = self._core_params(leave_one_out=leave_one_out)
         y, classes = one_hot(y)
         X, y, sample_weight = check_training_set(self, X, y, sample_weight, dense=True)
@@ -276,7 +303,7 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
         n_panels = _n_panels(params, X.shape[1], y.shape[1])
         with reported(n_panels, "panel", params["verbose"], progress) as report:
             fitted = _core.fit_pls(X, y, sample_weight, params, (params["n_jobs"], report))
-        # An earlier fit with another `embedding` may have set these.
+        # An earlier fit with another `embedding` may have set these attributes.
         for name in ("label_embedding_", "eigenvalues_", "singular_values_"):
             if hasattr(self, name):
                 delattr(self, name)
@@ -304,17 +331,17 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-            Features.
+            Features of the rows.
 
         Returns
         -------
         ndarray of shape (n_samples, n_components_)
-            ``X @ coef_ + intercept_``, with the dtype of `coef_`.
+            Predicted embeddings ``X @ coef_ + intercept_``, with the dtype of `coef_`.
 
         Raises
         ------
         ValueError
-            If X has another number of features than in fit, or is invalid.
+            If X is invalid, or if its number of features differs from the number in `fit`.
         """
         check_is_fitted(self)
         X = check_matrix(self, X, reset=False)
@@ -322,33 +349,33 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
 
     @available_if(_embeds_labels)  # type: ignore[untyped-decorator]
     def embed_labels(self, y: Any) -> NDArray[Any]:
-        """Embed the label sets of rows; not available with ``embedding="pca"``.
+        """Embed label sets; not available with ``embedding="pca"``.
 
         Parameters
         ----------
         y : array-like or sparse matrix of shape (n_samples, n_labels), or array-like of shape (n_samples,)
-            0/1 indicator matrix Y, or classes, as in `fit`.
+            Labels in one of the two forms that `fit` accepts: a 0/1 indicator matrix Y, or one class per row.
 
         Returns
         -------
         ndarray of shape (n_samples, n_components_)
-            ``Y @ label_embedding_``.
+            Embeddings of the label sets, ``Y @ label_embedding_``.
 
         Raises
         ------
         ValueError
-            If y has another number of labels or an unknown class.
+            If y contains an unknown class, or if its number of labels differs from the number in `fit`.
         """
         check_is_fitted(self)
         Y = check_labels(one_hot(y, self.classes_)[0])
         n_labels = len(self.classes_)
         if Y.shape[1] != n_labels:
-            raise ValueError(f"labels of Y: expected {n_labels} as in fit, got {Y.shape[1]}")
+            raise ValueError(f"Y must have {n_labels} labels, as in fit, got {Y.shape[1]}")
         nothing = np.zeros_like(self.intercept_)
         return _core.pls_project(Y, (self.label_embedding_, nothing), n_threads(self.n_jobs))
 
     def _core_params(self, *, leave_one_out: bool = False) -> dict[str, Any]:
-        """Return the parameters that the core takes; `n_components` may be a share."""
+        """Return the parameters that the core takes; `n_components` may be a float, as given by the user."""
         return self.parameters.check(self) | {"leave_one_out": leave_one_out}
 
     @property
@@ -367,7 +394,7 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
 
 
 def _n_panels(params: dict[str, Any], n_features: int, n_labels: int) -> int:
-    """Count the panels of a fit, for the progress bar."""
+    """Count the panels (groups of up to 32 components) of a fit, for the progress bar."""
     k, p, q = (int(params[name]) for name in ("n_components", "n_oversamples", "n_iter"))
     probe = min(k + p, n_features + 1, n_labels)
     return (q + 1) * math.ceil(probe / _PANEL) + math.ceil(min(k, n_labels) / _PANEL)

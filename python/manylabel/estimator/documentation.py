@@ -1,9 +1,9 @@
-"""Inherited docstring entries, so that shared parameters are described once.
+"""Inheritance of docstring entries, so that shared parameters are described only once.
 
-A class documents what is specific to it. When it is registered, entries of the Parameters, Attributes,
-Returns, Raises and Warns sections that only its bases document are added, so that ``help`` shows all of them.
-A parameter of several methods, such as X, is documented by one of them. A function names another function
-whose entries it shares.
+A class documents what is specific to it. Registering the class adds the entries that only its base classes
+document. This applies to the sections Parameters, Attributes, Returns, Raises and Warns. ``help`` then shows
+all entries. If several methods have the same parameter, such as X, only one of them documents it. A function
+inherits entries from another function, which its decorator names.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ _SECTIONS = ("Parameters", "Attributes", "Returns", "Raises", "Warns")
 
 
 def inherit_documentation(cls: type) -> None:
-    """Complete the docstrings of a class and its methods from those of its bases.
+    """Complete the docstrings of a class and its methods from the docstrings of its base classes.
 
     Parameters
     ----------
     cls : type
-        Its ``__doc__`` and those of the methods it defines are replaced. Only parameters of the signature are
-        listed, in its order; other inherited entries follow the class's own.
+        The class. Its ``__doc__`` and the ``__doc__`` of the methods that it defines are replaced. The
+        section Parameters lists only parameters of the signature, in the order of the signature. In the other
+        sections, inherited entries follow the entries of the class.
     """
     bases = cls.__mro__[1:]
     own = list(inspect.signature(cls).parameters)
@@ -50,24 +51,25 @@ def _methods(cls: type) -> dict[str, Any]:
 
 
 def _only_parameters(doc: str | None) -> str | None:
-    """Cut a docstring down to its section of parameters."""
+    """Return only the Parameters section of a docstring."""
     found = _sections(doc).get("Parameters", {})
     return _section("Parameters", "\n".join(found.values()))
 
 
 def documented_like(other: Callable[..., Any]) -> Callable[[Function], Function]:
-    """Return a decorator that completes the docstring of a function from that of another.
+    """Return a decorator that completes the docstring of a function from the docstring of another function.
 
     Parameters
     ----------
     other : function
-        Source of the entries that the decorated function lacks. Only parameters of the signature are listed,
-        in its order; the Returns section is inherited as a whole or not at all.
+        The function that documents the entries which the decorated function lacks. The section Parameters
+        lists only parameters of the signature, in the order of the signature. The Returns section is
+        inherited as a whole, and only if the decorated function has none.
 
     Returns
     -------
     function
-        Decorator that replaces the ``__doc__`` of a function and returns it.
+        Decorator that replaces the ``__doc__`` of a function and returns the function.
     """
 
     def complete(function: Function) -> Function:
@@ -103,7 +105,7 @@ def _completed(doc: str | None, of_bases: list[str | None], parameters: list[str
 
 
 def _sections(doc: str | None) -> dict[str, dict[str, str]]:
-    """Return the entries of each section by name, each with its description."""
+    """Return, for each section, a dict from the name of an entry to the text of the entry."""
     parts = re.split(r"^(\w[\w ]*)\n-+\n", inspect.cleandoc(doc or ""), flags=re.MULTILINE)
     sections = {}
     for title, body in zip(parts[1::2], parts[2::2], strict=True):
@@ -118,7 +120,7 @@ def _name(entry: str) -> str:
 
 
 def _replaced(doc: str, sections: dict[str, dict[str, str]]) -> str:
-    """Insert the given sections in numpydoc's order, between the summary and the other sections."""
+    """Insert the given sections between the summary and the other sections, in numpydoc's order."""
     parts = re.split(r"^(\w[\w ]*)\n-+\n", doc, flags=re.MULTILINE)
     texts = [parts[0].rstrip()]
     of_class = "Attributes" in sections

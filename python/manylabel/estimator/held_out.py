@@ -1,4 +1,4 @@
-"""Choice of the regularization strength by the loss on held-out rows."""
+"""Functions that choose the regularization strength by the loss on held-out rows."""
 
 from __future__ import annotations
 
@@ -11,33 +11,35 @@ from scipy.sparse import csr_array
 
 __all__ = ["STRENGTH_STEP", "Fold", "best_strength", "held_out_folds", "spread_rows"]
 
-# Candidates are half an order of magnitude apart. On 26 public sets precision at 1 differs by less than a
-# point between neighbours near the best.
+# Ratio between neighboring candidates: half an order of magnitude. On 26 public data sets, precision at 1
+# differs by less than one percentage point between neighboring candidates near the best candidate.
 STRENGTH_STEP = 10**0.5
 
-# Relative improvement of the loss that a step needs. The loss is flat near its minimum; steps that gain less
-# move precision at 1 by half a point in either direction.
+# Minimum relative decrease of the loss for which a step is accepted. The loss is flat near its minimum. Steps
+# with a smaller decrease change precision at 1 by half a percentage point, up or down.
 _LEAST_GAIN = 0.02
 
-# Rows and labels of the sample: a number, or a share of large sets up to a limit that keeps scores within
-# 100 MB. The choice then takes a few percent of the time of a large fit.
+# Size of the sample of rows and labels. Small data sets use the first number. Large data sets use 1 in
+# _ROW_IN rows and 1 in _LABEL_IN labels, up to the last number, which keeps the scores below 100 MB. Choosing
+# the strength then takes a few percent of the time of a large fit.
 _MANY_ROWS, _ROW_IN, _MOST_ROWS = 4096, 8, 16_384
 _MANY_LABELS, _LABEL_IN, _MOST_LABELS = 32, 64, 512
 
-# A quarter of the rows is held out, then a second, third and fourth quarter until enough rows were.
+# The first fold holds out one quarter of the rows. Further folds hold out the other quarters, until at least
+# _ENOUGH_ROWS rows have been held out.
 _N_PARTS = 4
 _ENOUGH_ROWS = 512
 
-# Minimum number of ones in the held-out rows: with fewer, the loss is too noisy.
+# Minimum number of ones in the held-out rows of Y. With fewer ones, the loss is too noisy.
 _FEWEST_POSITIVES = 10
 
-# Knuth's multiplicative hash: a prime near 2**32 over the golden ratio. It spreads any run of rows evenly
-# over the parts, and does not depend on a random generator.
+# Multiplier of Knuth's multiplicative hash: a prime near 2**32 divided by the golden ratio. The hash spreads
+# consecutive rows evenly over the parts and needs no random generator.
 _HASH = 2654435769
 
 
 class Fold(NamedTuple):
-    """Rows to fit, and the held-out rows."""
+    """A split of rows into rows to fit and held-out rows."""
 
     X: csr_array
     Y: csr_array
@@ -46,23 +48,25 @@ class Fold(NamedTuple):
     Y_held: NDArray[np.bool_]
     weight_held: NDArray[np.float64]
     share: float
-    """Weight of the rows to fit, relative to that of all rows."""
+    """Total weight of the rows to fit, divided by the total weight of all rows."""
 
     def mean_loss(
         self, loss_of_margin: Callable[[NDArray[Any]], NDArray[Any]], scores: NDArray[Any]
     ) -> float:
-        """Return the loss of held-out rows, summed over the labels that the fitted rows have.
+        """Return the mean loss of the held-out rows, over the labels that occur in the rows to fit.
 
         Parameters
         ----------
         loss_of_margin : callable
-            Losses of margins: the score where the label is present, minus the score where it is not.
+            Function that returns the losses of an array of margins. The margin is the score if the label is
+            present, and minus the score if the label is absent.
         scores : ndarray of shape (n_held_rows, n_labels)
+            Scores of the held-out rows.
 
         Returns
         -------
         float
-            Weighted mean over the rows.
+            The weighted mean over the rows. The loss of a row is the sum of the losses of its labels.
         """
         fitted = np.bincount(self.Y.indices, minlength=self.Y.shape[1]) > 0
         scores = scores[:, fitted].astype(np.float64)
@@ -76,17 +80,22 @@ def held_out_folds(X: csr_array, Y: csr_array, sample_weight: NDArray[np.float32
     Parameters
     ----------
     X : csr_array of shape (n_samples, n_features)
+        Features.
     Y : csr_array of shape (n_samples, n_labels)
+        Indicator matrix.
     sample_weight : ndarray of shape (n_samples,), dtype float32, or None
-        All > 0.
+        Weights of the rows, all > 0. None means equal weights.
 
     Returns
     -------
     list of Fold
-        The sample has 4,096 rows and 32 labels, or an eighth of the rows and 1 in 64 labels if that is more,
-        but at most 16,384 rows and 512 labels; it depends on the data only. Labels are drawn with
-        probabilities proportional to their number of rows. The list is empty if the held-out rows have fewer
-        than ten labels in all.
+        The folds. The list is empty if the held-out rows have fewer than ten ones in Y.
+
+    Notes
+    -----
+    The sample has an eighth of the rows, but at least 4,096 rows and at most 16,384 rows. It has 1 in 64
+    labels, but at least 32 and at most 512 labels. Smaller data sets are used completely. Labels are drawn
+    with probabilities proportional to their number of rows. The sample depends only on the data.
     """
     weights = np.ones(X.shape[0]) if sample_weight is None else sample_weight.astype(np.float64)
     rows = spread_rows(X.shape[0], min(max(_MANY_ROWS, X.shape[0] // _ROW_IN), _MOST_ROWS))
@@ -99,7 +108,7 @@ def held_out_folds(X: csr_array, Y: csr_array, sample_weight: NDArray[np.float32
     for part in range(min(_N_PARTS, -(-_ENOUGH_ROWS // n_held))):
         held = np.zeros(len(rows), dtype=bool)
         held[part * n_held : (part + 1) * n_held] = True
-        # Sorted, so that neighbors in memory stay neighbors.
+        # The rows are sorted, so that rows which are adjacent in memory stay adjacent.
         fit_rows, held_rows = np.sort(rows[~held]), np.sort(rows[held])
         Y_held = Y[held_rows][:, labels].toarray() > 0
         n_positive += int(np.count_nonzero(Y_held))
@@ -112,12 +121,15 @@ def held_out_folds(X: csr_array, Y: csr_array, sample_weight: NDArray[np.float32
 
 
 def spread_rows(n_rows: int, n_drawn: int) -> NDArray[np.intp]:
-    """Draw up to `n_drawn` rows, spread evenly, in no particular order; always the same ones."""
+    """Draw up to `n_drawn` rows that are spread evenly over all rows.
+
+    Equal arguments always give the same rows. The rows are not sorted.
+    """
     return np.argsort(np.arange(n_rows, dtype=np.uint64) * _HASH % 2**32, kind="stable")[:n_drawn]
 
 
 def _drawn_labels(Y: csr_array) -> NDArray[np.intp]:
-    """Draw labels by systematic sampling, with probabilities proportional to their counts."""
+    """Draw labels by systematic sampling, with probabilities proportional to their numbers of rows."""
     counts = np.bincount(Y.indices, minlength=Y.shape[1])
     n_drawn = min(max(_MANY_LABELS, Y.shape[1] // _LABEL_IN), _MOST_LABELS)
     if np.count_nonzero(counts) <= n_drawn:
@@ -129,19 +141,22 @@ def _drawn_labels(Y: csr_array) -> NDArray[np.intp]:
 
 
 def best_strength(loss: Callable[[float], float], first: float, least: float, most: float) -> float:
-    """Search from `first` by factors of `STRENGTH_STEP`, as long as a step lowers the loss by 2 %.
+    """Search for the regularization strength with the smallest loss on held-out rows.
+
+    The search starts at `first`. It divides or multiplies the strength by `STRENGTH_STEP` as long as a step
+    lowers the loss by more than 2 %.
 
     Parameters
     ----------
     loss : callable
-        Returns the loss of a strength; assumed to be unimodal.
+        Function that returns the loss for a strength. The loss is assumed to have a single minimum.
     first, least, most : float
         The search starts at `first` and stays between `least` and `most`.
 
     Returns
     -------
     float
-        The strength where the search ends.
+        The strength at which the search ends.
     """
     best, lowest = first, loss(first)
     for step in (1 / STRENGTH_STEP, STRENGTH_STEP):

@@ -1,8 +1,8 @@
-"""Parameters of estimators: one table per class says which values they accept.
+"""Tables of the values that the parameters of estimators accept.
 
-The table of a class is its attribute ``parameters``. `fit` uses it to check the values that it passes to the
-core by name, the command line to read values, and tests to find wrong values. Every message names the
-parameter, what was expected and what was given.
+Each class has one table, the class attribute ``parameters``. `fit` uses the table to check the values that it
+passes to the core. The command line uses it to convert text to values, and tests use it to find invalid
+values. Every error message states the name of the parameter, the accepted values and the given value.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ _MOST_SHOWN = 1000
 
 
 class Parameter(ABC):
-    """The values that a parameter accepts.
+    """Base class that describes which values a parameter accepts.
 
     Attributes
     ----------
     wanted : str
-        What a value must be; follows "must be" in messages.
+        Description of the accepted values. Error messages print it after "must be".
     documented : str
         The type, as written in docstrings.
     wrong : tuple
-        Some values that are refused, for tests.
+        A few invalid values, which tests use.
     """
 
     wanted: str
@@ -70,18 +70,18 @@ class Parameter(ABC):
         """Return whether a value is allowed."""
 
     def checked(self, value: Any) -> Any:
-        """Convert an allowed value to what the core takes."""
+        """Convert an allowed value to the type that the core takes."""
         return value
 
     def require(self, name: str, value: Any) -> None:
-        """Refuse a value that is not allowed.
+        """Raise an error if a value is not allowed.
 
         Parameters
         ----------
         name : str
-            The parameter's name, for the message.
+            Name of the parameter, for the error message.
         value : object
-            The user's value.
+            The value to check.
 
         Raises
         ------
@@ -93,17 +93,17 @@ class Parameter(ABC):
 
     @abstractmethod
     def read(self, text: str) -> Any:
-        """Convert text from the command line to a value; ValueError if that is impossible."""
+        """Convert text from the command line to a value. Raise ValueError if this is impossible."""
 
     def check(self, name: str, value: Any) -> Any:
-        """Check a value and convert it to what the core takes.
+        """Check a value and convert it to the type that the core takes.
 
         Parameters
         ----------
         name : str
-            The parameter's name, for the message.
+            Name of the parameter, for the error message.
         value : object
-            The user's value.
+            The value to check.
 
         Returns
         -------
@@ -125,11 +125,11 @@ class Number(Parameter):
     Parameters
     ----------
     above, least : float, default=None
-        Lower bound: excluded (`above`), or included (`least`).
+        Lower bound. Values must be > `above`, or >= `least`. None means no such bound.
     below, most : float, default=None
-        Upper bound: excluded (`below`), or included (`most`).
+        Upper bound. Values must be < `below`, or <= `most`. None means no such bound.
     infinite : bool, default=False
-        Whether infinity is allowed; for numbers without an upper bound.
+        Whether infinity is allowed. This option is only for numbers without an upper bound.
     """
 
     documented = "float"
@@ -188,13 +188,15 @@ class Number(Parameter):
 
 
 class Count(Parameter):
-    """An integer of at least `least`; larger values than `most` are replaced by `most`.
+    """An integer >= `least`.
 
     Parameters
     ----------
     least : int
+        Smallest allowed value.
     most : int, default=2**31 - 1
-        The core counts rows, labels and steps in 32 bits.
+        Largest value that is passed to the core, which counts rows, labels and steps in 32 bits. Larger
+        values are allowed and replaced by `most`.
     """
 
     documented = "int"
@@ -245,8 +247,9 @@ class Choice(Parameter):
     Parameters
     ----------
     *words : str
+        The allowed words.
     documented : str, default=None
-        The type, as written in docstrings; None for the set of words.
+        The type, as written in docstrings. None uses the set of words.
     """
 
     wrong = ("newt", "", None, 3)
@@ -290,12 +293,13 @@ class _Nothing(Parameter):
 
 
 class Either(Parameter):
-    """Words, None, or the values of other kinds of parameters.
+    """A value that at least one of several alternatives accepts.
 
     Parameters
     ----------
     *kinds : str, None or Parameter
-        The alternatives. The first kind that accepts a value converts it.
+        The alternatives: words, None, or other kinds of parameters. The first alternative that accepts a
+        value converts the value.
     """
 
     def __init__(self, *kinds: str | Parameter | None) -> None:
@@ -314,11 +318,11 @@ class Either(Parameter):
         return any(kind.takes(value) for kind in self.kinds)
 
     def checked(self, value: Any) -> Any:
-        """Convert an allowed value as its kind does."""
+        """Convert an allowed value with the first of the alternatives in `kinds` that accepts the value."""
         return next(kind for kind in self.kinds if kind.takes(value)).checked(value)
 
     def read(self, text: str) -> Any:
-        """Convert text to a value of the first kind that accepts it."""
+        """Convert text with the first alternative that accepts it."""
         for kind in self.kinds:
             try:
                 value = kind.read(text)
@@ -330,14 +334,14 @@ class Either(Parameter):
 
 
 class Anything(Parameter):
-    """A parameter that `fit` checks itself, since the check needs the data or another estimator.
+    """A parameter whose check needs the data or another estimator, so that `fit` checks it separately.
 
     Parameters
     ----------
     documented : str
         The type, as written in docstrings.
     wrong : tuple
-        Some values that `fit` refuses.
+        A few invalid values, for which `fit` raises an error.
     """
 
     wanted = "as documented"
@@ -346,11 +350,11 @@ class Anything(Parameter):
         self.documented, self.wrong = documented, wrong
 
     def takes(self, value: Any) -> bool:
-        """Allow every value."""
+        """Return True for every value; only `fit` can check the value."""
         return True
 
     def read(self, text: str) -> Any:
-        """Convert text such as ``0,3,7`` to a list of integers or, failing that, of words."""
+        """Convert text such as ``0,3,7`` to a list of integers, and other text to a list of words."""
         if text == "None":
             return None
         if re.fullmatch(r"\d+(,\d+)*", text):
@@ -359,7 +363,10 @@ class Anything(Parameter):
 
 
 class Classifier(Parameter):
-    """A classifier with scikit-learn's interface; on the command line, the name of one of this library."""
+    """A classifier with scikit-learn's interface.
+
+    On the command line, the value is the name of a classifier of this library.
+    """
 
     wanted = "a multi-label classifier"
     documented = "estimator"
@@ -370,31 +377,31 @@ class Classifier(Parameter):
         return not isinstance(value, type) and hasattr(value, "fit") and hasattr(value, "get_params")
 
     def read(self, text: str) -> Any:
-        """Make the classifier with a command line name."""
+        """Make the classifier that has the given name on the command line."""
         if text not in COMMANDS:
             raise ValueError
         return COMMANDS[text]()
 
 
 class Threshold(Either):
-    """The score above which labels are predicted."""
+    """The threshold: labels with a higher score are predicted."""
 
     def __init__(self) -> None:
-        # Scores are in single precision, in which a threshold must be finite.
+        # Scores are float32, so a threshold must be finite as float32.
         most = float(np.finfo(np.float32).max)
         super().__init__("auto", "zero", Number(least=-most, most=most))
         self.wanted = '"auto", "zero" or a finite number'
 
 
 class Normalization(Either):
-    """How features are scaled; see `manylabel.estimator.scaling`."""
+    """How features are scaled. `manylabel.estimator.scaling` describes the values."""
 
     def __init__(self) -> None:
         super().__init__("auto", "rows", "columns", Flag())
 
 
 class Seed(Parameter):
-    """scikit-learn's ``random_state``, which is converted to a 64-bit seed."""
+    """The parameter ``random_state`` of scikit-learn. It is converted to a 64-bit seed."""
 
     wanted = "None, an integer from 0 to 2**32 - 1 or a numpy.random.RandomState"
     documented = "int, RandomState instance or None"
@@ -409,7 +416,11 @@ class Seed(Parameter):
         return not isinstance(value, bool)
 
     def checked(self, value: Any) -> int:
-        """Return an integer unchanged; otherwise draw a seed, for None from numpy's global state."""
+        """Convert an allowed value to a seed.
+
+        An integer is returned unchanged. A RandomState draws a seed. None draws a seed from numpy's global
+        RandomState.
+        """
         if isinstance(value, Integral):
             return int(value)
         return int(check_random_state(value).randint(np.iinfo(np.int64).max, dtype=np.int64))
@@ -420,10 +431,11 @@ class Seed(Parameter):
 
 
 class Threads(Parameter):
-    """scikit-learn's ``n_jobs``, which is converted to a number of threads, at most that of cores.
+    """The parameter ``n_jobs`` of scikit-learn. It is converted to a number of threads.
 
-    None means 1, -1 all cores that this process may use, -2 all but one, and so on. As in `joblib.cpu_count`,
-    affinity and container quotas limit the number of cores: more threads would only wait.
+    None means 1 thread. -1 means all cores that this process may use, -2 means all cores but one, and so on.
+    There are never more threads than cores, since more threads would only wait. `joblib.cpu_count` counts the
+    cores, and takes CPU affinity and container quotas into account.
     """
 
     wanted = "None or an integer other than 0"
@@ -448,7 +460,7 @@ class Threads(Parameter):
 
 
 class Verbosity(Parameter):
-    """A bool or a level, which is converted to whether a progress bar is shown."""
+    """A bool or an integer level. It is converted to a bool: whether to show a progress bar."""
 
     wanted = "an integer >= 0"
     documented = "int"
@@ -468,12 +480,12 @@ class Verbosity(Parameter):
 
 
 class Parameters(Mapping[str, Parameter]):
-    """The table of an estimator's parameters, in the order of its signature.
+    """The table of the parameters of an estimator class, in the order of the signature of the class.
 
     Parameters
     ----------
     **kinds : Parameter
-        By name.
+        The kind of each parameter, by the name of the parameter.
 
     Examples
     --------
@@ -495,23 +507,27 @@ class Parameters(Mapping[str, Parameter]):
         return len(self._kinds)
 
     def check(self, estimator: Any) -> dict[str, Any]:
-        """Check the parameters of an estimator.
+        """Check the parameters of an estimator, and convert them to the types that the core takes.
 
         Parameters
         ----------
         estimator : object
-            Has them as attributes.
+            The estimator, whose attributes have the values of the parameters.
 
         Returns
         -------
         dict of str to object
-            What the core takes, by name. This draws a seed from ``random_state``, which changes the state of
-            an instance: call it once per fit.
+            The converted value of each parameter, by name.
 
         Raises
         ------
         ValueError
-            For the first parameter that is not allowed.
+            For the first parameter whose value is not allowed.
+
+        Notes
+        -----
+        This method draws a seed from ``random_state``. If ``random_state`` is a RandomState instance, its
+        state changes. So call this method once per fit.
         """
         return {name: kind.check(name, getattr(estimator, name)) for name, kind in self._kinds.items()}
 
@@ -521,19 +537,19 @@ class Parameters(Mapping[str, Parameter]):
         Parameters
         ----------
         estimator : object
-            Has them as attributes.
+            The estimator, whose attributes have the values of the parameters.
 
         Raises
         ------
         ValueError
-            For the first parameter that is not allowed.
+            For the first parameter whose value is not allowed.
         """
         for name, kind in self._kinds.items():
             kind.require(name, getattr(estimator, name))
 
 
 def shown(value: Any) -> str:
-    """Return a value as text for a message, truncated if it is long."""
+    """Return a value as text for an error message. Long text is truncated."""
     try:
         text = repr(value)
     except ValueError:  # Python does not print integers of more than 4,300 digits
@@ -542,7 +558,7 @@ def shown(value: Any) -> str:
 
 
 def check_count(name: str, value: Any, least: int) -> int:
-    """Check an argument that is an integer of at least `least`."""
+    """Check an argument that must be an integer >= `least`."""
     count: int = _count(least).check(name, value)
     return count
 
@@ -553,27 +569,34 @@ def _count(least: int) -> Count:
 
 
 def fixed_threshold(threshold: float | str, textbook: float = 0.0) -> float | None:
-    """Return the threshold of a checked value: `textbook` for "zero", None for "auto"."""
+    """Convert a checked parameter ``threshold`` to a number.
+
+    "zero" gives `textbook`, which is the threshold that belongs to the loss. "auto" gives None. A number is
+    returned unchanged.
+    """
     if isinstance(threshold, str):
         return None if threshold == "auto" else textbook
     return threshold
 
 
 def n_threads(n_jobs: Any) -> int:
-    """Convert scikit-learn's ``n_jobs`` to a number of threads, as `Threads` does."""
+    """Convert the parameter ``n_jobs`` of scikit-learn to a number of threads, as `Threads` does."""
     threads: int = _THREADS.check("n_jobs", n_jobs)
     return threads
 
 
 @lru_cache(maxsize=1)
 def _cores(second: int) -> int:
-    """Count the cores this process may use; cached for a second, since it takes longer than scoring a row."""
+    """Count the cores that this process may use.
+
+    The result is cached for a second, since counting the cores takes longer than scoring a row.
+    """
     return int(joblib.cpu_count())
 
 
 _THREADS = Threads()
 
-# Parameters of how an estimator runs, the last rows of every table.
+# Parameters that change only how an estimator runs. They are the last rows of every table.
 RUN: dict[str, Parameter] = {"n_jobs": _THREADS, "verbose": Verbosity()}
 SEEDED_RUN: dict[str, Parameter] = {"random_state": Seed(), **RUN}
 
@@ -584,7 +607,7 @@ def _listed(texts: list[str]) -> str:
 
 
 def _order(kind: Parameter) -> int:
-    """Return the order of a kind in docstrings: sets of words, numbers, single words, None."""
+    """Return the position of a kind in docstrings: sets of words, then numbers, single words and None."""
     if isinstance(kind, Choice):
         return 0 if len(kind.words) > 1 else 2
     return 3 if isinstance(kind, _Nothing) else 1

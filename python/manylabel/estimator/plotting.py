@@ -8,13 +8,13 @@ __all__ = ["pyplot"]
 
 
 def pyplot() -> ModuleType:
-    """Return ``matplotlib.pyplot``; raise with an installation hint if it is missing."""
+    """Return ``matplotlib.pyplot``. If matplotlib is missing, raise an error that says how to install it."""
     try:
         import matplotlib.pyplot
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "matplotlib":
             raise
         raise ModuleNotFoundError(
-            "a plot needs matplotlib: pip install 'manylabel[plot]'", name="matplotlib"
+            "plots need matplotlib; to install it, run: pip install 'manylabel[plot]'", name="matplotlib"
         ) from None
     return matplotlib.pyplot

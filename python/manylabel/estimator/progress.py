@@ -1,4 +1,4 @@
-"""Progress of a fit, reported to a progress bar and to the caller."""
+"""Reports of the progress of a fit, to a progress bar and to the caller."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tqdm.auto import tqdm
 
 __all__ = ["Progress", "Report", "Tell", "reported"]
 
-# A function that is called with the amount of work done; an exception it raises stops the work.
+# A function that is called with the amount of work done. If it raises an exception, the work stops.
 Tell = Callable[[int], object]
 Progress = Tell | None
 
@@ -28,13 +28,13 @@ class Report:
             self._progress(done)
 
     def restart(self, total: int) -> None:
-        """Start a part of the work whose size was not known before."""
+        """Set the bar to 0, for the next part of the work, which has the size `total`."""
         self._bar.reset(total=total)
 
 
 @contextmanager
 def reported(total: int | None, unit: str, verbose: bool, progress: Progress) -> Iterator[Report]:
-    """Show a progress bar while the body runs, if `verbose`, and forward reports to `progress`."""
+    """Yield a callable that reports to `progress` (unless None) and, if `verbose`, to a progress bar."""
     with tqdm(total=total, unit=unit, disable=not verbose) as bar:
         yield Report(bar, progress)
         if bar.total is not None:

@@ -1,4 +1,4 @@
-"""The registry of estimators, read by model files, the command line, the demo and tests."""
+"""The registry of estimators. Model files, the command line, the demo and tests look up classes in it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ __all__ = ["CLASSES", "COMMANDS", "DEMOS", "register"]
 
 T = TypeVar("T", bound=type)
 
-# Estimator classes by their names in model files.
+# Estimator classes, by their names in model files.
 CLASSES: dict[str, type] = {}
 
-# Functions that make an estimator, by its command line name.
+# Functions that make an estimator, by the name of the estimator on the command line.
 COMMANDS: dict[str, Callable[[], Any]] = {}
 
-# Functions that make an estimator for the demo, by the title of its row.
+# Functions that make an estimator for the demo, by the title of the estimator in the demo.
 DEMOS: dict[str, Callable[[], Any]] = {}
 
 Maker = Callable[[Any], Any]
@@ -39,20 +39,21 @@ def register(
 ) -> Any:
     """Register an estimator class, so that it can be saved, loaded and used on the command line.
 
-    Used as a class decorator. The class must follow scikit-learn's conventions: ``__init__`` only stores its
-    parameters, and fitted attributes have names that end in ``_``. Entries that are missing from its
-    docstrings are added from those of its base classes; see `inherit_documentation`.
+    Use this function as a class decorator. The class must follow scikit-learn's conventions: ``__init__``
+    only stores its parameters, and the names of fitted attributes end in ``_``. If the docstrings of the
+    class do not describe some parameters, attributes or errors, the descriptions are copied from its base
+    classes; see `inherit_documentation`.
 
     Parameters
     ----------
     estimator_class : type
-        An estimator class. Model files use its name without the module.
+        The estimator class. Model files store its name without the module.
     command : str, default=None
-        Its name on the command line, after ``--model``; None if it is not available there.
+        The name of the class on the command line, after ``--model``. None makes the class unavailable there.
     make : callable, default=None
-        Function that takes the class and returns the estimator for the command line; None for an estimator
-        with default parameters. It passes inner estimators explicitly, so that ``--set`` can set their
-        parameters.
+        Function that takes the class and returns the estimator for the command line. None uses an estimator
+        with default parameters. If the estimator contains inner estimators, the function passes them
+        explicitly, so that ``--set`` can set their parameters.
     demo : tuple of str and callable, default=None
         Title of the estimator in the demo, and a function that takes the class and returns the estimator.
         None leaves the class out of the demo.
@@ -65,7 +66,7 @@ def register(
     Raises
     ------
     ValueError
-        If another class with the same name is registered.
+        If another class with the same name is already registered.
     """
     if estimator_class is None:
         return lambda estimator_class: _join(estimator_class, command, make, demo)
@@ -77,11 +78,11 @@ def _join(estimator_class: T, command: str | None, make: Maker | None, demo: tup
     known = CLASSES.get(name, estimator_class)
     if (known.__module__, known.__qualname__) != (module, estimator_class.__qualname__):
         raise ValueError(
-            f"`estimator_class` must have a name of its own, got {name} of {module} beside that of "
-            f"{known.__module__}"
+            f"`estimator_class` must have a name that no other class has, got {name} of {module}; "
+            f"{known.__module__} has registered a class with this name"
         )
     inherit_documentation(estimator_class)
-    CLASSES[name] = estimator_class  # a reloaded module replaces its class
+    CLASSES[name] = estimator_class  # when a module is reloaded, the new class replaces the old class
     if command is not None:
         COMMANDS[command] = estimator_class if make is None else lambda: make(estimator_class)
     if demo is not None:

@@ -1,4 +1,4 @@
-"""Feature scaling of the linear classifiers, and its inverse for fitted weights."""
+"""Feature scaling for the linear classifiers, and the conversion of fitted weights to unscaled features."""
 
 from __future__ import annotations
 
@@ -12,26 +12,27 @@ from manylabel.estimator.validation import check_single
 
 __all__ = ["ScaledFeatures", "holds_measurements", "inverse_deviations"]
 
-# Data with a larger share of nonzero values are taken for measurements rather than word counts. It lies
-# between the densest word counts (9 %, enron and Yahoo's pages) and the sparsest table of measurements (21 %,
-# flags) of 56 public sets.
+# If the fraction of nonzero values is larger than this, the data are treated as measurements, else as word
+# counts. In 56 public data sets, the densest word counts have 9 % nonzero values (enron and Yahoo's pages).
+# The sparsest table of measurements has 21 % (flags).
 _DENSE_SHARE = 1 / 8
 
-# Variance relative to the squared mean below which a column counts as constant, up to rounding.
+# A column is treated as constant if its variance divided by its squared mean is at most this number. Rounding
+# errors alone can cause such a small variance.
 _CONSTANT = 1e-20
 
 
 def holds_measurements(X: csr_array) -> bool:
-    """Return whether X holds measurements rather than word counts, by its share of nonzero values."""
+    """Return whether more than an eighth of the values of X are nonzero. If so, X is not treated as text."""
     return bool(np.count_nonzero(X.data) > _DENSE_SHARE * X.shape[0] * X.shape[1])
 
 
 def inverse_deviations(X: csr_array, sample_weight: NDArray[np.float32] | None) -> NDArray[np.float64]:
-    """Return the inverse standard deviation of each column; 0 for constant columns."""
+    """Return 1 / standard deviation for each column, and 0 for constant columns."""
     n, d = X.shape
     of_row = np.ones(n) if sample_weight is None else sample_weight.astype(np.float64)
     total = of_row.sum()
-    # Stored zeros are treated like absent ones, for the same bits.
+    # Stored zeros get weight 0. The result is then exactly the same whether zeros are stored or not.
     weights = np.repeat(of_row, np.diff(X.indptr)) * (X.data != 0)
     means = np.bincount(X.indices, weights * X.data, d) / total
     absent = total - np.bincount(X.indices, weights, d)
@@ -47,18 +48,22 @@ class ScaledFeatures:
     Parameters
     ----------
     X : csr_array of shape (n_samples, n_features)
+        Features.
     sample_weight : ndarray of shape (n_samples,), dtype float32, or None
+        Weights of the rows. None means equal weights.
     normalize : {"auto", "rows", "columns"} or bool
-        "auto" is "columns" if X holds measurements, else "rows".
+        What to scale. "rows" and True scale each row to unit length. "columns" scales each column to unit
+        variance. "auto" is the same as "columns" if more than an eighth of the values of X are nonzero, and
+        the same as "rows" otherwise. False scales nothing.
     center : bool
-        Whether scaled columns with mostly nonzero values are also centered. Other columns never are, so that
-        the stored values at most double.
+        Whether to center scaled columns in which most values are nonzero. Other columns are never centered.
+        The number of stored values therefore at most doubles.
 
     Attributes
     ----------
     X : csr_array of shape (n_samples, n_features)
-        If columns are scaled: columns of unit variance, divided by the square root of their number.
-        Otherwise the X given; the core scales rows.
+        The features. If columns are scaled, each column has unit variance and is divided by the square root
+        of the number of columns. Otherwise this is the given X, since the core scales rows.
     by_row : bool
         Whether the core scales rows to unit length.
 
@@ -95,19 +100,22 @@ class ScaledFeatures:
         Parameters
         ----------
         coef : csc_array of shape (n_labels, n_features), dtype float32
+            Weights of the scaled columns.
         intercept : ndarray of shape (n_labels,), dtype float32
+            Intercepts for the scaled columns.
 
         Returns
         -------
         coef : csc_array of shape (n_labels, n_features), dtype float32
+            Weights of the unscaled features.
         intercept : ndarray of shape (n_labels,), dtype float32
-            -inf stays -inf.
+            Intercepts for the unscaled features. An intercept of -inf stays -inf.
         """
         if self._shift is None or self._scale is None:
             return coef, intercept
         weights = coef.data * np.repeat(self._scale, np.diff(coef.indptr))
         scaled = csc_array((weights.astype(np.float32), coef.indices, coef.indptr), shape=coef.shape)
-        # With the rounded weights, so that the column means keep their scores.
+        # The rounded weights are used here, so that the scores of the column means do not change.
         return scaled, (intercept - scaled @ self._shift).astype(np.float32)
 
     def unscaled_rows(
@@ -118,14 +126,17 @@ class ScaledFeatures:
         Parameters
         ----------
         features : ndarray of shape (n_seen_features,), dtype int32
+            Numbers of the features that have factors.
         factors : ndarray of shape (n_seen_features, n_factors), dtype float32
-            One row for each of `features`.
+            Factors of the scaled columns, with one row for each entry of `features`.
 
         Returns
         -------
         factors : ndarray of shape (n_seen_features, n_factors), dtype float32
+            Factors of the unscaled features.
         shift : ndarray of shape (n_factors,), dtype float32
-            What the column means add to ``X @ factors``.
+            The part of ``X @ factors`` that comes from the column means. Subtract it to get the product for
+            the centered columns. Columns that are not centered add nothing to it.
         """
         if self._shift is None or self._scale is None:
             return factors, np.zeros(factors.shape[1], dtype=np.float32)

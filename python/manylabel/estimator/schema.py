@@ -1,11 +1,12 @@
-"""Schemas of fitted state: the attributes of a class after `fit`, to check model files.
+"""Schemas that describe the fitted attributes of a class and check them in model files.
 
-The schema of a class is its attribute ``schema``. `manylabel.load` uses it to check that shapes agree,
-indices are in range and values are finite, so that a loaded model can be used and takes no more memory than
-its file suggests. Sizes shared by several attributes have names, such as ``n_labels``; the first attribute
-with that name sets the size. Every schema has an array with an element per label, so that a small file has
-few labels. The number of features may exceed the size of every array; predictions allocate nothing per
-feature.
+The schema of a class is its class attribute ``schema``. `manylabel.load` uses it to check that shapes agree,
+indices are in range and values are finite. A model that passes these checks can be used for predictions.
+
+Sizes that several attributes share have names, such as ``n_labels``. The first attribute that uses a name
+sets the size. Every schema has an array with one element per label. A small file therefore cannot claim many
+labels and cause large allocations. The number of features may be larger than every array, because predictions
+allocate no memory per feature.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ __all__ = [
     "Text",
 ]
 
-# dtypes of classes, which users may name by numbers or strings.
+# Allowed dtypes of classes, which may be numbers or strings.
 ANY = "b1 i1 i2 i4 i8 u1 u2 u4 u8 f4 f8 O"
 
 Sizes = dict[str, int]
 
-# Larger values are infinite in single precision.
+# Largest finite float32.
 _MOST = float(np.finfo(np.float32).max)
 
 
@@ -48,7 +49,8 @@ class Attribute(ABC):
     Parameters
     ----------
     optional : bool, default=False
-        Whether it may be missing, with some parameters or in files of earlier versions.
+        Whether the attribute may be missing. Some attributes exist only with certain parameters, and files of
+        earlier versions may lack an attribute.
     """
 
     def __init__(self, *, optional: bool = False) -> None:
@@ -61,32 +63,34 @@ class Attribute(ABC):
         Parameters
         ----------
         name : str
-            Name of the attribute, for messages.
+            Name of the attribute, for error messages.
         value : object
-            The value in the file.
+            The value of the attribute in a model file.
         sizes : dict of str to int
-            Dimensions that are known, such as n_features. Those that `value` determines are added.
+            The sizes that are known so far, such as n_features. Sizes that `value` determines are added.
 
         Raises
         ------
         ValueError
-            If `value` has another type, dtype or shape than the attribute.
+            If the type, dtype, shape or content of `value` does not match the description in this object.
         """
 
 
 class Scalar(Attribute):
-    """A number or a flag.
+    """A fitted attribute that is a number or a bool.
 
     Parameters
     ----------
     kind : type
-        bool, int or float; float accepts int.
+        Type of the value: bool, int or float. float also accepts int.
     size : str, default=None
-        Name of the size that it sets or must equal; a flag is a size of 0 or 1.
+        Name of the size that the value gives, such as ``"n_labels"``. If the size is already known from
+        another attribute, the value must equal it. A bool gives a size of 0 or 1. None means that the value
+        is not a size.
     finite : bool, default=False
-        Whether a float must be finite in single precision, which scores have.
+        Whether a float must be finite as float32, the dtype of scores.
     or_minus_infinity : bool, default=False
-        Whether -inf is allowed in spite of `finite`.
+        Whether -inf is allowed although `finite` is True.
     """
 
     def __init__(
@@ -106,7 +110,7 @@ class Scalar(Attribute):
         """Check a value."""
         plain = value.item() if isinstance(value, np.generic) else value
         right = type(plain) in ((int, float) if self.kind is float else (self.kind,))
-        # Counts, seeds and the core's integers are no larger.
+        # Counts, seeds and the integers of the core are at most 2**63 - 1.
         most = np.inf if type(plain) is float else 2**63 - 1
         least = -most if self.kind is float else 0
         if not right or not least <= plain <= most:
@@ -118,22 +122,27 @@ class Scalar(Attribute):
 
 
 class Array(Attribute):
-    """A dense array.
+    """A fitted attribute that is a dense array.
 
     Parameters
     ----------
     shape : tuple of str or int
-        Names of sizes, such as ``"n_labels"``, or a name plus a number, such as ``"n_rules + 1"``.
+        The length of each dimension: a number, the name of a size, such as ``"n_labels"``, or a name plus a
+        number, such as ``"n_rules + 1"``.
     dtypes : str
-        Allowed dtypes, as in ``numpy.dtype.str`` without the byte order, such as ``"f4 f8"``.
+        Allowed dtypes, separated by spaces. Each is written as in ``numpy.dtype.str``, but without the byte
+        order. An example is ``"f4 f8"``.
     below : str, default=None
-        For indices, which must be at least 0 and less than this size.
+        Name of a size, for arrays of indices. Indices must be >= 0 and less than this size.
     ends : str, default=None
-        For ends of slices, which must rise from 0 to this size.
+        Name of a size, for arrays of positions that divide another array into slices, such as `indptr` in the
+        CSR format. The positions must not decrease. The first position must be 0 and the last position must
+        equal this size.
     or_minus_infinity : bool, default=False
-        Whether -inf is allowed among floats, as for labels that are never predicted.
+        Whether floats may be -inf. Labels that are never predicted have such values.
     precision : str, default=None
-        For several attributes that must have the same float type: name of the size with its bytes.
+        Any name. All arrays of a schema with the same `precision` must have the same float type. None means
+        that the float type does not depend on other arrays.
     """
 
     def __init__(
@@ -160,29 +169,35 @@ class Array(Attribute):
         if self.precision is not None:
             size = sizes.setdefault(self.precision, value.itemsize)
             if value.itemsize != size:
-                raise ValueError(f"`{name}` must be an array of f{size}, as others are, got {_kind(value)}")
+                raise ValueError(
+                    f"`{name}` must be an array of f{size}, like the arrays before it, got {_kind(value)}"
+                )
         if value.dtype.kind == "f":
             _check_finite(name, value, or_minus_infinity=self.or_minus_infinity)
         if self.below is not None:
             _check_indices(name, value, sizes[self.below])
         if self.ends is not None:
             if not len(value):
-                raise ValueError(f"`{name}` must begin with 0, got nothing")
+                raise ValueError(f"`{name}` must begin with 0, got an empty array")
             size = sizes.setdefault(self.ends, int(value[-1]))
             if value[0] != 0 or value[-1] != size or (value[1:] < value[:-1]).any():
-                raise ValueError(f"`{name}` must rise from 0 to {size}")
+                raise ValueError(
+                    f"`{name}` must begin with 0, never decrease and end with {size}, got other values"
+                )
 
 
 class Classes(Attribute):
-    """The classes: one per label, or 0 and 1 if y was 1-D in fit and is a single label.
+    """The attribute ``classes_``, which has one element per label.
 
-    Must come after ``one_dimensional_``, which sets a size of that name, and after other attributes that set
-    the number of labels.
+    If y was a 1-D array with a single label in fit, ``classes_`` has the two elements 0 and 1.
+
+    In a schema, this attribute must come after ``one_dimensional_``, which sets the size "one_dimensional".
+    It must also come after other attributes that set the number of labels.
 
     Parameters
     ----------
     dtypes : str
-        As for `Array`.
+        Allowed dtypes, as for `Array`.
     """
 
     def __init__(self, dtypes: str) -> None:
@@ -199,14 +214,18 @@ class Classes(Attribute):
 
 
 class SparseMatrix(Attribute):
-    """A compressed sparse matrix, whose structure the decoder of the file has checked.
+    """A fitted attribute that is a compressed sparse matrix.
+
+    The decoder of the file has already checked the structure of the matrix.
 
     Parameters
     ----------
     kind : {"csr", "csc"}
+        Format of the matrix.
     shape : tuple of two str
+        Names of the sizes of its two dimensions.
     dtypes : str
-        As for `Array`.
+        Allowed dtypes of the values, as for `Array`.
     """
 
     def __init__(self, kind: str, shape: tuple[str, str], dtypes: str, *, optional: bool = False) -> None:
@@ -224,13 +243,14 @@ class SparseMatrix(Attribute):
 
 
 class Each(Attribute):
-    """A list or tuple whose parts have the same description.
+    """A fitted attribute that is a list or tuple of parts with the same description.
 
     Parameters
     ----------
     part : Attribute
+        Description of each part.
     size : str
-        Name of the number of parts.
+        Name of a size. The value of this size is the number of parts.
     """
 
     def __init__(self, part: Attribute, size: str, *, optional: bool = False) -> None:
@@ -243,12 +263,12 @@ class Each(Attribute):
             raise ValueError(f"`{name}` must be a list, got {_kind(value)}")
         _agree(name, (self.size,), (len(value),), sizes)
         for at, part in enumerate(value):
-            # Sizes that only parts have may differ between parts.
+            # Sizes that appear only within parts may differ from part to part.
             self.part.check(f"{name}[{at}]", part, dict(sizes))
 
 
 class Text(Attribute):
-    """A str, or None."""
+    """A fitted attribute that is a str or None."""
 
     def check(self, name: str, value: Any, sizes: Sizes) -> None:
         """Check a value."""
@@ -257,7 +277,7 @@ class Text(Attribute):
 
 
 class Model(Attribute):
-    """A classifier, or None."""
+    """A fitted attribute that is a classifier or None."""
 
     def check(self, name: str, value: Any, sizes: Sizes) -> None:
         """Check a value."""
@@ -267,14 +287,15 @@ class Model(Attribute):
 
 
 class Models(Attribute):
-    """The models of blocks: fitted classifiers, or None.
+    """A fitted attribute that is a list with one fitted classifier or None per block.
 
     Parameters
     ----------
     size : str or int
-        The number of models, or its name.
+        The number of models, or the name of a size that has this value.
     labels : str
-        The attribute with the labels of each model: a list of arrays, or one array for one model.
+        Name of the attribute that holds the labels of each model. That attribute is a list of arrays, or a
+        single array if there is a single model.
     """
 
     def __init__(self, size: str | int, labels: str, *, optional: bool = False) -> None:
@@ -294,18 +315,19 @@ class Models(Attribute):
             features = getattr(model, "n_features_in_", None)
             if features != sizes["n_features"]:
                 raise ValueError(
-                    f"features of `{name}[{at}]`: expected {sizes['n_features']}, got {features}"
+                    f"number of features of `{name}[{at}]`: expected {sizes['n_features']}, got {features}"
                 )
             _check_two_dimensional(f"{name}[{at}]", model)
 
     def check_labels(self, name: str, models: Sequence[Any], labels: Any) -> None:
-        """Check that every model has as many labels as its block."""
+        """Check that the number of labels of every model equals the number of labels of its block."""
         of_models = labels if isinstance(labels, list | tuple) else [labels]
         for at, (model, block) in enumerate(zip(models, of_models, strict=False)):
             found = len(getattr(model, "classes_", ()))
             if model is not None and found != len(block):
                 raise ValueError(
-                    f"labels of `{name}[{at}]`: expected {len(block)} as in `{self.labels}`, got {found}"
+                    f"number of labels of `{name}[{at}]`: expected {len(block)} as in `{self.labels}`, "
+                    f"got {found}"
                 )
 
 
@@ -315,8 +337,9 @@ class Schema:
     Parameters
     ----------
     **attributes : Attribute
-        By name. ``n_features_in_`` and ``feature_names_in_`` are added at the start. Users' subclasses may
-        have further attributes, which are not checked.
+        The description of each attribute, by name. The constructor adds ``n_features_in_`` and
+        ``feature_names_in_`` at the start. Classes that users derive from an estimator may have further
+        attributes, which are not checked.
     """
 
     def __init__(self, **attributes: Attribute) -> None:
@@ -332,12 +355,12 @@ class Schema:
         Parameters
         ----------
         estimator : estimator
-            Fitted, as read from a file.
+            A fitted estimator, read from a file.
 
         Raises
         ------
         ValueError
-            If an attribute is missing or is not as described.
+            If an attribute is missing or does not match its description.
         """
         fitted = {name: value for name, value in vars(estimator).items() if name.endswith("_")}
         sizes: Sizes = {}
@@ -356,7 +379,7 @@ class Schema:
 
 def _check_two_dimensional(name: str, model: Any) -> None:
     if getattr(model, "one_dimensional_", False):
-        raise ValueError(f"`{name}` must be fitted to an indicator matrix, got a model of a 1-D y")
+        raise ValueError(f"`{name}` must be fitted to a 2-D indicator matrix, got a model fitted to a 1-D y")
 
 
 def _kind(value: Any) -> str:
@@ -365,7 +388,7 @@ def _kind(value: Any) -> str:
 
 
 def _agree(name: str, shape: tuple[str | int, ...], found: tuple[int, ...], sizes: Sizes) -> None:
-    """Check a shape against the known sizes, and add the others to them."""
+    """Check a shape against the known sizes. Sizes that are not known yet are set from the shape."""
     wanted: list[int] = []
     for size, length in zip(shape, found, strict=False):
         if isinstance(size, int):
@@ -382,7 +405,8 @@ def _agree(name: str, shape: tuple[str | int, ...], found: tuple[int, ...], size
 def _check_finite(name: str, values: Any, *, or_minus_infinity: bool = False) -> None:
     if not values.size:
         return
-    # The minimum and maximum suffice, since both are NaN if any value is; this needs no array of flags.
+    # Checking the minimum and maximum is enough, since both are NaN if any value is NaN. Unlike np.isfinite,
+    # this allocates no array.
     least, most = values.min(), values.max()
     if not np.isfinite(most) and not (or_minus_infinity and most == -np.inf):
         raise ValueError(f"values of `{name}` must be finite, got {most}")

@@ -1,10 +1,11 @@
-"""Conversion of user input to canonical arrays, which happens only here.
+"""Conversion of user input to canonical arrays. No other module converts user input.
 
-A canonical X is a CSR array of float32 or float64 with sorted, unique columns, int32 or int64 indices, and
-finite values (or NaN, for estimators whose tags allow it). A canonical Y is a CSR array of float32 ones.
-Canonical input is passed on without a copy. Other input is copied: the caller's matrices are never sorted,
-summed or cast in place. Numbers of every width and byte order are accepted, dense and sparse: integers, bool,
-and floats of 16 to 128 bits.
+A canonical X is a CSR array of float32 or float64. Its column indices are int32 or int64, and they are sorted
+and unique within each row. Its values are finite; NaN is allowed for estimators whose tags have
+``allow_nan``. A canonical Y is a CSR array of float32 whose stored values are all 1.
+
+Canonical input is used without a copy. Other input is copied, so the caller's matrices are never changed.
+Input may be dense or sparse. It may hold integers, bool, or floats of 16 to 128 bits, in any byte order.
 """
 
 from __future__ import annotations
@@ -45,48 +46,49 @@ def check_features(estimator: Any, X: Any, *, reset: bool) -> csr_array:
     Parameters
     ----------
     estimator : estimator
-        Its ``n_features_in_`` and ``feature_names_in_`` are set (with `reset`) or compared with X.
+        The estimator. If `reset`, its ``n_features_in_`` and ``feature_names_in_`` are set from X. Otherwise
+        X is compared with them.
     X : array-like or sparse matrix of shape (n_samples, n_features)
-        Any numeric or bool dtype; int32 or int64 indices. NaN is refused unless the estimator's tags have
-        ``allow_nan``; the result then stores it.
+        Features, of any numeric or bool dtype, with int32 or int64 indices. NaN is allowed only if the
+        estimator's tags have ``allow_nan``. The result then stores NaN too.
     reset : bool
-        True in fit, False afterwards.
+        Whether X defines the features. True in fit, False afterwards.
 
     Returns
     -------
     csr_array of shape (n_samples, n_features)
-        float32 if X was, otherwise float64.
+        Canonical features. The dtype is float32 if X is float32, otherwise float64.
 
     Raises
     ------
     ValueError
-        If X is not 2-D, is empty, has values that are not finite or not numbers, indices outside its shape,
-        or another number of features than in fit. Values must also be finite as float32, unless the
-        estimator scales rows to unit length first.
+        If X is not 2-D or is empty, if values are not finite or not numbers, if indices are outside its
+        shape, or if its number of features differs from X in fit. Values must also be finite as float32,
+        unless the estimator scales rows to unit length first.
     """
     matrix = check_matrix(estimator, X, reset=reset)
     return csr_array(matrix) if isinstance(matrix, np.ndarray) else matrix
 
 
 def check_row(estimator: Any, x: Any) -> csr_array:
-    """Convert one row to a CSR array, after fit.
+    """Convert a single row to a canonical CSR array, for a fitted estimator.
 
     Parameters
     ----------
     estimator : estimator
-        Its ``n_features_in_`` and ``feature_names_in_`` are compared with x.
+        The fitted estimator. x is compared with its ``n_features_in_`` and ``feature_names_in_``.
     x : array-like or sparse matrix of shape (n_features,) or (1, n_features)
-        As in `check_features`; a pandas row keeps its names.
+        Features of the row, with the same types as in `check_features`. A pandas row keeps its feature names.
 
     Returns
     -------
     csr_array of shape (1, n_features)
-        float32 if x was, otherwise float64.
+        Canonical features. The dtype is float32 if x is float32, otherwise float64.
 
     Raises
     ------
     ValueError
-        As `check_features`, and if x has another number of rows.
+        If x does not have exactly one row, or if x is not valid. `check_features` lists the conditions.
     """
     if np.ndim(x) == 1:
         if hasattr(x, "to_frame"):
@@ -96,31 +98,31 @@ def check_row(estimator: Any, x: Any) -> csr_array:
             x = one.reshape((1, -1))
     row = check_features(estimator, x, reset=False)
     if row.shape[0] != 1:
-        raise ValueError(f"`x` must be one row, got {row.shape[0]}")
+        raise ValueError(f"`x` must be one row, got {row.shape[0]} rows")
     return row
 
 
 def check_matrix(estimator: Any, X: Any, *, reset: bool) -> csr_array | NDArray[Any]:
-    """Convert X to a canonical CSR array if it is sparse, else to an ndarray in C order.
+    """Convert X to a canonical CSR array if X is sparse, otherwise to an ndarray in C order.
 
     Parameters
     ----------
     estimator : estimator
-        As in `check_features`.
+        The estimator, which is used as in `check_features`.
     X : array-like or sparse matrix of shape (n_samples, n_features)
-        Any numeric or bool dtype.
+        Features, of any numeric or bool dtype.
     reset : bool
-        True in fit, False afterwards.
+        Whether X defines the features. True in fit, False afterwards.
 
     Returns
     -------
     csr_array or ndarray of shape (n_samples, n_features)
-        float32 if X was, otherwise float64.
+        The features. The dtype is float32 if X is float32, otherwise float64.
 
     Raises
     ------
     ValueError
-        As `check_features`.
+        If X is not valid. `check_features` lists the conditions.
     """
     if not reset and _is_ready(estimator, X):
         ready: csr_array | NDArray[Any] = X
@@ -141,12 +143,12 @@ def check_matrix(estimator: Any, X: Any, *, reset: bool) -> csr_array | NDArray[
     if sparse:
         given: Any = matrix
         matrix = _canonical(csr_array(given))
-        # Each value is finite, but the sum of duplicate entries may not be.
+        # All stored values are finite, but the sum of duplicate entries may be infinite.
         if not _has_sound_values(estimator, matrix.data):
-            raise ValueError("values of X must be finite, got inf or NaN as the sum of repeated entries")
+            raise ValueError("values of X must be finite, got inf or NaN as the sum of duplicate entries")
     else:
         matrix = np.require(matrix, requirements=["C", "A"])
-    # Before fit, whether rows are scaled may depend on X; fit checks again.
+    # Before fit, X itself may determine whether rows are scaled. `fit` therefore checks the values again.
     scaled = getattr(estimator, "normalize" if reset else "_normalizes_rows", False)
     if matrix.dtype == np.float64 and not scaled:
         check_single(matrix.data if sparse else matrix, "values of X")
@@ -160,20 +162,20 @@ def check_labels(Y: Any) -> csr_array:
     Parameters
     ----------
     Y : array-like or sparse matrix of shape (n_samples, n_labels)
-        0 and 1 of any numeric or bool dtype.
+        Indicator matrix of 0 and 1, of any numeric or bool dtype.
 
     Returns
     -------
     csr_array of shape (n_samples, n_labels), dtype float32
-        Ones only; zeros stored in Y are left out.
+        Canonical labels. Zeros that Y stores are left out.
 
     Raises
     ------
     ValueError
-        If Y is not 2-D, has no columns, or has other values than 0 and 1.
+        If Y is not 2-D, has no columns, or has values other than 0 and 1.
     """
     expected = "Y must be a 2-D indicator matrix (n_samples, n_labels) of 0 and 1"
-    hint = "sklearn.preprocessing.MultiLabelBinarizer makes one"
+    hint = "sklearn.preprocessing.MultiLabelBinarizer converts lists of labels to an indicator matrix"
     if not hasattr(Y, "ndim"):
         try:
             Y = np.asarray(Y)
@@ -182,8 +184,8 @@ def check_labels(Y: Any) -> csr_array:
     if Y.ndim != 2:
         got = f"a {Y.ndim}-D array"
         if Y.ndim == 1 and not issparse(Y) and as_column(Y) is None:
-            got += f" with {_not_0_or_1(Y)}; as one label, where that is taken, it must hold 0 and 1"
-            # scikit-learn's wording, which its estimator checks look for.
+            got += f" with {_not_0_or_1(Y)}; a 1-D y must be a single label of 0 and 1"
+            # This wording is from scikit-learn, whose estimator checks look for it.
             kind = _target_kind(Y)
             if kind.startswith("continuous"):
                 got += f". Unknown label type: {kind}"
@@ -220,7 +222,7 @@ def _target_kind(values: Any) -> str:
 
 
 def _not_0_or_1(values: Any) -> str:
-    """Return the first value that is neither 0 nor 1 as text."""
+    """Return the first value that is neither 0 nor 1, as text for an error message."""
     for value in values:
         plain = value.item() if isinstance(value, np.generic) else value
         if isinstance(plain, str | np.ndarray) or plain not in (0, 1):
@@ -229,17 +231,17 @@ def _not_0_or_1(values: Any) -> str:
 
 
 def as_column(y: Any) -> NDArray[Any] | None:
-    """Convert a 1-D y of 0 and 1 to an indicator matrix of one label.
+    """Convert a 1-D y of 0 and 1 to an indicator matrix with a single label.
 
     Parameters
     ----------
     y : array-like or sparse matrix
-        Any input, not checked before.
+        Any input. It need not be valid.
 
     Returns
     -------
     ndarray of shape (n_samples, 1), or None
-        None if y is not 1-D or has other values; `fit` accepts or refuses it later.
+        The indicator matrix. None if y is not 1-D or has values other than 0 and 1; `fit` then checks y.
     """
     if y is None or issparse(y):
         return None
@@ -255,20 +257,21 @@ def as_column(y: Any) -> NDArray[Any] | None:
 
 
 def one_hot(y: Any, classes: NDArray[Any] | None = None) -> tuple[Any, NDArray[Any] | None]:
-    """Convert a 1-D y to an indicator matrix of its classes; return other shapes unchanged.
+    """Convert a 1-D y to an indicator matrix of its classes. A y of another shape is returned unchanged.
 
     Parameters
     ----------
     y : array-like or sparse matrix
-        One class per row, or an indicator matrix; anything else is refused by `check_labels` later.
+        One class per row, or an indicator matrix. For other input, `check_labels` raises an error later.
     classes : ndarray of shape (n_classes,), default=None
-        Sorted classes; None for those in `y`.
+        The sorted classes. None uses the classes that occur in `y`.
 
     Returns
     -------
     y : csr_array of shape (n_samples, n_classes), or unchanged
+        The indicator matrix, with one column per class.
     classes : ndarray of shape (n_classes,) or None
-        The sorted classes; strings have dtype object, as model files require. None if y is unchanged.
+        The sorted classes. Strings have dtype object, as model files require. None if y is unchanged.
 
     Raises
     ------
@@ -300,45 +303,49 @@ def one_hot(y: Any, classes: NDArray[Any] | None = None) -> tuple[Any, NDArray[A
 def check_training_set(
     estimator: Any, X: Any, Y: Any, sample_weight: Any, *, reset: bool = True, dense: bool = False
 ) -> tuple[Any, csr_array, NDArray[np.float32] | None]:
-    """Check the arguments of ``fit``; rows with weight 0 are dropped.
+    """Check the arguments of ``fit``, and drop rows with weight 0.
 
     Parameters
     ----------
     estimator : estimator
-        Its ``n_features_in_`` and ``feature_names_in_`` are set.
+        The estimator. Its ``n_features_in_`` and ``feature_names_in_`` are set from X.
     X : array-like or sparse matrix of shape (n_samples, n_features)
         Features.
     Y : array-like or sparse matrix of shape (n_samples, n_labels)
         Indicator matrix.
     sample_weight : array-like of shape (n_samples,) or None
-        Weights of the rows, at least 0.
+        Weights of the rows, >= 0. None means equal weights.
     reset : bool, default=True
-        False if the fit continues an earlier one, whose features X must have.
+        Whether X defines the features. Pass False if the fit continues an earlier fit. X must then have the
+        features of the earlier fit.
     dense : bool, default=False
         Whether a dense X stays dense.
 
     Returns
     -------
     X : csr_array, or ndarray if `dense`, of shape (n_kept, n_features)
+        Canonical features of the rows with weights > 0.
     Y : csr_array of shape (n_kept, n_labels), dtype float32
+        Canonical labels of these rows.
     sample_weight : ndarray of shape (n_kept,), dtype float32, or None
+        Weights of these rows, or None if no weights were given.
 
     Raises
     ------
     ValueError
-        As `check_features` and `check_labels`; if the numbers of rows differ; if a weight is negative or all
-        are zero.
+        If X and Y differ in their numbers of rows, if a weight is negative, or if all weights are zero. The
+        error is also raised in the cases that `check_features` and `check_labels` list.
     """
     if Y is None:
         raise ValueError(
-            f"{type(estimator).__name__} requires y to be passed, but the target y is None: "
-            "it must be an indicator matrix (n_samples, n_labels)"
+            f"{type(estimator).__name__} requires y to be passed, but the target y is None; "
+            "y must be an indicator matrix of shape (n_samples, n_labels)"
         )
     check = check_matrix if dense else check_features
     X = check(estimator, X, reset=reset)
     Y = check_labels(Y)
     if Y.shape[0] != X.shape[0]:
-        raise ValueError(f"rows of Y: expected {X.shape[0]} as in X, got {Y.shape[0]}")
+        raise ValueError(f"number of rows of Y: expected {X.shape[0]} as in X, got {Y.shape[0]}")
     if sample_weight is None:
         return X, Y, None
     weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
@@ -354,7 +361,10 @@ def check_training_set(
 
 
 class _Numbered(Sequence[str]):
-    """Names such as "label 3", made on request: there may be a billion, of which few are used."""
+    """A sequence of names such as "label 3".
+
+    A name is made only when it is read. There may be a billion names, and few of them are used.
+    """
 
     def __init__(self, kind: str, count: int) -> None:
         self._kind, self._count = kind, count
@@ -368,14 +378,18 @@ class _Numbered(Sequence[str]):
 
 
 def check_names(kind: str, names: Sequence[str] | None, count: int, estimator: Any) -> Sequence[str]:
-    """Return the names of all features or labels (`kind`): those given, those of fit, or numbers."""
+    """Return the names of all features (`kind` "feature") or of all labels (`kind` "label").
+
+    If `names` is None, the feature names of fit are used if there are any. Otherwise the names are made from
+    numbers, such as "label 3".
+    """
     if names is None:
         if kind == "feature" and hasattr(estimator, "feature_names_in_"):
             return [str(name) for name in estimator.feature_names_in_]
         return _Numbered(kind, count)
     if isinstance(names, str) or len(names) != count:
         got = shown(names) if isinstance(names, str) else len(names)
-        raise ValueError(f"`{kind}_names` must be {count} names, got {got}")
+        raise ValueError(f"`{kind}_names` must be a sequence of {count} names, got {got}")
     return names
 
 
@@ -385,11 +399,11 @@ def held_out_rows(fraction: float, n_rows: int, seed: int) -> NDArray[np.bool_]:
     Parameters
     ----------
     fraction : float
-        Share of the rows; > 0 and < 1.
+        Fraction of the rows to hold out, > 0 and < 1. At least one row is held out.
     n_rows : int
         Number of rows.
     seed : int
-        Seeds the draw.
+        Seed of the random draw.
 
     Returns
     -------
@@ -404,8 +418,8 @@ def held_out_rows(fraction: float, n_rows: int, seed: int) -> NDArray[np.bool_]:
     n_held = max(1, round(fraction * n_rows))
     if n_held >= n_rows:
         raise ValueError(
-            f"`early_stopping` must have a row to train on and one to hold out, got {n_held} of {n_rows} "
-            f"rows to hold out"
+            f"`early_stopping` must leave at least one row to train on, got {n_held} held-out rows "
+            f"of {n_rows} rows"
         )
     held_out = np.zeros(n_rows, dtype=bool)
     held_out[np.random.default_rng(seed).permutation(n_rows)[:n_held]] = True
@@ -413,9 +427,10 @@ def held_out_rows(fraction: float, n_rows: int, seed: int) -> NDArray[np.bool_]:
 
 
 def _is_ready(estimator: Any, X: Any) -> bool:
-    """Return whether a fitted estimator can use X unchanged, in a tenth of the time of the full check.
+    """Return whether X is already canonical and valid for a fitted estimator.
 
-    The full check takes most of the time of predicting a single row. It is made if this returns False.
+    This function takes a tenth of the time of the full check, which would take most of the time of predicting
+    a single row. If it returns False, the caller makes the full check.
     """
     matrix: Any = X
     if issparse(X):
@@ -437,8 +452,8 @@ def _is_ready(estimator: Any, X: Any) -> bool:
 
 
 def _has_sound_values(estimator: Any, values: NDArray[Any]) -> bool:
-    """Return whether all values are finite, or NaN where that is allowed."""
-    # Tags come second, since getting them takes longer than checking the values of a row.
+    """Return whether all values are finite. NaN is also valid if the estimator's tags have ``allow_nan``."""
+    # Reading the tags takes longer than checking the values of a row, so it is done only if needed.
     return bool(
         np.isfinite(values).all() or (get_tags(estimator).input_tags.allow_nan and not np.isinf(values).any())
     )
@@ -450,14 +465,14 @@ def canonical_csr(matrix: Any, name: str) -> csr_array:
     Parameters
     ----------
     matrix : ndarray or sparse matrix of shape (n_rows, n_columns)
-        Not changed; canonical arrays are shared, not copied.
+        The matrix to convert, which is not changed. If it is already canonical, the result shares its arrays.
     name : str
-        The argument's name, for the message.
+        Name of the argument, for the error message.
 
     Returns
     -------
     csr_array of shape (n_rows, n_columns)
-        With the dtype of `matrix`.
+        The converted matrix, with the dtype of `matrix`.
 
     Raises
     ------
@@ -470,9 +485,9 @@ def canonical_csr(matrix: Any, name: str) -> csr_array:
 
 
 def _canonical(matrix: csr_array) -> csr_array:
-    """Sort columns, sum duplicates and align arrays for the core, on copies where needed."""
+    """Sort columns, sum duplicates and align arrays for the core. Arrays that must change are copied."""
     if not matrix.has_canonical_format:
-        # Not `matrix.copy()` alone: a view's flags may be shared with the caller's matrix.
+        # `matrix.copy()` is not enough, since the caller's matrix may share its flags with this matrix.
         matrix = csr_array(
             (matrix.data.copy(), matrix.indices.copy(), matrix.indptr.copy()), shape=matrix.shape
         )
@@ -490,34 +505,35 @@ def native_numbers(values: NDArray[Any]) -> NDArray[Any]:
     Parameters
     ----------
     values : ndarray
-        Any dtype.
+        Array of any dtype.
 
     Returns
     -------
     ndarray
-        An array in native byte order, copied only if necessary. float16 becomes float32, and float128 becomes
-        float64.
+        The array in native byte order. It is copied only if necessary. float16 becomes float32, and float128
+        becomes float64.
     """
     dtype = values.dtype.newbyteorder("=")
     if dtype.kind == "f" and dtype.itemsize not in (4, 8):
         dtype = np.dtype(np.float32 if dtype.itemsize < 4 else np.float64)
-    with np.errstate(over="ignore"):  # infinity is refused later, where values must be finite
+    with np.errstate(over="ignore"):  # later checks raise an error for infinite values
         return values.astype(dtype, copy=False)
 
 
 def check_single(values: NDArray[np.floating[Any]], name: str) -> None:
-    """Refuse values that would be infinite in single precision, in which the core works.
+    """Raise an error if a value would be infinite as float32, the dtype that the core computes with.
 
     Parameters
     ----------
     values : ndarray
+        Values to check. NaN is ignored.
     name : str
-        Name of the values, for the message.
+        Name of the values, for the error message.
 
     Raises
     ------
     ValueError
-        If a value is not finite as float32.
+        If a value is infinite as float32.
     """
     for extreme in (
         np.fmax.reduce(values, axis=None, initial=0),
@@ -528,7 +544,7 @@ def check_single(values: NDArray[np.floating[Any]], name: str) -> None:
 
 
 def _natively(matrix: Any) -> Any:
-    """Convert the values of a sparse matrix with `native_numbers`, on a shallow copy if needed."""
+    """Convert the values of a sparse matrix with `native_numbers`. The given matrix is not changed."""
     if matrix.format not in ("csr", "csc", "bsr", "coo", "dia"):
         return matrix
     data = native_numbers(matrix.data)
@@ -540,10 +556,10 @@ def _natively(matrix: Any) -> Any:
 
 
 def _check_positions(matrix: Any, name: str) -> Any:
-    """Refuse a sparse matrix with indices outside its shape, before scipy's code trusts them.
+    """Raise an error if a sparse matrix has indices outside its shape, since scipy's code relies on them.
 
-    Returns the matrix with indices of one valid dtype. Arrays are shared with the caller's matrix. scipy's
-    check trims and casts the matrix it is called on, so it is called on a shallow copy.
+    Returns the matrix with both index arrays of one valid dtype. The result shares arrays with the caller's
+    matrix. scipy's check may trim and cast the arrays of a matrix, so it runs on a shallow copy.
     """
     if matrix.format == "coo" and len(matrix.shape) == 2:
         for axis, positions in enumerate((matrix.row, matrix.col)):

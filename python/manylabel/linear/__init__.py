@@ -1,4 +1,4 @@
-"""Linear classifiers for many features and many labels."""
+"""Linear classifiers for data with many features and many labels."""
 
 from manylabel.linear.dismec import DiSMECClassifier
 from manylabel.linear.leml import LEMLClassifier

@@ -1,4 +1,4 @@
-"""Base class of the linear classifiers: predictions from scores that the core computes from the weights."""
+"""Base class of the linear classifiers; the Rust core computes their scores."""
 
 from __future__ import annotations
 
@@ -15,27 +15,28 @@ __all__ = ["LinearClassifier"]
 
 
 class LinearClassifier(MultiLabelClassifier):
-    """Base of the classifiers whose scores are linear in the features.
+    """Base class of the classifiers with scores that are linear in the features.
 
-    A subclass fits ``intercept_`` (-inf for labels that are never predicted), ``threshold_`` and
-    ``normalize_``.
+    A subclass sets the fitted attributes ``intercept_``, ``threshold_`` and ``normalize_``. The intercept is
+    -inf for labels that are never predicted.
 
     Parameters
     ----------
     normalize : {"auto", "rows", "columns"} or bool, default="auto"
-        "rows" (or True) scales every row to unit Euclidean length, in fit and in prediction; it suits text.
-        "columns" fits columns scaled to unit variance and divided by the square root of their number. Columns
-        with mostly nonzero values are also centered if an intercept is fitted. The returned weights apply to
-        the unscaled features. "auto" is "columns" if more than an eighth of the values of X are nonzero, else
-        "rows". False scales nothing. Scores are computed in single precision: columns whose mean is 10,000
-        times their standard deviation lose digits, and those with 1,000,000 times are ignored. Subtract such
-        means first.
+        How the features are scaled. "rows" (or True) scales every row to unit Euclidean length, in `fit` and
+        in predictions. It suits text data. "columns" scales each column to unit variance in `fit` and divides
+        it by the square root of the number of columns. Columns with mostly nonzero values are also centered
+        if an intercept is fitted. The fitted weights apply to the unscaled features. "auto" is "columns" if
+        more than an eighth of the values of X are nonzero. Otherwise it is "rows". False does not scale the
+        features. Scores are computed in single precision. If the mean of a column is 10,000 times its
+        standard deviation, its contribution to the scores loses digits. If the mean is 1,000,000 times the
+        standard deviation, the column is ignored. Subtract the means of these columns before the fit.
 
     Attributes
     ----------
     threshold_ : float
-        The threshold, as given or learned. It is subtracted from the intercepts, so that predicted labels
-        have positive scores.
+        The value of `threshold`, as given or learned. It is subtracted from the intercepts, so that predicted
+        labels have positive scores.
     normalize_ : bool
         Whether rows are scaled to unit length before they are scored.
     """
@@ -43,7 +44,7 @@ class LinearClassifier(MultiLabelClassifier):
     fitted: ClassVar[dict[str, Attribute]] = {
         **MultiLabelClassifier.fitted,
         "intercept_": Array(("n_labels",), "f4", or_minus_infinity=True),
-        "threshold_": Scalar(float, finite=True, optional=True),  # this and the next: not in version 0.1
+        "threshold_": Scalar(float, finite=True, optional=True),  # files of version 0.1 lack these two
         "normalize_": Scalar(bool, optional=True),
     }
 
@@ -54,26 +55,26 @@ class LinearClassifier(MultiLabelClassifier):
 
     @property
     def _textbook_threshold(self) -> float:
-        """The score above which the loss itself assigns a label."""
+        """The usual threshold of the loss function, such as 0 for margins."""
         return 0.0
 
     @property
     def _normalizes_rows(self) -> bool:
         """Whether rows are scaled to unit length before they are scored."""
-        # Model files of version 0.1 have no `normalize_`.
+        # Models from files of version 0.1 have no `normalize_`.
         return bool(getattr(self, "normalize_", self.normalize))
 
     @property
     def _least_score(self) -> float:
         """The score above which a label is predicted."""
-        # In model files of version 0.1 no threshold is subtracted from the intercepts.
+        # In models from files of version 0.1, no threshold has been subtracted from the intercepts.
         return 0.0 if hasattr(self, "threshold_") else self._textbook_threshold
 
     def _make_scorer(self) -> _core.Scorer:
         return _core.linear_scorer(self)
 
     def _shift(self, intercept: NDArray[np.float32], threshold: float | None, learned: float | None) -> None:
-        """Set `threshold_`, as given or learned, and subtract it from the intercepts."""
+        """Set `threshold_` to the given or learned value, and subtract it from the intercepts."""
         if threshold is None:
             threshold = self._textbook_threshold if learned is None else learned
         self.threshold_ = float(threshold)

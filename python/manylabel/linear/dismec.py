@@ -1,4 +1,4 @@
-"""DiSMEC: one pruned linear classifier per label."""
+"""DiSMEC: one linear classifier with pruned weights per label."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from manylabel.linear.base import LinearClassifier
 
 __all__ = ["DiSMECClassifier"]
 
-# The usual weight of the loss in the literature, and the range that "auto" searches.
+# The usual value of C in the literature, and the range that ``C="auto"`` searches.
 _USUAL_C = 1.0
 _LEAST_C, _MOST_C = 1e-3, 1e2
 
@@ -34,86 +34,95 @@ _LEAST_C, _MOST_C = 1e-3, 1e2
 class DiSMECClassifier(LinearClassifier):
     """One-vs-rest linear classifier with squared hinge loss and pruned, sparse weights.
 
-    Each label is solved on its own. It minimizes
+    `fit` trains a separate classifier for each label. The weights w and the intercept b minimize
     ``|w|^2/2 + b^2/2 + C * sum_i max(0, 1 - s_i (w.x_i + b))^2``, where ``s_i`` is 1 if row i has the label
-    and -1 otherwise. Weights with an absolute value below `prune` are then dropped [1]_.
+    and -1 otherwise. Weights with an absolute value below `prune` are then set to zero [1]_.
 
     Parameters
     ----------
     C : float or "auto", default="auto"
-        Weight of the loss against the regularizer; finite and > 0. "auto" chooses it by the loss on held-out
-        rows (see Notes). The literature mostly uses 1.
+        Weight of the loss relative to the regularization; finite and > 0. Smaller values regularize more
+        strongly. "auto" chooses the value with the lowest loss on held-out rows (see Notes). Most
+        publications use 1.
     prune : float, default=0.01
-        Weights with a smaller absolute value are dropped; finite and >= 0. With ``normalize="columns"`` this
-        applies to the weights of the scaled columns.
+        Weights with an absolute value below `prune` are set to zero; finite and >= 0. With
+        ``normalize="columns"``, pruning applies to the weights of the scaled columns.
     fit_intercept : bool, default=True
-        Whether to fit an intercept. It is regularized like the weight of a feature that is 1 in every row.
+        Whether to fit an intercept. The intercept is regularized like the weight of a feature that is 1 in
+        every row.
     threshold : {"auto", "zero"} or float, default="auto"
-        Margin above which `predict` assigns a label. "auto" learns it, so that rows get about as many labels
-        as they have (see Notes). "zero" is the threshold of the loss; it rarely predicts rare labels.
+        Margin above which `predict` assigns a label. "auto" learns the threshold on held-out rows, so that
+        about the right number of labels is predicted (see Notes). "zero" is a threshold of 0, which the loss
+        implies. With "zero", rare labels are rarely predicted.
     solver : {"fast", "exact"}, default="fast"
-        "exact" finds the optimum of every label over all rows, to `tol`. "fast" treats labels that fewer than
-        one row in 100 has differently: it solves them over their positive rows and the negative rows near the
-        margin, and replaces all other rows by their mean. With many rows this is many times faster, and
-        rankings are nearly the same (see Notes).
+        Solver for the weights. "exact" computes the optimum of every label over all rows, within `tol`.
+        "fast" differs for rare labels, which fewer than 1 % of the rows have. For a rare label, it keeps the
+        positive rows and the negative rows near the margin, and replaces all other rows by their mean. With
+        many rows, "fast" is many times faster than "exact", and the rankings are nearly the same (see Notes).
     tol : float, default=0.01
-        A label has converged when the norm of its gradient is below
-        ``tol * min(positives, negatives) / n_samples`` times the norm at zero. Rare labels under "fast" stop
-        when their projected dual gradients span at most ``30 * tol``. Finite and > 0.
+        Tolerance of the solver; finite and > 0. A label has converged when the norm of its gradient is below
+        ``tol * min(positives, negatives) / n_samples`` times the norm at zero weights. With the solver
+        "fast", a rare label has converged when the range of its projected dual gradients (largest minus
+        smallest) is at most ``30 * tol``.
     max_iter : int, default=1000
         Maximum number of steps per label; >= 1.
     random_state : int, RandomState instance or None, default=None
-        Seeds the order in which "fast" visits the rows of a rare label. An int gives the same bits every
-        time.
+        Seed of the order in which "fast" visits the rows of a rare label. Pass an int for exactly
+        reproducible results.
 
     Attributes
     ----------
     coef_ : csc_array of shape (n_labels, n_features), dtype float32
-        Weights, compressed by feature, which is the order that scoring reads.
+        Weights. The format is CSC, because predictions read the weights feature by feature.
     intercept_ : ndarray of shape (n_labels,), dtype float32
-        Intercepts minus `threshold_`; -inf for a label that no training row has, so that it is never
-        predicted.
+        Intercepts minus `threshold_`. The intercept is -inf for labels that occur in no training row, so that
+        they are never predicted.
     C_ : float
-        Weight of the loss, as given or chosen.
+        The value of `C`, as given or chosen.
     n_iter_ : ndarray of shape (n_labels,), dtype int32
-        Steps taken per label (passes, for rare labels under "fast"); `max_iter` where a label did not
-        converge.
+        Number of solver steps for each label. For rare labels with the solver "fast", it is the number of
+        passes. It is `max_iter` for labels that did not converge.
 
     See Also
     --------
-    manylabel.metrics : Measures for the rankings of `predict_topk`.
+    manylabel.metrics : Metrics for the rankings of `predict_topk`.
 
     Notes
     -----
-    Scores are margins ``w.x + b`` minus `threshold_`. Labels with positive scores are predicted.
+    Scores are margins ``w.x + b`` minus `threshold_`. `predict` assigns the labels with positive scores.
 
-    The learned threshold is the margin at which as many labels are predicted on held-out rows as these rows
-    have. A tenth of the rows is held out, or a quarter of small sets. A sample of labels is made to forget
-    these rows: among frequent and among rare labels, the 64 most frequent ones, and 64 or 1 in 20 of the
-    others. Their contribution to the weights is subtracted, and a few solver steps adapt the solution to the
-    remaining rows. The returned weights are not affected. This takes up to 15 % of the fit time, and more for
-    fits of a few milliseconds. If the held-out rows have fewer than ten labels in all, the threshold is 0.
+    With ``threshold="auto"``, the threshold is the margin at which the number of predicted labels on held-out
+    rows equals the number of true labels. A tenth of the rows is held out, or a quarter if the data set is
+    small. A sample of the labels is then fitted without these rows. The sample is drawn separately from the
+    frequent and the rare labels. From each of these two groups, it takes the 64 most frequent labels and 1 in
+    20 of the other labels, but at least 64 of them. The contribution of the held-out rows to the weights of
+    these labels is subtracted, and a few solver steps adapt the weights to the remaining rows. The weights in
+    `coef_` are not affected. The computation takes up to 15 % of the fit time, or more if the fit takes only
+    a few milliseconds. If the held-out rows have fewer than ten labels in total, the threshold is 0.
 
-    ``C="auto"`` is chosen on a sample that depends on the size of the data only. It has 4,096 rows and 32
-    labels, or an eighth of the rows and 1 in 64 labels if that is more, but at most 16,384 rows and 512
-    labels. Frequent labels are drawn more often. A quarter of the sampled rows is held out; on small sets
-    each quarter in turn. The search starts at 1 and moves by factors of ``sqrt(10)`` between 0.001 and 100,
-    as long as a step lowers the held-out loss by 2 %. If the held-out rows have fewer than ten labels in all,
-    C is 1. The search takes about 0.1 seconds on small sets, where a fit with a given C takes 0.01 seconds,
-    and a few percent of a fit of minutes.
+    With ``C="auto"``, C is chosen on a sample of the data. The sample does not depend on `random_state`. It
+    has 4,096 rows and 32 labels, or an eighth of the rows and 1 in 64 labels if these numbers are larger. It
+    has at most 16,384 rows and 512 labels. Frequent labels are more likely to be drawn. A quarter of the
+    sampled rows is held out. On small data sets, each quarter is held out once. The search starts at ``C=1``.
+    It multiplies or divides C by ``sqrt(10)`` as long as a step lowers the loss on the held-out rows by 2 %,
+    and stays between 0.001 and 100. If the held-out rows have fewer than ten labels in total, C is 1. On
+    small data sets, the search takes about 0.1 seconds, while a fit with a given C takes 0.01 seconds. In
+    fits that take minutes, the search takes a few percent of the time.
 
-    Time is O(nnz(X)) per step for 16 labels at once. Memory is 16 bytes per stored value of X, about
-    256 bytes per row and feature for each thread, and the weights. No array of size n_samples x n_labels or
-    n_labels x n_features is allocated, except for the scores that `decision_function` returns and, if Y was
-    dense in fit, the predictions of `predict`.
+    The solver processes 16 labels at once, and each step takes O(nnz(X)) time. The fit takes 16 bytes of
+    memory per stored value of X, the memory of the weights, and, for each thread, up to 400 bytes per feature
+    and 200 bytes per row. It allocates no dense array of shape (n_samples, n_labels) or (n_labels,
+    n_features). Only two results are dense: the scores from `decision_function` and, if Y was dense in `fit`,
+    the predictions from `predict`.
 
-    P@1, P@3 and P@5 of the two solvers differ by less than 0.2 points on bibtex, delicious and eurlex57k at
-    ``C=1``. With a much larger C the mean row is a worse approximation; use "exact" then.
+    On bibtex, delicious and eurlex57k with ``C=1``, the precision at 1, 3 and 5 of the two solvers differs by
+    less than 0.2 percentage points. If C is much larger, the mean of the rows is a worse approximation. Use
+    ``solver="exact"`` in this case.
 
     References
     ----------
     .. [1] R. Babbar and B. Schölkopf, "DiSMEC: Distributed Sparse Machines for Extreme Multi-label
-       Classification", WSDM 2017, equation 1 and section 2.2, with the factor 1/2 of LIBLINEAR.
+       Classification", WSDM 2017, equation 1 and section 2.2. The factor 1/2 is from LIBLINEAR.
 
     Examples
     --------
@@ -140,7 +149,7 @@ class DiSMECClassifier(LinearClassifier):
         **LinearClassifier.fitted,
         coef_=SparseMatrix("csc", ("n_labels", "n_features"), "f4"),
         n_iter_=Array(("n_labels",), "i4"),
-        C_=Scalar(float, optional=True),  # not in version 0.1
+        C_=Scalar(float, optional=True),  # missing in files of version 0.1
     )
 
     coef_: csc_array
@@ -177,7 +186,7 @@ class DiSMECClassifier(LinearClassifier):
             weights, intercept, n_iter, cut = _core.fit_dismec(
                 (scaled.X, y, sample_weight), params, (params["n_jobs"], report)
             )
-        # The CSR arrays of (n_features, n_labels) are the CSC arrays of the transpose.
+        # A CSR matrix of shape (n_features, n_labels) has the same arrays as its transpose in CSC format.
         coef = csc_array(core_parts(weights), shape=(n_labels, X.shape[1]))
         self.coef_, intercept = scaled.unscaled(coef, intercept)
         self._shift(intercept, threshold, cut)
@@ -213,11 +222,11 @@ class DiSMECClassifier(LinearClassifier):
         sample_weight: NDArray[np.float32] | None,
         report: Tell,
     ) -> float:
-        """Choose the weight of the loss by the loss on held-out rows."""
+        """Choose the value of C with the lowest loss on held-out rows."""
         folds = held_out_folds(scaled.X, Y, sample_weight)
         if not folds:
             return _USUAL_C
-        # A fixed seed: the choice depends on the data only.
+        # The seed is fixed, so that the choice depends only on the data.
         model = clone(self).set_params(
             prune=0.0, threshold="zero", normalize=scaled.by_row, random_state=0, verbose=0
         )
@@ -229,7 +238,7 @@ class DiSMECClassifier(LinearClassifier):
                 try:
                     model._fit(fold.X, fold.Y, fold.sample_weight, lambda _: report(0), quiet=True)
                 except ValueError:
-                    return np.inf  # parameters are checked, so C times the row weights is out of range
+                    return np.inf  # C times the row weights is too large; all parameters are valid
                 losses.append(fold.mean_loss(_squared_hinge, model.decision_function(fold.X_held)))
             return float(np.mean(losses))
 

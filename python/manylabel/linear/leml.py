@@ -1,4 +1,4 @@
-"""LEML; public as `manylabel.linear.LEMLClassifier`."""
+"""The classifier `LEMLClassifier`, which fits a low-rank weight matrix."""
 
 from __future__ import annotations
 
@@ -24,100 +24,112 @@ __all__ = ["LEMLClassifier"]
 
 @register(command="leml")
 class LEMLClassifier(LinearClassifier):
-    """Linear classifiers of all labels with one low-rank weight matrix; labels may be partly unknown.
+    """Linear classifier with one low-rank weight matrix for all labels; entries of Y may be unknown.
 
-    Minimizes ``sum l(y_ij, x_i.W h_j) + alpha/2 (|W|^2 + |H|^2)`` over the known entries of Y. W has `rank`
-    columns, and H has a row h_j per label. W and H are optimized in turns; no turn raises the objective [1]_.
+    `fit` minimizes ``sum l(y_ij, x_i.W h_j) + alpha/2 (|W|^2 + |H|^2)``. The sum is over the known entries of
+    Y, and l is the loss of an entry. W has one row per feature and H has one row h_j per label. Both matrices
+    have `rank` columns. `fit` optimizes W and H alternately. A turn is one update of W followed by one update
+    of H. No turn increases the objective [1]_.
 
     Parameters
     ----------
     rank : int, default=100
-        Columns of W and H; >= 1. No more are used than there are rows, or labels with a positive row. At that
-        number ``W H'`` can have any rank, and only `alpha` regularizes it.
+        Maximum number of columns of W and H; >= 1. The number of columns used is at most the number of rows
+        and at most the number of labels that occur in the training rows. At this maximum, ``W H'`` can have
+        any rank, so only `alpha` regularizes the model.
     alpha : float or "auto", default="auto"
-        Weight of the squared norms of W and H, which equals the weight of the nuclear norm of ``W H'``; from
-        1e-30 to 1e12. "auto" chooses the value that predicts held-out rows best (see Notes); the fit then
-        takes two to nine times as long.
+        Regularization strength: the weight of the squared norms of W and H; from 1e-30 to 1e12. It is also
+        the weight of the nuclear norm of ``W H'``. "auto" chooses the value by the loss on held-out rows (see
+        Notes). With "auto", the fit takes two to nine times as long.
     loss : {"squared", "logistic", "squared-hinge"}, default="squared"
-        Loss of an entry y with the score z: ``(y - z)^2 / 2``, ``log(1 + exp(-s z))`` or
-        ``max(0, 1 - s z)^2 / 2``, where ``s = 2 y - 1``. If all entries are known, "squared" is by far the
-        fastest (see Notes).
+        Loss function l of an entry y with score z. "squared" is ``(y - z)^2 / 2``. With ``s = 2 y - 1``,
+        "logistic" is ``log(1 + exp(-s z))`` and "squared-hinge" is ``max(0, 1 - s z)^2 / 2``. If all entries
+        are known, "squared" is by far the fastest (see Notes).
     threshold : {"auto", "zero"} or float, default="auto"
-        Score above which `predict` assigns a label. "auto" learns it, so that held-out rows get as many
-        labels as they have (see Notes). "zero" is the threshold of the loss: 1/2 with "squared", else 0.
+        Score above which `predict` assigns a label. "auto" learns the threshold, so that the number of
+        predicted labels on held-out rows equals the number of true labels (see Notes). "zero" is the usual
+        threshold of the loss: 1/2 with ``loss="squared"`` and 0 with other losses.
     max_iter : int, default=10
-        Maximum number of turns of W and H; >= 1.
+        Maximum number of turns; >= 1. Each turn updates W and then H.
     tol : float, default=1e-3
-        The fit has converged when a turn lowers the objective by less than this share; finite and > 0.
+        Relative tolerance; finite and > 0. The fit has converged when a turn lowers the objective by less
+        than `tol` times the objective.
     cg_max_iter : int, default=20
-        Maximum number of conjugate gradient steps in a turn of W; >= 1. With other losses than "squared", or
-        with unknown entries, it applies to each Newton step in a turn of either factor.
+        Maximum number of conjugate gradient steps in an update of W; >= 1. If the loss is not "squared" or if
+        entries are unknown, both updates use Newton's method. The maximum then applies to each Newton step.
     cg_tol : float, default=0.1
-        Relative residual at which conjugate gradients stop; finite and > 0.
+        Tolerance of the conjugate gradient method; finite and > 0. Its steps stop when the relative residual
+        is at most `cg_tol`.
     fit_intercept : bool, default=True
-        Whether to fit an intercept, which is the score of a feature that is 1 in every row. Its row of W is
-        regularized like the others.
+        Whether to fit intercepts. The intercepts are the scores of a feature that is 1 in every row. The row
+        of W for this feature is regularized like all other rows.
     random_state : int, RandomState instance or None, default=None
-        Seeds the initial H, which has independent standard normal entries, and the held-out rows. An int
-        gives the same bits every time.
+        Seed of the initial H and of the choice of held-out rows. The entries of the initial H are independent
+        standard normal numbers. Pass an int for exactly reproducible results.
 
     Attributes
     ----------
     features_ : ndarray of shape (n_seen_features,), dtype int32
-        Features that are nonzero in some training row, in increasing order. Others do not affect scores.
+        Features that are nonzero in some training row, in increasing order. All other features do not affect
+        the scores.
     feature_factors_ : ndarray of shape (n_seen_features, n_factors), dtype float32
-        W without the row of the intercept; n_factors is `rank` or less.
+        The matrix W without the row of the intercept. The number of columns, n_factors, is at most `rank`.
     label_factors_ : ndarray of shape (n_factors, n_labels), dtype float32
-        The transpose of H; zeros for labels never seen in fit.
+        The transpose of H. The columns of labels that occur in no training row are zero.
     intercept_ : ndarray of shape (n_labels,), dtype float32
-        Scores are ``X[:, features_] @ feature_factors_ @ label_factors_ + intercept_``; `threshold_` is
-        subtracted already. -inf for a label that no training row is known to have, so that it is never
-        predicted.
+        Intercepts minus `threshold_`. Scores are
+        ``X[:, features_] @ feature_factors_ @ label_factors_ + intercept_``. The intercept is -inf for labels
+        that have no known 1 in Y, so that they are never predicted.
     objective_ : ndarray of shape (n_iter_,), dtype float64
-        The objective after each turn; empty if no label was seen.
+        Value of the objective after each turn. The array is empty if no training row has any label.
     n_iter_ : int
         Number of turns.
     alpha_ : float
-        `alpha`, as given or chosen. Fitting with ``alpha=alpha_`` gives the same model.
+        The value of `alpha`, as given or chosen. A fit with ``alpha=alpha_`` gives the same model.
 
     See Also
     --------
-    DiSMECClassifier : Every label on its own, without a common subspace.
+    DiSMECClassifier : Fits a separate linear classifier for each label.
 
     Notes
     -----
-    Scores are predictions minus `threshold_`. Labels with positive scores are predicted. With
-    ``loss="logistic"`` there is `predict_proba`, which returns ``1 / (1 + exp(-score - threshold_))``.
+    Scores are predictions minus `threshold_`. `predict` assigns the labels with positive scores.
+    `predict_proba` is available with ``loss="logistic"`` only. It returns
+    ``1 / (1 + exp(-score - threshold_))``.
 
-    ``alpha="auto"``: a quarter of the rows, at most 2,000, is held out; if rows are few, up to four parts in
-    turn (only one where Newton's method is used). The other rows are fitted with values that differ by
-    factors of 3. The first is 3 for rows of unit length, and the search follows the direction in which the
-    held-out loss falls. The first value takes four turns; each further value continues from the factors of
-    the one before with two turns. A parabola through the lowest loss and its neighbors gives the minimum. The
-    smaller value at which the loss is 0.5 % above that minimum is used, since it ranks better. All rows are
-    then fitted with it. The chosen value is ``alpha_``; it grows with the length and the weight of rows.
+    With ``alpha="auto"``, a quarter of the rows (at most 2,000) is held out. With few rows, up to four parts
+    are held out one after the other, or only one part if Newton's method is used. The remaining rows are
+    fitted with values of alpha that differ by factors of 3. For rows of unit length, the search starts at 3.
+    It follows the direction in which the loss on the held-out rows falls. The fit with the first value takes
+    four turns. The fit with each further value continues from the factors of the previous fit and takes two
+    turns. A parabola through the lowest loss and its two neighbors gives the minimum. `fit` uses the smaller
+    of the two values of alpha at which the loss is 0.5 % above the minimum, because a smaller alpha ranks
+    better. It stores this value as `alpha_` and fits all rows with it. The value grows with the lengths and
+    the weights of the rows.
 
-    ``threshold="auto"``: after the last turn a tenth of the rows is held out, at most 2,000, and up to three
-    parts if rows are few. W is fitted without these rows by half a turn, and scores them; H is kept. The
-    threshold is the value above which as many of these scores lie as there are labels. The fitted factors do
-    not change. This takes 5 to 15 % of a fit with ``alpha="auto"``, and up to a third of a fit with a given
-    `alpha` and few turns.
+    With ``threshold="auto"``, a tenth of the rows (at most 2,000) is held out after the last turn. With few
+    rows, up to three parts are held out one after the other. A copy of W is updated once without the held-out
+    rows, while H stays fixed. The held-out rows are then scored. The threshold is the value at which the
+    number of scores above it equals the number of labels of the held-out rows. The fitted factors do not
+    change. The computation takes 5 to 15 % of a fit with ``alpha="auto"``. It takes up to a third of a fit
+    with a given `alpha` and few turns.
 
-    With r factors, a turn of the squared loss over all entries takes at most ``2 r cg_max_iter`` operations
-    per stored value of X, and r^2 per row, feature and label. Scores of entries that are 0 are never
-    computed. With `observed`, each product in conjugate gradients takes r operations per known entry.
-    "logistic" and "squared-hinge" over all entries compute all n_samples x n_labels scores for each product,
-    in O(n_samples n_labels r) time and in blocks that are not kept. This takes hours with tens of thousands
-    of labels.
+    Let r be the number of factors. With the squared loss and no unknown entries, a turn takes at most
+    ``2 r cg_max_iter`` operations per stored value of X and r^2 operations for each row, each feature and
+    each label. It does not compute the scores of entries that are 0. With `observed`, each product in the
+    conjugate gradient method takes r operations per known entry. If all entries are known, "logistic" and
+    "squared-hinge" compute all n_samples x n_labels scores in each product. A product takes
+    O(n_samples n_labels r) time. The scores are computed in blocks and not stored. With tens of thousands of
+    labels, the fit takes hours.
 
-    Memory in bytes: 14 per stored value of X, 4 r per row (12 r with Newton's method), and 22 r per feature
-    and per label; 35 r with the learned threshold, and up to 110 r with ``alpha="auto"`` and few rows. Both
-    factors are dense.
+    The fit takes 14 bytes of memory per stored value of X and 4 r bytes per row (12 r bytes with Newton's
+    method). Each feature and each label takes 22 r bytes. This increases to 35 r bytes with a learned
+    threshold, and to at most 110 r bytes with ``alpha="auto"`` and few rows. Both factors are dense arrays.
 
     References
     ----------
     .. [1] H. Yu, P. Jain, P. Kar and I. Dhillon, "Large-scale Multi-label Learning with Missing Labels",
-       ICML 2014, with factors 1/2 for the squared losses.
+       ICML 2014. This class uses a factor 1/2 in the squared losses.
 
     Examples
     --------
@@ -148,7 +160,7 @@ class LEMLClassifier(LinearClassifier):
         feature_factors_=Array(("n_seen_features", "n_factors"), "f4"),
         label_factors_=Array(("n_factors", "n_labels"), "f4"),
         objective_=Array(("n_turns",), "f8"),
-        alpha_=Scalar(float, optional=True),  # not in version 0.1
+        alpha_=Scalar(float, optional=True),  # missing in files of version 0.1
         n_iter_=Scalar(int),
     )
 
@@ -184,13 +196,13 @@ class LEMLClassifier(LinearClassifier):
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, *, observed: Any = None, progress: Progress = None
     ) -> LEMLClassifier:
-        """Fit both factors.
+        """Fit the factors W and H.
 
         Parameters
         ----------
         observed : array-like or sparse matrix of the shape of `y`, default=None
-            1 where an entry of Y is known, and 0 where it is unknown and its value in Y is ignored. None
-            means that all entries are known.
+            Mask of the known entries of Y: 1 for a known entry and 0 for an unknown entry. The values of
+            unknown entries in Y are ignored. None means that all entries are known.
         """
         known = as_column(observed)
         with self._fitting(y) as (built, Y):
@@ -227,7 +239,7 @@ class LEMLClassifier(LinearClassifier):
     def _log_odds(self, scores: NDArray[Any]) -> NDArray[Any]:
         if self.loss == "logistic":
             return scores
-        # The squared loss has targets 0 and 1, a margin has -1 and 1.
+        # The squared loss has the targets 0 and 1. A margin has the targets -1 and 1.
         margins = 2 * (scores - self._least_score) if self.loss == "squared" else scores
         return super()._log_odds(margins)
 
@@ -235,17 +247,17 @@ class LEMLClassifier(LinearClassifier):
         return bool(self.loss == "logistic")
 
     def _probabilities(self, X: csr_array | NDArray[Any]) -> NDArray[Any]:
-        lowered_by = np.float32(getattr(self, "threshold_", 0))  # model files of version 0.1 have none
+        lowered_by = np.float32(getattr(self, "threshold_", 0))  # missing in files of version 0.1
         scores = self._scorer().decision(X, n_threads(self.n_jobs))
         return np.asarray(expit(scores + lowered_by))
 
 
 def _check_observed(observed: Any, shape: tuple[int | None, int]) -> csr_array:
-    """Turn the mask of known entries into a canonical CSR array of ones."""
+    """Convert the mask of known entries to a canonical CSR array of ones."""
     try:
         known = check_labels(observed)
     except ValueError as error:
         raise ValueError(str(error).replace("Y", "observed", 1)) from None
     if known.shape != shape:
-        raise ValueError(f"`observed` must be of the shape of Y, {shape}, got {known.shape}")
+        raise ValueError(f"`observed` must have the shape of Y, {shape}, got {known.shape}")
     return known

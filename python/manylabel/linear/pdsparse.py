@@ -1,4 +1,4 @@
-"""PD-Sparse; public as `manylabel.linear.PDSparseClassifier`."""
+"""The classifier `PDSparseClassifier`, a max-margin classifier with sparse weights."""
 
 from __future__ import annotations
 
@@ -24,105 +24,116 @@ __all__ = ["PDSparseClassifier"]
 
 @register(command="pd-sparse")
 class PDSparseClassifier(LinearClassifier):
-    """Linear classifier with a margin between the labels of a row and all others, and sparse weights.
+    """Linear classifier with a max-margin ranking loss and sparse weights.
 
-    Minimizes ``sum_k |w_k|^2/2 + l1 |w_k|_1 + C sum_i max(0, 1 + max w_k.x_i - min w_k.x_i)`` over the
-    weights of all labels together. The maximum is over the labels that row i lacks, and the minimum over
-    those that it has. The dual is solved row by row, with a small active set of labels per row [1]_.
+    `fit` minimizes ``sum_k (|w_k|^2/2 + l1 |w_k|_1) + C sum_i max(0, 1 + max w_k.x_i - min w_k.x_i)`` over
+    the weights of all labels together. The inner maximum is over the labels that row i does not have. The
+    minimum is over the labels that row i has. The solver works on the dual problem, one row at a time, with a
+    small active set of labels per row [1]_.
 
     Parameters
     ----------
     C : float, default=1.0
-        Weight of the loss; finite and > 0.
+        Weight of the loss relative to the regularization; finite and > 0. Smaller values regularize more
+        strongly.
     l1 : float, default=0.01
-        Strength of the L1 penalty; finite and >= 0. Larger values give fewer nonzero weights.
+        Strength of the L1 penalty; finite and >= 0. Larger values give fewer nonzero weights. The default
+        suits rows of unit length.
     max_iter : int, default=50
         Maximum number of passes over the rows; >= 1.
     tol : float, default=0.01
-        The fit has converged when the duality gap is below this share of the primal objective; finite and >
-        0.
+        Relative tolerance; finite and > 0. The fit has converged when the duality gap is below `tol` times
+        the primal objective.
     search : {"exact", "sampled"}, default="exact"
-        Method to find the labels with the largest margin violations in a row. "exact" computes all scores.
-        "sampled" estimates them from some of the row's features, drawn with probabilities proportional to
-        their absolute values.
+        Method that finds the labels with the largest margin violations in a row. "exact" computes the scores
+        of all labels. "sampled" estimates the scores from a few features of the row. It draws these features
+        with probabilities proportional to their absolute values.
     n_candidates : int or None, default=None
-        Number of violating labels that are added to a row's active set in a pass; >= 1. If None, the fit
-        starts with the mean number of labels per row. After each pass that spent more than two thirds of its
-        time on the search, it doubles the number, up to 100.
+        Number of labels with margin violations that a pass adds to the active set of a row; >= 1. If None,
+        the number starts at the mean number of labels per row. After each pass that spent more than two
+        thirds of its work on the search, the number is doubled, up to 100.
     post_solve : bool, default=True
-        Whether to fit the nonzero weights again without the L1 penalty after the main fit, with as many
-        passes. With `early_stopping`, the result is kept only if it is no worse on the held-out rows.
+        Whether to refit the nonzero weights without the L1 penalty after the main fit. The refit takes the
+        same number of passes as the main fit. With `early_stopping`, the result of the refit is kept only if
+        its precision on the held-out rows is not lower.
     fit_intercept : bool, default=True
         Whether to add intercepts to the scores. The intercept of a label is the logarithm of its frequency
-        times a factor, which is the same for all labels and chosen on held-out rows (see Notes). The weights
-        do not depend on this, unless columns are centered (see `normalize`).
+        multiplied by a factor. The factor is the same for all labels and is chosen on held-out rows (see
+        Notes). The weights do not depend on `fit_intercept`, unless columns are centered (see `normalize`).
     threshold : {"auto", "zero"} or float, default="auto"
-        Score above which `predict` assigns a label. "auto" chooses it so that the number of predicted labels
-        on held-out rows equals the number of true ones (see Notes). "zero" is 0.
+        Score above which `predict` assigns a label. "auto" chooses the threshold so that the number of
+        predicted labels on held-out rows equals the number of true labels (see Notes). "zero" is a threshold
+        of 0.
     early_stopping : bool, default=False
-        Whether to hold rows out, stop when the precision at 1 on them no longer improves, and keep the best
-        weights.
+        Whether to stop the fit when the precision at 1 on held-out rows no longer improves. The weights of
+        the best pass are kept.
     validation_fraction : float, default=0.1
-        Share of the rows that `early_stopping` holds out; > 0 and < 1.
+        Fraction of the rows that `early_stopping` holds out; in (0, 1).
     n_iter_no_change : int, default=3
-        Passes without improvement after which `early_stopping` stops; >= 1.
+        Number of passes without improvement after which `early_stopping` stops the fit; >= 1.
     random_state : int, RandomState instance or None, default=None
-        Seeds the order of rows, the order of labels with equal scores, the sampled features and the held-out
-        rows. Pass an int for reproducible results.
+        Seed of the order of the rows, the order of labels with equal scores, the sampled features and the
+        choice of held-out rows. Pass an int for reproducible results.
     n_jobs : int or None, default=None
-        Number of threads; None means 1, -1 all cores. Never changes the result. Predictions, the precision on
-        held-out rows and the duality gap use all threads, the passes over the rows use one.
+        Number of threads. None means 1, and -1 means all cores. The result does not depend on this number.
+        Predictions, the precision on held-out rows and the duality gap are computed with all threads. The
+        passes over the rows use only one thread.
 
     Attributes
     ----------
     coef_ : csc_array of shape (n_labels, n_features), dtype float32
-        Weights, in CSC format because scoring reads them feature by feature.
+        Weights. The format is CSC, because predictions read the weights feature by feature.
     intercept_ : ndarray of shape (n_labels,), dtype float32
-        Intercepts (0 with ``fit_intercept=False``) minus `threshold_`; -inf for a label that no training row
-        has, so that it is never predicted.
+        Intercepts (0 with ``fit_intercept=False``) minus `threshold_`. The intercept is -inf for labels that
+        occur in no training row, so that they are never predicted.
     n_iter_ : int
-        Number of passes, without those of `post_solve`.
+        Number of passes of the main fit, without the passes of `post_solve`.
     dual_gap_ : float
-        Duality gap before `post_solve`: the primal objective minus the dual one, an upper bound on the
-        distance of the objective from its optimum.
+        Duality gap before `post_solve`: the primal objective minus the dual objective. It is an upper bound
+        on the difference between the objective and its optimum.
     validation_precision_ : ndarray of shape (n_iter_,) or (0,), dtype float64
         Precision at 1 on the held-out rows after each pass, from 0 to 1; empty without `early_stopping`.
 
     See Also
     --------
-    DiSMECClassifier : Every label on its own.
+    DiSMECClassifier : Fits a separate linear classifier for each label.
 
     Notes
     -----
-    Scores are ``w.x + b`` with `threshold_` subtracted from the intercepts b. Labels with positive scores are
-    predicted.
+    Scores are ``w.x + b``, where `threshold_` is already subtracted from the intercepts b. `predict` assigns
+    the labels with positive scores.
 
-    With "exact", a pass takes O(number of weights of the row's features + n_labels) time for each row.
-    Memory: the stored values of X; about 30 bytes for each pair of a feature and a label that were active
-    together in some row; and 12 bytes for each active label of a row. `early_stopping` doubles the weights
-    and the active labels.
+    With ``search="exact"``, a pass takes O(m + n_labels) time for each row, where m is the number of nonzero
+    weights of the row's features. The fit stores a copy of the values of X. It stores 12 bytes for each label
+    in the active set of a row. It also stores about 30 bytes for each pair of a feature and a label that
+    occurred together in some row, where the label was in the active set of the row. `early_stopping` doubles
+    the memory of the weights and the active sets.
 
-    The loss compares the labels of a row with one another. Therefore the sign of a score has no meaning, and
-    label frequencies are not learned. The threshold and the intercepts are therefore learned after the
-    weights. A tenth of the rows, at most 2,000, is held out. If that is less than a hundred rows, up to five
-    tenths are held out in turn. The contribution of these rows
-    to the weights is subtracted, two passes over the other rows adapt the weights, and the held-out rows are
-    scored. The factor of the log frequencies is one of 0, 1/512, 1/256, ..., 2: the smallest whose mean label
-    ranking average precision is within a standard error of the best. The threshold is chosen so that the
-    number of predicted labels on the held-out rows equals the number of true ones. With `early_stopping`, the
-    rows that it holds out are used, at almost no cost. Without, threshold and intercepts take up to 16 % of
-    the fit time with a thousand rows or more, and up to 28 % (a few milliseconds) with a few hundred rows.
-    The returned weights are not affected.
+    The loss compares the labels of a row with one another. The sign of a score therefore has no meaning, and
+    the weights do not depend on how frequent a label is. For this reason, the threshold and the intercepts
+    are learned after the weights. A tenth of the rows (at most 2,000) is held out. If a tenth is less than a
+    hundred rows, up to five tenths are held out one after the other. The contribution of the held-out rows to
+    the weights is subtracted, two passes over the remaining rows adapt the weights, and the held-out rows are
+    scored. The weights in `coef_` are not affected.
 
-    The loss of a row is that of its worst pair of labels. If rows have many labels that the features hardly
-    predict, some pair is always wrong and the weights shrink to nearly zero. One-vs-rest classifiers rank
-    better on such data. Rows without labels, or with all of them, do not affect the weights.
+    The candidates for the factor of the log frequencies are 0, 1/512, 1/256, ..., 2. `fit` computes the mean
+    label ranking average precision of each candidate on the held-out rows. It chooses the smallest factor
+    with a precision that is within one standard error of the best precision. The threshold is then chosen so
+    that the number of predicted labels on the held-out rows equals the number of true labels. With
+    `early_stopping`, the rows that it holds out are used for this purpose, at almost no cost. Without
+    `early_stopping`, the computation takes up to 16 % of the fit time with a thousand rows or more. With a
+    few hundred rows, it takes up to 28 % (a few milliseconds).
+
+    The loss of a row depends only on two labels: the lowest-scored label that the row has and the
+    highest-scored label that it does not have. If the features hardly predict many of the labels, nearly
+    every row has such a pair in the wrong order, and the weights shrink to nearly zero. On these data,
+    one-vs-rest classifiers rank better. Rows without labels and rows with all labels do not affect the
+    weights.
 
     References
     ----------
     .. [1] I. Yen, X. Huang, K. Zhong, P. Ravikumar and I. Dhillon, "PD-Sparse: A Primal and Dual Sparse
-       Approach to Extreme Multiclass and Multilabel Classification", ICML 2016. The default `l1` suits rows
-       of unit length.
+       Approach to Extreme Multiclass and Multilabel Classification", ICML 2016.
 
     Examples
     --------
@@ -199,7 +210,7 @@ class PDSparseClassifier(LinearClassifier):
             weights, intercept, n_iter, dual_gap, validation, cut = _core.fit_pdsparse(
                 (scaled.X, y, sample_weight), held_out, params, (params["n_jobs"], report)
             )
-        # The CSR arrays of (n_features, n_labels) are the CSC arrays of the transpose.
+        # A CSR matrix of shape (n_features, n_labels) has the same arrays as its transpose in CSC format.
         coef = csc_array(core_parts(weights), shape=(y.shape[1], X.shape[1]))
         self.coef_, intercept = scaled.unscaled(coef, intercept)
         self._shift(intercept, threshold, cut)

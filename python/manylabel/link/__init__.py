@@ -1,4 +1,4 @@
-"""Joint predictions of many labels as a smooth nonlinear function of a few linear predictions."""
+"""Joint prediction of many labels by a smooth nonlinear function of a few linear predictions."""
 
 from manylabel.link.classifier import SmoothLinkClassifier, smooth_link_space
 

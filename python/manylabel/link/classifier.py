@@ -1,4 +1,4 @@
-"""The smooth link as an estimator, and the parameter ranges of its authors."""
+"""The classifier `SmoothLinkClassifier`, and the parameter ranges that the authors of its paper searched."""
 
 from __future__ import annotations
 
@@ -40,172 +40,210 @@ __all__ = ["SmoothLinkClassifier", "smooth_link_space"]
 
 @register(command="smooth-link", demo=("Smooth link", lambda link: link(random_state=0)))
 class SmoothLinkClassifier(MultiLabelClassifier):
-    """Random cosine features of a low-rank linear prediction, with a linear model on top.
+    """Linear model on random cosine features of a low-rank linear prediction.
 
-    `Rembrandt` reduces a row to k linear predictions p, which carry what the labels have in common. The
-    scores are ``cos((p, 1) R + b) V`` with random frequencies R. This is the primal form of a kernel machine
-    on the predictions: it turns independent linear predictions into joint nonlinear ones [1]_.
+    `Rembrandt` reduces each row to a vector p of k linear predictions, a summary of its labels. The scores
+    are ``cos((p, 1) R + b) V`` with random frequencies R, random phases b and fitted weights V. This function
+    of p is called the link. The model is the primal form of a kernel machine on p. It turns independent
+    linear predictions into joint nonlinear predictions [1]_.
 
     Parameters
     ----------
     n_components : int or float, default=0.99
-        Size k of the embedding; >= 1. A float in (0, 1) is a share: the fewest components whose eigenvalues
-        of ``Y'Y`` sum to more than that share of its trace, at most 300; with more than 1024 labels it is
+        Number k of components of the embedding. An int is the number itself; >= 1. A float in (0, 1) is a
+        fraction of the trace of ``Y'Y``. In this case, k is the smallest number of components such that their
+        eigenvalues sum to more than this fraction, at most 300. With a float and more than 1024 labels, k is
         300.
     kernel : str, default="gaussian"
-        Kernel that the random features approximate: "gaussian", "matern-3", "matern-5" or "cauchy", in order
-        of heavier tails of the frequencies. "quasi-gaussian", "quasi-matern-3" and "quasi-matern-5" draw the
-        frequencies by Latin hypercube sampling. "linear" uses the predictions p without cosines.
+        Kernel that the random features approximate: "gaussian", "matern-3", "matern-5" or "cauchy". The
+        kernels differ in the tails of the distribution of the frequencies. The tails are lightest with
+        "gaussian", heavier with "matern-5" and "matern-3", and heaviest with "cauchy". "quasi-gaussian",
+        "quasi-matern-3" and "quasi-matern-5" draw the frequencies by Latin hypercube sampling. "linear" uses
+        the predictions p themselves as features, without cosines.
     n_features : int or "auto", default="auto"
         Number s of random features; >= 1. "auto" is a quarter of the number of rows, but at least 100 and at
-        most 2000. Ignored with "linear".
+        most 2000. This parameter is ignored with ``kernel="linear"``.
     gamma : float or "auto", default="auto"
-        Factor of the frequencies, relative to the median heuristic: the Gaussian kernel is
-        ``exp(-gamma^2 |p - p'|^2 / median)``, with the median of squared distances; finite and > 0. "auto" is
-        the one of 1/4, 1/2 and 1 with the lowest leave-one-out error of least squares (see Notes).
+        Factor by which the frequencies of the median heuristic are multiplied; finite and > 0. For example,
+        the Gaussian kernel is ``exp(-gamma^2 |p - p'|^2 / median)``, where p and p' are the linear
+        predictions of two rows and the median is over the squared distances of all pairs of rows. "auto"
+        tries 1/4, 1/2 and 1 and chooses the value with the lowest leave-one-out error of least squares (see
+        Notes).
     loss : {"logistic", "squared", "softmax"}, default="logistic"
-        "logistic" and "squared" are per label. "softmax" is for data with exactly one label per row.
+        Loss function. "logistic" and "squared" are sums over the labels. "softmax" is for data with exactly
+        one label per row.
     embedding : {"rembrandt", "gaussian", "pca", "none"} or Rembrandt, default="rembrandt"
-        Source of the linear predictions; see the parameter of `Rembrandt`. "none" predicts the labels
-        themselves by one ridge regression each, which takes n_features_in_ x n_labels numbers. If an instance
-        is given, a clone of it is fitted. It keeps its own `n_components`, `l2`, `n_iter` and
-        `n_oversamples`, and takes the seed from here unless it has one.
+        Method that computes the linear predictions p. "rembrandt", "gaussian" and "pca" are described at the
+        parameter `embedding` of `Rembrandt`. "none" predicts each label by a ridge regression, which takes
+        n_features_in_ x n_labels numbers in memory. If an instance of `Rembrandt` is given, a clone of the
+        instance is fitted. The clone keeps its own `n_components`, `l2`, `n_iter` and `n_oversamples`. If its
+        `random_state` is None, it is seeded by the `random_state` of this classifier.
     solver : {"psgd", "newton-cg"}, default="psgd"
-        "psgd" takes preconditioned stochastic gradient steps with momentum from the least-squares solution;
-        stopping after a few passes, the ridge and label smoothing regularize it. "newton-cg" finds the
-        optimum of the logistic loss plus ridge. The squared loss has a closed form.
+        Solver for V. "psgd" starts at the least-squares solution and takes preconditioned stochastic gradient
+        steps with momentum. Its solution is regularized by the small number of passes, the ridge and label
+        smoothing. "newton-cg" computes the optimum of the logistic loss plus the ridge penalty. The squared
+        loss has a closed form and ignores this parameter.
     l2 : float or "auto", default="auto"
-        Ridge of all regressions of the embedding, relative to the mean diagonal of ``X'X``; finite and >= 0.
-        "auto" chooses it by leave-one-out error, centers X and Y, scales the columns of dense X to unit
-        variance, and fits the link on leave-one-out predictions (see Notes). Ignored with "pca".
+        Ridge penalty of all regressions of the embedding, as a multiple of the mean diagonal entry of
+        ``X'X``; finite and >= 0. "auto" chooses the ridge with the lowest leave-one-out error and centers X
+        and Y. It also scales the columns of dense X to unit variance and fits the link on leave-one-out
+        predictions (see Notes). This parameter is ignored with ``embedding="pca"``.
     l2_link : float or "auto", default="auto"
-        Ridge of V, relative to the mean diagonal of the Gram matrix of the random features; finite and >= 0.
-        "auto" is 0.1.
+        Ridge penalty of V, as a multiple of the mean diagonal entry of the Gram matrix of the random
+        features; finite and >= 0. "auto" is 0.1.
     n_iter : int, default=1
-        Passes of the embedding's range finder before the last; >= 0.
+        Number of passes of the embedding that improve its random vectors, as in `Rembrandt`; >= 0.
     n_oversamples : int, default=20
-        Columns of its random probe beyond `n_components`; >= 0.
+        Number of random vectors that the embedding uses in addition to `n_components`; >= 0.
     n_passes : int, default=8
-        Passes of "psgd" over the rows; >= 1.
+        Number of passes of "psgd" over the rows; >= 1.
     step_size : float, default=1.0
-        Step size of "psgd"; finite and > 0. Values up to 4 converge fast; larger ones may diverge.
+        Step size of "psgd"; finite and > 0. Values up to 4 converge fast. Larger values may diverge.
     momentum : float, default=0.5
         Momentum of "psgd"; in [0, 1).
     decay : float, default=0.95
-        Factor of step size and momentum after each pass of "psgd"; in (0, 1].
+        Factor by which the step size and the momentum are multiplied after each pass of "psgd"; in (0, 1].
     threshold : {"auto", "zero"} or float, default="auto"
-        Logit above which `predict` assigns a label; with the squared loss, the prediction minus 1/2. "zero"
-        is a probability of one half. "auto" is the same, unless that would predict fewer than 0.7 or more
-        than 1.4 times as many labels of held-out rows as they have; then it is the nearest score that stays
-        within these bounds (see Notes). Ignored with "softmax".
+        Threshold above which `predict` assigns a label. It applies to the logit or, with the squared loss, to
+        the prediction minus 1/2. "zero" is the threshold 0, a probability of one half. "auto" depends on the
+        ratio of the number of predicted labels to the number of true labels, on held-out rows (see Notes). If
+        the ratio is between 0.7 and 1.4 at the threshold 0, "auto" is 0. Otherwise, "auto" is the score
+        nearest to 0 at which the ratio is within these bounds. This parameter is ignored with
+        ``loss="softmax"``.
     shrink : float or None, default=None
-        Label smoothing: the target of a label that is present; in (0.5, 1]. None is ``1 - 1/n_samples``, but
-        at least 0.75.
+        Label smoothing: target value for a label that is present; in (0.5, 1]. The target for an absent label
+        is ``1 - shrink``. None means ``1 - 1/n_samples``, but at least 0.75.
     preflate : bool, default=False
-        Whether to enlarge the initial weights of rare classes; only with the kernel "linear" and "softmax".
+        Whether to enlarge the initial weights of rare classes. It requires ``kernel="linear"`` and
+        ``loss="softmax"``.
     early_stopping : bool, default=False
-        Whether "psgd" stops when the loss on held-out rows no longer falls, and keeps the best pass.
+        Whether "psgd" stops when the loss on held-out rows no longer falls. The weights of the best pass are
+        kept.
     validation_fraction : float, default=0.1
-        Share of the rows that `early_stopping` holds out; in (0, 1).
+        Fraction of the rows that `early_stopping` holds out; in (0, 1).
     n_iter_no_change : int, default=2
-        Passes without a lower held-out loss after which `early_stopping` stops; >= 1.
+        Number of passes without a lower loss on held-out rows after which `early_stopping` stops the fit;
+        >= 1.
     max_iter : int, default=100
         Maximum number of "newton-cg" steps; >= 1.
     tol : float, default=1e-3
-        "newton-cg" has converged for a label when the norm of its gradient, relative to the norm at zero
-        weights, is below this; finite and > 0.
+        Tolerance of "newton-cg"; finite and > 0. A label has converged when the norm of its gradient is below
+        `tol` times the norm at zero weights.
     max_memory : int or None, default=None
-        Limit in bytes for the fit of the link; >= 1. A fit that is estimated to need more raises. Random
-        features are kept between passes if the limit allows, else they are recomputed. None means no limit,
-        and features are kept up to 2 GiB.
+        Memory limit for the fit of the link, in bytes; >= 1. If the estimated memory exceeds the limit, `fit`
+        raises `MemoryError`. Random features are kept between passes if they fit within the limit. Otherwise
+        they are recomputed. None means no limit. In this case, features are kept if they take at most 2 GiB.
     random_state : int, RandomState instance or None, default=None
-        Seeds the embedding, the frequencies, the order of rows and the held-out rows. An int gives the same
-        bits every time.
+        Seed of the embedding, the frequencies, the order of the rows and the choice of held-out rows. Pass an
+        int for exactly reproducible results.
 
     Attributes
     ----------
     projection_ : ndarray of shape (n_features_in_, n_components_), dtype float64
         Weights W of the linear predictions ``p = X @ projection_ + projection_intercept_``.
     projection_intercept_ : ndarray of shape (n_components_,), dtype float64
-        Their intercepts.
+        Intercepts of the linear predictions p.
     frequencies_ : ndarray of shape (n_components_ + 1, n_features), dtype float32
-        R; the last row belongs to the constant. No columns with "linear".
+        Random frequencies R. The last row applies to the constant 1. With ``kernel="linear"``, R has no
+        columns.
     phases_ : ndarray of shape (n_features,), dtype float32
-        b, in radians; empty with "linear".
+        Random phases b, in radians. The array is empty with ``kernel="linear"``.
     coef_ : ndarray of shape (n_labels, n_features), dtype float32
-        The transpose of V; of shape (n_labels, n_components_) with "linear".
+        The transpose of V. With ``kernel="linear"``, the shape is (n_labels, n_components_).
     intercept_ : ndarray of shape (n_labels,), dtype float32
-        Weight of a constant feature, minus `threshold_`, and minus 1/2 with the squared loss; -inf for labels
-        never seen in fit.
+        Weights of a constant feature minus `threshold_`. With the squared loss, 1/2 is also subtracted. The
+        intercept is -inf for labels that occur in no training row.
     gamma_ : float
-        `gamma`, as given or chosen.
+        The value of `gamma`, as given or chosen.
     threshold_ : float
-        The threshold, as given or learned. It is subtracted from the intercepts, so that predicted labels
-        have positive scores.
+        The value of `threshold`, as given or learned. It is subtracted from the intercepts, so that predicted
+        labels have positive scores.
     l2_ : float
-        `l2`, as given or chosen; 0 with "pca".
+        The value of `l2`, as given or chosen. It is 0 with ``embedding="pca"``.
     ridge_ : float
-        The relative ridge that was used: `l2_link`, or more if the Gram matrix was singular.
+        The ridge of V that was used, as a multiple of the mean diagonal entry. It equals `l2_link`, or a
+        larger value if the Gram matrix was singular.
     validation_loss_ : ndarray of shape (n_iter_,), dtype float64
-        Mean held-out loss per row after each pass; empty without `early_stopping`.
+        Mean loss per held-out row after each pass; empty without `early_stopping`.
     n_iter_ : int
-        Number of passes, or the most Newton steps that a label took; 1 for the closed form.
+        Number of passes of "psgd", or the largest number of Newton steps of a label. It is 1 with the squared
+        loss.
     n_components_ : int
-        Number of linear predictions.
+        Number k of linear predictions.
     classes_ : ndarray of shape (n_labels,)
-        ``arange(n_labels)``, or the classes of a 1-D y.
+        The labels, usually ``arange(n_labels)``. If y was 1-D in `fit`, these are the distinct classes with
+        "softmax", and 0 and 1 with other losses.
     one_dimensional_ : bool
-        Whether y was 1-D in fit; predictions then are, too.
+        Whether y was 1-D in `fit`. If so, predictions are also 1-D.
 
     See Also
     --------
-    manylabel.decision.F1Inference : Label sets for macro-F1 from `predict_proba`.
-    smooth_link_space : Ranges of the parameters for a random search.
+    manylabel.decision.F1Inference : Label sets that maximize macro-F1, computed from `predict_proba`.
+    smooth_link_space : Parameter ranges for a random search.
 
     Notes
     -----
-    With "softmax" each row must have exactly one label, and y may be 1-D with one class per row. A fit that
-    is estimated to need more than `max_memory` raises `MemoryError`. Ctrl-C ends a fit within a second,
-    except during a single large factorization of the embedding. A `ConvergenceWarning` reports a singular
-    Gram matrix whose ridge had to be raised, and labels that did not converge in `max_iter` Newton steps.
+    With ``loss="softmax"``, each row must have exactly one label, and y may be 1-D with one class per row. If
+    the estimated memory of a fit exceeds `max_memory`, the fit raises `MemoryError`. Ctrl-C ends a fit within
+    a second, except during a large factorization of the embedding. A `ConvergenceWarning` reports two cases:
+    the Gram matrix was singular and its ridge was increased, or labels did not converge in `max_iter` Newton
+    steps.
 
-    Scores are logits minus `threshold_`; with the squared loss, predictions minus 1/2 and `threshold_`.
-    Labels with positive scores are predicted. Probabilities are ``1 / (1 + exp(-score - threshold_))``. With
-    "softmax" those of a row sum to 1. With the squared loss they are the predictions, clipped to [0, 1].
+    Scores are logits minus `threshold_`. With the squared loss, scores are predictions minus 1/2 minus
+    `threshold_`. `predict` assigns the labels with positive scores. With the logistic loss, probabilities are
+    ``1 / (1 + exp(-score - threshold_))``. With "softmax", they are the softmax of the logits, so the
+    probabilities of a row sum to 1. With the squared loss, they are the predictions, clipped to [0, 1].
 
-    Cost, for n rows, s random features, k components and c labels. Time: the embedding; O(n s k) for the
-    features; O(n s^2 + s^3) for the least-squares start; O(n s c) per pass of "psgd", plus O(s^2 c) for each
-    of its ten batches if rows are many. Memory in bytes: 4 n s for features that are kept; 20 s^2; 4 s c for
-    V; 24 s per label for up to 4096 labels that are fitted together (all labels with "softmax" and with early
-    stopping). "newton-cg" takes 320 n bytes more per thread. Rows are scored in blocks. `max_memory` limits
-    the link only: the embedding takes the memory of `Rembrandt` in float64 and, if more than half of X is
-    nonzero, 8 bytes per entry for a dense copy.
+    Let n be the number of rows, s the number of random features, k the number of components and c the number
+    of labels. In addition to the time of the embedding, the fit takes O(n s k) time for the features and
+    O(n s^2 + s^3) time for the least-squares solution. Each pass of "psgd" takes O(n s c) time. With many
+    rows, each batch of a pass takes O(s^2 c) time in addition. A pass has ten or more batches.
 
-    The link must be fitted on predictions that are as good as those of new rows, else it trusts them too
-    much. The embedding predicts its own training rows better, and the fewer rows there are, the larger the
-    difference. With ``l2="auto"`` the link is therefore fitted on leave-one-out predictions: for each row,
-    the prediction of the embedding's last regression fitted to the other rows. They cost one fit and the
-    leverages of the rows; see `Rembrandt` on leverages, on the choice of the ridge and on the cost of both.
-    If more than an eighth of the values of X are nonzero, the columns are divided by their standard
-    deviations, since no single ridge suits features of different scales; `projection_` applies to the
-    unscaled features. If `l2` is a number or `embedding` an instance, the link is fitted on predictions of
-    the rows that the embedding was fitted to, as printed in [1]_, and X is not scaled.
+    The fit of the link uses the following memory:
 
-    ``gamma="auto"`` compares errors on up to 4000 rows, the 64 most frequent labels, and 500 random features,
-    or more if that takes no more than a tenth of the time of the fit of V. The error mimics the model that is
-    fitted. Its ridge is smaller than `l2_link`, by what the passes of "psgd" undo of it. Its residuals lie
-    between those of the fit and leave-one-out residuals; the more rows there are, the closer to the first. 1
-    is tried only if 1/4 is not better than 1/2.
+    - 4 n s bytes for the random features, if they are kept.
+    - 20 s^2 bytes for the Gram matrix and its factorization.
+    - 4 s c bytes for V.
+    - 24 s bytes for each label of a group that is fitted together. A group has up to 4096 labels. With
+      "softmax" and with early stopping, it has all labels.
+    - With "newton-cg", 320 n bytes for each thread.
 
-    A probability of one half minimizes Hamming loss. But if labels are hard to predict, few probabilities
-    exceed it. ``threshold="auto"`` refits a sample of frequent and rare labels on four fifths of the rows,
-    with the features, the Gram matrix and the leave-one-out predictions of the fit, and scores the other
-    fifth. The sample takes about a tenth of the time of the fit of V, but has at least 32 labels. Below 2500
-    rows more fifths are held out in turn, until the held-out rows are 500 or have 500 of these labels.
+    `max_memory` limits only the fit of the link. The embedding takes as much memory as `Rembrandt` in
+    float64. If more than half of the values of X are nonzero, a dense copy of X takes 8 more bytes per value.
+    Predictions process the rows in blocks.
 
-    Settings of the paper's authors: ``n_components=0.9, n_iter=2, l2=1e-4, threshold="zero"`` and the
-    parameters of `smooth_link_space`. Their quasi-random frequencies equal those with ``gamma / sqrt(2)``
-    here.
+    The link is fitted to linear predictions p of the training rows. It overfits if these are more accurate
+    than the linear predictions of new rows. The embedding predicts its own training rows better than new
+    rows, especially if there are few training rows. With ``l2="auto"``, the link is therefore fitted on
+    leave-one-out predictions. The leave-one-out prediction of a row is the prediction of the embedding's last
+    regression, fitted to all other rows. These predictions require one fit and the leverages of the rows. The
+    Notes of `Rembrandt` describe how the leverages are computed, how the ridge is chosen and how long this
+    takes.
+
+    With ``l2="auto"``, columns are scaled if more than an eighth of the values of X are nonzero. Each column
+    is then divided by its standard deviation, because one ridge does not suit features of different scales.
+    `projection_` applies to the unscaled features. If `l2` is a number or `embedding` is an instance, X is
+    not scaled. The link is then fitted on the embedding's predictions of its own training rows, as in [1]_.
+
+    ``gamma="auto"`` compares errors on up to 4000 rows and the 64 most frequent labels. It uses 500 random
+    features, or more if the comparison takes at most a tenth of the time of the fit of V. The compared models
+    are fitted by least squares, and to fewer rows if there are more than 4000. The comparison therefore makes
+    two corrections. First, with "psgd", its ridge is smaller than `l2_link`, because the passes of "psgd"
+    undo part of the ridge. Second, the errors are weighted means of the leave-one-out error and the training
+    error. The more rows are left out of the comparison, the larger is the weight of the training error, up to
+    one half. The value 1 is tried only if 1/4 is not better than 1/2.
+
+    A threshold at a probability of one half minimizes the Hamming loss. However, if labels are hard to
+    predict, only a few probabilities exceed one half. ``threshold="auto"`` therefore refits a sample of
+    frequent and rare labels on four fifths of the rows and scores the remaining fifth (at most 4000 rows).
+    The refit uses the features, the Gram matrix and the leave-one-out predictions of the main fit. The sample
+    has at least 32 labels. Beyond this minimum, its size is limited so that the refit takes about a tenth of
+    the time of the fit of V. With fewer than 2500 rows, further fifths are held out one after the other,
+    until 500 rows have been held out or the held-out rows have 500 of the sampled labels.
+
+    The authors of [1]_ use ``n_components=0.9, n_iter=2, l2=1e-4, threshold="zero"`` and the parameters of
+    `smooth_link_space`. Their quasi-random frequencies for a value of gamma equal the frequencies for
+    ``gamma / sqrt(2)`` in this implementation.
 
     References
     ----------
@@ -260,7 +298,7 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         coef_=Array(("n_labels", "n_inputs"), "f4"),
         intercept_=Array(("n_labels",), "f4", or_minus_infinity=True),
         classes_=Classes(ANY),
-        gamma_=Scalar(float, optional=True),  # this and the next two: not in version 0.1
+        gamma_=Scalar(float, optional=True),  # files of version 0.1 lack gamma_, threshold_ and l2_
         threshold_=Scalar(float, finite=True, optional=True),
         l2_=Scalar(float, optional=True),
         ridge_=Scalar(float),
@@ -312,7 +350,7 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     def _fit(self, X: Any, y: Any, sample_weight: Any, progress: Progress) -> None:
         params = self.parameters.check(self)
         learned = core_params(params)
-        _core.check_link(learned)  # early, since the embedding may take long
+        _core.check_link(learned)  # checked first, since the embedding may take long
         embedding = unfitted_embedding(params)
         sparse_output = issparse(y)
         y, classes = one_hot(y) if self._takes_classes else (y, None)
@@ -320,7 +358,7 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         if self.loss == "softmax":
             check_one_label(y)
         held_out = None
-        # A single row cannot be held out.
+        # If there is only one row, it cannot be held out.
         if X.shape[0] > 1 and params["early_stopping"] and self.solver == "psgd" and self.loss != "squared":
             held_out = held_out_rows(params["validation_fraction"], X.shape[0], params["random_state"])
         if params["n_features"] == "auto":
@@ -356,7 +394,7 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         self._note_convergence(steps, learned["l2_link"])
 
     def _log_odds(self, scores: NDArray[Any]) -> NDArray[Any]:
-        # Targets 0 and 1 minus 1/2, doubled, are margins -1 and 1.
+        # Scores have targets -1/2 and 1/2. Twice the score is a margin with targets -1 and 1.
         return ODDS_OF_MARGINS * 2 * scores if self.loss == "squared" else scores
 
     def _make_scorer(self) -> _core.Scorer:
@@ -370,7 +408,7 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         return True
 
     def _probabilities(self, X: csr_array | NDArray[Any]) -> NDArray[np.float64]:
-        # Model files of version 0.1 have no threshold.
+        # Models from files of version 0.1 have no `threshold_`.
         scores = self._scorer().decision(X, n_threads(self.n_jobs)).astype(np.float64)
         scores += getattr(self, "threshold_", 0.0)
         if self.loss == "softmax":
@@ -380,18 +418,19 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         return np.asarray(expit(scores))
 
     def predict(self, X: Any) -> csr_array | NDArray[Any]:
-        """Predict the labels with positive scores; with "softmax", the best class.
+        """Predict the labels with positive scores; with "softmax", predict the class with the highest score.
 
         Returns
         -------
         ndarray or csr_array of shape (n_samples, n_labels), dtype int64
-            0/1 indicator matrix; sparse if Y was sparse in fit, without a dense intermediate. With "softmax"
-            it has one label per row; if y was 1-D, the classes themselves, of shape (n_samples,).
+            0/1 indicator matrix. It is sparse if Y was sparse in `fit`; no dense array is formed in this
+            case. With "softmax", it has one label per row. If y was 1-D in `fit` with "softmax", the result
+            is an ndarray of shape (n_samples,) with one class per row.
 
         Raises
         ------
         ValueError
-            If X has another number of features than in fit, or is invalid.
+            If X is invalid, or if its number of features differs from the number in `fit`.
         """
         if self.loss == "softmax":
             best = self.predict_topk(X, k=1)
@@ -409,7 +448,7 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     def _note_convergence(self, steps: NDArray[np.int32], l2_link: float) -> None:
         if self.ridge_ > l2_link * (1 + 1e-9):
             warnings.warn(
-                f"the Gram matrix was singular with l2_link={l2_link}; {self.ridge_:.3g} was used instead",
+                f"the Gram matrix was singular with l2_link={l2_link}; the ridge {self.ridge_:.3g} was used",
                 ConvergenceWarning,
                 stacklevel=4,
             )
@@ -428,19 +467,20 @@ class SmoothLinkClassifier(MultiLabelClassifier):
 
 
 def smooth_link_space(n_samples: int) -> dict[str, Any]:
-    """Return the parameter ranges that the paper's authors searched.
+    """Return the parameter ranges that Karampatziakis and Mineiro (2015) searched.
 
     Parameters
     ----------
     n_samples : int
-        Rows of a training fold; >= 5. The range of label smoothing depends on it, and would reach 1/2 with
-        fewer rows.
+        Number of rows of a training fold; >= 5. The range of label smoothing depends on this number. With
+        fewer than 5 rows, the range would include 1/2, which is not allowed.
 
     Returns
     -------
     dict of str to list or distribution
-        For `sklearn.model_selection.RandomizedSearchCV` over a classifier with ``n_components=0.9, n_iter=2,
-        l2=1e-4``. The authors drew 300 times and validated on a tenth of the rows.
+        Value for the argument `param_distributions` of `sklearn.model_selection.RandomizedSearchCV`. The
+        classifier should have ``n_components=0.9, n_iter=2, l2=1e-4``. The authors drew 300 settings and
+        validated each on a tenth of the rows.
 
     Examples
     --------
@@ -469,7 +509,7 @@ _SEARCHED_KERNELS = ("gaussian", "matern-3", "matern-5")
 
 
 class _CappedUniform:
-    """Uniform distribution on [low, low + width], with values above 1 replaced by 1."""
+    """Uniform distribution on [low, low + width]; values above 1 are replaced by 1."""
 
     def __init__(self, low: float, width: float) -> None:
         self._uniform = stats.uniform(low, width)

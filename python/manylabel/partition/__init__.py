@@ -1,4 +1,4 @@
-"""Block-wise partitioning for extreme multi-label classification, and baselines for it."""
+"""Block-wise partitioning for extreme multi-label classification, and two baseline methods."""
 
 from manylabel.partition.classifier import BlockPartitionClassifier
 from manylabel.partition.clustered import CBMLCClassifier, LPSRClassifier

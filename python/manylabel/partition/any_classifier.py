@@ -1,4 +1,4 @@
-"""Adapter that fits and scores blocks with a multi-label classifier of another library."""
+"""Adapter for multi-label classifiers of other libraries, which fits and scores single blocks."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from manylabel.estimator.schema import Array, Model, Schema, Text
 
 __all__ = ["AnyClassifier", "rows_at_once", "topk_of_decisions"]
 
-# Number of dense scores held at a time.
+# Maximum number of dense scores in memory at a time.
 _SCORES_AT_ONCE = 1 << 22
-# Probabilities are clipped to this and 1 minus this, since logits of 0 and 1 are infinite.
+# Probabilities are clipped to [_LEAST, 1 - _LEAST], because the logits of 0 and 1 are infinite.
 _LEAST = 1e-7
 
 
 def rows_at_once(n_rows: int, n_labels: int) -> Iterator[slice]:
-    """Split rows into slices whose dense scores fit in memory; one empty slice if there are no rows."""
+    """Yield slices of rows with a limited number of dense scores; one empty slice if there are no rows."""
     step = max(1, _SCORES_AT_ONCE // max(1, n_labels))
     for start in range(0, max(1, n_rows), step):
         yield slice(start, min(start + step, n_rows))
@@ -34,21 +34,23 @@ def rows_at_once(n_rows: int, n_labels: int) -> Iterator[slice]:
 def topk_of_decisions(
     decide: Callable[[csr_array], NDArray[np.float32]], X: csr_array, n_labels: int, k: int
 ) -> csr_array:
-    """Rank labels by dense scores, some rows at a time.
+    """Rank labels by dense scores, which are computed for a few rows at a time.
 
     Parameters
     ----------
     decide : callable
-        Returns the scores of rows, (n_rows, n_labels).
+        Function that takes rows and returns their scores, of shape (n_rows, n_labels).
     X : csr_array of shape (n_samples, n_features)
+        Features.
     n_labels : int
+        Number of labels.
     k : int
-        Maximum number of labels per row; labels with score -inf are left out.
+        Maximum number of labels per row. Labels with the score -inf are not included.
 
     Returns
     -------
     csr_array of shape (n_samples, n_labels), dtype float32
-        As from `predict_topk`.
+        Scores of the best labels, as returned by `predict_topk`.
     """
     parts = []
     for rows in rows_at_once(X.shape[0], n_labels):
@@ -62,31 +64,32 @@ def topk_of_decisions(
 
 @register
 class AnyClassifier(BaseEstimator):  # type: ignore[misc]
-    """A multi-label classifier with scikit-learn's interface, for blocks of any shape.
+    """Wrapper that fits any multi-label classifier with scikit-learn's interface to a block.
 
-    Many classifiers refuse labels that all rows of a block have, or none. Such labels get a constant score:
-    the log-odds ``log((n_1 + 1/2) / (n_0 + 1/2))`` of their counts. So do all labels of a block that the
-    classifier cannot be fitted to, for example because it has too few rows.
+    Many classifiers do not accept labels that occur in all rows of a block or in none of them. These labels
+    get a constant score instead, the log-odds ``log((n_1 + 1/2) / (n_0 + 1/2))``. Here, n_1 is the number of
+    rows with the label and n_0 the number of rows without it. If the classifier cannot be fitted to a block,
+    for example because the block has too few rows, all labels of the block get constant scores.
 
     Parameters
     ----------
     estimator : estimator
-        Not cloned; has `decision_function` or `predict_proba`.
+        Classifier with `decision_function` or `predict_proba`. `fit` trains this object itself, not a clone.
     dense_X, dense_Y : bool, default=False
-        Whether `estimator` gets X and Y as ndarrays rather than CSR arrays.
+        Whether X (or Y) is passed to `estimator` as an ndarray. If False, it is passed as a CSR array.
 
     Attributes
     ----------
     estimator_ : estimator or None
-        Fitted to the labels that vary, if that was possible.
+        The fitted classifier for the labels in `varying_`. It is None if the fit failed or no label varies.
     varying_ : ndarray of shape (n_varying,), dtype int32
-        These labels.
+        Labels that occur in some but not all training rows.
     log_odds_ : ndarray of shape (n_labels,), dtype float32
-        Constant scores.
+        Constant score of each label.
     error_ : str or None
-        Why `estimator` could not be fitted.
+        Message of the exception if `estimator` could not be fitted, else None.
     n_features_in_ : int
-        Number of features seen in fit.
+        Number of features in `fit`.
     classes_ : ndarray of shape (n_labels,), dtype int64
         ``arange(n_labels)``.
     """
@@ -105,14 +108,16 @@ class AnyClassifier(BaseEstimator):  # type: ignore[misc]
         self.dense_Y = dense_Y
 
     def fit(self, X: csr_array, Y: csr_array, sample_weight: Any = None) -> AnyClassifier:
-        """Fit `estimator` to the labels that some training rows have and others lack.
+        """Fit `estimator` to the labels that occur in some but not all training rows.
 
         Parameters
         ----------
         X : csr_array of shape (n_samples, n_features)
+            Features.
         Y : csr_array of shape (n_samples, n_labels), dtype float32
+            0/1 indicator matrix.
         sample_weight : ndarray of shape (n_samples,), default=None
-            Passed to `estimator` unless None.
+            Weights of the rows. They are passed to `estimator` unless they are None.
 
         Returns
         -------
@@ -127,7 +132,8 @@ class AnyClassifier(BaseEstimator):  # type: ignore[misc]
         self.estimator_ = self.error_ = None
         if len(self.varying_) == 0:
             return self
-        # A single label is given twice: not every classifier accepts an indicator matrix of one column.
+        # A single label is passed as two equal columns, because some classifiers do not accept an indicator
+        # matrix with one column.
         columns = self.varying_ if len(self.varying_) > 1 else np.repeat(self.varying_, 2)
         targets = Y[:, columns].astype(np.int64)
         arguments = {} if sample_weight is None else {"sample_weight": sample_weight}
@@ -140,15 +146,17 @@ class AnyClassifier(BaseEstimator):  # type: ignore[misc]
         return self
 
     def decision_function(self, X: csr_array) -> NDArray[np.float32]:
-        """Score every label by the classifier's scores or, without these, the logits of its probabilities.
+        """Compute the scores of all labels: scores of the classifier, or logits of its probabilities.
 
         Parameters
         ----------
         X : csr_array of shape (n_samples, n_features)
+            Features.
 
         Returns
         -------
         ndarray of shape (n_samples, n_labels), dtype float32
+            Scores. Logits of probabilities are used if the classifier has no `decision_function`.
         """
         scores = np.tile(self.log_odds_, (X.shape[0], 1))
         if self.estimator_ is not None:
@@ -163,29 +171,34 @@ class AnyClassifier(BaseEstimator):  # type: ignore[misc]
         return odds
 
     def predict_topk(self, X: csr_array, k: int = 5) -> csr_array:
-        """Return the best labels of every row.
+        """Return the labels with the highest scores for every row.
 
         Parameters
         ----------
         X : csr_array of shape (n_samples, n_features)
+            Features.
         k : int, default=5
+            Maximum number of labels per row.
 
         Returns
         -------
         csr_array of shape (n_samples, n_labels), dtype float32
+            Scores of the best labels.
         """
         return topk_of_decisions(self.decision_function, X, len(self.log_odds_), k)
 
     def predict(self, X: csr_array) -> csr_array:
-        """Predict the labels, as the classifier does.
+        """Predict label sets with the `predict` method of the classifier.
 
         Parameters
         ----------
         X : csr_array of shape (n_samples, n_features)
+            Features.
 
         Returns
         -------
         csr_array of shape (n_samples, n_labels)
+            0/1 indicator matrix. Labels with a constant score are predicted if the score is positive.
         """
         parts = []
         for rows in rows_at_once(X.shape[0], len(self.log_odds_)):
@@ -208,11 +221,12 @@ class AnyClassifier(BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"`estimator` must have decision_function or predict_proba, got {estimator!r}")
         probabilities = estimator.predict_proba(X)
         if isinstance(probabilities, list):
-            # One array per label, with columns for its absence and its presence.
+            # The list has one array per label. Its columns are the probabilities that the label is absent and
+            # present.
             if any(each.shape[1] != 2 for each in probabilities):
                 raise ValueError(
-                    f"`estimator` must return probabilities of 0 and 1 for every label, which {estimator!r} "
-                    f"did not; does it accept {'dense' if self.dense_Y else 'sparse'} Y?"
+                    f"`estimator` must return the probabilities of 0 and 1 for every label, got other arrays "
+                    f"from {estimator!r}; check that it supports {'dense' if self.dense_Y else 'sparse'} Y"
                 )
             probabilities = np.column_stack([each[:, 1] for each in probabilities])
         return _finite(np.asarray(logit(np.clip(probabilities, _LEAST, 1 - _LEAST))))

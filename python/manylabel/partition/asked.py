@@ -1,4 +1,4 @@
-"""Scorers of blocks whose models are not in the core and are called by their methods."""
+"""Scorers that call the methods of block models, for models whose scores the Rust core cannot compute."""
 
 from __future__ import annotations
 
@@ -20,22 +20,25 @@ __all__ = ["AskedScorer", "DenseScorer"]
 
 T = TypeVar("T")
 
-# Number of scores held at a time while they are merged: 64 MB.
+# Maximum number of scores in memory at a time while scores are merged; 64 MB.
 _SCORES_AT_ONCE = 1 << 24
-# Up to so many rows it is not worth starting threads.
+# With at most this many rows, no threads are started, because starting threads takes longer than scoring the
+# rows.
 _FEW_ROWS = 32
 
 _Csr = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
 
 
 class DenseScorer:
-    """The interface of `_core.Scorer`, from a function that scores every label.
+    """Scorer with the interface of `_core.Scorer`, based on a function that scores all labels.
 
     Parameters
     ----------
     decide : callable
-        Returns the scores of rows, (n_rows, n_labels), float32.
+        Function that takes rows and a number of threads. It returns the scores of the rows, of shape
+        (n_rows, n_labels) and dtype float32.
     n_labels : int
+        Number of labels.
     """
 
     def __init__(self, decide: Callable[[csr_array, int], NDArray[np.float32]], n_labels: int) -> None:
@@ -43,15 +46,15 @@ class DenseScorer:
         self.n_labels = n_labels
 
     def decision(self, X: csr_array, threads: int) -> NDArray[np.float32]:
-        """Score every label of every row."""
+        """Return the scores of all labels for every row."""
         return self._decide(X, threads)
 
     def topk(self, X: csr_array, k: int, threads: int) -> _Csr:
-        """Return the best labels of every row."""
+        """Return the `k` labels with the highest scores for every row, as CSR arrays."""
         return _arrays(topk_of_decisions(lambda X: self._decide(X, threads), X, self.n_labels, k))
 
     def above(self, X: csr_array, bound: float, threads: int) -> _Csr:
-        """Return the labels with scores above a bound."""
+        """Return the labels with scores above `bound`, as CSR arrays."""
         parts = [
             csr_array(self._decide(X[rows], threads) > bound)
             for rows in rows_at_once(X.shape[0], self.n_labels)
@@ -61,7 +64,7 @@ class DenseScorer:
 
 @dataclass(frozen=True)
 class _Answer(Generic[T]):
-    """The result of one block's model for the rows sent there."""
+    """Result of the model of one block for the rows that are routed to the block."""
 
     rows: NDArray[np.intp]
     labels: NDArray[np.int32]
@@ -70,22 +73,27 @@ class _Answer(Generic[T]):
 
 
 class AskedScorer:
-    """The interface of `_core.Scorer`, from the methods of the blocks' models.
+    """Scorer with the interface of `_core.Scorer`, which calls the methods of the block models.
 
-    If rows may go to several blocks, all rows are merged, also those of one block. A model of another library
-    returns log-odds for some of its labels, and which these are is known only when all scores are at hand.
+    If rows may be routed to several blocks, the scores of a row from all its blocks are merged. Merged scores
+    are log-odds. The scores of a row with a single block are therefore also converted to log-odds. For a
+    model of another library, the factor of this conversion differs between labels. The labels with the
+    highest scores may therefore not have the highest log-odds, so the scores of all labels of the block are
+    computed and converted.
 
     Parameters
     ----------
     router : Scorer
-        Scores the blocks.
+        Scorer of the blocks.
     routing : Routing
+        Number of blocks for each row.
     label_blocks : list of ndarray, dtype int32
-        The labels of each block, increasing.
+        The labels of each block, in increasing order.
     model_of : callable
-        Returns the model of a block's labels, with `decision_function`, `predict_topk`, `predict` and, if
-        scores are merged, `_log_odds`.
+        Function that takes the number of a block and returns its model. The model has the methods
+        `decision_function`, `predict_topk` and `predict`. If scores are merged, it also has `_log_odds`.
     n_labels : int
+        Number of labels of all blocks together.
     """
 
     def __init__(
@@ -98,12 +106,15 @@ class AskedScorer:
     ) -> None:
         if len(label_blocks) != router.n_labels:
             raise ValueError(
-                f"blocks of label_blocks_: expected {router.n_labels} as the router has, "
+                f"number of blocks in label_blocks_ must be {router.n_labels}, as in the router, "
                 f"got {len(label_blocks)}"
             )
         for block, labels in enumerate(label_blocks):
             if len(labels) and not 0 <= labels.min() <= labels.max() < n_labels:
-                raise ValueError(f"labels of block {block} must be from 0 to {n_labels - 1}")
+                raise ValueError(
+                    f"labels of block {block} must be from 0 to {n_labels - 1}, "
+                    f"got {labels.min()} to {labels.max()}"
+                )
         self._router, self._routing = router, routing
         self._label_blocks, self._model_of = label_blocks, model_of
         self.n_labels = n_labels
@@ -113,7 +124,7 @@ class AskedScorer:
         return self._routing != Routing(1)
 
     def decision(self, X: csr_array, threads: int) -> NDArray[np.float32]:
-        """Score every label of every row."""
+        """Return the scores of all labels for every row."""
         scores = np.full((X.shape[0], self.n_labels), -np.inf, dtype=np.float32)
         if self._merges:
             for first, merged in self._merged(X, None, threads):
@@ -126,13 +137,13 @@ class AskedScorer:
         return scores
 
     def topk(self, X: csr_array, k: int, threads: int) -> _Csr:
-        """Return the best labels of every row."""
+        """Return the `k` labels with the highest scores for every row, as CSR arrays."""
         if self._merges:
             return _stacked([merged for _, merged in self._merged(X, k, threads)])
         return self._joined(X, threads, lambda model, X: model.predict_topk(X, k=k), np.float32)
 
     def above(self, X: csr_array, bound: float, threads: int) -> _Csr:
-        """Return the labels that a row's model predicts, or whose merged scores are above a bound."""
+        """Return the labels that are predicted, or that have merged scores above `bound`, as CSR arrays."""
         if self._merges:
             return _stacked([csr_array(merged > bound) for _, merged in self._merged(X, None, threads)])
         return self._joined(X, threads, lambda model, X: csr_array(model.predict(X)), np.int64)
@@ -144,7 +155,7 @@ class AskedScorer:
     def _answers(
         self, X: csr_array, routes: csr_array, threads: int, ask: Callable[[Any, csr_array], T]
     ) -> Iterator[_Answer[T]]:
-        """Call the models of the blocks that rows are sent to, block by block."""
+        """Call the models block by block, each with the rows that are routed to its block."""
         order = np.argsort(routes.indices, kind="stable")
         of_row = np.repeat(np.arange(X.shape[0]), np.diff(routes.indptr))
         blocks, starts = np.unique(routes.indices[order], return_index=True)
@@ -154,10 +165,11 @@ class AskedScorer:
             block, rows = int(blocks[at]), of_row[groups[at]]
             labels = self._label_blocks[block]
             value = ask(self._model_of(block), X if len(rows) == X.shape[0] else X[rows])
-            # Fitted arrays may come from a file and may not fit together.
+            # Fitted arrays may come from a file. Their shapes may then be inconsistent.
             if getattr(value, "shape", None) != (len(rows), len(labels)):
                 raise ValueError(
-                    f"scores of block {block}: expected {len(labels)} labels as in label_blocks_"
+                    f"scores of block {block} must be of shape {(len(rows), len(labels))}, with one column "
+                    f"per label of the block, got {getattr(value, 'shape', None)}"
                 )
             return _Answer(rows, labels, value, block)
 
@@ -171,7 +183,7 @@ class AskedScorer:
     def _joined(
         self, X: csr_array, threads: int, ask: Callable[[Any, csr_array], csr_array], dtype: Any
     ) -> _Csr:
-        """Join the results of each row's one block into one matrix of all labels."""
+        """Combine the results of all blocks into one matrix of all labels; each row has one block."""
         answers = list(self._answers(X, self._routes(X, threads), threads, ask))
         counts = np.zeros(X.shape[0] + 1, dtype=np.int64)
         for answer in answers:
@@ -188,9 +200,10 @@ class AskedScorer:
         return indptr, indices, data
 
     def _merged(self, X: csr_array, k: int | None, threads: int) -> Iterator[tuple[int, csr_array]]:
-        """Merge the scores of rows, as many rows at a time as memory allows.
+        """Merge the scores of all rows, for a limited number of scores at a time.
 
-        Yields the first of these rows and the `k` best labels of each, or all.
+        Each result is the position of its first row and a matrix with the merged scores. The matrix contains
+        the `k` best labels of each row, or all labels if `k` is None.
         """
         routes = self._routes(X, threads)
         sizes = np.array([len(labels) for labels in self._label_blocks], dtype=np.int64)

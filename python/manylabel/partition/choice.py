@@ -1,4 +1,4 @@
-"""Partitions for a given weight on label-set sizes, and the choice of that weight."""
+"""Computation of block partitions, and choice of their parameters `n_blocks` and `lam`."""
 
 from __future__ import annotations
 
@@ -30,39 +30,46 @@ __all__ = [
     "with_fewer_labels",
 ]
 
+# The precision is compared at these ranks (P@1, P@3 and P@5).
 KS = (1, 3, 5)
-# Shares of the ones that a single block of all rows would capture at the candidate weights.
+# The candidates for `lam`, each given by the fraction of the positive entries of Y that a single block of all
+# rows would capture.
 SHARES = (0.99, 0.97, 0.95, 0.9, 0.8, 0.65, 0.5, 0.35)
-# The share of `default_lam`, which needs no cross-validation.
+# The fraction for `default_lam`, a weight that is computed without cross-validation.
 DEFAULT_SHARE = 0.9
-# Rows and labels per block by rule, and the maximum number of blocks. Routing costs a one-vs-rest model of
-# all rows per block, and models of fewer rows rank worse. On eurlex57k ten blocks take as long to fit as four
-# and rank alike; on citeulike-t they rank worse.
+# Number of rows and labels per block with ``mode="rule"``, and the maximum number of blocks. More blocks have
+# two disadvantages: the router takes one binary model of all rows per block, and block models with fewer rows
+# rank worse. On eurlex57k, ten blocks take as long to fit as four blocks and rank equally well. On
+# citeulike-t, ten blocks rank worse.
 ROWS_OF_A_BLOCK = 5000
 LABELS_OF_A_BLOCK = 500
 MOST_BLOCKS = 4
-# The share that a single block of all rows would capture at the weight by rule, for several blocks and for
-# one. On citeulike-t four blocks at 0.99 take as long as the estimator alone, and at 0.95 seven tenths of
-# that; on eurlex57k P@5 at 0.95 is 0.7 points below the estimator's. One block at 0.97 takes about four
-# fifths of the estimator's time on yso-finna-en, where P@1 and P@5 lose 0.1 and 0.3 points.
+# The weight with ``mode="rule"``, given by the fraction of the positive entries that a single block of all
+# rows would capture. The first constant applies to several blocks, the second to one block. On citeulike-t,
+# four blocks with the fraction 0.99 take as long as the estimator alone. With 0.95, they take 70 % of this
+# time. On eurlex57k with 0.95, P@5 is 0.7 points lower than with the estimator alone. On yso-finna-en, one
+# block with 0.97 takes about 80 % of the time of the estimator alone. P@1 is 0.1 points lower and P@5 is 0.3
+# points lower.
 RULE_SHARE = 0.95
 RULE_SHARE_OF_ONE = 0.97
-# The number of blocks is halved if the router finds the block of a smaller share of held-out rows. With four
-# blocks it finds 97 % on eurlex57k, where P@1 loses 0.2 points; 89 % on citeulike-t, which loses 0.4 (with
-# two blocks 98 %, which lose none); and 66 % on yso-finna-en, which loses 2 and more (with two blocks 90 %,
-# which lose 0.8).
+# The number of blocks is halved if the router finds the right block for less than this fraction of the
+# held-out rows. With four blocks, the router finds 97 % on eurlex57k, and P@1 is 0.2 points lower than
+# without blocks. On citeulike-t, it finds 89 % with four blocks (0.4 points lower) and 98 % with two blocks
+# (not lower). On yso-finna-en, it finds 66 % with four blocks (at least 2 points lower) and 90 % with two
+# blocks (0.8 points lower).
 FOUND = 0.92
 HELD_OUT = 2000
 FOLDS = 5
-# Largest loss of P@1, P@3 and P@5; the value of "speed" is that of the published experiments.
+# Largest accepted decrease of P@1, P@3 and P@5. The value for "speed" is the value of the published
+# experiments.
 TOLERANCE = {"accuracy": 0.01, "speed": 0.02}
-# Number of dense scores of held-out rows at a time.
+# Maximum number of dense scores of held-out rows in memory at a time.
 _SCORES_AT_ONCE = 1 << 23
 
 
 @dataclass(frozen=True)
 class Partition:
-    """Blocks of rows and labels, as the core found them."""
+    """Result of a partition: the blocks of rows and labels, and properties of the partition."""
 
     row_blocks: NDArray[np.int32]
     label_blocks: list[NDArray[np.int32]]
@@ -73,7 +80,11 @@ class Partition:
 
 @dataclass(frozen=True)
 class Chosen:
-    """The candidate weights, ascending, and their P@1, P@3 and P@5 on held-out rows, (n_lams, n_folds, 3)."""
+    """Result of a choice of `lam`.
+
+    ``lams`` are the candidate weights in increasing order. ``precision`` contains P@1, P@3 and P@5 of each
+    candidate on the held-out rows of each fold, in an array of shape (n_lams, n_folds, 3).
+    """
 
     n_blocks: int | None
     lam: float
@@ -83,10 +94,10 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Setting:
-    """What a fit of a block classifier needs besides the data.
+    """Settings for a fit of a block classifier, without the data.
 
-    ``params`` are those of the partition without ``n_blocks`` and ``lam``; ``router`` are those of the
-    router; ``dense`` says whether X and Y were dense.
+    ``params`` contains the parameters of the partition except ``n_blocks`` and ``lam``. ``router`` contains
+    the parameters of the router. ``dense`` tells whether the user passed X and Y as dense arrays.
     """
 
     estimator: Any
@@ -99,38 +110,42 @@ class Setting:
 
 
 def default_lam(Y: csr_array, share: float = DEFAULT_SHARE) -> float:
-    """Return the weight at which one block of all rows captures a given share of the ones.
+    """Return the weight at which one block of all rows captures a given fraction of the positive entries.
 
-    With label counts N_1 >= N_2 >= ... it is just below ``N_J / (2 J - 1)``, where J is the smallest number
-    of labels that have that share. Like counts, it grows with the number of rows.
+    Let N_1 >= N_2 >= ... be the numbers of rows with each label. The weight is just below
+    ``N_J / (2 J - 1)``, where J is the smallest number of labels that have the given fraction of the positive
+    entries. The weight grows in proportion to the number of rows.
 
     Parameters
     ----------
     Y : csr_array of shape (n_samples, n_labels)
+        0/1 indicator matrix.
     share : float, default=0.9
+        Fraction of the positive entries.
 
     Returns
     -------
     float
-        0 if there are no ones.
+        The weight. It is 0 if Y has no positive entries.
     """
     counts = np.sort(np.bincount(Y.indices, minlength=1))[::-1]
     total = np.cumsum(counts)
     if total[-1] == 0:
         return 0.0
     size = int(np.searchsorted(total, share * total[-1])) + 1
-    # Slightly less, since a label without gain stays outside.
+    # The factor makes the weight slightly smaller, because a label that does not lower the objective is not
+    # added.
     return float(counts[size - 1] / (2 * size - 1) * (1 - 1e-9))
 
 
 def blocks_by_rule(Y: csr_array) -> int:
-    """Return the number of blocks for which there are enough rows and labels."""
+    """Return the largest number of blocks for which there are enough rows and labels."""
     n_labels = len(np.unique(Y.indices))
     return max(1, min(MOST_BLOCKS, Y.shape[0] // ROWS_OF_A_BLOCK, n_labels // LABELS_OF_A_BLOCK))
 
 
 def lam_by_rule(Y: csr_array, n_blocks: int) -> float:
-    """Return the weight of "rule" for a number of blocks; 0 for one block, which then has all labels."""
+    """Return the weight of ``mode="rule"``. With one block, it is 0 and the block has all labels."""
     return 0.0 if n_blocks == 1 else default_lam(Y, RULE_SHARE)
 
 
@@ -141,25 +156,31 @@ def partition_by_rule(
     setting: Setting,
     progress: Callable[[int], object],
 ) -> tuple[Partition, float]:
-    """Partition into as many blocks as cost neither time nor quality compared with one.
+    """Partition the rows and labels with the number of blocks of ``mode="rule"``.
 
-    Starts with as many as there are enough rows and labels for. Halves their number as long as a router
-    fitted without some rows finds the blocks of too few of these.
+    The start is the largest number of blocks for which there are enough rows and labels. Some rows are held
+    out, and a router is fitted to the remaining rows. The number of blocks is halved as long as the router
+    finds the right block for too few of the held-out rows.
 
     Parameters
     ----------
     X : csr_array of shape (n_samples, n_features)
+        Features.
     Y : csr_array of shape (n_samples, n_labels), dtype float32
+        0/1 indicator matrix.
     sample_weight : ndarray of shape (n_samples,), dtype float32, or None
+        Weights of the rows.
     setting : Setting
+        Settings of the fit.
     progress : callable
-        Called with 0; an exception it raises stops the fit.
+        Function that is called regularly with the argument 0. If it raises an exception, the fit stops.
 
     Returns
     -------
     found : Partition
+        The partition.
     lam : float
-        Its weight.
+        The weight `lam` of the partition.
     """
     n_blocks = blocks_by_rule(Y)
     lam = lam_by_rule(Y, n_blocks)
@@ -183,7 +204,7 @@ def _share_found(
     setting: Setting,
     progress: Callable[[int], object],
 ) -> float:
-    """Return the share of held-out rows that a router fitted to the others sends to their block."""
+    """Return the fraction of held-out rows that a router, fitted to the other rows, routes to their block."""
     usable = np.array([len(labels) > 0 for labels in found.label_blocks])
     rows = routing_rows(Y, found.row_blocks, drop_unlabeled=setting.drop_unlabeled)
     there = np.flatnonzero((rows >= 0) & usable[rows])
@@ -211,7 +232,7 @@ def find_partition(
     threads: int,
     progress: Callable[[int], object] | None,
 ) -> Partition:
-    """Partition rows and labels into `n_blocks` blocks; None searches for the best number."""
+    """Partition rows and labels into `n_blocks` blocks, or search for the best number if it is None."""
     row_blocks, ends, labels, history, captured = _core.fit_partition(
         X, Y, params | {"n_blocks": n_blocks, "lam": lam}, (threads, progress)
     )
@@ -221,7 +242,7 @@ def find_partition(
 
 
 def with_fewer_labels(Y: csr_array, found: Partition, lam: float, setting: Setting) -> Partition:
-    """Choose label sets for another weight, with the same blocks of rows."""
+    """Choose the label sets for another weight, with the same blocks of rows."""
     ends, labels, captured = _core.partition_labels(
         Y, found.row_blocks, len(found.label_blocks), lam, setting.params["max_labels"], setting.threads
     )
@@ -233,7 +254,7 @@ def with_fewer_labels(Y: csr_array, found: Partition, lam: float, setting: Setti
 
 
 def routing_rows(Y: csr_array, row_blocks: NDArray[np.int32], *, drop_unlabeled: bool) -> NDArray[np.int32]:
-    """Return the blocks that the router learns, -1 for rows it is fitted without."""
+    """Return the target blocks for the fit of the router; -1 for rows that are ignored."""
     if not drop_unlabeled:
         return row_blocks
     return np.where(np.diff(Y.indptr) > 0, row_blocks, np.int32(-1))
@@ -251,25 +272,32 @@ def choose_lam(
     *,
     or_fewer: bool,
 ) -> Chosen:
-    """Choose the weight on label-set sizes by 5-fold cross-validation.
+    """Choose the weight `lam` by 5-fold cross-validation.
 
-    In each fold the partition, the router and the block models are fitted once, with the smallest weight and
-    therefore the largest label sets. Larger weights keep parts of these label sets for the same rows, so
-    their scores are known already. "accuracy" takes the weight with the largest sum of P@1, P@3 and P@5 over
-    all folds. "speed" takes the largest weight that in every fold loses at most 2 points of each against
-    `estimator` fitted to all rows and labels of the fold; if there is none, it takes that of "accuracy".
+    Each fold fits the partition, the router and the block models only once. It uses the smallest weight,
+    which gives the largest label sets. A larger weight keeps the blocks of rows and selects a subset of each
+    label set, so its scores are already known. "accuracy" chooses the weight with the largest sum of P@1, P@3
+    and P@5 over all folds.
+
+    "speed" compares each weight with `estimator` fitted to all rows and labels of the fold. It chooses the
+    largest weight for which P@1, P@3 and P@5 decrease by at most 2 points in every fold. If no weight
+    satisfies this condition, it chooses the same weight as "accuracy".
 
     Parameters
     ----------
     n_blocks : int
+        Number of blocks.
     mode : {"accuracy", "speed"}
+        Criterion for the choice.
     or_fewer : bool
-        Whether to halve `n_blocks` as long as each weight loses, in some fold, more than the tolerance: 1
-        point for "accuracy", 2 for "speed".
+        Whether `n_blocks` may be reduced. It is then halved until there is a weight for which P@1, P@3 and
+        P@5 decrease in every fold by at most the tolerance. The tolerance is 1 point for "accuracy" and 2
+        points for "speed".
 
     Returns
     -------
     Chosen
+        The chosen number of blocks and weight, and the precision of all candidates.
 
     Warns
     -----
@@ -291,7 +319,8 @@ def choose_lam(
             inside, outside = np.flatnonzero(fold_of_row != fold), np.flatnonzero(fold_of_row == fold)
             weights = None if sample_weight is None else sample_weight[inside]
             training, held_out = (X[inside], Y[inside], weights), (X[outside], Y[outside])
-            # The weights are scaled to the share of rows that is fitted, as counts are.
+            # The weights are multiplied by the fraction of rows that is fitted, because label counts decrease
+            # by this factor.
             precision[:, fold] = _precisions(
                 *training, *held_out, lams * len(inside) / X.shape[0], n_blocks, setting, progress
             )
@@ -311,8 +340,8 @@ def choose_lam(
         lost = (np.array(plain) - precision[best]).max()
         warnings.warn(
             f"no `lam` from {lams[0]:.3g} to {lams[-1]:.3g} keeps P@1, P@3 and P@5 within "
-            f"{100 * allowed:.0f} points of the estimator alone in every fold; the most accurate one "
-            f"is used, which loses up to {100 * lost:.1f}",
+            f"{100 * allowed:.0f} points of the estimator alone in every fold; the most accurate `lam` "
+            f"is used, with a decrease of up to {100 * lost:.1f} points",
             UserWarning,
             stacklevel=4,
         )
@@ -330,7 +359,7 @@ def _precisions(
     setting: Setting,
     progress: Callable[[int], object],
 ) -> NDArray[np.float64]:
-    """Return P@1, P@3 and P@5 on held-out rows for each weight, (n_lams, 3)."""
+    """Return P@1, P@3 and P@5 on held-out rows for each weight, in an array of shape (n_lams, 3)."""
     found = find_partition(X, Y, n_blocks, float(lams[0]), setting.params, setting.threads, progress)
     usable = np.array([len(labels) > 0 for labels in found.label_blocks])
     rows = routing_rows(Y, found.row_blocks, drop_unlabeled=setting.drop_unlabeled)
@@ -347,7 +376,7 @@ def _precisions(
         threads=setting.threads,
         progress=lambda _: progress(0),
     )
-    # For each weight and block, a mask of the block's labels that the weight keeps.
+    # For each weight and each block, compute a mask of the labels of the block that the weight keeps.
     chosen = []
     for lam in lams:
         ends, labels, _ = _core.partition_labels(
@@ -356,7 +385,7 @@ def _precisions(
         sets = np.split(labels, ends[1:-1])
         chosen.append([np.isin(of, some) for of, some in zip(found.label_blocks, sets, strict=True)])
     routes = best_blocks(router.scorer(), X_out, 1, setting.threads)
-    # Rows have no route if no block has labels; nothing is predicted for them.
+    # If no block has labels, rows have no route, and no labels are predicted for them.
     block_of_row = np.full(X_out.shape[0], -1)
     block_of_row[np.diff(routes.indptr) > 0] = routes.indices
     k = max(KS)
@@ -376,14 +405,15 @@ def _precisions(
 
 
 def _named(scores: NDArray[Any], labels: NDArray[np.int32], k: int) -> NDArray[np.int64]:
-    """Return the labels of the k largest scores of each row, largest first; -1 where there are none.
+    """Return the k labels with the largest scores of each row, in decreasing order; -1 if there are fewer.
 
-    As in `predict_topk`, ties go to the lower label and labels with score -inf are left out.
+    As in `predict_topk`, the lower label comes first if scores are equal. Labels with the score -inf are not
+    included.
     """
     k = min(k, scores.shape[1])
     if k == 0:
         return np.empty((len(scores), 0), dtype=np.int64)
-    # Only scores that reach the k-th largest are sorted.
+    # Sort only the scores that are at least the k-th largest score of the row.
     least = np.partition(scores, -k, axis=1)[:, -k]
     rows, columns = np.nonzero(scores >= least[:, None])
     reached = scores[rows, columns]
@@ -394,7 +424,7 @@ def _named(scores: NDArray[Any], labels: NDArray[np.int32], k: int) -> NDArray[n
 
 
 def _hits(named: NDArray[np.int64], Y: csr_array) -> NDArray[np.float64]:
-    """Return P@1, P@3 and P@5 of ranked labels, -1 for none."""
+    """Return P@1, P@3 and P@5 of ranked labels; an entry of -1 means no label."""
     rows = np.broadcast_to(np.arange(len(named))[:, None], named.shape)
     there = named >= 0
     hits = np.zeros(named.shape)
@@ -411,7 +441,7 @@ def _plain_precision(
     setting: Setting,
     progress: Callable[[int], object],
 ) -> NDArray[np.float64]:
-    """Return P@1, P@3 and P@5 on held-out rows of the estimator fitted to all labels."""
+    """Return P@1, P@3 and P@5 of the estimator fitted to all labels, on held-out rows."""
     labels = np.unique(Y.indices)
     if len(labels) == 0:
         return np.zeros(len(KS))
@@ -429,5 +459,6 @@ def _plain_precision(
     )
     top = model.predict_topk(X_out, k=max(KS))
     found = precision_at_k(Y_out[:, labels], top, KS)
-    # Labels that no training row has are missing from both; P@k still divides by k.
+    # Labels that occur in no training row are removed from Y_out and from the predictions. P@k still divides
+    # by k.
     return np.asarray(found)

@@ -1,4 +1,4 @@
-"""A block partition with a router and one classifier per block."""
+"""The classifier `BlockPartitionClassifier`: a block partition, a router and a classifier per block."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from manylabel.partition.router import fit_router
 
 __all__ = ["BlockPartitionClassifier"]
 
-# LIBLINEAR's values for its logistic regression.
+# Values of LIBLINEAR for logistic regression.
 _ROUTER_TOL = 0.1
 _ROUTER_MAX_ITER = 1000
 
@@ -49,124 +49,152 @@ _ROUTER_MAX_ITER = 1000
     ),
 )
 class BlockPartitionClassifier(BlockClassifier):
-    """One classifier per block of rows and labels, and a router that finds the block of a row.
+    """One classifier per block of rows and labels, and a router that selects the block of a row.
 
-    Rows and labels are partitioned as by `BlockPartitioner`. In each block a clone of `estimator` is fitted
-    to the block's rows and labels. The router, one-vs-rest logistic regressions, learns the block of a row
-    from its features. A prediction scores the labels of one block only, or of a few, which takes a fraction
-    of the time [1]_.
+    `fit` partitions the rows and labels into blocks in the same way as `BlockPartitioner`. For each block, it
+    fits a clone of `estimator` to the rows and labels of the block. It also fits a router, which predicts the
+    block of a row from its features by one-vs-rest logistic regressions. To predict the labels of a row, only
+    the labels of one block or a few blocks are scored. This takes a fraction of the time of scoring all
+    labels [1]_.
 
     Parameters
     ----------
     estimator : estimator or None, default=None
-        Any multi-label classifier with scikit-learn's interface. None is `DiSMECClassifier()`. Estimators of
-        other libraries are fitted to the labels that vary within a block, while the others are scored by
-        their log-odds; they get X and Y dense if these were dense in fit, and cannot be saved by `save`.
+        Multi-label classifier with scikit-learn's interface. None means `DiSMECClassifier()`. An estimator of
+        another library is fitted only to the labels that occur in some but not all rows of a block. All other
+        labels of the block get constant scores, the log-odds of their frequencies. Such an estimator gets X
+        as a dense array if X was dense in `fit`, and Y as a dense array if Y was dense. The method `save`
+        does not support estimators of other libraries.
     n_blocks : int or "auto", default="auto"
-        Initial number of blocks; >= 1. "auto" with ``mode="rule"`` is 1 to 4, by the number of rows and
-        labels and the quality of the router. With other modes it starts from the number of
-        `BlockPartitioner`, which cross-validation may reduce (see Notes). If `lam` or `max_labels` is given,
-        it is that of `BlockPartitioner`.
+        Initial number of blocks; >= 1. With ``mode="rule"``, "auto" is 1 to 4, depending on the number of
+        rows, the number of labels and the accuracy of the router. With other modes, "auto" starts with the
+        number of blocks that `BlockPartitioner` finds, and cross-validation may reduce this number (see
+        Notes). If `lam` or `max_labels` is given, "auto" is the number of blocks that `BlockPartitioner`
+        finds.
     lam : float or "auto", default="auto"
-        Weight of squared label-set sizes; finite and >= 0. The larger it is, the fewer labels are scored.
-        "auto" is chosen by `mode`, or 0 if `max_labels` is given.
+        Weight of the squared sizes of the label sets in the objective of the partition; finite and >= 0. With
+        a larger weight, label sets are smaller and predictions are faster. "auto" is 0 if `max_labels` is
+        given. Otherwise, `mode` determines how the weight is chosen.
     max_labels : int or None, default=None
-        Maximum number of labels per block; >= 1. None for no limit.
+        Maximum number of labels per block; >= 1. None means no limit.
     n_routes : int or "auto", default="auto"
-        Number of blocks that a row is sent to; >= 1. If `n_blocks` and `lam` are automatic and `mode` is
-        "rule", "auto" sends a row to as many of its three best blocks as are needed for nine tenths of the
-        probability of the three, and otherwise to one block. If a row may be sent to more than one block,
-        scores are log-odds: the logit of ``sum_l p_l / (1 + exp(-s_l))`` over the row's blocks l that have
-        the label. s_l is the log-odds of the label in block l, and p_l the router's probability of the block,
-        scaled to sum to 1. Scores of models with a margin of 1, such as `DiSMECClassifier`, are multiplied by
-        4 to approximate log-odds.
+        Number of blocks that a row is routed to; >= 1. "auto" routes each row to one block, except if
+        `n_blocks` and `lam` are "auto", `max_labels` is None and `mode` is "rule". In this case, a row is
+        routed to at most three blocks. The best blocks are taken in order until their probabilities sum to at
+        least 90 % of the total probability of the three best blocks. If rows may be routed to more than one
+        block, scores are log-odds. The score of a label is the logit of ``sum_l p_l / (1 + exp(-s_l))``. The
+        sum is over the blocks l of the row that have the label. s_l is the log-odds of the label in block l.
+        p_l is the router's probability of block l, where the probabilities of all blocks of the row are
+        scaled to sum to 1. Scores that are margins, such as the scores of `DiSMECClassifier`, are multiplied
+        by 4 to approximate log-odds.
     mode : {"rule", "accuracy", "speed"}, default="rule"
-        How an automatic `lam` is chosen. "rule" needs no cross-validation: it is the weight at which a single
-        block of all rows would capture 95 % of the ones, or 0 with one block. The others search by 5-fold
-        cross-validation: "accuracy" maximizes P@1 + P@3 + P@5; "speed" takes the largest weight that loses at
-        most 2 points of each against `estimator` alone.
+        Method that chooses `lam` if it is "auto". "rule" needs no cross-validation. It uses the weight at
+        which a single block of all rows would have the labels of 95 % of the positive entries of Y. If
+        `n_blocks` is 1, or if there are too few rows or labels for several blocks, the weight is 0.
+        "accuracy" and "speed" use 5-fold cross-validation and compare the precision at 1, 3 and 5 (P@1, P@3
+        and P@5). "accuracy" maximizes their sum. "speed" chooses the largest weight for which each of the
+        three is at most 2 points lower than with `estimator` alone.
     router_C : float, default=1.0
-        Weight of the router's loss against its regularizer; finite and > 0.
+        Weight of the loss of the router relative to its regularization; finite and > 0. Smaller values
+        regularize more strongly.
     router_intercept : bool, default=True
-        Whether the router has intercepts, regularized like the weight of a feature that is 1 in every row.
+        Whether the router has intercepts. The intercepts are regularized like the weight of a feature that is
+        1 in every row.
     drop_unlabeled : bool, default=False
-        Whether to fit the router without the rows that have no labels; they stay where k-means put them.
+        Whether to fit the router without the rows that have no labels. The partition includes these rows, but
+        leaves them in their first clusters, from k-means.
     n_init : int, default=1
-        Number of starts of the partition; >= 1. The one with the lowest objective is kept.
+        Number of runs of the partition with different seeds; >= 1. The partition with the lowest objective is
+        kept.
     max_iter : int, default=100
         Maximum number of rounds of the partition; >= 1.
     tol : float, default=1e-5
-        The partition stops after a round that lowers its objective by less; finite and > 0.
+        Tolerance of the partition; finite and > 0. The partition stops after a round that lowers its
+        objective by less than `tol`.
     random_state : int, RandomState instance or None, default=None
-        Seeds k-means, the router, and every ``random_state=None`` in `estimator`. An int gives the same bits
-        every time, if `estimator` does.
+        Seed of k-means and of the router. It also seeds `estimator` and its inner estimators if their
+        `random_state` is None. Pass an int for reproducible results. Two fits with the same int are exactly
+        equal if this is also true of `estimator`.
     n_jobs : int or None, default=None
-        Threads over blocks; None means 1, -1 all cores. Never changes the result.
+        Number of threads, which process different blocks. None means 1, and -1 means all cores. The result
+        does not depend on this number.
 
     Attributes
     ----------
     row_blocks_ : ndarray of shape (n_samples,), dtype int32
         The block of each training row.
     label_blocks_ : list of ndarray, dtype int32
-        The labels of each block, increasing.
+        The labels of each block, in increasing order.
     estimators_ : list of estimators
-        The model of each block; None for a block without labels, to which no row is sent.
+        The fitted model of each block. It is None for a block without labels. No row is routed to this block.
     router_coef_ : csc_array of shape (n_blocks_, n_features), dtype float32
-        Weights of the router, for rows of unit length.
+        Weights of the router. They apply to rows that are scaled to unit length.
     router_intercept_ : ndarray of shape (n_blocks_,), dtype float32
-        Its intercepts; -inf for a block without labels.
+        Intercepts of the router. The intercept is -inf for a block without labels.
     n_blocks_ : int
         Number of blocks.
     lam_ : float
-        The weight used.
+        The value of `lam`, as given or chosen.
     lams_ : ndarray of shape (n_lams,), dtype float64
-        The weights that were cross-validated; only `lam_` if none were.
+        The weights that were cross-validated. Without cross-validation, the array contains only `lam_`.
     lam_precision_ : ndarray of shape (n_lams, n_folds, 3), dtype float64
-        Their P@1, P@3 and P@5 on held-out rows, from 0 to 1.
+        P@1, P@3 and P@5 of each weight in `lams_` on the held-out rows of each fold, from 0 to 1.
     objective_ : float
-        Objective of the partition.
+        Final value of the objective of the partition.
     objective_history_ : ndarray of shape (n_half_steps,), dtype float64
-        The objective after each half step, with the smallest of `lams_`.
+        Value of the objective after each optimization of the label sets or of the clusters, for the smallest
+        weight in `lams_`.
     n_iter_ : int
         Number of rounds of the partition.
     captured_ : float
-        Share of the ones of Y that lie in a block.
+        Fraction of the positive entries of Y that are captured: the label is in the block of the row.
     speedup_ : tuple of two float
         Result of `measure_speedup` for the training rows.
 
     See Also
     --------
-    BlockPartitioner : The partition alone.
-    CBMLCClassifier : Clusters of rows from the features alone, and all labels in each.
+    BlockPartitioner : Computes only the partition.
+    CBMLCClassifier : Clusters the rows by their features only. A cluster has all labels of its rows.
 
     Notes
     -----
-    `sample_weight` is passed to the router and to `estimator`, which must accept it; the partition ignores
-    it. Ctrl-C ends a fit within a second if `estimator` is one of this library, and otherwise when the blocks
-    at work are done. A `UserWarning` reports blocks that an estimator of another library could not be fitted
-    to, and that ``mode="speed"`` found no `lam` within its tolerance.
+    `sample_weight` is passed to the router and to `estimator`. The `fit` method of `estimator` must accept
+    this argument. The partition ignores `sample_weight`. If `estimator` is from this library, Ctrl-C ends a
+    fit within a second. Otherwise, the fit ends when the current fits of blocks are done. A `UserWarning`
+    reports two cases: an estimator of another library could not be fitted to some blocks, or ``mode="speed"``
+    found no `lam` within its tolerance.
 
-    While the router is fitted, it takes 4 bytes per block and feature.
+    The fit of the router takes 4 bytes of memory for each pair of a block and a feature.
 
-    With one block and ``lam=0`` the scores are those of `estimator` fitted to the labels that any row has.
+    With one block and ``lam=0``, the scores equal the scores of `estimator` fitted to all rows and to all
+    labels that occur in them.
 
-    With the default parameters a fit takes no longer than that of `estimator` to all rows and labels, if the
-    time of the latter grows with rows and labels. An automatic `n_blocks` starts with one block per 5,000
-    rows and 500 labels, at most four. It is halved as long as the router finds the blocks of fewer than 92 %
-    of 2,000 held-out rows (a tenth of the rows, if that is less). Rows sent to a wrong block lose their
-    labels, and this test costs one fit of the router. Below 10,000 rows or 1,000 labels there is one block
-    with all labels, which is `estimator` itself: models of some of the rows learn less, and there is little
-    time to save. With enough rows and labels but a poor router there is also one block, without the rarest
-    labels: those beyond 97 % of the ones.
+    With the default parameters, a fit takes no longer than a fit of `estimator` to all rows and labels, if
+    the time of `estimator` grows with the number of rows and labels. With ``n_blocks="auto"`` and
+    ``mode="rule"``, the first number of blocks is the largest number up to 4 for which there are 5,000 rows
+    and 500 labels per block. A row that is routed to a wrong block usually gets wrong labels. `fit` therefore
+    tests the router on 2,000 held-out rows, or on a tenth of the rows if this is less. This test takes one
+    fit of the router. The number of blocks is halved as long as the router finds the right block of less than
+    92 % of the held-out rows.
 
-    With ``mode="accuracy"``, an automatic `lam` costs five more fits, each of partition, router and models
-    with the smallest of eight candidates. Larger candidates are judged by the parts of these models that they
-    keep, for the same blocks of rows; the final model is fitted in the same way. ``mode="speed"`` also costs
-    five fits of `estimator` to all labels. The candidates are the weights at which a single block of all rows
-    would capture 35 to 99 % of the ones. An automatic `n_blocks` is first that of `BlockPartitioner` with its
-    default weight. It is halved as long as every candidate loses too much against `estimator` alone in some
-    fold: of P@1, P@3 or P@5, more than 1 point for "accuracy" and 2 for "speed". This costs the five fits of
-    `estimator` in either mode.
+    If there are fewer than 10,000 rows or 1,000 labels, there is one block with all labels, so the model is
+    `estimator` itself. On such data, block models would be less accurate and the savings in time would be
+    small. If there are enough rows and labels but the router is not accurate enough, there is also one block.
+    In this case, the block contains only the most frequent labels, which have 97 % of the positive entries of
+    Y.
+
+    With ``mode="accuracy"`` and ``mode="speed"``, ``lam="auto"`` compares eight candidates for `lam`. They
+    are the weights at which a single block of all rows would have the labels of 35 to 99 % of the positive
+    entries. Each of the five folds takes one fit of the partition, the router and the block models, with the
+    smallest candidate. A larger candidate keeps the blocks of rows and selects a subset of each label set. It
+    is therefore evaluated with the scores of the same models. The final model is fitted in the same way.
+    ``mode="speed"`` also takes five fits of `estimator` to all labels.
+
+    If `n_blocks` is also "auto", the first number of blocks is the number that `BlockPartitioner` finds with
+    its default weight. This number is halved as long as every candidate is too inaccurate in some fold. A
+    candidate is too inaccurate if P@1, P@3 or P@5 is lower than with `estimator` alone by more than 1 point
+    ("accuracy") or 2 points ("speed"). With both modes, this comparison takes five fits of `estimator` to all
+    labels.
 
     References
     ----------
@@ -273,8 +301,8 @@ class BlockPartitionClassifier(BlockClassifier):
             else:
                 choice = Chosen(n_blocks, lam, np.array([lam]), np.empty((1, 0, 3)))
             if found is None:
-                # As in cross-validation: the partition with the smallest weight, of whose label sets the
-                # chosen weight then keeps a part.
+                # As in cross-validation, compute the partition with the smallest weight. The chosen weight
+                # then selects a subset of each label set.
                 least = float(choice.lams[0])
                 found = find_partition(X, y, choice.n_blocks, least, params, setting.threads, report)
             if choice.lam != choice.lams[0]:
@@ -308,14 +336,14 @@ class BlockPartitionClassifier(BlockClassifier):
         self._finish(X, router, y.shape[1], sparse_output)
         if (n_iter >= _ROUTER_MAX_ITER).any():
             warnings.warn(
-                f"the router did not converge in {_ROUTER_MAX_ITER} passes; a smaller `router_C` helps",
+                f"the router did not converge in {_ROUTER_MAX_ITER} passes; try a smaller `router_C`",
                 ConvergenceWarning,
                 stacklevel=3,
             )
 
     @property
     def _n_routes(self) -> int | None:
-        n_routes = self.parameters["n_routes"].check("n_routes", self.n_routes)  # it may be set after fit
+        n_routes = self.parameters["n_routes"].check("n_routes", self.n_routes)  # may be set after fit
         if n_routes == "auto":
             by_rule = (self.n_blocks, self.lam, self.max_labels, self.mode) == ("auto", "auto", None, "rule")
             return None if by_rule and len(self.label_blocks_) > 1 else 1

@@ -1,4 +1,4 @@
-"""CBMLC and LPSR: clusters of rows from the features alone, as baselines for block-wise partitioning."""
+"""Two baselines for block-wise partitioning, CBMLC and LPSR, which cluster rows by their features only."""
 
 from __future__ import annotations
 
@@ -29,62 +29,68 @@ from manylabel.partition.router import nearest_center
 
 __all__ = ["CBMLCClassifier", "LPSRClassifier"]
 
-# Rows per cluster of CBMLC, and the maximum number of clusters. Three clusters of delicious, with 4,300 rows
-# each, lose 1.3 points of P@1.
+# Number of rows per cluster with ``n_clusters="auto"``, and the maximum number of clusters. On delicious,
+# three clusters with 4,300 rows each lower P@1 by 1.3 points.
 _ROWS_OF_A_CLUSTER = 10_000
 _MOST_CLUSTERS = 8
-# The number is reduced if each cluster beyond the first explains less than this share of the rows' variance.
-# With 8 clusters it is 1.3 % each on eurlex57k, where ten clusters lose 0.8 points of P@1, and 0.2 % on
-# citeulike-t and yso-finna-en, where ten lose 3 and 13 points.
+# The number of clusters is reduced if the clusters after the first each explain less than this fraction of
+# the variance of the rows on average. On eurlex57k with 8 clusters, each explains 1.3 % on average, and ten
+# clusters lower P@1 by 0.8 points. On citeulike-t and yso-finna-en with 8 clusters, each explains 0.2 % on
+# average, and ten clusters lower P@1 by 3 and 13 points.
 _EXPLAINED = 0.01
-# LPSR ranks so many labels per row; the others count as having this rank.
+# LPSR ranks this many labels for each row. All other labels of the row get this number as their rank.
 _RANKS = 100
-# Rows are weighted in 2-means by the precision of so many best labels.
+# In 2-means, the weight of a row is the precision of this many labels with the highest scores.
 _PRECISION_AT = 5
 
 
 @register(command="cbmlc-dismec", make=lambda blocks: blocks(DiSMECClassifier()))
 class CBMLCClassifier(BlockClassifier):
-    """Clusters of rows by k-means, with a classifier of all labels in each.
+    """Clusters of rows by k-means, with one classifier per cluster.
 
-    A row is scored by the model of the nearest center [1]_. Unlike the blocks of `BlockPartitionClassifier`,
-    clusters depend on the features alone, and a cluster has every label that one of its rows has.
+    A new row is scored by the model of the cluster with the nearest center [1]_. There are two differences
+    from `BlockPartitionClassifier`. The clusters depend only on the features. The labels of a cluster are all
+    labels that occur in its rows.
 
     Parameters
     ----------
     estimator : estimator or None, default=None
-        Any multi-label classifier, as in `BlockPartitionClassifier`. None is `DiSMECClassifier()`.
+        Multi-label classifier, as in `BlockPartitionClassifier`. None means `DiSMECClassifier()`.
     n_clusters : int or "auto", default="auto"
-        Number of clusters; >= 1, and no more than there are distinct rows. "auto" starts with one per 10,000
-        rows, at most 8, and is halved as long as the clusters beyond the first explain less than 1 % of the
-        variance of the rows each. Each model learns from its cluster's rows only, so these must be enough;
-        and if rows do not form clusters, similar rows are separated.
+        Number of clusters; >= 1. It is reduced to the number of distinct rows if there are fewer. "auto"
+        starts with one cluster per 10,000 rows, at most 8 clusters. A number c of clusters is used if they
+        explain at least ``c - 1`` percent of the variance of the rows. Otherwise, c is halved. Too many
+        clusters lower the accuracy for two reasons. Each model learns only from the rows of its cluster. If
+        the rows do not form clear clusters, similar rows are separated.
     n_init : int, default=1
-        Number of starts of k-means; >= 1. The one with the lowest inertia is kept.
+        Number of runs of k-means with different seeds; >= 1. The result with the lowest inertia is kept.
     random_state : int, RandomState instance or None, default=None
-        Seeds k-means and every ``random_state=None`` in `estimator`. An int gives the same bits every time,
-        if `estimator` does.
+        Seed of k-means. It also seeds `estimator` and its inner estimators if their `random_state` is None.
+        Pass an int for reproducible results. Two fits with the same int are exactly equal if this is also
+        true of `estimator`.
 
     Attributes
     ----------
     row_blocks_ : ndarray of shape (n_samples,), dtype int32
         The cluster of each training row.
     label_blocks_ : list of ndarray, dtype int32
-        The labels that rows of each cluster have, increasing.
+        The labels of each cluster, in increasing order: all labels that occur in its rows.
     estimators_ : list of estimators
-        The model of each cluster; None where no row has a label.
+        The fitted model of each cluster. It is None for a cluster without labels.
     router_coef_ : csc_array of shape (n_clusters, n_features), dtype float32
-        The centers of rows of unit length.
+        The cluster centers, for rows that are scaled to unit length.
     router_intercept_ : ndarray of shape (n_clusters,), dtype float32
-        Minus half their squared lengths; -inf where no row has a label.
+        Intercepts: minus half the squared length of each center. The intercept is -inf for a cluster without
+        labels.
     inertia_ : float
-        Sum of squared distances of the rows, scaled to unit length, from their centers.
+        Weighted sum of the squared distances of the rows from their centers. The rows are scaled to unit
+        length.
     speedup_ : tuple of two float
         Result of `measure_speedup` for the training rows.
 
     See Also
     --------
-    BlockPartitionClassifier : Blocks that depend on the labels, too.
+    BlockPartitionClassifier : Uses blocks that depend on the features and on the labels.
 
     References
     ----------
@@ -165,7 +171,7 @@ class CBMLCClassifier(BlockClassifier):
 
 
 def _clusters_by_rule(n_rows: int, kmeans: Callable[[int], Any]) -> Any:
-    """Choose the number of clusters by the number of rows and the variance explained; see `n_clusters`."""
+    """Cluster the rows with the automatic number of clusters, which `n_clusters` documents."""
     n_clusters = min(_MOST_CLUSTERS, max(1, n_rows // _ROWS_OF_A_CLUSTER))
     one = kmeans(1)
     while n_clusters > 1:
@@ -178,65 +184,74 @@ def _clusters_by_rule(n_rows: int, kmeans: Callable[[int], Any]) -> Any:
 
 @register(command="lpsr")
 class LPSRClassifier(BlockClassifier):
-    """Label partitioning for sublinear ranking: one scorer of all labels, used for a part's candidates only.
+    """Label partitioning for sublinear ranking: one model for all rows, which ranks few labels per row.
 
-    Rows are halved by 2-means until no part is large. Each part keeps as candidates the labels that the base
-    scorer ranks well for its rows. A new row is sent to the nearest center, and that part's candidates are
-    ranked [1]_.
+    `fit` trains a base scorer for all labels. It then splits the rows into two parts by 2-means, and splits
+    each part again as long as the part is large. Each part gets a set of candidates, which are labels that
+    the base scorer ranks high for the rows of the part. A new row is routed to the part with the nearest
+    center. The base scorer then ranks only the candidates of this part [1]_.
 
     Parameters
     ----------
     estimator : estimator, "naive-bayes" or None, default=None
-        The base scorer, fitted to all rows: any multi-label classifier. None is `DiSMECClassifier()`.
-        "naive-bayes" is multinomial naive Bayes with add-one smoothing; it requires features >= 0, is fitted
-        by counting, and ranks worse.
+        Base scorer, which is fitted to all rows. It can be any multi-label classifier. None means
+        `DiSMECClassifier()`. "naive-bayes" is multinomial naive Bayes with add-one smoothing. It requires
+        features >= 0. It is fast, because its fit only counts features, but it ranks worse.
     leaf_size : int, default=1000
-        Parts with more rows are halved; >= 1. There are at most ``2 * n_samples / leaf_size`` parts, and no
-        part has more than ``2 * leaf_size`` rows, unless rows are too similar to be separated.
+        Parts with more rows than this are split; >= 1. There are at most
+        ``2 * n_samples / leaf_size`` parts. A final part has at most ``2 * leaf_size`` rows, unless its rows
+        are too similar to be separated.
     n_candidates : int, default=500
-        Number of labels per part; >= 1.
+        Maximum number of candidates per part; >= 1.
     weighting : {"rank", "counts"}, default="rank"
-        How candidates are chosen. With "counts" the weight of a label is the number of the part's rows that
-        have it. With "rank" each of these rows counts as ``1 / (1 + rank)``, where the rank from 0 is that of
-        the label in the base scorer's ranking for the row; ranks from 100 on count as 100. "rank" also
-        weights rows in 2-means, by the share of the base scorer's best five labels that they have; rows of
-        weight 0 follow their neighbors.
+        Method that chooses the candidates. The labels with the largest weights become the candidates of a
+        part. With "counts", the weight of a label is the number of rows in the part that have the label. With
+        "rank", each of these rows adds ``1 / (1 + rank)`` to the weight. Here, rank is the position of the
+        label in the ranking of the base scorer for the row, starting at 0. Ranks larger than 100 are replaced
+        by 100. "rank" also gives each row a weight in 2-means. This weight is the precision at 5 of the base
+        scorer for the row. Rows with weight 0 do not influence the centers.
     random_state : int, RandomState instance or None, default=None
-        Seeds 2-means and every ``random_state=None`` in `estimator`. An int gives the same bits every time,
-        if `estimator` does.
+        Seed of 2-means. It also seeds `estimator` and its inner estimators if their `random_state` is None.
+        Pass an int for reproducible results. Two fits with the same int are exactly equal if this is also
+        true of `estimator`.
 
     Attributes
     ----------
     row_blocks_ : ndarray of shape (n_samples,), dtype int32
         The part of each training row.
     label_blocks_ : list of ndarray, dtype int32
-        The candidates of each part, increasing.
+        The candidates of each part, in increasing order.
     labels_ : ndarray of shape (n_seen,), dtype int64
-        The labels that any row has, which are those that ``estimators_[0]`` scores, in order.
+        The labels that occur in the training rows, in increasing order. The base scorer ``estimators_[0]``
+        scores these labels in this order.
     estimators_ : list of one estimator
         The base scorer.
     router_coef_ : csc_array of shape (n_parts, n_features), dtype float32
-        The centers of rows of unit length.
+        The centers of the parts, for rows that are scaled to unit length.
     router_intercept_ : ndarray of shape (n_parts,), dtype float32
-        Minus half their squared lengths, and less where a part would get too many rows; -inf where no row has
-        a label.
+        Intercepts: minus half the squared length of each center. The intercept is lower if a part would
+        otherwise get too many rows. It is -inf for a part without labels.
     speedup_ : tuple of two float
-        Result of `measure_speedup` for the training rows; only some scorers save this time (see Notes).
+        Result of `measure_speedup` for the training rows. Only some base scorers reach this speedup (see
+        Notes).
 
     See Also
     --------
-    BlockPartitionClassifier : Blocks with models of their own.
+    BlockPartitionClassifier : Fits a separate model for each block.
 
     Notes
     -----
-    `DiSMECClassifier` and naive Bayes compute the scores of a part's candidates only. Other scorers compute
-    all scores, for some rows at a time, and the rest is dropped. For up to 32 rows `DiSMECClassifier` does
-    so, too, since selecting a part's weights would take longer.
+    If the base scorer is `DiSMECClassifier` or naive Bayes, predictions compute only the scores of the
+    candidates. Other base scorers compute the scores of all labels, for a few rows at a time, and only the
+    scores of the candidates are kept. `DiSMECClassifier` also computes all scores if X has up to 32 rows,
+    because it would take longer to select the weights of the candidates.
 
-    Parts are halved along the line between the two centers. No half has fewer than half of `leaf_size` rows,
-    or fewer than an eighth of the rows of its part; the rows nearest to the border move to the smaller half.
-    If a center is then the nearest of more than ``2 * leaf_size`` rows, its intercept is lowered until the
-    rows nearest to its border go to their second nearest center.
+    A split separates the rows of a part at a border perpendicular to the line between the two centers. The
+    smaller side gets at least ``leaf_size / 2`` rows and at least an eighth of the rows of the part. If
+    necessary, the rows nearest to the border move to the smaller side.
+
+    After all splits, a center may be the nearest center of more than ``2 * leaf_size`` rows. Its intercept is
+    then lowered, so that the rows nearest to its border are routed to their second nearest center.
 
     References
     ----------
@@ -337,11 +352,11 @@ class LPSRClassifier(BlockClassifier):
         return self._scored(blocks, weights)
 
     def _places(self) -> list[NDArray[np.int32]]:
-        """Return the positions of each part's labels within `labels_`."""
+        """Return the positions in `labels_` of the candidates of each part."""
         if not self.label_blocks_:
             return []
         if (np.diff(self.labels_) <= 0).any():
-            raise ValueError("values of labels_ must increase")
+            raise ValueError("values of labels_ must be in strictly increasing order")
         every = np.concatenate(self.label_blocks_)
         if not np.isin(every, self.labels_).all():
             raise ValueError("labels of label_blocks_ must be among labels_")
@@ -352,7 +367,7 @@ class LPSRClassifier(BlockClassifier):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.positive_only = self._naive_bayes() or (
-            # What is not an estimator is refused by `fit`, not here.
+            # `fit` raises the error if `estimator` is not an estimator.
             not isinstance(self.estimator, type)
             and hasattr(self.estimator, "__sklearn_tags__")
             and get_tags(self.estimator).input_tags.positive_only
@@ -361,12 +376,12 @@ class LPSRClassifier(BlockClassifier):
 
 
 class _RestrictedModels:
-    """The base scorer restricted to the labels of a part, made on request."""
+    """Function that returns the base scorer, restricted to the candidates of a part."""
 
     def __init__(self, base: Any, places: list[NDArray[np.int32]], n_labels: int) -> None:
         self._base = base
         self._places = places
-        self._n_labels = n_labels  # of the base scorer
+        self._n_labels = n_labels  # number of labels of the base scorer
 
     def __call__(self, part: int) -> Any:
         if isinstance(self._base, NaiveBayes):
@@ -375,12 +390,12 @@ class _RestrictedModels:
 
 
 class _Restricted:
-    """A model restricted to some of its labels."""
+    """A model that is restricted to some of its labels."""
 
     def __init__(self, model: Any, labels: NDArray[Any], n_labels: int) -> None:
         self.model = model
         self.labels = labels
-        self.n_labels = n_labels  # of the model
+        self.n_labels = n_labels  # number of labels of `model`
 
     def decision_function(self, X: csr_array) -> NDArray[np.float32]:
         parts = [
@@ -399,14 +414,15 @@ class _Restricted:
 def _by_rank(
     model: Any, X: csr_array, y: csr_array, labels: NDArray[np.int64]
 ) -> tuple[csr_array, NDArray[np.float32]]:
-    """Weight the ones of Y by the base scorer's ranks, and the rows by its precision."""
+    """Return weights of the positive entries of Y by rank, and weights of the rows by precision at 5."""
     top = model.predict_topk(X, k=_RANKS)
     of_row = np.repeat(np.arange(X.shape[0]), np.diff(top.indptr))
     order = np.lexsort([top.indices, -top.data, of_row])
     rank = np.empty(top.nnz)
     rank[order] = np.arange(top.nnz) - top.indptr[of_row[order]]
     best = rank < _PRECISION_AT
-    # The excess over an unranked label, which is added for all ones below.
+    # The weight of a ranked label minus the weight of an unranked label. The weight of an unranked label is
+    # added for all positive entries below.
     more = 1 / (1 + rank) - 1 / (1 + _RANKS)
     shape = y.shape
     ranked = csr_array((more, labels[top.indices], top.indptr), shape=shape)

@@ -1,4 +1,4 @@
-"""Models of blocks: one clone of an estimator per block, fitted to its rows and labels."""
+"""Fits of block models: one clone of an estimator per block, fitted to the rows and labels of the block."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from manylabel.partition.any_classifier import AnyClassifier
 __all__ = ["base_estimator", "fit_models", "rows_of_blocks", "seeded"]
 
 
-# The largest block may have so many times the mean work per worker. The other workers are then idle for a
-# fifth of the time, about what threads within one block lose.
+# The work of the largest block may be at most this factor times the mean work per worker. At this limit, the
+# other workers are idle for a fifth of the time. Several threads within one block lose about the same time.
 _UNEVEN = 1.25
 
 
 class _StoppedError(Exception):
-    """A sibling failed, or the caller asked to stop."""
+    """The fit of another block failed, or the caller stopped the fits."""
 
 
 def base_estimator(estimator: Any) -> Any:
-    """Return the estimator to clone; DiSMEC for None."""
+    """Return the given estimator, or `DiSMECClassifier()` if it is None."""
     return DiSMECClassifier() if estimator is None else estimator
 
 
@@ -42,7 +42,7 @@ def rows_of_blocks(row_blocks: NDArray[np.int32], n_blocks: int) -> list[NDArray
 
 
 def seeded(estimator: Any, seed: int, block: int) -> Any:
-    """Clone an estimator and give every ``random_state=None`` in it a seed of its own."""
+    """Clone an estimator, and replace None by different seeds in each ``random_state`` that it contains."""
     model = clone(estimator)
     names = [
         name
@@ -73,42 +73,48 @@ def fit_models(
     Parameters
     ----------
     estimator : estimator
-        Estimators of this library are fitted to blocks directly, with automatic parameters chosen on all
-        rows. Others are wrapped in `AnyClassifier`.
+        Estimator to clone. An estimator of this library is fitted to the blocks directly, and its automatic
+        parameters are chosen on all rows. An estimator of another library is wrapped in `AnyClassifier`.
     X : csr_array of shape (n_samples, n_features)
+        Features.
     Y : csr_array of shape (n_samples, n_labels), dtype float32
+        0/1 indicator matrix.
     sample_weight : ndarray of shape (n_samples,), dtype float32, or None
-    rows_of_blocks, label_blocks : sequences of ndarrays, as many as there are blocks
+        Weights of the rows.
+    rows_of_blocks, label_blocks : sequences of ndarrays of length n_blocks
         Rows and labels of each block.
     seed : int
-        Seed used in place of each ``random_state=None`` in `estimator`.
+        Seed from which the seeds of `estimator` and its inner estimators are derived, if their `random_state`
+        is None.
     dense : pair of bool
-        Whether to pass X, and whether to pass Y, as a dense array to an estimator of another library; True
-        for what the user gave as a dense array.
+        Whether to pass X (first value) and Y (second value) as a dense array to an estimator of another
+        library. A value is True if the user passed a dense array.
     threads : int
-        Maximum number of blocks fitted at once. If there are fewer blocks, or one has most of the work, fewer
-        are fitted at once, and estimators of this library get several threads each.
+        Number of threads, which is the maximum number of blocks that are fitted at the same time. If there
+        are fewer blocks, or if one block has most of the work, fewer blocks are fitted at the same time. An
+        estimator of this library then uses several threads.
     progress : callable
-        Called with the number of labels fitted so far, over all blocks.
+        Function that is called with the number of labels that have been fitted so far, over all blocks.
 
     Returns
     -------
     list of estimators
-        None for a block without labels.
+        The fitted models. The value is None for a block without labels.
 
     Raises
     ------
     ValueError
-        If an estimator of this library fails on some block, or one of another library fails on every block.
+        If an estimator of this library fails on some block, or if an estimator of another library fails on
+        every block.
 
     Warns
     -----
     UserWarning
-        If an estimator of another library could not be fitted to some of the blocks; their labels get
-        constant scores.
+        If an estimator of another library could not be fitted to some of the blocks. The labels of these
+        blocks get constant scores.
     """
     ours = isinstance(estimator, MultiLabelClassifier)
-    # The largest first, so that it does not run alone at the end.
+    # Fit the largest block first, so that it does not run alone at the end.
     work = [len(rows) * len(labels) for rows, labels in zip(rows_of_blocks, label_blocks, strict=True)]
     blocks = sorted(
         (block for block, labels in enumerate(label_blocks) if len(labels)), key=lambda block: -work[block]
@@ -116,7 +122,8 @@ def fit_models(
     workers = max(1, min(threads, len(blocks)))
     lendable = ours and estimator.get_params(deep=False).get("n_jobs", 1) is None
     if lendable and work and sum(work):
-        # Fewer at once, with more threads each, if the others would finish long before the largest.
+        # If the small blocks would finish long before the largest block, fit fewer blocks at the same time,
+        # each with more threads.
         workers = max(1, min(workers, int(_UNEVEN * sum(work) / max(work))))
     models: list[Any] = [None] * len(label_blocks)
     if ours:
@@ -127,7 +134,8 @@ def fit_models(
         all_rows = len(rows) == X.shape[0]
         of_rows = Y if all_rows else Y[rows]
         if len(labels) < Y.shape[1]:
-            # 64-bit labels let scipy see that there may be more columns than 32 bits can count.
+            # With 64-bit labels, scipy uses 64-bit indices if there are more columns than 32-bit indices
+            # support.
             of_rows = of_rows[:, labels.astype(np.int64)]
         model = seeded(estimator, seed, block)
         if not ours:
@@ -135,7 +143,7 @@ def fit_models(
         arguments: dict[str, Any] = {} if sample_weight is None else {"sample_weight": sample_weight[rows]}
         if "progress" in inspect.signature(model.fit).parameters:
             arguments["progress"] = report
-        # `n_jobs` is set for the fit only: fitted models must not depend on the number of threads.
+        # `n_jobs` is reset after the fit, because fitted models must not depend on the number of threads.
         lent = threads // workers > 1 and lendable
         model.set_params(**({"n_jobs": threads // workers} if lent else {}))
         model.fit(X if all_rows else X[rows], of_rows, **arguments)
@@ -150,8 +158,8 @@ def fit_models(
         if not learned:
             raise ValueError(f"`estimator` could not be fitted to any block: {broken[0].error_}")
         warnings.warn(
-            f"`estimator` could not be fitted to {len(broken)} of {len(blocks)} blocks, whose labels get "
-            f"constant scores: {broken[0].error_}",
+            f"`estimator` could not be fitted to {len(broken)} of {len(blocks)} blocks, so the labels of "
+            f"these blocks get constant scores: {broken[0].error_}",
             UserWarning,
             stacklevel=4,
         )
@@ -164,9 +172,10 @@ def _in_threads(
     threads: int,
     progress: Callable[[int], object],
 ) -> None:
-    """Call ``work(item, report)`` for all items, where `report` takes how much of the item is done.
+    """Call ``work(item, report)`` for all items; `work` calls ``report`` with the work done on the item.
 
-    An exception of one item or of `progress`, or Ctrl-C, stops the others the next time they report.
+    If `work` or `progress` raises an exception, or if the user presses Ctrl-C, every other item stops at its
+    next call of ``report``.
     """
     done = [0] * len(items)
     if threads == 1:

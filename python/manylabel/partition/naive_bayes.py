@@ -1,4 +1,4 @@
-"""Multinomial naive Bayes over sparse counts, the base scorer of LPSR."""
+"""Multinomial naive Bayes for sparse counts, which LPSR can use as base scorer."""
 
 from __future__ import annotations
 
@@ -26,21 +26,22 @@ __all__ = ["NaiveBayes"]
 
 @register
 class NaiveBayes(MultiLabelClassifier):
-    """Multinomial naive Bayes; a row counts once for each of its labels.
+    """Multinomial naive Bayes, in which a row counts once for each of its labels.
 
-    ``log P(j | x) = log pi_j + sum_f x_f log theta_fj + const``. ``theta_fj`` is the share of feature f in
-    the values of the rows with label j, with add-one (Laplace) smoothing; ``pi_j`` is the share of label j in
-    the ones of Y. Since a row was counted once per label, the mean number of labels per row times ``P(j |
-    x)`` is the expected number of times that x has label j. A label is predicted if it exceeds one half.
+    The model is ``log P(j | x) = log pi_j + sum_f x_f log theta_fj + const``. ``theta_fj`` is the sum of
+    feature f over the rows with label j, divided by the sum of all features over these rows, with add-one
+    (Laplace) smoothing. ``pi_j`` is the fraction of label j among all positive entries of Y. Because a row
+    counts once per label, ``P(j | x)`` times the mean number of labels per row estimates the expected number
+    of times that x has label j. A label is predicted if this number exceeds one half.
 
     Attributes
     ----------
     coef_ : csr_array of shape (n_labels, n_features), dtype float32
-        ``log(1 + count)``.
+        Logarithms ``log(1 + count)``, where count is the sum of a feature over the rows with a label.
     log_totals_ : ndarray of shape (n_labels,), dtype float32
-        Logarithm of the sum of each label's smoothed counts.
+        Logarithm of the sum of the smoothed counts of each label.
     intercept_ : ndarray of shape (n_labels,), dtype float32
-        ``log pi_j``; -inf for labels without a row.
+        Logarithms ``log pi_j``. The value is -inf for labels that occur in no training row.
     log_cardinality_ : float
         Logarithm of the mean number of labels per row.
     """
@@ -89,7 +90,7 @@ class NaiveBayes(MultiLabelClassifier):
             progress(y.shape[1])
 
     def restricted(self, labels: NDArray[Any]) -> NaiveBayes:
-        """Return the model for some labels only; probabilities are normalized over these."""
+        """Return the model for `labels` only; its probabilities are normalized over these labels."""
         model = NaiveBayes(self.n_jobs)
         model.__dict__.update(vars(self))
         model.coef_ = self.coef_[labels]
@@ -110,7 +111,7 @@ class NaiveBayes(MultiLabelClassifier):
 
 @dataclass(frozen=True)
 class _Shares:
-    """Scores every label: the logarithm of twice the expected number of times that a row has it."""
+    """Scores of naive Bayes: the logarithm of twice the expected number of times a row has a label."""
 
     linear: _core.Scorer
     log_totals: NDArray[np.float32]

@@ -1,4 +1,4 @@
-"""Blocks of rows and labels, without classifiers."""
+"""The estimator `BlockPartitioner`, which computes blocks of rows and labels without classifiers."""
 
 from __future__ import annotations
 
@@ -28,60 +28,66 @@ __all__ = ["BlockPartitioner"]
 
 @register
 class BlockPartitioner(Estimator):
-    """Partition of rows into blocks, each with the labels that its rows have most.
+    """Partition of rows into blocks, each with the most frequent labels of its rows.
 
-    Rows i are assigned to clusters c_i, and each cluster l has a set L_l of labels; sets may overlap. The
-    partition minimizes ``-sum_i |y_i & L_{c_i}| + lam * sum_l |L_l|^2``: it captures many ones of Y in blocks
-    with few labels [1]_. It starts from k-means of the rows of X, scaled to unit length. Then label sets and
-    clusters are optimized in turns.
+    `fit` assigns each row i to a cluster c_i and each cluster l to a label set L_l. A cluster and its label
+    set form a block. Clusters are disjoint, but label sets may overlap. A positive entry of Y is captured if
+    its label is in the label set of the cluster of its row. The partition minimizes
+    ``-sum_i |y_i & L_{c_i}| + lam * sum_l |L_l|^2``, where y_i is the set of labels of row i. It thus
+    captures many positive entries with small label sets [1]_. The initial clusters are the result of k-means
+    on the rows of X, scaled to unit length. `fit` then optimizes the label sets and the clusters alternately.
 
     Parameters
     ----------
     n_blocks : int or "auto", default="auto"
-        Initial number of clusters; >= 1, and no more than there are distinct rows. "auto" tries 1 to 16, then
-        numbers that grow by a quarter, as long as every block has rows and labels. A number replaces the best
-        so far if it captures more ones, by at least a thousandth of all ones. The search ends after five
-        numbers without improvement.
+        Initial number of clusters; >= 1. It is reduced to the number of distinct rows if there are fewer.
+        "auto" tries 1 to 16 clusters and then increases the number by a quarter at a time, as long as every
+        block has rows and labels. A larger number replaces the best number so far if it captures more
+        positive entries, by at least a thousandth of all positive entries. The search ends after five
+        consecutive numbers without this improvement.
     lam : float or "auto", default="auto"
-        Weight of squared label-set sizes, in units of ones; finite and >= 0. "auto" is 0 if `max_labels` is
-        given. Otherwise it is the weight at which a single block of all rows would capture nine tenths of the
-        ones, which is just below ``N_J / (2 J - 1)``: J is the smallest number of labels that have nine
-        tenths of the ones, and N_J the count of the J-th most frequent label. It grows with the number of
-        rows.
+        Weight of the squared sizes of the label sets; finite and >= 0. Larger values give smaller label sets.
+        "auto" is 0 if `max_labels` is given. Otherwise, it is the weight at which a single block of all rows
+        would capture 90 % of the positive entries of Y. This weight is just below ``N_J / (2 J - 1)``. Here,
+        J is the smallest number of labels that have 90 % of the positive entries, and N_J is the number of
+        rows with the J-th most frequent label. The weight grows in proportion to the number of rows.
     max_labels : int or None, default=None
-        Maximum number of labels per block; >= 1. None for no limit.
+        Maximum number of labels per block; >= 1. None means no limit.
     n_init : int, default=1
-        Number of starts with different seeds; >= 1. The one with the lowest objective is kept.
+        Number of runs with different seeds; >= 1. The partition with the lowest objective is kept.
     max_iter : int, default=100
-        Maximum number of rounds, each of labels and rows; >= 1.
+        Maximum number of rounds; >= 1. Each round optimizes the label sets and then the clusters.
     tol : float, default=1e-5
-        The partition stops after a round that lowers the objective by less; finite and > 0. The objective
-        changes in steps, so any small number means "no change".
+        Tolerance; finite and > 0. `fit` stops after a round that lowers the objective by less than `tol`. The
+        objective changes in discrete steps, so with any small value, `fit` stops when the objective no longer
+        changes.
     random_state : int, RandomState instance or None, default=None
-        Seeds k-means. Pass an int for reproducible results.
+        Seed of k-means. Pass an int for reproducible results.
 
     Attributes
     ----------
     row_blocks_ : ndarray of shape (n_samples,), dtype int32
-        The block of each row; no block is without rows.
+        The block of each row. Every block has at least one row.
     label_blocks_ : list of ndarray, dtype int32
-        The labels of each block, increasing. Empty for a block in which no label is worth its cost.
+        The labels of each block, in increasing order. The array is empty if no label would lower the
+        objective of the block.
     n_labels_ : int
-        Number of labels, including those in no block.
+        Number of labels, including labels that are in no block.
     n_blocks_ : int
-        Number of blocks; fewer than `n_blocks` if some lost their rows.
+        Number of blocks. It is smaller than `n_blocks` if some clusters lost all rows.
     lam_ : float
-        The weight used.
+        The value of `lam`, as given or chosen.
     objective_ : float
         Final value of the objective.
     objective_history_ : ndarray of shape (n_half_steps,), dtype float64
-        The objective after each choice of labels and of rows; it never rises.
+        Value of the objective after each optimization of the label sets or of the clusters. It never
+        increases.
     n_iter_ : int
         Number of rounds.
     captured_ : float
-        Share of the ones of Y that lie in a block.
+        Fraction of the positive entries of Y that are captured.
     overlap_ : float
-        Mean number of blocks per label, over the labels that are in any block.
+        Mean number of blocks per label, over all labels that are in at least one block.
 
     See Also
     --------
@@ -89,11 +95,15 @@ class BlockPartitioner(Estimator):
 
     Notes
     -----
-    Rows that tie between blocks keep their block, so that the objective falls. Time is O(nnz(X) n_blocks) per
-    sweep of k-means, over at most 256 randomly drawn rows per cluster, and O(nnz(Y) + n_samples n_blocks) per
-    round, more if frequent labels are in many blocks. k-means takes 4 bytes per cluster and feature, at most
-    1 GiB; beyond that the rarest features are ignored. The search for `n_blocks` returns the same blocks as a
-    fit with the number it found.
+    If several blocks are equally good for a row, the row stays in its block. The objective therefore falls in
+    every round until it no longer changes.
+
+    An iteration of k-means takes O(nnz(X) n_blocks) time. It uses at most 256 randomly drawn rows per
+    cluster. A round takes O(nnz(Y) + n_samples n_blocks) time, or more if frequent labels are in many blocks.
+    k-means takes 4 bytes of memory for each pair of a cluster and a feature, at most 1 GiB. If the limit is
+    exceeded, the rarest features are ignored.
+
+    The search with ``n_blocks="auto"`` returns the same blocks as a fit with the chosen number.
 
     References
     ----------
@@ -157,7 +167,8 @@ class BlockPartitioner(Estimator):
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-            Features; finite, any numeric dtype, int32 or int64 indices.
+            Features, of any numeric dtype. Values must be finite. A sparse matrix may have int32 or int64
+            indices.
         y : array-like or sparse matrix of shape (n_samples, n_labels)
             0/1 indicator matrix Y.
 
@@ -169,10 +180,10 @@ class BlockPartitioner(Estimator):
         Raises
         ------
         ValueError
-            If an argument or parameter is not as described; the message states what was expected and what
-            was given.
+            If an argument or parameter has an invalid value. The message states the expected and the actual
+            value.
         KeyboardInterrupt
-            Within a second of Ctrl-C.
+            At most one second after Ctrl-C.
         """
         params = self.parameters.check(self)
         X, y, _ = check_training_set(self, X, y, None)
@@ -194,35 +205,36 @@ class BlockPartitioner(Estimator):
         return self
 
     def plot(self, Y: Any, *, max_rows: int = 400, ax: Any = None) -> Any:
-        """Draw the label matrix, with the rows and labels of each block next to one another.
+        """Plot the label matrix, with rows and labels sorted by block.
 
         Parameters
         ----------
         Y : array-like or sparse matrix of shape (n_samples, n_labels)
-            The label matrix of fit.
+            The label matrix that was passed to `fit`.
         max_rows : int, default=400
-            Maximum number of rows drawn per block, from the first; >= 1.
+            Maximum number of rows per block in the plot; >= 1. The first rows of each block are shown.
         ax : matplotlib.axes.Axes, default=None
-            Where to draw; None for a new figure.
+            Axes for the plot. None creates a new figure.
 
         Returns
         -------
         matplotlib.axes.Axes
-            The axes drawn on. Ones are points; the labels of a block are shaded.
+            The axes with the plot. Positive entries are points. The labels of each block have a shaded
+            background.
 
         Raises
         ------
         ModuleNotFoundError
             If matplotlib is not installed.
         ValueError
-            If Y has another shape than in fit.
+            If the shape of Y differs from the shape in `fit`.
         """
         check_is_fitted(self)
         max_rows = check_count("max_rows", max_rows, 1)
         Y = check_labels(Y)
         expected = len(self.row_blocks_), self.n_labels_
         if Y.shape != expected:
-            raise ValueError(f"shape of Y: expected {expected} as in fit, got {Y.shape}")
+            raise ValueError(f"Y must have the shape {expected}, as in fit, got {Y.shape}")
         return draw_blocks(Y, self.row_blocks_, self.label_blocks_, max_rows, ax)
 
     def __sklearn_tags__(self) -> Any:

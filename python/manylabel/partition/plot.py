@@ -1,4 +1,4 @@
-"""Plot of the label matrix of a partition, in order of blocks."""
+"""Plot of a label matrix, with rows and labels sorted by block."""
 
 from __future__ import annotations
 
@@ -20,20 +20,25 @@ def draw_blocks(
     max_rows: int,
     ax: Any,
 ) -> Any:
-    """Draw the ones of Y, rows in order of block, labels in order of the block with most of their ones.
+    """Plot the positive entries of Y, with rows and labels sorted by block.
 
     Parameters
     ----------
     Y : csr_array of shape (n_samples, n_labels)
+        0/1 indicator matrix.
     row_blocks : ndarray of shape (n_samples,), dtype int32
+        The block of each row.
     label_blocks : list of ndarray, dtype int32
+        The labels of each block.
     max_rows : int
-        Maximum number of rows per block.
+        Maximum number of rows per block in the plot.
     ax : matplotlib.axes.Axes or None
+        Axes for the plot. None creates a new figure.
 
     Returns
     -------
     matplotlib.axes.Axes
+        The axes with the plot.
     """
     if ax is None:
         _, ax = pyplot().subplots(figsize=(7, 7), layout="constrained")
@@ -64,7 +69,7 @@ def draw_blocks(
 def _label_order(
     Y: csr_array, row_blocks: NDArray[np.int32], label_blocks: list[NDArray[np.int32]]
 ) -> NDArray[np.int64]:
-    """Order labels: those in many blocks, then those of each block, then those of none; frequent first."""
+    """Sort labels: labels in several blocks first, then the labels of each block, then labels in no block."""
     n_labels = Y.shape[1]
     counts = np.bincount(Y.indices, minlength=n_labels)
     n_held, most, home = np.zeros(n_labels, int), np.full(n_labels, -1), np.zeros(n_labels, int)

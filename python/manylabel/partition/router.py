@@ -1,4 +1,4 @@
-"""Routers, which send rows to blocks."""
+"""Linear routers, which select the blocks of a row."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ class Router:
     Parameters
     ----------
     coef_ : csc_array of shape (n_blocks, n_features), dtype float32
+        Weights.
     intercept_ : ndarray of shape (n_blocks,), dtype float32
-        -inf for a block to which no row is sent.
+        Intercepts. The intercept is -inf for a block to which no row is routed.
     """
 
     coef_: csc_array
@@ -38,15 +39,17 @@ class Router:
 
 @dataclass(frozen=True)
 class Routing:
-    """How many blocks a row is sent to, as the core takes it.
+    """Rule for the number of blocks that a row is routed to, for the Rust core.
 
     Parameters
     ----------
     most : int
-        Maximum number of blocks, the best ones.
+        Maximum number of blocks per row. The blocks with the highest scores are used.
     share : float or None, default=None
-        If given, the fewest of these that have this share of their probability, which is the logistic
-        function of each block's score.
+        If given, a row may be routed to fewer blocks. The best blocks are then taken in order until their
+        probabilities sum to at least this fraction of the total probability of the `most` best blocks. The
+        probability of a block is the logistic function of its score. If None, a row is routed to all `most`
+        blocks.
     """
 
     most: int
@@ -54,8 +57,8 @@ class Routing:
 
 
 def best_blocks(scorer: _core.Scorer, X: csr_array, n_routes: int, threads: int) -> csr_array:
-    """Return the scores of the `n_routes` best blocks of every row, by a router's scorer."""
-    # Stored zeros are scores, and are kept.
+    """Return the scores of the `n_routes` blocks with the highest scores for every row."""
+    # Stored zeros are scores. They stay in the matrix.
     return core_rows(scorer.topk(X, n_routes, threads), (X.shape[0], scorer.n_labels))
 
 
@@ -68,33 +71,38 @@ def fit_router(
     threads: int,
     progress: Callable[[int], object],
 ) -> tuple[Router, NDArray[np.int32]]:
-    """Fit a router to the blocks of rows.
+    """Fit a router that predicts the block of a row.
 
     Parameters
     ----------
     X : csr_array of shape (n_samples, n_features)
+        Features.
     row_blocks : ndarray of shape (n_samples,), dtype int32
-        -1 for rows to leave out.
+        The block of each row. Rows with the value -1 are ignored.
     usable : ndarray of shape (n_blocks,), dtype bool
-        Rows of other blocks are left out, and no row is sent there.
+        Whether rows may be routed to a block. The rows of other blocks are ignored.
     sample_weight : ndarray of shape (n_samples,), dtype float32, or None
+        Weights of the rows.
     params : dict
-        C, fit_intercept, tol, max_iter and seed of the logistic regressions.
+        C, fit_intercept, tol, max_iter and random_state of the logistic regressions.
     threads : int
+        Number of threads.
     progress : callable
+        Function that is called regularly. If it raises an exception, the fit stops.
 
     Returns
     -------
     router : Router
+        The fitted router.
     n_iter : ndarray of shape (n_blocks,), dtype int32
-        Passes of each block's regression; 0 if there was nothing to fit.
+        Number of passes of the regression of each block. It is 0 for blocks without a regression.
     """
     classes = np.flatnonzero(usable)
     coef = csc_array((len(usable), X.shape[1]), dtype=np.float32)
     intercept = np.where(usable, np.float32(0), np.float32(-np.inf))
     n_iter = np.zeros(len(usable), dtype=np.int32)
     if len(classes) > 1:
-        new = np.full(len(usable) + 1, -1, dtype=np.int32)  # the last entry is for -1
+        new = np.full(len(usable) + 1, -1, dtype=np.int32)  # the last entry is for rows with block -1
         new[classes] = np.arange(len(classes))
         classes_of_rows = new[row_blocks]
         kept = classes_of_rows >= 0
@@ -113,21 +121,23 @@ def fit_router(
 def nearest_center(
     centers: Any, intercept: NDArray[np.float32], label_blocks: Sequence[NDArray[Any]], n_features: int
 ) -> Router:
-    """Return a router to the nearest center whose rows have labels.
+    """Return a router that selects the nearest of all centers with labels.
 
     Parameters
     ----------
     centers : tuple of ndarrays
-        CSR arrays of (n_features, n_centers), as the core returns them.
+        CSR arrays of a matrix of shape (n_features, n_centers), in the form that the Rust core returns.
     intercept : ndarray of shape (n_centers,), dtype float32
-        Minus half the squared lengths of the centers.
+        Intercepts: minus half the squared length of each center.
     label_blocks : sequence of ndarrays
-        The labels of each center.
+        The labels of the rows of each center.
     n_features : int
+        Number of features.
 
     Returns
     -------
     Router
+        The router. Centers without labels get the intercept -inf.
     """
     empty = np.array([len(labels) == 0 for labels in label_blocks])
     return Router(

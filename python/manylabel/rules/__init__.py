@@ -1,4 +1,4 @@
-"""Gradient-boosted multi-label rules that a person can read."""
+"""Gradient-boosted multi-label rules, a model that people can read."""
 
 from manylabel.rules.classifier import BoostedRulesClassifier
 from manylabel.rules.inspection import FiredRule, Rules, export_text, plot_importance

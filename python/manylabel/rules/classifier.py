@@ -1,4 +1,4 @@
-"""Boosted rules as an estimator."""
+"""The classifier `BoostedRulesClassifier`."""
 
 from __future__ import annotations
 
@@ -42,129 +42,156 @@ __all__ = ["BoostedRulesClassifier"]
 class BoostedRulesClassifier(MultiLabelClassifier):
     """Gradient-boosted rules ``if alpha > 0.5 and beta <= 1.2 then +0.8 for these labels``.
 
-    The score of a label for a row is the sum of what the rules that cover the row add to it. Rules are added
-    one at a time. Each is grown condition by condition on a bootstrap sample, so that its head, a Newton step
-    of the loss over the rows it covers, lowers the loss most [1]_. Labels with similar steps may share a bin
-    and a score, which shortens the step and shrinks its system of equations [2]_. By default each label has a
-    score of its own, and steps that overshoot are halved.
+    A rule consists of a body and a head. The body is a conjunction of conditions on features. A rule covers
+    the rows that satisfy all its conditions. The head contains a score for each label. The score of a row for
+    a label is the sum of the head scores of all rules that cover the row.
+
+    `fit` adds one rule at a time. It grows a rule on a bootstrap sample of the rows, one condition at a time.
+    The head is a Newton step of the loss over the covered rows. Each new condition is the condition that
+    lowers the loss most [1]_. Labels with similar steps can be put into one bin, so that they get the same
+    score. Bins shorten the step and reduce the number of equations that are solved for a head [2]_. By
+    default, labels are not put into bins, and a step that is too long is halved.
 
     Parameters
     ----------
     n_rules : int, default=1000
-        Number of rules, including the default rule, which covers every row; >= 1. [2]_ uses 5000.
+        Number of rules; >= 1. It includes the default rule, which has no conditions and covers every row.
+        [2]_ uses 5000.
     loss : {"example-wise-logistic", "label-wise-logistic"}, default="example-wise-logistic"
-        For scores p and labels y = +-1 of a row. "example-wise-logistic" is ``log(1 + sum_k exp(-y_k p_k))``,
-        a surrogate of the subset 0/1 loss that couples the labels. "label-wise-logistic" is
-        ``sum_k log(1 + exp(-y_k p_k))``, a surrogate of the Hamming loss.
+        Loss function of a row with scores p_k and labels y_k, coded as 1 and -1. "example-wise-logistic" is
+        ``log(1 + sum_k exp(-y_k p_k))``, a surrogate of the subset 0/1 loss. It models dependencies between
+        labels. "label-wise-logistic" is ``sum_k log(1 + exp(-y_k p_k))``, a surrogate of the Hamming loss.
     head : {"complete", "single-label"}, default="complete"
-        Whether a rule scores all labels, or only the one that lowers the loss most.
+        Labels that a rule scores. "complete" means all labels. "single-label" means only the label that
+        lowers the loss most.
     label_binning : float or None, default=None
-        Number of bins of a complete head, as a share of the labels with steps of either sign; in (0, 1]. None
-        gives every label a score of its own. [2]_ uses 0.04 and Newton steps.
+        Number of bins of a complete head, as a fraction of the number of labels; in (0, 1]. Labels with
+        positive steps and labels with negative steps have separate bins, and the fraction applies to each
+        group. None means that every label has its own score. [2]_ uses 0.04 and Newton steps.
     min_bins : int, default=1
-        Minimum number of bins of either sign; >= 1.
+        Minimum number of bins for each sign of the step; >= 1.
     max_bins : int or None, default=None
-        Maximum number of bins of either sign; >= `min_bins`. None for no limit.
+        Maximum number of bins for each sign of the step; >= `min_bins`. None means no limit.
     hessian : {"paper", "restricted"}, default="paper"
-        Second derivatives between labels of one bin. "paper" drops them as [2]_ does, which keeps steps
-        short; "restricted" keeps them.
+        Treatment of the second derivatives between different labels of one bin. "paper" ignores these
+        derivatives, as [2]_ does, which gives shorter steps. "restricted" includes them.
     step : {"auto", "newton", "safeguarded"}, default="auto"
-        Length of a step: the full Newton step, or that step halved until the loss falls enough. "auto" is
-        "newton" for the label-wise loss and for bins with ``hessian="paper"``, and otherwise "safeguarded",
-        since full steps overshoot if most labels are rare.
+        Length of a step. "newton" takes the full Newton step. "safeguarded" halves the Newton step until the
+        loss falls enough. "auto" is "newton" for the label-wise loss, and for label binning with
+        ``hessian="paper"``. Otherwise it is "safeguarded", because full steps are too long if most labels are
+        rare.
     search : {"fast", "exact"}, default="fast"
-        "exact" tries every threshold, each with bins of its own. "fast" tries at most 64 thresholds per
-        numeric feature (one more if most of its values are 0). With label binning it also judges features
-        with mostly nonzero values by the bins of the rule so far, and with more than 256 labels all features.
-        Heads are exact in both.
+        Search for the next condition. "exact" tries every threshold of every feature and computes new bins
+        for each threshold. "fast" tries at most 64 thresholds per numeric feature (65 if most values of the
+        feature are 0). With label binning, "fast" also tries conditions without new bins: it keeps the bins
+        that were computed for the rule without the new condition. It does this for features in which most
+        values are nonzero. If there are more than 256 labels, it does this for all features. The head of a
+        finished rule is always computed with new bins.
     learning_rate : float, default=0.3
-        Factor of every head except that of the default rule; in (0, 1].
+        Factor that multiplies every head except the head of the default rule; in (0, 1].
     l2 : float, default=1.0
-        Weight of the squared scores of a head, relative to the loss; finite and >= 0.
+        L2 regularization of the scores of a head: weight of the squared scores relative to the loss; finite
+        and >= 0.
     bootstrap : bool, default=True
-        Whether each rule is grown on rows drawn with replacement, rather than on all rows.
+        Whether each rule is grown on a sample of rows drawn with replacement. If False, each rule is grown on
+        all rows.
     max_features : int, float, "log2" or None, default="log2"
-        Number of features that are drawn and tried for each condition: ``floor(log2(n_features - 1) + 1)``,
-        a number, a share in (0, 1], or all.
+        Number of features that are drawn at random and tried for each condition. "log2" means
+        ``floor(log2(n_features - 1) + 1)`` features. An int is the number of features; >= 1. A float is a
+        fraction of the features; in (0, 1]. None means all features.
     min_coverage : int, default=1
-        Minimum number of sampled rows that a rule covers; >= 1.
+        Minimum number of distinct sampled rows that a rule must cover; >= 1.
     max_conditions : int or None, default=None
-        Maximum number of conditions per rule; >= 1. None for no limit.
+        Maximum number of conditions per rule; >= 1. None means no limit.
     predictor : {"auto", "known-label-sets", "signs"}, default="auto"
-        How `predict` uses the scores. "known-label-sets" returns the label set of a training row with the
-        lowest example-wise loss, "signs" the labels with positive scores. "auto" is the former for the
-        example-wise loss and the latter for the label-wise loss.
+        Method that `predict` uses to convert scores to label sets. "known-label-sets" considers the label
+        sets of all training rows and predicts the label set with the lowest example-wise loss. "signs"
+        predicts the labels with positive scores. "auto" is "known-label-sets" for the example-wise loss and
+        "signs" for the label-wise loss.
     categorical_features : sequence of int, bool or str, default=None
-        Nominal features, as positions, a mask or names. Their conditions test for equality with a value. All
-        other features are numeric. A model can be saved if this is a list, but not if it is an ndarray.
+        Nominal features, given as column positions, as a boolean mask or as feature names. Conditions on a
+        nominal feature test whether the feature equals a value. All other features are numeric. None means
+        that all features are numeric. Pass a list if the model will be saved: `save` does not support an
+        ndarray here.
     warm_start : bool, default=False
-        Whether `fit` continues from the rules of the previous fit. `n_rules` must be at least their number;
-        the seed is kept. On the same data the result is that of a single fit.
+        Whether `fit` keeps the rules of the previous fit and adds further rules. `n_rules` must be at least
+        the number of existing rules. The seed of the previous fit is used again. On the same data, the result
+        equals the result of a single fit with `n_rules` rules.
     early_stopping : bool, default=False
-        Whether to hold rows out and stop when the loss on them no longer falls. The model keeps the rules up
+        Whether to stop the fit when the loss on held-out rows no longer falls. The model keeps the rules up
         to the lowest loss.
     validation_fraction : float, default=0.1
-        Share of the rows that `early_stopping` holds out, at least one row; > 0 and < 1.
+        Fraction of the rows that `early_stopping` holds out; in (0, 1). At least one row is held out.
     n_iter_no_change : int, default=50
-        Rules without a lower held-out loss after which `early_stopping` stops; >= 1.
+        Number of rules without a lower loss on held-out rows after which `early_stopping` stops the fit;
+        >= 1.
     random_state : int, RandomState instance or None, default=None
-        Seeds the samples of rows and features and the held-out rows. Pass an int for reproducible results.
+        Seed of the samples of rows and features, and of the choice of held-out rows. Pass an int for
+        reproducible results.
 
     Attributes
     ----------
     body_indptr_ : ndarray of shape (n_rules + 1,), dtype int64
-        Rule r has the conditions ``body_indptr_[r]`` to ``body_indptr_[r + 1]``. The first rule is the
-        default rule, which has none. There are fewer than `n_rules` rules if no further rule could be found.
+        Positions of the conditions of each rule, as in the CSR format. Rule r has the conditions
+        ``body_indptr_[r]`` to ``body_indptr_[r + 1] - 1``. The first rule is the default rule, which has no
+        conditions. There are fewer rules than the parameter `n_rules` if `fit` did not find a further rule.
     body_feature_ : ndarray of shape (n_conditions,), dtype int32
         Feature of each condition.
     body_operator_ : ndarray of shape (n_conditions,), dtype uint8
-        0 for ``value <= threshold``, 1 for ``>``, 2 for ``==``, 3 for ``!=``. NaN satisfies none of them.
+        Operator of each condition: 0 for ``value <= threshold``, 1 for ``>``, 2 for ``==``, 3 for ``!=``. A
+        NaN value satisfies no condition.
     body_threshold_ : ndarray of shape (n_conditions,), dtype float32
-        Threshold of each condition. Values are rounded to float32 before the comparison.
+        Threshold of each condition. Feature values are rounded to float32 before the comparison.
     heads_ : csr_array of shape (n_rules, n_labels), dtype float32
-        What a rule adds to the scores of the rows it covers.
+        Head of each rule: the scores that the rule adds for the rows that it covers.
     coverage_ : ndarray of shape (n_rules,), dtype float64
-        Sum of the weights of the training rows that a rule covers.
+        Sum of the weights of the training rows that each rule covers.
     validation_loss_ : ndarray of shape (n_rules,) or (0,), dtype float64
-        Weighted mean loss of the held-out rows after each rule; empty without `early_stopping`.
+        Weighted mean loss of the held-out rows after each rule. The array is empty without `early_stopping`.
     label_sets_ : csr_array of shape (n_label_sets, n_labels), dtype float32
-        The distinct label sets of the training rows (without held-out rows), as rows of ones; most frequent
-        first, then in order of appearance.
+        Distinct label sets of the training rows, without held-out rows. Each label set is a row with the
+        value 1 for its labels. The label sets are in order of decreasing weight, then in order of appearance.
     label_set_weights_ : ndarray of shape (n_label_sets,), dtype float64
-        Sum of the weights of the rows with each label set.
+        Sum of the weights of the training rows with each label set.
     seed_ : int
-        The seed drawn from `random_state`.
+        Seed that was drawn from `random_state`.
     rules_ : Rules
-        The rules as one object of plain arrays.
+        All rules, as one object with plain arrays.
     feature_importances_ : ndarray of shape (n_features,), dtype float64
-        Share of each feature in the score movement by rules (see Notes).
+        Importance of each feature (see Notes). The values sum to 1.
     label_importances_ : ndarray of shape (n_labels,), dtype float64
-        Share of each label in the score movement by rules (see Notes).
+        Importance of each label (see Notes). The values sum to 1.
 
     See Also
     --------
-    manylabel.rules.export_text : The rules as text.
-    manylabel.rules.plot_importance : Bars for features and labels.
+    manylabel.rules.export_text : Writes the rules as text.
+    manylabel.rules.plot_importance : Plots the importances of features and labels as bars.
 
     Notes
     -----
-    A score is the sum of the heads of the rules that cover the row, added in double precision. With the
-    label-wise loss, `predict_proba` returns ``1 / (1 + exp(-score))``. With the example-wise loss it returns
-    the marginals of ``P(y) ~ 1 / (1 + sum_k exp(-y_k p_k))`` over the label sets seen in fit, where p are the
-    scores. With "known-label-sets", label sets with equal loss are resolved in favor of the first in
+    Scores are sums of heads, computed in double precision. With the label-wise loss, `predict_proba` returns
+    ``1 / (1 + exp(-score))``. With the example-wise loss, the probability of a label set y is proportional to
+    ``1 / (1 + sum_k exp(-y_k p_k))``, where p are the scores. Only the label sets in `label_sets_` have a
+    positive probability. `predict_proba` returns the marginal probabilities of this distribution. With
+    "known-label-sets", if several label sets have the same loss, `predict` returns the first of them in
     `label_sets_`.
 
-    X may contain NaN for missing values; they satisfy no condition. Labels that no training row has get the
-    score -inf and are never predicted.
+    X may contain NaN for missing values. A missing value satisfies no condition. Labels that occur in no
+    training row get the score -inf and are never predicted.
 
-    Memory is 16 bytes per row and label, and about 16 per stored value of X. No matrix of labels x labels is
-    kept per row. A few per thread are kept for groups of rows: without bins, with exact search, or with bins
-    and sparse features of up to 256 labels. The first rules of a fit do not depend on `n_rules`.
+    The fit takes 16 bytes of memory for each pair of a row and a label, and about 16 bytes per stored value
+    of X. Each thread also stores a few matrices of shape (n_labels, n_labels) in three cases: if labels are
+    not put into bins, if `search` is "exact", or if features are sparse and there are at most 256 labels. The
+    number of these matrices does not depend on the number of rows.
 
-    The movement of a label by a rule is the absolute score times the coverage of the rule.
-    `label_importances_` are the shares of the labels in the movement by all rules except the default rule.
-    `feature_importances_` are those of the features, where the conditions of a rule share its movement
-    equally.
+    A fit with fewer rules gives the first rules of a fit with more rules, if all other parameters are equal.
+
+    The effect of a rule on a label is defined as the absolute score in its head multiplied by the coverage of
+    the rule. The importance of a label is the sum of the effects of all rules on the label, without the
+    default rule. For the importance of a feature, the effects of a rule on all labels are added, and this sum
+    is divided equally among the conditions of the rule. The importance of a feature is the sum of the shares
+    of all conditions on the feature. `label_importances_` and `feature_importances_` are scaled to sum to 1.
+    If there are no rules other than the default rule, they are 0.
 
     References
     ----------
@@ -301,8 +328,8 @@ class BoostedRulesClassifier(MultiLabelClassifier):
 
     @property
     def _names_sets(self) -> bool:
-        """Whether `predict` returns label sets of training rows; read by the core."""
-        predictor = self.parameters["predictor"].check("predictor", self.predictor)  # it may be set after fit
+        """Whether `predict` returns label sets of training rows; the Rust core reads this property."""
+        predictor = self.parameters["predictor"].check("predictor", self.predictor)  # may be set after fit
         return chosen_predictor(predictor, self.loss) == "known-label-sets"
 
     def _knows_probabilities(self) -> bool:
@@ -315,22 +342,23 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         return super()._probabilities(X)
 
     def staged_decision_function(self, X: Any) -> Iterator[NDArray[np.float32]]:
-        """Score every label of every row by the first rule, the first two, and so on.
+        """Compute the scores of the first rule, of the first two rules, and so on.
 
         Returns
         -------
         iterator of ndarray of shape (n_samples, n_labels), or (n_samples,) if y was 1-D, dtype float32
-            One new array per rule; the last equals the result of `decision_function`.
+            One new array per rule with the scores of all labels. The last array equals the result of
+            `decision_function`.
 
         Raises
         ------
         ValueError
-            If X has another number of features than in fit, or is invalid.
+            If X is invalid, or if its number of features differs from the number in `fit`.
 
         Notes
         -----
-        Each stage checks the arrays of the whole model, so the time of all stages together is quadratic in
-        the number of rules.
+        The iterator checks the arrays of the whole model for each rule. The total time is therefore quadratic
+        in the number of rules.
         """
         check_is_fitted(self, "heads_")
         return self._stages(check_features(self, X, reset=False))
@@ -348,7 +376,7 @@ class BoostedRulesClassifier(MultiLabelClassifier):
 
     @property
     def rules_(self) -> Rules:
-        """The rules as one object of plain arrays."""
+        """All rules, as one object with plain arrays."""
         check_is_fitted(self, "heads_")
         return Rules(
             body_indptr=self.body_indptr_,
@@ -361,12 +389,12 @@ class BoostedRulesClassifier(MultiLabelClassifier):
 
     @property
     def feature_importances_(self) -> NDArray[np.float64]:
-        """Shares of the features in the score movement by rules; they sum to 1, or to 0 without rules."""
+        """Importances of the features; they sum to 1, or are all 0 if no rule has conditions."""
         return feature_importances(self.rules_, self.n_features_in_)
 
     @property
     def label_importances_(self) -> NDArray[np.float64]:
-        """Shares of the labels in the score movement by rules; they sum to 1, or to 0 without rules."""
+        """Importances of the labels; they sum to 1, or are all 0 if no rule has conditions."""
         return label_importances(self.rules_)
 
     def explain(
@@ -377,29 +405,33 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         feature_names: Sequence[str] | None = None,
         label_names: Sequence[str] | None = None,
     ) -> list[FiredRule]:
-        """List the rules that cover a row, with what each adds to the scores.
+        """List the rules that cover a row, with the scores that each rule adds.
 
         Parameters
         ----------
         x : array-like or sparse matrix of shape (n_features,) or (1, n_features)
             The features of one row.
         label : int, default=None
-            If given, only the rules that score this label are listed, by falling absolute score; otherwise
-            all rules, in order of the ensemble.
+            Label to explain. If given, the list contains only the rules with a nonzero score for this label,
+            in order of decreasing absolute score. If None, it contains all rules that cover the row, in the
+            order in which they were added.
         feature_names : sequence of str of length n_features, default=None
-            Names that the text uses. By default ``feature_names_in_``, or else "feature 0", "feature 1", ...
+            Names of the features in the ``repr`` of the result. By default, the names are
+            ``feature_names_in_`` if this attribute exists, and otherwise "feature 0", "feature 1", ...
         label_names : sequence of str of length n_labels, default=None
-            Names that the text uses. By default "label 0", "label 1", ...
+            Names of the labels in the ``repr`` of the result. By default, they are "label 0", "label 1", ...
 
         Returns
         -------
         list of FiredRule
-            They print as text. Their scores sum to the row's `decision_function`.
+            The rules. The ``repr`` of a rule is its text. If `label` is None, the scores of all rules sum to
+            the `decision_function` of the row.
 
         Raises
         ------
         ValueError
-            If x is not one row as in fit, or there is no such label.
+            If x is not one row with the same number of features as in `fit`, or if `label` is not a label of
+            the model.
         """
         check_is_fitted(self, "heads_")
         _, fired, _ = _core.rules_fired(self, check_row(self, x), 1)
@@ -413,9 +445,10 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         Returns
         -------
         pandas.DataFrame
-            One row per rule: "conditions" and "head" as text, "n_conditions", "coverage", "n_labels" (number
-            of labels scored), "strongest_label" with its "score", and "validation_loss" if rows were held
-            out.
+            Data frame with one row per rule. "conditions" and "head" contain the rule as text. The other
+            columns are "n_conditions", "coverage", "n_labels" (the number of labels with a nonzero score),
+            "strongest_label" (the label with the largest absolute score) and "score" (the score of the
+            strongest label). If rows were held out, there is also the column "validation_loss".
 
         Raises
         ------
@@ -431,14 +464,14 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         return tags
 
     def _check_goes_on(self, n_rules: int, n_labels: int) -> None:
-        """Check that a warm start fits the previous model; features are checked with X."""
+        """Check that a warm start is compatible with the previous model, except for the features of X."""
         if n_labels != self.heads_.shape[1]:
             raise ValueError(
-                f"labels of Y: expected {self.heads_.shape[1]} as in the fit that `warm_start` continues, "
+                f"Y must have {self.heads_.shape[1]} labels, as in the fit that `warm_start` continues, "
                 f"got {n_labels}"
             )
         if n_rules < len(self.coverage_):
             raise ValueError(
-                f"`n_rules` must be an integer >= {len(self.coverage_)}, the number of rules that "
-                f"`warm_start` continues from, got {n_rules}"
+                f"`n_rules` must be an integer >= {len(self.coverage_)}, the number of rules of the fit that "
+                f"`warm_start` continues, got {n_rules}"
             )

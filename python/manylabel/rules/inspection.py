@@ -1,4 +1,4 @@
-"""Fitted rules as arrays, text, a data frame and bar charts."""
+"""Representations of fitted rules: arrays, text, a data frame and bar charts."""
 
 from __future__ import annotations
 
@@ -33,23 +33,25 @@ _AT_MOST, _ABOVE, _EQUAL = 0, 1, 2
 
 @dataclass(frozen=True)
 class Rules:
-    """Rules as plain arrays; the first one is the default rule, which has no conditions.
+    """Fitted rules as plain arrays; the first rule is the default rule, which has no conditions.
 
     Parameters
     ----------
     body_indptr : ndarray of shape (n_rules + 1,), dtype int64
-        Rule r has the conditions ``body_indptr[r]`` to ``body_indptr[r + 1]``, and covers the rows that
-        satisfy all of them.
+        Positions of the conditions of each rule, as in the CSR format. Rule r has the conditions
+        ``body_indptr[r]`` to ``body_indptr[r + 1] - 1``. The rule covers the rows that satisfy all its
+        conditions.
     feature : ndarray of shape (n_conditions,), dtype int32
         Feature of each condition.
     operator : ndarray of shape (n_conditions,), dtype uint8
-        0 for ``value <= threshold``, 1 for ``>``, 2 for ``==``, 3 for ``!=``. NaN satisfies none of them.
+        Operator of each condition: 0 for ``value <= threshold``, 1 for ``>``, 2 for ``==``, 3 for ``!=``. A
+        NaN value satisfies no condition.
     threshold : ndarray of shape (n_conditions,), dtype float32
         Threshold of each condition.
     heads : csr_array of shape (n_rules, n_labels), dtype float32
-        What a rule adds to the scores of the rows it covers.
+        Head of each rule: the scores that the rule adds for the rows that it covers.
     coverage : ndarray of shape (n_rules,), dtype float64
-        Sum of the weights of the training rows that a rule covers.
+        Sum of the weights of the training rows that each rule covers.
 
     Examples
     --------
@@ -78,15 +80,15 @@ class FiredRule:
     Parameters
     ----------
     rule : int
-        Number of the rule in the ensemble, from 0.
+        Position of the rule in the ensemble. The default rule has position 0.
     text : str
-        The rule, as in `export_text`.
+        Text of the rule, in the format of `export_text`.
     coverage : float
-        Sum of the weights of the training rows that it covers.
+        Sum of the weights of the training rows that the rule covers.
     labels : ndarray of shape (n_scored,), dtype int
-        Labels that it scores.
+        Labels with a nonzero score in the head of the rule.
     scores : ndarray of shape (n_scored,), dtype float32
-        What it adds to their scores.
+        Scores that the rule adds for these labels.
 
     Examples
     --------
@@ -125,31 +127,35 @@ def export_text(
     model : BoostedRulesClassifier
         A fitted model.
     feature_names : sequence of str of length n_features, default=None
-        Names of the features. None means ``feature_names_in_`` if the model has it, and otherwise
+        Names of the features. None means ``feature_names_in_`` if the model has this attribute, and otherwise
         "feature 0", "feature 1" and so on.
     label_names : sequence of str of length n_labels, default=None
         Names of the labels. None means "label 0", "label 1" and so on.
     max_rules : int, default=None
-        Number of rules to write, starting with the first; >= 1. None means all.
+        Maximum number of rules to write, starting with the first rule; >= 1. None writes all rules.
     max_labels : int, default=10
-        Maximum number of labels to name per rule; >= 1. Labels with the largest absolute scores are named.
-        Of the others, only their number is written, and the range of their scores. None names all labels.
+        Maximum number of labels to name per rule; >= 1. The labels with the largest absolute scores are
+        named. For all other labels of the rule, the text contains only their number and the range of their
+        scores. None names all labels.
     decimals : int, default=2
-        Digits of scores after the decimal point; >= 0. Labels whose scores are equal after rounding share a
-        line. Thresholds are rounded to at least four significant digits; `rules_` has their exact values.
+        Number of digits of scores after the decimal point; >= 0. Labels with equal rounded scores are written
+        on the same line. Thresholds have at least four significant digits. The attribute `rules_` of the
+        model contains the exact thresholds.
 
     Returns
     -------
     str
-        One line ``if alpha > 0.5 and beta <= 1.2 then +0.80 topic_a  (covers 123)`` per rule. Here 123 is the
-        weight of the training rows that the rule covers, which is their number without `sample_weight`. If a
-        rule has several different scores, each is on a further line. Several conditions on one numeric
-        feature are merged, as in ``0.2 < alpha <= 0.5``.
+        The text, with one line ``if alpha > 0.5 and beta <= 1.2 then +0.80 topic_a  (covers 123)`` per rule.
+        Here, 123 is the sum of the weights of the training rows that the rule covers. Without
+        `sample_weight`, it is the number of these rows. If a rule has several different scores, each score is
+        written on an additional line. Several conditions on the same numeric feature are merged, as in
+        ``0.2 < alpha <= 0.5``.
 
     Raises
     ------
     ValueError
-        If there are not as many names as features or labels, or another argument is not as described.
+        If the number of names differs from the number of features or labels, or if another argument is
+        invalid.
     sklearn.exceptions.NotFittedError
         If the model is not fitted.
 
@@ -183,7 +189,7 @@ def fired_rules(
     feature_names: Sequence[str] | None,
     label_names: Sequence[str] | None,
 ) -> list[FiredRule]:
-    """Describe the given rules, or those of them that score a label; see `explain`."""
+    """Return the given rules as `FiredRule` objects; see `BoostedRulesClassifier.explain`."""
     writer = _Writer(model, feature_names, label_names, max_labels=10, decimals=2)
     heads = model.heads_
     if label is not None:
@@ -201,13 +207,15 @@ def fired_rules(
 
 
 def frame(model: Any, feature_names: Sequence[str] | None, label_names: Sequence[str] | None) -> Any:
-    """Return the rules as a data frame; see `to_frame`."""
+    """Return the rules as a data frame; see `BoostedRulesClassifier.to_frame`."""
     try:
         import pandas as pd
     except ModuleNotFoundError as error:
         if error.name != "pandas":
             raise
-        raise ModuleNotFoundError("a data frame needs pandas: pip install pandas", name="pandas") from None
+        raise ModuleNotFoundError(
+            "`to_frame` requires pandas; install it with: pip install pandas", name="pandas"
+        ) from None
     writer = _Writer(model, feature_names, label_names, max_labels=10, decimals=2)
     rules = writer.rules
     heads = [writer.head(rule) for rule in range(len(rules))]
@@ -232,7 +240,7 @@ def frame(model: Any, feature_names: Sequence[str] | None, label_names: Sequence
 
 
 def feature_importances(rules: Rules, n_features: int) -> NDArray[np.float64]:
-    """Return the shares of the features in the score movement; the conditions of a rule share it equally."""
+    """Return the importances of the features, as defined in the Notes of `BoostedRulesClassifier`."""
     lengths = np.diff(rules.body_indptr)
     moved = np.asarray(abs(rules.heads).sum(axis=1), dtype=np.float64) * rules.coverage
     each = np.repeat(moved / np.maximum(lengths, 1), lengths)
@@ -240,7 +248,7 @@ def feature_importances(rules: Rules, n_features: int) -> NDArray[np.float64]:
 
 
 def label_importances(rules: Rules) -> NDArray[np.float64]:
-    """Return the shares of the labels in the score movement by all rules that have conditions."""
+    """Return the importances of the labels, as defined in the Notes of `BoostedRulesClassifier`."""
     heads = rules.heads
     weights = np.where(np.diff(rules.body_indptr) > 0, rules.coverage, 0.0)
     each = np.repeat(weights, np.diff(heads.indptr)) * np.abs(heads.data)
@@ -256,19 +264,19 @@ def plot_importance(
     max_bars: int = 20,
     axes: Sequence[Any] | None = None,
 ) -> NDArray[Any]:
-    """Draw the importances of features and labels as bars, the largest on top.
+    """Plot the importances of features and labels as bars, with the largest bar on top.
 
     Parameters
     ----------
     max_bars : int, default=20
-        Maximum number of features and of labels shown; >= 1.
+        Maximum number of features and maximum number of labels in the plot; >= 1.
     axes : sequence of two matplotlib.axes.Axes, default=None
-        Where to draw features and labels; None for a new figure.
+        Axes for the features and for the labels. None creates a new figure.
 
     Returns
     -------
     ndarray of two matplotlib.axes.Axes
-        The axes drawn on.
+        The axes with the bars of the features and of the labels.
 
     Raises
     ------
@@ -284,7 +292,7 @@ def plot_importance(
         _, axes = pyplot().subplots(1, 2, figsize=(11, 1.2 + 0.26 * n_bars), layout="constrained")
     both = np.asarray(axes, dtype=object)
     if both.shape != (2,):
-        raise ValueError(f"`axes` must be two axes, for features and labels, got shape {both.shape}")
+        raise ValueError(f"`axes` must have two entries, for features and labels, got shape {both.shape}")
     for ax, what, names, shares in (
         (both[0], "features", features, model.feature_importances_),
         (both[1], "labels", labels, model.label_importances_),
@@ -298,7 +306,7 @@ def plot_importance(
 
 
 class _Writer:
-    """Writes rules as text."""
+    """Writer of rules as text, with names for features and labels."""
 
     def __init__(
         self,
@@ -324,7 +332,7 @@ class _Writer:
         return "\n    ".join([f"{condition}  {covers}", *scores])
 
     def body(self, rule: int) -> str:
-        """Join the conditions; those on one feature become one interval, or one text per value."""
+        """Return the text of all conditions; conditions on one numeric feature become an interval."""
         rules = self.rules
         bounds: dict[int, tuple[float, float]] = {}
         texts: dict[tuple[int, str], str] = {}
@@ -344,14 +352,14 @@ class _Writer:
         return " and ".join(texts.values())
 
     def head(self, rule: int) -> tuple[NDArray[Any], NDArray[np.float32]]:
-        """Return the labels that a rule scores other than 0, and their scores."""
+        """Return the labels with nonzero scores in the head of a rule, and their scores."""
         heads = self.rules.heads
         stored = slice(*heads.indptr[rule : rule + 2])
         labels, scores = heads.indices[stored], heads.data[stored]
         return labels[scores != 0], scores[scores != 0]
 
     def scores(self, rule: int) -> Iterator[str]:
-        """Yield each distinct score with its labels, by falling absolute value, up to `max_labels` labels."""
+        """Yield each distinct score with its labels, by decreasing absolute score, up to `max_labels`."""
         labels, values = self.head(rule)
         if not len(labels):
             yield "nothing"
@@ -383,7 +391,7 @@ def _interval(name: str, low: float, high: float) -> str:
 
 
 def _digits(threshold: float) -> str:
-    """Format with four significant digits, or all integer digits if there are more and float32 has them."""
+    """Format with at least four significant digits and, for values below 1e9, with all integer digits."""
     before = len(str(abs(int(threshold)))) if abs(threshold) < 1e9 else 0
     return f"{threshold:.{max(4, before)}g}"
 

@@ -1,4 +1,4 @@
-"""Preparation of a rules fit: values of "auto", nominal features, and label sets."""
+"""Preparation of a fit of rules: automatic parameter values, nominal features and label sets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = [
 
 
 def chosen_step(params: dict[str, Any]) -> str:
-    """Return "newton" or "safeguarded", resolving "auto"."""
+    """Return the value of `step`, where "auto" is replaced by "newton" or "safeguarded"."""
     if params["step"] != "auto":
         return str(params["step"])
     bins = params["label_binning"] is not None and params["hessian"] == "paper"
@@ -29,14 +29,14 @@ def chosen_step(params: dict[str, Any]) -> str:
 
 
 def chosen_predictor(predictor: str, loss: str) -> str:
-    """Return "known-label-sets" or "signs", resolving "auto"."""
+    """Return `predictor`, where "auto" is replaced by "known-label-sets" or "signs"."""
     if predictor == "auto":
         return "signs" if loss == "label-wise-logistic" else "known-label-sets"
     return predictor
 
 
 def n_tried(max_features: int | float | str | None, n_features: int) -> int:
-    """Return how many features are tried per condition."""
+    """Return the number of features that are tried for each condition."""
     if max_features is None:
         return n_features
     if isinstance(max_features, str):  # "log2"
@@ -47,7 +47,10 @@ def n_tried(max_features: int | float | str | None, n_features: int) -> int:
 
 
 def categorical_positions(model: Any) -> NDArray[np.int32]:
-    """Return the positions of the nominal features, sorted; X must have been checked before."""
+    """Return the sorted positions of the nominal features.
+
+    X must have been checked before, because the check sets the number and the names of the features.
+    """
     given = model.categorical_features
     n_features = model.n_features_in_
     listed = np.asarray([] if given is None else given)
@@ -61,7 +64,9 @@ def categorical_positions(model: Any) -> NDArray[np.int32]:
     if listed.ndim == 1 and names is not None and all(isinstance(name, str) for name in listed):
         unknown = sorted(set(listed) - set(names))
         if unknown:
-            raise ValueError(f"`categorical_features` must be names of features, got {str(unknown[0])!r}")
+            raise ValueError(
+                f"`categorical_features` must be names of features of X, got {str(unknown[0])!r}"
+            )
         return np.flatnonzero(np.isin(names, listed)).astype(np.int32)
     raise ValueError(
         f"`categorical_features` must be None, positions from 0 to {n_features - 1}, a mask of {n_features} "
@@ -72,14 +77,15 @@ def categorical_positions(model: Any) -> NDArray[np.int32]:
 def label_sets(
     Y: csr_array, sample_weight: NDArray[np.float32] | None, held_out: NDArray[np.bool_] | None
 ) -> tuple[csr_array, NDArray[np.float64]]:
-    """Return the distinct rows of Y and their weights; most frequent first, then in order of appearance."""
+    """Return the distinct label sets and their weights, sorted by weight and then by appearance."""
     weights = np.ones(Y.shape[0]) if sample_weight is None else sample_weight.astype(np.float64)
     if held_out is not None:
         Y, weights = Y[~held_out], weights[~held_out]
     numbers: dict[bytes, int] = {}
-    row_bytes = Y.indices.tobytes()  # all at once, since slicing bytes is faster than slicing arrays
+    row_bytes = Y.indices.tobytes()  # one bytes object; its slices are faster than array slices
     ends = Y.indptr.astype(np.int64) * Y.indices.itemsize
-    # Canonical rows are equal if their bytes are. `len` is evaluated before setdefault adds a set.
+    # Two canonical rows are equal if and only if their bytes are equal. `len` is evaluated before
+    # `setdefault` adds a label set.
     number = [
         numbers.setdefault(row_bytes[begin:end], len(numbers)) for begin, end in pairwise(ends.tolist())
     ]
@@ -87,7 +93,7 @@ def label_sets(
     _, first = np.unique(number, return_index=True)
     order = np.argsort(-total, kind="stable")
     sets = Y[first[order]]
-    # The narrowest type: the model must not depend on the index type of Y.
+    # Use the smallest sufficient index type, so that the model does not depend on the index type of Y.
     narrow = np.int32 if max(sets.nnz, sets.shape[1]) <= np.iinfo(np.int32).max else np.int64
     positions = sets.indices.astype(narrow), sets.indptr.astype(narrow)
     return csr_array((sets.data, *positions), shape=sets.shape), total[order]

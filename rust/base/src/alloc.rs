@@ -1,37 +1,38 @@
-//! Fallible allocation: a lack of memory is an error, never an abort.
+//! Allocates memory so that a lack of memory is an error and never aborts the process.
 //!
-//! Vectors whose size depends on the input are allocated by the functions here, which return
-//! [`Error::TooLarge`] with the name of what was to be stored. The workspace's clippy configuration bans
-//! the methods of the standard library that abort instead.
+//! The functions here allocate the vectors whose size depends on the input. If an allocation fails,
+//! they return [`Error::TooLarge`], which names what the memory was for. The clippy configuration of
+//! the workspace bans the standard methods that abort instead.
 //!
-//! Lists that stay small whatever the input, such as panels or threads, are collected with [`few`] and
-//! [`parts`], which may abort. To prevent that, the allocator of the extension module keeps a reserve for
-//! small requests. When it has to use the reserve, it calls [`ran_low`], and the work ends with an error at
-//! its next [`Watch::step`](crate::Watch::step).
+//! [`few`] and [`parts`] collect lists that stay small for any input, such as panels or threads. These
+//! two functions abort if memory is short. To prevent this, the allocator of the extension module keeps
+//! a reserve for small requests. When it has to use the reserve, it calls [`ran_low`], and the work
+//! ends with an error at its next [`Watch::step`](crate::Watch::step).
 
 use crate::Error;
 use rayon::iter::ParallelIterator;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// Whether the reserve has been given up and not yet restored.
+/// True while the allocator has given up its reserve and has not restored it.
 static LOW: AtomicBool = AtomicBool::new(false);
 
-/// Reports that the reserve is in use: work in progress should end with [`Error::TooLarge`].
+/// Reports that the allocator uses its reserve. Work in progress should then end with
+/// [`Error::TooLarge`].
 pub fn ran_low() {
     LOW.store(true, Relaxed);
 }
 
-/// Reports that the reserve has been restored.
+/// Reports that the allocator has restored its reserve.
 pub fn recovered() {
     LOW.store(false, Relaxed);
 }
 
-/// Whether [`ran_low`] was called more recently than [`recovered`].
+/// Returns true if [`ran_low`] was called more recently than [`recovered`].
 pub fn is_low() -> bool {
     LOW.load(Relaxed)
 }
 
-/// The error of work on `what` during which memory ran out.
+/// Makes the error for work on `what` during which memory ran out.
 pub(crate) fn exhausted(what: &'static str) -> Error {
     Error::TooLarge {
         what,
@@ -39,22 +40,31 @@ pub(crate) fn exhausted(what: &'static str) -> Error {
     }
 }
 
-/// The error of a request for `n` entries of type `T` for `what`.
+/// Makes the error for a failed allocation of `n` entries of type `T` for `what`.
 fn refused<T>(what: &'static str, n: usize) -> Error {
+    refused_entries(what, n, size_of::<T>())
+}
+
+/// The part of [`refused`] that is the same for all types, so that it is compiled only once.
+#[cold]
+fn refused_entries(what: &'static str, n: usize, size: usize) -> Error {
     Error::TooLarge {
         what,
-        got: format!(
-            "{n} entries of {} bytes do not fit in memory",
-            size_of::<T>()
-        ),
+        got: format!("{n} entries of {size} bytes do not fit in memory"),
     }
 }
 
-/// An empty vector with room for `n` entries.
+/// Reserves memory for at least `more` further entries of `vec`.
+fn reserve<T>(what: &'static str, vec: &mut Vec<T>, more: usize) -> Result<(), Error> {
+    vec.try_reserve(more)
+        .map_err(|_| refused::<T>(what, vec.len().saturating_add(more)))
+}
+
+/// Returns an empty vector with memory reserved for `n` entries.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] with the name `what` if they do not fit in memory.
+/// Returns [`Error::TooLarge`] with the name `what` if `n` entries do not fit in memory.
 pub fn reserved<T>(what: &'static str, n: usize) -> Result<Vec<T>, Error> {
     let mut vec = Vec::new();
     vec.try_reserve_exact(n)
@@ -62,103 +72,97 @@ pub fn reserved<T>(what: &'static str, n: usize) -> Result<Vec<T>, Error> {
     Ok(vec)
 }
 
-/// A vector of `n` copies of `value`.
+/// Returns a vector of `n` copies of `value`.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] with the name `what` if they do not fit in memory.
-#[expect(clippy::disallowed_methods, reason = "the room is reserved")]
+/// Returns [`Error::TooLarge`] with the name `what` if the vector does not fit in memory.
+#[expect(clippy::disallowed_methods, reason = "the memory is reserved")]
 pub fn filled<T: Clone>(what: &'static str, value: T, n: usize) -> Result<Vec<T>, Error> {
     let mut vec = reserved(what, n)?;
     vec.resize(n, value);
     Ok(vec)
 }
 
-/// A copy of `values`.
+/// Returns a copy of `values`.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] with the name `what` if it does not fit in memory.
-#[expect(clippy::disallowed_methods, reason = "the room is reserved")]
+/// Returns [`Error::TooLarge`] with the name `what` if the copy does not fit in memory.
+#[expect(clippy::disallowed_methods, reason = "the memory is reserved")]
 pub fn copied<T: Clone>(what: &'static str, values: &[T]) -> Result<Vec<T>, Error> {
     let mut vec = reserved(what, values.len())?;
     vec.extend_from_slice(values);
     Ok(vec)
 }
 
-/// Collects all items of an iterator.
+/// Collects all items of an iterator in a vector.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] with the name `what` if they do not fit in memory.
+/// Returns [`Error::TooLarge`] with the name `what` if the items do not fit in memory.
 pub fn collected<T>(
     what: &'static str,
     values: impl IntoIterator<Item = T>,
 ) -> Result<Vec<T>, Error> {
-    let values = values.into_iter();
-    let mut vec = reserved(what, values.size_hint().0)?;
+    let mut vec = Vec::new();
     extend(what, &mut vec, values)?;
     Ok(vec)
 }
 
-/// Appends all items of an iterator.
+/// Appends all items of an iterator to `vec`.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] with the name `what` if they do not fit in memory; `vec` then has the items that
-/// were appended before.
-#[expect(clippy::disallowed_methods, reason = "the room is reserved")]
+/// Returns [`Error::TooLarge`] with the name `what` if the items do not fit in memory. In this case,
+/// `vec` keeps the items that were appended before the failure.
+#[expect(clippy::disallowed_methods, reason = "the memory is reserved")]
 pub fn extend<T>(
     what: &'static str,
     vec: &mut Vec<T>,
     values: impl IntoIterator<Item = T>,
 ) -> Result<(), Error> {
     let mut values = values.into_iter();
-    let room = |vec: &mut Vec<T>, more: usize| {
-        vec.try_reserve(more)
-            .map_err(|_| refused::<T>(what, vec.len().saturating_add(more)))
-    };
     let (least, most) = values.size_hint();
-    room(vec, least)?;
+    reserve(what, vec, least)?;
     if most == Some(least) {
         vec.extend(values); // faster than pushing one by one
         return Ok(());
     }
     while let Some(value) = values.next() {
         if vec.len() == vec.capacity() {
-            room(vec, values.size_hint().0.saturating_add(1))?;
+            reserve(what, vec, values.size_hint().0.saturating_add(1))?;
         }
         vec.push(value);
     }
     Ok(())
 }
 
-/// Appends `value`.
+/// Appends `value` to `vec`.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] with the name `what` if there is no memory for it.
+/// Returns [`Error::TooLarge`] with the name `what` if there is no memory for the value.
 #[inline]
 pub fn push<T>(what: &'static str, vec: &mut Vec<T>, value: T) -> Result<(), Error> {
     if vec.len() == vec.capacity() {
-        vec.try_reserve(1)
-            .map_err(|_| refused::<T>(what, vec.len().saturating_add(1)))?;
+        reserve(what, vec, 1)?;
     }
     vec.push(value);
     Ok(())
 }
 
-/// Collects items whose number stays small whatever the input: threads, panels, candidates.
+/// Collects items whose number stays small for any input, for example threads, panels or candidates.
 #[expect(clippy::disallowed_methods, reason = "few by contract")]
 pub fn few<T, C: FromIterator<T>>(values: impl IntoIterator<Item = T>) -> C {
     values.into_iter().collect()
 }
 
-/// Collects the results of parallel parts of work, in order of the parts. There must be few parts.
+/// Collects the results of parallel tasks, in the order of the tasks. There must be few tasks.
 ///
 /// # Errors
 ///
-/// The error of one of the parts, if any failed.
+/// Returns the error of one of the failed tasks, if any task failed.
 #[expect(clippy::disallowed_methods, reason = "few by contract")]
 pub fn parts<T: Send>(
     results: impl ParallelIterator<Item = Result<T, Error>>,

@@ -1,71 +1,74 @@
-//! The error type of all crates. Each variant carries what was expected and what was given, so the Python
-//! boundary chooses an exception class by variant, without reading text.
+//! The error type of all crates.
+//!
+//! Each variant carries what was expected and what was given. The Python boundary therefore chooses an
+//! exception class by the variant and does not have to read the text.
 
 use std::path::PathBuf;
 
-/// Everything that can go wrong outside of a bug.
+/// An error that any crate can return. Bugs are not included: they cause panics.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A parameter is out of range.
     #[error("`{name}` must be {expected}, got {got}")]
     Param {
-        /// The parameter's name as the user spells it.
+        /// The name of the parameter, as the user spells it.
         name: &'static str,
-        /// The rule it breaks, worded to follow "must be".
+        /// The condition that the value breaks, worded to follow "must be".
         expected: &'static str,
-        /// The value given.
+        /// The given value, as text.
         got: String,
     },
-    /// Two sizes that must agree do not.
+    /// Two sizes that must be equal differ.
     #[error("{what}: expected {expected}, got {got}")]
     Shape {
-        /// What has this size, for example "rows of Y".
+        /// What has the wrong size, for example "rows of Y".
         what: &'static str,
         /// The expected size.
         expected: usize,
-        /// The size given.
+        /// The given size.
         got: usize,
     },
-    /// A compressed sparse row matrix breaks a rule of its structure.
+    /// A matrix in compressed sparse row (CSR) form has an invalid structure.
     #[error("{matrix} is not a valid CSR matrix: {rule} (row {row})")]
     Csr {
-        /// The name of the argument.
+        /// The name of the argument that holds the matrix.
         matrix: &'static str,
-        /// The first row at fault.
+        /// The first row that breaks a rule.
         row: usize,
-        /// What is wrong, with the offending value.
+        /// The broken rule, with the value that breaks it.
         rule: String,
     },
-    /// A size that follows from the input exceeds memory, or a limit of an index type or file format.
+    /// A size that follows from the input exceeds the memory, the range of an index type or a limit of
+    /// a file format.
     #[error("{what} is too large: {got}")]
     TooLarge {
         /// What is too large.
         what: &'static str,
-        /// Its size, for example "3000000000 x 5000 cells".
+        /// The size, for example "3000000000 x 5000 cells".
         got: String,
     },
     /// A text file is malformed.
     #[error("{}, line {line}: expected {expected}, got {got}", path.display())]
     Parse {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// 1-based line.
+        /// The number of the line, counted from 1.
         line: usize,
-        /// What the format requires here.
+        /// What the format requires at this place.
         expected: String,
-        /// The text found, shortened.
+        /// The text at this place, shortened.
         got: String,
     },
     /// The operating system refused to read or write a file.
     #[error("{}: {source}", path.display())]
     Io {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// The system's own error.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// The caller asked to stop through [`Watch::stop`](crate::Watch::stop).
+    /// The caller requested a stop with [`Watch::stop`](crate::Watch::stop).
     #[error("stopped")]
     Stopped,
 }

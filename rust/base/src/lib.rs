@@ -1,6 +1,9 @@
-//! The foundation of all other crates: one [`Error`] type, the [`Watch`] through which a kernel reports
-//! progress and learns that it should stop, fallible allocation ([`filled`] and others), and range checks
-//! of parameters ([`range`]).
+//! Basic types and functions that all other crates use.
+//!
+//! - [`Error`] is the one error type of all crates.
+//! - [`Watch`] counts the progress of a kernel and tells the kernel to stop.
+//! - [`filled`] and similar functions allocate memory and return an error if memory is short.
+//! - [`range`] checks the ranges of parameters.
 //!
 //! The crate contains no mathematics, no file access and no Python.
 //!

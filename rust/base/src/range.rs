@@ -1,13 +1,13 @@
-//! Checks of parameters and sizes. Messages use the wording of `estimator/parameters.py`.
+//! Checks parameters and sizes. The messages use the wording of `estimator/parameters.py`.
 
 use crate::Error;
 use std::fmt::Display;
 
-/// Checks that a condition on a parameter holds. `expected` is worded to follow "must be".
+/// Checks that a condition on a parameter holds. The text `expected` is worded to follow "must be".
 ///
 /// # Errors
 ///
-/// [`Error::Param`] if `holds` is false.
+/// Returns [`Error::Param`] if `holds` is false.
 pub fn ensure(
     name: &'static str,
     holds: bool,
@@ -29,7 +29,7 @@ pub fn ensure(
 ///
 /// # Errors
 ///
-/// [`Error::Param`] if it is not.
+/// Returns [`Error::Param`] if `value` is not finite and > 0.
 pub fn positive(name: &'static str, value: f64) -> Result<(), Error> {
     let holds = value.is_finite() && value > 0.0;
     ensure(name, holds, "a finite number > 0", value)
@@ -39,7 +39,7 @@ pub fn positive(name: &'static str, value: f64) -> Result<(), Error> {
 ///
 /// # Errors
 ///
-/// [`Error::Param`] if it is not.
+/// Returns [`Error::Param`] if `value` is not finite and ≥ 0.
 pub fn not_negative(name: &'static str, value: f64) -> Result<(), Error> {
     let holds = value.is_finite() && value >= 0.0;
     ensure(name, holds, "a finite number >= 0", value)
@@ -49,7 +49,7 @@ pub fn not_negative(name: &'static str, value: f64) -> Result<(), Error> {
 ///
 /// # Errors
 ///
-/// [`Error::Param`] if it is not.
+/// Returns [`Error::Param`] if `value` is not in this range.
 pub fn share(name: &'static str, value: f64) -> Result<(), Error> {
     let holds = value > 0.0 && value <= 1.0;
     ensure(name, holds, "a number > 0 and <= 1", value)
@@ -59,16 +59,16 @@ pub fn share(name: &'static str, value: f64) -> Result<(), Error> {
 ///
 /// # Errors
 ///
-/// [`Error::Param`] if it is 0.
+/// Returns [`Error::Param`] if `count` is 0.
 pub fn at_least_one(name: &'static str, count: usize) -> Result<(), Error> {
     ensure(name, count >= 1, "an integer >= 1", count)
 }
 
-/// Checks that a size is as expected.
+/// Checks that a size has the expected value.
 ///
 /// # Errors
 ///
-/// [`Error::Shape`] if `expected` and `got` differ.
+/// Returns [`Error::Shape`] if `expected` and `got` differ.
 pub fn same(what: &'static str, expected: usize, got: usize) -> Result<(), Error> {
     if expected == got {
         return Ok(());
@@ -84,7 +84,7 @@ pub fn same(what: &'static str, expected: usize, got: usize) -> Result<(), Error
 ///
 /// # Errors
 ///
-/// [`Error::Shape`] for the first of them that has another number.
+/// Returns [`Error::Shape`] for the first of these arrays whose number of rows differs.
 pub fn same_rows(
     n_rows: usize,
     n_rows_of_y: usize,
@@ -98,24 +98,25 @@ pub fn same_rows(
     same("length of held_out", n_rows, n_flags)
 }
 
-/// Defines `Checked`, the checked form of a parameter struct, and the method `check` that makes it.
+/// Defines `Checked`, a parameter struct whose values are known to be in range.
 ///
-/// `check` calls the method `ranges` of the parameter struct, which the calling module defines. `fit` is a
-/// method of `Checked`, so a fit cannot run with unchecked parameters.
+/// The macro also defines the method `check`, which turns the parameter struct into a `Checked`.
+/// `check` calls the method `ranges` of the parameter struct, which the calling module must define.
+/// `fit` is a method of `Checked`, so no fit can run with unchecked parameters.
 #[macro_export]
 macro_rules! checked {
     ($params:ident) => {
-        /// Parameters known to be in range.
+        /// Parameters that are known to be in range.
         #[derive(Debug, Clone)]
         pub struct Checked(pub(crate) $params);
 
         impl $params {
-            /// Checks every range.
+            /// Checks the range of every parameter.
             ///
             /// # Errors
             ///
-            /// [`Error::Param`]($crate::Error::Param) for the first parameter that is out of range, or for
-            /// two that contradict each other.
+            /// Returns [`Error::Param`]($crate::Error::Param) for the first parameter that is out of
+            /// range, or for two that contradict each other.
             pub fn check(self) -> Result<Checked, $crate::Error> {
                 self.ranges()?;
                 Ok(Checked(self))

@@ -1,14 +1,14 @@
-//! The only contact of a kernel with its caller: a progress counter and a stop flag.
+//! A progress counter and a stop flag. They are the only link between a running kernel and its caller.
 
 use crate::{Error, alloc};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
-/// The progress of a running kernel, and its caller's request to stop.
+/// Counts the progress of a running kernel and holds the request of its caller to stop.
 ///
-/// Kernels call [`step`](Self::step) every few milliseconds of work. The thread that waits for them reads
-/// [`done`](Self::done) and may call [`stop`](Self::stop). All accesses are relaxed atomics: they do not
-/// order other memory operations.
+/// Kernels call [`step`](Self::step) every few milliseconds. Meanwhile the thread that waits for the
+/// kernel reads [`done`](Self::done) and may call [`stop`](Self::stop). All accesses are relaxed
+/// atomics, so they do not order other memory operations.
 #[derive(Debug, Default)]
 pub struct Watch {
     done: AtomicUsize,
@@ -16,13 +16,13 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// A watch with the counter at 0 that has not been stopped.
+    /// Returns a watch that has counted no work and has not been stopped.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A watch that shares the stop flag of this one but has its own counter: for work that should not
-    /// count as progress.
+    /// Returns a watch with the same stop flag but a counter of its own. Use it for work that should
+    /// not count as progress.
     pub fn aside(&self) -> Self {
         Self {
             done: AtomicUsize::new(0),
@@ -30,12 +30,13 @@ impl Watch {
         }
     }
 
-    /// Adds `n` finished units of work and returns an error if the work should end. `step(0)` only asks.
+    /// Adds `n` finished units of work. Returns an error if the kernel should stop. A call of `step(0)`
+    /// only checks whether the kernel should stop.
     ///
     /// # Errors
     ///
-    /// [`Error::Stopped`] after [`stop`](Self::stop) was called, [`Error::TooLarge`] after memory
-    /// [ran low](crate::ran_low).
+    /// Returns [`Error::Stopped`] if [`stop`](Self::stop) has been called. Returns [`Error::TooLarge`]
+    /// if memory [ran low](crate::ran_low).
     pub fn step(&self, n: usize) -> Result<(), Error> {
         self.done.fetch_add(n, Relaxed);
         if self.stop.load(Relaxed) {
@@ -47,12 +48,12 @@ impl Watch {
         }
     }
 
-    /// Units reported so far.
+    /// Returns the number of finished units of work.
     pub fn done(&self) -> usize {
         self.done.load(Relaxed)
     }
 
-    /// Makes every later [`step`](Self::step) fail.
+    /// Makes every later call of [`step`](Self::step) return an error.
     pub fn stop(&self) {
         self.stop.store(true, Relaxed);
     }

@@ -1,14 +1,14 @@
-//! The features of the training rows in the form that the fit wants: of unit variance, centred, in
-//! blocks of rows.
+//! Prepares the features of the training rows for the fit: scaled to unit variance, centred, and
+//! divided into blocks of rows.
 //!
-//! A [`Design`] is dense or sparse. It is dense if more than half of the values of the features
-//! that vary are not zero: its rows are then centred and stored without gaps. A sparse design
-//! stores only values that are not zero. Its columns are centred implicitly: products are computed
-//! with the uncentred matrix, and the caller corrects them with the means in [`Design::shift`].
-//! Features that are the same in all rows are left out; the intercept covers them.
+//! A [`Design`] is dense or sparse. It is dense if more than half of the values of the non-constant
+//! features are not zero. Dense rows are centred and stored without gaps. A sparse design stores
+//! only values that are not zero. Its columns are centred implicitly. Products are computed with
+//! the uncentred matrix, and the caller corrects them with the means in [`Design::shift`]. Constant
+//! features are left out, because the intercept already represents them.
 //!
-//! Blocks are small enough that a block's rows of log-odds stay in cache while they are computed,
-//! turned into residuals and multiplied back.
+//! The size of blocks is chosen for the cache. The log-odds of a block stay in the cache while they
+//! are computed, converted to residuals and multiplied by the transposed block.
 
 use crate::wide::{
     Float, Wide, dense_add_transposed, dense_times, sparse_add_transposed, sparse_times,
@@ -17,47 +17,48 @@ use manylabel_base::{Error, Watch, collected, copied, filled};
 use manylabel_sparse::{ColumnOrder, CsrView, Index, RowBlocks, Sparse, Value};
 use std::ops::Range;
 
-/// Rows of a dense block. It stays in the second-level cache while it is used twice.
+/// Number of rows of a dense block. The block stays in the second-level cache while it is used
+/// twice.
 const DENSE_ROWS: usize = 256;
 
-/// Rows of a sparse block if there are too few labels to occupy all threads, which then share rows.
+/// Number of rows of a sparse block if there are too few labels to occupy all threads. The rows are
+/// then divided among threads.
 const FEW_ROWS: usize = 512;
 
-/// Rows processed between two questions to the watch whether to go on.
+/// Number of rows that are processed between two calls of the watch.
 const ROWS_OF_STEP: usize = 4096;
 
-/// Means and standard deviations of the features, weighted by the rows' weights.
+/// Means and standard deviations of the features, weighted by the row weights.
 pub(crate) struct Scales {
     /// The mean of each original feature.
     pub(crate) mean: Vec<f64>,
-    /// The standard deviation of each original feature; 0 for a feature that is the same in all
-    /// rows.
+    /// The standard deviation of each original feature. It is 0 for constant features.
     pub(crate) deviation: Vec<f64>,
-    /// What is subtracted from the values of a feature before they are scaled, also in a sparse
-    /// design: the mean of features that are nonzero in every row, otherwise 0.
+    /// The offset that is subtracted from the values of a feature before scaling, also in a sparse
+    /// design. It is the mean for features that are nonzero in every row, and 0 for other features.
     ///
-    /// A feature with zeros in some rows has a standard deviation of the size of its mean. One
-    /// without zeros, such as a date, may vary little around a large mean, so that uncentred values
-    /// would lose digits.
+    /// A feature with zeros in some rows has a standard deviation of similar size as its mean. A
+    /// feature without zeros, such as a date, may vary little around a large mean. Uncentred values
+    /// of such a feature would lose digits.
     offset: Vec<f64>,
-    /// Whether most values of the features that vary are not zero.
+    /// Whether most values of the non-constant features are not zero.
     pub(crate) dense: bool,
-    /// The weighted mean of `‖x‖²` over rows, for the features that vary and in the form that the
-    /// fit uses.
+    /// The weighted mean of `‖x‖²` over rows. It is computed from the non-constant features, in the
+    /// form used by the fit.
     pub(crate) square: f64,
 }
 
 impl Scales {
-    /// Computes means and standard deviations in two passes over `x`. `omega`: weights of the rows,
+    /// Computes means and standard deviations in two passes over `x`. `omega` are the row weights,
     /// which sum to 1.
     ///
-    /// A feature counts as constant if its standard deviation is within `n_rows` rounding errors of
-    /// its mean.
+    /// A feature counts as constant if its standard deviation is at most `n_rows` rounding errors
+    /// of its mean.
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] if the square of a value is not finite; [`Error::TooLarge`] if there is no
-    /// memory; [`Error::Stopped`].
+    /// [`Error::Param`] if the square of a value is not finite. [`Error::TooLarge`] if there is not
+    /// enough memory. [`Error::Stopped`] if the watch was stopped.
     pub(crate) fn new<I: Index, V: Value>(
         x: CsrView<'_, I, V>,
         omega: &[f64],
@@ -72,7 +73,8 @@ impl Scales {
             }
             let (cols, values) = x.row(row);
             for (col, value) in cols.iter().zip(values) {
-                // Stored zeros are treated as absent, so that they do not change a single bit.
+                // Stored zeros are treated like zeros that are not stored, so that both give
+                // exactly the same result.
                 if value.f64() != 0.0 {
                     mean[col.get()] += weight * value.f64();
                     stored[col.get()] += weight;
@@ -94,7 +96,8 @@ impl Scales {
             }
         }
         let mut offset = filled("number of features", 0.0, x.n_cols())?;
-        // The standard deviation that rounding may give a constant feature, relative to its mean.
+        // The largest standard deviation that rounding may cause for a constant feature, relative
+        // to its mean.
         let rounding = x.n_rows() as f64 * f64::EPSILON;
         let (mut kept, mut nonzero) = (0, 0);
         for col in 0..x.n_cols() {
@@ -126,8 +129,9 @@ impl Scales {
         })
     }
 
-    /// Scales that leave the features as they are: means and offsets 0, standard deviations 1.
-    /// Constant features keep the standard deviation 0, and are still left out.
+    /// Returns scales that leave the features unchanged: means and offsets are 0, and standard
+    /// deviations are 1. Constant features keep the standard deviation 0, so they are still left
+    /// out.
     pub(crate) fn unscaled(mut self) -> Self {
         self.square = 0.0;
         for (mean, deviation) in self.mean.iter_mut().zip(&mut self.deviation) {
@@ -141,10 +145,11 @@ impl Scales {
         self
     }
 
-    /// Cuts the rows into blocks, by their number and their stored values. `few_labels`: whether
-    /// threads must share the rows of one panel, which takes smaller blocks.
+    /// Divides the rows into blocks, depending on their number and their stored values. If
+    /// `few_labels` is true, the rows of one panel of labels must be divided among threads, and
+    /// blocks are smaller.
     ///
-    /// Cuts depend on the data only, never on the number of threads.
+    /// Blocks depend only on the data, never on the number of threads.
     pub(crate) fn cut(&self, x: Sparse<'_>, few_labels: bool) -> Result<Vec<Range<usize>>, Error> {
         let most = match (self.dense, few_labels) {
             (true, _) => DENSE_ROWS,
@@ -163,35 +168,37 @@ impl Scales {
 
 /// The values of the rows.
 enum Rows<T> {
-    /// Row after row, centred and scaled, without gaps.
+    /// Rows that are centred and scaled, stored row by row without gaps.
     Dense(Vec<T>),
-    /// Values that are not zero, scaled but not centred; each block is stored by row and by column.
+    /// Values that are not zero. They are scaled but not centred. Each block is stored by row and
+    /// by column.
     Sparse(RowBlocks<T>),
 }
 
-/// The features that vary, each divided by its standard deviation.
+/// The non-constant features, each divided by its standard deviation.
 pub(crate) struct Design<T> {
     /// The values.
     rows: Rows<T>,
     /// The rows of each block, in order.
     cuts: Vec<Range<usize>>,
-    /// The original feature at each position. Sparse columns are in order of falling frequency,
-    /// dense ones in their original order.
+    /// The original feature of each column. Sparse columns are sorted by decreasing frequency.
+    /// Dense columns keep their original order.
     pub(crate) columns: Vec<u32>,
-    /// The mean of each column as stored, which the caller has to subtract. Empty for a dense
-    /// design, whose columns have mean 0.
+    /// The mean of each stored column, which the caller has to subtract. Empty for a dense design,
+    /// because its columns have mean 0.
     pub(crate) shift: Vec<f64>,
 }
 
 impl<T: Float> Design<T> {
-    /// Copies the features of `x`, scaled by `scales`, in blocks of rows `cuts`.
+    /// Copies the features of `x`, scaled by `scales`, into the blocks of rows given by `cuts`.
     ///
-    /// A dense design takes `n_rows × width` numbers of type T. A sparse one takes each stored
-    /// value twice, with its row and its column.
+    /// A dense design takes `n_rows × width` numbers of type T. A sparse design stores each value
+    /// twice, by row and by column.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if there is no memory; [`Error::Stopped`].
+    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was
+    /// stopped.
     pub(crate) fn new<I: Index, V: Value>(
         x: CsrView<'_, I, V>,
         scales: &Scales,
@@ -252,7 +259,7 @@ impl<T: Float> Design<T> {
         Self::of_scaled(x, scales, cuts, watch)
     }
 
-    /// A sparse design of values that are scaled already.
+    /// Creates a sparse design from values that are already scaled.
     fn of_scaled(
         x: CsrView<'_, i64, f64>,
         scales: &Scales,
@@ -274,12 +281,12 @@ impl<T: Float> Design<T> {
         })
     }
 
-    /// Number of features that vary.
+    /// Returns the number of non-constant features.
     pub(crate) fn width(&self) -> usize {
         self.columns.len()
     }
 
-    /// Number of values that one product with all rows goes through.
+    /// Returns the number of values that one product with all rows reads.
     pub(crate) fn stored(&self) -> usize {
         match &self.rows {
             Rows::Dense(values) => values.len(),
@@ -296,15 +303,15 @@ impl<T: Float> Design<T> {
         }
     }
 
-    /// The rows of each block.
+    /// Returns the rows of each block.
     pub(crate) fn cuts(&self) -> &[Range<usize>] {
         &self.cuts
     }
 
-    /// `out_i = first + Σ_j x_ij p_j` for the rows i of a block; x is as stored, before the
-    /// correction by [`shift`](Self::shift).
+    /// Computes `out_i = first + Σ_j x_ij p_j` for the rows i of a block. x holds stored values,
+    /// before the correction by [`shift`](Self::shift).
     ///
-    /// `p` has one entry per column, `out` one per row of the block.
+    /// `p` has one entry per column, and `out` has one entry per row of the block.
     pub(crate) fn times<const N: usize>(
         &self,
         block: usize,
@@ -318,8 +325,8 @@ impl<T: Float> Design<T> {
         }
     }
 
-    /// `g_j += Σ_i x_ij u_i` over the rows i of a block; x is as stored, before the correction by
-    /// [`shift`](Self::shift).
+    /// Computes `g_j += Σ_i x_ij u_i` over the rows i of a block. x holds stored values, before the
+    /// correction by [`shift`](Self::shift).
     pub(crate) fn add_transposed<const N: usize>(
         &self,
         block: usize,
@@ -332,8 +339,8 @@ impl<T: Float> Design<T> {
         }
     }
 
-    /// Copies the columns `cols`, at most N, into the first lanes of `out`, which has one entry per
-    /// row of the block and is zero so far. Values are as stored.
+    /// Copies the columns `cols`, at most N, into the first lanes of `out`. `out` must be zero and
+    /// have one entry per row of the block. Values are copied as stored.
     pub(crate) fn columns<const N: usize>(
         &self,
         block: usize,
@@ -359,7 +366,7 @@ impl<T: Float> Design<T> {
         }
     }
 
-    /// The values of one block of a dense design.
+    /// Returns the values of one block of a dense design.
     fn dense<'a>(&self, values: &'a [T], block: usize) -> &'a [T] {
         let rows = &self.cuts[block];
         &values[rows.start * self.width()..rows.end * self.width()]

@@ -1,27 +1,32 @@
-//! Accelerated proximal gradients (FISTA), with a step length and a momentum for each label.
+//! Minimizes the objective by accelerated proximal gradients (FISTA), with a step length and a
+//! momentum for each label.
 //!
-//! **Steps.** The loss is a sum over labels i of convex functions of (`w_i`, `c_i`·, `β_i`). Let
-//! `L_i` bound the curvature of the i-th function where columns have unit variance. Then steps of
-//! `1/L_i` for the weights of label i, and of `1/(L_i` `v_k` + `L_k` `v_i`) for the coupling of i
-//! and k, whose columns have variances `v_k` and `v_i`, majorize the whole loss. The coupling has
-//! both terms because it is in the losses of both labels. The proximal step for the elastic net has
-//! a closed form: soft threshold by `t l1`, then divide by `1 + 2 t l2`.
+//! **Steps.** The loss is a sum over labels i of convex functions of the weights `w_i`, the
+//! couplings `c_ik` and the intercept `β_i` of the label. Let `L_i` bound the curvature of the i-th
+//! function for columns of unit variance. The step for the weights of label i is `1/L_i`. The step
+//! for the coupling of i and k is `1/(L_i` `v_k` + `L_k` `v_i`), with the variances `v_i` and `v_k`
+//! of the two labels. The coupling has two terms because it appears in the losses of both labels.
+//! With these steps, the quadratic model is an upper bound of the whole loss. The proximal step for
+//! the elastic net has a closed form: soft thresholding by `t l1`, followed by a division by
+//! `1 + 2 t l2`.
 //!
-//! **Curvature.** The curvature of a row is σ(1−σ), for rare labels a hundred times less than its
-//! bound ¼. So `L_i` starts at the curvature of constant predictions. It then follows up or down
-//! what the differences of gradients show, of weights and of couplings. A curvature seen along a
-//! path is no bound: the objective is computed now and then, and if it has risen, the descent goes
-//! back to the last such check and uses the true bound from there on.
+//! **Curvature.** The curvature of the loss at a row is σ(1−σ). For rare labels it is a hundred
+//! times smaller than its bound ¼. `L_i` therefore starts at the curvature of constant predictions.
+//! It is then adapted, up or down, to the curvature seen in differences of gradients of weights and
+//! couplings. Such an observed curvature is no upper bound. The objective is therefore computed
+//! from time to time. If the objective has risen, the solver returns to the last point where the
+//! objective was computed, and uses the true bound from then on.
 //!
-//! **Momentum** restarts label by label where a step turns back (O'Donoghue and Candès, *Adaptive
-//! Restart for Accelerated Gradient Schemes*, 2015).
+//! **Momentum.** The momentum of a label restarts when a step goes against its previous direction
+//! (O'Donoghue and Candès, *Adaptive Restart for Accelerated Gradient Schemes*, 2015).
 //!
-//! **Resting panels.** Panels whose labels are all well within the tolerance take no part in
-//! gradients until all panels are. A gradient of all panels then confirms convergence, or continues
-//! with a stricter criterion for resting.
+//! **Resting panels.** A panel of labels rests while all its labels are well within the tolerance.
+//! Gradients are computed only for active panels, until all panels rest. A gradient of all panels
+//! then shows whether the solver has converged. If it has not, it continues with a stricter
+//! criterion for resting.
 //!
-//! The state takes about seven numbers per weight: w and y, their predecessors, two gradients, and
-//! the point of the last check.
+//! The state takes about seven numbers per weight. They are the points w and y, the previous w and
+//! y, two gradients, and the last point where the objective was computed.
 
 use crate::iterate::{Iterate, overwrite};
 use crate::objective::{Objective, Slope};
@@ -33,63 +38,65 @@ use manylabel_simd::wide;
 use manylabel_sparse::Value;
 use rayon::prelude::*;
 
-/// Factor of a label's curvature after each step; what the step itself shows is a lower limit.
-/// Directions of high curvature converge soon; if they come back, the next difference of gradients
-/// shows it.
+/// Factor that multiplies the curvature of a label after each step. The curvature seen in the step
+/// is a lower limit. Directions of high curvature converge soon. If they become important again,
+/// the next difference of gradients shows their curvature.
 const FORGET: f64 = 0.7;
 
-/// Gradients between two checks of the objective. A check takes several times as long as a
-/// gradient.
+/// Number of gradients between two computations of the objective. Computing the objective takes
+/// several times as long as a gradient.
 const LOOK: usize = 250;
 
-/// Smallest curvature, as a share of the bound, so that steps do not grow without end where the
-/// loss is flat.
+/// Smallest curvature, as a fraction of the bound. It limits the step length if the loss is flat.
 const LEAST: f64 = 1e-6;
 
-/// The solver, with what is known about the curvature of the labels from one call to the next.
+/// The solver. It keeps its estimates of the curvature of the labels from one call to the next.
 pub(crate) struct Fista<T, const N: usize> {
-    /// One entry per lane, including the lanes without a label.
+    /// One entry per lane, including lanes without a label.
     paces: Vec<Pace>,
-    /// The largest eigenvalue of the correlations among columns, once computed.
+    /// The largest eigenvalue of the correlations among columns, if it has been computed.
     eigenvalue: Option<f64>,
-    /// Whether steps have been too long, so that the bound of the curvature is used from now on.
+    /// Whether steps have been too long. The bound of the curvature is then used.
     cautious: bool,
-    /// Memory of the last descent, for the next.
+    /// Memory of the last descent, reused by the next descent.
     path: Option<Path<T, N>>,
 }
 
-/// How one label descends.
+/// The state of the descent of one label.
 #[derive(Clone, Copy)]
 struct Pace {
-    /// The curvature `L_i`; infinite for lanes without a label, which never move.
+    /// The curvature `L_i`. It is infinite for lanes without a label, which never move.
     curvature: f64,
     /// τ of the momentum.
     tau: f64,
     /// The largest KKT violation at the last gradient.
     violation: f64,
-    /// ⟨y − w⁺, w⁺ − w⟩ in the metric of the step; positive where the step turns back.
+    /// The inner product ⟨y − w⁺, w⁺ − w⟩, with each term divided by its step length. The step led
+    /// from y to w⁺, and w is the result of the previous step. The product is positive if the step
+    /// goes against the previous direction.
     turn: f64,
 }
 
-/// The points and gradients of a descent, besides the point y where gradients are taken.
+/// The points and gradients of a descent, except the point y where gradients are computed.
 struct Path<T, const N: usize> {
     /// The result of the last proximal step.
     w: Iterate<T, N>,
-    /// The result of the step before that.
+    /// The result of the previous proximal step.
     w_before: Iterate<T, N>,
-    /// The point of the gradient before the last.
+    /// The point of the previous gradient.
     y_before: Iterate<T, N>,
     /// The gradient at y.
     slope: Slope<T, N>,
     /// The gradient at `y_before`.
     slope_before: Slope<T, N>,
-    /// Which panels do not rest.
+    /// Whether each panel is active. Other panels rest.
     active: Vec<bool>,
-    /// Whether there is no earlier gradient yet to compare the next one with.
+    /// Whether there is no earlier gradient with which to compare the next gradient.
     first: bool,
 }
 
-/// One panel's part of a path: one row per feature, and one for the intercepts.
+/// The part of a path that belongs to one panel, with one row per feature and one row for the
+/// intercepts.
 struct Panel<'a, T, const N: usize> {
     w: &'a mut [Wide<T, N>],
     w_before: &'a mut [Wide<T, N>],
@@ -100,7 +107,7 @@ struct Panel<'a, T, const N: usize> {
 }
 
 impl<T: Float, const N: usize> Fista<T, N> {
-    /// A solver that knows nothing about curvature yet.
+    /// Creates a solver without estimates of the curvature.
     pub(crate) fn new(n_labels: usize) -> Result<Self, Error> {
         let pace = Pace {
             curvature: f64::INFINITY,
@@ -116,7 +123,7 @@ impl<T: Float, const N: usize> Fista<T, N> {
         })
     }
 
-    /// A solver in another precision that takes over what is known about curvature.
+    /// Creates a solver in another precision with the same estimates of the curvature.
     pub(crate) fn convert<U: Float>(&self) -> Result<Fista<U, N>, Error> {
         let mut other = Fista::new(self.paces.len())?;
         other.eigenvalue = self.eigenvalue;
@@ -126,11 +133,12 @@ impl<T: Float, const N: usize> Fista<T, N> {
         Ok(other)
     }
 
-    /// Descends from y until no KKT violation exceeds the tolerance or gradients run out.
+    /// Descends from y until no KKT violation exceeds the tolerance, or until the limit on
+    /// gradients is reached.
     ///
-    /// If it converges, the outcome is the point at which the violation was measured; otherwise it
-    /// is the result of the last proximal step, or the last check if the objective had risen since
-    /// then.
+    /// If the solver converges, it returns the point where the violation was computed. Otherwise it
+    /// returns the result of the last proximal step. If the objective is higher there than at the
+    /// last point where it was computed, that point is returned.
     pub(crate) fn minimize(
         &mut self,
         objective: &mut Objective<'_, T, N>,
@@ -194,8 +202,9 @@ impl<T: Float, const N: usize> Fista<T, N> {
         })
     }
 
-    /// A bound of the curvature of any label, where columns have unit variance. The first call also
-    /// computes the eigenvalue and sets each label's curvature to that of constant predictions.
+    /// Returns a bound of the curvature of any label, for columns of unit variance. The first call
+    /// also computes the eigenvalue, and sets the curvature of each label to the curvature of
+    /// constant predictions.
     fn bound(&mut self, objective: &Objective<'_, T, N>) -> Result<f64, Error> {
         let eigenvalue = if let Some(known) = self.eigenvalue {
             known
@@ -207,11 +216,12 @@ impl<T: Float, const N: usize> Fista<T, N> {
             }
             *self.eigenvalue.insert(found)
         };
-        // Twice the bound ¼ of σ(1−σ), because the eigenvalue is an estimate from below.
+        // This is twice the bound ¼ of σ(1−σ), because the estimate of the eigenvalue is a lower
+        // bound.
         Ok(0.5 * eigenvalue)
     }
 
-    /// Begins a descent at a point: no momentum, all panels active.
+    /// Starts a descent at a point. There is no momentum, and all panels are active.
     fn settle(&mut self, path: &mut Path<T, N>, y: &Iterate<T, N>) -> Result<(), Error> {
         path.w.copy(y)?;
         overwrite("couplings", &mut path.w_before.couplings, &y.couplings)?;
@@ -223,14 +233,14 @@ impl<T: Float, const N: usize> Fista<T, N> {
         Ok(())
     }
 
-    /// Whether no label's KKT violation exceeds `tol`.
+    /// Returns whether all KKT violations are at most `tol`.
     fn within(&self, tol: f64) -> bool {
         let violations = self.paces.iter().map(|pace| pace.violation);
         violations.fold(0.0, f64::max) <= tol
     }
 
-    /// Takes the proximal steps of all active panels from y to the next w. Updates the curvature,
-    /// the violation and the turn of each label.
+    /// Takes the proximal steps of all active panels from y to the next w. Updates the curvature
+    /// and the violation of each label, and whether its step goes against the previous direction.
     fn step(
         &mut self,
         path: &mut Path<T, N>,
@@ -280,8 +290,8 @@ impl<T: Float, const N: usize> Fista<T, N> {
         Ok(())
     }
 
-    /// The proximal steps of couplings. Runs after that of weights, whose curvatures it uses.
-    /// Couplings between a resting and an active panel do not move.
+    /// Takes the proximal steps of couplings. It runs after the steps of weights and uses their
+    /// curvatures. Couplings between a resting and an active panel do not move.
     fn step_pairs(
         &mut self,
         path: &mut Path<T, N>,
@@ -312,8 +322,8 @@ impl<T: Float, const N: usize> Fista<T, N> {
         }
     }
 
-    /// Moves y beyond w, by the momentum of each label. A coupling takes the smaller momentum of
-    /// its two labels.
+    /// Moves y beyond w by the momentum of each label. A coupling uses the smaller momentum of its
+    /// two labels.
     fn extrapolate(
         &mut self,
         path: &mut Path<T, N>,
@@ -353,7 +363,7 @@ impl<T: Float, const N: usize> Fista<T, N> {
 }
 
 impl Pace {
-    /// The next momentum; zero if the last step turned back.
+    /// Returns the next momentum. It is zero if the last step went against the previous direction.
     fn momentum(&mut self) -> f64 {
         if self.turn > 0.0 {
             self.tau = 1.0;
@@ -367,7 +377,7 @@ impl Pace {
 }
 
 impl<T: Float, const N: usize> Path<T, N> {
-    /// Room for a descent.
+    /// Allocates memory for a descent.
     fn new(objective: &Objective<'_, T, N>) -> Result<Self, Error> {
         let zeros = || Iterate::zeros(objective.n_rows(), 0);
         Ok(Self {
@@ -381,14 +391,14 @@ impl<T: Float, const N: usize> Path<T, N> {
         })
     }
 
-    /// The labels of a pair, if the panels of both are active.
+    /// Returns the labels of a pair if the panels of both labels are active.
     fn moving(&self, (i, k): (u32, u32)) -> Option<[usize; 2]> {
         let labels = [i as usize, k as usize];
         let moves = labels.iter().all(|label| self.active[label / N]);
         moves.then_some(labels)
     }
 
-    /// Each panel's part of the path; `None` for panels that rest.
+    /// Returns the part of the path for each panel, or `None` for resting panels.
     fn panels<'a>(
         &'a mut self,
         y: &'a Iterate<T, N>,
@@ -416,8 +426,8 @@ impl<T: Float, const N: usize> Path<T, N> {
         )
     }
 
-    /// What the couplings of each label add to `‖Δg‖²` and `⟨Δg, Δy⟩` since the last gradient, in
-    /// terms of columns of unit variance.
+    /// Returns the contributions of the couplings of each label to `‖Δg‖²` and `⟨Δg, Δy⟩` since the
+    /// last gradient, for columns of unit variance.
     fn seen_of_pairs(
         &self,
         objective: &Objective<'_, T, N>,
@@ -445,8 +455,8 @@ impl<T: Float, const N: usize> Path<T, N> {
     }
 }
 
-/// `‖Δg‖²` and `⟨Δg, Δy⟩` of each label's weights since the last gradient. Their ratio is a
-/// curvature.
+/// Returns `‖Δg‖²` and `⟨Δg, Δy⟩` of the weights of each label since the last gradient. The ratio
+/// of these numbers is a curvature.
 #[wide]
 fn differences<T: Float, const N: usize>(panel: &Panel<'_, T, N>) -> ([f64; N], [f64; N]) {
     let (mut squares, mut products) = (Wide::<T, N>::zero(), Wide::<T, N>::zero());
@@ -461,10 +471,10 @@ fn differences<T: Float, const N: usize>(panel: &Panel<'_, T, N>) -> ([f64; N], 
     (squares.0.map(Value::f64), products.0.map(Value::f64))
 }
 
-/// The proximal step of a panel. `features`: the penalty of each row; `curvatures`: the curvature
-/// of each label.
+/// Takes the proximal step of a panel. `features` holds the penalty of each row, and `curvatures`
+/// the curvature of each label.
 ///
-/// Returns, for each label, the largest KKT violation at y, and ⟨y − w⁺, w⁺ − w⟩.
+/// For each label, returns the largest KKT violation at y and the value ⟨y − w⁺, w⁺ − w⟩.
 #[wide]
 fn proximal<T: Float, const N: usize>(
     panel: &mut Panel<'_, T, N>,

@@ -1,19 +1,21 @@
-//! The fit: independent regressions first, then also couplings for the pairs of labels that need
-//! one.
+//! Fits a model. Independent regressions are fitted first. Couplings are then added for the pairs
+//! of labels that need one.
 //!
-//! This module decides which pairs enter the objective, which solver runs, from where and for how
-//! long, and in which precision. The solvers know nothing of each other.
+//! This module decides which pairs enter the objective, and which solver runs. It also decides the
+//! starting point, the number of gradients and the precision of each run. The solvers do not depend
+//! on each other.
 //!
-//! **Pairs.** With m labels there are `m (m − 1) / 2` possible couplings, most of which the penalty
-//! keeps at zero. The fit starts with none. It then adds the pairs whose gradient may exceed `l1`,
-//! minimizes, and looks again, until no pair outside the objective may violate its optimality
-//! condition. Up to 4096 pairs (about 90 labels) enter all at once.
+//! **Pairs.** With m labels there are `m (m − 1) / 2` possible couplings. The penalty keeps most of
+//! them at zero. The fit starts without couplings. It adds the pairs whose gradient may exceed
+//! `l1`, minimizes the objective, and searches for further pairs. This is repeated until no pair
+//! outside the objective can violate its optimality condition. If there are at most 4096 pairs
+//! (about 90 labels), all pairs enter at once.
 //!
-//! **Solvers.** Quasi-Newton steps come first where second moments of all columns are affordable;
-//! FISTA continues where they end. If the steps raised the objective, they are undone and not tried
-//! again.
+//! **Solvers.** Quasi-Newton steps come first if the second moments of all columns are affordable.
+//! FISTA continues from their result. If the quasi-Newton steps raised the objective, they are
+//! undone and not used again.
 //!
-//! **Precision.** The fit runs in single precision, as far as the tolerance allows; a tolerance
+//! **Precision.** The fit runs in single precision as far as the tolerance allows. A tolerance
 //! below 1e-5 is then reached in double precision.
 
 use crate::design::{Design, Scales};
@@ -35,33 +37,35 @@ use manylabel_base::{Error, Watch, collected, copied, extend, filled, reserved};
 use manylabel_sparse::{CsrView, Index, Sparse, with_sparse};
 use std::ops::Range;
 
-/// Up to this many possible pairs, all enter the objective at once.
+/// If there are at most this many possible pairs, all pairs enter the objective at once.
 const FEW_PAIRS: usize = 4096;
 
-/// The name of the pairs in errors about memory.
+/// The name of the pairs in memory errors.
 const PAIRS: &str = "pairs of labels";
 
-/// Tolerance of the independent regressions before any pair enters. They are only a starting point.
+/// Tolerance of the independent regressions before any pair enters. Their result is only a starting
+/// point.
 const LOOSE: f64 = 0.1;
 
 impl Checked {
     /// Fits a model to the rows of `x` (features) and `y` (labels). Every stored entry of `y`
     /// counts as a label of the row, whatever its value.
     ///
-    /// `sample_weight`, if given, multiplies the loss of each row; all weights must be > 0, only
-    /// their ratios matter. `start` is a model of the same features and labels to start from; the
-    /// reference solver ignores it. The same data and parameters give the same bits, whatever the
-    /// number of threads. A fit that does not converge is no error: see [`Model::converged`].
+    /// `sample_weight` multiplies the loss of each row. All weights must be > 0, and only their
+    /// ratios matter. Without it, all weights are equal. `start` is a model of the same features
+    /// and labels from which the fit starts. The reference solver ignores it. The same data and
+    /// parameters give exactly the same result for any number of threads. A fit that does not
+    /// converge is not an error; see [`Model::converged`].
     ///
-    /// `watch` counts labels that are done, those that no row holds left out. It is asked every few
-    /// milliseconds whether to stop.
+    /// `watch` counts finished labels. Labels that occur in no row are not counted. The watch is
+    /// called every few milliseconds to check for a stop.
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if sizes disagree; [`Error::Param`] if squares of the values of `x` are not
-    /// finite, or if the reference solver diverges; [`Error::TooLarge`] if the fit does not fit in
-    /// memory or there are more than `i32::MAX` features or labels; [`Error::Stopped`] if `watch`
-    /// says so.
+    /// [`Error::Shape`] if sizes disagree. [`Error::Param`] if squares of the values of `x` are not
+    /// finite, or if the reference solver diverges. [`Error::TooLarge`] if there is not enough
+    /// memory, or if there are more than `i32::MAX` features or labels. [`Error::Stopped`] if
+    /// `watch` was stopped.
     pub fn fit(
         &self,
         x: Sparse<'_>,
@@ -106,8 +110,8 @@ impl Checked {
         let omega = shares(sample_weight, n_rows)?;
         let mut scales = with_sparse!(x, |x| Scales::new(x, &omega, watch))?;
         if self.0.solver == Solver::Reference && !self.0.standardize {
-            // The results of fixed steps and early stopping depend on the scales of the features;
-            // the authors use them as given.
+            // The results of fixed steps and early stopping depend on the scales of the features.
+            // The authors use the features without scaling.
             scales = scales.unscaled();
         }
         let counts = with_sparse!(y, |y| counts(y, watch))?;
@@ -140,7 +144,7 @@ impl Checked {
     }
 }
 
-/// The weight of each row, scaled so that the sum is 1.
+/// Returns the weight of each row, scaled so that the weights sum to 1.
 fn shares(sample_weight: Option<&[f32]>, n_rows: usize) -> Result<Vec<f64>, Error> {
     match sample_weight {
         None => filled("number of rows", 1.0 / n_rows as f64, n_rows),
@@ -152,7 +156,7 @@ fn shares(sample_weight: Option<&[f32]>, n_rows: usize) -> Result<Vec<f64>, Erro
     }
 }
 
-/// The number of rows that hold each label.
+/// Returns the number of rows that have each label.
 fn counts<J: Index, U: Copy>(y: CsrView<'_, J, U>, watch: &Watch) -> Result<Vec<usize>, Error> {
     let mut counts = filled("number of labels", 0usize, y.n_cols())?;
     for row in 0..y.n_rows() {
@@ -164,42 +168,43 @@ fn counts<J: Index, U: Copy>(y: CsrView<'_, J, U>, watch: &Watch) -> Result<Vec<
     Ok(counts)
 }
 
-/// What every step of a fit needs to know.
+/// All inputs of the steps of a fit.
 struct Fit<'a> {
     /// The parameters.
     params: &'a Checked,
     /// Means and standard deviations of the features.
     scales: &'a Scales,
-    /// The labels that vary, and their rows.
+    /// The labels that occur in some but not all rows, and the rows that have them.
     labels: &'a Labels,
-    /// The weight of each row; they sum to 1.
+    /// The weight of each row. The weights sum to 1.
     omega: &'a [f64],
     /// The rows of each block.
     cuts: &'a [Range<usize>],
-    /// Asked whether to go on.
+    /// The watch, which is called to check for a stop.
     watch: &'a Watch,
 }
 
-/// The state of a fit in one precision: the objective and both solvers. The point is held apart.
+/// The state of a fit in one precision: the objective and the two solvers. The current point is
+/// stored separately.
 struct Descent<'a, T, const N: usize> {
     /// The objective, with the pairs that have entered so far.
     objective: Objective<'a, T, N>,
-    /// The quasi-Newton solver; `None` where it is not wanted, not affordable or has failed.
+    /// The quasi-Newton solver. `None` if it is not selected, not affordable or has failed.
     newton: Option<QuasiNewton<T>>,
     /// The first-order solver.
     fista: Fista<T, N>,
-    /// Labels reported as done.
+    /// Counts finished labels.
     progress: Progress<'a>,
-    /// Gradients that may still be taken.
+    /// Number of gradients that may still be computed.
     left: usize,
 }
 
 impl<'a, T: Float, const N: usize> Descent<'a, T, N> {
-    /// Minimizes the objective from a point, until no KKT violation exceeds `tol` or no gradient is
-    /// left. Returns the last point and whether the tolerance was reached.
+    /// Minimizes the objective from a point, until no KKT violation exceeds `tol` or the limit on
+    /// gradients is reached. Returns the last point and whether the tolerance was reached.
     ///
     /// Quasi-Newton steps come first, then accelerated gradients. If the quasi-Newton steps have
-    /// raised the objective, they are undone, and none are taken in later calls.
+    /// raised the objective, they are undone, and later calls do not use them.
     fn minimize(
         &mut self,
         mut point: Iterate<T, N>,
@@ -239,29 +244,29 @@ impl<'a, T: Float, const N: usize> Descent<'a, T, N> {
         Ok((end.iterate, end.converged))
     }
 
-    /// Frees everything but what the next precision takes over.
+    /// Frees all memory except the data needed for the next precision.
     fn end(self) -> (Progress<'a>, usize) {
         (self.progress, self.left)
     }
 
-    /// Replaces the pairs that may have a coupling. Couplings of pairs that are dropped must be
+    /// Replaces the pairs that may have a coupling. Pairs that are removed must have a coupling of
     /// zero.
     fn set_pairs(&mut self, list: Vec<(u32, u32)>, point: &mut Iterate<T, N>) -> Result<(), Error> {
         point.recouple(self.objective.pairs(), &list)?;
         self.objective.set_pairs(list)
     }
 
-    /// Pairs that may need a coupling at a point, in increasing order: those for which the slope in
-    /// the loss of one of their two labels has an absolute value of at least `l1 / 2`. For all
-    /// other pairs the two slopes sum to less than `l1`, so that a coupling of zero is optimal.
+    /// Returns the pairs that may need a coupling at a point, in increasing order. These are the
+    /// pairs with a slope of absolute value at least `l1 / 2` in the loss of one of their labels.
+    /// For all other pairs, the two slopes sum to less than `l1`, so a coupling of zero is optimal.
     fn wanting(&mut self, point: &Iterate<T, N>, pair: Penalty) -> Result<Vec<(u32, u32)>, Error> {
         self.objective.beyond(point, pair.l1 / 2.0)
     }
 }
 
 impl<'a> Fit<'a> {
-    /// The objective in one precision, without pairs. `pair`: the penalty of couplings, if there
-    /// are any; `centred`: whether labels are centred.
+    /// Creates the objective in one precision, without pairs. `pair` is the penalty of couplings,
+    /// or `None` if there are no couplings. `centred` is whether labels are centred.
     fn objective<T: Float, const N: usize>(
         &self,
         x: Sparse<'_>,
@@ -274,7 +279,7 @@ impl<'a> Fit<'a> {
         Objective::new(gradient, &features, pair, self.watch)
     }
 
-    /// The penalty of each feature's weight, in units of the fit.
+    /// Returns the penalty of the weights of each feature, in the units of the fit.
     fn features(&self, columns: &[u32]) -> Result<Vec<Penalty>, Error> {
         let penalty = self.params.features();
         let of_column = |&col: &u32| {
@@ -287,9 +292,9 @@ impl<'a> Fit<'a> {
         collected("number of features", columns.iter().map(of_column))
     }
 
-    /// The quasi-Newton solver, if it is wanted and useful. With ε = 0 all weights move, and
-    /// working on a dense matrix of all columns for every label takes longer than the gradients it
-    /// saves.
+    /// Creates the quasi-Newton solver if it is selected and useful. With ε = 0 no weight is zero.
+    /// For each label, working on a dense matrix of all columns then takes longer than the
+    /// gradients that it saves.
     fn newton<T: Float, const N: usize>(
         &self,
         objective: &Objective<'_, T, N>,
@@ -302,7 +307,7 @@ impl<'a> Fit<'a> {
             .transpose()
     }
 
-    /// The conversion between the caller's units and those of the fit.
+    /// Returns the conversion between the caller's units and the units of the fit.
     fn units<'b, T: Float, const N: usize>(
         &'b self,
         objective: &'b Objective<'_, T, N>,
@@ -314,8 +319,8 @@ impl<'a> Fit<'a> {
         }
     }
 
-    /// Fits in single precision as far as that goes, then in double precision if the tolerance asks
-    /// for it. Returns the number of labels that were reported as done.
+    /// Fits in single precision as far as possible, and then in double precision if the tolerance
+    /// requires it. Returns the number of labels that were reported as finished.
     fn descend<const N: usize>(
         &self,
         x: Sparse<'_>,
@@ -361,8 +366,9 @@ impl<'a> Fit<'a> {
         self.finish(descent, point, converged, model)
     }
 
-    /// Minimizes to `tol`, adding pairs until those left out need no coupling. `warm`: whether the
-    /// point already comes from a model with couplings.
+    /// Minimizes the objective to the tolerance `tol`, and adds pairs of labels to it until no
+    /// other pair needs a coupling. `warm` is whether `point` comes from a start model or an
+    /// earlier run. If not, a rough fit without couplings comes first.
     ///
     /// Returns the last point and whether it has converged.
     fn converge<T: Float, const N: usize>(
@@ -387,7 +393,8 @@ impl<'a> Fit<'a> {
             descent.set_pairs(self.all_pairs()?, &mut point)?;
             return descent.minimize(point, tol);
         }
-        // Only roughly in the first round, since pairs added later move everything again.
+        // The first round uses a loose tolerance, because pairs that are added later change all
+        // parameters again.
         let mut target = (10.0 * tol).min(tol.max(LOOSE));
         let mut done = false;
         loop {
@@ -406,8 +413,8 @@ impl<'a> Fit<'a> {
             descent.set_pairs(list, &mut point)?;
             let before = descent.left;
             (point, converged) = descent.minimize(point, target)?;
-            // After a single gradient all was within the tolerance: the new pairs have moved
-            // nothing.
+            // After a single gradient, all violations were within the tolerance. The new pairs
+            // therefore changed nothing.
             let unmoved = done && before - descent.left == 1;
             if !converged || all || unmoved {
                 return Ok((point, converged));
@@ -416,7 +423,7 @@ impl<'a> Fit<'a> {
         }
     }
 
-    /// All pairs of labels, in increasing order.
+    /// Returns all pairs of labels, in increasing order.
     fn all_pairs(&self) -> Result<Vec<(u32, u32)>, Error> {
         let m = self.labels.len();
         let mut pairs = reserved(PAIRS, m * (m - 1) / 2)?;
@@ -426,8 +433,8 @@ impl<'a> Fit<'a> {
         Ok(pairs)
     }
 
-    /// Evaluates the solution and writes it to `model`, in the caller's units. Returns the number
-    /// of labels reported as done.
+    /// Evaluates the solution and writes it to `model` in the caller's units. Returns the number of
+    /// labels that were reported as finished.
     fn finish<T: Float, const N: usize>(
         &self,
         mut descent: Descent<'_, T, N>,
@@ -436,8 +443,8 @@ impl<'a> Fit<'a> {
         model: &mut Model,
     ) -> Result<usize, Error> {
         if let (false, Some(pair)) = (converged, self.params.pairs()) {
-            // If the fit has not converged, its violation is reported over all pairs, not only
-            // those in the objective.
+            // If the fit has not converged, its violation is reported over all pairs, including
+            // pairs outside the objective.
             let found = descent.wanting(&point, pair)?;
             let list = merged(descent.objective.pairs().iter().copied(), &found)?;
             descent.set_pairs(list, &mut point)?;
@@ -458,11 +465,11 @@ impl<'a> Fit<'a> {
         Ok(progress.reported())
     }
 
-    /// Repeats the procedure of the method's authors, in double precision.
+    /// Repeats the procedure of the method's authors in double precision.
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] if it diverges.
+    /// [`Error::Param`] if the procedure diverges.
     fn replay<const N: usize>(&self, x: Sparse<'_>, model: &mut Model) -> Result<usize, Error> {
         let pair = self.params.pairs().map(reference::in_both_orders);
         let mut objective = self.objective::<f64, N>(x, pair, false)?;
@@ -476,9 +483,9 @@ impl<'a> Fit<'a> {
         if !point.is_finite() {
             return Err(Error::Param {
                 name: "solver",
-                expected: "\"auto\" or \"fista\" where steps of fixed length diverge, as they do for this X \
+                expected: "\"auto\" or \"fista\" if steps of fixed length diverge, which happens for this X \
                            and these penalties",
-                got: format!("\"reference\", whose steps are of length {step:e}"),
+                got: format!("\"reference\" with steps of length {step:e}"),
             });
         }
         units.write(point, objective.pairs(), false, model, self.watch)?;
@@ -488,7 +495,7 @@ impl<'a> Fit<'a> {
     }
 }
 
-/// The sorted union of two lists of pairs.
+/// Returns the sorted union of two lists of pairs.
 fn merged(a: impl Iterator<Item = (u32, u32)>, b: &[(u32, u32)]) -> Result<Vec<(u32, u32)>, Error> {
     let mut all = collected(PAIRS, a)?;
     extend(PAIRS, &mut all, b.iter().copied())?;

@@ -1,21 +1,22 @@
-//! One pass over the training rows: the gradient of the loss at a point, panel by panel of labels.
+//! Computes the gradient of the loss at a point in one pass over the training rows, panel by panel
+//! of labels.
 //!
-//! For a panel of N labels and a block of rows, the pass computes the log-odds `E = X W + Y C + β`,
-//! turns them into residuals `Ξ = Ω (σ(E) − Y)` and multiplies these back to `Xᵀ Ξ` and `Yᵀ Ξ`,
-//! while the block is in cache. Ω holds the weights of the rows, which sum to 1. Nothing of size
-//! rows × labels outlives a block.
+//! The pass processes a panel of N labels and a block of rows at a time. It computes the log-odds
+//! `E = X W + Y C + β`, converts them to residuals `Ξ = Ω (σ(E) − Y)`, and computes the products
+//! `Xᵀ Ξ` and `Yᵀ Ξ`. The block stays in the cache during these steps. Ω holds the row weights,
+//! which sum to 1. Arrays of size rows × labels exist only for one block.
 //!
-//! The gradient of a weight is an entry of `Xᵀ Ξ`. The gradient of the coupling of i and k is the
-//! sum of two halves, entry (k, i) and entry (i, k) of `Yᵀ Ξ`, since the coupling is in the losses
-//! of both labels.
+//! The gradient of a weight is an entry of `Xᵀ Ξ`. The coupling of i and k is in the losses of both
+//! labels. Its gradient is therefore the sum of entry (k, i) and entry (i, k) of `Yᵀ Ξ`.
 //!
-//! Columns of X and Y count as centred. Centring changes intercepts only, but makes longer steps
-//! possible. It is implicit: a product with a centred matrix is one with the matrix itself,
-//! corrected by its means.
+//! Columns of X and Y are treated as centred. Centring changes only the intercepts, but it allows
+//! longer steps. It is implicit: products are computed with the uncentred matrix and then corrected
+//! by the column means.
 //!
 //! A pass costs O((stored values of X + stored values of Y of neighbouring labels) m). Work is
-//! divided into (panel, range of blocks) by the sizes of the data alone, and partial sums are added
-//! in order: results have the same bits for any number of threads.
+//! divided into pairs of a panel and a range of blocks. This division depends only on the sizes of
+//! the data. Partial sums are added in order. Results are therefore exactly the same for any number
+//! of threads.
 
 mod eigenvalue;
 mod pairs;
@@ -29,27 +30,27 @@ use manylabel_base::{Error, Watch, collected, extend, few, filled, parts, push, 
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Smallest number of pieces of work, if there are that many blocks: enough to occupy a few
+/// Smallest number of pieces of work, if there are enough blocks. It is enough to occupy a few
 /// threads.
 const PIECES: usize = 16;
 
-/// The name of a block's rows in errors about memory.
+/// The name of the rows of a block in memory errors.
 const ROWS_OF_BLOCK: &str = "rows of a block";
 
-/// The sums of one piece of work: one panel, some blocks.
+/// The sums of one piece of work, which consists of one panel and some blocks.
 struct Partial<T, const N: usize> {
-    /// `Xᵀ Ξ` with X as stored; the last row, of the intercept, stays 0.
+    /// `Xᵀ Ξ` for the stored values of X. The last row, for the intercept, stays 0.
     weights: Vec<Wide<T, N>>,
-    /// `Yᵀ Ξ` with Y as stored, one row per neighbour of the panel.
+    /// `Yᵀ Ξ` for the uncentred Y, with one row per neighbour of the panel.
     pairs: Vec<Wide<T, N>>,
-    /// `1ᵀ Ξ`, from which centred products follow.
+    /// `1ᵀ Ξ`, which is needed to compute centred products.
     sum: [f64; N],
-    /// The loss of each label, if it is asked for.
+    /// The loss of each label, if it is computed.
     loss: [f64; N],
 }
 
 impl<T: Float, const N: usize> Partial<T, N> {
-    /// Zeros for a panel with `height` rows of weights and `n_neighbours` neighbours.
+    /// Returns zeros for a panel with `height` rows of weights and `n_neighbours` neighbours.
     fn new(height: usize, n_neighbours: usize) -> Result<Self, Error> {
         Ok(Self {
             weights: filled("weights", Wide::zero(), height)?,
@@ -60,39 +61,40 @@ impl<T: Float, const N: usize> Partial<T, N> {
     }
 }
 
-/// What the log-odds of a row are turned into.
+/// The conversion of the log-odds of a row.
 #[derive(Clone, Copy, PartialEq)]
 enum Residual {
     /// `Ω (σ(E) − Y)`.
     Logistic,
-    /// The same, and the loss is summed as well.
+    /// `Ω (σ(E) − Y)`, and the loss is also summed.
     WithLoss,
     /// `Ω E`, for products with the second moments `ZᵀΩZ`.
     Linear,
 }
 
-/// The data of a fit in one precision, and room for the sums of a pass.
+/// The data of a fit in one precision, and working space for the sums of a pass.
 pub(crate) struct Gradient<'a, T, const N: usize> {
     /// The features.
     pub(crate) design: Design<T>,
     /// The labels.
     pub(crate) labels: &'a Labels,
-    /// The weight of each row; they sum to 1.
+    /// The weight of each row. The weights sum to 1.
     omega: Vec<T>,
-    /// The blocks of each piece of a panel's work.
+    /// The blocks of each piece of work of a panel.
     pieces: Vec<Range<usize>>,
-    /// The sums of all pieces, panel after panel. After a pass the first piece of a panel has its
-    /// total.
+    /// The sums of all pieces, panel by panel. After a pass, the first piece of a panel holds the
+    /// total of the panel.
     partials: Vec<Partial<T, N>>,
-    /// Couplings as the panels read them: for each panel one row per neighbour, see [`Pairs`].
+    /// Couplings in the order in which panels read them. A panel has one row of N couplings for
+    /// each of its neighbours; see [`Pairs`].
     couplings: Vec<Wide<T, N>>,
-    /// Whether labels are centred. Only the reference solver does without.
+    /// Whether labels are centred. They are centred for all solvers except the reference solver.
     centred: bool,
 }
 
 impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
-    /// Prepares passes over a design and labels that were cut into the same blocks. `omega`:
-    /// weights of the rows, which sum to 1.
+    /// Prepares passes over a design and labels that are divided into the same blocks. `omega` are
+    /// the row weights, which sum to 1.
     pub(crate) fn new(
         design: Design<T>,
         labels: &'a Labels,
@@ -119,17 +121,17 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
         })
     }
 
-    /// Number of panels of N labels, the last of which may be incomplete.
+    /// Returns the number of panels of N labels. The last panel may be incomplete.
     pub(crate) fn n_panels(&self) -> usize {
         self.labels.len().div_ceil(N)
     }
 
-    /// Rows of a panel's weights: features plus the intercept.
+    /// Returns the number of rows of the weights of a panel: the features plus the intercept.
     pub(crate) fn height(&self) -> usize {
         self.design.width() + 1
     }
 
-    /// The mean that is subtracted from a neighbour's indicator.
+    /// Returns the mean that is subtracted from the indicator of a neighbour.
     fn mean(&self, label: u32) -> f64 {
         if self.centred {
             self.labels.share[label as usize]
@@ -138,8 +140,8 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
         }
     }
 
-    /// The intercepts that belong to uncentred columns, computed from weights whose last row has
-    /// the intercepts of centred columns.
+    /// Returns the intercepts for uncentred columns. They are computed from weights with the
+    /// intercepts for centred columns in the last row.
     pub(crate) fn intercepts(
         &self,
         weights: &[Wide<T, N>],
@@ -163,8 +165,8 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
         intercepts
     }
 
-    /// Computes the sums of the `active` panels (one flag per panel) at a point whose couplings are
-    /// those of `pairs`. The sums of other panels stay as they were.
+    /// Computes the sums of the `active` panels (one flag per panel) at a point. The couplings of
+    /// the point must belong to `pairs`. The sums of other panels do not change.
     pub(crate) fn evaluate(
         &mut self,
         active: &[bool],
@@ -212,7 +214,8 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
         Ok(())
     }
 
-    /// Writes the couplings where the panels read them: each at two places, one for either label.
+    /// Writes the couplings in the order in which panels read them. Each coupling is written twice,
+    /// once for each of its labels.
     fn place(&mut self, pairs: &Pairs, values: &[T]) -> Result<(), Error> {
         let n = pairs.starts.last().copied().unwrap_or(0);
         if self.couplings.len() != n {
@@ -237,9 +240,13 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
 
     /// Computes the sums of one panel over some blocks of rows, and writes them to `partial`.
     ///
-    /// `weights`: the panel's weights; `neighbours`, `couplings`: the labels it is coupled with and
-    /// one row of couplings for each; `scratch`: room for the log-odds of a block.
-    #[expect(clippy::too_many_arguments, reason = "one loop, called three ways")]
+    /// `weights` are the weights of the panel. `neighbours` are the labels with which it is
+    /// coupled, and `couplings` has one row of couplings for each neighbour. `scratch` is working
+    /// space for the log-odds of a block.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "a single loop for three kinds of residuals"
+    )]
     fn add_up(
         &self,
         panel: usize,
@@ -299,8 +306,8 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
         Ok(())
     }
 
-    /// Adds `Σ ω (log(1 + e^E) − y E)` over the rows of a block to each label's loss. `e`:
-    /// log-odds.
+    /// Adds `Σ ω (log(1 + e^E) − y E)` over the rows of a block to the loss of each label. `e`
+    /// holds the log-odds.
     fn add_loss(
         &self,
         block: usize,
@@ -322,12 +329,13 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
         }
     }
 
-    /// The loss of each label of a panel, if the last pass was asked for it.
+    /// Returns the loss of each label of a panel, if the last pass computed it.
     pub(crate) fn losses(&self, panel: usize) -> &[f64; N] {
         &self.partials[panel * self.pieces.len()].loss
     }
 
-    /// Writes the gradient of a panel's weights and intercepts from the sums of the last pass.
+    /// Writes the gradient of the weights and intercepts of a panel, computed from the sums of the
+    /// last pass.
     pub(crate) fn write(&self, panel: usize, out: &mut [Wide<T, N>]) {
         let partial = &self.partials[panel * self.pieces.len()];
         out.copy_from_slice(&partial.weights);
@@ -339,8 +347,8 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
         out[self.design.width()] = Wide(partial.sum.map(|sum| T::of(sum)));
     }
 
-    /// For each pair, the gradients of its coupling in the losses of its first and of its second
-    /// label.
+    /// Returns, for each pair, two derivatives with respect to its coupling: that of the loss of
+    /// its first label, and that of the loss of its second label.
     pub(crate) fn halves<'b>(
         &'b self,
         pairs: &'b Pairs,
@@ -356,9 +364,9 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
         places.map(move |(&(i, k), &(a, b))| [read(i, k, a), read(k, i, b)])
     }
 
-    /// Writes the columns `cols` of a block, each value multiplied by the weight of its row, into
-    /// the lanes of `out`, which is zero so far. Features come first, then labels; columns are as
-    /// stored.
+    /// Writes the columns `cols` of a block into the lanes of `out`, with each value multiplied by
+    /// the weight of its row. `out` must be zero. Features come first, then labels. Columns are not
+    /// centred.
     pub(crate) fn columns(&self, block: usize, cols: Range<usize>, out: &mut [Wide<T, N>]) {
         let width = self.design.width();
         let rows = self.design.cuts()[block].clone();
@@ -380,11 +388,13 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
         }
     }
 
-    /// The pairs for which one half of the gradient has an absolute value ≥ `bound`, each once and
-    /// in increasing order. The gradient of every other pair is below `2 · bound`.
+    /// Returns the pairs for which one of the derivatives of [`halves`](Self::halves) has an
+    /// absolute value of at least `bound`, in increasing order and without repetition. The gradient
+    /// of every other pair is below `2 · bound`.
     ///
-    /// Takes one pass in which every panel has all labels as neighbours: O(stored values of Y × m)
-    /// beside the features, and m rows of sums for each panel in work.
+    /// Takes one pass in which every panel has all labels as neighbours. This costs O(stored values
+    /// of Y × m) in addition to the products with the features. It needs m rows of sums for each
+    /// panel that is being processed.
     pub(crate) fn beyond(
         &mut self,
         at: &Iterate<T, N>,
@@ -436,7 +446,7 @@ impl<'a, T: Float, const N: usize> Gradient<'a, T, N> {
     }
 }
 
-/// Multiplies rows by their weights and returns the sum of the products.
+/// Multiplies rows by their weights, and returns the sum of the products.
 fn scaled<T: Float, const N: usize>(rows: &mut [Wide<T, N>], weights: &[T]) -> Wide<T, N> {
     let mut sum = Wide::zero();
     for (row, &weight) in rows.iter_mut().zip(weights) {
@@ -448,7 +458,7 @@ fn scaled<T: Float, const N: usize>(rows: &mut [Wide<T, N>], weights: &[T]) -> W
     sum
 }
 
-/// Adds all partial sums to the first, in order.
+/// Adds all partial sums to the first partial sum, in order.
 fn join_partials<T: Float, const N: usize>(partials: &mut [Partial<T, N>]) {
     let Some((first, others)) = partials.split_first_mut() else {
         return;

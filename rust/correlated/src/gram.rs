@@ -1,41 +1,43 @@
-//! Second moments of all columns that a label may have weights for: features, labels and the
-//! constant.
+//! Computes the second moments of all columns for which a label may have weights: features, labels
+//! and the constant.
 //!
-//! They are the curvature of every label's loss, up to a factor, where predictions are constant.
-//! The quasi-Newton solver starts from them. They take O(side²) memory and about one gradient of as
-//! many labels as there are columns.
+//! If predictions are constant, the second moments are the curvature of the loss of every label, up
+//! to a factor. The quasi-Newton solver starts from them. With c columns, they take O(c²) memory,
+//! and they take about as long to compute as one gradient of a problem with c labels.
 
 use crate::gradient::Gradient;
 use crate::wide::{Float, Wide};
 use manylabel_base::{Error, Watch, collected, extend, filled};
 use rayon::prelude::*;
 
-/// Largest number of columns: their moments take 16 MiB in single precision.
+/// Largest number of columns. The moments then take 16 MiB in single precision.
 const MAX_COLUMNS: usize = 2048;
 
 /// Smallest number of rows per column. With fewer rows, the moments say little about the curvature,
-/// which then comes from the few rows whose labels are in doubt.
+/// which then comes from a few rows with uncertain labels.
 const ROWS: usize = 2;
 
-/// Cost of multiplying matrices as small as those of one label, in units of multiplications by
-/// values of the training data. If there are too few such values, the gradients that quasi-Newton
-/// steps save are cheaper than the steps.
+/// Cost of a multiplication in the small matrices of a label, relative to a multiplication with a
+/// value of the training data. If there are few stored values, the gradients that quasi-Newton
+/// steps save are cheaper than the steps themselves.
 const DEAR: usize = 8;
 
 /// The second moments `ZᵀΩZ` of centred columns Z: features, labels and a constant one.
 pub(crate) struct Gram<T> {
-    /// Row after row; symmetric up to rounding.
+    /// The entries, stored row by row. The matrix is symmetric up to rounding.
     values: Vec<T>,
     /// Number of columns.
     side: usize,
 }
 
 impl<T: Float> Gram<T> {
-    /// Computes the moments, or returns `None` if they are too many or not expected to pay off.
+    /// Computes the moments. Returns `None` if there are too many columns, or if the moments are
+    /// not expected to save time.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if there is no memory; [`Error::Stopped`].
+    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was
+    /// stopped.
     pub(crate) fn new<const N: usize>(
         gradient: &Gradient<'_, T, N>,
         watch: &Watch,
@@ -52,7 +54,7 @@ impl<T: Float> Gram<T> {
         let means = collected("second moments", shifts.chain(labels.share.iter().copied()))?;
         let all = collected("second moments", 0..m as u32)?;
         let mut values = filled("second moments", T::default(), side * side)?;
-        // N columns at a time take the place of the residuals of a panel.
+        // N columns at a time are used in place of the residuals of a panel.
         values
             .par_chunks_mut(side * N)
             .enumerate()
@@ -84,8 +86,8 @@ impl<T: Float> Gram<T> {
         Ok(Some(Self { values, side }))
     }
 
-    /// The moments of one column with all others. Features come first, then labels, and last the
-    /// constant.
+    /// Returns the moments of one column with all columns. Features come first, then labels, and
+    /// the constant comes last.
     pub(crate) fn row(&self, col: usize) -> &[T] {
         &self.values[col * self.side..][..self.side]
     }

@@ -1,10 +1,10 @@
-//! The labels of the training rows in the form that the fit wants: for each block of rows, which
-//! rows hold which label.
+//! Prepares the labels of the training rows for the fit. For each block of rows, it stores which
+//! rows have which label.
 //!
-//! Only labels that some but not all rows hold take part in the fit. They are numbered by falling
-//! frequency, so that the labels of a panel have similar numbers of rows. Each block stores its
-//! entries twice, by label and by row, in 2 and 4 bytes each. Both products of the fit, `Y C` and
-//! `Yᵀ U`, then add up in registers.
+//! Only labels that occur in some but not all rows take part in the fit. They are numbered by
+//! decreasing frequency, so that the labels of a panel have similar numbers of rows. Each block
+//! stores its entries twice: by label in 2 bytes each, and by row in 4 bytes each. The two products
+//! of the fit, `Y C` and `Yᵀ U`, can then be summed in registers.
 
 use crate::wide::{Float, Wide};
 use manylabel_base::{Error, Watch, collected, filled, push, reserved};
@@ -12,39 +12,40 @@ use manylabel_simd::wide;
 use manylabel_sparse::{CsrView, Index};
 use std::ops::Range;
 
-/// Names of what did not fit in memory, for errors.
+/// Names of arrays in memory errors.
 const LABELS: &str = "number of labels";
 const STORED: &str = "number of entries of Y";
 
-/// The labels that some rows hold and some do not, the most frequent first, and the rows that hold
+/// The labels that occur in some but not all rows, the most frequent first, and the rows that have
 /// them.
 pub(crate) struct Labels {
     /// The original label at each position.
     pub(crate) kept: Vec<u32>,
-    /// The weighted share of rows that hold the label at each position; in (0, 1).
+    /// For each position, the weighted fraction of rows that have the label; in (0, 1).
     pub(crate) share: Vec<f64>,
     /// The entries of each block of rows.
     blocks: Vec<Holders>,
 }
 
-/// Which rows hold which label, in one block of rows. Rows are numbered within the block.
+/// The rows that have each label, in one block of rows. Rows are numbered within the block.
 struct Holders {
-    /// The labels that occur in the block, in increasing order. The f-th is held by
+    /// The labels that occur in the block, in increasing order. The f-th of these labels occurs in
     /// `rows[ends[f]..ends[f + 1]]`.
     labels: Vec<u32>,
-    /// Where the rows of each of these labels begin and end.
+    /// The start and end of the rows of each of these labels.
     ends: Vec<u32>,
-    /// Rows, label after label; a block has at most 4096.
+    /// Rows, label by label. A block has at most 4096 rows.
     rows: Vec<u16>,
-    /// The same entries by row: row r holds `labels_of_rows[row_ends[r]..row_ends[r + 1]]`.
+    /// The same entries by row. Row r has the labels
+    /// `labels_of_rows[row_ends[r]..row_ends[r + 1]]`.
     row_ends: Vec<u32>,
-    /// Labels, row after row.
+    /// Labels, row by row.
     labels_of_rows: Vec<u32>,
 }
 
 impl Labels {
-    /// Collects the labels of the rows of `y`. `counts`: number of rows per original label;
-    /// `omega`: weights of the rows, which sum to 1; `cuts`: rows of each block.
+    /// Collects the labels of the rows of `y`. `counts` is the number of rows for each original
+    /// label. `omega` are the row weights, which sum to 1. `cuts` are the rows of each block.
     ///
     /// Labels with the same number of rows keep their original order. Takes O(stored labels ×
     /// log(stored labels of a block)).
@@ -99,7 +100,8 @@ impl Labels {
             });
         }
         for share in &mut share {
-            // The only row without a label may have hardly any weight. The log-odds stay finite.
+            // The only row without a label may have a tiny weight. This limit keeps the log-odds
+            // finite.
             *share = share.min(1.0 - f64::EPSILON);
         }
         Ok(Self {
@@ -109,17 +111,17 @@ impl Labels {
         })
     }
 
-    /// Number of labels.
+    /// Returns the number of labels.
     pub(crate) fn len(&self) -> usize {
         self.kept.len()
     }
 
-    /// Number of entries: pairs of a row and a label that it holds.
+    /// Returns the number of entries, which are pairs of a row and one of its labels.
     pub(crate) fn stored(&self) -> usize {
         self.blocks.iter().map(|block| block.rows.len()).sum()
     }
 
-    /// The labels of a block within `range`, each with the rows that hold it.
+    /// Returns the labels of a block within `range`, each with the rows that have the label.
     pub(crate) fn holders(
         &self,
         block: usize,
@@ -131,11 +133,11 @@ impl Labels {
         (first..last).map(|f| (of.labels[f], of.rows(f)))
     }
 
-    /// `out_i += Σ_k y_ik c_k` for the rows i of a block, over the given labels in increasing
-    /// order. `c` has one entry per given label.
+    /// Computes `out_i += Σ_k y_ik c_k` for the rows i of a block, over the given labels in
+    /// increasing order. `c` has one entry per given label.
     ///
-    /// Goes through all entries of the block if all labels are given, otherwise only through those
-    /// of the given labels.
+    /// If all labels are given, all entries of the block are read. Otherwise only the entries of
+    /// the given labels are read.
     pub(crate) fn times<T: Float, const N: usize>(
         &self,
         block: usize,
@@ -151,8 +153,8 @@ impl Labels {
         }
     }
 
-    /// `g_k += Σ_i y_ik u_i` over the rows i of a block, for the given labels in increasing order.
-    /// `g` has one entry per given label.
+    /// Computes `g_k += Σ_i y_ik u_i` over the rows i of a block, for the given labels in
+    /// increasing order. `g` has one entry per given label.
     pub(crate) fn add_transposed<T: Float, const N: usize>(
         &self,
         block: usize,
@@ -165,7 +167,7 @@ impl Labels {
     }
 }
 
-/// [`Labels::times`] for all labels: the sum of each row is added up in registers.
+/// Computes [`Labels::times`] for all labels. The sum of each row is computed in registers.
 #[wide]
 fn by_rows<T: Float, const N: usize>(holders: &Holders, c: &[Wide<T, N>], out: &mut [Wide<T, N>]) {
     for (ends, out) in holders.row_ends.windows(2).zip(out) {
@@ -174,7 +176,8 @@ fn by_rows<T: Float, const N: usize>(holders: &Holders, c: &[Wide<T, N>], out: &
     }
 }
 
-/// [`Labels::times`] for some labels: adds each label's entry to the rows that hold it.
+/// Computes [`Labels::times`] for some labels. The entry of each label is added to the rows that
+/// have the label.
 #[wide]
 fn scatter<T: Float, const N: usize>(of: Shared<'_>, c: &[Wide<T, N>], out: &mut [Wide<T, N>]) {
     of.each(|at, rows| {
@@ -185,7 +188,7 @@ fn scatter<T: Float, const N: usize>(of: Shared<'_>, c: &[Wide<T, N>], out: &mut
     });
 }
 
-/// [`Labels::add_transposed`]: the sum of each label is added up in registers.
+/// Computes [`Labels::add_transposed`]. The sum of each label is computed in registers.
 #[wide]
 fn gather<T: Float, const N: usize>(of: Shared<'_>, u: &[Wide<T, N>], g: &mut [Wide<T, N>]) {
     of.each(|at, rows| {
@@ -201,7 +204,7 @@ fn plus<T: Float, const N: usize, I: Copy>(
     places: &[I],
     position: impl Fn(I) -> usize,
 ) -> Wide<T, N> {
-    // Two sums in named variables, so that consecutive additions do not wait for one another.
+    // Two separate sums are used, so that consecutive additions do not wait for one another.
     let (mut a, mut b) = (first, Wide::zero());
     let pairs = places.chunks_exact(2);
     for &place in pairs.remainder() {
@@ -216,13 +219,14 @@ fn plus<T: Float, const N: usize, I: Copy>(
 }
 
 impl Holders {
-    /// The rows of the block's f-th label.
+    /// Returns the rows of the f-th label of the block.
     fn rows(&self, f: usize) -> &[u16] {
         &self.rows[self.ends[f] as usize..self.ends[f + 1] as usize]
     }
 }
 
-/// The labels that are both in a block and in a list of labels; both are in increasing order.
+/// The labels that are in a block and also in a list of labels. The labels of the block and of the
+/// list are in increasing order.
 #[derive(Clone, Copy)]
 struct Shared<'a> {
     /// The block.
@@ -232,7 +236,7 @@ struct Shared<'a> {
 }
 
 impl Shared<'_> {
-    /// Calls `then` for each common label with its position in the list and the rows that hold it.
+    /// Calls `then` for each common label with its position in the list and the rows that have it.
     /// Takes O(labels of the block + labels of the list).
     #[inline(always)]
     fn each(self, mut then: impl FnMut(usize, &[u16])) {

@@ -1,69 +1,74 @@
-//! Correlated logistic regressions for multi-label classification: one weight per feature and
-//! label, and one coupling per pair of labels (Bian, Xie and Tao, *`CorrLog`*, AISTATS 2012; Li et
-//! al., *Correlated Logistic Model With Elastic Net Regularization*, IEEE TIP 2016).
+//! Fits correlated logistic regressions for multi-label classification. The model has one weight
+//! per feature and label, and one coupling per pair of labels (Bian, Xie and Tao, *`CorrLog`*,
+//! AISTATS 2012; Li et al., *Correlated Logistic Model With Elastic Net Regularization*, IEEE TIP
+//! 2016).
 //!
 //! # Model
 //!
-//! With labels z of 0 and 1, `p(z|x) ∝ exp(Σ_i z_i b_iᵀx + Σ_{i<k} c_ik z_i z_k)`. The log-odds of
-//! label i, given the features and all other labels, are `E_i = b_iᵀx + Σ_k c_ik z_k`. A positive
-//! coupling `c_ik` makes labels i and k more likely to occur together, a negative one less likely.
-//! Without couplings this is one independent logistic regression per label.
+//! For labels z of 0 and 1, the model is `p(z|x) ∝ exp(Σ_i z_i b_iᵀx + Σ_{i<k} c_ik z_i z_k)`. The
+//! log-odds of label i, given the features and all other labels, are `E_i = b_iᵀx + Σ_k c_ik z_k`.
+//! A positive coupling `c_ik` makes labels i and k more likely to occur together. A negative
+//! coupling makes this less likely. Without couplings, the model is one independent logistic
+//! regression per label.
 //!
 //! # Objective
 //!
 //! The likelihood has a normalizing sum over `2^m` label sets. The fit therefore uses the
-//! pseudo-likelihood, the product of the probabilities of each label given all others. It minimizes
-//! the negative log pseudo-likelihood plus elastic nets:
+//! pseudo-likelihood, the product of the probabilities of each label given all other labels. It
+//! minimizes the negative log pseudo-likelihood plus elastic nets:
 //!
 //! ```text
 //! (1/n) Σ_l Σ_i [log(1 + e^{E_li}) − z_li E_li] + λ₁ Σ (b² + ε|b|) + λ₂ Σ_{i<k} (c² + ε|c|)
 //! ```
 //!
-//! With sample weights, the mean over rows becomes a weighted mean. Intercepts are not penalized.
-//! The objective is convex. The absolute values set many weights and couplings to exactly zero, so
-//! that both are returned as sparse matrices.
+//! With sample weights, the mean over rows is a weighted mean. Intercepts are not penalized. The
+//! objective is convex. The absolute values set many weights and couplings to exactly zero. Weights
+//! and couplings are therefore returned as sparse matrices.
 //!
-//! The paper codes labels as −1 and 1. That is the same likelihood with `w = b/2` and `a = c/4` and
-//! other intercepts, but penalties of w and a are not penalties of b and c. [`Coding`] chooses
-//! which of the two are penalized; [`Model`] always holds b and c.
+//! Li et al. code labels as −1 and 1. The likelihood is the same with `w = b/2`, `a = c/4` and
+//! other intercepts. However, penalties of w and a are not the same as penalties of b and c.
+//! [`Coding`] chooses which parameters are penalized. [`Model`] always holds b and c.
 //!
 //! # Prediction
 //!
-//! [`Scorer`] answers two questions about a row. Label sets come from the most probable set, the
-//! maximum of p(z|x), found by the [`Method`] of choice. Rankings and probabilities come from the
-//! marginals p(`z_i` = 1|x), whatever the other labels are.
+//! [`Scorer`] computes two kinds of results for a row. Predicted label sets are derived from the
+//! most probable label set, the maximum of p(z|x), which is found by the chosen [`Method`].
+//! Rankings and probabilities come from the marginals p(`z_i` = 1|x), which are sums over all
+//! values of the other labels.
 //!
 //! # How a fit proceeds
 //!
-//! 1. Features are scaled to unit variance, labels sorted by frequency, rows cut into blocks.
-//! 2. Independent regressions are fitted roughly, in single precision.
-//! 3. Pairs of labels whose coupling should not be zero enter the objective, which is minimized;
-//!    this is repeated until the pairs left out satisfy their optimality condition (KKT violation
-//!    zero).
-//! 4. If the tolerance is below what single precision can reach, step 3 is repeated in double
+//! 1. Features are scaled to unit variance, labels are sorted by frequency, and rows are divided
+//!    into blocks.
+//! 2. Independent regressions are fitted in single precision, with a loose tolerance.
+//! 3. Pairs of labels that should have a nonzero coupling enter the objective, and the objective is
+//!    minimized. This is repeated until the pairs outside the objective satisfy their optimality
+//!    condition (a KKT violation of zero).
+//! 4. If the tolerance cannot be reached in single precision, step 3 is repeated in double
 //!    precision.
-//! 5. Weights are written in the units of the caller's features.
+//! 5. Weights are converted to the units of the caller's features.
 //!
-//! One gradient takes O((stored values of X + stored values of Y) m) for m labels, less where few
-//! labels are coupled. Memory is a small multiple of the dense weight matrix, features × labels,
-//! plus one scaled copy of X (two if sparse).
+//! One gradient takes O((stored values of X + stored values of Y) m) for m labels. It takes less if
+//! few labels are coupled. Memory is a small multiple of the dense weight matrix, features ×
+//! labels, plus one scaled copy of X (two copies if X is sparse).
 //!
 //! | file | what |
 //! |---|---|
-//! | `design.rs`, `labels.rs` | features of unit variance in blocks of rows; which rows hold which label |
-//! | `wide.rs` | arithmetic on several labels side by side |
+//! | `design.rs`, `labels.rs` | features of unit variance in blocks of rows; the rows of each label |
+//! | `wide.rs` | arithmetic on several labels at a time |
 //! | `gradient.rs`, `gram.rs` | one pass over the rows; second moments |
 //! | `iterate.rs`, `penalty.rs`, `objective.rs` | a point; elastic nets; value, gradient, KKT violation |
-//! | `fista.rs`, `quasi_newton.rs` | the two solvers, which improve a point; `stop.rs`: when they end |
+//! | `fista.rs`, `quasi_newton.rs`, `stop.rs` | the two solvers; their stopping criteria |
 //! | `reference.rs` | the procedure of the method's authors |
-//! | `fit.rs` | which pairs enter, which solver runs, in which precision |
-//! | `units.rs`, `model.rs` | conversion between the caller's units and those of the fit; the result |
+//! | `fit.rs` | the choice of pairs, solver and precision |
+//! | `units.rs`, `model.rs` | conversion between units of the caller and units of the fit; the result |
 //! | `decode/` | the most probable label set, and probabilities |
 //! | `predict.rs` | scores of rows |
 //!
-//! Invariants: no dense array of size rows × labels exists, only one for a block of rows at a time.
-//! With more than 90 labels, couplings that are zero cost nothing unless their gradient says that
-//! they should not be zero. Results do not depend on the number of threads.
+//! Dense arrays of size rows × labels exist only for one block of rows at a time. With more than
+//! about 90 labels, a coupling enters the objective only if its gradient shows that it should not
+//! be zero. All other couplings cost almost nothing. Results do not depend on the number of
+//! threads.
 //!
 //! # Example
 //!

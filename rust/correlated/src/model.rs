@@ -1,19 +1,22 @@
-//! The result of a fit, which is also what a later fit may start from.
+//! Defines the result of a fit. A later fit may start from it.
 //!
-//! Everything here is in the caller's terms: original feature and label numbers, features as given
-//! (not scaled), labels of 0 and 1. Weights are stored by feature, as scoring reads them.
+//! Everything here is in the caller's terms: original feature and label numbers, features without
+//! scaling, and labels of 0 and 1. Weights are stored by feature, in the order in which scoring
+//! reads them.
 
 use manylabel_base::{Error, Watch, collected, copied, extend, filled, push, reserved};
 use manylabel_sparse::{CsrView, Index, Sparse, with_sparse};
 use rayon::prelude::*;
 use std::cmp::Reverse;
 
-/// A sparse matrix in compressed rows and double precision. The columns of a row increase.
+/// A sparse matrix in compressed row format and double precision. The columns of each row are in
+/// increasing order.
 #[derive(Debug, PartialEq)]
 pub struct Matrix {
-    /// Row r has `cols[ends[r]..ends[r + 1]]`; length number of rows + 1, the first entry 0.
+    /// Row r contains `cols[ends[r]..ends[r + 1]]`. The length is the number of rows + 1, and the
+    /// first entry is 0.
     pub ends: Vec<usize>,
-    /// Columns, row after row.
+    /// Column numbers, row by row.
     pub cols: Vec<u32>,
     /// Values, in the same order as the columns.
     pub values: Vec<f64>,
@@ -22,10 +25,11 @@ pub struct Matrix {
 }
 
 impl Matrix {
-    /// A matrix without rows, to which up to `n_rows` rows can be appended without allocating
-    /// `ends` again.
+    /// Returns a matrix without rows. Up to `n_rows` rows can be appended without allocating `ends`
+    /// again.
     ///
-    /// [`push`](Self::push) appends to the current row, [`end_row`](Self::end_row) finishes it.
+    /// [`push`](Self::push) appends to the current row. [`end_row`](Self::end_row) finishes the
+    /// current row.
     pub(crate) fn empty(n_rows: usize, n_cols: usize) -> Result<Self, Error> {
         let mut ends = reserved("number of rows", n_rows + 1)?;
         ends.push(0);
@@ -37,7 +41,7 @@ impl Matrix {
         })
     }
 
-    /// Appends an entry to the current row. The caller keeps columns increasing.
+    /// Appends an entry to the current row. The caller must append columns in increasing order.
     pub(crate) fn push(&mut self, col: u32, value: f64) -> Result<(), Error> {
         push("weights", &mut self.cols, col)?;
         push("weights", &mut self.values, value)
@@ -48,8 +52,8 @@ impl Matrix {
         push("number of rows", &mut self.ends, self.cols.len())
     }
 
-    /// A square matrix of n rows from (row, column, value) triplets in any order, each cell at most
-    /// once. Takes O(entries log(entries) + n).
+    /// Returns a square matrix of n rows from triplets (row, column, value) in any order. Each cell
+    /// may occur at most once. Takes O(entries log(entries) + n).
     pub(crate) fn of_entries(mut entries: Vec<(u32, u32, f64)>, n: usize) -> Result<Self, Error> {
         entries.sort_unstable_by_key(|&(row, col, _)| (row, col));
         let mut matrix = Self::empty(n, n)?;
@@ -63,7 +67,7 @@ impl Matrix {
         Ok(matrix)
     }
 
-    /// Columns and values of one row.
+    /// Returns the columns and values of one row.
     ///
     /// # Panics
     ///
@@ -73,16 +77,16 @@ impl Matrix {
         (&self.cols[range.clone()], &self.values[range])
     }
 
-    /// Checks that each entry equals its mirror image bit by bit and that none is on the diagonal,
-    /// in O(entries).
+    /// Checks that each entry exactly equals its mirror entry, and that no entry is on the
+    /// diagonal. Takes O(entries).
     ///
-    /// One cursor per row suffices: rows are visited in order, so that mirror images in a row are
-    /// met in order, too.
+    /// One cursor per row is sufficient. Rows are visited in order, so the mirror entries in a row
+    /// are also visited in order.
     ///
     /// # Errors
     ///
-    /// [`Error::Csr`] with the first row that breaks the rule. The matrix is named `correlations_`,
-    /// as the fitted attribute that callers can change.
+    /// [`Error::Csr`] with the first row that is not symmetric or has a diagonal entry. The error
+    /// names the matrix `correlations_`, after the fitted attribute that callers can change.
     pub(crate) fn check_symmetric(&self) -> Result<(), Error> {
         let mut next = copied("couplings", &self.ends)?;
         for row in 0..self.ends.len() - 1 {
@@ -96,7 +100,9 @@ impl Matrix {
                     return Err(Error::Csr {
                         matrix: "correlations_",
                         row,
-                        rule: format!("column {col} breaks the symmetry or is on the diagonal"),
+                        rule: format!(
+                            "column {col} is on the diagonal or has no equal entry across the diagonal"
+                        ),
                     });
                 }
                 *mirror += 1;
@@ -106,10 +112,10 @@ impl Matrix {
     }
 }
 
-/// A model to start a fit from: parts of one fitted to the same features and labels.
+/// A model from which a fit can start. It must have been fitted to the same features and labels.
 ///
-/// A start saves gradients, for example along a path of penalties. It does not change the optimum.
-/// The reference solver ignores it.
+/// A fit from a start needs fewer gradients, for example if the same data are fitted with a
+/// sequence of penalties. The optimum is the same. The reference solver ignores it.
 #[derive(Debug, Clone, Copy)]
 pub struct Start<'a> {
     /// See [`Model::weights`].
@@ -120,40 +126,42 @@ pub struct Start<'a> {
     pub couplings: &'a Matrix,
 }
 
-/// A fitted model in 0/1 coding. The log-odds of label i, given the features and the other labels,
-/// are `intercept_i + Σ_f x_f weights_fi + Σ_k couplings_ik z_k`.
+/// A fitted model for labels coded as 0 and 1. The log-odds of label i, given the features and the
+/// other labels, are `intercept_i + Σ_f x_f weights_fi + Σ_k couplings_ik z_k`.
 ///
 /// A fit that has not converged is also returned; see [`converged`](Self::converged).
 #[derive(Debug)]
 pub struct Model {
-    /// Weights b, of shape (`n_features`, `n_labels`). Features that do not vary have none.
+    /// Weights b, of shape (`n_features`, `n_labels`). Constant features have no weights.
     pub weights: Matrix,
-    /// One intercept per label; −∞ for labels that no row holds. A label that all rows hold has no
-    /// weights and the intercept `ln(2n + 1)`.
+    /// One intercept per label. It is −∞ for labels that occur in no row. A label that occurs in
+    /// all rows has no weights, and its intercept is `ln(2n + 1)`.
     pub intercept: Vec<f64>,
-    /// Couplings c, of shape (`n_labels`, `n_labels`), symmetric, with an empty diagonal.
+    /// Couplings c, of shape (`n_labels`, `n_labels`). The matrix is symmetric, and its diagonal is
+    /// empty.
     pub couplings: Matrix,
-    /// Label sets of the training rows, from which the search for the most probable label set
-    /// starts.
+    /// Label sets of the training rows. The search for the most probable label set starts from
+    /// them.
     pub sets: LabelSets,
-    /// Loss plus penalties at the solution. Labels that no row or every row holds are not part of
-    /// it. With the reference solver, the value at the point of its last gradient.
+    /// Loss plus penalties at the solution. Labels that occur in no row or in every row are not
+    /// included. For the reference solver, it is the value at the extrapolated point where the last
+    /// gradient was computed, not at the solution.
     pub objective: f64,
-    /// KKT violation of the solution: the largest entry of the least subgradient, over weights and
-    /// pairs.
+    /// KKT violation of the solution: the largest entry of the smallest subgradient, over weights
+    /// and pairs.
     pub violation: f64,
-    /// Number of gradients taken.
+    /// Number of gradients computed.
     pub n_iter: usize,
-    /// Whether the KKT violation is within the tolerance; with the reference solver, whether it
-    /// stopped before the gradients ran out.
+    /// Whether the KKT violation is within the tolerance. For the reference solver, whether it
+    /// stopped before the limit on gradients was reached.
     pub converged: bool,
 }
 
 impl Model {
-    /// The model of labels that no row or every row holds. It has intercepts only, because nothing
-    /// can be learned about these labels. `counts`: number of rows per label.
+    /// Returns the model of labels that occur in no row or in every row. It has intercepts only,
+    /// because nothing can be learned about these labels. `counts` is the number of rows per label.
     ///
-    /// The other labels get the intercept −∞ for now; the fit overwrites it.
+    /// Other labels get the intercept −∞, which the fit overwrites later.
     pub(crate) fn of_constants(
         counts: &[usize],
         n_rows: usize,
@@ -162,7 +170,8 @@ impl Model {
         let mut intercept = filled("intercepts", f64::NEG_INFINITY, counts.len())?;
         for (intercept, &count) in intercept.iter_mut().zip(counts) {
             if count == n_rows {
-                // The optimum is infinite. This is the log-odds with half a row added to each side.
+                // The optimal intercept is infinite. This value is the log-odds after adding half a
+                // row with the label and half a row without it.
                 *intercept = (2.0 * n_rows as f64 + 1.0).ln();
             }
         }
@@ -184,29 +193,29 @@ impl Model {
 
 /// Distinct sets of coupled labels among the training rows, the most frequent first.
 ///
-/// A label is coupled if it has at least one nonzero coupling; other labels are left out of the
+/// A label is coupled if it has at least one nonzero coupling. Other labels are left out of the
 /// sets. Without couplings there are no sets.
 #[derive(Debug, Default, PartialEq)]
 pub struct LabelSets {
-    /// Set s has `labels[ends[s]..ends[s + 1]]`, in increasing order.
+    /// Set s contains `labels[ends[s]..ends[s + 1]]`, in increasing order.
     pub ends: Vec<usize>,
-    /// The labels, set after set.
+    /// The labels of all sets, one set after the other.
     pub labels: Vec<u32>,
     /// The sum of the couplings within each set, `Σ_{i<k} c_ik` over its labels.
     pub energies: Vec<f64>,
 }
 
-/// Largest number of sets. Beyond this many, the sets of single rows hardly help other rows.
+/// Largest number of sets. Further sets come from single rows and hardly help other rows.
 const MAX_SETS: usize = 1 << 16;
 
-/// The name of the label sets in errors about memory.
+/// The name of the label sets in memory errors.
 const SETS: &str = "label sets of the rows";
 
 impl LabelSets {
-    /// Collects the sets of the rows of `y` and adds up the couplings within each.
+    /// Collects the sets of the rows of `y`, and adds up the couplings within each set.
     ///
-    /// Sorting the rows takes O(stored labels × log(rows)) comparisons of labels at most; energies
-    /// take the couplings of the labels of each distinct set.
+    /// Sorting the rows takes at most O(stored labels × log(rows)) comparisons of labels. Computing
+    /// the energies reads the couplings of the labels of each distinct set.
     pub(crate) fn new(y: Sparse<'_>, couplings: &Matrix, watch: &Watch) -> Result<Self, Error> {
         let mut sets = Self::default();
         push(SETS, &mut sets.ends, 0)?;
@@ -240,14 +249,14 @@ impl LabelSets {
 
 /// The coupled labels of every row.
 struct RowSets {
-    /// Row r has `labels[ends[r]..ends[r + 1]]`.
+    /// Row r has the labels `labels[ends[r]..ends[r + 1]]`.
     ends: Vec<usize>,
-    /// The coupled labels, row after row.
+    /// The coupled labels, row by row.
     labels: Vec<u32>,
 }
 
 impl RowSets {
-    /// Keeps the labels of each row that have couplings; their order is that of `y`.
+    /// Keeps the labels of each row that have couplings, in the order of `y`.
     fn new<J: Index, U: Copy>(
         y: CsrView<'_, J, U>,
         couplings: &Matrix,
@@ -266,14 +275,14 @@ impl RowSets {
         Ok(Self { ends, labels })
     }
 
-    /// The coupled labels of one row, in increasing order.
+    /// Returns the coupled labels of one row, in increasing order.
     fn get(&self, row: usize) -> &[u32] {
         &self.labels[self.ends[row]..self.ends[row + 1]]
     }
 
-    /// One row for each distinct set, ordered by how many rows have the set, most first. Ties are
-    /// ordered by the labels of the sets, so that the result does not depend on the order of the
-    /// rows.
+    /// Returns one row for each distinct set. The sets are sorted by their number of rows, most
+    /// frequent first. Ties are sorted by the labels of the sets, so that the result does not
+    /// depend on the order of the rows.
     fn distinct(&self) -> Result<Vec<usize>, Error> {
         let mut order = collected(SETS, 0..self.ends.len() - 1)?;
         order.par_sort_unstable_by(|&a, &b| self.get(a).cmp(self.get(b)));

@@ -1,11 +1,13 @@
-//! The function that a fit minimizes: the loss plus elastic nets, as a function of the weights and
-//! of the couplings of some pairs of labels.
+//! Defines the function that a fit minimizes: the loss plus elastic nets. It is a function of the
+//! weights, and of the couplings of some pairs of labels.
 //!
-//! [`Objective`] owns the data and the penalties, but no point. Solvers hold points and ask for the
-//! value, the gradient of the loss ([`Slope`]) and the KKT violation at them. Couplings of pairs
-//! outside the objective are zero; [`Objective::beyond`] finds those among them that should not be.
+//! A point consists of the values of all weights, intercepts and couplings; see
+//! [`iterate`](crate::iterate). [`Objective`] owns the data and the penalties, and the solvers own
+//! the points. At a given point, [`Objective`] computes the value of the function, the gradient of
+//! the loss ([`Slope`]) and the KKT violation. Couplings of pairs outside the objective are zero.
+//! [`Objective::beyond`] finds pairs that should have a nonzero coupling.
 //!
-//! One value or gradient is one pass over the rows; see `gradient.rs` for its cost.
+//! Computing a value or a gradient takes one pass over the rows; see `gradient.rs` for its cost.
 
 use crate::gradient::{Gradient, Pairs};
 use crate::iterate::Iterate;
@@ -15,42 +17,42 @@ use crate::wide::{Float, Wide};
 use manylabel_base::{Error, Watch, collected, filled, push};
 use rayon::prelude::*;
 
-/// Relative rise of the objective that rounding in single precision may cause.
+/// Relative rise of the objective that rounding errors in single precision may cause.
 const RISE: f64 = 1e-5;
 
 /// The objective of all labels in one precision.
 pub(crate) struct Objective<'a, T, const N: usize> {
-    /// The data, and the pass over its rows.
+    /// The data. It also computes sums in passes over the rows.
     gradient: Gradient<'a, T, N>,
     /// The pairs that may have a coupling.
     pairs: Pairs,
-    /// One penalty per row of a panel: those of the features, and a penalty of zero for the
+    /// One penalty per row of a panel: the penalties of the features, and a penalty of zero for the
     /// intercept.
     pub(crate) features: Vec<Net<T>>,
     /// The penalty of a coupling.
     pub(crate) pair: Net<T>,
     /// Whether the model has couplings at all.
     couples: bool,
-    /// `p (1 − p)` of every label with share p: the curvature of its loss where predictions are
-    /// constant.
+    /// `p (1 − p)` for every label, where p is the fraction of rows with the label. It is the
+    /// curvature of the loss of the label if predictions are constant.
     pub(crate) variance: Vec<f64>,
-    /// Asked in every pass whether to go on.
+    /// The watch. It is called in every pass to check for a stop.
     pub(crate) watch: &'a Watch,
 }
 
 /// The gradient of the loss at some point, without the penalties.
 pub(crate) struct Slope<T, const N: usize> {
-    /// One number per weight and intercept, laid out as the weights of the point.
+    /// One number per weight and intercept, in the layout of the weights of a point.
     pub(crate) weights: Vec<Wide<T, N>>,
     /// One number per pair.
     pub(crate) couplings: Vec<T>,
-    /// The two parts of each pair's slope: from the loss of its first label and from that of its
-    /// second.
+    /// For each pair, two derivatives with respect to its coupling: that of the loss of its first
+    /// label, and that of the loss of its second label.
     pub(crate) halves: Vec<[T; 2]>,
 }
 
 impl<T: Float, const N: usize> Slope<T, N> {
-    /// Room for a gradient of `objective`.
+    /// Allocates memory for a gradient of `objective`.
     pub(crate) fn new(objective: &Objective<'_, T, N>) -> Result<Self, Error> {
         Ok(Self {
             weights: filled("weights", Wide::zero(), objective.n_rows())?,
@@ -61,10 +63,10 @@ impl<T: Float, const N: usize> Slope<T, N> {
 }
 
 impl<'a, T: Float, const N: usize> Objective<'a, T, N> {
-    /// An objective without pairs.
+    /// Creates an objective without pairs.
     ///
-    /// `features`: the penalty of each feature's weights; `pair`: the penalty of couplings, or
-    /// `None` if the model has none.
+    /// `features` holds the penalty of the weights of each feature. `pair` is the penalty of
+    /// couplings, or `None` if the model has no couplings.
     pub(crate) fn new(
         gradient: Gradient<'a, T, N>,
         features: &[Penalty],
@@ -88,43 +90,43 @@ impl<'a, T: Float, const N: usize> Objective<'a, T, N> {
         })
     }
 
-    /// Replaces the pairs that may have a coupling; `list` is in increasing order.
+    /// Replaces the pairs that may have a coupling. `list` must be in increasing order.
     pub(crate) fn set_pairs(&mut self, list: Vec<(u32, u32)>) -> Result<(), Error> {
         self.pairs = Pairs::new::<N>(list, self.n_labels())?;
         Ok(())
     }
 
-    /// The pairs that may have a coupling, in increasing order.
+    /// Returns the pairs that may have a coupling, in increasing order.
     pub(crate) fn pairs(&self) -> &[(u32, u32)] {
         &self.pairs.list
     }
 
-    /// The data.
+    /// Returns the data.
     pub(crate) fn gradient(&self) -> &Gradient<'a, T, N> {
         &self.gradient
     }
 
-    /// Number of labels that vary among the rows.
+    /// Returns the number of labels that occur in some but not all rows.
     pub(crate) fn n_labels(&self) -> usize {
         self.variance.len()
     }
 
-    /// Rows of a panel's weights: features plus the intercept.
+    /// Returns the number of rows of the weights of a panel: the features plus the intercept.
     pub(crate) fn height(&self) -> usize {
         self.features.len()
     }
 
-    /// Number of panels of N labels, the last of which may be incomplete.
+    /// Returns the number of panels of N labels. The last panel may be incomplete.
     pub(crate) fn n_panels(&self) -> usize {
         self.gradient.n_panels()
     }
 
-    /// Rows of the weights of all panels together.
+    /// Returns the number of rows of the weights of all panels together.
     pub(crate) fn n_rows(&self) -> usize {
         self.n_panels() * self.height()
     }
 
-    /// Loss plus penalties at a point, summed in double precision in a fixed order.
+    /// Returns loss plus penalties at a point, summed in double precision in a fixed order.
     pub(crate) fn value(&mut self, at: &Iterate<T, N>) -> Result<f64, Error> {
         self.pass(&self.all_panels()?, at, true)?;
         let height = self.height();
@@ -143,8 +145,8 @@ impl<'a, T: Float, const N: usize> Objective<'a, T, N> {
         Ok(value)
     }
 
-    /// Whether the value at `now` is above that at `before` by more than rounding explains. A value
-    /// of NaN counts as risen. Takes two passes.
+    /// Returns whether the value at `now` exceeds the value at `before` by more than rounding
+    /// errors. A value of NaN counts as risen. Takes two passes.
     pub(crate) fn risen(
         &mut self,
         before: &Iterate<T, N>,
@@ -159,8 +161,8 @@ impl<'a, T: Float, const N: usize> Objective<'a, T, N> {
     /// Writes the gradient of the loss at a point, for the labels of the `active` panels (one flag
     /// per panel).
     ///
-    /// In `out`, the weights of other panels stay as they are. The halves of other panels' labels
-    /// are those of the last pass that included them.
+    /// In `out`, the weights of other panels do not change. Halves that belong to labels of other
+    /// panels keep the values of the last pass that included these panels.
     pub(crate) fn slope(
         &mut self,
         active: &[bool],
@@ -171,7 +173,7 @@ impl<'a, T: Float, const N: usize> Objective<'a, T, N> {
         self.write(active, out)
     }
 
-    /// Value and gradient at a point, in one pass over the rows.
+    /// Computes the value and the gradient at a point, in one pass over the rows.
     pub(crate) fn value_and_slope(
         &mut self,
         at: &Iterate<T, N>,
@@ -182,12 +184,12 @@ impl<'a, T: Float, const N: usize> Objective<'a, T, N> {
         Ok(value)
     }
 
-    /// Flags that make all panels active.
+    /// Returns flags that make all panels active.
     fn all_panels(&self) -> Result<Vec<bool>, Error> {
         filled("number of labels", true, self.n_panels())
     }
 
-    /// One pass over the rows; its sums stay in `gradient`.
+    /// Makes one pass over the rows. Its sums are stored in `gradient`.
     fn pass(&mut self, active: &[bool], at: &Iterate<T, N>, with_loss: bool) -> Result<(), Error> {
         self.gradient
             .evaluate(active, at, &self.pairs, with_loss, self.watch)
@@ -209,7 +211,7 @@ impl<'a, T: Float, const N: usize> Objective<'a, T, N> {
         Ok(())
     }
 
-    /// The largest KKT violation among the weights of each label.
+    /// Returns the largest KKT violation among the weights of each label.
     pub(crate) fn violations(
         &self,
         at: &Iterate<T, N>,
@@ -227,7 +229,7 @@ impl<'a, T: Float, const N: usize> Objective<'a, T, N> {
         Ok(found)
     }
 
-    /// The largest KKT violation among all weights and all couplings of the objective.
+    /// Returns the largest KKT violation among all weights and all couplings of the objective.
     pub(crate) fn violation(&self, at: &Iterate<T, N>, slope: &Slope<T, N>) -> Result<f64, Error> {
         let of_pairs = at.couplings.iter().zip(&slope.couplings);
         let of_pairs = of_pairs.map(|(&value, &slope)| self.pair.violation(value, slope).f64());
@@ -235,9 +237,9 @@ impl<'a, T: Float, const N: usize> Objective<'a, T, N> {
         Ok(found.fold(0.0, f64::max))
     }
 
-    /// The pairs for which the loss of one of their labels alone has a slope of absolute value ≥
-    /// `bound`, in increasing order. All pairs are looked at, whether they are in the objective or
-    /// not; takes one pass with dense couplings.
+    /// Returns the pairs with a slope of absolute value ≥ `bound` in the loss of one of their
+    /// labels, in increasing order. All pairs are examined, also pairs outside the objective. Takes
+    /// one pass with dense couplings.
     pub(crate) fn beyond(
         &mut self,
         at: &Iterate<T, N>,
@@ -246,7 +248,7 @@ impl<'a, T: Float, const N: usize> Objective<'a, T, N> {
         self.gradient.beyond(at, &self.pairs, bound, self.watch)
     }
 
-    /// An estimate, from below, of the largest eigenvalue of the correlation matrix of all columns.
+    /// Returns a lower estimate of the largest eigenvalue of the correlation matrix of all columns.
     pub(crate) fn largest_eigenvalue(&self) -> Result<f64, Error> {
         self.gradient.largest_eigenvalue(self.couples, self.watch)
     }

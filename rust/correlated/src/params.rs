@@ -1,8 +1,10 @@
-//! Parameters of the correlated logistic model, their ranges and the penalties they imply.
+//! Defines the parameters of the correlated logistic model, their ranges and the resulting
+//! penalties.
 //!
-//! [`Params`] holds what the caller chose; [`Params::check`] turns it into [`Checked`], which alone
-//! can fit. The fit itself always works with weights b and couplings c of 0/1 labels. This module
-//! converts the penalties of the other coding into those.
+//! [`Params`] holds the values chosen by the caller. [`Params::check`] turns them into a
+//! [`Checked`]. Only a [`Checked`] can be fitted. The fit always works with weights b and couplings
+//! c of labels coded as 0 and 1. If the penalties apply to labels coded as −1 and 1, this module
+//! converts them to penalties of b and c.
 //!
 //! ```
 //! use manylabel_correlated::Params;
@@ -15,57 +17,61 @@
 use manylabel_base::range::{at_least_one, ensure, not_negative, positive};
 use manylabel_base::{Error, checked};
 
-/// Which parameters the penalties apply to. The likelihood is the same for both.
+/// The parameters to which the penalties apply. The likelihood is the same for both codings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Coding {
-    /// Weights b and couplings c of labels 0 and 1. The better choice for rare labels: only joint
-    /// presence counts.
+    /// Weights b and couplings c of labels coded as 0 and 1. This is the better choice for rare
+    /// labels, because a coupling has an effect only if both labels are present.
     ZeroOne,
-    /// Weights w = b/2 and couplings a = c/4 of labels −1 and 1, as in the paper.
+    /// Weights w = b/2 and couplings a = c/4 of labels coded as −1 and 1, as in Li et al. (2016;
+    /// see the [crate](crate)).
     PlusMinus,
 }
 
-/// How the objective is minimized.
+/// The method for minimizing the objective.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Solver {
-    /// To the optimum, with quasi-Newton steps where they are expected to be cheaper. Otherwise,
-    /// and from where these end, as [`Fista`](Self::Fista).
+    /// Minimizes to the optimum. Uses quasi-Newton steps if they are expected to be cheaper, and
+    /// then [`Fista`](Self::Fista).
     Auto,
-    /// To the optimum, with accelerated proximal gradients.
+    /// Minimizes to the optimum with accelerated proximal gradients.
     Fista,
-    /// The procedure of the method's authors: a fixed step, and early stopping that acts as
-    /// regularization. For reproducing their results only.
+    /// Uses the procedure of the method's authors: a fixed step, and early stopping that acts as
+    /// regularization. Only for reproducing their results.
     Reference,
 }
 
-/// Parameters as the caller gave them; [`check`](Self::check) makes them usable.
+/// Parameters as given by the caller. [`check`](Self::check) verifies them and returns a
+/// [`Checked`].
 ///
-/// A penalty applies to the loss averaged over rows, so that its meaning does not change with their
-/// number.
+/// Penalties apply to the loss averaged over rows. Their meaning therefore does not change with the
+/// number of rows.
 #[derive(Debug, Clone)]
 pub struct Params {
-    /// λ₁, the penalty of weights; finite and > 0.
+    /// λ₁, the penalty of the weights; finite and > 0.
     pub l2_features: f64,
-    /// λ₂, the penalty of couplings; > 0. Infinity fits no couplings.
+    /// λ₂, the penalty of the couplings; > 0. With infinity, no couplings are fitted.
     pub l2_pairs: f64,
-    /// ε, the factor of the absolute values in both penalties; finite and ≥ 0. With 0 nothing is
-    /// sparse.
+    /// ε, the factor of the absolute values in both penalties; finite and ≥ 0. With 0, weights and
+    /// couplings are not sparse.
     pub epsilon: f64,
-    /// What the penalties apply to.
+    /// The parameters to which the penalties apply.
     pub coding: Coding,
-    /// How the objective is minimized.
+    /// The method for minimizing the objective.
     pub solver: Solver,
     /// Whether penalties apply to the weights of features scaled to unit variance. The returned
-    /// weights are in the units of the caller's features either way.
+    /// weights always apply to the caller's features, which are not scaled.
     pub standardize: bool,
-    /// Largest accepted KKT violation: the largest entry of the least subgradient, in terms of
-    /// features of unit variance. Finite and > 0; the reference solver ignores it.
+    /// Largest accepted KKT violation: the largest entry of the smallest subgradient, for features
+    /// of unit variance; finite and > 0. The reference solver ignores it.
     pub tol: f64,
-    /// Largest number of gradients; ≥ 1. The reference solver takes at most 500 in any case.
+    /// Largest number of gradients; ≥ 1. The reference solver computes at most 500 gradients in any
+    /// case.
     pub max_iter: usize,
 }
 
-/// The penalties of the authors' code, 0/1 coding, elastic net, standardized features.
+/// The defaults: the penalties of the authors' code, labels coded as 0 and 1, an elastic net, and
+/// standardized features.
 impl Default for Params {
     fn default() -> Self {
         Self {
@@ -93,7 +99,7 @@ pub(crate) struct Penalty {
 }
 
 impl Params {
-    /// Checks every parameter, and that coding and solver go together.
+    /// Checks every parameter, and the combination of coding and solver.
     fn ranges(&self) -> Result<(), Error> {
         positive("l2_features", self.l2_features)?;
         positive("tol", self.tol)?;
@@ -105,18 +111,19 @@ impl Params {
         ensure(
             "coding",
             zero_one || self.solver != Solver::Reference,
-            "\"01\" with the solver \"reference\"",
+            "\"01\" for the solver \"reference\"",
             "\"pm1\"",
         )?;
         Ok(())
     }
 }
 
-/// Penalties beyond this leave nothing but zero; the square of this number still fits `f32`.
+/// Larger penalties set all parameters to zero. The square of this number is still finite in `f32`.
 const PROHIBITIVE: f64 = 1e15;
 
 impl Checked {
-    /// The penalty of a weight b. In −1/1 coding the user's penalty is that of `w = b/2`.
+    /// Returns the penalty of a weight b. In the −1/1 coding, the user's penalty applies to
+    /// `w = b/2`.
     pub(crate) fn features(&self) -> Penalty {
         self.penalty(self.0.l2_features)
             .scaled(match self.0.coding {
@@ -125,8 +132,8 @@ impl Checked {
             })
     }
 
-    /// The penalty of a coupling c, or `None` if it is so large that all couplings are zero. In
-    /// −1/1 coding the user's penalty is that of `a = c/4`.
+    /// Returns the penalty of a coupling c, or `None` if it is so large that all couplings are
+    /// zero. In the −1/1 coding, the user's penalty applies to `a = c/4`.
     pub(crate) fn pairs(&self) -> Option<Penalty> {
         let penalty = self.penalty(self.0.l2_pairs).scaled(match self.0.coding {
             Coding::ZeroOne => 1.0,
@@ -135,7 +142,7 @@ impl Checked {
         (penalty.l2 < PROHIBITIVE).then_some(penalty)
     }
 
-    /// The elastic net whose quadratic part is `l2`.
+    /// Returns the elastic net with the quadratic part `l2`.
     fn penalty(&self, l2: f64) -> Penalty {
         let l1 = l2 * self.0.epsilon;
         Penalty { l1, l2 }
@@ -143,7 +150,8 @@ impl Checked {
 }
 
 impl Penalty {
-    /// The same penalty, of θ = factor · φ, expressed as a penalty of φ. Both parts are capped.
+    /// Converts a penalty of θ = factor · φ to the equivalent penalty of φ. The absolute part and
+    /// the quadratic part are limited to [`PROHIBITIVE`].
     pub(crate) fn scaled(self, factor: f64) -> Self {
         Self {
             l1: (self.l1 * factor).min(PROHIBITIVE),

@@ -1,9 +1,10 @@
-//! Elastic nets in the precision of the fit: their cost, their proximal step, and the KKT violation
-//! of a parameter under them.
+//! Implements elastic nets in the precision of the fit: their value, their proximal step, and the
+//! KKT violation of a parameter.
 //!
-//! For a parameter θ whose loss has slope g, the optimality (KKT) condition under `l2 θ² + l1 |θ|`
-//! is `g + 2 l2 θ + l1 sign(θ) = 0` where θ ≠ 0, and `|g| ≤ l1` where θ = 0. The violation is the
-//! distance from that: the absolute value of the smallest subgradient.
+//! Let θ be a parameter, and g the slope of the loss. With the penalty `l2 θ² + l1 |θ|`, the
+//! optimality (KKT) condition is `g + 2 l2 θ + l1 sign(θ) = 0` if θ ≠ 0, and `|g| ≤ l1` if θ = 0.
+//! The violation is the distance from this condition: the absolute value of the smallest
+//! subgradient.
 
 use crate::params::Penalty;
 use crate::wide::{Float, Wide};
@@ -28,13 +29,14 @@ impl<T: Float> Net<T> {
         }
     }
 
-    /// The penalty of `value`, in double precision.
+    /// Returns the penalty of `value`, in double precision.
     pub(crate) fn cost(self, value: T) -> f64 {
         let value = value.f64();
         self.l2.f64() * value * value + self.l1.f64() * value.abs()
     }
 
-    /// The KKT violation of a parameter at `value`, where the loss has slope `slope`.
+    /// Returns the KKT violation of a parameter with the value `value`, where the slope of the loss
+    /// is `slope`.
     #[inline(always)]
     pub(crate) fn violation(self, value: T, slope: T) -> T {
         let zero = T::default();
@@ -54,7 +56,7 @@ impl<T: Float> Net<T> {
     }
 }
 
-/// Soft thresholding, `sign(u) max(|u| − bound, 0)`; 0 for NaN.
+/// Soft thresholding, `sign(u) max(|u| − bound, 0)`. Returns 0 for NaN.
 #[inline(always)]
 pub(crate) fn soft<T: Float>(u: T, bound: T) -> T {
     let zero = T::default();
@@ -69,7 +71,7 @@ pub(crate) fn soft<T: Float>(u: T, bound: T) -> T {
     }
 }
 
-/// The largest KKT violation among the weights of each label of a panel.
+/// Returns the largest KKT violation among the weights of each label of a panel.
 ///
 /// `weights`, `slopes` and `nets` have one entry per row of the panel. Violations that are NaN are
 /// ignored.

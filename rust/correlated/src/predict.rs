@@ -1,13 +1,14 @@
-//! Scores, label sets and probabilities of rows, computed from a fitted model sixteen rows at a
+//! Computes scores, label sets and probabilities of rows from a fitted model, for sixteen rows at a
 //! time.
 //!
-//! Weights are stored by feature: each feature of a row adds its weights to the labels that have
-//! some. The sums, log-odds without couplings, go to the decoder. For label sets it returns
-//! log-odds given the most probable set, which are positive exactly for the labels of the set; for
-//! rankings and probabilities it returns marginals.
+//! Weights are stored by feature. Each feature of a row adds its value times its weights to the
+//! scores of the labels that have a weight for it. The sums are log-odds without couplings, and are
+//! passed to the decoder. For label sets, the decoder returns the log-odds of each label given that
+//! all other labels are as in the most probable label set. These log-odds are positive exactly for
+//! the labels of this set. For rankings and probabilities, the decoder returns marginals.
 //!
-//! A row takes O(weights of its features), and what decoding takes; see [`Method`]. Rows do not
-//! depend on one another, so that results are the same whichever rows are scored together.
+//! A row takes O(weights of its features), plus the time for decoding; see [`Method`]. Rows are
+//! independent, so results are the same whichever rows are scored together.
 
 use crate::decode::{Decoder, Method, ROWS, SCORES, Scratch, Sets};
 use crate::iterate::overwrite;
@@ -19,57 +20,57 @@ use manylabel_sparse::{CsrView, Features, Index, Value, with_sparse};
 use std::ops::Range;
 use std::sync::OnceLock;
 
-/// Largest product of rows and couplings for which decoding takes only a moment, even by a hundred
-/// rounds of messages. Below it no threads are started.
+/// Largest product of the numbers of rows and couplings for which decoding is fast, even with a
+/// hundred rounds of messages. No threads are started for smaller products.
 const FEW_COUPLINGS: usize = 1 << 17;
 
-/// Decodes rows with the parts of a [`Model`](crate::Model), which it borrows.
+/// Decodes rows with the arrays of a [`Model`](crate::Model), which it borrows.
 ///
-/// Three kinds of scores:
+/// There are three kinds of scores:
 ///
-/// - For label sets and `decision`: log-odds of each label given the most probable label set. The
-///   labels of this set are those with positive scores, except with [`Method::Messages`], whose
-///   scores are max-marginals.
-/// - For rankings: log-odds of the marginal probability of each label.
-/// - Probabilities: the marginals themselves.
+/// - For label sets and `decision`, the score of a label is its log-odds, given that all other
+///   labels are as in the most probable label set. The labels of this set have positive scores.
+///   With [`Method::Messages`], scores are max-marginals instead.
+/// - For rankings, scores are log-odds of the marginal probability of each label.
+/// - Probabilities are the marginals themselves.
 ///
-/// A threshold lowers every intercept where label sets are decided, and nowhere else. The decoders
-/// are prepared when they are first needed, and shared by all threads.
+/// For label sets, a threshold is subtracted from every intercept. For rankings and probabilities,
+/// no threshold is used. Decoders are prepared at first use, and all threads use the same decoders.
 pub struct Scorer<'a, P, L> {
-    /// Feature f has `labels[ends[f]..ends[f + 1]]`, and as many weights.
+    /// Feature f has weights for `labels[ends[f]..ends[f + 1]]`.
     ends: &'a [P],
-    /// Labels, feature after feature.
+    /// Labels, feature by feature.
     labels: &'a [L],
-    /// Weights, in the same order.
+    /// Weights, in the same order as `labels`.
     weights: &'a [f64],
     /// One intercept per label.
     intercept: &'a [f64],
-    /// The couplings, whose symmetry was checked.
+    /// The couplings. Their symmetry has been checked.
     couplings: &'a Matrix,
-    /// Label sets of the training rows, from which the search starts.
+    /// Label sets of the training rows. The search starts from them.
     sets: Sets<'a>,
-    /// How label sets are found.
+    /// The method for finding label sets.
     method: Method,
-    /// What is subtracted from intercepts where label sets are decided.
+    /// The number subtracted from intercepts to find label sets.
     threshold: f64,
-    /// The decoder for label sets, once it was needed.
+    /// The decoder for label sets, after its first use.
     decoder: OnceLock<Decoder<'a>>,
-    /// The decoder for probabilities, once it was needed.
+    /// The decoder for probabilities, after its first use.
     marginals: OnceLock<Decoder<'a>>,
 }
 
 impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
-    /// Borrows weights of shape (`n_features`, `n_labels`) in compressed rows (ends, labels,
-    /// values), an intercept for each label (−∞ for a label that must never be predicted) and
-    /// couplings.
+    /// Borrows weights, intercepts and couplings. The weights are a matrix of shape (`n_features`,
+    /// `n_labels`) in compressed row format: (ends, labels, values). There is one intercept per
+    /// label. It is −∞ for a label that must never be predicted.
     ///
-    /// The weights are not looked at, except for their lengths. The symmetry of the couplings is
-    /// checked, in time proportional to their number.
+    /// Only the lengths of the weight arrays are checked. The symmetry of the couplings is checked
+    /// in time proportional to their number.
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if the lengths do not agree; [`Error::Csr`] if `couplings` is not symmetric
-    /// or has a diagonal.
+    /// [`Error::Shape`] if the lengths do not agree. [`Error::Csr`] if `couplings` is not symmetric
+    /// or has diagonal entries.
     pub fn new(
         (ends, labels, weights): (&'a [P], &'a [L], &'a [f64]),
         intercept: &'a [f64],
@@ -108,11 +109,11 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
         })
     }
 
-    /// Decides label sets with intercepts that are lower by `threshold`.
+    /// Returns a scorer that subtracts `threshold` from the intercepts to find label sets.
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] if it is not finite.
+    /// [`Error::Param`] if `threshold` is not finite.
     pub fn with_threshold(self, threshold: f64) -> Result<Self, Error> {
         if threshold.is_finite() {
             return Ok(Self { threshold, ..self });
@@ -124,15 +125,15 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
         })
     }
 
-    /// Lets the search start from label sets. Set s has `labels[ends[s]..ends[s + 1]]`, and
-    /// `energies[s]` is the sum of the couplings within it.
+    /// Returns a scorer with label sets from which the search can start. Set s contains
+    /// `labels[ends[s]..ends[s + 1]]`. `energies[s]` is the sum of the couplings within the set.
     ///
-    /// The caller has checked that `ends` starts at 0 and increases to `labels.len()`.
+    /// The caller must have checked that `ends` starts at 0 and increases to `labels.len()`.
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if the lengths do not agree; [`Error::Csr`] if a set has a label that does
-    /// not exist.
+    /// [`Error::Shape`] if the lengths do not agree. [`Error::Csr`] if a set contains a label that
+    /// does not exist.
     pub fn with_sets(
         self,
         ends: &'a [usize],
@@ -147,7 +148,7 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
             });
         }
         let n_labels = self.intercept.len();
-        // The caller has checked that `ends` is in order.
+        // The caller has checked that `ends` is in increasing order.
         if let Some(at) = labels.iter().position(|&label| label as usize >= n_labels) {
             return Err(Error::Csr {
                 matrix: "label_sets_",
@@ -165,8 +166,8 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
         })
     }
 
-    /// The decoder for label sets, or for probabilities if `marginals`. It is prepared at the first
-    /// call.
+    /// Returns the decoder for label sets, or for probabilities if `marginals` is true. It is
+    /// prepared at the first call.
     fn decoder(&self, marginals: bool) -> Result<&Decoder<'a>, Error> {
         let cell = if marginals {
             &self.marginals
@@ -184,7 +185,8 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
         Ok(cell.get_or_init(|| decoder))
     }
 
-    /// Writes the log-odds without couplings of `n_rows` rows, from row `first` on, to `scratch.u`.
+    /// Writes the log-odds without couplings of `n_rows` rows, starting at row `first`, to
+    /// `scratch.u`.
     fn score<I: Index, V: Value>(
         &self,
         x: CsrView<'_, I, V>,
@@ -211,8 +213,9 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
         Ok(())
     }
 
-    /// Limits the scores of a row to the range of single precision, so that every sum of them with
-    /// couplings stays finite. NaN, a sum of opposite infinities, becomes 0. Intercepts of −∞ stay.
+    /// Limits the scores of a row to the range of single precision. Every sum of scores and
+    /// couplings then stays finite. NaN, which is a sum of opposite infinities, becomes 0. A label
+    /// with an intercept of −∞ has the score −∞.
     fn bring_back(&self, u: &mut [f64]) {
         let (least, most) = (f64::from(f32::MIN), f64::from(f32::MAX));
         for (u, &intercept) in u.iter_mut().zip(self.intercept) {
@@ -226,8 +229,8 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
     }
 }
 
-/// A score in single precision: finite unless it is −∞, limited to the largest numbers of this
-/// precision.
+/// Returns a score in single precision. −∞ does not change. All other scores are limited to the
+/// finite numbers of single precision.
 fn single(score: f64) -> f32 {
     if score == f64::NEG_INFINITY {
         return f32::NEG_INFINITY;
@@ -235,7 +238,7 @@ fn single(score: f64) -> f32 {
     score.clamp(f64::from(f32::MIN), f64::from(f32::MAX)) as f32
 }
 
-/// Rows to be decoded.
+/// Rows to decode.
 struct Batch<'b, 'a, P, L, I, V> {
     scorer: &'b Scorer<'a, P, L>,
     decoder: &'b Decoder<'a>,
@@ -287,12 +290,11 @@ impl<P: Index, L: Index, I: Index, V: Value> Rows for Batch<'_, '_, P, L, I, V> 
     }
 }
 
-/// Labels with intercept −∞ are never ranked or predicted, and scores are finite for all other
-/// labels.
+/// Labels with intercept −∞ are never ranked or predicted. Scores are finite for all other labels.
 ///
 /// # Errors
 ///
-/// [`Error::Param`] from [`Model::rows`] if the method cannot decode so many coupled labels.
+/// [`Error::Param`] from [`Model::rows`] if there are too many coupled labels for the method.
 ///
 /// # Panics
 ///

@@ -1,22 +1,23 @@
-//! Quasi-Newton steps: after each gradient, a step of all labels together.
+//! Minimizes the objective by quasi-Newton steps. After each gradient, all labels take a step.
 //!
-//! **Model.** The loss of a label is modelled as a quadratic function of the parameters that can
-//! move: weights and couplings that are not zero or should not be, and the intercept. Its curvature
-//! starts as a multiple of the second moments of those columns, which is the curvature where
-//! predictions are constant. It is then updated with the last few differences of gradients
-//! (Broyden, Fletcher, Goldfarb and Shanno).
+//! **Model.** The loss of a label is approximated by a quadratic function of its free parameters.
+//! These are the intercept, and the weights and couplings that are not zero or should not be zero.
+//! The curvature of the function starts as a multiple of the second moments of the columns, which
+//! is the curvature for constant predictions. It is then updated with the last few differences of
+//! gradients (Broyden, Fletcher, Goldfarb and Shanno).
 //!
-//! **Step.** The sum of the models and the penalties is lowered by coordinate descent, label after
-//! label. A coupling is in the models of both its labels. Labels without a coupling in common are
-//! solved in parallel; the order is fixed by the data, so that results do not depend on threads.
+//! **Step.** Coordinate descent lowers the sum of the quadratic functions and the penalties, label
+//! by label. A coupling is in the quadratic functions of both its labels. Labels without a common
+//! coupling are solved in parallel. The order is fixed by the data, so results do not depend on
+//! threads.
 //!
-//! **Check.** The next gradient shows whether a label's step was too long. In that case it is
-//! shortened, and the curvature is raised.
+//! **Check.** The next gradient shows whether the step of a label was too long. If so, the step is
+//! shortened and the curvature is increased.
 //!
-//! This takes a fraction of the gradients of the first-order solver, which has to wait for the
-//! directions of least curvature among correlated columns. The price is a dense matrix for every
-//! label, with one row and column for each parameter that moves. The outcome has no guarantee: the
-//! caller checks that the objective has not risen.
+//! This method needs far fewer gradients than the first-order solver, which converges slowly along
+//! directions of small curvature among correlated columns. It needs a dense matrix for every label,
+//! with one row and column for each free parameter. There is no guarantee that the objective
+//! decreases. The caller checks that it has not risen.
 
 mod curvature;
 mod problem;
@@ -31,27 +32,28 @@ use crate::wide::Float;
 use manylabel_base::{Error, collected, copied, filled, parts, push, reserved};
 use rayon::prelude::*;
 
-/// Largest number of gradients. By then few labels are left, for whose panels alone the first-order
-/// solver takes gradients.
+/// Largest number of gradients. After this number, few labels are left. The first-order solver then
+/// computes gradients only for the panels of these labels.
 const MAX_GRADIENTS: usize = 25;
 
-/// The share of a label's violation at which its problem counts as solved.
+/// The problem of a label counts as solved when its violation is at most this fraction of the
+/// violation at the last gradient.
 const LEFT: f64 = 0.1;
 
-/// A step is too long if the objective rises at its end by more than this share of the rate at
-/// which it fell at its beginning.
+/// A step is too long if the slope of the objective at its end exceeds this fraction of the
+/// downward slope at its start.
 const OVERSHOT: f64 = 0.5;
 
-/// Names of what did not fit in memory, for errors.
+/// Names of arrays in memory errors.
 const LABELS: &str = "number of labels";
 const PAIRS: &str = "number of pairs";
 const COLUMNS: &str = "parameters of a label";
 
-/// The solver, with what is known about the curvature of all labels from one call to the next.
+/// The solver. It keeps its estimates of the curvature of all labels from one call to the next.
 pub(crate) struct QuasiNewton<T> {
     /// Second moments of all columns.
     gram: Gram<T>,
-    /// What is known about the curvature of each label.
+    /// The estimates of the curvature of each label.
     shapes: Vec<Shape<T>>,
 }
 
@@ -59,19 +61,21 @@ pub(crate) struct QuasiNewton<T> {
 struct Stage<'o, 'a, T, const N: usize> {
     /// The function to minimize.
     objective: &'o mut Objective<'a, T, N>,
-    /// The current point, which moves label by label.
+    /// The current point. It is changed label by label.
     now: Iterate<T, N>,
-    /// The couplings where the gradient was taken.
+    /// The couplings at the point of the last gradient.
     couplings: Vec<T>,
     /// The gradient.
     slope: Slope<T, N>,
-    /// What the models of both labels of each pair say about its coupling.
+    /// The slopes and curvatures of the coupling of each pair, in the quadratic functions of both
+    /// its labels.
     halves: Vec<Halves<T>>,
     /// The largest KKT violation of each label.
     violations: Vec<f64>,
-    /// Which panels have moved and need a new gradient.
+    /// Whether each panel has moved and needs a new gradient.
     active: Vec<bool>,
-    /// The share of each label's last step that is kept; 1 unless it was too long.
+    /// The fraction of the last step of each label that is kept. It is 1 unless the step was too
+    /// long.
     shares: Vec<f64>,
     /// Labels with at most this violation do not move.
     rest: f64,
@@ -81,19 +85,19 @@ struct Stage<'o, 'a, T, const N: usize> {
 struct Solved<T> {
     /// The label.
     label: usize,
-    /// Its parameters, where the gradient was taken.
+    /// The parameters of the label at the point of the last gradient.
     local: Local<T>,
-    /// Their new values.
+    /// The new values of these parameters.
     values: Vec<T>,
-    /// The slopes of the label's model there.
+    /// The slopes of the quadratic function of the label at the new values.
     slopes: Vec<T>,
-    /// The diagonal of the model's curvature.
+    /// The diagonal of the curvature of the quadratic function.
     curvatures: Vec<T>,
 }
 
 impl<T: Float> QuasiNewton<T> {
-    /// A solver that has seen no steps. `gram`: second moments; `variances`: p (1 − p) of every
-    /// label.
+    /// Creates a solver without observed steps. `gram` are the second moments, and `variances` is p
+    /// (1 − p) for every label.
     pub(crate) fn new(gram: Gram<T>, variances: &[f64]) -> Result<Self, Error> {
         let shapes = variances.iter().map(|&variance| Shape::new(variance));
         Ok(Self {
@@ -102,11 +106,12 @@ impl<T: Float> QuasiNewton<T> {
         })
     }
 
-    /// Descends from a point until no KKT violation exceeds the tolerance, gradients run out, or
-    /// [`MAX_GRADIENTS`] were taken.
+    /// Descends from a point until no KKT violation exceeds the tolerance, or until the limit on
+    /// gradients is reached. At most [`MAX_GRADIENTS`] gradients are computed.
     ///
     /// Labels with a violation of at most half the tolerance do not move. A panel takes part in the
-    /// next gradient only if one of its labels has moved or is coupled with one that has.
+    /// next gradient only if one of its labels has moved, or is coupled with a label that has
+    /// moved.
     pub(crate) fn minimize<const N: usize>(
         &mut self,
         objective: &mut Objective<'_, T, N>,
@@ -189,7 +194,7 @@ impl<T: Float> QuasiNewton<T> {
 }
 
 impl<'o, 'a, T: Float, const N: usize> Stage<'o, 'a, T, N> {
-    /// Starts at a point, with all panels due for a gradient.
+    /// Starts at a point. All panels need a gradient.
     fn new(
         objective: &'o mut Objective<'a, T, N>,
         start: Iterate<T, N>,
@@ -208,8 +213,8 @@ impl<'o, 'a, T: Float, const N: usize> Stage<'o, 'a, T, N> {
         })
     }
 
-    /// Takes the gradient and computes the KKT violations. Returns for each pair whether its
-    /// coupling can move in this step.
+    /// Computes the gradient and the KKT violations. Returns for each pair whether its coupling can
+    /// move in this step.
     fn look(&mut self) -> Result<Vec<bool>, Error> {
         self.objective
             .slope(&self.active, &self.now, &mut self.slope)?;
@@ -235,8 +240,8 @@ impl<'o, 'a, T: Float, const N: usize> Stage<'o, 'a, T, N> {
         Ok(free)
     }
 
-    /// The row of a panel's weights for a column of the second moments: features, then the
-    /// intercept. `None` for the columns of labels.
+    /// Returns the row of a panel's weights for a column of the second moments. Features come
+    /// first, then the intercept. Returns `None` for the columns of labels.
     fn row(&self, col: u32) -> Option<usize> {
         let (width, col) = (self.objective.height() - 1, col as usize);
         if col < width {
@@ -246,12 +251,13 @@ impl<'o, 'a, T: Float, const N: usize> Stage<'o, 'a, T, N> {
         }
     }
 
-    /// The curvature of a coupling in the losses of its two labels, before any observed step.
+    /// Returns the curvature of a coupling in the losses of its two labels, before any observed
+    /// step.
     ///
-    /// Rows that hold one label are often in doubt about the other, far more than rows are on
-    /// average. Where the mean prediction is q, the mean of σ(1−σ) is at most q(1−q); half of that
-    /// bound is taken. The mean prediction among the holders of a label, and among the others,
-    /// follows from the slopes.
+    /// Rows that have one label are often much more uncertain about the other label than average
+    /// rows. If the mean prediction is q, the mean of σ(1−σ) is at most q(1−q). Half of this bound
+    /// is used. The mean predictions of the rows with a label, and of the rows without it, are
+    /// computed from the slopes.
     fn prior(&self, gram: &Gram<T>, shapes: &[Shape<T>], pair: usize) -> [T; 2] {
         let (i, k) = self.objective.pairs()[pair];
         let (i, k) = (i as usize, k as usize);
@@ -274,8 +280,8 @@ impl<'o, 'a, T: Float, const N: usize> Stage<'o, 'a, T, N> {
         })
     }
 
-    /// Undoes part of a label's last step. Of a coupling's step, the smaller of the shares that its
-    /// two labels keep remains.
+    /// Undoes part of the last step of a label. The step of a coupling is multiplied by the smaller
+    /// of the fractions for its two labels.
     fn retreat(&mut self, label: usize, before: &Local<T>) {
         let (panel, lane) = (label / N, label % N);
         let first = panel * self.objective.height();
@@ -295,9 +301,10 @@ impl<'o, 'a, T: Float, const N: usize> Stage<'o, 'a, T, N> {
         }
     }
 
-    /// Labels that move in this step, in classes such that no two labels of a class share a
-    /// coupling that can move. Labels at rest and labels that have just retreated are left out. A
-    /// greedy colouring in label order.
+    /// Divides the labels that move in this step into classes. No two labels of a class have a
+    /// common coupling that can move. Labels at rest, and labels with a step that was just
+    /// shortened, are left out. The classes are found by greedy graph colouring in the order of the
+    /// labels.
     fn classes(&self, ties: &[Vec<Tie>], free: &[bool]) -> Result<Vec<Vec<usize>>, Error> {
         let n_labels = self.violations.len();
         let mut classes: Vec<Vec<usize>> = Vec::new();
@@ -326,8 +333,8 @@ impl<'o, 'a, T: Float, const N: usize> Stage<'o, 'a, T, N> {
         Ok(classes)
     }
 
-    /// The parameters of a label that can move: those that are not zero, or should not be, and the
-    /// intercept.
+    /// Returns the free parameters of a label: the parameters that are not zero or should not be
+    /// zero, and the intercept.
     fn free(&self, label: usize, ties: &[Tie], free: &[bool]) -> Result<Local<T>, Error> {
         let (height, lane) = (self.objective.height(), label % N);
         let rows = label / N * height..(label / N + 1) * height;
@@ -350,8 +357,8 @@ impl<'o, 'a, T: Float, const N: usize> Stage<'o, 'a, T, N> {
         self.at(label, columns, found)
     }
 
-    /// Values and slopes of the given columns at the last gradient. `ties`: which of them are
-    /// couplings, by position.
+    /// Returns the values and slopes of the given columns at the last gradient. `ties` lists the
+    /// columns that are couplings, with their positions.
     fn at(
         &self,
         label: usize,
@@ -359,7 +366,7 @@ impl<'o, 'a, T: Float, const N: usize> Stage<'o, 'a, T, N> {
         ties: Vec<(usize, Tie)>,
     ) -> Result<Local<T>, Error> {
         let (height, lane) = (self.objective.height(), label % N);
-        // The numbers of couplings are replaced below.
+        // The numbers for couplings are replaced below.
         let row = |&col: &u32| label / N * height + (col as usize).min(height - 1);
         let weight = |col| self.now.weights[row(col)].0[lane];
         let slope = |col| self.slope.weights[row(col)].0[lane];
@@ -381,11 +388,13 @@ impl<'o, 'a, T: Float, const N: usize> Stage<'o, 'a, T, N> {
         })
     }
 
-    /// The share of a label's last step that it should have made; 1 if the step was not too long.
+    /// Returns the fraction of the last step of a label that should have been taken. It is 1 if the
+    /// step was not too long.
     ///
-    /// The objective is convex: it has not risen if its slope along the step is not positive at the
-    /// end. Otherwise the share is where a straight line between the slopes at both ends is zero,
-    /// between 0.1 and 0.9.
+    /// The objective is convex. If its slope along the step is not positive at the end, the
+    /// objective has not risen. Otherwise the slope is interpolated linearly between both ends of
+    /// the step. The fraction is the point where the interpolated slope is zero, limited to the
+    /// range from 0.1 to 0.9.
     fn share(&self, before: &Local<T>, after: &Local<T>) -> f64 {
         let Objective { features, pair, .. } = &*self.objective;
         let (mut start, mut end) = (0.0, 0.0);
@@ -409,8 +418,8 @@ impl<'o, 'a, T: Float, const N: usize> Stage<'o, 'a, T, N> {
         }
     }
 
-    /// Lowers the label's model plus penalties along its columns. `matrix`: the curvature of the
-    /// model.
+    /// Lowers the quadratic function of a label plus the penalties along its columns. `matrix` is
+    /// the curvature of the quadratic function.
     fn solve(&self, label: usize, local: Local<T>, matrix: &[T]) -> Result<Solved<T>, Error> {
         let n = local.columns.len();
         let zero = T::default();
@@ -432,7 +441,7 @@ impl<'o, 'a, T: Float, const N: usize> Stage<'o, 'a, T, N> {
                 curvature: half.curvature[1 - tie.side],
                 fixed: self.shares[tie.other as usize] < 1.0,
             };
-            // The other label may have moved this coupling since the gradient.
+            // The other label may have moved this coupling since the last gradient.
             let now = self.now.couplings[tie.pair as usize];
             let moved = now - values[at];
             if moved.f64() != 0.0 {

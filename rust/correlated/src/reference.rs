@@ -1,14 +1,14 @@
-//! The procedure of the method's authors (their MATLAB code `enCorrLog`), to reproduce their
-//! numbers.
+//! Implements the procedure of the method's authors (their MATLAB code `enCorrLog`), to reproduce
+//! their results.
 //!
-//! It uses 0/1 coding and FISTA from zero with the fixed step `30 n / ‖X‖²`, where X includes its
-//! constant column. Nothing keeps this step below 1/L, so that the procedure can diverge. After 20
-//! gradients it stops as soon as the objective at the extrapolated point changes by less than a
-//! thousandth; this early stopping acts as regularization.
+//! The procedure uses the 0/1 coding. It runs FISTA from zero with the fixed step `30 n / ‖X‖²`,
+//! where X includes its constant column. The step may exceed 1/L, so the procedure can diverge.
+//! After 20 gradients it stops as soon as the objective at the extrapolated point changes by less
+//! than a thousandth. This early stopping acts as regularization.
 //!
-//! Their penalty of couplings sums over ordered pairs: `2 ρ c² + 2 ρ ε |c|` for each pair in the
-//! objective, with gradient `4 ρ c`. Their soft threshold is `t ρ ε`, only half of what belongs to
-//! that objective. This inconsistency is reproduced.
+//! The authors' penalty of couplings sums over ordered pairs. It is `2 ρ c² + 2 ρ ε |c|` for each
+//! pair in the objective, with the gradient `4 ρ c`. Their soft threshold is `t ρ ε`, which is only
+//! half of the threshold for this objective. This inconsistency is reproduced.
 
 use crate::iterate::Iterate;
 use crate::objective::{Objective, Slope};
@@ -17,26 +17,27 @@ use crate::penalty::Net;
 use crate::stop::Outcome;
 use manylabel_base::Error;
 
-/// Relative change of the objective below which the procedure ends.
+/// Relative change of the objective below which the procedure stops.
 const CHANGE: f64 = 1e-3;
 
-/// Gradients after which it may end early.
+/// Number of gradients after which the procedure may stop early.
 const MIN_GRADIENTS: usize = 20;
 
 /// Largest number of gradients, as documented for the solver "reference".
 const MAX_GRADIENTS: usize = 500;
 
-/// Where the procedure ended.
+/// The result of the procedure.
 pub(crate) struct Run<const N: usize> {
-    /// The last proximal point; converged if the objective stopped changing.
+    /// The last proximal point. It counts as converged if the objective stopped changing.
     pub(crate) end: Outcome<f64, N>,
-    /// The objective at the last point where a gradient was taken.
+    /// The objective at the point of the last gradient.
     pub(crate) objective: f64,
-    /// The KKT violation there, with the penalty that the soft threshold corresponds to.
+    /// The KKT violation at the point of the last gradient, for the penalty that corresponds to the
+    /// soft threshold.
     pub(crate) violation: f64,
 }
 
-/// The penalty of a pair in the authors' objective, which counts it in both orders.
+/// Returns the penalty of a pair in the authors' objective, which counts each pair in both orders.
 pub(crate) fn in_both_orders(penalty: Penalty) -> Penalty {
     Penalty {
         l1: 2.0 * penalty.l1,
@@ -44,10 +45,10 @@ pub(crate) fn in_both_orders(penalty: Penalty) -> Penalty {
     }
 }
 
-/// Runs from zero with steps of length `step`.
+/// Runs the procedure from zero with steps of length `step`.
 ///
-/// The objective must have all its pairs already, and [`in_both_orders`] as their penalty. Any
-/// divergence shows up as numbers that are not finite; the caller checks for them.
+/// The objective must already have all its pairs, with [`in_both_orders`] as their penalty. If the
+/// procedure diverges, the result contains numbers that are not finite. The caller checks for them.
 pub(crate) fn run<const N: usize>(
     objective: &mut Objective<'_, f64, N>,
     step: f64,

@@ -1,37 +1,37 @@
-//! When a solver ends, what it reports on the way, and where it ended.
+//! Defines the stopping criteria of a solver, its progress reports and its outcome.
 //!
-//! Both solvers take a [`Stop`] and return an [`Outcome`]; `fit.rs` strings several runs together
-//! and counts gradients over all of them.
+//! Both solvers take a [`Stop`] and return an [`Outcome`]. `fit.rs` runs solvers several times and
+//! counts gradients over all runs.
 
 use crate::iterate::Iterate;
 use manylabel_base::{Error, Watch};
 
-/// When a run of a solver ends.
+/// The stopping criteria of a run of a solver.
 pub(crate) struct Stop<'a, 'w> {
     /// The largest accepted KKT violation.
     pub(crate) tol: f64,
     /// The largest number of gradients; ≥ 1.
     pub(crate) max_iter: usize,
-    /// Where the solver reports labels that are done.
+    /// The counter to which the solver reports finished labels.
     pub(crate) progress: &'a mut Progress<'w>,
 }
 
-/// Where a run of a solver ended.
+/// The outcome of a run of a solver.
 pub(crate) struct Outcome<T, const N: usize> {
     /// The last point.
     pub(crate) iterate: Iterate<T, N>,
-    /// Whether the tolerance was reached before gradients ran out.
+    /// Whether the tolerance was reached before the limit on gradients.
     pub(crate) converged: bool,
-    /// Number of gradients taken.
+    /// Number of gradients computed.
     pub(crate) n_iter: usize,
 }
 
-/// The number of labels reported as done, over all runs of a fit.
+/// The number of labels reported as finished, over all runs of a fit.
 ///
-/// A label may leave the tolerance again, when more pairs enter or the tolerance gets smaller. The
-/// number reported never falls.
+/// A label may leave the tolerance again if more pairs enter or the tolerance becomes smaller. The
+/// reported number never decreases.
 pub(crate) struct Progress<'w> {
-    /// Receives the reports, and says when to stop.
+    /// The watch. It receives the reports and decides when to stop.
     watch: &'w Watch,
     /// The largest number of labels reported so far.
     reported: usize,
@@ -43,14 +43,14 @@ impl<'w> Progress<'w> {
         Self { watch, reported: 0 }
     }
 
-    /// Reports how many labels are within the tolerance, if that is more than ever before, given
-    /// the violation of each label (at least one).
+    /// Reports the number of labels within the tolerance, if it is larger than every earlier
+    /// number. `violations` has one violation per label, and at least one entry.
     ///
-    /// The last label is never reported here. The caller of the fit reports it when all is done.
+    /// The last label is never reported here. The caller reports it at the end of the fit.
     ///
     /// # Errors
     ///
-    /// [`Error::Stopped`] if the caller asked to stop.
+    /// [`Error::Stopped`] if the watch was stopped.
     pub(crate) fn report(
         &mut self,
         violations: impl ExactSizeIterator<Item = f64>,
@@ -64,7 +64,7 @@ impl<'w> Progress<'w> {
         Ok(())
     }
 
-    /// The number of labels reported so far.
+    /// Returns the number of labels reported so far.
     pub(crate) fn reported(&self) -> usize {
         self.reported
     }

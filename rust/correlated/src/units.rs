@@ -1,9 +1,10 @@
-//! Conversion between the caller's units and those of the fit, in both directions.
+//! Converts between the caller's units and the units of the fit, in both directions.
 //!
-//! The fit works with features of unit variance, centred columns of X and Y, and labels numbered by
-//! frequency. A weight of a feature with standard deviation s and mean μ is `b s` in the fit, and
-//! its intercept absorbs `μ b`. Couplings keep their values; centring a label with mean p moves
-//! `p c` into the intercept of its partner. Both directions take one pass over the weights.
+//! The fit uses features of unit variance, centred columns of X and Y, and labels numbered by
+//! frequency. Let b be the weight of a feature with standard deviation s and mean μ. In the fit,
+//! the weight is `b s`, and `μ b` is added to the intercept. Couplings keep their values. Centring
+//! a label with mean p adds `p c` to the intercept of the label at the other end of the coupling.
+//! The conversion takes one pass over the weights in each direction.
 
 use crate::design::Scales;
 use crate::iterate::Iterate;
@@ -12,30 +13,31 @@ use crate::model::{Matrix, Model, Start};
 use crate::wide::Float;
 use manylabel_base::{Error, Watch, collected, extend, filled, push, reserved};
 
-/// Pairs of labels in increasing order, and the coupling of each.
+/// Pairs of labels in increasing order, and the coupling of each pair.
 type Coupled = (Vec<(u32, u32)>, Vec<f64>);
 
-/// How the fit sees features and labels.
+/// Features and labels in the form used by the fit.
 pub(crate) struct Units<'a> {
     /// Mean and standard deviation of every original feature.
     pub(crate) scales: &'a Scales,
-    /// The labels of the fit, with their original numbers and shares.
+    /// The labels of the fit, with their original numbers and the fractions of rows that have them.
     pub(crate) labels: &'a Labels,
     /// The original feature at each position of the fit.
     pub(crate) columns: &'a [u32],
 }
 
 impl Units<'_> {
-    /// Rows of a panel's weights: features plus the intercept.
+    /// Returns the number of rows of the weights of a panel: the features plus the intercept.
     fn height(&self) -> usize {
         self.columns.len() + 1
     }
 
-    /// The point to start from: the weights and intercepts of `start`, or zero weights and the
-    /// intercepts of constant predictions, `ln(p/(1−p))`. It has no couplings yet.
+    /// Returns the starting point. With `start`, it has the weights and intercepts of `start`.
+    /// Otherwise weights are zero, and intercepts are the log-odds of constant predictions,
+    /// `ln(p/(1−p))`. The starting point has no couplings.
     ///
-    /// The effect of the couplings of `start` on centred intercepts is included, so that
-    /// [`coupled`](Self::coupled) can add them.
+    /// The effect of the couplings of `start` on centred intercepts is included.
+    /// [`coupled`](Self::coupled) can therefore add the couplings later.
     pub(crate) fn initial<T: Float, const N: usize>(
         &self,
         start: Option<&Start<'_>>,
@@ -79,8 +81,8 @@ impl Units<'_> {
         Ok(initial)
     }
 
-    /// The pairs that `start` couples, as label positions in increasing order, and their couplings.
-    /// Labels that are constant in the training rows are left out.
+    /// Returns the pairs that are coupled in `start`, as label positions in increasing order, and
+    /// their couplings. Labels that are constant in the training rows are left out.
     pub(crate) fn coupled(&self, start: &Start<'_>) -> Result<Coupled, Error> {
         let places = self.places(start.intercept.len())?;
         let mut found = Vec::new();
@@ -102,7 +104,7 @@ impl Units<'_> {
         ))
     }
 
-    /// The position of each original label in the fit; `usize::MAX` for labels that are constant.
+    /// Returns the position of each original label in the fit, or `usize::MAX` for constant labels.
     fn places(&self, n_labels: usize) -> Result<Vec<usize>, Error> {
         let mut places = filled("number of labels", usize::MAX, n_labels)?;
         for (place, &label) in self.labels.kept.iter().enumerate() {
@@ -111,11 +113,11 @@ impl Units<'_> {
         Ok(places)
     }
 
-    /// Writes a point into the weights, intercepts and couplings of a model, in the caller's units.
+    /// Writes a point to the weights, intercepts and couplings of a model, in the caller's units.
     ///
-    /// `pairs`: the pairs of the point's couplings; `centred`: whether its intercepts are those of
-    /// centred labels (those of features always are, unless the scales say that means are zero).
-    /// Weights and couplings that are exactly zero are not stored.
+    /// `pairs` are the pairs of the point's couplings. `centred` is whether the intercepts of the
+    /// point are for centred labels. Intercepts are always for centred features, unless the means
+    /// in the scales are zero. Weights and couplings that are exactly zero are not stored.
     pub(crate) fn write<T: Float, const N: usize>(
         &self,
         point: &Iterate<T, N>,

@@ -1,12 +1,13 @@
-//! Arithmetic on the labels of a panel side by side, and products with rows of features.
+//! Implements arithmetic on the labels of a panel in SIMD lanes, and products with rows of
+//! features.
 //!
-//! A [`Wide`] number has one lane per label of a panel. The lanes share every load of X: a value is
-//! read once and multiplied with N weights. Functions marked `wide` are compiled for several
-//! instruction sets, one of which is chosen when they are called.
+//! A [`Wide`] number has one lane per label of a panel. Each value of X is loaded once and
+//! multiplied by N weights. Functions marked `wide` are compiled for several instruction sets. The
+//! instruction set is chosen when the function is called.
 //!
-//! Each lane is computed by the same operations in the same order, whichever labels share its panel
-//! and however wide the vectors of the machine are. Whether a product is rounded before it is added
-//! depends on the machine: with fused multiply-add it is not.
+//! Each lane is computed by the same operations in the same order. The other labels of the panel
+//! and the vector width of the machine do not matter. On machines with fused multiply-add, a
+//! product is not rounded before it is added. On other machines it is rounded.
 
 use manylabel_simd::{exp, exp_f32, wide};
 use manylabel_sparse::{Real, RowBlock};
@@ -35,8 +36,8 @@ impl<T: Real, const N: usize> Wide<T, N> {
 impl<T: Float, const N: usize> Wide<T, N> {
     /// Adds `scale · other` lane by lane.
     ///
-    /// `FUSED`: whether the machine multiplies and adds in one instruction, which takes half the
-    /// time. On other machines a fused operation would be a function call per lane.
+    /// `FUSED` is whether the machine multiplies and adds in one instruction, which takes half the
+    /// time. On other machines, a fused operation would be a function call per lane.
     #[inline(always)]
     fn add_scaled<const FUSED: bool>(&mut self, scale: T, other: &Self) {
         for lane in 0..N {
@@ -49,22 +50,23 @@ impl<T: Float, const N: usize> Wide<T, N> {
     }
 }
 
-/// What the fit needs from a floating-point type, beyond [`Real`].
+/// Operations of a floating-point type that the fit needs in addition to [`Real`].
 pub(crate) trait Float: Real {
-    /// KKT violations that rounding may cause are well below this. Tolerances below it need double
+    /// KKT violations caused by rounding are well below this value. Tolerances below it need double
     /// precision.
     const FLOOR: f64;
-    /// `1 / (1 + e^{−x})`. In single precision, x below −80 gives the value at −80.
+    /// Returns `1 / (1 + e^{−x})`. In single precision, the result for x below −80 is the value at
+    /// −80.
     fn sigmoid(self) -> Self;
-    /// The absolute value `|x|`.
+    /// Returns the absolute value `|x|`.
     fn size(self) -> Self;
-    /// The quotient `x / y`.
+    /// Returns the quotient `x / y`.
     fn over(self, y: Self) -> Self;
-    /// `x y + z`, rounded once.
+    /// Returns `x y + z`, rounded once.
     fn times_plus(self, y: Self, z: Self) -> Self;
 }
 
-/// Methods that both precisions take from the standard library.
+/// Methods that call the standard library in both precisions.
 macro_rules! std_arithmetic {
     () => {
         #[inline(always)]
@@ -111,10 +113,10 @@ impl Float for f64 {
     std_arithmetic!();
 }
 
-/// `log(1 + e^x)` without overflow, by the standard library.
+/// Returns `log(1 + e^x)` without overflow, computed with the standard library.
 ///
-/// Only the objective needs it, which is summed one number at a time. The wide functions of the
-/// decoder's messages would change its last bits.
+/// Only the objective uses this function, for one number at a time. The vectorized functions used
+/// for the decoder's messages would give slightly different rounding.
 #[inline]
 pub(crate) fn softplus(x: f64) -> f64 {
     x.max(0.0) + (-x.abs()).exp().ln_1p()
@@ -137,7 +139,7 @@ pub(crate) fn sigmoids<T: Float, const N: usize>(
     sum
 }
 
-/// `out_i = first + Σ_j x_ij p_j` for the rows i of a sparse block.
+/// Computes `out_i = first + Σ_j x_ij p_j` for the rows i of a sparse block.
 #[wide]
 pub(crate) fn sparse_times<T: Float, const N: usize>(
     x: &RowBlock<T>,
@@ -152,7 +154,7 @@ pub(crate) fn sparse_times<T: Float, const N: usize>(
     }
 }
 
-/// `g_j += Σ_i x_ij u_i` over the rows i of a sparse block.
+/// Computes `g_j += Σ_i x_ij u_i` over the rows i of a sparse block.
 #[wide]
 pub(crate) fn sparse_add_transposed<T: Float, const N: usize>(
     x: &RowBlock<T>,
@@ -167,7 +169,8 @@ pub(crate) fn sparse_add_transposed<T: Float, const N: usize>(
     }
 }
 
-/// Adds to `first` the numbers at the given places, each multiplied by its value, in a fixed order.
+/// Adds the numbers at the given places to `first`, in a fixed order. Each number is multiplied by
+/// its value.
 #[inline(always)]
 fn plus_scaled<T: Float, const N: usize, I: Copy, const FUSED: bool>(
     first: Wide<T, N>,
@@ -176,7 +179,7 @@ fn plus_scaled<T: Float, const N: usize, I: Copy, const FUSED: bool>(
     position: impl Fn(I) -> usize,
     values: &[T],
 ) -> Wide<T, N> {
-    // Two sums in named variables, so that consecutive additions do not wait for one another.
+    // Two separate sums are used, so that consecutive additions do not wait for one another.
     let (mut a, mut b) = (first, Wide::zero());
     let (places2, values2) = (places.chunks_exact(2), values.chunks_exact(2));
     for (&place, &value) in places2.remainder().iter().zip(values2.remainder()) {
@@ -190,10 +193,11 @@ fn plus_scaled<T: Float, const N: usize, I: Copy, const FUSED: bool>(
     a
 }
 
-/// Rows, or columns, of a dense block whose sums are held in registers at the same time.
+/// Number of rows, or columns, of a dense block for which sums are kept in registers at the same
+/// time.
 const SIDE: usize = 8;
 
-/// `out_i = first + Σ_j x_ij p_j` for dense rows i of `p.len()` values each.
+/// Computes `out_i = first + Σ_j x_ij p_j` for dense rows i with `p.len()` values each.
 ///
 /// Each value of `p` is loaded once for eight rows.
 #[wide]
@@ -231,7 +235,7 @@ pub(crate) fn dense_times<T: Float, const N: usize>(
     }
 }
 
-/// `g_j += Σ_i x_ij u_i` over dense rows i of `g.len()` values each.
+/// Computes `g_j += Σ_i x_ij u_i` over dense rows i with `g.len()` values each.
 ///
 /// Each value of `u` is loaded once for eight columns.
 #[wide]
@@ -251,8 +255,8 @@ pub(crate) fn dense_add_transposed<T: Float, const N: usize>(
         return;
     }
     for first in (0..d).step_by(SIDE) {
-        // The last group of columns starts earlier, so that it has eight; those done before are
-        // skipped.
+        // The last group of columns starts earlier, so that it has eight columns. Columns that were
+        // already processed are skipped.
         let start = first.min(d - SIDE);
         let sums = dense_columns::<T, N, FUSED>(&x[start..], d, u);
         for j in 0..SIDE {
@@ -263,14 +267,15 @@ pub(crate) fn dense_add_transposed<T: Float, const N: usize>(
     }
 }
 
-/// `Σ_i x_ij u_i` for the first eight columns of `x`, whose rows begin every `d` values.
+/// Returns `Σ_i x_ij u_i` for the first eight columns of `x`. A row starts every `d` values.
 #[inline(always)]
 fn dense_columns<T: Float, const N: usize, const FUSED: bool>(
     x: &[T],
     d: usize,
     u: &[Wide<T, N>],
 ) -> [Wide<T, N>; SIDE] {
-    // Sums in named variables: the compiler would vectorize across an array of them, with gathers.
+    // The sums are in separate variables. The compiler would vectorize across an array of sums with
+    // gather instructions.
     let mut a = Wide::zero();
     let (mut b, mut c, mut e, mut f, mut g, mut h, mut k) = (a, a, a, a, a, a, a);
     for (x, u) in x.chunks(d).zip(u) {
@@ -297,7 +302,7 @@ mod tests {
             let x = f64::from(i) / 40.0;
             let exact = 1.0 / (1.0 + (-x).exp());
             assert!((x.sigmoid() / exact - 1.0).abs() < 1e-14, "{x}");
-            // In single precision e^-80 stands for what is less.
+            // In single precision, smaller values are replaced by e^-80.
             let single = f64::from((x as f32).sigmoid());
             let exact = if x < -80.0 { (-80f64).exp() } else { exact };
             assert!((single / exact - 1.0).abs() < 1e-5, "{x}: {single} {exact}");
@@ -314,7 +319,8 @@ mod tests {
 
     #[test]
     fn dense_products_are_those_of_the_definition() {
-        // Whole numbers, whose sums are exact; sizes around those of a register block.
+        // The values are integers, so that their sums are exact. The sizes are near the size of a
+        // register block.
         let value = |a: usize, b: usize| ((a * 7 + b * 3) % 11) as f32 - 5.0;
         for n in [1, 7, 8, 9, 17] {
             for d in [1, 7, 8, 19] {

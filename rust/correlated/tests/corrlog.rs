@@ -1,5 +1,6 @@
-//! Fits on random data: the same bits for any number of threads, a fit that is asked to stop, sizes that
-//! disagree. The Python tests in `tests/correlated` compare fits with the definition of the model.
+//! Tests fits on random data. Results must be the same for any number of threads. A stopped fit and
+//! sizes that disagree must be errors. The Python tests in `tests/correlated` compare fits with the
+//! definition of the model.
 #![allow(
     clippy::disallowed_macros,
     clippy::disallowed_methods,
@@ -39,7 +40,7 @@ impl Rows {
         }
     }
 
-    /// The rows twice, one copy after the other.
+    /// Returns the rows twice, one copy after the other.
     fn twice(&self) -> Self {
         let n = self.indices.len() as i32;
         let again = self.indptr[1..].iter().map(|end| end + n);
@@ -65,7 +66,8 @@ fn fit(x: &Rows, y: &Rows, threads: usize, watch: &Watch) -> Result<Model, Error
 
 #[test]
 fn bits_do_not_depend_on_threads() {
-    // With few labels threads share rows, with many labels they share labels; dense and sparse.
+    // With few labels, rows are divided among threads. With many labels, labels are divided among
+    // threads. X is dense or sparse.
     for (m, share) in [(5, 0.9), (5, 0.1), (120, 0.1)] {
         let mut rng = Rng::with_seed(m as u64);
         let x = Rows::new(700, 30, share, &mut rng, Rng::f32);
@@ -83,7 +85,7 @@ fn bits_do_not_depend_on_threads() {
 
 #[test]
 fn rows_twice_are_the_same_problem() {
-    // The rows once are too few for quasi-Newton steps, twice they are enough.
+    // The original rows are too few for quasi-Newton steps. The doubled rows are enough.
     for share in [0.9, 0.2] {
         let mut rng = Rng::with_seed(1);
         let x = Rows::new(100, 40, share, &mut rng, Rng::f32);

@@ -1,27 +1,29 @@
-//! Readers and writers of the text files in which multi-label data is distributed.
+//! Reads and writes the text files in which multi-label data sets are distributed.
 //!
 //! - [`XcFile`] reads the format of the Extreme Classification Repository, and [`write_xc`] writes it.
 //! - [`read_arff`] reads ARFF with the label conventions of MULAN, MEKA and Clus.
 //!
-//! Files are plain text or gzip, which is recognized by content. They may be pipes. Results are the
-//! arrays of CSR matrices, which the Python layer turns into scipy matrices, or dense rows.
+//! Files are plain text or gzip, which is recognized by the content of the file. Files may be pipes.
+//! The results are dense rows, or the arrays of CSR matrices, which the Python layer wraps in scipy
+//! matrices.
 //!
 //! # Invariants
 //!
-//! - A file is read in blocks of whole lines and in one pass. Memory is that of the result and a few
-//!   blocks, never the whole text.
-//! - Nothing is allocated because a header announces it, only for content that has been read.
-//! - Memory that the system does not grant is an error, not an abort.
-//! - Whatever waits for text can be stopped through a [`Watch`](manylabel_base::Watch).
+//! - A file is read in one pass, in blocks of whole lines. The memory is the memory of the result and
+//!   of a few blocks. The whole text is never in memory.
+//! - Memory is allocated for content that has been read, and never because of a size in the header.
+//! - If memory is short, the functions return an error and do not abort.
+//! - All functions that wait for text can be stopped through a [`Watch`](manylabel_base::Watch).
 //! - Errors in the content name the file and the line.
-//! - Numbers are rounded correctly when read, and written so that they read back to the same value.
+//! - Numbers are rounded correctly when they are read. They are written so that they read back as the
+//!   same value.
 //! - The result does not depend on the number of threads.
 //!
 //! | file | content |
 //! |---|---|
-//! | `source.rs` | blocks of whole lines from plain or gzip files; messages about content |
-//! | `pipe.rs` | files that may keep a reader waiting |
-//! | `number.rs` | decimal text to numbers and back |
+//! | `source.rs` | blocks of whole lines from plain or gzip files; error messages about content |
+//! | `pipe.rs` | files that can make a reader wait |
+//! | `number.rs` | conversion of decimal text to numbers and back |
 //! | `xc/` | the format of the Extreme Classification Repository |
 //! | `arff/` | ARFF and the XML label lists of MULAN |
 //!

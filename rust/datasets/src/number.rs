@@ -1,29 +1,31 @@
-//! Decimal text to numbers and back.
+//! Converts decimal text to numbers and numbers to decimal text.
 //!
-//! Both directions are exact: reading rounds correctly to `f32` or `f64`, and writing gives the
-//! shortest decimal that reads back to the same value.
+//! The two conversions are exact. Reading rounds correctly to `f32` or `f64`. Writing produces the
+//! shortest decimal that reads back as the same value.
 //!
-//! Reading is fast for the short decimals that data files consist of. Eight bytes are loaded at a
-//! time and up to eight digits converted by three multiplications. A decimal `w · 10⁻ᵏ` with w ≤
-//! 2⁵³ and k ≤ 22 is then one correctly rounded division, since both numbers are exact in `f64`
-//! (Clinger, *How to read floating point numbers accurately*, PLDI 1990). All other numbers go to
-//! `fast_float2`. Writing uses the digits of `ryu`, in the layout that is shorter.
+//! Reading is fast for short decimals, which are the usual content of data files. The code loads eight
+//! bytes at a time and converts up to eight digits by three multiplications. For a decimal `w · 10⁻ᵏ`
+//! with w ≤ 2⁵³ and k ≤ 22, the two numbers w and 10ᵏ are exact in `f64`, so a single division gives
+//! the correctly rounded result (Clinger, *How to read floating point numbers accurately*, PLDI 1990).
+//! `fast_float2` converts all other numbers. Writing uses the digits of `ryu` and chooses the shorter
+//! of two layouts.
 //!
-//! Text must be followed by eight more bytes, which blocks of a file have as padding.
+//! Text must be followed by eight more bytes. Blocks of a file have eight bytes of padding for this
+//! purpose.
 
 use manylabel_sparse::Value;
 use std::io::Write;
 
-/// Powers of ten that `f64` holds exactly.
+/// The powers of ten that are exact in `f64`.
 const POWERS: [f64; 23] = [
     1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16,
     1e17, 1e18, 1e19, 1e20, 1e21, 1e22,
 ];
 
-/// Powers of ten that `f32` holds exactly.
+/// The powers of ten that are exact in `f32`.
 const SINGLE_POWERS: [f32; 11] = [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10];
 
-/// Powers of ten that `u64` holds.
+/// The powers of ten that fit in `u64`.
 const INTEGER_POWERS: [u64; 20] = {
     let mut powers = [1; 20];
     let mut exponent = 1;
@@ -36,16 +38,17 @@ const INTEGER_POWERS: [u64; 20] = {
 
 /// The value type of a feature matrix: `f32` or `f64`.
 pub trait Real: Value + Default + PartialEq + From<u8> + fast_float2::FastFloat {
-    /// A description of a finite number of this type, for messages.
+    /// Describes a finite number of this type, for error messages.
     const FINITE: &'static str;
-    /// The representation of a missing value: NaN.
+    /// The value that represents a missing value: NaN.
     const MISSING: Self;
 
-    /// `mantissa · 10^−places`, correctly rounded, or `None` if it takes more than one division.
+    /// Returns `mantissa · 10^−places`, correctly rounded. Returns `None` if a single division is not
+    /// enough.
     fn from_decimal(mantissa: u64, places: usize) -> Option<Self>;
 
-    /// The shortest digits that read back to the same value, in the layout of `ryu`. The value must
-    /// be finite.
+    /// Returns the shortest digits that read back as the same value, in the layout of `ryu`. The value
+    /// must be finite.
     fn shortest(self, buffer: &mut ryu::Buffer) -> &str;
 }
 
@@ -59,8 +62,8 @@ impl Real for f32 {
         if mantissa <= 1 << 24 && places < SINGLE_POWERS.len() {
             return Some(mantissa as f32 / SINGLE_POWERS[places]);
         }
-        // Rounding to double first gives the same result, unless the double is halfway between two
-        // singles. No quotient here is so small that it is a subnormal single, or so large that it
+        // Rounding to `f64` first gives the same result, unless the `f64` is halfway between two `f32`
+        // numbers. No quotient here is so small that it is subnormal in `f32`, or so large that it
         // overflows.
         let quotient = f64::from_decimal(mantissa, places)?;
         (quotient.to_bits() & BELOW_SINGLE != 1 << 28).then_some(quotient as f32)
@@ -85,12 +88,12 @@ impl Real for f64 {
     }
 }
 
-/// Reads the digits at `at`. Returns their value, at most `u64::MAX`, and the position behind them,
-/// which is `at` if there are none.
+/// Reads the digits at `at`. Returns their value, which is at most `u64::MAX`, and the position after
+/// them. If there are no digits, the position is `at`.
 ///
 /// # Panics
 ///
-/// Unless eight bytes follow the last digit.
+/// Panics unless eight bytes follow the last digit.
 #[inline]
 pub(crate) fn digits(text: &[u8], at: usize) -> (u64, usize) {
     let (first, count) = up_to_eight_digits(text, at);
@@ -110,23 +113,25 @@ pub(crate) fn digits(text: &[u8], at: usize) -> (u64, usize) {
     }
 }
 
-/// Reads up to eight digits at `at`; returns their value and their number.
+/// Reads up to eight digits at `at`. Returns their value and the number of digits.
 ///
 /// # Panics
 ///
-/// Unless there are eight bytes from `at` on.
+/// Panics unless at least eight bytes start at `at`.
 #[inline]
 fn up_to_eight_digits(text: &[u8], at: usize) -> (u64, usize) {
     let word = u64::from_le_bytes(text[at..at + 8].try_into().expect("eight bytes"));
-    // A digit's byte becomes its value; adding 0x76 sets the high bit of every other.
+    // The byte of a digit becomes the value of the digit. Adding 0x76 sets the high bit of every other
+    // byte.
     let values = word ^ 0x3030_3030_3030_3030;
     let others = (values.wrapping_add(0x7676_7676_7676_7676) | values) & 0x8080_8080_8080_8080;
     let count = others.trailing_zeros() as usize / 8;
     if count == 0 {
         return (0, 0);
     }
-    // The digits move to the high bytes. Zeros fill the low bytes, which are leading zeros in
-    // little-endian order. Neighbouring digits are then joined to pairs, and pairs to the number.
+    // The digits move to the high bytes, and zeros fill the low bytes. In little-endian order, these
+    // zeros are leading zeros. Then neighbouring digits are joined to pairs, and pairs are joined to
+    // the number.
     let padded = values << (64 - 8 * count);
     let pairs = padded.wrapping_mul(10).wrapping_add(padded >> 8);
     let low = (pairs & 0x0000_00ff_0000_00ff).wrapping_mul(0x000f_4240_0000_0064);
@@ -134,15 +139,15 @@ fn up_to_eight_digits(text: &[u8], at: usize) -> (u64, usize) {
     (low.wrapping_add(high) >> 32, count)
 }
 
-/// Reads the decimal number at `at`. Returns it with the position behind it, or `None` if there is
-/// no number or it is not finite in `V`.
+/// Reads the decimal number at `at`. Returns the number and the position after it. Returns `None` if
+/// there is no number, or if the number is not finite in `V`.
 ///
-/// Signs, exponents and a missing integer or fraction part are accepted as in Python's `float`.
-/// "inf" and "nan" are not, and neither are underscores between digits.
+/// Signs, exponents and a missing integer or fraction part are accepted as in Python's `float`. The
+/// words "inf" and "nan" and underscores between digits are not accepted.
 ///
 /// # Panics
 ///
-/// Unless eight bytes follow the number.
+/// Panics unless eight bytes follow the number.
 #[inline]
 pub(crate) fn decimal<V: Real>(text: &[u8], at: usize) -> Option<(V, usize)> {
     // Most values begin with one digit and a point.
@@ -158,8 +163,8 @@ pub(crate) fn decimal<V: Real>(text: &[u8], at: usize) -> Option<(V, usize)> {
         mantissa = whole.saturating_mul(shift).saturating_add(fraction);
         end = behind;
     }
-    // Signs and exponents are left to `unusual`, and so is text without digits. Saturated values are
-    // out of the range of `from_decimal`.
+    // `unusual` reads signs, exponents and text without digits. Saturated values are out of the range
+    // of `from_decimal`.
     let plain =
         end > at && end - at > usize::from(end > point) && !matches!(text[end], b'e' | b'E');
     if plain && let Some(value) = V::from_decimal(mantissa, places) {
@@ -168,18 +173,18 @@ pub(crate) fn decimal<V: Real>(text: &[u8], at: usize) -> Option<(V, usize)> {
     unusual(text, at)
 }
 
-/// Reads a decimal of any form. Exact, and slower than the direct way.
+/// Reads a decimal of any form. The result is exact, but the function is slower than the usual case.
 #[cold]
 fn unusual<V: Real>(text: &[u8], at: usize) -> Option<(V, usize)> {
     let (value, length) = fast_float2::parse_partial::<V, _>(&text[at..]).ok()?;
     value.f64().is_finite().then_some((value, at + length))
 }
 
-/// Appends the shortest decimal that reads back to the same `V`, which must be finite.
+/// Appends the shortest decimal that reads back as the same `V`. The value must be finite.
 ///
-/// Whole numbers below 10¹⁶ are written as integers, others in the shorter of the layouts 0.00012
-/// and 1.2e-04, the first if they are equally long. At most 24 bytes are written, those of
-/// -2.2250738585072014e-308.
+/// Whole numbers below 10¹⁶ are written as integers. Other numbers have one of the layouts 0.00012 and
+/// 1.2e-04. The shorter layout is used, or the first layout if the lengths are equal. At most 24 bytes
+/// are written, for example for -2.2250738585072014e-308.
 pub(crate) fn push_decimal<V: Real>(value: V, out: &mut Vec<u8>) {
     let wide = value.f64();
     let size = wide.abs();
@@ -197,8 +202,8 @@ pub(crate) fn push_decimal<V: Real>(value: V, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends the digits `shortest` in the layout that Python uses. `ryu` writes 2e-05 as "0.00002"
-/// and 1.5e-07 as "1.5e-7".
+/// Appends the digits `shortest` in the layout that Python uses. For comparison, `ryu` writes 2e-05 as
+/// "0.00002" and 1.5e-07 as "1.5e-7".
 fn push_very_small_or_large(shortest: &str, out: &mut Vec<u8>) {
     let unsigned = shortest.trim_start_matches('-');
     let (number, exponent) = unsigned.split_once('e').unwrap_or((unsigned, "0"));
@@ -207,7 +212,8 @@ fn push_very_small_or_large(shortest: &str, out: &mut Vec<u8>) {
     let leading = all.len() - all.trim_start_matches('0').len();
     let (first, others) = all.trim_matches('0').split_at(1);
     let exponent = exponent.parse::<i64>().unwrap_or(0) + whole.len() as i64 - 1 - leading as i64;
-    // Here only numbers such as 0.00012, with an exponent of -4, are no longer without an exponent.
+    // Only numbers such as 0.00012, with the exponent -4 and several digits, are as short without an
+    // exponent.
     if exponent == -4 && !others.is_empty() {
         let _ = out.write_all(shortest.as_bytes());
         return;
@@ -232,7 +238,7 @@ mod tests {
         decimal(format!("{text} \0\0\0\0\0\0\0\0").as_bytes(), 0)
     }
 
-    /// The text that is written for a number.
+    /// Returns the text that is written for a number.
     fn written<V: Real>(value: V) -> String {
         let mut out = Vec::new();
         push_decimal(value, &mut out);
@@ -287,7 +293,7 @@ mod tests {
             prop_assert_eq!(read::<f32>(&text), wanted.is_finite().then_some((wanted, text.len())));
         }
 
-        // Rounding twice would err in halfway cases.
+        // Rounding twice would be wrong in halfway cases.
         #[test]
         fn halfway_between_singles(bits in 0x3000_0000u32..0x4c00_0000, more in -1i64..2) {
             let half = f64::from(f32::from_bits(bits)).midpoint(f64::from(f32::from_bits(bits + 1)));

@@ -1,21 +1,22 @@
-//! Files that may keep a reader waiting: pipes, terminals, devices.
+//! Opens files that can make a reader wait: pipes, terminals and devices.
 //!
-//! A blocking read of a silent pipe cannot be interrupted, and neither can opening a named pipe
-//! that nobody writes to. So a file that is not a regular file is opened in non-blocking mode and
-//! polled at intervals, and the watch is called between polls. Regular files are read as usual.
+//! A blocking read from a silent pipe cannot be interrupted. Opening a named pipe that has no writer
+//! cannot be interrupted either. So a file that is not a regular file is opened in non-blocking mode
+//! and polled at intervals. The watch is called between polls. Regular files are read as usual.
 //!
-//! This applies to Unix. Elsewhere all files are read as usual.
+//! This applies to Unix. On other systems, all files are read as usual.
 
 use manylabel_base::Watch;
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
 use std::path::Path;
 
-/// Opens a file for reading; also returns what the system knows about it.
+/// Opens a file for reading. Also returns the file's metadata from the system.
 ///
 /// # Errors
 ///
-/// Those of the system. An error that contains a [`manylabel_base::Error`] comes from the watch.
+/// Returns errors of the operating system. If the watch was stopped, the error contains a
+/// [`manylabel_base::Error`].
 #[cfg(unix)]
 pub(crate) fn open<'w>(
     path: &Path,
@@ -32,8 +33,8 @@ pub(crate) fn open<'w>(
         .read(true)
         .custom_flags(OFlags::NONBLOCK.bits() as i32)
         .open(path)?;
-    // A read of a named pipe without writers reports its end. On Linux, polling waits for the first
-    // writer; elsewhere the end may be reported before it came.
+    // Reading a named pipe without writers reports the end of the file. On Linux, polling waits for the
+    // first writer. On other systems, the end may be reported before the first writer comes.
     let expects_writer = about.file_type().is_fifo() && !cfg!(target_os = "linux");
     let patient = Patient {
         file,
@@ -43,11 +44,11 @@ pub(crate) fn open<'w>(
     Ok((Box::new(patient), about))
 }
 
-/// Opens a file for reading; also returns what the system knows about it.
+/// Opens a file for reading. Also returns the file's metadata from the system.
 ///
 /// # Errors
 ///
-/// Those of the system.
+/// Returns errors of the operating system.
 #[cfg(not(unix))]
 pub(crate) fn open<'w>(
     path: &Path,
@@ -63,20 +64,20 @@ pub(crate) fn open<'w>(
 struct Patient<'w> {
     /// The file.
     file: File,
-    /// Called between two polls.
+    /// The watch, which is called between two polls.
     watch: &'w Watch,
-    /// Whether a reported end may mean that nobody has begun to write. False once there was text.
+    /// True while a reported end may mean that no writer has come yet. False after text has been read.
     expects_writer: bool,
 }
 
 #[cfg(unix)]
 impl Read for Patient<'_> {
-    /// Waits until there is text, the file ends or the watch asks to stop.
+    /// Waits until there is text, the file ends or the watch is stopped.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
         use rustix::io::Errno;
 
-        /// Time between two calls of the watch, 50 ms. Ctrl-C is promised to act within a second.
+        /// Time between two calls of the watch, 50 ms. Ctrl-C must take effect within a second.
         const INTERVAL: Timespec = Timespec {
             tv_sec: 0,
             tv_nsec: 50_000_000,
@@ -90,7 +91,7 @@ impl Read for Patient<'_> {
             if answered > 0 {
                 match self.file.read(buffer) {
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    // Another reader took the text first.
+                    // Another reader has read the text first.
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => pause(),
                     Ok(0) if self.expects_writer => pause(),
                     read => {
@@ -104,8 +105,8 @@ impl Read for Patient<'_> {
     }
 }
 
-/// Waits one interval, where [`poll`](rustix::event::poll) returns at once although there is
-/// nothing to read.
+/// Waits for one interval. This is needed where [`poll`](rustix::event::poll) returns at once although
+/// there is nothing to read.
 #[cfg(unix)]
 fn pause() {
     std::thread::sleep(std::time::Duration::from_millis(50));

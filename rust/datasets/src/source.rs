@@ -1,13 +1,14 @@
-//! Text files, plain or gzip, as blocks of whole lines; and messages about their content.
+//! Reads text files, plain or gzip, as blocks of whole lines, and writes error messages about their
+//! content.
 //!
-//! [`Source::next`] reads [`BLOCK`] bytes at a time and cuts after the last newline; the rest
-//! begins the next block. Parsers thus never meet half a line, and can work on several blocks in
-//! parallel. Blocks end with eight zero bytes of padding, so that eight bytes can be loaded at any
-//! position of the text.
+//! [`Source::next`] reads [`BLOCK`] bytes at a time and ends the block after the last newline. The text
+//! after this newline begins the next block. So parsers never see a part of a line, and can parse
+//! several blocks in parallel. Blocks end with eight zero bytes of padding, so that eight bytes can be
+//! loaded at any position of the text.
 //!
-//! A parser that rejects content returns an [`Unfit`], which does not know where it was.
-//! [`Unfit::at`] adds file and line. [`quote`] and [`shorten`] make content printable in messages,
-//! whatever bytes a file has.
+//! A parser that rejects content returns an [`Unfit`], which does not contain the place in the file.
+//! [`Unfit::at`] adds the file and the line. [`quote`] and [`shorten`] make content printable in error
+//! messages, for any bytes in the file.
 
 use crate::pipe;
 use flate2::bufread::MultiGzDecoder;
@@ -16,46 +17,47 @@ use memchr::{memchr, memchr_iter, memrchr};
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-/// Bytes read at a time: few enough to be parsed from the cache, and so many that the overhead per
-/// block does not matter.
+/// Number of bytes read at a time. A block is small enough to be parsed from the cache, and large
+/// enough that the overhead per block is negligible.
 pub(crate) const BLOCK: u64 = 1 << 20;
 
-/// Longest line in bytes, with room for some twenty million `feature:value` pairs. Files without
-/// newlines, such as disk images or sparse files, are rejected here instead of being read into
-/// memory.
+/// The largest length of a line in bytes, enough for some twenty million `feature:value` pairs. Files
+/// without newlines, such as disk images or sparse files, are rejected at this length and are not read
+/// into memory as a whole.
 pub(crate) const LONGEST_LINE: usize = 256 << 20;
 
-/// Zero bytes at the end of every block.
+/// The zero bytes at the end of every block.
 const PADDING: [u8; 8] = [0; 8];
 
-/// What errors name if memory does not hold the text being read.
+/// The name in error messages if the text does not fit in memory.
 const TEXT: &str = "a line of the file";
 
-/// Whole lines of a file.
+/// A block of whole lines of a file.
 #[derive(Debug, Default)]
 pub(crate) struct Block {
     /// The lines, each with its newline, followed by [`PADDING`].
     bytes: Vec<u8>,
-    /// 1-based number of the first line of the block.
+    /// The line number of the first line of the block, counted from 1.
     pub(crate) first_line: usize,
 }
 
 impl Block {
-    /// The lines, each with its newline.
+    /// Returns the lines, each with its newline.
     ///
     /// # Panics
     ///
-    /// If the block has never been filled.
+    /// Panics if the block has never been filled.
     pub(crate) fn text(&self) -> &[u8] {
         &self.bytes[..self.bytes.len() - PADDING.len()]
     }
 
-    /// The lines, followed by eight zero bytes.
+    /// Returns the lines, followed by eight zero bytes.
     pub(crate) fn padded(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The lines with their 1-based numbers, without newlines and carriage returns before them.
+    /// Returns the lines with their line numbers, counted from 1. Newlines, and carriage returns before
+    /// them, are removed.
     pub(crate) fn lines(&self) -> impl Iterator<Item = (usize, &[u8])> {
         let lines = self.text().split_inclusive(|&byte| byte == b'\n');
         (self.first_line..).zip(lines.map(|line| {
@@ -65,31 +67,32 @@ impl Block {
     }
 }
 
-/// An open text file. Gzip, with any number of members, is recognized by its first two bytes.
+/// An open text file. Gzip files are recognized by their first two bytes and may have any number of
+/// members.
 pub(crate) struct Source<'w> {
-    /// The path, for messages.
+    /// The path, for error messages.
     path: PathBuf,
     /// The text, decompressed.
     reader: Box<dyn Read + Send + 'w>,
-    /// Called while reading.
+    /// The watch, which is called while reading.
     watch: &'w Watch,
-    /// The beginning of the line in which the last read ended.
+    /// The part of a line that was at the end of the last read.
     carry: Vec<u8>,
-    /// 1-based number of the first line that has not been returned.
+    /// The line number of the first line that has not been returned, counted from 1.
     line: usize,
-    /// Length of the text in bytes, if it is known beforehand: that of a regular, uncompressed
-    /// file.
+    /// The length of the text in bytes, if it is known in advance. It is known for regular files
+    /// without compression.
     pub(crate) length: Option<u64>,
 }
 
 impl<'w> Source<'w> {
-    /// Opens a file and looks at its first bytes. While there is nothing to read, `watch` is called
-    /// at intervals.
+    /// Opens a file and reads its first bytes. While there is nothing to read, `watch` is called at
+    /// intervals.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`], [`Error::Stopped`], [`Error::TooLarge`] if the system reports a lack of
-    /// memory.
+    /// Returns [`Error::Io`] if the file cannot be opened. Returns [`Error::Stopped`] if the watch was
+    /// stopped. Returns [`Error::TooLarge`] if the system reports a lack of memory.
     pub(crate) fn open(path: &Path, watch: &'w Watch) -> Result<Self, Error> {
         let (file, about) = pipe::open(path, watch).map_err(|error| refused(path, error))?;
         let mut file = BufReader::new(file);
@@ -111,13 +114,15 @@ impl<'w> Source<'w> {
         })
     }
 
-    /// Replaces the content of `block` by the next lines, at most one of them longer than
-    /// [`BLOCK`]. Returns false at the end of the file. A last line without a newline gets one.
+    /// Replaces the content of `block` by the next lines. At most one of these lines is longer than
+    /// [`BLOCK`]. Returns false at the end of the file. If the last line has no newline, a newline is
+    /// added.
     ///
     /// # Errors
     ///
-    /// [`Error::Parse`] if a line is longer than [`LONGEST_LINE`] or a gzip stream is damaged,
-    /// [`Error::Io`], [`Error::Stopped`], [`Error::TooLarge`].
+    /// Returns [`Error::Parse`] if a line is longer than [`LONGEST_LINE`] or a gzip stream is damaged.
+    /// Returns [`Error::Io`] if the file cannot be read. Returns [`Error::Stopped`] if the watch was
+    /// stopped. Returns [`Error::TooLarge`] if memory is short.
     pub(crate) fn next(&mut self, block: &mut Block) -> Result<bool, Error> {
         let bytes = &mut block.bytes;
         block.first_line = self.line;
@@ -133,7 +138,7 @@ impl<'w> Source<'w> {
                 Err(error) => return Err(self.failed(error, bytes)),
             };
             if bytes.len() > LONGEST_LINE {
-                // Everything before `old` belongs to one line.
+                // All text before `old` belongs to one line.
                 let newline = memchr(b'\n', &bytes[old..]);
                 if newline.map_or(bytes.len(), |newline| old + newline) > LONGEST_LINE {
                     let expected = format!("lines of at most {LONGEST_LINE} bytes");
@@ -160,11 +165,11 @@ impl<'w> Source<'w> {
         Ok(n_lines > 0)
     }
 
-    /// All remaining text, for small files. The watch counts bytes.
+    /// Returns all remaining text, for small files. The watch counts bytes.
     ///
     /// # Errors
     ///
-    /// As [`next`](Self::next).
+    /// Returns the same errors as [`next`](Self::next).
     pub(crate) fn rest(&mut self) -> Result<Vec<u8>, Error> {
         let (mut text, mut block) = (Vec::new(), Block::default());
         while self.next(&mut block)? {
@@ -174,8 +179,9 @@ impl<'w> Source<'w> {
         Ok(text)
     }
 
-    /// The error for a failed read: [`Error::Io`] if the system failed, [`Error::Parse`] if the
-    /// decompressor did. `read` is the text read since the last block, which gives the line.
+    /// Returns the error for a failed read. It is [`Error::Io`] if the system failed, and
+    /// [`Error::Parse`] if decompression failed. `read` is the text read since the last block. It
+    /// determines the line number.
     fn failed(&self, error: io::Error, read: &[u8]) -> Error {
         let line = self.line + memchr_iter(b'\n', read).count();
         let got = match error.kind() {
@@ -190,19 +196,19 @@ impl<'w> Source<'w> {
     }
 }
 
-/// The error for a file that the system does not open or read.
+/// Returns the error for a file that the system does not open or read.
 fn refused(path: &Path, error: io::Error) -> Error {
     if error.kind() == io::ErrorKind::OutOfMemory {
         return no_room(TEXT);
     }
-    // An error of the watch, which is called while waiting for text, passes through as it is.
+    // The watch is called while waiting for text. Its errors are returned unchanged.
     error.downcast().unwrap_or_else(|source| Error::Io {
         path: path.into(),
         source,
     })
 }
 
-/// The error for memory that does not hold `what`.
+/// Returns the error for memory that is too short for `what`.
 pub(crate) fn no_room(what: &'static str) -> Error {
     Error::TooLarge {
         what,
@@ -210,18 +216,18 @@ pub(crate) fn no_room(what: &'static str) -> Error {
     }
 }
 
-/// Why content was rejected, without the place; [`at`](Self::at) adds it.
+/// The reason why content was rejected, without the place in the file. [`at`](Self::at) adds the place.
 #[derive(Debug)]
 pub(crate) enum Unfit {
-    /// What the format requires at this place, and what was found.
+    /// Wrong content: what the format requires at this place, and what was found.
     Content { expected: String, got: String },
-    /// An error that is not about the content: no memory, or a stop.
+    /// An error that is not about the content: a lack of memory or a stop.
     Other(Error),
 }
 
 impl Unfit {
-    /// Content other than expected. Both texts follow the words "expected" and "got" of
-    /// [`Error::Parse`].
+    /// Makes an error for wrong content. The two texts follow the words "expected" and "got" in the
+    /// message of [`Error::Parse`].
     pub(crate) fn new(expected: impl Into<String>, got: impl Into<String>) -> Self {
         Self::Content {
             expected: expected.into(),
@@ -229,7 +235,8 @@ impl Unfit {
         }
     }
 
-    /// The error, with file and 1-based line if it is about content.
+    /// Returns the error. If it is about content, the file and the line number (counted from 1) are
+    /// added.
     pub(crate) fn at(self, path: &Path, line: usize) -> Error {
         match self {
             Self::Content { expected, got } => Error::Parse {
@@ -250,13 +257,14 @@ impl From<Error> for Unfit {
     }
 }
 
-/// `text` as a message shows it, between backquotes: see [`shorten`].
+/// Returns `text` in backquotes, for error messages. The text is shortened by [`shorten`].
 pub(crate) fn quote(text: &[u8]) -> String {
     format!("`{}`", shorten(text))
 }
 
-/// `text` as a message shows it without backquotes: control characters escaped, bytes that are not
-/// UTF-8 replaced, and at most 40 characters, followed by … if there were more.
+/// Returns `text` for error messages, without backquotes. Control characters are escaped, and bytes
+/// that are not UTF-8 are replaced. At most 40 characters are returned, followed by … if there are
+/// more.
 pub(crate) fn shorten(text: &[u8]) -> String {
     const LONGEST: usize = 40;
     let shown = String::from_utf8_lossy(&text[..text.len().min(4 * LONGEST)]);
@@ -273,9 +281,9 @@ pub(crate) fn shorten(text: &[u8]) -> String {
     short
 }
 
-/// An index type of scipy: `i32`, or `i64` for larger sizes.
+/// The index types of scipy: `i32`, and `i64` for larger sizes.
 pub trait Index: manylabel_sparse::Index + Ord {
-    /// The largest size that the type can count.
+    /// The largest size that this type can represent.
     const MAX: u64;
     /// Converts a position below [`MAX`](Self::MAX).
     fn of(position: u64) -> Self;

@@ -1,17 +1,19 @@
-//! Cholesky factors of symmetric positive definite matrices, in blocks of columns.
+//! Factors symmetric positive definite matrices by Cholesky decomposition, in blocks of columns.
 //!
-//! The callers are ridge regressions: a Gram matrix plus a ridge, solved for many right-hand sides. The
-//! factor of a matrix of ten thousand rows takes half a minute on one thread. So matrices of more than
-//! [`ONE_BLOCK`] columns are cut into blocks of [`COLUMNS`] columns (right-looking algorithm): factor the
-//! diagonal block, solve for the rows below it, and subtract their product from the columns to the right.
-//! The last two steps are split over threads in strips, and the watch is looked at between strips.
+//! The callers fit ridge regressions: they add a ridge to a Gram matrix and solve for many right-hand
+//! sides. Factoring a matrix of ten thousand rows takes half a minute on one thread. So a matrix of
+//! more than [`ONE_BLOCK`] columns is divided into blocks of [`COLUMNS`] columns (the right-looking
+//! algorithm). For each block, the code takes three steps: it factors the diagonal block, solves for
+//! the rows below it, and subtracts the product of these rows from the columns to the right. The last
+//! two steps are split into strips, which threads process in parallel. The watch is checked between
+//! strips.
 //!
 //! Each strip is computed by one thread in a fixed order, so results do not depend on the number of
-//! threads. Matrices of up to [`ONE_BLOCK`] columns are a single block and give the bits of `faer`.
+//! threads. A matrix of up to [`ONE_BLOCK`] columns is a single block, and its factor equals the factor
+//! of `faer` exactly.
 //!
-//! The smooth link has a Cholesky factorization of its own (`link/src/gram.rs`). It accumulates and
-//! factors its Gram matrix in square tiles of the lower triangle, which takes half the memory of the full
-//! matrices used here.
+//! The smooth link has its own Cholesky factorization (`link/src/gram.rs`). That factorization works on
+//! square tiles of the lower triangle. The tiles take half the memory of the full matrices used here.
 
 use crate::{room, zeros};
 use faer::dyn_stack::MemStack;
@@ -29,34 +31,36 @@ use manylabel_base::{Error, Watch, few};
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Matrices of up to this many columns are a single block; factoring one takes a tenth of a second.
+/// The largest number of columns of a matrix that is factored as a single block. Factoring such a
+/// matrix takes a tenth of a second.
 const ONE_BLOCK: usize = 1024;
 
-/// Columns of a block of a larger matrix. Products of such blocks are as fast as those of whole matrices,
-/// and with ten thousand rows they take a tenth of a second.
+/// Number of columns of a block, for matrices that are divided into blocks. Products of such blocks are
+/// as fast as products of whole matrices. With ten thousand rows, a product takes a tenth of a second.
 const COLUMNS: usize = 256;
 
-/// Names of allocations in error messages.
+/// The names of allocations in error messages.
 const FACTOR: &str = "the Cholesky factor";
 const INVERSE: &str = "the inverse of the Gram matrix";
 
-/// A lower triangular matrix L for which `L Lᵀ` is the factored matrix.
+/// The Cholesky factor of a matrix A: the lower triangular matrix L with `L Lᵀ = A`.
 #[derive(Debug)]
 pub struct Cholesky {
-    /// (n, n); entries above the diagonal are arbitrary.
+    /// The factor, of shape (n, n). Entries above the diagonal are arbitrary.
     l: Mat<f64>,
 }
 
 impl Cholesky {
-    /// Factors `A + shift · I`, where A is the symmetric matrix whose lower triangle is that of `lower`;
-    /// entries above its diagonal are not read. Returns None if the sum is not positive definite or
-    /// contains NaN.
+    /// Factors `A + shift · I`, where A is symmetric. `lower` holds the lower triangle of A. Entries of
+    /// `lower` above the diagonal are not read. Returns None if `A + shift · I` is not positive
+    /// definite or contains NaN.
     ///
-    /// Takes O(n³) time, on all threads of the pool if n > 1024, and memory for one more (n, n) matrix.
+    /// The time is O(n³), on all threads of the pool if n > 1024. The memory is one more (n, n) matrix.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if the factor does not fit in memory, [`Error::Stopped`].
+    /// Returns [`Error::TooLarge`] if the factor does not fit in memory. Returns [`Error::Stopped`] if
+    /// the watch was stopped.
     pub fn new(lower: MatRef<'_, f64>, shift: f64, watch: &Watch) -> Result<Option<Self>, Error> {
         let n = lower.nrows();
         let mut l = zeros(FACTOR, n, n)?;
@@ -77,25 +81,28 @@ impl Cholesky {
         Ok(factored.then_some(Self { l }))
     }
 
-    /// Replaces each column x of `right` by `(L Lᵀ)⁻¹ x`, in O(n²) per column on the calling thread.
+    /// Replaces each column x of `right` by `(L Lᵀ)⁻¹ x`. The time is O(n²) per column, on the calling
+    /// thread.
     ///
     /// # Errors
     ///
-    /// [`Error::Stopped`]; `right` is then partly overwritten.
+    /// Returns [`Error::Stopped`] if the watch was stopped. In this case, `right` is partly
+    /// overwritten.
     ///
     /// # Panics
     ///
-    /// If `right` does not have n rows.
+    /// Panics if `right` does not have n rows.
     pub fn solve_in_place(&self, right: MatMut<'_, f64>, watch: &Watch) -> Result<(), Error> {
         solve(self.l.as_ref(), right, watch)
     }
 
-    /// `(L Lᵀ)⁻¹` with both triangles, which are equal bit for bit. Takes O(n³) time, on all threads of
-    /// the pool if n > 1024.
+    /// Returns `(L Lᵀ)⁻¹` with its two triangles, which are exactly equal. The time is O(n³), on all
+    /// threads of the pool if n > 1024.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if the inverse does not fit in memory, [`Error::Stopped`].
+    /// Returns [`Error::TooLarge`] if the inverse does not fit in memory. Returns [`Error::Stopped`] if
+    /// the watch was stopped.
     pub fn inverse(&self, watch: &Watch) -> Result<Mat<f64>, Error> {
         let n = self.l.nrows();
         let mut out = zeros(INVERSE, n, n)?;
@@ -105,8 +112,9 @@ impl Cholesky {
             let stack = MemStack::new(&mut memory);
             inverse::inverse(out.as_mut(), self.l.as_ref(), Par::Seq, stack);
         } else {
-            // Solve for blocks of columns of the identity. Rows above a block's ones stay zero in the first
-            // triangular solve, and belong to the upper triangle after the second: both are skipped.
+            // Solve for blocks of columns of the identity matrix. In the first triangular solve, rows
+            // above the ones of a block stay zero. In the second solve, these rows belong to the upper
+            // triangle. The code skips them in these two solves.
             let strips = strips(out.as_mut(), COLUMNS).into_par_iter();
             strips.zip(blocks(n)).try_for_each(|(strip, block)| {
                 let (_, mut below) = strip.split_at_row_mut(block.start);
@@ -130,12 +138,13 @@ impl Cholesky {
     }
 }
 
-/// Columns of each block but the last of a matrix with `n` columns; at least 1.
+/// Returns the number of columns of each block of a matrix with `n` columns; at least 1. The last block
+/// may have fewer columns.
 fn width(n: usize) -> usize {
     if n <= ONE_BLOCK { n.max(1) } else { COLUMNS }
 }
 
-/// The columns of each block of a matrix with `n` columns, in order.
+/// Returns the column ranges of the blocks of a matrix with `n` columns, in order.
 fn blocks(n: usize) -> Vec<Range<usize>> {
     let width = width(n);
     few((0..n)
@@ -143,7 +152,7 @@ fn blocks(n: usize) -> Vec<Range<usize>> {
         .map(|first| first..(first + width).min(n)))
 }
 
-/// Cuts a matrix into strips of `width` columns; the last may be narrower.
+/// Divides a matrix into strips of `width` columns. The last strip may be narrower.
 fn strips(mut rest: MatMut<'_, f64>, width: usize) -> Vec<MatMut<'_, f64>> {
     let mut strips = Vec::new();
     while rest.ncols() > 0 {
@@ -155,8 +164,8 @@ fn strips(mut rest: MatMut<'_, f64>, width: usize) -> Vec<MatMut<'_, f64>> {
     strips
 }
 
-/// Replaces the lower triangle of `l` by its Cholesky factor; false if the matrix is not positive
-/// definite. Entries above the diagonal may be overwritten.
+/// Replaces the lower triangle of `l` by its Cholesky factor. Returns false if the matrix is not
+/// positive definite. Entries above the diagonal may be overwritten.
 fn factor(mut l: MatMut<'_, f64>, watch: &Watch) -> Result<bool, Error> {
     let n = l.nrows();
     for block in blocks(n) {
@@ -176,7 +185,8 @@ fn factor(mut l: MatMut<'_, f64>, watch: &Watch) -> Result<bool, Error> {
         if factored.is_err() {
             return Ok(false);
         }
-        // The rows X below the diagonal block L satisfy X Lᵀ = below: solve L Xᵀ = belowᵀ.
+        // With L as the diagonal block, the rows X below it satisfy X Lᵀ = below. So solve L Xᵀ =
+        // belowᵀ.
         let lower = diagonal.rb();
         let right = strips(below.rb_mut().transpose_mut(), COLUMNS);
         right.into_par_iter().try_for_each(|right| {
@@ -199,8 +209,8 @@ fn factor(mut l: MatMut<'_, f64>, watch: &Watch) -> Result<bool, Error> {
     Ok(true)
 }
 
-/// Replaces each column x of `right` by `(L Lᵀ)⁻¹ x`: forward substitution from the first block to the
-/// last, then back substitution from the last to the first.
+/// Replaces each column x of `right` by `(L Lᵀ)⁻¹ x`. Forward substitution runs from the first block to
+/// the last, and back substitution runs from the last block to the first.
 fn solve(l: MatRef<'_, f64>, mut right: MatMut<'_, f64>, watch: &Watch) -> Result<(), Error> {
     let n = l.nrows();
     let blocks = blocks(n);
@@ -248,7 +258,7 @@ mod tests {
         gram
     }
 
-    /// The largest difference, relative to the largest number.
+    /// Returns the largest absolute difference, divided by the largest absolute number.
     fn off(found: &Mat<f64>, expected: &Mat<f64>) -> f64 {
         (found - expected).norm_max() / expected.norm_max()
     }

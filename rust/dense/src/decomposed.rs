@@ -1,8 +1,8 @@
-//! Eigenvalues, singular values, and the triangle of a QR decomposition, computed by `faer` on one thread
-//! in fallibly allocated memory.
+//! Computes eigenvalues, singular values and the triangle of a QR decomposition with `faer`.
 //!
-//! Results depend on the matrix alone. Signs of eigenvectors and singular vectors, and bases of repeated
-//! values, are whatever `faer` returns.
+//! All functions run on one thread, and a lack of memory is an error. Results depend only on the
+//! matrix. The signs of eigenvectors and singular vectors are those that `faer` returns. For repeated
+//! values, `faer` also determines the basis.
 
 use crate::{room, zeros};
 use faer::dyn_stack::MemStack;
@@ -14,23 +14,23 @@ use faer::linalg::svd::{ComputeSvdVectors, svd, svd_scratch};
 use faer::{Mat, MatRef, Par, Spec};
 use manylabel_base::{Error, collected};
 
-/// Eigenvalues or singular values, with a vector for each.
+/// Eigenvalues or singular values, with one vector for each value.
 #[derive(Debug)]
 pub struct Pairs {
     /// Eigenvalues in increasing order, or singular values in decreasing order.
     pub values: Vec<f64>,
-    /// Eigenvectors or right singular vectors of unit length: column k belongs to `values[k]`.
+    /// Eigenvectors or right singular vectors of unit length. Column k belongs to `values[k]`.
     pub vectors: Mat<f64>,
 }
 
-/// Eigenvalues, in increasing order, and eigenvectors of the symmetric matrix whose lower triangle is that
-/// of `lower`; entries above the diagonal are not read. O(n³).
+/// Computes the eigenvalues, in increasing order, and the eigenvectors of a symmetric matrix in O(n³).
+/// `lower` holds the lower triangle of the matrix. Entries of `lower` above the diagonal are not read.
 ///
 /// Returns None if the iteration does not converge, which happens only if an entry is not finite.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] with the name `what` if memory is short.
+/// Returns [`Error::TooLarge`] with the name `what` if memory is short.
 pub fn eigen(what: &'static str, lower: MatRef<'_, f64>) -> Result<Option<Pairs>, Error> {
     let n = lower.nrows();
     let mut vectors = zeros(what, n, n)?;
@@ -38,16 +38,17 @@ pub fn eigen(what: &'static str, lower: MatRef<'_, f64>) -> Result<Option<Pairs>
     Ok(values.map(|values| Pairs { values, vectors }))
 }
 
-/// The eigenvalues of [`eigen`] without the vectors, which is faster.
+/// Computes the same eigenvalues as [`eigen`] without the eigenvectors, which is faster.
 ///
 /// # Errors
 ///
-/// As [`eigen`].
+/// Returns the same errors as [`eigen`].
 pub fn eigenvalues(what: &'static str, lower: MatRef<'_, f64>) -> Result<Option<Vec<f64>>, Error> {
     eigen_into(what, lower, None)
 }
 
-/// Eigenvalues, and eigenvectors if there is a matrix to write them to; None if they are not found.
+/// Computes eigenvalues, and also eigenvectors if the caller passes a matrix for them. Returns None if
+/// the iteration does not converge.
 fn eigen_into(
     what: &'static str,
     lower: MatRef<'_, f64>,
@@ -74,13 +75,14 @@ fn eigen_into(
     }
 }
 
-/// The min(m, n) singular values of an (m, n) matrix, in decreasing order, and its right singular vectors.
+/// Computes the min(m, n) singular values of an (m, n) matrix, in decreasing order, and its right
+/// singular vectors.
 ///
 /// Returns None if the iteration does not converge, which happens only if an entry is not finite.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] with the name `what` if memory is short.
+/// Returns [`Error::TooLarge`] with the name `what` if memory is short.
 pub fn singular(what: &'static str, matrix: MatRef<'_, f64>) -> Result<Option<Pairs>, Error> {
     let (m, n) = matrix.shape();
     let size = m.min(n);
@@ -91,7 +93,7 @@ pub fn singular(what: &'static str, matrix: MatRef<'_, f64>) -> Result<Option<Pa
     let found = svd(
         matrix,
         values.as_mut().col_mut(0).as_diagonal_mut(),
-        Some(left.as_mut()), // unused, but without them `faer` may round the right vectors differently
+        Some(left.as_mut()), // unused; without them, `faer` may round the right vectors differently
         Some(vectors.as_mut()),
         Par::Seq,
         MemStack::new(&mut room(what, wanted)?),
@@ -104,12 +106,12 @@ pub fn singular(what: &'static str, matrix: MatRef<'_, f64>) -> Result<Option<Pa
     Ok(Some(Pairs { values, vectors }))
 }
 
-/// The upper triangular factor R of the QR decomposition of an (m, n) matrix, of shape (min(m, n), n).
-/// Signs of its rows are not normalized.
+/// Returns the upper triangular factor R of the QR decomposition of an (m, n) matrix. R has the shape
+/// (min(m, n), n). Signs of the rows of R are not normalized.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] with the name `what` if memory is short.
+/// Returns [`Error::TooLarge`] with the name `what` if memory is short.
 pub fn triangle(what: &'static str, mut matrix: Mat<f64>) -> Result<Mat<f64>, Error> {
     let (m, n) = matrix.shape();
     let size = m.min(n);

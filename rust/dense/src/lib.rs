@@ -1,7 +1,7 @@
-//! Dense double-precision linear algebra: matrices of [`faer`], with errors instead of aborts.
+//! Dense linear algebra in double precision, based on [`faer`]. A lack of memory is an error.
 //!
 //! `faer` aborts the process when an allocation fails, and its algorithms cannot be interrupted. This
-//! crate wraps what the algorithm crates need of it:
+//! crate wraps those functions of `faer` that the algorithm crates use:
 //!
 //! | function | result | cost |
 //! |---|---|---|
@@ -11,14 +11,17 @@
 //! | [`singular`] | singular values and right singular vectors | O(m n min(m, n)) |
 //! | [`triangle`] | R of a QR decomposition | O(m n min(m, n)) |
 //!
-//! Matrices and workspaces are allocated fallibly: if memory is short, a function returns
-//! [`Error::TooLarge`] that names `what` the memory was for. [`Cholesky`] looks at the watch between
-//! blocks of columns. The other decompositions run on one thread and cannot be stopped.
+//! All functions allocate their matrices and workspaces so that a lack of memory is an error. They then
+//! return [`Error::TooLarge`], whose field `what` names the purpose of the memory. [`Cholesky`] checks
+//! the watch between blocks of columns. The other decompositions run on one thread and cannot be
+//! stopped.
 //!
-//! Results do not depend on the number of threads. They are those of sequential `faer`, bit for bit,
-//! except for Cholesky factors of more than 1024 columns, which are computed in blocks here.
+//! Results do not depend on the number of threads. They are exactly equal to the results of `faer` on
+//! one thread, with one exception: Cholesky factors of more than 1024 columns are computed in blocks
+//! here.
 //!
-//! Columns of a [`faer::Mat`] are contiguous. Used by `linear` (LEML) and `pls`.
+//! The columns of a [`faer::Mat`] are contiguous in memory. The crates `linear` (for LEML) and `pls`
+//! use this crate.
 //!
 //! ```
 //! use manylabel_base::Watch;
@@ -53,11 +56,11 @@ use faer::traits::ComplexField;
 use faer::{Mat, MatRef};
 use manylabel_base::Error;
 
-/// A matrix of zeros of shape (`n_rows`, `n_cols`).
+/// Returns a matrix of zeros of shape (`n_rows`, `n_cols`).
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] with the name `what` if the matrix does not fit in memory.
+/// Returns [`Error::TooLarge`] with the name `what` if the matrix does not fit in memory.
 pub fn zeros<T: ComplexField>(
     what: &'static str,
     n_rows: usize,
@@ -66,11 +69,11 @@ pub fn zeros<T: ComplexField>(
     from_fn(what, n_rows, n_cols, |_, _| T::zero_impl())
 }
 
-/// The matrix of shape (`n_rows`, `n_cols`) with `value(i, j)` in row i and column j.
+/// Returns the matrix of shape (`n_rows`, `n_cols`) with `value(i, j)` in row i and column j.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] with the name `what` if the matrix does not fit in memory.
+/// Returns [`Error::TooLarge`] with the name `what` if the matrix does not fit in memory.
 pub fn from_fn<T>(
     what: &'static str,
     n_rows: usize,
@@ -87,22 +90,22 @@ pub fn from_fn<T>(
     Ok(matrix)
 }
 
-/// A copy of `matrix`.
+/// Returns a copy of `matrix`.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] with the name `what` if the copy does not fit in memory.
+/// Returns [`Error::TooLarge`] with the name `what` if the copy does not fit in memory.
 pub fn copied<T: ComplexField>(what: &'static str, matrix: MatRef<'_, T>) -> Result<Mat<T>, Error> {
     let mut copy = zeros(what, matrix.nrows(), matrix.ncols())?;
     copy.copy_from(matrix);
     Ok(copy)
 }
 
-/// A workspace of the size that an algorithm of `faer` asks for.
+/// Allocates a workspace of the size that an algorithm of `faer` requires.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] with the name `what` if it does not fit in memory.
+/// Returns [`Error::TooLarge`] with the name `what` if the workspace does not fit in memory.
 fn room(what: &'static str, wanted: StackReq) -> Result<MemBuffer, Error> {
     MemBuffer::try_new(wanted).map_err(|_| Error::TooLarge {
         what,

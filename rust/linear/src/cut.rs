@@ -1,24 +1,29 @@
-//! The threshold above which as many pairs of row and label are predicted as are true.
+//! Finds the threshold at which the number of predicted pairs of row and label equals the number of
+//! true pairs.
 //!
-//! A score of 0 (or ½ for squared loss) is the natural threshold of a loss, but few rare labels reach it.
-//! All estimators of this crate can learn a threshold instead: they score rows that the weights have not
-//! seen and choose the threshold at which the number of predicted pairs equals the number of true ones.
-//! [`Tally`] finds it without storing all scores of all labels.
+//! A score of 0 (or ½ for squared loss) is the natural threshold of a loss, but rare labels seldom
+//! reach it. Instead, all estimators of this crate can learn a threshold. They score rows that were not
+//! used to fit the weights. Then they choose the threshold at which the number of predicted pairs
+//! equals the number of true pairs. [`Tally`] finds this threshold without storing the scores of all
+//! labels.
 
 use manylabel_base::{Error, push};
 
-/// The number of scores that are kept before the first removal of those that cannot matter.
+/// The number of scores that are kept before scores that cannot influence the threshold are removed for
+/// the first time.
 const FIRST_LOOK: usize = 1024;
 
-/// Collects weighted scores of pairs of row and label, and finds the threshold above which the total weight
-/// of pairs is closest to `wanted`.
+/// Collects weighted scores of pairs of row and label, and finds the threshold above which the total
+/// weight of pairs is closest to `wanted`.
 ///
-/// Only the largest scores are kept: as many as have the total weight `wanted`, and the next one. Equal
-/// scores share one entry. So memory is proportional to the number of pairs that will be predicted, at most
-/// 3 entries of 16 bytes for each, however many scores are pushed.
+/// Only the largest scores are kept: the scores whose total weight is `wanted`, and the next lower
+/// score. Equal scores share one entry. So the memory does not depend on how many scores are pushed. It
+/// is proportional to the number of pairs that will be predicted, at most 3 entries of 16 bytes for
+/// each pair.
 ///
-/// The result depends on the scores and weights alone, not on their order, if sums of weights are exact in
-/// `f64`, as those of integers and of few different binary fractions are.
+/// If sums of weights are exact in `f64`, the result depends only on the scores and weights, not on the
+/// order in which they are pushed. Sums are exact, for example, if all weights are small integers or
+/// small multiples of ¼.
 ///
 /// ```
 /// let mut tally = manylabel_linear::Tally::new(2.0);
@@ -32,16 +37,17 @@ const FIRST_LOOK: usize = 1024;
 pub struct Tally {
     /// The total weight of the pairs to predict.
     wanted: f64,
-    /// Scores that may matter, with their weights.
+    /// Scores that can influence the threshold, with their weights.
     pairs: Vec<(f32, f64)>,
-    /// The number of entries at which those that cannot matter are removed.
+    /// The number of entries at which scores that cannot influence the threshold are removed.
     limit: usize,
-    /// Scores up to this are neither above the threshold nor the first one below it.
+    /// Further scores up to this value cannot influence the threshold, because they are not above it,
+    /// and the first score below it is already stored.
     floor: f32,
 }
 
 impl Tally {
-    /// An empty tally; pairs of the total weight `wanted` should be above the threshold.
+    /// Returns an empty tally. The pairs above the threshold should have the total weight `wanted`.
     pub fn new(wanted: f64) -> Self {
         Self {
             wanted,
@@ -51,12 +57,12 @@ impl Tally {
         }
     }
 
-    /// Counts a pair. Scores that are not finite, such as those of unseen labels, and weights that are not
-    /// > 0 are ignored.
+    /// Adds the score and the weight of one pair of row and label. A pair is ignored if its score is
+    /// not finite or its weight is not > 0. Labels that do not occur in training have scores of −∞.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if there is no memory for it.
+    /// Returns [`Error::TooLarge`] if there is no memory for the pair.
     #[inline]
     pub fn push(&mut self, score: f32, weight: f32) -> Result<(), Error> {
         if score > self.floor && score < f32::INFINITY && weight > 0.0 {
@@ -65,14 +71,14 @@ impl Tally {
         Ok(())
     }
 
-    /// Counts pairs of equal weight with the scores `scores + factor * terms`.
+    /// Adds pairs of equal weight with the scores `scores + factor * terms`.
     ///
-    /// Most scores cannot matter: they are skipped sixteen at a time if their maximum is not above the
-    /// floor.
+    /// Most scores are too low to influence the threshold. Sixteen scores at a time are skipped if all
+    /// of them are too low.
     ///
     /// # Errors
     ///
-    /// As [`push`](Self::push).
+    /// Returns the same errors as [`push`](Self::push).
     pub fn push_sums(
         &mut self,
         scores: &[f32],
@@ -99,15 +105,16 @@ impl Tally {
         Ok(())
     }
 
-    /// Counts the pairs of `other`, whose `wanted` must be the same.
+    /// Adds the pairs of `other`. The `wanted` weights of the two tallies must be equal.
     ///
     /// # Errors
     ///
-    /// As [`push`](Self::push).
+    /// Returns the same errors as [`push`](Self::push).
     pub fn merge(&mut self, other: Self) -> Result<(), Error> {
         self.floor = self.floor.max(other.floor);
         for (score, weight) in other.pairs {
-            // A score equal to the other's floor is its first one below the threshold: it may matter.
+            // A score equal to the floor of `other` is its first score below the threshold, so it can
+            // influence the threshold.
             if score >= self.floor {
                 self.add(score, weight)?;
             }
@@ -115,13 +122,14 @@ impl Tally {
         Ok(())
     }
 
-    /// The threshold: the total weight of pairs with larger scores is as close to `wanted` as possible, and
-    /// the smaller one of two that are equally close.
+    /// Returns the threshold. The total weight of pairs with larger scores is as close to `wanted` as
+    /// possible. If two weights are equally close, the smaller weight is used.
     ///
-    /// It lies halfway between the last score above it and the first one below, and never separates equal
-    /// scores. If all pairs should be above, the scores do not tell how low the threshold may be; it is then
-    /// `textbook`, the natural threshold of the loss, or just below the smallest score if that is lower.
-    /// Returns `None` if `wanted` is not > 0 or no pair was counted.
+    /// The threshold lies halfway between the last score above it and the first score below it. It
+    /// never separates equal scores. If all pairs should be above the threshold, it can be any number
+    /// below the smallest score. The threshold is then `textbook`, the natural threshold of the loss,
+    /// or a number just below the smallest score if this is lower. Returns `None` if no pair was added
+    /// or `wanted` is not positive.
     pub fn cut(&mut self, textbook: f32) -> Option<f32> {
         self.sort_out();
         if self.pairs.is_empty() || self.wanted.is_nan() || self.wanted <= 0.0 {
@@ -137,7 +145,7 @@ impl Tally {
         }
         let unnamed = self.pairs.get(named).map(|&(score, _)| score);
         let Some(last) = named.checked_sub(1).map(|at| self.pairs[at].0) else {
-            return unnamed; // the threshold is the largest score: nothing exceeds it
+            return unnamed; // the threshold is the largest score, so no score exceeds it
         };
         let Some(unnamed) = unnamed else {
             return Some(last.next_down().min(textbook));
@@ -146,7 +154,7 @@ impl Tally {
         Some(if middle < last { middle } else { unnamed })
     }
 
-    /// Adds an entry, and removes those that cannot matter once there are `limit`.
+    /// Adds an entry. If there are `limit` entries, removes those that cannot influence the threshold.
     fn add(&mut self, score: f32, weight: f64) -> Result<(), Error> {
         push(
             "number of scores above the threshold",
@@ -160,8 +168,9 @@ impl Tally {
         Ok(())
     }
 
-    /// Sorts the scores in decreasing order, merges equal ones, and drops those that cannot matter.
-    /// Afterwards `floor` is the smallest score kept, if those above it have the weight `wanted`.
+    /// Sorts the scores in decreasing order, merges equal scores, and removes scores that cannot
+    /// influence the threshold. If the scores above the smallest remaining score have the weight
+    /// `wanted`, this smallest score becomes `floor`.
     fn sort_out(&mut self) {
         self.pairs.sort_unstable_by(|a, b| {
             let by_score = b.0.total_cmp(&a.0);
@@ -201,7 +210,7 @@ mod tests {
         tally.cut(0.0)
     }
 
-    /// The threshold found by trying every place between two scores.
+    /// Finds the threshold by trying every place between two scores.
     fn reference(wanted: f64, pairs: &[(f32, f32)]) -> Option<f32> {
         let mut scores: Vec<f32> = pairs.iter().map(|pair| pair.0).collect();
         scores.sort_by(f32::total_cmp);
@@ -236,7 +245,7 @@ mod tests {
         let pairs = [(0.5, 1.0), (0.5, 1.0), (0.5, 1.0), (0.9, 1.0), (0.1, 1.0)];
         assert_eq!(cut(2.0, &pairs), Some(0.7));
         assert_eq!(cut(3.0, &pairs), Some(0.3));
-        let next = 0.5_f32.next_up(); // there is no number between
+        let next = 0.5_f32.next_up(); // there is no number between 0.5 and `next`
         assert_eq!(cut(1.0, &[(0.5, 1.0), (next, 1.0)]), Some(0.5));
         assert_eq!(cut(1.0, &[(-0.0, 1.0), (0.0, 1.0), (1.0, 1.0)]), Some(0.5));
     }
@@ -306,7 +315,7 @@ mod tests {
         }
     }
 
-    /// As [`reference`], but fast enough for many pairs.
+    /// Does the same as [`reference`], but is fast enough for many pairs.
     fn reference_of(wanted: f64, pairs: &[(f32, f32)]) -> Option<f32> {
         if pairs.len() < 300 {
             return reference(wanted, pairs);

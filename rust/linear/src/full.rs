@@ -1,48 +1,49 @@
-//! Dense copies of the weights of frequent features, made for a batch of rows.
+//! Makes dense copies of the weights of frequent features, for a batch of rows.
 //!
-//! In text data a few hundred frequent features have weights for most labels, and every row has some of
-//! these features: they are most of the work of scoring. Stored densely, with a weight for every label, they
-//! are added to the scores by a loop that vectorizes, instead of a walk from one stored label to the next.
+//! In text data, a few hundred frequent features have weights for most labels, and every row has some
+//! of these features. Such features cause most of the work of scoring. The dense copy of a feature has
+//! a weight for every label, so a vectorized loop can add it to the scores. Sparse weights would need a
+//! slower loop over the stored labels.
 //!
-//! Zeros are added for labels without a weight, and sums have the same order, so scores are the same bits as
-//! without this copy.
+//! For labels without a weight, a zero is added. The order of the sums does not change, so scores are
+//! exactly the same as without dense copies.
 
 use manylabel_base::{Error, collected, filled};
 use manylabel_simd::wide;
 use manylabel_sparse::Index;
 use std::cmp::Reverse;
 
-/// The most bytes that the dense copy takes. Features that do not fit stay sparse.
+/// The largest number of bytes of the dense copy. Features that do not fit stay sparse.
 const MOST_BYTES: usize = 64 << 20;
 
-/// A feature is copied if at least one label in this many has a weight for it. With fewer weights, walking
-/// along the stored labels is as fast.
+/// A feature is copied if the fraction of labels with a weight for it is at least one divided by this
+/// number. For fewer weights, the loop over the stored labels is as fast.
 const ONE_LABEL_IN: usize = 2;
 
-/// The place of a feature that is not copied.
+/// Marks a feature that is not copied.
 const NONE: u32 = u32::MAX;
 
-/// Dense weights of the features that have weights for most labels.
+/// The dense weights of features that have weights for most labels.
 #[derive(Debug)]
 pub(crate) struct FullFeatures {
     /// The place of each feature, or [`NONE`].
     place: Vec<u32>,
-    /// The feature with place p has the weights `weights[p * n_labels..][..n_labels]`.
+    /// The weights. The feature with place p has the weights `weights[p * n_labels..][..n_labels]`.
     weights: Vec<f32>,
     n_labels: usize,
 }
 
 impl FullFeatures {
-    /// Copies the features with the most weights from a (`n_features`, `n_labels`) matrix in compressed rows.
-    /// O(`n_features` + size of the copy).
+    /// Copies the features with the most weights from a (`n_features`, `n_labels`) matrix in compressed
+    /// rows. The time is O(`n_features` + size of the copy).
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if the copy does not fit in memory.
+    /// Returns [`Error::TooLarge`] if the copy does not fit in memory.
     ///
     /// # Panics
     ///
-    /// If the matrix has a label or position out of range.
+    /// Panics if a label or position of the matrix is out of range.
     pub(crate) fn new<P: Index, L: Index>(
         indptr: &[P],
         labels: &[L],
@@ -56,7 +57,11 @@ impl FullFeatures {
         full.sort_unstable_by_key(|&feature| (Reverse(range(feature).len()), feature));
         full.truncate(MOST_BYTES / (n_labels.max(1) * size_of::<f32>()));
         let mut place = filled("number of features", NONE, n_features)?;
-        let mut laid_out = filled("weights of full features", 0.0, full.len() * n_labels)?;
+        let mut laid_out = filled(
+            "number of weights of frequent features",
+            0.0,
+            full.len() * n_labels,
+        )?;
         for ((at, &feature), out) in (0..)
             .zip(&full)
             .zip(laid_out.chunks_exact_mut(n_labels.max(1)))
@@ -74,7 +79,7 @@ impl FullFeatures {
     }
 
     /// Adds `value` times the weights of `feature` to the scores of all labels and returns true, if the
-    /// feature was copied; otherwise returns false.
+    /// feature was copied. Otherwise returns false.
     pub(crate) fn add(&self, feature: usize, value: f32, scores: &mut [f32]) -> bool {
         let place = self.place[feature];
         if place == NONE {
@@ -86,7 +91,7 @@ impl FullFeatures {
     }
 }
 
-/// `scores += value * weights`.
+/// Computes `scores += value * weights`.
 #[wide]
 fn add_scaled(value: f32, weights: &[f32], scores: &mut [f32]) {
     for (score, &weight) in scores.iter_mut().zip(weights) {

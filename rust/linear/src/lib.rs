@@ -1,28 +1,28 @@
 //! Linear classifiers for data with many sparse features and many labels.
 //!
-//! Label j has weights `w_j` and an intercept `b_j`; its score for a row x is `w_j · x + b_j`. Three
-//! methods fit them:
+//! Label j has the weights `w_j` and the intercept `b_j`. Its score for a row x is `w_j · x + b_j`.
+//! There are three methods to fit weights and intercepts:
 //!
 //! | module | loss | weights |
 //! |---|---|---|
-//! | [`dismec`] | squared hinge, each label on its own | sparse: small ones are dropped |
+//! | [`dismec`] | squared hinge, each label separately | sparse: small weights are dropped |
 //! | [`pdsparse`] | max-margin ranking, all labels together | sparse, by an L1 penalty |
 //! | [`leml`] | squared, logistic or squared hinge | of low rank, `W Hᵀ` |
 //!
 //! A step of `DiSMEC` costs O(nnz(X)) for sixteen labels, and less for rare labels. A pass of PD-Sparse
-//! reads, for each row, the nonzero weights of its features and `n_labels` numbers. A turn of LEML, with
-//! squared loss, costs O(rank) per stored value of X and step of conjugate gradients, and O(rank²) per row,
-//! feature and label.
+//! reads, for each row, the nonzero weights of its features and `n_labels` numbers. A turn of LEML with
+//! squared loss costs O(rank) per stored value of X and step of conjugate gradients, and O(rank²) per
+//! row, feature and label.
 //!
-//! [`Scorer`] scores rows with sparse weights, [`leml::Scorer`] with factors of low rank. Both implement
-//! [`Model`](manylabel_score::Model), which turns scores into rankings and label sets. [`Tally`] learns the
-//! threshold above which labels are predicted.
+//! [`Scorer`] scores rows with sparse weights, and [`leml::Scorer`] scores rows with low-rank factors.
+//! The two types implement [`Model`](manylabel_score::Model), which turns scores into rankings and
+//! label sets. [`Tally`] learns the threshold above which labels are predicted.
 //!
-//! `DiSMEC` and LEML fit in parallel, PD-Sparse on one thread. Results do not depend on the number of
-//! threads; with the same seed they are the same bits.
+//! `DiSMEC` and LEML fit in parallel, and PD-Sparse fits on one thread. Results do not depend on the
+//! number of threads. With the same seed, results are exactly the same.
 //!
-//! Except for the score matrix of [`Model::decision`](manylabel_score::Model::decision), nothing of size
-//! `n_rows × n_labels` or `n_labels × n_features` is allocated.
+//! Nothing of size `n_rows × n_labels` or `n_labels × n_features` is allocated. The only exception is
+//! the score matrix of [`Model::decision`](manylabel_score::Model::decision).
 //!
 //! ```
 //! use manylabel_base::Watch;
@@ -30,7 +30,7 @@
 //! use manylabel_score::Model;
 //! use manylabel_sparse::{CsrOwned, CsrView};
 //!
-//! // Three rows, three features, three labels: label j goes with feature j.
+//! // Three rows, three features and three labels, where label j occurs with feature j.
 //! let eye = CsrView::new("X", &[0i32, 1, 2, 3], &[0, 1, 2], &[1.0f32; 3], 3)?;
 //! let params = dismec::Params::default().check()?;
 //! let model = params.fit(eye.into(), &CsrOwned::from_view(eye, false)?, None, &Watch::new())?;

@@ -1,11 +1,12 @@
-//! Scores of rows with sparse weights, as `DiSMEC` and PD-Sparse fit them.
+//! Scores rows with sparse weights, which `DiSMEC` and PD-Sparse fit.
 //!
-//! Weights are stored by feature. The scores of a row start as the intercepts, and each of its features adds
-//! its multiple of the labels' weights. So a row takes time O(`n_labels` + weights of its features), and
-//! nothing has to be built when a model is loaded: the stored arrays are borrowed as they are.
+//! Weights are stored by feature. The scores of a row start as the intercepts. Then each feature of the
+//! row adds its value times the weights of the labels. So a row takes O(`n_labels` + weights of its
+//! features) time. Nothing has to be prepared when a model is loaded: the stored arrays are borrowed
+//! without a copy.
 //!
-//! Batches of [`FULL_FROM`] rows or more get a dense copy of the weights of frequent features
-//! ([`FullFeatures`]), which does not change the bits.
+//! For batches of at least [`FULL_FROM`] rows, a dense copy of the weights of frequent features is made
+//! ([`FullFeatures`]). It does not change the scores.
 
 use crate::full::FullFeatures;
 use manylabel_base::Error;
@@ -14,35 +15,35 @@ use manylabel_score::{Model, Options, Rows, Task, keep_finite};
 use manylabel_sparse::{CsrView, Features, Index, Value, with_sparse};
 use std::ops::Range;
 
-/// From this many rows on, the dense copy of frequent features pays.
+/// The smallest number of rows for which the dense copy of frequent features saves time.
 const FULL_FROM: usize = 512;
 
-/// Scores rows with sparse weights that are stored by feature. `P` is the type of row ends, `L` that of
-/// label positions.
+/// Scores rows with sparse weights that are stored by feature. `P` is the type of row ends, and `L` is
+/// the type of label numbers.
 #[derive(Debug, Clone, Copy)]
 pub struct Scorer<'a, P, L> {
-    /// Row ends of the (`n_features`, `n_labels`) weights; (`n_features` + 1).
+    /// The row ends of the (`n_features`, `n_labels`) weights; (`n_features` + 1).
     indptr: &'a [P],
-    /// Labels of the weights, feature after feature.
+    /// The labels of the weights, feature after feature.
     labels: &'a [L],
     /// The weight at each position of `labels`.
     weights: &'a [f32],
-    /// (`n_labels`); −∞ for labels that are never predicted.
+    /// The intercepts; (`n_labels`). Labels that are never predicted have −∞.
     intercept: &'a [f32],
-    /// Whether rows are scaled to unit length before they are scored.
+    /// True if rows are scaled to unit length before they are scored.
     normalize: bool,
 }
 
 impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
-    /// Borrows (`n_features`, `n_labels`) weights in compressed rows and an intercept for each label. An
-    /// intercept of −∞ marks a label that is never predicted. If `normalize`, rows are scaled to unit length
-    /// before they are scored.
+    /// Borrows (`n_features`, `n_labels`) weights in compressed rows and an intercept for each label.
+    /// An intercept of −∞ marks a label that is never predicted. If `normalize` is true, rows are
+    /// scaled to unit length before they are scored.
     ///
-    /// Takes O(1): positions are checked when they are used, not here.
+    /// The time is O(1). The contents of the arrays are checked when they are used, not here.
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if lengths do not agree.
+    /// Returns [`Error::Shape`] if the lengths do not agree.
     pub fn new(
         indptr: &'a [P],
         labels: &'a [L],
@@ -65,11 +66,11 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
         })
     }
 
-    /// The rows of `x`, with a dense copy of frequent features if there are enough rows.
+    /// Prepares the rows of `x`. If there are enough rows, a dense copy of frequent features is made.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if the copy does not fit in memory.
+    /// Returns [`Error::TooLarge`] if the copy does not fit in memory.
     fn batch<'b, I: Index, T: Value>(
         &'b self,
         x: CsrView<'b, I, T>,
@@ -88,7 +89,7 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
     ///
     /// # Panics
     ///
-    /// If the weights name a label or position that does not exist.
+    /// Panics if the weights refer to a label or position that does not exist.
     fn score<I: Index, T: Value>(
         &self,
         x: CsrView<'_, I, T>,
@@ -113,7 +114,7 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
     }
 }
 
-/// A batch of rows, with the dense copy of frequent features if it has one.
+/// A batch of rows, with the dense copy of frequent features if there is one.
 struct Batch<'a, 'b, P, L, I, T> {
     scorer: Scorer<'a, P, L>,
     x: CsrView<'b, I, T>,
@@ -135,7 +136,7 @@ impl<P: Index, L: Index, I: Index, T: Value> Rows for Batch<'_, '_, P, L, I, T> 
 
 /// Labels with intercept −∞ are never ranked or predicted.
 ///
-/// Scoring panics if the weights name a label or position that does not exist.
+/// Scoring panics if the weights refer to a label or position that does not exist.
 impl<P: Index, L: Index> Model for Scorer<'_, P, L> {
     fn n_labels(&self) -> usize {
         self.intercept.len()

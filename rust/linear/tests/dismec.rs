@@ -1,5 +1,5 @@
-//! DiSMEC against its definition: the gradient of the objective, recomputed in `f64`; and its promises that
-//! results depend neither on other labels nor on threads.
+//! Compares `DiSMEC` with its definition. The gradient of the objective is recomputed in `f64`. The
+//! tests also check that results depend neither on other labels nor on threads.
 #![allow(
     clippy::disallowed_macros,
     clippy::disallowed_methods,
@@ -26,7 +26,7 @@ fn fit(params: &Params, x: &CsrOwned, y: &CsrOwned, weights: Option<&[f32]>) -> 
         .expect("nobody stops it")
 }
 
-/// The norms of the objective's gradient at the model and at zero, for one label.
+/// Returns the norms of the gradient of the objective at the model and at zero, for one label.
 fn gradient_norms(
     model: &Model,
     params: &Params,
@@ -108,8 +108,8 @@ proptest! {
         y in sparse(400, 40, 2, Just(1.0)),
         exact in any::<bool>(),
     ) {
-        // With 400 rows and about 20 positive rows per label, no label is rare and "fast" would not differ
-        // from "exact": thin out all but the first labels.
+        // With 400 rows and about 20 positive rows per label, no label is rare, and "fast" would not
+        // differ from "exact". So remove most positive rows of all labels except the first labels.
         let mut y = y;
         let mut kept = [0usize; 40];
         let keep: Vec<bool> = y.indices.iter().map(|&label| {
@@ -133,7 +133,7 @@ proptest! {
         let one = pool(1).install(|| fit(&params, &x, &y, None));
         let two = pool(2).install(|| fit(&params, &x, &y, None));
         prop_assert_eq!(&one, &two);
-        // Without the labels before and after them, these labels share their panel with others.
+        // Without the labels before and after them, these labels share their panel with other labels.
         let mut alone = y.clone();
         for (label, value) in alone.indices.iter().zip(&mut alone.values) {
             *value = if (10..13).contains(label) { 1.0 } else { 0.0 };
@@ -160,7 +160,7 @@ proptest! {
     fn rankings_equal_a_sort_of_all_scores(
         weights in sparse(15, 40, 40, -2.0f32..2.0),
         intercept in prop::collection::vec(prop::option::of(-1.0f32..1.0), 40),
-        // From 512 rows on, frequent features are copied densely: the bits must be the same.
+        // From 512 rows on, frequent features are copied densely. The scores must be exactly the same.
         x in sparse(600, 15, 6, -2.0f32..2.0),
         k in 1usize..50,
     ) {
@@ -184,7 +184,7 @@ proptest! {
             let expected: Vec<u32> = (0..40).filter(|&l| scores[l as usize] > 0.25).collect();
             prop_assert_eq!(above.row(row).0, &expected[..]);
         }
-        // One row at a time, without the dense copy.
+        // Score one row at a time, without the dense copy.
         for row in [0usize, 299, 599] {
             let (cols, values) = x.row(row);
             let ends = [0, cols.len() as i32];
@@ -194,7 +194,7 @@ proptest! {
     }
 }
 
-/// Row ends as `u32`: a view needs row ends and columns of the same type.
+/// Converts row ends to `u32`, because a view needs row ends and columns of the same type.
 trait Ends {
     fn indptr_u32(&self) -> Vec<u32>;
 }

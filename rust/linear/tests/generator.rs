@@ -1,5 +1,6 @@
-//! The numbers that the random number generator draws. "Same seed, same bits" is promised across versions, so
-//! a change here changes the results of users.
+//! Checks the numbers that the random number generator draws. The library promises that results with
+//! the same seed are exactly equal across versions. If these numbers change, the results of users
+//! change.
 #![allow(
     clippy::disallowed_macros,
     clippy::disallowed_methods,

@@ -1,4 +1,4 @@
-//! LEML's promises: results do not depend on threads, and a score depends on its row alone.
+//! Checks that results of LEML do not depend on threads, and that a score depends only on its row.
 #![allow(
     clippy::disallowed_macros,
     clippy::disallowed_methods,
@@ -14,7 +14,7 @@ use manylabel_sparse::{CsrOwned, CsrView};
 use proptest::prelude::*;
 use support::sparse;
 
-/// Calls `with` on a view of some rows.
+/// Calls `with` with a view of some rows.
 fn viewed<R>(
     x: &CsrOwned,
     rows: std::ops::Range<usize>,

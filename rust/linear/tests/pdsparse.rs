@@ -1,4 +1,4 @@
-//! The block problem of PD-Sparse against the optimality condition of its solution.
+//! Checks the solution of PD-Sparse's block problem with its optimality condition.
 #![allow(
     clippy::disallowed_macros,
     clippy::disallowed_methods,
@@ -10,7 +10,8 @@ use proptest::prelude::*;
 
 proptest! {
     /// `(u, t)` is the point of the polytope nearest to `(b, e)` if and only if no vertex lies further
-    /// in the direction from it to `(b, e)`. The vertices are 0 and `most` at one place of each side.
+    /// in the direction from `(u, t)` to `(b, e)`. The vertices are 0 and the points with `most` at one
+    /// place of each side.
     #[test]
     fn is_the_nearest_feasible_point(
         b in prop::collection::vec(prop_oneof![-3.0..3.0, Just(0.5), Just(-0.5)], 1..9),

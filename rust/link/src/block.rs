@@ -1,12 +1,14 @@
-//! Output weights of one block of labels.
+//! Computes the output weights of one block of labels.
 //!
-//! 1. Sums of the features by label, over the training rows, with smoothed targets.
-//! 2. Least squares: these sums solved with the Gram matrix, or left as they are if features are
-//!    whitened, where they are the solution already.
-//! 3. Nothing more for the squared loss; otherwise psgd or Newton's method, from there.
+//! 1. Features are summed by label over the training rows, with smoothed targets.
+//! 2. The least-squares solution is computed from these sums and the Gram matrix. If features are
+//!    whitened, the sums already are the solution.
+//! 3. For the squared loss, nothing else is needed. For other losses, preconditioned stochastic
+//!    gradients (psgd) or Newton's method continue from the least-squares solution.
 //!
-//! Labels are independent given the features, except with the softmax and the held-out loss, whose
-//! blocks hold all labels. So the division into blocks changes results by rounding only.
+//! Labels are independent given the features, with two exceptions: the softmax and the held-out
+//! loss. With either of them, one block holds all labels. The division into blocks therefore
+//! changes results only by rounding.
 
 use crate::labels::{ENTRIES, Labels};
 use crate::moments::moments;
@@ -16,24 +18,24 @@ use manylabel_base::{Error, collected, copied, extend, filled, reserved};
 use manylabel_sparse::CsrOwned;
 use rayon::prelude::*;
 
-/// Smallest target of a label that is present, if label smoothing is not set.
+/// Smallest target of a present label, if label smoothing is not set.
 const LEAST_SHRINK: f64 = 0.75;
 
-/// The weights of a block of labels, and how they were reached.
+/// The weights of a block of labels, and information about the fit.
 pub(crate) struct Solved {
-    /// One row per label, in the coordinates of the problem's features (whitened or not); the last
-    /// number of a row is the weight of the constant.
+    /// One row per label, in the coordinates of the problem's features (whitened or not). The last
+    /// number of a row is the weight of the constant feature.
     pub(crate) weights: Vec<f32>,
-    /// Held-out loss after each pass; empty without held-out rows.
+    /// Held-out loss after each pass. Empty if there are no held-out rows.
     pub(crate) validation_loss: Vec<f64>,
-    /// Newton steps of each label; empty for other solvers.
+    /// Number of Newton steps for each label. Empty for other solvers.
     pub(crate) n_iter: Vec<i32>,
 }
 
-/// Computes the output weights of the labels of `block`, which are in increasing order.
+/// Computes the output weights of the labels in `block`, which are in increasing order.
 ///
-/// `y`: the labels of all rows, for the held-out loss; `ridge`: the absolute ridge, for Newton's
-/// method. Reports labels and passes to the watch.
+/// `y` holds the labels of all rows, for the held-out loss. `ridge` is the absolute ridge, for
+/// Newton's method. Labels and passes are reported to the watch.
 pub(crate) fn solve_block(
     problem: &Problem<'_>,
     labels: &Labels,
@@ -50,8 +52,7 @@ pub(crate) fn solve_block(
     } = *problem;
     let size = design.size;
     let n = problem.train.len();
-    // The target of a label that is present must stay nearer to 1 than to 0, however few rows there
-    // are.
+    // The target of a present label must stay nearer to 1 than to 0, even with very few rows.
     let shrink = params
         .shrink
         .unwrap_or_else(|| (1.0 - 1.0 / n as f64).max(LEAST_SHRINK));
@@ -92,8 +93,8 @@ pub(crate) fn solve_block(
 }
 
 /// Multiplies the starting weights of each class by `100 √π_max / √(π_max + 9999 π)`, where π is
-/// its share of the `n` rows. This enlarges rare classes. The formula is that of the paper's
-/// authors.
+/// the fraction of the `n` rows that have the class. This increases the weights of rare classes.
+/// The formula is from the code of Karampatziakis and Mineiro.
 fn preflate(labels: &Labels, block: &[u32], n: usize, weights: &mut [f32], size: usize) {
     let share = |label: u32| labels.rows(label).len() as f64 / n as f64;
     let most = block.iter().map(|&label| share(label)).fold(0.0, f64::max);
@@ -105,8 +106,8 @@ fn preflate(labels: &Labels, block: &[u32], n: usize, weights: &mut [f32], size:
     }
 }
 
-/// The labels of the given rows, restricted to the block and numbered by position in it. Other rows
-/// are empty.
+/// Returns the labels of the given rows, restricted to the block and numbered by position in the
+/// block. All other rows of the result are empty.
 fn columns(y: &CsrOwned, block: &[u32], rows: &[u32]) -> Result<CsrOwned, Error> {
     let mut indptr = reserved("number of rows", y.n_rows() + 1)?;
     indptr.push(0);

@@ -1,10 +1,10 @@
-//! The features Φ of the training rows, computed from the linear predictions whenever rows are
-//! needed, or kept in memory.
+//! Computes the features Φ of the training rows. They are computed from the linear predictions
+//! whenever rows are needed, or once and kept in memory.
 //!
-//! Each row starts as its predictions and a constant, `h = (p, 1)`, of width k + 1. Its features
-//! are s cosines of h and a constant 1, so that `size` is s + 1; with the linear kernel the
-//! features are h itself. Features are single precision, linear predictions and angles are computed
-//! in double precision. A row costs O(s k).
+//! A row has k linear predictions p and a constant: `h = (p, 1)`, of length k + 1. Its features are
+//! s cosines of h and a constant 1, so `size` is s + 1. With the linear kernel, the features are h
+//! itself. Features are in single precision. Linear predictions and angles are computed in double
+//! precision. A row costs O(s k).
 
 use crate::gram::Factor;
 use crate::lanes::{Waves, cosines};
@@ -15,10 +15,11 @@ use rayon::prelude::*;
 /// Number of rows that one thread computes at a time.
 const ROWS: usize = 64;
 
-/// The name of the predictions in errors about memory.
+/// The name of the predictions in memory errors.
 pub(crate) const PREDICTIONS: &str = "projected predictions";
 
-/// The linear predictions that features are made of, `h = (x W + a, 1)`.
+/// The projection that computes the linear predictions of a row x, `h = (x W + a, 1)`. Features are
+/// computed from these predictions.
 ///
 /// ```
 /// use manylabel_link::Projection;
@@ -30,14 +31,14 @@ pub(crate) const PREDICTIONS: &str = "projected predictions";
 /// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Projection<'a> {
-    /// W, row after row.
+    /// W, stored row by row.
     weights: &'a [f64],
     /// a, of length k.
     intercept: &'a [f64],
 }
 
 impl<'a> Projection<'a> {
-    /// Borrows W, of shape (`n_features`, k) row after row, and a, of length k.
+    /// Borrows W, stored row by row with shape (`n_features`, k), and a, of length k.
     ///
     /// # Errors
     ///
@@ -61,20 +62,20 @@ impl<'a> Projection<'a> {
         Ok(Self { weights, intercept })
     }
 
-    /// Number of features of X.
+    /// Returns the number of features of X.
     pub(crate) fn n_features(&self) -> usize {
         self.weights.len() / self.intercept.len()
     }
 
-    /// k + 1: the predictions and the constant.
+    /// Returns k + 1, the number of predictions plus the constant.
     pub(crate) fn width(&self) -> usize {
         self.intercept.len() + 1
     }
 
-    /// Writes h of one row to `out`, which has length k + 1.
+    /// Writes h of one row to `out`. `out` must have length k + 1.
     ///
-    /// Sums are in double precision. Results beyond the range of single precision become its
-    /// largest number, and NaN becomes 0. Takes O(stored values of the row × k).
+    /// Sums are in double precision. Results beyond the range of single precision are replaced by
+    /// the largest finite number, and NaN is replaced by 0. Takes O(stored values of the row × k).
     pub(crate) fn project<I: Index, T: Value>(
         &self,
         x: CsrView<'_, I, T>,
@@ -90,8 +91,8 @@ impl<'a> Projection<'a> {
         constant.fill(1.0);
     }
 
-    /// Writes the predictions of a row from number `first` on, N at a time, whose sums stay in
-    /// registers. Returns the number of the next prediction.
+    /// Writes the predictions of a row, starting at number `first`. N predictions are computed at a
+    /// time, so that their sums stay in registers. Returns the number of the next prediction.
     #[inline(always)]
     fn sum_up<const N: usize, I: Index, T: Value>(
         &self,
@@ -113,7 +114,7 @@ impl<'a> Projection<'a> {
                 }
             }
             for (out, sum) in out.iter_mut().zip(sums) {
-                // A sum of opposite infinities is NaN, which says nothing about the row.
+                // A sum of opposite infinities is NaN. It contains no information about the row.
                 let sum = if sum.is_nan() { 0.0 } else { sum };
                 *out = sum.clamp(f64::from(f32::MIN), f64::from(f32::MAX)) as f32;
             }
@@ -122,7 +123,7 @@ impl<'a> Projection<'a> {
         first
     }
 
-    /// h of rows whose predictions are given, k numbers per row.
+    /// Returns h of rows with given predictions, k numbers per row.
     pub(crate) fn given(&self, predictions: &[f32]) -> Result<Vec<f32>, Error> {
         let width = self.width();
         let n_rows = predictions.len() / (width - 1);
@@ -133,7 +134,7 @@ impl<'a> Projection<'a> {
         Ok(h)
     }
 
-    /// h of all rows, row after row, computed in parallel.
+    /// Returns h of all rows, row after row. Rows are computed in parallel.
     pub(crate) fn all(&self, x: Sparse<'_>, watch: &Watch) -> Result<Vec<f32>, Error> {
         let width = self.width();
         let mut h = filled(PREDICTIONS, 0.0, x.n_rows() * width)?;
@@ -152,26 +153,26 @@ impl<'a> Projection<'a> {
     }
 }
 
-/// The features of all rows that were handed to the fit, `size` of them per row: cosines (with the
-/// linear kernel, predictions) and a constant 1.
+/// The features of all rows of the fit, with `size` features per row. The features are cosines (or
+/// predictions, with the linear kernel) and a constant 1.
 pub(crate) struct Design {
-    /// Predictions and the constant, row after row.
+    /// Predictions and the constant, stored row by row.
     h: Vec<f32>,
     /// k + 1.
     width: usize,
-    /// Frequencies, k + 1 rows of s; empty for the linear kernel.
+    /// Frequencies, stored as k + 1 rows of length s. Empty for the linear kernel.
     pub(crate) frequencies: Vec<f32>,
-    /// Phases, s of them; empty for the linear kernel.
+    /// The s phases. Empty for the linear kernel.
     pub(crate) phases: Vec<f32>,
     /// Number of features of a row, including the constant.
     pub(crate) size: usize,
-    /// The features of all rows, row after row, if they are kept; whitened if
-    /// [`whiten`](Self::whiten) was called.
+    /// The features of all rows, stored row by row, if they are kept in memory. They are whitened
+    /// if [`whiten`](Self::whiten) was called.
     kept: Option<Vec<f32>>,
 }
 
 impl Design {
-    /// A design that computes features whenever they are asked for.
+    /// Creates a design that computes features whenever they are needed.
     pub(crate) fn new(h: Vec<f32>, width: usize, frequencies: Vec<f32>, phases: Vec<f32>) -> Self {
         let size = if phases.is_empty() {
             width
@@ -188,7 +189,8 @@ impl Design {
         }
     }
 
-    /// Computes the features of all rows now and keeps them, in 4 bytes per row and feature.
+    /// Computes the features of all rows and keeps them in memory, with 4 bytes per row and
+    /// feature.
     pub(crate) fn keep(&mut self, watch: &Watch) -> Result<(), Error> {
         let n_rows = self.h.len() / self.width;
         let mut kept = filled("features", 0.0, n_rows * self.size)?;
@@ -198,8 +200,8 @@ impl Design {
         Ok(())
     }
 
-    /// Replaces the features that are kept by `L⁻¹ φ`. Returns `false` and does nothing if none are
-    /// kept.
+    /// Replaces each kept feature vector φ by `L⁻¹ φ`. Returns `false` and does nothing if features
+    /// are not kept.
     pub(crate) fn whiten(&mut self, factor: &Factor, watch: &Watch) -> Result<bool, Error> {
         match &mut self.kept {
             Some(kept) => factor.whiten(kept, watch).map(|()| true),
@@ -232,8 +234,8 @@ impl Design {
     }
 }
 
-/// Writes the features of some rows, whose predictions are `h` in rows of `width`, to `out` in rows
-/// of `size`.
+/// Writes the features of some rows to `out`, in rows of length `size`. `h` holds the predictions
+/// of these rows, in rows of length `width`.
 pub(crate) fn features(
     h: &[f32],
     width: usize,

@@ -1,17 +1,18 @@
-//! The fit: frequencies from the linear predictions, the Gram matrix of the features, and the
-//! output weights, a few thousand labels at a time.
+//! Fits the link: draws frequencies, computes the Gram matrix of the features, and computes the
+//! output weights for a few thousand labels at a time.
 //!
-//! In this order: linear predictions of all rows; the median of their squared distances; γ, if it
-//! is to be chosen; frequencies and phases; the Gram matrix of the training rows and its factor;
-//! output weights, block of labels by block; the threshold, if it is to be learned.
+//! The fit first computes the linear predictions of all rows, and the median of their squared
+//! distances. It chooses γ if no γ is given, and draws frequencies and phases. It then computes the
+//! Gram matrix of the training rows and its factor. Output weights are computed for one block of
+//! labels after the other. The threshold is learned last, if this is requested.
 //!
-//! The choice of γ, the order of rows and the sample for the threshold have generators of their
-//! own. So the same seed draws the same frequencies, up to the factor γ, whatever else is asked
-//! for.
+//! The choice of γ, the order of rows and the sample for the threshold use separate random
+//! generators. The same seed therefore gives the same frequencies, up to the factor γ, whatever the
+//! other options are.
 //!
-//! [`Plan`] decides from sizes alone how many labels are fitted together, whether features are kept
-//! in memory and whether they are whitened. It forecasts the memory of the fit, so that one that is
-//! too large fails before any work is done.
+//! [`Plan`] uses only the sizes of the data. It decides how many labels are fitted together,
+//! whether features are kept in memory, and whether they are whitened. It also estimates the memory
+//! of the fit, so that a fit that is too large fails before any work is done.
 
 use crate::block::solve_block;
 use crate::design::{Design, Projection};
@@ -26,62 +27,63 @@ use manylabel_base::range::{same, same_rows};
 use manylabel_base::{Error, Watch, collected, filled};
 use manylabel_sparse::{CsrOwned, Sparse};
 
-/// Number of labels that are fitted together, whose momentum, gradient and least-squares solution
+/// Number of labels that are fitted together. Their momentum, gradient and least-squares solution
 /// are in memory.
 const LABELS_AT_ONCE: usize = 4096;
 
-/// Largest number of bytes of features that are kept if no limit is given. Otherwise features are
-/// computed in every pass.
+/// Largest number of bytes of features that are kept if no memory limit is given. If there are
+/// more, features are computed in every pass.
 const BYTES_KEPT: u64 = 2 << 30;
 
-/// A fitted smooth link. [`Scorer`](crate::Scorer) borrows these parts.
+/// A fitted smooth link. [`Scorer`](crate::Scorer) borrows its arrays.
 #[derive(Debug)]
 pub struct Model {
-    /// Frequencies R, k + 1 rows of length s, the last for the constant; empty for the linear
-    /// kernel.
+    /// Frequencies R, stored as k + 1 rows of length s. The last row belongs to the constant. Empty
+    /// for the linear kernel.
     pub frequencies: Vec<f32>,
-    /// Phases b, s of them, in [0, 2π); empty for the linear kernel.
+    /// The s phases b, in [0, 2π). Empty for the linear kernel.
     pub phases: Vec<f32>,
-    /// Output weights V, one row of length s (linear kernel: k) per label; zeros for labels that no
-    /// row holds.
+    /// Output weights V, one row per label. A row has length s, or length k with the linear kernel.
+    /// Rows of labels that occur in no row of Y are zero.
     pub weights: Vec<f32>,
-    /// Weight of the constant feature for each label, less ½ for the squared loss, so that positive
-    /// scores are predictions; −∞ for labels that no row holds.
+    /// Weight of the constant feature for each label. For the squared loss, ½ is subtracted, so
+    /// that labels with positive scores are predicted. −∞ for labels that occur in no row of Y.
     pub intercept: Vec<f32>,
     /// The ridge that was used, relative to the mean diagonal of the Gram matrix. It is larger than
-    /// asked for if the matrix was singular.
+    /// requested if the matrix was singular.
     pub ridge: f64,
-    /// Held-out loss after each pass; empty if no rows were held out.
+    /// Held-out loss after each pass. Empty if no rows were held out.
     pub validation_loss: Vec<f64>,
-    /// Newton steps of each label, one more than allowed if it did not converge; zeros for other
-    /// solvers.
+    /// Number of Newton steps for each label. It is one more than the limit if the method did not
+    /// converge. Zeros for other solvers.
     pub n_iter: Vec<i32>,
-    /// Score above which a label is predicted; 0 unless it was learned.
+    /// Labels with scores above this threshold are predicted. It is 0 unless it was learned.
     pub threshold: f64,
-    /// The factor of the frequencies that was used.
+    /// The factor γ of the frequencies that was used.
     pub gamma: f64,
 }
 
 impl Checked {
-    /// Fits the link to the linear predictions that `projection` makes from the rows of `x`, and to
-    /// the labels that the rows of `y` store.
+    /// Fits the link to the linear predictions and the labels of the training rows. `projection`
+    /// computes the predictions from the rows of `x`. The stored entries of `y` are the labels.
     ///
-    /// - `predictions`, if given, replace those of the projection, k numbers per row. Predictions
-    ///   of the rows that the projection was itself fitted to are too good; leave-one-out
-    ///   predictions are a better stand-in for those of new rows.
-    /// - `sample_weight`, if given, multiplies the loss of each row.
-    /// - `held_out`, if given, marks rows that are not learned from; their loss decides when psgd
+    /// - `predictions` replaces the predictions of the projection, with k numbers per row. Use it
+    ///   if the projection was fitted to the same rows. The predictions of the projection for these
+    ///   rows are then more accurate than for new rows. Leave-one-out predictions have about the
+    ///   accuracy of predictions for new rows.
+    /// - `sample_weight` multiplies the loss of each row. Without it, every weight is 1.
+    /// - `held_out` marks rows that are not used for learning. Their loss determines when psgd
     ///   stops.
     ///
-    /// The same data, parameters and seed give the same bits, whatever the number of threads. See
-    /// the [crate](crate) for the cost.
+    /// The same data, parameters and seed give exactly the same result for any number of threads.
+    /// See the [crate](crate) for the cost.
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if sizes disagree; [`Error::TooLarge`] if the fit is forecast to need more
-    /// than `max_memory`, or more than the system grants; [`Error::Param`] if weights become
-    /// infinite; [`Error::Stopped`] if `watch` says so.
-    #[expect(clippy::too_many_arguments, reason = "each is a thing of its own")]
+    /// [`Error::Shape`] if sizes disagree. [`Error::TooLarge`] if the fit needs more than
+    /// `max_memory` or more than the system grants. [`Error::Param`] if weights become infinite.
+    /// [`Error::Stopped`] if `watch` was stopped.
+    #[expect(clippy::too_many_arguments, reason = "a fit has this many inputs")]
     pub fn fit(
         &self,
         x: Sparse<'_>,
@@ -167,7 +169,8 @@ impl Checked {
         Ok(model)
     }
 
-    /// The error for weights that are not finite. It names the parameter that they depend on.
+    /// Returns the error for weights that are not finite. It names the parameter that the weights
+    /// depend on.
     fn overflow(&self) -> Error {
         let params = &self.0;
         let (name, expected, got) = if params.is_stochastic() {
@@ -188,27 +191,28 @@ impl Checked {
     }
 }
 
-/// The number of passes that gave the least held-out loss, whose weights were kept.
+/// Returns the number of passes with the smallest held-out loss. The weights after this pass are
+/// the ones kept.
 fn best_pass(losses: &[f64]) -> Option<usize> {
     let best = losses.iter().enumerate().min_by(|a, b| a.1.total_cmp(b.1));
     best.map(|(pass, _)| pass + 1)
 }
 
-/// What the sizes of a fit decide.
+/// Decisions that depend on the sizes of a fit.
 ///
-/// Features are kept if they fit within `max_memory` beside everything else, or within 2 GiB if
-/// there is no limit. Kept or not, the fit is the same but for rounding.
+/// Features are kept if they fit within `max_memory` together with everything else, or within 2 GiB
+/// if there is no limit. The fit is the same in both cases, except for rounding.
 struct Plan {
     /// Number of labels that are fitted together.
     labels_at_once: usize,
-    /// Whether features are kept from pass to pass.
+    /// Whether features are kept in memory between passes.
     keep: bool,
-    /// Whether features that are kept are whitened, instead of preconditioning every gradient.
+    /// Whether kept features are whitened. Otherwise every gradient is preconditioned.
     whiten: bool,
 }
 
 impl Plan {
-    /// Plans a fit and forecasts its memory. `width`: k + 1.
+    /// Plans a fit and estimates its memory. `width` is k + 1.
     ///
     /// # Errors
     ///
@@ -221,7 +225,8 @@ impl Plan {
         };
         let (n_all, n_seen) = (labels.positive.n_rows(), labels.seen.len());
         let stochastic = params.is_stochastic();
-        // The softmax, and the held-out loss that decides when to stop, involve all labels.
+        // The softmax involves all labels at once. So does the held-out loss that decides when to
+        // stop.
         let together = params.loss == Loss::Softmax || labels.positive.n_cols < n_rows;
         let labels_at_once = if stochastic && together {
             n_seen.max(1)
@@ -247,12 +252,12 @@ impl Plan {
         let needed = [
             solver,
             product(&[4, n_rows, width]),
-            // Tiles of half the Gram matrix, the same while they are factored, and the factor in
-            // both precisions.
+            // Tiles for half of the Gram matrix, the same number of tiles while they are
+            // factorized, and the factor in both precisions.
             product(&[20, size, size]),
             product(&[4, n_all, size]),
-            // Per label of a block: sums in double precision, start, weights, momentum and
-            // gradient.
+            // For each label of a block: sums in double precision, starting weights, weights,
+            // momentum and gradient.
             product(&[24, labels_at_once, size]),
             product(&[4, batch, size.saturating_add(labels_at_once)]),
             if params.learn_threshold {
@@ -269,13 +274,15 @@ impl Plan {
             }
             _ => needed,
         };
-        // Memory that the system does not grant at once would be refused in the middle of the fit,
-        // or the process would be killed.
+        // The memory is requested at once as a test. If it is not granted, an allocation would fail
+        // in the middle of the fit, or the process would be killed.
         let probe = usize::try_from(needed).unwrap_or(usize::MAX);
         if Vec::<u8>::new().try_reserve_exact(probe).is_err() {
             return Err(Error::TooLarge {
                 what: "the fit",
-                got: format!("{needed} bytes for {n_all} labels and {size} features"),
+                got: format!(
+                    "the system does not grant {needed} bytes for {n_all} labels and {size} features"
+                ),
             });
         }
         let kept = product(&[4, n_rows, size]);
@@ -283,8 +290,8 @@ impl Plan {
             return Err(Error::TooLarge {
                 what: "the fit",
                 got: format!(
-                    "{needed} bytes are forecast for {n_all} labels, {size} features and {n_rows} \
-                     rows, `max_memory` is {most}"
+                    "about {needed} bytes for {n_all} labels, {size} features and {n_rows} \
+                     rows, but `max_memory` is {most}"
                 ),
             });
         }
@@ -300,20 +307,21 @@ impl Plan {
     }
 }
 
-/// Weights of the rows, divided by a power of two near their mean. The fit depends on their ratios
-/// only, and products of large weights would overflow. Without weights, all are 1.
+/// Returns the weights of the rows, divided by a power of two near their mean. The fit depends only
+/// on the ratios of the weights. Products of large weights would overflow. Without weights, all
+/// weights are 1.
 fn scaled(sample_weight: Option<&[f32]>, n_rows: usize) -> Result<Vec<f32>, Error> {
     let Some(given) = sample_weight else {
         return filled("number of rows", 1.0, n_rows);
     };
     let mean = given.iter().map(|&weight| f64::from(weight)).sum::<f64>() / n_rows as f64;
     let unit = mean.log2().floor().exp2();
-    // A weight that is tiny beside the others must not become zero.
+    // A weight that is tiny compared with the others must not become zero.
     let scaled = |&weight: &f32| ((f64::from(weight) / unit) as f32).max(f32::MIN_POSITIVE);
     collected("number of rows", given.iter().map(scaled))
 }
 
-/// Fits the labels of one block and writes their weights to the model.
+/// Fits the labels of one block, and writes their weights to the model.
 fn fit_block(
     problem: &Problem<'_>,
     labels: &Labels,
@@ -332,8 +340,8 @@ fn fit_block(
     write(problem, block, solved.weights, problem.factor, model)
 }
 
-/// Writes the weights of a block to the model, in the coordinates of Φ, and splits off the
-/// intercepts.
+/// Writes the weights of a block to the model, in the coordinates of Φ. Stores the intercepts
+/// separately.
 fn write(
     problem: &Problem<'_>,
     block: &[u32],

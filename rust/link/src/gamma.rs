@@ -1,24 +1,27 @@
-//! The choice of γ, the factor of the frequencies, by leave-one-out error. It decides how strongly
-//! the link may bend.
+//! Chooses γ, the factor of the frequencies, by leave-one-out error. γ determines how strongly
+//! nonlinear the link may be.
 //!
-//! With the Cholesky factor L of the Gram matrix and `ψ = L⁻¹φ`, least squares predict
-//! `ψ_i · Σ_j ω_j ψ_j y_j` for row i. The leverage of a row is `ω |ψ|²`. Its residual in a fit
-//! without the row is its residual divided by one minus its leverage. So one fit gives all
-//! leave-one-out errors.
+//! Let L be the Cholesky factor of the Gram matrix, and `ψ = L⁻¹φ`. Least squares predicts
+//! `ψ_i · Σ_j ω_j ψ_j y_j` for row i. The leverage of a row is `ω |ψ|²`. A fit without the row
+//! would have a larger residual for this row, namely its residual divided by one minus its
+//! leverage. One fit therefore gives all leave-one-out errors.
 //!
-//! The comparison must stand for the model that is fitted, which differs in three ways:
+//! A few values of γ are compared by fits to a sample of the rows, usually with fewer features. The
+//! best of them must also be best for the fitted model, which differs from the comparison in three
+//! ways:
 //!
-//! - psgd continues from least squares and undoes part of the ridge: for labels with a share π of
-//!   the rows, each step removes about π (1 − π) of what the ridge still suppresses. Many small
-//!   steps act like a smaller ridge.
-//! - The fit has more rows than the comparison. Leave-one-out errors fall with more rows, towards
-//!   the errors that the ridge and the bandwidth cause.
-//! - The fit has more features. Few features approximate a kernel of high frequencies worse than
-//!   one of low frequencies. So the comparison takes more features where the fit is long, up to
-//!   all.
+//! - Preconditioned stochastic gradients (`psgd.rs`) continue from least squares and remove part of
+//!   the effect of the ridge. Let π be the fraction of the rows that have a label. Each step
+//!   removes about π (1 − π) of the remaining effect of the ridge for this label. Many small steps
+//!   act like a smaller ridge.
+//! - The fit has more rows than the comparison. With more rows, leave-one-out errors decrease
+//!   towards the errors caused by the ridge and the bandwidth alone.
+//! - The fit has more features. A small number of features approximates a kernel with high
+//!   frequencies worse than a kernel with low frequencies. The comparison therefore uses more
+//!   features if the fit takes long, up to all features.
 //!
-//! The choice takes about a tenth of the time of the fit, or what [`FEW_FEATURES`] features take if
-//! that is more.
+//! The choice takes about a tenth of the time of the fit, or the time for [`FEW_FEATURES`] features
+//! if this is more.
 
 use crate::design::{Design, PREDICTIONS};
 use crate::labels::Labels;
@@ -32,39 +35,39 @@ use fastrand::Rng;
 use manylabel_base::{Error, Watch, collected, copied, extend, filled, reserved};
 use std::cmp::Reverse;
 
-/// The factors that are compared. Weak signals favour 1/4, a nearly linear link; strong signals in
-/// many rows favour 1, which the median of distances suggests.
+/// The factors that are compared. 1/4 gives a nearly linear link and is best for weak signals. 1 is
+/// the factor suggested by the median of distances, and is best for strong signals in many rows.
 ///
-/// In this order, because errors have a single minimum: if 1/4 is better than 1/2, 1 need not be
-/// tried.
+/// The order saves work because errors have a single minimum. If 1/4 is better than 1/2, the factor
+/// 1 is not tried.
 const GAMMAS: [f64; 3] = [0.5, 0.25, 1.0];
 
 /// Largest number of rows in the comparison.
 const MOST_ROWS: usize = 4000;
-/// Largest number of labels in the comparison, the most common ones. Most of the error is theirs,
-/// and they are ranked first.
+/// Largest number of labels in the comparison. The most common labels are used, because they cause
+/// most of the error and are usually ranked first.
 const MOST_LABELS: usize = 64;
 
-/// The name of the rows in errors about memory.
+/// The name of the rows in memory errors.
 const ROWS: &str = "number of rows";
 
-/// Number of features in the comparison, unless more take no larger share of the work of the fit
-/// than [`SHARE_OF_FIT`].
+/// Number of features in the comparison. More features are used if they take at most the fraction
+/// [`SHARE_OF_FIT`] of the work of the fit.
 const FEW_FEATURES: usize = 500;
-/// The share of the fit's work that the comparison may take.
+/// The fraction of the work of the fit that the comparison may take.
 const SHARE_OF_FIT: f64 = 0.1;
 
-/// Returns the factor with the least error; 1 for the linear kernel.
+/// Returns the factor with the smallest error. Returns 1 for the linear kernel.
 ///
-/// `h`: predictions and the constant, rows of `width`; `q`: the median of squared distances;
-/// `train`: the rows to learn from; `weights`: weight of every row. All candidates are compared on
-/// the same sample of rows and with the same random draws.
+/// `h` holds predictions and the constant, in rows of length `width`. `q` is the median of the
+/// squared distances, `train` are the training rows, and `weights` has one weight for every row.
+/// All factors are compared on the same sample of rows and with the same random numbers.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] if there is no memory; [`Error::Stopped`]; [`Error::Param`] from the Gram
-/// matrix.
-#[expect(clippy::too_many_arguments, reason = "all that a fit knows by then")]
+/// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was stopped.
+/// [`Error::Param`] from the Gram matrix.
+#[expect(clippy::too_many_arguments, reason = "the choice has this many inputs")]
 pub(crate) fn choose(
     params: &Params,
     h: &[f32],
@@ -114,17 +117,19 @@ pub(crate) fn choose(
     Ok(best.1)
 }
 
-/// Number of random features in the comparison, for a fit to `n` rows.
+/// Returns the number of random features in the comparison, for a fit to `n` rows.
 pub(crate) fn features(params: &Params, labels: &Labels, n: usize) -> usize {
-    // Multiply-adds of the fit of V; and those of three Gram matrices with whitening, per squared
-    // number of features. Both are up to the same factor.
+    // `of_fit` is the number of multiply-adds for fitting V. `of_square` is the number for three
+    // Gram matrices with whitening, per squared number of features. The same constant factor is
+    // left out of these two numbers.
     let of_fit = n as f64 * params.n_features as f64 * work(params, params.n_features, labels);
     let of_square = (GAMMAS.len() * n.min(MOST_ROWS)) as f64;
     let affordable = (SHARE_OF_FIT * of_fit / of_square).sqrt() as usize;
     params.n_features.min(affordable.max(FEW_FEATURES))
 }
 
-/// Bytes that the comparison takes: a Gram matrix with its factors, and features twice.
+/// Returns the number of bytes that the comparison needs for a Gram matrix with its factors, and
+/// for two copies of the features.
 pub(crate) fn bytes(params: &Params, labels: &Labels, n: usize, width: usize) -> u64 {
     let (size, n_rows) = (
         features(params, labels, n) as u64 + 1,
@@ -135,8 +140,8 @@ pub(crate) fn bytes(params: &Params, labels: &Labels, n: usize, width: usize) ->
     square.saturating_add(n_rows.saturating_mul(of_row))
 }
 
-/// The labels with the most rows, at most [`MOST_LABELS`], most common first. Ties go to the lower
-/// label.
+/// Returns the labels with the most rows, most common first. At most [`MOST_LABELS`] labels are
+/// returned. If labels have the same number of rows, the lower label number comes first.
 fn commonest(labels: &Labels) -> Result<Vec<u32>, Error> {
     let mut by_rows = copied("number of labels", &labels.seen)?;
     by_rows.sort_unstable_by_key(|&label| (Reverse(labels.rows(label).len()), label));
@@ -144,8 +149,9 @@ fn commonest(labels: &Labels) -> Result<Vec<u32>, Error> {
     Ok(by_rows)
 }
 
-/// The factor by which the ridge of the fit acts weaker than in least squares (stronger, if below
-/// 1). It is one number for all labels, to which rare labels contribute by their rows.
+/// Returns the factor by which the ridge acts weaker in the fit than in least squares. With a
+/// factor below 1, the ridge acts stronger. All labels share one factor. Labels are weighted by
+/// their numbers of rows.
 fn steps(params: &Params, labels: &Labels, n: usize) -> f64 {
     let (mut sum, mut positive) = (0.0, 0.0);
     for &label in &labels.seen {
@@ -154,7 +160,8 @@ fn steps(params: &Params, labels: &Labels, n: usize) -> f64 {
         sum += of_label * share * (1.0 - share);
         positive += of_label;
     }
-    // The mean curvature of the logistic loss, where labels count by their rows, as in the error.
+    // The mean curvature of the logistic loss. Labels are weighted by their numbers of rows, as in
+    // the error.
     let curvature = if positive > 0.0 { sum / positive } else { 0.0 };
     match (params.loss, params.solver) {
         (Loss::Squared, _) => 1.0,
@@ -168,12 +175,13 @@ fn steps(params: &Params, labels: &Labels, n: usize) -> f64 {
             };
             1.0 + params.step_size * batches as f64 * decays * curvature
         }
-        // Its optimum keeps the ridge, and its curvature is smaller than that of the squared loss.
+        // The optimum keeps the ridge, and the curvature is smaller than the curvature of the
+        // squared loss.
         (_, Solver::NewtonCg) => curvature.max(f64::MIN_POSITIVE.sqrt()),
     }
 }
 
-/// 0/1 targets of the given labels at the given rows, one row of targets per label.
+/// Returns the 0/1 targets of the given labels for the given rows, one row of targets per label.
 fn targets(labels: &Labels, common: &[u32], rows: &[u32]) -> Result<Vec<f32>, Error> {
     let mut targets = filled("targets", 0.0, common.len() * rows.len())?;
     for (&label, targets) in common.iter().zip(targets.chunks_mut(rows.len().max(1))) {
@@ -186,12 +194,13 @@ fn targets(labels: &Labels, common: &[u32], rows: &[u32]) -> Result<Vec<f32>, Er
     Ok(targets)
 }
 
-/// An estimate of the squared error on new rows, summed over rows and labels, for a fit to
-/// `1 / share` times as many rows as the design has.
+/// Returns an estimate of the squared error on new rows, summed over rows and labels. The estimate
+/// is for a fit to `1 / share` times the number of rows of the design.
 ///
-/// With infinitely many rows, the residuals of the fit and leave-one-out residuals would agree.
-/// They lie below and above that limit by about the same amount. So the estimate is between their
-/// mean and the leave-one-out error, the nearer to the mean the smaller `share` is.
+/// With infinitely many rows, the residuals of the fit and the leave-one-out residuals would agree.
+/// With finitely many rows, the residuals of the fit are below this limit, and the leave-one-out
+/// residuals are above it by about the same amount. The estimate is therefore between their mean
+/// and the leave-one-out error. The smaller `share` is, the closer the estimate is to the mean.
 fn error(
     design: &mut Design,
     weights: &[f32],
@@ -246,7 +255,8 @@ mod tests {
 
     const ROWS: usize = 12;
 
-    /// Residual of row `of` by a ridge regression on a number and a constant, without the row `without`.
+    /// Returns the residual of row `of` in a ridge regression on one feature and a constant, fitted
+    /// without the row `without`.
     fn residual(
         x: &[f64],
         y: &[f64],
@@ -289,10 +299,10 @@ mod tests {
             let h = x.iter().flat_map(|&x| [x as f32, 1.0]).collect();
             let mut design = Design::new(h, 2, Vec::new(), Vec::new());
             let watch = Watch::new();
-            design.keep(&watch).expect("nobody stops it");
+            design.keep(&watch).expect("not stopped");
             let targets: Vec<f32> = y.iter().map(|&y| y as f32).collect();
-            let got = error(&mut design, &weights, &targets, 0.1, share, &watch)
-                .expect("nobody stops it");
+            let got =
+                error(&mut design, &weights, &targets, 0.1, share, &watch).expect("not stopped");
             let middle = f64::midpoint(sum(true), sum(false));
             let expected = middle + share * (sum(true) - middle);
             assert!((got / expected - 1.0).abs() < 1e-4, "{got} {expected}");

@@ -1,15 +1,17 @@
-//! The Gram matrix `C = ΦᵀΩΦ + ridge`, its Cholesky factor `C = L Lᵀ`, and solves with it.
+//! Computes the Gram matrix `C = ΦᵀΩΦ + ridge` and its Cholesky factor `C = L Lᵀ`, and solves
+//! linear systems with them.
 //!
-//! C is kept as square tiles of its lower triangle. Tiles are summed up, factored and updated in
-//! parallel, each by one thread, so that results do not depend on the number of threads, and a fit
-//! can be stopped between tiles. The tiles on the diagonal are factored by `faer`. Factoring the
-//! whole matrix in one call would use one thread and could not be stopped.
+//! The lower triangle of C is stored as square tiles. Tiles are summed, factorized and updated in
+//! parallel, and each tile is processed by one thread. Results therefore do not depend on the
+//! number of threads, and a fit can be stopped between two tiles. The tiles on the diagonal are
+//! factorized by the `faer` library. Factorizing the whole matrix in one call would use one thread
+//! and could not be stopped.
 //!
-//! Sums are in double precision, of products over a few hundred rows in single precision. The
-//! factor exists in both precisions: solves for the least-squares start use the double one,
-//! whitening and preconditioning the single one. For size p: the sum takes O(n p²) time, the factor
-//! O(p³), a solve O(p²) per right-hand side; memory is 4 p² bytes for the tiles, as much again
-//! while they are factored, and 12 p² for the factors.
+//! Products over a few hundred rows are in single precision, and their sums are in double
+//! precision. The factor is stored in both precisions. Solves for the least-squares solution use
+//! double precision. Whitening and preconditioning use single precision. For size p and n rows, the
+//! sum takes O(n p²) time, the factor O(p³), and a solve O(p²) per right-hand side. The tiles take
+//! 4 p² bytes, and another 4 p² bytes while they are factorized. The factors take 12 p² bytes.
 
 use faer::dyn_stack::{MemBuffer, MemStack};
 use faer::linalg::cholesky::llt::factor::{
@@ -28,53 +30,54 @@ use rayon::prelude::*;
 /// Number of rows and columns of a tile.
 const SIDE: usize = 256;
 
-/// Names of what did not fit in memory, for errors.
+/// Names of arrays in memory errors.
 const GRAM: &str = "the Gram matrix";
 const FACTOR: &str = "the Cholesky factor";
 
-/// Number of right-hand sides that one thread solves for at a time.
+/// Number of right-hand sides that one thread solves at a time.
 const SOLVED_AT_ONCE: usize = 32;
 
-/// First ridge to try, relative to the mean diagonal, if none is asked for and C is singular.
+/// The first ridge that is tried, relative to the mean diagonal, if no ridge was requested and C is
+/// singular.
 const LEAST_RIDGE: f64 = 1e-12;
 
-/// One tile of the lower triangle, stored by columns.
+/// One tile of the lower triangle, stored column by column.
 struct Tile {
-    /// The tile's row among the tiles.
+    /// The row of the tile within the grid of tiles.
     row: usize,
-    /// The tile's column among the tiles; at most `row`.
+    /// The column of the tile within the grid of tiles; at most `row`.
     col: usize,
-    /// Its height; smaller than [`SIDE`] for the last row of tiles.
+    /// Height of the tile. It is smaller than [`SIDE`] for the last row of tiles.
     n_rows: usize,
-    /// Its width; smaller than [`SIDE`] for the last column of tiles.
+    /// Width of the tile. It is smaller than [`SIDE`] for the last column of tiles.
     n_cols: usize,
-    /// Its entries, column after column. Tiles on the diagonal are stored in full.
+    /// Entries of the tile, column by column. Tiles on the diagonal are stored in full.
     values: Vec<f64>,
 }
 
 impl Tile {
-    /// The tile as a matrix.
+    /// Returns the tile as a matrix.
     fn view(&self) -> MatRef<'_, f64> {
         MatRef::from_column_major_slice(&self.values, self.n_rows, self.n_cols)
     }
 
-    /// The tile as a matrix that can be changed.
+    /// Returns the tile as a mutable matrix.
     fn view_mut(&mut self) -> MatMut<'_, f64> {
         MatMut::from_column_major_slice_mut(&mut self.values, self.n_rows, self.n_cols)
     }
 }
 
-/// The lower triangle of C without its ridge, one list of tiles per column of tiles. The first tile
-/// of each list is on the diagonal.
+/// The lower triangle of C without its ridge, as one list of tiles per column of tiles. The first
+/// tile of each list is on the diagonal.
 pub(crate) struct Gram {
     /// Number of rows and columns of C.
     size: usize,
-    /// The tiles, from the diagonal down.
+    /// The tiles, starting at the diagonal.
     columns: Vec<Vec<Tile>>,
 }
 
 impl Gram {
-    /// C = 0, of the given size.
+    /// Returns C = 0 of the given size.
     pub(crate) fn zeros(size: usize) -> Result<Self, Error> {
         let n_tiles = size.div_ceil(SIDE);
         let extent = |at: usize| SIDE.min(size - at * SIDE);
@@ -97,11 +100,11 @@ impl Gram {
         Ok(Self { size, columns })
     }
 
-    /// Adds `leftᵀ right` of two blocks of rows, each row of length `size`. `left` is usually
+    /// Adds `leftᵀ right`, where both blocks have rows of length `size`. Usually `left` equals
     /// `right` with each row multiplied by its weight.
     ///
-    /// Products are in single precision, the sum over blocks in double precision. Blocks should be
-    /// short, so that little is lost.
+    /// Products are in single precision, and the sum over blocks is in double precision. Blocks
+    /// should be short, so that little precision is lost.
     pub(crate) fn add(&mut self, left: &[f32], right: &[f32], watch: &Watch) -> Result<(), Error> {
         let n_rows = left.len() / self.size;
         let left = MatRef::from_row_major_slice(left, n_rows, self.size);
@@ -132,7 +135,7 @@ impl Gram {
         )
     }
 
-    /// The mean of the diagonal.
+    /// Returns the mean of the diagonal.
     pub(crate) fn mean_diagonal(&self) -> f64 {
         let diagonal = |tile: &Tile| -> f64 {
             let at = |i| tile.values[i * (tile.n_rows + 1)];
@@ -142,20 +145,21 @@ impl Gram {
         trace / self.size as f64
     }
 
-    /// Adds `ridge` times the mean diagonal, and factors. If rounding makes C indefinite, the ridge
-    /// is multiplied by ten until it is not. Returns the factor and the absolute ridge.
+    /// Adds `ridge` times the mean diagonal, and factorizes the sum. If rounding makes C
+    /// indefinite, the ridge is multiplied by ten until C is positive definite. Returns the factor
+    /// and the absolute ridge.
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] if C is not finite; [`Error::TooLarge`] if there is no memory for L;
-    /// [`Error::Stopped`].
+    /// [`Error::Param`] if C is not finite. [`Error::TooLarge`] if there is not enough memory for
+    /// L. [`Error::Stopped`] if the watch was stopped.
     pub(crate) fn factor(&self, ridge: f64, watch: &Watch) -> Result<(Factor, f64), Error> {
         let mean = self.mean_diagonal();
         let mut relative = ridge;
         loop {
             let absolute = relative * if mean > 0.0 { mean } else { 1.0 };
             if !absolute.is_finite() {
-                // Cosines are never large; the predictions of the linear kernel may be.
+                // Cosines are never large, but the predictions of the linear kernel may be.
                 let (name, expected) = if mean.is_finite() {
                     ("l2_link", "small enough that the ridge is finite")
                 } else {
@@ -167,7 +171,7 @@ impl Gram {
                 return Err(Error::Param {
                     name,
                     expected,
-                    got: format!("a mean square of {mean:e}, times {relative:e}"),
+                    got: format!("a mean square of {mean:e} and a relative ridge of {relative:e}"),
                 });
             }
             if let Some(factor) = self.try_factor(absolute, watch)? {
@@ -177,10 +181,10 @@ impl Gram {
         }
     }
 
-    /// Factors C plus an absolute ridge; `None` if it is not positive definite.
+    /// Factorizes C plus an absolute ridge. Returns `None` if the sum is not positive definite.
     ///
-    /// Right-looking: each column of tiles is factored, then subtracted from the columns to its
-    /// right.
+    /// The algorithm is right-looking: each column of tiles is factorized, then subtracted from the
+    /// columns to its right.
     fn try_factor(&self, ridge: f64, watch: &Watch) -> Result<Option<Factor>, Error> {
         let mut columns: Vec<Vec<Tile>> = reserved(FACTOR, self.columns.len())?;
         for column in &self.columns {
@@ -205,7 +209,7 @@ impl Gram {
             let scratch = cholesky_in_place_scratch::<f64>(n, Par::Seq, Spec::default());
             let mut memory = MemBuffer::try_new(scratch).map_err(|_| Error::TooLarge {
                 what: FACTOR,
-                got: format!("no memory to factor {n} of its columns"),
+                got: format!("not enough memory to factorize {n} of its columns"),
             })?;
             let stack = MemStack::new(&mut memory);
             if cholesky_in_place(
@@ -223,7 +227,7 @@ impl Gram {
             let lower = diagonal.view();
             below.par_iter_mut().try_for_each(|tile| {
                 watch.step(0)?;
-                // Solves X Lᵀ = tile as L Xᵀ = tileᵀ.
+                // The system X Lᵀ = tile is solved as L Xᵀ = tileᵀ.
                 let right = tile.view_mut().transpose_mut();
                 solve_lower_triangular_in_place(lower, right, Par::Seq);
                 Ok::<(), Error>(())
@@ -247,8 +251,8 @@ impl Gram {
     }
 }
 
-/// The Cholesky factor L of C, by columns, in both precisions. Entries above the diagonal are not
-/// used.
+/// The Cholesky factor L of C, stored column by column in both precisions. Entries above the
+/// diagonal are not used.
 pub(crate) struct Factor {
     /// Number of rows and columns.
     size: usize,
@@ -259,7 +263,7 @@ pub(crate) struct Factor {
 }
 
 impl Factor {
-    /// Copies tiles of L into one matrix, in both precisions.
+    /// Copies the tiles of L into one matrix, in both precisions.
     fn assemble(size: usize, columns: &[Vec<Tile>], watch: &Watch) -> Result<Self, Error> {
         let mut exact = filled(FACTOR, 0.0, size * size)?;
         for tile in columns.iter().flatten() {
@@ -314,8 +318,8 @@ impl Factor {
     }
 }
 
-/// Applies `solve` to some rows at a time, in parallel. The rows are handed over as the columns of
-/// a matrix.
+/// Applies `solve` to a few rows at a time, in parallel. `solve` receives the rows as the columns
+/// of a matrix.
 fn in_parts<T: ComplexField + Send + Sync>(
     lower: &[T],
     size: usize,
@@ -345,11 +349,11 @@ mod tests {
         let rows: Vec<f32> = (0..n * p).map(|_| rng.f32() - 0.5).collect();
         let mut gram = Gram::zeros(p).expect("small");
         for block in rows.chunks(300 * p) {
-            gram.add(block, block, &watch).expect("goes on");
+            gram.add(block, block, &watch).expect("not stopped");
         }
         let (factor, ridge) = gram.factor(0.01, &watch).expect("definite");
         let x: Vec<f64> = (0..40 * p).map(|_| rng.f64() - 0.5).collect();
-        // C x, by the definition.
+        // C x, computed from the definition.
         let product = |x: &[f64]| {
             let mut out: Vec<f64> = x.iter().map(|x| ridge * x).collect();
             for row in rows.chunks(p) {
@@ -362,11 +366,15 @@ mod tests {
         };
         let mut solved: Vec<f64> = x.chunks(p).flat_map(product).collect();
         let mut single: Vec<f32> = solved.iter().map(|&v| v as f32).collect();
-        factor.whiten_exactly(&mut solved, &watch).expect("goes on");
+        factor
+            .whiten_exactly(&mut solved, &watch)
+            .expect("not stopped");
         factor
             .unwhiten_exactly(&mut solved, &watch)
-            .expect("goes on");
-        factor.precondition(&mut single, &watch).expect("goes on");
+            .expect("not stopped");
+        factor
+            .precondition(&mut single, &watch)
+            .expect("not stopped");
         for ((x, got), single) in x.iter().zip(&solved).zip(&single) {
             assert!((x - got).abs() < 1e-4 && (x - f64::from(*single)).abs() < 1e-3);
         }
@@ -377,7 +385,7 @@ mod tests {
         let watch = Watch::new();
         let mut gram = Gram::zeros(3).expect("small");
         gram.add(&[1.0, 2.0, 3.0], &[1.0, 2.0, 3.0], &watch)
-            .expect("goes on");
+            .expect("not stopped");
         let (_, ridge) = gram.factor(0.0, &watch).expect("definite in the end");
         assert!(ridge > 0.0 && ridge < 1e-6, "{ridge}");
         let zeros = Gram::zeros(3).expect("small");

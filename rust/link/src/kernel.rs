@@ -1,9 +1,10 @@
-//! Random frequencies of a kernel, and the bandwidth that the data suggest.
+//! Draws random frequencies of a kernel, and computes a bandwidth from the data.
 //!
-//! A shift-invariant kernel is the Fourier transform of a distribution of frequencies: `k(u − v)`
-//! is the mean of `2 cos(rᵀu + b) cos(rᵀv + b)` over random r from that distribution and uniform
-//! phases b (Rahimi and Recht, *Random Features for Large-Scale Kernel Machines*, 2007). With q the
-//! median of squared distances and γ a factor that the caller chooses:
+//! A shift-invariant kernel is the Fourier transform of a distribution of frequencies. Let r be
+//! random frequencies from this distribution, and b uniform phases. Then `k(u − v)` is the mean of
+//! `2 cos(rᵀu + b) cos(rᵀv + b)` (Rahimi and Recht, *Random Features for Large-Scale Kernel
+//! Machines*, 2007). In the table, q is the median of squared distances, and γ is a factor chosen
+//! by the caller:
 //!
 //! | kernel | frequency of one feature |
 //! |---|---|
@@ -11,27 +12,27 @@
 //! | Matérn, ν = 3 or 5 | `γ √(1/q) N(0, I) √(ν/χ²_ν)`, one `χ²` per feature |
 //! | Cauchy | `γ √(2/q) tan(π (u − ½))`, u uniform per coordinate |
 //!
-//! The quasi-random variants draw the normal factor of each coordinate by Latin hypercube: one
-//! value from each of s equally likely strata, in random order. Numbers depend on nothing but the
-//! seed and the sizes.
+//! The quasi-random kernels draw the normal factor of each coordinate by Latin hypercube sampling.
+//! One value is drawn from each of s equally likely strata, in random order. The numbers depend
+//! only on the seed and the sizes.
 
 use crate::Kernel;
 use fastrand::Rng;
 use manylabel_base::{Error, Watch, collected, copied, filled, reserved};
 use std::f64::consts::{PI, TAU};
 
-/// Largest number of rows whose distances the median is taken over.
+/// Largest number of rows that are used for the median of distances.
 const MOST_ROWS: usize = 1000;
 
-/// The median of the squared distances of all ordered pairs of rows, including those of each row to
-/// itself; 1 if that is 0.
+/// Returns the median of the squared distances of all ordered pairs of rows. The pairs include each
+/// row with itself. Returns 1 if the median is 0.
 ///
-/// `h`: rows of `width` numbers; `rows`: those to consider, of which at most a thousand are drawn.
-/// Takes O(`n²` width) time and `8 n²` bytes for n rows drawn.
+/// `h` has rows of `width` numbers. `rows` are the rows to use; at most a thousand of them are
+/// drawn. Takes O(`n²` width) time and `8 n²` bytes for n drawn rows.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] if there is no memory; [`Error::Stopped`].
+/// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was stopped.
 pub(crate) fn median_squared_distance(
     h: &[f32],
     width: usize,
@@ -74,12 +75,13 @@ pub(crate) fn median_squared_distance(
     Ok(if median > 0.0 { median } else { 1.0 })
 }
 
-/// Draws frequencies, `width` rows of s, and s phases in [0, 2π), for a kernel with squared
-/// bandwidth `q` and factor `gamma`. Both are empty for the linear kernel.
+/// Draws frequencies and phases for a kernel with squared bandwidth `q` and factor `gamma`. The
+/// frequencies are `width` rows of length s. The s phases are in [0, 2π). Frequencies and phases
+/// are empty for the linear kernel.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] if there is no memory; [`Error::Stopped`].
+/// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was stopped.
 pub(crate) fn draw(
     kernel: Kernel,
     width: usize,
@@ -145,21 +147,21 @@ pub(crate) fn draw(
             values[t * s + j] *= factor;
         }
     }
-    // Heavy tails and extreme factors stay finite. A frequency beyond this limit is noise in any
-    // case.
+    // The limit 1e30 keeps frequencies finite for heavy tails and extreme factors. A frequency
+    // beyond the limit would only add noise.
     let frequencies = values.iter().map(|&value| value.clamp(-1e30, 1e30) as f32);
     let frequencies = collected("frequencies", frequencies)?;
     let phases = (0..s).map(|_| (rng.f64() * TAU) as f32);
     Ok((frequencies, collected("phases", phases)?))
 }
 
-/// A uniform number in (0, 1), never 0 or 1.
+/// Returns a uniform number in (0, 1). It is never 0 or 1.
 fn open_unit(rng: &mut Rng) -> f64 {
     rng.f64() + f64::EPSILON / 4.0
 }
 
-/// The quantile of the standard normal distribution for 0 < p < 1, to a relative error of 1.2e-9:
-/// Acklam's rational approximations, one for the middle and one for the tails.
+/// Returns the quantile of the standard normal distribution for 0 < p < 1, with a relative error of
+/// at most 1.2e-9. Uses Acklam's rational approximations, one for the middle and one for the tails.
 fn quantile(p: f64) -> f64 {
     const TAIL: f64 = 0.024_25;
     let horner = |coefficients: &[f64], x: f64| coefficients.iter().fold(0.0, |sum, c| sum * x + c);
@@ -221,7 +223,7 @@ mod tests {
         }
     }
 
-    /// Mean and standard error of `2 cos(rᵀu + b) cos(rᵀv + b)` over many features.
+    /// Returns the mean and standard error of `2 cos(rᵀu + b) cos(rᵀv + b)` over many features.
     fn estimate(kernel: Kernel, u: &[f32], v: &[f32], q: f64, gamma: f64) -> (f64, f64) {
         let n = 100_000;
         let mut rng = Rng::with_seed(7);
@@ -250,7 +252,7 @@ mod tests {
         let gaussian = (-gamma * gamma * squared / q).exp();
         let laplacian =
             (-gamma * (2.0 / q).sqrt() * delta.iter().map(|d| d.abs()).sum::<f64>()).exp();
-        // The characteristic function of a multivariate Student t at γ δ / √q.
+        // The characteristic function of a multivariate Student t distribution at γ δ / √q.
         let a = gamma * (squared / q).sqrt();
         let (a3, a5) = (3.0f64.sqrt() * a, 5.0f64.sqrt() * a);
         let matern3 = (1.0 + a3) * (-a3).exp();
@@ -274,10 +276,10 @@ mod tests {
 
     #[test]
     fn the_median_is_that_of_all_pairs() {
-        // Rows at 0, 1, 3: squared distances 0 0 0 1 1 4 4 9 9, the median 1.
+        // Rows at 0, 1 and 3 have the squared distances 0 0 0 1 1 4 4 9 9, with median 1.
         let h = [0.0, 1.0, 3.0];
         let mut rng = Rng::with_seed(0);
-        // Two rows: 0 0 1 1.
+        // Two rows have the squared distances 0 0 1 1.
         for (rows, expected) in [(&[0, 1, 2][..], 1.0), (&[0, 1], 0.5), (&[2], 1.0)] {
             let median = median_squared_distance(&h, 1, rows, &mut rng, &Watch::new());
             assert!((median.expect("fits") - expected).abs() < 1e-12);

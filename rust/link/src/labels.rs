@@ -1,24 +1,27 @@
-//! Which training rows hold which label.
+//! Stores the training rows of each label.
 //!
-//! The fit looks at Y label by label: sums of features over the rows of a label, and targets of a
-//! few labels. So Y is transposed once, in O(stored labels), and restricted to the training rows.
+//! The fit processes Y label by label. It needs sums of features over the rows of a label, and
+//! targets of a few labels. Y is therefore transposed once, in O(stored labels), and restricted to
+//! the training rows.
 
 use manylabel_base::{Error, Watch, collected, extend, filled, reserved};
 use manylabel_sparse::CsrOwned;
 
-/// The name of the entries in errors about memory.
+/// The name of the entries in memory errors.
 pub(crate) const ENTRIES: &str = "number of entries of Y";
 
 /// The training rows of each label.
 pub(crate) struct Labels {
-    /// One row per label: the positions of its rows in the list of training rows, increasing.
+    /// One row per label. It holds the positions of the label's rows in the list of training rows,
+    /// in increasing order.
     pub(crate) positive: CsrOwned,
-    /// The labels that some row holds, training row or not, in increasing order.
+    /// The labels that occur in at least one row, in increasing order. Rows that are not training
+    /// rows also count.
     pub(crate) seen: Vec<u32>,
 }
 
 impl Labels {
-    /// Transposes `y` and keeps the rows `train`, which are in increasing order.
+    /// Transposes `y` and keeps the rows in `train`, which are in increasing order.
     pub(crate) fn new(y: &CsrOwned, train: &[u32], watch: &Watch) -> Result<Self, Error> {
         let by_label = y.transpose()?;
         let is_seen = |label: &u32| !by_label.row(*label as usize).0.is_empty();
@@ -47,7 +50,7 @@ impl Labels {
         Ok(Self { positive, seen })
     }
 
-    /// The training rows of one label, as positions in the list of training rows.
+    /// Returns the training rows of one label, as positions in the list of training rows.
     pub(crate) fn rows(&self, label: u32) -> &[u32] {
         self.positive.row(label as usize).0
     }

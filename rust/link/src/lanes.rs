@@ -1,34 +1,37 @@
-//! The elementwise functions and the products of scoring, sixteen numbers side by side.
+//! Implements the elementwise functions and the products for scoring, with sixteen numbers at a
+//! time.
 //!
-//! Functions marked `wide` are compiled for several instruction sets, one of which is chosen when
-//! they are called. Each output is computed by the same operations in the same order, however many
-//! rows and labels are worked on together. So the scores of a row do not depend on the other rows
-//! of a batch.
+//! Functions marked `wide` are compiled for several instruction sets. The instruction set is chosen
+//! when the function is called. Each output is computed by the same operations in the same order,
+//! for any number of rows and labels that are processed together. The scores of a row therefore do
+//! not depend on the other rows of a batch.
 
 use manylabel_base::{Error, filled};
 use manylabel_simd::exp_f32;
 use manylabel_simd::wide;
 
-/// Numbers side by side; sixteen `f32` fill a cache line and one vector of AVX-512.
+/// Number of SIMD lanes. Sixteen `f32` fill a cache line and one AVX-512 vector.
 pub(crate) const LANES: usize = 16;
 
-/// Number of rows whose products with frequencies or weights are in registers at the same time.
+/// Number of rows for which products with frequencies or weights are kept in registers at the same
+/// time.
 const SIDE: usize = 4;
 
-/// Number of labels whose weights stay in the second-level cache while rows pass by.
+/// Number of labels for which the weights stay in the second-level cache while rows are processed.
 const LABELS: usize = 32;
 
-/// `cos(2π t)` for an angle t in turns, to an absolute error of 3e-7. From 2⁵¹ turns on, where
-/// `f64` has no fractions left to speak of, t counts as a whole number of turns.
+/// Returns `cos(2π t)` for an angle t in turns, with an absolute error of at most 3e-7. From 2⁵¹
+/// turns on, `f64` has almost no fractional part. t then counts as a whole number of turns.
 #[inline(always)]
 fn cos_turns(t: f64) -> f32 {
     // Adding 1.5 · 2⁵² rounds to an integer. From 2⁵¹ on, the sum would leave the range where this
-    // holds.
+    // is true.
     const ROUND: f64 = 6_755_399_441_055_744.0;
     const WHOLE_FROM: f64 = 2_251_799_813_685_248.0;
     let whole = (t + ROUND) - ROUND;
     let fraction = if t.abs() < WHOLE_FROM { t - whole } else { 0.0 };
-    // cos 2πf = sin 2π(¼ − |f|), whose argument is within ±π/2. The Taylor series up to x¹¹.
+    // cos 2πf = sin 2π(¼ − |f|). The argument of the sine is within ±π/2. The Taylor series is used
+    // up to x¹¹.
     let x = (0.25 - fraction.abs() as f32) * std::f32::consts::TAU;
     let y = x * x;
     let mut series = -1.0 / 39_916_800.0;
@@ -44,7 +47,7 @@ fn cos_turns(t: f64) -> f32 {
     series * x
 }
 
-/// `1 / (1 + e^{−x})`, with x limited to ±40.
+/// Returns `1 / (1 + e^{−x})`, with x limited to ±40.
 #[inline(always)]
 fn sigmoid(x: f32) -> f32 {
     let below = if x.abs() < 40.0 { x.abs() } else { 40.0 };
@@ -53,7 +56,7 @@ fn sigmoid(x: f32) -> f32 {
     numerator / (1.0 + tail)
 }
 
-/// Replaces the logits of one row by probabilities times `weight`.
+/// Replaces the logits of one row by probabilities multiplied by `weight`.
 #[wide]
 pub(crate) fn sigmoids(row: &mut [f32], weight: f32) {
     for x in row {
@@ -61,8 +64,8 @@ pub(crate) fn sigmoids(row: &mut [f32], weight: f32) {
     }
 }
 
-/// Replaces the logits of one row by their softmax times `weight`. The largest logit is subtracted
-/// first; differences are limited to 80.
+/// Replaces the logits of one row by their softmax multiplied by `weight`. The largest logit is
+/// subtracted first. Differences are limited to 80.
 #[wide]
 pub(crate) fn softmax(row: &mut [f32], weight: f32) {
     let highest = row.iter().fold(f32::NEG_INFINITY, |a, &b| a.max(b));
@@ -76,28 +79,30 @@ pub(crate) fn softmax(row: &mut [f32], weight: f32) {
     }
 }
 
-/// `log(1 + e^x)` without overflow. The logistic loss of a label with target ỹ is this less `ỹ x`.
+/// Returns `log(1 + e^x)` without overflow. The logistic loss of a label with target ỹ is this
+/// value minus `ỹ x`.
 #[inline]
 pub(crate) fn softplus(x: f32) -> f64 {
     f64::from(x.max(0.0)) + f64::from((-x.abs()).exp()).ln_1p()
 }
 
-/// What cosine features are made with.
+/// The frequencies and phases of cosine features.
 #[derive(Clone, Copy)]
 pub(crate) struct Waves<'a> {
-    /// Frequencies: a row of length s for each prediction, and a last one for the constant.
+    /// Frequencies: one row of length s for each prediction, followed by one row for the constant.
     pub(crate) r: &'a [f32],
-    /// Phases, s of them.
+    /// The s phases.
     pub(crate) b: &'a [f32],
 }
 
-/// Cosine features of some rows: `out[i, j] = cos(Σ_t h[i, t] r[t, j] + b[j])`.
+/// Computes the cosine features of some rows: `out[i, j] = cos(Σ_t h[i, t] r[t, j] + b[j])`.
 ///
-/// `h`: predictions, rows of `width`; `out`: rows of `stride` ≥ s, of which the first s are
-/// written. Angles are summed and reduced in double precision, because with heavy-tailed
-/// frequencies they have many turns.
+/// `h` holds predictions, in rows of length `width`. `out` has rows of length `stride` ≥ s, and the
+/// first s numbers of each row are written. Angles are summed and reduced in double precision,
+/// because they have many turns if frequencies have heavy tails.
 ///
-/// Rows are taken four at a time; the last ones, fewer than four, one by one.
+/// Rows are processed four at a time. The remaining rows, fewer than four, are processed one by
+/// one.
 #[wide]
 pub(crate) fn cosines(
     h: &[f32],
@@ -122,7 +127,7 @@ pub(crate) fn cosines(
     Ok(())
 }
 
-/// [`cosines`] of one row. Frequencies are read once, from first to last; `angles` has room for s.
+/// Computes [`cosines`] of one row. Frequencies are read once, in order. `angles` has length s.
 #[inline(always)]
 fn cosines_of_one(h: &[f32], waves: Waves<'_>, out: &mut [f32], angles: &mut [f64]) {
     let Waves { r, b } = waves;
@@ -138,7 +143,7 @@ fn cosines_of_one(h: &[f32], waves: Waves<'_>, out: &mut [f32], angles: &mut [f6
     }
 }
 
-/// [`cosines`] of N rows side by side.
+/// Computes [`cosines`] of N rows at a time.
 #[inline(always)]
 fn cosines_of<const N: usize>(
     h: &[f32],
@@ -188,7 +193,7 @@ fn cosines_of<const N: usize>(
 /// Sixteen partial sums of an inner product.
 type Sums = [f32; LANES];
 
-/// Adds the products of sixteen numbers to the sums.
+/// Adds the products of sixteen numbers to the partial sums.
 #[inline(always)]
 fn add_products(sums: &mut Sums, x: &[f32], w: &Sums) {
     let x: &Sums = x.try_into().expect("sixteen");
@@ -197,7 +202,8 @@ fn add_products(sums: &mut Sums, x: &[f32], w: &Sums) {
     }
 }
 
-/// The sum of the partial sums and of the products beyond the last full vector, in a fixed order.
+/// Returns the sum of the partial sums and of the products beyond the last full vector. The order
+/// of summation is fixed.
 #[inline(always)]
 fn total(mut sums: Sums, x: &[f32], w: &[f32]) -> f32 {
     for (sum, (x, w)) in sums.iter_mut().zip(x.iter().zip(w)) {
@@ -206,11 +212,11 @@ fn total(mut sums: Sums, x: &[f32], w: &[f32]) -> f32 {
     manylabel_simd::total(&sums)
 }
 
-/// Scores of some rows: `out[i, l] = Σ_j f[i, j] v[l, j] + a[l]`.
+/// Computes the scores of some rows: `out[i, l] = Σ_j f[i, j] v[l, j] + a[l]`.
 ///
-/// `f`: features, rows of `stride` ≥ s, of which the first s are used; `v`: weights, one row of
-/// length s per label; `a`: intercepts, one per label; `out`: one row per row of `f`, one score per
-/// label.
+/// `f` holds features, in rows of length `stride` ≥ s. The first s numbers of each row are used.
+/// `v` holds weights, one row of length s per label, and `a` one intercept per label. `out` has one
+/// row per row of `f`, with one score per label.
 #[wide]
 pub(crate) fn scores(f: &[f32], stride: usize, v: &[f32], a: &[f32], out: &mut [f32]) {
     let (n_labels, n_rows) = (a.len(), f.len() / stride);
@@ -229,7 +235,8 @@ pub(crate) fn scores(f: &[f32], stride: usize, v: &[f32], a: &[f32], out: &mut [
             ];
             for label in labels.clone() {
                 let v = &v[label * s..][..s];
-                // Sums in named variables: the compiler would keep an array of them in memory.
+                // The sums are in separate variables, because the compiler would keep an array of
+                // them in memory.
                 let (mut p, mut q) = ([0.0; LANES], [0.0; LANES]);
                 let (mut r, mut t) = ([0.0; LANES], [0.0; LANES]);
                 for (j, w) in (0..full).step_by(LANES).zip(v.as_chunks().0) {
@@ -244,7 +251,8 @@ pub(crate) fn scores(f: &[f32], stride: usize, v: &[f32], a: &[f32], out: &mut [
                 }
             }
         }
-        // Four labels side by side, so that consecutive additions do not wait for one another.
+        // Four labels are processed together, so that consecutive additions do not wait for one
+        // another.
         for row in fours..n_rows {
             let x = row_of(row);
             let out = &mut out[row * n_labels..][labels.clone()];
@@ -263,7 +271,7 @@ pub(crate) fn scores(f: &[f32], stride: usize, v: &[f32], a: &[f32], out: &mut [
     }
 }
 
-/// Inner products of one row with the weights of N labels.
+/// Returns the inner products of one row with the weights of N labels.
 #[inline(always)]
 fn dots<const N: usize>(x: &[f32], v: &[f32]) -> [f32; N] {
     let s = x.len();
@@ -299,7 +307,7 @@ mod tests {
         for angle in [1e300, -1e17, f64::MAX] {
             assert!(cos_turns(angle).abs() <= 1.0);
         }
-        // Many turns, exactly: 2⁴⁰ + ⅛.
+        // Many turns that are represented exactly: 2⁴⁰ + ⅛.
         let cosine = f64::from(cos_turns(1_099_511_627_776.125));
         assert!((cosine - std::f64::consts::FRAC_1_SQRT_2).abs() < 3e-7);
         let mut row = [1000.0, 999.0, -1e30];

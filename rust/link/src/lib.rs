@@ -1,54 +1,54 @@
-//! The smooth low-rank link: joint predictions of many labels as a smooth function of a few linear
-//! predictions (Karampatziakis and Mineiro, *Scalable Multilabel Prediction via Randomized
-//! Methods*, Algorithm 3).
+//! Fits and applies the smooth low-rank link. It computes joint predictions of many labels as a
+//! smooth function of a few linear predictions (Karampatziakis and Mineiro, *Scalable Multilabel
+//! Prediction via Randomized Methods*, Algorithm 3).
 //!
 //! # Model
 //!
-//! A row x has k linear predictions `p = x W + a`. They come from elsewhere, usually from a
-//! low-rank embedding of the labels, and carry what labels have in common. The scores of the labels
-//! are
+//! A row x has k linear predictions `p = x W + a`. They come from another model, usually a low-rank
+//! embedding of the labels, and contain the common structure of the labels. The scores of the
+//! labels are
 //!
 //! ```text
 //! ŝ = φ(p) V + v,    φ_j(p) = cos(r_jᵀ (p, 1) + b_j),    j = 1..s
 //! ```
 //!
 //! with random frequencies `r_j` and phases `b_j`. Such cosine features approximate a
-//! shift-invariant kernel ([`Kernel`]), so that ŝ behaves like a kernel machine on the predictions.
-//! It can bend independent linear predictions into joint ones, at the cost of a linear model with s
-//! features. [`Kernel::Linear`] uses the predictions themselves as features.
+//! shift-invariant kernel ([`Kernel`]), so ŝ behaves like a kernel machine on the predictions. The
+//! link can combine independent linear predictions into joint predictions. The cost is that of a
+//! linear model with s features. [`Kernel::Linear`] uses the predictions themselves as features.
 //!
 //! # Fit
 //!
-//! Let Φ be the matrix of the features and a constant 1, one row per training row, and Ω the
-//! diagonal matrix of the rows' weights. The fit draws frequencies and phases, then computes V in
-//! up to two stages:
+//! Let Φ be the matrix of the features and a constant 1, with one row per training row. Let Ω be
+//! the diagonal matrix of the row weights. The fit draws frequencies and phases, and then computes
+//! V in one or two stages:
 //!
-//! 1. Least squares: `C = ΦᵀΩΦ + ridge`, `V = C⁻¹ ΦᵀΩỸ` with smoothed labels Ỹ. This is the result
-//!    for [`Loss::Squared`].
+//! 1. Least squares: `C = ΦᵀΩΦ + ridge`, `V = C⁻¹ ΦᵀΩỸ` with smoothed labels Ỹ. This is the final
+//!    result for [`Loss::Squared`].
 //! 2. For the logistic loss and the softmax, V is refined by preconditioned stochastic gradients
-//!    ([`Solver::Psgd`]), where stopping early regularizes, or for the logistic loss by Newton's
-//!    method to the optimum ([`Solver::NewtonCg`]).
+//!    ([`Solver::Psgd`]). Early stopping then regularizes the result. For the logistic loss, V can
+//!    instead be refined to the optimum by Newton's method ([`Solver::NewtonCg`]).
 //!
-//! For n rows, s features and m labels it takes O(n s k) for the features, O(n s² + s³) for the
-//! Gram matrix and its factor, O(s (stored labels) + s² m) for the start and O(n s m) per pass of
-//! stochastic gradients. Memory: 20 s² bytes, 4 s m for V, 4 n k for the predictions, 24 bytes for
-//! each weight of the labels that are fitted together, and 4 n s where features are kept.
+//! Consider n rows, s features and m labels. Computing the features takes O(n s k) time. The Gram
+//! matrix and its factor take O(n s² + s³). The least-squares start takes O(s (stored labels) + s²
+//! m), and each pass of stochastic gradients O(n s m). Memory is 20 s² bytes for the Gram matrix, 4
+//! s m bytes for V, and 4 n k bytes for the predictions. It also includes 24 bytes for each weight
+//! of the labels that are fitted together, and 4 n s bytes if features are kept.
 //!
-//! | file | what |
+//! | file | content |
 //! |---|---|
 //! | `kernel.rs`, `gamma.rs` | random frequencies; the bandwidth |
 //! | `design.rs`, `lanes.rs` | linear predictions and features of rows; elementwise functions |
 //! | `gram.rs` | `ΦᵀΩΦ + ridge`, its Cholesky factor, and solves |
-//! | `labels.rs`, `moments.rs` | which rows hold which label; sums over rows |
+//! | `labels.rs`, `moments.rs` | the rows of each label; sums over rows |
 //! | `block.rs`, `psgd.rs`, `newton.rs` | output weights of a block of labels |
-//! | `fit.rs` | the fit, and what its sizes decide |
+//! | `fit.rs` | the fit, and decisions that depend on its sizes |
 //! | `threshold.rs` | the score above which a label is predicted |
 //! | `predict.rs` | scores of rows |
 //!
-//! Invariants: beside the weights, nothing of size labels × features is kept, only for one block of
-//! labels at a time (for the softmax and with early stopping, the block is all labels). Nothing of
-//! size rows × labels is kept, only for one batch of rows. Results do not depend on the number of
-//! threads.
+//! Apart from the weights V, arrays of size labels × features exist only for one block of labels at
+//! a time. For the softmax and with early stopping, the block contains all labels. Arrays of size
+//! rows × labels exist only for one batch of rows. Results do not depend on the number of threads.
 //!
 //! # Example
 //!

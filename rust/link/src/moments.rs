@@ -1,7 +1,7 @@
-//! Sums over the training rows that least squares need: products of features with each other, and
-//! features summed by label.
+//! Computes the sums over the training rows that least squares needs: products of features with
+//! each other, and features summed by label.
 //!
-//! Both are linear in the rows, so that features are computed a block of rows at a time.
+//! These sums can be split by rows, so features are computed for one block of rows at a time.
 
 use crate::Loss;
 use crate::design::Design;
@@ -11,14 +11,15 @@ use crate::psgd::Problem;
 use manylabel_base::{Error, Watch, filled};
 use rayon::prelude::*;
 
-/// Number of rows that are added to the Gram matrix at a time: few enough for sums in single
-/// precision.
+/// Number of rows that are added to the Gram matrix at a time. It is small enough for sums in
+/// single precision.
 pub(crate) const GRAM_ROWS: usize = 512;
 
-/// Number of rows over which sums by label are taken at a time.
+/// Number of rows that are processed at a time for sums by label.
 pub(crate) const MOMENT_ROWS: usize = 1024;
 
-/// `ΦᵀΩΦ` over the rows `train`, without a ridge. `weights`: weight of every row of the design.
+/// Computes `ΦᵀΩΦ` over the rows `train`, without a ridge. `weights` has one weight for every row
+/// of the design.
 pub(crate) fn gram(
     design: &Design,
     train: &[u32],
@@ -44,12 +45,14 @@ pub(crate) fn gram(
     Ok(gram)
 }
 
-/// `ΦᵀΩỸ` for the labels of a block, one row of length `size` per label, in double precision.
+/// Computes `ΦᵀΩỸ` for the labels of a block in double precision, with one row of length `size` per
+/// label.
 ///
-/// Ỹ are smoothed targets, with s = `shrink`: `(2s − 1) y + (1 − s)`, which is s for labels that
-/// are present and 1 − s for others. For the softmax they are `s y + (1 − s)/m` with m the number
-/// of labels that some row holds, so that the targets of a row sum to 1. Ỹ is never formed: its
-/// constant part multiplies the sum of all features. Takes O(stored labels of the block × size).
+/// Ỹ are smoothed targets. Let s be `shrink`. The targets are `(2s − 1) y + (1 − s)`, which is s
+/// for present labels and 1 − s for absent labels. For the softmax, the targets are
+/// `s y + (1 − s)/m`, where m is the number of labels that occur in at least one row. The targets
+/// of a row then sum to 1. Ỹ is never formed. Its constant part multiplies the sum of all features.
+/// Takes O(stored labels of the block × size).
 pub(crate) fn moments(
     problem: &Problem<'_>,
     labels: &Labels,

@@ -1,15 +1,15 @@
-//! Newton's method for the logistic loss plus ridge, `Σ_i ω_i [log(1 + e^{ŝ_i}) − ỹ_i ŝ_i] + λ‖v‖²`
-//! for each label.
+//! Minimizes the logistic loss plus ridge by Newton's method. The objective for each label is
+//! `Σ_i ω_i [log(1 + e^{ŝ_i}) − ỹ_i ŝ_i] + λ‖v‖²`.
 //!
-//! Labels are independent given the features; one thread works on sixteen at a time, which share
-//! the products with the features. Newton steps are solved approximately by conjugate gradients,
-//! preconditioned by the least-squares Gram matrix, whose directions of large and small curvature
-//! are roughly those of the Hessian. A step is halved until the loss falls enough. That needs no
-//! features, because scores are linear in the step.
+//! Labels are independent given the features. One thread processes sixteen labels at a time with
+//! the same passes over the features. Newton steps are solved approximately by conjugate gradients.
+//! The preconditioner is the least-squares Gram matrix, because its directions of large and small
+//! curvature are similar to those of the Hessian. A step is halved until the loss falls enough.
+//! Halving needs no features, because scores are linear in the step.
 //!
-//! The objective is strictly convex for λ > 0, so that the result does not depend on the start. A
-//! conjugate-gradient step takes two products with the features, O(n s) for each label, and a
-//! solve, O(s²).
+//! The objective is strictly convex for λ > 0, so the result does not depend on the start. A
+//! conjugate-gradient step computes two products with the features, in O(n s) for each label, and
+//! one solve, in O(s²).
 
 use crate::lanes::softplus;
 use crate::psgd::{Problem, multiply};
@@ -18,28 +18,30 @@ use faer::{Accum, MatMut, MatRef, Par};
 use manylabel_base::{Error, collected, copied, filled};
 use rayon::prelude::*;
 
-/// Number of labels that share the products with the features.
+/// Number of labels that are multiplied with the features together.
 const LABELS: usize = 16;
 
-/// Names of what did not fit in memory, for errors.
+/// Names of arrays in memory errors.
 const LABEL_NUMBERS: &str = "number of labels";
 const SCORES: &str = "scores of some labels";
 const WEIGHTS: &str = "weights of some labels";
 
-/// Number of rows that stay in the nearer caches while they are multiplied.
+/// Number of rows that are multiplied at a time, so that they stay in the cache.
 const ROWS: usize = 256;
 
-/// Largest number of conjugate-gradient steps for a Newton step.
+/// Largest number of conjugate-gradient steps per Newton step.
 const MOST_CG_STEPS: usize = 100;
-/// Largest number of halvings of a Newton step.
+/// Largest number of times that a Newton step is halved.
 const MOST_HALVINGS: usize = 30;
 
-/// The share of the decrease predicted by the slope that a step must bring (Armijo's rule; 1e-4 is
-/// the usual value of Nocedal and Wright, *Numerical Optimization*, section 3.1).
+/// A step must lower the loss by at least this fraction of the decrease predicted by the slope
+/// (Armijo's rule). The value 1e-4 is suggested by Nocedal and Wright, *Numerical Optimization*,
+/// section 3.1.
 const ARMIJO: f64 = 1e-4;
 
-/// Bytes that one thread takes: targets, scores, their change, curvatures and products with the
-/// rows, for sixteen labels; seven vectors of weights; a block of features.
+/// Returns the number of bytes that one thread needs. For sixteen labels, a thread stores targets,
+/// scores, changes of scores, curvatures, products with the rows, and seven vectors of weights. It
+/// also stores a block of features.
 pub(crate) fn bytes_of_a_thread(n_rows: usize, size: usize) -> u64 {
     let vectors = n_rows
         .saturating_mul(5)
@@ -48,11 +50,12 @@ pub(crate) fn bytes_of_a_thread(n_rows: usize, size: usize) -> u64 {
     (vectors.saturating_mul(LABELS).saturating_add(features) as u64).saturating_mul(4)
 }
 
-/// Refines the weights `start`, one row per label, to the optimum.
+/// Refines the weights `start`, with one row per label, to the optimum.
 ///
-/// `positive`: for each label, its rows as positions in the list of training rows; `shrink`: the
-/// target of these rows (the others have `1 − shrink`); `ridge`: the absolute ridge λ. Returns the
-/// number of steps of each label, one more than allowed if it did not converge.
+/// `positive` gives the rows of each label as positions in the list of training rows. `shrink` is
+/// the target of these rows; all other rows have the target `1 − shrink`. `ridge` is the absolute
+/// ridge λ. Returns the number of steps of each label. It is one more than the limit if the method
+/// did not converge.
 pub(crate) fn refine(
     problem: &Problem<'_>,
     start: &mut [f32],
@@ -73,20 +76,20 @@ pub(crate) fn refine(
     Ok(steps)
 }
 
-/// Some labels and their targets.
+/// A group of labels and their targets.
 struct Chunk<'a> {
-    /// Features, weights of rows, parameters.
+    /// Features, weights of rows, and parameters.
     problem: &'a Problem<'a>,
     /// Number of labels, at most [`LABELS`].
     n_labels: usize,
-    /// Smoothed targets, one row of `n_labels` per training row.
+    /// Smoothed targets, with one row of `n_labels` numbers per training row.
     targets: Vec<f32>,
     /// The absolute ridge λ.
     ridge: f64,
 }
 
 impl<'a> Chunk<'a> {
-    /// Sets up the targets of some labels; see [`refine`] for the arguments.
+    /// Computes the targets of a group of labels. See [`refine`] for the arguments.
     fn new(
         problem: &'a Problem<'a>,
         positive: &[&[u32]],
@@ -109,10 +112,11 @@ impl<'a> Chunk<'a> {
         })
     }
 
-    /// Minimizes the loss of each label, starting from `weights`, and counts the steps in `steps`,
-    /// which is zero at first.
+    /// Minimizes the loss of each label, starting from `weights`. Counts the steps in `steps`,
+    /// which must be zero at the start.
     ///
-    /// A label is done when the norm of its gradient is at most `tol` times that at zero weights.
+    /// A label is finished when the norm of its gradient is at most `tol` times the norm of its
+    /// gradient at zero weights.
     fn minimize(&self, weights: &mut [f32], steps: &mut [i32]) -> Result<(), Error> {
         let Problem { params, watch, .. } = *self.problem;
         let (size, n_labels) = (self.problem.design.size, self.n_labels);
@@ -159,7 +163,7 @@ impl<'a> Chunk<'a> {
                 }
                 steps[label] += 1;
                 if halvings == MOST_HALVINGS {
-                    // Any further decrease is lost in rounding.
+                    // Any further decrease would be smaller than rounding errors.
                     steps[label] = most;
                     continue;
                 }
@@ -173,7 +177,7 @@ impl<'a> Chunk<'a> {
         }
     }
 
-    /// The loss of one label at the scores `scores + step · change`, without its ridge.
+    /// Returns the loss of one label at the scores `scores + step · change`, without the ridge.
     fn loss(&self, label: usize, scores: &[f32], change: &[f32], step: f64) -> f64 {
         let at = (label..scores.len()).step_by(self.n_labels);
         at.zip(self.problem.train)
@@ -185,7 +189,7 @@ impl<'a> Chunk<'a> {
             .sum()
     }
 
-    /// The gradient `Φᵀ ω(σ(s) − ỹ) + 2λv`, one row per label.
+    /// Returns the gradient `Φᵀ ω(σ(s) − ỹ) + 2λv`, with one row per label.
     fn gradient(&self, scores: &[f32], weights: &[f32]) -> Result<Vec<f32>, Error> {
         let residuals = scores.iter().zip(&self.targets);
         let residuals = residuals.map(|(&score, &target)| probability(score) - target);
@@ -194,11 +198,12 @@ impl<'a> Chunk<'a> {
         self.back(&residuals, weights)
     }
 
-    /// An approximate solution of `H d = −g` for the active labels, zero for the others.
+    /// Returns an approximate solution of `H d = −g` for the active labels, and zero for the other
+    /// labels.
     ///
-    /// Each label stops when its residual is 5 % of what it was. This loop is separate from those
-    /// for sparse X: features are dense, labels lie one after the other, as matrix products need
-    /// them, and the preconditioner is a Cholesky factor.
+    /// Each label stops when its residual is 5 % of its initial residual. Loops for sparse X are
+    /// separate from this loop. Here, features are dense, the weights of a label are contiguous for
+    /// matrix products, and the preconditioner is a Cholesky factor.
     fn direction(
         &self,
         scores: &[f32],
@@ -259,7 +264,7 @@ impl<'a> Chunk<'a> {
         Ok(d)
     }
 
-    /// Multiplies the entries of each row by the row's weight.
+    /// Multiplies the entries of each row by the weight of the row.
     fn weigh(&self, values: &mut [f32]) {
         for (values, &row) in values.chunks_mut(self.n_labels).zip(self.problem.train) {
             let weight = self.problem.weights[row as usize];
@@ -269,7 +274,7 @@ impl<'a> Chunk<'a> {
         }
     }
 
-    /// The scores `Φ v`, row after row.
+    /// Returns the scores `Φ v`, row after row.
     fn scores(&self, weights: &[f32]) -> Result<Vec<f32>, Error> {
         let (size, n_labels) = (self.problem.design.size, self.n_labels);
         let mut out = filled(SCORES, 0.0, self.targets.len())?;
@@ -282,7 +287,7 @@ impl<'a> Chunk<'a> {
         Ok(out)
     }
 
-    /// `Φᵀ r + 2λ v`, one row per label.
+    /// Returns `Φᵀ r + 2λ v`, with one row per label.
     fn back(&self, residuals: &[f32], weights: &[f32]) -> Result<Vec<f32>, Error> {
         let (size, n_labels) = (self.problem.design.size, self.n_labels);
         let decay = weights.iter().map(|v| (2.0 * self.ridge) as f32 * v);
@@ -302,8 +307,8 @@ impl<'a> Chunk<'a> {
         Ok(out)
     }
 
-    /// Calls `work` for consecutive blocks of training rows, with the position of the first row and
-    /// the features.
+    /// Calls `work` for consecutive blocks of training rows. `work` receives the position of the
+    /// first row and the features of the block.
     fn each_block(&self, mut work: impl FnMut(usize, &[f32])) -> Result<(), Error> {
         let Problem {
             design,
@@ -323,12 +328,12 @@ impl<'a> Chunk<'a> {
     }
 }
 
-/// `σ(score)`.
+/// Returns `σ(score)`.
 fn probability(score: f32) -> f32 {
     1.0 / (1.0 + (-score).exp())
 }
 
-/// The inner product, in double precision.
+/// Returns the inner product in double precision.
 fn dot(a: &[f32], b: &[f32]) -> f64 {
     a.iter()
         .zip(b)
@@ -336,7 +341,8 @@ fn dot(a: &[f32], b: &[f32]) -> f64 {
         .sum()
 }
 
-/// The norm of each row of `size` numbers, at most [`LABELS`] rows; 0 for rows that do not exist.
+/// Returns the norm of each row of `size` numbers, for at most [`LABELS`] rows. Entries without a
+/// row are 0.
 fn norms(rows: &[f32], size: usize) -> [f64; LABELS] {
     let mut norms = [0.0; LABELS];
     for (norm, row) in norms.iter_mut().zip(rows.chunks(size)) {

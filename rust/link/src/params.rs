@@ -1,7 +1,8 @@
-//! Parameters of the smooth link and their ranges.
+//! Defines the parameters of the smooth link and their ranges.
 //!
-//! [`Params`] holds what the caller chose; [`Params::check`] turns it into [`Checked`], which alone
-//! can fit. Symbols are those of the paper where it has one.
+//! [`Params`] holds the values chosen by the caller. [`Params::check`] turns them into a
+//! [`Checked`]. Only a [`Checked`] can be fitted. Symbols are those of Karampatziakis and Mineiro
+//! (see the [crate](crate)), where they define them.
 //!
 //! ```
 //! use manylabel_link::{Loss, Params, Solver};
@@ -14,31 +15,32 @@
 use manylabel_base::range::{at_least_one, ensure, not_negative, positive, share};
 use manylabel_base::{Error, checked};
 
-/// The kernel that random features approximate. δ is the difference of two rows of predictions, q
-/// the median of `‖δ‖²`, γ the multiple [`Params::gamma`].
+/// The kernel that random features approximate. In the formulas, δ is the difference of two rows of
+/// predictions, and q is the median of `‖δ‖²`. γ is the factor [`Params::gamma`].
 ///
-/// The paper recommends Gaussian for few predictions, Cauchy for many, and Matérn in between. The
-/// quasi-random variants draw frequencies by Latin hypercube, which lowers the variance of the
-/// approximation.
+/// Karampatziakis and Mineiro (see the [crate](crate)) recommend Gaussian for few predictions,
+/// Cauchy for many, and Matérn in between. The quasi-random kernels draw frequencies by Latin
+/// hypercube sampling, which lowers the variance of the approximation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kernel {
     /// `exp(−γ² ‖δ‖² / q)`.
     Gaussian,
-    /// Matérn with smoothness 3/2: frequencies of a Student t distribution with 3 degrees of
+    /// Matérn with smoothness 3/2. Frequencies have a Student t distribution with 3 degrees of
     /// freedom.
     Matern3,
-    /// Matérn with smoothness 5/2: frequencies of a Student t distribution with 5 degrees of
+    /// Matérn with smoothness 5/2. Frequencies have a Student t distribution with 5 degrees of
     /// freedom.
     Matern5,
-    /// `Π_t exp(−γ √(2/q) |δ_t|)`, a product of Laplacian kernels: Cauchy frequencies.
+    /// `Π_t exp(−γ √(2/q) |δ_t|)`, a product of Laplacian kernels. Frequencies have a Cauchy
+    /// distribution.
     Cauchy,
-    /// No random features; the predictions themselves are the features.
+    /// No random features. The predictions themselves are the features.
     Linear,
-    /// [`Gaussian`](Self::Gaussian), drawn by Latin hypercube.
+    /// [`Gaussian`](Self::Gaussian), drawn by Latin hypercube sampling.
     QuasiGaussian,
-    /// [`Matern3`](Self::Matern3), with the Gaussian factor drawn by Latin hypercube.
+    /// [`Matern3`](Self::Matern3), with the Gaussian factor drawn by Latin hypercube sampling.
     QuasiMatern3,
-    /// [`Matern5`](Self::Matern5), with the Gaussian factor drawn by Latin hypercube.
+    /// [`Matern5`](Self::Matern5), with the Gaussian factor drawn by Latin hypercube sampling.
     QuasiMatern5,
 }
 
@@ -47,75 +49,80 @@ pub enum Kernel {
 pub enum Loss {
     /// `‖ΦV − Y‖²`, solved in closed form. Scores estimate 0/1 targets.
     Squared,
-    /// `Σ_labels [log(1 + e^ŝ) − y ŝ]`: one logistic regression per label. Scores are logits.
+    /// `Σ_labels [log(1 + e^ŝ) − y ŝ]`, one logistic regression per label. Scores are logits.
     Logistic,
     /// Cross entropy of `softmax(ŝ)`, for exactly one label per row.
     Softmax,
 }
 
-/// How a loss without closed form is minimized.
+/// The method for minimizing a loss without a closed-form solution.
 ///
-/// Both start from the least-squares solution. psgd is stopped after a few passes, which regularizes
-/// together with label smoothing. Newton's method converges; the ridge and label smoothing regularize.
+/// Both methods start from the least-squares solution. Preconditioned stochastic gradients (psgd)
+/// stop after a few passes, and their result is regularized by this early stopping and by label
+/// smoothing. Newton's method converges to the optimum, and its result is regularized by the ridge
+/// and by label smoothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Solver {
     /// Preconditioned stochastic gradients with momentum, for a few passes over the rows. The
-    /// result depends on the number of passes, the step and the order of the rows.
+    /// result depends on the number of passes, the step size and the order of the rows.
     Psgd,
-    /// Newton's method with conjugate gradients, to the optimum of loss plus ridge. Logistic loss
-    /// only. Each thread takes about 320 bytes per row, in return for an optimum that is
-    /// independent of steps and order.
+    /// Newton's method with conjugate gradients, to the optimum of loss plus ridge. For the
+    /// logistic loss only. The optimum does not depend on step sizes or the order of the rows, but
+    /// each thread needs about 320 bytes per row.
     NewtonCg,
 }
 
-/// Parameters as the caller gave them; [`check`](Self::check) makes them usable.
+/// Parameters as given by the caller. [`check`](Self::check) verifies them and returns a
+/// [`Checked`].
 #[derive(Debug, Clone)]
 pub struct Params {
     /// The kernel of the random features.
     pub kernel: Kernel,
-    /// Number of random features, s; ≥ 1. The linear kernel ignores it.
+    /// Number of random features s; ≥ 1. Ignored by the linear kernel.
     pub n_features: usize,
-    /// Factor γ of the frequencies that the median heuristic gives; finite and > 0. `None` chooses
-    /// among 1/4, 1/2 and 1 by the leave-one-out error of least squares; see `gamma.rs`.
+    /// Factor γ on the frequencies (see [`Kernel`]); finite and > 0. `None` chooses among 1/4, 1/2
+    /// and 1 by the leave-one-out error of least squares; see `gamma.rs`.
     pub gamma: Option<f64>,
     /// The loss that output weights minimize.
     pub loss: Loss,
-    /// How it is minimized; without effect for the squared loss.
+    /// The method for minimizing the loss. Ignored for the squared loss.
     pub solver: Solver,
-    /// Ridge relative to the mean diagonal of the Gram matrix; finite and ≥ 0. Called `l2_link` in
-    /// errors, as Python's parameter.
+    /// Ridge relative to the mean diagonal of the Gram matrix; finite and ≥ 0. Errors call it
+    /// `l2_link`, the name of the parameter in Python.
     pub l2: f64,
-    /// Passes of psgd over the rows; ≥ 1.
+    /// Number of passes of psgd over the rows; ≥ 1.
     pub n_passes: usize,
-    /// Step η of psgd; finite and > 0. The preconditioner makes 1 a safe value.
+    /// Step size η of psgd; finite and > 0. Because of the preconditioner, 1 is a safe value.
     pub step_size: f64,
     /// Momentum α of psgd; in [0, 1).
     pub momentum: f64,
-    /// Factor δ of the step and of the accumulated momentum after each pass of psgd; in (0, 1].
+    /// Factor δ by which psgd multiplies the step size and the accumulated momentum after each
+    /// pass; in (0, 1].
     pub decay: f64,
-    /// Label smoothing: the target of a label that is present; in (½, 1]. `None` means 1 − 1/n for
-    /// n training rows, but at least ¾.
+    /// Label smoothing: the target of a present label; in (½, 1]. `None` means 1 − 1/n for n
+    /// training rows, but at least ¾.
     pub shrink: Option<f64>,
-    /// Whether the start of rare classes is enlarged; only for the linear kernel with the softmax.
+    /// Whether to increase the starting weights of rare classes. Allowed only for the linear kernel
+    /// with the softmax.
     pub preflate: bool,
-    /// Passes without a better held-out loss after which psgd stops; ≥ 1. Without held-out rows it
-    /// has no effect.
+    /// Number of consecutive passes without a better held-out loss after which psgd stops; ≥ 1.
+    /// Ignored if there are no held-out rows.
     pub n_iter_no_change: usize,
     /// Largest number of Newton steps per label; ≥ 1.
     pub max_iter: usize,
-    /// Norm of a label's gradient, relative to that at zero weights, at which Newton's method
-    /// stops; finite and > 0.
+    /// Newton's method stops when the norm of a label's gradient is at most `tol` times its norm at
+    /// zero weights; finite and > 0.
     pub tol: f64,
-    /// Largest number of bytes that the fit may take; `None` for no limit. A fit that is forecast
-    /// to need more is an error.
+    /// Largest number of bytes that the fit may use; `None` for no limit. If the estimated memory
+    /// of a fit is larger, the fit returns an error.
     pub max_memory: Option<u64>,
     /// Seed of frequencies, phases, the order of rows and all samples of rows.
     pub seed: u64,
-    /// Whether to learn the score above which labels are predicted; otherwise it is 0.
+    /// Whether to learn the threshold above which labels are predicted. Otherwise it is 0.
     pub learn_threshold: bool,
 }
 
-/// 2000 Gaussian features, the logistic loss, and eight passes of psgd.
+/// The defaults: 2000 Gaussian features, the logistic loss, and eight passes of psgd.
 impl Default for Params {
     fn default() -> Self {
         Self {
@@ -142,7 +149,7 @@ impl Default for Params {
 }
 
 impl Params {
-    /// Whether output weights come from passes over batches of rows.
+    /// Returns whether output weights are fitted in passes over batches of rows.
     pub(crate) fn is_stochastic(&self) -> bool {
         self.solver == Solver::Psgd && self.loss != Loss::Squared
     }
@@ -151,7 +158,7 @@ impl Params {
 checked!(Params);
 
 impl Params {
-    /// Checks every parameter, and those that must go together.
+    /// Checks every parameter and the combinations of parameters.
     fn ranges(&self) -> Result<(), Error> {
         for (name, count) in [
             ("n_features", self.n_features),

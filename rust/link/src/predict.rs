@@ -1,8 +1,9 @@
-//! Scores of rows by a fitted link, a block of rows at a time.
+//! Computes the scores of rows by a fitted link, for one block of rows at a time.
 //!
-//! For each block: linear predictions, cosine features, then a dense product with the output
-//! weights. A row takes O(k · stored values + s k + s m) for k predictions, s features and m
-//! labels. The scores of a row are the same bits whichever rows are scored together.
+//! For each block, the linear predictions and the cosine features are computed. The features are
+//! then multiplied by the output weights in a dense product. A row takes O(k · stored values + s
+//! k + s m) for k predictions, s features and m labels. The scores of a row are exactly the same
+//! whichever rows are scored together.
 
 use crate::design::{PREDICTIONS, Projection, features};
 use crate::lanes::scores;
@@ -12,17 +13,17 @@ use manylabel_score::{Model, Options, Rows, Task, keep_finite};
 use manylabel_sparse::{CsrView, Features, Index, Value, with_sparse};
 use std::ops::Range;
 
-/// Number of rows that are scored together, so that each load of the weights serves several rows.
+/// Number of rows that are scored together. Weights are then loaded once for several rows.
 const ROWS_AT_ONCE: usize = 64;
 
-/// Largest number of scores of a block where not all scores are asked for.
+/// Largest number of scores in a block if not all scores are returned.
 const SCORES_AT_ONCE: usize = 1 << 22;
 
-/// Scores rows with the parts of a fitted link, which it borrows.
+/// Scores rows with the arrays of a fitted link, which it borrows.
 ///
-/// Scores are logits, or with the squared loss predictions less ½. The threshold of a model is not
-/// applied here; callers lower intercepts by it. Nothing is prepared or copied, so that a scorer
-/// costs nothing to make.
+/// Scores are logits. With the squared loss, they are predictions minus ½. The threshold of a model
+/// is not applied here. Callers subtract it from the intercepts. Nothing is prepared or copied, so
+/// creating a scorer costs nothing.
 ///
 /// ```
 /// use manylabel_base::Watch;
@@ -42,9 +43,9 @@ const SCORES_AT_ONCE: usize = 1 << 22;
 pub struct Scorer<'a> {
     /// The linear predictions.
     projection: Projection<'a>,
-    /// Frequencies, k + 1 rows of length s.
+    /// Frequencies, stored as k + 1 rows of length s.
     frequencies: &'a [f32],
-    /// Phases, s of them.
+    /// The s phases.
     phases: &'a [f32],
     /// Output weights, one row per label.
     weights: &'a [f32],
@@ -52,7 +53,7 @@ pub struct Scorer<'a> {
     intercept: &'a [f32],
 }
 
-/// Room for scoring a block of rows.
+/// Working space for scoring a block of rows.
 #[derive(Default)]
 struct Scratch {
     /// Predictions and the constant.
@@ -62,11 +63,12 @@ struct Scratch {
 }
 
 impl<'a> Scorer<'a> {
-    /// Borrows the parts of a [`Model`](crate::Model), and the projection that it was fitted with.
+    /// Borrows the arrays of a [`Model`](crate::Model), and the projection with which it was
+    /// fitted.
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if their lengths do not agree.
+    /// [`Error::Shape`] if the lengths of the arrays do not agree.
     pub fn new(
         projection: Projection<'a>,
         frequencies: &'a [f32],
@@ -98,7 +100,7 @@ impl<'a> Scorer<'a> {
         })
     }
 
-    /// Scores the rows from `first` on, as many as `out` has room for.
+    /// Scores the rows that start at `first`. The length of `out` determines the number of rows.
     fn score<I: Index, T: Value>(
         &self,
         x: CsrView<'_, I, T>,
@@ -122,14 +124,15 @@ impl<'a> Scorer<'a> {
         features(h, width, self.frequencies, self.phases, f, size)?;
         scores(f, size, self.weights, self.intercept, out);
         if self.phases.is_empty() {
-            // Unlike cosines, predictions may be as large as `f32` allows.
+            // Predictions may be as large as `f32` allows, unlike cosines.
             keep_finite(out, self.intercept);
         }
         Ok(())
     }
 }
 
-/// The first `n` numbers of a vector, which grows if it is shorter. Their values are unspecified.
+/// Returns the first `n` numbers of a vector. The vector grows if it is shorter. The values of the
+/// numbers are unspecified.
 fn room<'a>(what: &'static str, vec: &'a mut Vec<f32>, n: usize) -> Result<&'a mut [f32], Error> {
     if vec.len() < n {
         *vec = filled(what, 0.0, n)?;
@@ -137,7 +140,7 @@ fn room<'a>(what: &'static str, vec: &'a mut Vec<f32>, n: usize) -> Result<&'a m
     Ok(&mut vec[..n])
 }
 
-/// Rows to be scored.
+/// Rows to score.
 struct Batch<'a, 'b, I, T> {
     scorer: Scorer<'a>,
     x: CsrView<'b, I, T>,
@@ -161,8 +164,8 @@ impl<I: Index, T: Value> Rows for Batch<'_, '_, I, T> {
     }
 }
 
-/// Each thread takes at most 16 MiB for scores, or the scores of one row. Labels with intercept −∞
-/// are never ranked or predicted.
+/// Each thread needs at most 16 MiB for scores, or the scores of one row if they are larger. Labels
+/// with intercept −∞ are never ranked or predicted.
 impl Model for Scorer<'_> {
     fn n_labels(&self) -> usize {
         self.intercept.len()

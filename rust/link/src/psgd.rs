@@ -1,24 +1,27 @@
-//! Preconditioned stochastic gradients with momentum, for the logistic loss and the softmax.
+//! Minimizes the logistic loss and the softmax loss by preconditioned stochastic gradients with
+//! momentum.
 //!
-//! With the least-squares Gram matrix C and a batch b of rows, a step is
+//! Let C be the least-squares Gram matrix, and b a batch of rows. A step is
 //!
 //! ```text
 //! D ← αD + η(1−α) (n/|b|) C⁻¹ (|b|/n ΦᵀỸ − Φ_bᵀP_b),    V ← V + D
 //! ```
 //!
-//! with P the predicted probabilities. The part of the gradient that involves labels is that of all
-//! rows, which reduces its variance. Since `C⁻¹ΦᵀỸ` is the least-squares solution V₀, the step is
-//! `D ← αD + η(1−α) (V₀ − (n/|b|) C⁻¹Φ_bᵀP_b)`. C bounds the curvature of the losses, so that η = 1
-//! is safe. There is no explicit penalty: the ridge in C, label smoothing and few passes
-//! regularize.
+//! where P are the predicted probabilities. The part of the gradient that involves labels is
+//! computed over all rows, which reduces its variance. `C⁻¹ΦᵀỸ` is the least-squares solution V₀.
+//! The step is therefore `D ← αD + η(1−α) (V₀ − (n/|b|) C⁻¹Φ_bᵀP_b)`. C bounds the curvature of the
+//! losses, so η = 1 is safe. There is no explicit penalty. The ridge in C, label smoothing and the
+//! small number of passes regularize the result.
 //!
-//! In the coordinates `U = LᵀV`, `Ψ = ΦL⁻ᵀ` of the Cholesky factor L, the same steps have no C:
-//! `U₀ = ΨᵀỸ`, and the direction is `U₀ − (n/|b|) Ψ_bᵀP_b`. Whitening takes one triangular solve per
-//! row, once. Preconditioning takes two per label and batch, twenty per label and pass. Features
-//! are whitened if that is less work, and if they are kept.
+//! Let L be the Cholesky factor, and use the coordinates `U = LᵀV` and `Ψ = ΦL⁻ᵀ`. In these
+//! coordinates, called *whitened*, the steps are the same but do not contain C. The start is
+//! `U₀ = ΨᵀỸ`, and the direction is `U₀ − (n/|b|) Ψ_bᵀP_b`. Whitening takes one triangular solve
+//! per row, once. Preconditioning takes two triangular solves per label and batch. With ten
+//! batches, this is twenty per label and pass. Features are whitened if this is less work and if
+//! features are kept.
 //!
-//! A pass takes O(n s m) for n rows, s features and m labels, plus O(s² m) per batch without
-//! whitening.
+//! A pass takes O(n s m) for n rows, s features and m labels. Without whitening, it also takes O(s²
+//! m) per batch.
 
 use crate::design::Design;
 use crate::gram::Factor;
@@ -31,28 +34,31 @@ use manylabel_base::{Error, Watch, copied, filled, push};
 use manylabel_sparse::CsrOwned;
 use rayon::prelude::*;
 
-/// Size of the tiles of the gradient that one thread computes: labels × features.
+/// Size of the tiles of the gradient, labels × features. Each tile is computed by one thread.
 const LABELS: usize = 128;
 const FEATURES: usize = 256;
 
-/// Number of weights that one thread updates between two questions whether to go on.
+/// Number of weights that one thread updates between two calls of the watch.
 const NUMBERS_OF_STEP: usize = 1 << 16;
 
-/// Largest number of features, and of probabilities, in a batch: 400 MB each in single precision.
+/// Largest number of features, and of probabilities, in a batch. Each array then takes 400 MB in
+/// single precision.
 const NUMBERS_OF_BATCH: usize = 100_000_000;
 
-/// Number of rows in a batch, for `n` training rows: a tenth of them, or what 400 MB hold.
-/// `widest`: the number of features or of labels, whichever is larger.
+/// Returns the number of rows in a batch, for `n` training rows. It is a tenth of the rows, or
+/// fewer if the batch would need more than 400 MB. `widest` is the number of features or of labels,
+/// whichever is larger.
 pub(crate) fn batch_rows(n: usize, widest: usize) -> usize {
     n.div_ceil(10).min(NUMBERS_OF_BATCH.div_ceil(widest))
 }
 
-/// Number of rows of a batch that one thread turns into probabilities. It depends on sizes only.
+/// Number of rows of a batch for which one thread computes probabilities. The number depends only
+/// on the size of the batch.
 fn tile_rows(batch: usize) -> usize {
     batch.div_ceil(8).clamp(16, 256)
 }
 
-/// Everything that the fit of a block of labels needs to know.
+/// All inputs for fitting a block of labels.
 pub(crate) struct Problem<'a> {
     /// The parameters.
     pub(crate) params: &'a Params,
@@ -60,24 +66,24 @@ pub(crate) struct Problem<'a> {
     pub(crate) design: &'a Design,
     /// The Cholesky factor of the Gram matrix.
     pub(crate) factor: &'a Factor,
-    /// Whether the features of `design` are Ψ rather than Φ.
+    /// Whether `design` contains the features Ψ. Otherwise it contains Φ.
     pub(crate) whitened: bool,
-    /// Rows to learn from, in increasing order.
+    /// Training rows, in increasing order.
     pub(crate) train: &'a [u32],
-    /// Rows whose loss decides when to stop, in increasing order; may be empty.
+    /// Held-out rows, in increasing order. Their loss decides when to stop. May be empty.
     pub(crate) held_out: &'a [u32],
     /// The weight of each row.
     pub(crate) weights: &'a [f32],
-    /// Receives reports, and is asked whether to go on.
+    /// The watch. It receives progress reports and decides whether the fit continues.
     pub(crate) watch: &'a Watch,
 }
 
-/// Refines the weights `start`, one row per label, and returns the held-out loss after each pass
-/// (nothing without held-out rows).
+/// Refines the weights `start`, with one row per label. Returns the held-out loss after each pass,
+/// or an empty vector without held-out rows.
 ///
-/// `gradient` is V₀ (or U₀), from which `start` may differ; `y` has the labels of all rows,
-/// numbered by position in the block. With held-out rows, the weights of the best pass are kept,
-/// and passes end once `n_iter_no_change` in a row are not better.
+/// `gradient` is V₀ (or U₀). `start` may differ from it. `y` holds the labels of all rows, numbered
+/// by position in the block. With held-out rows, the weights of the best pass are kept. Passes end
+/// after `n_iter_no_change` consecutive passes without improvement.
 ///
 /// The order of the rows is the same for every block of labels.
 pub(crate) fn refine(
@@ -95,7 +101,7 @@ pub(crate) fn refine(
     let mut sums = filled("the gradient", 0.0, start.len())?;
     let mut velocity = filled("the momentum", 0.0, start.len())?;
     let mut order = copied("number of rows", problem.train)?;
-    // A generator of its own, so that the order of rows is the same for every block of labels.
+    // A separate generator makes the order of rows the same for every block of labels.
     let mut rng = Rng::with_seed(params.seed ^ 0x5eed);
     let (mut step, mut losses) = (params.step_size * (1.0 - params.momentum), Vec::new());
     let mut best: Option<(f64, Vec<f32>)> = None;
@@ -162,7 +168,7 @@ pub(crate) fn refine(
 }
 
 impl Problem<'_> {
-    /// Writes the probabilities of the labels of a batch, times the weights of the rows.
+    /// Writes the probabilities of the labels of a batch, multiplied by the weights of the rows.
     fn probabilities(
         &self,
         batch: &[u32],
@@ -186,8 +192,8 @@ impl Problem<'_> {
         )
     }
 
-    /// Writes the scores of some rows of features, and calls `finish` for each row with its number
-    /// and its scores. Rows are divided among threads.
+    /// Writes the scores of some rows of features. Calls `finish` for each row with its number and
+    /// its scores. Rows are divided among threads.
     pub(crate) fn products(
         &self,
         features: &[f32],
@@ -212,7 +218,7 @@ impl Problem<'_> {
             })
     }
 
-    /// `out = ΦᵀP`, one row per label, computed tile by tile in parallel.
+    /// Computes `out = ΦᵀP` with one row per label, tile by tile in parallel.
     fn gradient(
         &self,
         features: &[f32],
@@ -242,9 +248,10 @@ impl Problem<'_> {
             })
     }
 
-    /// The loss of the held-out rows, summed over labels and averaged over rows by their weights.
+    /// Returns the loss of the held-out rows: the weighted mean over rows of the sum over labels.
     ///
-    /// `features`, `scores`: room for a batch of `length` rows. Labels are not smoothed here.
+    /// `features` and `scores` are working space for a batch of `length` rows. Labels are not
+    /// smoothed here.
     fn held_out_loss(
         &self,
         weights: &[f32],
@@ -284,7 +291,8 @@ impl Problem<'_> {
     }
 }
 
-/// Scores `Φ v` of some rows of features, row after row. `weights` has shape (features, labels).
+/// Computes the scores `Φ v` of some rows of features, row after row. `weights` has shape
+/// (features, labels).
 pub(crate) fn multiply(features: &[f32], weights: MatRef<'_, f32>, out: &mut [f32]) {
     let (size, n_labels) = weights.shape();
     let n_rows = features.len() / size;
@@ -298,7 +306,7 @@ pub(crate) fn multiply(features: &[f32], weights: MatRef<'_, f32>, out: &mut [f3
     );
 }
 
-/// Cuts a matrix into tiles; returns the first row, the first column and the view of each.
+/// Divides a matrix into tiles. Returns the first row, the first column and the view of each tile.
 fn tiles(matrix: MatMut<'_, f32>) -> Result<Vec<(usize, usize, MatMut<'_, f32>)>, Error> {
     let mut tiles = Vec::new();
     let (mut rest, mut col) = (matrix, 0);

@@ -1,18 +1,20 @@
-//! The score above which a label is predicted.
+//! Learns the threshold above which a label is predicted.
 //!
-//! A probability of one half is the cut with the least Hamming loss. But where labels are hard to
-//! predict, no label of a row may be above it. So the threshold is moved away from one half just as
-//! far as a sensible number of predicted labels needs:
+//! Predicting labels with a probability above one half gives the smallest Hamming loss. If labels
+//! are hard to predict, however, a row often has no label with a probability above one half. The
+//! threshold is therefore moved away from one half, but only as far as needed for a reasonable
+//! number of predicted labels:
 //!
-//! 1. A sample of labels, rare and common, is chosen. It takes about a tenth of the work of the
-//!    fit.
-//! 2. A fifth of the rows is held out, and the sample is fitted to the others; with few rows,
-//!    further fifths follow in turn.
-//! 3. The scores of the held-out rows are sorted. The threshold is the score nearest to one half at
-//!    which between 0.7 and 1.4 times the number of true labels are predicted.
+//! 1. A sample of rare and common labels is chosen. Fitting these labels takes about a tenth of the
+//!    work of the fit.
+//! 2. A fifth of the rows is held out, and the sample is fitted to the other rows. If there are few
+//!    rows, further fifths are held out one after the other.
+//! 3. The scores of the held-out rows are sorted. A threshold is acceptable if it predicts between
+//!    0.7 and 1.4 times the number of true labels. The acceptable threshold nearest to one half is
+//!    used.
 //!
-//! Features and the Gram matrix are those of the full fit; only the output weights of the sample
-//! are computed anew. With the softmax there is no threshold, as every row gets one label.
+//! Features and the Gram matrix are taken from the full fit. Only the output weights of the sample
+//! are computed again. With the softmax there is no threshold, because every row gets one label.
 
 use crate::Params;
 use crate::block::solve_block;
@@ -24,46 +26,49 @@ use fastrand::Rng;
 use manylabel_base::{Error, collected, copied, filled, reserved};
 use manylabel_sparse::CsrOwned;
 
-/// One row in this many is held out.
+/// The fraction of the rows that are held out is one divided by this number.
 const ROWS_OF_ONE: usize = 5;
-/// Largest number of rows held out at a time; they have some thousands of labels.
+/// Largest number of rows that are held out at a time. So many rows usually have a few thousand
+/// labels in total.
 const MOST_ROWS: usize = 4000;
 
-/// If a fifth of the rows is fewer than this, further fifths are held out in turn, since a few
-/// dozen labels would leave the threshold to chance.
+/// If a fifth of the rows is fewer than this, further fifths are held out one after the other. With
+/// only a few dozen labels, the threshold would be mostly random.
 const ENOUGH_ROWS: usize = 500;
-/// No further fifth is held out once the rows have this many labels. Their number is then known to
-/// a twentieth, far better than the bounds below need.
+/// No further fifth is held out once the held-out rows have this many labels. The number of their
+/// labels is then accurate to about one twentieth. The bounds below need much less accuracy.
 const ENOUGH_LABELS: f64 = 500.0;
 
-/// Smallest number of labels in the sample; thresholds of fewer labels scatter.
+/// Smallest number of labels in the sample. With fewer labels, the threshold would have a large
+/// random error.
 const LEAST_LABELS: usize = 32;
-/// The share of the fit's work that the sample may take, if that allows more labels.
+/// The fraction of the work of the fit that the sample may take, if this allows more labels.
 const SHARE_OF_FIT: f64 = 0.1;
 
-/// Largest number of scores that are kept, over all folds: 32 MiB.
+/// Largest number of scores that are kept over all folds. They take 32 MiB.
 const MOST_SCORES: usize = 1 << 21;
 
-/// Smallest number of labels of the held-out rows. With fewer, nothing is learned and the threshold
-/// is that of the loss.
+/// Smallest number of labels of the held-out rows. With fewer labels, nothing is learned, and the
+/// default threshold of the loss is used.
 const FEWEST_LABELS: f64 = 10.0;
 
-/// Estimated number of products with the features that Newton's method takes per label.
+/// Estimated number of products with the features per label in Newton's method.
 const NEWTON_PRODUCTS: usize = 50;
 
 /// Smallest accepted number of predicted labels, relative to the number of true labels.
 ///
-/// With bounds nearer to 1, the Hamming loss of label sets that are hard to predict is a quarter
-/// above that of a cut at one half. The number of labels predicted for new rows is within a fifth
-/// of the number for these rows.
+/// Bounds closer to 1 would increase the Hamming loss. For labels that are hard to predict, the
+/// loss would be a quarter larger than with a threshold at one half. With these bounds, the number
+/// of labels predicted for new rows is within a fifth of the number for the held-out rows.
 const LEAST_NAMED: f64 = 0.7;
 /// Largest accepted number of predicted labels, relative to the number of true labels.
 const MOST_NAMED: f64 = 1.4;
 
-/// Largest distance of a threshold of logits from 0: `ln 99`, for probabilities from 0.01 to 0.99.
+/// Largest distance of a threshold of logits from 0. It is `ln 99`, which corresponds to
+/// probabilities from 0.01 to 0.99.
 const FURTHEST: f64 = 4.6;
 
-/// The name of the rows' numbers in errors about memory.
+/// The name of the row numbers in memory errors.
 const ROW_NUMBERS: &str = "number of rows";
 
 /// A score of a held-out row.
@@ -71,17 +76,19 @@ const ROW_NUMBERS: &str = "number of rows";
 struct Scored {
     /// The score.
     score: f32,
-    /// Its position among all scores, which breaks ties: equal scores stay in the order of folds,
-    /// rows and labels.
+    /// The position among all scores. It breaks ties, so that equal scores stay in the order of
+    /// folds, rows and labels.
     place: u32,
     /// The weight of the row.
     weight: f64,
 }
 
-/// Learns the threshold, relative to the cut of the loss (a logit of 0, or ½ for the squared loss).
+/// Learns the threshold relative to the default threshold of the loss, which is a logit of 0, or ½
+/// for the squared loss.
 ///
-/// `n_passes`: the number of passes that the weights had; `labels_at_once`: the largest number of
-/// labels that may be fitted together. Returns 0 if there are too few rows or labels to learn from.
+/// `n_passes` is the number of passes used for the weights. `labels_at_once` is the largest number
+/// of labels that may be fitted together. Returns 0 if there are too few rows or labels to learn
+/// from.
 pub(crate) fn learn(
     problem: &Problem<'_>,
     labels: &Labels,
@@ -139,9 +146,9 @@ pub(crate) fn learn(
     Ok((nearest - middle).clamp(-most, most))
 }
 
-/// Fits the labels of `block` to the rows `rest` and appends the scores of the rows `held` to
-/// `scored`. Returns the number of these labels that the rows `held` have, weighted.
-#[expect(clippy::too_many_arguments, reason = "all that a fold is made of")]
+/// Fits the labels of `block` to the rows `rest`, and appends the scores of the rows `held` to
+/// `scored`. Returns the weighted number of labels of the block that occur in the rows `held`.
+#[expect(clippy::too_many_arguments, reason = "a fold has this many inputs")]
 fn score(
     problem: &Problem<'_>,
     params: &Params,
@@ -163,7 +170,7 @@ fn score(
     };
     let mut weights = solve_block(&own, &Labels::new(y, rest, &aside)?, block, y, ridge)?.weights;
     if params.loss == Loss::Squared {
-        // The Gram matrix is that of all rows, but the sums over positive rows are those of `rest`.
+        // The Gram matrix is over all rows, but the sums over positive rows are over `rest` only.
         let total = |rows: &[u32]| -> f64 {
             let weights = rows.iter().map(|&row| problem.weights[row as usize]);
             weights.map(f64::from).sum()
@@ -198,7 +205,7 @@ fn score(
     Ok(positive)
 }
 
-/// Bytes that learning a threshold takes, beside a block of labels.
+/// Returns the number of bytes needed to learn a threshold, in addition to a block of labels.
 pub(crate) fn bytes(n_rows: usize, n_labels: usize) -> u64 {
     let n_held = (n_rows / ROWS_OF_ONE).min(MOST_ROWS);
     let n_scores = (n_held * ROWS_OF_ONE)
@@ -207,7 +214,7 @@ pub(crate) fn bytes(n_rows: usize, n_labels: usize) -> u64 {
     (n_scores * size_of::<Scored>()) as u64
 }
 
-/// Estimated number of products with the features that the fit of one label takes.
+/// Returns the estimated number of products with the features for fitting one label.
 fn products(params: &Params) -> f64 {
     let products = match (params.loss, params.solver) {
         (Loss::Squared, _) => 1,
@@ -217,14 +224,15 @@ fn products(params: &Params) -> f64 {
     products as f64
 }
 
-/// Estimated work of a fit in units of rows × features: `size` for the Gram matrix and whitening,
-/// plus the products of all labels.
+/// Returns the estimated work of a fit in units of rows × features. It is `size` for the Gram
+/// matrix and whitening, plus the products of all labels.
 pub(crate) fn work(params: &Params, size: usize, labels: &Labels) -> f64 {
     size as f64 + products(params) * labels.seen.len() as f64
 }
 
-/// A sample of labels in increasing order, at most `most`: evenly spaced in the order of their
-/// numbers of rows, so that it has rare and common labels.
+/// Returns a sample of at most `most` labels, in increasing order. Labels are sorted by their
+/// numbers of rows, and the sample is evenly spaced in this order. It therefore contains rare and
+/// common labels.
 fn sample(labels: &Labels, size: usize, params: &Params, most: usize) -> Result<Vec<u32>, Error> {
     let n_labels = labels.seen.len();
     let affordable = (SHARE_OF_FIT * work(params, size, labels) / products(params)) as usize;
@@ -237,14 +245,14 @@ fn sample(labels: &Labels, size: usize, params: &Params, most: usize) -> Result<
     Ok(sampled)
 }
 
-/// The score above which the weights of the scores sum to about `goal`, halfway between two
-/// neighbouring scores. `scored`: the largest score first.
+/// Returns the score above which the weights of the scores sum to about `goal`. The returned score
+/// is halfway between two neighbouring scores. `scored` must start with the largest score.
 fn matching(scored: &[Scored], goal: f64) -> f64 {
     let mut sum = 0.0;
     let mut last = f32::MAX;
     for &Scored { score, weight, .. } in scored {
         if sum + weight / 2.0 >= goal {
-            // Halfway between the last score above the threshold and the first below it.
+            // Halfway between the last score above the threshold and the first score below it.
             return f64::midpoint(f64::from(last.min(1e6)), f64::from(score));
         }
         sum += weight;

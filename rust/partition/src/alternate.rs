@@ -1,11 +1,12 @@
-//! The two half steps and their alternation.
+//! Alternates between the two half steps of the partition.
 //!
-//! With the rows of each block fixed, [`label_step`] finds the label sets that minimize the objective. With
-//! the label sets fixed, [`row_step`] finds the blocks of the rows that do. Each is an exact minimum, so the
-//! objective never rises, and the alternation ends at a partition that neither step improves. It need not be
-//! the global minimum.
+//! With the rows of each block fixed, [`label_step`] finds the label sets that minimize the objective.
+//! With the label sets fixed, [`row_step`] finds the blocks of the rows that minimize the objective.
+//! Each half step finds an exact minimum, so the objective never rises. The alternation ends at a
+//! partition that neither half step improves. This partition need not be the global minimum.
 //!
-//! Features take no part here: they decide the start and, through the router, where new rows go.
+//! Features are not used here. They determine the start of the alternation. For new rows, the router
+//! uses them to choose blocks.
 
 use crate::members::{Members, drop_empty};
 use manylabel_base::range::same;
@@ -17,31 +18,32 @@ use std::cmp::Reverse;
 /// The label set of every block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LabelSets {
-    /// Ends of the sets, (`n_blocks` + 1,), starting with 0.
+    /// Ends of the label sets, (`n_blocks` + 1,), starting with 0.
     pub ends: Vec<usize>,
-    /// The sets of all blocks, one after the other; increasing within a block.
+    /// The labels of all sets, one set after the other. Labels are increasing within a block.
     pub labels: Vec<u32>,
-    /// Number of ones of the label matrix whose label is in the set of the row's block.
+    /// Number of captured labels: entries of the label matrix whose label is in the set of the row's
+    /// block.
     pub captured: u64,
 }
 
 impl LabelSets {
-    /// The labels of one block, in increasing order.
+    /// Returns the labels of one block, in increasing order.
     ///
     /// # Panics
     ///
-    /// If there is no such block.
+    /// Panics if the block does not exist.
     pub fn labels(&self, block: usize) -> &[u32] {
         &self.labels[self.ends[block]..self.ends[block + 1]]
     }
 
-    /// `Σ_l |L_l|²`. In `f64`, which is exact up to 2⁵³.
+    /// Returns `Σ_l |L_l|²` as `f64`, which is exact up to 2⁵³.
     fn squared_sizes(&self) -> f64 {
         let size = |ends: &[usize]| (ends[1] - ends[0]) as f64;
         self.ends.windows(2).map(|ends| size(ends).powi(2)).sum()
     }
 
-    /// The objective f for these sets and a number of captured ones.
+    /// Returns the objective f for these label sets and a number of captured labels.
     fn objective(&self, captured: u64, lam: f64) -> f64 {
         lam * self.squared_sizes() - captured as f64
     }
@@ -49,20 +51,23 @@ impl LabelSets {
 
 /// Chooses the label set of every block, given the rows of the blocks.
 ///
-/// Labels are added by falling frequency among the block's rows, ties by the lower label, as long as the
-/// J-th label occurs in more than `lam (2J − 1)` of them. Adding the J-th label lowers the objective by its
-/// frequency less `lam (2J − 1)`. That gain falls with J, so stopping at the first label without a gain is
-/// optimal: no sets of at most `max_labels` labels have a lower objective.
+/// Labels are added in order of decreasing frequency among the rows of the block. If frequencies are
+/// equal, the lower label comes first. Labels are added as long as the J-th label occurs in more than
+/// `lam (2J − 1)` of the rows. Adding the J-th label lowers the objective by its frequency minus `lam
+/// (2J − 1)`. This gain decreases with J, so it is optimal to stop at the first label without a gain:
+/// no sets of at most `max_labels` labels have a lower objective.
 ///
-/// Stored entries of `y` are its ones. `row_blocks` has one block per row, below `n_blocks`.
+/// Each stored entry of `y` is a label of its row. `row_blocks` has one block per row, below
+/// `n_blocks`.
 ///
-/// Time: O(nnz(Y)), and a sort of the labels that occur in each block. Memory: 4 bytes per label for each
-/// thread.
+/// The time is O(nnz(Y)), plus a sort of the labels that occur in each block. The memory is 4 bytes per
+/// label for each thread.
 ///
 /// # Errors
 ///
-/// [`Error::Shape`] if there is not one block per row, [`Error::Param`] if a block is not below `n_blocks`,
-/// [`Error::TooLarge`], [`Error::Stopped`].
+/// Returns [`Error::Shape`] if `row_blocks` does not have one block per row. Returns [`Error::Param`]
+/// if a block is not below `n_blocks`. Returns [`Error::TooLarge`] if memory is short. Returns
+/// [`Error::Stopped`] if the watch was stopped.
 pub fn label_step(
     y: &CsrOwned,
     row_blocks: &[u32],
@@ -76,7 +81,7 @@ pub fn label_step(
         return Err(Error::Param {
             name: "row_blocks",
             expected: "below the number of blocks",
-            got: format!("{block} of {n_blocks}"),
+            got: format!("block {block} for {n_blocks} blocks"),
         });
     }
     let members = Members::new(row_blocks, n_blocks)?;
@@ -100,18 +105,19 @@ pub fn label_step(
     };
     sets.ends.push(0);
     for (labels, captured) in chosen {
-        extend("labels of blocks", &mut sets.labels, labels)?;
+        extend("number of labels of all blocks", &mut sets.labels, labels)?;
         sets.ends.push(sets.labels.len());
         sets.captured += captured;
     }
     Ok(sets)
 }
 
-/// Rows that are processed between two looks at the watch; also the unit of work of a row step.
+/// Number of rows that are processed between two checks of the watch. It is also the unit of work of a
+/// row step.
 const ROWS_AT_ONCE: usize = 4096;
 
-/// The labels of a block with these rows, and how many ones they capture. `counts` has a number for each
-/// label, all zero before and after.
+/// Returns the labels of a block with these rows, and the number of entries that they capture. `counts`
+/// has one number for each label. All numbers are zero before and after the call.
 fn choose_labels(
     y: &CsrOwned,
     rows: &[u32],
@@ -154,21 +160,24 @@ fn choose_labels(
     Ok((labels, captured))
 }
 
-/// Moves every row to the block whose label set holds most of its labels; returns the number of ones captured
-/// then.
+/// Moves every row to the block whose label set contains most of its labels. Returns the number of
+/// captured labels after the moves.
 ///
-/// A row stays in its block if no other holds more of its labels, so rows cannot cycle between equally good
-/// blocks. Otherwise it moves to the lowest of the best blocks. Rows are independent and run in parallel.
+/// A row stays in its block if no other block contains more of its labels, so rows cannot move back and
+/// forth between equally good blocks. Otherwise it moves to the best block; if several blocks are
+/// equally good, it moves to the lowest of them. Rows are independent of each other and are processed
+/// in parallel.
 ///
-/// Time: for each row, the number of blocks that hold each of its labels, summed over its labels.
+/// The time for a row is the sum, over its labels, of the number of blocks that contain the label.
 ///
 /// # Errors
 ///
-/// [`Error::Stopped`], [`Error::TooLarge`].
+/// Returns [`Error::TooLarge`] if memory is short, and [`Error::Stopped`] if the watch was stopped.
 ///
 /// # Panics
 ///
-/// If a row of `row_blocks` is not a row of `y`, or its block is none of `sets`.
+/// Panics if `row_blocks` and `y` have different numbers of rows, or if a block does not exist in
+/// `sets`.
 pub fn row_step(
     y: &CsrOwned,
     sets: &LabelSets,
@@ -178,8 +187,8 @@ pub fn row_step(
     let n_blocks = sets.ends.len() - 1;
     let blocks_of = CsrOwned {
         indptr: copied("number of blocks", &sets.ends)?,
-        indices: copied("labels of blocks", &sets.labels)?,
-        values: filled("labels of blocks", 0.0, sets.labels.len())?,
+        indices: copied("number of labels of all blocks", &sets.labels)?,
+        values: filled("number of labels of all blocks", 0.0, sets.labels.len())?,
         n_cols: y.n_cols,
     }
     .transpose()?;
@@ -225,13 +234,13 @@ pub fn row_step(
 /// The parameters of the alternation.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rule {
-    /// Weight of squared set sizes.
+    /// The weight of the squared sizes of label sets.
     pub(crate) lam: f64,
-    /// Maximum number of labels of a block.
+    /// The maximum number of labels of a block.
     pub(crate) max_labels: usize,
-    /// Maximum number of rounds.
+    /// The maximum number of rounds.
     pub(crate) max_iter: usize,
-    /// The gain below which a round is the last.
+    /// The alternation ends after a round that lowers the objective by less than this.
     pub(crate) tol: f64,
 }
 
@@ -246,15 +255,16 @@ pub(crate) struct Alternated {
     pub(crate) history: Vec<f64>,
 }
 
-/// Alternates between the half steps, beginning and ending with a label step.
+/// Alternates between the half steps. The first and the last half step are label steps.
 ///
-/// A round is a row step and a label step. The alternation ends with the first round that gains less than
-/// `tol`, or after `max_iter` rounds. The objective changes in steps of 1 and `lam`, so a small `tol` means
-/// until nothing changes. Blocks without rows are dropped at the end and the others renumbered in order.
+/// A round consists of a row step and a label step. The alternation ends with the first round that
+/// lowers the objective by less than `tol`, or after `max_iter` rounds. The objective changes in steps
+/// of 1 and `lam`. So with a small `tol`, the alternation continues until nothing changes. Blocks
+/// without rows are dropped at the end, and the other blocks are renumbered in order.
 ///
 /// # Errors
 ///
-/// As [`label_step`].
+/// Returns the same errors as [`label_step`].
 pub(crate) fn alternate(
     y: &CsrOwned,
     mut row_blocks: Vec<u32>,
@@ -280,7 +290,8 @@ pub(crate) fn alternate(
         }
         last = objective;
     }
-    // A block without rows has no labels, so dropping it does not change the sets of others.
+    // A block without rows has no labels, so dropping it does not change the label sets of other
+    // blocks.
     let kept = drop_empty(&mut row_blocks, n_blocks)?;
     let ends = kept.iter().map(|&block| sets.ends[block as usize + 1]);
     sets.ends = collected("number of blocks", [0].into_iter().chain(ends))?;
@@ -317,7 +328,7 @@ mod tests {
         }
     }
 
-    /// The objective by its definition.
+    /// Computes the objective by its definition.
     fn by_definition(rows: &[Vec<u32>], blocks: &[u32], sets: &[Vec<u32>], lam: f64) -> f64 {
         let inside = |(row, &block): (&Vec<u32>, &u32)| {
             let set = &sets[block as usize];

@@ -1,13 +1,14 @@
-//! Scores by the models of the blocks that rows are sent to.
+//! Scores rows with the models of the blocks that the rows are sent to.
 //!
-//! A [`BlockModel`] is a [`Model`] made of a router, which scores blocks, and of a model for each block. A
-//! batch of rows is scored in three steps: the router finds the blocks of each row ([`Routing`]), rows are
-//! grouped by block, and the model of each block is asked about all rows of its group at once. A row thus
-//! costs the scores of the router and of the labels of its blocks, not of all labels.
+//! A [`BlockModel`] is a [`Model`] that consists of a router, which scores blocks, and of one model for
+//! each block. A batch of rows is scored in three steps. First the router finds the blocks of each row
+//! ([`Routing`]). Then rows are grouped by block. Finally the model of each block scores all rows of
+//! its group at once. So for each row, only the scores of the router and of the labels of its blocks
+//! are computed. The labels of other blocks cost nothing.
 //!
-//! A row that goes to one block has that block's scores; other labels have −∞. Scores of a row that goes to
-//! several blocks are merged as log-odds, weighted by the router's probabilities: see
-//! [`merge`](crate::merge).
+//! If a row goes to one block, its scores are the scores of this block, and all other labels have the
+//! score −∞. If a row goes to several blocks, the scores of these blocks are merged as log-odds,
+//! weighted by the router's probabilities of the blocks; see [`merge`](crate::merge).
 //!
 //! ```
 //! use manylabel_base::{Error, Watch};
@@ -76,38 +77,39 @@ use manylabel_score::{Bounds, Model, Options, Rows, Task, room_for_all};
 use manylabel_sparse::{CsrOwned, CsrView, Features};
 use std::ops::Range;
 
-/// Maximum number of rows that are scored without threads (if the models of the blocks allow it) and without
-/// [`Parts`]. For so few rows, laying a model out by label takes longer than scoring all of its labels.
+/// The maximum number of rows that are scored without [`Parts`]. If the models of the blocks allow it,
+/// these rows are also scored without threads. For so few rows, storing a model by label takes longer
+/// than scoring all of its labels.
 const FEW_ROWS: usize = 32;
 
-/// Rows for which [`Rows::score`] computes all scores at a time.
+/// The number of rows for which [`Rows::score`] computes all scores at a time.
 const ROWS_AT_ONCE: usize = 64;
 
-/// Scores of blocks that are held in memory at a time while they are merged: 64 MiB.
+/// The maximum number of scores of blocks that are in memory at a time while they are merged: 64 MiB.
 const SCORES_AT_ONCE: usize = 1 << 24;
 
 /// A block: its labels and the model that scores them.
 pub struct Block<'a> {
     /// The labels, in increasing order.
     pub labels: &'a [i32],
-    /// The model, which has as many labels. None for a block without labels.
+    /// The model, which has the same number of labels. None for a block without labels.
     pub model: Option<Inner<'a>>,
-    /// How its scores become log-odds.
+    /// The conversion of scores to log-odds.
     pub link: Link,
-    /// How it predicts label sets.
+    /// The rule that predicts label sets from scores.
     pub named: Named,
 }
 
 /// The model of a block.
 pub enum Inner<'a> {
-    /// A model of the block's labels only.
+    /// A model that has only the labels of the block.
     Own(&'a dyn Model),
-    /// Some labels of a model of more labels.
+    /// A part of a model that has more labels than the block.
     Part(Part<'a>),
 }
 
 impl Inner<'_> {
-    /// The model, with the labels of the block only.
+    /// Returns the model, restricted to the labels of the block.
     fn model(&self) -> &dyn Model {
         match self {
             Self::Own(model) => *model,
@@ -116,7 +118,7 @@ impl Inner<'_> {
     }
 }
 
-/// A linear map from scores to log-odds: `factor · (score − zero)`.
+/// A linear function that converts scores to log-odds: `factor · (score − zero)`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Link {
     /// The slope; > 0.
@@ -126,45 +128,46 @@ pub struct Link {
 }
 
 impl Link {
-    /// For scores that are log-odds already.
+    /// The link for scores that are log-odds already.
     pub const IDENTITY: Self = Self {
         factor: 1.0,
         zero: 0.0,
     };
 
-    /// The log-odds of a score.
+    /// Returns the log-odds of a score.
     fn log_odds(self, score: f32) -> f32 {
         self.factor * (score - self.zero)
     }
 }
 
-/// Which labels a model predicts for a row.
+/// The rule that determines which labels a model predicts for a row.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Named {
-    /// The labels with scores above this.
+    /// The labels with scores above this threshold.
     Above(f32),
-    /// The label with the largest score.
+    /// The label with the highest score.
     Best,
 }
 
-/// A router and the models of blocks, scored as one model.
+/// A router and the models of blocks, which together form one model.
 ///
-/// Labels outside of the blocks that a row is sent to have the score −∞. With `Routing::Best(1)`, scores are
-/// those of the block's model. With any other routing, all scores are log-odds, also of rows that go to one
-/// block.
+/// If a label is in no block that a row is sent to, its score is −∞. With `Routing::Best(1)`, scores
+/// are the scores of the block's model. With any other routing, all scores are log-odds, even for rows
+/// that go to one block.
 ///
-/// A label set is predicted by the model of the row's block, as [`Block::named`] says. If the scores of a
-/// row are merged, it consists of the labels with probability above ½.
+/// If a row goes to one block, the model of the block predicts its label set by the rule
+/// [`Block::named`]. If the scores of a row are merged, the label set consists of the labels with
+/// probability above ½.
 pub struct BlockModel<'a> {
-    /// Scores the blocks.
+    /// The model that scores the blocks.
     router: &'a dyn Model,
     /// The blocks, in the order of the router's labels.
     blocks: Vec<Block<'a>>,
-    /// The models behind the blocks. A model shared by consecutive blocks is listed once.
+    /// The models that the blocks use. If consecutive blocks use the same model, it is listed once.
     models: Vec<&'a dyn Model>,
-    /// The model that blocks are parts of, if it can be taken apart.
+    /// The model that the blocks are parts of, if it implements [`Parts`].
     parts: Option<&'a dyn Parts>,
-    /// Number of labels of all blocks together, and of none.
+    /// The total number of labels, including labels that no block contains.
     n_labels: usize,
     routing: Routing,
 }
@@ -174,9 +177,9 @@ impl<'a> BlockModel<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if the numbers of blocks, labels or features of the router, the blocks and their
-    /// models disagree; [`Error::Param`] if labels are out of order or not below `n_labels`;
-    /// [`Error::TooLarge`].
+    /// Returns [`Error::Shape`] if the numbers of blocks, labels or features of the router, the blocks
+    /// and their models do not agree. Returns [`Error::Param`] if labels are out of order or not below
+    /// `n_labels`. Returns [`Error::TooLarge`] if memory is short.
     pub fn new(
         router: &'a dyn Model,
         blocks: Vec<Block<'a>>,
@@ -222,8 +225,8 @@ impl<'a> BlockModel<'a> {
         })
     }
 
-    /// Uses `parts` to score the blocks that are [`Inner::Part`] if there are more than 32 rows. `parts` must
-    /// be the model that these blocks are parts of.
+    /// Uses `parts` to score the blocks whose model is an [`Inner::Part`], for batches of more than 32
+    /// rows. `parts` must be the whole model of which these models are parts.
     #[must_use]
     pub fn with_parts(self, parts: &'a dyn Parts) -> Self {
         Self {
@@ -232,16 +235,17 @@ impl<'a> BlockModel<'a> {
         }
     }
 
-    /// Whether all scores are log-odds: always, unless each row goes to exactly one block.
+    /// Returns true if all scores are log-odds. This is the case unless each row goes to exactly one
+    /// block.
     fn gives_log_odds(&self) -> bool {
         self.routing != Routing::Best(1)
     }
 
-    /// Labels with scores for all rows: for rows of one block those that `alone` finds, for others those
-    /// that `merged` keeps of the merged scores.
+    /// Finds labels with scores for all rows. For rows of one block, `alone` finds the labels. For
+    /// other rows, `merged` selects labels from the merged scores.
     ///
-    /// `alone` is given a block, its model and the rows of its group, and answers with positions in the
-    /// block's labels. `k` limits the labels of merged rows.
+    /// `alone` gets a block, its model and the rows of its group. It returns labels as positions in the
+    /// label list of the block. `k` limits the number of labels of merged rows.
     fn found(
         &self,
         x: Features<'_>,
@@ -274,7 +278,8 @@ impl<'a> BlockModel<'a> {
         joined(pieces, x.n_rows(), self.n_labels)
     }
 
-    /// Writes all scores of all rows of `x` to `out`, (`n_rows`, `n_labels`), which holds −∞ before.
+    /// Writes the scores of all labels for all rows of `x` to `out`, of shape (`n_rows`, `n_labels`).
+    /// `out` must contain −∞ before the call.
     fn decide(&self, x: Features<'_>, out: &mut [f32], watch: &Watch) -> Result<(), Error> {
         let sent = Sent::new(self, x, watch)?;
         let groups = sent.groups(&sent.alone()?)?;
@@ -305,8 +310,8 @@ impl<'a> BlockModel<'a> {
     }
 }
 
-/// Rankings and label sets are combined from those of the blocks' models, so that a model that has its own
-/// way to rank or to predict label sets keeps it.
+/// Rankings and label sets are combined from the rankings and label sets of the blocks' models. So a
+/// model can keep its own method of ranking labels or predicting label sets.
 impl Model for BlockModel<'_> {
     fn n_labels(&self) -> usize {
         self.n_labels
@@ -316,7 +321,8 @@ impl Model for BlockModel<'_> {
         self.router.n_features()
     }
 
-    /// Prepares rows for scores. The purpose in the options is ignored, since scores are the same for all.
+    /// Prepares rows for scoring. The purpose in the options is ignored, because it does not change the
+    /// scores.
     fn rows<'a>(&'a self, x: Features<'a>, _: Options) -> Result<Box<dyn Rows + 'a>, Error> {
         Ok(Box::new(Batch { model: self, x }))
     }
@@ -332,9 +338,9 @@ impl Model for BlockModel<'_> {
         self.found(x, watch, Some(k), best, Ok)
     }
 
-    /// For rows of one block, a bound of 0 yields the label set that the block's model predicts. Other bounds
-    /// are relative to that: they are added to the threshold of [`Named::Above`], and are ignored for
-    /// [`Named::Best`]. For merged rows, log-odds must exceed the bound.
+    /// For rows of one block, a bound of 0 yields the label set that the block's model predicts. With
+    /// [`Named::Above`], any other bound is added to the threshold. With [`Named::Best`], other bounds
+    /// are ignored. For merged rows, log-odds must exceed the bound.
     fn above(&self, x: Features<'_>, bounds: Bounds<'_>, watch: &Watch) -> Result<CsrOwned, Error> {
         if let Bounds::Each(bounds) = bounds {
             same("number of bounds", self.n_labels, bounds.len())?;
@@ -382,7 +388,7 @@ impl Model for BlockModel<'_> {
     }
 }
 
-/// Rows prepared for scores.
+/// Rows that are prepared for scoring.
 struct Batch<'a> {
     model: &'a BlockModel<'a>,
     x: Features<'a>,
@@ -404,11 +410,11 @@ impl Rows for Batch<'_> {
     }
 }
 
-/// The rows that are sent to one block.
+/// A group of rows that are sent to the same block.
 struct Group {
-    /// The block, which has labels.
+    /// The block. It has at least one label.
     block: usize,
-    /// In increasing order.
+    /// The rows of the group, in increasing order.
     rows: Vec<u32>,
 }
 
@@ -416,11 +422,11 @@ struct Group {
 struct Sent<'a> {
     model: &'a BlockModel<'a>,
     x: Features<'a>,
-    /// The router's scores of each row's blocks, (`n_rows`, `n_blocks`).
+    /// The router's scores of the blocks of each row, (`n_rows`, `n_blocks`).
     routes: CsrOwned,
-    /// The model that blocks are parts of, laid out by label, if there are enough rows.
+    /// The model that blocks are parts of, stored by label. None if there are too few rows.
     by_label: Option<Box<dyn ByLabel + 'a>>,
-    /// Whether groups are scored one after the other, without threads.
+    /// True if groups are scored one after the other, without threads.
     quick: bool,
     watch: &'a Watch,
 }
@@ -438,8 +444,8 @@ impl<'a> Sent<'a> {
         })
     }
 
-    /// Whether the scores of a row are merged. With `Routing::Best` of more than one block, all rows are,
-    /// whatever number of blocks they have.
+    /// Returns true if the scores of a row are merged. With `Routing::Best(n)` and n > 1, all rows are
+    /// merged, even rows that have fewer blocks.
     fn is_merged(&self, row: u32) -> bool {
         match self.model.routing {
             Routing::Best(n_routes) => n_routes > 1,
@@ -447,19 +453,19 @@ impl<'a> Sent<'a> {
         }
     }
 
-    /// The blocks of a row, in increasing order.
+    /// Returns the blocks of a row, in increasing order.
     fn blocks(&self, row: u32) -> &[u32] {
         self.routes.row(row as usize).0
     }
 
-    /// The rows whose scores are not merged.
+    /// Returns the rows whose scores are not merged.
     fn alone(&self) -> Result<Vec<u32>, Error> {
         let rows = 0..self.x.n_rows() as u32;
         collected("number of rows", rows.filter(|&row| !self.is_merged(row)))
     }
 
-    /// The given rows grouped by block, for blocks with labels; blocks and rows in increasing order. A row is
-    /// in the group of each of its blocks.
+    /// Groups the given rows by block. A row is in the group of each of its blocks. Blocks without
+    /// labels have no group. Groups are in increasing order of block, and rows are in increasing order.
     fn groups(&self, rows: &[u32]) -> Result<Vec<Group>, Error> {
         let mut pairs: Vec<(u32, u32)> = reserved("number of rows", rows.len())?;
         for &row in rows {
@@ -483,8 +489,8 @@ impl<'a> Sent<'a> {
         Ok(groups)
     }
 
-    /// The answers of the blocks' models about the rows of the groups, in the order of the groups. Groups are
-    /// in parallel unless the batch is quick.
+    /// Calls `what` with the block, its model and the rows of each group. Returns the results in the
+    /// order of the groups. Groups are processed in parallel unless the batch is quick to score.
     fn ask<R: Send>(
         &self,
         groups: &[Group],
@@ -517,10 +523,11 @@ impl<'a> Sent<'a> {
         Ok(answers)
     }
 
-    /// Merges the scores of the rows that need it.
+    /// Merges the scores of the rows that were sent to several blocks.
     ///
-    /// Rows are taken in groups whose scores fit in [`SCORES_AT_ONCE`], at least one row at a time. `take` is
-    /// called with the rows of each and their `k` best labels, or with all labels if `k` is None.
+    /// Rows are processed in groups. The scores of a group fit in [`SCORES_AT_ONCE`], unless the group
+    /// is a single row. `take` is called with the rows of each group and their `k` best labels, or with
+    /// all labels if `k` is None.
     fn merge(
         &self,
         k: Option<usize>,
@@ -546,7 +553,7 @@ impl<'a> Sent<'a> {
         Ok(())
     }
 
-    /// The merged scores of some rows; row i of the result is `rows[i]`.
+    /// Returns the merged scores of some rows. Row i of the result belongs to `rows[i]`.
     fn merge_rows(&self, rows: &[u32], k: Option<usize>) -> Result<CsrOwned, Error> {
         let groups = self.groups(rows)?;
         let scores = self.ask(&groups, |block, model, x| {
@@ -573,8 +580,8 @@ impl<'a> Sent<'a> {
         ends.push(0u32);
         for &row in rows {
             let (blocks, scores) = self.routes.row(row as usize);
-            extend("routes of rows", &mut sent_to, blocks.iter().copied())?;
-            extend("routes of rows", &mut of_router, scores.iter().copied())?;
+            extend("number of routes", &mut sent_to, blocks.iter().copied())?;
+            extend("number of routes", &mut of_router, scores.iter().copied())?;
             ends.push(sent_to.len() as u32);
         }
         let routes = CsrView::new("routes", &ends, &sent_to, &of_router, blocks.len())?;
@@ -582,7 +589,7 @@ impl<'a> Sent<'a> {
     }
 }
 
-/// A copy of the entries for which `keep(label, value)` is true.
+/// Copies the entries for which `keep(label, value)` is true.
 fn only(matrix: &CsrOwned, keep: impl Fn(u32, f32) -> bool) -> Result<CsrOwned, Error> {
     let mut kept = CsrOwned {
         indptr: reserved("number of rows", matrix.n_rows() + 1)?,
@@ -595,8 +602,8 @@ fn only(matrix: &CsrOwned, keep: impl Fn(u32, f32) -> bool) -> Result<CsrOwned, 
         let (labels, values) = matrix.row(row);
         for (&label, &value) in labels.iter().zip(values) {
             if keep(label, value) {
-                push("labels of rows", &mut kept.indices, label)?;
-                push("labels of rows", &mut kept.values, value)?;
+                push("number of predicted labels", &mut kept.indices, label)?;
+                push("number of predicted labels", &mut kept.values, value)?;
             }
         }
         kept.indptr.push(kept.indices.len());
@@ -604,8 +611,8 @@ fn only(matrix: &CsrOwned, keep: impl Fn(u32, f32) -> bool) -> Result<CsrOwned, 
     Ok(kept)
 }
 
-/// One matrix (`n_rows`, `n_cols`) from pieces, each with the numbers of its rows. Rows of no piece are
-/// empty; no row is in two.
+/// Combines pieces into one matrix (`n_rows`, `n_cols`). Each piece comes with the numbers of its rows.
+/// Rows that are in no piece are empty, and no row is in two pieces.
 fn joined(
     mut pieces: Vec<(Vec<u32>, CsrOwned)>,
     n_rows: usize,
@@ -625,8 +632,8 @@ fn joined(
     for row in 0..n_rows {
         indptr[row + 1] += indptr[row];
     }
-    let mut indices = filled("labels of rows", 0, indptr[n_rows])?;
-    let mut values = filled("labels of rows", 0.0, indptr[n_rows])?;
+    let mut indices = filled("number of predicted labels", 0, indptr[n_rows])?;
+    let mut values = filled("number of predicted labels", 0.0, indptr[n_rows])?;
     for (rows, piece) in &pieces {
         for (at, &row) in rows.iter().enumerate() {
             let range = indptr[row as usize]..indptr[row as usize + 1];

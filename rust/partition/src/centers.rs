@@ -1,12 +1,13 @@
-//! Dense cluster centers in tiles of sixteen.
+//! Stores dense cluster centers in tiles of sixteen, and finds the nearest center of each row.
 //!
-//! `tiles[t][col]` holds the values of centers 16t to 16t + 15 at feature `col`: sixteen numbers of single
-//! precision, one cache line. The products of one sparse row with sixteen centers then read whole cache
-//! lines, and the best of the sixteen is found without storing scores. The arithmetic of each lane is that
-//! of one center on its own, so results do not depend on which centers share a tile.
+//! `tiles[t][col]` holds the values of centers 16t to 16t + 15 for feature `col`. These are sixteen
+//! numbers in single precision, which fill one cache line. The products of one sparse row with sixteen
+//! centers read whole cache lines, and the best of the sixteen centers is found without storing scores.
+//! Each lane is computed as if its center were alone, so results do not depend on which centers share a
+//! tile.
 //!
 //! Finding the nearest of k centers for all rows takes O(nnz(X) k) time, on all threads. The tiles take
-//! 4 bytes per center and feature, rounded up to sixteen centers.
+//! 4 bytes per center and feature, where the number of centers is rounded up to a multiple of sixteen.
 
 use crate::members::Members;
 use manylabel_base::{Error, Watch, collected, filled, push, reserved};
@@ -14,7 +15,7 @@ use manylabel_simd::wide;
 use manylabel_sparse::CsrOwned;
 use rayon::prelude::*;
 
-/// Centers of a tile: as many numbers of single precision as fit in a cache line.
+/// Number of centers in a tile. This many numbers in single precision fill a cache line.
 const LANES: usize = 16;
 
 /// One number for each center of a tile.
@@ -23,10 +24,10 @@ const LANES: usize = 16;
 struct Lanes([f32; LANES]);
 
 impl Lanes {
-    /// Zero in all lanes.
+    /// Zeros in all lanes.
     const ZERO: Self = Self([0.0; LANES]);
 
-    /// Adds `scale` times `other`.
+    /// Adds `scale` times `other` to the lanes.
     #[inline(always)]
     fn add_scaled(&mut self, scale: f32, other: &Self) {
         for lane in 0..LANES {
@@ -35,63 +36,64 @@ impl Lanes {
     }
 }
 
-/// The nearest center of a row, by the score `x·μ − ½‖μ‖² = ½ (‖x‖² − ‖x − μ‖²)`.
+/// The nearest center μ of a row x. It has the largest score `x·μ − ½‖μ‖² = ½ (‖x‖² − ‖x − μ‖²)`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Nearest {
     /// The number of the center.
     pub(crate) center: u32,
-    /// Its score.
+    /// The score of the center.
     pub(crate) score: f32,
-    /// The second largest score; −∞ if there is one center only.
+    /// The second largest score, or −∞ if there is only one center.
     second: f32,
 }
 
 impl Nearest {
-    /// The difference between the largest and the second largest score.
+    /// Returns the difference between the largest and the second largest score.
     pub(crate) fn ahead(&self) -> f32 {
         self.score - self.second
     }
 }
 
-/// Cluster centers; see the module.
+/// Cluster centers in tiles. The documentation of the module describes the layout.
 #[derive(Debug)]
 pub(crate) struct Centers {
     /// Number of centers.
     n: usize,
-    /// For each sixteen centers, a line for each feature.
+    /// The tiles. Each tile has one entry of sixteen numbers for each feature.
     tiles: Vec<Vec<Lanes>>,
-    /// `−½‖μ‖²` for each center, or less if it was lowered. −∞ for lanes without a center and for centers
-    /// without rows, so that no row is nearest to them.
+    /// The offset of each center: `−½‖μ‖²`, or less if it was lowered. Lanes without a center and centers
+    /// without rows have the offset −∞, so that they are not the nearest center of any row.
     offsets: Vec<Lanes>,
 }
 
-/// Rows that are one unit of work in the search for the nearest center.
+/// Number of rows that are one unit of work in the search for the nearest center.
 const ROWS_AT_ONCE: usize = 256;
 
-/// Rows that are added up between two looks at the watch.
+/// Number of rows that are summed between two checks of the watch.
 const ROWS_PER_STEP: usize = 4096;
 
 impl Centers {
-    /// The bytes that the tiles of `n` centers take.
+    /// Returns the number of bytes that the tiles of `n` centers take.
     pub(crate) fn n_bytes(n: usize, n_features: usize) -> usize {
         n.div_ceil(LANES)
             .saturating_mul(n_features)
             .saturating_mul(size_of::<Lanes>())
     }
 
-    /// Number of centers.
+    /// Returns the number of centers.
     pub(crate) fn len(&self) -> usize {
         self.n
     }
 
-    /// The weighted means of the rows of each cluster, summed in double precision.
+    /// Computes the weighted mean of the rows of each cluster. Sums are in double precision.
     ///
-    /// If the weights of a cluster sum to zero, its center is the unweighted mean. A cluster without rows has
-    /// a center that no row is nearest to.
+    /// If the weights of a cluster sum to zero, its center is the unweighted mean. If a cluster has no
+    /// rows, its center is not the nearest center of any row.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`], [`Error::Stopped`].
+    /// Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the watch was
+    /// stopped.
     pub(crate) fn means(
         x: &CsrOwned,
         weights: Option<&[f32]>,
@@ -122,7 +124,7 @@ impl Centers {
         Ok(Self { n, tiles, offsets })
     }
 
-    /// Tiles without features for `n` centers, with offsets of −∞.
+    /// Returns tiles without features for `n` centers, with offsets of −∞.
     fn nowhere(n: usize) -> Result<(Vec<Vec<Lanes>>, Vec<Lanes>), Error> {
         let n_tiles = n.div_ceil(LANES);
         let mut tiles = reserved("cluster centers", n_tiles)?;
@@ -131,11 +133,13 @@ impl Centers {
         Ok((tiles, filled("cluster centers", nothing, n_tiles)?))
     }
 
-    /// The nearest center of every row, ties by the lower number. Rows run in parallel.
+    /// Finds the nearest center of every row. If two centers are equally near, the lower number is
+    /// used. Rows are processed in parallel.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`], [`Error::Stopped`].
+    /// Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the watch was
+    /// stopped.
     pub(crate) fn nearest(&self, x: &CsrOwned, watch: &Watch) -> Result<Vec<Nearest>, Error> {
         let nobody = Nearest {
             center: 0,
@@ -156,13 +160,13 @@ impl Centers {
         Ok(nearest)
     }
 
-    /// `−½‖μ‖²` of a center, or less where it was lowered.
+    /// Returns the offset of a center: `−½‖μ‖²`, or less if it was lowered.
     pub(crate) fn offset(&self, center: usize) -> f32 {
         self.offsets[center / LANES].0[center % LANES]
     }
 
-    /// Lowers the offset of a center, which lowers its score for all rows alike. Returns whether the offset
-    /// changed, which it may not by rounding.
+    /// Lowers the offset of a center. This lowers the score of the center for all rows by the same
+    /// amount. Returns true if the offset changed. It may not change because of rounding.
     pub(crate) fn lower(&mut self, center: usize, by: f32) -> bool {
         let offset = &mut self.offsets[center / LANES].0[center % LANES];
         let before = *offset;
@@ -170,11 +174,11 @@ impl Centers {
         *offset < before
     }
 
-    /// A copy of the centers `kept`, in that order, with their offsets.
+    /// Copies the centers `kept`, in this order, with their offsets.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// Returns [`Error::TooLarge`] if memory is short.
     pub(crate) fn only(&self, kept: &[u32]) -> Result<Self, Error> {
         let n_features = self.tiles.first().map_or(0, Vec::len);
         let (mut tiles, mut offsets) = Self::nowhere(kept.len())?;
@@ -196,15 +200,15 @@ impl Centers {
         })
     }
 
-    /// For two centers, the score of the second less that of the first, for every row. With more than one
-    /// tile, zeros.
+    /// For two centers, returns the difference of their scores for every row: the score of the second
+    /// center minus the score of the first. If there is more than one tile, returns zeros.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// Returns [`Error::TooLarge`] if memory is short.
     pub(crate) fn differences(&self, x: &CsrOwned) -> Result<Vec<f32>, Error> {
         let [lanes] = self.tiles.as_slice() else {
-            return filled("number of rows", 0.0, x.n_rows()); // not two centers
+            return filled("number of rows", 0.0, x.n_rows()); // there are more than two centers
         };
         let apart = self.offset(1) - self.offset(0);
         let differences = (0..x.n_rows()).map(|row| {
@@ -218,12 +222,13 @@ impl Centers {
         collected("number of rows", differences)
     }
 
-    /// The centers as a linear model: weights (`n_features`, `n`) without stored zeros, and the offsets as
-    /// intercepts.
+    /// Returns the centers as a linear model: weights (`n_features`, `n`) without stored zeros, and the
+    /// offsets as intercepts.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`], [`Error::Stopped`].
+    /// Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the watch was
+    /// stopped.
     pub(crate) fn to_linear(
         &self,
         n_features: usize,
@@ -252,8 +257,8 @@ impl Centers {
     }
 }
 
-/// Writes the weighted mean μ of `rows` to a lane of a tile; returns `−½‖μ‖²`. `sums` has a number for each
-/// feature, zero before and after.
+/// Writes the weighted mean μ of `rows` to a lane of a tile, and returns `−½‖μ‖²`. `sums` has one
+/// number for each feature. All numbers are zero before and after the call.
 fn mean(
     x: &CsrOwned,
     weights: Option<&[f32]>,
@@ -293,8 +298,9 @@ fn mean(
     Ok((-0.5 * squared) as f32)
 }
 
-/// Updates the nearest and second nearest center of the rows from `first` on with the sixteen centers of a
-/// tile, of which `first_center` is the first. `nearest` has an entry for each of these rows.
+/// Compares the sixteen centers of a tile with the nearest and second nearest centers found so far, and
+/// updates them. `first_center` is the first center of the tile. `nearest` has one entry for each row,
+/// starting with the row `first`.
 #[wide]
 fn best_of_tile(
     x: &CsrOwned,
@@ -306,7 +312,7 @@ fn best_of_tile(
 ) {
     for (i, nearest) in nearest.iter_mut().enumerate() {
         let (cols, values) = x.row(first + i);
-        // Two independent sums, so that additions do not wait for one another.
+        // Two independent sums are used, so that additions do not wait for each other.
         let (mut even, mut odd) = (*offsets, Lanes::ZERO);
         let (cols2, values2) = (cols.chunks_exact(2), values.chunks_exact(2));
         if let (&[col], &[value]) = (cols2.remainder(), values2.remainder()) {

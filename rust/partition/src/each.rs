@@ -1,15 +1,17 @@
-//! Parallel work on a list whose length the input decides, with results in memory that can be refused.
+//! Applies a function to the items of a list in parallel. The list may be long, so a lack of memory for
+//! the results is an error.
 
 use manylabel_base::{Error, reserved};
 use rayon::prelude::*;
 
-/// The results of `work` for all of `items`, in the order of the items.
+/// Returns the results of `work` for all `items`, in the order of the items.
 ///
-/// Items are given to threads one by one, since one may take much longer than another.
+/// Threads take the items one by one, because one item may take much longer than another.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] naming `what` if the results do not fit in memory; an error of `work`.
+/// Returns [`Error::TooLarge`] with the name `what` if the results do not fit in memory. Also returns
+/// any error of `work`.
 pub(crate) fn each<T: Sync, R: Send>(
     what: &'static str,
     items: &[T],

@@ -1,8 +1,8 @@
-//! The partition of a data set: several starts, and the search for a number of blocks.
+//! Partitions a data set from several starts, and searches for a number of blocks.
 //!
-//! For a given number of blocks, each start is a k-means clustering with its own seed that
-//! [`alternate`](crate::alternate) improves, and the result with the lowest objective is kept. Without a
-//! given number, `search` fits one number after the other.
+//! Each start clusters the rows by k-means with its own seed. Then [`alternate`](crate::alternate)
+//! improves the clusters. Of all starts, the result with the lowest objective is kept. If the number of
+//! blocks is not given, `search` tries several numbers in increasing order.
 
 use crate::alternate::{Alternated, LabelSets, Rule, alternate};
 use crate::kmeans::Points;
@@ -11,52 +11,59 @@ use manylabel_base::range::same;
 use manylabel_base::{Error, Watch};
 use manylabel_sparse::{CsrOwned, Sparse};
 
-/// The search tries every number up to this one, then grows the number by a quarter each time.
+/// The search tries every number of blocks up to this number. After that, it increases the number by a
+/// quarter each time.
 const EVERY_UP_TO: usize = 16;
-/// The search ends after this many numbers of blocks in a row without a [`NOTABLE`] gain.
+/// The search ends after this many consecutive numbers of blocks without a [`NOTABLE`] gain.
 const PATIENCE: usize = 5;
-/// The gain in captured ones, as a share of all ones, that justifies more blocks.
+/// The gain in captured labels that justifies more blocks, as a fraction of all stored entries of Y.
 const NOTABLE: f64 = 1e-3;
-/// Maximum number of blocks the search tries. The numbers in the paper reach 2000.
+/// The maximum number of blocks that the search tries. Liang, Hsieh and Lee use up to 2000 blocks.
 const MOST_BLOCKS: usize = 2048;
 
-/// A partition into blocks of rows, each with a set of labels.
+/// A partition into blocks of rows. Each block has a set of labels.
 ///
 /// Block l has the rows i with `row_blocks[i] == l` and the labels `labels[ends[l]..ends[l + 1]]`. The
 /// number of blocks is `ends.len() - 1`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Partition {
-    /// The block of each row, (`n_rows`,). Every block has rows.
+    /// The block of each row, (`n_rows`,). Every block has at least one row.
     pub row_blocks: Vec<u32>,
     /// Ends of the label sets, (`n_blocks` + 1,), starting with 0.
     pub ends: Vec<usize>,
-    /// The label sets of all blocks, one after the other; increasing within a block. A set may be empty.
+    /// The labels of all sets, one set after the other. Labels are increasing within a block. A set may
+    /// be empty.
     pub labels: Vec<u32>,
-    /// Number of captured ones: entries of the label matrix whose label is in the set of the row's block.
+    /// Number of captured labels: entries of the label matrix whose label is in the set of the row's
+    /// block.
     pub captured: u64,
-    /// The objective f after each half step, which alternates between label steps and row steps and begins
-    /// and ends with a label step. It never rises.
+    /// The objective f after each half step. Label steps and row steps alternate, and the first and the
+    /// last half step are label steps. The objective never rises.
     pub history: Vec<f64>,
 }
 
 impl Checked {
-    /// Partitions the rows of `x` and the columns of `y`, whose stored entries are the ones.
+    /// Partitions the rows of `x` and the columns of `y`. Each stored entry of `y` is a label of its
+    /// row.
     ///
-    /// A given `n_blocks` is the number of clusters that k-means starts with. The result has fewer blocks
-    /// if some lose all of their rows.
+    /// If `n_blocks` is given, it is the number of clusters at the start. The result has fewer blocks
+    /// if some blocks lose all of their rows.
     ///
-    /// Without a given number, the search tries 1 to 16 and then a quarter more each time, up to 2048 or
-    /// the number of rows. It keeps a larger number only if that captures more ones than the best so far, by
-    /// a thousandth of all ones. It ends after five numbers without such a gain, or at the first number
-    /// that leaves a block without rows or labels.
+    /// If `n_blocks` is not given, the search tries the numbers from 1 to 16. Then it increases the
+    /// number by a quarter each time, up to 2048 or the number of rows. It keeps a larger number only
+    /// if the number of captured labels exceeds the best so far by a thousandth of all stored entries
+    /// of `y`. It ends after five numbers without such a gain, or at the first number that leaves a
+    /// block without rows or labels.
     ///
-    /// Time: O(nnz(X) `n_blocks`) per sweep of k-means (see [`KMeans`](crate::KMeans), which samples rows),
-    /// and per round the time of [`label_step`](crate::label_step) and [`row_step`](crate::row_step).
+    /// A sweep of k-means takes O(nnz(X) `n_blocks`) time (see [`KMeans`](crate::KMeans), which samples
+    /// rows). A round takes the time of one [`label_step`](crate::label_step) and one
+    /// [`row_step`](crate::row_step).
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if the numbers of rows of `x` and `y` differ, [`Error::Param`] if a value of `x` is
-    /// infinite, [`Error::TooLarge`], [`Error::Stopped`].
+    /// Returns [`Error::Shape`] if the numbers of rows of `x` and `y` differ. Returns [`Error::Param`]
+    /// if a value of `x` is infinite. Returns [`Error::TooLarge`] if memory is short. Returns
+    /// [`Error::Stopped`] if the watch was stopped.
     pub fn fit(&self, x: Sparse<'_>, y: &CsrOwned, watch: &Watch) -> Result<Partition, Error> {
         same("rows of Y", x.n_rows(), y.n_rows())?;
         let most = self
@@ -83,8 +90,8 @@ impl Checked {
         })
     }
 
-    /// The alternation with the lowest objective over `n_init` starts of `n_blocks` clusters each; the
-    /// first of equal ones.
+    /// Runs the alternation from `n_init` starts of `n_blocks` clusters each. Returns the result with
+    /// the lowest objective. If objectives are equal, returns the first result.
     fn best_of_starts(
         &self,
         x: Sparse<'_>,
@@ -92,8 +99,8 @@ impl Checked {
         n_blocks: usize,
         watch: &Watch,
     ) -> Result<Alternated, Error> {
-        // `Points` limits features by the number of centers. It is made anew for each number of blocks, so
-        // that the search returns the same blocks as a fit with the number it found.
+        // `Points` limits features by the number of centers. It is made again for each number of
+        // blocks. So the search returns the same blocks as a fit with the number that it found.
         let points = Points::new(x, None, n_blocks, watch)?;
         let mut best: Option<Alternated> = None;
         for init in 0..self.0.n_init as u64 {
@@ -119,10 +126,11 @@ impl Checked {
     }
 }
 
-/// Searches for the number of blocks, up to `most`, that captures the most ones; returns its partition.
+/// Searches for the number of blocks, up to `most`, that captures the most labels. Returns the
+/// partition with this number.
 ///
-/// `fit` computes the partition for a number of blocks. A larger number replaces the best one only if it
-/// captures more than `notable` ones more.
+/// `fit` computes the partition for a number of blocks. A larger number replaces the best number only
+/// if it captures more than `notable` additional labels.
 fn search(
     most: usize,
     notable: f64,
@@ -147,7 +155,8 @@ fn search(
     Ok(best)
 }
 
-/// The numbers of blocks that the search tries after 1, without end: 2, 3, …, 16, 20, 25, 31, ….
+/// Returns the endless sequence of numbers of blocks that the search tries after 1: 2, 3, …, 16, 20,
+/// 25, 31, ….
 fn sizes() -> impl Iterator<Item = usize> {
     let next = |&n: &usize| {
         Some(if n < EVERY_UP_TO {
@@ -160,17 +169,17 @@ fn sizes() -> impl Iterator<Item = usize> {
 }
 
 impl Alternated {
-    /// The objective at the end.
+    /// Returns the objective at the end.
     fn objective(&self) -> f64 {
         self.history[self.history.len() - 1]
     }
 
-    /// Number of blocks that have rows.
+    /// Returns the number of blocks that have rows.
     fn n_blocks(&self) -> usize {
         self.sets.ends.len() - 1
     }
 
-    /// Whether the label set of some block is empty.
+    /// Returns true if a block has an empty label set.
     fn has_block_without_labels(&self) -> bool {
         self.sets.ends.windows(2).any(|ends| ends[0] == ends[1])
     }

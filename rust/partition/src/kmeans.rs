@@ -1,20 +1,20 @@
-//! k-means of sparse rows of unit length.
+//! Clusters sparse rows of unit length by k-means.
 //!
-//! It is the start of the alternation, and on its own the clustering of methods that have no label sets.
-//! Rows are scaled to unit length, so the nearest center μ of a row x is the one with the largest linear
-//! score `x·μ − ½‖μ‖²`, and a clustering can be stored as weights and intercepts.
+//! The partition into blocks starts from such clusters. Other methods need only clusters of rows,
+//! without label sets. Rows are scaled to unit length. The nearest center μ of a row x then has the
+//! largest linear score `x·μ − ½‖μ‖²`, so a clustering can be stored as weights and intercepts.
 //!
 //! There are two ways to cluster:
 //!
-//! - Into a given number of clusters, by Lloyd's algorithm. Starting points are spread out by k-means++ for
-//!   up to 256 clusters, beyond they are random rows. Centers are found on a sample of 256 rows per
-//!   center; then every row gets its nearest center.
-//! - Into clusters of limited size, by halving. Clusters with too many rows are cut in two by 2-means, again
-//!   and again. Then every row goes to its nearest center, and centers that attract too many rows are
-//!   lowered.
+//! - Into a given number of clusters, by Lloyd's algorithm. For up to 256 clusters, the starting points
+//!   are chosen by k-means++; for more clusters, they are random rows. Centers are computed on a sample
+//!   of 256 rows per center. Then every row is assigned to its nearest center.
+//! - Into clusters of limited size, by repeated halving. Clusters with too many rows are divided in two
+//!   by 2-means. Then every row is assigned to its nearest center. If a center attracts too many rows,
+//!   its intercept is lowered.
 //!
-//! Random numbers come from the seed alone and sums are in a fixed order, so results have the same bits for
-//! any number of threads.
+//! Random numbers depend only on the seed, and sums are in a fixed order. So results are exactly the
+//! same for any number of threads.
 //!
 //! ```
 //! use manylabel_base::Watch;
@@ -42,79 +42,85 @@ use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::mem::swap;
 
-/// Maximum number of sweeps of Lloyd's algorithm.
+/// The maximum number of sweeps of Lloyd's algorithm.
 const SWEEPS: usize = 20;
-/// Rows per center on which centers are found, drawn at random. Afterwards every row gets its nearest
-/// center.
+/// The number of random rows per center on which centers are computed. Afterwards every row is assigned
+/// to its nearest center.
 const ROWS_PER_CENTER: usize = 256;
-/// Maximum number of centers whose starting points are chosen by k-means++. More centers start at random
-/// rows.
+/// The maximum number of centers for which k-means++ chooses the starting points. More centers start at
+/// random rows.
 const SPREAD_UP_TO: usize = 256;
-/// Bytes that all centers may take. With more features than fit, only the most frequent ones are used.
+/// The maximum number of bytes that all centers take. If the centers of all features take more, only
+/// the most frequent features are used.
 const BUDGET: usize = 1 << 30;
-/// Squared distances below this count as 0.
+/// Squared distances below this value count as 0.
 const NOWHERE: f64 = 1e-6;
-/// Each half has at least one row in this many of its cluster. A few rows far from all others then do not
-/// make the tree deep: a leaf is at most log(n) / log(8/7) halvings away.
+/// When a cluster is halved, each half gets at least the number of rows of the cluster divided by this
+/// number. Without this limit, a few rows far from all others would make the tree deep. With this
+/// limit, a leaf is at most log(n) / log(8/7) halvings below the root.
 const LEAST_SHARE: usize = 8;
-/// Rows that are processed between two looks at the watch.
+/// Number of rows that are processed between two checks of the watch.
 const ROWS_PER_STEP: usize = 4096;
-/// Maximum number of rounds in which centers with too many rows give some away. A few rounds are common.
+/// The maximum number of rounds in which rows are moved away from centers with too many rows. Usually a
+/// few rounds are enough.
 const ROUNDS: usize = 64;
 
-/// What to cluster into.
+/// The number or the size of the clusters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Until {
-    /// `n_clusters`: this many clusters.
+    /// `n_clusters`: the number of clusters.
     Clusters(usize),
-    /// `leaf_size`: clusters of about this many rows, by halving larger ones. There are at most
-    /// `2 n_rows / leaf_size` clusters, and none has more than `2 leaf_size` rows unless they are too
-    /// similar to be separated.
+    /// `leaf_size`: the approximate number of rows of a cluster. Larger clusters are halved. There are
+    /// at most `2 n_rows / leaf_size` clusters. No cluster has more than `2 leaf_size` rows, unless its
+    /// rows are too similar to be separated.
     RowsEach(usize),
 }
 
 /// Parameters of a clustering.
 #[derive(Debug, Clone, Copy)]
 pub struct KMeans {
-    /// What to cluster into.
+    /// The number or the size of the clusters.
     pub until: Until,
-    /// `n_init`: number of starts; ≥ 1. With [`Until::Clusters`] the one with the lowest inertia is kept,
-    /// with [`Until::RowsEach`] the first one.
+    /// `n_init`: number of starts; ≥ 1. With [`Until::Clusters`], the result with the lowest inertia is
+    /// kept. With [`Until::RowsEach`], only the first start is used.
     pub n_init: usize,
-    /// Seed of the starts. Start i uses `seed + i`, with wrap-around.
+    /// The seed of the starts. Start i uses `seed + i`, with wrap-around.
     pub seed: u64,
 }
 
-/// A clustering of rows. Every cluster has rows. There are fewer clusters than asked for if there are fewer
-/// distinct rows.
+/// A clustering of rows. Every cluster has at least one row. If there are fewer distinct rows than
+/// requested clusters, there are fewer clusters.
 #[derive(Debug, Clone)]
 pub struct Clustering {
     /// The cluster of each row, (`n_rows`,).
     pub row_clusters: Vec<u32>,
     /// The centers, transposed: (`n_features`, `n_clusters`).
     pub centers: CsrOwned,
-    /// The intercept of each center μ, (`n_clusters`,): `−½‖μ‖²`. With it, the center with the largest
-    /// linear score for a row of unit length is the nearest one. For [`Until::RowsEach`], intercepts of
-    /// centers that attracted too many rows are lower, so that every row is in the cluster that scores it
-    /// highest.
+    /// The intercept of each center μ, (`n_clusters`,): `−½‖μ‖²`. With this intercept, the nearest
+    /// center of a row of unit length has the largest linear score. With [`Until::RowsEach`], the
+    /// intercepts of centers that attracted too many rows are lower, so that every row is in the
+    /// cluster with its highest score.
     pub intercept: Vec<f32>,
-    /// Weighted sum of the rows' squared distances from the means of their clusters.
+    /// The weighted sum of squared distances between the rows and the means of their clusters.
     pub inertia: f64,
 }
 
 impl KMeans {
-    /// Clusters the rows of `x`, each scaled to unit length.
+    /// Clusters the rows of `x` after scaling each row to unit length.
     ///
-    /// `weights` has one weight per row, which multiplies its squared distance; None means 1 for all.
+    /// `weights` has one weight per row, which multiplies the squared distance of the row. None means
+    /// that all weights are 1.
     ///
-    /// Time for each start and sweep: the products of `n_clusters` centers with all rows, or with 256 rows
-    /// per center if that is fewer. Memory: a copy of `x`, and 4 bytes per center and feature. The centers
-    /// take at most 1 GiB; if they would take more, the rarest features are ignored.
+    /// Each start and sweep computes the products of `n_clusters` centers with all rows, or with 256
+    /// rows per center if this is fewer. The memory is a copy of `x`, and 4 bytes per center and
+    /// feature. The centers take at most 1 GiB. If they would take more, the rarest features are
+    /// ignored.
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] for a count below 1 or an infinite value of `x`, [`Error::Shape`] if there is not
-    /// one weight per row, [`Error::TooLarge`], [`Error::Stopped`].
+    /// Returns [`Error::Param`] if a count is below 1 or a value of `x` is infinite. Returns
+    /// [`Error::Shape`] if `weights` does not have one weight per row. Returns [`Error::TooLarge`] if
+    /// memory is short. Returns [`Error::Stopped`] if the watch was stopped.
     pub fn fit(
         &self,
         x: Sparse<'_>,
@@ -178,39 +184,40 @@ impl KMeans {
     }
 }
 
-/// The clustering by one start.
+/// The clustering from one start.
 #[derive(Debug)]
 pub(crate) struct Start {
     /// The cluster of each row.
     pub(crate) row_clusters: Vec<u32>,
-    /// Number of clusters, all of which have rows.
+    /// The number of clusters. Every cluster has rows.
     pub(crate) n_clusters: usize,
-    /// Weighted sum of squared distances from the centers that rows were assigned to; 0 for a clustering
-    /// by halves.
+    /// The weighted sum of squared distances between the rows and the centers to which they were
+    /// assigned. It is 0 for a clustering by halving.
     inertia: f64,
-    /// The centers that rows were assigned to, if these are not the means of the clusters.
+    /// The centers to which rows were assigned, if these are not the means of the clusters.
     routing: Option<Centers>,
 }
 
-/// Rows of unit length, with the features that centers have room for.
+/// Rows of unit length, restricted to the features for which the centers have memory.
 pub(crate) struct Points<'a> {
-    /// The rows, whose columns are the `features`.
+    /// The rows. Column j of the matrix is the feature `features[j]`.
     x: CsrOwned,
     /// One weight per row, if given.
     weights: Option<&'a [f32]>,
-    /// The caller's feature for each column of `x`, in increasing order.
+    /// The feature number in the caller's matrix for each column of `x`, in increasing order.
     features: Vec<u32>,
-    /// The caller's number of features.
+    /// The number of features in the caller's matrix.
     n_features: usize,
 }
 
 impl<'a> Points<'a> {
-    /// Copies `x`, scales its rows to unit length, and drops features that `n_clusters` centers have no room
-    /// for.
+    /// Copies `x` and scales its rows to unit length. If `n_clusters` centers of all features would
+    /// take too much memory, the rarest features are dropped.
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] if a value of `x` is infinite, [`Error::TooLarge`], [`Error::Stopped`].
+    /// Returns [`Error::Param`] if a value of `x` is infinite. Returns [`Error::TooLarge`] if memory is
+    /// short. Returns [`Error::Stopped`] if the watch was stopped.
     pub(crate) fn new(
         x: Sparse<'_>,
         weights: Option<&'a [f32]>,
@@ -238,13 +245,15 @@ impl<'a> Points<'a> {
         })
     }
 
-    /// k-means into `k` clusters, from one start.
+    /// Clusters the rows into `k` clusters by k-means, from one start.
     ///
-    /// Centers are found on a sample if there are more than 256 `k` rows; then all rows are assigned.
+    /// If there are more than 256 `k` rows, centers are computed on a sample. Then all rows are
+    /// assigned to centers.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`], [`Error::Stopped`].
+    /// Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the watch was
+    /// stopped.
     pub(crate) fn start(&self, k: usize, seed: u64, watch: &Watch) -> Result<Start, Error> {
         let mut rng = Rng::with_seed(seed);
         let most = k.saturating_mul(ROWS_PER_CENTER);
@@ -264,11 +273,12 @@ impl<'a> Points<'a> {
         Lloyd::new(&self.x, self.weights, watch)?.assign(&centers)
     }
 
-    /// Halves clusters by 2-means until none has more than `most` rows, unless it cannot be halved. Then
-    /// assigns every row to its nearest center, and limits centers to `2 most` rows.
+    /// Halves clusters by 2-means until none has more than `most` rows. Clusters whose rows cannot be
+    /// separated are not halved. Then assigns every row to its nearest center, with at most `2 most`
+    /// rows per center.
     ///
-    /// All clusters of one level are halved in parallel. The seed of each depends on `seed`, its number and
-    /// its number of rows.
+    /// All clusters of one level are halved in parallel. The seed of each cluster depends on `seed`,
+    /// the number of the cluster and its number of rows.
     fn halve(&self, most: usize, seed: u64, watch: &Watch) -> Result<Start, Error> {
         let mut row_clusters = filled("number of rows", 0, self.x.n_rows())?;
         let mut n_clusters = 1;
@@ -310,10 +320,10 @@ impl<'a> Points<'a> {
         })
     }
 
-    /// The two sides of 2-means, or None if the rows are too similar to be separated.
+    /// Returns the two halves that 2-means finds, or None if the rows are too similar to be separated.
     ///
-    /// Each side has at least half of `most` rows and at least one row in [`LEAST_SHARE`]. If 2-means makes a
-    /// side smaller than that, the rows nearest to the border join it.
+    /// Each half has at least `most / 2` rows, and at least the number of rows divided by
+    /// [`LEAST_SHARE`]. If 2-means makes a smaller half, the rows nearest to the border join this half.
     fn two_halves(
         &self,
         rows: &[u32],
@@ -348,12 +358,13 @@ impl<'a> Points<'a> {
             if points.weights.take().is_none() {
                 return Ok(None);
             }
-            // Try again without weights: rows with weight 0, or without the features of the others, must
-            // be separated as well.
+            // Try again without weights. Rows with weight 0, or without the features of the other rows,
+            // must be separated as well.
         }
     }
 
-    /// Turns a matrix with a row for each feature in use into one with a row for each feature of the caller.
+    /// Converts a matrix with a row for each feature in use to a matrix with a row for each feature of
+    /// the caller.
     fn of_all_features(&self, compact: CsrOwned) -> Result<CsrOwned, Error> {
         let mut indptr = filled("number of features", 0, self.n_features + 1)?;
         for (ends, &feature) in compact.indptr.windows(2).zip(&self.features) {
@@ -366,8 +377,8 @@ impl<'a> Points<'a> {
     }
 }
 
-/// Keeps only the `room` features that occur in most rows, ties by the lower feature; returns them in
-/// increasing order.
+/// Keeps only the `room` features that occur in most rows. If features are equally frequent, lower
+/// features are kept. Returns the features in increasing order.
 fn keep_frequent(x: &mut CsrOwned, room: usize) -> Result<Vec<u32>, Error> {
     let mut counts = filled("number of features", 0u32, x.n_cols)?;
     for &col in &x.indices {
@@ -392,8 +403,12 @@ fn keep_frequent(x: &mut CsrOwned, room: usize) -> Result<Vec<u32>, Error> {
         let (cols, values) = x.row(row);
         for (&col, &value) in cols.iter().zip(values) {
             if new[col as usize] != u32::MAX {
-                push("stored values", &mut short.indices, new[col as usize])?;
-                push("stored values", &mut short.values, value)?;
+                push(
+                    "number of stored values",
+                    &mut short.indices,
+                    new[col as usize],
+                )?;
+                push("number of stored values", &mut short.values, value)?;
             }
         }
         short.indptr.push(short.indices.len());
@@ -402,7 +417,7 @@ fn keep_frequent(x: &mut CsrOwned, room: usize) -> Result<Vec<u32>, Error> {
     Ok(kept)
 }
 
-/// `n` distinct rows of `n_rows`, drawn at random, in increasing order.
+/// Draws `n` distinct rows of `n_rows` at random. Returns them in increasing order.
 fn sample(n_rows: usize, n: usize, rng: &mut Rng) -> Result<Vec<u32>, Error> {
     let mut rows = collected("number of rows", 0..n_rows as u32)?;
     for at in 0..n {
@@ -413,20 +428,20 @@ fn sample(n_rows: usize, n: usize, rng: &mut Rng) -> Result<Vec<u32>, Error> {
     Ok(rows)
 }
 
-/// The weights of some rows.
+/// Returns the weights of some rows.
 fn of_rows(weights: &[f32], rows: &[u32]) -> Result<Vec<f32>, Error> {
     let of = |&row: &u32| weights[row as usize];
     collected("number of rows", rows.iter().map(of))
 }
 
-/// A copy of some rows, in the order given.
-#[expect(clippy::disallowed_methods, reason = "the room is there")]
+/// Copies some rows, in the given order.
+#[expect(clippy::disallowed_methods, reason = "the memory is reserved")]
 fn gather(x: &CsrOwned, rows: &[u32]) -> Result<CsrOwned, Error> {
     let size = rows.iter().map(|&row| x.row(row as usize).0.len()).sum();
     let mut gathered = CsrOwned {
         indptr: reserved("number of rows", rows.len() + 1)?,
-        indices: reserved("stored values", size)?,
-        values: reserved("stored values", size)?,
+        indices: reserved("number of stored values", size)?,
+        values: reserved("number of stored values", size)?,
         n_cols: x.n_cols,
     };
     gathered.indptr.push(0);
@@ -439,12 +454,12 @@ fn gather(x: &CsrOwned, rows: &[u32]) -> Result<CsrOwned, Error> {
     Ok(gathered)
 }
 
-/// Lloyd's algorithm on one set of rows.
+/// Lloyd's algorithm for one set of rows.
 struct Lloyd<'a> {
     x: &'a CsrOwned,
     /// One weight per row, if given.
     weights: Option<&'a [f32]>,
-    /// `‖x‖²` of each row: 1 up to rounding, or less if features of the row were dropped.
+    /// `‖x‖²` of each row. It is 1 up to rounding, or less if features of the row were dropped.
     squared: Vec<f64>,
     watch: &'a Watch,
 }
@@ -471,13 +486,13 @@ impl<'a> Lloyd<'a> {
         })
     }
 
-    /// The weight of a row.
+    /// Returns the weight of a row.
     fn weight(&self, row: usize) -> f64 {
         self.weights.map_or(1.0, |weights| f64::from(weights[row]))
     }
 
-    /// The centers after at most [`SWEEPS`] sweeps, fewer if the assignment of rows stops changing. There may
-    /// be fewer than `k`.
+    /// Returns the centers after at most [`SWEEPS`] sweeps. It stops earlier if the assignment of rows
+    /// no longer changes. There may be fewer than `k` centers.
     fn run(&self, k: usize, rng: &mut Rng) -> Result<Centers, Error> {
         let seeds = self.seeds(k.min(self.x.n_rows()), rng)?;
         let numbers = collected("number of clusters", 0..seeds.len() as u32)?;
@@ -502,8 +517,9 @@ impl<'a> Lloyd<'a> {
 
     /// Assigns every row to its nearest center.
     ///
-    /// A center without rows then gets the row that is farthest from its own center and does not leave that
-    /// one empty. Centers that still have no row are dropped, and the others renumbered in order.
+    /// A center without rows then gets the row that is farthest from its own center, unless it is the
+    /// only row of that center. Centers that still have no row are dropped, and the other centers are
+    /// renumbered in order.
     fn assign(&self, centers: &Centers) -> Result<Start, Error> {
         let nearest = centers.nearest(self.x, self.watch)?;
         let numbers = nearest.iter().map(|nearest| nearest.center);
@@ -551,12 +567,13 @@ impl<'a> Lloyd<'a> {
         })
     }
 
-    /// Distinct rows as the first centers, at most `k`.
+    /// Chooses distinct rows as the first centers, at most `k`.
     ///
-    /// Up to [`SPREAD_UP_TO`] centers are chosen by k-means++ (Arthur, Vassilvitskii 2007): rows are
-    /// drawn with probability proportional to their weighted squared distance from the nearest center so
-    /// far. Each center is the best of 2 + ⌊ln k⌋ draws, the one that leaves the smallest sum of distances.
-    /// Takes O(nnz(X) k ln k) time. More centers are drawn uniformly.
+    /// Up to [`SPREAD_UP_TO`] centers are chosen by k-means++ (Arthur, Vassilvitskii 2007). Rows are
+    /// drawn with probability proportional to their weighted squared distance from the nearest center
+    /// chosen so far. Each center is the best of 2 + ⌊ln k⌋ draws, which is the draw that leaves the
+    /// smallest sum of distances. This takes O(nnz(X) k ln k) time. If there are more centers, they are
+    /// drawn uniformly.
     fn seeds(&self, k: usize, rng: &mut Rng) -> Result<Vec<u32>, Error> {
         let n = self.x.n_rows();
         if k > SPREAD_UP_TO {
@@ -580,7 +597,7 @@ impl<'a> Lloyd<'a> {
             let mut best: Option<(f64, u32)> = None;
             for _ in 0..draws {
                 self.watch.step(0)?;
-                // If all other rows have weight 0 or equal a center, there are no more.
+                // If all other rows have weight 0 or equal a center, no more centers can be chosen.
                 let Some(row) = draw(&chances, rng) else {
                     return Ok(seeds);
                 };
@@ -599,8 +616,9 @@ impl<'a> Lloyd<'a> {
         Ok(seeds)
     }
 
-    /// Writes each row's squared distance from the nearest center to `out`, where `distances` are those
-    /// before the row `seed` became a center. `center` has a number for each feature, zero before and after.
+    /// Writes the squared distance of each row from its nearest center to `out`. `distances` are the
+    /// squared distances before the row `seed` became a center. `center` has one number for each
+    /// feature. All numbers are zero before and after the call.
     fn nearer(&self, distances: &[f64], seed: u32, center: &mut [f32], out: &mut [f64]) {
         let seed = seed as usize;
         let (cols, values) = self.x.row(seed);
@@ -627,10 +645,11 @@ impl<'a> Lloyd<'a> {
     }
 }
 
-/// Separates rows by a cut of their scores; true for rows above it.
+/// Separates rows by a threshold on their scores. Returns true for rows above the threshold.
 ///
-/// The cut leaves at least `least` rows on each side and keeps equal scores together. Of such cuts, it is
-/// the one with the fewest rows between it and the score 0. None if there is no such cut.
+/// The threshold leaves at least `least` rows on each side and does not separate equal scores. Among
+/// all such thresholds, it has the fewest rows between itself and the score 0. Returns None if there is
+/// no such threshold.
 fn cut(scores: &[f32], least: usize) -> Result<Option<Vec<bool>>, Error> {
     let mut sorted = copied("number of rows", scores)?;
     sorted.sort_unstable_by(f32::total_cmp);
@@ -651,9 +670,9 @@ fn cut(scores: &[f32], least: usize) -> Result<Option<Vec<bool>>, Error> {
 
 /// Assigns every row to its nearest center, with at most `most` rows per center.
 ///
-/// The offset of a center with more rows is lowered, so that the rows nearest to its border go to their
-/// second nearest center. That repeats for at most [`ROUNDS`] rounds. A center whose rows are too similar
-/// to be separated may keep more.
+/// If a center has more rows, its offset is lowered, so that the rows nearest to its border move to
+/// their second nearest center. This is repeated for at most [`ROUNDS`] rounds. A center whose rows are
+/// too similar to be separated may keep more rows.
 fn send_to_nearest(
     x: &CsrOwned,
     centers: &mut Centers,
@@ -676,8 +695,8 @@ fn send_to_nearest(
                 let ahead = rows.iter().map(|&row| nearest[row as usize].ahead());
                 let mut ahead = collected("number of rows", ahead)?;
                 ahead.sort_unstable_by(f32::total_cmp);
-                // Rows that lead by less than `least` leave the center. `most` rows stay if no leads are
-                // equal.
+                // Rows whose score differences are below `least` leave the center. If no differences
+                // are equal, `most` rows stay.
                 let too_many = rows.len() - most;
                 let least = ahead[too_many];
                 if ahead[0] < least && least.is_finite() {
@@ -694,7 +713,7 @@ fn send_to_nearest(
     }
 }
 
-/// Draws a position with probability proportional to its weight; None if no weight is above 0.
+/// Draws a position with probability proportional to its weight. Returns None if no weight is above 0.
 fn draw(weights: &[f64], rng: &mut Rng) -> Option<u32> {
     let total: f64 = weights.iter().sum();
     let mut left = rng.f64() * total;

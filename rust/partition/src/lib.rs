@@ -1,8 +1,9 @@
-//! Blocks of rows and labels for extreme multi-label classification.
+//! Divides rows and labels into blocks, for extreme multi-label classification.
 //!
-//! Training data are cut into q blocks. Each block has a cluster `X_l` of rows and a set `L_l` of labels.
-//! Clusters are disjoint, label sets may overlap. A base model is then trained for each block with its rows
-//! and labels only, and prediction scores only the labels of the block that a row is sent to.
+//! The training data are divided into q blocks. Each block has a cluster `X_l` of rows and a set `L_l`
+//! of labels. The clusters are disjoint, but label sets may overlap. Then one base model is trained for
+//! each block, only with the rows and labels of the block. To predict a new row, the row is sent to a
+//! block, and only the labels of this block are scored.
 //!
 //! # Objective
 //!
@@ -12,26 +13,27 @@
 //! f = −Σ_l Σ_{i∈X_l} Σ_{j∈L_l} y_ij + lam Σ_l |L_l|²
 //! ```
 //!
-//! The first term counts the captured ones: the entries of Y whose label is in the set of the row's
-//! block. The second makes large label sets expensive, as they are in prediction. The start is a k-means
-//! clustering of the rows of X. Then a label step and a row step alternate, each of which is optimal for
-//! what it changes. The method is that of Liang, Hsieh and Lee, "Block-wise Partitioning for Extreme
+//! The first term counts the captured labels: the entries of Y whose label is in the set of the row's
+//! block. The second term penalizes large label sets, which make prediction expensive. The start is a
+//! k-means clustering of the rows of X. Then a label step and a row step alternate. The label step
+//! finds the best label sets for the current rows, and the row step finds the best blocks for the
+//! current label sets. The method comes from Liang, Hsieh and Lee, "Block-wise Partitioning for Extreme
 //! Multi-label Classification", §3, algorithms 1 and 2.
 //!
 //! # Parts
 //!
 //! - [`Params`] and [`Partition`]: the partition, and the search for a number of blocks.
-//! - [`label_step`] and [`row_step`]: the two half steps on their own.
-//! - [`KMeans`]: clusters of rows, for methods that use them alone.
+//! - [`label_step`] and [`row_step`]: the two half steps as separate functions.
+//! - [`KMeans`]: clusters of rows, for methods that use only clusters.
 //! - [`Router`]: linear classifiers that find the block of a new row from its features.
-//! - [`Routing`]: how many blocks a row is sent to.
-//! - [`BlockModel`]: scores rows by the models of their blocks. [`merge`] combines the scores of several
-//!   blocks.
+//! - [`Routing`]: the rule that determines how many blocks a row is sent to.
+//! - [`BlockModel`]: a model that scores rows with the models of their blocks.
+//! - [`merge`]: combines the scores of several blocks.
 //!
-//! # Promises
+//! # Guarantees
 //!
-//! A fit returns indices and linear weights only; this crate trains no base models. Results have the same
-//! bits for any number of threads, and depend on the data, the parameters and the seed alone.
+//! A fit returns only indices and linear weights. This crate trains no base models. Results depend only
+//! on the data, the parameters and the seed. They are exactly the same for any number of threads.
 //!
 //! # Example
 //!
@@ -40,7 +42,8 @@
 //! use manylabel_partition::Params;
 //! use manylabel_sparse::{CsrOwned, CsrView};
 //!
-//! // Four rows of two kinds: features 0 and labels 0, 1; features 1 and label 2.
+//! // Four rows of two kinds. Rows of the first kind have feature 0 and the labels 0 and 1.
+//! // Rows of the second kind have feature 1 and label 2.
 //! let x = CsrView::new("X", &[0i32, 1, 2, 3, 4], &[0, 0, 1, 1], &[1.0f32; 4], 2)?;
 //! let y = CsrView::new("Y", &[0i32, 2, 4, 5, 6], &[0, 1, 0, 1, 2, 2], &[1.0f32; 6], 3)?;
 //! let params = Params { n_blocks: Some(2), lam: 0.5, ..Params::default() };

@@ -1,4 +1,4 @@
-//! The rows of every cluster: the inverse of a list of cluster numbers, in compressed form.
+//! Lists the rows of every cluster, given the cluster number of every row.
 
 use manylabel_base::{Error, copied, filled, push};
 
@@ -10,15 +10,15 @@ pub(crate) struct Members {
 }
 
 impl Members {
-    /// Sorts rows by their cluster, in O(`n_rows` + `n_clusters`) time.
+    /// Groups rows by their cluster, in O(`n_rows` + `n_clusters`) time.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// Returns [`Error::TooLarge`] if memory is short.
     ///
     /// # Panics
     ///
-    /// If a cluster number is not below `n_clusters`.
+    /// Panics if a cluster number is not below `n_clusters`.
     pub(crate) fn new(cluster_of: &[u32], n_clusters: usize) -> Result<Self, Error> {
         let mut ends = filled("number of clusters", 0, n_clusters + 1)?;
         for &cluster in cluster_of {
@@ -36,23 +36,23 @@ impl Members {
         Ok(Self { ends, rows })
     }
 
-    /// Number of clusters, including those without rows.
+    /// Returns the number of clusters, including clusters without rows.
     pub(crate) fn n_clusters(&self) -> usize {
         self.ends.len() - 1
     }
 
-    /// The rows of one cluster, in increasing order.
+    /// Returns the rows of one cluster, in increasing order.
     pub(crate) fn rows(&self, cluster: usize) -> &[u32] {
         &self.rows[self.ends[cluster]..self.ends[cluster + 1]]
     }
 }
 
-/// Drops clusters without rows and renumbers the others in order; returns the old number of each cluster
-/// that is kept.
+/// Drops clusters without rows and renumbers the other clusters in order. Returns the old number of
+/// each remaining cluster.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`].
+/// Returns [`Error::TooLarge`] if memory is short.
 pub(crate) fn drop_empty(cluster_of: &mut [u32], n_clusters: usize) -> Result<Vec<u32>, Error> {
     let mut new = filled("number of clusters", u32::MAX, n_clusters)?;
     for &cluster in &*cluster_of {

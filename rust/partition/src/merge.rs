@@ -1,8 +1,9 @@
-//! One ranking from the scores of several blocks.
+//! Merges the scores of several blocks into one ranking.
 //!
-//! Scores of different blocks are log-odds of models that never saw each other's rows, so they are merged as
-//! probabilities. The router's probabilities of the blocks are the weights of the mean, which is then turned
-//! back into log-odds; see [`merge`] for the formula. A block that does not know a label contributes 0.
+//! Scores of different blocks are log-odds of models that were trained on different rows, so they are
+//! merged as probabilities. The merged probability is a mean, weighted by the router's probabilities of
+//! the blocks. It is then converted back to log-odds; see [`merge`] for the formula. A block that does
+//! not contain a label contributes the probability 0.
 //!
 //! ```
 //! use manylabel_base::Watch;
@@ -17,7 +18,7 @@
 //! ];
 //! let merged = merge(routes, &answers, 3, None, &Watch::new())?;
 //! assert_eq!(merged.indices, [0, 2]);
-//! // Both blocks find label 0 as likely as not; only one of two knows label 2.
+//! // Both blocks give label 0 the probability ½. Only one of the two blocks contains label 2.
 //! assert!(merged.values[0].abs() < 1e-6);
 //! let half = 0.5 / (1.0 + (-2.0f32).exp());
 //! assert!((merged.values[1] - (half / (1.0 - half)).ln()).abs() < 1e-6);
@@ -29,13 +30,14 @@ use manylabel_base::{Error, Watch, extend, filled, push, reserved};
 use manylabel_simd::{exp, wide};
 use manylabel_sparse::{CsrOwned, CsrView, Index, Picked, TopK, Value};
 
-/// Rows that are one unit of work. Calls with that many rows or fewer need no threads.
+/// Number of rows that are one unit of work. Calls with at most this many rows need no threads.
 pub const ROWS_AT_ONCE: usize = 64;
-/// Scores whose maximum is compared with the k-th best so far before any of them is ranked.
+/// Number of scores whose maximum is compared with the k-th best score so far, before any of these
+/// scores is ranked.
 const CHUNK: usize = 16;
-/// Lower limit of a block's contribution to a probability, so that log-odds are finite.
+/// The lower limit of a block's contribution to a probability. It keeps log-odds finite.
 const LEAST: f64 = 1e-300;
-/// Upper limit of a probability, so that log-odds are finite.
+/// The upper limit of a probability. It keeps log-odds finite.
 const MOST: f64 = 1.0 - 1e-16;
 
 /// The scores of a block's model for the rows that were sent to the block.
@@ -43,30 +45,32 @@ const MOST: f64 = 1.0 - 1e-16;
 pub struct Answer<'a> {
     /// The labels of the block, in increasing order.
     pub labels: &'a [i32],
-    /// Log-odds of these labels, (rows sent to the block, labels) row by row, in the order of the rows.
-    /// Labels that the model does not score have −∞.
+    /// The log-odds of these labels, row by row, of shape (rows sent to the block, labels). Rows are in
+    /// increasing order. Labels that the model does not score have −∞.
     pub scores: &'a [f32],
 }
 
 /// Merges the scores of the blocks that each row was sent to.
 ///
-/// `routes` (`n_rows`, `n_blocks`) stores the router's scores of each row's blocks, and `answers` has one
-/// entry per block. Let `p_l` be the logistic function of the router's score of block l, scaled so that a
-/// row's blocks sum to 1, and `s_lj` the score of label j by block l. The merged score of label j is the
-/// log-odds of `Σ_l p_l / (1 + exp(−s_lj))`.
+/// `routes` (`n_rows`, `n_blocks`) stores the router's scores of the blocks of each row. `answers` has
+/// one entry per block. Let `p_l` be the logistic function of the router's score of block l, scaled so
+/// that the blocks of a row sum to 1. Let `s_lj` be the score of label j in block l. The merged score
+/// of label j is the log-odds of `Σ_l p_l / (1 + exp(−s_lj))`.
 ///
-/// Returns (`n_rows`, `n_labels`) with the `k` best labels of each row, ties by the lower label, or with all
-/// labels that some block scores if `k` is None. Labels are in increasing order.
+/// Returns a matrix (`n_rows`, `n_labels`) with the `k` best labels of each row. If scores are equal,
+/// the lower label is preferred. If `k` is None, the matrix has all labels that at least one block
+/// scores. Labels are in increasing order.
 ///
-/// Time without `k`: O(the number of scores). With `k`, most labels take a comparison per block. Memory:
-/// 8 bytes per label for each thread. Sums are in double precision, with the same bits for any number of
-/// threads.
+/// Without `k`, the time is O(number of scores). With `k`, most labels take one comparison per block.
+/// The memory is 8 bytes per label for each thread. Sums are in double precision and do not depend on
+/// the number of threads.
 ///
 /// # Errors
 ///
-/// [`Error::Shape`] if there is not one answer per block, or an answer has not one score for each of its rows
-/// and labels; [`Error::Param`] if labels are out of order or not below `n_labels`; [`Error::TooLarge`];
-/// [`Error::Stopped`].
+/// Returns [`Error::Shape`] if `answers` does not have one entry per block, or if an entry does not
+/// have one score for each of its rows and labels. Returns [`Error::Param`] if labels are out of order
+/// or not below `n_labels`. Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`]
+/// if the watch was stopped.
 pub fn merge<I: Index, T: Value>(
     routes: CsrView<'_, I, T>,
     answers: &[Answer<'_>],
@@ -80,11 +84,11 @@ pub fn merge<I: Index, T: Value>(
     merge_known(routes, answers, n_labels, k, watch)
 }
 
-/// Checks that labels are increasing and below `n_labels`.
+/// Checks that labels are in increasing order and below `n_labels`.
 ///
 /// # Errors
 ///
-/// [`Error::Param`] that names `label_blocks_`.
+/// Returns [`Error::Param`] with the name `label_blocks_` if they are not.
 pub(crate) fn check_labels(labels: &[i32], n_labels: usize) -> Result<(), Error> {
     let known = |&label: &i32| usize::try_from(label).is_ok_and(|label| label < n_labels);
     if let Some(label) = labels.iter().find(|label| !known(label)) {
@@ -98,13 +102,13 @@ pub(crate) fn check_labels(labels: &[i32], n_labels: usize) -> Result<(), Error>
         return Err(Error::Param {
             name: "label_blocks_",
             expected: "increasing within a block",
-            got: format!("{} before {}", labels[at - 1], labels[at]),
+            got: format!("label {} before label {}", labels[at - 1], labels[at]),
         });
     }
     Ok(())
 }
 
-/// [`merge`] without the check of labels, which [`check_labels`] has done.
+/// Computes [`merge`] for labels that [`check_labels`] has already checked.
 pub(crate) fn merge_known<I: Index, T: Value>(
     routes: CsrView<'_, I, T>,
     answers: &[Answer<'_>],
@@ -136,15 +140,17 @@ pub(crate) fn merge_known<I: Index, T: Value>(
     )
 }
 
-/// For each stored entry of the routes, the position of its row among the rows sent to the block.
+/// The position of each stored entry of the routes: the number of its row among the rows sent to the
+/// block.
 struct Places {
-    /// Row i has the entries `at[starts[i]..starts[i + 1]]`.
+    /// The starts of the rows. Row i has the entries `at[starts[i]..starts[i + 1]]`.
     starts: Vec<usize>,
-    /// Positions in the answers, counted in rows.
+    /// The positions in the answers, counted in rows.
     at: Vec<usize>,
 }
 
-/// Counts the rows sent to each block, and checks that the answers have scores for as many.
+/// Counts the rows sent to each block, and checks that the answers have scores for the same number of
+/// rows.
 fn places<I: Index, T: Value>(
     routes: CsrView<'_, I, T>,
     answers: &[Answer<'_>],
@@ -153,7 +159,7 @@ fn places<I: Index, T: Value>(
     let mut sent = filled("number of blocks", 0, answers.len())?;
     let mut places = Places {
         starts: reserved("number of rows", routes.n_rows() + 1)?,
-        at: reserved("routes of rows", routes.nnz())?,
+        at: reserved("number of routes", routes.nnz())?,
     };
     places.starts.push(0);
     for row in 0..routes.n_rows() {
@@ -170,11 +176,11 @@ fn places<I: Index, T: Value>(
     Ok(places)
 }
 
-/// What one thread works in, for one row after the other.
+/// The workspace of one thread, which is used for one row after the other.
 struct Scratch<'a> {
-    /// For each block of the row, its labels and scores for the row, and its weight.
+    /// The labels and scores of each block of the row, and the weight of the block.
     parts: Vec<(Answer<'a>, f64)>,
-    /// The sum of each label, (`n_labels`,); 0 between rows.
+    /// The sum of each label, (`n_labels`,). All sums are 0 between rows.
     shares: Vec<f64>,
     /// The labels whose sums are not 0.
     touched: Vec<u32>,
@@ -185,7 +191,7 @@ struct Scratch<'a> {
 }
 
 impl<'a> Scratch<'a> {
-    /// Room for rows with `n_labels` labels.
+    /// Allocates a workspace for rows with `n_labels` labels.
     fn new(n_labels: usize) -> Result<Self, Error> {
         Ok(Self {
             parts: Vec::new(),
@@ -213,7 +219,7 @@ impl<'a> Scratch<'a> {
         self.parts.clear();
         for ((block, &place), weight) in blocks.iter().zip(places).zip(&self.weights) {
             let Answer { labels, scores } = answers[block.get()];
-            // If the router's probabilities are all 0, blocks have equal weights.
+            // If the router's probabilities are all 0, the blocks have equal weights.
             let weight = if total > 0.0 {
                 weight / total
             } else {
@@ -226,7 +232,7 @@ impl<'a> Scratch<'a> {
         Ok(())
     }
 
-    /// Adds up the terms of all labels of the row's blocks in `shares`.
+    /// Adds the terms of all labels of the row's blocks to `shares`.
     fn add_up(&mut self) -> Result<(), Error> {
         let Self {
             parts,
@@ -254,21 +260,27 @@ impl<'a> Scratch<'a> {
         Ok(())
     }
 
-    /// Appends all labels with their merged scores to `pairs`, in increasing order, and resets the sums.
+    /// Appends all labels with their merged scores to `pairs`, in increasing order of label. Then
+    /// resets the sums.
     fn all(&mut self, pairs: &mut Vec<(u32, f32)>) -> Result<(), Error> {
         self.touched.sort_unstable();
         for label in self.touched.drain(..) {
             let share = std::mem::take(&mut self.shares[label as usize]);
-            push("labels of rows", pairs, (label, logit(share.min(MOST))))?;
+            push(
+                "number of predicted labels",
+                pairs,
+                (label, logit(share.min(MOST))),
+            )?;
         }
         Ok(())
     }
 
-    /// Appends the `k` best labels with their merged scores to `pairs`, in increasing order.
+    /// Appends the `k` best labels with their merged scores to `pairs`, in increasing order of label.
     ///
-    /// If a block has k labels whose terms are at least t, the k best sums are at least t. A label with all
-    /// terms below t divided by the number of blocks then has a smaller sum and is not among the best. With
-    /// the largest such t of any block, most labels take a comparison per block and no exponential.
+    /// If a block has k labels whose terms are at least t, the k best sums are at least t. A label with
+    /// all terms below t divided by the number of blocks has a smaller sum, so it is not among the
+    /// best. The function uses the largest such t of any block. Then most labels take one comparison
+    /// per block and no exponential.
     fn best(&mut self, k: usize, pairs: &mut Vec<(u32, f32)>) -> Result<(), Error> {
         let mut enough = 0.0;
         for &(Answer { scores, .. }, weight) in &self.parts {
@@ -278,7 +290,7 @@ impl<'a> Scratch<'a> {
         }
         let each = enough / self.parts.len().max(1) as f64 * (1.0 - 1e-6);
         for &(Answer { labels, scores }, weight) in &self.parts {
-            // Scores are compared in single precision, so the bound is lowered by its rounding.
+            // Scores are compared in single precision, so the bound is lowered by the rounding error.
             let least = if each <= LEAST {
                 f32::NEG_INFINITY
             } else if each < weight {
@@ -312,7 +324,8 @@ impl<'a> Scratch<'a> {
     }
 }
 
-/// The k-th largest of the scores that are not −∞; None if there are fewer than k or `k` is 0.
+/// Returns the k-th largest score among the scores that are not −∞. Returns None if there are fewer
+/// than k such scores or `k` is 0.
 fn kth_largest(scores: &[f32], k: usize) -> Result<Option<f32>, Error> {
     let mut best = TopK::new(k.min(scores.len()))?;
     let mut n_known = 0;
@@ -343,7 +356,7 @@ fn weighted(scores: &[f32], weight: f64, terms: &mut [f64]) {
     }
 }
 
-/// `weight / (1 + exp(−score))`, at least [`LEAST`]; 0 if the score is −∞.
+/// Returns `weight / (1 + exp(−score))`, but at least [`LEAST`]. Returns 0 if the score is −∞.
 #[inline(always)]
 fn term(score: f32, weight: f64) -> f64 {
     let score = f64::from(score);
@@ -357,7 +370,7 @@ fn term(score: f32, weight: f64) -> f64 {
     }
 }
 
-/// `1 / (1 + exp(−score))`, without overflow.
+/// Returns `1 / (1 + exp(−score))`, without overflow.
 fn logistic(score: f64) -> f64 {
     let tail = exp(-score.abs());
     if score < 0.0 {
@@ -367,7 +380,7 @@ fn logistic(score: f64) -> f64 {
     }
 }
 
-/// The log-odds `ln(share / (1 − share))` of a probability.
+/// Returns the log-odds `ln(share / (1 − share))` of a probability.
 fn logit(share: f64) -> f32 {
     (share.ln() - (-share).ln_1p()) as f32
 }

@@ -1,28 +1,31 @@
-//! Parameters of the partition and their ranges.
+//! The parameters of the partition and their ranges.
 //!
-//! [`Params`] holds what the user chose. [`Params::check`] turns it into [`Checked`](crate::Checked),
-//! which alone can fit. Each field names the parameter as users spell it.
+//! [`Params`] holds the values that the user gave. [`Params::check`] turns them into a
+//! [`Checked`](crate::Checked), whose method `fit` runs the fit. The documentation of each field starts
+//! with the name of the parameter in Python.
 
 use manylabel_base::range::{at_least_one, not_negative, positive};
 use manylabel_base::{Error, checked};
 
-/// Parameters as the user gave them. [`check`](Self::check) checks their ranges and makes them usable.
+/// The parameters as the user gave them. [`check`](Self::check) checks their ranges.
 #[derive(Debug, Clone)]
 pub struct Params {
-    /// `n_blocks`: number of blocks to start with; ≥ 1. None searches for a number, see [`Checked::fit`].
+    /// `n_blocks`: number of blocks at the start; ≥ 1. With None, the fit searches for a number; see
+    /// [`Checked::fit`].
     pub n_blocks: Option<usize>,
-    /// `lam`: weight of squared label-set sizes, in counts of ones; finite, ≥ 0. It is an absolute count, so
-    /// its useful range grows with the number of rows per block.
+    /// `lam`: weight of the squared sizes of label sets, in units of captured labels; finite, ≥ 0. It
+    /// is not relative to the number of rows, so useful values grow with the number of rows per block.
     pub lam: f64,
-    /// `max_labels`: maximum number of labels of a block; ≥ 1. None is no limit.
+    /// `max_labels`: maximum number of labels of a block; ≥ 1. None means no limit.
     pub max_labels: Option<usize>,
-    /// `n_init`: number of k-means starts, of which the one with the lowest objective is kept; ≥ 1.
+    /// `n_init`: number of k-means starts; ≥ 1. The result with the lowest objective is kept.
     pub n_init: usize,
-    /// `max_iter`: maximum number of rounds of a row step and a label step; ≥ 1.
+    /// `max_iter`: maximum number of rounds; ≥ 1. A round is a row step and a label step.
     pub max_iter: usize,
-    /// `tol`: the alternation ends with a round that lowers the objective by less; finite, > 0.
+    /// `tol`: the alternation ends with the first round that lowers the objective by less than this;
+    /// finite, > 0.
     pub tol: f64,
-    /// Seed of the starts. Start i uses `seed + i`, with wrap-around.
+    /// The seed of the starts. Start i uses `seed + i`, with wrap-around.
     pub seed: u64,
 }
 
@@ -43,7 +46,7 @@ impl Default for Params {
 checked!(Params);
 
 impl Params {
-    /// Returns [`Error::Param`] for the first parameter out of its range.
+    /// Returns [`Error::Param`] for the first parameter that is out of its range.
     fn ranges(&self) -> Result<(), Error> {
         let counts = [
             ("n_blocks", self.n_blocks.unwrap_or(1)),

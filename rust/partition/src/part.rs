@@ -1,12 +1,13 @@
-//! Some labels of a model of many labels, as a model of their own.
+//! Uses some labels of a model with many labels as a model of their own.
 //!
-//! Blocks may share one model of all labels, of which each block uses a part. There are two ways to score a
-//! part:
+//! Several blocks may share one model of all labels, where each block uses a part of the labels. There
+//! are two ways to score a part:
 //!
-//! - [`Part`] asks the whole model and keeps the scores of its labels. It works for any model and prepares
-//!   nothing, but costs the scores of all labels.
-//! - [`Parts`] and [`ByLabel`] make a model of the part's labels only. They are implemented by models that
-//!   can be laid out by label, and pay off for many rows.
+//! - [`Part`] calls the whole model and keeps only the scores of its labels. This works for any model
+//!   and needs no preparation, but the whole model scores all of its labels.
+//! - [`Parts`] and [`ByLabel`] make a model that has only the labels of the part. Models implement
+//!   these traits if their weights can be stored by label. With many rows, this saves more time than
+//!   the preparation takes.
 
 use manylabel_base::range::same;
 use manylabel_base::{Error, Watch, filled, push, reserved};
@@ -14,10 +15,12 @@ use manylabel_score::{Bounds, Model, Options, Purpose, Rows, Task, Work};
 use manylabel_sparse::{CsrOwned, Features};
 use std::ops::Range;
 
-/// Some labels of a model. The model scores all of its labels, and those of others are dropped.
+/// A model that consists of some labels of another model (the whole model). The whole model scores all
+/// of its labels, and the scores of labels outside the part are dropped.
 ///
-/// Label j of the part is label `labels[j]` of the whole model. Labels are ranked by their scores, even if
-/// the whole model ranks by something else. Label sets are those of the whole model, without other labels.
+/// Label j of the part is label `labels[j]` of the whole model. Labels are ranked by their scores, even
+/// if the whole model ranks labels in a different way. Label sets are the label sets of the whole
+/// model, without labels outside the part.
 #[derive(Clone, Copy)]
 pub struct Part<'a> {
     model: &'a dyn Model,
@@ -25,39 +28,44 @@ pub struct Part<'a> {
 }
 
 impl<'a> Part<'a> {
-    /// The part of `model` with the given labels, which increase.
+    /// Makes a part of `model` with the given labels, which must be increasing.
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] if labels are out of order or not labels of the model.
+    /// Returns [`Error::Param`] if labels are out of order or not labels of the model.
     pub fn new(model: &'a dyn Model, labels: &'a [i32]) -> Result<Self, Error> {
         let in_range = |&label: &i32| (0..model.n_labels()).contains(&(label as usize));
         if !(labels.iter().all(in_range) && labels.is_sorted_by(|a, b| a < b)) {
             return Err(Error::Param {
                 name: "label_blocks_",
                 expected: "increasing labels of the model",
-                got: format!("others, for a model of {} labels", model.n_labels()),
+                got: format!(
+                    "labels out of order or range, for a model of {} labels",
+                    model.n_labels()
+                ),
             });
         }
         Ok(Self { model, labels })
     }
 
-    /// The labels of the part, as the whole model numbers them.
+    /// Returns the labels of the part, as numbers in the whole model.
     pub fn labels(&self) -> &'a [i32] {
         self.labels
     }
 
-    /// The model of all labels.
+    /// Returns the whole model.
     pub(crate) fn whole(&self) -> &'a dyn Model {
         self.model
     }
 
-    /// The best label of the whole model for each row, if it is in the part; no label otherwise.
+    /// Returns, for each row, the best label of the whole model if it is in the part, and no label
+    /// otherwise.
     pub(crate) fn best(&self, x: Features<'_>, watch: &Watch) -> Result<CsrOwned, Error> {
         self.among(&self.model.topk(x, 1, watch)?)
     }
 
-    /// The entries of a matrix of all labels that belong to the part, with the part's label numbers.
+    /// Returns the entries of a matrix of all labels that belong to the part, with the label numbers of
+    /// the part.
     fn among(&self, all: &CsrOwned) -> Result<CsrOwned, Error> {
         let mut found = CsrOwned {
             indptr: reserved("number of rows", all.n_rows() + 1)?,
@@ -70,8 +78,8 @@ impl<'a> Part<'a> {
             let (labels, values) = all.row(row);
             for (&label, &value) in labels.iter().zip(values) {
                 if let Ok(at) = self.labels.binary_search(&(label as i32)) {
-                    push("labels of rows", &mut found.indices, at as u32)?;
-                    push("labels of rows", &mut found.values, value)?;
+                    push("number of predicted labels", &mut found.indices, at as u32)?;
+                    push("number of predicted labels", &mut found.values, value)?;
                 }
             }
             found.indptr.push(found.indices.len());
@@ -123,7 +131,7 @@ impl Model for Part<'_> {
     }
 }
 
-/// Rows prepared for the whole model.
+/// Rows that are prepared for the whole model.
 struct Batch<'a> {
     part: &'a Part<'a>,
     rows: Box<dyn Rows + 'a>,
@@ -164,26 +172,27 @@ impl Rows for Batch<'_> {
     }
 }
 
-/// A model whose parts can be made into models of their own, which score their labels only.
+/// A model that can be divided into parts. Each part is a model that scores only its own labels.
 ///
-/// [`BlockModel::with_parts`](crate::BlockModel::with_parts) uses it for batches of more than 32 rows.
+/// [`BlockModel::with_parts`](crate::BlockModel::with_parts) uses this trait for batches of more than
+/// 32 rows.
 pub trait Parts: Send + Sync {
-    /// Lays the model out by label, once for a batch of rows.
+    /// Stores the model by label, once for a batch of rows.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`], or an error in the model's arrays.
+    /// Returns [`Error::TooLarge`] if memory is short, or an error in the arrays of the model.
     fn by_label(&self) -> Result<Box<dyn ByLabel + '_>, Error>;
 }
 
-/// A model laid out by label, so that some of its labels can be taken out quickly.
+/// A model stored by label, so that some of its labels can be extracted quickly.
 pub trait ByLabel: Sync {
-    /// Calls `then` once, with a model of the given labels. These are labels of the whole model, which the
-    /// part numbers in the order given.
+    /// Calls `then` once, with a model of the given labels. `labels` are numbers in the whole model.
+    /// The part numbers its labels in this order.
     ///
     /// # Errors
     ///
-    /// An error of `then`, [`Error::TooLarge`].
+    /// Returns any error of `then`. Returns [`Error::TooLarge`] if memory is short.
     fn with_part(
         &self,
         labels: &[i32],

@@ -1,19 +1,21 @@
-//! The router: one L2-regularized logistic regression for each class, one class against the others.
+//! Fits the router: one L2-regularized logistic regression for each class, which separates the class
+//! from all other classes.
 //!
-//! For one class, with `s_i = 1` for its rows and −1 for the others and row weights `m_i`, it minimizes
+//! For one class, let `s_i` be 1 for the rows of the class and −1 for other rows, and let `m_i` be the
+//! row weights. The regression minimizes
 //!
 //! ```text
 //! ½‖w‖² + Σ_i C m_i ln(1 + exp(−s_i w·x_i))
 //! ```
 //!
-//! The dual problem has a variable `0 < α_i < C_i = C m_i` for each row, and `w = Σ_i α_i s_i x_i`. Rows are
-//! visited in random order, and each visit minimizes over one variable by Newton's method. It works on
-//! whichever of `α_i` and `C_i − α_i` ends up smaller, since numbers near zero have the most digits. The
-//! method is algorithm 5 of Yu, Huang and Lin, "Dual coordinate descent methods for logistic regression and
-//! maximum entropy models" (2011), the one of LIBLINEAR.
+//! The dual problem has one variable `0 < α_i < C_i = C m_i` for each row, and `w = Σ_i α_i s_i x_i`.
+//! Rows are visited in random order. Each visit minimizes over one variable by Newton's method. The
+//! method works on the smaller of the two numbers `α_i` and `C_i − α_i`, because small numbers have a
+//! smaller absolute rounding error. This is algorithm 5 of Yu, Huang and Lin, "Dual coordinate descent
+//! methods for logistic regression and maximum entropy models" (2011), which LIBLINEAR also uses.
 //!
-//! Classes are independent and run in parallel. The order of rows of a class depends on the seed and the
-//! class alone, so the bits do not depend on the number of threads.
+//! Classes are independent and are fitted in parallel. The order of rows depends only on the seed and
+//! the class, so results do not depend on the number of threads.
 //!
 //! ```
 //! use manylabel_base::Watch;
@@ -23,7 +25,7 @@
 //! let x = CsrView::new("X", &[0i32, 1, 2, 3], &[0, 0, 1], &[1.0f32; 3], 2)?;
 //! let router = Router { c: 1.0, fit_intercept: false, tol: 0.01, max_iter: 100, seed: 0 };
 //! let routes = router.fit(x.into(), &[0, 0, 1], 2, None, &Watch::new())?;
-//! // Feature 0 speaks for class 0 and against class 1.
+//! // Feature 0 is evidence for class 0 and against class 1.
 //! let (classes, weights) = routes.weights.row(0);
 //! assert_eq!(classes, [0, 1]);
 //! assert!(weights[0] > 0.0 && weights[1] < 0.0);
@@ -36,44 +38,46 @@ use manylabel_base::range::{at_least_one, positive, same};
 use manylabel_base::{Error, Watch, collected, filled, push};
 use manylabel_sparse::{CsrOwned, Sparse};
 
-/// Rows that are visited between two looks at the watch.
+/// Number of rows that are visited between two checks of the watch.
 const ROWS_AT_ONCE: usize = 8192;
-/// Maximum number of Newton steps of one visit.
+/// The maximum number of Newton steps of one visit.
 const STEPS: usize = 100;
 
 /// Parameters of the router.
 #[derive(Debug, Clone)]
 pub struct Router {
-    /// `C`: weight of the loss relative to the regularization; finite, > 0.
+    /// `C`: the weight of the loss relative to the regularization; finite, > 0.
     pub c: f64,
-    /// `fit_intercept`: whether to add a feature that is 1 in all rows. Its weight, the intercept, is
-    /// regularized like the others.
+    /// `fit_intercept`: whether to add a feature that is 1 in all rows. The weight of this feature is
+    /// the intercept. It is regularized like the other weights.
     pub fit_intercept: bool,
     /// `tol`: a class has converged if all dual gradients of a pass are below this in absolute value;
     /// finite, > 0.
     pub tol: f64,
     /// `max_iter`: maximum number of passes over the rows; ≥ 1.
     pub max_iter: usize,
-    /// Seed of the order of rows.
+    /// The seed of the order of rows.
     pub seed: u64,
 }
 
-/// A fitted router. The class of a row is the one with the largest linear score, for a row of unit length.
+/// A fitted router. The class of a row of unit length is the class with the largest linear score.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Routes {
     /// The weights, transposed: (`n_features`, `n_classes`), without stored zeros.
     pub weights: CsrOwned,
     /// The intercepts, (`n_classes`,); zero without `fit_intercept`.
     pub intercept: Vec<f32>,
-    /// Passes over the rows for each class; `max_iter` for a class that did not converge before.
+    /// Number of passes over the rows for each class. It is `max_iter` for a class that did not
+    /// converge earlier.
     pub n_iter: Vec<u32>,
 }
 
 /// The data that all classes share.
 struct Problem<'a> {
-    /// Rows of unit length without empty columns, with a last column of ones for the intercept.
+    /// Rows of unit length without empty columns. If there is an intercept, the last column is a column
+    /// of ones.
     x: CsrOwned,
-    /// `‖x‖²` of each row, with the one of the intercept.
+    /// `‖x‖²` of each row, including the column of ones.
     squared: Vec<f64>,
     /// The class of each row.
     classes: &'a [u32],
@@ -82,19 +86,21 @@ struct Problem<'a> {
 }
 
 impl Router {
-    /// Learns to predict the class of each row of `x`, with rows scaled to unit length.
+    /// Learns to predict the class of each row of `x`. Rows are scaled to unit length.
     ///
-    /// `classes` has one class per row, below `n_classes`. `weights` has one weight per row, > 0, which
-    /// multiplies its loss; None means 1 for all.
+    /// `classes` has one class per row, below `n_classes`. `weights` has one weight > 0 per row, which
+    /// multiplies the loss of the row. None means that all weights are 1.
     ///
-    /// Time: O(nnz(X)) per pass and class. Memory: a copy of `x`; per class, 4 bytes for each feature and 8
-    /// bytes for each weight that is not 0; for each thread, 20 bytes per row and 8 bytes per feature.
+    /// The time is O(nnz(X)) per pass and class. The memory is a copy of `x`, plus 4 bytes for each
+    /// feature and 8 bytes for each nonzero weight of each class, plus 20 bytes per row and 8 bytes per
+    /// feature for each thread.
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] for a parameter out of its range, a class that is not below `n_classes`, or an
-    /// infinite value of `x`; [`Error::Shape`] if there is not one class and one weight per row;
-    /// [`Error::TooLarge`]; [`Error::Stopped`].
+    /// Returns [`Error::Param`] if a parameter is out of its range, if a class is not below
+    /// `n_classes`, or if a value of `x` is infinite. Returns [`Error::Shape`] if there is not exactly
+    /// one class and one weight per row. Returns [`Error::TooLarge`] if memory is short. Returns
+    /// [`Error::Stopped`] if the watch was stopped.
     pub fn fit(
         &self,
         x: Sparse<'_>,
@@ -119,7 +125,7 @@ impl Router {
             return Err(Error::Param {
                 name: "classes",
                 expected: "below the number of classes",
-                got: format!("{class} of {n_classes}"),
+                got: format!("class {class} for {n_classes} classes"),
             });
         }
         let n_features = x.n_cols();
@@ -148,8 +154,8 @@ impl Router {
         self.assemble(&solved, &features, n_features, watch)
     }
 
-    /// Solves for one class; returns the weights, the intercept last if there is one, and the number of
-    /// passes.
+    /// Solves the problem of one class. Returns the weights and the number of passes. If there is an
+    /// intercept, it is the last weight.
     fn solve(
         &self,
         problem: &Problem<'_>,
@@ -166,10 +172,10 @@ impl Router {
         };
         let bound = |row: usize| {
             let weight = |weights: &[f32]| f64::from(weights[row]);
-            // The bound is a divisor, so it must not vanish for tiny weights.
+            // The bound is used as a divisor, so it must not become zero for tiny weights.
             (self.c * problem.weights.map_or(1.0, weight)).max(f64::MIN_POSITIVE * 1e20)
         };
-        // α and C − α are stored separately, so that the smaller one keeps its digits.
+        // α and C − α are stored separately, so that the smaller number keeps its precision.
         let start = |row| {
             let alpha = (1e-3 * bound(row)).min(1e-8);
             [alpha, bound(row) - alpha]
@@ -211,7 +217,7 @@ impl Router {
             if largest < self.tol {
                 break;
             }
-            // If few visits needed a step, the next passes solve each of them more accurately.
+            // If few visits needed a step, the visits of the next passes are solved more accurately.
             if steps <= x.n_rows() / 10 {
                 inner_tol = (0.1 * inner_tol).max(self.tol.min(1e-8));
             }
@@ -221,7 +227,7 @@ impl Router {
     }
 
     /// Combines the weights of all classes into a matrix with a row for each feature of the caller.
-    /// `features` are the caller's features of the columns.
+    /// `features` holds the caller's feature number of each column.
     fn assemble(
         &self,
         solved: &[(Vec<f32>, usize)],
@@ -240,8 +246,16 @@ impl Router {
             let before = weights.indices.len();
             for (class, (w, _)) in (0..).zip(solved) {
                 if w[at] != 0.0 {
-                    push("weights of the router", &mut weights.indices, class)?;
-                    push("weights of the router", &mut weights.values, w[at])?;
+                    push(
+                        "number of weights of the router",
+                        &mut weights.indices,
+                        class,
+                    )?;
+                    push(
+                        "number of weights of the router",
+                        &mut weights.values,
+                        w[at],
+                    )?;
                 }
             }
             weights.indptr[feature as usize + 1] = weights.indices.len() - before;
@@ -265,8 +279,8 @@ impl Router {
     }
 }
 
-/// The problem of one dual variable: `½ a (z − α)² + b (z − α) + z ln z + (C − z) ln(C − z)`, minimized over
-/// z in (0, C).
+/// The problem of one dual variable: minimize `½ a (z − α)² + b (z − α) + z ln z + (C − z) ln(C − z)`
+/// over z in (0, C).
 struct Visit {
     /// `‖x_i‖²`.
     a: f64,
@@ -277,11 +291,12 @@ struct Visit {
 }
 
 impl Visit {
-    /// Minimizes over whichever of the `pair` (α, C − α) ends up smaller, and updates both.
+    /// Minimizes over the number of `pair` (α, C − α) that is smaller at the minimum, and updates both
+    /// numbers.
     ///
-    /// Newton's method ends once the gradient is below `tol` in absolute value, or after [`STEPS`] steps.
-    /// Returns the gradient at the start, the number of steps, and the change of α. Without a step the pair
-    /// is unchanged.
+    /// Newton's method ends when the gradient is below `tol` in absolute value, or after [`STEPS`]
+    /// steps. Returns the gradient at the start, the number of steps, and the change of α. If there is
+    /// no step, the pair is unchanged.
     fn minimize(&self, pair: &mut [f64; 2], tol: f64) -> (f64, usize, f64) {
         let Self { a, b, c } = *self;
         let second = 0.5 * a * (pair[1] - pair[0]) + b < 0.0;
@@ -297,7 +312,7 @@ impl Visit {
             z = if newton <= 0.0 {
                 0.1 * z
             } else if newton >= c {
-                0.5 * (z + c) // happens by rounding only
+                0.5 * (z + c) // happens only because of rounding
             } else {
                 newton
             };
@@ -313,7 +328,7 @@ impl Visit {
     }
 }
 
-/// The scalar product of `w` and a row.
+/// Returns the scalar product of `w` and a row.
 #[inline(always)]
 fn product(w: &[f64], x: &CsrOwned, row: usize) -> f64 {
     let (cols, values) = x.row(row);

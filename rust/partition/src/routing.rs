@@ -1,38 +1,39 @@
-//! The blocks that a row is sent to.
+//! Determines the blocks that each row is sent to.
 //!
-//! More blocks per row cost more time in prediction, and find labels that the best block does not have. A
-//! router is any [`Model`] whose labels are the blocks; its scores are read as log-odds.
+//! More blocks per row make prediction slower, but find labels that the best block does not have. A
+//! router is any [`Model`] whose labels are the blocks. Its scores are interpreted as log-odds.
 
 use manylabel_base::{Error, Watch, extend, reserved};
 use manylabel_score::Model;
 use manylabel_sparse::{CsrOwned, Features};
 
-/// The number of blocks that a row is sent to, given the router's scores of the blocks.
+/// The rule for the number of blocks that a row is sent to, based on the router's scores of the blocks.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Routing {
-    /// This number of best blocks.
+    /// A fixed number of best blocks.
     Best(usize),
-    /// As many blocks as the router is in doubt about. The probability of a block is the logistic function
-    /// of its score. A row is sent to the fewest best blocks that hold at least `share` of the total
-    /// probability of the `most` best blocks.
+    /// More blocks if the router is less certain. The probability of a block is the logistic function
+    /// of its score. Let P be the sum of the probabilities of the `most` best blocks of a row. The row
+    /// is sent to its best blocks, in decreasing order of probability, until the probabilities of these
+    /// blocks sum to at least `share` times P.
     Doubt {
-        /// Maximum number of blocks of a row.
+        /// The maximum number of blocks of a row.
         most: usize,
-        /// The share, from 0 to 1. With 0 each row goes to its best block.
+        /// The fraction of the total probability, from 0 to 1. With 0, each row goes to its best block.
         share: f64,
     },
 }
 
 impl Routing {
-    /// The router's scores of the blocks that each row is sent to, (`n_rows`, `n_blocks`), with blocks in
-    /// increasing order.
+    /// Returns the router's scores of the blocks that each row is sent to, as a matrix (`n_rows`,
+    /// `n_blocks`). Blocks are in increasing order.
     ///
-    /// Of blocks with equal scores, the lower one comes first. Blocks with the score −∞ get no rows, so a row
-    /// may have fewer blocks, or none.
+    /// If blocks have equal scores, the lower block is preferred. Blocks with the score −∞ get no rows.
+    /// So a row may have fewer blocks than the rule says, or none.
     ///
     /// # Errors
     ///
-    /// As [`Model::topk`].
+    /// Returns the same errors as [`Model::topk`].
     pub fn routes(
         &self,
         router: &dyn Model,
@@ -46,24 +47,25 @@ impl Routing {
     }
 }
 
-/// Keeps the fewest best entries of each row that hold a share of the row's probability, at least one of a
-/// row that has any.
+/// Keeps the best entries of each row, in decreasing order of probability, until they sum to the
+/// fraction `share` of the total probability of the row. If a row has entries, at least one entry is
+/// kept.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`].
+/// Returns [`Error::TooLarge`] if memory is short.
 fn fewest(routes: &CsrOwned, share: f64) -> Result<CsrOwned, Error> {
     let mut kept = CsrOwned {
         indptr: reserved("number of rows", routes.indptr.len())?,
-        indices: reserved("routes of rows", routes.indices.len())?,
-        values: reserved("routes of rows", routes.values.len())?,
+        indices: reserved("number of routes", routes.indices.len())?,
+        values: reserved("number of routes", routes.values.len())?,
         n_cols: routes.n_cols,
     };
     kept.indptr.push(0);
     let (mut order, mut keep) = (Vec::new(), Vec::new());
     for row in 0..routes.n_rows() {
         let (blocks, scores) = routes.row(row);
-        // By falling probability, ties by the lower block.
+        // Sort by decreasing probability. If probabilities are equal, the lower block comes first.
         order.clear();
         let chances = scores.iter().enumerate().map(|(at, &score)| {
             let chance = 1.0 / (1.0 + (-f64::from(score)).exp());
@@ -98,7 +100,7 @@ mod tests {
     #[test]
     fn the_fewest_blocks_that_hold_the_share() {
         let logit = |p: f64| (p / (1.0 - p)).ln() as f32;
-        // Of 0.6, 0.3 and 0.1 in all orders, and of a row without blocks.
+        // Test the probabilities 0.6, 0.3 and 0.1 in all orders, and a row without blocks.
         let rows = [[0.1, 0.6, 0.3], [0.6, 0.3, 0.1]];
         let routes = CsrOwned {
             indptr: vec![0, 3, 6, 6],

@@ -1,18 +1,19 @@
-//! Some rows of a matrix, as a matrix of their own.
+//! Copies some rows of a matrix into a matrix of their own.
 //!
-//! A batch of rows is grouped by block, and the model of a block is asked about its rows only. Their values
-//! are copied, in their own types, for as long as the model works on them.
+//! A batch of rows is grouped by block, and the model of a block gets only the rows of its group. The
+//! values of these rows are copied without a change of type. The copy exists while the model works on
+//! it.
 
 use manylabel_base::{Error, reserved};
 use manylabel_sparse::{CsrView, Dense, DenseView, Features, Index, Real, Value, with_sparse};
 
-/// Calls `then` with a copy of the given rows of `x`, in the order given.
+/// Calls `then` with a copy of the given rows of `x`, in the given order.
 ///
-/// Rows are distinct and increase. If they are as many as `x` has, nothing is copied.
+/// Row numbers must be distinct and increasing. If they are all rows of `x`, nothing is copied.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`], or an error of `then`.
+/// Returns [`Error::TooLarge`] if memory is short, or any error of `then`.
 pub(crate) fn with_rows<R>(
     x: Features<'_>,
     rows: &[u32],
@@ -28,8 +29,8 @@ pub(crate) fn with_rows<R>(
     }
 }
 
-/// [`with_rows`] of a dense matrix.
-#[expect(clippy::disallowed_methods, reason = "the room is there")]
+/// Implements [`with_rows`] for a dense matrix.
+#[expect(clippy::disallowed_methods, reason = "the memory is reserved")]
 fn copied_dense<T: Real, R>(
     x: DenseView<'_, T>,
     rows: &[u32],
@@ -46,8 +47,8 @@ where
     then(DenseView::of_rows(&values, rows.len(), x.n_cols())?.into())
 }
 
-/// [`with_rows`] of a sparse matrix.
-#[expect(clippy::disallowed_methods, reason = "the room is there")]
+/// Implements [`with_rows`] for a sparse matrix.
+#[expect(clippy::disallowed_methods, reason = "the memory is reserved")]
 fn copied<I: Index + TryFrom<usize>, T: Value, R>(
     x: CsrView<'_, I, T>,
     rows: &[u32],
@@ -57,7 +58,7 @@ where
     for<'a> Features<'a>: From<CsrView<'a, I, T>>,
 {
     let end = |end: usize| {
-        // There are no more entries than in `x`, whose number fits in `I`.
+        // There are no more entries than in `x`, and the number of entries of `x` fits in `I`.
         I::try_from(end).map_err(|_| Error::TooLarge {
             what: "number of entries",
             got: end.to_string(),

@@ -1,18 +1,19 @@
-//! The transpose of a sparse matrix.
+//! Computes the transpose of a sparse matrix.
 //!
-//! Weights of linear models are stored by feature. To take out the weights of some labels, they are
-//! transposed twice: once to have them by label, and then the rows of the labels back to have those by
-//! feature. Rows are given by a function, so no copy of them is needed.
+//! Linear models store their weights by feature. To extract the weights of some labels, the weights are
+//! transposed twice. The first transpose stores all weights by label. The second transpose stores the
+//! weights of the extracted labels by feature again. The rows to transpose are given by a function, so
+//! they are not copied first.
 
 use manylabel_base::{Error, filled};
 use manylabel_sparse::Index;
 
-/// The compressed columns of a sparse matrix: its transpose in compressed rows.
+/// The compressed columns of a sparse matrix, which are the compressed rows of its transpose.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Turned {
     /// Ends of the columns, (`n_cols` + 1,), starting with 0.
     pub ends: Vec<u32>,
-    /// The row of each entry, column after column; increasing within a column.
+    /// The row of each entry, column after column. Rows are increasing within a column.
     pub rows: Vec<u32>,
     /// The value of each entry.
     pub values: Vec<f32>,
@@ -21,15 +22,17 @@ pub struct Turned {
 impl Turned {
     /// Transposes a matrix (`n_rows`, `n_cols`), in O(nnz + `n_rows` + `n_cols`) time.
     ///
-    /// `row(i)` returns the columns and the values of row i. It is called more than once.
+    /// `row(i)` must return the columns and the values of row i. It is called more than once for each
+    /// row.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if there are more than 2³²−1 entries, or they do not fit in memory.
+    /// Returns [`Error::TooLarge`] if there are more than 2³²−1 entries, or if the entries do not fit
+    /// in memory.
     ///
     /// # Panics
     ///
-    /// If a column is not below `n_cols`.
+    /// Panics if a column is not below `n_cols`.
     pub fn new<'a, I: Index>(
         n_rows: usize,
         n_cols: usize,
@@ -42,8 +45,9 @@ impl Turned {
                 got: size.to_string(),
             });
         }
-        // A counting sort in one array. Column j is counted at `ends[j + 2]`. After the sums, `ends[j + 1]`
-        // is where its next entry goes, and in the end where the column ends.
+        // This is a counting sort in one array. Column j is counted at `ends[j + 2]`. After the counts
+        // are summed, `ends[j + 1]` is the place of the column's next entry. At the end, it is the end
+        // of the column.
         let mut ends = filled("number of columns", 0u32, n_cols + 2)?;
         for at in 0..n_rows {
             for col in row(at).0 {
@@ -68,11 +72,11 @@ impl Turned {
         Ok(Self { ends, rows, values })
     }
 
-    /// Rows and values of one column.
+    /// Returns the rows and values of one column.
     ///
     /// # Panics
     ///
-    /// If there is no such column.
+    /// Panics if the column does not exist.
     pub fn column(&self, col: usize) -> (&[u32], &[f32]) {
         let range = self.ends[col] as usize..self.ends[col + 1] as usize;
         (&self.rows[range.clone()], &self.values[range])

@@ -1,4 +1,4 @@
-//! Rankings, label sets and scores of block models, compared with their definition one row at a time.
+//! Compares rankings, label sets and scores of block models with their definition, one row at a time.
 #![allow(
     clippy::float_cmp,
     reason = "scores are the same bits, or of no row at all"
@@ -65,7 +65,7 @@ impl Rows for Batch<'_> {
     }
 }
 
-/// The labels of three blocks, out of seven labels, and the weights of all models.
+/// The labels of three blocks and the weights of all models. There are seven labels in total.
 #[derive(Debug, Clone)]
 struct Case {
     router: Dense,
@@ -77,7 +77,7 @@ struct Case {
 const N_LABELS: usize = 7;
 
 fn weights() -> impl Strategy<Value = [f32; N_FEATURES]> {
-    // Few distinct values, so that scores tie.
+    // There are few distinct values, so that scores are often equal.
     prop::array::uniform3((-3..4i8).prop_map(|w| f32::from(w) / 2.0))
 }
 
@@ -122,7 +122,7 @@ impl Case {
         BlockModel::new(&self.router, blocks.collect(), N_LABELS, routing).expect("they agree")
     }
 
-    /// The blocks of a row, and their probabilities.
+    /// Returns the blocks of a row, and their probabilities.
     fn routes(&self, row: &[f32], routing: Routing) -> Vec<(usize, f64)> {
         let scores = self.router.scores(row);
         let mut order: Vec<usize> = (0..3).collect();
@@ -145,7 +145,7 @@ impl Case {
         routes
     }
 
-    /// The score of every label of a row.
+    /// Returns the score of every label of a row.
     fn scores(&self, row: &[f32], routing: Routing) -> Vec<f32> {
         let routes = self.routes(row, routing);
         let merged = match routing {
@@ -181,7 +181,7 @@ fn logistic(score: f64) -> f64 {
     1.0 / (1.0 + (-score).exp())
 }
 
-/// The arrays of a dense matrix.
+/// Returns the CSR arrays of a dense matrix.
 fn arrays(rows: &[[f32; N_FEATURES]]) -> (Vec<i32>, Vec<i32>, Vec<f32>) {
     let ends = (0..=rows.len()).map(|row| (row * N_FEATURES) as i32);
     let cols = rows.iter().flat_map(|_| 0..N_FEATURES as i32);
@@ -222,7 +222,7 @@ proptest! {
                 prop_assert!(close || *found == expected, "{found} {expected}");
             }
         }
-        // The best of these scores, ties by the lower label.
+        // Find the best of these scores. If scores are equal, use the lower label.
         let top = model.topk(x.into(), k, &watch).expect("small");
         prop_assert_eq!(top.n_rows(), case.rows.len());
         for (top, scores) in dense(&top).chunks(N_LABELS).zip(scores.chunks(N_LABELS)) {
@@ -233,7 +233,8 @@ proptest! {
                 prop_assert_eq!(top[label], expected);
             }
         }
-        // A label is predicted if its score is above its model's threshold, or its merged log-odds above 0.
+        // A label is predicted if its score is above the threshold of its model. If scores are merged,
+        // a label is predicted if its log-odds are above 0.
         let named = dense(&model.above(x.into(), Bounds::One(0.0), &watch).expect("small"));
         let each = dense(&model.above(x.into(), Bounds::Each(&[0.0; N_LABELS]), &watch).expect("small"));
         prop_assert_eq!(&named, &each);
@@ -241,7 +242,7 @@ proptest! {
         for (named, &score) in named.iter().zip(&scores) {
             prop_assert_eq!(*named, if score > least { score } else { f32::NEG_INFINITY });
         }
-        // Scores of given labels, and of single rows.
+        // Compare the scores of given labels, and of single rows.
         let found = at(&model, x.into(), full(case.rows.len()).view().into(), &watch).expect("small");
         prop_assert_eq!(&found, &scores);
         for (row, scores) in case.rows.iter().zip(scores.chunks(N_LABELS)) {
@@ -279,7 +280,7 @@ proptest! {
     }
 }
 
-/// Every label of every row.
+/// A sparse pattern with every label of every row.
 struct Pattern(Vec<i32>, Vec<i32>, Vec<f32>);
 
 fn full(n_rows: usize) -> Pattern {
@@ -355,7 +356,7 @@ fn what_does_not_fit_is_refused() {
         (
             &[&[1, 1]],
             true,
-            "increasing within a block, got 1 before 1",
+            "increasing within a block, got label 1 before label 1",
         ),
         (
             &[&[1]],

@@ -1,22 +1,27 @@
-//! Conjugate gradients on `(XᵀΩX + λI) Z = G`, 32 right-hand sides at a time.
+//! Solves `(XᵀΩX + λI) Z = G` by conjugate gradients, for 32 right-hand sides at a time.
 //!
-//! The method is the standard preconditioned one, with `M = diag(XᵀΩX) + λI`, started from `Z = 0`:
+//! This is the standard preconditioned method. The preconditioner is `M = diag(XᵀΩX) + λI`, and the
+//! first iterate is `Z = 0`:
 //!
 //! ```text
-//! α = r·M⁻¹r / p·Ap,  z += α p,  r −= α Ap,  β = r·M⁻¹r / (r·M⁻¹r of before),  p = M⁻¹r + β p
+//! α = r·M⁻¹r / p·Ap,  z += α p,  r −= α Ap,  β = r·M⁻¹r / (previous r·M⁻¹r),  p = M⁻¹r + β p
 //! ```
 //!
-//! A step costs one product with X and one with Xᵀ for the whole panel, O(nnz(X) · 32) time, and four
-//! vectors of 32 numbers per feature (five if an older iterate is kept).
+//! A step computes one product with X and one product with Xᵀ for the whole panel of 32 right-hand
+//! sides. It takes O(nnz(X) · 32) time. Memory is four vectors of 32 numbers per feature, or five
+//! if an older iterate is kept.
 //!
-//! Right-hand sides share the products with X and nothing else. Each has its own step lengths, stops when
-//! its own residual is small, and keeps its own best iterate, since residuals do not fall monotonically.
-//! The solution of one therefore does not depend on which others share its panel. Scalar products add up
-//! [`STRETCH`] numbers in the precision of X and then continue in double precision.
+//! Only the products with X are common to the right-hand sides of a panel. Each right-hand side has
+//! its own step lengths, stops when its own residual is small, and keeps its own best iterate. The
+//! best iterate is kept because residuals do not decrease monotonically. The solution of a
+//! right-hand side therefore does not depend on the other right-hand sides of its panel. Scalar
+//! products are computed in pieces of [`STRETCH`] numbers. Each piece is summed in the precision of
+//! X, and the sums of the pieces are added in double precision.
 //!
-//! The loop of LEML (`linear/src/leml/ridge.rs`) is similar but separate. There each lane has its own factor
-//! of `XᵀΩX`, the solution starts from the previous iteration's, and no older iterate is kept. A common
-//! loop would do unneeded work here. Both share [`Lanes`].
+//! LEML has a similar loop (`linear/src/leml/ridge.rs`), but the two are separate. In LEML, each
+//! right-hand side has its own factor on `XᵀΩX`, the solution starts from an earlier solution, and
+//! no older iterate is kept. A common loop would have to do the work of both. The two loops use the
+//! same [`Lanes`].
 
 use crate::design::{Design, Rows, cross_into};
 use manylabel_base::{Error, Watch, filled};
@@ -26,37 +31,42 @@ use manylabel_sparse::{LANES, Lanes, Real};
 /// One sum per right-hand side.
 type Sums = [f64; LANES];
 
-/// The solution of a regression for 32 right-hand sides, by conjugate gradients or by a factorization.
+/// The solution of a regression for 32 right-hand sides, computed by conjugate gradients or by a
+/// factorization.
 pub(crate) struct Fit<T> {
-    /// Z, with a line of 32 numbers for each own column of X.
+    /// Z, with a line of 32 numbers for each internal column of X.
     pub(crate) z: Vec<Lanes<T>>,
-    /// Steps taken, at least 1; 1 by a factorization.
+    /// Number of steps taken; at least 1. It is 1 for a factorization.
     pub(crate) n_steps: usize,
-    /// Number of right-hand sides that have not reached the tolerance; 0 by a factorization.
+    /// Number of right-hand sides that have not reached the tolerance. It is 0 for a factorization.
     pub(crate) n_unfinished: usize,
 }
 
-/// How the equations are solved: what depends on the ridge and the parameters, not on the right-hand sides.
+/// Settings for solving the equations. They depend on the ridge and the parameters, but not on the
+/// right-hand sides.
 pub(crate) struct Settings<T> {
-    /// Inverse of the diagonal of `XᵀΩX + λI`; 0 where the diagonal is 0.
+    /// Inverse of the diagonal of `XᵀΩX + λI`. Entries are 0 where the diagonal is 0.
     pub(crate) preconditioner: Vec<T>,
-    /// λ.
+    /// The ridge λ.
     pub(crate) ridge: T,
     /// Maximum number of steps.
     pub(crate) max_iter: usize,
-    /// A right-hand side is solved once its residual norm is at most `tol` times the first.
+    /// A right-hand side is solved once the norm of its residual is at most `tol` times the norm of
+    /// its first residual.
     pub(crate) tol: f64,
 }
 
 impl<T: Real> Settings<T> {
-    /// Solves for the right-hand sides `r`, which become the residuals.
+    /// Solves for the right-hand sides `r`. They are overwritten with the residuals.
     ///
-    /// Returns for each right-hand side the iterate with the smallest residual norm. Ends when all are
-    /// solved, after `max_iter` steps, or when rounding leaves no step to take.
+    /// Returns the iterate with the smallest residual norm for each right-hand side. Stops when all
+    /// right-hand sides are solved, after `max_iter` steps, or when rounding errors make further
+    /// steps impossible.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`], [`Error::Stopped`].
+    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was
+    /// stopped.
     pub(crate) fn solve(
         &self,
         rows: &Rows<T>,
@@ -72,7 +82,7 @@ impl<T: Real> Settings<T> {
         let goals = squares.map(|square| self.tol * self.tol * square);
         let unfinished = |squares: &Sums| (0..LANES).filter(|&l| squares[l] > goals[l]).count();
         let mut best = squares;
-        // Whether the best iterate of a lane is an older one, stored in `older`.
+        // For each lane, whether its best iterate is an older one that is stored in `older`.
         let mut is_older = [false; LANES];
         let mut older = Vec::new();
         let mut n_steps = 0;
@@ -123,7 +133,7 @@ impl<T: Real> Settings<T> {
     }
 }
 
-/// `p = M⁻¹r`; returns `r·r` and `r·M⁻¹r`. `m` holds the diagonal of `M⁻¹`.
+/// Computes `p = M⁻¹r`. Returns `r·r` and `r·M⁻¹r`. `m` holds the diagonal of `M⁻¹`.
 #[wide]
 fn start<T: Real>(m: &[T], r: &[Lanes<T>], p: &mut [Lanes<T>]) -> (Sums, Sums) {
     let (mut squares, mut rho) = ([0.0; LANES], [0.0; LANES]);
@@ -143,7 +153,8 @@ fn start<T: Real>(m: &[T], r: &[Lanes<T>], p: &mut [Lanes<T>]) -> (Sums, Sums) {
     (squares, rho)
 }
 
-/// `p·(g + ridge p)`: with `g = XᵀΩX p`, the curvature of the quadratic along p.
+/// Returns `p·(g + ridge p)`. If `g = XᵀΩX p`, this is the curvature of the quadratic objective
+/// along p.
 #[wide]
 fn curvature<T: Real>(p: &[Lanes<T>], g: &[Lanes<T>], ridge: T) -> Sums {
     let mut sums = [0.0; LANES];
@@ -159,7 +170,7 @@ fn curvature<T: Real>(p: &[Lanes<T>], g: &[Lanes<T>], ridge: T) -> Sums {
     sums
 }
 
-/// `r −= alpha (g + ridge p)`; returns the new `r·r` and `r·M⁻¹r`.
+/// Computes `r −= alpha (g + ridge p)`. Returns the new `r·r` and `r·M⁻¹r`.
 #[wide]
 fn descend<T: Real>(
     m: &[T],
@@ -187,7 +198,7 @@ fn descend<T: Real>(
     (squares, rho)
 }
 
-/// `z += alpha p`, then `p = M⁻¹r + beta p`.
+/// Computes `z += alpha p`, then `p = M⁻¹r + beta p`.
 #[wide]
 fn advance<T: Real>(
     m: &[T],
@@ -206,7 +217,7 @@ fn advance<T: Real>(
     }
 }
 
-/// Copies the lanes for which `which` is true from every line of `from` to `to`.
+/// Copies the lanes marked in `which` from every line of `from` to `to`.
 fn copy_lanes<T: Real>(which: &[bool; LANES], from: &[Lanes<T>], to: &mut [Lanes<T>]) {
     for (from, to) in from.iter().zip(to) {
         for lane in 0..LANES {

@@ -1,17 +1,18 @@
-//! The ridge with the least leave-one-out error.
+//! Chooses the ridge with the smallest leave-one-out error.
 //!
-//! The error of a ridge λ is that of 32 targets t = `Yq`, each row predicted by a fit without it:
+//! The error of a ridge λ is measured on 32 targets `t = Yq`, where q is a given matrix with 32
+//! columns. Each row is predicted by a fit without this row. The error is
 //!
 //! ```text
 //! Σ_i ω_i ‖t_i − p_i‖² / (1 − h_i)²
 //! ```
 //!
-//! with the predictions p and the leverages h of one fit to all rows. Each ridge tried costs a
-//! regression of 32 right-hand sides and the leverages (see [`leverage`](crate::leverage)). The Gram matrix
-//! is shared by all of them.
+//! where p are the predictions and h the leverages of a single fit to all rows. For each ridge, one
+//! regression with 32 right-hand sides is solved, and the leverages are computed (see
+//! [`leverage`](crate::leverage)). All ridges use the same Gram matrix.
 //!
-//! The search walks along a geometric grid and stops at the first ridge that is no better. It uses no
-//! derivatives, and returns the best of the ridges it tried.
+//! The search moves along a geometric grid and stops at the first ridge with an error that is not
+//! smaller. The search uses no derivatives and returns the best ridge that it has tried.
 
 use crate::Params;
 use crate::design::Cells;
@@ -20,27 +21,31 @@ use crate::solve::{Gram, Problem, Regression};
 use manylabel_base::{Error, Watch};
 use manylabel_sparse::{LANES, Lanes, Real};
 
-/// Ratio of one ridge to the next, `√10`. The errors of neighbours differ by a few per cent.
+/// Ratio between one ridge and the next, `√10`. The errors of neighbouring ridges differ by a few
+/// per cent.
 const RATIO: f64 = 3.162_277_660_168_379_5;
 
-/// Maximum number of ridges tried in each direction: a factor of 10⁶.
+/// Maximum number of ridges that are tried in each direction. In each direction, the ridges cover a
+/// factor of 10⁶.
 const MOST_STEPS: i32 = 12;
 
-/// Multiples of the first ridge that are tried as starting points if X is dense. Dense features may be
-/// measurements on any scale. If one of them is much larger than the others, ridges over many orders of
-/// magnitude suppress all others. Their errors are flat or have a local minimum of their own.
+/// For dense X, the search also tries these multiples of the given ridge as starting points. Dense
+/// features may be measurements on any scale. If one feature is much larger than the others, ridges
+/// over many orders of magnitude suppress all other features. Within such a range, the error is
+/// constant or has a local minimum, so a search that starts there may miss the best ridge.
 const STARTS: [f64; 4] = [1e-2, 1e-4, 1e-6, 1e2];
 
-/// Chooses the ridge for the targets `Yq`; returns it with its regression.
+/// Chooses the ridge for the targets `Yq`. Returns the ridge and its regression.
 ///
-/// The search starts at `l2` (relative to the mean diagonal), or for dense X at the best of `l2` and its
-/// multiples in [`STARTS`]. It goes up as long as the error falls. If the first step up is no better, it goes
-/// down in the same way. `n_equations` is the number of the caller's features, including a column of
-/// ones.
+/// The search starts at `l2`, a ridge relative to the mean diagonal. For dense X it starts at the
+/// best of `l2` and its multiples in [`STARTS`]. It increases the ridge as long as the error
+/// decreases. If the first larger ridge is not better, it decreases the ridge in the same way.
+/// `n_equations` is the number of the caller's features, including a column of ones.
 ///
 /// # Errors
 ///
-/// [`Error::Param`] if a regression has no finite solution, [`Error::TooLarge`], [`Error::Stopped`].
+/// [`Error::Param`] if a regression has no finite solution. [`Error::TooLarge`] if there is not
+/// enough memory. [`Error::Stopped`] if the watch was stopped.
 pub(crate) fn choose<T: Real>(
     params: &Params,
     problem: &Problem<'_, T>,
@@ -69,7 +74,7 @@ pub(crate) fn choose<T: Real>(
     for factor in [RATIO, 1.0 / RATIO] {
         for step in 1..=MOST_STEPS {
             let next = attempt(start * factor.powi(step))?;
-            // A NaN is not better either.
+            // An error that is NaN also ends the search.
             if next.0 < best.0 {
                 best = next;
             } else {
@@ -83,7 +88,8 @@ pub(crate) fn choose<T: Real>(
     Ok((best.1, best.2))
 }
 
-/// The weighted sum of squared leave-one-out residuals of `targets`, which are `Yq`, by the regression.
+/// Returns the weighted sum of the squared leave-one-out residuals of `targets` for a regression.
+/// `targets` must be `Yq`.
 fn error<T: Real>(
     params: &Params,
     problem: &Problem<'_, T>,

@@ -1,8 +1,9 @@
-//! The number of components that hold a share of the label covariance `YᵀΩY`.
+//! Computes the number of components needed to explain a given fraction of the label covariance
+//! `YᵀΩY`.
 //!
-//! The authors of Rembrandt choose k for small data sets as the number of eigenvalues of `YᵀY` that hold
-//! more than 90 % of its trace. [`Checked::n_components`] computes that number for any share, before a
-//! fit.
+//! The authors of Rembrandt choose k for small data sets in this way. Their k is the number of
+//! leading eigenvalues of `YᵀY` that sum to more than 90 % of its trace. [`Checked::n_components`]
+//! computes this number for any fraction, before a fit.
 
 use crate::design::{Design, Rows, cross};
 use crate::fit::rows_of;
@@ -15,29 +16,34 @@ use manylabel_base::{Error, Watch};
 use manylabel_dense::eigenvalues;
 use manylabel_sparse::{CsrView, Index};
 
-/// Maximum number of labels for which the covariance itself is decomposed: 200 MB in double precision.
+/// Maximum number of labels for which the covariance itself is decomposed. It then takes 200 MB in
+/// double precision.
 const MOST_DECOMPOSED: usize = 5000;
 
-/// Columns of the first probe; each next probe has twice as many.
+/// Number of columns of the first random matrix. Each further random matrix has twice as many
+/// columns.
 const FIRST_PROBE: usize = 128;
-/// Columns of the last probe, which is the most components a share can ask for.
+/// Number of columns of the last random matrix. It is also the largest number of components that
+/// can be returned for a fraction.
 const LAST_PROBE: usize = 1024;
 
 impl Checked {
-    /// The number of components that the parameters ask for, given Y and the weights of its rows.
+    /// Returns the number of components for these parameters, for given labels Y and row weights.
     ///
-    /// A count is returned as it is. For a share, the result is the smallest k such that the k largest
-    /// eigenvalues of `YᵀΩY` sum to more than that share of its trace.
+    /// A count is returned unchanged. For a fraction, the result is the smallest sufficient k. The
+    /// k largest eigenvalues of `YᵀΩY` then sum to more than this fraction of its trace.
     ///
-    /// The result is exact for up to 5000 labels that occur in some row, by a decomposition in O(c³). With
-    /// more labels, random probes of growing width estimate the eigenvalues from below, so k may be
-    /// slightly too large. No matrix of labels × labels is formed then.
+    /// With up to 5000 labels that occur in some row, the result is exact. It is computed by a
+    /// decomposition in O(c³) time for c labels. With more labels, the eigenvalues are estimated
+    /// with random matrices of increasing width. The estimates are lower bounds, so k may be
+    /// slightly too large. No matrix of labels × labels is formed in this case.
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] if there are more than 5000 labels and 1024 components do not hold the share, or
-    /// if weighted sums are not finite; [`Error::Shape`] if there is not one weight per row;
-    /// [`Error::TooLarge`]; [`Error::Stopped`].
+    /// [`Error::Param`] if there are more than 5000 labels and 1024 components do not reach the
+    /// fraction, or if weighted sums are not finite. [`Error::Shape`] if there is not one weight
+    /// per row. [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch
+    /// was stopped.
     pub fn n_components<I: Index>(
         &self,
         y: CsrView<'_, I, f32>,
@@ -53,7 +59,9 @@ impl Checked {
         self.reaching(share, &rows, &y, watch)
     }
 
-    /// The fewest components that hold `share` of the labels in `y`.
+    /// Returns the smallest k for which the k largest eigenvalues of `YᵀΩY` sum to more than the
+    /// fraction `share` of its trace. With more than [`MOST_DECOMPOSED`] labels, the eigenvalues
+    /// are estimated.
     fn reaching(
         &self,
         share: f64,
@@ -69,7 +77,7 @@ impl Checked {
             let failed = || Error::Param {
                 name: "sample_weight",
                 expected: "scaled so that weighted sums are finite",
-                got: "a label covariance without eigenvalues".into(),
+                got: "a label covariance without finite eigenvalues".into(),
             };
             let mut values = eigenvalues("the Gram matrix", gram)?.ok_or_else(failed)?;
             values.reverse();
@@ -77,22 +85,23 @@ impl Checked {
         }
         let mut width = FIRST_PROBE;
         loop {
-            // With G = YᵀΩY: T = GP for a Gaussian P, then T = GQ for an orthonormal basis Q of the first.
-            // The singular values of GQ are at most the eigenvalues of G.
+            // Let G = YᵀΩY. First T = GP for a Gaussian matrix P. Then T = GQ, where Q is an
+            // orthonormal basis of the first T. The singular values of GQ are at most the
+            // eigenvalues of G.
             let mut probe = Tall::from_fn(c, width, |row, col| normal(self.0.seed, row, col))?;
             probe = probe.map_panels(|q| cross(rows, y, y, q, watch))?;
             let spectrum = probe.spectrum(watch)?;
             probe = probe.orthonormal(&spectrum, width, watch)?;
             probe = probe.map_panels(|q| cross(rows, y, y, q, watch))?;
             match reached(&probe.spectrum(watch)?.values, goal) {
-                // The last values of a probe are far below the eigenvalues they estimate, so only its
-                // first half is trusted.
+                // The last singular values are far below the eigenvalues that they estimate. Only
+                // the first half of them is used.
                 (Some(k), _) if 2 * k <= width || width == LAST_PROBE => return Ok(k),
                 (None, sum) if width == LAST_PROBE => {
                     return Err(Error::Param {
                         name: "n_components",
-                        expected: "an integer, or a share that 1024 components hold",
-                        got: format!("{share}, while they hold {:.3}", share * sum / goal),
+                        expected: "an integer, or a fraction that 1024 components reach",
+                        got: format!("{share}; they reach {:.3}", share * sum / goal),
                     });
                 }
                 _ => width *= 2,
@@ -101,8 +110,8 @@ impl Checked {
     }
 }
 
-/// The smallest number of leading values that sum to more than `goal`, and that sum; None and the sum of all
-/// values if they do not.
+/// Returns the smallest number of leading values that sum to more than `goal`, and this sum. If all
+/// values together do not exceed `goal`, returns `None` and the sum of all values.
 fn reached(values: &[f64], goal: f64) -> (Option<usize>, f64) {
     let mut sum = 0.0;
     for (at, value) in values.iter().enumerate() {

@@ -1,26 +1,27 @@
-//! Products of a dense matrix with a panel of 32 columns.
+//! Computes products of a dense matrix with a panel of 32 columns.
 //!
-//! The counterpart of the products of `RowBlocks` for X that is dense. `x` holds whole rows of d values, one
-//! after the other; `scale` multiplies each value, in place of a scaled copy. Four rows share each pass
-//! over the panel.
+//! These functions do for dense X what `RowBlocks` does for sparse X. `x` holds complete rows of d
+//! values, one after the other. Each value is multiplied by `scale`, which avoids a scaled copy of
+//! X. Each pass over the panel processes four rows.
 //!
-//! Sums are taken in a fixed order in the precision of X. Rows of a group of four are added in pairs by
-//! [`add_transposed`], so the rounding of a sum depends on where a block begins, but not on threads or on
-//! the instruction set.
+//! Sums are computed in a fixed order, in the precision of X. [`add_transposed`] adds the rows of a
+//! group of four in pairs. The rounding of a sum therefore depends on the first row of a block, but
+//! not on the threads or the instruction set.
 
 use manylabel_simd::wide;
 use manylabel_sparse::{LANES, Lanes, Real};
 
-/// Rows that share a pass over the panel. Each line of the panel is loaded once for all of them.
+/// Number of rows of X that are processed in one pass over the panel. Each row of the panel is
+/// loaded once for all these rows of X.
 const ROWS: usize = 4;
 
-/// The values of four consecutive rows of `d` values, column by column.
+/// Iterates over the values of four consecutive rows with `d` values each, column by column.
 #[inline(always)]
 fn four_rows<T>(x: &[T], d: usize) -> impl Iterator<Item = ((&T, &T), (&T, &T))> {
     (x[..d].iter().zip(&x[d..2 * d])).zip(x[2 * d..3 * d].iter().zip(&x[3 * d..]))
 }
 
-/// `out_i = scale Σ_j x_ij p_j` for the rows i of `x`.
+/// Computes `out_i = scale Σ_j x_ij p_j` for the rows i of `x`.
 #[wide]
 pub(crate) fn times<T: Real>(x: &[T], scale: T, p: &[Lanes<T>], out: &mut [Lanes<T>]) {
     let d = p.len();
@@ -46,7 +47,7 @@ pub(crate) fn times<T: Real>(x: &[T], scale: T, p: &[Lanes<T>], out: &mut [Lanes
     }
 }
 
-/// `g_j += scale Σ_i x_ij u_i` over the rows i of `x`.
+/// Computes `g_j += scale Σ_i x_ij u_i` over the rows i of `x`.
 #[wide]
 pub(crate) fn add_transposed<T: Real>(x: &[T], scale: T, u: &[Lanes<T>], g: &mut [Lanes<T>]) {
     let d = g.len();

@@ -1,19 +1,22 @@
-//! A matrix as the algorithm sees it: scaled, optionally centred, optionally with a column of ones.
+//! Stores a matrix in the form that the algorithm uses: scaled, optionally centred, and optionally
+//! with a column of ones.
 //!
-//! A [`Design`] is multiplied from either side by a panel of 32 columns. Its rows are cut into blocks, and
-//! every product goes from block to block, so that the rows of a product are held for one block only
-//! ([`cross_into`]). Sparse matrices are copied into [`RowBlocks`], dense ones are borrowed.
+//! A [`Design`] can be multiplied from the left or the right by a panel of 32 columns. Its rows are
+//! divided into blocks, and every product processes one block after the other. The rows of a
+//! product are therefore kept for one block only ([`cross_into`]). Sparse matrices are copied into
+//! [`RowBlocks`]. Dense matrices are borrowed.
 //!
-//! Centring never makes a sparse matrix dense. With column means x̄, weights ω and their sum,
+//! Centring never makes a sparse matrix dense. Let x̄ be the column means. Then
 //!
 //! ```text
 //! (X − 1x̄ᵀ) p  = Xp − (x̄ᵀp) 1        Design::mean_times, Design::times
 //! (X − 1x̄ᵀ)ᵀ u = Xᵀu − x̄ Σ_i u_i     Design::add_transposed, Design::center_transposed
 //! ```
 //!
-//! A `Design` has its own order of columns. In a sparse matrix, columns without stored values are left
-//! out, the others are ordered by falling frequency, and the column of ones comes first. In a dense matrix
-//! columns stay in place, and the column of ones comes last.
+//! A `Design` has its own columns, the *internal columns*. In a sparse matrix, columns without
+//! stored values are left out. The other columns are sorted by decreasing frequency, and the column
+//! of ones comes first. In a dense matrix, columns keep their order, and the column of ones comes
+//! last.
 
 use crate::dense;
 use faer::Mat;
@@ -24,22 +27,22 @@ use manylabel_sparse::{
 };
 use std::ops::Range;
 
-/// Rows of dense X that are converted to double precision at a time. Enough rows for an efficient product
-/// of matrices.
+/// Number of rows of dense X that are converted to double precision at a time. It is large enough
+/// for efficient matrix products.
 pub(crate) const SLAB: usize = 256;
 
-/// A feature matrix of the caller, sparse or dense. `I` is the type of sparse positions and `T` that of
-/// values.
+/// A feature matrix of the caller, sparse or dense. `I` is the type of sparse positions, and `T` is
+/// the type of values.
 #[derive(Debug, Clone, Copy)]
 pub enum Matrix<'a, I, T> {
     /// Compressed sparse rows.
     Sparse(CsrView<'a, I, T>),
-    /// All values, row by row.
+    /// All values, stored row by row.
     Dense(DenseView<'a, T>),
 }
 
 impl<I: Index, T: Real> Matrix<'_, I, T> {
-    /// Number of rows.
+    /// Returns the number of rows.
     pub fn n_rows(&self) -> usize {
         match self {
             Self::Sparse(x) => x.n_rows(),
@@ -47,7 +50,7 @@ impl<I: Index, T: Real> Matrix<'_, I, T> {
         }
     }
 
-    /// Number of columns.
+    /// Returns the number of columns.
     pub fn n_cols(&self) -> usize {
         match self {
             Self::Sparse(x) => x.n_cols(),
@@ -55,7 +58,7 @@ impl<I: Index, T: Real> Matrix<'_, I, T> {
         }
     }
 
-    /// Number of values that a product with one row reads.
+    /// Returns the number of values that a product with one row reads.
     pub(crate) fn n_values(&self, row: usize) -> usize {
         match self {
             Self::Sparse(x) => x.row(row).0.len(),
@@ -63,9 +66,9 @@ impl<I: Index, T: Real> Matrix<'_, I, T> {
         }
     }
 
-    /// The power of two that brings the largest absolute value near 1, so that products of scaled values
-    /// stay in the range of single precision. Multiplying by it is exact. With `ones`, a column of ones
-    /// counts as well.
+    /// Returns the power of two that brings the largest absolute value near 1. Products of scaled
+    /// values then stay in the range of single precision. Multiplying by a power of two is exact.
+    /// With `ones`, the values of a column of ones are also taken into account.
     fn scale(&self, ones: bool) -> f64 {
         let of_row = |row: usize| match self {
             Self::Sparse(x) => x.row(row).1,
@@ -78,8 +81,8 @@ impl<I: Index, T: Real> Matrix<'_, I, T> {
     }
 }
 
-/// The power of two nearest to `1 / largest` (of the logarithms), limited to normal numbers of single
-/// precision. Returns 1 if `largest` is 0.
+/// Returns the power of two nearest to `1 / largest` on a logarithmic scale, limited to normal
+/// numbers of single precision. Returns 1 if `largest` is 0.
 pub(crate) fn power_of_two_near_inverse(largest: f64) -> f64 {
     if largest > 0.0 {
         2f64.powi(-(largest.log2().round().clamp(-126.0, 127.0) as i32))
@@ -88,34 +91,36 @@ pub(crate) fn power_of_two_near_inverse(largest: f64) -> f64 {
     }
 }
 
-/// The rows that X and Y share: their blocks and their weights.
+/// The rows of X and Y: their blocks and their weights.
 pub(crate) struct Rows<T> {
-    /// The rows of each block, in order and without gaps.
+    /// The rows of each block. The blocks are in order and have no gaps between them.
     pub(crate) cuts: Vec<Range<usize>>,
-    /// One weight per row, scaled so that the largest is near 1. None if all weights are 1.
+    /// One weight per row, scaled so that the largest weight is near 1. `None` if all weights are
+    /// 1.
     pub(crate) weights: Option<Vec<T>>,
-    /// Sum of the scaled weights, or the number of rows.
+    /// Sum of the scaled weights. If there are no weights, the number of rows.
     pub(crate) total: f64,
 }
 
 impl<T: Real> Rows<T> {
-    /// The scaled weight of a row.
+    /// Returns the scaled weight of a row.
     pub(crate) fn weight(&self, row: usize) -> f64 {
         self.weights
             .as_ref()
             .map_or(1.0, |weights| weights[row].f64())
     }
 
-    /// Number of rows.
+    /// Returns the number of rows.
     pub(crate) fn n(&self) -> usize {
         self.cuts.last().map_or(0, |cut| cut.end)
     }
 
-    /// Zeros for the rows of the longest block: what [`cross_into`] works in.
+    /// Returns a buffer of zeros for the rows of the longest block. [`cross_into`] uses it as
+    /// working space.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// [`Error::TooLarge`] if the buffer does not fit in memory.
     pub(crate) fn buffer(&self) -> Result<Vec<Lanes<T>>, Error> {
         let longest = self.cuts.iter().map(Range::len).max().unwrap_or(0);
         filled("rows of a block", Lanes::default(), longest)
@@ -124,31 +129,31 @@ impl<T: Real> Rows<T> {
 
 /// The stored values of a [`Design`].
 pub(crate) enum Cells<'a, T> {
-    /// A scaled copy, which includes the column of ones if there is one.
+    /// A scaled copy. It includes the column of ones if there is one.
     Sparse(RowBlocks<T>),
-    /// The caller's values, unscaled, and whether a column of ones follows them.
+    /// The caller's values, not scaled, and whether a column of ones follows them.
     Dense { view: DenseView<'a, T>, ones: bool },
 }
 
-/// A matrix in the form that the algorithm uses; see the module.
+/// A matrix in the form that the algorithm uses. See the module documentation.
 pub(crate) struct Design<'a, T> {
     /// The stored values, before centring.
     pub(crate) cells: Cells<'a, T>,
-    /// The caller's column for each own column of a sparse matrix, without the column of ones. Empty for
-    /// a dense matrix.
+    /// For each internal column of a sparse matrix except the column of ones, the caller's column.
+    /// Empty for a dense matrix.
     order: Vec<u32>,
-    /// Whether there is a column of ones. Its entries are `scale`.
+    /// Whether there is a column of ones. Its entries are multiplied by `scale`, like all values.
     pub(crate) ones: bool,
-    /// The factor that the caller's values are multiplied by; a power of two.
+    /// The factor by which the caller's values are multiplied. It is a power of two.
     pub(crate) scale: f64,
-    /// Weighted means of the scaled columns. None if there is no centring.
+    /// Weighted means of the scaled columns. `None` without centring.
     pub(crate) mean: Option<Vec<T>>,
-    /// Diagonal of `XᵀΩX` for the scaled values, after centring.
+    /// Diagonal of `XᵀΩX` for the scaled and centred values.
     pub(crate) diagonal: Vec<f64>,
 }
 
-/// How a matrix is used: whether a column of ones is added, the factor of all values, and whether column
-/// means are subtracted.
+/// Options of a [`Design`]: whether to add a column of ones, the factor for all values, and whether
+/// to subtract column means.
 #[derive(Debug, Clone, Copy)]
 struct Form {
     ones: bool,
@@ -157,13 +162,15 @@ struct Form {
 }
 
 impl<'a, T: Real> Design<'a, T> {
-    /// Prepares X, with a column of ones if `ones` is set. Values are scaled so that the largest is near 1.
+    /// Prepares X. Adds a column of ones if `ones` is true. Values are scaled so that the largest
+    /// absolute value is near 1.
     ///
     /// Takes O(nnz(X) log(entries of a row)) time for sparse X.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`], [`Error::Stopped`].
+    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was
+    /// stopped.
     pub(crate) fn features<I: Index>(
         x: Matrix<'a, I, T>,
         rows: &Rows<T>,
@@ -190,7 +197,8 @@ impl<'a, T: Real> Design<'a, T> {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`], [`Error::Stopped`].
+    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was
+    /// stopped.
     pub(crate) fn labels<I: Index>(
         y: CsrView<'_, I, f32>,
         rows: &Rows<T>,
@@ -205,7 +213,7 @@ impl<'a, T: Real> Design<'a, T> {
         Self::sparse(y, rows, form, watch)
     }
 
-    /// Copies a sparse matrix into blocks of rows, with its columns by falling frequency.
+    /// Copies a sparse matrix into blocks of rows. Sorts its columns by decreasing frequency.
     fn sparse<I: Index, V: Value>(
         x: CsrView<'_, I, V>,
         rows: &Rows<T>,
@@ -224,7 +232,7 @@ impl<'a, T: Real> Design<'a, T> {
         )
     }
 
-    /// Computes means and the diagonal, in one pass over the values in double precision.
+    /// Computes the column means and the diagonal in double precision, in one pass over the values.
     fn new(
         cells: Cells<'a, T>,
         order: Vec<u32>,
@@ -264,8 +272,8 @@ impl<'a, T: Real> Design<'a, T> {
         Ok(design)
     }
 
-    /// Number of own columns, including a column of ones. Columns without stored values are not counted if
-    /// the matrix is sparse.
+    /// Returns the number of internal columns, including a column of ones (see the module
+    /// documentation).
     pub(crate) fn n_cols(&self) -> usize {
         match &self.cells {
             Cells::Sparse(blocks) => blocks.n_cols(),
@@ -273,7 +281,7 @@ impl<'a, T: Real> Design<'a, T> {
         }
     }
 
-    /// The caller's column for an own column. None for the column of ones.
+    /// Returns the caller's column for an internal column, or `None` for the column of ones.
     pub(crate) fn original(&self, col: usize) -> Option<usize> {
         match &self.cells {
             Cells::Sparse(_) => {
@@ -284,7 +292,7 @@ impl<'a, T: Real> Design<'a, T> {
         }
     }
 
-    /// The own column that is the column of ones, if there is one.
+    /// Returns the index of the column of ones among the internal columns, if there is one.
     pub(crate) fn column_of_ones(&self) -> Option<usize> {
         self.ones.then_some(match &self.cells {
             Cells::Sparse(_) => 0,
@@ -292,16 +300,16 @@ impl<'a, T: Real> Design<'a, T> {
         })
     }
 
-    /// The centred values of some rows of a dense block in double precision, each row multiplied by
-    /// `scale(row)`.
+    /// Returns the centred values of some rows of a dense block in double precision. Each row is
+    /// multiplied by `scale(row)`.
     ///
-    /// `cut` are all rows of the block and `slab` those wanted. The result has a column for each row, so
-    /// that the values of a row are written side by side. Stored values are centred, missing ones of a
-    /// sparse matrix are not.
+    /// `cut` contains all rows of the block, and `slab` the wanted rows. The result has one column
+    /// per row, so that the values of a row are adjacent in memory. In a sparse matrix, only stored
+    /// values are centred.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// [`Error::TooLarge`] if the result does not fit in memory.
     pub(crate) fn centred(
         &self,
         block: usize,
@@ -318,10 +326,11 @@ impl<'a, T: Real> Design<'a, T> {
         Ok(cells)
     }
 
-    /// Calls `take(row, column, value)` for the stored values of some rows of a block, scaled but not
-    /// centred, row by row.
+    /// Calls `take(row, column, value)` for the stored values of some rows of a block, row by row.
+    /// Values are scaled but not centred.
     ///
-    /// `cut` are all rows of the block and `rows` those wanted. Columns are own columns.
+    /// `cut` contains all rows of the block, and `rows` the wanted rows. Columns are internal
+    /// columns.
     pub(crate) fn for_each_value(
         &self,
         block: usize,
@@ -352,8 +361,8 @@ impl<'a, T: Real> Design<'a, T> {
         }
     }
 
-    /// `x̄ᵀ p`, which centring subtracts from every row of `Xp`. None without centring. Sums are in double
-    /// precision.
+    /// Returns `x̄ᵀ p`, which centring subtracts from every row of `Xp`. Returns `None` without
+    /// centring. Sums are in double precision.
     pub(crate) fn mean_times(&self, p: &[Lanes<T>]) -> Option<Lanes<T>> {
         let mean = self.mean.as_ref()?;
         let mut sums = [0.0; LANES];
@@ -365,8 +374,8 @@ impl<'a, T: Real> Design<'a, T> {
         Some(Lanes::of(&sums))
     }
 
-    /// `out_i = x_i p − shift` for the rows of a block. `shift` is that of
-    /// [`mean_times`](Self::mean_times), and `out` has a line for each row of `cut`.
+    /// Computes `out_i = x_i p − shift` for the rows of a block. `shift` is the result of
+    /// [`mean_times`](Self::mean_times). `out` has a line for each row of `cut`.
     pub(crate) fn times(
         &self,
         block: usize,
@@ -394,7 +403,7 @@ impl<'a, T: Real> Design<'a, T> {
         }
     }
 
-    /// `g_j += Σ_i x_ij u_i` over the rows of a block, before centring.
+    /// Computes `g_j += Σ_i x_ij u_i` over the rows of a block, before centring.
     pub(crate) fn add_transposed(
         &self,
         block: usize,
@@ -416,8 +425,8 @@ impl<'a, T: Real> Design<'a, T> {
         }
     }
 
-    /// `g_j −= x̄_j sum`: completes `g += Xᵀ u` where X is centred. `sum` is the sum of u over all rows.
-    /// Does nothing without centring.
+    /// Computes `g_j −= x̄_j sum`, where `sum` is the sum of u over all rows. This completes
+    /// `g += Xᵀ u` for centred X. Does nothing without centring.
     pub(crate) fn center_transposed(&self, sum: &[f64; LANES], g: &mut [Lanes<T>]) {
         if let Some(mean) = &self.mean {
             let sum = Lanes::of(&sum.map(|sum| -sum));
@@ -428,11 +437,11 @@ impl<'a, T: Real> Design<'a, T> {
     }
 }
 
-/// `toᵀ Ω from p`, in a new vector with a line for each column of `to`.
+/// Returns `toᵀ Ω from p` as a new vector with a line for each column of `to`.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`], [`Error::Stopped`].
+/// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was stopped.
 pub(crate) fn cross<T: Real>(
     rows: &Rows<T>,
     from: &Design<'_, T>,
@@ -445,15 +454,16 @@ pub(crate) fn cross<T: Real>(
     Ok(g)
 }
 
-/// `g = toᵀ Ω from p`, one block of rows after the other.
+/// Computes `g = toᵀ Ω from p`, one block of rows after the other.
 ///
-/// `p` has a line for each column of `from` and `g` one for each column of `to`; `buffer` is that of
-/// [`Rows::buffer`] and holds `from p` for the rows of one block. Takes O((nnz(from) + nnz(to)) · 32) time on
-/// the calling thread and looks at the watch before each block.
+/// `p` has a line for each column of `from`, and `g` a line for each column of `to`. `buffer` comes
+/// from [`Rows::buffer`]. It holds `from p` for the rows of one block. Takes O((nnz(from) +
+/// nnz(to)) · 32) time on the calling thread. The watch is called before each block.
 ///
 /// # Errors
 ///
-/// [`Error::Stopped`], [`Error::TooLarge`] if memory ran low elsewhere.
+/// [`Error::Stopped`] if the watch was stopped. [`Error::TooLarge`] if memory ran low elsewhere in
+/// the process.
 pub(crate) fn cross_into<T: Real>(
     rows: &Rows<T>,
     from: &Design<'_, T>,

@@ -1,12 +1,14 @@
-//! The algorithm: a randomized range finder around ridge regressions, and one more regression.
+//! Fits the embedding: a randomized range finder that uses ridge regressions, followed by one more
+//! regression.
 //!
-//! [`Checked::fit`] reads from top to bottom: scale and copy the data, choose a ridge, find U, choose the
-//! ridge of the last regression, find W, and return both in the caller's order of columns. The steps are
-//! methods of [`Fitting`]. Their matrices are [`Tall`], with a row for each label or feature in the order
-//! of [`Design`]; [`by_row`] puts rows back where the caller has them.
+//! [`Checked::fit`] follows the steps of the algorithm in order. It scales and copies the data,
+//! chooses a ridge, and finds U. It then chooses the ridge of the last regression and finds W. U
+//! and W are returned in the caller's order of columns. The steps are methods of [`Fitting`]. Their
+//! matrices are of type [`Tall`], with a row for each label or feature in the order of [`Design`].
+//! [`by_row`] restores the caller's order of rows.
 //!
-//! Values of X and the weights are scaled by powers of two before the fit, which is exact, and the result
-//! is scaled back.
+//! Values of X and the weights are multiplied by powers of two before the fit, which is exact. The
+//! result is scaled back.
 
 use crate::choice::choose;
 use crate::design::{Design, Matrix, Rows, cross, power_of_two_near_inverse};
@@ -23,45 +25,54 @@ use rayon::prelude::*;
 
 /// A fitted embedding. Matrices are stored row by row, with k columns.
 ///
-/// `T` is the precision of X. Each column of U is signed so that its entry of largest absolute value
-/// (the first such entry) is positive; the column of W goes with it.
+/// `T` is the precision of X. The sign of each column of U is chosen so that its entry with the
+/// largest absolute value is positive. If several entries have the largest absolute value, the
+/// first one is used. The signs of the columns of W change together with the columns of U.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Model<T> {
-    /// k: the number asked for, or fewer if the data have fewer independent directions; at least 1.
+    /// The number of components k; at least 1. It is smaller than requested if the data have fewer
+    /// independent directions.
     pub n_components: usize,
-    /// U, (`n_labels`, k); None for [`Embedding::Pca`]. Rows of labels that no row carries are zero,
-    /// also for [`Embedding::Gaussian`].
+    /// U, of shape (`n_labels`, k). `None` for [`Embedding::Pca`]. Rows of labels that occur in no
+    /// training row are zero, also for [`Embedding::Gaussian`].
     pub label_embedding: Option<Vec<T>>,
-    /// W, (`n_features`, k). Rows of features without a stored value are zero if X is sparse.
+    /// W, of shape (`n_features`, k). If X is sparse, rows of features without a stored value are
+    /// zero.
     pub coef: Vec<T>,
-    /// Added to `XW`, (k,). Zero with neither `center` nor `fit_intercept`.
+    /// Added to `XW`; shape (k,). Zero if neither `center` nor `fit_intercept` is set.
     pub intercept: Vec<T>,
-    /// Estimates of the leading eigenvalues of B, or of `XᵀΩX` for [`Embedding::Pca`]; largest first, one
-    /// for each component. None for [`Embedding::Gaussian`].
+    /// Estimates of the leading eigenvalues of B, or of `XᵀΩX` for [`Embedding::Pca`]. They are in
+    /// decreasing order, one for each component. `None` for [`Embedding::Gaussian`].
     pub eigenvalues: Option<Vec<f64>>,
-    /// Largest number of conjugate gradient steps that a panel took; 1 with a factorization.
+    /// Largest number of conjugate gradient steps taken by any panel of 32 right-hand sides. It is
+    /// 1 for a factorization.
     pub n_steps: usize,
-    /// Number of right-hand sides, over all regressions, that have not reached `tol`. 0 if no `tol` was
-    /// given.
+    /// Number of right-hand sides, over all regressions, that have not reached `tol`. It is 0 if no
+    /// `tol` was given.
     pub n_unfinished: usize,
-    /// Ridge of the regressions for U, relative to the mean diagonal of `XᵀΩX`; 0 for
+    /// Ridge of the regressions for U, relative to the mean diagonal of `XᵀΩX`. It is 0 for
     /// [`Embedding::Pca`].
     pub l2: f64,
-    /// Ridge of the regression for W, relative to the same mean; 0 for [`Embedding::Pca`].
+    /// Ridge of the regression for W, relative to the mean diagonal of `XᵀΩX`. It is 0 for
+    /// [`Embedding::Pca`].
     pub l2_of_coef: f64,
-    /// (`n_rows`, k): for each row, the prediction of its `YU` by a W fitted without it. None unless
-    /// [`Params::leave_one_out`](crate::Params::leave_one_out) asks for it, and for [`Embedding::Pca`].
+    /// Leave-one-out predictions of `YU`; shape (`n_rows`, k). Each row is predicted by a W that is
+    /// fitted without this row. `None` unless
+    /// [`Params::leave_one_out`](crate::Params::leave_one_out) is set. Always `None` for
+    /// [`Embedding::Pca`].
     pub leave_one_out: Option<Vec<f32>>,
 }
 
-/// Cuts `n_rows` rows into blocks and scales their weights.
+/// Divides `n_rows` rows into blocks and scales their weights.
 ///
-/// `n_values` gives the stored values of a row, which decide where blocks are cut. Weights are multiplied
-/// by a power of two that brings the largest near 1. Returns the rows and that factor.
+/// `n_values` returns the number of stored values of a row. These numbers determine the boundaries
+/// of the blocks. The weights are multiplied by a power of two that brings the largest weight
+/// near 1. Returns the rows and this factor.
 ///
 /// # Errors
 ///
-/// [`Error::Shape`] if there is not one weight per row, [`Error::TooLarge`].
+/// [`Error::Shape`] if there is not one weight per row. [`Error::TooLarge`] if there is not enough
+/// memory.
 pub(crate) fn rows_of<T: Real>(
     n_rows: usize,
     n_values: impl Fn(usize) -> usize,
@@ -93,21 +104,22 @@ pub(crate) fn rows_of<T: Real>(
 impl Checked {
     /// Fits the embedding of `y` and the projection of `x`.
     ///
-    /// `x` is (`n_rows`, `n_features`), `y` is (`n_rows`, `n_labels`). `sample_weight` has one weight per
-    /// row, ≥ 0; None means 1 for all.
+    /// `x` has shape (`n_rows`, `n_features`), and `y` has shape (`n_rows`, `n_labels`).
+    /// `sample_weight` has one weight ≥ 0 per row. `None` means that all weights are 1.
     ///
-    /// The same data, parameters and seed give the same bits for any number of threads. The watch counts
-    /// panels of 32 right-hand sides.
+    /// The same data, parameters and seed give exactly the same result for any number of threads.
+    /// The watch counts panels of 32 right-hand sides.
     ///
-    /// Memory: copies of `y` and of sparse `x`, each stored by row and by column; `2 (k + n_oversamples)`
-    /// numbers per label; `2 k` per feature; for each thread `6 · 32` numbers per feature. `Cholesky` adds
-    /// two matrices of features × features and `Dual` two of rows × rows, or four if a ridge is chosen.
+    /// Memory: `y` and sparse `x` are copied, and each copy is stored by row and by column. The fit
+    /// also needs `2 (k + n_oversamples)` numbers per label, `2 k` numbers per feature, and
+    /// `6 · 32` numbers per feature and thread. `Cholesky` adds two matrices of features ×
+    /// features. `Dual` adds two matrices of rows × rows, or four if a ridge is chosen.
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if sizes disagree, [`Error::Param`] if `n_components` is still a share (see
-    /// [`n_components`](Self::n_components)) or products overflow, [`Error::TooLarge`] if memory does
-    /// not suffice, [`Error::Stopped`] if `watch` was stopped.
+    /// [`Error::Shape`] if sizes disagree. [`Error::Param`] if `n_components` is a fraction (see
+    /// [`n_components`](Self::n_components)), or if products overflow. [`Error::TooLarge`] if there
+    /// is not enough memory. [`Error::Stopped`] if `watch` was stopped.
     pub fn fit<I: Index, J: Index, T: Real>(
         &self,
         x: Matrix<'_, I, T>,
@@ -119,13 +131,13 @@ impl Checked {
         let Components::Count(k) = params.n_components else {
             return Err(Error::Param {
                 name: "n_components",
-                expected: "an integer in a fit",
+                expected: "resolved to an integer before the fit",
                 got: format!("{:?}", params.n_components),
             });
         };
         let ones = params.fit_intercept && !params.center && params.embedding != Embedding::Pca;
         same("rows of Y", x.n_rows(), y.n_rows())?;
-        // The 1 is for the column of ones.
+        // 1 is added for the column of ones.
         let n_values = |row: usize| x.n_values(row) + y.row(row).0.len() + 1;
         let (rows, weight_scale) = rows_of(x.n_rows(), n_values, sample_weight)?;
         let sizes = (x.n_cols(), y.n_cols());
@@ -137,8 +149,9 @@ impl Checked {
         self.fit_problem(k, &problem, sizes, weight_scale, watch)
     }
 
-    /// [`fit`](Self::fit) of prepared data, whose positions have types of our own. `sizes` are the numbers of
-    /// features and labels, `weight_scale` is the scale of the row weights.
+    /// Does the work of [`fit`](Self::fit) for prepared data, which no longer depend on the
+    /// caller's index types. `sizes` are the numbers of features and labels. `weight_scale` is the
+    /// scale of the row weights.
     fn fit_problem<T: Real>(
         &self,
         k: usize,
@@ -157,7 +170,7 @@ impl Checked {
         };
         if params.embedding == Embedding::Pca {
             let (w, eigenvalues) = fit.principal_components(k)?;
-            // Components are unit vectors in the space of features, so they need no rescaling.
+            // Components are unit vectors in the space of features, so they are not rescaled.
             let (coef, intercept) = fit.original(&w, n_features, None, 1.0)?;
             return Ok(Model {
                 n_components: w.n_cols,
@@ -199,7 +212,8 @@ impl Checked {
                 drop(regression);
                 (l2 * l2_final, with(l2 * l2_final)?)
             }
-            // Without a ridge for U, the caller wants least squares: W has no ridge either.
+            // If there is no ridge for U, the caller wants ordinary least squares. W then also has
+            // no ridge.
             (Ridge::Auto, Some(regression)) if l2 <= 0.0 => (0.0, regression),
             (Ridge::Auto, None) if l2 <= 0.0 => (0.0, with(0.0)?),
             (Ridge::Auto, regression) => {
@@ -251,22 +265,23 @@ fn scaled(mut eigenvalues: Vec<f64>, scale: f64) -> Vec<f64> {
     eigenvalues
 }
 
-/// A fit in progress.
+/// The state of a fit.
 struct Fitting<'a, T> {
     params: &'a crate::Params,
     problem: &'a Problem<'a, T>,
     watch: &'a Watch,
-    /// Largest number of steps of any panel so far.
+    /// Largest number of steps taken by any panel so far.
     n_steps: usize,
-    /// Right-hand sides of all regressions so far that did not reach the tolerance.
+    /// Number of right-hand sides of all regressions so far that did not reach the tolerance.
     n_unfinished: usize,
 }
 
 impl<T: Real> Fitting<'_, T> {
-    /// The range finder and the eigenvectors (steps 1 to 4 of the crate's documentation): U with at most
-    /// `k` columns, and the leading eigenvalues of B for the scaled data.
+    /// Runs the range finder and computes the eigenvectors (steps 1 to 4 in the documentation of
+    /// the crate). Returns U with at most `k` columns, and the leading eigenvalues of B for the
+    /// scaled data.
     ///
-    /// Takes `n_iter + 1` products with B and as many orthogonalizations.
+    /// Takes `n_iter + 1` products with B and the same number of orthogonalizations.
     fn range(
         &mut self,
         regression: &Regression<T>,
@@ -286,26 +301,28 @@ impl<T: Real> Fitting<'_, T> {
         self.basis(&q, &t, spectrum, k)
     }
 
-    /// A probe of `width` columns: standard normal numbers for every label. They depend on the label's
-    /// original number, so labels that no row carries do not change those of others.
+    /// Returns a random matrix with `width` standard normal numbers for every label. The numbers
+    /// depend on the original number of the label. Labels that occur in no row therefore do not
+    /// change the numbers of other labels.
     fn probe(&self, width: usize) -> Result<Tall<T>, Error> {
         let y = &self.problem.y;
         let number = |row, col| normal(self.params.seed, y.original(row).unwrap_or(0), col);
         Tall::from_fn(y.n_cols(), width, number)
     }
 
-    /// An orthonormal basis of a probe, for `n_iter` = 0. After an iteration the basis of the product is
-    /// orthonormal already; without one, the singular values of `T = BQ` estimate eigenvalues only if Q is
+    /// Returns an orthonormal basis of a random matrix, for `n_iter` = 0. The singular values of
+    /// `T = BQ` estimate eigenvalues only if Q is orthonormal. With `n_iter` ≥ 1, Q is already
     /// orthonormal.
     fn orthonormal(&self, probe: &Tall<T>) -> Result<Tall<T>, Error> {
         let spectrum = probe.spectrum(self.watch)?;
         probe.orthonormal(&spectrum, probe.n_cols, self.watch)
     }
 
-    /// The product `T = BQ = YᵀΩXZ`, where Z is the regression of `YQ` on X, with the singular values and
-    /// right singular vectors of T.
+    /// Computes the product `T = BQ = YᵀΩXZ`, where Z is the regression of `YQ` on X. Also returns
+    /// the singular values and right singular vectors of T.
     ///
-    /// Panels of Q are independent and run in parallel; each finished one is reported to the watch.
+    /// Panels of Q are independent and run in parallel. Each finished panel is reported to the
+    /// watch.
     fn apply(
         &mut self,
         regression: &Regression<T>,
@@ -328,7 +345,7 @@ impl<T: Real> Fitting<'_, T> {
         Ok((t, spectrum))
     }
 
-    /// Records the steps and unfinished right-hand sides of panels, and returns the panels.
+    /// Records the steps and the unfinished right-hand sides of panels, and returns the panels.
     fn note(&mut self, panels: Vec<(Vec<Lanes<T>>, usize, usize)>) -> Vec<Vec<Lanes<T>>> {
         few(panels.into_iter().map(|(panel, n_steps, n_unfinished)| {
             self.n_steps = self.n_steps.max(n_steps);
@@ -337,11 +354,11 @@ impl<T: Real> Fitting<'_, T> {
         }))
     }
 
-    /// U and its eigenvalues from the last basis `q`, the product `t` and the spectrum of `t`, with signs
-    /// settled.
+    /// Computes U and its eigenvalues from the last basis `q`, the product `t` and the spectrum of
+    /// `t`. The signs of the columns are chosen as described in [`Model`].
     ///
-    /// U has at most `k` columns, fewer if `t` has a lower numerical rank. If `t` is zero, U has one column
-    /// of zeros.
+    /// U has at most `k` columns. It has fewer if `t` has a lower numerical rank. If `t` is zero, U
+    /// has one column of zeros.
     fn basis(
         &self,
         q: &Tall<T>,
@@ -363,7 +380,7 @@ impl<T: Real> Fitting<'_, T> {
         Ok((u, eigenvalues))
     }
 
-    /// W: the regression of `YU` on X, for the scaled data.
+    /// Computes W, the regression of `YU` on X, for the scaled data.
     fn solutions(&mut self, regression: &Regression<T>, u: &Tall<T>) -> Result<Tall<T>, Error> {
         let panels = u.panels.par_iter().map(|u| {
             let fit = regression.fit(self.problem, u, self.watch)?;
@@ -378,9 +395,10 @@ impl<T: Real> Fitting<'_, T> {
         })
     }
 
-    /// For each row the prediction of its `YU` by a fit without it, (`n_rows`, k):
-    /// `ȳU + t − (t − p)/(1 − h)`, with the centred targets t of the row, the predictions p of t and the
-    /// leverage h.
+    /// Returns leave-one-out predictions of `YU`; shape (`n_rows`, k). Each row is predicted by a
+    /// fit without this row. The prediction is `ȳU + t − (t − p)/(1 − h)`. Here t is the centred
+    /// row of `YU`, p is the prediction of t by the fit to all rows, and h is the leverage of the
+    /// row. ȳ are the means that centring subtracts from Y, or 0 without centring.
     fn leave_one_out(
         &self,
         regression: &Regression<T>,
@@ -388,9 +406,9 @@ impl<T: Real> Fitting<'_, T> {
         w: &Tall<T>,
     ) -> Result<Vec<f32>, Error> {
         let Problem { rows, x, y } = self.problem;
-        // Each row stays in the means that centring subtracts. The mean of the other rows would reveal the
-        // row's own target, and with weak features a downstream model would learn nothing else from these
-        // predictions.
+        // Centring uses the means over all rows, including the predicted row. A mean over the other
+        // rows only would reveal the row's own target. With weak features, a downstream model would
+        // learn nothing but this from the predictions.
         let leverages = regression.leverages(self.problem, false, self.params.seed, self.watch)?;
         let k = u.n_cols;
         let mut out = filled("predictions of rows", 0.0f32, rows.n() * k)?;
@@ -420,8 +438,8 @@ impl<T: Real> Fitting<'_, T> {
         Ok(out)
     }
 
-    /// U for [`Embedding::Gaussian`]: standard normal numbers divided by √k, which keeps distances
-    /// between label vectors on average. k is at most `n_labels`.
+    /// Returns U for [`Embedding::Gaussian`]: standard normal numbers divided by √k. This preserves
+    /// distances between label vectors on average. k is at most `n_labels`.
     fn gaussian(&self, k: usize, n_labels: usize) -> Result<Tall<T>, Error> {
         let y = &self.problem.y;
         let k = k.min(n_labels);
@@ -430,8 +448,9 @@ impl<T: Real> Fitting<'_, T> {
         })
     }
 
-    /// W for [`Embedding::Pca`]: the range finder with `XᵀΩX` in place of B. Returns the leading right
-    /// singular vectors of `Ω^{1/2} X` and the eigenvalues of `XᵀΩX`, for the scaled data.
+    /// Returns W for [`Embedding::Pca`], computed by the range finder with `XᵀΩX` in place of B.
+    /// The columns of W are the leading right singular vectors of `Ω^{1/2} X`. Also returns the
+    /// eigenvalues of `XᵀΩX`. The results belong to the scaled data.
     fn principal_components(&mut self, k: usize) -> Result<(Tall<T>, Vec<f64>), Error> {
         let Problem { rows, x, .. } = self.problem;
         let width = k
@@ -463,11 +482,11 @@ impl<T: Real> Fitting<'_, T> {
         self.basis(&q, &t, spectrum, k)
     }
 
-    /// W in the caller's order of features, multiplied by `scale`, and the intercept.
+    /// Returns W in the caller's order of features, multiplied by `scale`, and the intercept.
     ///
-    /// The intercept is the weight of the column of ones, or `ȳU − x̄ᵀW` with centring. `scale` is the
-    /// scale of X where W was fitted to the scaled values, and 1 for principal components. `u` is None if
-    /// there is no label embedding.
+    /// With centring, the intercept is `ȳU − x̄ᵀW`. Otherwise it is the weight of the column of
+    /// ones. `scale` is the scale of X if W was fitted to the scaled values, and 1 for principal
+    /// components. `u` is `None` if there is no label embedding.
     fn original(
         &self,
         w: &Tall<T>,
@@ -484,7 +503,7 @@ impl<T: Real> Fitting<'_, T> {
         let intercept = (0..w.n_cols).map(|col| {
             let ones = x.column_of_ones().map_or(0.0, |row| w.get(row, col).f64());
             let labels = u.map_or(0.0, |u| dot(&y.mean, u, col));
-            // The means are those of the scaled values.
+            // The means belong to the scaled values.
             T::of(ones * scale + labels - dot(&x.mean, w, col) * (scale / x.scale))
         });
         let intercept = collected("number of components", intercept)?;
@@ -493,10 +512,10 @@ impl<T: Real> Fitting<'_, T> {
     }
 }
 
-/// Copies a matrix into (`n_rows`, `n_cols`) row by row, multiplied by `scale`.
+/// Copies a matrix into an array of shape (`n_rows`, `n_cols`), row by row, multiplied by `scale`.
 ///
-/// Row r goes to row `original(r)`; rows for which that is None are dropped, and rows that nothing goes to
-/// are zero.
+/// Row r is copied to row `original(r)`. It is left out if `original(r)` is `None`. Rows of the
+/// result without a source row are zero.
 ///
 /// # Errors
 ///

@@ -1,9 +1,10 @@
-//! Gram matrices in double precision, for the solvers that factorize one.
+//! Computes Gram matrices in double precision, for the solvers that factorize a Gram matrix.
 //!
-//! [`gram_of_features`] computes `XᵀΩX` (d, d) and [`gram_of_rows`] `Ω^{1/2} X Xᵀ Ω^{1/2}` (n, n), both with
-//! X as its [`Design`] has it: scaled, centred if asked for, with its own order of columns. The matrix is
-//! cut into strips of rows, one unit of work each, so threads share no sums and the bits do not depend on
-//! their number. Only the lower triangle is computed.
+//! [`gram_of_features`] computes `XᵀΩX` of shape (d, d). [`gram_of_rows`] computes
+//! `Ω^{1/2} X Xᵀ Ω^{1/2}` of shape (n, n). X is used as stored in its [`Design`]: scaled, centred
+//! if requested, and with the column order of the [`Design`]. The matrix is divided into strips of
+//! rows, and each strip is one unit of work. No sum is computed by several threads, so the result
+//! does not depend on the number of threads. Only the lower triangle is computed.
 
 use crate::design::{Cells, Design, Rows, SLAB};
 use faer::linalg::matmul::matmul;
@@ -13,12 +14,12 @@ use manylabel_sparse::{LANES, Lanes, Real, RowBlocks};
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Features of a strip if X is sparse.
+/// Number of features per strip if X is sparse.
 const FEATURES_OF_STRIP: usize = 16;
-/// Features of a strip if X is dense: enough for an efficient product of matrices.
+/// Number of features per strip if X is dense. It is large enough for efficient matrix products.
 const FEATURES_OF_DENSE_STRIP: usize = 256;
 
-/// Zeros for an n × n matrix.
+/// Allocates zeros for an n × n matrix.
 ///
 /// # Errors
 ///
@@ -31,13 +32,13 @@ fn square(n: usize) -> Result<Vec<f64>, Error> {
     filled("the Gram matrix", 0.0, size)
 }
 
-/// The lower triangle of `XᵀΩX`, row by row; entries above the diagonal are arbitrary.
+/// Computes the lower triangle of `XᵀΩX`, row by row. Entries above the diagonal are arbitrary.
 ///
-/// Takes O(Σ z²) time over rows of z stored values, or O(n d²) for dense X.
+/// Takes O(Σ z²) time, summed over rows with z stored values. Takes O(n d²) time for dense X.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`], [`Error::Stopped`].
+/// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was stopped.
 pub(crate) fn gram_of_features<T: Real>(
     rows: &Rows<T>,
     x: &Design<'_, T>,
@@ -68,8 +69,8 @@ pub(crate) fn gram_of_features<T: Real>(
     Ok(gram)
 }
 
-/// Computes the strip of `features` for sparse X, before centring: each stored value of a feature adds its
-/// whole row, up to the diagonal.
+/// Computes the strip of `features` for sparse X, before centring. For each stored value of a
+/// feature, a multiple of its row is added to the strip. Entries above the diagonal are left out.
 fn sparse_strip<T: Real>(
     rows: &Rows<T>,
     blocks: &RowBlocks<T>,
@@ -98,8 +99,8 @@ fn sparse_strip<T: Real>(
     Ok(())
 }
 
-/// Computes the strip of `features` for dense X, as products of slabs of rows, centred and multiplied by
-/// the square roots of their weights.
+/// Computes the strip of `features` for dense X as matrix products over slabs of rows. The rows are
+/// centred and multiplied by the square roots of their weights.
 fn dense_strip<T: Real>(
     rows: &Rows<T>,
     x: &Design<'_, T>,
@@ -128,13 +129,14 @@ fn dense_strip<T: Real>(
     Ok(())
 }
 
-/// The lower triangle of `Ω^{1/2} X Xᵀ Ω^{1/2}`, row by row; entries above the diagonal are arbitrary.
+/// Computes the lower triangle of `Ω^{1/2} X Xᵀ Ω^{1/2}`, row by row. Entries above the diagonal
+/// are arbitrary.
 ///
-/// Takes O(n nnz(X)) time: 32 rows at a time become a panel that is multiplied by X, in the precision of X.
+/// Takes O(n nnz(X)) time. Each panel of 32 rows is multiplied by X, in the precision of X.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`], [`Error::Stopped`].
+/// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was stopped.
 pub(crate) fn gram_of_rows<T: Real>(
     rows: &Rows<T>,
     x: &Design<'_, T>,
@@ -142,7 +144,7 @@ pub(crate) fn gram_of_rows<T: Real>(
 ) -> Result<Vec<f64>, Error> {
     let n = rows.n();
     let mut gram = square(n)?;
-    // Each strip of 32 rows, as a panel, is multiplied by X.
+    // Each strip of 32 rows is copied to a panel and multiplied by X.
     gram.par_chunks_mut(LANES * n.max(1))
         .enumerate()
         .try_for_each(|(at, gram)| {
@@ -154,7 +156,7 @@ pub(crate) fn gram_of_rows<T: Real>(
                 }
             }
             for (block, cut) in rows.cuts.iter().enumerate() {
-                // A strip may lie across two blocks.
+                // A strip may extend over two blocks.
                 let part = strip.start.max(cut.start)..strip.end.min(cut.end);
                 x.for_each_value(block, cut, part, |row, col, value| {
                     let lane = &mut panel[col].0[row - strip.start];

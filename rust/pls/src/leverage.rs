@@ -1,14 +1,16 @@
-//! Leverages: how much the prediction of a row changes with the row's own target.
+//! Computes leverages. The leverage of a row measures how much its prediction depends on its own
+//! target.
 //!
-//! The leverage of row i is `h_i = ω_i x_iᵀ (XᵀΩX + λI)⁻¹ x_i`, plus `ω_i / Σω` for the means that centring
-//! subtracts. If r is the residual of a row, its residual by a fit without the row is `r / (1 − h)`. This
-//! is exact as long as the ridge does not depend on the row. One fit thus gives the leave-one-out error of
-//! all rows, which [`choice`](crate::choice) minimizes over ridges.
+//! The leverage of row i is `h_i = ω_i x_iᵀ (XᵀΩX + λI)⁻¹ x_i`. With centring, `ω_i / Σω` is added
+//! for the means. Let r be the residual of a row. A fit without the row would have the residual
+//! `r / (1 − h)` for this row. This is exact if the ridge is the same with and without the row. One
+//! fit therefore gives the leave-one-out errors of all rows. [`choice`](crate::choice) compares
+//! these errors for several ridges.
 //!
-//! A factorization of the features gives exact leverages from the inverse of the Gram matrix, as
-//! quadratic forms of the rows. A factorization of the rows gives them as `1 − λ (K + λI)⁻¹_ii`, with the
-//! Gram matrix K of the rows. With conjugate gradients nothing is factorized, and leverages are estimated
-//! from random signs.
+//! If the Gram matrix of the features is factorized, exact leverages are quadratic forms of the
+//! rows with the inverse of this matrix. If the Gram matrix K of the rows is factorized, exact
+//! leverages are `1 − λ (K + λI)⁻¹_ii`. With conjugate gradients, nothing is factorized. Leverages
+//! are then estimated from the solutions for random vectors of signs.
 
 use crate::cg;
 use crate::design::{Cells, Design, Rows, SLAB};
@@ -21,27 +23,29 @@ use manylabel_dense::zeros;
 use manylabel_sparse::{LANES, Lanes, Real, RowBlocks};
 use rayon::prelude::*;
 
-/// Panels of random signs that estimate leverages where nothing is factorized. With 2 · 32 vectors and
-/// equal weights, the standard deviation is at most `√(h (1 − h) / 64)`, so 0.06.
+/// Number of panels of random signs that are used to estimate leverages with conjugate gradients.
+/// With 2 · 32 vectors and equal weights, the standard deviation is at most `√(h (1 − h) / 64)`,
+/// which is at most 0.06.
 const PANELS: usize = 2;
 
-/// Upper limit of exact leverages. A row that is the only one with some feature has a leverage of nearly 1,
-/// and `1 − h` would be dominated by rounding.
+/// Upper limit of exact leverages. If a feature occurs in a single row, the leverage of this row is
+/// nearly 1. `1 − h` would then consist mostly of rounding errors.
 const LARGEST_EXACT: f64 = 1.0 - 1e-6;
-/// Upper limit of estimated leverages, which scatter more.
+/// Upper limit of estimated leverages. It is lower because estimates have random errors.
 const LARGEST_ESTIMATED: f64 = 0.95;
 
 impl<T: Real> Regression<T> {
-    /// The leverages of all rows, in [0, 1).
+    /// Returns the leverages of all rows, in [0, 1).
     ///
-    /// They are exact if the regression is by a factorization, at the cost of the Gram matrix and about
-    /// two more factorizations. With conjugate gradients they are estimated from the fits of 64 random
-    /// vectors, which depend on `seed`. `with_means` adds the part `ω_i / Σω` of the means, if X is
-    /// centred.
+    /// Leverages are exact if the regression uses a factorization. Their cost is similar to
+    /// computing the Gram matrix and about two factorizations. With conjugate gradients, leverages
+    /// are estimated from the fits of 64 random vectors, which depend on `seed`. If `with_means` is
+    /// true and X is centred, the part `ω_i / Σω` of the means is added.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`], [`Error::Stopped`].
+    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was
+    /// stopped.
     pub(crate) fn leverages(
         &self,
         problem: &Problem<'_, T>,
@@ -76,10 +80,12 @@ impl<T: Real> Regression<T> {
     }
 }
 
-/// Estimates of the leverages, without the part of the means and not limited to [0, 1).
+/// Returns estimates of the leverages. They do not include the part of the means and are not
+/// limited to [0, 1).
 ///
-/// With H the matrix that maps targets to predictions and independent random signs z, the expectation of
-/// `z_i (Hz)_i` is `H_ii`. The result is the mean over [`PANELS`] · 32 draws of z.
+/// Let H be the matrix that maps targets to predictions, and z a vector of independent random
+/// signs. The expectation of `z_i (Hz)_i` is then `H_ii`. The result is the mean over [`PANELS`] ·
+/// 32 draws of z.
 fn estimates<T: Real>(
     settings: &cg::Settings<T>,
     problem: &Problem<'_, T>,
@@ -118,11 +124,12 @@ fn estimates<T: Real>(
     collected("number of rows", (0..rows.n()).map(of_row))
 }
 
-/// `Xz` for all rows, centred if `x` is; one line of 32 numbers per row.
+/// Returns `Xz` for all rows, with one line of 32 numbers per row. The product is centred if `x` is
+/// centred.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`], [`Error::Stopped`].
+/// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was stopped.
 pub(crate) fn predictions<T: Real>(
     rows: &Rows<T>,
     x: &Design<'_, T>,
@@ -138,8 +145,8 @@ pub(crate) fn predictions<T: Real>(
     Ok(out)
 }
 
-/// `ω_i x_iᵀ M x_i` for all rows, where M is the inverse of the regularized Gram matrix of the features.
-/// Blocks of rows run in parallel.
+/// Returns `ω_i x_iᵀ M x_i` for all rows, where M is the inverse of the regularized Gram matrix of
+/// the features. Blocks of rows run in parallel.
 fn of_features<T: Real>(
     rows: &Rows<T>,
     x: &Design<'_, T>,
@@ -165,8 +172,8 @@ fn of_features<T: Real>(
     Ok(all)
 }
 
-/// `x_iᵀ M x_i` for the rows of a sparse block, in O(z²) time for a row of z stored values. With centring it
-/// expands the square, so that rows stay sparse.
+/// Returns `x_iᵀ M x_i` for the rows of a sparse block. A row with z stored values takes O(z²)
+/// time. With centring, the square is expanded, so that rows stay sparse.
 fn of_sparse_block<T: Real>(
     blocks: &RowBlocks<T>,
     at: usize,
@@ -210,7 +217,8 @@ fn of_sparse_block<T: Real>(
     Ok(squares)
 }
 
-/// `x_iᵀ M x_i` for the rows of a dense block, in O(d²) time per row, by products of slabs of rows.
+/// Returns `x_iᵀ M x_i` for the rows of a dense block, by matrix products over slabs of rows. Takes
+/// O(d²) time per row.
 fn of_dense_block<T: Real>(
     x: &Design<'_, T>,
     at: usize,

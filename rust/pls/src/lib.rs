@@ -1,60 +1,63 @@
-//! Randomized partial least squares: the label embedding Rembrandt.
+//! Fits the label embedding Rembrandt, which is a randomized form of partial least squares.
 //!
-//! With features X (n, d), labels Y (n, c) and a diagonal matrix Ω of row weights, the best
-//! least-squares weight matrix of rank k is `W Uᵀ`. The label embedding U (c, k) holds the leading
-//! eigenvectors of `B = YᵀΩX (XᵀΩX + λI)⁻¹ XᵀΩY`. The projection W (d, k) is the ridge regression of
-//! `YU` on X. A downstream model then learns labels from the k columns of `XW`.
+//! Let X (n, d) be the features, Y (n, c) the labels, and Ω a diagonal matrix of row weights. The
+//! best weight matrix of rank k in the sense of least squares is `W Uᵀ`. The label embedding U (c,
+//! k) holds the leading eigenvectors of `B = YᵀΩX (XᵀΩX + λI)⁻¹ XᵀΩY`. The projection W (d, k) is
+//! the ridge regression of `YU` on X. A downstream model then learns the labels from the k columns
+//! of `XW`.
 //!
 //! # Algorithm
 //!
-//! B (c, c) is never formed. Its product with a probe Q (c, ℓ) is a ridge regression followed by a
-//! product with Yᵀ:
+//! The matrix B (c, c) is never formed. The product of B with a matrix Q (c, ℓ) is computed as a
+//! ridge regression followed by a product with Yᵀ:
 //!
 //! ```text
 //! Z  = (XᵀΩX + λI)⁻¹ XᵀΩYQ
 //! BQ = YᵀΩXZ
 //! ```
 //!
-//! 1. Draw a Gaussian probe Q of ℓ = min(k + `n_oversamples`, d, c) columns.
-//! 2. Repeat `n_iter` times: Q becomes an orthonormal basis of `BQ`.
-//! 3. With `T = BQ` once more, take the singular values and right singular vectors V of T. The singular
+//! 1. Draw a Gaussian random matrix Q with ℓ = min(k + `n_oversamples`, d, c) columns.
+//! 2. Repeat `n_iter` times: replace Q by an orthonormal basis of `BQ`.
+//! 3. Compute `T = BQ`, and the singular values and right singular vectors V of T. The singular
 //!    values estimate the leading eigenvalues of B.
-//! 4. U is computed from T or from Q and the first k columns of V; see [`Variant`].
-//! 5. W is one more regression, of `YU` on X.
+//! 4. Compute U from T or from Q and the first k columns of V; see [`Variant`].
+//! 5. Compute W by one more regression, of `YU` on X.
 //!
-//! That makes `n_iter + 1` regressions with ℓ right-hand sides for U, and one with k for W.
+//! In total there are `n_iter + 1` regressions with ℓ right-hand sides for U, and one regression
+//! with k right-hand sides for W.
 //!
-//! The algorithm is algorithm 1 of Mineiro and Karampatziakis, "Fast Label Embeddings for Extremely
-//! Large Output Spaces" (2014). Its line 8 is read as `F = (YᵀXZ)ᵀ(YᵀXZ)`, since the shapes of the
-//! printed formula do not agree. The ridge and the row weights are from "Scalable Multilabel Prediction
-//! via Randomized Methods" (2015) by the same authors.
+//! This is algorithm 1 of Mineiro and Karampatziakis, "Fast Label Embeddings for Extremely Large
+//! Output Spaces" (2014). Its line 8 is read as `F = (YᵀXZ)ᵀ(YᵀXZ)`, because the shapes in the
+//! printed formula do not match. The ridge and the row weights are from "Scalable Multilabel
+//! Prediction via Randomized Methods" (2015) by the same authors.
 //!
 //! # Regressions and ridges
 //!
-//! A regression is solved by a Cholesky factorization of a Gram matrix, or by preconditioned conjugate
-//! gradients; see [`Solver`]. Ridges are relative to the mean diagonal of `XᵀΩX`, so they do not depend
-//! on the scale of X. [`Ridge::Auto`] chooses the ridge with the least leave-one-out error. One fit
-//! gives that error: the residual of row i by a fit without row i is `r_i / (1 − h_i)`, where `h_i` is the
-//! leverage of the row.
+//! A regression is solved by a Cholesky factorization of a Gram matrix or by preconditioned
+//! conjugate gradients; see [`Solver`]. Ridges are relative to the mean diagonal of `XᵀΩX`, so they
+//! do not depend on the scale of X. [`Ridge::Auto`] chooses the ridge with the smallest
+//! leave-one-out error. A single fit gives this error. A fit without row i would have the residual
+//! `r_i / (1 − h_i)` for row i, where `h_i` is the leverage of the row.
 //!
 //! # Cost
 //!
-//! With conjugate gradients, one product with B takes O((nnz(X) s + nnz(Y)) ℓ) time for s steps. A
-//! factorization takes O(n d² + d³) time once for dense X and O(d² ℓ) for each product. An
-//! orthogonalization takes O(c ℓ²). See [`Checked::fit`] for memory.
+//! With conjugate gradients, one product with B takes O((nnz(X) s + nnz(Y)) ℓ) time for s steps.
+//! For dense X, a factorization takes O(n d² + d³) time once, and each product O(d² ℓ) time. An
+//! orthogonalization takes O(c ℓ²) time. See [`Checked::fit`] for memory.
 //!
 //! # Data structures and determinism
 //!
-//! Tall matrices are stored as panels of 32 columns. A product works on one panel, which is the unit of
-//! work of one thread, and on one block of rows after the other. Threads share no sums, so results have
-//! the same bits for any number of threads. Random numbers depend on the seed and on their position only.
+//! Tall matrices are stored as panels of 32 columns. A panel is the unit of work of one thread. A
+//! product processes one panel, one block of rows after the other. No sum is computed by several
+//! threads, so results are exactly the same for any number of threads. Random numbers depend only
+//! on the seed and on their position.
 //!
-//! Storage and products are in the precision of X. Orthogonalizations, Gram matrices and their
-//! factorizations are in double precision.
+//! Matrices are stored and multiplied in the precision of X. Orthogonalizations, Gram matrices and
+//! their factorizations are in double precision.
 //!
-//! Invariant: a fit forms no matrix of labels × labels or rows × labels. It forms matrices of features ×
-//! features or rows × rows only if the solver factorizes one. It keeps rows × k numbers only for
-//! [`Params::leave_one_out`].
+//! A fit never forms a matrix of labels × labels or of rows × labels. It forms a matrix of
+//! features × features or of rows × rows only if the solver factorizes such a matrix. It keeps
+//! rows × k numbers only for [`Params::leave_one_out`].
 //!
 //! # Example
 //!

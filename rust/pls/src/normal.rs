@@ -1,28 +1,30 @@
-//! Standard normal numbers by position.
+//! Generates standard normal numbers by position.
 //!
-//! The number at (row, column) depends on the seed and the position alone, not on when or on which thread
-//! it is drawn. A probe is therefore the same for any number of threads, and needs no state to be passed
-//! around.
+//! The number at (row, column) depends only on the seed and the position. It does not depend on the
+//! order of the draws or on the thread. A random matrix is therefore the same for any number of
+//! threads. No generator state has to be passed around.
 //!
-//! Two hashes of the seed and the row give the start of a `SplitMix64` sequence. Column j takes its numbers
-//! 2j + 1 and 2j + 2, which the Box–Muller transform turns into one normal number.
+//! Two hashes of the seed and the row give the start of a `SplitMix64` sequence. Column j uses the
+//! numbers 2j + 1 and 2j + 2 of the sequence. The Box–Muller transform turns them into one normal
+//! number.
 
 use std::f64::consts::TAU;
 
-/// The output function of the generator `SplitMix64` (Steele, Lea, Flood 2014): a bijection whose output
-/// bits each depend on all bits of `z`.
+/// The output function of the generator `SplitMix64` (Steele, Lea, Flood 2014). It is a bijection.
+/// Each output bit depends on all bits of `z`.
 fn mixed(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
 }
 
-/// A uniform number in (0, 1) from the upper 52 bits. 0 and 1 are excluded, so its logarithm is finite.
+/// Returns a uniform number in (0, 1) from the upper 52 bits. 0 and 1 are excluded, so the
+/// logarithm of the number is finite.
 fn uniform(bits: u64) -> f64 {
     ((bits >> 12) as f64 + 0.5) / (1u64 << 52) as f64
 }
 
-/// The number at (`row`, `col`) of a matrix of independent standard normal numbers.
+/// Returns the number at (`row`, `col`) of a matrix of independent standard normal numbers.
 pub(crate) fn normal(seed: u64, row: usize, col: usize) -> f64 {
     const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
     let of_row =
@@ -45,7 +47,7 @@ mod tests {
         for seed in [0, 1, u64::MAX] {
             let draw = |at: usize| normal(seed, at / n, at % n);
             let mean = |f: &dyn Fn(usize) -> f64| (0..n * n).map(f).sum::<f64>() / (n * n) as f64;
-            // Within five standard errors of n² = 40,000 draws.
+            // Tolerances are five standard errors for n² = 40,000 draws.
             assert!(mean(&draw).abs() < 0.025);
             assert!((mean(&|at| draw(at).powi(2)) - 1.0).abs() < 0.036);
             assert!((mean(&|at| draw(at).powi(4)) - 3.0).abs() < 0.25);

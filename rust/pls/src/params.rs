@@ -1,8 +1,8 @@
-//! Parameters of the embedding and their ranges.
+//! Defines the parameters of the embedding and their ranges.
 //!
-//! [`Params`] holds what the user chose. [`Params::check`] turns it into [`Checked`](crate::Checked),
-//! which alone can fit, so kernels never see a parameter out of range. Defaults are those of the Python
-//! estimator.
+//! [`Params`] holds the values chosen by the user. [`Params::check`] turns them into a
+//! [`Checked`](crate::Checked). Only a [`Checked`](crate::Checked) can be fitted, so a fit never
+//! sees a parameter out of range. The defaults equal the defaults of the Python estimator.
 
 use manylabel_base::range::{at_least_one, ensure, not_negative, positive};
 use manylabel_base::{Error, checked};
@@ -10,27 +10,31 @@ use manylabel_base::{Error, checked};
 /// The number of components k of the embedding.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Components {
-    /// This many; ≥ 1. The fit returns fewer if the data have fewer independent directions.
+    /// A fixed number of components; ≥ 1. The fit returns fewer if the data have fewer independent
+    /// directions.
     Count(usize),
-    /// The smallest k such that the k largest eigenvalues of `YᵀΩY` (not centred) sum to more than this
-    /// share of its trace; in (0, 1). [`Checked::n_components`](crate::Checked::n_components) resolves a
-    /// share to a count before the fit.
+    /// The smallest k for which the k largest eigenvalues of `YᵀΩY` (not centred) sum to more than
+    /// this fraction of its trace; in (0, 1).
+    /// [`Checked::n_components`](crate::Checked::n_components) converts the fraction to a count
+    /// before the fit.
     Share(f64),
 }
 
-/// How U is computed from the last product `T = BQ` and the eigenvectors V of `TᵀT`.
+/// The formula for U. It uses the last product `T = BQ` and the eigenvectors V of `TᵀT`.
 ///
-/// Both variants have orthonormal columns and cost the same.
+/// Both variants give orthonormal columns and cost the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Variant {
-    /// `U = T V diag(μ)^{−1/2}`, where μ are the eigenvalues of `TᵀT`. The authors' code uses this
-    /// basis. It is as accurate as one more iteration of the range finder, at no extra cost.
+    /// `U = T V diag(μ)^{−1/2}`, where μ are the eigenvalues of `TᵀT`. The code of Mineiro and
+    /// Karampatziakis uses this basis. It is as accurate as one more iteration of the range finder,
+    /// at no extra cost.
     Power,
-    /// `U = Q V`, as printed in the papers.
+    /// `U = Q V`, as printed in the papers of Mineiro and Karampatziakis (see the [crate](crate)).
     Ritz,
 }
 
-/// The kind of embedding. All but [`Rembrandt`](Self::Rembrandt) are baselines for comparison.
+/// The kind of embedding. All kinds except [`Rembrandt`](Self::Rembrandt) are baselines for
+/// comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Embedding {
     /// U holds the leading right singular vectors of the projection of Y on the columns of X.
@@ -42,66 +46,72 @@ pub enum Embedding {
     Pca,
 }
 
-/// A ridge, or the request to choose one.
+/// A ridge, or the instruction to choose one.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Ridge {
-    /// The ridge with the least leave-one-out error among those tried.
+    /// The ridge with the smallest leave-one-out error among the ridges that are tried.
     Auto,
-    /// This value; finite, ≥ 0.
+    /// A fixed ridge; finite and ≥ 0.
     Of(f64),
 }
 
-/// How ridge regressions are solved.
+/// The method for solving ridge regressions.
 ///
 /// The factorizations solve exactly, up to rounding. Conjugate gradients stop at `tol` or after
-/// `max_iter` steps, and stopping early regularizes the solution as well.
+/// `max_iter` steps. Early stopping has a regularizing effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Solver {
-    /// [`Cholesky`](Self::Cholesky) for up to 4000 features. With more, [`Dual`](Self::Dual) for dense
-    /// X of up to 4000 rows, otherwise [`Cg`](Self::Cg).
+    /// Chooses [`Cholesky`](Self::Cholesky) for up to 4000 features. With more features, chooses
+    /// [`Dual`](Self::Dual) if X is dense and has up to 4000 rows, and otherwise [`Cg`](Self::Cg).
     Auto,
     /// Factorizes the Gram matrix of the features (d, d).
     Cholesky,
-    /// Conjugate gradients, preconditioned by the diagonal. 32 right-hand sides share each pass over X.
+    /// Uses conjugate gradients, preconditioned by the diagonal. Each pass over X serves 32
+    /// right-hand sides.
     Cg,
     /// Factorizes the Gram matrix of the rows (n, n).
     Dual,
 }
 
-/// Parameters as the user gave them. [`check`](Self::check) checks their ranges and makes them usable.
+/// Parameters as given by the user. [`check`](Self::check) verifies their ranges and returns a
+/// [`Checked`](crate::Checked).
 #[derive(Debug, Clone)]
 pub struct Params {
-    /// Number of components, k.
+    /// Number of components k.
     pub n_components: Components,
-    /// Columns of the probe beyond k (p in the papers).
+    /// Number of columns of the random matrix in addition to k (p in the papers of Mineiro and
+    /// Karampatziakis).
     pub n_oversamples: usize,
-    /// Iterations of the range finder (q in the papers). With 0 the probe is only orthogonalized.
+    /// Number of iterations of the range finder (q in the papers of Mineiro and Karampatziakis).
+    /// With 0, the random matrix is only orthogonalized.
     pub n_iter: usize,
-    /// Ridge of the regressions for U, relative to the mean diagonal of `XᵀΩX`. With
-    /// [`Ridge::Auto`] it is chosen for 32 random combinations of the labels.
+    /// Ridge of the regressions for U, relative to the mean diagonal of `XᵀΩX`. [`Ridge::Auto`]
+    /// chooses it for 32 random combinations of the labels.
     pub l2: Ridge,
-    /// Ridge of the regression for W, relative to that of the others. With [`Ridge::Auto`] it is chosen
-    /// for the first 32 columns of `YU`, or is 0 if `l2` is 0.
+    /// Ridge of the regression for W, relative to the ridge of the regressions for U.
+    /// [`Ridge::Auto`] chooses it for the first 32 columns of `YU`. It is 0 if `l2` is 0.
     pub l2_final: Ridge,
-    /// How U is computed from the last product.
+    /// The formula for U.
     pub variant: Variant,
     /// The kind of embedding.
     pub embedding: Embedding,
-    /// Whether to subtract the weighted column means of X and Y. Sparse matrices stay sparse.
+    /// Whether to subtract the weighted column means from X and Y. Sparse matrices stay sparse.
     pub center: bool,
-    /// Whether X gets a column of ones. Ignored with `center` and with [`Embedding::Pca`].
+    /// Whether to add a column of ones to X. Ignored with `center` and with [`Embedding::Pca`].
     pub fit_intercept: bool,
-    /// How regressions are solved.
+    /// The method for solving regressions.
     pub solver: Solver,
     /// Maximum number of steps of conjugate gradients; ≥ 1.
     pub max_iter: usize,
-    /// A right-hand side is solved once the norm of its residual is at most `tol` times that of the
-    /// first residual; finite, > 0. None means 10⁻³ in double precision and 10⁻² in single precision.
+    /// Tolerance, relative to the norm of the first residual; finite and > 0. A right-hand side is
+    /// solved once the norm of its residual is at most `tol` times this norm. `None` means 10⁻³ in
+    /// double precision and 10⁻² in single precision.
     pub tol: Option<f64>,
-    /// Seed of all random numbers: the probe, the Gaussian embedding, and the signs that estimate
-    /// leverages.
+    /// Seed of all random numbers. They are used for the random matrix, the Gaussian embedding, and
+    /// the signs that estimate leverages.
     pub seed: u64,
-    /// Whether the model stores, for each row, the prediction by a fit without that row.
+    /// Whether the model stores leave-one-out predictions: for each row, the prediction by a W that
+    /// is fitted without this row.
     pub leave_one_out: bool,
 }
 
@@ -129,7 +139,7 @@ impl Default for Params {
 checked!(Params);
 
 impl Params {
-    /// Returns [`Error::Param`] for the first parameter out of its range.
+    /// Returns [`Error::Param`] for the first parameter that is out of range.
     fn ranges(&self) -> Result<(), Error> {
         match self.n_components {
             Components::Count(k) => at_least_one("n_components", k)?,

@@ -1,7 +1,7 @@
-//! Rows times a matrix of few columns: `XW + b` for a fitted model, and `YU` for labels.
+//! Multiplies rows by a matrix with few columns: `XW + b` for a fitted model, and `YU` for labels.
 //!
-//! This is all that transforming new rows needs. It works on the model's arrays as the caller holds them, in
-//! their precision, and prepares nothing.
+//! This is all that is needed to transform new rows. [`project`] reads the model's arrays directly,
+//! in their own precision. Nothing is prepared in advance.
 //!
 //! ```
 //! use manylabel_base::Watch;
@@ -23,20 +23,20 @@ use manylabel_simd::wide;
 use manylabel_sparse::{Index, Real};
 use rayon::prelude::*;
 
-/// Rows that one thread projects before it looks at the watch. [`project`] uses no threads for that many
-/// rows or fewer.
+/// Number of rows that one thread projects between two calls of the watch. [`project`] uses no
+/// threads for this number of rows or fewer.
 pub const ROWS_AT_ONCE: usize = 64;
 
-/// Computes `XW + b`, (`n_rows`, k) row by row.
+/// Computes `XW + b` and returns it row by row; shape (`n_rows`, k).
 ///
-/// `coef` is W, (`n_cols`, k) row by row, and `intercept` is b, (k,). Values of `x` are converted to the
-/// precision of W, in which sums are taken. Takes O(nnz(X) k) time. The bits do not depend on the number of
-/// threads.
+/// `coef` is W, stored row by row with shape (`n_cols`, k). `intercept` is b, with shape (k,).
+/// Values of `x` are converted to the precision of W, and sums are computed in this precision.
+/// Takes O(nnz(X) k) time. The result does not depend on the number of threads.
 ///
 /// # Errors
 ///
-/// [`Error::Shape`] if W has another size, [`Error::TooLarge`] if the result does not fit in memory,
-/// [`Error::Stopped`].
+/// [`Error::Shape`] if W has another size. [`Error::TooLarge`] if the result does not fit in
+/// memory. [`Error::Stopped`] if the watch was stopped.
 pub fn project<I: Index, V: Real, T: Real>(
     x: Matrix<'_, I, V>,
     coef: &[T],
@@ -44,7 +44,7 @@ pub fn project<I: Index, V: Real, T: Real>(
     watch: &Watch,
 ) -> Result<Vec<T>, Error> {
     let k = intercept.len();
-    same("numbers in coef_", x.n_cols().saturating_mul(k), coef.len())?;
+    same("size of coef_", x.n_cols().saturating_mul(k), coef.len())?;
     let size = x.n_rows().checked_mul(k).ok_or_else(|| Error::TooLarge {
         what: "the projection",
         got: format!("{} x {k} numbers", x.n_rows()),
@@ -60,15 +60,10 @@ pub fn project<I: Index, V: Real, T: Real>(
             match x {
                 Matrix::Sparse(x) => {
                     let (cols, values) = x.row(row);
-                    for (&col, &value) in cols.iter().zip(values) {
-                        let first = col.get() * k;
-                        add_scaled(T::of(value.f64()), &coef[first..first + k], out);
-                    }
+                    add_sparse(cols, values, coef, out);
                 }
                 Matrix::Dense(x) => {
-                    for (&value, coef) in x.row(row).iter().zip(coef.chunks(k)) {
-                        add_scaled(T::of(value.f64()), coef, out);
-                    }
+                    add_dense(x.row(row), coef, out);
                 }
             }
         }
@@ -84,8 +79,27 @@ pub fn project<I: Index, V: Real, T: Real>(
     Ok(out)
 }
 
-/// `out += value · coef`, number by number.
+/// Adds the rows `cols` of `coef` to `out`, each times its value.
 #[wide]
+fn add_sparse<I: Index, V: Real, T: Real>(cols: &[I], values: &[V], coef: &[T], out: &mut [T]) {
+    let k = out.len();
+    for (&col, &value) in cols.iter().zip(values) {
+        let first = col.get() * k;
+        add_scaled(T::of(value.f64()), &coef[first..first + k], out);
+    }
+}
+
+/// Adds all rows of `coef` to `out`, each times its value.
+#[wide]
+fn add_dense<V: Real, T: Real>(values: &[V], coef: &[T], out: &mut [T]) {
+    for (&value, coef) in values.iter().zip(coef.chunks(out.len())) {
+        add_scaled(T::of(value.f64()), coef, out);
+    }
+}
+
+/// Computes `out += value · coef`, number by number. It is part of the loops that call it, so that the
+/// instruction set is chosen once per row and not once per value.
+#[inline(always)]
 fn add_scaled<T: Real>(value: T, coef: &[T], out: &mut [T]) {
     for (out, &coef) in out.iter_mut().zip(coef) {
         *out += value * coef;

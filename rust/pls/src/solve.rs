@@ -1,16 +1,18 @@
-//! Ridge regressions `argmin_Z ‖YQ − XZ‖² + λ‖Z‖²`, rows weighted by Ω, 32 right-hand sides at a time.
+//! Solves ridge regressions `argmin_Z ‖YQ − XZ‖² + λ‖Z‖²` with rows weighted by Ω, for 32
+//! right-hand sides at a time.
 //!
-//! [`Regression`] solves for one ridge in one of three ways:
+//! [`Regression`] solves for one ridge by one of three methods:
 //!
-//! - [`Method::ConjugateGradients`]: iterates on `(XᵀΩX + λI) Z = XᵀΩYQ`. No set-up; each solution takes
-//!   a pass over X per step.
-//! - [`Method::Features`]: factorizes `XᵀΩX + λI` once, O(d³) time, and solves in O(d² · 32).
-//! - [`Method::Rows`]: with `K = Ω^{1/2} X Xᵀ Ω^{1/2}`, the same solution is
-//!   `Z = XᵀΩ^{1/2} (K + λI)⁻¹ Ω^{1/2} YQ`. It factorizes `K + λI` once, O(n³) time, and solves in
-//!   O((n² + nnz(X)) · 32).
+//! - [`Method::ConjugateGradients`] iterates on `(XᵀΩX + λI) Z = XᵀΩYQ`. It needs no preparation.
+//!   Each step of a solution makes a pass over X.
+//! - [`Method::Features`] factorizes `XᵀΩX + λI` once in O(d³) time. Each solution takes O(d² ·
+//!   32).
+//! - [`Method::Rows`] uses `K = Ω^{1/2} X Xᵀ Ω^{1/2}`. The solution can also be written as
+//!   `Z = XᵀΩ^{1/2} (K + λI)⁻¹ Ω^{1/2} YQ`. The method factorizes `K + λI` once in O(n³) time. Each
+//!   solution takes O((n² + nnz(X)) · 32).
 //!
-//! Regressions with different ridges share a [`Gram`] matrix. Factorizations are in double precision,
-//! conjugate gradients and products in that of X.
+//! Regressions with different ridges use the same [`Gram`] matrix. Factorizations are in double
+//! precision. Conjugate gradients and products are in the precision of X.
 
 use crate::cg::{self, Fit};
 use crate::design::{Cells, Design, Rows, cross};
@@ -21,24 +23,25 @@ use manylabel_base::{Error, Watch, collected, filled};
 use manylabel_dense::{Cholesky, from_fn};
 use manylabel_sparse::{LANES, Lanes, Real};
 
-/// Maximum number of features, or rows, for which [`Solver::Auto`] factorizes a Gram matrix: 128 MB in
-/// double precision.
+/// Maximum number of features, or of rows, for which [`Solver::Auto`] factorizes a Gram matrix. The
+/// matrix then takes 128 MB in double precision.
 const MOST_FACTORIZED: usize = 4000;
 
-/// Ridge used in place of λ = 0 with [`Method::Features`], relative to the mean diagonal of `XᵀΩX`. Up to
-/// rounding, the solution is that of least norm, and its predictions are those of least squares.
+/// Ridge used in place of λ = 0 with [`Method::Features`], relative to the mean diagonal of `XᵀΩX`.
+/// Up to rounding, the solution is the least-squares solution of smallest norm.
 const LEAST_RIDGE: f64 = 1e-12;
 
-/// Ridge used in place of λ = 0 with [`Method::Rows`], relative to the same mean. The part of the targets
-/// that no features explain is divided by it: a smaller ridge amplifies rounding, a larger one changes the
-/// solution.
+/// Ridge used in place of λ = 0 with [`Method::Rows`], relative to the mean diagonal of `XᵀΩX`. The
+/// part of the targets that the features do not explain is divided by this ridge. A smaller ridge
+/// amplifies rounding errors, and a larger ridge changes the solution.
 const LEAST_RIDGE_OF_ROWS: f64 = 1e-9;
 
-/// Upper limit of ridges. Entries of X are at most about 1, so larger ridges risk overflow in single
-/// precision, and solutions are practically 0 already.
+/// Upper limit of ridges. Scaled entries of X are at most about 1. Larger ridges may overflow in
+/// single precision, and their solutions are practically 0.
 const LARGEST_RIDGE: f64 = 1e30;
 
-/// The data of a fit: rows and the two matrices, scaled and cut in the same way.
+/// The data of a fit: the rows and the two matrices, scaled and divided into blocks in the same
+/// way.
 pub(crate) struct Problem<'a, T> {
     /// Blocks and weights of the rows.
     pub(crate) rows: Rows<T>,
@@ -48,9 +51,10 @@ pub(crate) struct Problem<'a, T> {
     pub(crate) y: Design<'a, T>,
 }
 
-/// How a [`Regression`] is solved, with what is prepared for its ridge; see the module.
+/// The method of a [`Regression`], with the data prepared for its ridge. See the module
+/// documentation.
 pub(crate) enum Method<T> {
-    /// Iterates; nothing is factorized.
+    /// Iterates without a factorization.
     ConjugateGradients(cg::Settings<T>),
     /// The factor of `XᵀΩX + λI`.
     Features(Cholesky),
@@ -58,13 +62,13 @@ pub(crate) enum Method<T> {
     Rows(Cholesky, f64),
 }
 
-/// Ridge regressions with one ridge, ready for any right-hand sides.
+/// Ridge regressions with one ridge, prepared for any right-hand sides.
 pub(crate) struct Regression<T>(pub(crate) Method<T>);
 
-/// The Gram matrix that regressions with different ridges share, without a ridge; its lower triangle, row
-/// by row.
+/// The Gram matrix, without a ridge, that regressions with different ridges use. Its lower triangle
+/// is stored row by row.
 pub(crate) enum Gram {
-    /// Conjugate gradients need none.
+    /// Conjugate gradients need no Gram matrix.
     None,
     /// `XᵀΩX`.
     OfFeatures(Vec<f64>),
@@ -73,11 +77,12 @@ pub(crate) enum Gram {
 }
 
 impl Gram {
-    /// Resolves [`Solver::Auto`] and computes the Gram matrix that the solver needs, if any.
+    /// Resolves [`Solver::Auto`] and computes the Gram matrix if the solver needs it.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`], [`Error::Stopped`].
+    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was
+    /// stopped.
     pub(crate) fn new<T: Real>(
         params: &Params,
         problem: &Problem<'_, T>,
@@ -104,13 +109,14 @@ impl Gram {
 impl<T: Real> Regression<T> {
     /// Prepares regressions with a ridge of `l2` times the mean diagonal of `XᵀΩX`.
     ///
-    /// The mean is over `n_features`, which counts all of the caller's features and a column of ones.
-    /// Features without stored values count with 0.
+    /// The mean is over `n_features` entries, including all of the caller's features and a column
+    /// of ones. Features without stored values count as 0.
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] if the inverse diagonal overflows or no factorization is found, [`Error::TooLarge`],
-    /// [`Error::Stopped`].
+    /// [`Error::Param`] if the inverse diagonal overflows or no factorization is found.
+    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was
+    /// stopped.
     pub(crate) fn new(
         params: &Params,
         problem: &Problem<'_, T>,
@@ -133,7 +139,7 @@ impl<T: Real> Regression<T> {
                 if preconditioner.iter().any(|entry| !entry.f64().is_finite()) {
                     return Err(Error::Param {
                         name: "l2",
-                        expected: "> 0 for features on such different scales, unless X is float64",
+                        expected: "> 0 if the scales of features differ so much and X is not float64",
                         got: l2.to_string(),
                     });
                 }
@@ -159,11 +165,12 @@ impl<T: Real> Regression<T> {
         }))
     }
 
-    /// Solves for the targets `Yq`, where `q` has a line of 32 numbers for each label.
+    /// Solves for the targets `Yq`. `q` has a line of 32 numbers for each label.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`], [`Error::Stopped`].
+    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was
+    /// stopped.
     pub(crate) fn fit(
         &self,
         problem: &Problem<'_, T>,
@@ -209,7 +216,7 @@ impl<T: Real> Regression<T> {
     }
 }
 
-/// The solution of a factorization.
+/// Wraps the solution of a factorization.
 fn direct<T>(z: Vec<Lanes<T>>) -> Fit<T> {
     Fit {
         z,
@@ -218,7 +225,7 @@ fn direct<T>(z: Vec<Lanes<T>>) -> Fit<T> {
     }
 }
 
-/// Multiplies the line of each row by the square root of the row's weight.
+/// Multiplies the line of each row by the square root of the weight of the row.
 fn scale_by_roots<T: Real>(rows: &Rows<T>, r: &mut [Lanes<T>]) {
     for (row, r) in r.iter_mut().enumerate() {
         let root = T::of(rows.weight(row).sqrt());
@@ -226,15 +233,17 @@ fn scale_by_roots<T: Real>(rows: &Rows<T>, r: &mut [Lanes<T>]) {
     }
 }
 
-/// Factorizes a Gram matrix plus a ridge; returns the factor and the ridge that was added.
+/// Factorizes a Gram matrix plus a ridge. Returns the factor and the ridge that was added.
 ///
-/// `gram` is (n, n) row by row, of which the lower triangle is used. A `ridge` of 0 is replaced by `least`.
-/// If rounding leaves the sum not positive definite, the ridge grows by factors of 16 until it is.
+/// `gram` has shape (n, n) and is stored row by row. Only its lower triangle is used. A `ridge` of
+/// 0 is replaced by `least`. If the sum is not positive definite because of rounding, the ridge is
+/// multiplied by 16 until the sum is positive definite.
 ///
 /// # Errors
 ///
-/// [`Error::Param`] if no ridge up to [`LARGEST_RIDGE`] suffices, which happens only to entries that are
-/// not finite; [`Error::TooLarge`]; [`Error::Stopped`].
+/// [`Error::Param`] if no ridge up to [`LARGEST_RIDGE`] is sufficient. This happens only if entries
+/// are not finite. [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the
+/// watch was stopped.
 fn factor(
     gram: &[f64],
     n: usize,
@@ -244,7 +253,8 @@ fn factor(
 ) -> Result<(Cholesky, f64), Error> {
     let mut ridge = if ridge > 0.0 { ridge } else { least };
     loop {
-        // `least` is 0 only for a matrix of zeros, whose solution is 0 with any ridge.
+        // `least` is 0 only for a matrix of zeros. For this matrix, the solution is 0 with any
+        // ridge.
         let shift = if least > 0.0 { ridge } else { 1.0 };
         let lower = MatRef::from_row_major_slice(gram, n, n);
         if let Some(factor) = Cholesky::new(lower, shift, watch)? {

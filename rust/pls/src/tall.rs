@@ -1,14 +1,16 @@
-//! Tall matrices as panels of 32 columns, and their orthogonalization.
+//! Stores tall matrices as panels of 32 columns, and orthogonalizes them.
 //!
-//! A [`Tall`] matrix has a row for each label or each feature, and few columns. Products with X and Y take
-//! one panel at a time. What mixes columns takes chunks of rows instead, in double precision: a QR
-//! decomposition by chunks ([`Tall::spectrum`]) and products with small matrices ([`Tall::times`]).
+//! A [`Tall`] matrix has a row for each label or each feature, and few columns. Products with X and
+//! Y process one panel at a time. Operations that combine columns process chunks of rows instead,
+//! in double precision. These operations are a QR decomposition by chunks ([`Tall::spectrum`]) and
+//! products with small matrices ([`Tall::times`]).
 //!
-//! The singular value decomposition of the triangular factor R replaces the eigendecomposition of `TᵀT` in
-//! the papers. Both have the same right singular vectors, but the condition number of `TᵀT` is the square of
-//! that of R.
+//! Mineiro and Karampatziakis use the eigenvectors of `TᵀT`. Here they are computed as the right
+//! singular vectors of the triangular factor R of T. This is more accurate, because the condition
+//! number of `TᵀT` is the square of the condition number of R.
 //!
-//! Chunks depend on the shape of the matrix only, so the bits do not depend on the number of threads.
+//! Chunks depend only on the shape of the matrix, so the result does not depend on the number of
+//! threads.
 
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatRef, Par};
@@ -18,37 +20,37 @@ use manylabel_sparse::{LANES, Lanes, Real};
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// A matrix (`n_rows`, `n_cols`) in panels of 32 columns.
+/// A matrix of shape (`n_rows`, `n_cols`), stored in panels of 32 columns.
 pub(crate) struct Tall<T> {
-    /// Number of rows, which is the length of each panel.
+    /// Number of rows. It is also the length of each panel.
     pub(crate) n_rows: usize,
     /// Number of columns.
     pub(crate) n_cols: usize,
-    /// Column `32 t + l` is lane l of panel t. Lanes beyond `n_cols` are zero.
+    /// Lane l of panel t holds column `32 t + l`. Lanes beyond `n_cols` are zero.
     pub(crate) panels: Vec<Vec<Lanes<T>>>,
 }
 
-/// What error messages name if memory for a chunk is refused.
+/// The text in errors if a chunk does not fit in memory.
 const WHAT: &str = "rows of the embedding";
 
-/// Singular values, largest first, and right singular vectors as columns.
+/// Singular values in decreasing order, and right singular vectors as columns.
 pub(crate) type Spectrum = manylabel_dense::Pairs;
 
 impl<T: Real> Tall<T> {
-    /// The chunks of rows that are units of work. Each but the last has at least eight times as many rows
-    /// as the matrix has columns.
+    /// Returns the chunks of rows that are units of work. Each chunk except the last has at least
+    /// 8 · `n_cols` rows.
     fn chunks(&self) -> Vec<Range<usize>> {
         let step = (8 * self.n_cols).max(1024);
         let starts = (0..self.n_rows).step_by(step);
         few(starts.map(|first| first..(first + step).min(self.n_rows)))
     }
 
-    /// One entry.
+    /// Returns one entry.
     pub(crate) fn get(&self, row: usize, col: usize) -> T {
         self.panels[col / LANES][row].0[col % LANES]
     }
 
-    /// Some rows as a dense matrix in double precision.
+    /// Returns some rows as a dense matrix in double precision.
     fn dense(&self, rows: Range<usize>) -> Result<Mat<f64>, Error> {
         let mut dense = zeros(WHAT, rows.len(), self.n_cols)?;
         for (t, panel) in self.panels.iter().enumerate() {
@@ -61,10 +63,11 @@ impl<T: Real> Tall<T> {
         Ok(dense)
     }
 
-    /// The triangular factor R of a QR decomposition, with at most `n_cols` rows.
+    /// Returns the triangular factor R of a QR decomposition. R has at most `n_cols` rows.
     ///
-    /// Each chunk of rows is decomposed on its own. The factors of four chunks are stacked and decomposed
-    /// again, until one is left. Takes O(`n_rows` `n_cols`²) time on all threads, in double precision.
+    /// Each chunk of rows is decomposed on its own. The factors of four chunks are then stacked and
+    /// decomposed again, until a single factor is left. Takes O(`n_rows` `n_cols`²) time on all
+    /// threads, in double precision.
     fn triangle(&self, watch: &Watch) -> Result<Mat<f64>, Error> {
         let factors = self.chunks().into_par_iter().map(|rows| {
             watch.step(0)?;
@@ -91,13 +94,13 @@ impl<T: Real> Tall<T> {
             .map_or_else(|| zeros(WHAT, 0, self.n_cols), Ok)
     }
 
-    /// The singular values and right singular vectors, by way of [`triangle`](Self::triangle). Both are
-    /// empty if the matrix is.
+    /// Returns the singular values and right singular vectors, computed from
+    /// [`triangle`](Self::triangle). The result is empty if the matrix is empty.
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] if the matrix has entries that are not finite, [`Error::TooLarge`],
-    /// [`Error::Stopped`].
+    /// [`Error::Param`] if the matrix has entries that are not finite. [`Error::TooLarge`] if there
+    /// is not enough memory. [`Error::Stopped`] if the watch was stopped.
     pub(crate) fn spectrum(&self, watch: &Watch) -> Result<Spectrum, Error> {
         if self.n_rows == 0 || self.n_cols == 0 {
             return Ok(Spectrum {
@@ -106,7 +109,7 @@ impl<T: Real> Tall<T> {
             });
         }
         let triangle = self.triangle(watch)?;
-        // A decomposition of finite numbers does not fail.
+        // A decomposition of finite numbers always succeeds.
         let failed = || Error::Param {
             name: "X",
             expected: "scaled so that products are finite",
@@ -115,11 +118,13 @@ impl<T: Real> Tall<T> {
         singular(WHAT, triangle.as_ref())?.ok_or_else(failed)
     }
 
-    /// The product with a small matrix (`n_cols`, any), on all threads. Sums are in double precision.
+    /// Returns the product with a small matrix with `n_cols` rows and any number of columns,
+    /// computed on all threads. Sums are in double precision.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`], [`Error::Stopped`].
+    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was
+    /// stopped.
     pub(crate) fn times(&self, small: MatRef<'_, f64>, watch: &Watch) -> Result<Self, Error> {
         let n_cols = small.ncols();
         let chunks = self.chunks();
@@ -149,14 +154,15 @@ impl<T: Real> Tall<T> {
         })
     }
 
-    /// The leading left singular vectors `T V_k diag(s_k)⁻¹`, as orthonormal columns.
+    /// Returns the leading left singular vectors `T V_k diag(s_k)⁻¹` as orthonormal columns.
     ///
-    /// `spectrum` is that of this matrix. The result has `k` columns, or fewer if fewer singular values
-    /// exceed the [`noise`].
+    /// `spectrum` must be the spectrum of this matrix. The result has `k` columns. It has fewer if
+    /// fewer singular values exceed the [`noise`].
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`], [`Error::Stopped`].
+    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was
+    /// stopped.
     pub(crate) fn orthonormal(
         &self,
         spectrum: &Spectrum,
@@ -169,7 +175,8 @@ impl<T: Real> Tall<T> {
         let value = |i: usize, j: usize| spectrum.vectors[(i, j)] / s[j];
         let scaled = from_fn(WHAT, s.len(), rank, value)?;
         let basis = self.times(scaled.as_ref(), watch)?;
-        // Rounding of T is magnified by s_0 / s_j. If that is much, orthogonalize once more.
+        // Rounding errors of T are magnified by s_0 / s_j. If this ratio is large, the basis is
+        // orthogonalized once more.
         if rank == 0 || s[0] < 1e4 * s[rank - 1] {
             return Ok(basis);
         }
@@ -181,18 +188,19 @@ impl<T: Real> Tall<T> {
     }
 }
 
-/// Singular values below this, relative to the largest, are rounding errors. In single precision the
-/// squares of dropped values, the eigenvalues of `TᵀT`, are below 10⁻¹² of the largest.
+/// Returns the level, relative to the largest singular value, below which singular values count as
+/// rounding errors. In single precision, the eigenvalues of `TᵀT` that are dropped are below 10⁻¹²
+/// of the largest. These eigenvalues are the squares of the singular values.
 fn noise<T: Real>() -> f64 {
     if T::EPSILON > 1e-10 { 1e-6 } else { 1e-12 }
 }
 
 impl<T: Real> Tall<T> {
-    /// The matrix with the entry `value(row, col)`, computed on all threads, one panel each.
+    /// Returns the matrix with the entries `value(row, col)`. Panels are computed in parallel.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// [`Error::TooLarge`] if the matrix does not fit in memory.
     pub(crate) fn from_fn(
         n_rows: usize,
         n_cols: usize,
@@ -214,11 +222,12 @@ impl<T: Real> Tall<T> {
         })
     }
 
-    /// The matrix of the same shape whose panels are `product` of the panels of this one, on all threads.
+    /// Returns a matrix of the same shape. Each panel is `product` of the corresponding panel of
+    /// this matrix. Panels are computed in parallel.
     ///
     /// # Errors
     ///
-    /// Those of `product`.
+    /// The errors of `product`.
     pub(crate) fn map_panels(
         &self,
         product: impl Fn(&[Lanes<T>]) -> Result<Vec<Lanes<T>>, Error> + Sync,
@@ -231,8 +240,9 @@ impl<T: Real> Tall<T> {
         })
     }
 
-    /// Flips the sign of each column whose entry of largest absolute value is negative. The first of equal
-    /// entries decides. Singular vectors have no sign of their own, so this makes them reproducible.
+    /// Flips the sign of each column if its entry with the largest absolute value is negative. If
+    /// several entries have this absolute value, the first one decides. The sign of a singular
+    /// vector is arbitrary, so this makes singular vectors reproducible.
     pub(crate) fn settle_signs(&mut self) {
         for panel in &mut self.panels {
             let mut largest = [0.0f64; LANES];

@@ -1,4 +1,4 @@
-//! Fits must agree for all solvers, for sparse and dense X, and for any number of threads.
+//! Checks that fits agree for all solvers, for sparse and dense X, and for any number of threads.
 #![allow(
     clippy::disallowed_macros,
     clippy::disallowed_methods,
@@ -12,7 +12,7 @@ use ndarray::ArrayView2;
 use proptest::prelude::*;
 use rayon::ThreadPoolBuilder;
 
-/// A problem of small whole numbers: X, which can be stored sparse or dense, Y and row weights.
+/// A problem of small integers: X, which can be stored sparse or dense, Y, and row weights.
 #[derive(Debug)]
 struct Problem {
     n: usize,
@@ -45,7 +45,7 @@ fn problem() -> impl Strategy<Value = Problem> {
 
 impl Problem {
     fn dense(&self) -> DenseView<'_, f64> {
-        let x = ArrayView2::from_shape((self.n, self.d), &self.cells).expect("as many");
+        let x = ArrayView2::from_shape((self.n, self.d), &self.cells).expect("the sizes agree");
         DenseView::new(&x).expect("in C order")
     }
 
@@ -114,7 +114,8 @@ proptest! {
                 prop_assert_eq!(one.n_components, first.n_components);
                 let scale = total(&first).max(1.0);
                 prop_assert!((total(&one) - total(&first)).abs() < 1e-6 * scale);
-                // Compare the lengths of projected rows: eigenvectors of equal eigenvalues may be rotated.
+                // The test compares lengths of projected rows, because eigenvectors of equal
+                // eigenvalues may be rotated.
                 let k = one.n_components;
                 let lengths = |model| {
                     let rows = problem.project(model);

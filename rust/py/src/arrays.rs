@@ -1,4 +1,4 @@
-//! The arrays that results are returned in: short names for their types, and the conversion of vectors.
+//! Types and conversions for the arrays that the module returns to Python.
 
 use numpy::{Element, IntoPyArray, PyArray1, PyArray2};
 use pyo3::exceptions::PyMemoryError;
@@ -10,14 +10,14 @@ pub(crate) type I32s<'py> = Bound<'py, PyArray1<i32>>;
 pub(crate) type I64s<'py> = Bound<'py, PyArray1<i64>>;
 pub(crate) type F32s<'py> = Bound<'py, PyArray1<f32>>;
 pub(crate) type F64s<'py> = Bound<'py, PyArray1<f64>>;
-/// A matrix in C order.
+/// A matrix in single precision, in C order.
 pub(crate) type F32Rows<'py> = Bound<'py, PyArray2<f32>>;
 
-/// Hands a vector to numpy without a copy.
+/// Moves a vector into a numpy array without a copy.
 ///
 /// # Errors
 ///
-/// As [`granted`].
+/// Returns the same errors as [`granted`].
 pub(crate) fn handed<T: Element>(
     py: Python<'_>,
     values: Vec<T>,
@@ -25,14 +25,14 @@ pub(crate) fn handed<T: Element>(
     granted(|| Ok(values.into_pyarray(py)))
 }
 
-/// Creates Python objects by functions that panic if the interpreter has no memory for one, and for no other
-/// reason.
+/// Creates Python objects with functions that panic if the interpreter has no memory for an object. The
+/// functions must not panic for any other reason.
 ///
 /// # Errors
 ///
-/// An error of `make`, `MemoryError` if it panics.
+/// Returns any error of `make`. Raises `MemoryError` if `make` panics.
 pub(crate) fn granted<T>(make: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
-    // Half-made objects are dropped, and nothing else refers to them.
+    // After a panic, unfinished objects are dropped, and nothing else refers to them.
     catch_unwind(AssertUnwindSafe(make))
         .unwrap_or_else(|_| Err(PyMemoryError::new_err("no memory for a Python object")))
 }

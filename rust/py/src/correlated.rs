@@ -1,4 +1,5 @@
-//! `manylabel.correlated`: fits of the correlated logistic model, and scoring by it.
+//! Python functions of `manylabel.correlated`: they fit the correlated logistic model and make its
+//! scorer.
 
 use crate::arrays::{F64s, handed};
 use crate::csr::{Examples, positions};
@@ -14,7 +15,7 @@ use manylabel_correlated::{Checked, Coding, Matrix, Method, Model, Params, Solve
 use manylabel_sparse::{CsrView, Index};
 use pyo3::prelude::*;
 
-/// The parameters of a fit.
+/// Reads and checks the parameters of a fit.
 fn checked(params: &Named<'_>) -> PyResult<Checked> {
     from_named!(params, Params {
         l2_features, l2_pairs, epsilon, standardize, tol, max_iter;
@@ -25,14 +26,15 @@ fn checked(params: &Named<'_>) -> PyResult<Checked> {
     })
 }
 
-/// Raises `ValueError` for parameters out of range or that contradict each other, ahead of a fit.
+/// Checks the parameters before a fit. Raises `ValueError` if a parameter is out of range, or if two
+/// parameters contradict each other.
 #[pyfunction]
 pub(crate) fn check_correlated(params: Named<'_>) -> PyResult<()> {
     checked(&params).map(drop)
 }
 
-/// A copy of a matrix in compressed rows of length `width`, or in compressed columns. Its structure is
-/// checked; `name` is the attribute that errors mention.
+/// Copies a matrix in compressed rows of length `width`, or in compressed columns. Its structure is
+/// checked first. `name` is the name of the attribute, for error messages.
 fn to_rows(matrix: &HeldCsr<f64>, name: &'static str, width: usize) -> Result<Matrix, Error> {
     with_held!(matrix, |matrix| {
         CsrView::new(name, &matrix.indptr, &matrix.indices, &matrix.data, width)?;
@@ -46,7 +48,7 @@ fn to_rows(matrix: &HeldCsr<f64>, name: &'static str, width: usize) -> Result<Ma
     })
 }
 
-/// indptr and indices in the types of the algorithm crate.
+/// Converts indptr and indices to the types of the algorithm crate.
 fn positions_of<I: Index>(
     name: &'static str,
     indptr: &[I],
@@ -58,9 +60,9 @@ fn positions_of<I: Index>(
     ))
 }
 
-/// The attributes of a fitted estimator that scoring needs. Matrices are sparse: `coef_` (`n_labels`,
-/// `n_features`) in CSC form, `correlations_` (`n_labels`, `n_labels`) and `label_sets_` (any, `n_labels`) in
-/// CSR form.
+/// The attributes of a fitted estimator that scoring needs. They include three sparse matrices: `coef_`
+/// (`n_labels`, `n_features`) in CSC form, `correlations_` (`n_labels`, `n_labels`) in CSR form, and
+/// `label_sets_` (any number of rows, `n_labels`) in CSR form.
 #[derive(FromPyObject)]
 pub(crate) struct PyCorrelated {
     #[pyo3(attribute("coef_"))]
@@ -80,7 +82,7 @@ pub(crate) struct PyCorrelated {
 }
 
 impl PyCorrelated {
-    /// A copy of the couplings, with as many rows as there are labels.
+    /// Copies the couplings. The copy has one row for each label.
     fn couplings(&self) -> Result<Matrix, Error> {
         let n_labels = self.intercept.len();
         let couplings = to_rows(&self.correlations, "correlations_", n_labels)?;
@@ -89,13 +91,14 @@ impl PyCorrelated {
     }
 }
 
-/// A fitted estimator, with copies of what Python holds in another form than scoring needs.
+/// A fitted estimator. It holds copies of the arrays that Python stores in another form than scoring
+/// needs.
 struct Decoded {
     fitted: PyCorrelated,
-    /// How label sets are decoded.
+    /// The method that decodes label sets.
     method: Method,
     couplings: Matrix,
-    /// Set s of labels is `set_labels[set_ends[s]..set_ends[s + 1]]`.
+    /// The ends of the label sets. Set s has the labels `set_labels[set_ends[s]..set_ends[s + 1]]`.
     set_ends: Vec<usize>,
     set_labels: Vec<u32>,
 }
@@ -124,7 +127,7 @@ impl Source for Decoded {
     }
 }
 
-/// Prepares a fitted estimator for scoring. Of the parameters, only `decoder` is used.
+/// Prepares a fitted estimator for scoring. The only parameter used is `decoder`.
 #[pyfunction]
 pub(crate) fn correlated_scorer(model: PyCorrelated, params: Named<'_>) -> PyResult<Scorer> {
     let (set_ends, set_labels) = with_held!(&model.label_sets, |sets| {
@@ -148,7 +151,7 @@ pub(crate) fn correlated_scorer(model: PyCorrelated, params: Named<'_>) -> PyRes
     })
 }
 
-/// indptr, indices and data of a sparse matrix in double precision.
+/// The arrays indptr, indices and data of a sparse matrix in double precision.
 type DoubleArrays<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>, F64s<'py>);
 
 fn double_arrays(py: Python<'_>, matrix: Matrix) -> PyResult<DoubleArrays<'_>> {
@@ -168,11 +171,18 @@ type Fitted<'py> = (
 
 /// Fits the correlated logistic model.
 ///
-/// `start` is a fitted estimator with the same features and labels, from which the fit starts.
+/// `start` is a fitted estimator with the same features and labels. The fit starts from its weights and
+/// couplings.
 ///
-/// Returns the weights (`n_features`, `n_labels`) in compressed rows, the intercepts, the couplings
-/// (`n_labels`, `n_labels`), the positions of the label sets, their energies, and a tuple of the objective,
-/// the KKT violation, the number of iterations and whether the fit converged.
+/// Returns a tuple:
+///
+/// - the arrays of the weights (`n_features`, `n_labels`) in compressed rows;
+/// - the intercepts;
+/// - the arrays of the couplings (`n_labels`, `n_labels`);
+/// - the positions of the label sets;
+/// - the energies of the label sets;
+/// - a tuple of the objective, the KKT violation, the number of iterations, and whether the fit
+///   converged.
 #[pyfunction]
 pub(crate) fn fit_correlated<'py>(
     py: Python<'py>,

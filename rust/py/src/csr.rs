@@ -1,8 +1,8 @@
-//! scipy's sparse matrices, borrowed by their attribute names. No element is copied.
+//! Borrows the arrays of scipy's sparse matrices by their attribute names. No element is copied.
 //!
-//! A matrix goes through three types. [`PyCsr`] holds references to its arrays. [`Unchecked`] has their
-//! slices, which can be sent to other threads. [`Sparse`] has a structure that was checked, in O(rows + nnz)
-//! time and without the interpreter.
+//! Three types represent a matrix. [`PyCsr`] holds references to its arrays. [`Unchecked`] has their
+//! slices, which can be sent to other threads. [`Sparse`] has a checked structure. The check takes
+//! O(rows + nnz) time and does not need the interpreter.
 
 use crate::arrays::handed;
 use crate::error::to_py;
@@ -22,13 +22,14 @@ pub(crate) struct Borrowed<'py, I: Element, T: Element> {
 }
 
 impl<I: Element + Index, T: Element> Borrowed<'_, I, T> {
-    /// The slices of the arrays. `name` is the argument that errors mention.
+    /// Borrows the arrays as slices. `name` is the argument to name in error messages.
     ///
     /// # Errors
     ///
-    /// [`Error::Csr`] if an array is not contiguous.
+    /// Returns [`Error::Csr`] if an array is not contiguous.
     fn arrays(&self, name: &'static str) -> Result<Arrays<'_, I, T>, Error> {
-        // `estimator/validation.py` makes arrays contiguous. One that is not is an error, not a copy.
+        // `estimator/validation.py` makes arrays contiguous. So an array that is not contiguous is an
+        // error and is not copied here.
         let strided = |what| Error::Csr {
             matrix: name,
             row: 0,
@@ -44,7 +45,7 @@ impl<I: Element + Index, T: Element> Borrowed<'_, I, T> {
     }
 }
 
-/// The arrays of a CSR matrix whose structure is not checked yet.
+/// The arrays of a CSR matrix whose structure has not been checked yet.
 #[derive(Clone, Copy)]
 pub(crate) struct Arrays<'a, I, T> {
     name: &'static str,
@@ -59,8 +60,8 @@ impl<'a, I: Index, T> Arrays<'a, I, T> {
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if indptr has not one entry more than there are rows, [`Error::Csr`] for the first
-    /// row that breaks a rule.
+    /// Returns [`Error::Shape`] if the length of indptr is not the number of rows plus 1. Returns
+    /// [`Error::Csr`] for the first row that breaks a rule.
     fn view(self) -> Result<CsrView<'a, I, T>, Error> {
         same("length of indptr", self.shape.0 + 1, self.indptr.len())?;
         CsrView::new(
@@ -73,8 +74,8 @@ impl<'a, I: Index, T> Arrays<'a, I, T> {
     }
 }
 
-/// A CSR matrix as `estimator/validation.py` passes it: with 32- or 64-bit indices, and values of single or
-/// double precision.
+/// A CSR matrix that `estimator/validation.py` passes. Indices have 32 or 64 bits, and values have
+/// single or double precision.
 #[derive(FromPyObject)]
 pub(crate) enum PyCsr<'py> {
     I32F32(Borrowed<'py, i32, f32>),
@@ -83,8 +84,9 @@ pub(crate) enum PyCsr<'py> {
     I64F64(Borrowed<'py, i64, f64>),
 }
 
-/// Whether the core accepts a matrix as it is: a CSR matrix of supported types with contiguous arrays, a
-/// valid structure, and columns that are sorted and unique. Takes O(rows + nnz) time and raises nothing.
+/// Returns true if the core accepts a matrix without conversion. Such a matrix is in CSR form with
+/// supported types, contiguous arrays, a valid structure, and sorted, unique columns. The check takes
+/// O(rows + nnz) time and raises no exception.
 #[pyfunction]
 pub(crate) fn is_canonical(matrix: &Bound<'_, PyAny>) -> bool {
     let matrix: Result<PyCsr<'_>, _> = matrix.extract();
@@ -95,8 +97,8 @@ pub(crate) fn is_canonical(matrix: &Bound<'_, PyAny>) -> bool {
     })
 }
 
-/// A CSR matrix of any supported types whose structure is not checked yet. [`sparse`](Self::sparse) is called
-/// inside [`run`](crate::run::run), with the interpreter released.
+/// A CSR matrix of supported types whose structure has not been checked yet. [`sparse`](Self::sparse)
+/// is called inside [`run`](crate::run::run), while the interpreter is released.
 #[derive(Clone, Copy)]
 pub(crate) enum Unchecked<'a> {
     I32F32(Arrays<'a, i32, f32>),
@@ -110,7 +112,7 @@ impl<'a> Unchecked<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] or [`Error::Csr`] if it is not valid.
+    /// Returns [`Error::Shape`] or [`Error::Csr`] if the structure is not valid.
     pub(crate) fn sparse(self) -> Result<Sparse<'a>, Error> {
         Ok(match self {
             Self::I32F32(m) => Sparse::I32F32(m.view()?),
@@ -120,18 +122,19 @@ impl<'a> Unchecked<'a> {
         })
     }
 
-    /// Checks the structure and copies the matrix without stored zeros, in single precision.
+    /// Checks the structure. Then copies the matrix in single precision, without stored zeros.
     ///
     /// # Errors
     ///
-    /// As [`sparse`](Self::sparse); [`Error::TooLarge`]; [`Error::Param`] for infinite values.
+    /// Returns the same errors as [`sparse`](Self::sparse). Also returns [`Error::TooLarge`] if memory
+    /// is short, and [`Error::Param`] if a value is infinite.
     pub(crate) fn to_owned(self) -> Result<CsrOwned, Error> {
         self.sparse()?.to_owned(false)
     }
 }
 
 impl PyCsr<'_> {
-    /// Numbers of rows and columns, as the matrix states them.
+    /// Returns the numbers of rows and columns that the matrix reports.
     pub(crate) fn shape(&self) -> (usize, usize) {
         match self {
             Self::I32F32(m) => m.shape,
@@ -141,11 +144,11 @@ impl PyCsr<'_> {
         }
     }
 
-    /// The slices of the arrays. `name` is the argument that errors mention.
+    /// Borrows the arrays as slices. `name` is the argument to name in error messages.
     ///
     /// # Errors
     ///
-    /// `ValueError` if an array is not contiguous.
+    /// Raises `ValueError` if an array is not contiguous.
     pub(crate) fn unchecked(&self, name: &'static str) -> PyResult<Unchecked<'_>> {
         let arrays = match self {
             Self::I32F32(m) => m.arrays(name).map(Unchecked::I32F32),
@@ -157,16 +160,16 @@ impl PyCsr<'_> {
     }
 }
 
-/// The data of a fit, a tuple of X, Y and the row weights or None.
+/// The data of a fit: a tuple of X, Y, and the row weights or None.
 #[derive(FromPyObject)]
 pub(crate) struct Examples<'py>(PyCsr<'py>, PyCsr<'py>, Option<PyReadonlyArray1<'py, f32>>);
 
 impl Examples<'_> {
-    /// The slices of the arrays.
+    /// Borrows the arrays as slices.
     ///
     /// # Errors
     ///
-    /// `ValueError` if an array is not contiguous.
+    /// Raises `ValueError` if an array is not contiguous.
     pub(crate) fn unchecked(&self) -> PyResult<(Unchecked<'_>, Unchecked<'_>, Option<&[f32]>)> {
         Ok((
             self.0.unchecked("X")?,
@@ -175,14 +178,14 @@ impl Examples<'_> {
         ))
     }
 
-    /// Number of features.
+    /// Returns the number of features.
     pub(crate) fn n_features(&self) -> usize {
         self.0.shape().1
     }
 }
 
-/// Evaluates `$body` with `$view` bound to the checked view of the labels, which have values of single
-/// precision and positions of either width.
+/// Evaluates `$body` with `$view` bound to the checked view of the labels. Labels have values in single
+/// precision, and positions of 32 or 64 bits.
 macro_rules! with_labels {
     ($labels:expr, |$view:ident| $body:expr) => {
         match $labels.sparse()? {
@@ -190,52 +193,52 @@ macro_rules! with_labels {
             manylabel_sparse::Sparse::I64F32($view) => $body,
             _ => Err(manylabel_base::Error::Param {
                 name: "Y",
-                expected: "of single precision",
-                got: "another type".into(),
+                expected: "a matrix in single precision",
+                got: "a matrix of another type".into(),
             }),
         }
     };
 }
 pub(crate) use with_labels;
 
-/// The values of an optional array.
+/// Borrows the values of an optional array.
 ///
 /// # Errors
 ///
-/// An exception of numpy if the array is not contiguous.
+/// Raises an exception of numpy if the array is not contiguous.
 pub(crate) fn values<'a, T: Element>(
     array: Option<&'a PyReadonlyArray1<'_, T>>,
 ) -> PyResult<Option<&'a [T]>> {
     Ok(array.map(|array| array.as_slice()).transpose()?)
 }
 
-/// The arrays of a compressed sparse matrix for scipy: indptr, indices and data. Positions have 32 bits if
-/// they fit, otherwise 64.
+/// The arrays of a compressed sparse matrix for scipy: indptr, indices and data. Positions have 32 bits
+/// if they fit, otherwise 64 bits.
 pub(crate) type CsrArrays<'py> = (
     Bound<'py, PyAny>,
     Bound<'py, PyAny>,
     Bound<'py, PyArray1<f32>>,
 );
 
-/// Hands a matrix to numpy. Values are moved, positions are converted.
+/// Converts a matrix to numpy arrays. Values are moved without a copy, and positions are converted.
 ///
 /// # Errors
 ///
-/// `MemoryError` if there is no memory for the positions.
+/// Raises `MemoryError` if there is no memory for the positions.
 pub(crate) fn csr_arrays(py: Python<'_>, matrix: CsrOwned) -> PyResult<CsrArrays<'_>> {
     let (indptr, indices) = positions(py, &matrix.indptr, &matrix.indices, matrix.n_cols)?;
     Ok((indptr, indices, handed(py, matrix.values)?))
 }
 
-/// indptr and indices of a matrix, which have the same type.
+/// The arrays indptr and indices of a matrix, which have the same type.
 type Positions<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>);
 
-/// indptr and indices of a matrix for numpy, with 32 bits if the number of entries and the number of columns
-/// fit, otherwise with 64.
+/// Converts indptr and indices to numpy arrays. They have 32 bits if the number of entries and the
+/// number of columns fit in 32 bits, otherwise 64 bits.
 ///
 /// # Errors
 ///
-/// `MemoryError` if there is no memory for them.
+/// Raises `MemoryError` if there is no memory for the arrays.
 pub(crate) fn positions<'py>(
     py: Python<'py>,
     ends: &[usize],

@@ -1,6 +1,7 @@
-//! `manylabel.datasets`: reading and writing files.
+//! Python functions of `manylabel.datasets`: they read and write files.
 //!
-//! Files are read without the interpreter; the arrays are handed to numpy afterwards.
+//! Files are read while the interpreter is released. The arrays are converted to numpy arrays
+//! afterwards.
 
 use crate::arrays::{granted, handed};
 use crate::csr::PyCsr;
@@ -16,14 +17,15 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString};
 use std::path::{Path, PathBuf};
 
-/// `indptr`, `indices` and `data` of a CSR matrix.
+/// The arrays `indptr`, `indices` and `data` of a CSR matrix.
 type Csr<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>);
 
-/// The numbers of rows, features and labels, the arrays of X, and the arrays of Y.
+/// A tuple of three items: the numbers of rows, features and labels; the arrays of X; and the arrays of
+/// Y.
 type Examples<'py> = ((usize, usize, usize), Csr<'py>, Csr<'py>);
 
-/// X as a flat array of dense values or as arrays of a CSR matrix, the arrays of Y, the names of the
-/// features, and the names of the labels.
+/// The content of an ARFF file: X, the arrays of Y, the names of the features, and the names of the
+/// labels. X is a flat array of dense values, or the arrays of a CSR matrix.
 type Relation<'py> = (
     Bound<'py, PyAny>,
     Csr<'py>,
@@ -31,10 +33,12 @@ type Relation<'py> = (
     Bound<'py, PyList>,
 );
 
-/// A file that was read without the interpreter. Called with it, it makes the arrays.
+/// The content of a file that was read without the interpreter. When this function is called with the
+/// interpreter, it makes the arrays.
 type Read = Box<dyn for<'py> FnOnce(Python<'py>) -> PyResult<Examples<'py>> + Send>;
 
-/// Reads a file in the format of the Extreme Classification repository. `double` chooses the precision of X.
+/// Reads a file in the format of the Extreme Classification Repository. With `double`, X has double
+/// precision, otherwise single precision.
 #[pyfunction]
 #[pyo3(signature = (path, *, double, n_threads))]
 pub(crate) fn read_xc(
@@ -65,8 +69,8 @@ fn read<I: Index + Element, V: Real + Element>(file: XcFile<'_>) -> Result<Read,
     }))
 }
 
-/// The arrays of a CSR matrix. scipy expects one type for both index arrays: `I`, or 64 bits if there are
-/// more entries than `I` can count.
+/// The arrays of a CSR matrix. scipy expects the same type for the two index arrays. This type is `I`,
+/// or a 64-bit integer if there are more entries than `I` can count.
 enum Arrays<I, V> {
     Narrow(Vec<I>, Vec<I>, Vec<V>),
     Wide(Vec<i64>, Vec<i64>, Vec<V>),
@@ -106,7 +110,7 @@ impl<I: Index + Element, V: Element> Arrays<I, V> {
 }
 
 impl<I: Index + Element> Arrays<I, i32> {
-    /// A matrix of labels: 1 for each label that a row has.
+    /// Returns a label matrix, which has a 1 for each label of each row.
     fn of_labels(rows: Rows<I, ()>) -> Result<Self, Error> {
         let values = filled("number of labels", 1, rows.indices.len())?;
         Self::new(Rows {
@@ -117,7 +121,7 @@ impl<I: Index + Element> Arrays<I, i32> {
     }
 }
 
-/// Writes a file in the format of the Extreme Classification repository. Stored zeros are left out.
+/// Writes a file in the format of the Extreme Classification Repository. Stored zeros are left out.
 #[pyfunction]
 pub(crate) fn write_xc(py: Python<'_>, path: PathBuf, x: PyCsr<'_>, y: PyCsr<'_>) -> PyResult<()> {
     let (x, y) = (x.unchecked("X")?, y.unchecked("Y")?);
@@ -129,9 +133,9 @@ pub(crate) fn write_xc(py: Python<'_>, path: PathBuf, x: PyCsr<'_>, y: PyCsr<'_>
 
 /// Reads an ARFF file.
 ///
-/// `xml` is the file that names the labels, if there is one. `ignore` names attributes to skip.
-/// `missing_is_absent` decides whether a missing label counts as absent. `double` chooses the precision
-/// of X.
+/// `xml` is the path of the file that names the labels, or None. `ignore` lists the names of attributes
+/// to skip. With `missing_is_absent`, a missing label value counts as absent; otherwise it is an error.
+/// With `double`, X has double precision, otherwise single precision.
 #[pyfunction]
 #[pyo3(signature = (path, xml, *, ignore, missing_is_absent, double))]
 pub(crate) fn read_arff(
@@ -184,17 +188,17 @@ fn relation<'py, V: Real + Element>(
     ))
 }
 
-/// X in the form that the file has, dense or sparse.
+/// The matrix X, dense or sparse as in the file.
 enum Features<V> {
     Dense(Vec<V>),
     Sparse(Arrays<i32, V>),
 }
 
-/// A Python list of strings.
+/// Makes a Python list of strings.
 ///
 /// # Errors
 ///
-/// `MemoryError` if there is no memory for it.
+/// Raises `MemoryError` if there is no memory for the list.
 fn names<'py>(py: Python<'py>, names: &[String]) -> PyResult<Bound<'py, PyList>> {
     granted(|| {
         let list = PyList::empty(py);

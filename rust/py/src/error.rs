@@ -1,10 +1,10 @@
-//! The mapping from the library's error to Python exceptions.
+//! Converts the error type of the library to Python exceptions.
 //!
 //! | [`Error`] | Exception |
 //! |---|---|
 //! | `Param`, `Shape`, `Csr`, `Parse` | `ValueError` |
 //! | `TooLarge` | `MemoryError` |
-//! | `Io` | `OSError`, or the subclass for its errno |
+//!  `Io` | `OSError`, or its subclass for the errno |
 //! | `Stopped` | `KeyboardInterrupt` |
 //! | any other | `RuntimeError` |
 
@@ -14,14 +14,15 @@ use pyo3::exceptions::{
     PyKeyboardInterrupt, PyMemoryError, PyOSError, PyRuntimeError, PyValueError,
 };
 
-/// The Python exception for `error`, with the same text.
+/// Returns the Python exception for `error`, with the same text.
 pub(crate) fn to_py(error: Error) -> PyErr {
     match error {
         Error::Param { .. } | Error::Shape { .. } | Error::Csr { .. } | Error::Parse { .. } => {
             PyValueError::new_err(error.to_string())
         }
         Error::TooLarge { .. } => PyMemoryError::new_err(error.to_string()),
-        // With errno and path, so that Python picks FileNotFoundError and the like.
+        // The exception gets errno and path, so that Python chooses a subclass such as
+        // FileNotFoundError.
         Error::Io {
             ref path,
             ref source,

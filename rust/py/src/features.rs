@@ -1,4 +1,5 @@
-//! X as `estimator/validation.py` passes it: sparse or dense, of single or double precision.
+//! The feature matrix X that `estimator/validation.py` passes: sparse or dense, in single or double
+//! precision.
 
 use crate::csr::{PyCsr, Unchecked};
 use crate::error::to_py;
@@ -7,7 +8,7 @@ use manylabel_sparse::{DenseView, Features};
 use numpy::{PyReadonlyArray2, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 
-/// A matrix of features. No element is copied.
+/// A feature matrix. No element is copied.
 pub(crate) enum PyFeatures<'py> {
     Dense32(PyReadonlyArray2<'py, f32>),
     Dense64(PyReadonlyArray2<'py, f64>),
@@ -17,8 +18,8 @@ pub(crate) enum PyFeatures<'py> {
 impl<'a, 'py> FromPyObject<'a, 'py> for PyFeatures<'py> {
     type Error = PyErr;
 
-    /// Checks for an array first, since a failed conversion creates an exception, which takes as long as
-    /// scoring a row.
+    /// Tests first whether x is an array. A failed conversion creates an exception, which takes as long
+    /// as scoring a row.
     fn extract(x: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
         if x.cast::<PyUntypedArray>().is_err() {
             return x.extract().map(Self::Sparse);
@@ -30,7 +31,7 @@ impl<'a, 'py> FromPyObject<'a, 'py> for PyFeatures<'py> {
     }
 }
 
-/// The features, whose structure is checked later, with the interpreter released.
+/// A feature matrix whose structure is checked later, while the interpreter is released.
 #[derive(Clone, Copy)]
 pub(crate) enum Given<'a> {
     Dense32(DenseView<'a, f32>),
@@ -39,11 +40,12 @@ pub(crate) enum Given<'a> {
 }
 
 impl PyFeatures<'_> {
-    /// The slices of the arrays.
+    /// Borrows the arrays as slices.
     ///
     /// # Errors
     ///
-    /// `ValueError` if a dense matrix is not in C order or an array of a sparse one is not contiguous.
+    /// Raises `ValueError` if a dense matrix is not in C order, or if an array of a sparse matrix is
+    /// not contiguous.
     pub(crate) fn given(&self) -> PyResult<Given<'_>> {
         Ok(match self {
             Self::Dense32(x) => Given::Dense32(DenseView::new(&x.as_array()).map_err(to_py)?),
@@ -52,7 +54,7 @@ impl PyFeatures<'_> {
         })
     }
 
-    /// Numbers of rows and features.
+    /// Returns the numbers of rows and features.
     pub(crate) fn shape(&self) -> (usize, usize) {
         match self {
             Self::Dense32(x) => (x.shape()[0], x.shape()[1]),
@@ -63,11 +65,11 @@ impl PyFeatures<'_> {
 }
 
 impl<'a> Given<'a> {
-    /// Checks the structure of sparse features; dense ones have none to check.
+    /// Checks the structure of a sparse matrix. A dense matrix needs no check.
     ///
     /// # Errors
     ///
-    /// As [`Unchecked::sparse`].
+    /// Returns the same errors as [`Unchecked::sparse`].
     pub(crate) fn features(self) -> Result<Features<'a>, Error> {
         Ok(match self {
             Self::Dense32(x) => x.into(),

@@ -1,7 +1,8 @@
-//! numpy arrays that a scorer borrows for as long as it lives.
+//! Holds the numpy arrays that a scorer borrows during its whole life.
 //!
-//! Nothing is copied: an array is kept alive by a reference to it. Changing a fitted array in place changes
-//! the scores. Positions are checked again when they are used, so the worst that follows is an error.
+//! Nothing is copied: a reference keeps each array alive. If a fitted array is changed in place, the
+//! scores change. Positions are checked again whenever they are used, so the worst consequence of a
+//! change is an error.
 
 use manylabel_base::Error;
 use manylabel_base::range::same;
@@ -11,21 +12,21 @@ use pyo3::prelude::*;
 use std::ops::Deref;
 use std::ptr::NonNull;
 
-/// The values of a contiguous array.
+/// The values of a contiguous numpy array.
 pub(crate) struct Held<T> {
     start: NonNull<T>,
     len: usize,
-    /// Keeps the values alive.
+    /// A reference that keeps the values alive.
     _array: Py<PyAny>,
 }
 
 // SAFETY: the values are plain numbers, and are only read through this type.
 unsafe impl<T: Element> Send for Held<T> {}
-// SAFETY: as for `Send`.
+// The reason is the same as for `Send`.
 unsafe impl<T: Element> Sync for Held<T> {}
 
 impl<T> Held<T> {
-    /// Holds `values`, which must be those of `array`.
+    /// Holds `values`, which must be the values of `array`.
     fn new(values: &[T], array: &Bound<'_, PyAny>) -> Self {
         Self {
             start: NonNull::from(values).cast(),
@@ -39,8 +40,8 @@ impl<T> Deref for Held<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        // SAFETY: these are the values of an array that `_array` keeps alive, and numpy does not resize an
-        // array that has other references.
+        // `_array` keeps the array of these values alive, and numpy does not resize an array that has
+        // other references.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }
@@ -54,21 +55,21 @@ impl<'a, 'py, T: Element + 'a> FromPyObject<'a, 'py> for Held<T> {
     }
 }
 
-/// The values of a contiguous matrix, in C order or in Fortran order.
+/// The values of a contiguous matrix in C order or Fortran order.
 pub(crate) struct HeldMatrix<T> {
     values: Held<T>,
-    /// Numbers of rows and columns.
+    /// The numbers of rows and columns.
     pub(crate) shape: (usize, usize),
-    /// Whether values are in C order.
+    /// True if the values are in C order.
     in_order: bool,
 }
 
 impl<T> HeldMatrix<T> {
-    /// The values, row by row.
+    /// Returns the values, row by row.
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] with `name` if they are in Fortran order.
+    /// Returns [`Error::Param`] with `name` if the values are in Fortran order.
     pub(crate) fn by_rows(&self, name: &'static str) -> Result<&[T], Error> {
         if self.in_order {
             return Ok(&self.values);
@@ -76,7 +77,10 @@ impl<T> HeldMatrix<T> {
         Err(Error::Param {
             name,
             expected: "laid out in C order",
-            got: format!("another layout of {} x {}", self.shape.0, self.shape.1),
+            got: format!(
+                "a {} x {} matrix in another order",
+                self.shape.0, self.shape.1
+            ),
         })
     }
 }
@@ -94,33 +98,35 @@ impl<'a, 'py, T: Element + 'a> FromPyObject<'a, 'py> for HeldMatrix<T> {
     }
 }
 
-/// The arrays of a `scipy.sparse` matrix in CSR or CSC form, by scipy's attribute names.
+/// The arrays of a `scipy.sparse` matrix in CSR or CSC form, read from scipy's attributes.
 #[derive(FromPyObject)]
 pub(crate) struct HeldSparse<I: Element, T: Element> {
     pub(crate) indptr: Held<I>,
     pub(crate) indices: Held<I>,
     pub(crate) data: Held<T>,
-    /// Numbers of rows and columns of the matrix, whichever way it is compressed.
+    /// The shape (rows, columns) of the matrix. It does not depend on whether the form is CSR or CSC.
     shape: (usize, usize),
 }
 
 impl<I: Element + Index, T: Element> HeldSparse<I, T> {
-    /// The checked view of a CSR matrix. `name` is the attribute that errors mention.
+    /// Returns the checked view of a CSR matrix. `name` is the attribute to name in error messages.
     ///
     /// # Errors
     ///
-    /// [`Error::Csr`] for the first row that breaks a rule.
+    /// Returns [`Error::Csr`] for the first row that breaks a rule.
     pub(crate) fn rows(&self, name: &'static str) -> Result<CsrView<'_, I, T>, Error> {
         self.check_ends(name, self.shape.0)?;
         CsrView::new(name, &self.indptr, &self.indices, &self.data, self.shape.1)
     }
 
-    /// The checked view of weights `coef_`, a CSC matrix (`n_labels`, `n_features`): a CSR matrix with a row
-    /// for each feature. `n_features` is None if the caller does not know it.
+    /// Returns the checked view of the weights `coef_`, a CSC matrix (`n_labels`, `n_features`). The
+    /// view is a CSR matrix with one row for each feature. `n_features` is None if the caller does not
+    /// know it.
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if the shape is another, [`Error::Csr`] for the first column that breaks a rule.
+    /// Returns [`Error::Shape`] if the matrix has a different shape. Returns [`Error::Csr`] for the
+    /// first column that breaks a rule.
     pub(crate) fn by_feature(
         &self,
         n_labels: usize,
@@ -134,7 +140,7 @@ impl<I: Element + Index, T: Element> HeldSparse<I, T> {
         CsrView::new(TURNED, &self.indptr, &self.indices, &self.data, n_labels)
     }
 
-    /// Checks that indptr has one entry more than there are rows.
+    /// Checks that the length of indptr is the number of rows plus 1.
     fn check_ends(&self, matrix: &'static str, n_rows: usize) -> Result<(), Error> {
         if self.indptr.len().checked_sub(1) == Some(n_rows) {
             return Ok(());
@@ -154,7 +160,7 @@ pub(crate) enum HeldCsr<T: Element> {
     I64(HeldSparse<i64, T>),
 }
 
-/// Evaluates `$body` with `$m` bound to the arrays of `$matrix`, for either width of positions.
+/// Evaluates `$body` with `$m` bound to the arrays of `$matrix`, for positions of 32 or 64 bits.
 macro_rules! with_held {
     ($matrix:expr, |$m:ident| $body:expr) => {
         match $matrix {

@@ -1,4 +1,5 @@
-//! `manylabel.linear`: fits of LEML, and scoring by factors of low rank.
+//! Python functions of `manylabel.linear` for LEML: they fit the model and make the scorer of low-rank
+//! factors.
 
 use crate::arrays::{F32Rows, F32s, F64s, I32s, handed};
 use crate::csr::{Examples, PyCsr, Unchecked};
@@ -13,7 +14,7 @@ use manylabel_score::Model;
 use numpy::PyArrayMethods;
 use pyo3::prelude::*;
 
-/// The parameters of a fit.
+/// Reads and checks the parameters of a fit.
 fn checked(params: &Named<'_>) -> PyResult<Checked> {
     from_named!(params, Params {
         seed, rank, max_iter, tol, cg_max_iter, cg_tol, fit_intercept, normalize, learn_cut;
@@ -38,11 +39,17 @@ type Fitted<'py> = (
 
 /// Fits LEML.
 ///
-/// `observed` stores the entries of Y that are known; None means all.
+/// `observed` stores the entries of Y that are known. None means that all entries are known.
 ///
-/// Returns the features in use, their factors (features, rank), the factors of the labels, transposed (rank,
-/// `n_labels`), the intercepts, the objective after each iteration, the regularization weight alpha, and the
-/// learned threshold or None.
+/// Returns a tuple:
+///
+/// - the features in use;
+/// - the factors of these features (features, rank);
+/// - the transposed factors of the labels (rank, `n_labels`);
+/// - the intercepts;
+/// - the objective after each iteration;
+/// - the regularization weight alpha;
+/// - the learned threshold or None.
 #[pyfunction]
 pub(crate) fn fit_leml<'py>(
     py: Python<'py>,
@@ -72,7 +79,7 @@ pub(crate) fn fit_leml<'py>(
     ))
 }
 
-/// The attributes of a fitted estimator with factors of low rank that scoring needs.
+/// The attributes that scoring needs of a fitted estimator with low-rank factors.
 #[derive(FromPyObject)]
 pub(crate) struct PyLowRank {
     #[pyo3(attribute("features_"))]
@@ -117,7 +124,7 @@ impl Source for PyLowRank {
     }
 }
 
-/// Prepares a fitted estimator with factors of low rank for scoring.
+/// Prepares a fitted estimator with low-rank factors for scoring.
 #[pyfunction]
 pub(crate) fn low_rank_scorer(model: PyLowRank) -> PyResult<Scorer> {
     Scorer::new(model)

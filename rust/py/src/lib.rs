@@ -1,28 +1,31 @@
-//! The extension module `manylabel._core`: the only crate that uses pyo3 and numpy.
+//! The extension module `manylabel._core`. This is the only crate that uses pyo3 and numpy.
 //!
-//! Each algorithm crate has a file here. It turns arrays into views, calls the kernel through
-//! [`run`](mod@run), and hands the result to numpy without a copy. No algorithm lives here.
+//! Each algorithm crate has a file here. The file turns arrays into views, calls the algorithm through
+//! [`run`](mod@run), and returns the result as numpy arrays without a copy. The algorithms themselves
+//! are in the other crates.
 //!
-//! # The way of a call
+//! # How a call works
 //!
-//! A fit takes its data, its parameters by name ([`params`]) and how it runs ([`run::Job`]). Sparse matrices
-//! are borrowed by scipy's attribute names ([`csr`]), dense ones as numpy arrays ([`features`]). The
-//! structure of a matrix is checked once the interpreter is released, since that takes time. A fit returns a
-//! tuple in the order that its documentation lists; the Python estimator turns it into attributes.
+//! A function that fits a model takes three kinds of arguments: its data, its parameters by name
+//! ([`params`]), and the number of threads with a progress callback ([`run::Job`]). Sparse matrices are
+//! borrowed by scipy's attribute names ([`csr`]), dense matrices as numpy arrays ([`features`]). The
+//! structure of a matrix is checked after the interpreter is released, because the check takes time. A
+//! fit returns a tuple, in the order that its documentation lists. The Python estimator stores the
+//! items as attributes.
 //!
-//! Prediction goes through a [`scorer::Scorer`], which is made once from the attributes of a fitted estimator
-//! and borrows their arrays ([`held`]).
+//! Predictions use a [`scorer::Scorer`]. It is made once from the attributes of a fitted estimator and
+//! borrows their arrays ([`held`]).
 //!
 //! # Errors
 //!
-//! [`error`] maps the library's one error type to Python exceptions. A kernel that panics raises
-//! `RuntimeError`; memory that runs out raises `MemoryError` ([`reserve`]).
+//! [`error`] converts the error type of the library to Python exceptions. A panic of a kernel raises
+//! `RuntimeError`. A lack of memory raises `MemoryError` ([`reserve`]).
 //!
 //! # Where types are checked
 //!
-//! Python checks types, finite values and shapes (`estimator/validation.py`), algorithm crates check the
-//! ranges of parameters, and `CsrView` checks the structure of sparse matrices. An array of another type or
-//! layout than this crate expects is an error; it is not converted.
+//! Python checks types, finite values and shapes (`estimator/validation.py`). The algorithm crates
+//! check the ranges of parameters. `CsrView` checks the structure of sparse matrices. If an array has
+//! another type or layout than this crate expects, this is an error; the array is not converted.
 #![allow(
     clippy::needless_pass_by_value,
     reason = "pyo3 hands arguments over by value"
@@ -51,9 +54,10 @@ mod tree;
 
 use pyo3::prelude::*;
 
-/// What Python imports. `_core.pyi` declares it for type checkers, and must list the same names.
+/// The contents of the Python module. `_core.pyi` declares them for type checkers and must list the
+/// same names.
 #[pymodule(gil_used = false)]
-mod _core {
+pub mod _core {
     #[pymodule_export]
     use crate::correlated::{check_correlated, correlated_scorer, fit_correlated};
     #[pymodule_export]

@@ -1,4 +1,5 @@
-//! `manylabel.linear`: fits of DiSMEC, and scoring by sparse weights.
+//! Python functions of `manylabel.linear` for DiSMEC: they fit the model and make the scorer of sparse
+//! weights.
 
 use crate::arrays::{F32s, F64s, I32s, handed};
 use crate::csr::{CsrArrays, Examples, PyCsr, csr_arrays, values};
@@ -15,7 +16,7 @@ use manylabel_sparse::{ColumnScaling, with_sparse};
 use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
 
-/// The parameters of a fit.
+/// Reads and checks the parameters of a fit.
 fn checked(params: &Named<'_>) -> PyResult<Checked> {
     from_named!(params, Params {
         seed, prune, fit_intercept, normalize, tol, max_iter, learn_cut;
@@ -24,10 +25,11 @@ fn checked(params: &Named<'_>) -> PyResult<Checked> {
     })
 }
 
-/// Scales columns to unit variance. With `center`, column means are subtracted first.
+/// Scales columns to unit variance. With `center`, the means of columns that are mostly nonzero are
+/// subtracted first.
 ///
-/// Returns the arrays of the scaled matrix, the shifts that were subtracted from the columns, and the factors
-/// that these were then multiplied by.
+/// Returns the arrays of the scaled matrix, the shift of each column, and the scale of each column. The
+/// shift is subtracted first. Then the difference is multiplied by the scale.
 #[pyfunction]
 pub(crate) fn standardize_columns<'py>(
     py: Python<'py>,
@@ -53,8 +55,12 @@ pub(crate) fn standardize_columns<'py>(
 
 /// Fits DiSMEC.
 ///
-/// Returns the arrays of the weights (`n_features`, `n_labels`) in compressed rows, the intercepts, the
-/// number of iterations for each label, and the learned threshold or None.
+/// Returns a tuple:
+///
+/// - the arrays of the weights (`n_features`, `n_labels`) in compressed rows;
+/// - the intercepts;
+/// - the number of iterations for each label;
+/// - the learned threshold or None.
 #[pyfunction]
 pub(crate) fn fit_dismec<'py>(
     py: Python<'py>,
@@ -79,15 +85,16 @@ pub(crate) fn fit_dismec<'py>(
     ))
 }
 
-/// The attributes of a fitted estimator with sparse weights that scoring needs.
+/// The attributes that scoring needs of a fitted estimator with sparse weights.
 #[derive(FromPyObject)]
 pub(crate) struct PyLinear {
-    /// A CSC matrix (`n_labels`, `n_features`), so that the weights of a feature lie together.
+    /// The weights, a CSC matrix (`n_labels`, `n_features`). In this form, the weights of a feature are
+    /// contiguous.
     #[pyo3(attribute("coef_"))]
     coef: HeldCsr<f32>,
     #[pyo3(attribute("intercept_"))]
     intercept: Held<f32>,
-    /// Missing in models that are not estimators.
+    /// The number of features. It is missing in models that are not estimators.
     #[pyo3(attribute("n_features_in_"), default)]
     n_features: Option<usize>,
     #[pyo3(attribute("_normalizes_rows"))]

@@ -1,4 +1,4 @@
-//! `manylabel.link`: fits of the smooth link, and scoring by it.
+//! Python functions of `manylabel.link`: they fit the smooth link and make its scorer.
 
 use crate::arrays::{F32Rows, F32s, F64s, I32s, handed};
 use crate::csr::{Examples, values};
@@ -15,7 +15,7 @@ use manylabel_score::Model;
 use numpy::{Element, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 
-/// The kernels by their names in Python.
+/// The kernels, by their names in Python.
 const KERNELS: [(&str, Kernel); 8] = [
     ("gaussian", Kernel::Gaussian),
     ("matern-3", Kernel::Matern3),
@@ -27,7 +27,8 @@ const KERNELS: [(&str, Kernel); 8] = [
     ("quasi-matern-5", Kernel::QuasiMatern5),
 ];
 
-/// The parameters of a fit. Python has resolved `n_features` and `l2_link` to numbers.
+/// Reads and checks the parameters of a fit. Python has already replaced `n_features` and `l2_link` by
+/// numbers.
 fn checked(params: &Named<'_>) -> PyResult<Checked> {
     from_named!(params, Params {
         seed, n_features, n_passes, step_size, momentum, decay, shrink, preflate, n_iter_no_change,
@@ -106,12 +107,12 @@ pub(crate) fn link_scorer(model: PyLink) -> PyResult<Scorer> {
     Scorer::new(model)
 }
 
-/// The values of a matrix, row by row. The order is checked here, since `as_slice` accepts Fortran order as
-/// well.
+/// Returns the values of a matrix, row by row. This function checks the order, because `as_slice` also
+/// accepts Fortran order.
 ///
 /// # Errors
 ///
-/// `ValueError` with `name` if the matrix is not in C order.
+/// Raises `ValueError` with `name` if the matrix is not in C order.
 fn by_rows<'a, T: Element>(
     name: &'static str,
     matrix: &'a PyReadonlyArray2<'_, T>,
@@ -126,7 +127,7 @@ fn by_rows<'a, T: Element>(
     Ok(matrix.as_slice()?)
 }
 
-/// The projection of features on components, (`n_features`, k) with an intercept (k,).
+/// Returns the projection of features to components: a matrix (`n_features`, k) with an intercept (k,).
 fn projection<'a>(
     weights: &'a PyReadonlyArray2<'_, f64>,
     intercept: &'a PyReadonlyArray1<'_, f64>,
@@ -136,7 +137,8 @@ fn projection<'a>(
     Projection::new(weights, intercept.as_slice()?, n_features).map_err(to_py)
 }
 
-/// Raises `ValueError` for parameters out of range or that contradict each other, ahead of a fit.
+/// Checks the parameters before a fit. Raises `ValueError` if a parameter is out of range, or if two
+/// parameters contradict each other.
 #[pyfunction]
 pub(crate) fn check_link(params: Named<'_>) -> PyResult<()> {
     checked(&params).map(drop)
@@ -157,12 +159,20 @@ type Fitted<'py> = (
 
 /// Fits the smooth link.
 ///
-/// `predictions` (`n_rows`, k), if given, replaces the projections of the rows. `held_out` marks the rows
-/// whose loss decides when to stop.
+/// `predictions` (`n_rows`, k) replaces the projections of the rows if it is not None. `held_out` marks
+/// the held-out rows, whose loss determines when the fit stops.
 ///
-/// Returns the frequencies (k + 1, random features), the phases, the weights (`n_labels`, inputs), the
-/// intercepts, the ridge used, the held-out loss after each pass, the Newton steps of each label, the
-/// threshold and gamma.
+/// Returns a tuple:
+///
+/// - the frequencies (k + 1, random features);
+/// - the phases;
+/// - the weights (`n_labels`, inputs);
+/// - the intercepts;
+/// - the ridge used;
+/// - the held-out loss after each pass;
+/// - the number of Newton steps for each label;
+/// - the threshold;
+/// - gamma.
 #[expect(clippy::too_many_arguments, reason = "Python names them all")]
 #[pyfunction]
 pub(crate) fn fit_link<'py>(

@@ -1,6 +1,7 @@
-//! Parameters by the names that users know, as `estimator/parameters.py` checked them.
+//! Reads the parameters of an estimator by name, after `estimator/parameters.py` has checked them.
 //!
-//! They arrive as a dict, so that a new parameter is added in one struct and not in a list of arguments.
+//! The parameters arrive in a dict. So a new parameter is added in one struct, and no function needs
+//! another argument.
 
 use manylabel_base::few;
 use pyo3::exceptions::PyValueError;
@@ -19,11 +20,12 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Named<'py> {
 }
 
 impl<'py> Named<'py> {
-    /// The value of a parameter.
+    /// Returns the value of a parameter.
     ///
     /// # Errors
     ///
-    /// `KeyError` if there is no such parameter, `TypeError` or the like if it has another type.
+    /// Raises `KeyError` if there is no such parameter, or an exception such as `TypeError` if it has
+    /// another type.
     pub(crate) fn get<T: FromPyObjectOwned<'py>>(&self, name: &str) -> PyResult<T> {
         self.0
             .as_any()
@@ -32,11 +34,11 @@ impl<'py> Named<'py> {
             .map_err(Into::into)
     }
 
-    /// The value of a parameter, or None if it is "auto".
+    /// Returns the value of a parameter, or None if the value is "auto".
     ///
     /// # Errors
     ///
-    /// As [`get`](Self::get).
+    /// Returns the same errors as [`get`](Self::get).
     pub(crate) fn unless_auto<T: FromPyObjectOwned<'py>>(&self, name: &str) -> PyResult<Option<T>> {
         let value = self.0.as_any().get_item(name)?;
         if value.extract::<&str>().is_ok_and(|word| word == "auto") {
@@ -45,11 +47,11 @@ impl<'py> Named<'py> {
         value.extract().map(Some).map_err(Into::into)
     }
 
-    /// The value in `values` that stands for the string that the parameter is.
+    /// Returns the value that `values` assigns to the string value of a parameter.
     ///
     /// # Errors
     ///
-    /// `ValueError` that lists the known strings if it is none of them.
+    /// Raises `ValueError` if the string is not in `values`. The message lists the known strings.
     pub(crate) fn choice<T: Copy>(&self, name: &str, values: &[(&str, T)]) -> PyResult<T> {
         let word: String = self.get(name)?;
         let found = values.iter().find(|(known, _)| *known == word);
@@ -63,8 +65,9 @@ impl<'py> Named<'py> {
 
 /// Makes a struct of parameters and checks it.
 ///
-/// Fields before the semicolon are read by their own names. Those after it are given as `field: value`. A
-/// first field `seed` is read from `random_state`.
+/// The fields before the semicolon have the names of the parameters from which they are read. The
+/// fields after the semicolon are given as `field: value`. If the first field is `seed`, it is read
+/// from `random_state`.
 macro_rules! from_named {
     ($named:expr, $params:ident { seed, $($field:ident),*; $($others:tt)* }) => {
         $crate::params::from_named!($named, $params {

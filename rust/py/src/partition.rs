@@ -1,4 +1,5 @@
-//! `manylabel.partition`: blocks of rows and labels, k-means, the router, and scoring by blocks.
+//! Python functions of `manylabel.partition`: blocks of rows and labels, k-means, the router, and
+//! scoring by blocks.
 
 use crate::arrays::{F32s, F64s, I32s, I64s, handed};
 use crate::csr::{CsrArrays, PyCsr, csr_arrays, values};
@@ -20,19 +21,20 @@ use manylabel_sparse::{CsrOwned, CsrView, Index, TopK, Value, with_sparse};
 use numpy::{PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 
-/// Row, label or cluster numbers, which are below 2³¹, for numpy.
+/// Converts row, label or cluster numbers, which are below 2³¹, to a numpy array.
 fn to_i32<'py>(py: Python<'py>, numbers: &[u32]) -> PyResult<I32s<'py>> {
     let numbers = numbers.iter().map(|&number| number as i32);
-    handed(py, collected("numbers of blocks", numbers).map_err(to_py)?)
+    handed(py, collected("number of rows", numbers).map_err(to_py)?)
 }
 
-/// Cluster numbers from numpy. A negative one becomes a number above all valid ones, and so an error later.
+/// Converts cluster numbers from a numpy array. A negative number becomes larger than all valid
+/// numbers, so that it causes an error later.
 fn to_u32(numbers: &PyReadonlyArray1<'_, i32>) -> PyResult<Vec<u32>> {
     let numbers = numbers.as_slice()?.iter();
-    collected("numbers of blocks", numbers.map(|&number| number as u32)).map_err(to_py)
+    collected("number of rows", numbers.map(|&number| number as u32)).map_err(to_py)
 }
 
-/// Ends of label sets for numpy.
+/// Converts the ends of label sets to a numpy array.
 fn to_i64<'py>(py: Python<'py>, ends: &[usize]) -> PyResult<I64s<'py>> {
     let ends = ends.iter().map(|&end| end as i64);
     handed(py, collected("number of blocks", ends).map_err(to_py)?)
@@ -40,8 +42,15 @@ fn to_i64<'py>(py: Python<'py>, ends: &[usize]) -> PyResult<I64s<'py>> {
 
 /// Partitions rows and labels into blocks.
 ///
-/// Returns the block of each row, the ends of the label sets, their labels, the objective after each half
-/// step, and the number of captured ones.
+/// Returns a tuple:
+///
+/// - the block of each row;
+/// - the ends of the label sets;
+/// - the labels of the sets;
+/// - the objective after each half step;
+/// - the number of captured labels.
+///
+/// A label of a row is captured if the label set of the row's block contains it.
 #[pyfunction]
 pub(crate) fn fit_partition<'py>(
     py: Python<'py>,
@@ -67,7 +76,8 @@ pub(crate) fn fit_partition<'py>(
     ))
 }
 
-/// The best label sets for given blocks of rows: their ends, their labels, and the number of captured ones.
+/// Finds the best label sets for given blocks of rows. Returns the ends of the sets, their labels, and
+/// the number of captured labels.
 #[pyfunction]
 pub(crate) fn partition_labels<'py>(
     py: Python<'py>,
@@ -92,11 +102,15 @@ pub(crate) fn partition_labels<'py>(
     ))
 }
 
-/// Clusters rows, scaled to unit length, into `n_clusters` clusters or, if that is None, into clusters of
-/// about `leaf_size` rows.
+/// Clusters rows after scaling them to unit length. The number of clusters is `n_clusters`. If
+/// `n_clusters` is None, clusters have about `leaf_size` rows.
 ///
-/// Returns the cluster of each row, the arrays of the centers (`n_features`, `n_clusters`) in compressed
-/// rows, the intercepts, and the inertia.
+/// Returns a tuple:
+///
+/// - the cluster of each row;
+/// - the arrays of the centers (`n_features`, `n_clusters`) in compressed rows;
+/// - the intercepts;
+/// - the inertia.
 #[pyfunction]
 pub(crate) fn fit_kmeans<'py>(
     py: Python<'py>,
@@ -127,8 +141,11 @@ pub(crate) fn fit_kmeans<'py>(
 
 /// Fits the router.
 ///
-/// Returns the arrays of the weights (`n_features`, `n_classes`) in compressed rows, the intercepts, and the
-/// number of passes for each class.
+/// Returns a tuple:
+///
+/// - the arrays of the weights (`n_features`, `n_classes`) in compressed rows;
+/// - the intercepts;
+/// - the number of passes for each class.
 #[pyfunction]
 pub(crate) fn fit_router<'py>(
     py: Python<'py>,
@@ -159,8 +176,9 @@ pub(crate) fn fit_router<'py>(
     ))
 }
 
-/// The blocks that a row is sent to: the `most` best ones or, with a `share`, the fewest of these that hold
-/// that share of their probability.
+/// Determines how many blocks each row is sent to. A row is sent to the `most` most probable blocks. If
+/// `share` is given, it is sent to the smallest number of these blocks that hold at least this fraction
+/// of their total probability.
 #[derive(FromPyObject, Clone, Copy)]
 pub(crate) struct PyRouting {
     most: usize,
@@ -176,7 +194,8 @@ impl From<PyRouting> for Routing {
     }
 }
 
-/// The router's scores of the blocks that each row is sent to, as the arrays of a CSR matrix.
+/// Returns the scores of the blocks that each row is sent to, computed by the router, as the arrays of
+/// a CSR matrix.
 #[pyfunction]
 pub(crate) fn route<'py>(
     py: Python<'py>,
@@ -194,21 +213,23 @@ pub(crate) fn route<'py>(
 /// The attributes of a block that scoring needs.
 #[derive(FromPyObject)]
 pub(crate) struct PyBlock {
-    /// The block's labels, in increasing order.
+    /// The labels of the block, in increasing order.
     labels: Held<i32>,
-    /// None for a block without labels.
+    /// The scorer of the block, or None for a block without labels.
     scorer: Option<Py<Scorer>>,
-    /// The block's labels as `scorer` numbers them, if it has more labels than the block.
+    /// The numbers of the block's labels in `scorer`. Needed if `scorer` has more labels than the
+    /// block.
     places: Option<Held<i32>>,
-    /// Log-odds are `factor · (score − zero)`.
+    /// The factor that converts scores to log-odds, which are `factor · (score − zero)`.
     factor: f32,
     zero: f32,
-    /// Labels with scores above this are predicted. None predicts the best label.
+    /// The threshold: labels with higher scores are predicted. If it is None, the best label is
+    /// predicted.
     least: Option<f32>,
 }
 
 impl PyBlock {
-    /// The block in the form of the algorithm crate.
+    /// Converts the block to the type of the algorithm crate.
     fn block(&self) -> Result<Block<'_>, Error> {
         let model = match (&self.scorer, &self.places) {
             (None, _) => None,
@@ -229,8 +250,8 @@ impl PyBlock {
     }
 }
 
-/// A linear model that blocks are parts of: weights, a CSC matrix (`n_labels`, `n_features`), intercepts, and
-/// whether rows are scaled to unit length.
+/// A linear model whose labels the blocks share. It has three items: the weights, a CSC matrix
+/// (`n_labels`, `n_features`); the intercepts; and whether rows are scaled to unit length.
 struct Weights(HeldCsr<f32>, Held<f32>, bool);
 
 impl Parts for Weights {
@@ -251,7 +272,7 @@ impl Parts for Weights {
     }
 }
 
-/// The same model with its weights by label.
+/// The same linear model, with its weights stored by label.
 struct WeightsByLabel<'a> {
     coef: Turned,
     n_features: usize,
@@ -280,7 +301,7 @@ impl ByLabel for WeightsByLabel<'_> {
     }
 }
 
-/// The prepared models of a block classifier, which a [`Scorer`] keeps alive.
+/// The prepared models of a block classifier. A [`Scorer`] keeps them alive.
 struct PyBlockModel {
     router: Py<Scorer>,
     blocks: Vec<PyBlock>,
@@ -309,8 +330,9 @@ impl Source for PyBlockModel {
 
 /// Prepares a block classifier for scoring.
 ///
-/// `blocks` are in the order of the router's labels. If blocks are parts of a linear model, `weights` is its
-/// `(coef_, intercept_, normalize)`, which makes scoring many rows faster.
+/// `blocks` must be in the order of the router's labels. If the blocks are parts of one linear model,
+/// `weights` is the tuple `(coef_, intercept_, normalize)` of this model. Then scoring many rows is
+/// faster.
 #[pyfunction]
 pub(crate) fn block_scorer(
     router: Py<Scorer>,
@@ -330,8 +352,8 @@ pub(crate) fn block_scorer(
 
 /// Merges the scores of the blocks that rows were sent to.
 ///
-/// `labels` and `scores` have an array for each block. Returns the arrays of a CSR matrix (`n_rows`,
-/// `n_labels`), with the `k` best labels of each row or with all if `k` is None.
+/// `labels` and `scores` have one array for each block. Returns the arrays of a CSR matrix (`n_rows`,
+/// `n_labels`). It has the `k` best labels of each row, or all labels with a score if `k` is None.
 #[pyfunction]
 pub(crate) fn merge_blocks<'py>(
     py: Python<'py>,
@@ -360,8 +382,8 @@ pub(crate) fn merge_blocks<'py>(
     csr_arrays(py, merged)
 }
 
-/// The `k` largest values of each row, ties by the lower column, as the arrays of a CSR matrix with columns
-/// in increasing order.
+/// Returns the `k` largest values of each row, as the arrays of a CSR matrix with columns in increasing
+/// order. If values are equal, the lower column is preferred.
 #[pyfunction]
 pub(crate) fn topk_of_rows<'py>(
     py: Python<'py>,
@@ -375,8 +397,8 @@ pub(crate) fn topk_of_rows<'py>(
             let most = most.sum();
             let mut out = CsrOwned {
                 indptr: reserved("number of rows", scores.n_rows() + 1)?,
-                indices: reserved("labels to keep", most)?,
-                values: reserved("labels to keep", most)?,
+                indices: reserved("number of labels to keep", most)?,
+                values: reserved("number of labels to keep", most)?,
                 n_cols: scores.n_cols(),
             };
             out.indptr.push(0);
@@ -388,8 +410,8 @@ pub(crate) fn topk_of_rows<'py>(
                     best.push(col.get() as u32, value.f64() as f32);
                 }
                 for (col, value) in best.drain_by_label() {
-                    push("labels of rows", &mut out.indices, col)?;
-                    push("labels of rows", &mut out.values, value)?;
+                    push("number of predicted labels", &mut out.indices, col)?;
+                    push("number of predicted labels", &mut out.values, value)?;
                 }
                 out.indptr.push(out.indices.len());
             }

@@ -1,4 +1,5 @@
-//! `manylabel.linear`: fits of PD-Sparse. Its weights are scored as those of DiSMEC are, in `linear`.
+//! Python functions of `manylabel.linear` for PD-Sparse. The scorer for its weights is in `linear`,
+//! like the scorer for DiSMEC.
 
 use crate::arrays::{F32s, F64s, handed};
 use crate::csr::{CsrArrays, Examples, csr_arrays, values};
@@ -8,7 +9,7 @@ use manylabel_linear::pdsparse::{Checked, Params, Search};
 use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
 
-/// The parameters of a fit.
+/// Reads and checks the parameters of a fit.
 fn checked(params: &Named<'_>) -> PyResult<Checked> {
     from_named!(params, Params {
         seed, l1, max_iter, tol, n_candidates, post_solve, normalize, fit_intercept, learn_cut,
@@ -22,11 +23,16 @@ fn checked(params: &Named<'_>) -> PyResult<Checked> {
 
 /// Fits PD-Sparse.
 ///
-/// `held_out` marks the rows whose precision decides which pass is the best.
+/// `held_out` marks the held-out rows. Their precision determines the best pass.
 ///
-/// Returns the arrays of the weights (`n_features`, `n_labels`) in compressed rows, the intercepts, the
-/// number of passes, the duality gap, the held-out precision after each pass, and the learned threshold or
-/// None.
+/// Returns a tuple:
+///
+/// - the arrays of the weights (`n_features`, `n_labels`) in compressed rows;
+/// - the intercepts;
+/// - the number of passes;
+/// - the duality gap;
+/// - the held-out precision after each pass;
+/// - the learned threshold or None.
 #[pyfunction]
 pub(crate) fn fit_pdsparse<'py>(
     py: Python<'py>,

@@ -1,4 +1,5 @@
-//! The checksum of the model file: CRC-32 as in zip and zlib, fast enough to be computed at every load.
+//! Computes the checksum of model files: CRC-32, as in zip and zlib. It is fast enough to be checked at
+//! every load.
 
 use crate::error::to_py;
 use crate::run::run;
@@ -8,20 +9,23 @@ use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
 use rayon::prelude::*;
 
-/// Bytes that are hashed as one unit of work, which takes about a millisecond if they are in memory.
+/// Number of bytes that are hashed as one unit of work. This takes about a millisecond if the bytes are
+/// in memory.
 const CHUNK: usize = 4 << 20;
 
-/// Two threads come close to the bandwidth of ordinary memory. More would wait for it.
+/// The number of threads. Two threads nearly use the full bandwidth of ordinary memory, so more threads
+/// would not help.
 const N_THREADS: usize = 2;
 
-/// The CRC-32 of `data`, continuing from the CRC-32 `start` of what came before it.
+/// Computes the CRC-32 of `data`. `start` is the CRC-32 of the bytes before `data`.
 ///
-/// Equals `zlib.crc32(data, start)`. More than 4 MiB are hashed on two threads with the interpreter released.
-/// The result does not depend on how data are cut into chunks, since the CRCs of neighbours combine exactly.
+/// The result equals `zlib.crc32(data, start)`. More than 4 MiB are hashed on two threads while the
+/// interpreter is released. The result does not depend on how the data are divided into chunks, because
+/// the CRCs of adjacent chunks combine exactly.
 ///
 /// # Errors
 ///
-/// `ValueError` if `data` is not contiguous.
+/// Raises `ValueError` if `data` is not contiguous.
 #[pyfunction]
 #[pyo3(signature = (data, start = 0))]
 pub(crate) fn crc32(py: Python<'_>, data: PyReadonlyArray1<'_, u8>, start: u32) -> PyResult<u32> {
@@ -45,14 +49,14 @@ pub(crate) fn crc32(py: Python<'_>, data: PyReadonlyArray1<'_, u8>, start: u32) 
     })
 }
 
-/// The CRC-32 of one chunk.
+/// Computes the CRC-32 of one chunk.
 fn hash(bytes: &[u8]) -> Hasher {
     let mut hasher = Hasher::new();
     hasher.update(bytes);
     hasher
 }
 
-/// The CRC-32 of all chunks, one after the other.
+/// Combines the CRC-32s of consecutive chunks.
 fn join(mut first: Hasher, rest: impl IntoIterator<Item = Hasher>) -> u32 {
     for next in rest {
         first.combine(&next);

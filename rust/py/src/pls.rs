@@ -1,6 +1,7 @@
-//! `manylabel.pls`: fits of randomized label embeddings, and projections by them.
+//! Python functions of `manylabel.pls`: they fit randomized label embeddings and project features with
+//! them.
 //!
-//! X may be sparse or dense, of single or double precision, and the model has the precision of X.
+//! X may be sparse or dense, in single or double precision. The model has the precision of X.
 
 use crate::arrays::{F64s, handed};
 use crate::csr::{PyCsr, values, with_labels};
@@ -19,7 +20,7 @@ use numpy::{
 };
 use pyo3::prelude::*;
 
-/// The parameters of a fit.
+/// Reads and checks the parameters of a fit.
 fn checked(params: &Named<'_>) -> PyResult<Checked> {
     let ridge = |name| -> PyResult<Ridge> {
         let given = params.unless_auto(name)?;
@@ -45,14 +46,16 @@ fn checked(params: &Named<'_>) -> PyResult<Checked> {
     })
 }
 
-/// `n_components`: an integer is a count, any other number is a share.
+/// The parameter `n_components`. An integer is a number of components. Any other number is the fraction
+/// of the label covariance to keep.
 #[derive(FromPyObject)]
 enum PyComponents {
     Count(usize),
     Share(f64),
 }
 
-/// The number of components that a share of the label covariance needs, or the number given.
+/// Returns the number of components. If the parameter is a fraction, this is the number of components
+/// that keep this fraction of the label covariance.
 #[pyfunction]
 pub(crate) fn pls_n_components(
     py: Python<'_>,
@@ -69,7 +72,8 @@ pub(crate) fn pls_n_components(
     })
 }
 
-/// Evaluates `$body` with `$x` bound to the [`Matrix`] of the features `$given`, for any of their types.
+/// Evaluates `$body` with `$x` bound to the [`Matrix`] of the features `$given`, for any type of
+/// features.
 macro_rules! with_matrix {
     ($given:expr, |$x:ident| $body:expr) => {
         match $given.features()? {
@@ -109,9 +113,16 @@ impl From<Model<f64>> for AnyModel {
 
 /// Fits an embedding.
 ///
-/// Returns U (`n_labels`, k) or None, W (`n_features`, k), the intercept, the eigenvalues or None, the number
-/// of steps, the number of unfinished right-hand sides, the ridges of U and of W, and the leave-one-out
-/// predictions (`n_rows`, k) or None.
+/// Returns a tuple:
+///
+/// - U (`n_labels`, k) or None;
+/// - W (`n_features`, k);
+/// - the intercept;
+/// - the eigenvalues or None;
+/// - the number of steps;
+/// - the number of unfinished right-hand sides;
+/// - the ridges of U and of W;
+/// - the leave-one-out predictions (`n_rows`, k) or None.
 #[pyfunction]
 pub(crate) fn fit_pls<'py>(
     py: Python<'py>,
@@ -148,7 +159,7 @@ type Fitted<'py> = (
     Option<Bound<'py, PyAny>>,
 );
 
-/// Hands a model to numpy.
+/// Converts a model to numpy arrays.
 fn fitted<T: Real + Element>(
     py: Python<'_>,
     model: Model<T>,
@@ -184,14 +195,15 @@ fn fitted<T: Real + Element>(
     ))
 }
 
-/// A fitted matrix (`n_features`, k) with its intercept (k,), of single or double precision.
+/// A fitted matrix (`n_features`, k) with its intercept (k,), in single or double precision.
 #[derive(FromPyObject)]
 pub(crate) enum PyCoef<'py> {
     Single(PyReadonlyArray2<'py, f32>, PyReadonlyArray1<'py, f32>),
     Double(PyReadonlyArray2<'py, f64>, PyReadonlyArray1<'py, f64>),
 }
 
-/// `XW + b` for a matrix W with the intercept b, (`n_rows`, k), in the precision of W.
+/// Returns `XW + b`, of shape (`n_rows`, k), for a matrix W with the intercept b. The result has the
+/// precision of W.
 #[pyfunction]
 pub(crate) fn pls_project<'py>(
     py: Python<'py>,
@@ -209,7 +221,7 @@ pub(crate) fn pls_project<'py>(
     })
 }
 
-/// [`pls_project`] for one precision of W.
+/// Computes [`pls_project`] for one precision of W.
 fn projected<'py, T: Real + Element>(
     py: Python<'py>,
     x: &PyFeatures<'py>,

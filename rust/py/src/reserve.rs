@@ -1,17 +1,17 @@
-//! The allocator of the extension module: the system's, with a reserve for small requests.
+//! The allocator of the extension module: the allocator of the system, with a reserve for small
+//! requests.
 //!
-//! Rust's standard library aborts the process if it cannot get memory. Vectors that grow with the input are
-//! therefore requested by functions that return an error (`manylabel_base::filled` and similar). The many
-//! small ones are not, nor are those of other crates, such as the packing buffers of a matrix product. For
-//! these there is the reserve:
+//! The standard library of Rust aborts the process if it cannot get memory. So vectors that grow with
+//! the input are allocated by functions that return an error instead (`manylabel_base::filled` and
+//! similar). The many small vectors are not allocated in this way. Neither are vectors of other crates,
+//! such as the packing buffers of a matrix product. The reserve exists for these allocations:
 //!
-//! 1. If the system refuses a small request, the reserve is given back to the system and the request is
-//!    repeated.
-//! 2. Work in progress is told at its next step that memory ran out, and ends with `MemoryError`.
-//! 3. The next piece of work requests the reserve again before it starts.
+//! 1. If the system refuses a small request, the reserve is freed and the request is repeated.
+//! 2. The current work ends with `MemoryError` at its next check of the watch.
+//! 3. Before the next work starts, the reserve is allocated again.
 //!
-//! The reserve is address space that is never written to: it counts under `ulimit -v`, but not as resident
-//! memory.
+//! The reserve is address space that is never written to. It counts towards the limit of `ulimit -v`,
+//! but not towards resident memory.
 
 use manylabel_base::{Error, is_low, ran_low, recovered};
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -27,25 +27,26 @@ static ALLOCATOR: WithReserve = WithReserve {
     reserve: AtomicPtr::new(ptr::null_mut()),
 };
 
-/// The largest request that the reserve serves, in bytes. Larger ones come from functions that return an
-/// error.
+/// The largest request that the reserve serves, in bytes. Larger requests come from functions that
+/// return an error.
 const SMALL: usize = 8 << 20;
 
-/// The size of the reserve: enough for a few small requests of each thread until its next step. Above 32 MiB,
-/// glibc always maps a block on its own, so that freeing it returns all of it to the system.
+/// The size of the reserve. It is enough for a few small requests of each thread until the thread
+/// checks the watch and stops. glibc maps a block above 32 MiB separately, so freeing the block returns
+/// all of it to the system.
 const RESERVE: Layout = match Layout::from_size_align(64 << 20, 16) {
     Ok(layout) => layout,
     Err(_) => panic!("a power of two is an alignment"),
 };
 
-/// The system's allocator with a reserve.
+/// The allocator of the system with a reserve.
 struct WithReserve {
-    /// The reserve, or null if it was given back.
+    /// The reserve, or null if it has been freed.
     reserve: AtomicPtr<u8>,
 }
 
 impl WithReserve {
-    /// Gives the reserve back to the system and tells kernels to stop. Returns false if there was none.
+    /// Frees the reserve and tells kernels to stop. Returns false if there was no reserve.
     #[cold]
     fn open(&self) -> bool {
         let reserve = self.reserve.swap(ptr::null_mut(), AcqRel);
@@ -58,7 +59,7 @@ impl WithReserve {
         true
     }
 
-    /// Allocates the reserve if there is none. Returns false if the system refuses it.
+    /// Allocates the reserve if there is none. Returns false if the system refuses the request.
     fn fill(&self) -> bool {
         // SAFETY: the layout's size is not zero.
         let block = unsafe { System.alloc(RESERVE) };
@@ -77,13 +78,14 @@ impl WithReserve {
         true
     }
 
-    /// The block that `request` returns. If a small request is refused, the reserve is opened and the request
-    /// is repeated; the result may still be null.
+    /// Returns the block that `request` returns. If a small request is refused, the reserve is freed
+    /// and the request is repeated. The result may still be null.
     #[inline]
     fn or_from_reserve(&self, size: usize, request: impl Fn() -> *mut u8) -> *mut u8 {
         let block = request();
         if block.is_null() && size <= SMALL {
-            // Another thread may have opened the reserve in the meantime: repeat the request in any case.
+            // Another thread may have freed the reserve at the same time, so the request is repeated in
+            // any case.
             self.open();
             return request();
         }
@@ -117,11 +119,11 @@ unsafe impl GlobalAlloc for WithReserve {
     }
 }
 
-/// Makes sure that there is a reserve for the work that follows.
+/// Makes sure that there is a reserve for the next work.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] if there is no memory for a reserve.
+/// Returns [`Error::TooLarge`] if there is no memory for a reserve.
 pub(crate) fn ensure_reserve() -> Result<(), Error> {
     if !ALLOCATOR.reserve.load(Acquire).is_null() && !is_low() {
         return Ok(());
@@ -133,7 +135,7 @@ pub(crate) fn ensure_reserve() -> Result<(), Error> {
     Err(Error::TooLarge {
         what: "the work",
         got: format!(
-            "{} MiB of working memory are not free",
+            "its reserve of {} MiB does not fit in memory",
             RESERVE.size() >> 20
         ),
     })

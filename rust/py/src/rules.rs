@@ -1,4 +1,4 @@
-//! `manylabel.rules`: fits of boosted rules, and scoring by them.
+//! Python functions of `manylabel.rules`: they fit boosted rules and make their scorer.
 
 use crate::arrays::{F32s, F64s, I32s, I64s, U8s, handed};
 use crate::csr::{CsrArrays, Examples, PyCsr, csr_arrays, values};
@@ -16,7 +16,8 @@ use manylabel_sparse::{Index, with_sparse};
 use numpy::{Element, PyReadonlyArray1, PyReadwriteArray2, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 
-/// The parameters of a fit. Python has resolved `step` and `max_features`.
+/// Reads and checks the parameters of a fit. Python has already replaced `step` and `max_features` by
+/// numbers.
 fn checked(params: &Named<'_>) -> PyResult<Checked> {
     let binning: Option<f64> = params.get("label_binning")?;
     let (min_bins, max_bins): (_, Option<_>) = (params.get("min_bins")?, params.get("max_bins")?);
@@ -46,7 +47,8 @@ fn checked(params: &Named<'_>) -> PyResult<Checked> {
     })
 }
 
-/// The attributes of a fitted estimator that describe its rules. Scoring and warm starts need them.
+/// The attributes of a fitted estimator that describe its rules. Scoring and warm starts need these
+/// attributes.
 #[derive(FromPyObject)]
 pub(crate) struct PyRules {
     #[pyo3(attribute("body_indptr_"))]
@@ -72,7 +74,7 @@ pub(crate) struct PyRules {
 }
 
 impl PyRules {
-    /// The checked view of the rules.
+    /// Returns the checked view of the rules.
     fn rules<'a, I: Element + Index>(
         &'a self,
         heads: &'a HeldSparse<I, f32>,
@@ -86,7 +88,7 @@ impl PyRules {
         Rules::new(bodies, heads.rows("heads_")?, self.n_features)
     }
 
-    /// A copy of the rules, which a fit continues.
+    /// Copies the rules, for a fit that continues from them.
     fn start(&self) -> Result<Model, Error> {
         with_held!(&self.heads, |heads| self
             .rules(heads)?
@@ -115,11 +117,18 @@ pub(crate) fn rules_scorer(model: PyRules) -> PyResult<Scorer> {
 
 /// Fits boosted rules.
 ///
-/// `held_out` marks the rows whose loss decides when to stop. `categorical` lists the categorical features.
-/// `start` is a fitted estimator, to whose rules the fit adds.
+/// `held_out` marks the held-out rows, whose loss determines when the fit stops. `categorical` lists
+/// the categorical features. `start` is a fitted estimator, and the fit adds rules to its rules.
 ///
-/// Returns the ends, features, operators and thresholds of the rules' bodies, the arrays of their heads in
-/// compressed rows, their coverage, and the held-out losses.
+/// Returns a tuple:
+///
+/// - the ends of the rules in the arrays of conditions;
+/// - the features of the conditions;
+/// - the operators of the conditions;
+/// - the thresholds of the conditions;
+/// - the arrays of the rules' heads in compressed rows;
+/// - the coverage of the rules;
+/// - the held-out losses.
 #[pyfunction]
 pub(crate) fn fit_rules<'py>(
     py: Python<'py>,
@@ -168,8 +177,8 @@ pub(crate) fn fit_rules<'py>(
     ))
 }
 
-/// Adds the heads of the rules `begin..end` that cover a row to the row's `scores`, in place. `scores` is
-/// (`n_rows`, `n_labels`) in C order.
+/// Adds the heads of the rules `begin..end` to `scores`, in place. A head is added to the scores of
+/// each row that its rule covers. `scores` must have shape (`n_rows`, `n_labels`) and be in C order.
 #[pyfunction]
 pub(crate) fn rules_add<'py>(
     py: Python<'py>,
@@ -204,7 +213,7 @@ pub(crate) fn rules_add<'py>(
     })
 }
 
-/// The rules that cover each row, as the arrays of a CSR matrix (`n_rows`, `n_rules`) of ones.
+/// Returns the rules that cover each row, as the arrays of a CSR matrix (`n_rows`, `n_rules`) of ones.
 #[pyfunction]
 pub(crate) fn rules_fired<'py>(
     py: Python<'py>,

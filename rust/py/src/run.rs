@@ -1,9 +1,9 @@
-//! How work leaves the interpreter: [`run`], which all long work goes through.
+//! Runs long work while the interpreter is released. All long work goes through [`run`].
 //!
-//! The work runs on a thread pool of its own with the interpreter released, while the calling thread polls
-//! signals and reports progress. Kernels see a [`Watch`] only: they count finished units, and are told to
-//! stop after Ctrl-C or an exception of the progress callback. Work that takes less time than starting
-//! threads runs on the calling thread instead ([`run_here`], [`score`]).
+//! The work runs on its own thread pool. Meanwhile the calling thread polls signals and reports
+//! progress. Kernels use only a [`Watch`]: they count finished units in it. After Ctrl-C or an
+//! exception of the progress callback, the watch tells them to stop. If work takes less time than
+//! starting threads, it runs on the calling thread instead ([`run_here`], [`score`]).
 
 use crate::error::to_py;
 use crate::reserve::ensure_reserve;
@@ -18,24 +18,25 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
-/// Time between two looks of the waiting thread at signals. Ctrl-C is promised within a second.
+/// Time between two checks for signals by the waiting thread. Ctrl-C must take effect within a second.
 const POLL: Duration = Duration::from_millis(50);
-/// Stack size of each thread, in bytes: Rust's default.
+/// Stack size of each thread, in bytes. This is the default of Rust.
 const STACK: usize = 2 << 20;
-/// Free memory, in bytes, below which a thread that does not start is taken for a lack of memory: what the C
-/// library reserves for a thread's small allocations.
+/// Amount of free memory, in bytes. If a thread does not start and less memory is free, the cause is
+/// taken to be a lack of memory. The C library reserves this amount for small allocations of a thread.
 const SPARE: usize = 64 << 20;
 
-/// Runs `work` on `n_threads` threads with the interpreter released.
+/// Runs `work` on `n_threads` threads while the interpreter is released.
 ///
-/// The pool lives as long as the call, so it does not have to survive a fork. `progress`, if given, is called
-/// with the number of finished units at every poll and once at the end. If it raises an exception, the work
-/// is stopped and the exception returned; the same holds for Ctrl-C.
+/// The thread pool exists only during the call, so it does not have to survive a fork. If `progress` is
+/// given, it is called with the number of finished units at every poll, and once at the end. If
+/// `progress` raises an exception, the work is stopped and the exception is returned. The same happens
+/// after Ctrl-C.
 ///
 /// # Errors
 ///
-/// An error of `work`, as a Python exception; `RuntimeError` if the system refuses a thread or a kernel
-/// panicked; `MemoryError` if memory ran out.
+/// Returns any error of `work`, as a Python exception. Raises `RuntimeError` if the system cannot start
+/// a thread, or if a kernel panicked. Raises `MemoryError` if memory ran out.
 pub(crate) fn run<T: Send>(
     py: Python<'_>,
     n_threads: usize,
@@ -53,7 +54,8 @@ pub(crate) fn run<T: Send>(
     Ok(found.expect("work that ends without an error has a result"))
 }
 
-/// [`run`] for work that keeps its result: compiled once, while each kind of result has a `run` of its own.
+/// Runs work that stores its result itself. This function is compiled once, while [`run`] is compiled
+/// for each type of result.
 fn run_to_end(
     py: Python<'_>,
     n_threads: usize,
@@ -89,11 +91,11 @@ fn run_to_end(
                         return report(progress, watch.done());
                     }
                     Err(RecvTimeoutError::Disconnected) => {
-                        // Joining here keeps the scope from panicking a second time.
+                        // Joining here prevents the scope from panicking a second time.
                         let panic = worker.join().err().unwrap_or_else(|| Box::new(""));
                         return Err(panicked(&*panic));
                     }
-                    Err(RecvTimeoutError::Timeout) if raised.is_err() => {} // was told to stop
+                    Err(RecvTimeoutError::Timeout) if raised.is_err() => {} // the work is stopping
                     Err(RecvTimeoutError::Timeout) => {
                         raised = Python::attach(|py| {
                             py.check_signals()?;
@@ -107,16 +109,16 @@ fn run_to_end(
     })
 }
 
-/// How a fit runs: a tuple of the number of threads and the progress callback or None.
+/// The options of a fit: a tuple of the number of threads, and the progress callback or None.
 #[derive(FromPyObject)]
 pub(crate) struct Job(usize, Option<Py<PyAny>>);
 
 impl Job {
-    /// Runs `work` as [`run`] does.
+    /// Runs `work` with [`run`].
     ///
     /// # Errors
     ///
-    /// As [`run`].
+    /// Returns the same errors as [`run`].
     pub(crate) fn run<T: Send>(
         &self,
         py: Python<'_>,
@@ -126,28 +128,28 @@ impl Job {
     }
 }
 
-/// Runs `work` on the calling thread, with the interpreter released. For work that takes less time than
-/// starting a pool: it cannot be interrupted.
+/// Runs `work` on the calling thread while the interpreter is released. Use it for work that takes less
+/// time than starting a thread pool. The work cannot be interrupted.
 ///
 /// # Errors
 ///
-/// As [`run`].
+/// Returns the same errors as [`run`].
 pub(crate) fn run_here<T: Send>(
     py: Python<'_>,
     work: impl FnOnce(&Watch) -> Result<T, Error> + Send,
 ) -> PyResult<T> {
     ensure_reserve().map_err(to_py)?;
-    // After a panic, half-done results are dropped with `work`, and the borrowed arrays were only read.
+    // After a panic, unfinished results are dropped with `work`. The borrowed arrays were only read.
     py.detach(|| catch_unwind(AssertUnwindSafe(|| work(&Watch::new()))))
         .map_err(|panic| panicked(&*panic))?
         .map_err(to_py)
 }
 
-/// Scores rows: on the calling thread if they are `few`, otherwise by [`run`].
+/// Scores rows: on the calling thread if `few` is true, otherwise with [`run`].
 ///
 /// # Errors
 ///
-/// As [`run`].
+/// Returns the same errors as [`run`].
 pub(crate) fn score<T: Send>(
     py: Python<'_>,
     few: bool,
@@ -169,11 +171,11 @@ fn report(progress: Option<&Py<PyAny>>, done: usize) -> PyResult<()> {
     }
 }
 
-/// The exception for a thread that the system refused.
+/// Returns the exception for a thread that the system did not start.
 ///
-/// The system's message is "temporarily unavailable" for a lack of memory as well. To tell the two apart, as
-/// much memory as the threads need is requested again, plus [`SPARE`], since the threads that did start have
-/// freed theirs by now.
+/// If memory is short, the message of the system is also "temporarily unavailable". To recognize this
+/// case, the function requests the memory that the threads need, plus [`SPARE`]. The threads that did
+/// start have freed their memory before.
 fn no_thread(n_threads: usize, error: &dyn Display) -> PyErr {
     let stacks = n_threads.saturating_add(1).saturating_mul(STACK);
     let asked = stacks.saturating_add(SPARE);
@@ -182,12 +184,11 @@ fn no_thread(n_threads: usize, error: &dyn Display) -> PyErr {
             "the stacks of {n_threads} threads do not fit in memory: {error}"
         ));
     }
-    PyRuntimeError::new_err(format!(
-        "cannot start a thread, of {n_threads} wanted: {error}"
-    ))
+    PyRuntimeError::new_err(format!("cannot start all {n_threads} threads: {error}"))
 }
 
-/// The exception for a kernel that panicked. Unlike pyo3's own, `except Exception` catches it.
+/// Returns the exception for a kernel that panicked. Unlike the exception of pyo3, it is caught by
+/// `except Exception`.
 fn panicked(panic: &(dyn Any + Send)) -> PyErr {
     let cause = match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
         (Some(text), _) => *text,

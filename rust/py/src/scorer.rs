@@ -1,8 +1,9 @@
-//! `manylabel._core.Scorer`: a fitted model of any kind, prepared for predictions.
+//! Defines `manylabel._core.Scorer`: a fitted model of any kind, prepared for predictions.
 //!
-//! Each estimator has a function `*_scorer` that extracts its attributes as a [`Source`]. The source holds
-//! the arrays, and the [`Model`] that it makes borrows from them; the scorer owns both. Whatever scoring
-//! prepares is prepared once, also for a thousand predictions of single rows.
+//! Each estimator has a function `*_scorer`, which reads the attributes of the estimator into a
+//! [`Source`]. The source holds the arrays. The [`Model`] made from the source borrows these arrays,
+//! and the scorer owns source and model. The model is prepared only once, even if a thousand single
+//! rows are scored afterwards.
 
 use crate::arrays::handed;
 use crate::csr::{CsrArrays, PyCsr, csr_arrays};
@@ -22,7 +23,8 @@ pub(crate) trait Source: Send + Sync {
     ///
     /// # Errors
     ///
-    /// An error if the arrays do not make a valid model, [`Error::TooLarge`].
+    /// Returns an error if the arrays do not form a valid model. Returns [`Error::TooLarge`] if memory
+    /// is short.
     fn model(&self) -> Result<Box<dyn Model + '_>, Error>;
 }
 
@@ -38,8 +40,10 @@ self_cell!(
     }
 );
 
-/// A fitted model prepared for predictions. It is made once from the arrays of an estimator, which it borrows
-/// and keeps alive, and can be shared by threads. The arrays must not be changed while it lives.
+/// A fitted model that is prepared for predictions.
+///
+/// A scorer is made once from the arrays of an estimator. It borrows the arrays and keeps them alive,
+/// so they must not be changed while the scorer exists. Threads can share a scorer.
 #[pyclass(frozen, module = "manylabel._core")]
 pub(crate) struct Scorer(Fitted);
 
@@ -48,24 +52,24 @@ impl Scorer {
     ///
     /// # Errors
     ///
-    /// An error of [`Source::model`], as a Python exception.
+    /// Returns any error of [`Source::model`], as a Python exception.
     pub(crate) fn new(source: impl Source + 'static) -> PyResult<Self> {
         Fitted::try_new(Box::new(source), |source| source.model())
             .map(Self)
             .map_err(to_py)
     }
 
-    /// The prepared model.
+    /// Returns the prepared model.
     pub(crate) fn model(&self) -> &dyn Model {
         self.0.borrow_dependent().as_ref()
     }
 
-    /// Asks the model about rows, on the calling thread if the model finds them few, otherwise by
-    /// [`run`](crate::run::run).
+    /// Calls `ask` with the model and the rows. The call runs on the calling thread if there are so few
+    /// rows that threads would not help, otherwise with [`run`](crate::run::run).
     ///
     /// # Errors
     ///
-    /// As [`run`](crate::run::run).
+    /// Returns the same errors as [`run`](crate::run::run).
     pub(crate) fn ask<T: Send>(
         &self,
         py: Python<'_>,
@@ -82,7 +86,7 @@ impl Scorer {
     }
 }
 
-/// One bound for all labels, or one per label.
+/// The bounds of the labels: one bound for all labels, or one bound for each label.
 #[derive(FromPyObject)]
 pub(crate) enum PyBounds<'py> {
     One(f32),
@@ -91,8 +95,8 @@ pub(crate) enum PyBounds<'py> {
 
 #[pymethods]
 impl Scorer {
-    /// The `k` best labels of each row, as the arrays of a CSR matrix. `beam` is the width of the search of
-    /// models that search for labels, None for their own.
+    /// Returns the `k` best labels of each row, as the arrays of a CSR matrix. `beam` is the beam width
+    /// of models that search for labels. `None` means the beam width of the model.
     #[pyo3(signature = (x, k, n_threads, beam=None))]
     fn topk<'py>(
         &self,
@@ -108,7 +112,8 @@ impl Scorer {
         csr_arrays(py, top)
     }
 
-    /// The labels of each row whose scores are above their bound, as the arrays of a CSR matrix.
+    /// Returns, for each row, the labels whose scores are above their bounds, as the arrays of a CSR
+    /// matrix.
     fn above<'py>(
         &self,
         py: Python<'py>,
@@ -126,7 +131,7 @@ impl Scorer {
         csr_arrays(py, above)
     }
 
-    /// All scores, (`n_rows`, `n_labels`).
+    /// Returns the scores of all labels, of shape (`n_rows`, `n_labels`).
     fn decision<'py>(
         &self,
         py: Python<'py>,
@@ -139,8 +144,8 @@ impl Scorer {
         handed(py, scores)?.reshape([x.shape().0, self.n_labels()])
     }
 
-    /// The scores of given labels of each row: one for each stored entry of `pairs` (`n_rows`, `n_labels`),
-    /// in the order of the entries.
+    /// Returns the scores of given labels of each row. The result has one score for each stored entry
+    /// of `pairs` (`n_rows`, `n_labels`), in the order of the entries.
     fn at<'py>(
         &self,
         py: Python<'py>,
@@ -155,8 +160,8 @@ impl Scorer {
         handed(py, scores)
     }
 
-    /// The probability of every label, (`n_rows`, `n_labels`), for models that compute it themselves.
-    /// `ValueError` for others.
+    /// Returns the probability of each label, of shape (`n_rows`, `n_labels`). Raises `ValueError` if
+    /// the model does not compute probabilities.
     fn probabilities<'py>(
         &self,
         py: Python<'py>,
@@ -169,7 +174,7 @@ impl Scorer {
         handed(py, found)?.reshape([x.shape().0, self.n_labels()])
     }
 
-    /// Number of labels.
+    /// The number of labels.
     #[getter]
     fn n_labels(&self) -> usize {
         self.model().n_labels()

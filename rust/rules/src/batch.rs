@@ -1,19 +1,20 @@
-//! Sums and products over up to eight rows of gradients at a time.
+//! Computes sums and products over up to eight rows of gradients at a time.
 //!
-//! The inner loops run over chunks of labels and, within a chunk, over the rows of the batch. A sum
-//! over rows then stays in registers while the rows pass by, and is loaded and stored once per
+//! The outer loops run over chunks of labels. The inner loops run over the rows of the batch. The
+//! sum of a chunk stays in registers while the rows are added. It is loaded and stored once per
 //! batch instead of once per row.
 //!
-//! Every label is summed on its own and in the order of rows. Splitting rows into other batches
-//! does not change a result by a single bit.
+//! Each label is summed on its own, in the order of the rows. Splitting the rows into other batches
+//! therefore gives exactly the same results.
 
 use crate::lanes::{WIDTH, chunks, chunks_mut, dot, total};
 
-/// Most rows per batch. Few, because most sets of rows to be added are small.
+/// Largest number of rows per batch. It is small because most sets of rows to add are small.
 pub(crate) const ROWS_AT_ONCE: usize = 8;
 
-/// Batches of fewer rows take the total of each product at once. For so few, the second loop of
-/// [`Batch::products`] would read numbers that have not yet been written.
+/// Batches with fewer rows than this compute each product completely before the next one. With so
+/// few rows, the second loop of [`Batch::products`] would have to wait for the stores of the first
+/// loop.
 const FEW_ROWS: usize = 5;
 
 /// One number per row of a batch.
@@ -29,13 +30,13 @@ pub(crate) struct Batch<'a> {
     weights: OfRows,
     /// `w (1 − Σ_k |g_k|)` of the rows.
     rests: OfRows,
-    /// Rows in the batch.
+    /// Number of rows in the batch.
     n_rows: usize,
 }
 
 impl<'a> Batch<'a> {
-    /// Collects `rows`, of which the first [`ROWS_AT_ONCE`] are used. `weights` and `rests` are
-    /// those of all training rows; `rests` are not yet multiplied by the weights.
+    /// Collects the first [`ROWS_AT_ONCE`] of `rows`. `weights` and `rests` have one entry for
+    /// every training row. `rests` must not be multiplied by the weights yet.
     #[inline(always)]
     pub(crate) fn new(
         gradients: &'a [f64],
@@ -60,7 +61,7 @@ impl<'a> Batch<'a> {
         batch
     }
 
-    /// Chunk `c` of every row of the batch, in order.
+    /// Returns chunk `c` of every row of the batch, in order.
     #[inline(always)]
     fn column(&self, c: usize) -> impl Iterator<Item = &'a [f64; WIDTH]> {
         let gradients = self.gradients;
@@ -68,7 +69,7 @@ impl<'a> Batch<'a> {
         starts.iter().map(move |&start| &gradients[start + c])
     }
 
-    /// `y += Σ_i a_i g_i` over the rows of the batch.
+    /// Computes `y += Σ_i a_i g_i` over the rows of the batch.
     #[inline(always)]
     pub(crate) fn add_to(&self, a: &OfRows, y: &mut [f64]) {
         for (c, out) in chunks_mut(y).iter_mut().enumerate() {
@@ -82,8 +83,9 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Adds `Σ w g`, `Σ w |g| (1 − |g|)`, `Σ w |g|` and `Σ w rest |g|` over the rows of the batch
-    /// to the first `N` of these four sums; `N` ≥ 2.
+    /// Adds sums over the rows of the batch to the arrays in `sums`. The sums are `Σ w g`,
+    /// `Σ w |g| (1 − |g|)`, `Σ w |g|` and `Σ w rest |g|`, in this order. Only the first `N` of
+    /// these sums are computed; `N` must be at least 2.
     #[inline(always)]
     pub(crate) fn add_moments_to<const N: usize>(&self, sums: [&mut [f64]; N]) {
         let sums = sums.map(chunks_mut);
@@ -109,7 +111,7 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// `factor · w_i · g_iᵀx` for each row i of the batch. Entries beyond the batch are 0.
+    /// Returns `factor · w_i · g_iᵀx` for each row i of the batch. Entries beyond the batch are 0.
     #[inline(always)]
     pub(crate) fn products(&self, factor: f64, x: &[f64]) -> OfRows {
         let mut products = self.weights;
@@ -121,7 +123,7 @@ impl<'a> Batch<'a> {
             }
             return products;
         }
-        // Totals are taken in a second loop, when the stores of the first one have completed.
+        // Lanes are added in a second loop, when the stores of the first loop have completed.
         let mut sums = [[0.0; WIDTH]; ROWS_AT_ONCE];
         let x = chunks(x);
         for (out, &start) in sums.iter_mut().zip(&self.starts[..self.n_rows]) {

@@ -1,50 +1,54 @@
-//! Gradient-based label binning (GBLB, sections 3.2 and 3.3): labels with similar optimal scores
-//! share one score.
+//! Assigns labels to bins, so that labels with similar optimal scores share one score
+//! (gradient-based label binning; GBLB, sections 3.2 and 3.3).
 //!
-//! The criterion of a label is the score that is optimal for it alone, `c_k = −g_k / (h_kk + ω)`
-//! (equation 11). Negative and positive criteria are binned separately, into B₋ and B₊ bins of
-//! equal width between their extremes (equations 14 and 15):
+//! The criterion of a label is the optimal score of the label on its own: `c_k = −g_k / (h_kk + ω)`
+//! (equation 11). Negative and positive criteria are binned separately, into B₋ and B₊ bins. The
+//! bins of a sign have equal width and cover the range of the criteria with that sign. A criterion
+//! c is in bin `at(c)` (equations 14 and 15):
 //!
 //! ```text
 //! at(c) = min(⌊(c − lowest) / width⌋, B − 1),    width = (highest − lowest) / B
 //! ```
 //!
-//! Labels with a gradient of 0 belong to no bin; their score is exactly 0. If all criteria of a
-//! sign are equal, up to rounding, they share one bin. The number of bins B of a sign follows from
-//! the number of its labels ([`Binning`]). Some bins may be empty; heads skip them.
+//! Labels with a gradient of 0 belong to no bin, and their score is exactly 0. If all criteria of a
+//! sign are equal up to rounding, their labels share one bin. [`Binning`] gives the number of bins
+//! B of a sign as a function of the number of labels with that sign. Some bins may be empty. The
+//! head solver skips empty bins.
 //!
-//! Every candidate set of rows has bins of its own, so [`Binner::assign`] is called once per
-//! candidate in the exact search. It costs O(labels) and no sort. Neither the criterion nor the
-//! bins depend on the order of labels.
+//! Every candidate set of rows has its own bins. The exact search therefore calls
+//! [`Binner::assign`] once per candidate. A call costs O(labels) and needs no sort. The order of
+//! the labels affects neither the criteria nor the bins.
 
 use crate::Binning;
 use crate::lanes::{WIDTH, chunks, chunks_mut, total};
 
-/// The bin of a label that belongs to none. Bin numbers are stored as `f64`, so that selecting the
-/// labels of a bin is a comparison of lanes of `f64`.
+/// The bin number of labels that belong to no bin. Bin numbers are stored as `f64`. The labels of a
+/// bin can then be selected by comparing SIMD lanes of `f64`.
 pub(crate) const NONE: f64 = -1.0;
 
-/// Criteria that differ by less, relative to the largest, count as equal. Labels with equal
-/// gradients have equal sums, but differences of such sums may differ by rounding.
+/// Criteria count as equal if their difference, relative to the largest criterion, is below this
+/// value. Labels with equal gradients have equal sums, but differences of such sums may contain
+/// rounding errors.
 const ROUNDING: f64 = 1e-9;
 
-/// Added to diagonals before a division. It matters only without L2 regularization. Its square is
-/// still a normal number.
+/// Added to every diagonal entry before dividing by it. It matters only without L2 regularization.
+/// Its square is still a normal floating-point number.
 pub(crate) const LEAST_DIAGONAL: f64 = 1e-150;
 
 /// Assigns labels to bins.
 ///
-/// Bins of negative criteria are numbered from 0 up, those of positive criteria from `n_bins − 1`
-/// down. Few labels then change their bin number when the number of bins of a sign changes.
+/// Bins of negative criteria are numbered from 0 upwards. Bins of positive criteria are numbered
+/// from `n_bins − 1` downwards. With this numbering, few labels change their bin number when the
+/// number of bins of a sign changes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Binner {
-    /// How many bins each sign has.
+    /// The parameters for the number of bins of each sign.
     binning: Binning,
-    /// Greatest number of bins for any division of the labels by sign, empty bins included. Bin
-    /// numbers are below it.
+    /// Largest total number of bins over all divisions of the labels into negative and positive
+    /// ones, empty bins included. All bin numbers are below `n_bins`.
     pub(crate) n_bins: usize,
-    /// Whether each sign has at most one bin, so that bins follow from the signs of gradients
-    /// alone.
+    /// Whether each sign has at most one bin. The bin of a label then depends only on the sign of
+    /// its gradient.
     pub(crate) signs_only: bool,
     /// The L2 weight ω.
     l2: f64,
@@ -67,22 +71,25 @@ impl Binner {
         binner
     }
 
-    /// Number of bins for `n` labels of one sign: `min(clamp(⌈ratio · n⌉, min_bins, max_bins), n)`.
+    /// Returns the number of bins for `n` labels of one sign:
+    /// `min(clamp(⌈ratio · n⌉, min_bins, max_bins), n)`.
     fn count(&self, n: usize) -> usize {
         let Binning {
             ratio,
             min_bins,
             max_bins,
         } = self.binning;
-        // Slightly less, so that 0.04 of 25 labels is 1 and not 2 by rounding.
+        // A tiny amount is subtracted, so that rounding does not turn 0.04 · 25 labels into 2 bins
+        // instead of 1.
         let share = (ratio * n as f64 - 1e-9).ceil() as usize;
         share.clamp(min_bins, max_bins).min(n)
     }
 
-    /// Writes the bin of every label to `bins`, or [`NONE`], from the sums of gradients `g` and of
-    /// diagonals `h` over a set of rows. Negative diagonals, which rounding may leave, count as 0.
+    /// Writes the bin number of every label to `bins`, or [`NONE`] for labels without a bin. `g`
+    /// and `h` are the sums of gradients and of Hessian diagonals over a set of rows. Diagonals
+    /// below 0, which rounding may cause, count as 0.
     ///
-    /// `criteria` is working space. All four slices are padded rows of one length.
+    /// `criteria` is working space. All four slices are padded rows of the same length.
     #[inline(always)]
     pub(crate) fn assign(&self, g: &[f64], h: &[f64], criteria: &mut [f64], bins: &mut [f64]) {
         if self.signs_only {
@@ -98,7 +105,7 @@ impl Binner {
             }
             return;
         }
-        // Lowest and highest magnitude, and number of labels, of each sign.
+        // The smallest magnitude, the largest magnitude and the number of labels, for each sign.
         let mut lowest = [[f64::INFINITY; WIDTH]; 2];
         let mut highest = [[0.0f64; WIDTH]; 2];
         let mut counts = [[0.0; WIDTH]; 2];
@@ -145,9 +152,10 @@ impl Binner {
             if n > 0.0 {
                 let bins = self.count(n as usize) as f64;
                 last[sign] = bins - 1.0;
-                // The first bin of negative criteria begins at the largest magnitude.
+                // The first bin of negative criteria starts at the criterion with the largest
+                // magnitude.
                 low[sign] = if sign == 0 { -hi } else { lo };
-                // Differences of the size of rounding errors count as 0.
+                // Differences as small as rounding errors count as 0.
                 width[sign] = if hi - lo > ROUNDING * hi {
                     (hi - lo) / bins
                 } else {
@@ -175,18 +183,20 @@ impl Binner {
     }
 }
 
-/// Up to this many bins, one masked pass over the labels per bin is faster than additions to bins
-/// in memory, each of which may have to wait for the one before.
+/// Largest number of bins for which [`add_up`] makes one masked pass over the labels per bin.
+/// Adding to bins in memory would be slower, because an addition may have to wait for the previous
+/// one.
 const FEW_BINS: usize = 8;
 
-/// `x` if `keep`, else 0. Written with bits because the compiler turns a choice of two numbers into
-/// a jump.
+/// Returns `x` if `keep` is true, else 0. The function masks the binary representation, because the
+/// compiler would turn an `if` into a branch.
 #[inline(always)]
 fn masked(x: f64, keep: bool) -> f64 {
     f64::from_bits(x.to_bits() & u64::from(keep).wrapping_neg())
 }
 
-/// `out[b] = Σ_{k in bin b} x_k`. Labels without a bin are skipped; `out` has one entry per bin.
+/// Computes `out[b] = Σ_{k in bin b} x_k`. Labels without a bin are skipped. `out` has one entry
+/// per bin.
 #[inline(always)]
 pub(crate) fn add_up(x: &[f64], bins: &[f64], out: &mut [f64]) {
     if out.len() <= FEW_BINS {
@@ -209,7 +219,8 @@ pub(crate) fn add_up(x: &[f64], bins: &[f64], out: &mut [f64]) {
     }
 }
 
-/// [`add_up`] of two rows by the same bins; also counts the labels of each bin in `sizes`.
+/// Applies [`add_up`] to two rows with the same bins. Also counts the labels of each bin in
+/// `sizes`.
 #[inline(always)]
 pub(crate) fn add_up_both(
     [x, y]: [&[f64]; 2],
@@ -249,8 +260,8 @@ mod tests {
     use super::*;
     use crate::lanes::padded;
 
-    /// Bins by definition: the sign of each label's criterion and its place among the bins of that
-    /// sign.
+    /// Computes bins directly from the definition. Each label gets the sign of its criterion, and
+    /// the number of its bin among the bins of that sign.
     fn expected(binning: Binning, g: &[f64], h: &[f64], l2: f64) -> Vec<Option<(bool, usize)>> {
         let criteria: Vec<f64> = g.iter().zip(h).map(|(g, h)| -g / (h + l2)).collect();
         let mut bins = vec![None; g.len()];
@@ -302,8 +313,8 @@ mod tests {
                 .map(|_| match kind {
                     0 => rng.f64() - 0.5,
                     1 => f64::from(rng.i32(-2..3)),
-                    2 => rng.f64(), // one sign alone
-                    _ => 0.5,       // no width
+                    2 => rng.f64(), // only one sign
+                    _ => 0.5,       // equal criteria
                 })
                 .collect();
             let h: Vec<f64> = (0..n)

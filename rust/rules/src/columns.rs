@@ -1,22 +1,22 @@
-//! The features of the training rows, column by column, sorted by value.
+//! Stores the features of the training rows column by column, sorted by value.
 //!
-//! Fitting scans thresholds of single features, so the rows of X are transposed and sorted once.
-//! The distinct values of a feature are numbered in ascending order; the number is the *code* of
-//! the value. Conditions compare codes, which are exact integers, and thresholds are computed from
-//! values only once a condition is chosen.
+//! Fitting scans thresholds of single features, so X is transposed and sorted once. The distinct
+//! values of a feature are numbered in ascending order. The number of a value is its *code*.
+//! Conditions compare codes, which are exact integers. A threshold is computed from values only
+//! after its condition has been chosen.
 //!
-//! A column takes one of two forms:
+//! There are two kinds of columns:
 //!
-//! - A *full* column has non-zero values in at least half of the rows that are not missing. It
-//!   stores zeros like any other value, and the code of every row.
-//! - A *sparse* column stores only rows with a value other than 0, and their codes. All other rows
-//!   that are not missing have the code `implicit` of 0. Scans of a sparse column do not touch
-//!   these rows.
+//! - A *full* column has non-zero values in at least half of the rows without a missing value. It
+//!   stores zeros like any other value. It also stores the code of every row.
+//! - A *sparse* column stores only the rows with a value other than 0, and the codes of these rows.
+//!   All remaining rows that are not missing have the value 0, with the code `implicit`. Scans of a
+//!   sparse column do not visit the rows with the value 0.
 //!
-//! For the fast search, codes are also divided into at most [`GROUPS`] groups with similar numbers
-//! of rows, computed once from all training rows.
+//! For the fast search, the codes are also divided into at most [`GROUPS`] groups with similar
+//! numbers of rows. The groups are computed once, from all training rows.
 //!
-//! X is read as `f32`, the type of thresholds. Infinite values are an error; NaN is a missing
+//! X is read as `f32`, the type of thresholds. Infinite values are an error. NaN marks a missing
 //! value, which satisfies no condition.
 
 use crate::Operator;
@@ -27,32 +27,37 @@ use rayon::prelude::*;
 /// The code of a missing value in [`Column::by_row`].
 pub(crate) const MISSING: u32 = u32::MAX;
 
-/// Rows of X read between two calls of the watch.
+/// Number of rows of X that are read between two calls of the watch.
 const ROWS_PER_STEP: usize = 4096;
 
-/// Groups of values per feature. The fast search tries only the borders of groups as thresholds.
+/// Number of groups of values per feature. The fast search tries only the boundaries between groups
+/// as thresholds.
 pub(crate) const GROUPS: usize = 64;
 
 /// One feature of the training rows.
 #[derive(Debug, Default)]
 pub(crate) struct Column {
-    /// Distinct values, ascending, by code. A sparse column always has the value 0.
+    /// Distinct values in ascending order, indexed by code. A sparse column always contains the
+    /// value 0.
     pub(crate) values: Vec<f32>,
-    /// Rows in ascending order of value, then of row: in a sparse column those with a value other
-    /// than 0, in a full column all that are not missing.
+    /// Row numbers, sorted by value and then by row number. A sparse column lists the rows with a
+    /// value other than 0. A full column lists all rows without a missing value.
     pub(crate) rows: Vec<u32>,
-    /// Sparse column: the codes of `rows`. Full column: empty.
+    /// For a sparse column, the code of each entry of `rows`. Empty for a full column.
     codes: Vec<u32>,
-    /// Full column: the code of every training row, or [`MISSING`]. Sparse column: empty.
+    /// For a full column, the code of every training row, or [`MISSING`]. Empty for a sparse
+    /// column.
     by_row: Vec<u32>,
-    /// Group of each code, ascending, for the fast search. Groups have similar numbers of rows; in
-    /// a sparse column, 0 is a group of its own.
+    /// The group of each code, ascending, for the fast search. Groups have similar numbers of rows.
+    /// In a sparse column, the value 0 forms its own group.
     pub(crate) groups: Vec<u8>,
-    /// Rows whose value is missing, ascending.
+    /// Rows with a missing value, ascending.
     pub(crate) missing: Vec<u32>,
-    /// Sparse column: the code of 0, the value of rows that are not stored. Full column: `None`.
+    /// For a sparse column, the code of 0, which is the value of the rows that are not stored.
+    /// `None` for a full column.
     pub(crate) implicit: Option<u32>,
-    /// Whether values are categories rather than magnitudes. Conditions on them use = and ≠.
+    /// Whether the values are categories rather than magnitudes. Conditions on categories use = and
+    /// ≠.
     pub(crate) nominal: bool,
 }
 
@@ -68,17 +73,18 @@ pub(crate) struct Columns {
 }
 
 impl Columns {
-    /// Transposes and sorts X; the features `nominal` are marked as such. Columns are sorted in
-    /// parallel.
+    /// Transposes and sorts X. Marks the features listed in `nominal` as nominal. Columns are
+    /// sorted in parallel.
     ///
-    /// Takes O(nnz log n) for n rows. Memory: a sparse column keeps 8 bytes per stored value, a
-    /// full column 8 bytes per row, and both 5 bytes per distinct value; about twice that while
-    /// sorting.
+    /// Takes O(nnz log n) time for n rows. A sparse column needs 8 bytes per stored value, and a
+    /// full column 8 bytes per row. Each column also needs 5 bytes per distinct value. Sorting
+    /// temporarily needs about twice this memory.
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] if a value is infinite as `f32` or `nominal` names no feature,
-    /// [`Error::TooLarge`], [`Error::Stopped`] through `watch`.
+    /// [`Error::Param`] if a value is infinite as `f32`, or if `nominal` contains a number that is
+    /// not a feature of X. [`Error::TooLarge`] if the columns do not fit in memory.
+    /// [`Error::Stopped`] if `watch` was stopped.
     pub(crate) fn new<I: Index, T: Value>(
         x: CsrView<'_, I, T>,
         nominal: &[usize],
@@ -95,7 +101,8 @@ impl Columns {
                 counts[col.get()] += usize::from(single(*value) != 0.0);
             }
         }
-        // All entries in one allocation, column by column; `at` is where the next entry of each goes.
+        // All entries are in one allocation, column by column. `at` holds the position of the next
+        // entry of each column.
         let mut at = copied("number of features", &counts)?;
         let mut n_entries = 0;
         for at in &mut at {
@@ -112,7 +119,7 @@ impl Columns {
                 if value.is_infinite() {
                     return Err(Error::Param {
                         name: "X",
-                        expected: "finite as float32, or NaN where missing",
+                        expected: "finite as float32, or NaN for missing values",
                         got: format!("{value} in row {row}"),
                     });
                 }
@@ -126,8 +133,8 @@ impl Columns {
         Self::sorted(&counts, &mut entries, n_rows, nominal, watch)
     }
 
-    /// Builds the columns from their values other than 0, with their rows: `counts` of them for each column,
-    /// one column after the other.
+    /// Builds the columns from `left`, which holds the values other than 0 with their rows, one
+    /// column after the other. `counts` gives the number of entries of each column.
     fn sorted(
         counts: &[usize],
         mut left: &mut [(f32, u32)],
@@ -150,7 +157,7 @@ impl Columns {
             let Some(column) = columns.get_mut(col) else {
                 return Err(Error::Param {
                     name: "categorical_features",
-                    expected: "numbers of features",
+                    expected: "feature numbers of X",
                     got: col.to_string(),
                 });
             };
@@ -165,17 +172,18 @@ impl Columns {
     }
 }
 
-/// A value of X in the precision of thresholds.
+/// Converts a value of X to the precision of thresholds.
 fn single<T: Value>(value: T) -> f32 {
     value.f64() as f32
 }
 
 impl Column {
-    /// Builds a column from its values other than 0, with their rows; reorders `stored`.
+    /// Builds a column from its values other than 0 and the rows of these values. Reorders
+    /// `stored`.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// [`Error::TooLarge`] if the column does not fit in memory.
     fn new(stored: &mut [(f32, u32)], n_rows: usize) -> Result<Self, Error> {
         let missing = stored.iter().filter(|entry| entry.0.is_nan());
         let missing = collected("missing values", missing.map(|entry| entry.1))?;
@@ -207,7 +215,7 @@ impl Column {
             entries = &mut with_zeros;
         }
         entries.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-        // Codes of stored values skip the code of the implicit zero.
+        // The code of the implicit zero is not used for stored values.
         let n_below = entries.partition_point(|entry| entry.0 < 0.0);
         let n_values = entries.chunk_by(|a, b| a.0 == b.0).count() + usize::from(!full);
         let mut values = reserved("number of values", n_values)?;
@@ -249,7 +257,7 @@ impl Column {
         })
     }
 
-    /// The code of the row at index `at` of `rows`.
+    /// Returns the code of the row `rows[at]`.
     #[inline(always)]
     pub(crate) fn code(&self, at: usize) -> u32 {
         if self.by_row.is_empty() {
@@ -259,12 +267,13 @@ impl Column {
         }
     }
 
-    /// The code of every training row, or `None` if the column is sparse.
+    /// Returns the code of every training row, or `None` if the column is sparse.
     pub(crate) fn codes_by_row(&self) -> Option<&[u32]> {
         (self.implicit.is_none()).then_some(&self.by_row[..])
     }
 
-    /// A test of codes that is true for those that satisfy a condition. [`MISSING`] satisfies none.
+    /// Returns a function that is true for the codes that satisfy a condition. [`MISSING`]
+    /// satisfies no condition.
     fn satisfying(&self, operator: Operator, threshold: f32) -> impl Fn(u32) -> bool + use<> {
         let below = self.values.partition_point(|&value| value <= threshold) as u32;
         let equal = self.values.partition_point(|&value| value < threshold) as u32..below;
@@ -276,15 +285,15 @@ impl Column {
         }
     }
 
-    /// Splits `rows` (ascending) into those that satisfy a condition and those that do not, both
-    /// ascending. Rows with a missing value do not satisfy it. `is_among` tells whether a row is
-    /// one of `rows`.
+    /// Splits `rows` (ascending) into the rows that satisfy a condition and the rows that do not,
+    /// each in ascending order. Rows with a missing value do not satisfy the condition. `is_among`
+    /// returns whether a row is one of `rows`.
     ///
-    /// For a sparse column, the work per row is that of copying it: only stored rows are tested.
+    /// For a sparse column, only stored rows are tested. All other rows are copied without a test.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// [`Error::TooLarge`] if the result does not fit in memory.
     pub(crate) fn part(
         &self,
         operator: Operator,
@@ -301,7 +310,8 @@ impl Column {
                 select(all(), |row| !satisfies(row))?,
             ));
         };
-        // Rows whose stored or missing value decides otherwise than the implicit zero does.
+        // Collects the rows with another result than the implicit zero: stored rows and rows with a
+        // missing value.
         let of_zeros = satisfies(zero);
         let places = self.rows.iter().zip(&self.codes);
         let places = places.filter(|&(&row, &code)| satisfies(code) != of_zeros && is_among(row));
@@ -319,12 +329,12 @@ impl Column {
         })
     }
 
-    /// Clears the marks of rows that do not satisfy a condition; `marks` has one entry per training
+    /// Clears the marks of rows that do not satisfy a condition. `marks` has one entry per training
     /// row. Takes O(rows).
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// [`Error::TooLarge`] if a list of rows does not fit in memory.
     pub(crate) fn narrow(
         &self,
         operator: Operator,
@@ -357,27 +367,29 @@ impl Column {
         Ok(())
     }
 
-    /// A threshold between two codes: at least the value of `low` and less than that of `high`. It
-    /// is the midpoint rounded to `f32`, or the value of `low` if rounding reaches `high`.
+    /// Returns a threshold between two codes. The threshold is at least the value of `low` and less
+    /// than the value of `high`. It is the midpoint rounded to `f32`. If rounding gives the value
+    /// of `high`, the value of `low` is used instead.
     pub(crate) fn between(&self, low: u32, high: u32) -> f32 {
         let (low, high) = (self.values[low as usize], self.values[high as usize]);
-        // In double precision, where neither sum nor difference overflows.
+        // The midpoint is computed in double precision, where neither the sum nor the difference
+        // overflows.
         let middle = f64::midpoint(f64::from(low), f64::from(high)) as f32;
         if middle < high { middle } else { low }
     }
 }
 
-/// The rows that are wanted, in the order given.
+/// Returns the rows for which `is_wanted` is true, in the given order.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`].
+/// [`Error::TooLarge`] if the result does not fit in memory.
 pub(crate) fn select(
     rows: impl ExactSizeIterator<Item = u32>,
     is_wanted: impl Fn(u32) -> bool,
 ) -> Result<Vec<u32>, Error> {
-    // Without a branch, which would be mispredicted often: each row is written, and overwritten by
-    // the next if it is not wanted.
+    // The loop has no branch, because the branch would often be mispredicted. Each row is written.
+    // If the row is not wanted, the next row overwrites it.
     let mut selected = filled("number of rows", 0, rows.len())?;
     let mut n_selected = 0;
     for row in rows {
@@ -388,17 +400,19 @@ pub(crate) fn select(
     Ok(selected)
 }
 
-/// `rows` without those in `gone`, which are a subset; both ascending.
+/// Returns `rows` without the rows in `gone`. `gone` must be a subset of `rows`. Each slice must be
+/// ascending.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`].
-#[expect(clippy::disallowed_methods, reason = "the room is there")]
+/// [`Error::TooLarge`] if the result does not fit in memory.
+#[expect(clippy::disallowed_methods, reason = "the capacity is reserved")]
 fn without(rows: &[u32], gone: &[u32]) -> Result<Vec<u32>, Error> {
     let mut kept = reserved("number of rows", rows.len() - gone.len())?;
     let mut left = rows;
     for row in gone {
-        // Whole runs are copied; their ends are found by doubling steps, few of them for short runs.
+        // Whole runs are copied. The end of a run is found in steps of doubling length, so short
+        // runs need few steps.
         let mut reach = 1;
         while reach < left.len() && left[reach] < *row {
             reach *= 2;
@@ -412,12 +426,12 @@ fn without(rows: &[u32], gone: &[u32]) -> Result<Vec<u32>, Error> {
     Ok(kept)
 }
 
-/// Divides codes into groups, at most [`GROUPS`] besides the splits that an implicit zero makes.
-/// `codes` are those of the stored rows, ascending.
+/// Divides codes into at most [`GROUPS`] groups. An implicit zero may add up to two groups. `codes`
+/// are the codes of the stored rows, ascending.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`].
+/// [`Error::TooLarge`] if a number per value does not fit in memory.
 fn groups(codes: &[u32], n_codes: usize, implicit: Option<u32>) -> Result<Vec<u8>, Error> {
     // Codes ascend, and every code except the implicit zero has stored rows.
     let mut runs = codes.chunk_by(|a, b| a == b).map(<[u32]>::len);
@@ -427,7 +441,8 @@ fn groups(codes: &[u32], n_codes: usize, implicit: Option<u32>) -> Result<Vec<u8
     for code in 0..n_codes {
         let is_zero = implicit == Some(code as u32);
         let count = if is_zero { 0 } else { runs.next().unwrap_or(0) };
-        // With few values each is a group; otherwise groups are equal shares of the stored rows.
+        // With few values, each value is its own group. Otherwise groups have about equal numbers
+        // of stored rows.
         let share = if most <= GROUPS {
             code
         } else {

@@ -1,13 +1,13 @@
-//! Which rules cover which rows, sixty-four rows at a time.
+//! Finds the rules that cover each row, for sixty-four rows at a time.
 //!
-//! Prediction visits rows in blocks of [`ROWS`]. The features that occur in some condition are
-//! copied from the sparse rows into a dense block, one array of 64 values per feature (a *slot*). A
-//! condition then compares 64 neighbouring values with one threshold, and the rows that a rule
-//! covers are the bits of one 64-bit [`Mask`].
+//! Prediction processes rows in blocks of [`ROWS`] rows. Only features that occur in some condition
+//! matter. Their values are copied from the sparse rows into a dense block with one array of 64
+//! values per feature, called a *slot*. A condition then compares 64 adjacent values with one
+//! threshold. The result is a 64-bit [`Mask`] with one bit per row.
 //!
-//! Cost per block: O(stored values of the rows + conditions tested · 64). The conditions of a rule
-//! are tested until no row of the block is left. Values that are not stored are 0; NaN satisfies no
-//! condition.
+//! A block costs O(stored values of the rows + tested conditions · 64). Testing a rule stops as
+//! soon as no row of the block satisfies the conditions tested so far. Values that are not stored
+//! are 0. NaN satisfies no condition.
 
 use crate::model::{Operator, Rules};
 use manylabel_base::{Error, filled, push, reserved};
@@ -15,16 +15,16 @@ use manylabel_simd::wide;
 use manylabel_sparse::{CsrView, Index, Value};
 use std::ops::Range;
 
-/// Rows per block: the bits of a [`Mask`].
+/// Number of rows per block. It equals the number of bits of a [`Mask`].
 pub(crate) const ROWS: usize = 64;
 
-/// A set of rows of a block; bit i is row i.
+/// A set of rows of a block. Bit i is set if row i is in the set.
 pub(crate) type Mask = u64;
 
 /// The values of one feature in a block of rows.
 type Lanes = [f32; ROWS];
 
-/// The rows in a mask, ascending.
+/// Returns the rows in a mask, ascending.
 #[inline(always)]
 pub(crate) fn bits(mut mask: Mask) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
@@ -46,33 +46,34 @@ struct Condition {
 /// The bodies of some rules, prepared for blocks of rows.
 #[derive(Debug)]
 pub(crate) struct Bodies {
-    /// For each feature one more than its slot, or 0 if no condition names it. Ends with the
-    /// largest feature that a condition names.
+    /// For each feature, one more than the number of its slot, or 0 if no condition uses the
+    /// feature. The last entry belongs to the highest-numbered feature that a condition uses.
     slots: Vec<u32>,
-    /// Number of features that conditions name.
+    /// Number of features that conditions use.
     n_slots: usize,
     /// The conditions of all rules, rule by rule.
     conditions: Vec<Condition>,
-    /// The number of each rule, with the end of its conditions.
+    /// For each rule, its number and the end of its conditions in `conditions`.
     ends: Vec<(u32, usize)>,
 }
 
-/// A block of rows, and the rules that cover some of them. [`Bodies::block`] makes one, which then
-/// serves for one block of rows after the other.
+/// Working space for a block of rows, and the rules that cover rows of the block. [`Bodies::block`]
+/// allocates it. It can be reused for any number of blocks.
 #[derive(Debug)]
 pub(crate) struct Block {
-    /// The values of each slot; all 0 between two blocks.
+    /// The values of each slot. All values are 0 between two blocks.
     values: Vec<Lanes>,
-    /// The rules that cover at least one row, in order, with the rows they cover.
+    /// The rules that cover at least one row, in ascending order, each with the rows it covers.
     pub(crate) fired: Vec<(u32, Mask)>,
 }
 
 impl Bodies {
-    /// Prepares the bodies of the rules in `range`, in O(largest feature they name + conditions).
+    /// Prepares the bodies of the rules in `range`. Takes O(number of the highest feature used +
+    /// conditions).
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if a number per feature and the conditions do not fit in memory.
+    /// [`Error::TooLarge`] if one number per feature and the conditions do not fit in memory.
     pub(crate) fn new<I: Index>(rules: &Rules<'_, I>, range: Range<usize>) -> Result<Self, Error> {
         let features = range.clone().flat_map(|rule| rules.body(rule));
         let n_named = features.map(|(feature, ..)| feature + 1).max().unwrap_or(0);
@@ -106,7 +107,7 @@ impl Bodies {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if the features of a block, or a number per rule, do not fit in memory.
+    /// [`Error::TooLarge`] if the slots, or one number per rule, do not fit in memory.
     pub(crate) fn block(&self) -> Result<Block, Error> {
         Ok(Block {
             values: filled("a block of rows", [0.0; ROWS], self.n_slots)?,
@@ -114,8 +115,8 @@ impl Bodies {
         })
     }
 
-    /// Finds the rules that cover some of the rows in `rows` of `x`, at least one and at most
-    /// [`ROWS`] of them, and writes them to [`Block::fired`].
+    /// Finds the rules that cover at least one row in `rows` of `x`, and writes them to
+    /// [`Block::fired`]. `rows` must contain between 1 and [`ROWS`] rows.
     pub(crate) fn cover<I: Index, T: Value>(
         &self,
         x: CsrView<'_, I, T>,
@@ -137,8 +138,8 @@ impl Bodies {
             all,
             &mut block.fired,
         );
-        // Resetting a value by a second pass over the rows costs about thirty times as much as
-        // clearing one.
+        // A second pass over the rows takes about thirty times as long per value as clearing the
+        // whole block.
         if stored < 2 * self.n_slots {
             for (lane, row) in rows.enumerate() {
                 self.each_value(x, row, |slot, _| block.values[slot][lane] = 0.0);
@@ -148,8 +149,8 @@ impl Bodies {
         }
     }
 
-    /// Calls `visit` with slot and value of each stored value of a row that has a slot; returns the
-    /// number of stored values of the row.
+    /// Calls `visit` with the slot and the value of each stored value of a row, for features with a
+    /// slot. Returns the total number of stored values of the row.
     #[inline(always)]
     fn each_value<I: Index, T: Value>(
         &self,
@@ -167,8 +168,8 @@ impl Bodies {
     }
 }
 
-/// Appends each rule that covers some of the rows in `all` to `fired`, with these rows. `fired` has
-/// capacity for all rules.
+/// Appends to `fired` each rule that covers at least one row of `all`, together with the covered
+/// rows. `fired` must have capacity for all rules.
 #[wide]
 fn fire(
     ends: &[(u32, usize)],
@@ -193,7 +194,7 @@ fn fire(
     }
 }
 
-/// The rows whose values satisfy a condition.
+/// Returns the rows with values that satisfy a condition.
 #[inline(always)]
 #[expect(clippy::float_cmp, reason = "nominal values are codes")]
 fn satisfied(values: &Lanes, condition: Condition) -> Mask {
@@ -202,12 +203,12 @@ fn satisfied(values: &Lanes, condition: Condition) -> Mask {
         Operator::AtMost => mask(values, |value| value <= t),
         Operator::Above => mask(values, |value| value > t),
         Operator::Equal => mask(values, |value| value == t),
-        // Not `!=`, which holds for NaN.
+        // `!=` is not used, because it is true for NaN.
         Operator::NotEqual => mask(values, |value| value < t) | mask(values, |value| value > t),
     }
 }
 
-/// The rows whose values pass a test.
+/// Returns the rows with values that pass a test.
 #[inline(always)]
 fn mask(values: &Lanes, test: impl Fn(f32) -> bool) -> Mask {
     (0..ROWS).fold(0, |mask, row| mask | Mask::from(test(values[row])) << row)

@@ -1,25 +1,26 @@
-//! Boosting: rules are fitted one after the other, each to the gradients at the scores of those
-//! before.
+//! Fits rules one after the other by gradient boosting. Each rule is fitted to the gradients at the
+//! scores of all previous rules.
 //!
-//! 1. The default rule covers all rows. Its head is solved over all rows that are learned from,
-//!    without shrinkage; with safeguarded steps, Newton steps are repeated until the loss stops
-//!    falling.
-//! 2. For each further rule, a bootstrap sample of the rows is drawn and a body grows on it
-//!    (`grow.rs`). Boosting ends early if no condition can be found.
-//! 3. The head is solved again over all covered rows that are learned from, with their original
-//!    weights, also those outside the sample. It is shortened if steps are safeguarded, multiplied
-//!    by the learning rate and rounded to `f32`.
-//! 4. The head is added to the scores of all covered rows, held-out rows among them, and their
-//!    gradients are updated.
-//! 5. With held-out rows, the mean loss over them is recorded after each rule. Fitting stops after
-//!    [`Params::n_iter_no_change`] rules without a new minimum, and the rules after the minimum are
-//!    dropped.
+//! 1. The default rule covers all rows. Its head is solved over all rows used for learning, and is
+//!    not multiplied by the learning rate. With safeguarded steps, Newton steps are repeated until
+//!    the loss stops falling.
+//! 2. For each further rule, a bootstrap sample of the rows is drawn, and the body of the rule is
+//!    grown on the sample (`grow.rs`). Boosting ends early if no condition can be found.
+//! 3. The head is solved again over all covered rows used for learning, with their original
+//!    weights. These rows include covered rows outside the sample. With safeguarded steps, the head
+//!    may be shortened. The head is then multiplied by the learning rate and rounded to `f32`.
+//! 4. The head is added to the scores of all covered rows, including held-out rows. The gradients
+//!    of these rows are updated.
+//! 5. If there are held-out rows, their mean loss is recorded after each rule. Fitting stops after
+//!    [`Params::n_iter_no_change`] rules without a new minimum. The rules after the minimum are
+//!    removed.
 //!
-//! A fit that goes on from a start model applies the rules of that model to the scores and then
-//! continues as if it had fitted them itself. Each rule has a random generator of its own, seeded
-//! by the seed and the rule's number, so the result is the same.
+//! A fit can continue from a start model. It first applies the rules of the start model to the
+//! scores, and then adds further rules. Each rule has its own random generator, seeded with the
+//! seed and the number of the rule. The result is therefore the same as in a single fit of all
+//! rules.
 //!
-//! A step costs O(covered rows · labels); the search in `grow.rs` dominates.
+//! Adding a rule costs O(covered rows · labels). The search in `grow.rs` takes most of the time.
 
 use crate::columns::{Columns, select};
 use crate::grow::{Body, Grower};
@@ -33,46 +34,50 @@ use manylabel_base::range::{same, same_rows};
 use manylabel_base::{Error, Watch, collected, copied, filled, push};
 use manylabel_sparse::{CsrOwned, Sparse, with_sparse};
 
-/// Most halvings of a step, down to 1e-12 of its length. If the loss does not fall enough even
-/// then, the step is not taken.
+/// Largest number of times that a step is halved. The step is then about 1e-12 of its original
+/// length. If the loss still does not fall enough, the step is not taken.
 const MOST_HALVINGS: usize = 40;
 
-/// Share of the decrease predicted by the slope that a step must bring (Armijo's rule; 1e-4 is the
-/// value suggested by Nocedal and Wright, *Numerical Optimization*, section 3.1).
+/// A step must lower the loss by at least this fraction of the decrease predicted by the slope
+/// (Armijo's rule). The value 1e-4 is suggested by Nocedal and Wright, *Numerical Optimization*,
+/// section 3.1.
 const ARMIJO: f64 = 1e-4;
 
-/// Most Newton steps of a safeguarded default rule.
+/// Largest number of Newton steps for a safeguarded default rule.
 const MOST_DEFAULT_STEPS: usize = 50;
 
-/// A safeguarded default rule is done when a step lowers the loss by no more than this share.
+/// The default rule with safeguarded steps is finished when a step lowers the loss by at most this
+/// fraction of the loss.
 const DEFAULT_TOLERANCE: f64 = 1e-10;
 
 impl Checked {
-    /// Fits rules to the rows of `x` and the labels that the rows of `y` store.
+    /// Fits rules to the rows of `x`. The stored entries of `y` are the labels of the rows.
     ///
     /// - `x` may have missing values (NaN). Features listed in `categorical` are compared by = and
-    ///   ≠, all others by ≤ and >.
-    /// - `sample_weight`, if given, multiplies the loss of each row. Rows of weight 0 are not
-    ///   learned from.
-    /// - `held_out`, if given, marks rows that are not learned from. Their mean loss decides when
+    ///   ≠. All other features are compared by ≤ and >.
+    /// - `sample_weight` multiplies the loss of each row. Without it, every weight is 1. Rows with
+    ///   weight 0 are not used for learning.
+    /// - `held_out` marks rows that are not used for learning. Their mean loss determines when
     ///   fitting stops.
-    /// - `start`, if given, is a model whose rules come first. They count towards the number of
+    /// - `start` is a model to continue from. Its rules come first and count towards the number of
     ///   rules.
-    /// - `watch` counts rules, including those of `start`.
+    /// - `watch` counts rules, including the rules of `start`.
     ///
-    /// The same data, parameters and seed give the same bits, whatever the number of threads, and
-    /// whether rules are fitted in one call or after a start.
+    /// The same data, parameters and seed give exactly the same model. The number of threads does
+    /// not matter. Fitting all rules in one call gives the same model as fitting some of them first
+    /// and continuing from this start model.
     ///
-    /// Memory: 16 bytes per row and label, and about 16 per stored feature value. Heads without
-    /// bins, the exact search, and bins with sparse features also need some matrices of labels ×
-    /// labels per thread.
+    /// Memory: 16 bytes per row and label, and about 16 bytes per stored feature value. Heads
+    /// without bins, the exact search, and bins with sparse features also need a few matrices of
+    /// labels × labels per thread.
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if sizes disagree, [`Error::Param`] if a value of `x` is infinite or
-    /// `categorical` names no feature, [`Error::TooLarge`] if memory does not suffice or `x` has
-    /// more than 2³² − 1 rows or 2³¹ − 1 features, [`Error::Stopped`] through `watch`.
-    #[expect(clippy::too_many_arguments, reason = "all of what a fit depends on")]
+    /// [`Error::Shape`] if sizes disagree. [`Error::Param`] if a value of `x` is infinite, or if
+    /// `categorical` contains a number that is not a feature. [`Error::TooLarge`] if there is not
+    /// enough memory, or if `x` has more than 2³² − 1 rows or 2³¹ − 1 features. [`Error::Stopped`]
+    /// if `watch` was stopped.
+    #[expect(clippy::too_many_arguments, reason = "a fit has this many inputs")]
     pub fn fit(
         &self,
         x: Sparse<'_>,
@@ -107,25 +112,25 @@ impl Checked {
 
 /// The state of boosting between rules.
 struct Boosting<'a> {
-    /// The parameters, known to be in range.
+    /// The parameters, checked to be in range.
     params: &'a Params,
     /// The features of all training rows.
     columns: &'a Columns,
-    /// How heads are computed.
+    /// The method for computing heads.
     method: Method,
     /// Scores and gradients of all training rows.
     statistics: Statistics<'a>,
-    /// Grows bodies; also holds the sample.
+    /// Grows bodies. Also holds the sample.
     grower: Grower<'a>,
     /// Counts rules.
     watch: &'a Watch,
-    /// Weight of each row that is learned from; 0 for others.
+    /// The weight of each row used for learning, and 0 for all other rows.
     weights: Vec<f64>,
-    /// Rows of positive weight, ascending, from which samples are drawn.
+    /// Rows with positive weight, ascending. Samples are drawn from them.
     learned: Vec<u32>,
     /// Held-out rows, ascending.
     held_out: Vec<u32>,
-    /// Weights of all rows, as the caller gave them; empty if no rows are held out.
+    /// Weights of all rows as given by the caller. Empty if no rows are held out.
     held_out_weights: Vec<f64>,
     /// Sum of the weights of the held-out rows.
     held_out_weight: f64,
@@ -134,11 +139,12 @@ struct Boosting<'a> {
 }
 
 impl<'a> Boosting<'a> {
-    /// Scores of 0 and no rules. The weights of held-out rows are set to 0.
+    /// Starts with scores of 0 and no rules. Sets the weights of held-out rows to 0.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`], [`Error::Stopped`].
+    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was
+    /// stopped.
     fn new(
         params: &'a Params,
         columns: &'a Columns,
@@ -178,16 +184,17 @@ impl<'a> Boosting<'a> {
         })
     }
 
-    /// Takes over the rules of another model, as if they had been fitted here. Its validation
-    /// losses are computed again.
+    /// Takes over the rules of another model, as if they had been fitted here. Computes the
+    /// validation losses of these rules again.
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if the model has another number of labels or names a feature that `x`
-    /// lacks, [`Error::TooLarge`], [`Error::Stopped`].
+    /// [`Error::Shape`] if the model has another number of labels, or uses a feature that `x` does
+    /// not have. [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch
+    /// was stopped.
     fn resume(&mut self, start: Model) -> Result<(), Error> {
         let n_labels = self.statistics.n_labels;
-        let what = "labels of the rules to go on from";
+        let what = "labels of the rules to continue from";
         same(what, n_labels, start.heads.n_cols)?;
         self.model = start;
         self.model.validation_loss.clear();
@@ -196,7 +203,7 @@ impl<'a> Boosting<'a> {
             let features = self.model.body(rule).map(|(feature, ..)| feature);
             if let Some(feature) = features.max().filter(|&feature| feature >= n_features) {
                 return Err(Error::Shape {
-                    what: "features of the rules to go on from",
+                    what: "features of the rules to continue from",
                     expected: n_features,
                     got: feature + 1,
                 });
@@ -208,13 +215,14 @@ impl<'a> Boosting<'a> {
         Ok(())
     }
 
-    /// Adds the head of a rule of the model to the scores of `rows`, the rows it covers, and
-    /// updates their gradients. Heads are read back from the model, in single precision, so that
-    /// scores are those that prediction computes.
+    /// Adds the head of a rule of the model to the scores of `rows`, and updates the gradients of
+    /// these rows. `rows` must be the rows that the rule covers. The head is read from the model in
+    /// single precision, so the scores equal the scores computed in prediction.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`], [`Error::Stopped`].
+    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was
+    /// stopped.
     fn apply(&mut self, rule: usize, rows: &[u32]) -> Result<(), Error> {
         let mut head = filled("number of labels", 0.0, self.statistics.stride)?;
         let (labels, values) = self.model.heads.row(rule);
@@ -229,11 +237,13 @@ impl<'a> Boosting<'a> {
         self.note_loss()
     }
 
-    /// Appends the weighted mean loss of the held-out rows to the model, if there are any.
+    /// Appends the weighted mean loss of the held-out rows to the model, if there are held-out
+    /// rows.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`], [`Error::Stopped`].
+    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was
+    /// stopped.
     fn note_loss(&mut self) -> Result<(), Error> {
         if !self.held_out.is_empty() {
             let weight = |row: u32| self.held_out_weights[row as usize];
@@ -244,13 +254,14 @@ impl<'a> Boosting<'a> {
         Ok(())
     }
 
-    /// Fits rules until there are enough, none can be found, or the held-out loss has stopped
-    /// falling. With held-out rows, keeps the rules up to the lowest loss, and at least the default
-    /// rule.
+    /// Fits rules until the wanted number of rules is reached, no condition can be found, or the
+    /// held-out loss has stopped falling. If there are held-out rows, only the rules up to the
+    /// lowest loss are kept. The default rule is always kept.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`], [`Error::Stopped`].
+    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was
+    /// stopped.
     fn run(&mut self) -> Result<(), Error> {
         if self.model.n_rules() == 0 {
             self.add_default_rule()?;
@@ -289,17 +300,18 @@ impl<'a> Boosting<'a> {
         Ok(())
     }
 
-    /// The random generator of the next rule. Each rule has its own, so that a fit can continue
-    /// from any number of rules.
+    /// Returns the random generator of the next rule. Each rule has its own generator, so that a
+    /// fit can continue from any number of rules.
     fn rng(&self) -> Rng {
         let rule = self.model.n_rules() as u64;
         let mut seeds = Rng::with_seed(self.params.seed);
-        // Generators with consecutive seeds would begin alike.
+        // Generators with consecutive seeds would start with similar numbers.
         Rng::with_seed(seeds.u64(..) ^ rule.wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
-    /// Draws the sample of rows that the next rule grows on, as weights in [`Grower::sampled`]:
-    /// weight times number of draws, or the weights themselves without bootstrap.
+    /// Draws the sample of rows for the next rule and stores it as weights in [`Grower::sampled`].
+    /// With bootstrap, the weight of a row is multiplied by the number of times the row was drawn.
+    /// Without bootstrap, the original weights are used.
     fn sample(&mut self, rng: &mut Rng) {
         let sampled = &mut self.grower.sampled;
         if !self.params.bootstrap {
@@ -313,24 +325,26 @@ impl<'a> Boosting<'a> {
         }
     }
 
-    /// The rows among `rows` that are learned from.
+    /// Returns the rows in `rows` that are used for learning.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// [`Error::TooLarge`] if the result does not fit in memory.
     fn learned_of(&self, rows: &[u32]) -> Result<Vec<u32>, Error> {
         select(rows.iter().copied(), |row| self.weights[row as usize] > 0.0)
     }
 
-    /// Adds the rule that covers every row, without shrinkage.
+    /// Adds the default rule, which covers every row. Its head is not multiplied by the learning
+    /// rate.
     ///
-    /// Under safeguarded steps, the total of all steps is regularized, not each step on its own.
-    /// The steps update the scores; these are reset afterwards, and the head that the model stores
-    /// is added instead.
+    /// With safeguarded steps, the regularization applies to the total of all steps, not to each
+    /// step on its own. The steps update the scores. Afterwards the scores are reset, and the head
+    /// as stored in the model is added.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`], [`Error::Stopped`].
+    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was
+    /// stopped.
     fn add_default_rule(&mut self) -> Result<(), Error> {
         let l2 = self.params.l2;
         let stride = self.statistics.stride;
@@ -340,7 +354,7 @@ impl<'a> Boosting<'a> {
             Step::Safeguarded => MOST_DEFAULT_STEPS,
         };
         let all = collected("number of rows", 0..self.columns.n_rows as u32)?;
-        // The default rule scores all labels, whichever heads the other rules have.
+        // The default rule scores all labels, even if the other rules have single-label heads.
         let complete = Params {
             head: Head::Complete,
             ..self.params.clone()
@@ -362,7 +376,7 @@ impl<'a> Boosting<'a> {
                 break;
             }
         }
-        // Scores are sums of the stored heads, which are in single precision.
+        // Scores are sums of the heads stored in the model, in single precision.
         self.statistics.reset();
         let body = Body {
             conditions: Vec::new(),
@@ -373,11 +387,12 @@ impl<'a> Boosting<'a> {
         self.push(&body, &total, 1.0)
     }
 
-    /// Solves the head of a body over all covered rows that are learned from, and adds the rule.
+    /// Solves the head of a body over all covered rows used for learning, and adds the rule.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`], [`Error::Stopped`].
+    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was
+    /// stopped.
     fn add_rule(&mut self, body: &Body) -> Result<(), Error> {
         let rows = self.learned_of(&body.rows)?;
         let (mut head, quality) = self.method.head(
@@ -396,16 +411,17 @@ impl<'a> Boosting<'a> {
         self.push(body, &head, self.params.learning_rate)
     }
 
-    /// Halves `head` until the loss of `rows`, with the regularization of `given + head`, falls
-    /// enough (see [`ARMIJO`]); sets it to 0 if it never does. Returns the decrease of the
-    /// regularized loss.
+    /// Halves `head` until the loss of `rows` plus the regularization of `given + head` falls
+    /// enough (see [`ARMIJO`]). Sets `head` to 0 if the loss never falls enough. Returns the
+    /// decrease of the regularized loss.
     ///
-    /// `quality` is that of the head, and `given` what earlier steps of the same rule have added to
-    /// the scores.
+    /// `quality` is the quality of `head`. `given` is the sum of all earlier steps of the same
+    /// rule, which the scores already contain.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`], [`Error::Stopped`].
+    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was
+    /// stopped.
     fn safeguard(
         &self,
         rows: &[u32],
@@ -422,7 +438,7 @@ impl<'a> Boosting<'a> {
                 .statistics
                 .loss_change(rows, weight, Scaled { scale, head })?
                 + 0.5 * self.params.l2 * penalty;
-            // The quality is half the slope along the head.
+            // The quality is half of the slope of the objective along the head.
             if change <= ARMIJO * scale * 2.0 * quality {
                 for score in head.iter_mut() {
                     *score *= scale;
@@ -435,11 +451,13 @@ impl<'a> Boosting<'a> {
         Ok(0.0)
     }
 
-    /// Appends a rule with the head times `scale` to the model, and updates scores and gradients.
+    /// Appends a rule with the head multiplied by `scale` to the model, and updates scores and
+    /// gradients.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`], [`Error::Stopped`].
+    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if the watch was
+    /// stopped.
     fn push(&mut self, body: &Body, head: &[f64], scale: f64) -> Result<(), Error> {
         let conditions = body.conditions.iter();
         self.model.push(

@@ -1,19 +1,19 @@
-//! Gram matrices of gradients: `Σ w g gᵀ` over a set of rows.
+//! Computes Gram matrices of gradients, `Σ w g gᵀ` over a set of rows.
 //!
 //! Under the example-wise loss, the Hessian of a set of rows is `diag(Σ w |g|) − Σ w g gᵀ`. The
-//! second term is kept as a matrix where many candidates need it: for sets of rows that bins are
-//! aggregated from, and for heads of all labels if there are many rows. Otherwise products with the
+//! second term is computed as a matrix where many candidates use it: to sum its entries by bins of
+//! labels, or to solve heads of all labels for many rows. In all other cases, products with the
 //! rows themselves are cheaper (`head/solve.rs`).
 //!
-//! Computing a matrix costs O(rows · labels²). Three ways are used, by size:
+//! Computing a matrix costs O(rows · labels²). The method depends on the size:
 //!
-//! - Up to [`FEW_ROWS`] rows are added one by one, as outer products.
-//! - Up to [`FEW_LABELS`] labels, tiles of the product are summed in registers, directly from the
-//!   gradients. Needs fused multiply-add.
-//! - Otherwise rows are copied, scaled by √w, and multiplied by `faer`.
+//! - Up to [`FEW_ROWS`] rows are added one by one as outer products.
+//! - With up to [`FEW_LABELS`] labels, tiles of the product are summed in registers, directly from
+//!   the gradients. This method needs fused multiply-add instructions.
+//! - In all other cases, rows are copied, scaled by √w, and multiplied by the `faer` library.
 //!
-//! Rows are processed in blocks of fixed size and the products of blocks are added in order, so
-//! that the result does not depend on the number of threads.
+//! Rows are processed in blocks of fixed size, and the products of the blocks are added in order.
+//! The result therefore does not depend on the number of threads.
 
 use crate::lanes::{Aligned, WIDTH, add_scaled, chunks, chunks_mut};
 use crate::statistics::{PARALLEL_FROM, ROWS, Statistics};
@@ -23,49 +23,56 @@ use manylabel_base::{Error, parts};
 use manylabel_simd::wide;
 use rayon::prelude::*;
 
-/// Most gradients per block of rows, 16 MB, unless [`ROWS`] rows are more.
+/// Largest number of gradients per block of rows (16 MB). A block has at least [`ROWS`] rows, even
+/// if they have more gradients.
 const NUMBERS_OF_BLOCK: usize = 1 << 21;
 
-/// Up to this many rows are added to a matrix one by one.
+/// Largest number of rows that are added to a matrix one by one.
 const FEW_ROWS: usize = 4;
 
-/// Blocks whose products are in memory at the same time.
+/// Number of blocks that have their products in memory at the same time.
 const BLOCKS_AT_ONCE: usize = 4;
 
-/// Labels (padded) up to which products are summed in registers, without a copy of the gradients.
+/// Largest number of labels (padded) for which products are summed in registers, without copying
+/// the gradients.
 const FEW_LABELS: usize = 64;
 
-/// Rows per pass over all pairs of few labels: their gradients stay in the first-level cache.
+/// Number of rows per pass over all pairs of labels, if there are few labels. The gradients of
+/// these rows stay in the first-level cache.
 const NEAR_ROWS: usize = 64;
 
-/// Rows of the matrix that are summed in registers together, and most chunks of each of them.
+/// Number of matrix rows that are summed in registers together. Also the largest number of chunks
+/// of each matrix row.
 const SIDE: usize = 4;
 
-/// `Σ w g gᵀ` over a set of rows: a full symmetric matrix, one padded row after the other.
+/// The matrix `Σ w g gᵀ` over a set of rows. It is a full symmetric matrix, stored row by row with
+/// padded rows.
 #[derive(Debug)]
 pub(crate) struct Gram {
-    /// Length of a row, and number of rows.
+    /// Length of a matrix row, and number of matrix rows.
     pub(crate) stride: usize,
     /// The entries, row by row.
     pub(crate) data: Aligned,
 }
 
 impl Gram {
-    /// The matrix of an empty set of rows.
+    /// Returns the matrix of an empty set of rows, which is zero.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// [`Error::TooLarge`] if the matrix does not fit in memory.
     pub(crate) fn new(stride: usize) -> Result<Self, Error> {
         let data = square(stride)?;
         Ok(Self { stride, data })
     }
 
-    /// The matrix of `rows`; `weights` are those of all training rows. Takes O(rows · labels²).
+    /// Computes the matrix of `rows`. `weights` has one entry for every training row. Takes
+    /// O(rows · labels²).
     ///
     /// # Errors
     ///
-    /// As [`Watch::step`](manylabel_base::Watch::step), [`Error::TooLarge`].
+    /// The same as [`Watch::step`](manylabel_base::Watch::step). [`Error::TooLarge`] if the matrix
+    /// does not fit in memory.
     pub(crate) fn over(
         statistics: &Statistics<'_>,
         rows: &[u32],
@@ -76,11 +83,11 @@ impl Gram {
         Ok(gram)
     }
 
-    /// A copy of the matrix.
+    /// Returns a copy of the matrix.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// [`Error::TooLarge`] if the copy does not fit in memory.
     pub(crate) fn copied(&self) -> Result<Self, Error> {
         let data = self.data.copied(PRODUCTS)?;
         Ok(Self { data, ..*self })
@@ -90,7 +97,7 @@ impl Gram {
     ///
     /// # Errors
     ///
-    /// As [`over`](Self::over); part of the rows may have been added then.
+    /// The same as [`over`](Self::over). After an error, only some of the rows may have been added.
     pub(crate) fn add_rows(
         &mut self,
         scale: f64,
@@ -125,7 +132,8 @@ impl Gram {
             );
             Ok(product)
         };
-        // Blocks are long because each has a matrix of its own, and only a few exist at a time.
+        // Blocks are long because each block has its own matrix, and only a few matrices exist at a
+        // time.
         let long = ROWS.max((4 * stride).min(NUMBERS_OF_BLOCK / stride.max(1)));
         for rows in rows.chunks(BLOCKS_AT_ONCE * long) {
             if rows.len() * stride * stride < 64 * PARALLEL_FROM {
@@ -146,13 +154,13 @@ impl Gram {
         Ok(())
     }
 
-    /// Row `k` of the matrix.
+    /// Returns row `k` of the matrix.
     #[inline(always)]
     pub(crate) fn row(&self, k: usize) -> &[f64] {
         &self.data[k * self.stride..(k + 1) * self.stride]
     }
 
-    /// Adds `scale · x xᵀ`, for a padded row x.
+    /// Adds `scale · x xᵀ` for a padded row x.
     #[inline(always)]
     pub(crate) fn add_outer(&mut self, scale: f64, x: &[f64]) {
         for (row, &entry) in self.data.chunks_exact_mut(self.stride).zip(x) {
@@ -161,23 +169,24 @@ impl Gram {
     }
 }
 
-/// What errors name if a number per pair of labels does not fit in memory.
+/// The text in errors if one number per pair of labels does not fit in memory.
 pub(crate) const PRODUCTS: &str = "products of labels";
 
-/// Zeros for all pairs of labels.
+/// Allocates zeros for all pairs of labels.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`].
+/// [`Error::TooLarge`] if they do not fit in memory.
 fn square(stride: usize) -> Result<Aligned, Error> {
     Aligned::zeros(PRODUCTS, stride.saturating_mul(stride))
 }
 
-/// The gradients of rows times the roots of their weights, row after row.
+/// Returns the gradients of rows, row after row, each row multiplied by the square root of its
+/// weight.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`].
+/// [`Error::TooLarge`] if the copy does not fit in memory.
 #[wide]
 fn weighted_rows(
     statistics: &Statistics<'_>,
@@ -194,7 +203,7 @@ fn weighted_rows(
     Ok(weighted)
 }
 
-/// Adds `scale · w g gᵀ` of each row in turn.
+/// Adds `scale · w g gᵀ` for one row after the other.
 #[wide]
 fn add_outer_each(
     gram: &mut Gram,
@@ -209,7 +218,8 @@ fn add_outer_each(
     }
 }
 
-/// Whether a product and a sum are one instruction. Elsewhere `mul_add` is a slow function call.
+/// Returns whether the processor has an instruction for fused multiply-add. Without the
+/// instruction, `mul_add` is a slow function call.
 fn is_fused() -> bool {
     #[cfg(target_arch = "x86_64")]
     return is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
@@ -217,8 +227,8 @@ fn is_fused() -> bool {
     return cfg!(target_arch = "aarch64");
 }
 
-/// Adds `Σ w g gᵀ` over rows to a matrix of few labels. Some entries above the diagonal are left
-/// out; the caller mirrors the lower triangle.
+/// Adds `Σ w g gᵀ` over rows to a matrix, for at most [`FEW_LABELS`] labels. Some entries above the
+/// diagonal are not computed. The caller copies the lower triangle to the upper triangle.
 #[wide]
 fn add_products(matrix: &mut [f64], statistics: &Statistics<'_>, rows: &[u32], weights: &[f64]) {
     let stride = statistics.stride;
@@ -231,7 +241,8 @@ fn add_products(matrix: &mut [f64], statistics: &Statistics<'_>, rows: &[u32], w
         let weighted = &weighted[..rows.len()];
         for label in (0..statistics.n_labels).step_by(SIDE) {
             let matrix = &mut matrix[label * stride..][..SIDE * stride];
-            // At least two chunks, if there are: with one, most of the time goes to loads.
+            // Two chunks are used if possible. With only one chunk, loads would take most of the
+            // time.
             let n_chunks = (label / WIDTH + 1).max(2).min(stride / WIDTH);
             let at_once = n_chunks.div_ceil(n_chunks.div_ceil(SIDE));
             for first in (0..n_chunks).step_by(at_once) {
@@ -246,9 +257,9 @@ fn add_products(matrix: &mut [f64], statistics: &Statistics<'_>, rows: &[u32], w
     }
 }
 
-/// [`add_products`] for [`SIDE`] rows of the matrix, from row `label` on, and `B` chunks of each,
-/// from chunk `first` on. `matrix` holds these rows only; `weighted` has gradients and weight of
-/// each row.
+/// Does the work of [`add_products`] for [`SIDE`] matrix rows starting at `label`, and for `B`
+/// chunks of each row starting at chunk `first`. `matrix` holds only these matrix rows. `weighted`
+/// holds the gradients and the weight of each training row.
 #[inline(always)]
 fn add_block<const B: usize>(
     matrix: &mut [f64],

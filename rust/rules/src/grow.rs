@@ -1,16 +1,17 @@
-//! How the body of a rule grows: one condition after the other, each the best on a sample of
-//! features.
+//! Grows the body of a rule. Conditions are added one after the other, and each condition is the
+//! best on a sample of features.
 //!
-//! The search starts with all sampled rows and keeps the rows that satisfy the conditions so far.
+//! The search starts with all sampled rows. It keeps the rows that satisfy the conditions so far.
 //! For each condition a new sample of features is drawn, and `refine/` returns the best condition
-//! on them. Growth stops if no condition has a better quality than the body so far, if at most
-//! [`Params::min_coverage`] rows are left, or at [`Params::max_conditions`].
+//! on these features. Growth stops if no condition has a better quality than the current body. It
+//! also stops if at most [`Params::min_coverage`] rows are left, or if there are
+//! [`Params::max_conditions`] conditions.
 //!
-//! The first condition is always accepted. If no condition exists on the sampled features (all
-//! values are equal, say), features are drawn again, up to [`MOST_DRAWS`] times.
+//! The first condition is always accepted. The sampled features may allow no condition at all, for
+//! example if all values are equal. Features are then drawn again, up to [`MOST_DRAWS`] times.
 //!
-//! The quality of a candidate is that of its sampled rows with their sampled weights. The rule
-//! finally covers all training rows that satisfy the conditions.
+//! The quality of a candidate is computed on its sampled rows, with their sampled weights. The
+//! finished rule covers all training rows that satisfy the conditions.
 
 use crate::columns::{Columns, select};
 use crate::head::Method;
@@ -20,43 +21,44 @@ use crate::{Head, Operator, Params};
 use fastrand::Rng;
 use manylabel_base::{Error, Watch, collected, copied, filled, push};
 
-/// Most samples of features for the first condition. The last one has all features, so that
-/// boosting ends only if no feature has a condition.
+/// Largest number of feature samples for the first condition. The last sample contains all
+/// features. Boosting therefore ends only if no feature allows a condition.
 const MOST_DRAWS: usize = 10;
 
-/// The body of a rule, and what it covers.
+/// The body of a rule, and the rows and the label that belong to it.
 pub(crate) struct Body {
     /// The conditions, in the order they were found.
     pub(crate) conditions: Vec<Candidate>,
-    /// All training rows it covers, ascending.
+    /// All training rows that the body covers, ascending.
     pub(crate) rows: Vec<u32>,
-    /// The label of a single-label head.
+    /// The label of a single-label head; `None` for complete heads.
     pub(crate) label: Option<usize>,
-    /// A head near the one of these rows, from which solving starts; empty unless heads have all
-    /// labels without bins.
+    /// An approximate head of the covered rows, from which solving starts. Empty unless heads score
+    /// all labels without bins.
     pub(crate) start: Vec<f64>,
 }
 
-/// Grows bodies. Working space is kept from rule to rule.
+/// Grows bodies. Working space is reused from rule to rule.
 pub(crate) struct Grower<'a> {
     /// The parameters of the fit.
     params: &'a Params,
     /// The features of all training rows.
     columns: &'a Columns,
-    /// How heads are computed.
+    /// The method for computing heads.
     method: Method,
-    /// Called after each search for a condition.
+    /// The watch. It is called after each search for a condition.
     watch: &'a Watch,
-    /// Weight of each training row in the sample of the next rule; 0 outside of it.
+    /// Weight of each training row in the sample of the next rule. Rows outside the sample have
+    /// weight 0.
     pub(crate) sampled: Vec<f64>,
-    /// Index of each training row among the covered rows, or [`ABSENT`]. Indices may be out of date
-    /// where only membership is needed.
+    /// Index of each training row among the covered rows, or [`ABSENT`]. Indices may be outdated if
+    /// only membership is needed.
     positions: Vec<u32>,
-    /// Working space of [`covered`](Self::covered): one mark per training row.
+    /// Working space of [`covered`](Self::covered), with one mark per training row.
     marks: Vec<bool>,
-    /// The features, ascending between two rules.
+    /// The features. They are in ascending order between two rules.
     order: Vec<usize>,
-    /// Working space for statistics of rows by bins.
+    /// Working space for statistics of rows summed by bins.
     binned: Vec<f64>,
 }
 
@@ -65,7 +67,7 @@ impl<'a> Grower<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// [`Error::TooLarge`] if it does not fit in memory.
     pub(crate) fn new(
         params: &'a Params,
         columns: &'a Columns,
@@ -86,15 +88,16 @@ impl<'a> Grower<'a> {
         })
     }
 
-    /// The training rows that satisfy all conditions, ascending. Takes O(conditions · rows).
+    /// Returns the training rows that satisfy all conditions, ascending. Takes O(conditions ·
+    /// rows).
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// [`Error::TooLarge`] if the rows do not fit in memory.
     ///
     /// # Panics
     ///
-    /// If a condition names a feature that does not exist.
+    /// If a condition uses a feature that does not exist.
     pub(crate) fn covered(
         &mut self,
         conditions: impl IntoIterator<Item = (usize, Operator, f32)>,
@@ -107,14 +110,16 @@ impl<'a> Grower<'a> {
         select(0..marks.len() as u32, |row| marks[row as usize])
     }
 
-    /// Grows a body on the sample; `None` if no feature has a condition.
+    /// Grows a body on the sample. Returns `None` if no feature allows a condition.
     ///
     /// Each accepted condition strictly improves the quality of the body on the sample. An
-    /// estimated quality (see [`Candidate`]) is replaced by the exact one before the comparison.
+    /// estimated quality (see [`Candidate`]) is replaced by the exact quality before the
+    /// comparison.
     ///
     /// # Errors
     ///
-    /// [`Error::Stopped`], [`Error::TooLarge`].
+    /// [`Error::Stopped`] if the watch was stopped. [`Error::TooLarge`] if there is not enough
+    /// memory.
     pub(crate) fn grow(
         &mut self,
         statistics: &Statistics<'_>,
@@ -214,17 +219,17 @@ impl<'a> Grower<'a> {
     }
 }
 
-/// Draws samples without replacement from the numbers in `order`; when it is dropped, the original
-/// order is restored, so that the samples of a rule do not depend on earlier rules.
+/// Draws samples without replacement from the numbers in `order`. Dropping the value restores the
+/// original order. The samples of a rule therefore do not depend on earlier rules.
 struct Draws<'a> {
     /// The numbers, partly shuffled.
     order: &'a mut [usize],
-    /// The exchanges so far, to be undone in reverse.
+    /// The swaps so far. They are undone in reverse order.
     swaps: Vec<(usize, usize)>,
 }
 
 impl<'a> Draws<'a> {
-    /// Starts from the numbers in the order given.
+    /// Starts with the numbers in the given order.
     fn new(order: &'a mut [usize]) -> Self {
         Self {
             order,
@@ -232,17 +237,17 @@ impl<'a> Draws<'a> {
         }
     }
 
-    /// All numbers, in their present order.
+    /// Returns all numbers in their current order.
     fn all(&self) -> &[usize] {
         self.order
     }
 
-    /// `n` numbers in random order, by a partial Fisher–Yates shuffle; all of them in their present
-    /// order if there are no more than `n`.
+    /// Returns `n` numbers in random order, by a partial Fisher–Yates shuffle. If there are at most
+    /// `n` numbers, all of them are returned in their current order.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// [`Error::TooLarge`] if the list of swaps does not fit in memory.
     fn draw(&mut self, rng: &mut Rng, n: usize) -> Result<&[usize], Error> {
         if n >= self.order.len() {
             return Ok(self.order);

@@ -1,36 +1,40 @@
-//! Known label sets: the most probable one for a row, and the marginal probabilities they imply.
+//! Finds the most probable known label set of a row, and computes the marginal probabilities of its
+//! labels. A known label set is a label set seen in training.
 //!
-//! Under the example-wise loss a model predicts one of the label sets seen in training: the set y
-//! of least loss `log(1 + Σ_k e^{−y_k p_k})` at the scores p of a row. Since
+//! Under the example-wise loss, a model predicts one of the known label sets. Let p be the scores
+//! of a row. The prediction is the label set y with the smallest loss `log(1 + Σ_k e^{−y_k p_k})`.
+//! The sum can be split as
 //!
 //! ```text
 //! Σ_k e^{−y_k p_k} = Σ_k e^{−|p_k|} + Σ_{k: y_k disagrees with the sign of p_k} 2 sinh |p_k|
 //! ```
 //!
-//! and the first sum is common to all y, the least loss has the least second sum, the *cost* of y.
-//! Its terms are ≥ 0: one for each label of y with `p_k ≤ 0`, and one for each label with `p_k > 0`
-//! that y lacks. Nothing is subtracted, so small differences are not lost next to a large common
-//! term.
+//! The first sum is the same for all y. The label set with the smallest loss is therefore the one
+//! with the smallest second sum, called the *cost* of y. The terms of the cost are ≥ 0. There is
+//! one term for each label of y with `p_k ≤ 0`, and one for each label with `p_k > 0` that is not
+//! in y. Nothing is subtracted, so small differences are not lost next to a large common term.
 //!
 //! # Search
 //!
-//! The cost of a set is at least its largest term. Sets are grouped by their rarest label, and a
-//! group is skipped if the term of that label alone exceeds the cost of the best set so far. Two
-//! searches find the best set:
+//! The cost of a set is at least its largest term. Sets are grouped by their rarest label. A group
+//! is skipped if the term of that label alone exceeds the cost of the best set so far. Two searches
+//! find the best set:
 //!
-//! 1. The first minimizes the largest term instead of the sum, by comparing `|p_k|`. It takes no
-//!    exponential. Let R be the result.
-//! 2. The second minimizes the sum of terms scaled by `e^{−R}`, which neither overflow nor vanish.
-//!    Labels whose term alone exceeds a bound derived from R are ruled out before their terms are
-//!    computed.
+//! 1. The first search minimizes the largest term instead of the sum. It only compares values of
+//!    `|p_k|`, so it computes no exponential. Let R be the value `|p_k|` of the largest term of the
+//!    set that it finds. Every other set has a term at least as large.
+//! 2. The second search minimizes the sum of the terms scaled by `e^{−R}`. With this factor, the
+//!    terms that matter neither overflow nor vanish. A term is replaced by infinity without being
+//!    computed if `|p_k|` exceeds a bound derived from R, because a set with such a term costs more
+//!    than the set found first.
 //!
-//! In the worst case a search visits every label of every set, O(entries + sets · labels with
-//! positive scores); usually it skips most groups.
+//! In the worst case a search visits every label of every set, in O(entries + sets · labels with
+//! positive scores). Usually it skips most groups.
 //!
 //! # Probabilities
 //!
-//! [`LabelSets::marginals`] takes the probability of a set to be proportional to e to the power of
-//! minus its loss, and sums it over the sets that have a label.
+//! [`LabelSets::marginals`] takes the probability of a label set to be proportional to e^{−loss}.
+//! The probability of a label is the sum over the label sets that contain the label.
 
 use manylabel_base::range::same;
 use manylabel_base::{Error, collected, extend, filled, push, reserved};
@@ -38,17 +42,17 @@ use manylabel_sparse::{CsrView, Index};
 
 /// The distinct label sets of the training rows, grouped by their rarest label.
 ///
-/// Equal losses are decided by the order in which the sets were given: the first wins. Callers
-/// order sets by frequency.
+/// If several sets have the same loss, the set that was given first is predicted. Callers order the
+/// sets by frequency.
 #[derive(Debug, Clone)]
 pub struct LabelSets {
-    /// Rarest label of each group, with the end of the group in `sets`. The empty set forms the
-    /// first group, without a label.
+    /// The rarest label of each group, and the end of the group in `sets`. The empty set forms the
+    /// first group, which has no label.
     groups: Vec<(Option<u32>, usize)>,
-    /// Number of each set as given, with the end of its labels in `labels`; group by group,
-    /// ascending within a group.
+    /// For each set, its number in the given order and the end of its labels in `labels`. Sets are
+    /// stored group by group, in ascending order within a group.
     sets: Vec<(usize, usize)>,
-    /// Labels set by set, ascending within a set.
+    /// The labels of all sets, one set after the other, ascending within a set.
     labels: Vec<u32>,
     /// Number of labels of the model.
     n_labels: usize,
@@ -56,36 +60,36 @@ pub struct LabelSets {
     absent: Vec<u32>,
 }
 
-/// Working space of a search, kept from row to row. It has capacity for all labels.
+/// Working space of a search, reused from row to row. It has capacity for all labels.
 #[derive(Debug)]
 pub(crate) struct Search {
     /// Labels with positive scores, ascending.
     likely: Vec<u32>,
-    /// Cost of each label if a set disagrees with the sign of its score.
+    /// For each label, the cost if a set disagrees with the sign of its score.
     cost: Vec<f64>,
 }
 
-/// The best label set so far.
+/// The best label set found so far.
 #[derive(Debug, Clone, Copy)]
 struct Best {
-    /// Its cost.
+    /// The cost of the set.
     cost: f64,
-    /// Its number as given.
+    /// The number of the set in the given order.
     set: usize,
-    /// Begin and end of its labels in [`LabelSets::labels`].
+    /// Start and end of the labels of the set in [`LabelSets::labels`].
     labels: (usize, usize),
-    /// Number of labels on which it disagrees with the scores.
+    /// Number of labels on which the set disagrees with the signs of the scores.
     n_wrong: usize,
 }
 
 impl LabelSets {
-    /// Reads the columns of each row of `sets` as one set of the `n_labels` labels, in O(entries +
-    /// labels + sets · log sets). Values are ignored.
+    /// Reads each row of `sets` as one label set, with one column per label. Values are ignored.
+    /// Takes O(entries + labels + sets · log sets).
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if `sets` does not have one column per label, [`Error::TooLarge`] if a copy
-    /// of the sets and a number per label do not fit in memory.
+    /// [`Error::Shape`] if `sets` does not have one column per label. [`Error::TooLarge`] if a copy
+    /// of the sets and one number per label do not fit in memory.
     pub fn new<I: Index>(sets: CsrView<'_, I, f32>, n_labels: usize) -> Result<Self, Error> {
         same("labels of label_sets_", n_labels, sets.n_cols())?;
         let mut count = filled("number of labels", 0usize, n_labels)?;
@@ -121,21 +125,21 @@ impl LabelSets {
         Ok(new)
     }
 
-    /// Number of labels.
+    /// Returns the number of labels.
     pub fn n_labels(&self) -> usize {
         self.n_labels
     }
 
-    /// Labels that are in no set, ascending. No set with such a label can be predicted.
+    /// Returns the labels that are in no set, ascending. Such labels are never predicted.
     pub fn absent(&self) -> &[u32] {
         &self.absent
     }
 
-    /// Verifies that there is something to predict.
+    /// Checks that there is at least one label set.
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] if there is no set at all.
+    /// [`Error::Param`] if there is no label set.
     pub(crate) fn check_any(&self) -> Result<(), Error> {
         if self.sets.is_empty() {
             return Err(Error::Param {
@@ -147,13 +151,15 @@ impl LabelSets {
         Ok(())
     }
 
-    /// The labels, ascending, of the set of least example-wise loss at these scores; of several,
-    /// the first. `scores` are `n_labels` finite numbers. There must be at least one set.
+    /// Returns the labels, ascending, of the set with the smallest example-wise loss at these
+    /// scores. If several sets have the smallest loss, the first one is returned. `scores` must be
+    /// `n_labels` finite numbers. There must be at least one set.
     pub(crate) fn nearest(&self, scores: &[f64], search: &mut Search) -> &[u32] {
         let dearest = self.minimax(scores, search);
-        // A sum of n terms is at most n times the largest, and sinh grows by at least the factor e^d
-        // if its argument grows by d. So a label beyond this bound costs more than the whole set
-        // found. The last term allows for rounding.
+        // A sum of n terms is at most n times the largest term. If the argument of sinh grows by d,
+        // then sinh grows by at least the factor e^d. A label beyond this bound therefore costs
+        // more than the whole set found by `minimax`. The last term of the bound allows for
+        // rounding.
         let most = dearest.n_wrong.max(1) as f64;
         let bound = dearest.cost + most.ln() + 1e-9 * (1.0 + dearest.cost);
         for cost in &mut search.cost {
@@ -167,7 +173,7 @@ impl LabelSets {
         &self.labels[start..end]
     }
 
-    /// Writes the probability of each label, where that of a label set is proportional to
+    /// Writes the probability of each label. The probability of a label set is proportional to
     /// `1 / (1 + Σ_k e^{−y_k p_k})`. Takes O(entries + sets · labels with positive scores). There
     /// must be at least one set.
     pub(crate) fn marginals(&self, scores: &[f64], search: &mut Search, out: &mut [f64]) {
@@ -182,7 +188,7 @@ impl LabelSets {
         for &(_, end) in &self.sets {
             let labels = &self.labels[start..end];
             let add = |sum, term| sum + term;
-            // A set of infinite cost has a probability of 0; the scale keeps the cost of the set found
+            // A set with infinite cost has probability 0. The scale keeps the cost of the set found
             // by `minimax` finite.
             let cost = search.cost_of(labels, f64::INFINITY, add);
             let share = cost.map_or(0.0, |(cost, _)| (common + cost).recip());
@@ -197,9 +203,9 @@ impl LabelSets {
         }
     }
 
-    /// The set whose largest term is least. Leaves `|p_k|` as costs in `search`, and the labels
-    /// with positive scores.
-    #[expect(clippy::disallowed_methods, reason = "the room is there")]
+    /// Returns the set with the smallest largest term. Stores `|p_k|` as costs in `search`,
+    /// together with the labels with positive scores.
+    #[expect(clippy::disallowed_methods, reason = "the capacity is reserved")]
     fn minimax(&self, scores: &[f64], search: &mut Search) -> Best {
         search.cost.clear();
         search.cost.extend(scores.iter().map(|score| score.abs()));
@@ -209,8 +215,8 @@ impl LabelSets {
         self.least(scores, search, f64::max)
     }
 
-    /// The set of least cost, the first of several. `join` combines two costs ≥ 0 to one that is no
-    /// less than either: their maximum or their sum.
+    /// Returns the set with the smallest cost. If several sets have the smallest cost, the first
+    /// one is returned. `join` combines two costs ≥ 0 into their maximum or their sum.
     fn least(
         &self,
         scores: &[f64],
@@ -229,7 +235,8 @@ impl LabelSets {
             labels: (0, 0),
             n_wrong: 0,
         };
-        // The most promising groups come first: a good set found early rules out most others.
+        // Groups with the lowest bound are searched first. A good set found early excludes most
+        // other groups.
         for promising in [true, false] {
             let mut start = 0;
             for &(label, end) in &self.groups {
@@ -266,7 +273,7 @@ impl LabelSets {
 }
 
 impl Search {
-    /// Working space for `n_labels` labels.
+    /// Allocates working space for `n_labels` labels.
     ///
     /// # Errors
     ///
@@ -278,9 +285,9 @@ impl Search {
         })
     }
 
-    /// The cost of a label set, and on how many labels it disagrees with the scores; `None` if it
-    /// costs more than `most`. Terms are joined in ascending order of label, so equal sets have
-    /// equal costs.
+    /// Returns the cost of a label set, and the number of labels on which the set disagrees with
+    /// the scores. Returns `None` if the cost exceeds `most`. Terms are joined in ascending order
+    /// of labels, so equal sets have equal costs.
     #[inline(always)]
     fn cost_of(
         &self,
@@ -314,7 +321,7 @@ impl Search {
     }
 }
 
-/// `2 sinh(p) e^{−scale}` for p ≥ 0, without overflow for p near `scale`.
+/// Returns `2 sinh(p) e^{−scale}` for p ≥ 0, without overflow for p near `scale`.
 fn term(p: f64, scale: f64) -> f64 {
     -(p - scale).exp() * (-2.0 * p).exp_m1()
 }

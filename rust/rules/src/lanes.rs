@@ -1,22 +1,22 @@
-//! Arithmetic on rows of labels, eight labels at a time.
+//! Provides arithmetic on rows of labels, eight labels at a time.
 //!
 //! All rows of scores, gradients and sums are padded to a multiple of [`WIDTH`] labels. Padding
-//! labels have gradients of 0, so sums over a padded row equal those over the labels.
+//! labels have gradients of 0. Sums over a padded row therefore equal sums over the labels.
 //!
-//! Functions here are `#[inline(always)]`: they become part of the calling loop, which the `wide`
-//! attribute compiles for several instruction sets. Sums over rows treat each label on its own and
-//! in the order of rows, so labels with equal gradients have equal sums to the last bit.
+//! The functions here are `#[inline(always)]`. They are inlined into the calling loop, which the
+//! `wide` attribute compiles for several instruction sets. Sums over rows process each label on its
+//! own, in the order of the rows. Labels with equal gradients therefore have exactly equal sums.
 
 use manylabel_base::{Error, filled};
 pub(crate) use manylabel_simd::{add_scaled, total};
 use std::ops::{Deref, DerefMut};
 
-/// Labels per chunk; eight `f64` fill one cache line.
+/// Number of labels per chunk. Eight `f64` fill one cache line.
 pub(crate) const WIDTH: usize = 8;
 
-/// A vector of `f64` that starts at a cache line. No chunk of a padded row in it crosses two lines,
-/// which would take twice as long to read or write. Where the allocation cannot be aligned, access
-/// is slower and results are the same.
+/// A vector of `f64` that starts at the beginning of a cache line. No chunk of a padded row then
+/// crosses two cache lines, which would double the time to read or write the chunk. If the
+/// allocation cannot be aligned, access is slower, but results are the same.
 #[derive(Debug)]
 pub(crate) struct Aligned {
     /// The allocation, up to seven numbers longer than the vector.
@@ -28,11 +28,11 @@ pub(crate) struct Aligned {
 }
 
 impl Aligned {
-    /// `len` zeros; `what` is named in the error.
+    /// Allocates `len` zeros. `what` is the text in the error.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if they do not fit in memory.
+    /// [`Error::TooLarge`] if the zeros do not fit in memory.
     pub(crate) fn zeros(what: &'static str, len: usize) -> Result<Self, Error> {
         let room = filled(what, 0.0, len.saturating_add(WIDTH - 1))?;
         let start = room.as_ptr().align_offset(size_of::<[f64; WIDTH]>());
@@ -40,11 +40,11 @@ impl Aligned {
         Ok(Self { room, start, len })
     }
 
-    /// A copy of the vector; `what` is named in the error.
+    /// Returns a copy of the vector. `what` is the text in the error.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if it does not fit in memory.
+    /// [`Error::TooLarge`] if the copy does not fit in memory.
     pub(crate) fn copied(&self, what: &'static str) -> Result<Self, Error> {
         let mut copy = Self::zeros(what, self.len)?;
         copy.copy_from_slice(self);
@@ -68,25 +68,25 @@ impl DerefMut for Aligned {
     }
 }
 
-/// `n` rounded up to a multiple of [`WIDTH`].
+/// Returns `n` rounded up to a multiple of [`WIDTH`].
 pub(crate) fn padded(n: usize) -> usize {
     n.next_multiple_of(WIDTH)
 }
 
-/// The chunks of a padded row.
+/// Returns the chunks of a padded row.
 #[inline(always)]
 pub(crate) fn chunks(row: &[f64]) -> &[[f64; WIDTH]] {
     row.as_chunks().0
 }
 
-/// The chunks of a padded row, mutable.
+/// Returns the chunks of a padded row, mutable.
 #[inline(always)]
 pub(crate) fn chunks_mut(row: &mut [f64]) -> &mut [[f64; WIDTH]] {
     row.as_chunks_mut().0
 }
 
-/// `Σ_k x_k y_k` of two padded rows. Labels are summed by lane, then the eight lanes are added, so
-/// the order of the sum is fixed.
+/// Returns `Σ_k x_k y_k` of two padded rows. Labels are first summed by lane, and then the eight
+/// lanes are added. The order of the sum is therefore fixed.
 #[inline(always)]
 pub(crate) fn dot(x: &[f64], y: &[f64]) -> f64 {
     let mut sums = [0.0; WIDTH];

@@ -1,55 +1,56 @@
-//! Gradient-boosted multi-label rules with gradient-based label binning.
+//! Fits and applies gradient-boosted multi-label rules with gradient-based label binning.
 //!
-//! A rule has a *body*, a conjunction of conditions on features such as `x₃ ≤ 0.5`, and a *head*,
-//! one score for each label or for a single label. The score of a row is the sum of the heads of
-//! the rules that cover it. The first rule is the default rule, which has no conditions and covers
-//! every row.
+//! A rule has a body and a head. The *body* is a conjunction of conditions on features, such as
+//! `x₃ ≤ 0.5`. The *head* holds one score for each label, or a score for a single label. The score
+//! of a row is the sum of the heads of all rules that cover the row. The first rule is the default
+//! rule. It has no conditions and covers every row.
 //!
-//! Rules are fitted one after the other to the gradients g and Hessians H of the loss at the
-//! current scores, summed over the covered rows. A head p minimizes the second-order approximation
-//! `gᵀp + ½ pᵀ(H + ωI)p`, so it solves `(H + ωI) p = −g` (GBLB, equation 7). The minimum, `½ gᵀp`,
-//! is the *quality* of the body; lower is better. A body grows by the condition that lowers the
-//! quality most, until no condition improves it. The head is then solved again on all covered
-//! training rows, and added to their scores times the learning rate.
+//! Rules are fitted one after the other. Let g and H be the gradients and Hessians of the loss at
+//! the current scores, summed over the covered rows. A head p minimizes the second-order
+//! approximation `gᵀp + ½ pᵀ(H + ωI)p`, so it solves `(H + ωI) p = −g` (GBLB, equation 7). The
+//! minimum, `½ gᵀp`, is the *quality* of the body; lower is better. A body grows by adding the
+//! condition that lowers the quality most, until no condition improves the quality. The head is
+//! then solved again on all covered training rows. It is multiplied by the learning rate and added
+//! to the scores of these rows.
 //!
-//! Under the label-wise logistic loss H is diagonal and labels are independent of one another.
-//! Under the example-wise logistic loss they are not, and a head for K labels is the solution of K
-//! equations. Gradient-based label binning (GBLB) gives labels with similar optimal scores a common
-//! score, so that the system has one equation per bin.
+//! Under the label-wise logistic loss, H is diagonal and labels are independent of one another.
+//! Under the example-wise logistic loss, labels depend on one another. A head for K labels is then
+//! the solution of a system of K equations. Gradient-based label binning (GBLB) gives labels with
+//! similar optimal scores a common score. The system then has one equation per bin of labels.
 //!
 //! # Algorithm
 //!
-//! The Hessian of a row is never stored. For both losses it follows from the gradient:
-//! `diag(|g|) − g gᵀ` under the example-wise loss (see `loss.rs`), and only the diagonal of that
-//! under the label-wise loss. Sums of Hessians therefore consist of sums of |g| and a Gram matrix
-//! of gradients. Bins need products of gradients summed by bin (`head/bins.rs`); heads without bins
-//! need a few products with the Gram matrix, with conjugate gradients in place of a factorization
-//! (`head/solve.rs`).
+//! The Hessian of a row is never stored, because it follows from the gradient. Under the
+//! example-wise loss it is `diag(|g|) − g gᵀ` (see `loss.rs`). Under the label-wise loss only the
+//! diagonal of this matrix remains. Sums of Hessians therefore consist of sums of |g| and a Gram
+//! matrix of gradients. For heads with bins, gradients are summed by bin, so only products between
+//! bins are needed (`head/bins.rs`). Heads without bins are solved by conjugate gradients, which
+//! take only a few products with the Gram matrix and no factorization (`head/solve.rs`).
 //!
-//! Notation: N rows, K labels, ω the L2 weight (`l2`), w the weights of rows, B the number of bins.
-//! Rows of scores and gradients are padded to a multiple of eight labels; the padded length is
-//! called `stride`.
+//! Notation: N is the number of rows, K the number of labels, and B the number of bins. The symbol
+//! ω is the L2 weight (`l2`), and w are the weights of the rows. Rows of scores and gradients are
+//! padded to a multiple of eight labels. The padded length is called `stride`.
 //!
 //! | file | content |
 //! |---|---|
 //! | `params.rs` | parameters and their ranges |
 //! | `columns.rs` | features of the training rows, sorted by value |
 //! | `loss.rs`, `statistics.rs` | gradients of rows, and their sums over sets of rows |
-//! | `binning.rs`, `head/` | which labels share a score; heads and their quality |
+//! | `binning.rs`, `head/` | bins of labels; heads and their quality |
 //! | `gram.rs`, `batch.rs`, `lanes.rs` | arithmetic on padded rows of labels |
 //! | `refine/` | the search for the next condition, exact or fast |
 //! | `fit.rs`, `grow.rs` | boosting: samples, rules, steps, early stopping; how a rule grows |
 //! | `pace.rs` | when long loops check for a stop |
 //! | `model.rs` | the rules as plain arrays |
-//! | `cover.rs`, `predict.rs`, `known.rs` | which rules cover a row; scores; label sets and marginals |
+//! | `cover.rs`, `predict.rs`, `known.rs` | the rules that cover a row; scores; label sets and marginals |
 //!
 //! # Invariants
 //!
-//! - A matrix of labels × labels belongs to a set of rows, never to a single row: memory for
-//!   statistics is N · K numbers, not N · K².
-//! - Results do not depend on the number of threads. Sums over rows are taken in blocks of fixed
-//!   size and added in order.
-//! - Memory that the system does not grant is an error, not an abort.
+//! - A matrix of labels × labels is stored only for a set of rows, never for a single row.
+//!   Statistics of single rows need N · K numbers, not N · K².
+//! - Results do not depend on the number of threads. Sums over rows are computed in blocks of fixed
+//!   size, and the blocks are added in order.
+//! - If the system does not grant memory, an error is returned. The process does not abort.
 //!
 //! # References
 //!

@@ -1,6 +1,6 @@
-//! Values, gradients and Hessians of the losses.
+//! Computes values, gradients and Hessians of the losses.
 //!
-//! For scores p and labels y = ±1, with `z_k = −y_k p_k`:
+//! Let p be the scores and y = ±1 the labels of a row, and let `z_k = −y_k p_k`:
 //!
 //! | | label-wise logistic | example-wise logistic (GBLB, equation 9) |
 //! |---|---|---|
@@ -9,16 +9,16 @@
 //! | gradient | `g_k = −y_k q_k` | `g_k = −y_k q_k` |
 //! | Hessian | `diag(q (1 − q))` | `diag(q) − g gᵀ` |
 //!
-//! The diagonal of the Hessian is `q_k (1 − q_k)` for both. Because y = ±1, `q_k = |g_k|`, so the
-//! gradient of a row determines its Hessian and no Hessian of a row is stored.
+//! The diagonal of the Hessian is `q_k (1 − q_k)` for both losses. Because y = ±1, `q_k = |g_k|`.
+//! The gradient of a row therefore determines its Hessian, and no Hessian of a row is stored.
 //!
-//! Labels are not stored either: the sign bit of a gradient is that of `−y`, even where the
-//! gradient is 0. A present label has a gradient of −0.0 or less, an absent one of +0.0 or more.
-//! Every function here keeps these signs.
+//! Labels are not stored as separate numbers. The sign bit of a gradient is the sign bit of `−y`,
+//! even if the gradient is 0. A present label has a gradient of −0.0 or less. An absent label has a
+//! gradient of +0.0 or more. Every function here keeps these signs.
 //!
-//! Under the example-wise loss `1 − Σ_k q_k = 1 / (1 + Σ_k e^{z_k})` is stored per row as `rest`;
-//! it is e to the minus loss. With it, gradients can be updated by multiplication when a head is
-//! added to the scores ([`Factors`]), without an exponential per row and label.
+//! Under the example-wise loss, `1 − Σ_k q_k = 1 / (1 + Σ_k e^{z_k})` is stored per row as `rest`.
+//! It equals e^{−loss}. With it, gradients can be updated by multiplication when a head is added to
+//! the scores ([`Factors`]). The update needs no exponential per row and label.
 //!
 //! All rows are padded (see `lanes.rs`). Padding labels have scores of [`PADDING`] and gradients of
 //! 0.
@@ -28,13 +28,14 @@ use crate::lanes::{Aligned, WIDTH, chunks, chunks_mut, total};
 use manylabel_base::Error;
 use manylabel_simd::{exp, wide};
 
-/// The score of padding labels, which are absent: so low that `e^{z}` is 0.
+/// The score of padding labels, which count as absent. It is so low that `e^{z}` is 0.
 pub(crate) const PADDING: f64 = -1e6;
 
-/// Replaces the gradients of one row by those at `scores`, keeping signs, in O(labels).
+/// Replaces the gradients of one row by the gradients at `scores`, in O(labels). The sign bits are
+/// kept.
 ///
-/// Returns `1 − Σ_k q_k` for the example-wise loss and 0 for the label-wise loss. Scores of any
-/// finite size are allowed: exponents are shifted by the largest one, so that nothing overflows.
+/// Returns `1 − Σ_k q_k` for the example-wise loss and 0 for the label-wise loss. Scores may be any
+/// finite numbers. Exponents are shifted by the largest exponent, so that nothing overflows.
 #[wide]
 pub(crate) fn refresh(loss: Loss, scores: &[f64], gradients: &mut [f64]) -> f64 {
     match loss {
@@ -79,9 +80,9 @@ pub(crate) fn refresh(loss: Loss, scores: &[f64], gradients: &mut [f64]) -> f64 
     }
 }
 
-/// The factors by which adding a head to the scores of a row changes the weights `e^{z_k}` of the
-/// example-wise loss: `e^{p_k}` for an absent label and `e^{−p_k}` for a present one. They are the
-/// same for all rows, so the exponentials are taken once per head.
+/// Factors that update the weights `e^{z_k}` of the example-wise loss when a head is added to the
+/// scores of a row. The factor is `e^{p_k}` for an absent label and `e^{−p_k}` for a present label.
+/// The factors are the same for all rows, so exponentials are computed once per head.
 pub(crate) struct Factors {
     /// Factors of absent labels.
     absent: Aligned,
@@ -89,17 +90,17 @@ pub(crate) struct Factors {
     present: Aligned,
 }
 
-/// Gradients are computed from scores if a head has a score of at least this magnitude.
+/// Gradients are computed from scores if a score of the head has at least this magnitude.
 const LARGEST_STEP: f64 = 200.0;
 
-/// Gradients are computed from scores if `q_k` of some label, or the rest, is not above this. With
-/// [`LARGEST_STEP`], products of factors and shares are at least `e^−200 · 1e-200 ≈ 1e-287`, which
-/// is still a normal number.
+/// Gradients are computed from scores if `q_k` of some label, or `rest`, is not above this value.
+/// Together with [`LARGEST_STEP`], products of factors and `q_k` are at least
+/// `e^−200 · 1e-200 ≈ 1e-287`, which is still a normal number.
 const LEAST_SHARE: f64 = 1e-200;
 
 impl Factors {
-    /// The factors of a padded head times `scale`. `None` if a score is not below [`LARGEST_STEP`]
-    /// in magnitude, so that products might overflow.
+    /// Returns the factors of a padded head multiplied by `scale`. Returns `None` if some score has
+    /// a magnitude of [`LARGEST_STEP`] or more, because products might overflow.
     ///
     /// # Errors
     ///
@@ -118,10 +119,11 @@ impl Factors {
         Ok(Some(Self { absent, present }))
     }
 
-    /// Sums `q_k` times its factor over the labels of a row, as parts that [`total`] adds up.
+    /// Sums `q_k` times its factor over the labels of a row. Returns one partial sum per lane;
+    /// [`total`] adds them up.
     ///
-    /// Together with `rest`, the total is the ratio of `1 + Σ_k e^{z_k}` after the step to that
-    /// before it, so its logarithm is the change of the loss.
+    /// The total plus `rest` is the value of `1 + Σ_k e^{z_k}` after the step divided by its value
+    /// before the step. The logarithm of this ratio is the change of the loss.
     #[inline(always)]
     pub(crate) fn ratio(&self, gradients: &[f64]) -> [f64; WIDTH] {
         let mut sums = [0.0; WIDTH];
@@ -134,8 +136,9 @@ impl Factors {
         sums
     }
 
-    /// Multiplies the gradients of a row by their factors; returns [`ratio`](Self::ratio). The
-    /// common divisor of the new gradients is left to [`scale`].
+    /// Multiplies the gradients of a row by their factors. Returns the same sums as
+    /// [`ratio`](Self::ratio). The gradients still have to be divided by a common divisor;
+    /// [`scale`] does this.
     #[inline(always)]
     pub(crate) fn advance(&self, gradients: &mut [f64]) -> [f64; WIDTH] {
         let mut sums = [0.0; WIDTH];
@@ -150,11 +153,12 @@ impl Factors {
     }
 }
 
-/// Divides the gradients of a row, and `rest`, by `rest + ratio`, where `ratio` is the total that
-/// [`Factors::advance`] returned. The gradients then belong to the new scores.
+/// Divides the gradients of a row and `rest` by `rest + ratio`. `ratio` is the total of the sums
+/// that [`Factors::advance`] returned. Afterwards the gradients belong to the new scores.
 ///
 /// Returns false if numbers have become so small that the caller must compute the gradients from
-/// the scores. Each update rounds by a few units in the last place, and these errors add up.
+/// the scores. Each update has a rounding error of a few units in the last place. These errors add
+/// up over several updates.
 #[inline(always)]
 pub(crate) fn scale(n_labels: usize, ratio: f64, gradients: &mut [f64], rest: &mut f64) -> bool {
     let scale = 1.0 / (*rest + ratio);
@@ -180,7 +184,7 @@ pub(crate) fn scale(n_labels: usize, ratio: f64, gradients: &mut [f64], rest: &m
     *rest > LEAST_SHARE && lowest.iter().all(|&q| q > LEAST_SHARE)
 }
 
-/// A gradient times the factor of its label, which is present if the sign bit is set.
+/// Multiplies a gradient by the factor of its label. The label is present if the sign bit is set.
 #[inline(always)]
 fn product(g: f64, absent: f64, present: f64) -> f64 {
     g * if g.is_sign_negative() {
@@ -190,8 +194,8 @@ fn product(g: f64, absent: f64, present: f64) -> f64 {
     }
 }
 
-/// The loss of one row at `scores + scale · head`; the signs of `gradients` give the labels.
-/// Exponents are shifted by the largest one, so that nothing overflows.
+/// Returns the loss of one row at `scores + scale · head`. The signs of `gradients` give the
+/// labels. Exponents are shifted by the largest exponent, so that nothing overflows.
 #[wide]
 pub(crate) fn value(
     loss: Loss,
@@ -248,7 +252,7 @@ mod tests {
     use super::*;
     use crate::lanes::padded;
 
-    /// Scores and the signs of −y of one row, padded.
+    /// Returns the padded scores of one row, and gradients of 0 with the signs of −y.
     fn row(scores: &[f64], labels: &[bool]) -> (Vec<f64>, Vec<f64>) {
         let mut p = vec![PADDING; padded(scores.len())];
         let mut g = vec![0.0; p.len()];
@@ -259,7 +263,7 @@ mod tests {
         (p, g)
     }
 
-    /// Rows of 1 to 11 labels with random scores in ±4.
+    /// Returns rows of 1 to 11 labels with random scores in ±4.
     fn rows() -> Vec<(Vec<f64>, Vec<f64>)> {
         let mut rng = fastrand::Rng::with_seed(0);
         (0..40)
@@ -272,7 +276,7 @@ mod tests {
             .collect()
     }
 
-    /// The loss at scores p of a row whose labels are the signs of g.
+    /// Returns the loss of a row at scores p. The signs of g give the labels.
     fn loss_at(loss: Loss, p: &[f64], g: &[f64]) -> f64 {
         value(loss, p, 0.0, &vec![0.0; p.len()], g)
     }
@@ -318,7 +322,8 @@ mod tests {
         }
     }
 
-    /// Updates gradients and rest by factors, as the statistics do.
+    /// Updates gradients and `rest` by factors, in the way of
+    /// [`Statistics`](crate::statistics::Statistics).
     fn advance(factors: &Factors, n_labels: usize, g: &mut [f64], rest: &mut f64) -> bool {
         let ratio = total(&factors.advance(g));
         scale(n_labels, ratio, g, rest)

@@ -1,19 +1,19 @@
-//! Rules as plain arrays: what fitting returns and what prediction borrows.
+//! Stores rules as plain arrays. Fitting returns such arrays, and prediction borrows them.
 //!
-//! [`Model`] owns the arrays, [`Rules`] borrows such arrays from anywhere, for example from numpy,
-//! after [`Rules::new`] has checked them. The bodies are stored like the rows of a CSR matrix: rule
-//! r has the conditions `indptr[r]..indptr[r + 1]`, and condition c compares feature `feature[c]`
-//! by `operator[c]` with `threshold[c]`.
+//! [`Model`] owns the arrays. [`Rules`] borrows arrays from anywhere, for example from numpy, after
+//! [`Rules::new`] has checked them. The bodies are stored like the rows of a CSR matrix. Rule r has
+//! the conditions `indptr[r]..indptr[r + 1]`. Condition c compares feature `feature[c]` by
+//! `operator[c]` with `threshold[c]`.
 //!
-//! Complete heads store a score for every label, zeros included, so that prediction can add them
-//! without looking at labels. Single-label heads store the one score that is not 0.
+//! Complete heads store a score for every label, zeros included. Prediction can then add them
+//! without looking at label numbers. Single-label heads store only the one score that is not 0.
 
 use manylabel_base::range::same;
 use manylabel_base::{Error, copied, extend, push, reserved};
 use manylabel_sparse::{CsrOwned, CsrView, Index};
 
-/// How a condition compares the value of a feature with its threshold. A missing value (NaN)
-/// satisfies no condition. The discriminants are the numbers stored in arrays and model files.
+/// The comparison of a feature value with a threshold. A missing value (NaN) satisfies no
+/// condition. The discriminants are the numbers stored in arrays and model files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Operator {
@@ -28,7 +28,7 @@ pub enum Operator {
 }
 
 impl Operator {
-    /// The operator with this number, or `None`.
+    /// Returns the operator with this number, or `None` if there is no such operator.
     pub fn from_number(number: u8) -> Option<Self> {
         [Self::AtMost, Self::Above, Self::Equal, Self::NotEqual]
             .get(usize::from(number))
@@ -36,35 +36,38 @@ impl Operator {
     }
 }
 
-/// A rule ensemble.
+/// An ensemble of rules.
 ///
-/// Rule r has the conditions `body_indptr[r]..body_indptr[r + 1]`, all of which a row must satisfy,
-/// and the head in row r of `heads`. The first rule is the default rule, without conditions. The
-/// score of a row is the sum of the heads of the rules that cover it.
+/// Rule r has the conditions `body_indptr[r]..body_indptr[r + 1]` and the head in row r of `heads`.
+/// A row must satisfy all conditions of a rule to be covered. The first rule is the default rule,
+/// which has no conditions. The score of a row is the sum of the heads of the rules that cover the
+/// row.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Model {
-    /// Ends of the conditions of each rule: 0 and `n_rules` more, never decreasing.
+    /// The end of the conditions of each rule, after an initial 0. Has `n_rules + 1` entries in
+    /// non-decreasing order.
     pub body_indptr: Vec<i64>,
     /// Feature of each condition.
     pub body_feature: Vec<i32>,
     /// [`Operator`] of each condition, as its number.
     pub body_operator: Vec<u8>,
-    /// Threshold of each condition; finite.
+    /// Threshold of each condition. All thresholds are finite.
     pub body_threshold: Vec<f32>,
-    /// What each rule adds to the scores, shrinkage included; (`n_rules`, `n_labels`).
+    /// The scores that each rule adds, as a matrix of shape (`n_rules`, `n_labels`). They are
+    /// already multiplied by the learning rate.
     pub heads: CsrOwned,
-    /// Total weight of the training rows that each rule covers, without held-out rows.
+    /// Total weight of the training rows that each rule covers. Held-out rows do not count.
     pub coverage: Vec<f64>,
-    /// Mean loss of the held-out rows after each rule; empty if no rows were held out.
+    /// Mean loss of the held-out rows after each rule. Empty if no rows were held out.
     pub validation_loss: Vec<f64>,
 }
 
 impl Model {
-    /// A model without rules.
+    /// Returns a model without rules.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// [`Error::TooLarge`] if there is not enough memory.
     pub(crate) fn empty(n_labels: usize) -> Result<Self, Error> {
         Ok(Self {
             body_indptr: copied("number of rules", &[0])?,
@@ -82,12 +85,12 @@ impl Model {
         })
     }
 
-    /// Number of rules.
+    /// Returns the number of rules.
     pub(crate) fn n_rules(&self) -> usize {
         self.coverage.len()
     }
 
-    /// Feature, operator and threshold of each condition of a rule.
+    /// Returns the feature, operator and threshold of each condition of a rule.
     ///
     /// # Panics
     ///
@@ -105,11 +108,13 @@ impl Model {
         })
     }
 
-    /// Appends a rule. A `complete` head stores all scores, others only those that are not 0.
+    /// Appends a rule. If `complete`, all scores of the head are stored. Otherwise only the scores
+    /// that are not 0 are stored.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`]; arrays may then differ in length, and the model must not be used.
+    /// [`Error::TooLarge`] if there is not enough memory. The arrays may then differ in length, and
+    /// the model must not be used.
     pub(crate) fn push(
         &mut self,
         conditions: impl Iterator<Item = (usize, Operator, f32)>,
@@ -124,7 +129,8 @@ impl Model {
             push(conditions_of, &mut self.body_threshold, threshold)?;
         }
         push(rules, &mut self.body_indptr, self.body_feature.len() as i64)?;
-        // Zeros of complete heads stay: prediction adds such heads without looking at labels.
+        // Zeros of complete heads are stored, because prediction adds complete heads without
+        // looking at label numbers.
         for (label, score) in head
             .enumerate()
             .filter(|(_, score)| complete || *score != 0.0)
@@ -136,7 +142,7 @@ impl Model {
         push(rules, &mut self.coverage, coverage)
     }
 
-    /// The conditions of all rules.
+    /// Returns the conditions of all rules.
     pub fn bodies(&self) -> Bodies<'_> {
         Bodies {
             indptr: &self.body_indptr,
@@ -146,7 +152,7 @@ impl Model {
         }
     }
 
-    /// Keeps the first `n_rules` rules, of at least as many.
+    /// Keeps the first `n_rules` rules. The model must have at least `n_rules` rules.
     pub(crate) fn truncate(&mut self, n_rules: usize) {
         let n_conditions = self.body_indptr[n_rules] as usize;
         self.body_indptr.truncate(n_rules + 1);
@@ -165,7 +171,7 @@ impl Model {
 /// The conditions of rules, in the arrays of a [`Model`].
 #[derive(Debug, Clone, Copy)]
 pub struct Bodies<'a> {
-    /// Ends of the conditions of each rule, from 0.
+    /// The end of the conditions of each rule, after an initial 0.
     pub indptr: &'a [i64],
     /// Feature of each condition.
     pub feature: &'a [i32],
@@ -187,20 +193,23 @@ pub struct Rules<'a, I> {
     n_features: usize,
 }
 
-/// Most rules and most labels. Both are numbered by `u32` here, and by `i32` in numpy arrays.
+/// Largest number of rules, and of labels. They are numbered by `u32` here, and by `i32` in numpy
+/// arrays.
 const MOST_NUMBERED: usize = i32::MAX as usize;
 
 impl<'a, I: Index> Rules<'a, I> {
-    /// Borrows the arrays of a model for `n_features` features after checking all of them, in
+    /// Borrows the arrays of a model for `n_features` features, after checking all of them. Takes
     /// O(conditions + entries of the heads).
     ///
-    /// Index pointers run from 0 to the number of conditions and never decrease; features are below
-    /// `n_features`, operators are known, thresholds and heads are finite.
+    /// Index pointers must run from 0 to the number of conditions and must not decrease. Features
+    /// must be below `n_features`, and operators must be known. Thresholds and heads must be
+    /// finite.
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if lengths do not agree, [`Error::Param`] with the array and the condition
-    /// or rule at fault, [`Error::TooLarge`] beyond 2³¹ − 1 rules or labels.
+    /// [`Error::Shape`] if lengths do not agree. [`Error::Param`] if an entry of an array is not
+    /// valid; the error names the array and the condition or rule. [`Error::TooLarge`] if there are
+    /// more than 2³¹ − 1 rules or labels.
     pub fn new(
         bodies: Bodies<'a>,
         heads: CsrView<'a, I, f32>,
@@ -239,14 +248,14 @@ impl<'a, I: Index> Rules<'a, I> {
         ensure(
             "body_indptr_",
             reaches == [Some(&0), Some(&(n_conditions as i64))] && bodies.indptr.is_sorted(),
-            "never decreasing, from 0 to the number of conditions",
-            &|| format!("{reaches:?} at its ends, for {n_conditions} conditions"),
+            "non-decreasing, from 0 to the number of conditions",
+            &|| format!("first and last entries {reaches:?} for {n_conditions} conditions"),
         )?;
         for (at, &feature) in bodies.feature.iter().enumerate() {
             ensure(
                 "body_feature_",
                 feature.get() < n_features,
-                "a feature of X",
+                "a feature number of X",
                 &|| format!("{feature} in condition {at}, with {n_features} features"),
             )?;
         }
@@ -264,7 +273,7 @@ impl<'a, I: Index> Rules<'a, I> {
             })?;
         }
         for rule in 0..n_rules {
-            // Without an early exit, so that the loop is vectorized.
+            // The fold has no early exit, so that the compiler can vectorize it.
             let finite = |all, value: &f32| all & value.is_finite();
             let head = heads.row(rule).1;
             ensure("heads_", head.iter().fold(true, finite), "finite", &|| {
@@ -278,22 +287,22 @@ impl<'a, I: Index> Rules<'a, I> {
         })
     }
 
-    /// Number of rules, including the default rule.
+    /// Returns the number of rules, including the default rule.
     pub fn n_rules(&self) -> usize {
         self.heads.n_rows()
     }
 
-    /// Number of features.
+    /// Returns the number of features.
     pub fn n_features(&self) -> usize {
         self.n_features
     }
 
-    /// Number of labels.
+    /// Returns the number of labels.
     pub fn n_labels(&self) -> usize {
         self.heads.n_cols()
     }
 
-    /// Feature, operator and threshold of each condition of a rule.
+    /// Returns the feature, operator and threshold of each condition of a rule.
     ///
     /// # Panics
     ///
@@ -308,23 +317,25 @@ impl<'a, I: Index> Rules<'a, I> {
         })
     }
 
-    /// Labels and scores of a rule's head, labels in strictly increasing order.
+    /// Returns the labels and scores of the head of a rule. Labels are in strictly increasing
+    /// order.
     ///
     /// # Panics
     ///
-    /// As [`body`](Self::body).
+    /// The same as [`body`](Self::body).
     #[inline]
     pub fn head(&self, rule: usize) -> (&'a [I], &'a [f32]) {
         self.heads.row(rule)
     }
 
-    /// Copies the rules, together with what fitting has recorded about them. Used to continue a
-    /// fit.
+    /// Copies the rules, together with the coverage and the validation losses recorded in fitting.
+    /// The copy is used to continue a fit.
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if `coverage` does not have one entry per rule, or `validation_loss`
-    /// neither one per rule nor none; [`Error::TooLarge`].
+    /// [`Error::Shape`] if `coverage` does not have one entry per rule. [`Error::Shape`] if
+    /// `validation_loss` is not empty and does not have one entry per rule. [`Error::TooLarge`] if
+    /// the copy does not fit in memory.
     pub fn to_model(&self, coverage: &[f64], validation_loss: &[f64]) -> Result<Model, Error> {
         same("length of coverage_", self.n_rules(), coverage.len())?;
         if !validation_loss.is_empty() {
@@ -339,7 +350,8 @@ impl<'a, I: Index> Rules<'a, I> {
         };
         heads.indptr.push(0);
         for rule in 0..self.n_rules() {
-            // Zeros stay: a head that stores every label is added without looking at labels.
+            // Zeros are copied, because a head that stores every label is added without looking at
+            // label numbers.
             let (labels, scores) = self.head(rule);
             let labels = labels.iter().map(|label| label.get() as u32);
             extend("heads of rules", &mut heads.indices, labels)?;

@@ -1,13 +1,13 @@
-//! When long loops over candidates check for a stop.
+//! Decides when long loops over candidates check whether to stop.
 //!
-//! A call of [`Watch::step`] takes about as long as judging a small candidate, so inner loops do
-//! not call it for each one. They report the amount of work to a [`Pace`], which calls the watch
-//! after every [`NUMBERS`] numbers. A user who interrupts a fit waits for some ten milliseconds per
-//! thread.
+//! A call of [`Watch::step`] takes about as long as evaluating a small candidate. Inner loops
+//! therefore do not call it for each candidate. They report to a [`Pace`] how many numbers they
+//! process. The [`Pace`] calls the watch after every [`NUMBERS`] processed numbers. After an
+//! interrupt, a fit stops within about ten milliseconds per thread.
 
 use manylabel_base::{Error, Watch};
 
-/// Numbers processed between two calls of the watch: some ten milliseconds of work.
+/// Numbers processed between two calls of the watch. This is about ten milliseconds of work.
 const NUMBERS: usize = 1 << 23;
 
 /// Counts work and calls the watch at intervals.
@@ -26,12 +26,12 @@ impl<'a> Pace<'a> {
         Self { watch, left }
     }
 
-    /// Reports that `numbers` more numbers are about to be processed; calls the watch if the
+    /// Reports that `numbers` more numbers are about to be processed. Calls the watch if the
     /// interval is over.
     ///
     /// # Errors
     ///
-    /// As [`Watch::step`].
+    /// The same as [`Watch::step`].
     #[inline(always)]
     pub(crate) fn spend(&mut self, numbers: usize) -> Result<(), Error> {
         if let Some(left) = self.left.checked_sub(numbers) {

@@ -1,8 +1,8 @@
-//! Parameters of boosted rules and their ranges.
+//! Defines the parameters of boosted rules and their ranges.
 //!
-//! [`Params`] holds values as the caller gives them. `Params::check` verifies every range and
-//! returns a [`Checked`], the only type that can be fitted. Choices are enums rather than strings;
-//! the Python layer maps its strings to them.
+//! [`Params`] holds the values as given by the caller. `Params::check` verifies every range and
+//! returns a [`Checked`]. Only a [`Checked`] can be fitted. Options are enums rather than strings.
+//! The Python layer maps its strings to the enums.
 
 use manylabel_base::range::{at_least_one, ensure, not_negative, share};
 use manylabel_base::{Error, checked};
@@ -11,14 +11,14 @@ use manylabel_base::{Error, checked};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Loss {
     /// `Σ_k log(1 + e^{−y_k p_k})`, a surrogate of the Hamming loss. Labels are independent of one
-    /// another, and a head costs O(labels).
+    /// another. A head costs O(labels).
     LabelWise,
     /// `log(1 + Σ_k e^{−y_k p_k})`, a surrogate of the subset 0/1 loss (GBLB, equation 9). A head
-    /// of all labels is the solution of a linear system, of one equation per bin or per label.
+    /// of all labels is the solution of a linear system with one equation per bin or per label.
     ExampleWise,
 }
 
-/// The labels that a rule scores. The default rule always scores all of them.
+/// The labels that a rule scores. The default rule always scores all labels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Head {
     /// All labels.
@@ -28,13 +28,15 @@ pub enum Head {
     Single,
 }
 
-/// Second derivatives between different labels of one bin. Used by complete binned heads under the
-/// example-wise loss only.
+/// How second derivatives between different labels of one bin are used. Matters only for complete
+/// heads with label binning under the example-wise loss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hessian {
-    /// Left out, as in GBLB, equations 18 to 20. This keeps steps short.
+    /// These derivatives are left out, as in GBLB, equations 18 to 20. Leaving them out keeps steps
+    /// short.
     Paper,
-    /// Kept: the exact Hessian of the objective under one score per bin.
+    /// These derivatives are kept. The Hessian is then the exact Hessian of the objective with one
+    /// score per bin.
     Restricted,
 }
 
@@ -48,31 +50,33 @@ pub enum Step {
     Safeguarded,
 }
 
-/// Which conditions are tried, and how exactly each is judged.
+/// The conditions that are tried, and the accuracy of their evaluation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Search {
-    /// Every threshold between two values of the covered rows, by the quality of its own head.
+    /// Tries every threshold between two values of the covered rows. Each condition is evaluated
+    /// with its own head.
     Exact,
-    /// At most 64 thresholds per numeric feature, plus one at an implicit 0. Under the example-wise
-    /// loss with few label bins, candidates are also judged by the bins of their parent set: on
-    /// features that most rows have, and on all features if there are more than 256 labels. The
-    /// chosen condition is judged again by its own head.
+    /// Tries at most 64 thresholds per numeric feature, plus one at an implicit 0. Under the
+    /// example-wise loss with few label bins, some candidates are evaluated with the bins of their
+    /// parent set. These are the candidates on features with non-zero values in most rows. With
+    /// more than 256 labels, they are the candidates on all features. The chosen condition is
+    /// evaluated again with its own head.
     Fast,
 }
 
-/// Number of label bins: `clamp(⌈ratio · κ⌉, min_bins, max_bins)` for the κ labels of each sign,
-/// and never more than κ.
+/// Number of label bins for each sign: `clamp(⌈ratio · κ⌉, min_bins, max_bins)`, where κ is the
+/// number of labels with that sign. There are never more than κ bins.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Binning {
-    /// Bins per label of a sign; in (0, 1].
+    /// Bins per label of a sign; a number in (0, 1].
     pub ratio: f64,
-    /// Least number of bins per sign; ≥ 1.
+    /// Smallest number of bins per sign; ≥ 1.
     pub min_bins: usize,
-    /// Greatest number of bins per sign; ≥ `min_bins`.
+    /// Largest number of bins per sign; ≥ `min_bins`.
     pub max_bins: usize,
 }
 
-/// Parameters as the caller gave them; [`check`](Self::check) verifies their ranges.
+/// Parameters as given by the caller. [`check`](Self::check) verifies their ranges.
 #[derive(Debug, Clone)]
 pub struct Params {
     /// Number of rules, including the default rule and the rules of a start model; ≥ 1.
@@ -81,36 +85,36 @@ pub struct Params {
     pub loss: Loss,
     /// The labels that a rule scores.
     pub head: Head,
-    /// Label bins of complete heads, or `None` for one score per label.
+    /// Label bins of complete heads, or `None` for a separate score per label.
     pub binning: Option<Binning>,
-    /// Hessian of the bins.
+    /// How second derivatives within label bins are used.
     pub hessian: Hessian,
-    /// Length of the heads.
+    /// The length of the heads before the learning rate is applied.
     pub step: Step,
-    /// Which conditions are tried.
+    /// The conditions that are tried.
     pub search: Search,
-    /// Factor on every head except the default rule's; in (0, 1].
+    /// Factor on every head except the head of the default rule; in (0, 1].
     pub learning_rate: f64,
-    /// L2 weight ω on scores; finite, ≥ 0.
+    /// L2 weight ω on scores; finite and ≥ 0.
     pub l2: f64,
-    /// Whether each rule grows on a bootstrap sample of the rows: as many draws with replacement as
-    /// there are rows of positive weight.
+    /// Whether each rule grows on a bootstrap sample of the rows. The number of draws, with
+    /// replacement, is the number of rows with positive weight.
     pub bootstrap: bool,
-    /// Features sampled anew for each condition; ≥ 1.
+    /// Number of features sampled for each condition; ≥ 1.
     pub max_features: usize,
-    /// Least number of distinct sampled rows that a rule covers; ≥ 1.
+    /// Smallest number of distinct sampled rows that a rule covers; ≥ 1.
     pub min_coverage: usize,
-    /// Greatest number of conditions per rule; ≥ 1.
+    /// Largest number of conditions per rule; ≥ 1.
     pub max_conditions: usize,
-    /// Fitting stops after this many rules without a lower held-out loss; ≥ 1. Ignored without
-    /// held-out rows.
+    /// Number of consecutive rules without a lower held-out loss after which fitting stops; ≥ 1.
+    /// Ignored if there are no held-out rows.
     pub n_iter_no_change: usize,
-    /// Seed of the samples of rows and features.
+    /// Seed for sampling rows and features.
     pub seed: u64,
 }
 
-/// The defaults of the GBLB paper, except for the number of rules (1000 instead of 5000), the
-/// search, and `max_features`, which depends on the data and is left at 1.
+/// The defaults of the GBLB paper, with three exceptions. The number of rules is 1000 instead of
+/// 5000, and the search is fast. `max_features` is 1, because a good value depends on the data.
 impl Default for Params {
     fn default() -> Self {
         Self {

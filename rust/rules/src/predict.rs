@@ -1,19 +1,21 @@
-//! Scores of rows: sums of the heads of the rules that cover them, and the predictions they imply.
+//! Computes the scores of rows, and the predictions that follow from them. The score of a row is
+//! the sum of the heads of the rules that cover it.
 //!
-//! Rows are scored in blocks of [`ROWS`]. For each block, `cover.rs` lists the rules that cover
-//! some of its rows. Complete heads are then added [`LABELS_AT_ONCE`] labels at a time, so that the
-//! sums being added to stay in the first-level cache while the heads pass by. Each head is read
-//! once for all rows of the block.
+//! Rows are scored in blocks of [`ROWS`] rows. For each block, `cover.rs` lists the rules that
+//! cover at least one row of the block. Complete heads are then added [`LABELS_AT_ONCE`] labels at
+//! a time, so that the sums stay in the first-level cache. Each head is read once for all rows of
+//! the block.
 //!
-//! Scores are sums in `f64`, added in the order of rules from 0. They do not depend on the number
-//! of threads, nor on which rows are scored together.
+//! Scores are sums in `f64`, added in the order of the rules, starting from 0. They do not depend
+//! on the number of threads, nor on which rows are scored together.
 //!
-//! - [`Stage`] adds the heads of a range of rules to given scores, and tells which rules cover
-//!   which rows. Scores after each rule, or after some rules, are computed stage by stage.
-//! - [`Ensemble`] implements [`Model`] of the crate `manylabel_score` for all rules together with
-//!   the label sets of training.
+//! - [`Stage`] adds the heads of a range of rules to given scores. It also lists which rules cover
+//!   which rows. Several stages can be applied one after the other, to obtain the scores after each
+//!   rule or after some rules.
+//! - [`Ensemble`] implements [`Model`] of the crate `manylabel_score`, for all rules and the label
+//!   sets seen in training.
 //!
-//! Cost per row: O(stored values + conditions tested + covering rules · labels).
+//! Cost per row: O(stored values + tested conditions + covering rules · labels).
 
 use crate::cover::{Block, Bodies, Mask, ROWS, bits};
 use crate::known::{LabelSets, Search};
@@ -26,21 +28,23 @@ use manylabel_sparse::{CsrOwned, CsrView, Features, Index, Picked, Value, with_s
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Rows that are scored together. So few rows are scored without starting threads.
+/// Number of rows that are scored together. Up to this many rows are scored without starting
+/// threads.
 pub const ROWS_AT_ONCE: usize = ROWS;
 
-/// Labels whose sums are updated together. For a block of 64 rows, their sums take 16 kB of the
-/// first-level cache.
+/// Number of labels for which sums are updated together. For a block of 64 rows, these sums take 16
+/// kB of the first-level cache.
 const LABELS_AT_ONCE: usize = 32;
 
-/// Sums per cache line.
+/// Number of sums per cache line.
 const SUMS_OF_LINE: usize = 8;
 
-/// Heads that are added together: few enough that the processor's address translations for them are
-/// still cached at the next group of labels.
+/// Number of heads that are added together. The number is small enough that the processor still has
+/// the address translations of these heads in its cache when the next group of labels is processed.
 const HEADS_AT_ONCE: usize = 256;
 
-/// Tasks per thread: several, so that no thread waits long for the last one.
+/// Number of tasks per thread. Several tasks per thread reduce the time that threads wait for the
+/// last task.
 const TASKS_OF_THREAD: usize = 4;
 
 /// A range of consecutive rules of an ensemble, prepared for scoring.
@@ -64,21 +68,23 @@ struct Scratch {
 struct Sums {
     /// The allocation.
     values: Vec<f64>,
-    /// Index of the first row: at a cache line, since a vector that crosses two lines costs twice.
+    /// Index of the first row. It lies at a cache line, because access to a vector across two cache
+    /// lines takes twice as long.
     start: usize,
-    /// Distance of two rows: an odd number of cache lines, so that a few labels of all rows do not
-    /// compete for the same sets of the cache. Leaves room for a whole last group of labels.
+    /// Distance between two rows. It is an odd number of cache lines. A few labels of all rows then
+    /// do not compete for the same sets of the cache. Each row has space for a complete last group
+    /// of labels.
     stride: usize,
     /// Number of labels.
     n_labels: usize,
 }
 
 impl Sums {
-    /// Allocates sums for `n_rows` rows.
+    /// Allocates the sums of `n_rows` rows.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if they do not fit in memory.
+    /// [`Error::TooLarge`] if the sums do not fit in memory.
     fn new(n_rows: usize, n_labels: usize) -> Result<Self, Error> {
         let stride = n_labels.next_multiple_of(LABELS_AT_ONCE) + SUMS_OF_LINE;
         let values = filled("a block of scores", 0.0, n_rows * stride + SUMS_OF_LINE)?;
@@ -86,7 +92,7 @@ impl Sums {
             .as_ptr()
             .align_offset(SUMS_OF_LINE * size_of::<f64>());
         Ok(Self {
-            // If memory cannot be aligned, the sums are slower and the results the same.
+            // If memory cannot be aligned, the sums are slower, but the results are the same.
             start: start.min(SUMS_OF_LINE),
             values,
             stride,
@@ -94,30 +100,30 @@ impl Sums {
         })
     }
 
-    /// The sums of a row of the block.
+    /// Returns the sums of a row of the block.
     fn row(&self, row: usize) -> &[f64] {
         &self.values[self.start + row * self.stride..][..self.n_labels]
     }
 
-    /// The sums of a row of the block, mutable.
+    /// Returns the sums of a row of the block, mutable.
     fn row_mut(&mut self, row: usize) -> &mut [f64] {
         &mut self.values[self.start + row * self.stride..][..self.n_labels]
     }
 }
 
 impl<'a, I: Index> Stage<'a, I> {
-    /// Prepares the rules in `range`, in O(conditions of these rules + the largest feature they
-    /// name).
+    /// Prepares the rules in `range`. Takes O(conditions of these rules + number of the highest
+    /// feature used).
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] if `range` is not a range of the rules, [`Error::TooLarge`] if a number per
-    /// feature does not fit in memory.
+    /// [`Error::Param`] if `range` is not a range of the rules. [`Error::TooLarge`] if one number
+    /// per feature does not fit in memory.
     pub fn new(rules: Rules<'a, I>, range: Range<usize>) -> Result<Self, Error> {
         if range.start > range.end || range.end > rules.n_rules() {
             return Err(Error::Param {
                 name: "begin, end",
-                expected: "a range of the rules",
+                expected: "a range within the rules",
                 got: format!("{range:?} of {} rules", rules.n_rules()),
             });
         }
@@ -125,16 +131,17 @@ impl<'a, I: Index> Stage<'a, I> {
         Ok(Self { rules, bodies })
     }
 
-    /// Adds the heads of the rules that cover a row to its scores; `scores` are
+    /// Adds to the scores of each row the heads of the rules that cover the row. `scores` has shape
     /// `n_rows × n_labels`, row after row. Rows are processed in parallel.
     ///
-    /// The scores after one stage after the other are bit for bit those of a single stage with all
-    /// rules.
+    /// Applying several stages one after the other gives exactly the same scores as a single stage
+    /// with all rules.
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if `x` has another number of features or `scores` another length,
-    /// [`Error::TooLarge`], [`Error::Stopped`].
+    /// [`Error::Shape`] if `x` has another number of features, or if `scores` has another length.
+    /// [`Error::TooLarge`] if there is not enough memory. [`Error::Stopped`] if `watch` was
+    /// stopped.
     pub fn add<J: Index, T: Value>(
         &self,
         x: CsrView<'_, J, T>,
@@ -166,13 +173,13 @@ impl<'a, I: Index> Stage<'a, I> {
         )
     }
 
-    /// Which rules cover which rows: a matrix (`n_rows`, number of all rules of the ensemble) of
-    /// ones. Columns of rules outside of the stage are empty.
+    /// Returns which rules cover which rows, as a matrix of ones with shape (`n_rows`, number of
+    /// all rules of the ensemble). Columns of rules outside the stage are empty.
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if `x` has another number of features, [`Error::TooLarge`],
-    /// [`Error::Stopped`].
+    /// [`Error::Shape`] if `x` has another number of features. [`Error::TooLarge`] if there is not
+    /// enough memory. [`Error::Stopped`] if `watch` was stopped.
     pub fn fired<J: Index, T: Value>(
         &self,
         x: CsrView<'_, J, T>,
@@ -210,12 +217,14 @@ impl<'a, I: Index> Stage<'a, I> {
         )
     }
 
-    /// Calls `work` for each block of rows with its `per_block` entries of `out`, in parallel if
-    /// there is more than one block. `state` makes what one task passes from block to block.
+    /// Calls `work` for each block of rows and its `per_block` entries of `out`. Blocks are
+    /// processed in parallel if there is more than one block. `state` creates a value that a task
+    /// keeps from block to block.
     ///
     /// # Errors
     ///
-    /// Those of `work`, as [`Watch::step`], [`Error::TooLarge`].
+    /// The errors of `work`, and the same as [`Watch::step`]. [`Error::TooLarge`] if there is not
+    /// enough memory.
     fn blocks<J: Index, T: Value, O: Send, S>(
         &self,
         x: CsrView<'_, J, T>,
@@ -249,12 +258,12 @@ impl<'a, I: Index> Stage<'a, I> {
             .try_for_each(|(at, out)| task((at * per_task, out)))
     }
 
-    /// Calls `work` for each block of rows, which picks columns with values for its rows, and joins
-    /// the results to one matrix.
+    /// Calls `work` for each block of rows, and joins the results to one matrix. `work` picks
+    /// columns with values for its rows.
     ///
     /// # Errors
     ///
-    /// As [`blocks`](Self::blocks).
+    /// The same as [`blocks`](Self::blocks).
     fn select<J: Index, T: Value, S>(
         &self,
         x: CsrView<'_, J, T>,
@@ -277,11 +286,11 @@ impl<'a, I: Index> Stage<'a, I> {
         Picked::joined(picked, n_cols)
     }
 
-    /// Working space for up to `n_rows` rows at a time.
+    /// Allocates working space for up to `n_rows` rows at a time.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// [`Error::TooLarge`] if it does not fit in memory.
     fn scratch(&self, n_rows: usize) -> Result<Scratch, Error> {
         Ok(Scratch {
             block: self.bodies.block()?,
@@ -289,20 +298,20 @@ impl<'a, I: Index> Stage<'a, I> {
         })
     }
 
-    /// Verifies the number of features of X.
+    /// Checks the number of features of X.
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if it differs from that of the rules.
+    /// [`Error::Shape`] if X does not have the number of features of the rules.
     fn check_features<J: Index, T: Value>(&self, x: CsrView<'_, J, T>) -> Result<(), Error> {
         same("features of X", self.rules.n_features(), x.n_cols())
     }
 
-    /// Computes the sums of a block of rows, from 0, in `scratch`.
+    /// Computes the sums of a block of rows in `scratch`, starting from 0.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`], as [`Watch::step`].
+    /// [`Error::TooLarge`] if there is not enough memory, and the same as [`Watch::step`].
     fn score<J: Index, T: Value>(
         &self,
         x: CsrView<'_, J, T>,
@@ -315,11 +324,11 @@ impl<'a, I: Index> Stage<'a, I> {
         self.add_heads(&scratch.block.fired, &mut scratch.sums, watch)
     }
 
-    /// Adds the heads of rules to the sums of the rows they cover, in the order of rules.
+    /// Adds the heads of rules to the sums of the covered rows, in the order of the rules.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`], as [`Watch::step`].
+    /// [`Error::TooLarge`] if there is not enough memory, and the same as [`Watch::step`].
     fn add_heads(
         &self,
         fired: &[(u32, Mask)],
@@ -329,7 +338,7 @@ impl<'a, I: Index> Stage<'a, I> {
         let mut complete = reserved("heads of rules", HEADS_AT_ONCE)?;
         for &(rule, mask) in fired {
             let (labels, head) = self.rules.head(rule as usize);
-            // As many distinct labels as the model has, so all of them in order.
+            // The head has one score for every label of the model, in the order of the labels.
             if head.len() == sums.n_labels {
                 complete.push((head, mask));
                 if complete.len() == HEADS_AT_ONCE {
@@ -353,33 +362,34 @@ impl<'a, I: Index> Stage<'a, I> {
     }
 }
 
-/// Scores rows by all rules of an ensemble, and predicts the label sets of its training rows.
+/// Scores rows by all rules of an ensemble, and predicts the label sets seen in training.
 ///
-/// Scores are the sums rounded to `f32`, and −∞ for labels that are in none of the sets, so that
-/// these are never ranked or predicted. If label sets are predicted, the scores from which labels
-/// are derived are 1 for the labels of the predicted set and −1 for all others.
+/// Scores are the sums rounded to `f32`. Labels that are in none of the label sets have a score of
+/// −∞, so they are never ranked or predicted. There is one exception: to predict one of the label
+/// sets of the training rows (`names_sets` in [`new`](Self::new)), the labels of this set get the
+/// score 1 and all other labels the score −1.
 ///
 /// The probability of a label set y is proportional to `1 / (1 + Σ_k e^{−y_k p_k})`, where p are
-/// the sums of the row.
+/// the scores of the row.
 #[derive(Debug)]
 pub struct Ensemble<'a, I> {
     /// All rules.
     rules: Stage<'a, I>,
     /// The label sets of the training rows.
     sets: LabelSets,
-    /// Whether labels are predicted as one of the sets.
+    /// Whether the prediction for a row is one of the label sets.
     names_sets: bool,
 }
 
 impl<'a, I: Index> Ensemble<'a, I> {
-    /// Prepares rules and label sets. With `names_sets`, the predicted labels are those of the set
-    /// of least example-wise loss, the first of several. Without it, they are the labels with
-    /// scores above 0.
+    /// Prepares rules and label sets. With `names_sets`, the labels of the set with the smallest
+    /// example-wise loss are predicted. If several sets have the smallest loss, the first one is
+    /// predicted. Without `names_sets`, the labels with scores above 0 are predicted.
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if the sets have another number of labels, [`Error::TooLarge`] if a number
-    /// per feature does not fit in memory.
+    /// [`Error::Shape`] if the label sets have another number of labels. [`Error::TooLarge`] if one
+    /// number per feature does not fit in memory.
     pub fn new(rules: Rules<'a, I>, sets: LabelSets, names_sets: bool) -> Result<Self, Error> {
         same("labels of label_sets_", rules.n_labels(), sets.n_labels())?;
         Ok(Self {
@@ -403,7 +413,7 @@ impl<I: Index> Model for Ensemble<'_, I> {
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] if sets or probabilities are asked for and there is no label set.
+    /// [`Error::Param`] if label sets or probabilities are wanted and there is no label set.
     fn rows<'a>(&'a self, x: Features<'a>, options: Options) -> Result<Box<dyn Rows + 'a>, Error> {
         let names_sets = self.names_sets && options.purpose == Purpose::Labels;
         if names_sets || options.purpose == Purpose::Probabilities {
@@ -421,23 +431,23 @@ impl<I: Index> Model for Ensemble<'_, I> {
     }
 }
 
-/// The rows of X, to be scored by an ensemble.
+/// Rows of X to be scored by an ensemble.
 struct Batch<'a, I, J, T> {
     /// The model.
     ensemble: &'a Ensemble<'a, I>,
-    /// Whether scores stand for the labels of the predicted set.
+    /// Whether a score is 1 or −1, depending on whether the label is in the predicted set.
     names_sets: bool,
     /// The rows.
     x: CsrView<'a, J, T>,
 }
 
 impl<I: Index, J: Index, T: Value> Batch<'_, I, J, T> {
-    /// Computes the sums of some rows in the working space of a thread, which is allocated at first
-    /// use. Also returns the working space of searches for label sets.
+    /// Computes the sums of some rows in the working space of a thread. The working space is
+    /// allocated at first use. Also returns the working space for searching label sets.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`], as [`Watch::step`].
+    /// [`Error::TooLarge`] if there is not enough memory, and the same as [`Watch::step`].
     fn sums<'w>(
         &self,
         rows: Range<usize>,
@@ -493,7 +503,7 @@ impl<I: Index, J: Index, T: Value> Rows for Batch<'_, I, J, T> {
     }
 }
 
-/// Writes the scores of one row as they are returned: rounded, and −∞ for labels in none of the
+/// Writes the final scores of one row: the sums rounded to `f32`, and −∞ for labels in none of the
 /// sets.
 fn round(sums: &[f64], sets: &LabelSets, scores: &mut [f32]) {
     for (score, &sum) in scores.iter_mut().zip(sums) {
@@ -504,8 +514,8 @@ fn round(sums: &[f64], sets: &LabelSets, scores: &mut [f32]) {
     }
 }
 
-/// Adds heads that score every label to the sums of the rows they cover, in order, one group of
-/// labels after the other.
+/// Adds complete heads to the sums of the covered rows, in order, one group of labels after the
+/// other.
 #[wide]
 fn add_complete(heads: &[(&[f32], Mask)], sums: &mut Sums) {
     if heads.is_empty() {
@@ -522,7 +532,7 @@ fn add_complete(heads: &[(&[f32], Mask)], sums: &mut Sums) {
     }
 }
 
-/// Adds the scores of up to `N` labels, from label `first` on.
+/// Adds the scores of up to `N` labels, starting at label `first`.
 #[inline(always)]
 fn add_labels<const N: usize>(heads: &[(&[f32], Mask)], first: usize, sums: &mut Sums) {
     for &(head, mask) in heads {

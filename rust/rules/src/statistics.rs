@@ -1,10 +1,11 @@
-//! Scores and gradients of the training rows, and their sums over sets of rows.
+//! Keeps the scores and gradients of the training rows, and computes sums over sets of rows.
 //!
-//! [`Statistics`] holds a padded row of scores and one of gradients per training row, 16 bytes per
-//! row and label. Boosting adds heads to the scores of covered rows and updates their gradients.
+//! [`Statistics`] holds a padded row of scores and a padded row of gradients for each training row.
+//! This takes 16 bytes per row and label. Boosting adds heads to the scores of covered rows and
+//! updates their gradients.
 //!
-//! [`Sums`] holds what heads and their quality need of a set of rows S, apart from products between
-//! labels:
+//! [`Sums`] holds the sums over a set of rows that are needed for a head and its quality. Products
+//! between labels are kept elsewhere.
 //!
 //! | sum | formula | used for |
 //! |---|---|---|
@@ -13,9 +14,9 @@
 //! | d | `Σ w |g|` | `H = diag(d) − Σ w g gᵀ` under the example-wise loss |
 //! | f | `Σ w |g| (1 − Σ_k |g_k|)` | a diagonal matrix below H, for bounds of the quality |
 //!
-//! Sums over rows are taken in blocks of [`ROWS`] rows of the given list, and the sums of the
-//! blocks are added in order. Whether blocks run in parallel therefore does not change a bit of the
-//! result. Updates of rows are independent of one another.
+//! Sums over rows are computed in blocks of [`ROWS`] rows, and the sums of the blocks are added in
+//! order. The result is therefore exactly the same whether blocks run in parallel or not. Updates
+//! of rows are independent of one another.
 
 use crate::Loss;
 use crate::batch::{Batch, ROWS_AT_ONCE};
@@ -27,17 +28,19 @@ use manylabel_simd::wide;
 use manylabel_sparse::CsrOwned;
 use rayon::prelude::*;
 
-/// Rows per block. The size is fixed, so that results do not depend on the number of threads.
+/// Number of rows per block. The size is fixed, so that results do not depend on the number of
+/// threads.
 pub(crate) const ROWS: usize = 512;
 
-/// Scores and gradients of all training rows, each (`n_rows`, `stride`), row after row.
+/// Scores and gradients of all training rows. Each array has shape (`n_rows`, `stride`), row after
+/// row.
 ///
-/// Long operations process rows in blocks and call the watch at each block.
+/// Long operations process rows in blocks and call the watch for each block.
 #[derive(Debug)]
 pub(crate) struct Statistics<'w> {
-    /// Called at each block of rows.
+    /// The watch. It is called for each block of rows.
     watch: &'w Watch,
-    /// The loss that gradients belong to.
+    /// The loss of the stored gradients.
     pub(crate) loss: Loss,
     /// Number of labels, without padding.
     pub(crate) n_labels: usize,
@@ -45,19 +48,20 @@ pub(crate) struct Statistics<'w> {
     pub(crate) stride: usize,
     /// Scores of all rows.
     scores: Aligned,
-    /// Gradients of all rows. Their sign bits are the labels (see `loss.rs`).
+    /// Gradients of all rows. Their sign bits encode the labels (see `loss.rs`).
     gradients: Aligned,
-    /// `1 − Σ_k |g_k|` of each row under the example-wise loss, 0 under the label-wise loss.
+    /// `1 − Σ_k |g_k|` of each row under the example-wise loss, and 0 under the label-wise loss.
     rest: Vec<f64>,
 }
 
 impl<'w> Statistics<'w> {
-    /// All scores 0, with labels as the signs of zero gradients; [`refresh`](Self::refresh)
-    /// computes the gradients. Takes O(rows · labels) time, and 16 bytes per row and label.
+    /// Sets all scores to 0, and all gradients to zeros. The signs of these zeros encode the
+    /// labels. [`refresh`](Self::refresh) must be called to compute the gradients. Takes O(rows ·
+    /// labels) time, and 16 bytes per row and label.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`], as [`Watch::step`].
+    /// [`Error::TooLarge`] if there is not enough memory, and the same as [`Watch::step`].
     pub(crate) fn new(loss: Loss, y: &CsrOwned, watch: &'w Watch) -> Result<Self, Error> {
         let (n_rows, n_labels) = (y.n_rows(), y.n_cols);
         let stride = padded(n_labels);
@@ -89,14 +93,14 @@ impl<'w> Statistics<'w> {
         })
     }
 
-    /// The gradients of one row, padded.
+    /// Returns the gradients of one row, padded.
     #[inline(always)]
     pub(crate) fn gradient(&self, row: u32) -> &[f64] {
         let at = row as usize * self.stride;
         &self.gradients[at..at + self.stride]
     }
 
-    /// Splits `rows` into batches; `weights` are those of all training rows.
+    /// Splits `rows` into batches. `weights` has one entry for every training row.
     #[inline(always)]
     pub(crate) fn batches(&self, rows: &[u32], weights: &[f64]) -> impl Iterator<Item = Batch<'_>> {
         let few = rows.chunks(ROWS_AT_ONCE);
@@ -107,22 +111,22 @@ impl<'w> Statistics<'w> {
     ///
     /// # Errors
     ///
-    /// As [`Watch::step`].
+    /// The same as [`Watch::step`].
     pub(crate) fn ask(&self) -> Result<(), Error> {
         self.watch.step(0)
     }
 
-    /// A counter for loops that call the watch at intervals.
+    /// Returns a counter for loops that call the watch at intervals.
     pub(crate) fn pace(&self) -> Pace<'_> {
         Pace::new(self.watch)
     }
 
-    /// Adds a padded head to the scores of `rows` (ascending) and computes their gradients from the
-    /// scores.
+    /// Adds a padded head to the scores of `rows` (ascending), and computes the gradients of these
+    /// rows from the scores.
     ///
     /// # Errors
     ///
-    /// As [`Watch::step`]; some rows may have been updated then.
+    /// The same as [`Watch::step`]. After an error, only some rows may have been updated.
     pub(crate) fn add(&mut self, rows: &[u32], head: &[f64]) -> Result<(), Error> {
         let Self { loss, stride, .. } = *self;
         self.for_blocks(rows, |rows, block| {
@@ -134,12 +138,14 @@ impl<'w> Statistics<'w> {
         })
     }
 
-    /// As [`add`](Self::add), but under the example-wise loss gradients are updated by factors
-    /// where these are neither too large nor too small. This takes no exponential per row.
+    /// Does the same as [`add`](Self::add). Under the example-wise loss, however, gradients are
+    /// multiplied by [`Factors`], which needs no exponential per row. Gradients are still computed
+    /// from the scores if a score of the head is too large, or for rows with a gradient that
+    /// becomes too small.
     ///
     /// # Errors
     ///
-    /// As [`Watch::step`], [`Error::TooLarge`].
+    /// The same as [`Watch::step`]. [`Error::TooLarge`] if there is not enough memory.
     pub(crate) fn advance(&mut self, rows: &[u32], head: &[f64]) -> Result<(), Error> {
         let factors = match self.loss {
             Loss::ExampleWise => Factors::new(1.0, head)?,
@@ -160,19 +166,19 @@ impl<'w> Statistics<'w> {
     ///
     /// # Errors
     ///
-    /// As [`Watch::step`], [`Error::TooLarge`].
+    /// The same as [`Watch::step`]. [`Error::TooLarge`] if there is not enough memory.
     pub(crate) fn refresh(&mut self) -> Result<(), Error> {
         let all = collected("number of rows", 0..self.rest.len() as u32)?;
         let none = filled("number of labels", 0.0, self.stride)?;
         self.add(&all, &none)
     }
 
-    /// Calls `work` for each block of training rows with those of `rows` (ascending) that lie in
-    /// it. Blocks run in parallel if there is enough to do.
+    /// Calls `work` for each block of training rows that contains some of `rows` (ascending).
+    /// `work` receives these rows and the block. Blocks run in parallel if there is enough work.
     ///
     /// # Errors
     ///
-    /// As [`Watch::step`].
+    /// The same as [`Watch::step`].
     fn for_blocks(
         &mut self,
         rows: &[u32],
@@ -211,25 +217,25 @@ impl<'w> Statistics<'w> {
         }
     }
 
-    /// Sets all scores to 0. Gradients keep their values, and are out of date until
-    /// [`add`](Self::add) computes them.
+    /// Sets all scores to 0. Gradients keep their old values until [`add`](Self::add) computes them
+    /// again.
     pub(crate) fn reset(&mut self) {
         for scores in self.scores.chunks_mut(self.stride.max(1)) {
             scores[..self.n_labels].fill(0.0);
         }
     }
 
-    /// The weighted sum of the losses of `rows`.
+    /// Returns the weighted sum of the losses of `rows`.
     ///
     /// # Errors
     ///
-    /// As [`Watch::step`], [`Error::TooLarge`].
+    /// The same as [`Watch::step`]. [`Error::TooLarge`] if there is not enough memory.
     pub(crate) fn loss(
         &self,
         rows: &[u32],
         weight: impl Fn(u32) -> f64 + Sync,
     ) -> Result<f64, Error> {
-        // Under the example-wise loss, `rest` is e to the power of minus the loss.
+        // Under the example-wise loss, `rest` is e^{−loss}.
         if self.loss == Loss::ExampleWise
             && rows
                 .iter()
@@ -241,13 +247,13 @@ impl<'w> Statistics<'w> {
         self.loss_after(rows, weight, Scaled { scale: 0.0, head })
     }
 
-    /// The change of the weighted sum of the losses of `rows` if `step` is added to their scores.
-    /// Under the example-wise loss it is computed from factors, without a difference of two large
-    /// sums, unless the step is very long.
+    /// Returns the change of the weighted sum of the losses of `rows` if `step` is added to their
+    /// scores. Under the example-wise loss, the change is computed from the [`Factors`] of the
+    /// step, unless the step is very long. This avoids the difference of two large sums.
     ///
     /// # Errors
     ///
-    /// As [`Watch::step`], [`Error::TooLarge`].
+    /// The same as [`Watch::step`]. [`Error::TooLarge`] if there is not enough memory.
     pub(crate) fn loss_change(
         &self,
         rows: &[u32],
@@ -264,11 +270,11 @@ impl<'w> Statistics<'w> {
         Ok(self.loss_after(rows, &weight, step)? - self.loss(rows, weight)?)
     }
 
-    /// The weighted sum of the losses of `rows`, with `step` added to their scores.
+    /// Returns the weighted sum of the losses of `rows`, with `step` added to their scores.
     ///
     /// # Errors
     ///
-    /// As [`Watch::step`].
+    /// The same as [`Watch::step`].
     fn loss_after(
         &self,
         rows: &[u32],
@@ -282,20 +288,20 @@ impl<'w> Statistics<'w> {
         })
     }
 
-    /// The sum of `value` over `rows`.
+    /// Returns the sum of `value` over `rows`.
     ///
     /// # Errors
     ///
-    /// As [`Watch::step`].
+    /// The same as [`Watch::step`].
     fn sum_over(&self, rows: &[u32], value: impl Fn(u32) -> f64 + Sync) -> Result<f64, Error> {
         self.sum_blocks(rows, |rows| rows.iter().map(|&row| value(row)).sum())
     }
 
-    /// The sum of `value` over blocks of `rows`, added in order.
+    /// Returns the sum of `value` over blocks of `rows`. Blocks are added in order.
     ///
     /// # Errors
     ///
-    /// As [`Watch::step`].
+    /// The same as [`Watch::step`].
     fn sum_blocks(&self, rows: &[u32], value: impl Fn(&[u32]) -> f64 + Sync) -> Result<f64, Error> {
         let sum = |rows: &[u32]| {
             self.ask()?;
@@ -309,7 +315,7 @@ impl<'w> Statistics<'w> {
     }
 }
 
-/// A step to be added to the scores of rows: `scale · head`.
+/// A step to add to the scores of rows. It equals `scale · head`.
 #[derive(Clone, Copy)]
 pub(crate) struct Scaled<'a> {
     /// Factor on the head.
@@ -318,10 +324,10 @@ pub(crate) struct Scaled<'a> {
     pub(crate) head: &'a [f64],
 }
 
-/// Scores, gradients and rests of a block of training rows.
+/// Scores, gradients and values of `rest` of a block of training rows.
 type Arrays<'a> = ((&'a mut [f64], &'a mut [f64]), &'a mut [f64]);
 
-/// Scores, gradients and rests of a block of training rows, by the numbers of the rows.
+/// Scores, gradients and values of `rest` of a block of training rows, accessed by row number.
 struct Block<'a> {
     /// The first row of the block.
     first: usize,
@@ -329,12 +335,12 @@ struct Block<'a> {
     scores: &'a mut [f64],
     /// Gradients, row after row.
     gradients: &'a mut [f64],
-    /// One rest per row.
+    /// The value of `rest` for each row.
     rest: &'a mut [f64],
 }
 
 impl Block<'_> {
-    /// Scores, gradients and rest of a training row, which must lie in the block.
+    /// Returns the scores, gradients and `rest` of a training row. The row must lie in the block.
     #[inline(always)]
     fn row(&mut self, row: u32, stride: usize) -> (&mut [f64], &mut [f64], &mut f64) {
         let at = row as usize - self.first;
@@ -347,8 +353,9 @@ impl Block<'_> {
     }
 }
 
-/// Adds a head to the scores of some rows of a block and updates their gradients by factors, or
-/// from scores where these do not suffice.
+/// Adds a head to the scores of some rows of a block, and multiplies their gradients by
+/// [`Factors`]. If a gradient of a row becomes too small, the gradients of the row are computed
+/// from its scores instead.
 #[wide]
 fn advance_rows(
     factors: &Factors,
@@ -359,7 +366,7 @@ fn advance_rows(
     block: &mut Block<'_>,
 ) {
     for rows in rows.chunks(ROWS_AT_ONCE) {
-        // Totals are taken in a second loop, when the stores of the first one have completed.
+        // Lanes are added in a second loop, when the stores of the first loop have completed.
         let mut ratios = [[0.0; WIDTH]; ROWS_AT_ONCE];
         for (&row, ratio) in rows.iter().zip(&mut ratios) {
             let (scores, gradients, _) = block.row(row, stride);
@@ -375,7 +382,7 @@ fn advance_rows(
     }
 }
 
-/// The change of the weighted sum of the losses of `rows` by factors.
+/// Computes the change of the weighted sum of the losses of `rows` from the factors of a step.
 #[wide]
 fn change_of_rows<W: Fn(u32) -> f64>(
     factors: &Factors,
@@ -383,8 +390,8 @@ fn change_of_rows<W: Fn(u32) -> f64>(
     rows: &[u32],
     weight: W,
 ) -> f64 {
-    // Ratios of rows of equal weight are multiplied, and one logarithm is taken of many; each ratio is
-    // between e^-200 and e^200.
+    // Ratios of consecutive rows with equal weight are multiplied, so that one logarithm serves
+    // many rows. Each ratio is between e^-200 and e^200.
     let mut sum = 0.0;
     let (mut product, mut weight_of_product) = (1.0f64, 0.0);
     for rows in rows.chunks(ROWS_AT_ONCE) {
@@ -404,37 +411,39 @@ fn change_of_rows<W: Fn(u32) -> f64>(
     sum + weight_of_product * product.ln()
 }
 
-/// Work on fewer numbers runs on one thread, since starting others would cost more than they save.
+/// Work on fewer numbers than this runs on one thread, because starting other threads would cost
+/// more time than they save.
 pub(crate) const PARALLEL_FROM: usize = 1 << 15;
 
-/// Which sums a method needs. Each kind includes those before it; the value is the number of sums.
+/// The sums that a method needs. Each kind includes the sums of all previous kinds. The value is
+/// the number of sums.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kinds {
-    /// Gradients g and diagonals h of the Hessian.
+    /// Gradients g and Hessian diagonals h.
     Diagonal = 2,
-    /// Also `d = Σ w |g|`.
+    /// Additionally `d = Σ w |g|`.
     Magnitudes = 3,
-    /// Also `f = Σ w |g| (1 − Σ_k |g_k|)`, a diagonal matrix below the Hessian.
+    /// Additionally `f = Σ w |g| (1 − Σ_k |g_k|)`, a diagonal matrix below the Hessian.
     Bounds = 4,
 }
 
-/// Weighted sums over a set of rows, one padded row per sum, in the order of [`Kinds`].
+/// Weighted sums over a set of rows. There is one padded row per sum, in the order of [`Kinds`].
 #[derive(Debug)]
 pub(crate) struct Sums {
     /// Padded length of each sum.
     pub(crate) stride: usize,
-    /// Which sums there are.
+    /// The kinds of sums that are stored.
     kinds: Kinds,
     /// The sums, one after the other.
     data: Aligned,
 }
 
 impl Sums {
-    /// Sums over an empty set of rows.
+    /// Returns the sums over an empty set of rows.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// [`Error::TooLarge`] if they do not fit in memory.
     pub(crate) fn new(stride: usize, kinds: Kinds) -> Result<Self, Error> {
         Ok(Self {
             stride,
@@ -443,33 +452,34 @@ impl Sums {
         })
     }
 
-    /// Sums of the same kinds over an empty set of rows.
+    /// Returns sums of the same kinds over an empty set of rows.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// [`Error::TooLarge`] if they do not fit in memory.
     pub(crate) fn emptied(&self) -> Result<Self, Error> {
         Self::new(self.stride, self.kinds)
     }
 
-    /// A copy of the sums.
+    /// Returns a copy of the sums.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// [`Error::TooLarge`] if the copy does not fit in memory.
     pub(crate) fn copied(&self) -> Result<Self, Error> {
         let data = self.data.copied("number of labels")?;
         Ok(Self { data, ..*self })
     }
 
-    /// Adds `scale · x` to g. With `x` the scores that the rows already have in common and `scale`
-    /// the L2 weight, the regularization then applies to the total.
+    /// Adds `scale · x` to the sum of gradients. If `x` is a head that the scores of all rows
+    /// already contain, and `scale` is the L2 weight, then the next head is regularized as part of
+    /// the sum of both heads.
     pub(crate) fn shift_gradients(&mut self, scale: f64, x: &[f64]) {
         let stride = self.stride;
         add_scaled(&mut self.data[..stride], scale, x);
     }
 
-    /// Empties the set of rows.
+    /// Removes all rows from the set.
     pub(crate) fn clear(&mut self) {
         self.data.fill(0.0);
     }
@@ -490,8 +500,8 @@ impl Sums {
         }
     }
 
-    /// Sets the sums to `all − part`. Entries may be slightly negative by rounding, even of sums
-    /// that never are.
+    /// Sets the sums to `all − part`. Rounding may make entries slightly negative, even entries of
+    /// sums that are never negative.
     #[inline(always)]
     pub(crate) fn set_difference(&mut self, all: &Self, part: &Self) {
         for (out, (all, part)) in self
@@ -503,11 +513,11 @@ impl Sums {
         }
     }
 
-    /// Subtracts the sums of `rows`; `weights` are those of all training rows.
+    /// Subtracts the sums of `rows`. `weights` has one entry for every training row.
     ///
     /// # Errors
     ///
-    /// As [`over`](Self::over).
+    /// The same as [`over`](Self::over).
     pub(crate) fn remove(
         &mut self,
         statistics: &Statistics<'_>,
@@ -519,40 +529,42 @@ impl Sums {
         Ok(())
     }
 
-    /// Adds sums of the same kinds.
+    /// Adds other sums of the same kinds.
     fn add_sums(&mut self, other: &Self) {
         add_scaled(&mut self.data, 1.0, &other.data);
     }
 
-    /// Sums of gradients.
+    /// Returns the sums of gradients.
     #[inline(always)]
     pub(crate) fn g(&self) -> &[f64] {
         &self.data[..self.stride]
     }
 
-    /// Sums of the diagonals of the Hessian.
+    /// Returns the sums of Hessian diagonals.
     #[inline(always)]
     pub(crate) fn h(&self) -> &[f64] {
         &self.data[self.stride..2 * self.stride]
     }
 
-    /// Sums of the magnitudes of gradients. Needs [`Kinds::Magnitudes`].
+    /// Returns the sums of gradient magnitudes. Needs [`Kinds::Magnitudes`].
     #[inline(always)]
     pub(crate) fn d(&self) -> &[f64] {
         &self.data[2 * self.stride..3 * self.stride]
     }
 
-    /// Sums of the diagonals below the Hessian. Needs [`Kinds::Bounds`].
+    /// Returns the sums of the diagonals that bound the Hessian from below. Needs
+    /// [`Kinds::Bounds`].
     #[inline(always)]
     pub(crate) fn f(&self) -> &[f64] {
         &self.data[3 * self.stride..4 * self.stride]
     }
 
-    /// Sums over `rows`; `weights` are those of all training rows. Takes O(rows · labels).
+    /// Computes sums over `rows`. `weights` has one entry for every training row. Takes O(rows ·
+    /// labels).
     ///
     /// # Errors
     ///
-    /// As [`Watch::step`], [`Error::TooLarge`].
+    /// The same as [`Watch::step`]. [`Error::TooLarge`] if there is not enough memory.
     pub(crate) fn over(
         statistics: &Statistics<'_>,
         kinds: Kinds,

@@ -1,5 +1,5 @@
-//! Prediction against its definitions, one row, one rule and one label set at a time.
-#![allow(clippy::float_cmp, reason = "the same bits are asked for")]
+//! Compares prediction with its definition, one row, one rule and one label set at a time.
+#![allow(clippy::float_cmp, reason = "results must be exactly equal")]
 #![allow(
     clippy::disallowed_macros,
     clippy::disallowed_methods,
@@ -14,7 +14,7 @@ use proptest::prelude::*;
 
 const N_FEATURES: usize = 9;
 
-/// A matrix from rows of columns with values.
+/// Returns the arrays of a matrix. `rows` holds the columns and values of each row.
 fn matrix<V: Copy>(rows: &[Vec<(u32, V)>]) -> (Vec<i32>, Vec<i32>, Vec<V>) {
     let mut ends = vec![0];
     for row in rows {
@@ -28,7 +28,7 @@ fn matrix<V: Copy>(rows: &[Vec<(u32, V)>]) -> (Vec<i32>, Vec<i32>, Vec<V>) {
     )
 }
 
-/// Arrays of a model as a file has them, right or wrong.
+/// The arrays of a model as read from a file. They may be invalid.
 #[derive(Debug, Clone)]
 struct Arrays {
     indptr: Vec<i64>,
@@ -40,7 +40,7 @@ struct Arrays {
 }
 
 impl Arrays {
-    /// Hands the checked rules over, or tells what is wrong with them.
+    /// Passes the checked rules to `then`, or returns the error of the check.
     fn with<T>(&self, then: impl FnOnce(Rules<'_, i32>) -> Result<T, Error>) -> Result<T, Error> {
         let (ends, labels, scores) = matrix(&self.heads);
         let heads = CsrView::new("heads_", &ends, &labels, &scores, self.n_labels)?;
@@ -53,7 +53,7 @@ impl Arrays {
         then(Rules::new(bodies, heads, N_FEATURES)?)
     }
 
-    /// The definition of coverage.
+    /// Returns whether a rule covers a row, computed from the definition.
     fn covers(&self, rule: usize, row: &[(u32, f64)]) -> bool {
         (self.indptr[rule] as usize..self.indptr[rule + 1] as usize).all(|at| {
             let entry = row.iter().find(|entry| entry.0 == self.feature[at] as u32);
@@ -69,7 +69,7 @@ impl Arrays {
         })
     }
 
-    /// The definition of scores, by the rules before `end`.
+    /// Returns the scores of a row by the rules before `end`, computed from the definition.
     fn scores(&self, row: &[(u32, f64)], end: usize) -> Vec<f64> {
         let mut scores = vec![0.0; self.n_labels];
         for rule in (0..end).filter(|&rule| self.covers(rule, row)) {
@@ -81,7 +81,7 @@ impl Arrays {
     }
 }
 
-/// Values that conditions and rows share, and that differ only as `f64`.
+/// Values that occur in conditions and in rows. Two of them differ only as `f64`.
 fn value() -> impl Strategy<Value = f64> {
     prop::sample::select(vec![
         -2.0,
@@ -108,7 +108,8 @@ fn model(n_rules: usize, n_labels: usize) -> impl Strategy<Value = Arrays> {
         value().prop_filter("finite", |value| !value.is_nan()),
     );
     let body = prop::collection::vec(condition, 0..4);
-    // Of such different sizes that the order of their sum shows, even in double precision.
+    // Scores differ so much in size that the order of summation changes the sum, even in double
+    // precision.
     let score = || (-2.0f32..2.0, -12i32..6).prop_map(|(score, size)| score * 10f32.powi(size));
     let full = prop::collection::vec(score(), n_labels)
         .prop_map(|scores| (0..).zip(scores).collect::<Vec<_>>());
@@ -137,12 +138,13 @@ fn model(n_rules: usize, n_labels: usize) -> impl Strategy<Value = Arrays> {
     })
 }
 
-/// Models of few and many rules and labels, rows that fill some blocks and part of another.
+/// Models with few and many rules and labels. The rows fill some blocks completely and one block
+/// partly.
 fn problem() -> impl Strategy<Value = (Arrays, Vec<Vec<(u32, f64)>>)> {
     let sizes = (
         prop::sample::select(vec![1usize, 30, 300]),
         prop::sample::select(vec![1usize, 8, 14, 33, 70]),
-        // One block and its borders; then enough that one task has several.
+        // Around one block of rows; and enough rows that one task processes several blocks.
         prop::sample::select(vec![1usize, 63, 64, 65, 1000]),
         prop::sample::select(vec![0u32, 9]),
     );
@@ -296,23 +298,23 @@ fn errors_name_the_array_at_fault() {
         ),
         (
             |a| a.indptr = vec![0, 3, 2],
-            "`body_indptr_` must be never decreasing",
+            "`body_indptr_` must be non-decreasing",
         ),
         (
             |a| a.indptr = vec![1, 1, 2],
-            "`body_indptr_` must be never decreasing",
+            "`body_indptr_` must be non-decreasing",
         ),
         (
             |a| a.indptr = vec![0, 0, 1],
-            "`body_indptr_` must be never decreasing",
+            "`body_indptr_` must be non-decreasing",
         ),
         (
             |a| a.feature[1] = 9,
-            "`body_feature_` must be a feature of X, got 9 in condition 1",
+            "`body_feature_` must be a feature number of X, got 9 in condition 1",
         ),
         (
             |a| a.feature[0] = -1,
-            "`body_feature_` must be a feature of X, got -1 in condition 0",
+            "`body_feature_` must be a feature number of X, got -1 in condition 0",
         ),
         (
             |a| a.operator[1] = 4,
@@ -368,7 +370,7 @@ fn errors_name_the_array_at_fault() {
         .expect_err("there are two");
     assert_eq!(
         error.to_string(),
-        "`begin, end` must be a range of the rules, got 1..3 of 2 rules"
+        "`begin, end` must be a range within the rules, got 1..3 of 2 rules"
     );
 }
 
@@ -411,9 +413,9 @@ fn a_copied_model_is_the_model() {
     );
 }
 
-/// A rule for each row that gives it these scores, and such rows.
+/// Returns one rule for each row, which gives the row the wanted scores, and the rows.
 fn scoring(scores: &[Vec<f32>]) -> (Arrays, Vec<Vec<(u32, f64)>>) {
-    // Codes 1, 2, … of one nominal feature.
+    // The rows have the codes 1, 2, … of one nominal feature.
     let codes = 1..=scores.len();
     let arrays = Arrays {
         indptr: (0..=scores.len() as i64).collect(),
@@ -455,14 +457,14 @@ fn known_and_marginals(
     (found.collect(), marginals)
 }
 
-/// `|p_k|` of the labels on which a set disagrees with the scores.
+/// Returns `|p_k|` of the labels on which a set disagrees with the scores.
 fn wrong(scores: &[f32], set: &[u32]) -> Vec<f64> {
     let labels = (0..).zip(scores);
     let wrong = labels.filter(|(label, score)| set.contains(label) != (**score > 0.0));
     wrong.map(|(_, score)| f64::from(score.abs())).collect()
 }
 
-/// `Σ 2 sinh |p_k| e^{−scale}` over these.
+/// Returns `Σ 2 sinh |p_k| e^{−scale}` over these labels.
 fn cost(wrong: &[f64], scale: f64) -> f64 {
     let term = |p: &f64| {
         if *p < 1.0 {
@@ -474,7 +476,7 @@ fn cost(wrong: &[f64], scale: f64) -> f64 {
     wrong.iter().map(term).sum()
 }
 
-/// `log(1 + Σ_k e^{−y_k p_k})`
+/// Returns `log(1 + Σ_k e^{−y_k p_k})`.
 fn loss(scores: &[f32], set: &[u32]) -> f64 {
     let z: Vec<f64> = (0..)
         .zip(scores)
@@ -498,7 +500,8 @@ fn sets() -> impl Strategy<Value = Vec<Vec<u32>>> {
         .prop_shuffle()
 }
 
-/// Scores of one size, of many sizes, with ties, and mostly negative as they are in practice.
+/// Scores of similar size, of very different sizes, with ties, and mostly negative ones as in
+/// practice.
 fn scores() -> impl Strategy<Value = Vec<f32>> {
     let row = |score: BoxedStrategy<f32>| prop::collection::vec(score, N_LABELS);
     prop_oneof![
@@ -524,7 +527,7 @@ proptest! {
             let found = wrong(scores, &sets[known]);
             for (at, other) in sets.iter().enumerate() {
                 let other = wrong(scores, other);
-                // At a common scale that suits these two.
+                // Both costs use a common scale that fits these two sets.
                 let scale = found.iter().chain(&other).copied().fold(0.0, f64::max);
                 let (found, other) = (cost(&found, scale), cost(&other, scale));
                 prop_assert!(found <= other * (1.0 + 1e-13), "{} of {}, {} of {}", found, known, other, at);
@@ -550,7 +553,8 @@ proptest! {
     ) {
         let scores: Vec<f32> = signs.iter().map(|&sign| if sign { size } else { -size }).collect();
         let (known, _) = known_and_marginals(std::slice::from_ref(&scores), &sets, 1);
-        // With scores of one size, the loss grows with the number of labels that disagree.
+        // If all scores have the same magnitude, the loss grows with the number of labels that
+        // disagree.
         let distance = |set: &Vec<u32>| if size == 0.0 { 0 } else { wrong(&scores, set).len() };
         let nearest = (0..sets.len()).min_by_key(|&set| (distance(&sets[set]), set));
         prop_assert_eq!(Some(known[0]), nearest);
@@ -561,7 +565,7 @@ proptest! {
 fn the_least_differences_count_beside_enormous_scores() {
     let sets = [vec![0, 1], vec![0, 2], vec![0, 3], vec![]];
     for enormous in [800.0f32, 1e30, f32::MAX] {
-        // All sets but the last agree on the enormous score; among them, the second is best.
+        // All sets but the last agree with the enormous score. Among these, the second set is best.
         let agreed = vec![enormous, -3.0, -1.0, -2.0];
         let mirrored = vec![-enormous, -3.0, -1.0, -2.0];
         let (known, marginals) = known_and_marginals(&[agreed, mirrored], &sets, 1);

@@ -1,12 +1,13 @@
-//! Scores that overflowed the range of `f32`.
+//! Repairs scores that overflowed the range of `f32`.
 
 use manylabel_simd::wide;
 
-/// Replaces scores that overflowed, as they do for rows with very large features. `scores` has the scores of
-/// consecutive rows, one for each label of `intercept`.
+/// Replaces scores that overflowed. Scores overflow for rows with very large features. `scores` holds
+/// the scores of consecutive rows, one score for each label of `intercept`.
 ///
-/// ±∞ becomes the largest or smallest finite `f32`, and NaN (a difference of infinities) becomes 0. Labels
-/// with intercept −∞, which are never predicted, keep the score −∞.
+/// The score +∞ becomes the largest finite `f32`, −∞ becomes the most negative finite `f32`, and NaN (a
+/// difference of infinities) becomes 0. Labels with intercept −∞ are never predicted and keep the score
+/// −∞.
 pub fn keep_finite(scores: &mut [f32], intercept: &[f32]) {
     for scores in scores.chunks_mut(intercept.len().max(1)) {
         if have_overflowed(scores, intercept) {
@@ -22,13 +23,13 @@ pub fn keep_finite(scores: &mut [f32], intercept: &[f32]) {
     }
 }
 
-/// Whether some score is NaN, or infinite while its intercept is finite. This is rare, so scores are only
-/// read here.
+/// Returns true if a score is NaN, or is infinite while the intercept of its label is finite. Such
+/// scores are rare, so this function only reads the scores.
 #[wide]
 fn have_overflowed(scores: &[f32], intercept: &[f32]) -> bool {
     let mut found = 0;
     for (score, intercept) in scores.iter().zip(intercept) {
-        // Arithmetic instead of branches, so that the loop vectorizes.
+        // The loop uses arithmetic instead of branches, so that it vectorizes.
         let wrong = u32::from(!score.is_finite());
         let meant = u32::from(!intercept.is_finite()) & u32::from(!score.is_nan());
         found |= wrong & !meant;

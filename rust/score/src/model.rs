@@ -1,4 +1,4 @@
-//! The traits that models implement, and the predictions that follow from them.
+//! The traits that models implement, and the predictions that all models share.
 
 use crate::rank::Batch;
 use manylabel_base::{Error, Watch, filled};
@@ -6,59 +6,62 @@ use manylabel_sparse::{CsrOwned, Features, Picked};
 use std::any::Any;
 use std::ops::Range;
 
-/// Up to this many rows are scored without threads, if they have at most [`FEW_SCORES`] scores.
+/// Up to this many rows are scored without threads, if they have at most [`FEW_SCORES`] scores in
+/// total.
 const FEW_ROWS: usize = 32;
 
-/// Computing this many scores takes less time than starting threads and polling for signals.
+/// Computing up to this many scores takes less time than starting threads and polling for signals.
 const FEW_SCORES: usize = 1 << 20;
 
-/// A fitted model prepared for scoring: immutable, shared by threads.
+/// A fitted model that is prepared for scoring. It is immutable, and threads share it.
 pub trait Model: Send + Sync {
-    /// Number of labels.
+    /// Returns the number of labels.
     fn n_labels(&self) -> usize;
 
-    /// Number of features.
+    /// Returns the number of features.
     fn n_features(&self) -> usize;
 
-    /// Prepares rows for scoring. `x` has [`n_features`](Self::n_features) columns. It is sparse unless the
-    /// model [accepts dense rows](Self::takes_dense).
+    /// Prepares rows for scoring. `x` must have [`n_features`](Self::n_features) columns. `x` must be
+    /// sparse unless the model [accepts dense rows](Self::takes_dense).
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] if the model does not support an option, [`Error::TooLarge`].
+    /// Returns [`Error::Param`] if the model does not support an option. Returns [`Error::TooLarge`] if
+    /// memory is short.
     fn rows<'a>(&'a self, x: Features<'a>, options: Options) -> Result<Box<dyn Rows + 'a>, Error>;
 
-    /// Whether [`rows`](Self::rows) accepts dense rows. Other models get a sparse copy of them.
+    /// Returns true if [`rows`](Self::rows) accepts dense rows. A model that does not accept them gets
+    /// a sparse copy of dense rows.
     fn takes_dense(&self) -> bool {
         false
     }
 
-    /// Whether `n_rows` rows are scored so fast that threads do not pay.
+    /// Returns true if `n_rows` rows are scored so fast that threads would not save time.
     fn is_quick(&self, n_rows: usize) -> bool {
         n_rows <= 1 || (n_rows <= FEW_ROWS && n_rows.saturating_mul(self.n_labels()) <= FEW_SCORES)
     }
 
-    /// The `k` best labels of each row with their scores, in increasing order of label. Ties go to the
-    /// lower label; scores of −∞ or NaN are left out.
+    /// Returns the `k` best labels of each row with their scores, in increasing order of label. If
+    /// scores are equal, the lower label is preferred. Labels with the score −∞ or NaN are left out.
     ///
     /// Besides the result, memory is needed only for the scores of the rows in progress.
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if `x` has another number of features than the model, [`Error::TooLarge`],
-    /// [`Error::Stopped`].
+    /// Returns [`Error::Shape`] if `x` has another number of features than the model. Returns
+    /// [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the watch was stopped.
     fn topk(&self, x: Features<'_>, k: usize, watch: &Watch) -> Result<CsrOwned, Error> {
         in_known_form(self, x, |x| {
             Batch::new(self, x, Purpose::Ranking)?.topk(k, watch)
         })
     }
 
-    /// [`topk`](Self::topk) among the candidates that a search of another width finds. `beam` is the width,
-    /// None for that of the model. Only models with [`Rows::candidates`] use it.
+    /// Like [`topk`](Self::topk), with another beam width for models that search for candidate labels.
+    /// `None` means the beam width of the model. Only models with [`Rows::candidates`] use it.
     ///
     /// # Errors
     ///
-    /// As [`topk`](Self::topk).
+    /// Returns the same errors as [`topk`](Self::topk).
     fn topk_within(
         &self,
         x: Features<'_>,
@@ -74,12 +77,13 @@ pub trait Model: Send + Sync {
         })
     }
 
-    /// The labels of each row whose scores exceed their bounds, with these scores, in increasing order of
-    /// label.
+    /// Returns, for each row, the labels whose scores exceed their bounds, in increasing order of
+    /// label. Each label comes with its score.
     ///
     /// # Errors
     ///
-    /// As [`topk`](Self::topk), and [`Error::Shape`] if the number of bounds is not that of labels.
+    /// Returns the same errors as [`topk`](Self::topk). Also returns [`Error::Shape`] if `bounds` does
+    /// not have one bound for each label.
     fn above(&self, x: Features<'_>, bounds: Bounds<'_>, watch: &Watch) -> Result<CsrOwned, Error> {
         if let Bounds::Each(bounds) = bounds
             && bounds.len() != self.n_labels()
@@ -95,22 +99,25 @@ pub trait Model: Send + Sync {
         })
     }
 
-    /// All scores, row after row; (`n_rows`, `n_labels`).
+    /// Returns the scores of all labels, of shape (`n_rows`, `n_labels`), row after row.
     ///
     /// # Errors
     ///
-    /// As [`topk`](Self::topk); [`Error::TooLarge`] also if the scores do not fit in memory.
+    /// Returns the same errors as [`topk`](Self::topk). Also returns [`Error::TooLarge`] if the scores
+    /// do not fit in memory.
     fn decision(&self, x: Features<'_>, watch: &Watch) -> Result<Vec<f32>, Error> {
         in_known_form(self, x, |x| {
             Batch::new(self, x, Purpose::Scores)?.decision(watch)
         })
     }
 
-    /// The probability of each label, row after row, for models that compute probabilities directly.
+    /// Returns the probability of each label, row after row. Only models that compute probabilities
+    /// directly support this method.
     ///
     /// # Errors
     ///
-    /// As [`decision`](Self::decision), and [`Error::Param`] if the model does not.
+    /// Returns the same errors as [`decision`](Self::decision). Also returns [`Error::Param`] if the
+    /// model does not compute probabilities.
     fn probabilities(&self, x: Features<'_>, watch: &Watch) -> Result<Vec<f64>, Error> {
         in_known_form(self, x, |x| {
             Batch::new(self, x, Purpose::Probabilities)?.probabilities(watch)
@@ -118,8 +125,8 @@ pub trait Model: Send + Sync {
     }
 }
 
-/// Calls `ask` with the rows in a form that the model accepts. This is the only place where dense rows are
-/// made sparse.
+/// Calls `ask` with the rows in a form that the model accepts. Only this function converts dense rows
+/// to sparse rows.
 pub(crate) fn in_known_form<M: Model + ?Sized, T>(
     model: &M,
     x: Features<'_>,
@@ -131,37 +138,42 @@ pub(crate) fn in_known_form<M: Model + ?Sized, T>(
     }
 }
 
-/// A batch of rows that is ready to be scored.
+/// A batch of rows that is ready for scoring.
 pub trait Rows: Sync {
-    /// Number of labels.
+    /// Returns the number of labels.
     fn n_labels(&self) -> usize;
 
-    /// How many rows are best scored together. [`score`](Self::score) is never called with more.
+    /// Returns the best number of rows for one call of [`score`](Self::score). No call passes more
+    /// rows.
     fn at_once(&self) -> usize {
         1
     }
 
-    /// Writes the scores of consecutive rows, row after row. They must depend neither on which rows are
-    /// scored together nor on the former contents of `scores` and of the workspace of `task`.
+    /// Writes the scores of consecutive rows to `scores`, row after row. The scores of a row must not
+    /// depend on which rows are scored together with it. They must also not depend on the former
+    /// contents of `scores` or of the workspace of `task`.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if a workspace does not fit in memory, [`Error::Stopped`].
+    /// Returns [`Error::TooLarge`] if a workspace does not fit in memory. Returns [`Error::Stopped`] if
+    /// the watch was stopped.
     fn score(&self, rows: Range<usize>, scores: &mut [f32], task: &mut Task) -> Result<(), Error>;
 
-    /// How many rows are best searched for candidates together, for models that rank only some labels of a
-    /// row. None for models that score all labels; their [`candidates`](Self::candidates) are not used.
+    /// Returns the number of rows for which candidates are searched together, for models that score only
+    /// some labels of a row. Returns `None` for models that score all labels. Their
+    /// [`candidates`](Self::candidates) are not used.
     fn candidates_at_once(&self) -> Option<usize> {
         None
     }
 
-    /// Appends the labels that consecutive rows may get, with their scores: in any order, each label at most
-    /// once per row. Scores are those of [`score`](Self::score). They must not depend on which rows are
-    /// searched together.
+    /// Appends the candidate labels of consecutive rows and their scores. Labels may be in any order, and
+    /// each label occurs at most once per row. The scores are the same as from [`score`](Self::score).
+    /// They must not depend on which rows are searched together.
     ///
     /// # Errors
     ///
-    /// As [`score`](Self::score); [`Error::Param`] for models that score all labels.
+    /// Returns the same errors as [`score`](Self::score). Returns [`Error::Param`] for models that score
+    /// all labels.
     fn candidates(&self, _: Range<usize>, _: &mut Picked, _: &mut Task) -> Result<(), Error> {
         Err(Error::Param {
             name: "model",
@@ -170,15 +182,16 @@ pub trait Rows: Sync {
         })
     }
 
-    /// Writes the scores of the given labels of one row. By default this scores all labels and picks.
+    /// Writes the scores of the given labels of one row. The default implementation scores all labels
+    /// and copies the scores of the given labels.
     ///
     /// # Errors
     ///
-    /// As [`score`](Self::score).
+    /// Returns the same errors as [`score`](Self::score).
     ///
     /// # Panics
     ///
-    /// If a label does not exist.
+    /// Panics if a label does not exist.
     fn score_at(
         &self,
         row: usize,
@@ -188,7 +201,7 @@ pub trait Rows: Sync {
     ) -> Result<(), Error> {
         let mut all = std::mem::take(&mut task.work.scores);
         if all.len() != self.n_labels() {
-            all = filled("scores of a row", 0.0, self.n_labels())?;
+            all = filled("number of scores of a row", 0.0, self.n_labels())?;
         }
         self.score(row..row + 1, &mut all, task)?;
         for (score, &label) in scores.iter_mut().zip(labels) {
@@ -202,76 +215,76 @@ pub trait Rows: Sync {
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] if the model does not compute probabilities (the default), otherwise as
-    /// [`score`](Self::score).
+    /// Returns [`Error::Param`] if the model does not compute probabilities. The default implementation
+    /// always returns this error. Otherwise returns the same errors as [`score`](Self::score).
     fn marginals(&self, _: Range<usize>, _: &mut [f64], _: &mut Task) -> Result<(), Error> {
         Err(Error::Param {
             name: "model",
-            expected: "one that computes probabilities",
-            got: "scores only".into(),
+            expected: "a model that computes probabilities",
+            got: "a model that computes only scores".into(),
         })
     }
 }
 
-/// Choices of prediction that need no new fit.
+/// Options of a prediction, which can change without a new fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
-    /// What the scores are used for.
+    /// The purpose for which scores are computed.
     pub purpose: Purpose,
     /// The width of a search for candidates; None for that of the model. Models without such a search ignore
     /// it.
     pub beam: Option<usize>,
 }
 
-/// What scores are used for. For most models this makes no difference.
+/// The purpose for which scores are computed. Most models ignore it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// They are returned to the user.
+    /// The scores are returned to the user.
     Scores,
-    /// They rank the labels of a row.
+    /// The scores are used to rank the labels of a row.
     Ranking,
-    /// They are compared with bounds to predict label sets.
+    /// The scores are compared with bounds to predict label sets.
     Labels,
-    /// They are not used; probabilities are computed instead.
+    /// Scores are not needed; the model computes probabilities instead.
     Probabilities,
 }
 
-/// The bounds that the scores of predicted labels must exceed.
+/// The bounds for predicting labels. A label is predicted if its score exceeds its bound.
 #[derive(Debug, Clone, Copy)]
 pub enum Bounds<'a> {
-    /// One bound for all labels.
+    /// The same bound for all labels.
     One(f32),
-    /// A bound for each label.
+    /// One bound for each label.
     Each(&'a [f32]),
 }
 
-/// What a thread needs to score rows.
+/// The workspace and the watch that a thread needs to score rows.
 pub struct Task<'a> {
-    /// The thread's workspace.
+    /// The workspace of the thread.
     pub work: &'a mut Work,
-    /// Tells whether to go on.
+    /// The watch, which tells whether the caller has requested a stop.
     pub watch: &'a Watch,
 }
 
-/// The workspace of one thread, reused for several groups of rows.
+/// The workspace of one thread. It is reused for several groups of rows.
 #[derive(Default)]
 pub struct Work {
-    /// The model's own workspace.
+    /// The workspace of the model, whose type the model chooses.
     of_model: Option<Box<dyn Any + Send>>,
-    /// Scores of all labels, for the default of [`Rows::score_at`].
+    /// The scores of all labels of one row, for the default implementation of [`Rows::score_at`].
     scores: Vec<f32>,
 }
 
 impl Work {
-    /// The model's own workspace, created by `make` at the first call.
+    /// Returns the workspace of the model. At the first call, `make` creates it.
     ///
     /// # Errors
     ///
-    /// An error that `make` returns.
+    /// Returns any error of `make`.
     ///
     /// # Panics
     ///
-    /// If a model asks for workspaces of two types.
+    /// Panics if a model requests workspaces of two different types.
     pub fn room<S: Send + 'static>(
         &mut self,
         make: impl FnOnce() -> Result<S, Error>,

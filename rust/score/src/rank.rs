@@ -1,7 +1,8 @@
-//! Rankings, label sets and score matrices from the scores of any model.
+//! Computes rankings, label sets and score matrices from the scores of any model.
 //!
-//! Rows are divided into shares, and each thread works through one share after the other, a few rows at a
-//! time. Results are put together in order of rows.
+//! The rows are divided into ranges of consecutive rows, which the code calls shares. Each thread
+//! processes one share after the other, a few rows at a time. The results are put together in the order
+//! of the rows.
 
 use crate::model::in_known_form;
 use crate::{Bounds, Model, Options, Purpose, Rows, Task, Work};
@@ -10,34 +11,35 @@ use manylabel_sparse::{CsrOwned, Features, Index, Picked, Sparse, TopK, with_spa
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Shares of the rows per thread: enough that threads finish at about the same time, and so few that the
-/// preparation of a share does not count.
+/// Number of shares per thread. The number is large enough that threads finish at about the same time.
+/// It is small enough that the time to prepare a share is negligible.
 const SHARES: usize = 8;
 
-/// The fewest rows in a share.
+/// The smallest number of rows in a share.
 const ROWS_OF_SHARE: usize = 32;
 
-/// Scores whose maximum is compared with the worst of the best so far.
+/// Number of scores whose maximum is compared with the lowest score among the best labels so far.
 const LANES: usize = 16;
 
-/// Rows prepared for scoring, and how they are divided into shares. Whatever follows from the scores is
-/// computed here, in code that is compiled once for all models.
+/// Rows that are prepared for scoring, and their division into shares. The methods compute all
+/// predictions from the scores. Their code is compiled once for all models.
 pub(crate) struct Batch<'a> {
     rows: Box<dyn Rows + 'a>,
     n_rows: usize,
     n_labels: usize,
-    /// Rows scored together; at least 1.
+    /// Number of rows that are scored together; at least 1.
     at_once: usize,
-    /// Rows in each share but the last; at least 1.
+    /// Number of rows in each share; at least 1. The last share may have fewer rows.
     rows_of_share: usize,
 }
 
 impl<'a> Batch<'a> {
-    /// Prepares the rows of `x`.
+    /// Prepares the rows of `x` for scoring.
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if `x` has another number of features than the model; errors of [`Model::rows`].
+    /// Returns [`Error::Shape`] if the numbers of features of `x` and the model differ. Also returns
+    /// the errors of [`Model::rows`].
     pub(crate) fn new<M: Model + ?Sized>(
         model: &'a M,
         x: Features<'a>,
@@ -84,15 +86,15 @@ impl<'a> Batch<'a> {
         })
     }
 
-    /// The rows of a share in groups that are scored together.
+    /// Divides a share into ranges of rows that are scored together.
     fn parts(&self, share: Range<usize>) -> impl Iterator<Item = Range<usize>> {
         let at_once = self.at_once;
         let firsts = share.clone().step_by(at_once);
         firsts.map(move |first| first..(first + at_once).min(share.end))
     }
 
-    /// Searches every row for candidates, if the model does so, and keeps the pairs that `pick` appends for
-    /// it. None if the model scores all labels.
+    /// Searches candidates for every row, if the model supports it, and collects the pairs that `pick`
+    /// appends for the row. Returns `None` if the model scores all labels.
     fn select_candidates<S>(
         &self,
         watch: &Watch,
@@ -130,8 +132,8 @@ impl<'a> Batch<'a> {
         ))
     }
 
-    /// Scores every row and keeps the pairs that `pick` appends for it. `state` makes what `pick` reuses
-    /// from row to row.
+    /// Scores every row and collects the pairs that `pick` appends for the row. `state` makes a value
+    /// that `pick` reuses from row to row.
     fn select<S>(
         &self,
         watch: &Watch,
@@ -150,7 +152,7 @@ impl<'a> Batch<'a> {
                     watch,
                 };
                 let size = self.at_once.min(range.len()) * self.n_labels;
-                let mut scores = filled("scores of some rows", 0.0, size)?;
+                let mut scores = filled("number of scores", 0.0, size)?;
                 for rows in self.parts(range) {
                     watch.step(0)?;
                     let scores = &mut scores[..rows.len() * self.n_labels];
@@ -166,7 +168,8 @@ impl<'a> Batch<'a> {
         )
     }
 
-    /// A number for each row and label, row after row, written by `fill` for a few rows at a time.
+    /// Returns a matrix with one number for each row and label, row after row. `fill` writes the
+    /// numbers of a few rows at a time.
     fn all<T: Clone + Default + Send>(
         &self,
         what: &'static str,
@@ -205,7 +208,7 @@ impl<'a> Batch<'a> {
         Ok(all)
     }
 
-    /// See [`Model::topk`].
+    /// Implements [`Model::topk`].
     pub(crate) fn topk(&self, k: usize, watch: &Watch) -> Result<CsrOwned, Error> {
         const WHAT: &str = "number of labels to predict";
         let of_candidates = self.select_candidates(
@@ -226,7 +229,7 @@ impl<'a> Batch<'a> {
             || TopK::new(k.min(self.n_labels)),
             |best, scores, out| {
                 for (first, scores) in (0..).step_by(LANES).zip(scores.chunks(LANES)) {
-                    // Few labels are among the best: compare the maximum of sixteen scores at once.
+                    // Few labels are among the best, so compare the maximum of sixteen scores at once.
                     let largest = |best: f32, &score: &f32| best.max(score);
                     if scores.iter().fold(f32::NEG_INFINITY, largest) > best.floor() {
                         for (label, &score) in (first..).zip(scores) {
@@ -239,7 +242,7 @@ impl<'a> Batch<'a> {
         )
     }
 
-    /// See [`Model::above`].
+    /// Implements [`Model::above`].
     pub(crate) fn above(&self, bounds: Bounds<'_>, watch: &Watch) -> Result<CsrOwned, Error> {
         const WHAT: &str = "number of labels above their bounds";
         let of_candidates = self.select_candidates(
@@ -276,21 +279,21 @@ impl<'a> Batch<'a> {
         )
     }
 
-    /// See [`Model::decision`].
+    /// Implements [`Model::decision`].
     pub(crate) fn decision(&self, watch: &Watch) -> Result<Vec<f32>, Error> {
         self.all("the dense score matrix", watch, |rows, out, task| {
             self.rows.score(rows, out, task)
         })
     }
 
-    /// See [`Model::probabilities`].
+    /// Implements [`Model::probabilities`].
     pub(crate) fn probabilities(&self, watch: &Watch) -> Result<Vec<f64>, Error> {
         self.all("the matrix of probabilities", watch, |rows, out, task| {
             self.rows.marginals(rows, out, task)
         })
     }
 
-    /// See [`at`].
+    /// Implements [`at`].
     fn at(&self, pairs: Sparse<'_>, watch: &Watch) -> Result<Vec<f32>, Error> {
         let found = Picked::by_blocks(
             self.n_rows,
@@ -328,11 +331,11 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// A copy of `value` for each row and label.
+/// Returns a vector with a copy of `value` for each pair of row and label.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] with the name `what` if they do not fit in memory.
+/// Returns [`Error::TooLarge`] with the name `what` if the vector does not fit in memory.
 pub fn room_for_all<T: Clone>(
     what: &'static str,
     value: T,
@@ -342,20 +345,21 @@ pub fn room_for_all<T: Clone>(
     let size = n_rows.checked_mul(n_labels);
     let size = size.ok_or_else(|| Error::TooLarge {
         what,
-        got: format!("{n_rows} x {n_labels} numbers"),
+        got: format!("{n_rows} x {n_labels} numbers do not fit in memory"),
     })?;
     filled(what, value, size)
 }
 
-/// The scores of given labels of each row: one for each stored entry of `pairs`, in their order. The values
-/// of `pairs` are not used.
+/// Returns the scores of given labels of each row. The result has one score for each stored entry of
+/// `pairs`, in the order of the entries. The values of `pairs` are not used.
 ///
-/// With models that can only score all labels, each thread keeps the scores of one row besides the result.
+/// If the model can only score all labels at once, each thread also keeps the scores of one row.
 ///
 /// # Errors
 ///
-/// [`Error::Shape`] if `x` and `pairs` differ in rows, or if `x` has another number of features or `pairs`
-/// another number of labels than the model; [`Error::TooLarge`], [`Error::Stopped`].
+/// Returns [`Error::Shape`] if `x` and `pairs` have different numbers of rows, if `x` and the model
+/// have different numbers of features, or if `pairs` and the model have different numbers of labels.
+/// Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the watch was stopped.
 pub fn at(
     model: &dyn Model,
     x: Features<'_>,

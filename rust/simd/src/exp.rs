@@ -1,6 +1,7 @@
-//! Exponentials and logarithms that vectorize as part of a loop.
+//! Exponential and logarithm functions that the compiler can vectorize as part of a loop.
 
-/// A polynomial by Horner's rule; coefficients from the highest power to the lowest.
+/// Evaluates a polynomial by Horner's rule. Coefficients are listed from the highest power to the
+/// lowest.
 macro_rules! horner {
     ($x:expr; $highest:expr $(, $lower:expr)*) => {{
         let sum = $highest;
@@ -9,15 +10,15 @@ macro_rules! horner {
     }};
 }
 
-/// `e^x` for `x ≤ 0`, with a relative error of at most 4e-16; 0 for x ≤ −708, where results would be
-/// subnormal or nearly so.
+/// Returns `e^x` for `x ≤ 0`, with a relative error of at most 4e-16. For x ≤ −708 the result is 0,
+/// because `e^x` would be subnormal or nearly so.
 ///
-/// The standard library's function is a call per number and does not vectorize. This is the usual
-/// reduction `x = n ln 2 + r` and the Taylor series of `e^r` up to `r¹³`.
+/// The function of the standard library is called once per number and does not vectorize. This function
+/// reduces x to `n ln 2 + r` and evaluates the Taylor series of `e^r` up to `r¹³`.
 #[inline(always)]
 pub fn exp(x: f64) -> f64 {
     const LOWEST: f64 = -708.0;
-    // Adding 1.5 · 2⁵² rounds to an integer, whose bits are then the low bits of the sum.
+    // Adding 1.5 · 2⁵² rounds to an integer. The low bits of the sum then hold this integer.
     const ROUND: f64 = 6_755_399_441_055_744.0;
     const LN2_HIGH: f64 = 0.693_147_180_369_123_8;
     const LN2_LOW: f64 = 1.908_214_929_270_587_7e-10;
@@ -32,11 +33,11 @@ pub fn exp(x: f64) -> f64 {
     if x > LOWEST { series * power } else { 0.0 }
 }
 
-/// `ln((1 + x) / (1 + y))` for x and y from 0 to 1. The relative error is at most 1e-15 if the difference
-/// `x − y` is exact.
+/// Returns `ln((1 + x) / (1 + y))` for x and y from 0 to 1. The relative error is at most 1e-15 if the
+/// difference `x − y` is exact.
 ///
-/// Computed as `2 artanh((x − y) / (2 + x + y))`, by the series up to the 29th power of the argument, whose
-/// absolute value is at most ⅓.
+/// The function computes `2 artanh((x − y) / (2 + x + y))`. It uses the series of artanh up to the 29th
+/// power of the argument. The absolute value of the argument is at most ⅓.
 #[inline(always)]
 pub fn ln_ratio(x: f64, y: f64) -> f64 {
     let t = (x - y) / (2.0 + x + y);
@@ -47,9 +48,10 @@ pub fn ln_ratio(x: f64, y: f64) -> f64 {
     2.0 * t * series
 }
 
-/// `e^x` in single precision for −87 ≤ x ≤ 0, with a relative error of at most 2e-7.
+/// Returns `e^x` in single precision for −87 ≤ x ≤ 0, with a relative error of at most 2e-7.
 ///
-/// As [`exp`], with the series up to `r⁷`. Arguments outside the range give meaningless results.
+/// The method is the same as in [`exp`], with the series up to `r⁷`. Results for arguments outside the
+/// range are meaningless.
 #[inline(always)]
 pub fn exp_f32(x: f32) -> f32 {
     const ROUND: f32 = 12_582_912.0; // 1.5 · 2²³

@@ -1,12 +1,12 @@
-//! Numbers side by side, and the sums of loops over them.
+//! Small arrays of numbers (lanes) on which loops work in parallel, and sums over them.
 
 use std::ops::{AddAssign, Mul};
 
-/// A number type that lanes are made of: `f32` or `f64`.
+/// The number type of lanes: `f32` or `f64`.
 pub trait Lane:
     Copy + Default + AddAssign + Mul<Output = Self> + Into<f64> + Send + Sync + 'static
 {
-    /// The number of this type nearest to `value`.
+    /// Returns the number of this type that is nearest to `value`.
     fn of(value: f64) -> Self;
 }
 
@@ -22,20 +22,23 @@ macro_rules! lane {
 }
 lane!(f32, f64);
 
-/// How many numbers are summed in the precision of the data before their sum is added to one in `f64`.
-/// Rounding errors of such short sums stay close to those of a single number, and additions in `f64` are
-/// so rare that they take no time.
+/// Number of values that are summed in the precision of the data before the sum is added to a total in
+/// `f64`.
+///
+/// Rounding errors of such short sums stay close to the rounding error of a single number. Additions in
+/// `f64` are so rare that they take no noticeable time.
 pub const STRETCH: usize = 64;
 
-/// How many columns of a dense matrix share one pass over a sparse matrix. In single precision they fill
-/// two cache lines, which are fetched together. With one cache line, reading the positions of the sparse
-/// matrix took as long as the arithmetic.
+/// Number of columns of a dense matrix that are processed in one pass over a sparse matrix.
+///
+/// In single precision, this many numbers fill two cache lines, which are fetched together. With half
+/// as many columns, reading the positions of the sparse matrix took as long as the arithmetic.
 pub const LANES: usize = 32;
 
-/// `N` numbers side by side, aligned to a cache line: one row of a panel of `N` columns.
+/// `N` numbers, aligned to a cache line. They are one row of a panel of `N` columns.
 ///
-/// Each lane is computed as if its column were alone, in the same order. So results depend neither on the
-/// other columns of the panel nor on the vector width of the machine.
+/// Each lane is computed in the same order as if its column were alone. So results depend neither on
+/// the other columns of the panel nor on the vector width of the machine.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[repr(C, align(64))]
 pub struct Lanes<T, const N: usize = LANES>(pub [T; N]);
@@ -48,7 +51,7 @@ impl<T: Lane, const N: usize> Default for Lanes<T, N> {
 }
 
 impl<T: Lane, const N: usize> Lanes<T, N> {
-    /// Adds `scale` times `other`.
+    /// Adds `scale` times `other` to the lanes.
     #[inline(always)]
     pub fn add_scaled(&mut self, scale: T, other: &Self) {
         for lane in 0..N {
@@ -56,7 +59,7 @@ impl<T: Lane, const N: usize> Lanes<T, N> {
         }
     }
 
-    /// Adds `other`.
+    /// Adds `other` to the lanes.
     #[inline(always)]
     pub fn add(&mut self, other: &Self) {
         for lane in 0..N {
@@ -64,7 +67,7 @@ impl<T: Lane, const N: usize> Lanes<T, N> {
         }
     }
 
-    /// Adds the product of `a` and `b`, lane by lane.
+    /// Adds the product of `a` and `b` to the lanes, lane by lane.
     #[inline(always)]
     pub fn add_product(&mut self, a: &Self, b: &Self) {
         for lane in 0..N {
@@ -72,7 +75,7 @@ impl<T: Lane, const N: usize> Lanes<T, N> {
         }
     }
 
-    /// Adds each lane to its sum in `f64`.
+    /// Adds each lane to the sum of this lane in `f64`.
     #[inline(always)]
     pub fn add_to(&self, sums: &mut [f64; N]) {
         for lane in 0..N {
@@ -80,13 +83,13 @@ impl<T: Lane, const N: usize> Lanes<T, N> {
         }
     }
 
-    /// Each value rounded to the type of the lanes.
+    /// Rounds each value to the type of the lanes.
     pub fn of(values: &[f64; N]) -> Self {
         Self(values.map(T::of))
     }
 }
 
-/// `y += a x`, element by element, as far as both slices reach.
+/// Computes `y += a x`, element by element, up to the length of the shorter slice.
 #[inline(always)]
 pub fn add_scaled<T: Lane>(y: &mut [T], a: T, x: &[T]) {
     for (y, &x) in y.iter_mut().zip(x) {
@@ -94,7 +97,8 @@ pub fn add_scaled<T: Lane>(y: &mut [T], a: T, x: &[T]) {
     }
 }
 
-/// The sum of `N` lanes, N a power of two: the upper half is added to the lower half until one is left.
+/// Returns the sum of `N` lanes, where N is a power of two. The upper half of the lanes is added to the
+/// lower half until one number is left.
 #[inline(always)]
 pub fn total<T: Lane, const N: usize>(lanes: &[T; N]) -> T {
     const { assert!(N.is_power_of_two()) }

@@ -1,16 +1,18 @@
-//! SIMD without intrinsics: plain loops that the compiler vectorizes for several instruction sets.
+//! Compiles plain loops for several instruction sets, without intrinsics.
 //!
-//! [`wide`] compiles a function once for each instruction set and picks a version at run time. It is the
-//! only place that names instruction sets. A crate that uses it must also depend on `multiversion`.
-//! Functions called inside must be inlined (`#[inline(always)]`); otherwise they are compiled for the
-//! baseline instruction set.
+//! [`wide`] compiles a function once for each instruction set. The program chooses the version at run
+//! time. No other place in the workspace names instruction sets. A crate that uses [`wide`] must also
+//! depend on `multiversion`. Functions called inside a `wide` function must be inlined
+//! (`#[inline(always)]`); otherwise they are compiled for the baseline instruction set.
 //!
-//! [`Lanes`] are numbers side by side that fill one or two cache lines. [`exp()`], [`exp_f32`],
-//! [`ln_ratio`], [`add_scaled`] and [`total`] are helpers that become part of the loop that calls them.
+//! [`Lanes`] is an array of numbers that fills one or two cache lines. [`exp()`], [`exp_f32`],
+//! [`ln_ratio`], [`add_scaled`] and [`total`] are helper functions that are inlined into the loops that
+//! call them.
 //!
-//! Results do not depend on the instruction set. No sum is reordered, and no product is fused with an
-//! addition unless the code calls `mul_add`. That is fused in every version: a single instruction where
-//! the set has one, a slow library call in the baseline version.
+//! Results do not depend on the instruction set. No sum is reordered. A product is fused with an
+//! addition only where the code calls `mul_add`, and there it is fused in every version. An instruction
+//! set with fused multiply-add needs a single instruction for `mul_add`. The baseline version calls a
+//! slow library function.
 //!
 //! ```
 //! use manylabel_simd::{exp, wide};

@@ -1,20 +1,23 @@
-//! A copy of a sparse matrix X made for products with dense matrices from both sides, `X P` and `Xᵀ U`.
+//! Stores a copy of a sparse matrix X in blocks of rows, for the products `X P` and `Xᵀ U` with dense
+//! matrices P and U.
 //!
-//! Solvers that iterate on many right-hand sides (`pls`, LEML, `correlated`) spend their time in these two
-//! products. P and U are dense, [`LANES`](crate::LANES) columns side by side: one [`Lanes`] per row.
+//! Solvers that iterate on many right-hand sides (`pls`, LEML, `correlated`) spend most of their time
+//! in these two products. P and U have [`LANES`](crate::LANES) columns, and each row of P and U is one
+//! [`Lanes`].
 //!
-//! The rows of X are cut into blocks of at most [`RowBlocks::MAX_ROWS`], and each block is stored twice:
-//! by row for `U = X P`, and by column for `G += Xᵀ U`. Both products then *gather*: each sum is
-//! accumulated in registers and stored once. Scattering along rows would load and store a row of G for
-//! every value of X. While a block is processed, its part of U stays in cache, and the row of G that
-//! belongs to a frequent column is updated once for many values.
+//! The rows of X are divided into blocks of at most [`RowBlocks::MAX_ROWS`] rows. Each block is stored
+//! twice: by row for `U = X P`, and by column for `G += Xᵀ U`. The two products *gather*: they
+//! accumulate each sum in registers and store it once. The alternative is to scatter along rows, which
+//! loads and stores a row of G for every value of X. While a block is processed, its part of U stays in
+//! the cache. The row of G that belongs to a frequent column is then updated once for many values.
 //!
-//! Columns are renumbered by falling frequency ([`ColumnOrder`]), so that the rows of P and G that most
-//! values meet are neighbours in memory.
+//! Columns are renumbered by decreasing frequency ([`ColumnOrder`]). So the rows of P and G that are
+//! used most often are close together in memory.
 //!
 //! A product costs O(nnz · `LANES`). Each sum has a fixed order: entries are added alternately to two
-//! partial sums, and the two are added at the end. So results depend neither on threads nor on the
-//! vector width of the machine. They do depend on the cuts, which depend on the data alone.
+//! partial sums, and the two partial sums are added at the end. So results depend neither on threads
+//! nor on the vector width of the machine. They do depend on the division into blocks, which depends
+//! only on the data.
 //!
 //! ```
 //! use manylabel_base::Watch;
@@ -39,32 +42,34 @@ use rayon::prelude::*;
 use std::cmp::Reverse;
 use std::ops::Range;
 
-/// The columns of a matrix that have nonzero entries, most frequent first; ties go to the lower column.
+/// The columns of a matrix that have nonzero entries, the most frequent column first. If two columns
+/// are equally frequent, the lower column comes first.
 ///
-/// The *place* of a column is its position in this order. Columns of explicit zeros only are left out.
+/// The *place* of a column is its position in this order. Columns without entries, or with only
+/// explicit zeros, are left out.
 #[derive(Debug)]
 pub struct ColumnOrder {
     /// The original column at each place.
     columns: Vec<u32>,
-    /// The place of each original column, [`Self::NONE`] for an empty one.
+    /// The place of each original column, or [`Self::NONE`] for a column without nonzero entries.
     places: Vec<u32>,
 }
 
 impl ColumnOrder {
-    /// The place of a column without entries.
+    /// Marks a column without nonzero entries.
     const NONE: u32 = u32::MAX;
 
-    /// Counts the entries of the columns, in O(nnz + `n_cols` log `n_cols`).
+    /// Counts the nonzero entries of each column, in O(nnz + `n_cols` log `n_cols`).
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if there are more than 2³²−1 columns or numbers for them do not fit in
-    /// memory.
+    /// Returns [`Error::TooLarge`] if there are more than 2³²−1 columns, or if memory is too short for
+    /// one number per column.
     pub fn new<I: Index, V: Value>(x: CsrView<'_, I, V>) -> Result<Self, Error> {
         if u32::try_from(x.n_cols()).is_err() {
             return Err(Error::TooLarge {
                 what: "number of columns",
-                got: format!("{}, at most {}", x.n_cols(), u32::MAX),
+                got: format!("{}; at most {} are supported", x.n_cols(), u32::MAX),
             });
         }
         let mut counts = filled("number of columns", 0usize, x.n_cols())?;
@@ -84,28 +89,30 @@ impl ColumnOrder {
         Ok(Self { columns, places })
     }
 
-    /// The original columns in this order.
+    /// Returns the original columns in this order.
     pub fn columns(&self) -> &[u32] {
         &self.columns
     }
 
-    /// The original columns in this order; consumes the rest.
+    /// Returns the original columns in this order and consumes `self`.
     pub fn into_columns(self) -> Vec<u32> {
         self.columns
     }
 }
 
-/// Consecutive rows of a matrix, stored by row and by column. Columns are places in a [`ColumnOrder`],
-/// plus 1 if there is a column of ones; rows are counted from the start of the block.
+/// A block of consecutive rows of a matrix, stored by row and by column. A column number is the place
+/// of the column in a [`ColumnOrder`], plus 1 if there is a column of ones. Row numbers start at 0 in
+/// each block.
 #[derive(Debug)]
 pub struct RowBlock<T> {
-    /// Row r of the block has the columns `cols[ends[r]..ends[r + 1]]`, in increasing order.
+    /// The ends of the rows. Row r of the block has the columns `cols[ends[r]..ends[r + 1]]`, in
+    /// increasing order.
     ends: Vec<u32>,
     cols: Vec<u32>,
     /// The value at each position of `cols`.
     values: Vec<T>,
-    /// The columns with entries in the block, in increasing order. The f-th has the rows
-    /// `rows[col_ends[f]..col_ends[f + 1]]`, in increasing order.
+    /// The columns with entries in the block, in increasing order. The column `distinct[f]` has entries
+    /// in the rows `rows[col_ends[f]..col_ends[f + 1]]`, in increasing order.
     distinct: Vec<u32>,
     col_ends: Vec<u32>,
     rows: Vec<u16>,
@@ -113,26 +120,27 @@ pub struct RowBlock<T> {
     values_by_col: Vec<T>,
 }
 
-/// A matrix in blocks of rows, stored by row and by column; see the module's description.
+/// A matrix in blocks of rows, stored by row and by column. The description of the module explains the
+/// layout.
 #[derive(Debug)]
 pub struct RowBlocks<T> {
-    /// In order of rows.
+    /// The blocks, in order of rows.
     blocks: Vec<RowBlock<T>>,
-    /// Columns with entries, the column of ones included.
+    /// Number of columns with entries, including the column of ones.
     n_cols: usize,
 }
 
 impl<T: Real> RowBlocks<T> {
-    /// The most rows in a block: their rows of U take 512 KiB in single precision. Row numbers within a
-    /// block fit in 16 bits.
+    /// The largest number of rows in a block. In single precision, the rows of U that belong to such a
+    /// block take 512 KiB. Row numbers within a block fit in 16 bits.
     pub const MAX_ROWS: usize = 4096;
 
-    /// The most entries in a block, unless a single row has more. A product with a block then takes
-    /// milliseconds, the time between two looks at the watch.
+    /// The largest number of entries in a block. A block of a single row may have more. A product with
+    /// a block takes milliseconds, which is the time between two checks of the watch.
     const MAX_ENTRIES: usize = 1 << 22;
 
-    /// Cuts `n_rows` rows into blocks, given the number of entries of each row. Blocks are as large as the
-    /// limits of rows and entries allow; none is empty. O(`n_rows`).
+    /// Divides `n_rows` rows into blocks, given the number of entries of each row. Each block is as
+    /// large as the limits of rows and entries allow, and no block is empty. The time is O(`n_rows`).
     pub fn cut(n_rows: usize, entries: impl Fn(usize) -> usize) -> Vec<Range<usize>> {
         let mut cuts = Vec::new();
         let (mut first, mut sum) = (0, 0);
@@ -152,19 +160,20 @@ impl<T: Real> RowBlocks<T> {
 
     /// Copies `x` into blocks, on all threads of the pool.
     ///
-    /// Columns are renumbered by `order`. With `ones`, a first column is inserted that is 1 in every row.
-    /// Everything, the ones included, is multiplied by `scale` in double precision. Explicit zeros are
-    /// left out. Time is O(nnz log nnz) within each block, for sorting; memory is 6 bytes and two values
-    /// of type `T` for each entry.
+    /// Columns are renumbered by `order`. With `ones`, a first column is inserted that is 1 in every
+    /// row. All values, including the ones, are multiplied by `scale` in double precision. Explicit
+    /// zeros are left out. The time is O(nnz log nnz) within each block, because entries are sorted.
+    /// The memory is 6 bytes and two values of type `T` for each entry.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if the copy does not fit in memory, [`Error::Stopped`].
+    /// Returns [`Error::TooLarge`] if the copy does not fit in memory. Returns [`Error::Stopped`] if
+    /// the watch was stopped.
     ///
     /// # Panics
     ///
-    /// May panic if `order` was made from another matrix, or if `cuts` have more rows or entries than
-    /// those that [`cut`](Self::cut) makes.
+    /// May panic if `order` was made from another matrix, or if a range of `cuts` has more rows or
+    /// entries than [`cut`](Self::cut) allows.
     pub fn new<I: Index, V: Value>(
         x: CsrView<'_, I, V>,
         order: &ColumnOrder,
@@ -183,20 +192,21 @@ impl<T: Real> RowBlocks<T> {
         })
     }
 
-    /// The blocks, in order of their rows.
+    /// Returns the blocks, in order of rows.
     pub fn blocks(&self) -> &[RowBlock<T>] {
         &self.blocks
     }
 
-    /// Number of columns with entries, the column of ones included: the number of rows that P and G need.
+    /// Returns the number of columns with entries, including the column of ones. P and G need this
+    /// number of rows.
     pub fn n_cols(&self) -> usize {
         self.n_cols
     }
 }
 
 impl<T: Real> RowBlock<T> {
-    /// Copies the rows `block` of `x`; arguments as those of [`RowBlocks::new`].
-    #[expect(clippy::disallowed_methods, reason = "the room is reserved")]
+    /// Copies the rows `block` of `x`. The other arguments are the same as in [`RowBlocks::new`].
+    #[expect(clippy::disallowed_methods, reason = "the memory is reserved")]
     fn new<I: Index, V: Value>(
         x: CsrView<'_, I, V>,
         order: &ColumnOrder,
@@ -264,23 +274,24 @@ impl<T: Real> RowBlock<T> {
         })
     }
 
-    /// Number of rows.
+    /// Returns the number of rows.
     pub fn n_rows(&self) -> usize {
         self.ends.len() - 1
     }
 
-    /// Columns (increasing) and values of one row of the block.
+    /// Returns the columns (in increasing order) and values of one row of the block.
     ///
     /// # Panics
     ///
-    /// If `row >= n_rows`.
+    /// Panics if `row >= n_rows`.
     pub fn row(&self, row: usize) -> (&[u32], &[T]) {
         let range = self.ends[row] as usize..self.ends[row + 1] as usize;
         (&self.cols[range.clone()], &self.values[range])
     }
 
-    /// The columns of the range `columns` that have entries in the block, in increasing order: for each
-    /// its number, its rows (counted within the block, increasing) and their values.
+    /// Returns the columns of the range `columns` that have entries in the block, in increasing order.
+    /// Each item consists of the column number, the rows (counted within the block, increasing) and the
+    /// values.
     pub fn columns(
         &self,
         columns: Range<usize>,
@@ -301,31 +312,34 @@ impl<T: Real> RowBlock<T> {
         })
     }
 
-    /// `out_i = Σ_j x_ij p_j` for each row i of the block; `out` is overwritten. `out` should have as many
-    /// rows as the block; of unequal lengths the shorter one counts.
+    /// Computes `out_i = Σ_j x_ij p_j` for each row i of the block and overwrites `out`. `out` should
+    /// have as many rows as the block. If the lengths differ, only the rows that exist in `out` and in
+    /// the block are computed.
     ///
     /// # Panics
     ///
-    /// If a column of the block is outside `p`.
+    /// Panics if a column of the block is outside `p`.
     pub fn times(&self, p: &[Lanes<T>], out: &mut [Lanes<T>]) {
         gather_rows(&self.ends, &self.cols, &self.values, p, out);
     }
 
-    /// `g_j += Σ_i x_ij u_i` over the rows i of the block, for each column j with entries in it.
+    /// Computes `g_j += Σ_i x_ij u_i` over the rows i of the block, for each column j with entries in
+    /// the block.
     ///
     /// # Panics
     ///
-    /// If a row of the block is outside `u`, or a column outside `g`.
+    /// Panics if a row of the block is outside `u`, or if a column of the block is outside `g`.
     pub fn add_transposed(&self, u: &[Lanes<T>], g: &mut [Lanes<T>]) {
         let ends = &self.col_ends;
         gather_columns(&self.distinct, ends, &self.rows, &self.values_by_col, u, g);
     }
 }
 
-/// `Σ_k values_k p_{at_k}`, lane by lane.
+/// Returns `Σ_k values_k p_{at_k}`, lane by lane.
 #[inline(always)]
 fn combination<T: Real, I: Index>(at: &[I], values: &[T], p: &[Lanes<T>]) -> Lanes<T> {
-    // Two independent sums, so that an addition does not wait for the result of the one before.
+    // Two independent sums are used, so that an addition does not wait for the result of the addition
+    // before it.
     let (mut a, mut b) = (Lanes::<T>::default(), Lanes::<T>::default());
     let (at2, values2) = (at.chunks_exact(2), values.chunks_exact(2));
     for (&at, &value) in at2.remainder().iter().zip(values2.remainder()) {
@@ -339,7 +353,7 @@ fn combination<T: Real, I: Index>(at: &[I], values: &[T], p: &[Lanes<T>]) -> Lan
     a
 }
 
-/// The kernel of [`RowBlock::times`].
+/// The loop of [`RowBlock::times`].
 #[wide]
 fn gather_rows<T: Real>(
     ends: &[u32],
@@ -354,7 +368,7 @@ fn gather_rows<T: Real>(
     }
 }
 
-/// The kernel of [`RowBlock::add_transposed`].
+/// The loop of [`RowBlock::add_transposed`].
 #[wide]
 fn gather_columns<T: Real>(
     distinct: &[u32],
@@ -376,7 +390,7 @@ mod tests {
     use crate::LANES;
     use proptest::prelude::*;
 
-    /// Rows of a sparse matrix of small whole numbers, whose products are exact.
+    /// Returns the rows of a sparse matrix of small integers, whose products are exact.
     fn rows() -> impl Strategy<Value = (Vec<Vec<(i32, f32)>>, usize)> {
         (1..9usize).prop_flat_map(|n_cols| {
             let row = prop::collection::btree_map(0..n_cols as i32, -4i8..5, 0..=n_cols);
@@ -392,7 +406,7 @@ mod tests {
         })
     }
 
-    /// A panel whose lanes all differ.
+    /// Returns a panel in which all lanes differ.
     fn panel(n: usize) -> Vec<Lanes<f32>> {
         let row = |i: usize| {
             Lanes(std::array::from_fn(|lane| {

@@ -1,18 +1,18 @@
 //! A borrowed dense matrix, the counterpart of [`CsrView`](crate::CsrView).
 //!
-//! Predictions take dense X without a copy where the model can use dense rows; all other models get a
-//! sparse copy from the `score` crate.
+//! If a model can use dense rows, its predictions read dense X without a copy. For all other models,
+//! the `score` crate makes a sparse copy.
 
 use crate::Real;
 use manylabel_base::Error;
 use ndarray::ArrayView2;
 use std::ops::Range;
 
-/// A borrowed dense matrix in C order: its rows lie one after the other, without gaps.
+/// A borrowed dense matrix in C order: its rows are stored one after the other, without gaps.
 ///
-/// Kernels take this type instead of [`ArrayView2`] because its lifetime can be shortened and that of
-/// an `ArrayView2` cannot. Scoring needs this: a batch of rows borrows the model and the features for
-/// the same lifetime.
+/// Kernels take this type instead of [`ArrayView2`], because the lifetime of a `DenseView` can be
+/// shortened and the lifetime of an `ArrayView2` cannot. Scoring needs a shorter lifetime: a batch of
+/// rows borrows the model and the features for the same lifetime.
 #[derive(Debug, Clone, Copy)]
 pub struct DenseView<'a, T> {
     /// `n_rows * n_cols` values.
@@ -26,7 +26,7 @@ impl<'a, T: Real> DenseView<'a, T> {
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] if `x` is not in C order.
+    /// Returns [`Error::Param`] if `x` is not in C order.
     pub fn new(x: &ArrayView2<'a, T>) -> Result<Self, Error> {
         let (n_rows, n_cols) = x.dim();
         let strided = || Error::Param {
@@ -45,7 +45,7 @@ impl<'a, T: Real> DenseView<'a, T> {
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if the slice does not have `n_rows * n_cols` values.
+    /// Returns [`Error::Shape`] if the slice does not have `n_rows * n_cols` values.
     pub fn of_rows(values: &'a [T], n_rows: usize, n_cols: usize) -> Result<Self, Error> {
         if n_rows.checked_mul(n_cols) != Some(values.len()) {
             return Err(Error::Shape {
@@ -61,30 +61,30 @@ impl<'a, T: Real> DenseView<'a, T> {
         })
     }
 
-    /// Number of rows.
+    /// Returns the number of rows.
     pub fn n_rows(&self) -> usize {
         self.n_rows
     }
 
-    /// Number of columns.
+    /// Returns the number of columns.
     pub fn n_cols(&self) -> usize {
         self.n_cols
     }
 
-    /// The `n_cols` values of one row.
+    /// Returns the `n_cols` values of one row.
     ///
     /// # Panics
     ///
-    /// If `row >= n_rows`.
+    /// Panics if `row >= n_rows`.
     pub fn row(&self, row: usize) -> &'a [T] {
         &self.values[row * self.n_cols..][..self.n_cols]
     }
 
-    /// The values of consecutive rows, `rows.len() * n_cols` of them.
+    /// Returns the `rows.len() * n_cols` values of consecutive rows.
     ///
     /// # Panics
     ///
-    /// If `rows.end > n_rows`.
+    /// Panics if `rows.end > n_rows`.
     pub fn rows(&self, rows: Range<usize>) -> &'a [T] {
         &self.values[rows.start * self.n_cols..rows.end * self.n_cols]
     }

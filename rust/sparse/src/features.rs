@@ -1,9 +1,9 @@
-//! Features in all types that fits and predictions accept.
+//! Types for feature matrices, with a variant for each matrix type that fits and predictions accept.
 
 use crate::{CsrOwned, CsrView, DenseView, Real};
 use manylabel_base::{Error, filled};
 
-/// Rows of features, sparse or dense, in any of the accepted types.
+/// Rows of features, sparse or dense, in any accepted type.
 #[derive(Debug, Clone, Copy)]
 pub enum Features<'a> {
     /// Compressed sparse rows.
@@ -12,33 +12,34 @@ pub enum Features<'a> {
     Dense(Dense<'a>),
 }
 
-/// Compressed sparse rows, with positions of 32 or 64 bits and values of either precision.
+/// Compressed sparse rows with positions of 32 or 64 bits, and values in single or double precision.
 ///
-/// Fits take this type, not a generic view: of a fit, only the code that reads rows is then compiled for each
-/// of the four types ([`with_sparse`](crate::with_sparse)), which halves the time to build the extension.
+/// Fits take this type and not a generic view. Only the code that reads rows is then compiled for each
+/// of the four types (with [`with_sparse`](crate::with_sparse)). This halves the time to build the
+/// extension.
 #[derive(Debug, Clone, Copy)]
 pub enum Sparse<'a> {
-    /// Positions of 32 bits, single precision.
+    /// Positions of 32 bits, values in single precision.
     I32F32(CsrView<'a, i32, f32>),
-    /// Positions of 64 bits, single precision.
+    /// Positions of 64 bits, values in single precision.
     I64F32(CsrView<'a, i64, f32>),
-    /// Positions of 32 bits, double precision.
+    /// Positions of 32 bits, values in double precision.
     I32F64(CsrView<'a, i32, f64>),
-    /// Positions of 64 bits, double precision.
+    /// Positions of 64 bits, values in double precision.
     I64F64(CsrView<'a, i64, f64>),
 }
 
-/// A dense matrix of either precision.
+/// A dense matrix in single or double precision.
 #[derive(Debug, Clone, Copy)]
 pub enum Dense<'a> {
-    /// Single precision.
+    /// Values in single precision.
     F32(DenseView<'a, f32>),
-    /// Double precision.
+    /// Values in double precision.
     F64(DenseView<'a, f64>),
 }
 
-/// Evaluates `$body` with `$x` bound to the view in `$sparse`, whatever its types. `$body` is compiled for
-/// each of the four.
+/// Evaluates `$body` with `$x` bound to the view in `$sparse`, for any of the four types. `$body` is
+/// compiled once for each type.
 #[macro_export]
 macro_rules! with_sparse {
     ($sparse:expr, |$x:ident| $body:expr) => {
@@ -52,7 +53,7 @@ macro_rules! with_sparse {
 }
 
 impl<'a> Features<'a> {
-    /// Number of rows.
+    /// Returns the number of rows.
     pub fn n_rows(&self) -> usize {
         match self {
             Self::Sparse(x) => x.n_rows(),
@@ -61,7 +62,7 @@ impl<'a> Features<'a> {
         }
     }
 
-    /// Number of features.
+    /// Returns the number of features.
     pub fn n_cols(&self) -> usize {
         match self {
             Self::Sparse(x) => x.n_cols(),
@@ -70,11 +71,11 @@ impl<'a> Features<'a> {
         }
     }
 
-    /// The sparse rows, for kernels that accept nothing else.
+    /// Returns the sparse rows, for kernels that accept only sparse rows.
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] if the rows are dense. Callers of such kernels convert them with
+    /// Returns [`Error::Param`] if the rows are dense. Callers of such kernels convert them with
     /// [`Dense::to_sparse`].
     pub fn sparse(self) -> Result<Sparse<'a>, Error> {
         match self {
@@ -89,42 +90,42 @@ impl<'a> Features<'a> {
 }
 
 impl Sparse<'_> {
-    /// Number of rows.
+    /// Returns the number of rows.
     pub fn n_rows(&self) -> usize {
         with_sparse!(self, |x| x.n_rows())
     }
 
-    /// Number of columns.
+    /// Returns the number of columns.
     pub fn n_cols(&self) -> usize {
         with_sparse!(self, |x| x.n_cols())
     }
 
-    /// Number of stored entries of one row.
+    /// Returns the number of stored entries of one row.
     ///
     /// # Panics
     ///
-    /// If `row >= n_rows`.
+    /// Panics if `row >= n_rows`.
     pub fn n_stored(&self, row: usize) -> usize {
         with_sparse!(self, |x| x.row(row).0.len())
     }
 
-    /// A copy without explicit zeros; see [`CsrOwned::from_view`].
+    /// Returns a copy without explicit zeros; see [`CsrOwned::from_view`].
     ///
     /// # Errors
     ///
-    /// As [`CsrOwned::from_view`].
+    /// Returns the same errors as [`CsrOwned::from_view`].
     pub fn to_owned(&self, normalize: bool) -> Result<CsrOwned, Error> {
         with_sparse!(*self, |x| CsrOwned::from_view(x, normalize))
     }
 }
 
 impl Dense<'_> {
-    /// A sparse copy without zeros, for kernels that accept only sparse rows. It takes 16 bytes per
-    /// nonzero value in double precision and 12 in single precision.
+    /// Returns a sparse copy without zeros, for kernels that accept only sparse rows. The copy takes 16
+    /// bytes per nonzero value in double precision and 12 bytes in single precision.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if it does not fit in memory.
+    /// Returns [`Error::TooLarge`] if the copy does not fit in memory.
     pub fn to_sparse(&self) -> Result<Copied, Error> {
         Ok(match self {
             Self::F32(x) => Copied::F32(Arrays::of(x)?),
@@ -136,18 +137,19 @@ impl Dense<'_> {
 /// A sparse copy of dense rows.
 #[derive(Debug)]
 pub enum Copied {
-    /// Single precision.
+    /// Values in single precision.
     F32(Arrays<f32>),
-    /// Double precision.
+    /// Values in double precision.
     F64(Arrays<f64>),
 }
 
 impl Copied {
-    /// The copy as features.
+    /// Borrows the copy as features.
     ///
     /// # Errors
     ///
-    /// None in practice: the structure is valid by construction, but is checked like any other.
+    /// Returns [`Error::Csr`] or [`Error::Shape`] if the structure is invalid. This does not happen in
+    /// practice, because the structure is valid by construction.
     pub fn features(&self) -> Result<Features<'_>, Error> {
         Ok(match self {
             Self::F32(x) => x.view()?.into(),
@@ -156,7 +158,7 @@ impl Copied {
     }
 }
 
-/// The arrays of compressed sparse rows.
+/// The three arrays of a matrix in compressed sparse row form.
 #[derive(Debug)]
 pub struct Arrays<T> {
     ends: Vec<i64>,

@@ -1,13 +1,13 @@
-//! Sparse matrices in compressed sparse row (CSR) form, and the kernels on rows that all methods share.
+//! Matrix types in compressed sparse row (CSR) form, and operations on rows that all methods share.
 //!
-//! A CSR matrix is three arrays: row `r` has the columns `indices[indptr[r]..indptr[r + 1]]` and the
-//! values at the same positions of `values`. Columns that are not stored are 0.
+//! A CSR matrix consists of three arrays. Row `r` has the columns `indices[indptr[r]..indptr[r + 1]]`,
+//! and its values are at the same positions of `values`. Entries that are not stored are 0.
 //!
-//! | type | what it is | who makes it |
+//! | type | content | made by |
 //! |---|---|---|
 //! | [`CsrView`] | a borrowed matrix of any type that scipy has | the Python boundary |
 //! | [`DenseView`] | a borrowed dense matrix in C order | the Python boundary |
-//! | [`Sparse`], [`Features`] | one of these, of any type; what fits and predictions take | the Python boundary |
+//! | [`Sparse`], [`Features`] | one of these, any type; input of fits and predictions | the Python boundary |
 //! | [`CsrOwned`] | an owned matrix of `u32` columns and `f32` values | kernels |
 //! | [`RowBlocks`] | a copy for products with dense matrices | `pls`, LEML, `correlated` |
 //! | [`ColumnScaling`] | shifts and scales that give columns unit variance | estimators that standardize |
@@ -15,9 +15,9 @@
 //!
 //! The structure of a borrowed matrix is checked once, by [`CsrView::new`], in one pass over its
 //! positions. All code that takes a view relies on this check. Kernels still index with bounds checks,
-//! since another Python thread may write to a borrowed array in the meantime: then the worst outcome
-//! is a panic. No kernel allocates inside a loop over rows, and copies of the input return
-//! [`Error::TooLarge`](manylabel_base::Error::TooLarge) when memory is short.
+//! because another Python thread may write to a borrowed array at the same time. In this case, the
+//! worst outcome is a panic. No kernel allocates inside a loop over rows. Functions that copy the input
+//! return [`Error::TooLarge`](manylabel_base::Error::TooLarge) if memory is short.
 //!
 //! The crate contains no losses and no models.
 //!
@@ -30,7 +30,7 @@
 //! assert!(CsrView::new("X", &[0i32, 1, 2], &[7, 0], &[2.0f32, 3.0], 2).is_err());
 //! ```
 //!
-//! An owned copy with rows of unit length, and its transpose:
+//! The second example makes an owned copy with rows of unit length, and the transpose of this copy:
 //!
 //! ```
 //! use manylabel_sparse::{CsrOwned, CsrView};

@@ -1,20 +1,20 @@
-//! An owned CSR matrix: the form in which solvers keep training sets and return weights.
+//! An owned CSR matrix. Solvers use it for training data and return weights in it.
 //!
-//! It has one set of types (`usize` row ends, `u32` columns, `f32` values), so solvers are compiled once
-//! and not for each combination of types that scipy has. It takes 8 bytes per stored value and 8 bytes
-//! per row.
+//! It has fixed types: `usize` row ends, `u32` columns and `f32` values. So solvers are compiled only
+//! once, and not for each combination of types that scipy has. The matrix takes 8 bytes per stored
+//! value and 8 bytes per row.
 
 use crate::{CsrView, Index, Value};
 use manylabel_base::{Error, collected, copied, extend, filled, reserved};
 
 /// An owned CSR matrix with `usize` row ends, `u32` columns and `f32` values.
 ///
-/// Row `r` has the columns `indices[indptr[r]..indptr[r + 1]]`. The type itself does not require columns
-/// to be sorted. All methods here produce rows in increasing order of column from rows in that order;
-/// [`transpose`](Self::transpose) produces them in any case.
+/// Row `r` has the columns `indices[indptr[r]..indptr[r + 1]]`. The type itself does not require the
+/// columns of a row to be sorted. If the rows of the input are sorted by column, all methods here
+/// produce rows sorted by column. [`transpose`](Self::transpose) always produces sorted rows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CsrOwned {
-    /// Row ends: `n_rows + 1` positions, the first is 0.
+    /// Row ends: `n_rows + 1` positions, starting with 0.
     pub indptr: Vec<usize>,
     /// Columns, row after row.
     pub indices: Vec<u32>,
@@ -24,18 +24,19 @@ pub struct CsrOwned {
     pub n_cols: usize,
 }
 
-/// The largest number of rows or columns: positions then fit in `u32` and in numpy's `i32`, and one
-/// more column of ones can be appended.
+/// The largest number of rows or columns. Positions up to this limit fit in `u32` and in numpy's `i32`,
+/// and a column of ones can still be appended.
 const MOST_POSITIONS: usize = i32::MAX as usize - 1;
 
 impl CsrOwned {
-    /// Copies `x` without explicit zeros, in O(nnz). If `normalize`, each row is divided by its Euclidean
-    /// norm in double precision; rows of zeros stay zero. Values that round to 0 as `f32` are dropped.
+    /// Copies `x` without explicit zeros, in O(nnz). If `normalize` is true, each row is divided by its
+    /// Euclidean norm in double precision; rows of zeros remain zero. Values that round to 0 as `f32`
+    /// are dropped.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if `x` has more than 2³¹−2 rows or columns or does not fit in memory,
-    /// [`Error::Param`] if a value is not finite as `f32`.
+    /// Returns [`Error::TooLarge`] if `x` has more than 2³¹−2 rows or columns, or if the copy does not
+    /// fit in memory. Returns [`Error::Param`] if a value is not finite as `f32`.
     pub fn from_view<I: Index, T: Value>(
         x: CsrView<'_, I, T>,
         normalize: bool,
@@ -47,7 +48,7 @@ impl CsrOwned {
             if size > MOST_POSITIONS {
                 return Err(Error::TooLarge {
                     what,
-                    got: format!("{size}, at most {MOST_POSITIONS}"),
+                    got: format!("{size}; at most {MOST_POSITIONS} are supported"),
                 });
             }
         }
@@ -82,11 +83,11 @@ impl CsrOwned {
         })
     }
 
-    /// A copy. Unlike `clone`, it returns an error if memory is short.
+    /// Returns a copy. Unlike `clone`, this method returns an error if memory is short.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if it does not fit in memory.
+    /// Returns [`Error::TooLarge`] if the copy does not fit in memory.
     pub fn copied(&self) -> Result<Self, Error> {
         Ok(Self {
             indptr: copied("number of rows", &self.indptr)?,
@@ -100,7 +101,7 @@ impl CsrOwned {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if it does not fit in memory; the matrix is then unchanged.
+    /// Returns [`Error::TooLarge`] if the result does not fit in memory. The matrix is then unchanged.
     pub fn append_ones(&mut self) -> Result<(), Error> {
         let n_rows = self.n_rows();
         let size = self.indices.len() + n_rows;
@@ -125,30 +126,30 @@ impl CsrOwned {
         Ok(())
     }
 
-    /// Number of rows.
+    /// Returns the number of rows.
     pub fn n_rows(&self) -> usize {
         self.indptr.len() - 1
     }
 
-    /// Columns and values of one row, in O(1).
+    /// Returns the columns and values of one row, in O(1).
     ///
     /// # Panics
     ///
-    /// If `row >= n_rows`.
+    /// Panics if `row >= n_rows`.
     #[inline]
     pub fn row(&self, row: usize) -> (&[u32], &[f32]) {
         let range = self.indptr[row]..self.indptr[row + 1];
         (&self.indices[range.clone()], &self.values[range])
     }
 
-    /// Removes the columns without entries and renumbers the others in the same order.
+    /// Removes the columns without entries and renumbers the other columns in the same order.
     ///
-    /// Returns the old number of each column that is left, in increasing order. O(nnz + `n_cols`) time,
-    /// 4 bytes per column.
+    /// Returns the old number of each remaining column, in increasing order. The time is O(nnz +
+    /// `n_cols`), and the memory is 4 bytes per column.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if a number for each column does not fit in memory; the matrix is then
+    /// Returns [`Error::TooLarge`] if memory is too short for one number per column. The matrix is then
     /// unchanged.
     pub fn drop_empty_columns(&mut self) -> Result<Vec<u32>, Error> {
         let mut new = filled("number of columns", u32::MAX, self.n_cols)?;
@@ -167,12 +168,12 @@ impl CsrOwned {
         Ok(kept)
     }
 
-    /// The transpose. Columns of each of its rows are in increasing order, even if those of `self` are
-    /// not. O(nnz + `n_rows` + `n_cols`) on one thread.
+    /// Returns the transpose. The columns of each row of the result are in increasing order, even if
+    /// the rows of `self` are not sorted. The time is O(nnz + `n_rows` + `n_cols`) on one thread.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if it does not fit in memory.
+    /// Returns [`Error::TooLarge`] if the transpose does not fit in memory.
     pub fn transpose(&self) -> Result<Self, Error> {
         let mut indptr = filled("number of columns", 0usize, self.n_cols + 1)?;
         for &col in &self.indices {
@@ -207,7 +208,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A dense matrix of small numbers, many of them zero, and which of its zeros CSR stores explicitly.
+    /// A dense matrix of small numbers, many of them zero, and the zeros that its CSR form stores
+    /// explicitly.
     #[derive(Debug)]
     struct Dense {
         rows: Vec<Vec<f64>>,
@@ -230,7 +232,7 @@ mod tests {
     }
 
     impl Dense {
-        /// The owned copy of the matrix, made from a view with 64-bit positions and values.
+        /// Returns the owned copy of the matrix, made from a view with 64-bit positions and values.
         fn to_csr(&self, normalize: bool) -> CsrOwned {
             let (mut indptr, mut indices, mut values) = (vec![0i64], Vec::new(), Vec::new());
             for (row, stored) in self.rows.iter().zip(&self.stored) {
@@ -252,7 +254,7 @@ mod tests {
         }
     }
 
-    /// The cells of `x`. Its rows must be sorted by column and have no explicit zeros.
+    /// Returns the cells of `x`. Rows must be sorted by column and have no explicit zeros.
     fn cells(x: &CsrOwned) -> Vec<Vec<f32>> {
         let row = |row| {
             let (cols, values) = x.row(row);

@@ -1,48 +1,49 @@
-//! Sparse results: for each row some columns with values, computed block by block.
+//! Builds sparse results block by block. A sparse result holds a few columns with values for each row.
 //!
-//! Rankings, labels above a threshold and merged answers of several models all have this form. Threads
-//! work on blocks of rows, each block fills its own [`Picked`], and [`Picked::joined`] concatenates them
-//! in order of rows, so the result does not depend on the number of threads.
+//! Rankings, labels above a threshold and merged answers of several models are sparse results. Threads
+//! process blocks of rows, and each block fills its own [`Picked`]. Then [`Picked::joined`]
+//! concatenates the blocks in order of rows, so the result does not depend on the number of threads.
 
 use crate::CsrOwned;
 use manylabel_base::{Error, extend, few, parts, reserved};
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// The columns and values of consecutive rows, under construction.
+/// The columns and values of consecutive rows, while they are collected.
 ///
-/// The user appends the pairs of a row to [`pairs`](Self::pairs) and then calls
+/// The caller appends the pairs of a row to [`pairs`](Self::pairs) and then calls
 /// [`end_row`](Self::end_row).
 #[derive(Debug, Clone, Default)]
 pub struct Picked {
-    /// Columns with values, row after row; within a row in increasing order of column.
+    /// Pairs of column and value, row after row. Within a row, columns are in increasing order.
     pub pairs: Vec<(u32, f32)>,
     /// The end of each finished row in `pairs`.
     pub ends: Vec<usize>,
 }
 
 impl Picked {
-    /// Ends the current row. [`by_blocks`](Self::by_blocks) has reserved room for this, so it does not
-    /// allocate there.
+    /// Ends the current row. Within [`by_blocks`](Self::by_blocks) this does not allocate, because
+    /// `by_blocks` reserves the memory in advance.
     pub fn end_row(&mut self) {
         self.ends.push(self.pairs.len());
     }
 
-    /// Computes a matrix of (`n_rows`, `n_cols`) in blocks of `at_once` rows.
+    /// Computes a matrix of shape (`n_rows`, `n_cols`) in blocks of `at_once` rows.
     ///
-    /// `block` is called with a scratch value, a range of rows and a [`Picked`] to which it appends
-    /// these rows. `scratch` makes the scratch values, which are reused for several blocks. A single
-    /// block runs on the calling thread; several run on the current thread pool. Room for the row ends
-    /// is reserved, room for the pairs is not: `block` appends them with [`extend`].
+    /// `block` gets a workspace, a range of rows and a [`Picked`], to which it appends these rows.
+    /// `scratch` makes the workspaces, which are reused for several blocks. If there is a single block,
+    /// it runs on the calling thread; several blocks run on the current thread pool. The memory for row
+    /// ends is reserved in advance. The memory for pairs is not reserved: `block` appends pairs with
+    /// [`extend`].
     ///
     /// # Errors
     ///
-    /// An error that `scratch` or `block` returns; [`Error::TooLarge`] if the result does not fit in
-    /// memory.
+    /// Returns any error of `scratch` or `block`. Returns [`Error::TooLarge`] if the result does not
+    /// fit in memory.
     ///
     /// # Panics
     ///
-    /// If `at_once` is 0.
+    /// Panics if `at_once` is 0.
     pub fn by_blocks<S>(
         n_rows: usize,
         at_once: usize,
@@ -70,13 +71,14 @@ impl Picked {
         Self::joined(blocks, n_cols)
     }
 
-    /// Concatenates the rows of all blocks, in order, into one matrix of `n_cols` columns.
+    /// Concatenates the rows of all blocks, in order, into one matrix with `n_cols` columns.
     ///
-    /// Each block is freed once it is copied. Columns are not checked against `n_cols`.
+    /// Each block is freed after it is copied. The function does not check that columns are below
+    /// `n_cols`.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if it does not fit in memory.
+    /// Returns [`Error::TooLarge`] if the result does not fit in memory.
     pub fn joined(blocks: Vec<Self>, n_cols: usize) -> Result<CsrOwned, Error> {
         const PAIRS: &str = "number of pairs of row and label";
         let n_rows = blocks.iter().map(|block| block.ends.len()).sum::<usize>();
@@ -106,7 +108,7 @@ mod tests {
 
     #[test]
     fn blocks_of_any_size_make_the_same_rows() {
-        // Row r has columns 0 to r % 3.
+        // Row r has the columns from 0 to r % 3, without r % 3 itself.
         for at_once in [1, 2, 5, 9] {
             let found = Picked::by_blocks(
                 5,

@@ -1,16 +1,16 @@
-//! The number types of matrices: positions ([`Index`]), values ([`Value`]), and values to compute with
-//! ([`Real`]).
+//! The number types of matrices: [`Index`] for positions, [`Value`] for stored values, and [`Real`] for
+//! values in computations.
 
 use manylabel_simd::Lane;
 use std::ops::{Add, Sub, SubAssign};
 
-/// A type of row ends and columns: `i32` and `i64`, which scipy uses, and our own `u16`, `u32` and
-/// `usize`.
+/// A type for row ends and columns. scipy uses `i32` and `i64`; our own matrices also use `u16`, `u32`
+/// and `usize`.
 ///
-/// Positions that [`CsrView::new`](crate::CsrView::new) has accepted are non-negative.
+/// Positions that [`CsrView::new`](crate::CsrView::new) has accepted are not negative.
 pub trait Index: Copy + Send + Sync + std::fmt::Display + 'static {
-    /// The position as `usize`. A negative position becomes larger than any length of a slice, so
-    /// bounds checks reject it.
+    /// Returns the position as `usize`. A negative position becomes larger than the length of any
+    /// slice, so bounds checks reject it.
     fn get(self) -> usize;
 }
 
@@ -28,7 +28,7 @@ index!(i32, i64, u16, u32, usize);
 
 /// A value type of a feature matrix: `f32` or `f64`.
 pub trait Value: Copy + Send + Sync + 'static {
-    /// The value as `f64`; exact for both types.
+    /// Converts the value to `f64`, which is exact for `f32` and `f64`.
     fn f64(self) -> f64;
 }
 

@@ -1,59 +1,62 @@
-//! Standardization: columns of unit variance, for features of different scales.
+//! Standardization: scales columns to unit variance, for features that have different scales.
 //!
-//! Regularized linear classifiers treat all columns alike, so a column in large units dominates. With
-//! row weights `m_i` and `M = Σ_i m_i`, column j has the mean `μ_j = Σ_i m_i x_ij / M` and the variance
-//! `σ_j² = Σ_i m_i (x_ij − μ_j)² / M`; cells that are not stored count as zeros. A value becomes
+//! Regularized linear classifiers treat all columns alike, so a column in large units dominates. Let
+//! `m_i` be the weights of the rows, and `M = Σ_i m_i`. Column j has the mean `μ_j = Σ_i m_i x_ij / M`
+//! and the variance `σ_j² = Σ_i m_i (x_ij − μ_j)² / M`. Entries that are not stored count as zeros.
+//! Standardization replaces a value by
 //!
 //! ```text
 //! (x_ij − shift_j) · scale_j,    scale_j = 1 / (σ_j √k)
 //! ```
 //!
-//! where k is the number of columns that vary and `shift_j` is `μ_j` or 0. Subtracting a mean makes every
-//! zero of the column a stored value. So only columns that are mostly nonzero are centred, and the result
-//! has at most about twice as many stored values as X.
+//! where k is the number of columns that vary, and `shift_j` is `μ_j` or 0. Subtracting a mean turns
+//! every zero of the column into a stored value. So only columns that are mostly nonzero are centred.
+//! The result then has at most about twice as many stored values as X.
 //!
-//! Statistics are computed in double precision on one thread, in two passes over X: means, then squared
-//! deviations from them. The second pass avoids the cancellation of `E[x²] − E[x]²`.
+//! Statistics are computed in double precision on one thread, in two passes over X. The first pass
+//! computes the means, and the second pass computes the squared deviations from the means. The second
+//! pass avoids the cancellation in the formula `E[x²] − E[x]²`.
 
 use crate::{CsrOwned, CsrView, Index, Value};
 use manylabel_base::{Error, Watch, collected, filled, reserved};
 
-/// A column is constant if its standard deviation is at most this share of its root mean square. Such a
-/// small variation is rounding in `f32`, the type of weights and scores.
+/// A column counts as constant if its standard deviation, divided by its root mean square, is at most
+/// this number. A variation this small is rounding in `f32`, the type of weights and scores.
 const CONSTANT_BELOW: f64 = 1e-6;
 
-/// Standard deviations up to this count as 0, and those above its reciprocal are an error: weights for
-/// the original columns would leave the range of `f32`.
+/// Standard deviations up to this number count as 0. Standard deviations above its reciprocal are an
+/// error, because weights for the original columns would leave the range of `f32`.
 const SMALLEST_DEVIATION: f64 = 1e-30;
 
-/// Entries processed between two looks at the watch.
+/// Number of entries processed between two checks of the watch.
 const ENTRIES_PER_STEP: usize = 1 << 20;
 
-/// The shift and the scale of each column: a value x becomes `(x − shift) · scale`.
+/// The shift and the scale of each column. A value x becomes `(x − shift) · scale`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ColumnScaling {
-    /// The means of centred columns, 0 for the others; (`n_cols`).
+    /// The mean of each centred column, and 0 for each other column; shape (`n_cols`).
     pub shift: Vec<f64>,
-    /// `1 / (σ_j √k)` for the k columns that vary, 0 for constant ones; (`n_cols`). If all columns are
-    /// centred, the mean squared length of the scaled rows is 1.
+    /// The scale `1 / (σ_j √k)` for each of the k columns that vary, and 0 for each constant column;
+    /// shape (`n_cols`). If all columns are centred, the mean squared length of the scaled rows is 1.
     pub scale: Vec<f64>,
 }
 
 impl ColumnScaling {
-    /// Learns the scaling from the rows of `x`, in O(nnz + `n_cols`). `weights` are the weights of the
-    /// rows; without them each row has weight 1.
+    /// Learns the scaling from the rows of `x`, in O(nnz + `n_cols`). `weights` holds the weights of
+    /// the rows; without weights, each row has weight 1.
     ///
-    /// If `center`, a varying column is centred if more than half of its cells, by weight, are nonzero.
-    /// The mean of any other column is at most as large as its standard deviation.
+    /// If `center` is true, a column that varies is centred if more than half of its entries, by
+    /// weight, are nonzero. The mean of any other column is at most as large as its standard deviation.
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] if a standard deviation exceeds 1e30, [`Error::TooLarge`] if numbers for all
-    /// columns do not fit in memory, [`Error::Stopped`].
+    /// Returns [`Error::Param`] if a standard deviation exceeds 1e30. Returns [`Error::TooLarge`] if
+    /// memory is too short for a few numbers per column. Returns [`Error::Stopped`] if the watch was
+    /// stopped.
     ///
     /// # Panics
     ///
-    /// If there are fewer weights than rows.
+    /// Panics if there are fewer weights than rows.
     pub fn learn<I: Index, T: Value>(
         x: CsrView<'_, I, T>,
         weights: Option<&[f32]>,
@@ -84,7 +87,8 @@ impl ColumnScaling {
         })?;
         let mut varying = 0;
         for col in 0..x.n_cols() {
-            // The weight of cells that are zero, each `mean²` away from the mean.
+            // The total weight of entries that are zero. The squared deviation of each such entry is
+            // `mean²`.
             let zeros = (total - stored[col]).max(0.0);
             variance[col] = (variance[col] + zeros * mean[col].powi(2)) / total;
             let least =
@@ -117,19 +121,20 @@ impl ColumnScaling {
         })
     }
 
-    /// The scaled matrix, with the columns of each row in increasing order.
+    /// Returns the scaled matrix, with the columns of each row in increasing order.
     ///
-    /// Centred columns are stored in full; if row weights are equal, this at most doubles the number of
-    /// stored values. Values that are 0 after scaling, as those of constant columns, are left out.
-    /// O(stored values of the result + nnz) on one thread.
+    /// All entries of centred columns are stored. If the row weights are equal, this at most doubles
+    /// the number of stored values. Values that are 0 after scaling are left out, for example in
+    /// constant columns. The time is O(stored values of the result + nnz) on one thread.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if the result does not fit in memory, [`Error::Stopped`].
+    /// Returns [`Error::TooLarge`] if the result does not fit in memory. Returns [`Error::Stopped`] if
+    /// the watch was stopped.
     ///
     /// # Panics
     ///
-    /// If `x` has more columns than the scaling.
+    /// Panics if `x` has more columns than the scaling.
     pub fn apply<I: Index, T: Value>(
         &self,
         x: CsrView<'_, I, T>,
@@ -139,9 +144,9 @@ impl ColumnScaling {
         let centred = collected("number of columns", shifted)?;
         let too_large = || Error::TooLarge {
             what: "X",
-            got: "more standardized values than can be counted".into(),
+            got: "the number of standardized values exceeds 64 bits".into(),
         };
-        // At most all cells of centred columns and all stored values.
+        // The upper bound counts all entries of centred columns and all stored values.
         let room = centred
             .len()
             .checked_mul(x.n_rows())
@@ -184,14 +189,14 @@ impl ColumnScaling {
     }
 }
 
-/// Rows scaled between two looks at the watch.
+/// Number of rows scaled between two checks of the watch.
 const ROWS_PER_STEP: usize = 1 << 10;
 
 /// Calls `visit` with the row, column and value of each stored entry, in order of rows.
 ///
 /// # Errors
 ///
-/// [`Error::Stopped`].
+/// Returns [`Error::Stopped`] if the watch was stopped.
 fn each_entry<I: Index, T: Value>(
     x: CsrView<'_, I, T>,
     watch: &Watch,
@@ -220,7 +225,7 @@ mod tests {
 
     #[test]
     fn the_definition_on_a_few_rows() {
-        // Columns: mostly nonzero, constant, sparse, empty.
+        // The columns are: mostly nonzero, constant, sparse, and empty.
         let rows = [
             [1.0, 7.0, 0.0, 0.0],
             [2.0, 7.0, 0.0, 0.0],

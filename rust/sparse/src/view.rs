@@ -1,21 +1,22 @@
 //! A borrowed CSR matrix whose structure has been checked.
 //!
-//! scipy does not guarantee that the arrays of a `csr_array` agree: a caller may have edited them, or
-//! loaded them from a damaged file. [`CsrView::new`] checks them once, where they enter Rust, so that no
-//! kernel needs a check of its own.
+//! scipy does not guarantee that the arrays of a `csr_array` are consistent: a caller may have edited
+//! them, or loaded them from a damaged file. [`CsrView::new`] checks the arrays once, when they enter
+//! Rust, so that no kernel needs to check them again.
 
 use crate::{Index, Value};
 use manylabel_base::Error;
 
 /// A borrowed CSR matrix with positions of type `I` and values of type `T`.
 ///
-/// [`new`](Self::new) lists what holds for its arrays. Values are not checked: they may be zero,
-/// infinite or NaN. A view is three slices and a width, so copying it is cheap.
+/// [`new`](Self::new) lists the rules that its arrays satisfy. Values are not checked: they may be
+/// zero, infinite or NaN. A view consists of three slices and a number of columns, so copying it is
+/// cheap.
 #[derive(Debug, Clone, Copy)]
 pub struct CsrView<'a, I, T> {
-    /// Row ends: `n_rows + 1` positions, from 0 to `indices.len()`, never decreasing.
+    /// Row ends: `n_rows + 1` positions that start at 0, never decrease and end at `indices.len()`.
     indptr: &'a [I],
-    /// Columns, row after row; strictly increasing within a row and below `n_cols`.
+    /// Columns, row after row. Within a row, they are strictly increasing and below `n_cols`.
     indices: &'a [I],
     /// The value at each position of `indices`.
     values: &'a [T],
@@ -26,14 +27,14 @@ pub struct CsrView<'a, I, T> {
 impl<'a, I: Index, T> CsrView<'a, I, T> {
     /// Borrows a CSR matrix after checking its structure, in O(`n_rows` + nnz).
     ///
-    /// `indptr` runs from 0 to `indices.len()` and never decreases; within a row, columns are
-    /// 0-based, strictly increasing and below `n_cols`.
+    /// `indptr` must start at 0, never decrease and end at `indices.len()`. Within a row, columns must
+    /// be 0-based, strictly increasing and below `n_cols`.
     ///
     /// # Errors
     ///
-    /// [`Error::Csr`] with the name `matrix`, the first row at fault and the rule that it breaks. Where
-    /// the arrays as a whole are at fault, the row is 0, or the number of rows if the last row end is
-    /// wrong.
+    /// Returns [`Error::Csr`] with the name `matrix`, the first row that breaks a rule, and the rule.
+    /// If the arrays as a whole break a rule, the row is 0. If the last row end is wrong, the row is
+    /// the number of rows.
     pub fn new(
         matrix: &'static str,
         indptr: &'a [I],
@@ -85,26 +86,27 @@ impl<'a, I: Index, T> CsrView<'a, I, T> {
         })
     }
 
-    /// Number of rows.
+    /// Returns the number of rows.
     pub fn n_rows(&self) -> usize {
         self.indptr.len() - 1
     }
 
-    /// Number of columns.
+    /// Returns the number of columns.
     pub fn n_cols(&self) -> usize {
         self.n_cols
     }
 
-    /// Number of stored entries, explicit zeros included.
+    /// Returns the number of stored entries, including explicit zeros.
     pub fn nnz(&self) -> usize {
         self.indices.len()
     }
 
-    /// Columns (strictly increasing) and values of one row, in O(1).
+    /// Returns the columns (strictly increasing) and values of one row, in O(1).
     ///
     /// # Panics
     ///
-    /// If `row >= n_rows`, or if another thread has overwritten the borrowed `indptr` in the meantime.
+    /// Panics if `row >= n_rows`. Also panics if another thread has overwritten the borrowed `indptr`
+    /// so that the row is invalid.
     #[inline]
     pub fn row(&self, row: usize) -> (&'a [I], &'a [T]) {
         let range = self.indptr[row].get()..self.indptr[row + 1].get();
@@ -113,15 +115,18 @@ impl<'a, I: Index, T> CsrView<'a, I, T> {
 }
 
 impl<I: Index, T: Value> CsrView<'_, I, T> {
-    /// Two numbers that scale a row to unit length: divide each value by the first, then by the second.
+    /// Returns two numbers that scale a row to unit length: divide each value by the first number, then
+    /// by the second.
     ///
-    /// They are the row's Euclidean norm and 1. If the norm is below 1e-140 or not below 1e140, where
-    /// squares overflow or vanish, they are the largest absolute value and the norm of the row divided
-    /// by it. They are 1 and 1 if `normalize` is false or all values are zero. O(entries of the row).
+    /// Usually the first number is the Euclidean norm of the row, and the second number is 1. If the
+    /// norm is below 1e-140 or at least 1e140, squares may overflow or vanish. In this case, the first
+    /// number is the largest absolute value of the row, and the second number is the norm of the row
+    /// divided by the first. If `normalize` is false or all values are zero, the two numbers are 1. The
+    /// time is O(entries of the row).
     ///
     /// # Panics
     ///
-    /// As [`row`](Self::row).
+    /// Panics under the same conditions as [`row`](Self::row).
     pub fn row_divisors(&self, row: usize, normalize: bool) -> (f64, f64) {
         if !normalize {
             return (1.0, 1.0);
@@ -151,7 +156,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The arrays of a CSR matrix, valid or not.
+    /// The arrays of a CSR matrix, which may be invalid.
     #[derive(Debug)]
     struct Arrays {
         indptr: Vec<i64>,
@@ -162,7 +167,8 @@ mod tests {
     const N_COLS: usize = 5;
 
     impl Arrays {
-        /// Whether row ends and lengths are as the definition has them, word by word.
+        /// Returns true if row ends and array lengths satisfy the definition. The code follows the
+        /// definition literally.
         fn has_rows(&self) -> bool {
             let n = self.indices.len();
             self.indptr.first() == Some(&0)
@@ -175,7 +181,7 @@ mod tests {
             &self.indices[self.indptr[row] as usize..self.indptr[row + 1] as usize]
         }
 
-        /// The first row with a column out of range, out of order or repeated.
+        /// Returns the first row with a column that is out of range, out of order or repeated.
         fn first_bad_row(&self) -> Option<usize> {
             (0..self.indptr.len() - 1).find(|&row| {
                 let cols = self.row(row);
@@ -186,7 +192,7 @@ mod tests {
         }
     }
 
-    /// A valid matrix, and up to two changes that often make it an invalid one.
+    /// Returns a valid matrix with up to two random changes, which often make it invalid.
     fn arrays() -> impl Strategy<Value = Arrays> {
         let rows = prop::collection::vec(prop::collection::btree_set(0..N_COLS as i64, 0..4), 0..5);
         let change = (0..4, any::<prop::sample::Index>(), -1..=N_COLS as i64);
@@ -213,7 +219,7 @@ mod tests {
         })
     }
 
-    /// Compares what `CsrView::new` finds with the definition, positions held as `I`.
+    /// Compares the result of `CsrView::new` with the definition, for positions of type `I`.
     fn compare<I: Index>(arrays: &Arrays, narrow: fn(i64) -> I) -> Result<(), TestCaseError> {
         let indptr: Vec<I> = arrays.indptr.iter().map(|&end| narrow(end)).collect();
         let indices: Vec<I> = arrays.indices.iter().map(|&col| narrow(col)).collect();
@@ -242,7 +248,7 @@ mod tests {
     }
 
     proptest! {
-        // Many, since few changes hit the one place where a rule matters.
+        // Many cases are needed, because few random changes affect the one place where a rule matters.
         #![proptest_config(ProptestConfig::with_cases(4096))]
 
         #[test]

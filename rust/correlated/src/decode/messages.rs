@@ -1,34 +1,36 @@
-//! Messages along the couplings, and mean field.
+//! Computes marginals by messages along the couplings, and by the mean-field method.
 //!
-//! A message from i to k is the difference that label i makes to the log-odds of label k, given
-//! everything on i's side of the edge. With r the log-odds of i without the message from k, it is
+//! A message from i to k is the amount by which label i changes the log-odds of label k. The
+//! log-odds of i itself contain the messages from all neighbours of i except k. Let r be the
+//! log-odds of i without the message from k, and c the coupling. The message is
 //! `max(0, r + c) − max(0, r)` for max-product, and `log(1 + e^{r + c}) − log(1 + e^r)` for
-//! sum-product. As differences, messages cannot drift. All messages of a round are computed from
-//! those of the round before. A round takes O(couplings).
+//! sum-product. No message exceeds `|c|`, so messages need no normalization. All messages of a
+//! round are computed from the messages of the previous round. A round takes O(couplings).
 
 use super::{COUPLINGS, Decoder, Work, sigmoid};
 use manylabel_base::{Error, Watch, copied, extend, filled};
 use manylabel_simd::{exp, ln_ratio, wide};
 use std::iter::repeat_n;
 
-/// Largest number of directed couplings for which marginals use messages; more would take tens of
-/// milliseconds per row.
+/// Largest number of directed couplings for which marginals use messages. With more, messages would
+/// take tens of milliseconds per row.
 const FEW_EDGES: usize = 5000;
 
-/// One damped round of sum-product: replaces the log-odds in `next` (one per edge, of its source
-/// without the edge's own message) by half of the last message plus half of the new one. Returns
-/// the largest change.
+/// Computes one damped round of sum-product messages. On input, `next` holds one number per edge:
+/// the log-odds of the source of the edge, without the message in the opposite direction. It is
+/// replaced by half of the last message plus half of the new message. Returns the largest change.
 #[wide]
 fn send(couplings: &[f64], last: &[f64], next: &mut [f64]) -> f64 {
     for ((next, &last), &coupling) in next.iter_mut().zip(last).zip(couplings) {
-        // log(1 + e^(r + c)) − log(1 + e^r): the difference of max(0, ·), plus a single logarithm
-        // for the difference of the rests.
+        // log(1 + e^(r + c)) − log(1 + e^r) is computed in two parts: the difference of the terms
+        // max(0, ·), and a single logarithm for the difference of the remainders.
         let (rest, coupled) = (*next, *next + coupling);
         let above = if coupled > 0.0 { coupled } else { 0.0 } - if rest > 0.0 { rest } else { 0.0 };
         let message = above + ln_ratio(exp(-coupled.abs()), exp(-rest.abs()));
         *next = 0.5 * (message + last);
     }
-    // In a loop of its own, because the compiler does not vectorize a loop that contains a maximum.
+    // This is a separate loop, because the compiler does not vectorize a loop that contains a
+    // maximum.
     let moved = next
         .iter()
         .zip(last)
@@ -37,12 +39,13 @@ fn send(couplings: &[f64], last: &[f64], next: &mut [f64]) -> f64 {
 }
 
 impl Decoder<'_> {
-    /// The position of the mirror image of every coupling.
+    /// Returns the position of the mirror entry of every coupling.
     pub(super) fn reverse(&self) -> Result<Vec<u32>, Error> {
         let ends = &self.couplings.ends;
         let mut next = copied(COUPLINGS, ends)?;
         let mut reverse = filled(COUPLINGS, 0, self.couplings.cols.len())?;
-        // Rows come in order, and so do the entries of each column, as the matrix is symmetric.
+        // Rows are visited in order. Because the matrix is symmetric, the entries of each column
+        // are then also visited in order.
         for row in 0..self.n_labels() {
             for at in ends[row]..ends[row + 1] {
                 let col = self.couplings.cols[at] as usize;
@@ -53,8 +56,8 @@ impl Decoder<'_> {
         Ok(reverse)
     }
 
-    /// Writes the max-marginals of a row: log-odds of each label after at most 50 rounds, as in the
-    /// paper, or when no message changes by 1e-6 or more.
+    /// Writes the max-marginals of a row, as log-odds of each label. Stops after at most 50 rounds,
+    /// as in Li et al. (2016), or when every message changes by less than 1e-6.
     pub(super) fn messages(
         &self,
         u: &[f64],
@@ -98,8 +101,9 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// Writes to `beliefs` the log-odds of each label, `u_i` plus all messages to i; and to `rest`,
-    /// for each edge from i, the same without the message from the edge's other end.
+    /// Writes the log-odds of each label to `beliefs`: `u_i` plus all messages to i. Also writes to
+    /// `rest`, for each edge from i, the log-odds of i without the message from the other end of
+    /// the edge.
     fn beliefs(&self, u: &[f64], messages: &[f64], rest: &mut [f64], beliefs: &mut [f64]) {
         beliefs.copy_from_slice(u);
         for &i in &self.coupled {
@@ -118,8 +122,8 @@ impl Decoder<'_> {
         }
     }
 
-    /// Writes probabilities by sum-product messages, and returns whether these settled within 100
-    /// rounds. With too many couplings it returns `false` at once and writes nothing.
+    /// Writes probabilities by sum-product messages. Returns whether the messages converged within
+    /// 100 rounds. With too many couplings it immediately returns `false` and writes nothing.
     pub(super) fn sum_product(
         &self,
         u: &[f64],
@@ -153,7 +157,7 @@ impl Decoder<'_> {
     }
 
     /// Improves the probabilities `q` of the coupled labels by `q_i = σ(u_i + Σ_k c_ik q_k)`, label
-    /// by label, until none changes by 1e-5 or more, or 100 times.
+    /// by label. Stops when every probability changes by less than 1e-5, or after 100 passes.
     pub(super) fn mean_field(&self, u: &[f64], q: &mut [f64], watch: &Watch) -> Result<(), Error> {
         const SWEEPS: usize = 100;
         const STILL: f64 = 1e-5;

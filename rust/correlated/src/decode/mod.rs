@@ -1,20 +1,22 @@
-//! The most probable label set of a row, the maximum of
-//! `s(z) = Σ_i z_i u_i + Σ_{i<k} c_ik z_i z_k`, and the probability of each label.
+//! Finds the most probable label set of a row, and computes the probability of each label. The most
+//! probable label set is the maximum of `s(z) = Σ_i z_i u_i + Σ_{i<k} c_ik z_i z_k`.
 //!
-//! Here `u_i` is the log-odds of label i without couplings. Labels without couplings are decided by
-//! the sign of u. For the other labels there are three ways:
+//! Here `u_i` is the log-odds of label i without couplings. A label without couplings is predicted
+//! if its u is positive. For the coupled labels there are three methods:
 //!
-//! - all states: exact, O(2^c) per row for c coupled labels;
-//! - a search that starts from label sets of the training rows and flips labels while that helps;
-//! - max-product messages along the couplings, the paper's way, which often fails on graphs with
-//!   cycles.
+//! - All states are compared. This method is exact and takes O(2^c) per row for c coupled labels.
+//! - A search starts from label sets of the training rows and flips labels while this increases the
+//!   score.
+//! - Max-product messages are sent along the couplings, as in Li et al. (2016; see the
+//!   [crate](crate)). This method often fails if the couplings form cycles.
 //!
-//! No single flip improves what the first two ways find, so that a label is in the set if and only
-//! if its log-odds given the rest of the set are positive. These log-odds are the scores. The
-//! scores of the third way are the max-marginals of its messages.
+//! No single flip improves a label set found by the first two methods. A label is therefore in the
+//! set if and only if its log-odds given the other labels of the set are positive. These log-odds
+//! are the scores. The scores of the third method are the max-marginals of its messages.
 //!
-//! Probabilities are sums over all states for few coupled labels, otherwise sum-product messages or
-//! mean field; see [`Decoder::marginals`]. All computations are in double precision.
+//! For few coupled labels, probabilities are sums over all states. Otherwise they are computed by
+//! sum-product messages or by the mean-field method; see [`Decoder::marginals`]. All computations
+//! are in double precision.
 
 mod messages;
 mod search;
@@ -24,60 +26,62 @@ use crate::iterate::overwrite;
 use crate::model::Matrix;
 use manylabel_base::{Error, Watch, collected};
 
-/// How the most probable label set is found. Probabilities do not depend on it.
+/// The method that finds the most probable label set. Probabilities do not depend on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
-    /// All states of up to 20 coupled labels; more are an error.
+    /// Compares all states of up to 20 coupled labels. More coupled labels are an error.
     Exact,
-    /// From the best label sets of the training rows, and from the set without couplings: flips of
-    /// labels and of coupled pairs as long as they increase s(z). The best of all results counts.
+    /// Starts from the best label sets of the training rows, and from the label set without
+    /// couplings. Flips labels and coupled pairs as long as this increases s(z). The best of all
+    /// results is used.
     Search,
-    /// At most 50 rounds of max-product messages, as in the paper. Unreliable on graphs with
-    /// cycles.
+    /// Sends max-product messages for at most 50 rounds, as in Li et al. (2016). The result is
+    /// unreliable if the couplings form cycles.
     Messages,
-    /// [`Exact`](Self::Exact) for up to 14 coupled labels, otherwise [`Search`](Self::Search).
+    /// Uses [`Exact`](Self::Exact) for up to 14 coupled labels, otherwise [`Search`](Self::Search).
     Auto,
 }
 
-/// Largest number of coupled labels whose states can all be visited: their energies take 8 MiB.
+/// Largest number of coupled labels for which all states can be visited. The energies of the states
+/// then take 8 MiB.
 const MAX_EXACT: usize = 20;
 
-/// Largest number of coupled labels whose states are all visited by default; this takes
+/// Largest number of coupled labels for which all states are visited by default. This takes
 /// microseconds per row.
 const FEW: usize = 14;
 
-/// Names of what did not fit in memory, for errors.
+/// Names of arrays in memory errors.
 pub(crate) const LABELS: &str = "number of labels";
 pub(crate) const SCORES: &str = "scores of some rows";
 const COUPLINGS: &str = "couplings";
 
-/// Number of rows for which training sets are scored together.
+/// Number of rows for which the label sets of the training rows are scored together.
 pub(crate) const ROWS: usize = 16;
 
-/// The way that a [`Method`] chooses for the couplings at hand.
+/// The method that is used for the given couplings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// All states.
+    /// Compares all states.
     States,
-    /// Search from training sets.
+    /// Searches from label sets of the training rows.
     Search,
-    /// Max-product messages.
+    /// Sends max-product messages.
     Messages,
 }
 
-/// The couplings of a model, with what decoding needs to know about them. Prepared once for many
-/// rows.
+/// The couplings of a model, and data for decoding that depend only on them. A decoder is prepared
+/// once for many rows.
 pub(crate) struct Decoder<'a> {
-    /// How label sets are found.
+    /// The method for finding label sets.
     way: Way,
-    /// The couplings c, symmetric.
+    /// The couplings c, a symmetric matrix.
     couplings: &'a Matrix,
     /// The labels with couplings, in increasing order.
     coupled: Vec<u32>,
-    /// `Σ_{i<k} c_ik z_i z_k` of every state of the coupled labels; bit b of a state is the b-th of
-    /// them. Empty if not all states are visited.
+    /// `Σ_{i<k} c_ik z_i z_k` for every state of the coupled labels. Bit b of a state belongs to
+    /// the b-th coupled label. Empty if not all states are visited.
     energies: Vec<f64>,
-    /// The position of edge k → i, for each edge i → k; for messages only.
+    /// The position of edge k → i, for each edge i → k. Used for messages only.
     reverse: Vec<u32>,
     /// The largest |c| of each label.
     strongest: Vec<f64>,
@@ -88,46 +92,47 @@ pub(crate) struct Decoder<'a> {
 /// Borrowed [label sets](crate::LabelSets).
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sets<'a> {
-    /// Set s has `labels[ends[s]..ends[s + 1]]`.
+    /// Set s contains `labels[ends[s]..ends[s + 1]]`.
     pub(crate) ends: &'a [usize],
-    /// The labels, set after set.
+    /// The labels of all sets, one set after the other.
     pub(crate) labels: &'a [u32],
     /// The sum of the couplings within each set.
     pub(crate) energies: &'a [f64],
 }
 
 impl Sets<'_> {
-    /// The labels of one set.
+    /// Returns the labels of one set.
     fn get(&self, set: usize) -> &[u32] {
         &self.labels[self.ends[set]..self.ends[set + 1]]
     }
 }
 
-/// Room for decoding some rows.
+/// Working space for decoding some rows.
 #[derive(Default)]
 pub(crate) struct Scratch {
-    /// Log-odds without couplings of up to [`ROWS`] rows, row after row.
+    /// Log-odds without couplings of up to [`ROWS`] rows, row by row.
     pub(crate) u: Vec<f64>,
-    /// Log-odds given the other labels of the decoded set, or max-marginals; laid out like `u`.
+    /// Log-odds given the other labels of the decoded set, or max-marginals. The layout is the same
+    /// as that of `u`.
     pub(crate) odds: Vec<f64>,
-    /// Room for the decoding of each row.
+    /// Working space for decoding each row.
     pub(crate) work: Work,
 }
 
-/// Room for decoding one row.
+/// Working space for decoding one row.
 #[derive(Default)]
 pub(crate) struct Work {
-    /// The label set found.
+    /// The label set that was found.
     z: Vec<bool>,
-    /// Log-odds of some rows side by side, label after label.
+    /// Log-odds of several rows in SIMD lanes, label by label.
     lanes: Vec<f64>,
-    /// The best training sets of each row, with their scores, best first.
+    /// For each row, the best label sets of the training rows with their scores, best first.
     best: Vec<Vec<(f64, u32)>>,
-    /// The label set that the search moves.
+    /// The current label set of the search.
     state: Vec<bool>,
-    /// Sums of probabilities over states, by the state of the low labels.
+    /// Sums of probabilities over states, for each state of the lowest labels.
     sums: Vec<f64>,
-    /// Sums of u over all sets of the low labels; see `states.rs`.
+    /// Sums of u over all sets of the lowest labels; see `states.rs`.
     low: Vec<f64>,
     /// Sums of u over all sets of the other coupled labels.
     high: Vec<f64>,
@@ -140,13 +145,13 @@ pub(crate) struct Work {
 impl<'a> Decoder<'a> {
     /// Prepares a decoder for label sets.
     ///
-    /// Takes O(couplings), and O(2^c) time and memory for c coupled labels if all states are
-    /// visited.
+    /// Takes O(couplings). If all states are visited, it also takes O(2^c) time and memory for c
+    /// coupled labels.
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] if [`Method::Exact`] is asked for with too many coupled labels;
-    /// [`Error::TooLarge`] if there is no memory.
+    /// [`Error::Param`] for [`Method::Exact`] with too many coupled labels. [`Error::TooLarge`] if
+    /// there is not enough memory.
     pub(crate) fn new(
         method: Method,
         couplings: &'a Matrix,
@@ -159,7 +164,7 @@ impl<'a> Decoder<'a> {
             return Err(Error::Param {
                 name: "decoder",
                 expected: "\"search\", \"bp\" or \"auto\" for more than 20 coupled labels",
-                got: format!("\"exact\" for {} of them", coupled.len()),
+                got: format!("\"exact\" for {} coupled labels", coupled.len()),
             });
         }
         let way = match method {
@@ -198,7 +203,7 @@ impl<'a> Decoder<'a> {
         Ok(decoder)
     }
 
-    /// Number of labels, coupled or not.
+    /// Returns the number of labels, coupled or not.
     fn n_labels(&self) -> usize {
         self.strongest.len()
     }
@@ -228,7 +233,7 @@ impl<'a> Decoder<'a> {
         Ok(())
     }
 
-    /// Writes the log-odds of every label given the others in `z`.
+    /// Writes the log-odds of every label given the other labels in `z`.
     fn odds(&self, u: &[f64], z: &[bool], odds: &mut [f64]) {
         odds.copy_from_slice(u);
         for &label in &self.coupled {
@@ -241,9 +246,9 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// Writes the log-odds at `z`, after flipping labels that rounding or a tie left on the wrong
-    /// side of zero. Scores are rounded to single precision later, so that signs are those after
-    /// rounding.
+    /// Writes the log-odds at `z`. Before that, flips labels if their log-odds have the wrong sign
+    /// because of rounding or a tie. Scores are later rounded to single precision, so the signs
+    /// after rounding are used.
     fn settle(&self, u: &[f64], z: &mut [bool], odds: &mut [f64]) {
         for _ in 0..2 * self.coupled.len() {
             self.odds(u, z, odds);
@@ -259,9 +264,10 @@ impl<'a> Decoder<'a> {
 
     /// Writes the probability of every label of a row, given its log-odds `u` without couplings.
     ///
-    /// Up to 14 coupled labels: exact sums over all states. Otherwise: sum-product messages, damped
-    /// by half. Mean field where messages have not settled after 100 rounds, or for more than 5000
-    /// directed couplings.
+    /// With up to 14 coupled labels, probabilities are exact sums over all states. Otherwise they
+    /// are computed by sum-product messages, damped by one half. The mean-field method is used if
+    /// messages do not converge within 100 rounds, or if there are more than 5000 directed
+    /// couplings.
     pub(crate) fn marginals(
         &self,
         u: &[f64],
@@ -280,12 +286,12 @@ impl<'a> Decoder<'a> {
         Ok(())
     }
 
-    /// Turns the [`marginals`](Self::marginals) of all labels of a row into log-odds, which are
-    /// finite where `u` is. Labels without couplings get `u` itself, which is exact.
+    /// Converts the [`marginals`](Self::marginals) of all labels of a row to log-odds. They are
+    /// finite if `u` is finite. Labels without couplings get `u` itself, which is exact.
     pub(crate) fn marginal_odds(&self, u: &[f64], odds: &mut [f64]) {
         for (label, (odds, &u)) in odds.iter_mut().zip(u).enumerate() {
             if u.is_infinite() || self.couplings.row(label).0.is_empty() {
-                *odds = u; // exact, however certain
+                *odds = u; // exact, even for very large log-odds
             } else {
                 let q = odds.clamp(f64::MIN_POSITIVE, 1.0 - f64::EPSILON);
                 *odds = q.ln() - (-q).ln_1p();
@@ -294,7 +300,7 @@ impl<'a> Decoder<'a> {
     }
 }
 
-/// `1 / (1 + e^{−x})`.
+/// Returns `1 / (1 + e^{−x})`.
 fn sigmoid(x: f64) -> f64 {
     1.0 / (1.0 + (-x).exp())
 }

@@ -1,23 +1,27 @@
-//! Search for the most probable label set: from label sets of the training rows, flips of labels
-//! and pairs as long as they increase the score.
+//! Searches for the most probable label set. The search starts from label sets of the training
+//! rows, and flips labels and pairs as long as this increases the score.
 //!
-//! The score of a label set is linear in u, so that all training sets are scored for sixteen rows
-//! at once, in O(labels of all sets). The best few sets of each row, and the set of labels with
-//! positive u, are each improved by flips. The best result counts. The search may miss the maximum.
+//! The score of a label set is the energy of the set (the sum of its couplings) plus the sum of u
+//! over its labels, where u are the log-odds of a row without couplings. Energies are the same for
+//! all rows. This makes it cheap to score all label sets of the training rows, for sixteen rows at
+//! once, in O(labels of all sets). For each row, the best few of these sets, and the set of all
+//! labels with positive u, are then improved by flips. The result with the highest score is used.
+//! The search may miss the maximum.
 
 use super::{Decoder, LABELS, ROWS, SCORES, Work};
 use manylabel_base::{Error, Watch, extend};
 use std::iter::repeat_n;
 
-/// Number of training sets from which the search starts for each row.
+/// Number of label sets from which the search starts for each row.
 ///
-/// Measured on yeast (14 labels) with weakly penalized couplings (penalties of 1e-4 and 1e-5): with
-/// 5 sets, 0.9 and 1.7 % of the rows are decoded wrongly, with 20 sets 0.2 %.
+/// Measured on yeast (14 labels) with weakly penalized couplings (penalties of 1e-4 and 1e-5). With
+/// 5 sets, 0.9 % and 1.7 % of the rows are decoded wrongly. With 20 sets, 0.2 % are decoded
+/// wrongly.
 const SEEDS: usize = 16;
 
 impl Decoder<'_> {
-    /// Finds the best training sets of up to [`ROWS`] rows, whose log-odds without couplings are
-    /// `u`.
+    /// Finds the best label sets of the training rows for up to [`ROWS`] rows. `u` holds the
+    /// log-odds of these rows without couplings.
     pub(super) fn score_sets(&self, u: &[f64], work: &mut Work) -> Result<(), Error> {
         if u.len() == self.n_labels() {
             self.score_sets_of::<1>(u, work)
@@ -26,8 +30,8 @@ impl Decoder<'_> {
         }
     }
 
-    /// [`score_sets`](Self::score_sets) for up to N rows side by side. Each lane is computed in the
-    /// same way whatever N is.
+    /// Does the work of [`score_sets`](Self::score_sets) for up to N rows in SIMD lanes. Each lane
+    /// is computed in the same way for any N.
     fn score_sets_of<const N: usize>(&self, u: &[f64], work: &mut Work) -> Result<(), Error> {
         let n = self.n_labels();
         let n_rows = u.len() / n;
@@ -73,8 +77,9 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// Writes to `work.z` the best label set that flips reach from the row's starting sets. `row`:
-    /// its number in the last [`score_sets`](Self::score_sets); `odds` is overwritten.
+    /// Writes to `work.z` the best label set that flips reach from the starting sets of a row.
+    /// `row` is the number of the row in the last call of [`score_sets`](Self::score_sets). `odds`
+    /// is overwritten.
     pub(super) fn search(
         &self,
         u: &[f64],
@@ -111,7 +116,7 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// The score `s(z)` of the coupled labels.
+    /// Returns the score `s(z)` of the coupled labels.
     fn score(&self, u: &[f64], z: &[bool]) -> f64 {
         let mut score = 0.0;
         for &label in &self.coupled {
@@ -129,12 +134,12 @@ impl Decoder<'_> {
         score
     }
 
-    /// Flips the label that gains most, or, where no label gains, the coupled pair that gains most,
-    /// until nothing gains.
+    /// Flips the label with the largest gain. If no label has a positive gain, flips the coupled
+    /// pair with the largest gain. Repeats this until there is no positive gain.
     ///
-    /// `gains` is room for what the flip of each label would gain: its log-odds, with the sign of
-    /// the move. After a flip, only the gains of coupled labels change. A pair is examined only if
-    /// the strongest coupling of its first label could make up for that label's loss.
+    /// `gains` is working space for the gain of flipping each label: its log-odds, with the sign of
+    /// the flip. After a flip, only the gains of coupled labels change. A pair is tried only if the
+    /// strongest coupling of its first label could compensate for the loss of flipping that label.
     fn climb(
         &self,
         u: &[f64],
@@ -157,7 +162,8 @@ impl Decoder<'_> {
                 gains[other] += if z[other] == z[label] { -value } else { *value };
             }
         };
-        // Every move gains, but rounding could make moves endless.
+        // Every flip has a positive gain. The loop is limited because rounding could make it
+        // endless.
         for _ in 0..4 * self.n_labels() + 100 {
             watch.step(0)?;
             let (mut most, mut best) = (1e-12, None);

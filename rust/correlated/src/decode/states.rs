@@ -1,24 +1,26 @@
-//! All states of the coupled labels: the best one, and sums over them.
+//! Visits all states of the coupled labels, to find the best state and to compute sums over states.
 //!
-//! The score of a state is its energy, which is the same for all rows, plus a sum of u over its
-//! labels. The sum splits into that of the lowest ten coupled labels and that of the others, both
-//! tabulated per row. The states are then visited in runs of 1024, whose energies are consecutive
-//! in memory: per row O(2^c) additions for c coupled labels.
+//! The score of a state is its energy plus a sum of u over its labels. Energies are the same for
+//! all rows. The sum of u is split into a sum over the ten coupled labels with the lowest numbers
+//! and a sum over the other coupled labels. Both sums are tabulated for each row. States are then
+//! visited in runs of 1024. The states of a run differ only in the ten lowest labels, and their
+//! energies are adjacent in memory. This takes O(2^c) additions per row for c coupled labels.
 
 use super::{Decoder, LABELS, Work};
 use manylabel_base::{Error, extend, few, filled};
 use manylabel_simd::{exp, wide};
 use std::iter::repeat_n;
 
-/// The name of the states in errors about memory.
+/// The name of the states in memory errors.
 const STATES: &str = "number of states";
 
-/// Number of states of the low labels, whose sums of u are tabulated.
+/// Number of states of the lowest labels, for which sums of u are tabulated.
 const LOW: usize = 1024;
 
 impl Decoder<'_> {
-    /// The energies of all states. The energy of a state is that of the state without its highest
-    /// label, plus the couplings of this label with the others. O(2^c) for c coupled labels.
+    /// Returns the energies of all states. The energy of a state is the energy of the state without
+    /// its highest label, plus the couplings of this label with the other labels. Takes O(2^c) for
+    /// c coupled labels.
     pub(super) fn energies(&self) -> Result<Vec<f64>, Error> {
         let n = self.coupled.len();
         let mut energies = filled(STATES, 0.0, 1 << n)?;
@@ -31,7 +33,8 @@ impl Decoder<'_> {
                 }
             }
             let (known, new) = energies.split_at_mut(1 << bit);
-            // The couplings with each set of lower labels, twice as many sets with each label.
+            // The couplings of this label with each set of lower labels. Each lower label doubles
+            // the number of sets.
             new[0] = 0.0;
             for (lower, value) in with.iter().enumerate() {
                 for state in 0..1 << lower {
@@ -45,8 +48,8 @@ impl Decoder<'_> {
         Ok(energies)
     }
 
-    /// Writes the best of all states of the coupled labels to `work.z`. Of equally good states, one
-    /// with the lowest number in the first best run of states is taken.
+    /// Writes the best of all states of the coupled labels to `work.z`. If several states are
+    /// equally good, the lowest state in the first best run of states is used.
     pub(super) fn exact(&self, u: &[f64], work: &mut Work) -> Result<(), Error> {
         self.tabulate(u, work);
         let Work { low, high, z, .. } = work;
@@ -70,8 +73,8 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// Writes the sums of u over all sets of the lowest ten coupled labels to `work.low`, and over
-    /// all sets of the other coupled labels to `work.high`.
+    /// Writes the sums of u over all sets of the ten lowest coupled labels to `work.low`. Writes
+    /// the sums over all sets of the other coupled labels to `work.high`.
     fn tabulate(&self, u: &[f64], work: &mut Work) {
         let n_low = self.coupled.len().min(LOW.ilog2() as usize);
         let (low, high) = self.coupled.split_at(n_low);
@@ -87,7 +90,7 @@ impl Decoder<'_> {
     }
 
     /// Writes the probabilities of the coupled labels to `out`, in one pass over all states.
-    /// Probabilities are scaled by that of the best state, so that nothing overflows.
+    /// Probabilities are divided by the probability of the best state, so that nothing overflows.
     pub(super) fn sum_states(
         &self,
         u: &[f64],
@@ -101,7 +104,7 @@ impl Decoder<'_> {
         let chunks = || self.energies.chunks(low.len()).zip(high.iter());
         let most = chunks().map(|(energies, high)| highest(energies, low) + high);
         let most = most.fold(f64::NEG_INFINITY, f64::max);
-        // One sum for each state of the low labels, and one for each state of the others.
+        // One sum for each state of the lowest labels, and one for each state of the other labels.
         sums.clear();
         extend(STATES, sums, repeat_n(0.0, low.len()))?;
         let of_high =
@@ -114,7 +117,8 @@ impl Decoder<'_> {
             (&self.coupled[n_low..], &mut of_high),
         ] {
             for &label in labels.iter().rev() {
-                // The upper half of what is left belongs to the states with the highest label.
+                // The upper half of the remaining sums belongs to the states with the highest
+                // label.
                 let half = weights.len() / 2;
                 let (without, with) = weights.split_at_mut(half);
                 out[label as usize] = (with.iter().sum::<f64>() / sum).min(1.0);
@@ -128,7 +132,7 @@ impl Decoder<'_> {
     }
 }
 
-/// The largest sum of two numbers at the same position.
+/// Returns the largest sum of two numbers at the same position.
 fn highest(a: &[f64], b: &[f64]) -> f64 {
     let mut most = [f64::NEG_INFINITY; 16];
     let (a16, b16) = (a.chunks_exact(16), b.chunks_exact(16));
@@ -144,9 +148,9 @@ fn highest(a: &[f64], b: &[f64]) -> f64 {
     most.into_iter().fold(f64::NEG_INFINITY, f64::max)
 }
 
-/// Adds `e^(a + b + c − most)` to `sums`, position by position, and returns the total of what was
-/// added. Additions are in the order of [`highest`] and its caller, so that no exponent is
-/// positive.
+/// Adds `e^(a + b + c − most)` to `sums`, position by position. Returns the total of the added
+/// numbers. Additions are in the same order as in [`highest`] and its caller, so that no exponent
+/// is positive.
 #[wide]
 fn add_weights(a: &[f64], b: &[f64], c: f64, most: f64, sums: &mut [f64]) -> f64 {
     const LANES: usize = 8;

@@ -1,6 +1,5 @@
-//! The largest eigenvalue of the correlation matrix of all columns, which bounds the curvature of
-//! the loss of any label: with columns of unit variance, no label curves by more than a quarter of
-//! it.
+//! Computes the largest eigenvalue of the correlation matrix of all columns. For columns of unit
+//! variance, the curvature of the loss of any label is at most a quarter of this eigenvalue.
 
 use super::{Gradient, Partial, Residual, join_partials};
 use crate::wide::{Float, Wide};
@@ -8,12 +7,12 @@ use manylabel_base::{Error, Watch, collected, few};
 use rayon::prelude::*;
 
 impl<T: Float, const N: usize> Gradient<'_, T, N> {
-    /// An estimate, from below, of the largest eigenvalue of the correlations among features and,
+    /// Returns a lower estimate of the largest eigenvalue of the correlations among features and,
     /// if `with_labels`, labels.
     ///
-    /// Four steps of the power method on N random vectors at once, from a fixed seed; the best of
-    /// the N estimates counts. Each step costs as much as the gradient of one panel with all labels
-    /// as neighbours.
+    /// Uses four steps of the power method on N random vectors at once, with a fixed seed. The
+    /// largest of the N estimates is returned. Each step costs the same as the gradient of one
+    /// panel with all labels as neighbours.
     pub(crate) fn largest_eigenvalue(
         &self,
         with_labels: bool,

@@ -1,40 +1,45 @@
-//! The pairs of labels that may be coupled, in the order in which panels of labels read them.
+//! Stores the pairs of labels that may be coupled, in the order in which panels of labels read
+//! them.
 //!
-//! A panel of N labels reads a row of N couplings for each label that any of its labels is paired
-//! with, its neighbours. Lanes whose label has no such pair hold zero.
+//! The neighbours of a panel are the labels that form a pair with at least one of its N labels. The
+//! panel reads a row of N couplings for each neighbour. Lanes hold zero if their label forms no
+//! pair with the neighbour.
 
 use manylabel_base::{Error, collected, extend, filled, push, reserved};
 use std::ops::Range;
 
-/// Names of what did not fit in memory, for errors.
+/// Names of arrays in memory errors.
 const LABELS: &str = "number of labels";
 const PAIRS: &str = "number of pairs";
 
-/// A panel whose neighbours are more than one in this many labels takes all labels as neighbours.
+/// If the number of neighbours of a panel is more than the number of labels divided by this, all
+/// labels are used as neighbours.
 const MANY: usize = 2;
 
-/// The pairs of labels that may have a coupling; the couplings of all other pairs are zero.
+/// The pairs of labels that may have a coupling. The couplings of all other pairs are zero.
 #[derive(Debug, Default)]
 pub(crate) struct Pairs {
-    /// The pairs in increasing order, the lower label first.
+    /// The pairs in increasing order, with the lower label first.
     pub(crate) list: Vec<(u32, u32)>,
-    /// For each panel, the labels that its labels have pairs with, in increasing order. If these
-    /// are many, all labels: products over all labels are faster per entry.
+    /// For each panel, the labels that form a pair with one of its labels, in increasing order. If
+    /// there are many such labels, all labels are listed, because products over all labels are
+    /// faster per entry.
     pub(super) neighbours: Vec<Vec<u32>>,
-    /// Where the neighbours of each panel begin, counted over all panels; the last entry is their
-    /// total.
+    /// The start of the neighbours of each panel, counted over all panels. The last entry is their
+    /// total number.
     pub(super) starts: Vec<usize>,
-    /// The two places of each pair's coupling, as lane + N · neighbour: in the panel of the first
-    /// label, where the second is the neighbour, and in the panel of the second.
+    /// The two places of the coupling of each pair, as lane + N · neighbour. The first place is in
+    /// the panel of the first label, with the second label as neighbour. The second place is in the
+    /// panel of the second label.
     pub(super) places: Vec<(u32, u32)>,
 }
 
 impl Pairs {
-    /// Arranges a list of pairs, which is in increasing order without repetition.
+    /// Arranges a list of pairs, which must be in increasing order without repetition.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if the places exceed 32 bits or memory.
+    /// [`Error::TooLarge`] if the places do not fit in 32 bits or there is not enough memory.
     pub(crate) fn new<const N: usize>(
         list: Vec<(u32, u32)>,
         n_labels: usize,
@@ -77,7 +82,7 @@ impl Pairs {
         })
     }
 
-    /// The range of a panel's neighbours among those of all panels.
+    /// Returns the range of the neighbours of a panel among the neighbours of all panels.
     pub(super) fn of_panel(&self, panel: usize) -> Range<usize> {
         self.starts[panel]..self.starts[panel + 1]
     }

@@ -1,9 +1,11 @@
-//! What quasi-Newton steps know about the curvature of a label's loss.
+//! Estimates the curvature of the loss of a label from quasi-Newton steps.
 //!
-//! The curvature matrix of a label is never stored between steps. It is built from second moments
-//! times a factor, the prior curvature of couplings, and up to [`MEMORY`] observed steps. An
-//! observed step (a secant) remembers which columns it moved; columns that were not part of it are
-//! filled in from the model.
+//! The curvature matrix of a label is never stored between steps. It is rebuilt for each step in
+//! three stages. It starts as the second moments times a factor. Couplings whose estimated
+//! curvature is larger than this get the larger value on the diagonal. Finally, the matrix is
+//! updated with up to [`MEMORY`] observed steps (secants). An observed step stores only the columns
+//! that it could move. For other columns, the changes of the gradient are computed from the
+//! quadratic function.
 
 use super::COLUMNS;
 use super::problem::{Halves, Local, Tie};
@@ -13,40 +15,42 @@ use manylabel_base::{Error, collected, copied, extend, filled, reserved};
 use manylabel_simd::wide;
 use std::collections::VecDeque;
 
-/// Number of observed steps that are kept for each label.
+/// Number of observed steps that are stored for each label.
 const MEMORY: usize = 5;
 
-/// The first factor of the second moments, in units of the curvature of constant predictions: for
-/// rare labels the curvature grows as they are learned.
+/// The second moments of a label are first multiplied by this number times the curvature of
+/// constant predictions. The number is above 1 because the curvature of rare labels increases as
+/// they are learned.
 const AHEAD: f64 = 2.0;
 
-/// Factor of a label's curvature after a step that has shown less.
+/// Factor on the curvature of a label after a step that has shown a smaller curvature.
 const FORGET: f64 = 0.8;
 
-/// The smallest curvature that a step may show to be used, in units of that of the model.
+/// The smallest curvature of a step that is used, relative to the curvature of the quadratic
+/// function.
 const LEAST: f64 = 1e-6;
 
-/// A step of one label, and how it changed the gradient.
+/// A step of one label, and the resulting change of the gradient.
 pub(super) struct Secant<T> {
-    /// The columns that could move, in increasing order.
+    /// The columns that were free to move, in increasing order.
     columns: Vec<u32>,
-    /// How far each moved.
+    /// The step of each column.
     steps: Vec<T>,
-    /// How much each slope changed.
+    /// The change of each slope.
     changes: Vec<T>,
 }
 
-/// What is known about the curvature of one label.
+/// The estimate of the curvature of one label.
 pub(super) struct Shape<T> {
-    /// The factor of the second moments, an estimate of the mean of σ(1−σ); at most ¼ after the
-    /// first step.
+    /// The factor of the second moments, which is an estimate of the mean of σ(1−σ). After the
+    /// first step it is at most ¼.
     pub(super) scale: f64,
     /// The last observed steps, oldest first.
     secants: VecDeque<Secant<T>>,
 }
 
 impl<T: Float> Secant<T> {
-    /// The difference of two gradients on the same columns.
+    /// Returns the difference of two gradients on the same columns.
     pub(super) fn new(before: &Local<T>, after: &Local<T>) -> Result<Self, Error> {
         let minus = |a: &[T], b: &[T]| collected(COLUMNS, a.iter().zip(b).map(|(&a, &b)| a - b));
         Ok(Self {
@@ -58,7 +62,7 @@ impl<T: Float> Secant<T> {
 }
 
 impl<T: Float> Shape<T> {
-    /// The state before any step; `variance`: the curvature of constant predictions.
+    /// Returns the estimate before any step. `variance` is the curvature of constant predictions.
     pub(super) fn new(variance: f64) -> Self {
         Self {
             scale: AHEAD * variance,
@@ -66,11 +70,12 @@ impl<T: Float> Shape<T> {
         }
     }
 
-    /// Learns from a step: updates the factor and keeps the step, unless it shows too little
-    /// curvature to be trusted.
+    /// Updates the factor with a step, and stores the step. A step with too little curvature is
+    /// ignored, because it is not reliable.
     ///
-    /// `variance`: the curvature of constant predictions; `share`: the share of the step that is
-    /// kept; `ties`, `halves`: the couplings among the columns and their prior curvatures.
+    /// `variance` is the curvature of constant predictions, and `share` is the fraction of the step
+    /// that is kept. `ties` are the couplings among the columns, and `halves` their prior
+    /// curvatures.
     pub(super) fn learn(
         &mut self,
         gram: &Gram<T>,
@@ -95,7 +100,7 @@ impl<T: Float> Shape<T> {
         if !(change > LEAST * variance * square && change.is_finite()) {
             return Ok(());
         }
-        // The extra curvature of couplings must not be attributed to all columns.
+        // The additional curvature of couplings must not be attributed to all columns.
         let own = ties.iter().map(|&(at, tie)| {
             let prior = halves[tie.pair as usize].curvature[tie.side].f64();
             let col = secant.columns[at] as usize;
@@ -118,7 +123,8 @@ impl<T: Float> Shape<T> {
         Ok(())
     }
 
-    /// Writes the curvature of a label's model among its columns, row after row, to `matrix`.
+    /// Writes the curvature of the quadratic function of a label to `matrix`, row by row. It has
+    /// one row and column for each of the label's columns.
     ///
     /// Takes O(n²) for n columns and each observed step.
     pub(super) fn fill(
@@ -153,7 +159,8 @@ impl<T: Float> Shape<T> {
                 }
             }
             times(matrix, &steps, &mut product);
-            // Slopes of columns that were not part of the step change as the model predicts.
+            // Slopes of columns that were not part of the step change as the quadratic function
+            // predicts.
             let mut changes = copied(COLUMNS, &product)?;
             for (place, change) in known {
                 changes[place] = change;
@@ -168,12 +175,12 @@ impl<T: Float> Shape<T> {
     }
 }
 
-/// The inner product, in double precision.
+/// Returns the inner product in double precision.
 fn dot<T: Float>(a: &[T], b: &[T]) -> f64 {
     a.iter().zip(b).map(|(&a, &b)| a.f64() * b.f64()).sum()
 }
 
-/// Writes the second moments among the given columns, times a factor, to `matrix`.
+/// Writes the second moments among the given columns, multiplied by a factor, to `matrix`.
 fn gather<T: Float>(
     gram: &Gram<T>,
     columns: &[u32],
@@ -189,7 +196,7 @@ fn gather<T: Float>(
     Ok(())
 }
 
-/// The product of a symmetric matrix and a vector. Zeros of the vector are skipped.
+/// Computes the product of a symmetric matrix and a vector. Zeros of the vector are skipped.
 #[wide]
 fn times<T: Float>(matrix: &[T], vector: &[T], out: &mut [T]) {
     out.fill(T::default());

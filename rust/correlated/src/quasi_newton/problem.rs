@@ -1,5 +1,5 @@
-//! The problem of one label in a quasi-Newton step: a quadratic model of its loss in the parameters
-//! that can move, plus their penalties.
+//! Defines the problem of one label in a quasi-Newton step: a quadratic approximation of its loss
+//! in the free parameters, plus their penalties.
 
 use super::{LABELS, PAIRS};
 use crate::penalty::{Net, soft};
@@ -7,24 +7,25 @@ use crate::wide::Float;
 use manylabel_base::{Error, filled, push};
 use manylabel_simd::wide;
 
-/// Largest number of sweeps over the coordinates of a label.
+/// Largest number of passes over the coordinates of a label.
 const SWEEPS: usize = 10;
 
-/// The parameters of a label that can move, and their state when the gradient was taken.
+/// The free parameters of a label, and their state at the last gradient.
 pub(super) struct Local<T> {
-    /// Columns of the second moments, in increasing order; the last is the constant.
+    /// Columns of the second moments, in increasing order. The last column is the constant.
     pub(super) columns: Vec<u32>,
-    /// The couplings among them, with their positions.
+    /// The couplings among these columns, with their positions.
     pub(super) ties: Vec<(usize, Tie)>,
     /// The value of each parameter.
     pub(super) values: Vec<T>,
     /// The gradient of the label's own loss.
     pub(super) slopes: Vec<T>,
-    /// The same, except for couplings: half of the gradient of both labels' losses.
+    /// Equal to `slopes` for weights. For a coupling, the mean of its slopes in the losses of its
+    /// two labels.
     pub(super) shares: Vec<T>,
 }
 
-/// A pair as one of its labels sees it.
+/// A pair, described from the side of one of its labels.
 #[derive(Clone, Copy)]
 pub(super) struct Tie {
     /// The other label.
@@ -35,29 +36,31 @@ pub(super) struct Tie {
     pub(super) side: usize,
 }
 
-/// What the models of the two labels of a pair say about its coupling at its current value.
+/// The slopes and curvatures of the coupling of a pair at its current value, in the quadratic
+/// functions of its two labels.
 #[derive(Clone, Copy)]
 pub(super) struct Halves<T> {
-    /// The slope in the model of either label.
+    /// The slope in the quadratic function of the first and the second label.
     pub(super) slope: [T; 2],
-    /// The curvature in the model of either label.
+    /// The curvature in the quadratic function of the first and the second label.
     pub(super) curvature: [T; 2],
 }
 
-/// What a label's problem has for one coordinate besides the label's own model.
+/// Data of one coordinate that are not part of the quadratic function of the label.
 #[derive(Clone, Copy)]
 pub(super) struct Coordinate<T> {
     /// The penalty.
     pub(super) net: Net<T>,
-    /// The slope that the other label of a coupling adds; 0 for weights.
+    /// The slope that the other label of a coupling adds. It is 0 for weights.
     pub(super) slope: T,
-    /// The curvature that the other label of a coupling adds; 0 for weights.
+    /// The curvature that the other label of a coupling adds. It is 0 for weights.
     pub(super) curvature: T,
-    /// Whether the coordinate must not move, because the other label has just retreated.
+    /// Whether the coordinate must not move, because the step of the other label has just been
+    /// shortened.
     pub(super) fixed: bool,
 }
 
-/// The pairs of each label, ordered by the other label.
+/// Returns the pairs of each label, sorted by the other label.
 pub(super) fn ties(list: &[(u32, u32)], n_labels: usize) -> Result<Vec<Vec<Tie>>, Error> {
     let mut ties = filled(LABELS, Vec::new(), n_labels)?;
     for (pair, &(i, k)) in (0..).zip(list) {
@@ -71,11 +74,11 @@ pub(super) fn ties(list: &[(u32, u32)], n_labels: usize) -> Result<Vec<Vec<Tie>>
     Ok(ties)
 }
 
-/// Coordinate descent on a model plus penalties, until no coordinate changes its slope by more than
-/// `enough` in a sweep, at most [`SWEEPS`] times.
+/// Runs coordinate descent on a quadratic function plus penalties. Stops when no coordinate changes
+/// its slope by more than `enough` in a pass, or after [`SWEEPS`] passes.
 ///
-/// `matrix`: the curvature of the model, row after row; `values` and `slopes` are updated. A step
-/// takes O(n) for n coordinates.
+/// `matrix` is the curvature of the quadratic function, row by row. `values` and `slopes` are
+/// updated. A step takes O(n) for n coordinates.
 #[wide]
 pub(super) fn sweep<T: Float>(
     matrix: &[T],

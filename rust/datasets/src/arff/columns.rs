@@ -1,9 +1,9 @@
-//! Which attribute becomes which column of X or Y.
+//! Decides which attribute of an ARFF file becomes which column of X or Y.
 //!
-//! [`Columns::new`] gives each attribute of the header a [`Role`]. Labels are taken from the XML
-//! file if there is one, else from a hierarchical attribute, else from `-C n`. Attributes to be
-//! ignored keep their place in the file but produce no column. All other attributes are features;
-//! attributes of types without a numeric meaning are reported together, with the first few names.
+//! [`Columns::new`] gives each attribute of the header a [`Role`]. Labels are taken from the XML file
+//! if there is one, otherwise from a hierarchical attribute, otherwise from `-C n`. Ignored attributes
+//! are read but produce no column. All other attributes are features. If attributes have types without
+//! a numeric meaning, one error reports them together, with the first few names.
 
 use super::ArffOptions;
 use super::header::{Attribute, Header, Kind, Values, insert};
@@ -14,48 +14,48 @@ use manylabel_base::{Error, Watch, few, filled, push, reserved};
 use std::collections::HashMap;
 use std::path::Path;
 
-/// What errors name if features are too many or their names do not fit in memory.
+/// The name in error messages if there are too many features or their names do not fit in memory.
 const FEATURES: &str = "number of features";
 
-/// What errors name if labels are too many or their names do not fit in memory.
+/// The name in error messages if there are too many labels or their names do not fit in memory.
 const LABELS: &str = "number of labels";
 
-/// What the values of an attribute mean for X and Y.
+/// The role of an attribute: how its values become entries of X or Y.
 #[derive(Debug)]
 pub(crate) enum Role {
-    /// Nothing; the values are read and dropped.
+    /// An ignored attribute. Its values are read and dropped.
     Ignored,
-    /// A feature with the value as it is.
+    /// A numeric feature. Its value is stored unchanged.
     Number { column: i32 },
-    /// A nominal attribute with two values: the feature is 1 for the value at position `one`.
+    /// A nominal attribute with two values. The feature is 1 for the value at position `one`.
     Pair { column: i32, one: usize },
-    /// A nominal attribute with any other number of values: one feature per value, from `column`
-    /// on.
+    /// A nominal attribute with any other number of values. Each value becomes a feature. `column` is
+    /// the column of the first value.
     Choice { column: i32 },
-    /// A nominal label, present for the values at whose position `on` is true.
+    /// A nominal label. It is present for each value at whose position `on` is true.
     Label { label: i32, on: Vec<bool> },
-    /// A numeric label, present if it is 1 and absent if it is 0.
+    /// A numeric label. It is present if the value is 1 and absent if the value is 0.
     NumberLabel { label: i32 },
-    /// All labels, as paths of a hierarchy.
+    /// The attribute that holds all labels, as paths of a hierarchy.
     Paths(Hierarchy),
 }
 
-/// The labels of a hierarchy. A label brings its ancestors along.
+/// The labels of a hierarchy. If an example has a label, it also has all ancestors of the label.
 #[derive(Debug, Default)]
 pub(crate) struct Hierarchy {
-    /// The label of each path.
+    /// The label number of each path.
     labels: HashMap<String, i32>,
-    /// The parent of each label; `None` at the top.
+    /// The parent of each label, or `None` for a label at the top.
     parents: Vec<Option<i32>>,
 }
 
 impl Hierarchy {
-    /// Adds a path, and before it those of its ancestors that have not been declared. Names of new
-    /// labels are appended to `names`.
+    /// Adds a path. First adds those of its ancestors that have not been declared. Names of new labels
+    /// are appended to `names`.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// Returns [`Error::TooLarge`] if memory is short.
     fn declare(&mut self, path: &str, names: &mut Vec<String>) -> Result<(), Error> {
         let mut parent = None;
         let ends = path.match_indices('/').map(|(slash, _)| slash);
@@ -74,12 +74,12 @@ impl Hierarchy {
         Ok(())
     }
 
-    /// Appends the label of `path` and all its ancestors to `labels`. Returns false if there is no
-    /// such path.
+    /// Appends the label of `path` and all ancestors of this label to `labels`. Returns false if the
+    /// path has not been declared.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// Returns [`Error::TooLarge`] if memory is short.
     pub(crate) fn closure(&self, path: &str, labels: &mut Vec<i32>) -> Result<bool, Error> {
         let mut next = self.labels.get(path).copied();
         let known = next.is_some();
@@ -91,23 +91,24 @@ impl Hierarchy {
     }
 }
 
-/// The attributes with their roles, and the names of the columns.
+/// The attributes with their roles, and the column names of X and Y.
 #[derive(Debug)]
 pub(crate) struct Columns {
-    /// Role, values (if nominal) and name of each attribute, in the order of the file.
+    /// The role, the values (if nominal) and the name of each attribute, in the order of the file.
     pub(crate) attributes: Vec<(Role, Option<Values>, String)>,
-    /// Names of the columns of X.
+    /// The names of the columns of X.
     pub(crate) feature_names: Vec<String>,
-    /// Names of the columns of Y.
+    /// The names of the columns of Y.
     pub(crate) label_names: Vec<String>,
 }
 
 impl Columns {
-    /// Assigns roles to the attributes of a header. `path` is that of the ARFF file, for messages.
+    /// Assigns roles to the attributes of a header. `path` is the path of the ARFF file, for error
+    /// messages.
     ///
     /// # Errors
     ///
-    /// As [`read_arff`](super::read_arff).
+    /// Returns the same errors as [`read_arff`](super::read_arff).
     pub(crate) fn new(
         path: &Path,
         header: Header,
@@ -141,7 +142,7 @@ impl Columns {
                 }
                 Kind::Hierarchical(_) => {
                     let expected =
-                        "no hierarchical attribute if others are labels (`ignore` can exclude it)";
+                        "no hierarchical attribute besides other labels (`ignore` can exclude it)";
                     return Err(Unfit::new(expected, quote(name.as_bytes())).at(path, line));
                 }
                 kind if labels[position] => columns
@@ -173,22 +174,22 @@ impl Columns {
         Ok(columns)
     }
 
-    /// Adds a feature; returns its column.
+    /// Adds a feature and returns its column.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// Returns [`Error::TooLarge`] if memory is short.
     fn feature(&mut self, name: String) -> Result<i32, Error> {
         push(FEATURES, &mut self.feature_names, name)?;
         Ok(self.feature_names.len() as i32 - 1)
     }
 
-    /// Adds the features of a nominal attribute. A pair of values such as no and yes keeps the name
-    /// of the attribute; other features are named `attribute=value`.
+    /// Adds the features of a nominal attribute. If its values are a pair such as no and yes, the
+    /// feature has the name of the attribute. Otherwise the features are named `attribute=value`.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`], those of the watch.
+    /// Returns [`Error::TooLarge`] if memory is short, and [`Error::Stopped`] if the watch was stopped.
     fn nominal(&mut self, name: &str, values: &[Vec<u8>], watch: &Watch) -> Result<Role, Error> {
         let named = |value: &[u8]| {
             let value = decode(value)?;
@@ -215,18 +216,18 @@ impl Columns {
         Ok(Role::Choice { column })
     }
 
-    /// Adds a label.
+    /// Adds a label to Y.
     ///
     /// # Errors
     ///
-    /// [`Unfit`] if a nominal label has values that do not mean yes or no.
+    /// Returns [`Unfit`] if a nominal label has values that do not mean yes or no.
     fn label(&mut self, name: &str, kind: &Kind) -> Result<Role, Unfit> {
         push(LABELS, &mut self.label_names, copied_text(name)?)?;
         let label = self.label_names.len() as i32 - 1;
         match kind {
             Kind::Nominal(values) => {
-                // At most ten distinct words mean yes or no, apart from case; collecting ends at the
-                // first other one.
+                // At most ten distinct words mean yes or no, apart from case. Collecting ends at the
+                // first value that is not one of them.
                 let on: Option<Vec<bool>> = few(values.list.iter().map(|value| truth(value)));
                 on.map(|on| Role::Label { label, on }).ok_or_else(|| {
                     let expected = format!(
@@ -241,19 +242,19 @@ impl Columns {
     }
 }
 
-/// Attributes that are neither numeric nor nominal and are not ignored, as one message.
+/// Attributes that are not numeric, nominal or ignored. They are reported in one error message.
 #[derive(Default)]
 struct Unusable {
-    /// Number of them.
+    /// The number of these attributes.
     count: usize,
-    /// 1-based line of the first one.
+    /// The line of the first such attribute, counted from 1.
     first_line: usize,
-    /// The first few, for the message.
+    /// The description of the first few attributes, for the error message.
     shown: String,
 }
 
 impl Unusable {
-    /// Adds an attribute.
+    /// Adds an attribute to the message.
     fn push(&mut self, line: usize, kind: &str, name: &str) {
         self.count += 1;
         if self.count == 1 {
@@ -266,11 +267,11 @@ impl Unusable {
         }
     }
 
-    /// The error for these attributes.
+    /// Returns the error for the collected attributes.
     ///
     /// # Errors
     ///
-    /// [`Error::Parse`] if there is at least one.
+    /// Returns [`Error::Parse`] if at least one attribute was added.
     fn refuse(self, path: &Path) -> Result<(), Error> {
         if self.count == 0 {
             return Ok(());
@@ -285,7 +286,8 @@ impl Unusable {
     }
 }
 
-/// Whether a word means yes (true) or no (false); `None` for other words.
+/// Returns true for a word that means yes, false for a word that means no, and `None` for any other
+/// word.
 fn truth(word: &[u8]) -> Option<bool> {
     let is = |known: &&str| word.eq_ignore_ascii_case(known.as_bytes());
     if ["1", "yes", "y", "true", "t"].iter().any(is) {
@@ -297,12 +299,12 @@ fn truth(word: &[u8]) -> Option<bool> {
     }
 }
 
-/// For each attribute, whether it is a label.
+/// Returns, for each attribute, whether it is a label.
 ///
 /// # Errors
 ///
-/// [`Error::Parse`] if the XML file names an attribute that does not exist, or the labels are not
-/// given or not uniquely; those of reading the XML file.
+/// Returns [`Error::Parse`] if the XML file names an attribute that does not exist, or if it is missing
+/// or unclear which attributes are labels. Also returns the errors of reading the XML file.
 fn label_positions(
     path: &Path,
     header: &Header,
@@ -332,7 +334,7 @@ fn label_positions(
             let count = usize::try_from(n_labels.unsigned_abs()).unwrap_or(usize::MAX);
             if count > n {
                 let expected =
-                    format!("`-C n` with at most {n} labels, for there are {n} attributes");
+                    format!("`-C n` with at most {n} labels, because there are {n} attributes");
                 return Err(
                     Unfit::new(expected, format!("-C {n_labels}")).at(path, header.relation_line)
                 );
@@ -358,11 +360,11 @@ fn label_positions(
     Ok(is_label)
 }
 
-/// For each attribute, whether it is ignored.
+/// Returns, for each attribute, whether it is ignored.
 ///
 /// # Errors
 ///
-/// [`Error::Param`] if a name is not that of an attribute.
+/// Returns [`Error::Param`] if a name in `ignore` is not the name of an attribute.
 fn ignored_positions(
     path: &Path,
     header: &Header,

@@ -1,7 +1,8 @@
-//! The part of an ARFF file before the examples: `@relation`, `@attribute`, `@data`.
+//! Reads the header of an ARFF file: the lines `@relation`, `@attribute` and `@data` before the
+//! examples.
 //!
-//! Keywords and types are case-insensitive, `%` begins a comment, and names may be quoted. Lines
-//! must come in the order `@relation`, one or more `@attribute`, `@data`. A byte order mark at the
+//! Keywords and types are case-insensitive, `%` begins a comment, and names may be quoted. The lines
+//! must be in this order: `@relation`, one or more `@attribute`, `@data`. A byte order mark at the
 //! beginning of the file is skipped.
 
 use super::line::{Line, copied_text, decode};
@@ -10,21 +11,22 @@ use manylabel_base::{Error, Watch, copied, few, push};
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// Longest name of an attribute in bytes. The names of its features repeat it, once per value.
+/// The largest length of an attribute name, in bytes. Each feature name of a nominal attribute repeats
+/// the attribute name.
 const LONGEST_NAME: usize = 4096;
 
-/// Most parts of a path in a hierarchy. Every ancestor gets a name of its own, the path to it, so
-/// the names of a path take memory proportional to the square of its depth.
+/// The largest number of parts of a path in a hierarchy. Each ancestor of a path has a name of its own,
+/// which is the path to it. So the names of a path take memory proportional to the square of its depth.
 const DEEPEST: usize = 100;
 
-/// One declared attribute.
+/// An attribute that the header declares.
 #[derive(Debug)]
 pub(crate) struct Attribute {
-    /// Its name, without quotes.
+    /// The name, without quotes.
     pub(crate) name: String,
-    /// Its type.
+    /// The type.
     pub(crate) kind: Kind,
-    /// 1-based line of its declaration.
+    /// The line of the declaration, counted from 1.
     pub(crate) line: usize,
 }
 
@@ -33,36 +35,36 @@ pub(crate) struct Attribute {
 pub(crate) enum Kind {
     /// `numeric`, `real` or `integer`.
     Numeric,
-    /// Values in braces.
+    /// Nominal: the declaration lists the values in braces.
     Nominal(Values),
-    /// The paths of a label hierarchy, as declared.
+    /// Hierarchical: the declaration lists the paths of a label hierarchy.
     Hierarchical(Vec<String>),
-    /// `string` or `date`: not usable as a feature.
+    /// `string` or `date`. Such an attribute cannot be used as a feature.
     Other(&'static str),
 }
 
 /// The values of a nominal attribute.
 #[derive(Debug)]
 pub(crate) struct Values {
-    /// The values in the order of their declaration, which gives their positions.
+    /// The values in the order of their declaration. This order determines their positions.
     pub(crate) list: Vec<Vec<u8>>,
     /// The position of each value.
     positions: HashMap<Vec<u8>, usize>,
 }
 
 impl Values {
-    /// How many values or attributes a message shows.
+    /// The number of values or attributes that an error message shows.
     pub(crate) const FEW: usize = 5;
 
-    /// The first values, separated by commas, for a message.
+    /// Returns the first few values, separated by commas, for an error message.
     pub(crate) fn first_few(&self) -> String {
         let shown = self.list.iter().take(Self::FEW);
         let shown: Vec<String> = few(shown.map(|value| shorten(value)));
         shown.join(", ")
     }
 
-    /// The position of `value`, if it is declared. With up to eight values they are compared one by
-    /// one, which is faster than hashing.
+    /// Returns the position of `value`, or `None` if the value is not declared. Up to eight values are
+    /// compared one by one, which is faster than hashing.
     pub(crate) fn position(&self, value: &[u8]) -> Option<usize> {
         match self.list.len() {
             ..=8 => self.list.iter().position(|known| known == value),
@@ -71,27 +73,27 @@ impl Values {
     }
 }
 
-/// The header as far as it has been read.
+/// The part of the header that has been read so far.
 #[derive(Debug, Default)]
 pub(crate) struct Header {
     /// The attributes, in the order of the file.
     pub(crate) attributes: Vec<Attribute>,
-    /// `n` of `-C n`, if the relation name has it. Never 0.
+    /// The number `n` of `-C n` in the relation name, or `None` without `-C`. Never 0.
     pub(crate) n_labels: Option<i64>,
-    /// 1-based line of `@relation`; 0 before it was read.
+    /// The line of `@relation`, counted from 1. The line is 0 until `@relation` has been read.
     pub(crate) relation_line: usize,
-    /// The position of each attribute by name.
+    /// The position of each attribute name.
     names: HashMap<String, usize>,
 }
 
 impl Header {
-    /// Reads one line with its 1-based number. Returns true if it was `@data`, after which examples
-    /// begin. Empty lines and comments are skipped.
+    /// Reads one line. `number` is the line number, counted from 1. Returns true if the line was
+    /// `@data`, after which the examples begin. Empty lines and comments are skipped.
     ///
     /// # Errors
     ///
-    /// [`Unfit`] if the line is not one that may come here, a name is too long or used twice, or a
-    /// type is unknown.
+    /// Returns [`Unfit`] if this kind of line is not allowed at this place, if a name is too long or
+    /// used twice, or if a type is unknown.
     pub(crate) fn push(
         &mut self,
         text: &[u8],
@@ -123,17 +125,17 @@ impl Header {
         Ok(false)
     }
 
-    /// The error for a file that ends within the header.
+    /// Returns the error for a file that ends within the header.
     pub(crate) fn unfinished(&self) -> Unfit {
         Unfit::new(self.wanted(), "the end of the file")
     }
 
-    /// The position of the attribute with this name, if there is one.
+    /// Returns the position of the attribute with this name, or `None`.
     pub(crate) fn position(&self, name: &str) -> Option<usize> {
         self.names.get(name).copied()
     }
 
-    /// The keywords that may come next, for messages.
+    /// Returns the keywords that are allowed next, for error messages.
     fn wanted(&self) -> &'static str {
         match (self.relation_line, self.attributes.len()) {
             (0, _) => "@relation",
@@ -142,7 +144,7 @@ impl Header {
         }
     }
 
-    /// Reads the rest of an `@attribute` line: a name, and a type or values in braces.
+    /// Reads the remainder of an `@attribute` line: a name, followed by a type or by values in braces.
     fn push_attribute(&mut self, mut line: Line<'_>, number: usize) -> Result<(), Unfit> {
         let name = line.word(b" \t{", "the name of an attribute")?.text;
         if name.len() > LONGEST_NAME {
@@ -158,7 +160,7 @@ impl Header {
         let first = insert(&mut self.names, copied_text(&name)?, self.attributes.len())?;
         if let Some(first) = first {
             let expected = format!(
-                "a name other than that of line {}",
+                "a name that differs from the name in line {}",
                 self.attributes[first].line
             );
             return Err(Unfit::new(
@@ -176,11 +178,11 @@ impl Header {
     }
 }
 
-/// Inserts a key with its value into `map`. Returns the value that the key had before.
+/// Inserts a key with its value into `map`. Returns the previous value of the key.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`].
+/// Returns [`Error::TooLarge`] if memory is short.
 pub(super) fn insert<K: Hash + Eq, V>(
     map: &mut HashMap<K, V>,
     key: K,
@@ -190,10 +192,10 @@ pub(super) fn insert<K: Hash + Eq, V>(
     Ok(map.insert(key, value))
 }
 
-/// What errors name if memory does not hold the values of nominal attributes.
+/// The name in error messages if the values of nominal attributes do not fit in memory.
 const VALUES: &str = "number of nominal values";
 
-/// Reads the values of a nominal attribute behind its opening brace.
+/// Reads the values of a nominal attribute, after the opening brace.
 fn values(line: &mut Line<'_>) -> Result<Values, Unfit> {
     let (mut list, mut positions) = (Vec::new(), HashMap::new());
     loop {
@@ -221,7 +223,8 @@ fn values(line: &mut Line<'_>) -> Result<Values, Unfit> {
     }
 }
 
-/// Reads the type of an attribute that has no values in braces. `name` is for messages.
+/// Reads the type of an attribute that has no values in braces. `name` is the name of the attribute,
+/// for error messages.
 fn typed(line: &mut Line<'_>, name: &str) -> Result<Kind, Unfit> {
     let name = quote(name.as_bytes());
     let expected = format!(
@@ -258,11 +261,11 @@ fn typed(line: &mut Line<'_>, name: &str) -> Result<Kind, Unfit> {
     Ok(Kind::Hierarchical(paths))
 }
 
-/// `n` of `-C n` in a relation name, as MEKA writes it; `None` without `-C`.
+/// Returns the number `n` of `-C n` in a relation name of MEKA, or `None` without `-C`.
 ///
 /// # Errors
 ///
-/// [`Unfit`] if `-C` is not followed by an integer other than 0.
+/// Returns [`Unfit`] if `-C` is not followed by an integer other than 0.
 fn n_labels(relation: &[u8]) -> Result<Option<i64>, Unfit> {
     let name = decode(relation)?;
     let mut words = name.split_whitespace();
@@ -276,7 +279,7 @@ fn n_labels(relation: &[u8]) -> Result<Option<i64>, Unfit> {
     match number.parse() {
         Ok(n) if n != 0 => Ok(Some(n)),
         _ => Err(Unfit::new(
-            "`-C n` with the number of labels, negative if they are last",
+            "`-C n` with the number of labels, negative if the labels come last",
             quote(relation),
         )),
     }

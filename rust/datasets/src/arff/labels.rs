@@ -1,9 +1,9 @@
-//! The label lists of MULAN: `<labels><label name="…">…</label></labels>`, with labels inside
-//! labels if they form a hierarchy.
+//! Reads the label lists of MULAN, which are XML files: `<labels><label name="…">…</label></labels>`.
+//! Labels contain other labels if they form a hierarchy.
 //!
-//! Only the names are used. The nesting of elements is verified nevertheless, so that a truncated
-//! file is noticed. Comments, declarations and other elements are skipped, and namespace prefixes
-//! are ignored. This is not a full XML parser: it reads the files that MULAN and its tools write.
+//! Only the names are used. The nesting of elements is checked nevertheless, so that a truncated file
+//! is noticed. Comments, declarations and other elements are skipped, and namespace prefixes are
+//! ignored. This is not a full XML parser. It reads the files that MULAN and its tools write.
 
 use super::line::{decode, room};
 use crate::source::{Source, Unfit, quote, shorten};
@@ -12,31 +12,34 @@ use memchr::memchr_iter;
 use memchr::memmem::find;
 use std::path::Path;
 
-/// Names of the labels in the order of the file, with their 1-based lines.
+/// Returns the names of the labels in the order of the file, each with its line number (counted from
+/// 1).
 ///
 /// # Errors
 ///
-/// [`Error::Parse`] if the file is malformed or has no labels, and those of [`Source`].
+/// Returns [`Error::Parse`] if the file is malformed or has no labels. Also returns the errors of
+/// [`Source`].
 pub(crate) fn read_labels(path: &Path, watch: &Watch) -> Result<Vec<(String, usize)>, Error> {
     let text = Source::open(path, watch)?.rest()?;
     labels(&text, watch).map_err(|(unfit, at)| unfit.at(path, line_of(&text, at)))
 }
 
-/// 1-based line of a position.
+/// Returns the line number of a position, counted from 1.
 fn line_of(text: &[u8], at: usize) -> usize {
     1 + memchr_iter(b'\n', &text[..at]).count()
 }
 
-/// As [`read_labels`], for a text.
+/// Reads the labels from a text, like [`read_labels`] from a file.
 ///
 /// # Errors
 ///
-/// With the position of the fault in the text.
+/// Returns the error with its position in the text.
 fn labels(text: &[u8], watch: &Watch) -> Result<Vec<(String, usize)>, (Unfit, usize)> {
     let mut labels = Vec::new();
     let mut open: Vec<&[u8]> = Vec::new();
     let mut at = 0;
-    // Lines that end before the latest label, and the position up to which they are counted.
+    // `n_lines` is the number of lines that end before the latest label. `counted` is the position up
+    // to which lines have been counted.
     let (mut n_lines, mut counted) = (0, 0);
     while let Some(offset) = memchr::memchr(b'<', &text[at..]) {
         let start = at + offset;
@@ -100,11 +103,12 @@ fn labels(text: &[u8], watch: &Watch) -> Result<Vec<(String, usize)>, (Unfit, us
     Ok(labels)
 }
 
-/// The value of `name` among the attributes of a tag; `None` if it is missing or malformed.
+/// Returns the value of the attribute `name` of a tag, or `None` if the attribute is missing or
+/// malformed.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`].
+/// Returns [`Error::TooLarge`] if memory is short.
 fn name_attribute(mut attributes: &[u8]) -> Result<Option<String>, Error> {
     while let Some((key, value, behind)) = attribute(attributes) {
         if key == b"name" {
@@ -115,8 +119,8 @@ fn name_attribute(mut attributes: &[u8]) -> Result<Option<String>, Error> {
     Ok(None)
 }
 
-/// Key and value of the first attribute of a tag, and what follows it; `None` if there is none or
-/// it is malformed.
+/// Returns the key and the value of the first attribute of a tag, and the text after the attribute.
+/// Returns `None` if there is no attribute or it is malformed.
 fn attribute(attributes: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     let equals = attributes.iter().position(|&byte| byte == b'=')?;
     let key = attributes[..equals].trim_ascii();
@@ -129,11 +133,11 @@ fn attribute(attributes: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     Some((key, &rest[..length], &rest[length + 1..]))
 }
 
-/// Replaces entities such as `&amp;`; `None` if one is unknown.
+/// Replaces entities such as `&amp;` by their characters. Returns `None` if an entity is unknown.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`].
+/// Returns [`Error::TooLarge`] if memory is short.
 fn unescape(text: &str) -> Result<Option<String>, Error> {
     // A character is never longer than its entity.
     let mut out = room(text.len())?;
@@ -152,7 +156,7 @@ fn unescape(text: &str) -> Result<Option<String>, Error> {
     Ok(Some(out))
 }
 
-/// The character that an entity stands for, given without `&` and `;`.
+/// Returns the character of an entity. The entity is given without `&` and `;`.
 fn meaning(entity: &str) -> Option<char> {
     Some(match entity {
         "amp" => '&',

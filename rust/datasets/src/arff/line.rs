@@ -1,27 +1,27 @@
-//! The words of a line of an ARFF file.
+//! Splits a line of an ARFF file into words.
 //!
-//! A [`Line`] is a position in the text of one line. Blanks between words are skipped, and an
-//! unquoted `%` begins a comment. Words may stand in single or double quotes, within which a
-//! backslash escapes the next character; `\n`, `\t` and `\r` mean what they mean in C.
+//! A [`Line`] is a position in the text of one line. Blanks between words are skipped, and an unquoted
+//! `%` begins a comment. A word may be enclosed in single or double quotes. Within quotes, a backslash
+//! escapes the next character, and `\n`, `\t` and `\r` have the same meaning as in C.
 
 use crate::source::{BLOCK, Unfit, no_room, quote};
 use manylabel_base::{Error, Watch, extend, push};
 use std::borrow::Cow;
 
-/// What errors name if memory does not hold a word.
+/// The name in error messages if a word does not fit in memory.
 const WORD: &str = "a word of the file";
 
 /// A word of a line.
 #[derive(Debug)]
 pub(crate) struct Word<'a> {
-    /// Its text, without quotes and escapes.
+    /// The text of the word, without quotes and escapes.
     pub(crate) text: Cow<'a, [u8]>,
-    /// Whether it stood in quotes.
+    /// True if the word was quoted.
     quoted: bool,
 }
 
 impl Word<'_> {
-    /// Whether the word is a missing value: `?` without quotes.
+    /// Returns true if the word is a missing value, which is `?` without quotes.
     pub(crate) fn is_missing(&self) -> bool {
         !self.quoted && *self.text == *b"?"
     }
@@ -34,14 +34,15 @@ pub(crate) struct Line<'a> {
     text: &'a [u8],
     /// The position of the next byte to read.
     at: usize,
-    /// Called within very long lines.
+    /// The watch, which is called at intervals within very long lines.
     watch: &'a Watch,
-    /// The position at which the watch is called next. A line can be much longer than a block.
+    /// The position at which the watch is called next. A line can be much longer than a block of the
+    /// file.
     next_look: usize,
 }
 
 impl<'a> Line<'a> {
-    /// Starts at the beginning of a line.
+    /// Returns a `Line` at the beginning of the text.
     pub(crate) fn new(text: &'a [u8], watch: &'a Watch) -> Self {
         Self {
             text,
@@ -60,23 +61,23 @@ impl<'a> Line<'a> {
         self.text.get(self.at).copied().filter(|&byte| byte != b'%')
     }
 
-    /// Skips blanks, and `byte` if it comes next. Returns whether it did.
+    /// Skips blanks, and then skips `byte` if it comes next. Returns true if `byte` was skipped.
     pub(crate) fn take(&mut self, byte: u8) -> bool {
         let found = self.peek() == Some(byte);
         self.at += usize::from(found);
         found
     }
 
-    /// What has not been read, without blanks around it.
+    /// Returns the text that has not been read, without blanks at its ends.
     pub(crate) fn rest(&self) -> &'a [u8] {
         self.text[self.at..].trim_ascii()
     }
 
-    /// Verifies that nothing but a comment is left.
+    /// Checks that only a comment is left.
     ///
     /// # Errors
     ///
-    /// [`Unfit`] if there is more.
+    /// Returns [`Unfit`] if anything else is left.
     pub(crate) fn end(&mut self) -> Result<(), Unfit> {
         match self.peek() {
             None => Ok(()),
@@ -84,13 +85,13 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// Reads a quoted word, or the text before one of `stops` or a comment, without blanks around
-    /// it. `what` describes the word in messages.
+    /// Reads a quoted word, or otherwise the text up to one of `stops` or a comment, without blanks at
+    /// its ends. `what` describes the word in error messages.
     ///
     /// # Errors
     ///
-    /// [`Unfit`] if there is no word or a quote is not closed, those of the watch,
-    /// [`Error::TooLarge`].
+    /// Returns [`Unfit`] if there is no word, if a quote is not closed, if the watch was stopped, or if
+    /// memory is short.
     pub(crate) fn word(&mut self, stops: &[u8], what: &str) -> Result<Word<'a>, Unfit> {
         if self.at >= self.next_look {
             self.next_look = self.at + BLOCK as usize;
@@ -137,7 +138,7 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// Reads a word without quotes, as [`word`](Self::word) does.
+    /// Reads a word without quotes, for [`word`](Self::word).
     fn bare(&mut self, stops: &[u8], what: &str) -> Result<Word<'a>, Unfit> {
         let left = &self.text[self.at..];
         let length = left
@@ -161,11 +162,12 @@ impl<'a> Line<'a> {
     }
 }
 
-/// `bytes` as text: UTF-8 if valid, else Latin-1, the encoding of many old files.
+/// Decodes `bytes` as UTF-8. If they are not valid UTF-8, decodes them as Latin-1, the encoding of many
+/// old files.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`].
+/// Returns [`Error::TooLarge`] if memory is short.
 pub(crate) fn decode(bytes: &[u8]) -> Result<String, Error> {
     let Ok(text) = std::str::from_utf8(bytes) else {
         let mut text = room(2 * bytes.len())?;
@@ -177,22 +179,22 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<String, Error> {
     copied_text(text)
 }
 
-/// A copy of `text`.
+/// Returns a copy of `text`.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`].
+/// Returns [`Error::TooLarge`] if memory is short.
 pub(crate) fn copied_text(text: &str) -> Result<String, Error> {
     let mut copy = room(text.len())?;
     copy.push_str(text);
     Ok(copy)
 }
 
-/// An empty string with capacity for `n` bytes.
+/// Returns an empty string with capacity for `n` bytes.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`].
+/// Returns [`Error::TooLarge`] if memory is short.
 pub(crate) fn room(n: usize) -> Result<String, Error> {
     let mut text = String::new();
     text.try_reserve_exact(n).map_err(|_| no_room(WORD))?;

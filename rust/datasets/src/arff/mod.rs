@@ -1,18 +1,18 @@
-//! ARFF, Weka's attribute-relation file format, with three conventions for telling labels from
-//! features:
+//! Reads ARFF, the attribute-relation file format of Weka. Three conventions tell which attributes are
+//! labels:
 //!
 //! - MULAN (Tsoumakas et al., JMLR 2011): a second file in XML names the label attributes.
-//! - MEKA (Read et al., JMLR 2016): `-C n` in the relation name makes the first n attributes
-//!   labels, or the last |n| if n is negative.
+//! - MEKA (Read et al., JMLR 2016): the relation name contains `-C n`. The first n attributes are then
+//!   labels. If n is negative, the last |n| attributes are labels.
 //! - Clus (Vens et al., Machine Learning 2008): one attribute of type `hierarchical` lists paths
-//!   `a/b/c`, and an example gives some of them, joined by `@`. The ancestors of a path are labels
+//!   `a/b/c`. An example has some of these paths, joined by `@`. The ancestors of a path are labels
 //!   too.
 //!
-//! An XML file, if given, takes precedence over the other two.
+//! If an XML file is given, the other two conventions are not used.
 //!
-//! Reading has three steps. `header.rs` collects the attributes up to `@data`, with words split by
-//! `line.rs`. `columns.rs` decides which attribute becomes which column of X or Y, with the names
-//! from `labels.rs` if there is an XML file. `rows.rs` then reads one example per line.
+//! Reading has three steps. `header.rs` collects the attributes up to `@data`; `line.rs` splits its
+//! lines into words. `columns.rs` decides which attribute becomes which column of X or Y. If there is
+//! an XML file, it uses the names that `labels.rs` reads. Then `rows.rs` reads one example per line.
 
 mod columns;
 mod header;
@@ -29,59 +29,62 @@ use manylabel_base::{Error, Watch};
 use rows::Examples;
 use std::path::Path;
 
-/// What a caller of [`read_arff`] may choose.
+/// The options of [`read_arff`].
 #[derive(Debug, Default)]
 pub struct ArffOptions<'a> {
     /// The XML file that names the labels, in MULAN's format.
     pub xml: Option<&'a Path>,
-    /// Names of attributes to leave out. Each must exist.
+    /// The names of attributes to leave out. Each name must exist in the file.
     pub ignore: &'a [String],
-    /// Whether a missing label value (`?`) means that the label is absent. Otherwise it is an
-    /// error.
+    /// True if a missing label value (`?`) means that the label is absent. Otherwise a missing label
+    /// value is an error.
     pub missing_is_absent: bool,
 }
 
-/// Feature values, dense or sparse as in the file. The first example decides.
+/// The feature values. They are dense or sparse as in the file, and the first example determines which.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Cells<V> {
-    /// Row after row, with as many values per row as there are features.
+    /// Dense values, row after row. Each row has as many values as there are features.
     Dense(Vec<V>),
-    /// The values other than 0, of a file with examples in braces.
+    /// The nonzero values, for a file whose examples are in braces.
     Sparse(Rows<i32, V>),
 }
 
-/// A data set as read from an ARFF file.
+/// The data set read from an ARFF file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Arff<V> {
-    /// Features. Missing values are NaN.
+    /// The features. Missing values are NaN.
     pub x: Cells<V>,
-    /// Labels of each example, ascending, without values.
+    /// The labels of each example, in increasing order, without values.
     pub y: Rows<i32, ()>,
-    /// One name per column of `x`.
+    /// The name of each column of `x`.
     pub feature_names: Vec<String>,
-    /// One name per column of `y`.
+    /// The name of each column of `y`.
     pub label_names: Vec<String>,
 }
 
-/// Reads an ARFF file, plain or gzip. `watch` counts bytes of text, and is called at intervals
-/// while there is nothing to read: the file may be a pipe.
+/// Reads an ARFF file, which may be compressed with gzip. `watch` counts bytes of text. It is also
+/// called at intervals while there is nothing to read, because the file may be a pipe.
 ///
 /// Features and labels are in the order of the attributes:
 ///
 /// - A numeric attribute is one feature.
-/// - A nominal attribute with two values is one 0/1 feature. It is 1 for the value that means yes if
-///   the other one means no, else for the second value.
-/// - Any other nominal attribute is one 0/1 feature per value, named `attribute=value`.
-/// - A label attribute must be numeric with values 0 and 1, or nominal with values that mean no and
-///   yes.
+/// A nominal attribute with two values is one 0/1 feature. If one value means yes and the other means
+/// no, the feature is 1 for yes. Otherwise the feature is 1 for the second value.
+/// Any other nominal attribute has one 0/1 feature per value, named `attribute=value`.
+/// A label attribute must be numeric with the values 0 and 1, or nominal with values that mean no and
+/// yes.
 ///
-/// Takes linear time in a single pass. Memory is that of the result and a block of text.
+/// The time is linear, in a single pass over the file. The memory is the memory of the result and of
+/// one block of text.
 ///
 /// # Errors
 ///
-/// [`Error::Parse`] if a file is malformed, does not say which attributes are labels, or has
-/// attributes that are neither numeric nor nominal and not ignored; [`Error::Param`] if a name in
-/// `ignore` is not that of an attribute; [`Error::Io`]; [`Error::Stopped`]; [`Error::TooLarge`].
+/// Returns [`Error::Parse`] if a file is malformed, or if it does not say which attributes are labels.
+/// Also returns [`Error::Parse`] if an attribute is neither numeric nor nominal and is not ignored.
+/// Returns [`Error::Param`] if a name in `ignore` is not the name of an attribute. Returns
+/// [`Error::Io`] if a file cannot be read. Returns [`Error::TooLarge`] if memory is short, and
+/// [`Error::Stopped`] if the watch was stopped.
 pub fn read_arff<V: Real>(
     path: &Path,
     options: &ArffOptions<'_>,

@@ -1,11 +1,11 @@
-//! The examples after `@data`, one per line.
+//! Reads the examples after `@data`, one example per line.
 //!
-//! A dense example lists the values of all attributes. A sparse example lists pairs `index value`
-//! in braces; attributes that it omits have the number 0, or the first declared value if they are
-//! nominal. All examples of a file must have the form of the first one.
+//! A dense example lists the values of all attributes. A sparse example lists pairs `index value` in
+//! braces. An attribute that a sparse example omits has the value 0, or the first declared value if it
+//! is nominal. All examples of a file must have the same form, dense or sparse, as the first example.
 //!
-//! Each value is placed by the [`Role`] of its attribute. X stays dense or sparse as in the file; Y
-//! is sparse in both cases.
+//! The [`Role`] of an attribute determines where its values are stored. X stays dense or sparse as in
+//! the file. Y is always sparse.
 
 use super::columns::{Columns, Role};
 use super::header::Values;
@@ -16,58 +16,59 @@ use crate::source::{Unfit, quote};
 use crate::xc::Rows;
 use manylabel_base::{Error, Watch, collected, extend, filled, push};
 
-/// What errors name if memory does not hold an example.
-const VALUES: &str = "values of an example";
+/// The name in error messages if an example does not fit in memory.
+const VALUES: &str = "number of values of an example";
 
-/// What errors name if memory does not hold the examples.
+/// The name in error messages if the examples do not fit in memory.
 const ENTRIES: &str = "number of stored entries";
 
 /// The examples read so far.
 pub(crate) struct Examples<V> {
     /// The attributes with their roles.
     columns: Columns,
-    /// Whether a missing label value means that the label is absent.
+    /// True if a missing label value means that the label is absent.
     missing_is_absent: bool,
-    /// The features, in the form of the first example; `None` before it.
+    /// The features, in the form of the first example, or `None` before the first example.
     x: Option<Cells<V>>,
     /// The labels.
     y: Rows<i32, ()>,
-    /// Attributes whose omission from a sparse example implies an entry of 1, with that entry.
+    /// The attributes that imply an entry of 1 when a sparse example omits them, each with this entry.
     implied: Vec<(usize, Entry)>,
-    /// For each attribute the number of the last sparse example that gives it. Examples count from
-    /// 1.
+    /// For each attribute, the number of the last sparse example that contains it. Examples are counted
+    /// from 1.
     given: Vec<usize>,
-    /// The example being read.
+    /// The example that is being read.
     row: Row<V>,
 }
 
-/// The example being read. Its allocations are reused.
+/// The example that is being read. Its allocations are reused.
 struct Row<V> {
-    /// Columns of X with their values, in the order of the attributes given.
+    /// Columns of X with their values, in the order of the attributes in the file.
     cells: Vec<(i32, V)>,
-    /// Labels, in the order found; they may repeat.
+    /// Labels in the order found. A label may occur several times.
     labels: Vec<i32>,
     /// A number followed by the padding that [`decimal`] needs.
     padded: Vec<u8>,
 }
 
-/// An entry of 1.
+/// The place of an entry of 1.
 #[derive(Clone, Copy)]
 enum Entry {
-    /// In this column of X.
+    /// A column of X.
     Feature(i32),
-    /// In this column of Y.
+    /// A column of Y.
     Label(i32),
 }
 
 impl<V: Real> Examples<V> {
-    /// Starts without examples.
+    /// Returns a collection without examples.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// Returns [`Error::TooLarge`] if memory is short.
     pub(crate) fn new(columns: Columns, options: &ArffOptions<'_>) -> Result<Self, Error> {
-        // An omitted attribute has its first declared value, or the number 0.
+        // An omitted attribute has its first declared value if it is nominal, and the value 0 if it is
+        // numeric.
         let first = |role: &Role| match role {
             Role::Pair { column, one: 0 } | Role::Choice { column } => {
                 Some(Entry::Feature(*column))
@@ -93,12 +94,12 @@ impl<V: Real> Examples<V> {
         })
     }
 
-    /// Reads the example on a line. Empty lines and comments are skipped.
+    /// Reads the example of one line. Empty lines and comments are skipped.
     ///
     /// # Errors
     ///
-    /// [`Unfit`] if the line is malformed, has a value that its attribute does not allow, or has
-    /// another form than the lines before.
+    /// Returns [`Unfit`] if the line is malformed, if an attribute does not allow a value, or if the
+    /// example is dense and the earlier examples are sparse, or vice versa.
     pub(crate) fn push(&mut self, text: &[u8], watch: &Watch) -> Result<(), Unfit> {
         let mut line = Line::new(text, watch);
         let Some(start) = line.peek() else {
@@ -115,9 +116,9 @@ impl<V: Real> Examples<V> {
         let x = self.x.get_or_insert_with(empty);
         if sparse != matches!(x, Cells::Sparse(_)) {
             let expected = if sparse {
-                "values without braces, as above"
+                "values without braces, as in the first example"
             } else {
-                "values in braces, as above"
+                "values in braces, as in the first example"
             };
             return Err(Unfit::new(expected, quote(text.trim_ascii())));
         }
@@ -136,7 +137,7 @@ impl<V: Real> Examples<V> {
     ///
     /// # Errors
     ///
-    /// As [`push`](Self::push).
+    /// Returns the same errors as [`push`](Self::push).
     fn dense(&mut self, line: &mut Line<'_>) -> Result<(), Unfit> {
         let n = self.columns.attributes.len();
         for (position, attribute) in self.columns.attributes.iter().enumerate() {
@@ -150,17 +151,17 @@ impl<V: Real> Examples<V> {
             }
         }
         if line.peek() == Some(b',') {
-            return Err(Unfit::new(format!("{n} values"), "more"));
+            return Err(Unfit::new(format!("{n} values"), "more values"));
         }
         Ok(())
     }
 
-    /// Reads pairs `index value` in braces into `row`, and adds the entries that omitted attributes
-    /// imply.
+    /// Reads the pairs `index value` in braces into `row`. Then adds the entries of 1 that omitted
+    /// attributes imply.
     ///
     /// # Errors
     ///
-    /// As [`push`](Self::push).
+    /// Returns the same errors as [`push`](Self::push).
     fn sparse(&mut self, line: &mut Line<'_>) -> Result<(), Unfit> {
         let n = self.columns.attributes.len();
         let number = self.y.n_rows() + 1;
@@ -171,8 +172,7 @@ impl<V: Real> Examples<V> {
                 .ok()
                 .and_then(|text| text.parse::<usize>().ok());
             let Some(index) = index.filter(|&index| index < n) else {
-                let expected =
-                    format!("the index of an attribute, below {n} (indices count from 0)");
+                let expected = format!("the index of an attribute, below {n} (counted from 0)");
                 return Err(Unfit::new(expected, quote(&word.text)));
             };
             if std::mem::replace(&mut self.given[index], number) == number {
@@ -208,7 +208,7 @@ impl<V: Real> Examples<V> {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// Returns [`Error::TooLarge`] if memory is short.
     fn keep(&mut self) -> Result<(), Error> {
         let Row { cells, labels, .. } = &mut self.row;
         labels.sort_unstable();
@@ -241,7 +241,7 @@ impl<V: Real> Examples<V> {
         Ok(())
     }
 
-    /// The data set. A file without examples has dense features of zero rows.
+    /// Returns the data set. If the file has no examples, X is dense with zero rows.
     pub(crate) fn finish(self) -> Arff<V> {
         Arff {
             x: self.x.unwrap_or(Cells::Dense(Vec::new())),
@@ -253,11 +253,11 @@ impl<V: Real> Examples<V> {
 }
 
 impl<V: Real> Row<V> {
-    /// Places one value of one attribute, given with its role.
+    /// Stores one value of an attribute according to the role of the attribute.
     ///
     /// # Errors
     ///
-    /// [`Unfit`] if the attribute does not allow the value.
+    /// Returns [`Unfit`] if the attribute does not allow the value.
     fn place(
         &mut self,
         word: &Word<'_>,
@@ -322,11 +322,11 @@ impl<V: Real> Row<V> {
         Ok(())
     }
 
-    /// Places a missing value: NaN in all features of the attribute, or an absent label.
+    /// Stores a missing value: NaN in all features of the attribute, or an absent label.
     ///
     /// # Errors
     ///
-    /// [`Unfit`] for a label, unless `missing_is_absent`.
+    /// Returns [`Unfit`] if the attribute is a label and `missing_is_absent` is false.
     fn place_missing(
         &mut self,
         role: &Role,
@@ -356,11 +356,11 @@ impl<V: Real> Row<V> {
         Ok(())
     }
 
-    /// Adds an entry of 1.
+    /// Adds an entry of 1 to the example.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// Returns [`Error::TooLarge`] if memory is short.
     fn push(&mut self, entry: Entry) -> Result<(), Error> {
         match entry {
             Entry::Feature(column) => push(VALUES, &mut self.cells, (column, V::from(1))),
@@ -368,11 +368,11 @@ impl<V: Real> Row<V> {
         }
     }
 
-    /// Reads a number; `name` is that of the attribute, for messages.
+    /// Reads a number. `name` is the name of the attribute, for error messages.
     ///
     /// # Errors
     ///
-    /// [`Unfit`] if the text is not a finite number.
+    /// Returns [`Unfit`] if the text is not a finite number.
     fn number(&mut self, text: &[u8], name: &str) -> Result<V, Unfit> {
         self.padded.clear();
         extend(VALUES, &mut self.padded, text.iter().copied().chain([0; 8]))?;

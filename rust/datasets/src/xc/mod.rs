@@ -1,5 +1,5 @@
-//! The text format of the Extreme Classification Repository (Bhatia et al., *The extreme
-//! classification repository*, 2016).
+//! Reads and writes the text format of the Extreme Classification Repository (Bhatia et al., *The
+//! extreme classification repository*, 2016).
 //!
 //! ```text
 //! 3 6 4               number of examples, features and labels
@@ -8,12 +8,12 @@
 //! 1                   an example without features
 //! ```
 //!
-//! The first line is the header. Each further line is one example: its labels separated by commas,
-//! a blank, and `feature:value` pairs separated by blanks. Labels and features count from 0. The
-//! line of an example without labels begins with a blank.
+//! The first line is the header. Each further line is one example. It has the labels separated by
+//! commas, then a blank, then `feature:value` pairs separated by blanks. Labels and features are
+//! counted from 0. If an example has no labels, its line begins with a blank.
 //!
-//! `read.rs` parses blocks of lines in parallel while the next blocks are read and decompressed;
-//! `write.rs` writes a new file and renames it when it is complete.
+//! `read.rs` parses blocks of lines in parallel. At the same time, the next blocks are read and
+//! decompressed. `write.rs` writes a new file and renames it when it is complete.
 
 mod read;
 mod write;

@@ -1,33 +1,33 @@
-//! Reading: from text to the arrays of CSR matrices.
+//! Reads text into the arrays of CSR matrices.
 //!
-//! The file is read in batches of blocks, one block per thread. While a batch is read and
-//! decompressed, the blocks of the batch before are parsed in parallel, each into rows of its own,
-//! which are then appended in order. The allocations of both batches are reused.
+//! The file is read in batches of blocks, one block per thread. While one batch is read and
+//! decompressed, the blocks of the previous batch are parsed in parallel. Each block is parsed into its
+//! own rows, which are then appended in order. The allocations of the two batches are reused.
 //!
-//! Once the first batch is parsed, its share of the file tells about how large the result will be,
-//! and capacity for it is reserved, so that the arrays rarely move.
+//! After the first batch is parsed, the size of the result is estimated from the fraction of the file
+//! that the batch covers. Memory for the result is then reserved, so that the arrays rarely move.
 
 use crate::number::{Real, decimal, digits};
 use crate::source::{Block, Index, Source, Unfit, quote, shorten};
 use manylabel_base::{Error, Watch, extend, few, push};
 use std::path::{Path, PathBuf};
 
-/// What errors name if memory does not hold the rows.
+/// The name in error messages if the rows do not fit in memory.
 const ENTRIES: &str = "number of stored entries";
 
-/// Rows of a sparse matrix as they are collected: the arrays of a CSR matrix.
+/// The rows of a sparse matrix while they are collected, as the arrays of a CSR matrix.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rows<I, V> {
-    /// 0, then the end of each row in `indices`.
+    /// The number 0, followed by the end of each row in `indices`.
     pub ends: Vec<i64>,
-    /// Columns, strictly increasing within a row.
+    /// The columns, strictly increasing within a row.
     pub indices: Vec<I>,
-    /// Values, none of them 0; empty for matrices of ones.
+    /// The values, none of which is 0. Empty for matrices of ones.
     pub values: Vec<V>,
 }
 
 impl<I, V> Default for Rows<I, V> {
-    /// No rows.
+    /// Returns a matrix without rows.
     fn default() -> Self {
         Self {
             ends: few([0]),
@@ -38,25 +38,25 @@ impl<I, V> Default for Rows<I, V> {
 }
 
 impl<I, V> Rows<I, V> {
-    /// Number of rows.
+    /// Returns the number of rows.
     pub fn n_rows(&self) -> usize {
         self.ends.len() - 1
     }
 
-    /// Ends the row to which entries were appended.
+    /// Ends the current row, after its entries were appended.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// Returns [`Error::TooLarge`] if memory is short.
     pub(crate) fn end_row(&mut self) -> Result<(), Error> {
         push("number of rows", &mut self.ends, self.indices.len() as i64)
     }
 
-    /// Moves the rows of `other` behind these. Its capacity stays, for the next rows.
+    /// Moves the rows of `other` to the end of `self`. `other` keeps its capacity for the next rows.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// Returns [`Error::TooLarge`] if memory is short.
     fn append(&mut self, other: &mut Self) -> Result<(), Error> {
         let offset = self.indices.len() as i64;
         let ends = other.ends.drain(1..).map(|end| end + offset);
@@ -65,7 +65,7 @@ impl<I, V> Rows<I, V> {
         extend(ENTRIES, &mut self.values, other.values.drain(..))
     }
 
-    /// Drops the rows from `n_rows` on, which must not have entries.
+    /// Drops the rows from `n_rows` on. These rows must not have entries.
     fn truncate(&mut self, n_rows: usize) {
         self.ends.truncate(n_rows + 1);
     }
@@ -81,21 +81,21 @@ impl<I, V> Rows<I, V> {
 /// A data set in the format of the Extreme Classification Repository.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Xc<I, V> {
-    /// Features.
+    /// The features.
     pub x: Rows<I, V>,
-    /// Labels, without values.
+    /// The labels, without values.
     pub y: Rows<I, ()>,
-    /// (`n_examples`, `n_features`, `n_labels`), as in the header. The rows agree with it.
+    /// The sizes (`n_examples`, `n_features`, `n_labels`) in the header. The rows agree with them.
     pub shape: (usize, usize, usize),
 }
 
 impl<I, V> Xc<I, V> {
-    /// Reserves capacity for `share` times the present content. Growing step by step would copy the
-    /// arrays, and reserved pages cost nothing until they are written. Memory that is not granted
-    /// is not an error, since the size is an estimate.
+    /// Reserves capacity for `share` times the present content. Without this, the arrays would be
+    /// copied whenever they grow. Reserved pages cost nothing until they are written. A failed
+    /// allocation is not an error here, because the size is an estimate.
     fn reserve(&mut self, share: f64) {
         fn make_room<T>(vec: &mut Vec<T>, share: f64) {
-            // Three per cent more, since parts of a file differ.
+            // Reserve three per cent more, because parts of a file differ.
             let more = vec.len() as f64 * (share * 1.03 - 1.0).max(0.0);
             let _ = vec.try_reserve(more as usize);
         }
@@ -109,28 +109,29 @@ impl<I, V> Xc<I, V> {
 
 /// An open file whose header has been read.
 pub struct XcFile<'w> {
-    /// The path, for messages.
+    /// The path, for error messages.
     path: PathBuf,
-    /// The rest of the file.
+    /// The remainder of the file.
     source: Source<'w>,
-    /// Called at each block, and while there is nothing to read.
+    /// The watch. It is called at each block, and at intervals while there is nothing to read.
     watch: &'w Watch,
-    /// The first block of the file, header included.
+    /// The first block of the file, including the header.
     first: Block,
-    /// Length of the header line in bytes.
+    /// The length of the header line in bytes.
     header_length: usize,
     /// The numbers in the header.
     shape: (usize, usize, usize),
 }
 
 impl<'w> XcFile<'w> {
-    /// Opens a file, plain or gzip, and reads its header. `watch` is called at intervals while
-    /// there is nothing to read: the file may be a pipe.
+    /// Opens a file, plain or gzip, and reads its header. `watch` is called at intervals while there is
+    /// nothing to read, because the file may be a pipe.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if it cannot be read, [`Error::Parse`] if its first line is not a header,
-    /// [`Error::Stopped`], [`Error::TooLarge`].
+    /// Returns [`Error::Io`] if the file cannot be read. Returns [`Error::Parse`] if the first line is
+    /// not a header. Returns [`Error::Stopped`] if the watch was stopped. Returns [`Error::TooLarge`]
+    /// if memory is short.
     pub fn open(path: &Path, watch: &'w Watch) -> Result<Self, Error> {
         let (mut source, mut first) = (Source::open(path, watch)?, Block::default());
         source.next(&mut first)?;
@@ -145,27 +146,27 @@ impl<'w> XcFile<'w> {
         })
     }
 
-    /// (`n_examples`, `n_features`, `n_labels`), as in the header.
+    /// Returns the sizes (`n_examples`, `n_features`, `n_labels`) in the header.
     pub fn shape(&self) -> (usize, usize, usize) {
         self.shape
     }
 
-    /// Reads the examples, on the threads of the current rayon pool. The result does not depend on
-    /// their number. The watch counts bytes of text.
+    /// Reads the examples on the threads of the current rayon pool. The result does not depend on the
+    /// number of threads. The watch counts bytes of text.
     ///
-    /// Accepted are carriage returns before newlines, trailing blanks, tabs instead of blanks,
-    /// empty lines at the end of the file, features and labels in any order, and repeated labels. A
-    /// feature given twice in one example is an error, and so are more or fewer examples than the
-    /// header says. Values of 0 are dropped.
+    /// The reader accepts carriage returns before newlines, trailing blanks, tabs in place of blanks,
+    /// and empty lines at the end of the file. It also accepts features and labels in any order, and
+    /// repeated labels. If a feature occurs twice in an example, this is an error. If the number of
+    /// examples differs from the header, this is also an error. Values of 0 are dropped.
     ///
-    /// Takes linear time in a single pass, apart from sorting examples that are not in order.
-    /// Memory is that of the result and a few blocks of text.
+    /// The time is linear, in a single pass, except that examples with unsorted columns are sorted. The
+    /// memory is the memory of the result and of a few blocks of text.
     ///
     /// # Errors
     ///
-    /// [`Error::Parse`] if the file is malformed or a gzip stream damaged, [`Error::Io`] if it
-    /// cannot be read, [`Error::Stopped`], [`Error::TooLarge`] if columns do not fit `I` or the
-    /// result does not fit in memory.
+    /// Returns [`Error::Parse`] if the file is malformed or a gzip stream is damaged. Returns
+    /// [`Error::Io`] if the file cannot be read. Returns [`Error::Stopped`] if the watch was stopped.
+    /// Returns [`Error::TooLarge`] if columns do not fit `I`, or if the result does not fit in memory.
     pub fn read<I: Index, V: Real>(self) -> Result<Xc<I, V>, Error> {
         let Self {
             path,
@@ -197,7 +198,7 @@ impl<'w> XcFile<'w> {
         now.parts[0].start = header_length;
         now.filled = 1;
         while now.filled > 0 {
-            // While one batch is read (and unpacked), the one before it is parsed.
+            // While one batch is read and decompressed, the previous batch is parsed.
             let (filled, ()) = rayon::join(|| next.fill(&mut source), || now.parse(&limits));
             for part in &mut now.parts[..now.filled] {
                 watch.step(part.block.text().len())?;
@@ -212,8 +213,8 @@ impl<'w> XcFile<'w> {
         }
         let n_rows = all.x.n_rows();
         if n_rows < shape.0 {
-            let expected = format!("{} examples, as line 1 says", shape.0);
-            let got = format!("the end of the file after {n_rows}");
+            let expected = format!("{} examples, as line 1 states", shape.0);
+            let got = format!("the end of the file after {n_rows} examples");
             return Err(Unfit::new(expected, got).at(&path, n_rows + 2));
         }
         all.x.shrink();
@@ -222,11 +223,11 @@ impl<'w> XcFile<'w> {
     }
 }
 
-/// The numbers in the header, and the length of its line.
+/// Returns the numbers in the header, and the length of the header line.
 ///
 /// # Errors
 ///
-/// [`Error::Parse`] unless the line consists of three whole numbers.
+/// Returns [`Error::Parse`] unless the line consists of three whole numbers.
 fn shape(path: &Path, block: &Block) -> Result<((usize, usize, usize), usize), Error> {
     let text = block.text();
     let length = text
@@ -265,7 +266,7 @@ fn shape(path: &Path, block: &Block) -> Result<((usize, usize, usize), usize), E
     Err(Unfit::new(expected, got).at(path, 1))
 }
 
-/// Exclusive upper bounds of the numbers on a line.
+/// Exclusive upper bounds of the numbers in a line.
 struct Limits {
     /// Number of features.
     n_features: u64,
@@ -273,16 +274,16 @@ struct Limits {
     n_labels: u64,
 }
 
-/// Consecutive blocks, parsed in parallel.
+/// Consecutive blocks, which are parsed in parallel.
 struct Batch<I, V> {
-    /// One part per thread.
+    /// The parts, one per thread.
     parts: Vec<Part<I, V>>,
-    /// How many parts hold a block.
+    /// The number of parts that hold a block.
     filled: usize,
 }
 
 impl<I: Index, V: Real> Batch<I, V> {
-    /// Empty parts.
+    /// Returns a batch of empty parts.
     fn new(n_blocks: usize) -> Self {
         Self {
             parts: few((0..n_blocks).map(|_| Part::default())),
@@ -294,7 +295,7 @@ impl<I: Index, V: Real> Batch<I, V> {
     ///
     /// # Errors
     ///
-    /// As [`Source::next`]; the parts read before it remain.
+    /// Returns the same errors as [`Source::next`]. The parts that were read before the error remain.
     fn fill(&mut self, source: &mut Source) -> Result<(), Error> {
         self.filled = 0;
         for part in &mut self.parts {
@@ -307,7 +308,7 @@ impl<I: Index, V: Real> Batch<I, V> {
         Ok(())
     }
 
-    /// Bytes of text in the batch.
+    /// Returns the number of bytes of text in the batch.
     fn text_len(&self) -> usize {
         self.parts[..self.filled]
             .iter()
@@ -324,19 +325,19 @@ impl<I: Index, V: Real> Batch<I, V> {
     }
 }
 
-/// A block and the rows read from it. The allocations of both are reused from block to block.
+/// A block and the rows read from it. Their allocations are reused for the next blocks.
 struct Part<I, V> {
-    /// The text.
+    /// The text of the block.
     block: Block,
-    /// The position where examples begin: behind the header in the first block.
+    /// The position where the examples begin. In the first block, it is the position after the header.
     start: usize,
-    /// Features.
+    /// The features.
     x: Rows<I, V>,
-    /// Labels.
+    /// The labels.
     y: Rows<I, ()>,
-    /// The first error, with its line. Parsing of the block ends there.
+    /// The first error, with its line number. Parsing of the block ends at this error.
     fault: Option<(Unfit, usize)>,
-    /// Working space: the entries of an example that is not in order.
+    /// A workspace for the entries of an example whose features are not sorted.
     unsorted: Vec<(I, V)>,
 }
 
@@ -354,7 +355,7 @@ impl<I, V> Default for Part<I, V> {
 }
 
 impl<I: Index, V: Real> Part<I, V> {
-    /// Parses the block up to its end or its first error.
+    /// Parses the block up to its end or up to the first error.
     fn parse(&mut self, limits: &Limits) {
         let block = std::mem::take(&mut self.block);
         let (mut at, end) = (self.start, block.text().len());
@@ -362,7 +363,7 @@ impl<I: Index, V: Real> Part<I, V> {
             match self.example(block.padded(), at, limits) {
                 Ok(behind) => at = behind,
                 Err(unfit) => {
-                    // Every line so far was one row. The first block also has the header.
+                    // Every line so far was one row. The first block also contains the header line.
                     let header = usize::from(self.start > 0);
                     self.fault = Some((unfit, block.first_line + header + self.y.n_rows()));
                     break;
@@ -372,11 +373,11 @@ impl<I: Index, V: Real> Part<I, V> {
         self.block = block;
     }
 
-    /// Reads the example that begins at `at`; returns the position where the next one begins.
+    /// Reads the example that begins at `at`. Returns the position where the next example begins.
     ///
     /// # Errors
     ///
-    /// [`Unfit`] if the line is malformed.
+    /// Returns [`Unfit`] if the line is malformed.
     #[inline]
     fn example(&mut self, text: &[u8], mut at: usize, limits: &Limits) -> Result<usize, Unfit> {
         let (x_start, y_start) = (self.x.indices.len(), self.y.indices.len());
@@ -446,7 +447,7 @@ impl<I: Index, V: Real> Part<I, V> {
         Ok(at + 1 + usize::from(text[at] == b'\r'))
     }
 
-    /// Sorts the labels from index `start` on and drops repeated ones.
+    /// Sorts the labels from index `start` on, and drops repeated labels.
     #[cold]
     fn sort_labels(&mut self, start: usize) {
         let labels = &mut self.y.indices;
@@ -465,7 +466,7 @@ impl<I: Index, V: Real> Part<I, V> {
     ///
     /// # Errors
     ///
-    /// [`Unfit`] if a feature is repeated: it would have two values.
+    /// Returns [`Unfit`] if a feature is repeated, because it would have two values.
     #[cold]
     fn sort_features(&mut self, start: usize) -> Result<(), Unfit> {
         let pairs = &mut self.unsorted;
@@ -488,12 +489,13 @@ impl<I: Index, V: Real> Part<I, V> {
         Ok(())
     }
 
-    /// Moves the examples behind those of `all`. After the last declared example only empty lines
-    /// may follow.
+    /// Moves the examples to the end of `all`. After the last example that the header announces, only
+    /// empty lines are allowed.
     ///
     /// # Errors
     ///
-    /// The error of parsing, or that of a surplus example, with its line.
+    /// Returns the first error and its line number. The error comes from parsing, or from more examples
+    /// than the header announces.
     fn append_to(&mut self, all: &mut Xc<I, V>) -> Result<(), (Unfit, usize)> {
         let n_rows = self.x.n_rows();
         let n_wanted = n_rows.min(all.shape.0 - all.x.n_rows());
@@ -503,7 +505,7 @@ impl<I: Index, V: Real> Part<I, V> {
             let mut surplus = lines.take(n_rows - n_wanted);
             if let Some((line, text)) = surplus.find(|(_, text)| !text.is_empty()) {
                 let expected = format!(
-                    "the end of the file after {} examples, as line 1 says",
+                    "the end of the file after {} examples, as line 1 states",
                     all.shape.0
                 );
                 return Err((Unfit::new(expected, quote(text)), line));
@@ -521,26 +523,26 @@ impl<I: Index, V: Real> Part<I, V> {
     }
 }
 
-/// Whether a byte separates words.
+/// Returns true if a byte separates words.
 #[inline]
 fn is_blank(byte: u8) -> bool {
     byte == b' ' || byte == b'\t'
 }
 
-/// Whether a line ends at `at`. Every block ends with a newline, so a byte follows each carriage
-/// return.
+/// Returns true if a line ends at `at`. Every block ends with a newline, so at least one byte follows
+/// each carriage return.
 #[inline]
 fn ends_line(text: &[u8], at: usize) -> bool {
     text[at] == b'\n' || (text[at] == b'\r' && text[at + 1] == b'\n')
 }
 
-/// Whether a word ends at `at`.
+/// Returns true if a word ends at `at`.
 #[inline]
 fn ends_word(text: &[u8], at: usize) -> bool {
     is_blank(text[at]) || ends_line(text, at)
 }
 
-/// The text from `at` up to the next blank or the end of the line.
+/// Returns the text from `at` up to the next blank or the end of the line.
 fn word(text: &[u8], at: usize) -> &[u8] {
     let mut end = at;
     while !ends_word(text, end) {
@@ -549,17 +551,17 @@ fn word(text: &[u8], at: usize) -> &[u8] {
     &text[at..end]
 }
 
-/// The error for a label or feature that is not below `limit`.
+/// Returns the error for a label or feature that is not below `limit`.
 #[cold]
 fn out_of_range(what: &str, limit: u64, text: &[u8], at: usize) -> Unfit {
     let (_, end) = digits(text, at);
     Unfit::new(
-        format!("a {what} below {limit} (they count from 0)"),
+        format!("a {what} below {limit} (counted from 0)"),
         shorten(&text[at..end]),
     )
 }
 
-/// The error for text in place of labels.
+/// Returns the error for text that should be labels but is not.
 #[cold]
 fn wrong_label(text: &[u8], at: usize) -> Unfit {
     let found = word(text, at);
@@ -571,7 +573,7 @@ fn wrong_label(text: &[u8], at: usize) -> Unfit {
     Unfit::new(expected, quote(found))
 }
 
-/// The error for text in place of a pair.
+/// Returns the error for text that should be a pair but is not.
 #[cold]
 fn wrong_pair(text: &[u8], at: usize) -> Unfit {
     Unfit::new("a pair `feature:value`", quote(word(text, at)))

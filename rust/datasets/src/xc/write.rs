@@ -1,8 +1,8 @@
-//! Writing: from CSR matrices to text.
+//! Writes CSR matrices as text.
 //!
-//! Lines are collected in a buffer of fixed size and written in chunks. The text goes to a new
-//! hidden file in the same directory, which replaces the target when it is complete and has reached
-//! the disk. An error or a stop leaves the target as it was and removes the new file.
+//! Lines are collected in a buffer of fixed size and written in chunks. The text goes to a new hidden
+//! file in the same directory. When this file is complete and has reached the disk, it replaces the
+//! target. If an error or a stop occurs, the target stays unchanged and the new file is removed.
 
 use crate::number::{Real, push_decimal};
 use flate2::Compression;
@@ -14,30 +14,33 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// Bytes of whole lines that are collected before they are written.
+/// Number of bytes of whole lines that are collected before they are written.
 const CHUNK: usize = 1 << 16;
 
-/// Size of the buffer. When it is full, text is written in the middle of a line.
+/// The size of the buffer. If it is full, text is written in the middle of a line.
 const LARGEST_CHUNK: usize = 1 << 20;
 
-/// Upper bound of the bytes that one label or pair takes: a separator, 20 digits, a colon and a
-/// decimal of 24.
+/// An upper bound on the number of bytes of one label, or of one feature with its value: a separator, a
+/// number of up to 20 digits, a colon, and a decimal of up to 24 bytes.
 const LONGEST_PIECE: usize = 64;
 
-/// Writes a data set, compressed if the name of `path` ends in `.gz`. `watch` counts examples.
+/// Writes a data set. If the name of `path` ends in `.gz`, the file is compressed. `watch` counts
+/// examples.
 ///
-/// Values are the shortest decimals that read back to the same `V`; whole numbers below 10¹⁶ are
-/// written as integers. Stored zeros of `x` are left out. Every stored entry of `y` is a label.
+/// Each value is written as the shortest decimal that reads back as the same `V`. Whole numbers below
+/// 10¹⁶ are written as integers. Stored zeros of `x` are left out. Every stored entry of `y` is a
+/// label.
 ///
-/// The text goes to a new file in the directory of `path`, which is renamed once it is complete, so
-/// `path` is either the old file or the new one at any time. Symbolic links are followed, and
-/// permissions of an old file are kept. If `path` exists and is not a regular file (a pipe or
-/// `/dev/stdout`, say), it is written to directly.
+/// The text goes to a new file in the directory of `path`, which is renamed when it is complete. So at
+/// any time, `path` is the old file or the complete new file. Symbolic links are followed, and the
+/// permissions of an old file are kept. If `path` exists and is not a regular file (for example a pipe
+/// or `/dev/stdout`), the text is written to it directly.
 ///
 /// # Errors
 ///
-/// [`Error::Shape`] if the numbers of rows differ, [`Error::Param`] if a value is not finite,
-/// [`Error::Io`], [`Error::Stopped`], [`Error::TooLarge`].
+/// Returns [`Error::Shape`] if `x` and `y` have different numbers of rows. Returns [`Error::Param`] if
+/// a value is not finite. Returns [`Error::Io`] if the file cannot be written. Returns
+/// [`Error::Stopped`] if the watch was stopped. Returns [`Error::TooLarge`] if memory is short.
 pub fn write_xc<I: Index, V: Real>(
     path: &Path,
     x: CsrView<'_, I, V>,
@@ -53,7 +56,7 @@ pub fn write_xc<I: Index, V: Real>(
         let file = File::options().write(true).open(path).map_err(refused)?;
         return write_to(file, path, x, y, watch).map(drop);
     }
-    // A symbolic link stays; the file it points to is replaced.
+    // A symbolic link is kept, and the file to which it points is replaced.
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.into());
     let (unfinished, file) = Unfinished::beside(&target).map_err(refused)?;
     if let Ok(old) = fs::metadata(&target) {
@@ -64,11 +67,12 @@ pub fn write_xc<I: Index, V: Real>(
     unfinished.rename(&target).map_err(refused)
 }
 
-/// Writes the text to `file`, compressed if the name of `path` ends in `.gz`; returns the file.
+/// Writes the text to `file`. If the name of `path` ends in `.gz`, the text is compressed. Returns the
+/// file.
 ///
 /// # Errors
 ///
-/// As [`write_xc`].
+/// Returns the same errors as [`write_xc`].
 fn write_to<I: Index, V: Real>(
     file: File,
     path: &Path,
@@ -95,7 +99,7 @@ fn write_to<I: Index, V: Real>(
 ///
 /// # Errors
 ///
-/// As [`write_xc`].
+/// Returns the same errors as [`write_xc`].
 fn write_rows<I: Index, V: Real>(
     out: &mut impl Write,
     path: &Path,
@@ -123,15 +127,15 @@ fn write_rows<I: Index, V: Real>(
     lines.pass_on()
 }
 
-/// Text on its way into a file. The buffer never grows.
+/// Text that is collected before it is written to a file. The buffer never grows.
 struct Lines<'a, W> {
     /// The buffer.
     text: Vec<u8>,
-    /// Where the text goes.
+    /// The destination of the text.
     out: &'a mut W,
-    /// The path, for messages.
+    /// The path, for error messages.
     path: &'a Path,
-    /// Called within very long lines.
+    /// The watch, which is called at intervals within very long lines.
     watch: &'a Watch,
 }
 
@@ -140,7 +144,8 @@ impl<W: Write> Lines<'_, W> {
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] if a value is not finite, [`Error::Io`], [`Error::Stopped`].
+    /// Returns [`Error::Param`] if a value is not finite. Returns [`Error::Io`] if the file cannot be
+    /// written. Returns [`Error::Stopped`] if the watch was stopped.
     fn push_example<I: Index, V: Real>(
         &mut self,
         labels: &[u32],
@@ -175,11 +180,13 @@ impl<W: Write> Lines<'_, W> {
         Ok(())
     }
 
-    /// Makes room for [`LONGEST_PIECE`] bytes, by writing the buffer if necessary.
+    /// Makes sure that [`LONGEST_PIECE`] bytes are free in the buffer. If necessary, the buffer is
+    /// written first.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`], [`Error::Stopped`].
+    /// Returns [`Error::Io`] if the file cannot be written. Returns [`Error::Stopped`] if the watch was
+    /// stopped.
     fn make_room(&mut self) -> Result<(), Error> {
         if self.text.len() + LONGEST_PIECE > LARGEST_CHUNK {
             self.pass_on()?;
@@ -188,11 +195,11 @@ impl<W: Write> Lines<'_, W> {
         Ok(())
     }
 
-    /// Writes and empties the buffer.
+    /// Writes the buffer to the file and empties the buffer.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`].
+    /// Returns [`Error::Io`] if the file cannot be written.
     fn pass_on(&mut self) -> Result<(), Error> {
         self.out.write_all(&self.text).map_err(|source| Error::Io {
             path: self.path.into(),
@@ -203,16 +210,15 @@ impl<W: Write> Lines<'_, W> {
     }
 }
 
-/// The path of a new file, which is removed on drop unless it has been renamed.
+/// The path of a new file. On drop, the file is removed unless it has been renamed.
 struct Unfinished(Option<PathBuf>);
 
 impl Unfinished {
-    /// Creates a hidden file in the directory of `target`, with the number of the process in its
-    /// name.
+    /// Creates a hidden file in the directory of `target`. Its name contains the process id.
     ///
     /// # Errors
     ///
-    /// Those of the system.
+    /// Returns errors of the operating system.
     fn beside(target: &Path) -> io::Result<(Self, File)> {
         let name = target.file_name().ok_or(io::ErrorKind::InvalidInput)?;
         for attempt in 0u32.. {
@@ -228,11 +234,11 @@ impl Unfinished {
         Err(io::ErrorKind::AlreadyExists.into())
     }
 
-    /// Renames the file to `target`, replacing a file of that name.
+    /// Renames the file to `target`. An existing file of this name is replaced.
     ///
     /// # Errors
     ///
-    /// Those of the system; the new file is then removed.
+    /// Returns errors of the operating system. In case of an error, the new file is removed.
     fn rename(mut self, target: &Path) -> io::Result<()> {
         let path = self.0.take().unwrap_or_default();
         fs::rename(&path, target).inspect_err(|_| self.0 = Some(path))
@@ -243,7 +249,7 @@ impl Drop for Unfinished {
     /// Removes the file unless it has been renamed.
     fn drop(&mut self) {
         if let Some(path) = &self.0 {
-            // The error that led here is reported; a second one would hide it.
+            // The error that caused the removal is reported. A second error would hide it.
             let _ = fs::remove_file(path);
         }
     }

@@ -1,26 +1,28 @@
-//! The weights of a rare label, from the rows that matter to it.
+//! Solves for the weights of a rare label with only a few rows.
 //!
-//! *In play* are the positive rows of the label and the negatives that violate the margin. All other rows,
-//! the *background*, are replaced by one negative row: their mean m, with the sum of their costs. By
-//! convexity, the loss of this row is a lower bound of the sum of their losses, with equality if they all
-//! have the same score. Dual coordinate descent (Hsieh et al., ICML 2008, algorithms 1 and 3) solves for the
-//! dual variables α of the rows in play and κ of the background:
+//! The *rows in play* are the positive rows of the label and the negative rows that violate the margin.
+//! All other rows form the *background*. The background is replaced by one negative row: its features
+//! are the mean m of the rows, and its cost is the sum of their costs. Because the loss is convex, the
+//! loss of this row is a lower bound of the sum of the losses in the background. The two are equal if
+//! all background rows have the same score. Dual coordinate descent (Hsieh et al., ICML 2008,
+//! algorithms 1 and 3) solves for the dual variables α of the rows in play and κ of the background:
 //!
 //! ```text
 //! w = Σ_i s_i α_i x_i − κ m,    α_i, κ ≥ 0
 //! ```
 //!
-//! Since `m · x_i` is computed once for all labels, a step costs O(entries) for a row and O(1) for the
-//! background. The mean of all rows is used for m; it differs from that of the background by the few rows
-//! in play.
+//! `m · x_i` is computed once for all labels. So a step costs O(entries) for a row and O(1) for the
+//! background. The mean of all rows is used for m. It differs only slightly from the mean of the
+//! background, because few rows are in play.
 //!
-//! Rows come into play as follows. First the positives are solved alone. Then [`Effort::searches`] times, all
-//! rows are scored for sixteen labels in one pass, and the worst violators of each label are kept. In up to
-//! [`Effort::joins`] portions they join the rows in play, the worst first, and each time a descent follows.
-//! Most violators that were found no longer violate once the worst ones have joined.
+//! First, a descent uses only the positive rows. Then the following is repeated [`Effort::searches`]
+//! times. All rows are scored for sixteen labels in one pass, and the worst violators of each label are
+//! kept. These violators join the rows in play in up to [`Effort::joins`] portions, the worst violators
+//! first, and a descent follows each portion. After the worst violators have joined, most other
+//! violators no longer violate the margin.
 //!
-//! Each descent has a random number generator of its own, seeded by the label and the number of rows in play,
-//! so the labels of a panel do not influence each other.
+//! Each descent has its own random number generator, seeded by the label and the number of rows in
+//! play. So the labels of a panel do not influence each other.
 
 use super::effort::Effort;
 use super::problem::Problem;
@@ -29,17 +31,17 @@ use crate::panel::{LANES, Lanes, Mask, above, times_panel};
 use fastrand::Rng;
 use manylabel_base::{Error, Watch, extend, few, filled, push};
 
-/// A negative counts as a violator if its score exceeds −1 by more than this. Those closer to the margin have
-/// little loss, and there are many of them.
+/// A negative row is a violator if its score exceeds −1 by more than this. Rows closer to the margin
+/// have little loss, and there are many of them.
 const MARGIN: f32 = 0.1;
 
-/// Steps of rows between two steps of the background.
+/// Number of steps for rows between two steps for the background.
 const BACKGROUND_EVERY: usize = 16;
 
-/// The most passes that adapt the weights to the absence of the held-out rows.
+/// The largest number of passes that adapt the weights to the absence of the held-out rows.
 const PASSES_TO_UNLEARN: usize = 3;
 
-/// Rows scored between two looks at the watch.
+/// Number of rows scored between two checks of the watch.
 const ROWS_PER_STEP: usize = 1 << 12;
 
 /// The name of growing vectors in error messages.
@@ -48,34 +50,35 @@ const IN_PLAY: &str = "number of rows in play";
 /// The state of one label.
 #[derive(Debug, Default)]
 struct Lane {
-    /// `Σ_i s_i α_i x_i`: the weights without the part of the background; (dim).
+    /// `Σ_i s_i α_i x_i`: the weights without the contribution of the background; (dim).
     weights: Vec<f32>,
-    /// Rows in play: first the positives, then the negatives in the order in which they joined.
+    /// The rows in play: first the positive rows, then the negative rows in the order in which they
+    /// joined.
     rows: Vec<u32>,
-    /// The number of positives among `rows`.
+    /// The number of positive rows among `rows`.
     n_positive: usize,
-    /// The dual variable of each of `rows`.
+    /// The dual variable of each row in `rows`.
     alpha: Vec<f32>,
     /// The dual variable of the background.
     kappa: f64,
-    /// `weights · mean`, updated with each step.
+    /// `weights · mean`, which is updated with each step.
     mean_dot: f64,
-    /// The sum of the costs of the background's rows.
+    /// The sum of the costs of the rows in the background.
     background_cost: f64,
-    /// Violators that the last search found and that have not joined, with their scores.
+    /// Violators that the last search found and that have not joined yet, with their scores.
     found: Vec<(f32, u32)>,
-    /// The most passes of a descent so far.
+    /// The largest number of passes of a descent so far.
     passes: usize,
 }
 
-/// The vectors of one panel; reused for the next.
+/// The vectors of one panel. They are reused for the next panel.
 #[derive(Debug)]
 pub(crate) struct Workspace {
-    /// The labels of the panel; [`LANES`] of them.
+    /// The labels of the panel. There are [`LANES`] lanes.
     lanes: Vec<Lane>,
-    /// The weights of the lanes side by side, for scoring; (dim).
+    /// The weights of all lanes, interleaved for scoring; (dim).
     panel: Vec<Lanes>,
-    /// Scores of up to [`ROWS_PER_STEP`] rows.
+    /// The scores of up to [`ROWS_PER_STEP`] rows.
     scores: Vec<Lanes>,
     /// The lanes in which each row is in play; (n).
     in_play: Vec<Mask>,
@@ -84,11 +87,11 @@ pub(crate) struct Workspace {
 }
 
 impl Workspace {
-    /// A workspace for panels of `problem`.
+    /// Allocates a workspace for panels of `problem`.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if it does not fit in memory.
+    /// Returns [`Error::TooLarge`] if the workspace does not fit in memory.
     pub(crate) fn new(problem: &Problem) -> Result<Self, Error> {
         let (n, dim) = (problem.n_rows(), problem.dim());
         let lanes = (0..LANES).map(|_| {
@@ -100,17 +103,13 @@ impl Workspace {
         Ok(Self {
             lanes: few::<_, Result<_, Error>>(lanes)?,
             panel: filled("number of features", Lanes::default(), dim)?,
-            scores: filled(
-                "scores of some rows",
-                Lanes::default(),
-                ROWS_PER_STEP.min(n),
-            )?,
+            scores: filled("number of scores", Lanes::default(), ROWS_PER_STEP.min(n))?,
             in_play: filled("number of rows", 0, n)?,
             order: Vec::new(),
         })
     }
 
-    /// The weights of one lane, in order of the columns of `Problem::x`.
+    /// Returns the weights of one lane, in the order of the columns of `Problem::x`.
     pub(crate) fn weights(&self, lane: usize) -> impl Iterator<Item = f32> {
         self.lanes[lane].weights.iter().copied()
     }
@@ -118,20 +117,20 @@ impl Workspace {
 
 /// The parameters of a descent.
 struct Rule {
-    /// The spread of projected gradients at which it is done.
+    /// The spread of projected gradients at which the descent ends.
     tol: f64,
-    /// The most passes.
+    /// The largest number of passes.
     max_iter: usize,
-    /// The user's seed.
+    /// The seed that the user gave.
     seed: u64,
 }
 
-/// Solves up to [`LANES`] labels and leaves the weights in `space`. Returns for each the most passes of a
-/// descent, `max_iter` where one did not converge.
+/// Solves for up to [`LANES`] labels and leaves the weights in `space`. Returns, for each label, the
+/// largest number of passes of a descent. This number is `max_iter` if a descent did not converge.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`], [`Error::Stopped`].
+/// Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the watch was stopped.
 pub(crate) fn solve(
     problem: &Problem,
     labels: &[u32],
@@ -187,16 +186,17 @@ pub(crate) fn solve(
     Ok(n_iter)
 }
 
-/// Continues from the panel just solved as if the held-out rows were absent, and calls `tell` with each of
-/// them and its scores.
+/// Continues from the panel that was solved last as if the held-out rows were absent. Then calls `tell`
+/// with each held-out row and its scores.
 ///
-/// Held-out rows are taken out of play together with their part of the weights, and a descent adapts the
-/// other rows. No search follows, since which rows matter hardly depends on a tenth of them. The weights in
-/// `space` are overwritten.
+/// The held-out rows are removed from the rows in play, together with their contribution to the
+/// weights. A descent then adapts the other rows. No search follows, because removing a tenth of the
+/// rows hardly changes which rows should be in play. The weights in `space` are overwritten.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`], [`Error::Stopped`], and those of `tell`.
+/// Returns [`Error::TooLarge`] if memory is short, [`Error::Stopped`] if the watch was stopped, or any
+/// error of `tell`.
 pub(crate) fn unlearn(
     problem: &Problem,
     unseen: &Unseen,
@@ -227,7 +227,8 @@ pub(crate) fn unlearn(
     watch.step(0)
 }
 
-/// Scores all rows for all lanes and keeps the worst violators of each lane that are not in play. O(nnz(X)).
+/// Scores all rows for all lanes, and keeps the worst violators of each lane that are not in play. The
+/// time is O(nnz(X)).
 fn search(
     problem: &Problem,
     effort: &Effort,
@@ -246,7 +247,7 @@ fn search(
     let kappa = manylabel_simd::Lanes(std::array::from_fn(|at| {
         lanes.get(at).map_or(0.0, |lane| lane.kappa as f32)
     }));
-    // Lanes beyond the labels may have the weights of an earlier panel.
+    // Lanes without a label may have the weights of an earlier panel.
     let used = Mask::MAX >> (LANES - lanes.len());
     for first in (0..problem.n_rows()).step_by(ROWS_PER_STEP) {
         watch.step(0)?;
@@ -277,7 +278,8 @@ fn search(
     Ok(())
 }
 
-/// Orders violators by falling score, the worst first; ties go to the lower row.
+/// Orders violators by decreasing score, so that the worst violator comes first. If scores are equal,
+/// the lower row comes first.
 #[allow(
     clippy::trivially_copy_pass_by_ref,
     reason = "the signature that sorting needs"
@@ -287,7 +289,8 @@ fn worst_first(a: &(f32, u32), b: &(f32, u32)) -> std::cmp::Ordering {
 }
 
 impl Lane {
-    /// Starts `label`: weights 0, its positives in play, all other rows in the background.
+    /// Starts `label`: the weights are 0, the positive rows are in play, and all other rows are in the
+    /// background.
     fn begin(&mut self, problem: &Problem, label: u32) -> Result<(), Error> {
         self.weights.fill(0.0);
         self.rows.clear();
@@ -307,18 +310,18 @@ impl Lane {
         Ok(())
     }
 
-    /// The number of negatives that join at a time.
+    /// Returns the number of negative rows that join at a time.
     fn n_joining(&self, effort: &Effort) -> usize {
         (effort.join_per_positive * self.n_positive).max(effort.min_join)
     }
 
-    /// The score of a row, with the part of the background.
+    /// Returns the score of a row, including the contribution of the background.
     fn score(&self, problem: &Problem, row: u32) -> f32 {
         let (cols, values) = problem.x.row(row as usize);
         sparse_dot(cols, values, &self.weights) - self.kappa as f32 * problem.mean_dot[row as usize]
     }
 
-    /// Updates the scores of the violators that have not joined.
+    /// Updates the scores of the violators that have not joined yet.
     fn rescore_found(&mut self, problem: &Problem) {
         let mut found = std::mem::take(&mut self.found);
         for (score, row) in &mut found {
@@ -327,11 +330,12 @@ impl Lane {
         self.found = found;
     }
 
-    /// Moves the worst of the found rows that still violate the margin into play, in order of rows; returns
-    /// their number.
+    /// Moves the worst of the found rows that still violate the margin into play, in order of rows.
+    /// Returns the number of rows moved.
     fn join_worst(&mut self, problem: &Problem, effort: &Effort) -> Result<usize, Error> {
         let n_joining = self.n_joining(effort);
-        // Move violators to the front; if there are too many, the worst of them first.
+        // Move the violators to the front. If there are too many, move the worst violators to the
+        // front.
         let mut n_violators = 0;
         for at in 0..self.found.len() {
             if self.found[at].0 > MARGIN - 1.0 {
@@ -352,10 +356,11 @@ impl Lane {
         Ok(n_violators)
     }
 
-    /// Dual coordinate descent over the rows in play and the background, with shrinking, until the spread of
-    /// projected gradients in a pass is at most `rule.tol`.
+    /// Runs dual coordinate descent over the rows in play and the background, with shrinking. It ends
+    /// when the spread of projected gradients in a pass is at most `rule.tol`.
     ///
-    /// Each pass visits the active rows in a new random order. O(entries of these rows) per pass.
+    /// Each pass visits the active rows in a new random order. A pass takes O(entries of these rows)
+    /// time.
     fn descend(
         &mut self,
         problem: &Problem,
@@ -369,7 +374,8 @@ impl Lane {
         order.clear();
         extend(IN_PLAY, order, 0..self.rows.len() as u32)?;
         let mut n_active = order.len();
-        // Shrinking: variables at 0 whose gradient exceeds the largest of the last pass are skipped.
+        // Shrinking: skip a variable at 0 if its gradient exceeds the largest gradient of the last
+        // pass.
         let mut shrink_above = f64::INFINITY;
         let mut passes = 0;
         while passes < rule.max_iter {
@@ -399,7 +405,7 @@ impl Lane {
                 if n_active == order.len() {
                     break;
                 }
-                // Converged on the active variables: check all of them again.
+                // The descent has converged on the active variables, so check all variables again.
                 n_active = order.len();
                 shrink_above = f64::INFINITY;
             } else {
@@ -414,12 +420,12 @@ impl Lane {
         Ok(())
     }
 
-    /// `s_i` of a row in play.
+    /// Returns `s_i` of a row in play.
     fn sign(&self, at: usize) -> f64 {
         if at < self.n_positive { 1.0 } else { -1.0 }
     }
 
-    /// The dual gradient of a row in play, and its projection on `α ≥ 0`.
+    /// Returns the dual gradient of a row in play, and its projection for the constraint `α ≥ 0`.
     fn gradient(&self, problem: &Problem, at: usize) -> (f64, f64) {
         let row = self.rows[at];
         let alpha = f64::from(self.alpha[at]);
@@ -435,7 +441,7 @@ impl Lane {
         )
     }
 
-    /// Minimizes the dual objective in the variable of one row in play, and updates the weights.
+    /// Minimizes the dual objective over the variable of one row in play, and updates the weights.
     fn step(&mut self, problem: &Problem, at: usize, gradient: f64) {
         let row = self.rows[at] as usize;
         let curvature = f64::from(problem.row_squares[row]) + f64::from(problem.cost[row]).recip();
@@ -455,9 +461,9 @@ impl Lane {
         }
     }
 
-    /// Minimizes the dual objective in the variable of the background.
+    /// Minimizes the dual objective over the variable of the background.
     fn step_background(&mut self, problem: &Problem) {
-        // If all rows are in play, only rounding errors are left of the background's cost.
+        // If all rows are in play, the background cost consists of rounding errors only.
         if self.background_cost <= 1e-9 * problem.total_cost {
             self.kappa = 0.0;
             return;
@@ -468,13 +474,14 @@ impl Lane {
         self.kappa = (self.kappa - gradient / (problem.mean_square + ease)).max(0.0);
     }
 
-    /// Completes the weights by the part of the background, `−κ m`.
+    /// Adds the contribution of the background, `−κ m`, to the weights.
     fn add_background(&mut self, problem: &Problem) {
         add_scaled(-self.kappa as f32, &problem.mean, &mut self.weights);
     }
 
-    /// Takes the held-out rows out of play and out of the background. Removes their part from the weights,
-    /// and the part of the background, which [`add_background`](Self::add_background) had added.
+    /// Removes the held-out rows from play and from the background, and removes their contribution from
+    /// the weights. Also removes the contribution of the background, which
+    /// [`add_background`](Self::add_background) added.
     fn forget(&mut self, problem: &Problem, unseen: &Unseen) {
         add_scaled(self.kappa as f32, &problem.mean, &mut self.weights);
         let mut n_left = 0;
@@ -499,7 +506,8 @@ impl Lane {
     }
 }
 
-/// `Σ_j values_j w[cols_j]`, in four partial sums, so that an addition does not wait for the one before.
+/// Returns `Σ_j values_j w[cols_j]`. Four partial sums are used, so that an addition does not wait for
+/// the addition before it.
 #[inline]
 fn sparse_dot(cols: &[u32], values: &[f32], w: &[f32]) -> f32 {
     let (mut a, mut b, mut c, mut d) = (0.0f32, 0.0f32, 0.0f32, 0.0f32);
@@ -516,7 +524,7 @@ fn sparse_dot(cols: &[u32], values: &[f32], w: &[f32]) -> f32 {
     (a + b) + (c + d)
 }
 
-/// `y += scale x`.
+/// Computes `y += scale x`.
 fn add_scaled(scale: f32, x: &[f32], y: &mut [f32]) {
     for (y, x) in y.iter_mut().zip(x) {
         *y += scale * x;

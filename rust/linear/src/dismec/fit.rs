@@ -1,8 +1,8 @@
-//! The fit: labels are cut into panels, panels are solved on all threads, and the pruned weights are
+//! Fits DiSMEC. Labels are divided into panels, all threads solve panels, and the pruned weights are
 //! collected into one sparse matrix by feature.
 //!
-//! A panel's weights are pruned as soon as it is solved, so dense weights exist only for the panels in
-//! progress, one for each thread.
+//! The weights of a panel are pruned as soon as the panel is solved. So dense weights exist only for
+//! the panels in progress, at most one panel for each thread.
 
 use super::params::{Checked, Solver};
 use super::problem::Problem;
@@ -19,16 +19,18 @@ use std::sync::{Mutex, PoisonError};
 /// A fitted model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Model {
-    /// The weights by feature, as [`Scorer`](crate::Scorer) reads them; (`n_features`, `n_labels`). No
-    /// stored weight is 0 or below `prune` in absolute value.
+    /// The weights by feature, in the form that [`Scorer`](crate::Scorer) reads; (`n_features`,
+    /// `n_labels`). No stored weight is 0 or has an absolute value below `prune`.
     pub weights: CsrOwned,
-    /// 0 if no intercepts are fitted, −∞ for labels without a positive row; (`n_labels`).
+    /// The intercepts; (`n_labels`). They are 0 if no intercepts are fitted, and −∞ for labels without
+    /// a positive row.
     pub intercept: Vec<f32>,
-    /// The steps of each label, or for rare labels the most passes of a descent; `max_iter` where a label
-    /// did not converge, 0 for labels without a positive row; (`n_labels`).
+    /// The number of steps for each label; (`n_labels`). For rare labels with
+    /// [`Solver::Fast`](super::Solver::Fast), it is the number of passes of the longest descent. It is
+    /// `max_iter` for labels that did not converge, and 0 for labels without a positive row.
     pub n_iter: Vec<u32>,
-    /// The score above which as many labels are predicted as rows carry, counted on rows that the weights
-    /// have not seen. None if it was not asked for or cannot be learned.
+    /// The learned threshold. At this threshold, the number of predicted labels equals the number of
+    /// true labels, counted on held-out rows. It is None if it was not requested or cannot be learned.
     pub cut: Option<f32>,
 }
 
@@ -37,27 +39,28 @@ pub(super) struct Solved {
     pub(super) label: u32,
     /// The features with a weight, by their original numbers, in increasing order.
     pub(super) features: Vec<u32>,
-    /// The weight of each of `features`.
+    /// The weight of each feature in `features`.
     pub(super) weights: Vec<f32>,
     pub(super) intercept: f32,
     pub(super) n_iter: u32,
 }
 
 impl Checked {
-    /// Fits weights for each column of `y`. The stored entries of a row of `y` are the labels it carries;
-    /// their values are not used.
+    /// Fits weights for each column of `y`. The stored entries of a row of `y` are the labels of the
+    /// row. The values of the entries are not used.
     ///
-    /// `weights`, if given, multiplies the loss of each row; all must be > 0. `watch` counts labels. Runs on
-    /// all threads of the pool.
+    /// `weights` multiplies the loss of each row, if it is given. All weights must be > 0. `watch`
+    /// counts labels. The fit runs on all threads of the pool.
     ///
-    /// A step takes O(nnz(X)) time for sixteen labels. Memory is 16 bytes per stored value of X; for each
-    /// thread up to 400 bytes per feature and 200 bytes per row; and the pruned weights.
+    /// A step takes O(nnz(X)) time for sixteen labels. The memory is 16 bytes per stored value of X, up
+    /// to 400 bytes per feature and 200 bytes per row for each thread, and the pruned weights.
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if the rows of `x`, `y` and `weights` differ; [`Error::Param`] if a value is not
-    /// finite as `f32`, or if `C`, `weights` and `x` lead out of the range of `f32`; [`Error::TooLarge`] if
-    /// sizes exceed memory or 32 bits; [`Error::Stopped`].
+    /// Returns [`Error::Shape`] if `x`, `y` and `weights` have different numbers of rows. Returns
+    /// [`Error::Param`] if a value is not finite as `f32`, or if `C`, `weights` and `x` are so large or
+    /// small that results leave the range of `f32`. Returns [`Error::TooLarge`] if memory is short, or
+    /// if a size does not fit in 32 bits. Returns [`Error::Stopped`] if the watch was stopped.
     pub fn fit(
         &self,
         x: Sparse<'_>,
@@ -69,7 +72,8 @@ impl Checked {
         same_rows(n, y.n_rows(), weights, None)?;
         let problem = Problem::new(x, y, weights, &self.0, watch)?;
 
-        // Labels of similar frequency take similar numbers of steps, so the lanes of a panel finish together.
+        // Labels of similar frequency need similar numbers of steps, so the lanes of a panel finish at
+        // about the same time.
         let (labels, rare) = self.by_frequency(&problem, &Effort::FULL)?;
         let (frequent, rare) = labels.split_at(rare);
 
@@ -127,11 +131,12 @@ impl Checked {
         Ok(model)
     }
 
-    /// The labels with positive rows, the most frequent ones first, and how many of them are not rare.
+    /// Returns the labels that have positive rows, the most frequent labels first, and the number of
+    /// labels that are not rare.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// Returns [`Error::TooLarge`] if the labels do not fit in memory.
     pub(super) fn by_frequency(
         &self,
         problem: &Problem,
@@ -147,7 +152,7 @@ impl Checked {
         Ok((labels, rare))
     }
 
-    /// Prunes the labels of a panel just solved; `weights` gives those of one lane.
+    /// Prunes the labels of a panel that was just solved. `weights` returns the weights of one lane.
     pub(super) fn prune_panel<W: Iterator<Item = f32>>(
         &self,
         problem: &Problem,
@@ -159,7 +164,8 @@ impl Checked {
         few(lanes.map(|(lane, (&label, n_iter))| self.prune(problem, label, weights(lane), n_iter)))
     }
 
-    /// Keeps the weights of one label that are at least `prune` in absolute value, and its intercept.
+    /// Keeps the weights of one label whose absolute value is at least `prune`, and keeps its
+    /// intercept.
     fn prune(
         &self,
         problem: &Problem,
@@ -178,8 +184,8 @@ impl Checked {
         for (at, weight) in weights.enumerate() {
             match problem.features.get(at) {
                 Some(&feature) if weight != 0.0 && weight.abs() >= prune => {
-                    push("the weights", &mut solved.features, feature)?;
-                    push("the weights", &mut solved.weights, weight)?;
+                    push("number of weights", &mut solved.features, feature)?;
+                    push("number of weights", &mut solved.weights, weight)?;
                 }
                 Some(_) => {}
                 None => solved.intercept = weight,
@@ -189,8 +195,8 @@ impl Checked {
     }
 }
 
-/// Collects the weights of all labels into one matrix by feature, with the labels of each feature in
-/// increasing order. The cut is left out.
+/// Collects the weights of all labels into one matrix by feature. The labels of each feature are in
+/// increasing order. The threshold is not set here.
 fn assemble(problem: &Problem, panels: Vec<Vec<Solved>>) -> Result<Model, Error> {
     let solved = by_label(problem, panels)?;
     Ok(Model {
@@ -215,18 +221,18 @@ pub(super) fn by_label(problem: &Problem, panels: Vec<Vec<Solved>>) -> Result<So
     let size = solved.iter().map(|solved| solved.weights.len()).sum();
     let mut by_label = CsrOwned {
         indptr: filled("number of labels", 0, n_labels + 1)?,
-        indices: reserved("the weights", size)?,
-        values: reserved("the weights", size)?,
+        indices: reserved("number of weights", size)?,
+        values: reserved("number of weights", size)?,
         n_cols: problem.n_features,
     };
     for solved in solved {
         let label = solved.label as usize;
         (intercept[label], n_iter[label]) = (solved.intercept, solved.n_iter);
-        extend("the weights", &mut by_label.indices, solved.features)?;
-        extend("the weights", &mut by_label.values, solved.weights)?;
+        extend("number of weights", &mut by_label.indices, solved.features)?;
+        extend("number of weights", &mut by_label.values, solved.weights)?;
         by_label.indptr[label + 1] = by_label.indices.len();
     }
-    // Labels without a positive row were not solved and have no weights.
+    // Labels without a positive row were not solved, so they have no weights.
     for label in 0..n_labels {
         by_label.indptr[label + 1] = by_label.indptr[label + 1].max(by_label.indptr[label]);
     }
@@ -238,14 +244,15 @@ pub(super) fn by_label(problem: &Problem, panels: Vec<Vec<Solved>>) -> Result<So
     })
 }
 
-/// Workspaces of both solvers that are not in use.
+/// Workspaces of the two solvers that are not in use.
 #[derive(Default)]
 struct Spaces {
     optimum: Spare<optimum::Workspace>,
     active: Spare<active::Workspace>,
 }
 
-/// A pool of workspaces: a unit of work takes one and gives it back, so there are at most as many as threads.
+/// A pool of workspaces. A unit of work takes a workspace and returns it afterwards, so there are at
+/// most as many workspaces as threads.
 #[derive(Debug)]
 pub struct Spare<T>(Mutex<Vec<T>>);
 
@@ -256,17 +263,17 @@ impl<T> Default for Spare<T> {
 }
 
 impl<T> Spare<T> {
-    /// Calls `work` with a spare workspace, or with one that `new` makes if there is none.
+    /// Calls `work` with a workspace of the pool. If the pool is empty, `new` makes a workspace.
     ///
     /// # Errors
     ///
-    /// Those of `new` and `work`.
+    /// Returns any error of `new` or `work`.
     pub fn with<R>(
         &self,
         new: impl FnOnce() -> Result<T, Error>,
         work: impl FnOnce(&mut T) -> Result<R, Error>,
     ) -> Result<R, Error> {
-        // A poisoned lock is harmless: a panic cannot interrupt a push or pop of the list.
+        // A poisoned lock is harmless, because a panic cannot interrupt a push or pop of the list.
         let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let spare = lock().pop();
         let mut space = spare.map_or_else(new, Ok)?;

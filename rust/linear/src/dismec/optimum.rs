@@ -1,22 +1,24 @@
-//! The minimum of the objective over all rows, for a panel of sixteen labels.
+//! Minimizes the objectives of a panel of sixteen labels over all rows.
 //!
-//! The objective is convex and piecewise quadratic: inside a piece, the set of active rows (those whose loss
-//! is not 0) is fixed. Nonlinear conjugate gradients suit it: inside a piece they are as good as linear ones,
-//! and when pieces change there is no Newton step to begin again. This is why the linear loops of other
-//! solvers are not used here.
+//! The objective is convex and piecewise quadratic. Inside a piece, the set of active rows (rows with a
+//! nonzero loss) is fixed. Nonlinear conjugate gradients suit such an objective. Inside a piece, they
+//! are as good as linear conjugate gradients. When the set of active rows changes, they simply
+//! continue, whereas Newton's method with linear conjugate gradients would have to start a new Newton
+//! step. The solvers of LEML and of other crates, in contrast, use linear conjugate gradients.
 //!
-//! With gradient g, preconditioner M (diagonal) and direction p, a step is
+//! With the gradient g, a diagonal preconditioner M and the direction p, a step is
 //!
 //! ```text
 //! β = max(0, M⁻¹g·(g − g_last) / p·(g − g_last))     (Hestenes–Stiefel)
 //! p ← β p − M⁻¹g,    w ← w + a p,    a by a line search
 //! ```
 //!
-//! with β = 0 (a restart) where p would not descend. A step of a panel costs a product with X, a product with
-//! its transpose and some passes over vectors. The line search works on cached products `X w` and `X p`.
+//! where β = 0 (a restart) if p would not be a descent direction. A step of a panel costs one product
+//! with X, one product with its transpose, and a few passes over vectors. The line search uses the
+//! cached products `X w` and `X p`.
 //!
-//! All lanes step together. A lane that is done has step length 0 until the last one is done, so its weights
-//! do not change.
+//! Each label of a panel has one SIMD lane, and all lanes take steps together. After a lane has
+//! converged, its step length is 0 until the last lane has converged, so its weights do not change.
 
 use super::problem::Problem;
 use super::unseen::Unseen;
@@ -25,52 +27,54 @@ use manylabel_base::{Error, Watch, filled};
 use manylabel_simd::{STRETCH, wide};
 use manylabel_sparse::CsrOwned;
 
-/// Newton steps of the line search, on the derivative along the direction, which is piecewise linear. After
-/// three of them the root is so close that more do not save a step of the method.
+/// Number of Newton steps of the line search. They find a root of the derivative along the direction,
+/// which is piecewise linear. After three steps the root is so accurate that more Newton steps do not
+/// save a step of the method.
 const LINE_STEPS: usize = 3;
 
-/// The share of the Hessian's estimated diagonal in the preconditioner. The full diagonal overestimates the
-/// curvature of frequent features, since the active rows are not a random sample.
+/// The factor of the Hessian's estimated diagonal in the preconditioner. The full diagonal
+/// overestimates the curvature of frequent features, because the active rows are not a random sample.
 const DIAGONAL_SHARE: f64 = 0.1;
 
-/// The weights are adapted to the absence of the held-out rows by one step for this many steps of the fit:
-/// so the time of a panel grows by about this fraction.
+/// The number of steps that adapt the weights of a panel to the absence of the held-out rows is the
+/// number of steps of its fit divided by this number. The adaptation adds about a sixth to the time of
+/// the panel.
 const STEPS_PER_STEP_TO_UNLEARN: usize = 6;
 
-/// The least and the greatest number of these steps. With them, thresholds agree with those of fits that
-/// never saw the rows (`tests/linear/test_threshold.py`).
+/// The smallest and the largest number of steps that adapt the weights. With these limits, thresholds
+/// agree with the thresholds of fits that never saw the rows (`tests/linear/test_threshold.py`).
 const STEPS_TO_UNLEARN: (usize, usize) = (2, 6);
 
-/// Rows of a product between two looks at the watch.
+/// Number of rows of a product between two checks of the watch.
 const ROWS_PER_STEP: usize = 1 << 15;
 
-/// The vectors of one panel; reused for the next.
+/// The vectors of one panel. They are reused for the next panel.
 #[derive(Debug)]
 pub(crate) struct Workspace {
-    /// w; (dim).
+    /// The weights w; (dim).
     weights: Vec<Lanes>,
-    /// g; (dim).
+    /// The gradient g; (dim).
     gradient: Vec<Lanes>,
-    /// g of the step before; (dim).
+    /// The gradient g of the previous step; (dim).
     last_gradient: Vec<Lanes>,
-    /// p; (dim).
+    /// The direction p; (dim).
     direction: Vec<Lanes>,
-    /// `score − target` of each row, with targets ±1; (n).
+    /// `score − target` for each row, where targets are ±1; (n).
     errors: Vec<Lanes>,
-    /// `x_i · p`; (n).
+    /// `x_i · p` for each row; (n).
     along: Vec<Lanes>,
-    /// The derivative of the loss of each row by its score; (n).
+    /// The derivative of the loss of each row with respect to its score; (n).
     pulls: Vec<Lanes>,
-    /// The lanes whose label a row carries; (n).
+    /// The lanes for which each row is positive; (n).
     positive: Vec<Mask>,
 }
 
 impl Workspace {
-    /// A workspace for panels of `problem`.
+    /// Allocates a workspace for panels of `problem`.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if it does not fit in memory.
+    /// Returns [`Error::TooLarge`] if the workspace does not fit in memory.
     pub(crate) fn new(problem: &Problem) -> Result<Self, Error> {
         let by_feature = || filled("number of features", Lanes::default(), problem.dim());
         let by_row = || filled("number of rows", Lanes::default(), problem.n_rows());
@@ -86,7 +90,7 @@ impl Workspace {
         })
     }
 
-    /// The weights of one lane, in order of the columns of `Problem::x`.
+    /// Returns the weights of one lane, in the order of the columns of `Problem::x`.
     pub(crate) fn weights(&self, lane: usize) -> impl Iterator<Item = f32> {
         self.weights.iter().map(move |weights| weights.0[lane])
     }
@@ -94,12 +98,13 @@ impl Workspace {
 
 /// Minimizes the objectives of up to [`LANES`] labels and leaves the weights in `space`.
 ///
-/// Returns the number of steps of each lane, `max_iter` where it did not converge. A lane has converged when
-/// `‖∇f‖ ≤ tol · max(1, min(n₊, n₋))/n · ‖∇f(0)‖` (LIBLINEAR's rule), with n₊ positive and n₋ negative rows.
+/// Returns the number of steps of each lane, which is `max_iter` for a lane that did not converge. Let
+/// n₊ be the number of positive rows and n₋ the number of negative rows. A lane has converged when
+/// `‖∇f‖ ≤ tol · max(1, min(n₊, n₋))/n · ‖∇f(0)‖` (the rule of LIBLINEAR).
 ///
 /// # Errors
 ///
-/// [`Error::Stopped`].
+/// Returns [`Error::Stopped`] if the watch was stopped.
 pub(crate) fn solve(
     problem: &Problem,
     labels: &[u32],
@@ -121,15 +126,17 @@ pub(crate) fn solve(
     descend(problem, costs, &stop, max_iter, labels.len(), space, watch)
 }
 
-/// Continues from the weights of the panel just solved, as if the held-out rows were absent, and calls `tell`
-/// with each held-out row and its scores. `n_steps` is the number of steps that the panel took.
+/// Adapts the weights in `space`, which were just fitted to all rows, to the absence of the held-out
+/// rows. Then calls `tell` with each held-out row and its scores. `n_steps` is the number of steps of
+/// this fit.
 ///
-/// The weights in `space` solve the problem with these rows, so only the gradient of these rows' own loss is
-/// missing: a few steps come close to the solution without them. The weights in `space` are overwritten.
+/// The weights minimize the objective with the held-out rows. Without these rows, the gradient of the
+/// objective is therefore only minus the gradient of their loss, and a few steps come close to the
+/// solution. The weights in `space` are overwritten.
 ///
 /// # Errors
 ///
-/// [`Error::Stopped`], and those of `tell`.
+/// Returns [`Error::Stopped`] if the watch was stopped, or any error of `tell`.
 pub(crate) fn unlearn(
     problem: &Problem,
     unseen: &Unseen,
@@ -157,10 +164,12 @@ pub(crate) fn unlearn(
     Ok(())
 }
 
-/// Takes steps until all lanes are done or `max_iter` steps are taken; returns the number of each lane.
+/// Takes steps until all lanes have converged or `max_iter` steps are taken. Returns the number of
+/// steps of each lane.
 ///
-/// The costs are those of all rows, and their sum. `stop` has the gradient norms at which lanes are done. On
-/// entry, `errors` and `positive` in `space` must be those of the weights; on return they are, too.
+/// The arguments include the costs of all rows and the sum of the costs. `stop` contains the gradient
+/// norms at which lanes have converged. When the function is called and when it returns, `errors` and
+/// `positive` in `space` match the weights.
 fn descend(
     problem: &Problem,
     (cost, total_cost): (&[f32], f64),
@@ -189,7 +198,7 @@ fn descend(
         std::mem::swap(&mut space.gradient, &mut space.last_gradient);
         product(&problem.xt, &space.pulls, &mut space.gradient, watch)?;
         add(&space.weights, &mut space.gradient);
-        // The Hessian's diagonal is about 1 + Σ_i cost_i x_ij² times the share of active rows.
+        // The diagonal of the Hessian is about 1 + Σ_i cost_i x_ij² times the fraction of active rows.
         let share = |lane: usize| DIAGONAL_SHARE * active[lane] / total_cost;
         let share = Lanes::of(&std::array::from_fn(share));
         let dots = dots(
@@ -211,7 +220,8 @@ fn descend(
         for lane in 0..LANES {
             let curvature = dots.along[lane] - last_slope[lane];
             let mut beta = ((dots.scaled[lane] - dots.scaled_last[lane]) / curvature).max(0.0);
-            // Restart in the first step, if rounding has consumed the curvature, or if p would ascend.
+            // Restart in the first step, if the curvature is lost in rounding errors, or if p would be
+            // an ascent direction.
             if iter == 0 || curvature <= 0.0 || beta * dots.along[lane] >= dots.scaled[lane] {
                 beta = 0.0;
             }
@@ -235,13 +245,14 @@ fn descend(
     Ok(n_iter)
 }
 
-/// Initializes the weights and returns the gradient norms at which lanes are done.
+/// Initializes the weights and returns the gradient norms at which lanes have converged.
 ///
-/// The initial weights are the combination of the mean positive row and the mean row that gives the first the
-/// score 1 and the second −1. (Schultheis, Babbar: Speeding-up one-versus-all training for extreme
-/// classification via mean-separating initialization, Machine Learning 2022.)
+/// The initial weights are a combination of the mean positive row and the mean row. With these weights,
+/// the mean positive row has the score 1 and the mean row has the score −1. (Schultheis, Babbar:
+/// Speeding-up one-versus-all training for extreme classification via mean-separating initialization,
+/// Machine Learning 2022.)
 fn start(problem: &Problem, labels: &[u32], tol: f64, space: &mut Workspace) -> Sums {
-    // First the sum of the positive rows, weighted by cost.
+    // First compute the sum of the positive rows, weighted by cost.
     space.weights.fill(Lanes::default());
     let mut positive_cost = [0.0f64; LANES];
     for (lane, &label) in labels.iter().enumerate() {
@@ -269,8 +280,9 @@ fn start(problem: &Problem, labels: &[u32], tol: f64, space: &mut Workspace) -> 
     let (mut of_positive, mut of_mean) = (Lanes::default(), Lanes::default());
     for lane in 0..labels.len() {
         let cost = positive_cost[lane];
-        // The distance from zero to the minimum is at most the gradient norm at zero, since f is 1-strongly
-        // convex. If it is this small, start at zero: squares would underflow in single precision.
+        // The distance from zero to the minimum is at most the gradient norm at zero, because f is
+        // 1-strongly convex. If this norm is so small, start at zero, because squares would underflow
+        // in single precision.
         if at_zero[lane] < 1e-24 {
             continue;
         }
@@ -304,8 +316,8 @@ fn start(problem: &Problem, labels: &[u32], tol: f64, space: &mut Workspace) -> 
     })
 }
 
-/// The step length of each live lane along its direction, close to a root of the objective's derivative; 0
-/// for the other lanes.
+/// Returns the step length of each lane in `live` along its direction, close to a root of the
+/// derivative of the objective. The step length of all other lanes is 0.
 fn line_search(cost: &[f32], space: &Workspace, live: Mask) -> Lanes {
     let with_weights = dot(&space.weights, &space.direction);
     let with_self = dot(&space.direction, &space.direction);
@@ -324,7 +336,7 @@ fn line_search(cost: &[f32], space: &Workspace, live: Mask) -> Lanes {
     step
 }
 
-/// `out = x p`, with looks at the watch.
+/// Computes `out = x p` and checks the watch at intervals.
 fn product(x: &CsrOwned, p: &[Lanes], out: &mut [Lanes], watch: &Watch) -> Result<(), Error> {
     for (chunk, out) in out.chunks_mut(ROWS_PER_STEP).enumerate() {
         watch.step(0)?;
@@ -333,7 +345,7 @@ fn product(x: &CsrOwned, p: &[Lanes], out: &mut [Lanes], watch: &Watch) -> Resul
     Ok(())
 }
 
-/// Subtracts the targets from scores: 1 for positive lanes, −1 for the others.
+/// Subtracts the targets from the scores. The target is 1 for positive lanes and −1 for negative lanes.
 fn subtract_targets(positive: &[Mask], errors: &mut [Lanes]) {
     for (errors, &positive) in errors.iter_mut().zip(positive) {
         for lane in 0..LANES {
@@ -342,7 +354,7 @@ fn subtract_targets(positive: &[Mask], errors: &mut [Lanes]) {
     }
 }
 
-/// −1 for a positive lane, 1 for a negative one: a row is active where `error · sign > 0`.
+/// Returns −1 for a positive lane and 1 for a negative lane. A row is active if `error · sign > 0`.
 #[inline(always)]
 fn sign(positive: Mask, lane: usize) -> f32 {
     if positive & (1 << lane) != 0 {
@@ -352,7 +364,7 @@ fn sign(positive: Mask, lane: usize) -> f32 {
     }
 }
 
-/// The cost of a row if it is active, else 0.
+/// Returns the cost of a row if it is active, otherwise 0.
 #[inline(always)]
 fn cost_where_active(cost: f32, error: f32, positive: Mask, lane: usize) -> f32 {
     if error * sign(positive, lane) > 0.0 {
@@ -362,8 +374,8 @@ fn cost_where_active(cost: f32, error: f32, positive: Mask, lane: usize) -> f32 
     }
 }
 
-/// Adds `step * along` to the errors and computes the derivatives of the loss there (`pulls`); returns the
-/// total cost of the active rows of each lane.
+/// Adds `step * along` to the errors and computes the derivatives of the loss there (`pulls`). Returns
+/// the total cost of the active rows of each lane.
 #[wide]
 fn advance(
     cost: &[f32],
@@ -398,7 +410,7 @@ fn advance(
     active
 }
 
-/// The first and second derivatives of the loss along the direction, at a distance of `step`.
+/// Returns the first and second derivatives of the loss along the direction, at a distance of `step`.
 #[wide]
 fn slope(
     cost: &[f32],
@@ -430,7 +442,7 @@ fn slope(
     (first, second)
 }
 
-/// The gradient divided by the preconditioner's diagonal.
+/// Returns the gradient divided by the diagonal of the preconditioner.
 #[inline(always)]
 fn scaled(column_square: f32, share: &Lanes, gradient: &Lanes) -> Lanes {
     manylabel_simd::Lanes(std::array::from_fn(|lane| {
@@ -450,7 +462,7 @@ struct Dots {
     along: Sums,
 }
 
-/// All products that a step needs, in one pass over the features.
+/// Computes all products that a step needs, in one pass over the features.
 #[wide]
 fn dots(
     column_squares: &[f32],
@@ -488,7 +500,7 @@ fn dots(
     dots
 }
 
-/// `p ← beta p − M⁻¹ g`.
+/// Computes `p ← beta p − M⁻¹ g`.
 #[wide]
 fn turn(
     column_squares: &[f32],
@@ -502,7 +514,7 @@ fn turn(
     {
         let scaled = scaled(column_square, share, gradient);
         for lane in 0..LANES {
-            // The direction may be left over from an earlier panel. It may be infinite: 0 · ∞ would be NaN.
+            // The direction may come from an earlier panel. It may be infinite, and 0 · ∞ would be NaN.
             let kept = if beta.0[lane] == 0.0 {
                 0.0
             } else {
@@ -513,7 +525,7 @@ fn turn(
     }
 }
 
-/// `y += x`.
+/// Computes `y += x`.
 #[wide]
 fn add(x: &[Lanes], y: &mut [Lanes]) {
     for (y, x) in y.iter_mut().zip(x) {
@@ -521,7 +533,7 @@ fn add(x: &[Lanes], y: &mut [Lanes]) {
     }
 }
 
-/// `y += scale x`, lane by lane.
+/// Computes `y += scale x`, lane by lane.
 #[wide]
 fn add_scaled(scale: &Lanes, x: &[Lanes], y: &mut [Lanes]) {
     for (y, x) in y.iter_mut().zip(x) {

@@ -1,39 +1,43 @@
-//! Parameters of DiSMEC and their ranges.
+//! The parameters of DiSMEC and their ranges.
 
 use manylabel_base::range::{at_least_one, not_negative, positive};
 use manylabel_base::{Error, checked};
 
-/// How labels are solved.
+/// The method that solves for the weights of a label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Solver {
-    /// All labels are solved to the minimum over all rows.
+    /// Minimizes the objective of every label over all rows.
     Exact,
-    /// Rare labels are solved over the rows that matter, the others as by [`Exact`](Self::Exact).
+    /// Solves for rare labels with only a few rows, and for all other labels like
+    /// [`Exact`](Self::Exact).
     Fast,
 }
 
-/// Parameters as the user gave them; [`check`](Self::check) makes them usable.
+/// The parameters as the user gave them. [`check`](Self::check) checks their ranges.
 #[derive(Debug, Clone)]
 pub struct Params {
-    /// `C`: weight of the loss relative to the regularization; finite, > 0.
+    /// `C`: the weight of the loss relative to the regularization; finite, > 0.
     pub c: f64,
-    /// Weights below this in absolute value are dropped after the fit; finite, ≥ 0. Intercepts stay.
+    /// Weights whose absolute value is below this are dropped after the fit; finite, ≥ 0. Intercepts
+    /// are kept.
     pub prune: f64,
-    /// Whether there is an intercept.
+    /// True to fit an intercept.
     pub fit_intercept: bool,
-    /// Whether rows are scaled to unit length first.
+    /// True to scale rows to unit length before the fit.
     pub normalize: bool,
-    /// How labels are solved.
+    /// The method that solves for the weights of a label.
     pub solver: Solver,
-    /// The gradient norm, relative to that at zero weights and to the share of the rarer class, at which a
-    /// label is done; finite, > 0. For rare labels with [`Solver::Fast`]: 1/30 of the spread of projected
-    /// dual gradients at which a descent is done.
+    /// The tolerance; finite, > 0. A label has converged if the norm of its gradient is at most this
+    /// value times the norm at zero weights, times the fraction of positive rows or the fraction of
+    /// negative rows, whichever is smaller. For rare labels with [`Solver::Fast`], a descent has
+    /// converged if the largest and the smallest projected dual gradient differ by at most 30 times
+    /// this value.
     pub tol: f64,
-    /// The most steps for a label, or passes for each descent of a rare label; ≥ 1.
+    /// The largest number of steps for a label, or of passes for each descent of a rare label; ≥ 1.
     pub max_iter: usize,
-    /// Whether to learn the score above which labels are predicted.
+    /// True to learn the threshold above which labels are predicted.
     pub learn_cut: bool,
-    /// Seed of the order in which the rows of rare labels are visited.
+    /// The seed of the order in which the rows of rare labels are visited.
     pub seed: u64,
 }
 
@@ -60,7 +64,7 @@ impl Params {
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] for the first one out of range.
+    /// Returns [`Error::Param`] for the first parameter that is out of range.
     fn ranges(&self) -> Result<(), Error> {
         positive("C", self.c)?;
         positive("tol", self.tol)?;

@@ -1,28 +1,31 @@
-//! The part of the problem that all labels share: X with its bias column, its transpose, and sums over both.
+//! The data that all labels share: X with its bias column, its transpose, and sums over X.
 //!
-//! Made once per fit on one thread, in a few passes over X with a look at the watch between them.
+//! The data are prepared once per fit on one thread, in a few passes over X. The watch is checked
+//! between the passes.
 
 use manylabel_base::{Error, Watch, collected};
 use manylabel_sparse::{CsrOwned, Sparse};
 
-/// The training set in the form that the solvers need: n rows, `dim` features (the bias included).
+/// The training set in the form that the solvers need, with n rows and `dim` features (including the
+/// bias).
 ///
-/// Takes 16 bytes per stored value, since X is stored by row and by column: scores are products along
-/// rows, gradients are products along columns.
+/// The training set takes 16 bytes per stored value, because X is stored by row and by column. Scores
+/// are products along rows, and gradients are products along columns.
 #[derive(Debug)]
 pub(crate) struct Problem {
-    /// The rows, scaled to unit length if so asked, with the bias as the last column; (n, dim). Columns
+    /// The rows, optionally scaled to unit length, with the bias as the last column; (n, dim). Columns
     /// without entries are left out.
     pub(crate) x: CsrOwned,
     /// The transpose of `x`; (dim, n).
     pub(crate) xt: CsrOwned,
-    /// The rows that carry each label; (`n_labels`, n).
+    /// The positive rows of each label; (`n_labels`, n).
     rows_of_label: CsrOwned,
     /// The original number of each column of `x` except the bias, in increasing order.
     pub(crate) features: Vec<u32>,
     /// The number of features of the original X.
     pub(crate) n_features: usize,
-    /// `cost_i = 2 C m_i`, the second derivative of a row's loss by its score where the row is active; (n).
+    /// `cost_i = 2 C m_i` for each row; (n). This is the second derivative of the loss of an active row
+    /// with respect to its score.
     pub(crate) cost: Vec<f32>,
     /// `Σ_i cost_i`.
     pub(crate) total_cost: f64,
@@ -30,21 +33,22 @@ pub(crate) struct Problem {
     pub(crate) mean: Vec<f32>,
     /// `‖mean‖²`.
     pub(crate) mean_square: f64,
-    /// `mean · x_i`; (n).
+    /// `mean · x_i` for each row; (n).
     pub(crate) mean_dot: Vec<f32>,
-    /// `‖x_i‖²`, the bias included; (n).
+    /// `‖x_i‖²` for each row, including the bias; (n).
     pub(crate) row_squares: Vec<f32>,
-    /// `Σ_i cost_i x_ij²`; (dim).
+    /// `Σ_i cost_i x_ij²` for each column; (dim).
     pub(crate) column_squares: Vec<f32>,
 }
 
 impl Problem {
-    /// Copies the training set and computes its sums. `weights` are the weights of the rows, 1 without them.
+    /// Copies the training set and computes its sums. `weights` holds the weights of the rows. Without
+    /// `weights`, all weights are 1.
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] if values or products are out of the range of `f32`, [`Error::TooLarge`],
-    /// [`Error::Stopped`].
+    /// Returns [`Error::Param`] if values or products are outside the range of `f32`. Returns
+    /// [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the watch was stopped.
     pub(crate) fn new(
         x: Sparse<'_>,
         y: &CsrOwned,
@@ -55,7 +59,8 @@ impl Problem {
         let n_features = x.n_cols();
         let mut x = x.to_owned(params.normalize)?;
         watch.step(0)?;
-        // Columns without entries, frequent with hashed features, cost nothing in the solvers.
+        // Columns without entries are frequent with hashed features. They are dropped, so that they
+        // cost nothing in the solvers.
         let features = x.drop_empty_columns()?;
         let problem = Self::of_rows(x, y.transpose()?, weights, params, watch)?;
         Ok(Self {
@@ -131,33 +136,34 @@ impl Problem {
         })
     }
 
-    /// Number of rows.
+    /// Returns the number of rows.
     pub(crate) fn n_rows(&self) -> usize {
         self.x.n_rows()
     }
 
-    /// Length of a weight vector, the bias included.
+    /// Returns the length of a weight vector, including the bias.
     pub(crate) fn dim(&self) -> usize {
         self.x.n_cols
     }
 
-    /// Number of labels, those without positive rows included.
+    /// Returns the number of labels, including labels without positive rows.
     pub(crate) fn n_labels(&self) -> usize {
         self.rows_of_label.n_rows()
     }
 
-    /// Rows that carry `label`, in increasing order.
+    /// Returns the positive rows of `label`, in increasing order.
     pub(crate) fn positives(&self, label: u32) -> &[u32] {
         self.rows_of_label.row(label as usize).0
     }
 }
 
-/// Checks that intermediate results stay in the range of `f32`: products of gradients and scores grow up to
-/// the square of the magnitude computed here, and costs must not vanish.
+/// Checks that intermediate results stay in the range of `f32`. Products of gradients and scores can
+/// grow up to the square of the magnitude computed here. Costs must not become zero.
 ///
 /// # Errors
 ///
-/// [`Error::Param`] that names `X` or `C`, whichever contributes more.
+/// Returns [`Error::Param`] with the name `X` or `C`. The error names the argument that contributes
+/// more.
 fn check_magnitude(x: &CsrOwned, cost: &[f32]) -> Result<(), Error> {
     const LARGEST: f64 = 1e17;
     const SMALLEST: f32 = 1e-30;
@@ -169,7 +175,7 @@ fn check_magnitude(x: &CsrOwned, cost: &[f32]) -> Result<(), Error> {
                 .map(|&value| f64::from(value).powi(2))
                 .sum::<f64>()
         })
-        // Values are finite in f32, so their squares are finite in f64.
+        // Values are finite in `f32`, so their squares are finite in `f64`.
         .fold(1.0, f64::max);
     let total = cost.iter().map(|&cost| f64::from(cost)).sum::<f64>();
     let magnitude = longest * total;
@@ -177,14 +183,14 @@ fn check_magnitude(x: &CsrOwned, cost: &[f32]) -> Result<(), Error> {
         let (name, expected) = if longest > total {
             (
                 "X",
-                "such that the largest squared length of a row, times 2 C and the sum of \
-                 sample_weight, is at most 1e17 (see `normalize`)",
+                "such that the product of 2 C, the sum of sample_weight and the largest squared \
+                 row length is at most 1e17 (`normalize=True` scales rows to length 1)",
             )
         } else {
             (
                 "C",
-                "such that 2 C times the sum of sample_weight times the largest squared \
-                 length of a row is at most 1e17 (see `normalize`)",
+                "such that the product of 2 C, the sum of sample_weight and the largest squared \
+                 row length is at most 1e17 (`normalize=True` scales rows to length 1)",
             )
         };
         return Err(Error::Param {

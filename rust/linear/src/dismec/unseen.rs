@@ -1,13 +1,15 @@
-//! Scores of rows that the weights have not seen, from which the cut is learned.
+//! Scores held-out rows and learns the threshold (the cut) from these scores.
 //!
-//! Training rows score higher for their own labels than new rows do, so a threshold learned from them would
-//! be too high. A second fit without some rows would cost as much again. Instead, for a sample of the
-//! labels, the solution just found is changed to one without the held-out rows: their contribution is
-//! removed, a few steps adapt the weights to the other rows, and the held-out rows are scored. This happens
-//! after the weights of the model have been taken from the workspace, so the model is unchanged.
+//! Training rows have higher scores for their own labels than new rows, so a threshold learned from
+//! training rows would be too high. A second fit without some rows would cost as much as the first.
+//! Instead, the solution is changed for a sample of the labels, as if the held-out rows were absent.
+//! The contribution of the held-out rows is removed, a few steps adapt the weights to the other rows,
+//! and the held-out rows are scored. This happens after the weights of the model have been taken from
+//! the workspace, so the model is unchanged.
 //!
-//! One row in ten is held out. The cut is the score above which as many pairs of row and label are predicted
-//! as are true, weighted by the cost of the row and by the number of labels that a sampled label stands for.
+//! One row in ten is held out. At the cut, the number of predicted pairs of row and label equals the
+//! number of true pairs. Each pair is weighted by the cost of the row and by the number of labels that
+//! the sampled label represents.
 
 use super::problem::Problem;
 use crate::cut::Tally;
@@ -16,45 +18,46 @@ use fastrand::Rng;
 use manylabel_base::{Error, collected, copied};
 use std::sync::{Mutex, PoisonError};
 
-/// How many of the most frequent labels of each kind (frequent and rare) are in the sample: these are
-/// predicted most often.
+/// The number of most frequent labels of each kind (frequent and rare) that are in the sample. These
+/// labels are predicted most often.
 const FIRST_LABELS: usize = 64;
 
-/// The least number of other labels in the sample, as far as there are as many.
+/// The smallest number of other labels in the sample, if there are that many.
 const OTHER_LABELS: usize = 64;
 
-/// One in this many other labels is in the sample, if that is more than [`OTHER_LABELS`]. The sample then
-/// costs a few hundredths of the fit.
+/// The fraction of the other labels that is in the sample is one divided by this number, if this gives
+/// more labels than [`OTHER_LABELS`]. The sample then costs a few hundredths of the time of the fit.
 const ONE_LABEL_IN: usize = 20;
 
-/// The fewest rows held out, unless that is more than a quarter of all rows. With fewer, the number of their
-/// labels is a poor estimate, off by a tenth and more.
+/// The smallest number of held-out rows, unless it is more than a quarter of all rows. With fewer rows,
+/// the mean number of labels per row would be a poor estimate, with errors of a tenth or more.
 const FEWEST_ROWS: usize = 64;
 
-/// The fewest sampled labels that the held-out rows must carry in all. With fewer, their number is off by a
-/// third and more, and the threshold of the loss is the better guess.
+/// The smallest number of true pairs of a held-out row and a sampled label. With fewer pairs, their
+/// number would have errors of a third or more. In this case no threshold is learned, because the
+/// natural threshold of the loss is the better choice.
 const FEWEST_POSITIVES: usize = 10;
 
 /// The held-out rows, and the tally of their scores.
 pub(crate) struct Unseen {
     /// The held-out rows, in increasing order.
     pub(crate) rows: Vec<u32>,
-    /// The costs of all rows, 0 for those held out; (n).
+    /// The costs of all rows, where held-out rows have the cost 0; (n).
     pub(crate) cost: Vec<f32>,
     /// The sum of `cost`.
     pub(crate) total_cost: f64,
-    /// The total weight of true pairs of held-out rows and sampled labels.
+    /// The total weight of the true pairs of held-out rows and sampled labels.
     wanted: f64,
-    /// The scores of all panels so far.
+    /// The tally of the scores of all panels so far.
     tally: Mutex<Tally>,
 }
 
-/// Which panels of one kind of label are in the sample, labels being sorted by frequency: the first
-/// panels, and one in `every` of the others.
+/// The panels of one kind of label that are in the sample. Labels are sorted by frequency. The sample
+/// has the first panels, and one in `every` of the other panels.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sample {
     every: usize,
-    /// The number of labels that each sampled label of the other panels stands for.
+    /// The number of labels that each sampled label of the other panels represents.
     weight: f32,
 }
 
@@ -62,7 +65,7 @@ impl Sample {
     /// The number of panels that are always in the sample.
     const FIRST: usize = FIRST_LABELS / LANES;
 
-    /// The sample of `n_labels` labels of one kind.
+    /// Returns the sample for `n_labels` labels of one kind.
     pub(crate) fn of(n_labels: usize) -> Self {
         let others = n_labels.saturating_sub(FIRST_LABELS);
         let panels = others.div_ceil(LANES);
@@ -76,7 +79,8 @@ impl Sample {
         }
     }
 
-    /// The number of labels that each label of a panel stands for; None if the panel is not in the sample.
+    /// Returns the number of labels that each label of a panel represents, or None if the panel is not
+    /// in the sample.
     pub(crate) fn weight(self, panel: usize) -> Option<f32> {
         match panel.checked_sub(Self::FIRST) {
             None => Some(1.0),
@@ -84,7 +88,8 @@ impl Sample {
         }
     }
 
-    /// The sampled ones of `labels`, each with the number of labels it stands for.
+    /// Returns the labels of `labels` that are in the sample, each with the number of labels it
+    /// represents.
     pub(crate) fn labels(self, labels: &[u32]) -> impl Iterator<Item = (u32, f32)> {
         let panels = labels.chunks(LANES).enumerate();
         let drawn = panels.filter_map(move |(at, labels)| Some((labels, self.weight(at)?)));
@@ -93,13 +98,14 @@ impl Sample {
 }
 
 impl Unseen {
-    /// Chooses the held-out rows. `drawn` are the sampled labels, each with the number it stands for.
+    /// Chooses the held-out rows. `drawn` holds the sampled labels, each with the number of labels it
+    /// represents.
     ///
-    /// Returns None if there is too little to learn from.
+    /// Returns None if there are too few rows or labels to learn a threshold.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if the costs do not fit in memory.
+    /// Returns [`Error::TooLarge`] if the costs do not fit in memory.
     pub(crate) fn new(
         problem: &Problem,
         drawn: impl Iterator<Item = (u32, f32)>,
@@ -128,18 +134,18 @@ impl Unseen {
         }))
     }
 
-    /// Forgets the given rows, without a tally.
+    /// Makes an instance that removes the influence of the given rows and has no tally.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if the costs do not fit in memory.
+    /// Returns [`Error::TooLarge`] if the costs do not fit in memory.
     pub(crate) fn of_rows(problem: &Problem, rows: &[u32]) -> Result<Self, Error> {
         let mut cost = copied("number of rows", &problem.cost)?;
         for &row in rows {
             cost[row as usize] = 0.0;
         }
         Ok(Self {
-            rows: copied("held-out rows", rows)?,
+            rows: copied("number of held-out rows", rows)?,
             total_cost: cost.iter().map(|&cost| f64::from(cost)).sum(),
             cost,
             wanted: 0.0,
@@ -147,12 +153,12 @@ impl Unseen {
         })
     }
 
-    /// Counts the scores of one panel of `n_labels` labels, each of which stands for `weight` labels.
-    /// `score` calls its argument with each held-out row and its scores.
+    /// Counts the scores of one panel of `n_labels` labels, each of which represents `weight` labels.
+    /// `score` must call its argument with each held-out row and its scores.
     ///
     /// # Errors
     ///
-    /// Those of `score`; [`Error::TooLarge`] if the tally does not fit in memory.
+    /// Returns any error of `score`. Returns [`Error::TooLarge`] if the tally does not fit in memory.
     pub(crate) fn count(
         &self,
         problem: &Problem,
@@ -171,31 +177,33 @@ impl Unseen {
         self.lock().merge(of_panel)
     }
 
-    /// The score above which as many labels are predicted as the held-out rows carry; None if there is none.
+    /// Returns the threshold at which the number of predicted labels equals the number of labels of the
+    /// held-out rows. Returns None if there is no such threshold.
     pub(crate) fn cut(&self) -> Option<f32> {
         self.lock().cut(0.0)
     }
 
-    /// The tally of all panels.
+    /// Returns the tally of all panels.
     fn lock(&self) -> std::sync::MutexGuard<'_, Tally> {
-        // After a panic the fit fails anyway, so a poisoned lock may be used.
+        // After a panic the fit fails anyway, so the value behind a poisoned lock may be used.
         self.tally.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Draws the held-out rows: one in ten, or more of small training sets; in increasing order.
+/// Draws the held-out rows, one in ten, or a larger fraction of a small training set. Returns them in
+/// increasing order.
 ///
-/// The draw depends on the number of rows alone, not on the seed, since the exact solver uses no other
-/// random numbers. It is reservoir sampling that gives the rows of `fastrand`'s `choose_multiple`, which
-/// would abort if memory is short.
+/// The draw depends only on the number of rows and not on the seed, because the exact solver uses no
+/// other random numbers. The reservoir sampling draws the same rows as `choose_multiple` of `fastrand`.
+/// That function would abort if memory is short.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] if the rows do not fit in memory.
+/// Returns [`Error::TooLarge`] if the rows do not fit in memory.
 pub fn held_out_rows(n_rows: usize) -> Result<Vec<u32>, Error> {
     let n_held = (n_rows / 10).max(FEWEST_ROWS.min(n_rows / 4)).max(1);
     let mut rng = Rng::with_seed(n_rows as u64);
-    let mut rows = collected("held-out rows", 0..n_held.min(n_rows) as u32)?;
+    let mut rows = collected("number of held-out rows", 0..n_held.min(n_rows) as u32)?;
     for row in n_held..n_rows {
         if let Some(place) = rows.get_mut(rng.usize(..=row)) {
             *place = row as u32;

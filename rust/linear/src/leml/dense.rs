@@ -1,8 +1,8 @@
-//! Tall dense matrices in panels of [`LANES`] = 32 columns, and X with its products from both sides.
+//! Tall dense matrices in panels of [`LANES`] = 32 columns, and products of X with such matrices.
 //!
-//! W, H and `A = X W` have many rows and at most a few hundred columns. They are stored as panels, so that a
-//! product with X reads the rows of a panel as whole cache lines. Values are `f32`; Gram matrices and
-//! products with small square matrices are computed in `f64`.
+//! W, H and `A = X W` have many rows and at most a few hundred columns. They are stored as panels, so
+//! that a product with X reads the rows of a panel as whole cache lines. Values are `f32`. Gram
+//! matrices and products with small square matrices are computed in `f64`.
 
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatRef, Par};
@@ -12,30 +12,33 @@ use manylabel_sparse::{ColumnOrder, CsrView, LANES, Lanes, RowBlocks};
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Rows that are converted to `f64` together: with 500 columns they fit in the second-level cache.
+/// Number of rows that are converted to `f64` together. With 500 columns, they fit in the second-level
+/// cache.
 const ROWS_OF_CHUNK: usize = 256;
 
-/// Panels in a strip of a Gram matrix: enough columns for an efficient matrix product.
+/// Number of panels in a strip of a Gram matrix. A strip has enough columns for an efficient matrix
+/// product.
 const PANELS_OF_STRIP: usize = 4;
 
-/// A matrix of many rows. Column `LANES t + l` is lane l of panel t. Lanes beyond `n_cols` are zero.
+/// A matrix with many rows. Column `LANES t + l` is stored in lane l of panel t. Lanes beyond `n_cols`
+/// are zero.
 #[derive(Debug)]
 pub(super) struct Tall {
     pub(super) n_rows: usize,
     pub(super) n_cols: usize,
-    /// `n_cols / LANES` panels, rounded up, of `n_rows` rows each.
+    /// The panels. There are `n_cols / LANES` panels, rounded up, and each panel has `n_rows` rows.
     pub(super) panels: Vec<Vec<Lanes<f32>>>,
 }
 
 impl Tall {
-    /// A matrix of zeros.
+    /// Returns a matrix of zeros.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`]; so for all methods that allocate.
+    /// All methods that allocate return [`Error::TooLarge`] if memory is short.
     pub(super) fn zeros(n_rows: usize, n_cols: usize) -> Result<Self, Error> {
         let panels = (0..n_cols.div_ceil(LANES))
-            .map(|_| filled("rows of a factor", Lanes::default(), n_rows));
+            .map(|_| filled("the factor matrix", Lanes::default(), n_rows));
         Ok(Self {
             n_rows,
             n_cols,
@@ -43,10 +46,10 @@ impl Tall {
         })
     }
 
-    /// A copy.
+    /// Returns a copy.
     pub(super) fn copied(&self) -> Result<Self, Error> {
         let panels = self.panels.iter();
-        let panels = panels.map(|panel| copied("rows of a factor", panel));
+        let panels = panels.map(|panel| copied("the factor matrix", panel));
         Ok(Self {
             n_rows: self.n_rows,
             n_cols: self.n_cols,
@@ -54,7 +57,7 @@ impl Tall {
         })
     }
 
-    /// The matrix whose panel t is `panel(t)`, computed on all threads.
+    /// Returns the matrix with panel t equal to `panel(t)`. The panels are computed on all threads.
     pub(super) fn from_panels(
         n_rows: usize,
         n_cols: usize,
@@ -71,7 +74,7 @@ impl Tall {
     /// Copies a matrix that is stored row after row.
     pub(super) fn from_rows(rows: &[f32], n_rows: usize, n_cols: usize) -> Result<Self, Error> {
         Self::from_panels(n_rows, n_cols, |t| {
-            let mut panel = filled("rows of a factor", Lanes::default(), n_rows)?;
+            let mut panel = filled("the factor matrix", Lanes::default(), n_rows)?;
             let width = LANES.min(n_cols - t * LANES);
             for (lanes, row) in panel.iter_mut().zip(rows.chunks_exact(n_cols)) {
                 lanes.0[..width].copy_from_slice(&row[t * LANES..][..width]);
@@ -80,9 +83,9 @@ impl Tall {
         })
     }
 
-    /// A copy that is stored row after row.
+    /// Returns a copy that is stored row after row.
     pub(super) fn to_rows(&self) -> Result<Vec<f32>, Error> {
-        let mut rows = filled("rows of a factor", 0.0, self.n_rows * self.n_cols)?;
+        let mut rows = filled("the factor matrix", 0.0, self.n_rows * self.n_cols)?;
         let chunks = rows
             .par_chunks_mut((ROWS_OF_CHUNK * self.n_cols).max(1))
             .enumerate();
@@ -96,14 +99,15 @@ impl Tall {
         Ok(rows)
     }
 
-    /// The first `n_cols` columns of some rows in `f64`, each row multiplied by its weight.
+    /// Returns the first `n_cols` columns of some rows in `f64`, with each row multiplied by its
+    /// weight.
     fn chunk(
         &self,
         rows: Range<usize>,
         n_cols: usize,
         weights: Option<&[f32]>,
     ) -> Result<Mat<f64>, Error> {
-        let mut dense = zeros("rows of a factor", rows.len(), n_cols)?;
+        let mut dense = zeros("the factor matrix", rows.len(), n_cols)?;
         for (t, panel) in self.panels[..n_cols.div_ceil(LANES)].iter().enumerate() {
             for lane in 0..LANES.min(n_cols - t * LANES) {
                 let mut column = dense.as_mut().col_mut(t * LANES + lane);
@@ -116,7 +120,7 @@ impl Tall {
         Ok(dense)
     }
 
-    /// The rows in chunks of [`ROWS_OF_CHUNK`].
+    /// Returns ranges of rows that are chunks of [`ROWS_OF_CHUNK`] rows.
     fn chunks(&self) -> impl Iterator<Item = Range<usize>> + use<> {
         let n_rows = self.n_rows;
         (0..n_rows)
@@ -124,8 +128,9 @@ impl Tall {
             .map(move |first| first..(first + ROWS_OF_CHUNK).min(n_rows))
     }
 
-    /// `TᵀΩT` in `f64`, with both triangles; Ω are the weights of the rows. O(`n_rows` `n_cols`²). Threads
-    /// work on strips of columns, so no sum is shared between them.
+    /// Computes `TᵀΩT` in `f64`, with its two triangles, where Ω holds the weights of the rows. The
+    /// time is O(`n_rows` `n_cols`²). Threads work on strips of columns, so no two threads add to the
+    /// same sum.
     pub(super) fn gram(&self, weights: Option<&[f32]>, watch: &Watch) -> Result<Mat<f64>, Error> {
         let strips = (0..self.panels.len().div_ceil(PANELS_OF_STRIP))
             .into_par_iter()
@@ -166,14 +171,14 @@ impl Tall {
         Ok(gram)
     }
 
-    /// The product with a square matrix of `n_cols` columns: computed in `f64`, rounded to `f32`.
+    /// Computes the product with a square matrix of `n_cols` columns in `f64`, and rounds it to `f32`.
     pub(super) fn times(&self, small: MatRef<'_, f64>, watch: &Watch) -> Result<Self, Error> {
         let chunks: Vec<Range<usize>> = few(self.chunks());
         let products = chunks.par_iter().map(|rows| {
             watch.step(0)?;
             let own = self.chunk(rows.clone(), self.n_cols, None)?;
-            let mut product = zeros::<f32>("rows of a factor", rows.len(), self.n_cols)?;
-            let mut exact = zeros("rows of a factor", rows.len(), self.n_cols)?;
+            let mut product = zeros::<f32>("the factor matrix", rows.len(), self.n_cols)?;
+            let mut exact = zeros("the factor matrix", rows.len(), self.n_cols)?;
             matmul(&mut exact, Accum::Replace, &own, small, 1.0, Par::Seq);
             for j in 0..self.n_cols {
                 for (to, &from) in product.col_mut(j).iter_mut().zip(exact.col(j).iter()) {
@@ -184,7 +189,7 @@ impl Tall {
         });
         let products = parts(products)?;
         Self::from_panels(self.n_rows, self.n_cols, |t| {
-            let mut panel = filled("rows of a factor", Lanes::default(), self.n_rows)?;
+            let mut panel = filled("the factor matrix", Lanes::default(), self.n_rows)?;
             for (rows, product) in chunks.iter().zip(&products) {
                 for lane in 0..LANES.min(self.n_cols - t * LANES) {
                     let column = product.col(t * LANES + lane);
@@ -197,7 +202,7 @@ impl Tall {
         })
     }
 
-    /// `‖T‖²`: a sum for each panel, added in order of panels.
+    /// Computes `‖T‖²`, with one sum for each panel. The sums are added in the order of the panels.
     pub(super) fn square(&self) -> f64 {
         let of_panel = |panel: &Vec<Lanes<f32>>| -> f64 {
             let values = panel.iter().flat_map(|lanes| lanes.0);
@@ -210,24 +215,27 @@ impl Tall {
     }
 }
 
-/// X in the form that products need. If there is an intercept, the first column is 1 in every row.
+/// X in the form that products need. With an intercept, the first column is 1 in every row.
 #[derive(Debug)]
 pub(super) struct Design {
-    /// X by row and by column, columns in order of frequency.
+    /// X by row and by column. Columns are in order of decreasing frequency.
     blocks: RowBlocks<f32>,
     /// The rows of each block.
     cuts: Vec<Range<usize>>,
-    /// The original number of each column but the column of ones. Features that no row has are left out.
+    /// The original number of each column except the column of ones. Features that are 0 in every row
+    /// are left out.
     pub(super) features: Vec<u32>,
     pub(super) n_rows: usize,
 }
 
 impl Design {
-    /// Copies X; with `ones`, a first column of ones is added. 14 bytes per stored value.
+    /// Copies X. With `ones`, a first column of ones is added. The copy takes 14 bytes per stored
+    /// value.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`], [`Error::Stopped`]; so for all methods that return a `Result`.
+    /// All methods that return a `Result` return [`Error::TooLarge`] if memory is short, and
+    /// [`Error::Stopped`] if the watch was stopped.
     pub(super) fn new(x: CsrView<'_, u32, f32>, ones: bool, watch: &Watch) -> Result<Self, Error> {
         let order = ColumnOrder::new(x)?;
         let cuts = RowBlocks::<f32>::cut(x.n_rows(), |row| x.row(row).0.len() + 1);
@@ -239,12 +247,12 @@ impl Design {
         })
     }
 
-    /// Number of columns, the column of ones included.
+    /// Returns the number of columns, including the column of ones.
     pub(super) fn n_cols(&self) -> usize {
         self.blocks.n_cols()
     }
 
-    /// `Σ_i ω_i x_ij²` for each column j: the diagonal of `XᵀΩX`.
+    /// Computes `Σ_i ω_i x_ij²` for each column j, which is the diagonal of `XᵀΩX`.
     pub(super) fn squares(&self, weights: Option<&[f32]>) -> Result<Vec<f64>, Error> {
         let mut squares = filled("number of features", 0.0, self.n_cols())?;
         for (cut, block) in self.cuts.iter().zip(self.blocks.blocks()) {
@@ -259,7 +267,7 @@ impl Design {
         Ok(squares)
     }
 
-    /// `X p` for one panel p of `n_cols` rows, on the calling thread.
+    /// Computes `X p` for one panel p of `n_cols` rows, on the calling thread.
     pub(super) fn times(&self, p: &[Lanes<f32>], watch: &Watch) -> Result<Vec<Lanes<f32>>, Error> {
         let mut out = filled("number of rows", Lanes::default(), self.n_rows)?;
         for (cut, block) in self.cuts.iter().zip(self.blocks.blocks()) {
@@ -269,7 +277,8 @@ impl Design {
         Ok(out)
     }
 
-    /// `Xᵀ u` for one panel, on the calling thread. `u` is called with a range of rows and writes these rows.
+    /// Computes `Xᵀ u` for one panel u, on the calling thread. The function `u` is called with a range
+    /// of rows and writes these rows.
     pub(super) fn transposed_times(
         &self,
         mut u: impl FnMut(Range<usize>, &mut [Lanes<f32>]),
@@ -277,7 +286,11 @@ impl Design {
     ) -> Result<Vec<Lanes<f32>>, Error> {
         let mut g = filled("number of features", Lanes::default(), self.n_cols())?;
         let most = self.cuts.iter().map(ExactSizeIterator::len).max();
-        let mut rows = filled("rows of a block", Lanes::default(), most.unwrap_or(0))?;
+        let mut rows = filled(
+            "number of rows of a block",
+            Lanes::default(),
+            most.unwrap_or(0),
+        )?;
         for (cut, block) in self.cuts.iter().zip(self.blocks.blocks()) {
             watch.step(0)?;
             let rows = &mut rows[..cut.len()];
@@ -287,7 +300,8 @@ impl Design {
         Ok(g)
     }
 
-    /// `XᵀΩX p` for one panel. Both products with a block of rows are done together, while it is in cache.
+    /// Computes `XᵀΩX p` for one panel p. The two products with a block of rows are computed while the
+    /// block is in the cache.
     pub(super) fn normal_times(
         &self,
         weights: Option<&[f32]>,
@@ -296,7 +310,7 @@ impl Design {
     ) -> Result<Vec<Lanes<f32>>, Error> {
         let mut blocks = self.blocks.blocks().iter();
         let product = |cut: Range<usize>, rows: &mut [Lanes<f32>]| {
-            // There are as many blocks as cuts, in the same order.
+            // There is one block for each range of `cuts`, in the same order.
             if let Some(block) = blocks.next() {
                 block.times(p, rows);
             }

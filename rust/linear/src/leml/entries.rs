@@ -1,19 +1,22 @@
-//! The loss over the known entries of Y, its gradient, and products with its Hessian.
+//! Computes the loss over the known entries of Y, its gradient, and products with its Hessian.
 //!
-//! The score of an entry is `z_ij = a_i · h_j`, with a row of `A = X W` and a row of H. The loss is
-//! symmetric in the two factors. So the code here speaks of the *own* factor, in which derivatives are taken,
-//! and the *other* one: for W the own rows are those of A, for H those of H ([`Entries::of_rows`],
-//! [`Entries::of_labels`]).
+//! The score of an entry is `z_ij = a_i · h_j`, where `a_i` is a row of `A = X W` and `h_j` is a row of
+//! H. The loss treats the two factors symmetrically. So the code distinguishes only the *own* factor,
+//! with respect to which derivatives are taken, and the *other* factor. For derivatives with respect to
+//! W, the own rows are the rows of A ([`Entries::of_rows`]). For derivatives with respect to H, the own
+//! rows are the rows of H ([`Entries::of_labels`]).
 //!
-//! With `ω_ij` the weight of the entry's row, and own and other rows o and p of entry e,
+//! Let `ω_ij` be the weight of the entry's row. For an entry e, let o be its own row and p its row of
+//! the other factor. Let t be a direction of the own factor, and `t_o` its row o.
 //!
 //! ```text
 //! gradient    Σ_e ω ℓ'(z) p
 //! Hessian·t   Σ_e ω ℓ''(z) (t_o · p) p
 //! ```
 //!
-//! Threads work on blocks of own rows, so that sums are not shared between them. Stored entries are visited
-//! one by one, in O(r) each. If all entries are known, scores are computed by matrix products of tiles.
+//! Threads work on blocks of own rows, so no two threads add to the same sum. Stored entries are
+//! visited one by one, in O(r) time each. If all entries are known, scores are computed as matrix
+//! products of tiles.
 
 use super::params::Loss;
 use super::turns::Labels;
@@ -25,25 +28,25 @@ use manylabel_sparse::CsrOwned;
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Rows of the own factor in a block of work.
+/// Number of rows of the own factor in a block.
 const OWN_ROWS: usize = 64;
 
-/// Rows of the other factor whose scores with a block are computed together.
+/// Number of rows of the other factor for which the scores with a block are computed together.
 const OTHER_ROWS: usize = 512;
 
 impl Loss {
-    /// The loss `ℓ(z)` of an entry y.
+    /// Returns the loss `ℓ(z)` of an entry y.
     pub(super) fn value(self, z: f32, y: f32) -> f32 {
         let margin = (2.0 * y - 1.0) * z;
         match self {
             Self::Squared => (z - y).powi(2) / 2.0,
-            // Stable for large |z|: the exponential is at most 1.
+            // This form is stable for large |z|, because the exponential is at most 1.
             Self::Logistic => (-margin.abs()).exp().ln_1p() + (-margin).max(0.0),
             Self::SquaredHinge => (1.0 - margin).max(0.0).powi(2) / 2.0,
         }
     }
 
-    /// The derivative `ℓ'(z)`.
+    /// Returns the derivative `ℓ'(z)`.
     fn slope(self, z: f32, y: f32) -> f32 {
         let sign = 2.0 * y - 1.0;
         match self {
@@ -53,7 +56,7 @@ impl Loss {
         }
     }
 
-    /// The second derivative `ℓ''(z)`; for squared hinge a generalized one.
+    /// Returns the second derivative `ℓ''(z)`. For squared hinge loss it is a generalized derivative.
     fn curvature(self, z: f32, y: f32) -> f32 {
         match self {
             Self::Squared => 1.0,
@@ -66,38 +69,39 @@ impl Loss {
     }
 }
 
-/// What to compute.
+/// The result to compute.
 #[derive(Clone, Copy)]
 pub(super) enum Ask<'a> {
-    /// The loss alone.
+    /// Only the loss.
     Value,
-    /// The loss, and its gradient in the own factor.
+    /// The loss and its gradient with respect to the own factor.
     Gradient,
-    /// The product of the Hessian in the own factor with a direction, which has the shape of that factor.
+    /// The product of a direction and the Hessian with respect to the own factor. The direction has the
+    /// shape of the own factor.
     Product(&'a [f32]),
 }
 
-/// The known entries of Y, their loss, and the weights of rows.
+/// The known entries of Y, their loss, and the weights of the rows.
 #[derive(Clone, Copy)]
 pub(super) struct Entries<'a> {
     pub(super) labels: &'a Labels,
     pub(super) loss: Loss,
-    /// (n); all are 1 without them.
+    /// The weights of the rows; (n). Without them, all weights are 1.
     pub(super) weights: Option<&'a [f32]>,
 }
 
-/// Entries ordered by the rows of the own factor.
+/// The entries, ordered by the rows of the own factor.
 #[derive(Clone, Copy)]
 pub(super) struct Side<'a> {
     entries: Entries<'a>,
-    /// The stored entries of each own row: columns are other rows.
+    /// The stored entries of each own row. Columns are rows of the other factor.
     own: &'a CsrOwned,
-    /// Whether own rows are rows of Y; otherwise they are labels.
+    /// True if own rows are rows of Y, false if they are labels.
     of_rows: bool,
 }
 
 impl<'a> Entries<'a> {
-    /// The side of A: an own row for each row of Y.
+    /// Returns the entries with one own row for each row of Y. The own factor is A.
     pub(super) fn of_rows(self) -> Side<'a> {
         Side {
             entries: self,
@@ -106,7 +110,7 @@ impl<'a> Entries<'a> {
         }
     }
 
-    /// The side of H: an own row for each label.
+    /// Returns the entries with one own row for each label. The own factor is H.
     pub(super) fn of_labels(self) -> Side<'a> {
         Side {
             entries: self,
@@ -117,14 +121,16 @@ impl<'a> Entries<'a> {
 }
 
 impl Side<'_> {
-    /// The loss over all known entries (0 for [`Ask::Product`]), and the gradient or product that is asked
-    /// for, with a row for each row of `own` (empty for [`Ask::Value`]).
+    /// Computes the loss over all known entries and the requested gradient or product. For
+    /// [`Ask::Product`], the loss is 0. The gradient or product has one row for each row of `own`. For
+    /// [`Ask::Value`], it is empty.
     ///
-    /// Both factors are stored row after row, `rank` numbers each.
+    /// The two factors are stored row after row, with `rank` numbers per row.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`], [`Error::Stopped`].
+    /// Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the watch was
+    /// stopped.
     pub(super) fn answer(
         &self,
         ask: Ask<'_>,
@@ -146,7 +152,7 @@ impl Side<'_> {
                 other,
                 rank,
                 loss: 0.0,
-                out: filled("rows of a gradient", 0.0, rows.len() * out_rank)?,
+                out: filled("the gradient matrix", 0.0, rows.len() * out_rank)?,
             };
             if self.entries.labels.all {
                 block.all(watch)?;
@@ -157,39 +163,39 @@ impl Side<'_> {
         });
         let blocks = parts(blocks)?;
         let loss = blocks.iter().map(|(loss, _)| loss).sum();
-        let mut all = reserved("rows of a gradient", n_rows * out_rank)?;
+        let mut all = reserved("the gradient matrix", n_rows * out_rank)?;
         for (_, out) in blocks {
-            extend("rows of a gradient", &mut all, out)?;
+            extend("the gradient matrix", &mut all, out)?;
         }
         Ok((loss, all))
     }
 
-    /// The weight of the row of Y to which an entry belongs.
+    /// Returns the weight of the row of Y to which an entry belongs.
     fn weight(&self, own: usize, other: usize) -> f32 {
         let row = if self.of_rows { own } else { other };
         self.entries.weights.map_or(1.0, |weights| weights[row])
     }
 }
 
-/// Some rows of the own factor, and what has been computed for them so far.
+/// A block of rows of the own factor, with the results computed so far.
 struct Block<'a> {
     side: &'a Side<'a>,
     ask: Ask<'a>,
-    /// Which rows these are.
+    /// The range of these rows.
     rows: Range<usize>,
-    /// These rows of the own factor.
+    /// The rows of the own factor in this range.
     own: &'a [f32],
     /// All rows of the other factor.
     other: &'a [f32],
     rank: usize,
-    /// The loss of their entries.
+    /// The loss of the entries in these rows.
     loss: f64,
-    /// Their rows of the gradient or product.
+    /// The gradient or product for these rows.
     out: Vec<f32>,
 }
 
 impl Block<'_> {
-    /// The rows of the direction that belong to the block, for [`Ask::Product`].
+    /// Returns the rows of the direction that belong to the block, for [`Ask::Product`].
     fn directions(&self) -> Option<&[f32]> {
         match self.ask {
             Ask::Product(direction) => {
@@ -199,9 +205,9 @@ impl Block<'_> {
         }
     }
 
-    /// The coefficient of the other row in the gradient or product, for an entry y with the score z. `t` is
-    /// the product of the direction with the other row. Adds the loss to `sum`, unless a product is asked
-    /// for.
+    /// Returns the coefficient of the other row in the gradient or product, for an entry y with the
+    /// score z. `t` is the product of the direction and the other row. Adds the loss to `sum`, unless a
+    /// product is requested.
     fn pull(loss: Loss, ask: Ask<'_>, z: f32, t: f32, y: f32, weight: f32, sum: &mut f32) -> f32 {
         match ask {
             Ask::Value => {
@@ -219,7 +225,7 @@ impl Block<'_> {
     /// Visits the stored entries one by one.
     fn stored(&mut self, watch: &Watch) -> Result<(), Error> {
         let rank = self.rank;
-        let mut out = filled("rows of a gradient", 0.0, self.out.len().min(rank))?;
+        let mut out = filled("the gradient matrix", 0.0, self.out.len().min(rank))?;
         for (at, row) in self.rows.clone().enumerate() {
             watch.step(0)?;
             out.fill(0.0);
@@ -246,7 +252,7 @@ impl Block<'_> {
         Ok(())
     }
 
-    /// Visits all entries, tile by tile; those that are not stored are 0.
+    /// Visits all entries, tile by tile. Entries that are not stored are 0.
     fn all(&mut self, watch: &Watch) -> Result<(), Error> {
         let (rank, n_own) = (self.rank, self.rows.len());
         let n_other = self.other.len() / rank;
@@ -257,10 +263,10 @@ impl Block<'_> {
             let width = others.len();
             let part = &self.other[others.start * rank..others.end * rank];
             let part = MatRef::from_row_major_slice(part, width, rank);
-            // A column for each own row, so that the scores of an own row are contiguous.
+            // Use one column for each own row, so that the scores of an own row are contiguous.
             let scores = |own: &[f32]| {
                 let own = MatRef::from_row_major_slice(own, n_own, rank);
-                let mut scores = zeros::<f32>("scores of some rows", width, n_own)?;
+                let mut scores = zeros::<f32>("number of scores", width, n_own)?;
                 matmul(
                     &mut scores,
                     Accum::Replace,
@@ -303,7 +309,7 @@ impl Block<'_> {
     }
 }
 
-/// The dot product, in sixteen partial sums.
+/// Returns the dot product of two vectors, computed with sixteen partial sums.
 pub(super) fn dot(a: &[f32], b: &[f32]) -> f32 {
     let mut lanes = [0.0f32; 16];
     let (a16, b16) = (a.chunks_exact(16), b.chunks_exact(16));

@@ -1,5 +1,5 @@
-//! The fit: prepares the training set, chooses `alpha`, takes turns until the objective hardly falls, and
-//! learns the threshold.
+//! Fits LEML. The fit prepares the training set and chooses `alpha`. It then makes turns until a turn
+//! hardly lowers the objective, and learns the threshold.
 
 use super::dense::{Design, Tall};
 use super::entries::Entries;
@@ -14,53 +14,58 @@ use manylabel_base::{Error, Watch, collected, few, filled};
 use manylabel_sparse::{CsrOwned, CsrView, LANES, Sparse};
 use std::f64::consts::TAU;
 
-/// `alpha`, for rows of unit length and weight, if no row can be held out: the default of the authors'
-/// program.
+/// The value of `alpha`, for rows of unit length and weight 1, if no row can be held out. It is the
+/// default of the program of the authors.
 const ALPHA_OF_FEW_ROWS: f64 = 0.1;
 
-/// A fitted model. Scores are `x W Hᵀ + intercept` over the features that some row has.
+/// A fitted model. Scores are `x W Hᵀ + intercept`, where x is a row restricted to the features that
+/// occur in training rows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Model {
-    /// The features that some training row has, in increasing order.
+    /// The features that occur in training rows, in increasing order.
     pub features: Vec<i32>,
-    /// W, row after row, with a row for each of `features`; (features, `rank`).
+    /// W, row after row, with one row for each feature in `features`; (features, `rank`).
     pub w: Vec<f32>,
-    /// `Hᵀ`, row after row; (`rank`, `n_labels`). Zeros for labels that no training row is known to carry.
+    /// `Hᵀ`, row after row; (`rank`, `n_labels`). Columns of labels without a known positive entry are
+    /// zero.
     pub ht: Vec<f32>,
     /// The number of columns of W and H.
     pub rank: usize,
-    /// −∞ for labels that no training row is known to carry; 0 for the others if no intercepts are fitted;
-    /// (`n_labels`).
+    /// The intercepts; (`n_labels`). Labels without a known positive entry have −∞. If no intercepts
+    /// are fitted, all other labels have 0.
     pub intercept: Vec<f32>,
     /// The objective after each turn.
     pub objective: Vec<f64>,
-    /// The weight of the squares of W and H, given or chosen.
+    /// The weight of the squared norms of W and H, as given or as chosen by the fit.
     pub alpha: f64,
-    /// The score above which as many labels are predicted as are true, counted on held-out rows. None if it
-    /// was not asked for or cannot be learned.
+    /// The learned threshold. At this threshold, the number of predicted labels equals the number of
+    /// true labels, counted on held-out rows. It is None if it was not requested or cannot be learned.
     pub cut: Option<f32>,
 }
 
 impl Checked {
-    /// Fits W and H to the rows of `x` and `y`. The stored entries of a row of `y` are the labels it carries.
+    /// Fits W and H to the rows of `x` and `y`. The stored entries of a row of `y` are the labels of
+    /// the row.
     ///
-    /// `observed`, if given, stores the positions of the entries of Y that are known; without it, all entries
-    /// are known. `weights`, if given, multiplies the loss of each row; all must be > 0. `watch` counts
-    /// turns. Runs on all threads of the pool.
+    /// `observed` stores the positions of the known entries of Y. If it is not given, all entries are
+    /// known. `weights` multiplies the loss of each row, if it is given. All weights must be > 0.
+    /// `watch` counts turns. The fit runs on all threads of the pool.
     ///
-    /// Memory is about 14 bytes per stored value of X, `4 rank` bytes per row (several times that for
-    /// Newton's method), and `12 rank` bytes per feature and per label. The time of a turn is
+    /// The memory is about 14 bytes per stored value of X, `4 rank` bytes per row, and `12 rank` bytes
+    /// per feature and per label. Newton's method takes several times `4 rank` bytes per row. The time
+    /// of a turn depends on the loss:
     ///
-    /// * for squared loss with all entries known: O(`cg_max_iter` · `rank`) per stored value of X, and
-    ///   O(`rank`²) per row, feature and label;
-    /// * otherwise: for each step of conjugate gradients, O(`rank`) per stored value of X and per entry that
-    ///   is known.
+    /// - For squared loss with all entries known, a turn takes O(`cg_max_iter` · `rank`) per stored
+    ///   value of X, and O(`rank`²) per row, feature and label.
+    /// - Otherwise each step of conjugate gradients takes O(`rank`) per stored value of X and per known
+    ///   entry.
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if the shapes of `x`, `y`, `observed` and `weights` do not agree; [`Error::Param`] if
-    /// a value is not finite as `f32`, or if `x` and `weights` lead out of the range of `f32`;
-    /// [`Error::TooLarge`], [`Error::Stopped`].
+    /// Returns [`Error::Shape`] if the shapes of `x`, `y`, `observed` and `weights` do not agree.
+    /// Returns [`Error::Param`] if a value is not finite as `f32`, or if `x` and `weights` are so large
+    /// that results leave the range of `f32`. Returns [`Error::TooLarge`] if memory is short. Returns
+    /// [`Error::Stopped`] if the watch was stopped.
     pub fn fit(
         &self,
         x: Sparse<'_>,
@@ -87,7 +92,7 @@ impl Checked {
         let unit = unit_of_alpha(&x, weights);
         drop(x);
 
-        // Labels that no row is known to carry are left out of the factors.
+        // Labels without a known positive entry are left out of the factors.
         let mut known = match observed {
             Some(observed) => known_entries(y, observed)?,
             None => y.copied()?,
@@ -122,7 +127,7 @@ impl Checked {
             let set = |weights| Ridge::new(params, &design, &known, weights);
             fit_factors(params, data, unit, rank, &parts, set, watch)?
         } else {
-            // Turns of Newton's method are expensive, so `alpha` is chosen on one part only.
+            // Turns of Newton's method are expensive, so `alpha` is chosen with one part only.
             parts.for_alpha.truncate(1);
             let set = |weights| {
                 Ok(Newton {
@@ -141,8 +146,8 @@ impl Checked {
     }
 }
 
-/// Appends the objective after a turn; returns whether the turn was the last: `max_iter` is reached, or the
-/// objective fell by less than the share `tol`.
+/// Appends the objective after a turn. Returns true if this turn was the last one. A turn is the last
+/// if `max_iter` is reached, or if the objective decreased by less than the fraction `tol`.
 fn is_last(params: &Params, objective: &mut Vec<f64>, value: f64) -> bool {
     let before = objective.last().copied();
     objective.push(value);
@@ -150,7 +155,8 @@ fn is_last(params: &Params, objective: &mut Vec<f64>, value: f64) -> bool {
         || before.is_some_and(|before| before - value < params.tol * before)
 }
 
-/// The result of a fit, in the order of columns of [`Design`] and [`Labels`].
+/// The result of a fit. Features are in the order of the columns of [`Design`], labels in the order of
+/// [`Labels`].
 struct Fitted {
     w: Tall,
     h: Tall,
@@ -159,18 +165,18 @@ struct Fitted {
     cut: Option<f32>,
 }
 
-/// The held-out rows; empty where nothing is to be learned.
+/// The held-out rows. A list is empty if nothing is to be learned from it.
 struct Parts {
     for_alpha: Vec<Part>,
     for_cut: Vec<Part>,
 }
 
-/// Chooses `alpha` if `params` do not give it, takes turns, and learns the threshold. `set` makes the
-/// training set with the given weights of rows; `unit` is that of [`unit_of_alpha`].
+/// Chooses `alpha` if `params` does not contain it, takes turns, and learns the threshold. `set` makes
+/// the training set with the given weights of rows. `unit` is the result of [`unit_of_alpha`].
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`], [`Error::Stopped`].
+/// Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the watch was stopped.
 fn fit_factors<'w, T: Turns>(
     params: &Params,
     data: Data<'w>,
@@ -217,34 +223,35 @@ fn fit_factors<'w, T: Turns>(
     })
 }
 
-/// The initial H, row after row: independent normal numbers of variance 1 / rank (Box–Muller).
+/// Returns the initial H, row after row. Its entries are independent normal numbers with variance 1 /
+/// rank (Box–Muller method).
 pub(super) fn start(seed: u64, n_labels: usize, rank: usize) -> Result<Vec<f32>, Error> {
     let mut rng = Rng::with_seed(seed);
     let mut normal = || {
-        // In (0, 1], so that the logarithm is finite.
+        // The number is in (0, 1], so that the logarithm is finite.
         let radius = (-2.0 * (1.0 - rng.f64()).ln()).sqrt();
         (radius * (TAU * rng.f64()).cos() / (rank as f64).sqrt()) as f32
     };
     collected("the factor of Y", (0..n_labels * rank).map(|_| normal()))
 }
 
-/// The row ends of `x` as `u32`.
+/// Converts the row ends of `x` to `u32`.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] if there are more than 2³²−1 stored values.
+/// Returns [`Error::TooLarge`] if there are more than 2³²−1 stored values.
 fn u32_ends(x: &CsrOwned) -> Result<Vec<u32>, Error> {
-    // Row ends do not decrease, so the last is the largest.
+    // Row ends do not decrease, so the last row end is the largest.
     if u32::try_from(x.indices.len()).is_err() {
         return Err(Error::TooLarge {
             what: "number of stored features",
-            got: format!("{}, at most {}", x.indices.len(), u32::MAX),
+            got: format!("{}; at most {} are supported", x.indices.len(), u32::MAX),
         });
     }
     collected("number of rows", x.indptr.iter().map(|&end| end as u32))
 }
 
-/// The positions of `observed` with the values of `y` there, 0 or 1.
+/// Returns the positions of `observed` with the values of `y` at these positions, 0 or 1.
 fn known_entries(y: &CsrOwned, observed: &CsrOwned) -> Result<CsrOwned, Error> {
     let mut known = observed.copied()?;
     for row in 0..y.n_rows() {
@@ -258,8 +265,8 @@ fn known_entries(y: &CsrOwned, observed: &CsrOwned) -> Result<CsrOwned, Error> {
     Ok(known)
 }
 
-/// Removes the columns without a positive entry and renumbers the others in the same order; returns their old
-/// numbers.
+/// Removes the columns without a positive entry and renumbers the other columns in the same order.
+/// Returns the old number of each remaining column.
 fn keep_seen(known: &mut CsrOwned) -> Result<Vec<u32>, Error> {
     const UNSEEN: u32 = u32::MAX;
     let mut new = filled("number of labels", UNSEEN, known.n_cols)?;
@@ -294,8 +301,8 @@ fn keep_seen(known: &mut CsrOwned) -> Result<Vec<u32>, Error> {
     Ok(labels)
 }
 
-/// Turns a fit into a model: features in increasing order, all labels in their places, and intercepts from
-/// the row of W that belongs to the column of ones (if `ones`).
+/// Turns a fit into a model. Features are in increasing order, and all labels are at their original
+/// places. If `ones` is true, the intercepts come from the row of W that belongs to the column of ones.
 fn unfold(
     design: &Design,
     fitted: Fitted,
@@ -342,10 +349,12 @@ fn unfold(
     })
 }
 
-/// The unit of `alpha`: the root mean square length of rows times their mean weight, or 1 if that is 0.
+/// Returns the unit of `alpha`: the root mean square length of rows times their mean weight, or 1 if
+/// this product is 0.
 ///
-/// If rows are longer by a factor, `W Hᵀ` is smaller by it for the same scores; if weights are larger by a
-/// factor, so is the loss. In this unit, suitable values of `alpha` depend on neither.
+/// If all rows are longer by a factor, `W Hᵀ` is smaller by this factor for the same scores. If all
+/// weights are larger by a factor, the loss is larger by this factor. If `alpha` is measured in this
+/// unit, its suitable values depend neither on the length of rows nor on their weights.
 fn unit_of_alpha(x: &CsrOwned, weights: Option<&[f32]>) -> f64 {
     let (mut squares, mut total) = (0.0, 0.0);
     for row in 0..x.n_rows() {
@@ -358,12 +367,12 @@ fn unit_of_alpha(x: &CsrOwned, weights: Option<&[f32]>) -> f64 {
     if unit > 0.0 { unit } else { 1.0 }
 }
 
-/// Checks that intermediate results stay in the range of `f32`: products of gradients and scores grow up to
-/// the square of the magnitude computed here.
+/// Checks that intermediate results stay in the range of `f32`. Products of gradients and scores can
+/// grow up to the square of the magnitude computed here.
 ///
 /// # Errors
 ///
-/// [`Error::Param`] if it exceeds 1e17.
+/// Returns [`Error::Param`] if the magnitude exceeds 1e17.
 fn check_magnitude(x: &CsrOwned, weights: Option<&[f32]>) -> Result<(), Error> {
     const LARGEST: f64 = 1e17;
     let square = |row: usize| -> f64 {
@@ -380,8 +389,8 @@ fn check_magnitude(x: &CsrOwned, weights: Option<&[f32]>) -> Result<(), Error> {
     }
     Err(Error::Param {
         name: "X",
-        expected: "such that the sum of sample_weight times the largest squared length of a row is \
-                   at most 1e17 (see `normalize`)",
+        expected: "such that the product of the sum of sample_weight and the largest squared row length \
+                   is at most 1e17 (`normalize=True` scales rows to length 1)",
         got: format!("{magnitude:.1e}"),
     })
 }

@@ -1,9 +1,10 @@
-//! The choice of `alpha` and of the threshold, on rows that a fit did not see.
+//! Chooses `alpha` and the threshold with held-out rows.
 //!
-//! Rows are held out by giving them weight 0, so X and Y are shared with the fit itself. For `alpha`, both
-//! factors are fitted without the held-out rows, with one `alpha` after the other, and the loss on the
-//! held-out rows decides. For the threshold, only W is fitted again, to the final H, without the held-out
-//! rows; a [`Tally`] of their scores gives the threshold.
+//! A row is held out by giving it the weight 0, so X and Y are shared with the main fit. To choose
+//! `alpha`, the two factors are fitted without the held-out rows for several values of `alpha`. The
+//! loss on the held-out rows determines the choice. For the threshold, only W is fitted again without
+//! the held-out rows, with the final H. A [`Tally`] of the scores of the held-out rows gives the
+//! threshold.
 
 use super::dense::{Design, Tall};
 use super::entries::dot;
@@ -17,61 +18,64 @@ use manylabel_base::{Error, Watch, collected, copied, few, filled, parts};
 use manylabel_dense::zeros;
 use rayon::prelude::*;
 
-/// The most rows held out at a time; more would add little information.
+/// The largest number of rows held out at a time. More rows would add little information.
 const MOST_ROWS: usize = 2000;
 
-/// The most scores of rows held out at a time, so that scoring many labels does not cost more than a turn.
+/// The largest number of scores of rows held out at a time. It ensures that scoring many labels does
+/// not cost more than a turn.
 const MOST_SCORES: usize = 1 << 26;
 
-/// Rows whose scores are computed together.
+/// Number of rows that are scored together.
 const ROWS_OF_CHUNK: usize = 64;
 
-/// Turns of the fit with the first `alpha` that is tried.
+/// Number of turns of the fit with the first value of `alpha`.
 const FIRST_TURNS: usize = 4;
 
-/// Turns of each further fit, which starts from the one before. Such a warm start settles quickly: in a turn,
-/// singular values below `alpha` fall by their squared ratio to it.
+/// Number of turns of each further fit, which starts from the previous fit. After such a warm start,
+/// few turns are enough: in one turn, singular values below `alpha` shrink by the square of their ratio
+/// to `alpha`.
 const NEXT_TURNS: usize = 2;
 
-/// The first `alpha` tried, for rows of unit length and weight. On 24 of 26 data sets, the best one was
-/// within a factor of ten.
+/// The first value of `alpha`, for rows of unit length and weight 1. On 24 of 26 data sets, the best
+/// value was within a factor of ten of this value.
 const FIRST_ALPHA: f64 = 3.0;
 
 /// The ratio of consecutive values of `alpha`.
 const RATIO: f64 = 3.0;
 
-/// The most values tried in one direction.
+/// The largest number of values tried in one direction.
 const MOST_STEPS: usize = 12;
 
-/// The share of the loss by which the chosen `alpha`, below the one of least loss, may be worse. More
-/// regularization than rankings need still lowers the loss, because it shrinks scores. With this share, P@1
-/// on 18 data sets rises by up to 1.6 points and falls by at most 0.6.
+/// The relative increase of the loss that is accepted in exchange for an `alpha` below the one with the
+/// lowest loss. Strong regularization shrinks scores and so lowers the loss, even where rankings do not
+/// improve. With this value, P@1 on 18 data sets increases by up to 1.6 points and decreases by at most
+/// 0.6 points.
 const SPARED: f64 = 0.005;
 
-/// Some held-out rows.
+/// A group of held-out rows.
 pub(super) struct Part {
-    /// In increasing order.
+    /// The held-out rows, in increasing order.
     rows: Vec<usize>,
-    /// The weights of all rows, 0 for the held-out ones; (n).
+    /// The weights of all rows, where held-out rows have the weight 0; (n).
     weights: Vec<f32>,
 }
 
-/// How rows are held out: in how many parts, and of which size.
+/// The number and the size of the groups of held-out rows.
 pub(super) struct Plan {
-    /// The size of a part as a share of all rows.
+    /// The size of a part as a fraction of all rows.
     share: f64,
-    /// The least size of a part, but at most a quarter of all rows.
+    /// The smallest size of a part. If a quarter of all rows is smaller, a quarter is used instead.
     least: usize,
-    /// Parts are added until they have this many rows in all.
+    /// Parts are added until they have this many rows in total.
     enough: usize,
-    /// The most parts.
+    /// The largest number of parts.
     most_parts: usize,
-    /// Makes the seed of the draw differ from other uses of the seed.
+    /// A number that makes the seed of this draw different from the seeds of other draws.
     salt: u64,
 }
 
-/// For the choice of `alpha`. Its best value hardly depends on the number of rows, so a quarter of them can
-/// be held out.
+/// The plan for choosing `alpha`. The best value hardly depends on the number of rows, so a quarter of
+/// the rows can be held out.
 pub(super) const FOR_ALPHA: Plan = Plan {
     share: 0.25,
     least: 1,
@@ -80,8 +84,8 @@ pub(super) const FOR_ALPHA: Plan = Plan {
     salt: 0x61_6c70_6861,
 };
 
-/// For the threshold. Scores should be close to those of a fit to all rows, so only a tenth is held out; each
-/// part costs half a turn.
+/// The plan for the threshold. Scores should be close to the scores of a fit to all rows, so only a
+/// tenth of the rows is held out. Each part costs half a turn.
 pub(super) const FOR_CUT: Plan = Plan {
     share: 0.1,
     least: 50,
@@ -91,18 +95,19 @@ pub(super) const FOR_CUT: Plan = Plan {
 };
 
 impl Part {
-    /// The weights of all rows, 0 for the held-out ones.
+    /// Returns the weights of all rows, where held-out rows have the weight 0.
     pub(super) fn weights(&self) -> &[f32] {
         &self.weights
     }
 }
 
 impl Plan {
-    /// Draws disjoint parts; none if there is only one row. `weights` are those of the rows, 1 without them.
+    /// Draws disjoint parts. Returns no parts if there is only one row. `weights` holds the weights of
+    /// the rows. Without `weights`, all weights are 1.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// Returns [`Error::TooLarge`] if memory is short.
     pub(super) fn draw(
         &self,
         n_rows: usize,
@@ -121,7 +126,7 @@ impl Plan {
         let mut order = collected("number of rows", 0..n_rows)?;
         Rng::with_seed(seed ^ self.salt).shuffle(&mut order);
         let parts = order.chunks_exact(size).take(n_parts).map(|rows| {
-            let mut rows = copied("held-out rows", rows)?;
+            let mut rows = copied("number of held-out rows", rows)?;
             rows.sort_unstable();
             let mut weights = match weights {
                 Some(weights) => copied("number of rows", weights)?,
@@ -146,20 +151,21 @@ pub(super) struct Data<'a> {
 }
 
 impl Data<'_> {
-    /// The weight of a row in the training set.
+    /// Returns the weight of a row in the training set.
     fn weight(&self, row: usize) -> f32 {
         self.weights.map_or(1.0, |weights| weights[row])
     }
 
-    /// Scores `rows` with the factors `w` and `h`, and calls `see` with each known entry of these rows: its
-    /// row, score and value.
+    /// Scores `rows` with the factors `w` and `h`. Calls `see` with the row, the score and the value of
+    /// each known entry of these rows.
     ///
-    /// Rows are processed in chunks, on all threads. Each chunk has a sum of its own, which `start` makes;
-    /// the sums are returned in order of chunks.
+    /// Rows are processed in chunks, on all threads. Each chunk has its own sum, which `start` makes.
+    /// The sums are returned in the order of the chunks.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`], [`Error::Stopped`], and those of `see`.
+    /// Returns [`Error::TooLarge`] if memory is short, [`Error::Stopped`] if the watch was stopped, or
+    /// any error of `see`.
     fn visit<S: Send>(
         &self,
         rows: &[usize],
@@ -172,7 +178,7 @@ impl Data<'_> {
         let (rank, n_labels) = (w.n_cols, h.n_rows);
         let a = Tall::from_panels(rows.len(), rank, |t| {
             let all = self.x.times(&w.panels[t], watch)?;
-            collected("held-out rows", rows.iter().map(|&row| all[row]))
+            collected("number of held-out rows", rows.iter().map(|&row| all[row]))
         })?;
         let (a, h) = (a.to_rows()?, h.to_rows()?);
         let chunks = rows
@@ -191,8 +197,9 @@ impl Data<'_> {
                 }
                 return Ok(sum);
             }
-            // A column for each row, so that the scores of a row are contiguous.
-            let mut scores = zeros::<f32>("scores of held-out rows", n_labels, rows.len())?;
+            // Use one column for each row, so that the scores of a row are contiguous.
+            let mut scores =
+                zeros::<f32>("number of scores of held-out rows", n_labels, rows.len())?;
             let own = MatRef::from_row_major_slice(a, rows.len(), rank);
             let all = MatRef::from_row_major_slice(&h, n_labels, rank);
             matmul(
@@ -215,21 +222,23 @@ impl Data<'_> {
         parts(sums)
     }
 
-    /// The `alpha` with which the held-out rows of each part are predicted well by fits to the other rows;
-    /// None if there are no parts.
+    /// Returns a value of `alpha` with which fits predict held-out rows well. Returns None if there are
+    /// no parts.
     ///
-    /// `sets` are the training sets without the rows of each part. `unit` is that of `alpha`
-    /// (`fit::unit_of_alpha`). Fits take at most `max_iter` turns.
+    /// `sets` are the training sets, each without the rows of one part. `unit` is the unit of `alpha`
+    /// (see `fit::unit_of_alpha`). Each fit takes at most `max_iter` turns.
     ///
-    /// As `alpha` grows, the loss on held-out rows first falls and then rises. So values in the ratio
-    /// [`RATIO`] are tried in the direction in which it falls, until it rises. A parabola through the lowest
-    /// loss and its neighbours (over the logarithm of `alpha`) gives the minimum between them. The result is
-    /// a smaller `alpha`, at which the parabola is higher by the share [`SPARED`]; it is at most one
-    /// [`RATIO`] away.
+    /// As `alpha` grows, the loss on held-out rows first decreases and then increases. So the search
+    /// multiplies or divides `alpha` by [`RATIO`], in the direction in which the loss decreases, until
+    /// it increases. A parabola through the lowest loss and its two neighbours, over the logarithm of
+    /// `alpha`, gives the minimum between them. The result is a smaller `alpha`, at which the parabola
+    /// is higher than its minimum by the fraction [`SPARED`]. It differs from the best value tried by
+    /// at most the factor [`RATIO`].
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`], [`Error::Stopped`].
+    /// Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the watch was
+    /// stopped.
     pub(super) fn best_alpha<T: Turns>(
         &self,
         (unit, max_iter): (f64, usize),
@@ -270,7 +279,8 @@ impl Data<'_> {
         };
         let at = |step: i32| FIRST_ALPHA * unit * RATIO.powi(step);
         let (first, of_first) = judge(None, at(0))?;
-        // `lowest` is the loss at step `best`, `sides` are those at the steps before and after it.
+        // `lowest` is the loss at step `best`. `sides` are the losses at the steps before and after
+        // `best`.
         let (mut best, mut lowest) = (0, of_first);
         let mut sides = [f64::NAN; 2];
         for (side, direction) in [(1, 1), (0, -1)] {
@@ -288,7 +298,7 @@ impl Data<'_> {
                 from = factors;
             }
             if best != 0 {
-                break; // the loss at the step before is known: the search came from there
+                break; // the loss in the other direction is known from the search
             }
         }
         let bend = sides[0] - 2.0 * lowest + sides[1];
@@ -299,15 +309,17 @@ impl Data<'_> {
         Ok(Some(at(best) * RATIO.powf(shift)))
     }
 
-    /// The threshold above which as many entries of the held-out rows score as are 1; None if there are none.
+    /// Returns the threshold at which the number of predicted entries of the held-out rows equals the
+    /// number of their 1-entries. Returns None if there are no parts.
     ///
-    /// For each part, W is fitted again without its rows. H is not, although it has seen them: it has `rank`
-    /// numbers per label, which hold little of single rows (and nothing at all if the rank is the number of
-    /// labels).
+    /// For each part, W is fitted again without the rows of the part. H is not fitted again, although
+    /// the fit of H used these rows. H has only `rank` numbers per label, so it contains little
+    /// information on single rows. It contains none if the rank equals the number of labels.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`], [`Error::Stopped`].
+    /// Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the watch was
+    /// stopped.
     pub(super) fn cut<T: Turns>(
         &self,
         factors: &T::Factors,

@@ -1,12 +1,13 @@
-//! Newton's method on one factor while the other is fixed, for any loss and any set of known entries.
+//! Minimizes over one factor by Newton's method while the other factor is fixed, for any loss and any
+//! set of known entries.
 //!
-//! Scores are linear in each factor: `A Hᵀ`, where A is the *image* of the factor W, `A = X W`; the image of
-//! H is H itself. Images are kept beside the factors and updated with them, so a line search needs no product
-//! with X.
+//! Scores are linear in each factor: they are `A Hᵀ`, where `A = X W` is called the *image* of the
+//! factor W. The image of H is H itself. Images are stored beside the factors and updated together with
+//! them, so a line search needs no product with X.
 //!
-//! A step solves `(∇² + alpha I) s = −∇` by conjugate gradients, whose products cost O(rank) per stored value
-//! of X and per known entry, and halves s until the objective falls enough. A turn takes at most
-//! [`MOST_STEPS`] such steps in W and as many in H.
+//! A step solves `(∇² + alpha I) s = −∇` by conjugate gradients. Its products cost O(rank) per stored
+//! value of X and per known entry. Then the step s is halved until the objective decreases enough. A
+//! turn takes at most [`MOST_STEPS`] such steps for W and at most [`MOST_STEPS`] for H.
 
 use super::dense::{Design, Tall};
 use super::entries::{Ask, Entries, Side};
@@ -16,18 +17,18 @@ use super::turns::Turns;
 use manylabel_base::{Error, Watch, collected, copied, filled};
 use manylabel_simd::add_scaled;
 
-/// The most steps for a factor in a turn. For squared loss one step suffices, since the objective is
-/// quadratic.
+/// The largest number of steps for a factor in a turn. For squared loss, one step is enough, because
+/// the objective is quadratic.
 const MOST_STEPS: usize = 5;
 
-/// Steps for a factor end when the gradient norm is at most this share of the first one. More accuracy is of
-/// no use, since the other factor changes next.
+/// Steps for a factor end when the gradient norm is at most this fraction of the first gradient norm.
+/// More accuracy would not help, because the other factor changes next.
 const SHARE_OF_GRADIENT: f64 = 0.1;
 
-/// How often a step is halved before it is given up.
+/// The largest number of times that a step is halved before it is rejected.
 const MOST_HALVINGS: usize = 20;
 
-/// The share of the decrease predicted by the slope that a step must achieve (Armijo's rule).
+/// The fraction of the decrease predicted by the slope that a step must achieve (Armijo's rule).
 const ARMIJO: f64 = 0.01;
 
 /// A training set that is fitted by Newton's method.
@@ -38,7 +39,7 @@ pub(super) struct Newton<'a> {
     pub(super) entries: Entries<'a>,
 }
 
-/// Both factors and `X W`, each stored row after row.
+/// The two factors and `X W`, each stored row after row.
 #[derive(Debug)]
 pub(super) struct Factors {
     /// W; (d, rank).
@@ -51,7 +52,7 @@ pub(super) struct Factors {
 }
 
 impl Newton<'_> {
-    /// The first half of a turn: lowers the objective in W.
+    /// Computes the first half of a turn, which lowers the objective over W.
     fn improve_w(&self, factors: &mut Factors, alpha: f64, watch: &Watch) -> Result<(), Error> {
         let Factors { w, a, h, rank } = factors;
         let by_row = Half::of_w(self.x, self.entries, h, *rank);
@@ -65,7 +66,7 @@ impl Turns for Newton<'_> {
     fn start(&self, rank: usize, _: &Watch) -> Result<Factors, Error> {
         Ok(Factors {
             w: filled("the factor of X", 0.0, self.x.n_cols() * rank)?,
-            a: filled("the rows' embedding", 0.0, self.x.n_rows * rank)?,
+            a: filled("the embedding of the rows", 0.0, self.x.n_rows * rank)?,
             h: fit::start(self.params.seed, self.entries.labels.len(), rank)?,
             rank,
         })
@@ -89,7 +90,7 @@ impl Turns for Newton<'_> {
     fn copied(factors: &Factors) -> Result<Factors, Error> {
         Ok(Factors {
             w: copied("the factor of X", &factors.w)?,
-            a: copied("the rows' embedding", &factors.a)?,
+            a: copied("the embedding of the rows", &factors.a)?,
             h: copied("the factor of Y", &factors.h)?,
             rank: factors.rank,
         })
@@ -106,7 +107,7 @@ impl Turns for Newton<'_> {
 
 /// The objective as a function of one factor.
 struct Half<'a> {
-    /// X, which maps W to its image; None for H, which is its own image.
+    /// X, which maps W to its image. None for H, which is its own image.
     design: Option<&'a Design>,
     /// The entries, ordered by the rows of the image.
     side: Side<'a>,
@@ -116,7 +117,7 @@ struct Half<'a> {
 }
 
 impl<'a> Half<'a> {
-    /// The objective in W.
+    /// Returns the objective as a function of W.
     fn of_w(design: &'a Design, entries: Entries<'a>, h: &'a [f32], rank: usize) -> Self {
         Self {
             design: Some(design),
@@ -126,7 +127,7 @@ impl<'a> Half<'a> {
         }
     }
 
-    /// The objective in H.
+    /// Returns the objective as a function of H.
     fn of_h(entries: Entries<'a>, a: &'a [f32], rank: usize) -> Self {
         Self {
             design: None,
@@ -136,7 +137,7 @@ impl<'a> Half<'a> {
         }
     }
 
-    /// The image of a factor.
+    /// Computes the image of a factor.
     fn image(&self, factor: &[f32], watch: &Watch) -> Result<Vec<f32>, Error> {
         let Some(design) = self.design else {
             return copied("the factor of Y", factor);
@@ -148,7 +149,8 @@ impl<'a> Half<'a> {
         image?.to_rows()
     }
 
-    /// The transpose of [`image`](Self::image): `Xᵀ pulls` for W, `pulls` for H.
+    /// Applies the transpose of [`image`](Self::image). The result is `Xᵀ pulls` for W, and `pulls` for
+    /// H.
     fn transposed(&self, pulls: Vec<f32>, watch: &Watch) -> Result<Vec<f32>, Error> {
         let Some(design) = self.design else {
             return Ok(pulls);
@@ -164,12 +166,12 @@ impl<'a> Half<'a> {
     }
 }
 
-/// Lowers the objective in `factor`, and updates `image` with it. Returns the loss plus `alpha/2 ‖factor‖²`
-/// afterwards.
+/// Lowers the objective over `factor`, and updates `image` with it. Returns the loss plus `alpha/2
+/// ‖factor‖²` after the update.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`], [`Error::Stopped`].
+/// Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the watch was stopped.
 fn improve(
     half: &Half<'_>,
     params: &Params,
@@ -203,7 +205,7 @@ fn improve(
         let mut length = 1.0;
         let mut found = false;
         for _ in 0..MOST_HALVINGS {
-            let mut at = copied("the rows' embedding", image)?;
+            let mut at = copied("the embedding of the rows", image)?;
             add_scaled(&mut at, length as f32, &of_step);
             let square = square(factor) + 2.0 * length * products.0 + length * length * products.1;
             let there = ask(Ask::Value, &at)?.0 + alpha / 2.0 * square;
@@ -216,17 +218,17 @@ fn improve(
             length /= 2.0;
         }
         if !found {
-            return Ok(value); // what is left to gain is lost in rounding
+            return Ok(value); // rounding errors hide any further decrease
         }
     }
     Ok(ask(Ask::Value, image)?.0 + alpha / 2.0 * square(factor))
 }
 
-/// Newton's direction by conjugate gradients, and its image.
+/// Computes Newton's direction by conjugate gradients, and its image.
 ///
-/// This is one system over the whole factor, where [`Ridge`](super::ridge::Ridge) solves one for each column:
-/// second derivatives differ from entry to entry of Y and couple the columns. The image of the step is summed
-/// up during the iteration, which saves a product with X.
+/// This is one system over the whole factor, because second derivatives differ between the entries of Y
+/// and couple the columns. In contrast, [`Ridge`](super::ridge::Ridge) solves one system for each
+/// column. The image of the step is accumulated during the iteration, which saves a product with X.
 fn direction(
     half: &Half<'_>,
     params: &Params,
@@ -249,7 +251,7 @@ fn direction(
         add_scaled(&mut product, alpha as f32, &p);
         let length = rho / dot(&p, &product);
         if !(length.is_finite() && length > 0.0) {
-            break; // what is left of the residual is lost in rounding
+            break; // the residual is as small as rounding errors
         }
         add_scaled(&mut step, length as f32, &p);
         add_scaled(&mut of_step, length as f32, &of_p);
@@ -267,10 +269,10 @@ fn direction(
     Ok((step, of_step))
 }
 
-/// How many products are summed in sixteen `f32` lanes before these are added in `f64`.
+/// Number of products that are summed in sixteen `f32` lanes before these sums are added in `f64`.
 const STRETCH: usize = 1024;
 
-/// The dot product of two vectors, in `f64` over stretches in `f32`.
+/// Returns the dot product of two vectors. Short sums are computed in `f32` and then added in `f64`.
 fn dot(a: &[f32], b: &[f32]) -> f64 {
     let stretch = |(a, b): (&[f32], &[f32])| -> f64 {
         let mut lanes = [0.0f32; 16];
@@ -284,7 +286,7 @@ fn dot(a: &[f32], b: &[f32]) -> f64 {
     a.chunks(STRETCH).zip(b.chunks(STRETCH)).map(stretch).sum()
 }
 
-/// `‖a‖²`.
+/// Returns `‖a‖²`.
 fn square(a: &[f32]) -> f64 {
     dot(a, a)
 }

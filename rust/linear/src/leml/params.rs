@@ -1,9 +1,9 @@
-//! Parameters of LEML and their ranges.
+//! The parameters of LEML and their ranges.
 
 use manylabel_base::range::{at_least_one, ensure, positive};
 use manylabel_base::{Error, checked};
 
-/// The loss of an entry y of Y with the score z; `s = 2y − 1` is its sign.
+/// The loss of an entry y of Y with the score z, where `s = 2y − 1` is the sign of the entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Loss {
     /// `½ (y − z)²`.
@@ -14,32 +14,34 @@ pub enum Loss {
     SquaredHinge,
 }
 
-/// Parameters as the user gave them; [`check`](Self::check) makes them usable.
+/// The parameters as the user gave them. [`check`](Self::check) checks their ranges.
 #[derive(Debug, Clone)]
 pub struct Params {
-    /// The number of columns of W and H; ≥ 1. The number of rows and that of labels are upper limits.
+    /// The number of columns of W and H; ≥ 1. It is reduced to the number of rows or of labels if one
+    /// of these is smaller.
     pub rank: usize,
-    /// Weight of the squares of W and H; from 1e-30 to 1e12. None chooses a value close to the one that
-    /// predicts held-out rows best.
+    /// The weight of the squared norms of W and H; from 1e-30 to 1e12. With None, the fit chooses the
+    /// value on held-out rows.
     pub alpha: Option<f64>,
     /// The loss of an entry.
     pub loss: Loss,
-    /// The most turns; ≥ 1.
+    /// The largest number of turns; ≥ 1.
     pub max_iter: usize,
-    /// The fit is done when a turn lowers the objective by less than this share of it; finite, > 0.
+    /// The fit ends when a turn lowers the objective by less than this fraction; finite, > 0.
     pub tol: f64,
-    /// The most steps of conjugate gradients; ≥ 1.
+    /// The largest number of steps of conjugate gradients; ≥ 1.
     pub cg_max_iter: usize,
-    /// Conjugate gradients stop when the norm of the residual is at most this share of the first one;
-    /// finite, > 0.
+    /// Conjugate gradients stop when the norm of the residual is at most this fraction of the norm of
+    /// the first residual; finite, > 0.
     pub cg_tol: f64,
-    /// Whether there is an intercept: the weights of a feature that is 1 in every row.
+    /// True to fit an intercept, which is the weights of a feature that is 1 in every row.
     pub fit_intercept: bool,
-    /// Whether rows are scaled to unit length first.
+    /// True to scale rows to unit length before the fit.
     pub normalize: bool,
-    /// Seed of the first H and of the choice of held-out rows.
+    /// The seed of the initial H and of the choice of held-out rows.
     pub seed: u64,
-    /// Whether to learn the score above which as many labels are predicted as are true.
+    /// True to learn the threshold at which the number of predicted labels equals the number of true
+    /// labels.
     pub learn_cut: bool,
 }
 
@@ -68,7 +70,7 @@ impl Params {
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] for the first one out of range.
+    /// Returns [`Error::Param`] for the first parameter that is out of range.
     fn ranges(&self) -> Result<(), Error> {
         positive("tol", self.tol)?;
         positive("cg_tol", self.cg_tol)?;

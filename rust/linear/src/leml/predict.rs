@@ -1,8 +1,8 @@
-//! Scores of rows with factors of low rank.
+//! Scores rows with low-rank factors.
 //!
-//! A row is first embedded, `a = x W`, and then scored, `a Hᵀ + intercept`. The second product is a dense
-//! matrix product for a group of rows, in tiles of rows and labels. Each score is a sum in order of the
-//! columns of W, so it does not depend on which rows or labels share a tile.
+//! A row is first embedded as `a = x W`. Then its scores are `a Hᵀ + intercept`. For a group of rows,
+//! the second product is a dense matrix product, computed in tiles of rows and labels. Each score is a
+//! sum in the order of the columns of W, so it does not depend on which rows or labels share a tile.
 
 use manylabel_base::range::same;
 use manylabel_base::{Error, filled};
@@ -11,47 +11,49 @@ use manylabel_simd::{add_scaled, wide};
 use manylabel_sparse::{CsrView, Features, Index, Value, with_sparse};
 use std::ops::Range;
 
-/// The most rows scored together: with more, their embeddings would not stay in the first-level cache.
+/// The largest number of rows scored together. The embeddings of more rows would not stay in the
+/// first-level cache.
 const ROWS_AT_ONCE: usize = 32;
 
-/// The most scores that a thread computes at a time, unless a single row has more.
+/// The largest number of scores that a thread computes at a time. A single row may have more scores.
 const SCORES_AT_ONCE: usize = 1 << 22;
 
-/// Labels of a tile, whose sums stay in registers while the columns of the factors are read.
+/// Number of labels in a tile. Their sums stay in registers while the columns of the factors are read.
 const TILE: usize = 32;
 
-/// Rows of a tile.
+/// Number of rows in a tile.
 const ROWS_OF_TILE: usize = 4;
 
-/// Scores rows by `x W Hᵀ + intercept`.
+/// Scores rows as `x W Hᵀ + intercept`.
 #[derive(Debug, Clone, Copy)]
 pub struct Scorer<'a> {
-    /// The features that W has rows for, in increasing order.
+    /// The features that have a row in W, in increasing order.
     features: &'a [i32],
     /// W, row after row; (features, `rank`).
     w: &'a [f32],
     /// `Hᵀ`, row after row; (`rank`, `n_labels`).
     ht: &'a [f32],
-    /// (`n_labels`); −∞ for labels that are never predicted.
+    /// The intercepts; (`n_labels`). Labels that are never predicted have −∞.
     intercept: &'a [f32],
     n_features: usize,
     rank: usize,
-    /// Whether rows are scaled to unit length before they are scored.
+    /// True if rows are scaled to unit length before they are scored.
     normalize: bool,
 }
 
 impl<'a> Scorer<'a> {
     /// Borrows the arrays of a model. `shape` is (`n_features`, `rank`).
     ///
-    /// `w` has a row of `rank` numbers for each of `features`, which must be increasing and below
-    /// `n_features`. `ht` has a row of `n_labels` numbers for each column of W. `intercept` has a number for
-    /// each label, −∞ for labels that are never predicted. If `normalize`, rows are scaled to unit length
-    /// before they are scored. O(`features`).
+    /// `w` has one row of `rank` numbers for each feature in `features`. The features must be
+    /// increasing and below `n_features`. `ht` has one row of `n_labels` numbers for each column of W.
+    /// `intercept` has one number for each label, which is −∞ for labels that are never predicted. If
+    /// `normalize` is true, rows are scaled to unit length before they are scored. The time is O(number
+    /// of features).
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if lengths do not agree, [`Error::Param`] if features are out of order or out of
-    /// range.
+    /// Returns [`Error::Shape`] if the lengths do not agree. Returns [`Error::Param`] if features are
+    /// out of order or out of range.
     pub fn new(
         features: &'a [i32],
         w: &'a [f32],
@@ -94,7 +96,7 @@ struct Batch<'a, 'b, I, T> {
 }
 
 impl<I: Index, T: Value> Batch<'_, '_, I, T> {
-    /// `x W` for one row.
+    /// Computes `x W` for one row.
     fn embed(&self, row: usize, out: &mut [f32]) {
         let Scorer {
             features, w, rank, ..
@@ -104,7 +106,8 @@ impl<I: Index, T: Value> Batch<'_, '_, I, T> {
         let (cols, values) = self.x.row(row);
         let mut rest = 0;
         for (col, value) in cols.iter().zip(values) {
-            // Both lists are in increasing order, so only the rest of `features` is searched.
+            // The two lists are in increasing order, so only the remaining part of `features` is
+            // searched.
             rest += features[rest..].partition_point(|feature| feature.get() < col.get());
             match features.get(rest) {
                 None => break,
@@ -138,7 +141,7 @@ impl<I: Index, T: Value> Rows for Batch<'_, '_, I, T> {
             return Ok(());
         }
         let embedded: &mut Vec<f32> = task.work.room(|| Ok(Vec::new()))?;
-        // Room for whole tiles; rows that do not exist are zero.
+        // The buffer has whole tiles of rows. Rows that do not exist are zero.
         let size = rows.len().next_multiple_of(ROWS_OF_TILE) * rank;
         if embedded.len() == size {
             embedded.fill(0.0);
@@ -154,8 +157,9 @@ impl<I: Index, T: Value> Rows for Batch<'_, '_, I, T> {
     }
 }
 
-/// A row takes O(`rank` · (features of the row + `n_labels`)) time. Each thread keeps the scores of up to 32
-/// rows, at most 16 MiB unless a single row has more. Labels with intercept −∞ are never ranked or predicted.
+/// Scoring a row takes O(`rank` · (features of the row + `n_labels`)) time. Each thread keeps the
+/// scores of up to 32 rows, at most 16 MiB unless a single row needs more. Labels with intercept −∞ are
+/// never ranked or predicted.
 impl Model for Scorer<'_> {
     fn n_labels(&self) -> usize {
         self.intercept.len()
@@ -171,14 +175,14 @@ impl Model for Scorer<'_> {
     }
 }
 
-/// `out += value * row`.
+/// Computes `out += value * row`.
 #[wide]
 fn add_row(value: f32, row: &[f32], out: &mut [f32]) {
     add_scaled(out, value, row);
 }
 
-/// `scores = intercept + a Hᵀ`. Each score is a sum in order of the columns of `a`, so its bits do not depend
-/// on which rows and labels share a tile. `a` must have whole tiles of rows.
+/// Computes `scores = intercept + a Hᵀ`. Each score is a sum in the order of the columns of `a`, so it
+/// does not depend on which rows and labels share a tile. `a` must consist of whole tiles of rows.
 #[wide]
 fn add_products(a: &[f32], ht: &[f32], intercept: &[f32], rank: usize, scores: &mut [f32]) {
     let n_labels = intercept.len();

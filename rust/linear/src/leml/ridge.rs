@@ -1,15 +1,16 @@
-//! Turns for squared loss with all entries of Y known: two ridge regressions.
+//! Computes turns for squared loss with all entries of Y known. Each turn consists of two ridge
+//! regressions.
 //!
 //! With `A = X W`, the objective is `½ ‖Ω^½ (Y − A Hᵀ)‖² + alpha/2 (‖W‖² + ‖H‖²)`.
 //!
-//! * In W: its gradient is `XᵀΩX W HᵀH − XᵀΩY H + alpha W`. After a rotation of both factors that makes
-//!   `HᵀH = diag(λ)`, column k of W solves `(λ_k XᵀΩX + alpha I) w_k = XᵀΩY h_k`, independently of the
-//!   others. A panel of 32 columns is solved by preconditioned conjugate gradients, warm-started with the W
-//!   before.
-//! * In H: row j solves `(AᵀΩA + alpha I) h_j = AᵀΩ y_j`. One Cholesky factor serves all labels.
+//! - Over W: the gradient of the objective is `XᵀΩX W HᵀH − XᵀΩY H + alpha W`. The two factors are
+//!   rotated so that `HᵀH = diag(λ)`. Then column k of W solves `(λ_k XᵀΩX + alpha I) w_k = XᵀΩY h_k`,
+//!   independently of the other columns. A panel of 32 columns is solved by preconditioned conjugate
+//!   gradients, starting from the previous W.
+//! - Over H: row j solves `(AᵀΩA + alpha I) h_j = AᵀΩ y_j`. All labels share one Cholesky factor.
 //!
-//! Right sides are sums over the ones of Y, and the objective follows from Gram matrices, so that nothing of
-//! size rows × labels is formed.
+//! The right-hand sides are sums over the 1-entries of Y, and the objective is computed from Gram
+//! matrices. So nothing of size rows × labels is allocated.
 
 use super::dense::{Design, Tall};
 use super::params::Params;
@@ -21,26 +22,26 @@ use manylabel_simd::{STRETCH, wide};
 use manylabel_sparse::{LANES, Lanes};
 use rayon::prelude::*;
 
-/// Labels whose rows of H are solved for together.
+/// Number of labels for which rows of H are solved together.
 const LABELS: usize = 64;
 
-/// A number in `f64` for each lane of a panel.
+/// One number in `f64` for each lane of a panel.
 type Sums = [f64; LANES];
 
-/// A training set, and constants of it that each turn needs.
+/// A training set, and constants that each turn needs.
 pub(super) struct Ridge<'a> {
     params: &'a Params,
     x: &'a Design,
     labels: &'a Labels,
-    /// The diagonal of Ω; the identity without them.
+    /// The diagonal of Ω. Without weights, Ω is the identity matrix.
     weights: Option<&'a [f32]>,
     /// The diagonal of `XᵀΩX`, for the preconditioner; (d).
     squares: Vec<f32>,
-    /// `½ ‖Ω^½ Y‖²`: the objective at zero.
+    /// `½ ‖Ω^½ Y‖²`, which is the objective at zero.
     constant: f64,
 }
 
-/// Both factors, and `HᵀH`.
+/// The two factors, and `HᵀH`.
 #[derive(Debug)]
 pub(super) struct Factors {
     pub(super) w: Tall,
@@ -49,20 +50,20 @@ pub(super) struct Factors {
     gram: Mat<f64>,
 }
 
-/// Both factors, rotated so that `HᵀH` is diagonal.
+/// The two factors, rotated so that `HᵀH` is diagonal.
 struct Turned {
     w: Tall,
     h: Tall,
-    /// λ, the diagonal of `HᵀH`, padded with zeros to a multiple of [`LANES`].
+    /// The diagonal λ of `HᵀH`, padded with zeros to a multiple of [`LANES`].
     lambda: Vec<f64>,
 }
 
 impl<'a> Ridge<'a> {
-    /// A training set with the given weights of rows, 1 without them.
+    /// Prepares a training set with the given weights of rows. Without `weights`, all weights are 1.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// Returns [`Error::TooLarge`] if memory is short.
     pub(super) fn new(
         params: &'a Params,
         x: &'a Design,
@@ -84,7 +85,7 @@ impl<'a> Ridge<'a> {
         })
     }
 
-    /// Rotates both factors by the eigenvectors of `HᵀH`, which leaves `W Hᵀ` unchanged.
+    /// Rotates the two factors by the eigenvectors of `HᵀH`, which does not change `W Hᵀ`.
     fn turned(factors: &Factors, watch: &Watch) -> Result<Turned, Error> {
         let Factors { w, h, gram } = factors;
         // The eigenvalue iteration converges if all numbers are finite.
@@ -102,8 +103,8 @@ impl<'a> Ridge<'a> {
         })
     }
 
-    /// Lowers the objective in W: solves `(λ_k XᵀΩX + alpha I) w_k = XᵀΩY h_k` for each column k
-    /// approximately. Each panel is the work of one thread.
+    /// Lowers the objective over W by solving `(λ_k XᵀΩX + alpha I) w_k = XᵀΩY h_k` approximately for
+    /// each column k. Each panel is solved by one thread.
     fn improve_w(&self, turned: &Turned, alpha: f64, watch: &Watch) -> Result<Tall, Error> {
         let Turned { w, h, lambda } = turned;
         Tall::from_panels(w.n_rows, w.n_cols, |t| {
@@ -123,13 +124,14 @@ impl<'a> Ridge<'a> {
         })
     }
 
-    /// Solves `(λ_k XᵀΩX + alpha I) w_k = r_k` for the columns of one panel, by conjugate gradients from
-    /// `start` with the diagonal as preconditioner. A lane is done when the norm of its residual has fallen
-    /// to the share `cg_tol`; it then takes steps of length 0.
+    /// Solves `(λ_k XᵀΩX + alpha I) w_k = r_k` for the columns of one panel, by conjugate gradients
+    /// from `start`. The preconditioner is the diagonal of the system. A lane has converged when the
+    /// norm of its residual is at most the fraction `cg_tol` of its first norm. Afterwards its steps
+    /// have length 0.
     ///
-    /// Each lane has its own λ, so the preconditioner is a number for each feature and lane, computed where
-    /// it is used. This is why the loop of `pls/src/cg.rs`, with one diagonal for all lanes, is not used
-    /// here.
+    /// Each lane has its own λ. So the preconditioner has one number for each feature and lane, which
+    /// is computed where it is needed. The loop of `pls/src/cg.rs` uses one diagonal for all lanes and
+    /// cannot be used here.
     fn solve(
         &self,
         mut r: Vec<Lanes<f32>>,
@@ -186,12 +188,13 @@ impl<'a> Ridge<'a> {
         Ok(w)
     }
 
-    /// W with the H that minimizes the objective for it, and the objective there.
+    /// Computes the H that minimizes the objective for W. Returns W with this H, and the objective.
     fn best_h(&self, w: Tall, alpha: f64, watch: &Watch) -> Result<(Factors, f64), Error> {
         let rank = w.n_cols;
         let a = Tall::from_panels(self.x.n_rows, rank, |t| self.x.times(&w.panels[t], watch))?;
         let gram = a.gram(self.weights, watch)?;
-        // Rounding errors in A are of this size; a smaller ridge might leave the matrix indefinite.
+        // Rounding errors in A have this size. With a smaller ridge, the matrix might not be positive
+        // definite.
         let least = 1e-12 * (0..rank).map(|k| gram[(k, k)]).sum::<f64>();
         let factor = Cholesky::new(gram.as_ref(), alpha.max(least), watch)?;
         let factor = factor.ok_or_else(|| not_finite("no Cholesky factorization"))?;
@@ -201,9 +204,9 @@ impl<'a> Ridge<'a> {
             watch.step(0)?;
             let labels = block * LABELS..((block + 1) * LABELS).min(n_labels);
             let right = self.label_sums(&a, labels.clone())?;
-            let mut h = manylabel_dense::copied("rows of a factor", right.as_ref())?;
+            let mut h = manylabel_dense::copied("the factor matrix", right.as_ref())?;
             factor.solve_in_place(h.as_mut(), watch)?;
-            let mut rows = zeros::<f32>("rows of a factor", rank, labels.len())?;
+            let mut rows = zeros::<f32>("the factor matrix", rank, labels.len())?;
             let mut product = 0.0;
             for j in 0..labels.len() {
                 for k in 0..rank {
@@ -238,9 +241,9 @@ impl<'a> Ridge<'a> {
         Ok((Factors { w, h, gram }, objective))
     }
 
-    /// The columns of `AᵀΩY` that belong to some labels, in O(rank) per one of Y.
+    /// Computes the columns of `AᵀΩY` that belong to some labels, in O(rank) time per 1-entry of Y.
     fn label_sums(&self, a: &Tall, labels: std::ops::Range<usize>) -> Result<Mat<f64>, Error> {
-        let mut sums = zeros("rows of a factor", a.n_cols, labels.len())?;
+        let mut sums = zeros("the factor matrix", a.n_cols, labels.len())?;
         for (j, label) in labels.enumerate() {
             let mut column = sums.as_mut().col_mut(j);
             for (t, panel) in a.panels.iter().enumerate() {
@@ -301,16 +304,17 @@ impl Turns for Ridge<'_> {
     }
 }
 
-/// The error of a factorization that failed, which happens only if numbers are not finite.
+/// Returns the error for a factorization that failed. A factorization fails only if numbers are not
+/// finite.
 fn not_finite(got: &str) -> Error {
     Error::Param {
         name: "X",
-        expected: "of a scale at which products are finite",
+        expected: "scaled so that all products are finite",
         got: got.into(),
     }
 }
 
-/// `p = M⁻¹r + beta p`, where M is the diagonal of the system; returns `r·r` and `r·M⁻¹r`.
+/// Computes `p = M⁻¹r + beta p`, where M is the diagonal of the system. Returns `r·r` and `r·M⁻¹r`.
 #[wide]
 fn direct(
     diagonal: &[f32],
@@ -339,7 +343,7 @@ fn direct(
     (squares, rho)
 }
 
-/// `r·M⁻¹r`.
+/// Returns `r·M⁻¹r`.
 #[wide]
 fn preconditioned(diagonal: &[f32], lambda: &Lanes<f32>, alpha: f32, r: &[Lanes<f32>]) -> Sums {
     let mut sums = [0.0; LANES];
@@ -356,7 +360,7 @@ fn preconditioned(diagonal: &[f32], lambda: &Lanes<f32>, alpha: f32, r: &[Lanes<
     sums
 }
 
-/// `p·(lambda g + alpha p)`.
+/// Returns `p·(lambda g + alpha p)`.
 #[wide]
 fn curvature(p: &[Lanes<f32>], g: &[Lanes<f32>], lambda: &Lanes<f32>, alpha: f32) -> Sums {
     let mut sums = [0.0; LANES];
@@ -372,7 +376,7 @@ fn curvature(p: &[Lanes<f32>], g: &[Lanes<f32>], lambda: &Lanes<f32>, alpha: f32
     sums
 }
 
-/// `r −= step (lambda g + alpha p)`.
+/// Computes `r −= step (lambda g + alpha p)`.
 #[wide]
 fn descend(
     r: &mut [Lanes<f32>],

@@ -1,26 +1,28 @@
-//! The duals of one row, solved for together.
+//! Solves for all duals of one row together.
 //!
-//! For row i, the duals of all other rows are fixed, and the dual objective is replaced by a quadratic upper
-//! bound of curvature `‖x_i‖²`. Its minimum is the Euclidean projection of a point (b, e) onto a polytope: u
-//! are the negated duals of active labels that the row does not carry, t the duals of labels that it
-//! carries. `visits.rs` computes b and e from the scores of these labels.
+//! For row i, the duals of all other rows are fixed, and the dual objective is replaced by a quadratic
+//! upper bound with curvature `‖x_i‖²`. The minimum of this bound is the Euclidean projection of a point
+//! (b, e) onto a polytope of points (u, t). The numbers u are the negated duals of the active labels that
+//! row i does not have. The numbers t are the duals of the labels that row i has. `visits.rs` computes b
+//! and e from the scores of these labels.
 
 use manylabel_base::{Error, collected, copied};
 
 /// The name of copies in error messages.
-const WHAT: &str = "labels of a row";
+const WHAT: &str = "number of labels of a row";
 
-/// Solves `min ‖u − b‖² + ‖t − e‖²` subject to `u, t ≥ 0` and `Σu = Σt ≤ most`. On return, `b` has u and `e`
-/// has t.
+/// Solves `min ‖u − b‖² + ‖t − e‖²` subject to `u, t ≥ 0` and `Σu = Σt ≤ most`. On return, `b` contains
+/// u and `e` contains t.
 ///
-/// Let θ be the multiplier of `Σu = Σt`. If the bound `most` is not active, `u = (b − θ)₊` and
-/// `t = (e + θ)₊`. `Σ(b − θ)₊` falls with θ and `Σ(e + θ)₊` rises, so their difference has one root, which is
-/// found with a binary search over the sorted breakpoints. If the sums exceed `most` there, u and t are the
-/// projections of b and e onto simplices with the sum `most`. Takes O(m log m) for m numbers.
+/// Let θ be the multiplier of `Σu = Σt`. If the bound `most` is not active, `u = (b − θ)₊` and `t =
+/// (e + θ)₊`. `Σ(b − θ)₊` decreases with θ and `Σ(e + θ)₊` increases, so their difference has one root.
+/// A binary search over the sorted breakpoints finds this root. If the sums exceed `most` at the root,
+/// u and t are the projections of b and e onto simplices with the sum `most`. The time is O(m log m)
+/// for m numbers.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] if a copy of the numbers does not fit in memory.
+/// Returns [`Error::TooLarge`] if a copy of the numbers does not fit in memory.
 ///
 /// # Examples
 ///
@@ -33,7 +35,7 @@ const WHAT: &str = "labels of a row";
 /// ```
 pub fn solve(b: &mut [f64], e: &mut [f64], most: f64) -> Result<(), Error> {
     let largest = |values: &[f64]| values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    // If −max e ≥ max b, there is no θ at which both sums are positive.
+    // If −max e ≥ max b, there is no θ at which the two sums are positive.
     if largest(b) + largest(e) <= 0.0 {
         b.fill(0.0);
         e.fill(0.0);
@@ -56,7 +58,7 @@ pub fn solve(b: &mut [f64], e: &mut [f64], most: f64) -> Result<(), Error> {
     Ok(())
 }
 
-/// The root θ of `Σ(b − θ)₊ − Σ(e + θ)₊`, given that both sums are positive there.
+/// Returns the root θ of `Σ(b − θ)₊ − Σ(e + θ)₊`, given that the two sums are positive at the root.
 fn balance(b: &[f64], e: &[f64]) -> Result<f64, Error> {
     let mut points = collected(WHAT, b.iter().copied().chain(e.iter().map(|e| -e)))?;
     points.sort_unstable_by(f64::total_cmp);
@@ -65,8 +67,9 @@ fn balance(b: &[f64], e: &[f64]) -> Result<f64, Error> {
         let rises: f64 = e.iter().map(|e| (e + theta).max(0.0)).sum();
         falls - rises
     };
-    // The root lies between the last breakpoint at which the difference is positive and the next one. Each
-    // term is positive either everywhere or nowhere between the two, so the difference is linear there.
+    // The root lies between the last breakpoint with a positive difference and the next breakpoint.
+    // Between these two points, no term changes between zero and positive. So the difference is linear
+    // there.
     let next = points.partition_point(|&theta| difference(theta) > 0.0);
     let last = next
         .checked_sub(1)
@@ -79,7 +82,7 @@ fn balance(b: &[f64], e: &[f64]) -> Result<f64, Error> {
     Ok((falls.sum::<f64>() - rises.sum::<f64>()) / n as f64)
 }
 
-/// The θ for which `Σ(values − θ)₊ = sum`, where `sum > 0`.
+/// Returns the θ for which `Σ(values − θ)₊ = sum`, where `sum > 0`.
 fn simplex_threshold(values: &[f64], sum: f64) -> Result<f64, Error> {
     let mut sorted = copied(WHAT, values)?;
     sorted.sort_unstable_by(|a, b| b.total_cmp(a));

@@ -1,5 +1,6 @@
-//! The fit: passes over the rows until the duality gap is small or held-out precision stops growing, then
-//! the post-solve, then intercepts and threshold.
+//! Fits PD-Sparse. The fit makes passes over the rows until the duality gap is small or the precision
+//! on held-out rows stops increasing. Then it runs the post-solve, and finally it learns intercepts and
+//! the threshold.
 
 use super::held_out::{self, Looks};
 use super::params::Checked;
@@ -14,40 +15,43 @@ use manylabel_sparse::{CsrOwned, Sparse};
 /// A fitted model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Model {
-    /// The weights by feature, as [`Scorer`](crate::Scorer) reads them; (`n_features`, `n_labels`).
+    /// The weights by feature, in the form that [`Scorer`](crate::Scorer) reads; (`n_features`,
+    /// `n_labels`).
     pub weights: CsrOwned,
-    /// −∞ for labels that no training row carries; (`n_labels`).
+    /// The intercepts; (`n_labels`). The intercepts of labels that occur in no training row are −∞.
     pub intercept: Vec<f32>,
-    /// The score above which as many labels are predicted on held-out rows as are true. None if it was not
-    /// asked for or cannot be learned.
+    /// The learned threshold. At this threshold, the number of predicted labels on held-out rows equals
+    /// the number of true labels. It is None if it was not requested or cannot be learned.
     pub cut: Option<f32>,
-    /// The number of passes over the rows, without those of the post-solve.
+    /// The number of passes over the rows, without the passes of the post-solve.
     pub n_iter: usize,
-    /// The duality gap before the post-solve: the primal objective plus the dual one (in its minimized form).
-    /// It is 0 at the optimum.
+    /// The duality gap before the post-solve: the sum of the primal objective and the dual objective
+    /// (in its minimized form). It is 0 at the optimum.
     pub dual_gap: f64,
-    /// The precision at 1 on held-out rows after each pass: the share of rows, of those with a label, whose
-    /// best label is right. Empty without held-out rows.
+    /// The precision at 1 on held-out rows after each pass. It is the fraction of rows whose best label
+    /// is correct, among the rows that have a label. Empty without held-out rows.
     pub validation: Vec<f64>,
 }
 
 impl Checked {
-    /// Fits weights to the rows of `x` and `y`. The stored entries of a row of `y` are the labels it carries;
-    /// their values are not used.
+    /// Fits weights to the rows of `x` and `y`. The stored entries of a row of `y` are the labels of
+    /// the row. The values of the entries are not used.
     ///
-    /// `weights`, if given, multiplies the loss of each row; all must be > 0. Rows marked in `held_out` are
-    /// not trained on: after each pass the precision on them is measured, and the model is that of the best
-    /// pass. `watch` counts passes.
+    /// `weights` multiplies the loss of each row, if it is given. All weights must be > 0. Rows marked
+    /// in `held_out` are not used for training. After each pass, the precision on these rows is
+    /// measured, and the model of the best pass is returned. `watch` counts passes.
     ///
-    /// With exact search, a visit to row i takes time O(`Σ_{j∈x_i} n_weights(j) + n_labels`), where
-    /// `n_weights(j)` is the number of nonzero weights of feature j. Visits run on one thread; passes that
-    /// only score rows run on all threads of the pool. Results do not depend on their number.
+    /// With exact search, a visit to row i takes O(`Σ_{j∈x_i} n_weights(j) + n_labels`) time, where
+    /// `n_weights(j)` is the number of nonzero weights of feature j. Visits run on one thread. Passes
+    /// that only score rows run on all threads of the pool. Results do not depend on the number of
+    /// threads.
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if the rows of `x`, `y`, `weights` and `held_out` differ; [`Error::Param`] if a value
-    /// is not finite as `f32`, or if `C`, `weights` and `x` lead out of the range of `f32`;
-    /// [`Error::TooLarge`], [`Error::Stopped`].
+    /// Returns [`Error::Shape`] if `x`, `y`, `weights` and `held_out` have different numbers of rows.
+    /// Returns [`Error::Param`] if a value is not finite as `f32`, or if `C`, `weights` and `x` are so
+    /// large that results leave the range of `f32`. Returns [`Error::TooLarge`] if memory is short.
+    /// Returns [`Error::Stopped`] if the watch was stopped.
     #[expect(
         clippy::too_many_lines,
         reason = "the steps of the algorithm, one after the other"
@@ -87,7 +91,7 @@ impl Checked {
         let held = collected("number of rows", (0..n).filter(|&row| is_held(row)))?;
         let mut validation = Vec::new();
         let mut best: Option<(f64, usize, State)> = None;
-        let mut gap = None; // of the model as it stands
+        let mut gap = None; // the gap of the current model
         let mut n_iter = 0;
         while n_iter < params.max_iter {
             let pass = fit.pass(&mut state, &problem.order, true, watch)?;
@@ -106,8 +110,9 @@ impl Checked {
             }
             let (squares, sizes) = state.weights.norms();
             let primal = squares + params.l1 * sizes + pass.loss;
-            // The gap of the pass is made of gaps that rows had before their visits, each with other
-            // weights. Only the gap of one model is a bound.
+            // The gap of the pass is a sum over rows. Each term was computed before the visit to its
+            // row, so each term belongs to different weights. Only the gap of a single model is a
+            // bound.
             let goal = params.tol * primal;
             if pass.gap <= goal {
                 let found = problem.dual_gap(&state, params.l1, watch)?;
@@ -130,7 +135,7 @@ impl Checked {
             Some(gap) => gap,
             None => problem.dual_gap(&state, params.l1, watch)?,
         };
-        // The weights before the post-solve, if they are better on held-out rows.
+        // The weights before the post-solve are used if they are better on held-out rows.
         let mut before = None;
         if params.post_solve && params.l1 > 0.0 {
             if precision_of_best.is_some() {
@@ -160,17 +165,20 @@ impl Checked {
             };
             let mut seen;
             if held_out.is_some() {
-                let rows = collected("held-out rows", held.iter().map(|&row| row as u32))?;
+                let rows = collected(
+                    "number of held-out rows",
+                    held.iter().map(|&row| row as u32),
+                )?;
                 let known = |row: usize| {
                     let carried = y.row(row).0.iter();
                     let places = carried.filter_map(|label| labels.binary_search(label).ok());
-                    collected("labels of a row", places.map(|at| at as u32))
+                    collected("number of labels of a row", places.map(|at| at as u32))
                 };
                 seen = looks(&mut rows.iter().copied(), y);
                 problem.look(best, &rows, &mut seen, (known, row_weight), watch)?;
             } else {
                 let parts = held_out::parts(n, params.seed)?;
-                let known = |row: usize| copied("labels of a row", problem.y.row(row).0);
+                let known = |row: usize| copied("number of labels of a row", problem.y.row(row).0);
                 seen = looks(&mut parts.iter().flatten().copied(), &problem.y);
                 for rows in &parts {
                     fit.forget(&mut state, rows, watch)?;
@@ -195,7 +203,7 @@ impl Checked {
     }
 }
 
-/// A copy of `y` in which the rows that `is_left_out` marks are empty.
+/// Copies `y` and empties the rows for which `is_left_out` is true.
 fn without(y: &CsrOwned, is_left_out: impl Fn(usize) -> bool) -> Result<CsrOwned, Error> {
     let mut out = CsrOwned {
         indptr: reserved("number of rows", y.n_rows() + 1)?,
@@ -207,16 +215,24 @@ fn without(y: &CsrOwned, is_left_out: impl Fn(usize) -> bool) -> Result<CsrOwned
     for row in 0..y.n_rows() {
         if !is_left_out(row) {
             let (labels, values) = y.row(row);
-            extend("labels of a row", &mut out.indices, labels.iter().copied())?;
-            extend("labels of a row", &mut out.values, values.iter().copied())?;
+            extend(
+                "number of labels of a row",
+                &mut out.indices,
+                labels.iter().copied(),
+            )?;
+            extend(
+                "number of labels of a row",
+                &mut out.values,
+                values.iter().copied(),
+            )?;
         }
         out.indptr.push(out.indices.len());
     }
     Ok(out)
 }
 
-/// Restores the original numbers: row r of `found` becomes row `features[r]` of `n_features`, and label l
-/// becomes `labels[l]` of `n_labels`.
+/// Restores the original numbers. Row r of `found` becomes row `features[r]` of `n_features` rows, and
+/// label l becomes label `labels[l]` of `n_labels` labels.
 fn spread(
     found: &CsrOwned,
     features: &[u32],
@@ -240,8 +256,9 @@ fn spread(
     })
 }
 
-/// For each label, the logarithm of the weighted share of `rows` that carry it. Half a row of the mean weight
-/// is added to the rows that carry a label and one row to all rows, so that no share is 0 or 1.
+/// Returns, for each label, the logarithm of the weighted fraction of `rows` that have the label. Half
+/// a row with the mean weight is added to the rows that have the label, and one row is added to all
+/// rows. So no fraction is 0 or 1.
 fn log_frequencies(
     y: &CsrOwned,
     rows: impl Iterator<Item = usize>,

@@ -1,42 +1,47 @@
-//! Intercepts and the threshold, which the ranking loss does not determine, chosen on held-out rows.
+//! Chooses intercepts and the threshold on held-out rows, because the ranking loss does not determine
+//! them.
 //!
-//! The intercept of label k is `f · log(frequency of k)` with one factor f ≥ 0 for all labels. For each of
-//! [`N_FACTORS`] factors, the rankings of the held-out rows are measured (mean precision at the ranks of
-//! their labels), and a [`Tally`] finds the threshold above which as many labels are predicted as are true.
-//! [`Looks::decide`] chooses the factor.
+//! The intercept of label k is `f · log(frequency of k)`, with one factor f ≥ 0 for all labels. There
+//! are [`N_FACTORS`] possible factors. For each factor, the rankings of the held-out rows are measured
+//! by the label ranking average precision: the precision at the rank of a true label, averaged over the
+//! true labels of each row and then over rows. A [`Tally`] finds the threshold at which the number of
+//! predicted labels equals the number of true labels. [`Looks::decide`] chooses the factor.
 //!
-//! The held-out rows are those of the user, or a few parts of the training rows, which the fit forgets one
-//! after the other (`Fit::forget`).
+//! The user may give the held-out rows. If not, a few parts of the training rows are held out one after
+//! the other. The fit removes the influence of a part from the weights before the part is scored
+//! (`Fit::forget`).
 
 use crate::cut::Tally;
 use fastrand::Rng;
 use manylabel_base::{Error, collected, copied, extend, few, filled};
 use rayon::prelude::*;
 
-/// The factors to choose from are 0 and the powers of 2 with exponents from the least to the most. They do
-/// not depend on the scale of the features, since the margin of the loss is 1. A label that is ten times as
-/// frequent as another gains 4.6 margins with the largest factor, and a two-hundredth with the smallest.
+/// The possible factors f are 0 and the powers of 2 with exponents from the smallest to the largest.
+/// The factors do not depend on the scale of the features, because the margin of the loss is 1.
+/// Consider a label that is ten times as frequent as another label. With the largest factor, its
+/// intercept is higher by 4.6 margins. With the smallest factor above 0, it is higher by a
+/// two-hundredth of a margin.
 const LEAST_FACTOR_EXPONENT: i32 = -9;
 const MOST_FACTOR_EXPONENT: i32 = 1;
 const N_FACTORS: usize = (MOST_FACTOR_EXPONENT - LEAST_FACTOR_EXPONENT + 2) as usize;
 
-/// One row in this many is held out at a time.
+/// The fraction of the rows that are held out at a time is one divided by this number.
 const ONE_ROW_IN: usize = 10;
 
-/// The most rows held out at a time. Scoring them is then a small part of a fit, and the standard error of
-/// the mean number of predicted labels is a few percent.
+/// The largest number of rows held out at a time. Scoring these rows is a small part of a fit. The
+/// standard error of the mean number of predicted labels is then a few percent.
 const MOST_ROWS: usize = 2000;
 
-/// Parts are added until they have this many rows in all, but at most [`MOST_PARTS`] parts.
+/// Parts are added until they have this many rows in total. There are at most [`MOST_PARTS`] parts.
 const ENOUGH_ROWS: usize = 100;
 const MOST_PARTS: usize = 5;
 
-/// Draws disjoint parts of the rows to hold out one after the other; each part is in increasing order. Fewer
-/// than two rows have no parts.
+/// Draws disjoint parts of the rows, which are held out one after the other. Rows within a part are in
+/// increasing order. If there are fewer than two rows, no parts are returned.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`].
+/// Returns [`Error::TooLarge`] if memory is short.
 pub(super) fn parts(n_rows: usize, seed: u64) -> Result<Vec<Vec<u32>>, Error> {
     if n_rows < 2 {
         return Ok(Vec::new());
@@ -46,41 +51,42 @@ pub(super) fn parts(n_rows: usize, seed: u64) -> Result<Vec<Vec<u32>>, Error> {
         .div_ceil(size)
         .clamp(1, MOST_PARTS.min(n_rows / size));
     let mut rows = collected("number of rows", 0..n_rows as u32)?;
-    // Another seed than that of the fit, so that the order is not that of the first pass.
+    // The seed differs from the seed of the fit, so that the order differs from the order of the first
+    // pass.
     Rng::with_seed(seed ^ 0x5eed_0f9a_2715_c0de).shuffle(&mut rows);
     few(rows.chunks(size).take(n_parts).map(|part| {
-        let mut part = copied("held-out rows", part)?;
+        let mut part = copied("number of held-out rows", part)?;
         part.sort_unstable();
         Ok(part)
     }))
 }
 
-/// The weight of a row, and for each factor its mean precision at the ranks of its labels.
+/// The weight of a row, and its mean precision at the ranks of its labels for each factor.
 type Ranked = (f64, [f32; N_FACTORS]);
 
-/// Some held-out rows.
+/// A group of held-out rows.
 pub(super) struct Block {
-    /// Their scores without intercepts, row after row; (rows, `n_labels`).
+    /// The scores of the rows without intercepts, row after row; (rows, `n_labels`).
     pub(super) scores: Vec<f32>,
-    /// The labels that each row carries, and its weight.
+    /// The labels of each row, and its weight.
     pub(super) rows: Vec<(Vec<u32>, f32)>,
 }
 
-/// Statistics of the scores of held-out rows, for each factor.
+/// Statistics of the scores of held-out rows, for each factor f of the intercepts.
 pub(super) struct Looks<'a> {
-    /// (`n_labels`).
+    /// The logarithm of the frequency of each label; (`n_labels`).
     log_frequencies: &'a [f32],
-    /// The factors in increasing order, the first is 0.
+    /// The factors in increasing order. The first factor is 0.
     factors: Vec<f32>,
     /// The tally of scores for each factor.
     tallies: Vec<Tally>,
-    /// The rankings of rows that carry a label which was trained on.
+    /// The rankings of the rows that have a label that occurs in training.
     ranked: Vec<Ranked>,
 }
 
 impl<'a> Looks<'a> {
-    /// Empty statistics. Without `fit_intercept`, 0 is the only factor. `wanted` is the total weight of the
-    /// true pairs of row and label.
+    /// Returns empty statistics. Without `fit_intercept`, 0 is the only factor. `wanted` is the total
+    /// weight of the true pairs of row and label.
     pub(super) fn new(log_frequencies: &'a [f32], fit_intercept: bool, wanted: f64) -> Self {
         let exponents =
             (LEAST_FACTOR_EXPONENT..=MOST_FACTOR_EXPONENT).take_while(|_| fit_intercept);
@@ -94,13 +100,14 @@ impl<'a> Looks<'a> {
         }
     }
 
-    /// Adds some rows, in parallel over factors and over rows.
+    /// Adds some rows. Work is parallel over factors and over rows.
     ///
-    /// Each tally gets one row after the other, so it soon knows which scores cannot matter.
+    /// Each tally receives the rows one after the other, so it soon knows which scores cannot influence
+    /// the threshold.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// Returns [`Error::TooLarge`] if memory is short.
     pub(super) fn push(&mut self, block: &Block) -> Result<(), Error> {
         let (n_labels, terms) = (self.log_frequencies.len(), self.log_frequencies);
         if n_labels == 0 {
@@ -117,7 +124,7 @@ impl<'a> Looks<'a> {
         let rows: Vec<_> = few(rows().filter(|(_, (carried, _))| !carried.is_empty()));
         let ranked = rows.into_par_iter().map(|(scores, (carried, weight))| {
             let mut precisions = [0.0; N_FACTORS];
-            let mut shifted = filled("scores of a row", 0.0, n_labels)?;
+            let mut shifted = filled("number of scores of a row", 0.0, n_labels)?;
             for (precision, &factor) in precisions.iter_mut().zip(&self.factors) {
                 for (shifted, (score, term)) in shifted.iter_mut().zip(scores.iter().zip(terms)) {
                     *shifted = score + factor * term;
@@ -127,13 +134,14 @@ impl<'a> Looks<'a> {
             Ok((f64::from(*weight), precisions))
         });
         let ranked = manylabel_base::parts(ranked)?;
-        extend("held-out rows", &mut self.ranked, ranked)
+        extend("number of held-out rows", &mut self.ranked, ranked)
     }
 
-    /// Chooses the factor, and returns it with its threshold.
+    /// Chooses the factor f and returns it with its threshold.
     ///
-    /// It is the smallest factor whose mean precision is below the best one by at most the standard error of
-    /// the difference (the one-standard-error rule of Breiman et al., 1984, section 3.4.3).
+    /// The best factor has the highest mean precision. The function chooses the smallest factor whose
+    /// mean precision is below that of the best factor by at most the standard error of the difference.
+    /// This is the one-standard-error rule of Breiman et al. (1984, section 3.4.3).
     pub(super) fn decide(self) -> (f32, Option<f32>) {
         let mean_and_error = |value: &dyn Fn(&Ranked) -> f64| {
             let total: f64 = self.ranked.iter().map(|row| row.0).sum();
@@ -174,14 +182,16 @@ impl<'a> Looks<'a> {
     }
 }
 
-/// The mean precision of a ranking at the ranks of the true labels: for each of `positives`, the share of
-/// `positives` among the labels that score at least as high; 0 without `positives`.
+/// Returns the mean precision of a ranking at the ranks of the true labels, or 0 without `positives`.
+/// The precision at the rank of a label is the fraction of `positives` among the labels with at least
+/// the same score.
 fn mean_precision(scores: &[f32], positives: &[u32]) -> Result<f32, Error> {
     let of_positives = || positives.iter().map(|&label| scores[label as usize]);
     let least = of_positives().fold(f32::INFINITY, f32::min);
-    // Only scores that are not below those of all positives matter; in a good ranking these are few.
+    // Scores that are lower than the scores of all positives do not matter. In a good ranking, few
+    // scores matter.
     let first = scores.iter().copied().filter(|&score| score >= least);
-    let first = collected("scores of a row", first)?;
+    let first = collected("number of scores of a row", first)?;
     let shares = of_positives().map(|score| {
         let right = of_positives().filter(|&other| other >= score).count();
         let all = first.iter().filter(|&&other| other >= score).count();
@@ -227,7 +237,7 @@ mod tests {
         check(&[], 0.0);
         check(&[1], 1.0);
         check(&[2], 0.25);
-        check(&[0], 1.0 / 3.0); // the equal one counts against it
+        check(&[0], 1.0 / 3.0); // the other label with an equal score counts against it
         check(&[1, 2], 0.75);
         check(&[0, 3], 2.0 / 3.0);
     }

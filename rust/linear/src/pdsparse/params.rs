@@ -1,49 +1,54 @@
-//! Parameters of PD-Sparse and their ranges.
+//! The parameters of PD-Sparse and their ranges.
 
 use manylabel_base::range::{at_least_one, not_negative, positive};
 use manylabel_base::{Error, checked};
 
-/// How the labels that violate the margin most are found.
+/// The method that finds the labels that violate the margin most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Search {
-    /// From the scores of all labels.
+    /// Uses the scores of all labels.
     Exact,
-    /// From estimates of the scores by a sample of the row's features, drawn with probabilities proportional
-    /// to absolute values.
+    /// Uses estimates of the scores, computed from a sample of the row's features. The features are
+    /// drawn with probabilities proportional to their absolute values.
     Sampled,
 }
 
-/// Parameters as the user gave them; [`check`](Self::check) makes them usable.
+/// The parameters as the user gave them. [`check`](Self::check) checks their ranges.
 #[derive(Debug, Clone)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is an option of the user"
 )]
 pub struct Params {
-    /// `C`: weight of the loss; finite, > 0.
+    /// `C`: the weight of the loss; finite, > 0.
     pub c: f64,
-    /// Weight of the L1 penalty on the weights; finite, ≥ 0.
+    /// The weight of the L1 penalty on the weights; finite, ≥ 0.
     pub l1: f64,
-    /// The most passes over the rows; ≥ 1.
+    /// The largest number of passes over the rows; ≥ 1.
     pub max_iter: usize,
-    /// The fit is done when the duality gap is at most this share of the primal objective; finite, > 0.
+    /// The fit ends when the duality gap is at most this fraction of the primal objective; finite, > 0.
     pub tol: f64,
-    /// How violating labels are found.
+    /// The method that finds violating labels.
     pub search: Search,
-    /// The most labels added to a row's active set in a visit, ≥ 1. If None, it starts as the mean number of
-    /// labels per row and doubles after each pass whose search took more than twice the rest of the work.
+    /// The largest number of labels added to the active set of a row in a visit; ≥ 1. With None, this
+    /// number starts as the mean number of labels per row. It doubles after each pass in which the
+    /// search took more than twice the time of the other work.
     pub n_candidates: Option<usize>,
-    /// Whether up to as many passes without `l1` follow, restricted to the nonzero weights found.
+    /// True to run the post-solve: passes without `l1`, restricted to the nonzero weights. The number of
+    /// these passes is at most the number of passes before them.
     pub post_solve: bool,
-    /// Whether rows are scaled to unit length first.
+    /// True to scale rows to unit length before the fit.
     pub normalize: bool,
-    /// Whether labels get intercepts: their log frequencies times a factor that is chosen on held-out rows.
+    /// True to fit intercepts. They are the log frequencies of the labels times a factor that is chosen
+    /// on held-out rows.
     pub fit_intercept: bool,
-    /// Whether to learn the score above which as many labels are predicted on held-out rows as are true.
+    /// True to learn the threshold at which the number of predicted labels on held-out rows equals the
+    /// number of true labels.
     pub learn_cut: bool,
-    /// With held-out rows, the fit ends after this many passes without a better precision on them; ≥ 1.
+    /// With held-out rows, the fit ends after this many consecutive passes without a better precision
+    /// on them; ≥ 1.
     pub n_iter_no_change: usize,
-    /// Seed of the order of rows, the order of labels of equal score, and the samples.
+    /// The seed of the order of rows, of the order of labels with equal scores, and of the samples.
     pub seed: u64,
 }
 
@@ -73,7 +78,7 @@ impl Params {
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] for the first one out of range.
+    /// Returns [`Error::Param`] for the first parameter that is out of range.
     fn ranges(&self) -> Result<(), Error> {
         positive("C", self.c)?;
         positive("tol", self.tol)?;

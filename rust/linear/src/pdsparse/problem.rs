@@ -1,4 +1,5 @@
-//! The training set, the state of a fit, and what both determine: scores, precision, the duality gap.
+//! The training set, the state of a fit, and the scores, the precision and the duality gap that follow
+//! from them.
 
 use super::held_out::{Block, Looks};
 use super::params::Params;
@@ -7,61 +8,62 @@ use manylabel_base::{Error, Watch, collected, copied, few, filled, parts, reserv
 use manylabel_sparse::CsrOwned;
 use rayon::prelude::*;
 
-/// The most candidates per visit that a fit chooses by itself.
+/// The largest number of candidates per visit that a fit chooses automatically.
 pub(super) const MOST_CANDIDATES: usize = 100;
 
-/// Held-out rows that are scored together: the scores of 64 rows and 20,000 labels take 5 MB.
+/// Number of held-out rows that are scored together. The scores of 64 rows and 20,000 labels take 5 MB.
 const ROWS_OF_LOOK: usize = 64;
 
-/// Rows of a parallel task in passes that only score rows.
+/// Number of rows of a parallel task in passes that only score rows.
 const ROWS_OF_TASK: usize = 256;
 
-/// The training set: all that does not change during a fit. Features that no row has and labels that no
-/// training row carries are left out.
+/// The training set, which does not change during a fit. Features that are 0 in every row, and labels
+/// that occur in no training row, are left out.
 pub(super) struct Problem {
-    /// All rows, the held-out ones included; (n, d).
+    /// All rows, including the held-out rows; (n, d).
     pub(super) x: CsrOwned,
-    /// The labels of each training row; rows held out are empty. (n, `n_labels`).
+    /// The labels of each training row; (n, `n_labels`). Held-out rows are empty.
     pub(super) y: CsrOwned,
     /// `C_i = C m_i`; (n).
     pub(super) cost: Vec<f64>,
     /// `‖x_i‖²`; (n).
     pub(super) squares: Vec<f64>,
-    /// The rows that take part: those with a feature that carry a label, but not all labels. In increasing
-    /// order.
+    /// The rows used for training, in increasing order. They have at least one feature and at least one
+    /// label, but not all labels.
     pub(super) order: Vec<u32>,
 }
 
-/// The active set of a row and its duals: first all labels that it carries, then the active ones of the
-/// others.
+/// The active set of a row and its duals. All labels that the row has come first. Then come the active
+/// labels that the row does not have.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Duals {
     /// The active labels.
     pub(super) labels: Vec<u32>,
-    /// The dual of each of `labels`: ≥ 0 for labels the row carries, ≤ 0 for the others.
+    /// The dual of each label in `labels`: ≥ 0 for labels that the row has, ≤ 0 for other labels.
     pub(super) alpha: Vec<f64>,
 }
 
-/// All that changes during a fit. Between visits, `weights` are those that belong to `duals`.
+/// The state that changes during a fit. Between visits, `weights` are the weights that follow from
+/// `duals`.
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) weights: Weights,
-    /// The duals of each row; empty for rows that do not take part. (n).
+    /// The duals of each row; (n). Rows that are not used for training have no duals.
     pub(super) duals: Vec<Duals>,
 }
 
 impl State {
-    /// A copy.
+    /// Returns a copy.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if it does not fit in memory.
+    /// Returns [`Error::TooLarge`] if the copy does not fit in memory.
     pub(super) fn copied(&self) -> Result<Self, Error> {
         let mut duals = reserved("number of rows", self.duals.len())?;
         for Duals { labels, alpha } in &self.duals {
             duals.push(Duals {
-                labels: copied("labels of a row", labels)?,
-                alpha: copied("labels of a row", alpha)?,
+                labels: copied("number of labels of a row", labels)?,
+                alpha: copied("number of labels of a row", alpha)?,
             });
         }
         Ok(Self {
@@ -72,12 +74,14 @@ impl State {
 }
 
 impl Problem {
-    /// A problem with the given rows; `weights` are those of the rows, 1 without them.
+    /// Makes a problem with the given rows. `weights` holds the weights of the rows. Without `weights`,
+    /// all weights are 1.
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] if the sum of costs times the largest squared length of a row exceeds 1e30, so that
-    /// scores might leave the range of `f32`; [`Error::TooLarge`].
+    /// Returns [`Error::Param`] if scores might leave the range of `f32`. This is the case if the sum
+    /// of costs times the largest squared length of a row exceeds 1e30. Returns [`Error::TooLarge`] if
+    /// memory is short.
     pub(super) fn new(
         x: CsrOwned,
         y: CsrOwned,
@@ -97,14 +101,14 @@ impl Problem {
             let (name, expected) = if longest > total {
                 (
                     "X",
-                    "such that the largest squared length of a row, times C and the sum of \
-                     sample_weight, is at most 1e30 (see `normalize`)",
+                    "such that the product of C, the sum of sample_weight and the largest squared \
+                     row length is at most 1e30 (`normalize=True` scales rows to length 1)",
                 )
             } else {
                 (
                     "C",
-                    "such that C times the sum of sample_weight times the largest squared \
-                     length of a row is at most 1e30 (see `normalize`)",
+                    "such that the product of C, the sum of sample_weight and the largest squared \
+                     row length is at most 1e30 (`normalize=True` scales rows to length 1)",
                 )
             };
             return Err(Error::Param {
@@ -127,26 +131,27 @@ impl Problem {
         })
     }
 
-    /// The mean number of labels per row, rounded up, of the rows that take part; from 1 to
-    /// [`MOST_CANDIDATES`].
+    /// Returns the mean number of labels per training row, rounded up and limited to the range from 1
+    /// to [`MOST_CANDIDATES`].
     pub(super) fn mean_labels(&self) -> usize {
         let n_labels = self.y.indices.len();
         let mean = n_labels.div_ceil(self.order.len().max(1));
         mean.clamp(1, MOST_CANDIDATES)
     }
 
-    /// The initial duals: the active set of a row has the labels it carries, and all duals are 0.
+    /// Returns the initial duals. The active set of a row contains the labels of the row, and all duals
+    /// are 0.
     pub(super) fn empty_duals(&self) -> Result<Vec<Duals>, Error> {
         let mut duals = filled("number of rows", Duals::default(), self.x.n_rows())?;
         for &row in &self.order {
-            let labels = copied("labels of a row", self.y.row(row as usize).0)?;
-            let alpha = filled("labels of a row", 0.0, labels.len())?;
+            let labels = copied("number of labels of a row", self.y.row(row as usize).0)?;
+            let alpha = filled("number of labels of a row", 0.0, labels.len())?;
             duals[row as usize] = Duals { labels, alpha };
         }
         Ok(duals)
     }
 
-    /// Writes the scores of all labels for a row; returns the number of nonzero weights that were read.
+    /// Writes the scores of all labels for a row. Returns the number of nonzero weights that were read.
     #[inline]
     pub(super) fn score(&self, weights: &Weights, row: usize, scores: &mut [f32]) -> usize {
         scores.fill(0.0);
@@ -161,7 +166,7 @@ impl Problem {
         n_terms
     }
 
-    /// The score of one label for a row, in O(features of the row).
+    /// Returns the score of one label for a row, in O(features of the row) time.
     #[inline]
     pub(super) fn score_of(&self, weights: &Weights, row: usize, label: u32) -> f64 {
         let (cols, values) = self.x.row(row);
@@ -171,8 +176,9 @@ impl Problem {
             .sum()
     }
 
-    /// The precision at 1: the share of `rows`, of those that carry a label, whose best label is one of them.
-    /// Ties go to the lower label. `labels` are the original numbers of the labels, as `y` has them.
+    /// Returns the precision at 1: the fraction of rows whose best label is a label of the row, among
+    /// those of `rows` that have a label. If scores are equal, the lower label is preferred. `labels`
+    /// maps the labels of this problem to their numbers in `y`.
     pub(super) fn precision(
         &self,
         weights: &Weights,
@@ -182,7 +188,7 @@ impl Problem {
         watch: &Watch,
     ) -> Result<f64, Error> {
         let n_right = rows.par_chunks(ROWS_OF_TASK).map(|rows| {
-            let mut scores = filled("scores of a row", 0.0, labels.len())?;
+            let mut scores = filled("number of scores of a row", 0.0, labels.len())?;
             let mut n_right = 0usize;
             for &row in rows {
                 watch.step(0)?;
@@ -202,8 +208,9 @@ impl Problem {
         Ok(n_right as f64 / n_labeled.max(1) as f64)
     }
 
-    /// Passes the scores of `rows` to `seen`, together with the labels and the weight of each row. `known`
-    /// gives the labels that a row carries (of those that were trained on), `weight` its weight.
+    /// Passes the scores of `rows` to `seen`, together with the labels and the weight of each row.
+    /// `known` returns the labels of a row that occur in training, and `weight` returns the weight of a
+    /// row.
     pub(super) fn look(
         &self,
         weights: &Weights,
@@ -220,7 +227,11 @@ impl Problem {
             return Ok(());
         }
         for rows in rows.chunks(ROWS_OF_LOOK) {
-            let mut scores = filled("scores of held-out rows", 0.0, rows.len() * n_labels)?;
+            let mut scores = filled(
+                "number of scores of held-out rows",
+                0.0,
+                rows.len() * n_labels,
+            )?;
             let of_rows = scores.par_chunks_mut(n_labels).zip(rows);
             of_rows.try_for_each(|(scores, &row)| {
                 watch.step(0)?;
@@ -234,11 +245,11 @@ impl Problem {
         Ok(())
     }
 
-    /// The duality gap of a state: the sum of the primal and the (minimized) dual objective. Scores all rows
-    /// that take part, on all threads.
+    /// Returns the duality gap of a state: the sum of the primal objective and the (minimized) dual
+    /// objective. All rows used for training are scored, on all threads.
     pub(super) fn dual_gap(&self, state: &State, l1: f64, watch: &Watch) -> Result<f64, Error> {
         let sums = self.order.par_chunks(ROWS_OF_TASK).map(|rows| {
-            let mut scores = filled("scores of a row", 0.0, self.y.n_cols)?;
+            let mut scores = filled("number of scores of a row", 0.0, self.y.n_cols)?;
             let mut sum = 0.0;
             for &row in rows {
                 watch.step(0)?;
@@ -259,7 +270,7 @@ impl Problem {
     }
 }
 
-/// `max_{k∉y} z_k − min_{k∈y} z_k` of scores z; overwrites the scores of y.
+/// Returns `max_{k∉y} z_k − min_{k∈y} z_k` of the scores z. Overwrites the scores of the labels y.
 fn worst_violation(scores: &mut [f32], positives: &[u32]) -> f32 {
     let mut least = f32::INFINITY;
     for &label in positives {

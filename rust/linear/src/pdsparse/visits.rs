@@ -1,9 +1,10 @@
-//! Visits to rows: find labels that violate the margin, solve for the row's duals, update the weights.
+//! Visits rows. A visit finds labels that violate the margin, solves for the duals of the row, and
+//! updates the weights.
 //!
-//! A pass visits each row once in random order. The scores that a visit computes also give the row's part of
-//! the loss and of the duality gap *before* the visit, at no extra cost; [`Pass`] sums them up. Since the
-//! weights change from visit to visit, these sums belong to no single model; they only tell when it is worth
-//! computing the true gap.
+//! A pass visits each row once in random order. From the scores of a visit, the contribution of the row
+//! to the loss and to the duality gap *before* the visit is computed at no extra cost. [`Pass`] sums
+//! these contributions. The weights change from visit to visit, so the sums do not belong to a single
+//! model. They only indicate when it is worthwhile to compute the true gap.
 
 use super::block;
 use super::params::{Params, Search};
@@ -13,45 +14,47 @@ use fastrand::Rng;
 use manylabel_base::{Error, Watch, collected, copied, extend, filled, push};
 use manylabel_sparse::TopK;
 
-/// The name of allocations of a visit in error messages.
-const ACTIVE: &str = "active labels of a row";
+/// The name in error messages for allocations of a visit.
+const ACTIVE: &str = "number of active labels of a row";
 
-/// The workspace of a visit, reused from row to row.
+/// The workspace of a visit. It is reused from row to row.
 pub(super) struct Scratch {
-    /// Scores or estimates of all labels; (`n_labels`).
+    /// The scores of all labels, or estimates of them; (`n_labels`).
     pub(super) scores: Vec<f32>,
     /// The best labels that are not active.
     pub(super) best: TopK,
-    /// The scores of the active labels, in order of the active set.
+    /// The scores of the active labels, in the order of the active set.
     pub(super) active: Vec<f64>,
-    /// The point to project, then the negated duals of active labels that the row does not carry.
+    /// First the part b of the point to project, then the negated duals of the active labels that the
+    /// row does not have.
     pub(super) b: Vec<f64>,
-    /// The point to project, then the duals of labels that the row carries.
+    /// First the part e of the point to project, then the duals of the labels that the row has.
     pub(super) e: Vec<f64>,
-    /// The labels whose duals change, with the change.
+    /// The labels whose duals change, with the changes.
     pub(super) changes: Vec<(u32, f32)>,
-    /// Cumulative sums of the absolute values of a row, for sampling.
+    /// The cumulative sums of the absolute values of a row, for sampling features.
     pub(super) sums: Vec<f64>,
 }
 
-/// Counts of work, and sums over the rows of a pass, each taken before the row's visit.
+/// Counts of the work in a pass, and sums over its rows. The terms of a row are computed before the
+/// visit to the row.
 #[derive(Default)]
 pub(super) struct Pass {
-    /// Weights read in searches, plus an eighth of a unit for each label.
+    /// The number of weights read in searches, plus an eighth for each label.
     pub(super) search: usize,
-    /// Weights read or changed otherwise.
+    /// The number of weights read or changed outside of searches.
     pub(super) rest: usize,
-    /// The sum of the rows' parts of the duality gap.
+    /// The sum of the contributions of the rows to the duality gap.
     pub(super) gap: f64,
-    /// The sum of the rows' losses, `C_i` included.
+    /// The sum of the losses of the rows, including the factors `C_i`.
     pub(super) loss: f64,
 }
 
 impl Scratch {
-    /// A workspace for rows of `n_labels` labels.
+    /// Allocates a workspace for rows of `n_labels` labels.
     pub(super) fn new(n_labels: usize) -> Result<Self, Error> {
         Ok(Self {
-            scores: filled("scores of a row", 0.0, n_labels)?,
+            scores: filled("number of scores of a row", 0.0, n_labels)?,
             best: TopK::new(0)?,
             active: Vec::new(),
             b: Vec::new(),
@@ -62,23 +65,26 @@ impl Scratch {
     }
 }
 
-/// A fit in progress, without the [`State`].
+/// A fit in progress, without its [`State`].
 pub(super) struct Fit<'a> {
     pub(super) params: &'a Params,
     pub(super) problem: &'a Problem,
-    /// Draws the order of rows, the start among equal scores, and the features of sampled searches.
+    /// Draws the order of rows, the first label among equal scores, and the features of sampled
+    /// searches.
     pub(super) rng: Rng,
-    /// The most labels added to an active set in a visit.
+    /// The largest number of labels added to an active set in a visit.
     pub(super) n_candidates: usize,
     pub(super) scratch: Scratch,
 }
 
 impl Fit<'_> {
-    /// Visits each of `rows` once, in random order. Without `search`, active sets do not grow.
+    /// Visits each row of `rows` once, in random order. Without `search`, no labels are added to active
+    /// sets.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`], [`Error::Stopped`].
+    /// Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the watch was
+    /// stopped.
     pub(super) fn pass(
         &mut self,
         state: &mut State,
@@ -104,8 +110,8 @@ impl Fit<'_> {
         Ok(pass)
     }
 
-    /// Fixes the nonzero weights and solves for them without `l1`, in at most `max_iter` passes without
-    /// search.
+    /// Keeps the positions of the nonzero weights fixed and solves for these weights without `l1`. It
+    /// takes at most `max_iter` passes without search.
     pub(super) fn post_solve(
         &mut self,
         state: &mut State,
@@ -123,18 +129,19 @@ impl Fit<'_> {
         Ok(())
     }
 
-    /// Removes the part of `rows` (in increasing order) from the weights, and adapts the duals of all other
-    /// rows, as if `rows` had not been trained on.
+    /// Removes the contribution of `rows` (in increasing order) from the weights. Then adapts the duals
+    /// of all other rows, as if `rows` had not been used for training.
     ///
-    /// Without the adaption, the scores of these rows would be far too low for their labels. Two passes over
-    /// the other rows follow, the first with search and the second without. With no search, no second pass,
-    /// or a second pass over only the rows farthest from the optimum, the intercepts chosen on some data sets
-    /// were so large that rankings suffered. Few candidates suffice, since a row has few active labels; with
-    /// many, solving their blocks would take most of the time.
+    /// Without the adaptation, the scores of these rows would be far too low for their labels. The
+    /// adaptation consists of two passes over the other rows, the first with search and the second
+    /// without. Three cheaper variants were tried: no search, no second pass, and a second pass over
+    /// only the rows farthest from the optimum. On some data sets, they led to intercepts so large that
+    /// rankings became worse. Few candidates are enough, because a row has few active labels. With many
+    /// candidates, solving for the duals would take most of the time.
     ///
     /// # Errors
     ///
-    /// As [`pass`](Self::pass).
+    /// Returns the same errors as [`pass`](Self::pass).
     pub(super) fn forget(
         &mut self,
         state: &mut State,
@@ -170,7 +177,8 @@ impl Fit<'_> {
         Ok(())
     }
 
-    /// Scores the active labels of a row: one by one, or together with all labels if that is faster.
+    /// Scores the active labels of a row, either one by one or together with all labels, whichever is
+    /// faster.
     fn score_active(
         &mut self,
         weights: &Weights,
@@ -206,8 +214,8 @@ impl Fit<'_> {
         extend(ACTIVE, &mut self.scratch.active, scores)
     }
 
-    /// Exact search: scores all labels and adds the best ones that are not active and violate the margin to
-    /// the active set.
+    /// Runs the exact search: scores all labels, and adds the best labels to the active set. Only
+    /// labels that are not active yet and violate the margin are added.
     fn search_all(
         &mut self,
         weights: &Weights,
@@ -228,9 +236,9 @@ impl Fit<'_> {
         self.add_best(row, duals, |best| f64::from(best.1))
     }
 
-    /// Sampled search: as [`search_all`](Self::search_all), with estimates of the scores from a sample of the
-    /// row's features. Feature j is drawn with probability `|x_j| / Σ|x|`, so estimates are unbiased. Scores
-    /// of active labels and of the labels chosen are exact.
+    /// Runs the sampled search. It is like [`search_all`](Self::search_all), but estimates the scores
+    /// from a sample of the row's features. Feature j is drawn with probability `|x_j| / Σ|x|`, so the
+    /// estimates are unbiased. The scores of active labels and of the chosen labels are exact.
     fn search_some(
         &mut self,
         weights: &Weights,
@@ -245,7 +253,8 @@ impl Fit<'_> {
             self.problem.y.n_cols as f64,
         );
         let nnz = self.problem.x.indices.len() as f64;
-        // One feature in `rate` is drawn (Yen et al., section 3.3, with the constants of their program).
+        // One feature in `rate` is drawn (Yen et al., section 3.3, with the constants of their
+        // program).
         let rate = (5.0 * d * m / (self.params.c * m.max(2.0).ln() * nnz))
             .min(nnz / n / 10.0)
             .ceil()
@@ -278,8 +287,8 @@ impl Fit<'_> {
         self.add_best(row, duals, |best| problem.score_of(weights, row, best.0))
     }
 
-    /// Adds the best labels that are not active to the active set, if they violate the margin by their true
-    /// scores, which `exact` computes from a label and its score or estimate.
+    /// Adds the best labels that are not active to the active set, if they violate the margin by their
+    /// exact scores. `exact` computes the exact score from a label and its score or estimate.
     fn add_best(
         &mut self,
         row: usize,
@@ -292,15 +301,16 @@ impl Fit<'_> {
             active,
             ..
         } = &mut self.scratch;
-        // The program of Yen et al. takes labels that score above −1. If a label that the row carries scores
-        // below 0, labels below −1 violate the margin, too; without them the optimum would be missed.
+        // The program of Yen et al. adds only labels with scores above −1. But if a label of the row
+        // has a score below 0, labels with scores below −1 violate the margin, too. Without these
+        // labels, the optimum would be missed.
         let positive = &active[..self.problem.y.row(row).0.len()];
         let least = positive.iter().copied().fold(0.0, f64::min);
         let lowest = least - 1.0;
         for &label in &duals.labels {
             scores[label as usize] = f32::NEG_INFINITY;
         }
-        // Ties (at the beginning all scores are equal) go to the first labels from a random one on.
+        // If scores are equal (at the beginning all scores are), the order starts at a random label.
         let start = self.rng.usize(..scores.len());
         let (before, from) = scores.split_at(start);
         let mut number = 0;
@@ -334,8 +344,8 @@ impl Fit<'_> {
         Ok(())
     }
 
-    /// Solves for the duals of the active set, updates the weights, and removes labels from the active set
-    /// whose duals are 0. Adds the row's loss and gap before the update to `pass`.
+    /// Solves for the duals of the active set, updates the weights, and removes labels with dual 0 from
+    /// the active set. Adds the loss and the gap of the row before the update to `pass`.
     fn solve(&mut self, state: &mut State, row: usize, pass: &mut Pass) -> Result<(), Error> {
         let problem = self.problem;
         let Scratch {
@@ -352,7 +362,7 @@ impl Fit<'_> {
 
         let (positive, negative) = active.split_at(n_positive);
         let least = positive.iter().copied().fold(f64::INFINITY, f64::min);
-        // Labels that the search did not return do not violate the margin more than these.
+        // Labels that the search did not return do not violate the margin more than these labels.
         let most = negative.iter().copied().fold(-1.0 + least, f64::max);
         let loss = cost * (1.0 + most - least).max(0.0);
         let products = duals.alpha.iter().zip(active.iter());
@@ -411,7 +421,7 @@ mod tests {
     use super::*;
     use manylabel_sparse::CsrOwned;
 
-    /// `Σ_i α_i x_i`, feature by feature, label by label.
+    /// Computes `Σ_i α_i x_i`, feature by feature, label by label.
     fn sums_of_duals(problem: &Problem, state: &State) -> Vec<Vec<f64>> {
         let mut v = vec![vec![0.0; problem.y.n_cols]; problem.x.n_cols];
         for (row, duals) in state.duals.iter().enumerate() {
@@ -493,7 +503,7 @@ mod tests {
             .expect("nobody stops it");
         assert!((-1e-4..2.0).contains(&gap), "{gap}");
 
-        // Then without l1, on the support, and of some rows no trace.
+        // Then fit without l1 on the support, and check that the removed rows leave no trace.
         let had: Vec<Vec<bool>> = (0..d)
             .map(|feature| {
                 let mut had = vec![false; c];

@@ -1,16 +1,18 @@
-//! The matrices `V = Σ_i x_i α_iᵀ` and `W = soft(V, l1)`, stored by feature.
+//! Stores the matrices `V = Σ_i x_i α_iᵀ` and `W = soft(V, l1)` by feature.
 //!
-//! Only V is stored; a weight is `w = v − l1 · sign(v)` if `|v| > l1`, otherwise 0. Each feature has a list
-//! of the labels whose v has ever changed. Those with a weight come first, so that scoring a row reads
-//! nonzero weights only; when a v crosses l1, its label changes places with the one at the border. A hash
-//! table per feature gives the place of a label.
+//! Only V is stored. A weight is `w = v − l1 · sign(v)` if `|v| > l1`, otherwise 0. Each feature has a
+//! list of the labels whose v has changed at least once. Labels with a nonzero weight come first in
+//! this list, so that scoring a row reads only nonzero weights. When `|v|` crosses l1, the label
+//! changes places with the label at the border. Each feature also has a hash table with the place of
+//! each label.
 
 use manylabel_base::{Error, copied, extend, filled, push, reserved};
 use manylabel_sparse::CsrOwned;
 use std::collections::{HashMap, TryReserveError};
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// A fast hash for label numbers. It does not resist deliberate collisions, which is no concern here.
+/// A fast hash function for label numbers. It does not resist deliberate collisions, which are not a
+/// concern here.
 #[derive(Debug, Clone, Default)]
 struct LabelHasher(u64);
 
@@ -26,7 +28,8 @@ impl Hasher for LabelHasher {
     }
 
     fn write_u32(&mut self, label: u32) {
-        // The high bits of the product are well mixed, and the table uses low bits: so rotate.
+        // The high bits of the product are well mixed, but the hash table uses the low bits. So the
+        // bits are rotated.
         self.0 = u64::from(label)
             .wrapping_add(1)
             .wrapping_mul(0x9e37_79b9_7f4a_7c15)
@@ -34,8 +37,8 @@ impl Hasher for LabelHasher {
     }
 }
 
-/// The number of weights that can be read one after the other in the time of one look-up by label; measured
-/// as 3 to 6. Only running time and the last bits of scores depend on it.
+/// The number of weights that can be read one after the other in the time of one look-up by label.
+/// Measurements gave 3 to 6. The value affects only the running time and the last digits of scores.
 const STEPS_OF_A_SEARCH: usize = 4;
 
 /// The name of allocations in error messages.
@@ -44,32 +47,32 @@ const WHAT: &str = "number of weights";
 /// The row of V that belongs to one feature.
 #[derive(Debug, Clone, Default)]
 struct Feature {
-    /// Labels, those with a weight first; otherwise in no particular order.
+    /// The labels. Labels with a nonzero weight come first. Otherwise the order is arbitrary.
     labels: Vec<u32>,
-    /// The v of each of `labels`.
+    /// The value v of each label in `labels`.
     v: Vec<f32>,
-    /// The number of labels with a weight, `|v| > l1`.
+    /// The number of labels with a nonzero weight, `|v| > l1`.
     n_weights: usize,
     /// The position of each label in `labels`.
     places: HashMap<u32, u32, BuildHasherDefault<LabelHasher>>,
 }
 
-/// V and W by feature.
+/// The matrices V and W by feature.
 #[derive(Debug)]
 pub(super) struct Weights {
     features: Vec<Feature>,
-    /// The threshold; 0 once supports are fixed.
+    /// The threshold l1. It is 0 after the supports are fixed.
     l1: f32,
-    /// Whether only the labels that have a weight for a feature may have one.
+    /// True if only the labels that have a nonzero weight for a feature may have one.
     supports_fixed: bool,
 }
 
 impl Weights {
-    /// V = 0 for `n_features` features.
+    /// Returns V = 0 for `n_features` features.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// Returns [`Error::TooLarge`] if memory is short.
     pub(super) fn new(n_features: usize, l1: f32) -> Result<Self, Error> {
         Ok(Self {
             features: filled("number of features", Feature::default(), n_features)?,
@@ -78,11 +81,11 @@ impl Weights {
         })
     }
 
-    /// A copy, with the same order of labels.
+    /// Returns a copy with the same order of labels.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// Returns [`Error::TooLarge`] if memory is short.
     pub(super) fn copied(&self) -> Result<Self, Error> {
         let mut features = reserved("number of features", self.features.len())?;
         for feature in &self.features {
@@ -91,8 +94,8 @@ impl Weights {
         Ok(Self { features, ..*self })
     }
 
-    /// Fixes the nonzero weights: all other entries of V are dropped, and further changes to them are
-    /// ignored. The threshold becomes 0, so from now on `w = v`.
+    /// Fixes the supports: all entries of V without a nonzero weight are dropped, and further changes
+    /// to them are ignored. The threshold becomes 0, so that `w = v`.
     #[expect(clippy::disallowed_methods, reason = "there were more places before")]
     pub(super) fn fix_supports(&mut self) {
         self.l1 = 0.0;
@@ -107,7 +110,7 @@ impl Weights {
         }
     }
 
-    /// The labels with a weight for `feature`, and these weights, in no particular order.
+    /// Returns the labels with a nonzero weight for `feature`, and these weights, in arbitrary order.
     pub(super) fn of_feature(&self, feature: usize) -> impl Iterator<Item = (u32, f32)> + '_ {
         let Feature {
             labels,
@@ -119,12 +122,12 @@ impl Weights {
         pairs.map(|(&label, &v)| (label, v - self.l1.copysign(v)))
     }
 
-    /// The number of labels with a weight for `feature`.
+    /// Returns the number of labels with a nonzero weight for `feature`.
     pub(super) fn n_weights(&self, feature: usize) -> usize {
         self.features[feature].n_weights
     }
 
-    /// The weight of `label` for `feature`, by one look-up.
+    /// Looks up the weight of `label` for `feature`.
     pub(super) fn get(&self, feature: usize, label: u32) -> f32 {
         let feature = &self.features[feature];
         match feature.places.get(&label) {
@@ -136,8 +139,8 @@ impl Weights {
         }
     }
 
-    /// Whether it is faster to read all weights of `features` one after the other, and `extra` steps, than to
-    /// look up those of `n_wanted` labels.
+    /// Returns true if reading all weights of `features` one after the other, plus `extra` steps, is
+    /// faster than looking up the weights of `n_wanted` labels.
     pub(super) fn is_faster_to_walk(
         &self,
         features: &[u32],
@@ -150,21 +153,22 @@ impl Weights {
         weights.sum::<usize>() + extra < STEPS_OF_A_SEARCH * features.len() * n_wanted
     }
 
-    /// Adds `x δᵀ` to V, where x is a row (its features and values) and δ has the given `changes` of labels,
-    /// each label at most once. `space` is a workspace with a place for each label.
+    /// Adds `x δᵀ` to V, where x is a row (its features and values). `changes` holds the labels and
+    /// values of δ, with each label at most once. `space` is a workspace with one place for each label.
     ///
-    /// The result has the same bits whether weights are looked up or read one after the other.
+    /// The result is exactly the same whether weights are looked up or read one after the other.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`]; V is then partly updated.
+    /// Returns [`Error::TooLarge`] if memory is short. In this case, V is partly updated.
     pub(super) fn add_row(
         &mut self,
         (features, values): (&[u32], &[f32]),
         changes: &[(u32, f32)],
         space: &mut [f32],
     ) -> Result<(), Error> {
-        // Reading in order meets only labels that are stored; with fixed supports, no others are added.
+        // Reading in order visits only labels that are stored. With fixed supports, no other labels are
+        // added.
         let walk =
             self.supports_fixed && self.is_faster_to_walk(features, space.len(), changes.len());
         if !walk {
@@ -188,11 +192,12 @@ impl Weights {
         Ok(())
     }
 
-    /// Adds `change` to the v of one feature and label. Moves the label if it gains or loses its weight.
+    /// Adds `change` to the value v of one feature and label. Moves the label if its weight becomes
+    /// nonzero or zero.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// Returns [`Error::TooLarge`] if memory is short.
     #[inline]
     pub(super) fn add(&mut self, feature: usize, label: u32, change: f32) -> Result<(), Error> {
         let feature = &mut self.features[feature];
@@ -216,7 +221,7 @@ impl Weights {
         Ok(())
     }
 
-    /// `Σ ½ w²` and `Σ |w|`.
+    /// Returns `Σ ½ w²` and `Σ |w|`.
     pub(super) fn norms(&self) -> (f64, f64) {
         let weights = (0..self.features.len()).flat_map(|feature| self.of_feature(feature));
         weights.fold((0.0, 0.0), |(squares, sizes), (_, w)| {
@@ -225,12 +230,12 @@ impl Weights {
         })
     }
 
-    /// The nonzero weights by feature, with the labels of each in increasing order; (`n_features`,
-    /// `n_labels`).
+    /// Returns the nonzero weights by feature, as a matrix (`n_features`, `n_labels`). The labels of
+    /// each feature are in increasing order.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// Returns [`Error::TooLarge`] if memory is short.
     pub(super) fn to_csr(&self, n_labels: usize) -> Result<CsrOwned, Error> {
         let most = self.features.iter().map(|feature| feature.n_weights).sum();
         let mut out = CsrOwned {
@@ -255,8 +260,8 @@ impl Weights {
 }
 
 impl Feature {
-    /// A copy, with the same order of labels.
-    #[expect(clippy::disallowed_methods, reason = "the room is reserved")]
+    /// Returns a copy with the same order of labels.
+    #[expect(clippy::disallowed_methods, reason = "the memory is reserved")]
     fn copied(&self) -> Result<Self, Error> {
         let mut places = HashMap::default();
         places
@@ -271,7 +276,7 @@ impl Feature {
         })
     }
 
-    /// Appends a label with v = 0; returns its position.
+    /// Appends a label with v = 0 and returns its position.
     #[cold]
     fn append(&mut self, label: u32) -> Result<usize, Error> {
         let at = self.labels.len();
@@ -296,7 +301,7 @@ impl Feature {
     }
 }
 
-/// The error of a hash table that cannot grow.
+/// Returns the error for a hash table that cannot grow.
 fn refused(error: &TryReserveError) -> Error {
     Error::TooLarge {
         what: WHAT,
@@ -316,7 +321,7 @@ mod tests {
     proptest! {
         #[test]
         fn are_the_soft_thresholds_of_a_dense_matrix(
-            // Quarters, whose sums are exact.
+            // The changes are multiples of ¼, whose sums are exact.
             changes in prop::collection::vec((0..N_FEATURES, 0..N_LABELS as u32, -6i8..7), 0..80),
             later in prop::collection::vec((0..N_FEATURES, 0..N_LABELS as u32, -6i8..7), 0..20),
         ) {
@@ -347,7 +352,7 @@ mod tests {
                 Ok(())
             };
             check(&weights, &soft, &v)?;
-            // Fixed supports: labels without a weight get none, and the threshold is 0.
+            // After supports are fixed, labels without a weight get none, and the threshold is 0.
             let had = v.map(|row| row.map(|v| v.abs() > L1));
             let mut of_rows = weights.copied().expect("small");
             weights.fix_supports();
@@ -362,7 +367,8 @@ mod tests {
                 }
             }
             check(&weights, &|v| v, &v)?;
-            // The same bits row by row, whether weights are looked up or read in order.
+            // The results must be exactly equal row by row, whether weights are looked up or read in
+            // order.
             let (features, values) = ([0, 2], [0.3, -1.7]);
             let mut one_by_one = of_rows.copied().expect("small");
             let mut space = [7.0; N_LABELS];

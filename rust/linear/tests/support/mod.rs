@@ -1,9 +1,9 @@
-//! Random matrices.
+//! Makes random matrices for tests.
 
 use manylabel_sparse::CsrOwned;
 use proptest::prelude::*;
 
-/// A random sparse matrix, rows of up to `nnz` entries.
+/// Returns a random sparse matrix with rows of up to `nnz` entries.
 pub(crate) fn sparse(
     n_rows: usize,
     n_cols: usize,

@@ -1,26 +1,29 @@
-//! Heads of label bins under the example-wise loss: one score per bin (GBLB, equations 18 to 20).
+//! Solves the heads of label bins under the example-wise loss, with one score per bin (GBLB,
+//! equations 18 to 20).
 //!
-//! Let P be the K × B indicator matrix of bins, n their sizes, and G the matrix with the rows
-//! `√w g`. The scores p of the bins solve
+//! Let P be the K × B indicator matrix of the bins, and n the vector of bin sizes. Let G be the
+//! matrix with the rows `√w g`. The scores p of the bins solve
 //!
 //! ```text
 //! (H̃ + ω diag(n)) p = −Pᵀg,      H̃_ab = −(G P)_aᵀ (G P)_b   for a ≠ b
 //! ```
 //!
-//! where `(G P)_b` is the column of the rows' gradients summed over bin b. The diagonal has two
-//! forms:
+//! where `(G P)_b` holds the gradients of each row summed over bin b. The diagonal can be computed
+//! in two ways:
 //!
-//! - The paper's equations leave out the products of different labels within a bin:
-//!   `H̃_bb = Σ_{k in b} h_kk`.
-//! - The exact restriction of the Hessian includes them: `H̃_bb = Σ_{k in b} d_k − ‖(G P)_b‖²`.
+//! - The equations of GBLB leave out the products of different labels within a bin:
+//!   `H̃_bb = Σ_{k in b} h_k`.
+//! - The exact restriction of the Hessian includes these products:
+//!   `H̃_bb = Σ_{k in b} d_k − ‖(G P)_b‖²`.
 //!
-//! The paper's form is larger. Where most labels are absent from most rows, the exact Hessian is
-//! almost singular along the common direction of the labels, and Newton steps overshoot; the
-//! paper's form keeps them short.
+//! The sums h and d are defined in `statistics.rs`. The diagonal of GBLB is larger. If most labels
+//! are absent from most rows, the exact Hessian is almost singular in the direction where all
+//! labels of a bin change together. Newton steps then overshoot. The larger diagonal of GBLB keeps
+//! the steps short.
 //!
-//! [`System`] builds and solves the system. [`BinnedRows`] maintains G P and its products for a set
-//! of rows that grows while labels move between bins, since consecutive candidates of the search
-//! differ by few rows and few bins.
+//! [`System`] builds and solves the linear system. [`BinnedRows`] keeps G P and its products up to
+//! date while rows are added to a set and labels change bins. This saves work because consecutive
+//! candidates of the search differ in few rows and few labels.
 
 use super::solve::factorize;
 use crate::binning::{add_up, add_up_both};
@@ -29,35 +32,37 @@ use crate::pace::Pace;
 use crate::statistics::Sums;
 use manylabel_base::{Error, filled, push, reserved};
 
-/// The linear system of one set of rows, with working space to solve it.
+/// The linear system of one set of rows, with the working space to solve it.
 #[derive(Debug)]
 pub(crate) struct System {
     /// The L2 weight ω.
     l2: f64,
-    /// Whether products within bins are included.
+    /// Whether products of different labels within a bin are included.
     restricted: bool,
     /// Number of bins, empty ones included.
     n_bins: usize,
     /// Gradients by bin, `Pᵀg`.
     g: Vec<f64>,
-    /// Diagonals by bin: sums of h, or of d if products within bins are still to be subtracted.
+    /// Diagonal by bin: the sum of h over the bin. If products within bins still have to be
+    /// subtracted, the sum of d instead.
     h: Vec<f64>,
     /// Number of labels of each bin.
     sizes: Vec<f64>,
     /// Bins that are not empty, ascending.
     used: Vec<usize>,
-    /// The lower triangle of the matrix of the used bins, then its Cholesky factor, row by row.
+    /// The lower triangle of the matrix of non-empty bins, row by row. Later overwritten with its
+    /// Cholesky factor.
     matrix: Vec<f64>,
-    /// The right-hand side, then the solution.
+    /// The right-hand side. Later overwritten with the solution.
     scores: Vec<f64>,
 }
 
 impl System {
-    /// Allocates a system of up to `n_bins` bins.
+    /// Allocates a system for up to `n_bins` bins.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if a number per pair of bins does not fit in memory.
+    /// [`Error::TooLarge`] if one number per pair of bins does not fit in memory.
     pub(crate) fn new(n_bins: usize, l2: f64, restricted: bool) -> Result<Self, Error> {
         let of_bins = || filled(BINS, 0.0, n_bins);
         Ok(Self {
@@ -73,12 +78,12 @@ impl System {
         })
     }
 
-    /// About how many operations [`quality`](Self::quality) takes.
+    /// Returns the approximate number of operations of [`quality`](Self::quality).
     pub(crate) fn cost(&self) -> usize {
         self.n_bins.pow(3) / 6
     }
 
-    /// Sets gradients, diagonals and sizes of the bins from sums by label.
+    /// Sets the gradients, diagonals and sizes of the bins from sums by label.
     #[inline(always)]
     pub(crate) fn set_bins(&mut self, sums: &Sums, bins: &[f64]) {
         let diagonal = if self.restricted { sums.d() } else { sums.h() };
@@ -86,8 +91,8 @@ impl System {
         add_up_both([sums.g(), diagonal], bins, out);
     }
 
-    /// Sets gradients, diagonals and sizes of the bins from sums by bin. `h` is the final diagonal,
-    /// by equation 18 or exact.
+    /// Sets the gradients, diagonals and sizes of the bins from sums by bin. `h` is the final
+    /// diagonal, computed by equation 18 or by the exact restriction.
     #[inline(always)]
     pub(crate) fn set_sums(&mut self, sizes: &[f64], g: &[f64], h: &[f64]) {
         self.sizes.copy_from_slice(sizes);
@@ -95,13 +100,14 @@ impl System {
         self.h.copy_from_slice(h);
     }
 
-    /// The quality of the head, `½ gᵀp`: the change of the objective, so lower is better. 0 if the
-    /// matrix is not positive definite. Takes O(B³) for B used bins.
+    /// Returns the quality of the head, `½ gᵀp`. The quality is the change of the objective, so
+    /// lower is better. It is 0 if the matrix is not positive definite. Takes O(B³) for B non-empty
+    /// bins.
     ///
-    /// `product(a, b)` is `(G P)_aᵀ (G P)_b`, called with `a ≥ b`, and with `a = b` only if
-    /// products within bins are to be subtracted from the diagonal.
+    /// `product(a, b)` returns `(G P)_aᵀ (G P)_b` and is called with `a ≥ b`. It is called with
+    /// `a = b` only if products within bins are to be subtracted from the diagonal.
     #[inline(always)]
-    #[expect(clippy::disallowed_methods, reason = "the room is there")]
+    #[expect(clippy::disallowed_methods, reason = "the capacity is reserved")]
     pub(crate) fn quality(&mut self, product: impl Fn(usize, usize) -> f64) -> f64 {
         self.used.clear();
         self.used
@@ -109,7 +115,7 @@ impl System {
         let n = self.used.len();
         for (i, &a) in self.used.iter().enumerate() {
             let within = if self.restricted { product(a, a) } else { 0.0 };
-            // The diagonal may be below 0 by rounding, or as a difference of two sums.
+            // The diagonal is a difference of two sums, so rounding may make it negative.
             self.matrix[i * n + i] = (self.h[a] - within).max(0.0) + self.l2 * self.sizes[a];
             for (j, &b) in self.used[..i].iter().enumerate() {
                 self.matrix[i * n + j] = -product(a, b);
@@ -125,11 +131,12 @@ impl System {
         }
     }
 
-    /// The scores of all bins, after [`quality`](Self::quality); 0 for empty bins.
+    /// Returns the scores of all bins after a call of [`quality`](Self::quality). Empty bins have a
+    /// score of 0.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// [`Error::TooLarge`] if the scores do not fit in memory.
     pub(crate) fn solution(&mut self) -> Result<Vec<f64>, Error> {
         let n = self.used.len();
         for i in (0..n).rev() {
@@ -146,19 +153,19 @@ impl System {
     }
 }
 
-/// What errors name if numbers for bins do not fit in memory.
+/// The text in errors if the numbers for bins do not fit in memory.
 const BINS: &str = "number of label bins";
 
-/// Zeros for all pairs of bins.
+/// Allocates zeros for all pairs of bins.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`].
+/// [`Error::TooLarge`] if they do not fit in memory.
 pub(crate) fn square(n_bins: usize) -> Result<Vec<f64>, Error> {
     filled(BINS, 0.0, n_bins.saturating_mul(n_bins))
 }
 
-/// Solves `L y = b` in place, for a lower triangular n × n matrix L stored row by row.
+/// Solves `L y = b` in place. L is a lower triangular n × n matrix stored row by row.
 #[inline(always)]
 fn forward(factor: &[f64], n: usize, b: &mut [f64]) {
     for i in 0..n {
@@ -170,35 +177,36 @@ fn forward(factor: &[f64], n: usize, b: &mut [f64]) {
     }
 }
 
-/// The matrix G P of a growing set of rows, and the products of its columns. Bins may change as the
-/// set grows.
+/// The matrix G P of a growing set of rows, and the products of its columns. The bins of labels may
+/// change while the set grows.
 #[derive(Debug)]
 pub(crate) struct BinnedRows {
     /// Number of bins, empty ones included.
     n_bins: usize,
     /// The bin of each label.
     pub(crate) bins: Vec<f64>,
-    /// For each bin b, `√w Σ_{k in b} g_k` of every row.
+    /// For each bin b, the sum `√w Σ_{k in b} g_k` of every row.
     columns: Vec<Vec<f64>>,
     /// Number of rows in `columns`.
     n_rows: usize,
-    /// Products of the columns of two bins a ≥ b, at `a · n_bins + b`.
+    /// Products of the columns of two bins a ≥ b, stored at index `a · n_bins + b`.
     products: Vec<f64>,
-    /// Bins that an update has changed.
+    /// For each bin, whether the current update has changed its labels.
     changed: Vec<bool>,
     /// Working space: one row summed by bins.
     sums: Vec<f64>,
 }
 
-/// A label whose bin has changed: the label, its old bin and its new one.
+/// A change of the bin of a label, as (label, old bin, new bin).
 pub(crate) type Move = (usize, f64, f64);
 
 impl BinnedRows {
-    /// An empty set of rows, and labels without bins.
+    /// Starts with an empty set of rows and with labels that belong to no bin.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if numbers for labels and for pairs of bins do not fit in memory.
+    /// [`Error::TooLarge`] if one number per label and one number per pair of bins do not fit in
+    /// memory.
     pub(crate) fn new(n_bins: usize, stride: usize) -> Result<Self, Error> {
         let mut columns = reserved(BINS, n_bins)?;
         columns.resize_with(n_bins, Vec::new);
@@ -213,7 +221,7 @@ impl BinnedRows {
         })
     }
 
-    /// Empties the set of rows. The bins stay.
+    /// Removes all rows from the set. The bins do not change.
     #[inline(always)]
     pub(crate) fn clear(&mut self) {
         self.columns.iter_mut().for_each(Vec::clear);
@@ -221,18 +229,18 @@ impl BinnedRows {
         self.products.fill(0.0);
     }
 
-    /// Changes the bins of some labels, then appends rows until there are `n_rows`.
+    /// Changes the bins of some labels, then appends rows until the set has `n_rows` rows.
     ///
-    /// `moves` are the changes that [`find_moves`] lists. Rows are numbered by their position in
-    /// the set; `gradient(i)` is the padded gradient of row i, `root(i)` the root of its weight.
-    /// Rows that are already in the set must not change.
+    /// `moves` are the changes listed by [`find_moves`]. Rows are numbered by their position in the
+    /// set. `gradient(i)` returns the padded gradient of row i, and `root(i)` the square root of
+    /// its weight. Rows that are already in the set must not change.
     ///
-    /// Each move costs O(rows); if there are many, the set is summed again in O(rows · labels).
-    /// Products cost O(B² · new rows), and O(B · rows) for each bin that has changed.
+    /// Each move costs O(rows). If there are many moves, the whole set is summed again, in O(rows ·
+    /// labels). Products cost O(B² · new rows), plus O(B · rows) for each changed bin.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if the rows do not fit in memory, and those of `pace`.
+    /// The errors of `pace`. [`Error::TooLarge`] if the rows do not fit in memory.
     #[inline(always)]
     pub(crate) fn update<'a>(
         &mut self,
@@ -243,8 +251,8 @@ impl BinnedRows {
         pace: &mut Pace<'_>,
     ) -> Result<(), Error> {
         let old_rows = self.n_rows;
-        // A move reads one gradient of each row, at a distance of a whole row. From about this many
-        // moves on, a pass along the rows is cheaper.
+        // A move reads one gradient of each row, and these gradients are far apart in memory. If
+        // there are many moves, a pass over complete rows is therefore cheaper.
         if moves.len() * 2 > self.bins.len() / 8 + 2 && old_rows > 0 {
             self.clear();
             for &(label, _, to) in moves {
@@ -292,14 +300,15 @@ impl BinnedRows {
         Ok(())
     }
 
-    /// The product of the columns of two bins, `a ≥ b`.
+    /// Returns the product of the columns of two bins, `a ≥ b`.
     #[inline(always)]
     pub(crate) fn product(&self, a: usize, b: usize) -> f64 {
         self.products[a * self.n_bins + b]
     }
 }
 
-/// Lists the labels whose bins differ, ascending; `moves` has capacity for all labels.
+/// Lists the labels with different bins in `old` and `new`, ascending. `moves` must have capacity
+/// for all labels.
 #[inline(always)]
 pub(crate) fn find_moves(old: &[f64], new: &[f64], moves: &mut Vec<Move>) {
     moves.clear();
@@ -324,10 +333,10 @@ pub(crate) fn find_moves(old: &[f64], new: &[f64], moves: &mut Vec<Move>) {
     }
 }
 
-/// `Σ x_i y_i` of two vectors of any common length.
+/// Returns `Σ x_i y_i` of two vectors of the same length. The length may be any number.
 #[inline(always)]
 fn dot(x: &[f64], y: &[f64]) -> f64 {
-    let mut sum = lanes::dot(x, y); // of whole chunks
+    let mut sum = lanes::dot(x, y); // the complete chunks
     for (x, y) in x
         .as_chunks::<WIDTH>()
         .1

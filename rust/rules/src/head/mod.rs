@@ -1,10 +1,11 @@
-//! The heads of rules: the scores that are optimal for a set of rows.
+//! Computes the heads of rules: the scores that are optimal for a set of rows.
 //!
-//! For sums of gradients g and Hessians H over the rows, a head p minimizes `gᵀp + ½ pᵀ(H + ωI)p`,
-//! possibly with one score for all labels of a bin, or for one label only. The minimum, `½ gᵀp`, is
-//! the *quality* of the set; lower is better, and 0 means that nothing is gained.
+//! Let g and H be the sums of gradients and Hessians over the rows. A head p minimizes
+//! `gᵀp + ½ pᵀ(H + ωI)p`. The head may be restricted to one score for all labels of a bin, or to
+//! one label. The minimum, `½ gᵀp`, is the *quality* of the set. Lower is better, and 0 means no
+//! improvement.
 //!
-//! [`Method`] selects one of five kinds of heads, from parameters and loss:
+//! [`Method`] selects one of five kinds of heads, depending on the parameters and the loss:
 //!
 //! | method | system | cost beyond the sums |
 //! |---|---|---|
@@ -15,8 +16,8 @@
 //! | `Full` | K × K, conjugate gradients (`solve.rs`) | a few products with rows or a Gram matrix |
 //!
 //! [`Method::head`] computes the head of a set of rows from scratch. It is used once per rule or
-//! condition. The search for conditions (`refine/`) needs qualities of many nested sets and keeps
-//! their sums up to date instead.
+//! condition. The search for conditions (`refine/`) needs the qualities of many nested sets. It
+//! therefore keeps sums up to date instead.
 
 pub(crate) mod bins;
 pub(crate) mod solve;
@@ -32,27 +33,27 @@ use manylabel_base::{Error, collected, copied, filled, reserved};
 use manylabel_simd::wide;
 use solve::{Goal, HEAD_TOLERANCE, Near, Outer, Set, Solver};
 
-/// Labels (padded) up to which a head of all labels is solved with a Gram matrix.
+/// Largest number of labels (padded) for which a head of all labels is solved with a Gram matrix.
 const FEW_LABELS: usize = 128;
 
-/// How heads are computed, by loss and parameters.
+/// The way heads are computed. It depends on the loss and the parameters.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Method {
     /// The score of one label, from the diagonal of the Hessian.
     Single,
-    /// Scores of all labels, independent of one another: label-wise loss.
+    /// Scores of all labels, independent of one another. Used for the label-wise loss.
     Diagonal,
-    /// Scores of bins, independent of one another: label-wise loss.
+    /// Scores of bins, independent of one another. Used for the label-wise loss.
     DiagonalBins(Binner),
-    /// Scores of bins under the example-wise loss. `restricted` includes second derivatives between
-    /// labels of one bin.
+    /// Scores of bins under the example-wise loss. If `restricted` is true, second derivatives
+    /// between different labels of one bin are included.
     Bins { binner: Binner, restricted: bool },
     /// Scores of all labels under the example-wise loss.
     Full,
 }
 
 impl Method {
-    /// The method that parameters ask for, for `n_labels` labels.
+    /// Returns the method for the given parameters and `n_labels` labels.
     pub(crate) fn new(params: &Params, n_labels: usize) -> Self {
         let binner = params
             .binning
@@ -69,7 +70,7 @@ impl Method {
         }
     }
 
-    /// The sums over rows that the method needs.
+    /// Returns the kinds of sums over rows that the method needs.
     pub(crate) fn kinds(&self) -> Kinds {
         match self {
             Self::Bins {
@@ -80,18 +81,20 @@ impl Method {
         }
     }
 
-    /// The head of a set of rows, a padded row of scores, and its quality, both to rounding.
+    /// Returns the head of a set of rows, as a padded row of scores, and its quality. The head and
+    /// the quality are exact up to rounding.
     ///
-    /// - `weights` are those of all training rows.
-    /// - `label` is the label of a single-label head, if it is already chosen.
-    /// - `given` are scores that the rows have in common already. The regularization applies to
-    ///   their sum with the head.
-    /// - `start` is a head near the one wanted, from which [`Self::Full`] starts, or empty.
+    /// - `weights` has one entry for every training row.
+    /// - `label` is the label of a single-label head, if it has already been chosen.
+    /// - `given` is a head that the scores of all rows already contain. The regularization applies
+    ///   to the sum of `given` and the new head.
+    /// - `start` is an approximate head from which [`Self::Full`] starts. It may be empty.
     ///
     /// # Errors
     ///
-    /// As [`Watch::step`](manylabel_base::Watch::step), [`Error::TooLarge`].
-    #[expect(clippy::too_many_arguments, reason = "all of what a head depends on")]
+    /// The same as [`Watch::step`](manylabel_base::Watch::step). [`Error::TooLarge`] if there is
+    /// not enough memory.
+    #[expect(clippy::too_many_arguments, reason = "a head has this many inputs")]
     pub(crate) fn head(
         &self,
         statistics: &Statistics<'_>,
@@ -143,8 +146,8 @@ impl Method {
     }
 }
 
-/// The optimal score of a label on its own, `−g / (h + l2)`; 0 if the denominator is only rounding
-/// error.
+/// Returns the optimal score of a label on its own, `−g / (h + l2)`. Returns 0 if the denominator
+/// is no larger than rounding error.
 #[inline(always)]
 pub(crate) fn alone(g: f64, h: f64, l2: f64) -> f64 {
     let curvature = h.max(0.0) + l2;
@@ -155,8 +158,9 @@ pub(crate) fn alone(g: f64, h: f64, l2: f64) -> f64 {
     }
 }
 
-/// The label with the best quality on its own, the first of several, and that quality. With
-/// `label`, that label and its quality.
+/// Returns the label with the best quality on its own, and this quality. If several labels are
+/// equally good, the first label is returned. If `label` is given, that label and its quality are
+/// returned.
 #[inline(always)]
 pub(crate) fn best_label(sums: &Sums, l2: f64, label: Option<usize>) -> (usize, f64) {
     let quality = |g: f64, h: f64| 0.5 * g * alone(g, h, l2);
@@ -180,12 +184,12 @@ pub(crate) fn best_label(sums: &Sums, l2: f64, label: Option<usize>) -> (usize, 
     (label.unwrap_or(0), best)
 }
 
-/// The head of bins and its quality. `restricted` is `None` under the label-wise loss, where bins
-/// are independent of one another.
+/// Returns the head of bins and its quality. `restricted` is `None` under the label-wise loss,
+/// where bins are independent of one another.
 ///
 /// # Errors
 ///
-/// As [`Method::head`].
+/// The same as [`Method::head`].
 #[wide]
 fn binned_head(
     statistics: &Statistics<'_>,
@@ -225,11 +229,12 @@ fn binned_head(
     Ok((collected("number of labels", head)?, quality))
 }
 
-/// Computes the head of all labels under the example-wise loss, in `near.x`; returns its quality.
+/// Computes the head of all labels under the example-wise loss and stores it in `near.x`. Returns
+/// its quality.
 ///
 /// # Errors
 ///
-/// As [`Method::head`].
+/// The same as [`Method::head`].
 #[wide]
 fn full_head(
     statistics: &Statistics<'_>,
@@ -239,7 +244,7 @@ fn full_head(
     l2: f64,
     near: &mut Near,
 ) -> Result<f64, Error> {
-    // With few labels and many rows, a matrix costs less than repeated products with rows.
+    // With few labels and many rows, a Gram matrix costs less than repeated products with the rows.
     let few = statistics.stride <= FEW_LABELS && statistics.stride < rows.len();
     let gram = few.then(|| Gram::over(statistics, rows, weights));
     let gram = gram.transpose()?;

@@ -1,25 +1,25 @@
-//! Linear systems: small ones by Cholesky factorization, those of all labels by conjugate
-//! gradients.
+//! Solves linear systems: small ones by Cholesky factorization, and the systems for heads of all
+//! labels by conjugate gradients.
 //!
-//! The head of all labels under the example-wise loss solves
+//! The head of all labels under the example-wise loss is the solution x of
 //!
 //! ```text
 //! (diag(d + ω) − A) x = −g,      A = Σ w g gᵀ over the rows
 //! ```
 //!
 //! where d = `Σ w |g|`. A factorization would take K³ / 3 operations per candidate. Conjugate
-//! gradients need only products with A, which are taken with the rows themselves (4 · rows · K
-//! operations) or with a Gram matrix (2 K² operations), whichever the caller provides as [`Outer`].
-//! The preconditioner is `diag(h + ω)`, the diagonal of the system. With it the condition number
-//! stays below about 10, so few steps suffice.
+//! gradients need only products with A. A product is computed from the rows themselves (4 · rows ·
+//! K operations) or from a Gram matrix (2 K² operations). The caller chooses the form by passing an
+//! [`Outer`]. The preconditioner is `diag(h + ω)`, the diagonal of the system. The preconditioned
+//! system has a condition number below about 10, so a few steps suffice.
 //!
-//! Solving starts from a head near the one wanted ([`Near`]), usually that of a neighbouring
-//! candidate, and ends as soon as the quality is known to be good enough or not below a bound
-//! ([`Goal`]). If it does not converge within [`MOST_STEPS`] steps, or the curvature is not
-//! positive, the system is factorized.
+//! The solver starts from an approximate head ([`Near`]), usually the head of a neighbouring
+//! candidate. It stops as soon as the quality is known to be accurate enough, or is known not to be
+//! below a bound ([`Goal`]). If it does not converge within [`MOST_STEPS`] steps, or if the
+//! curvature is not positive, the system is factorized.
 //!
-//! Loops are compiled for `C` chunks of labels where C is known, for up to four chunks; `C = 0`
-//! stands for any number.
+//! Labels are processed in chunks of eight. Loops are compiled separately for one to four chunks.
+//! The parameter `C` is the number of chunks, and `C = 0` means any number.
 
 use crate::batch::Batch;
 use crate::binning::LEAST_DIAGONAL;
@@ -39,14 +39,15 @@ use manylabel_base::{Error, filled, parts};
 use manylabel_simd::wide;
 use rayon::prelude::*;
 
-/// Overwrites the lower triangle of an n × n matrix, stored row by row, with its Cholesky factor.
-/// Returns false if the matrix is not positive definite.
+/// Overwrites the lower triangle of an n × n matrix with its Cholesky factor. The matrix is stored
+/// row by row. Returns false if the matrix is not positive definite.
 ///
-/// Without regularization (`l2` is 0), 1e-10 of the mean diagonal is added to the diagonal first.
+/// Without regularization (`l2` is 0), 1e-10 times the mean diagonal is first added to the
+/// diagonal.
 ///
-/// Larger matrices are factorized by `faer`. This function is for the systems of bins: these are
-/// small, there is one per candidate, and the code must become part of the loop over candidates
-/// that is compiled for wide registers.
+/// Larger matrices are factorized by the `faer` library. This function is for the systems of bins.
+/// These systems are small, and there is one per candidate. The code must be inlined into the loop
+/// over candidates, which is compiled for wide registers.
 #[inline(always)]
 pub(crate) fn factorize(matrix: &mut [f64], n: usize, l2: f64) -> bool {
     if l2 == 0.0 && n > 0 {
@@ -71,30 +72,30 @@ pub(crate) fn factorize(matrix: &mut [f64], n: usize, l2: f64) -> bool {
     true
 }
 
-/// The length of a padded row: `C` chunks if `C` is not 0, so that the compiler can unroll loops,
-/// else `stride`.
+/// Returns the length of a padded row. If `C` is not 0, the length is `C` chunks, so that the
+/// compiler can unroll loops. Otherwise the length is `stride`.
 #[inline(always)]
 pub(crate) fn length<const C: usize>(stride: usize) -> usize {
     if C > 0 { C * WIDTH } else { stride }
 }
 
-/// A padded row, cut to the [`length`] that `C` gives.
+/// Returns the part of a padded row that has the [`length`] given by `C`.
 #[inline(always)]
 fn cut<const C: usize>(row: &[f64]) -> &[f64] {
     &row[..length::<C>(row.len())]
 }
 
-/// `A = Σ w g gᵀ` over some rows, as a matrix or implicitly.
+/// The matrix `A = Σ w g gᵀ` over some rows, stored or implicit.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Outer<'a> {
-    /// The matrix itself.
+    /// The stored matrix.
     Matrix(&'a Gram),
-    /// The rows, and the weights of all training rows.
+    /// An implicit matrix, given by its rows and by the weights of all training rows.
     Rows(&'a [u32], &'a [f64]),
 }
 
-/// `y += sign · A x` for the `B` chunks of y from chunk `first` on. `x` may be shorter than
-/// `stride`; further entries count as 0.
+/// Computes `y += sign · A x` for the `B` chunks of y that start at chunk `first`. `x` may be
+/// shorter than `stride`. The missing entries count as 0.
 #[inline(always)]
 pub(crate) fn multiply_columns<const B: usize>(
     gram: &Gram,
@@ -120,7 +121,7 @@ pub(crate) fn multiply_columns<const B: usize>(
     }
 }
 
-/// `y += sign · A x` over some rows, as `Σ w g (gᵀx)`, on one thread.
+/// Computes `y += sign · A x` over some rows as `Σ w g (gᵀx)`, on one thread.
 #[inline(always)]
 fn add_product_of_rows<const C: usize>(
     statistics: &Statistics<'_>,
@@ -137,11 +138,12 @@ fn add_product_of_rows<const C: usize>(
     }
 }
 
-/// `A x` over some rows.
+/// Returns `A x` over some rows.
 ///
 /// # Errors
 ///
-/// As [`Watch::step`](manylabel_base::Watch::step), [`Error::TooLarge`].
+/// The same as [`Watch::step`](manylabel_base::Watch::step). [`Error::TooLarge`] if the product
+/// does not fit in memory.
 #[wide]
 fn product_of_rows(
     statistics: &Statistics<'_>,
@@ -156,17 +158,18 @@ fn product_of_rows(
 }
 
 impl<'a> Outer<'a> {
-    /// The matrix if there is one, else the rows.
+    /// Returns the matrix if there is one. Otherwise returns the rows.
     pub(crate) fn of(gram: Option<&'a Gram>, rows: &'a [u32], weights: &'a [f64]) -> Self {
         gram.map_or(Self::Rows(rows, weights), Self::Matrix)
     }
 
-    /// `y += sign · A x`. With many rows and no matrix, blocks of rows run in parallel and are
-    /// added in order.
+    /// Computes `y += sign · A x`. With many rows and no stored matrix, blocks of rows are
+    /// processed in parallel and added in order.
     ///
     /// # Errors
     ///
-    /// As [`Watch::step`](manylabel_base::Watch::step), [`Error::TooLarge`].
+    /// The same as [`Watch::step`](manylabel_base::Watch::step). [`Error::TooLarge`] if there is
+    /// not enough memory.
     #[inline(always)]
     fn add_product<const C: usize>(
         &self,
@@ -177,13 +180,15 @@ impl<'a> Outer<'a> {
     ) -> Result<(), Error> {
         match *self {
             Self::Matrix(gram) => {
-                // A few chunks of the product stay in registers while the rows of the matrix pass by.
+                // A few chunks of the product stay in registers while the rows of the matrix are
+                // added.
                 let x = &x[..statistics.n_labels];
                 let y = chunks_mut(y);
                 if C > 0 {
                     multiply_columns::<C>(gram, length::<C>(0), sign, x, 0, y);
                 } else {
-                    // Five to eight chunks at once, else four at a time.
+                    // Five to eight chunks are processed at once. Other numbers of chunks are
+                    // processed four at a time.
                     let n = y.len();
                     match n {
                         5 => multiply_columns::<5>(gram, gram.stride, sign, x, 0, y),
@@ -215,11 +220,11 @@ impl<'a> Outer<'a> {
         Ok(())
     }
 
-    /// `matrix −= sign · A`.
+    /// Computes `matrix −= sign · A`.
     ///
     /// # Errors
     ///
-    /// As [`Gram::add_rows`].
+    /// The same as [`Gram::add_rows`].
     fn subtract_from(
         &self,
         statistics: &Statistics<'_>,
@@ -236,22 +241,22 @@ impl<'a> Outer<'a> {
     }
 }
 
-/// A head `x` that is near the one wanted for a set of rows, and its product `A x` over these rows.
-/// Adding or removing a row updates the product in O(labels).
+/// An approximate head `x` of a set of rows, and its product `A x` over these rows. The product is
+/// updated in O(labels) when a row is added or removed.
 #[derive(Debug)]
 pub(crate) struct Near {
     /// The head, a padded row.
     pub(crate) x: Aligned,
-    /// `A x`.
+    /// The product `A x`.
     pub(crate) product: Aligned,
 }
 
 impl Near {
-    /// A head of zeros.
+    /// Returns a head of zeros.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// [`Error::TooLarge`] if it does not fit in memory.
     pub(crate) fn zero(stride: usize) -> Result<Self, Error> {
         Ok(Self {
             x: Aligned::zeros("number of labels", stride)?,
@@ -259,11 +264,11 @@ impl Near {
         })
     }
 
-    /// A copy of both.
+    /// Returns a copy of the head and the product.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// [`Error::TooLarge`] if the copy does not fit in memory.
     pub(crate) fn copied(&self) -> Result<Self, Error> {
         Ok(Self {
             x: self.x.copied("number of labels")?,
@@ -275,7 +280,8 @@ impl Near {
     ///
     /// # Errors
     ///
-    /// As [`Watch::step`](manylabel_base::Watch::step), [`Error::TooLarge`].
+    /// The same as [`Watch::step`](manylabel_base::Watch::step). [`Error::TooLarge`] if there is
+    /// not enough memory.
     pub(crate) fn multiply(
         &mut self,
         statistics: &Statistics<'_>,
@@ -288,14 +294,14 @@ impl Near {
         outer.add_product::<0>(statistics, 1.0, &self.x, &mut self.product)
     }
 
-    /// Takes over head and product of another, of the same length.
+    /// Copies the head and the product of another value with the same length.
     pub(crate) fn copy_from(&mut self, other: &Self) {
         self.x.copy_from_slice(&other.x);
         self.product.copy_from_slice(&other.product);
     }
 
-    /// Updates the product for `sign` times the rows of a batch: 1 adds them to the set, −1 removes
-    /// them.
+    /// Updates the product for the rows of a batch. A `sign` of 1 adds the rows to the set, and −1
+    /// removes them.
     #[inline(always)]
     pub(crate) fn add<const C: usize>(&mut self, sign: f64, batch: &Batch<'_>) {
         let products = batch.products(sign, cut::<C>(&self.x));
@@ -304,23 +310,22 @@ impl Near {
     }
 }
 
-/// Computes heads of all labels under the example-wise loss: solutions of
+/// Computes heads of all labels under the example-wise loss. They are solutions of
 /// `(diag(d + ω) − A) x = −g`.
 ///
-/// The quality of a head that is not yet exact is known within bounds. With the residual
-/// `r = −g − M x`, where M is the matrix of the system, `½ gᵀx − ½ xᵀr` is the value of the
-/// objective at x, and exceeds the minimum by `½ rᵀ M⁻¹ r`. Since every row has
-/// `diag(q) − q qᵀ ⪰ (1 − Σq) diag(q)`, M is at least `diag(f + ω)`, and so the minimum is at most
-/// `½ rᵀ diag(f + ω)⁻¹ r` below. A candidate that cannot be the best is thus often recognized
-/// without a single step, if the solution for its neighbour is near.
+/// The quality of an approximate head is known within bounds. Let M be the matrix of the system,
+/// and `r = −g − M x` the residual. The value of the objective at x is `½ gᵀx − ½ xᵀr`. It exceeds
+/// the minimum by `½ rᵀ M⁻¹ r`. Every row satisfies `diag(q) − q qᵀ ⪰ (1 − Σq) diag(q)`, so M is at
+/// least `diag(f + ω)`. The minimum is therefore at most `½ rᵀ diag(f + ω)⁻¹ r` below the value at
+/// x. If x is close to the solution, this bound often rejects a candidate without a single step.
 ///
-/// These bounds come from the numbers of each step and decide when to stop, which is why no general
-/// solver is used.
+/// These bounds are computed from the numbers of each step, and they decide when to stop. A
+/// general-purpose solver would not provide them.
 #[derive(Debug)]
 pub(crate) struct Solver<const C: usize> {
     /// The L2 weight ω.
     pub(crate) l2: f64,
-    /// `r = −g − M x`.
+    /// The residual `r = −g − M x`.
     residual: Aligned,
     /// The search direction.
     direction: Aligned,
@@ -328,15 +333,15 @@ pub(crate) struct Solver<const C: usize> {
     product: Aligned,
 }
 
-/// A set of rows whose head is wanted.
+/// A set of rows for which a head is to be computed.
 #[derive(Clone, Copy)]
 pub(crate) struct Set<'a> {
     /// Gradients of all training rows.
     statistics: &'a Statistics<'a>,
-    /// Sums over the set, with all [`Kinds`](crate::statistics::Kinds).
+    /// Sums over the set. All [`Kinds`](crate::statistics::Kinds) of sums are needed.
     sums: &'a Sums,
-    /// A over the set as a sum of parts with signs: the complement of a set is all rows minus the
-    /// set.
+    /// The matrix A over the set, as a sum of parts with signs. For example, the matrix of a
+    /// complement is the matrix of all rows minus the matrix of the set.
     parts: &'a [(f64, Outer<'a>)],
 }
 
@@ -354,27 +359,28 @@ impl<'a> Set<'a> {
     }
 }
 
-/// When solving may end.
+/// The condition for ending a solve.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Goal {
-    /// A quality; heads that are certainly not below it need not be solved.
+    /// The quality to beat. Solving ends early if a lower limit of the quality exceeds this bound.
     pub(crate) bound: f64,
-    /// How far a quality may be above the optimal one, relative to it.
+    /// The largest accepted distance of the quality above the optimum, relative to the optimum.
     pub(crate) tolerance: f64,
 }
 
 impl Goal {
-    /// Solves in any case: no quality is above infinity.
+    /// Returns a goal that always solves to the given tolerance. Its bound is infinity, which no
+    /// quality exceeds.
     pub(crate) fn any(tolerance: f64) -> Self {
         let bound = f64::INFINITY;
         Self { bound, tolerance }
     }
 }
 
-/// Steps of conjugate gradients after which the system is factorized instead.
+/// Number of steps of conjugate gradients after which the system is factorized instead.
 const MOST_STEPS: usize = 30;
 
-/// Tolerance of the quality of candidates.
+/// Tolerance of the quality of a candidate.
 pub(crate) const CANDIDATE_TOLERANCE: f64 = 1e-10;
 
 /// Tolerance of the quality of a rule's head.
@@ -385,7 +391,7 @@ impl<const C: usize> Solver<C> {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// [`Error::TooLarge`] if it does not fit in memory.
     pub(crate) fn new(stride: usize, l2: f64) -> Result<Self, Error> {
         let room = || Aligned::zeros("number of labels", stride);
         Ok(Self {
@@ -396,11 +402,12 @@ impl<const C: usize> Solver<C> {
         })
     }
 
-    /// `product = (diag(d + ω) − A) direction`.
+    /// Computes `product = (diag(d + ω) − A) direction`.
     ///
     /// # Errors
     ///
-    /// As [`Watch::step`](manylabel_base::Watch::step), [`Error::TooLarge`].
+    /// The same as [`Watch::step`](manylabel_base::Watch::step). [`Error::TooLarge`] if there is
+    /// not enough memory.
     #[inline(always)]
     fn multiply(&mut self, set: Set<'_>) -> Result<(), Error> {
         let sums = set.sums;
@@ -419,13 +426,15 @@ impl<const C: usize> Solver<C> {
     }
 
     /// Improves the head of a set until its quality is within the tolerance of `goal`. Returns the
-    /// quality, or `None` if it is certainly not below the bound.
+    /// quality, or `None` if a lower limit of the quality exceeds the bound of `goal`.
     ///
-    /// `near` must hold the product over the rows of the set; head and product are updated.
+    /// `near` must contain the product over the rows of the set. Its head and its product are
+    /// updated.
     ///
     /// # Errors
     ///
-    /// As [`Watch::step`](manylabel_base::Watch::step), [`Error::TooLarge`].
+    /// The same as [`Watch::step`](manylabel_base::Watch::step). [`Error::TooLarge`] if there is
+    /// not enough memory.
     #[inline(always)]
     pub(crate) fn quality(
         &mut self,
@@ -452,12 +461,12 @@ impl<const C: usize> Solver<C> {
         Ok(quality)
     }
 
-    /// As [`quality`](Self::quality), but for a head `x` whose residual is in `residual`. The
-    /// residual is kept up to date.
+    /// Does the work of [`quality`](Self::quality) for a head `x` with its residual in `residual`.
+    /// The residual is updated together with `x`.
     ///
     /// # Errors
     ///
-    /// As [`quality`](Self::quality).
+    /// The same as [`quality`](Self::quality).
     #[inline(always)]
     fn improve(&mut self, set: Set<'_>, goal: Goal, x: &mut [f64]) -> Result<Option<f64>, Error> {
         let (sums, Goal { bound, tolerance }) = (set.sums, goal);
@@ -497,8 +506,8 @@ impl<const C: usize> Solver<C> {
         self.factorized(set, x).map(Some)
     }
 
-    /// The decrease of the objective that the head `x` brings, an upper bound of what is still
-    /// missing, and `rᵀ diag(h + ω)⁻¹ r`.
+    /// Returns three numbers: the decrease of the objective at the head `x`, an upper bound on the
+    /// remaining decrease, and `rᵀ diag(h + ω)⁻¹ r`.
     #[inline(always)]
     fn gain(&self, sums: &Sums, x: &[f64]) -> (f64, f64, f64) {
         let mut gains = [0.0; WIDTH];
@@ -522,13 +531,14 @@ impl<const C: usize> Solver<C> {
         (0.5 * total(&gains), 0.5 * total(&missing), total(&scaled))
     }
 
-    /// Solves by Cholesky factorization, where conjugate gradients were too slow: without
-    /// regularization, or where rounding has spoilt the matrix. Without regularization, 1e-10 of
-    /// the mean diagonal is added. If the matrix is not positive definite, the head is 0.
+    /// Solves by Cholesky factorization. This method is used if conjugate gradients converge too
+    /// slowly. Their convergence is slow without regularization, or if rounding errors have damaged
+    /// the matrix. Without regularization, 1e-10 times the mean diagonal is added to the diagonal.
+    /// If the matrix is not positive definite, the head is 0.
     ///
     /// # Errors
     ///
-    /// As [`quality`](Self::quality).
+    /// The same as [`quality`](Self::quality).
     #[cold]
     fn factorized(&mut self, set: Set<'_>, x: &mut [f64]) -> Result<f64, Error> {
         let Set {
@@ -548,7 +558,7 @@ impl<const C: usize> Solver<C> {
         } else {
             0.0
         };
-        // Column by column; the factorization reads and writes the lower triangle.
+        // The matrix is stored column by column. The factorization uses only the lower triangle.
         let mut dense = filled(PRODUCTS, 0.0, n.saturating_mul(n))?;
         for (i, diagonal) in diagonal().enumerate() {
             for (j, &product) in matrix.row(i)[..=i].iter().enumerate() {
@@ -591,7 +601,7 @@ fn is_definite(matrix: MatMut<'_, f64>) -> Result<bool, Error> {
     let needed = cholesky_in_place_scratch::<f64>(n, Par::Seq, Spec::default());
     let mut room = MemBuffer::try_new(needed).map_err(|_| Error::TooLarge {
         what: PRODUCTS,
-        got: format!("room to factorize those of {n} labels does not fit in memory"),
+        got: format!("factorizing the matrix of {n} labels needs more memory than available"),
     })?;
     let factor = cholesky_in_place(
         matrix,

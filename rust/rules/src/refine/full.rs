@@ -1,14 +1,15 @@
-//! Candidates judged by heads of all labels, under the example-wise loss.
+//! Evaluates candidates with heads of all labels, under the example-wise loss.
 //!
-//! Consecutive candidates differ by a few rows, so the head of one is close to that of the next.
-//! [`Full`] keeps a head near that of the growing set and one near that of its complement, with
-//! their products with the Gram matrix ([`Near`]). A new row costs O(labels).
+//! Consecutive candidates differ in only a few rows, so their heads are similar. [`Full`] keeps two
+//! approximate heads: one for the growing set and one for its complement. It also keeps the
+//! products of these heads with the Gram matrix ([`Near`]). Adding a row costs O(labels).
 //!
-//! A candidate is judged in two stages. From the kept head follows an upper bound of the gain that
-//! its own head can bring (see [`Solver`]); most candidates are rejected by it, in O(labels). The
-//! others are solved by conjugate gradients, starting from the kept head. Products during solving
-//! are taken with the rows of the growing set, or with a Gram matrix of them once that would have
-//! paid off.
+//! A candidate is evaluated in two stages. The first stage uses the kept head to compute an upper
+//! bound on the improvement that the candidate's own head can reach (see [`Solver`]). The bound
+//! takes O(labels) and rejects most candidates. In the second stage, conjugate gradients solve the
+//! remaining candidates, starting from the kept head. Products are computed with the rows of the
+//! growing set. As soon as a Gram matrix of these rows would have been cheaper than the products so
+//! far, it is built and used from then on.
 
 use super::Parent;
 use super::halves::Halves;
@@ -20,18 +21,18 @@ use crate::lanes::{Aligned, WIDTH, chunks, total};
 use crate::statistics::Statistics;
 use manylabel_base::{Error, reserved};
 
-/// The growing set and its complement, judged by heads of all labels. Rows have `C` chunks, or any
-/// number if `C` is 0.
+/// Evaluates the growing set and its complement with heads of all labels. Rows have `C` chunks of
+/// labels, or any number of chunks if `C` is 0.
 pub(crate) struct Full<'a, const C: usize> {
-    /// Sums of both halves.
+    /// Sums over the growing set and its complement.
     halves: Halves<'a>,
     /// Solves heads.
     solver: Solver<C>,
-    /// The latest head solved for the growing set, with its product over the present rows.
+    /// The latest head solved for the growing set, and its product over the current rows.
     of_taken: Near,
-    /// The same for the complement.
+    /// The latest head solved for the complement, and its product.
     of_others: Near,
-    /// The head of the best candidate so far, or near it.
+    /// An approximate head of the best candidate so far.
     pub(crate) best: Aligned,
     /// The growing set.
     rows: Vec<u32>,
@@ -39,16 +40,16 @@ pub(crate) struct Full<'a, const C: usize> {
     gram: Gram,
     /// Number of rows in `gram`.
     n_gram: usize,
-    /// Rows that products have read since `gram` had all rows.
+    /// Number of rows read by products since `gram` last contained all rows.
     gone_through: usize,
 }
 
 impl<'a, const C: usize> Full<'a, C> {
-    /// Allocates with capacity for `most_rows` rows in the growing set.
+    /// Allocates working space for up to `most_rows` rows in the growing set.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// [`Error::TooLarge`] if it does not fit in memory.
     pub(crate) fn new(
         statistics: &'a Statistics<'a>,
         parent: &'a Parent<'a>,
@@ -69,9 +70,9 @@ impl<'a, const C: usize> Full<'a, C> {
         })
     }
 
-    /// Whether the head of a set certainly has no quality below `bound`, by the bounds at
-    /// [`Solver`]. The set is the growing set, or its complement with `OTHERS`. Sums of the
-    /// complement are taken as differences on the way.
+    /// Returns whether a set can be rejected, because a lower limit of its quality exceeds `bound`.
+    /// The description of [`Solver`] has the formula of this limit. The set is the growing set or,
+    /// with `OTHERS`, its complement. Sums of the complement are computed as differences.
     #[inline(always)]
     fn excludes<'s, const OTHERS: bool>(&'s self, bound: f64) -> bool {
         let near = if OTHERS {
@@ -103,15 +104,15 @@ impl<'a, const C: usize> Full<'a, C> {
         -0.5 * (total(&gains) + total(&missing)) > bound
     }
 
-    /// Adds the missing rows to the Gram matrix, if products have read rows often enough that this
-    /// would have been cheaper.
+    /// Adds the missing rows to the Gram matrix if this would have been cheaper than the products
+    /// with rows so far.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// [`Error::TooLarge`] if the matrix does not fit in memory.
     #[inline(always)]
     fn choose_form(&mut self) -> Result<(), Error> {
-        // A product reads each row at 2·K operations; adding a row to the matrix takes K².
+        // A product takes 2·K operations per row. Adding a row to the matrix takes K² operations.
         let stride = self.halves.statistics.stride;
         self.gone_through += PRODUCTS * self.rows.len();
         if 2 * self.gone_through > stride * (self.rows.len() - self.n_gram) {
@@ -129,7 +130,7 @@ impl<'a, const C: usize> Full<'a, C> {
     }
 }
 
-/// About how many products a head takes.
+/// Approximate number of products needed to solve a head.
 const PRODUCTS: usize = 4;
 
 impl<const C: usize> Evaluator for Full<'_, C> {
@@ -148,14 +149,14 @@ impl<const C: usize> Evaluator for Full<'_, C> {
     }
 
     #[inline(always)]
-    #[expect(clippy::disallowed_methods, reason = "the room is there")]
+    #[expect(clippy::disallowed_methods, reason = "the capacity is reserved")]
     fn take(&mut self, rows: &[u32]) {
         let (statistics, weights) = (self.halves.statistics, self.halves.weights);
         let is_first = self.rows.is_empty();
         for batch in statistics.batches(rows, weights) {
             self.halves.taken.add(&batch);
             self.of_others.add::<C>(-1.0, &batch);
-            // A head of zeros has a product of zeros.
+            // The product of a head of zeros is zero.
             if !is_first {
                 self.of_taken.add::<C>(1.0, &batch);
             }
@@ -199,11 +200,12 @@ impl<const C: usize> Evaluator for Full<'_, C> {
     }
 }
 
-/// The quality of a set. Its head becomes the best if the quality is below `bound`.
+/// Returns the quality of a set. If the quality is below `bound`, the head is stored as the best
+/// head.
 ///
 /// # Errors
 ///
-/// As [`Solver::quality`].
+/// The same as [`Solver::quality`].
 #[inline(always)]
 fn judge<const C: usize>(
     solver: &mut Solver<C>,

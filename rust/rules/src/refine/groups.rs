@@ -1,39 +1,39 @@
-//! The rows of a set sorted by one feature, in groups between which thresholds may lie.
+//! Sorts the rows of a set by one feature and groups them. Thresholds lie between the groups.
 //!
-//! Exact search: one group per distinct value among the rows. Fast search: one group per group of
-//! the column (see `columns.rs`), except on nominal features, which always have one group per
-//! value. Rows with a missing value are listed separately.
+//! In the exact search, rows with equal values form a group. In the fast search, the rows whose
+//! codes are in the same group of the column form a group (see `columns.rs`). Nominal features
+//! always have one group per value. Rows with a missing value are listed separately.
 //!
-//! Rows of an implicit zero form a group without a list of rows, only a count: their sums follow by
-//! subtraction. If they are fewer than the other rows, the difference would lose digits, and they
-//! are listed after all.
+//! Rows with the implicit value 0 form a group with a count but without a list of rows. Their sums
+//! are computed by subtraction. If they are fewer than the other rows, subtraction would lose
+//! digits, so the rows are listed.
 
 use crate::columns::{Column, MISSING, select};
 use manylabel_base::{Error, collected, extend, few, push, reserved};
 
-/// Rows that conditions on one feature do not tell apart.
+/// Rows that no condition on the feature distinguishes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Group {
-    /// Lowest code among the rows.
+    /// Smallest code among the rows.
     pub(crate) first: u32,
-    /// Highest code among the rows.
+    /// Largest code among the rows.
     pub(crate) last: u32,
-    /// Begin of its rows in [`Groups::rows`]. Rows of an implicit zero are not listed.
+    /// Start of the rows in [`Groups::rows`]. Rows with an implicit zero are not listed.
     pub(crate) from: usize,
-    /// End of its rows in [`Groups::rows`].
+    /// End of the rows in [`Groups::rows`].
     pub(crate) to: usize,
-    /// Number of rows, listed or not.
+    /// Number of rows, including rows that are not listed.
     pub(crate) count: usize,
 }
 
-/// The rows of a set by ascending value of a feature.
+/// The rows of a set in ascending order of a feature.
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
-    /// The rows, group by group, without those of an implicit zero.
+    /// The rows, group by group, without rows of an implicit zero.
     pub(crate) rows: Vec<u32>,
-    /// The groups, by ascending value.
+    /// The groups, in ascending order of value.
     pub(crate) list: Vec<Group>,
-    /// Rows of the set whose value is missing.
+    /// Rows of the set with a missing value.
     pub(crate) missing: Vec<u32>,
 }
 
@@ -45,22 +45,22 @@ pub(crate) const ABSENT: u32 = u32::MAX;
 pub(crate) struct RowSet<'a> {
     /// The rows, ascending.
     pub(crate) rows: &'a [u32],
-    /// For every training row its index in `rows`, or [`ABSENT`]. Indices may be out of date if
+    /// For every training row its index in `rows`, or [`ABSENT`]. Indices may be outdated if
     /// [`Context::needs_positions`](super::Context::needs_positions) is false.
     pub(crate) positions: &'a [u32],
-    /// Weights of all training rows; 0 outside of the sample.
+    /// Weights of all training rows. Rows outside the sample have weight 0.
     pub(crate) weights: &'a [f64],
 }
 
 impl Groups {
-    /// Groups the rows of `set` by the values of a column, or by its groups of values if `coarse`.
-    /// Takes O(stored values of the column), or O(n log n) for the n rows of the set where that is
-    /// less.
+    /// Groups the rows of `set` by the values of a column. If `coarse`, groups by the column's
+    /// groups of values instead. Takes O(stored values of the column), or O(n log n) for the n rows
+    /// of the set if this is less.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
-    #[expect(clippy::disallowed_methods, reason = "the room is there")]
+    /// [`Error::TooLarge`] if the groups do not fit in memory.
+    #[expect(clippy::disallowed_methods, reason = "the capacity is reserved")]
     pub(crate) fn new(column: &Column, set: &RowSet<'_>, coarse: bool) -> Result<Self, Error> {
         if let Some(groups) = Self::of_one_value(column, set)? {
             return Ok(groups);
@@ -87,7 +87,7 @@ impl Groups {
             n_zeros = n_set - coded.len() - missing.len();
             at_zero = zero;
             if n_zeros > 0 && n_zeros < coded.len() {
-                // Sums of the zeros as differences would lose digits.
+                // Computing the sums of the zeros as differences would lose digits.
                 let others = coded.iter().map(|pair| pair.1);
                 let mut others: Vec<u32> =
                     collected("number of rows", others.chain(missing.iter().copied()))?;
@@ -152,13 +152,14 @@ impl Groups {
         })
     }
 
-    /// As [`new`](Self::new), for a sparse column with a single value other than 0 that at most
-    /// half of the rows of the set have; `None` for other columns. It does not read values and
-    /// codes, which would each be another access to memory per row.
+    /// Does the work of [`new`](Self::new) for a common special case. In this case the column is
+    /// sparse, has no missing values, and has a single value other than 0. At most half of the rows
+    /// of the set have this value. Returns `None` in all other cases. The function reads neither
+    /// values nor codes, which saves memory accesses per row.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// [`Error::TooLarge`] if the groups do not fit in memory.
     fn of_one_value(column: &Column, set: &RowSet<'_>) -> Result<Option<Self>, Error> {
         let Some(zero) = column.implicit else {
             return Ok(None);

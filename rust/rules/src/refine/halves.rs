@@ -1,11 +1,12 @@
-//! The two halves into which a condition splits a set, and judges that need their sums only.
+//! Keeps the sums of the two halves into which a condition splits a set, and evaluates the halves
+//! from their sums alone.
 //!
-//! [`Halves`] keeps the sums of the growing set and computes those of its complement as differences
-//! from the parent set. [`BySums`] turns a [`Judge`], which maps sums to a quality, into an
-//! [`Evaluator`].
+//! [`Halves`] keeps the sums of the growing set. It computes the sums of the complement by
+//! subtracting them from the sums of the parent set. [`BySums`] turns a [`Judge`], which maps sums
+//! to a quality, into an [`Evaluator`].
 //!
-//! Judges in this file are for labels, or bins of labels, that do not depend on one another. They
-//! cost O(labels) per row and per candidate.
+//! The judges in this file are for labels, or bins of labels, that are independent of one another.
+//! They cost O(labels) per row and per candidate.
 
 use super::Parent;
 use super::sweep::Evaluator;
@@ -20,13 +21,13 @@ use manylabel_base::{Error, filled};
 pub(crate) struct Halves<'a> {
     /// Gradients of all training rows.
     pub(crate) statistics: &'a Statistics<'a>,
-    /// Weights of all training rows; 0 outside of the sample.
+    /// Weights of all training rows. Rows outside the sample have weight 0.
     pub(crate) weights: &'a [f64],
     /// The parent set.
     pub(super) parent: &'a Parent<'a>,
     /// Sums of the growing set.
     pub(crate) taken: Sums,
-    /// Sums of the complement, as of the latest call of [`subtract`](Self::subtract).
+    /// Sums of the complement. They are up to date after a call of [`subtract`](Self::subtract).
     pub(crate) others: Sums,
 }
 
@@ -35,7 +36,7 @@ impl<'a> Halves<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// [`Error::TooLarge`] if the sums do not fit in memory.
     pub(crate) fn new(
         statistics: &'a Statistics<'a>,
         parent: &'a Parent<'a>,
@@ -66,27 +67,29 @@ impl<'a> Halves<'a> {
     }
 }
 
-/// Knows the quality of a set by its sums. Judges that need more follow the growing set themselves.
+/// Computes the quality of a set from its sums. Judges that need more data follow the growing set
+/// themselves.
 pub(crate) trait Judge {
-    /// The growing set has been emptied. Does nothing by default.
+    /// Called when the growing set is emptied. Does nothing by default.
     #[inline(always)]
     fn restart(&mut self) {}
 
-    /// `rows` have been added to the growing set; `weights` are those of all training rows. Does
-    /// nothing by default.
+    /// Called when `rows` are added to the growing set. `weights` has one entry for every training
+    /// row. Does nothing by default.
     #[inline(always)]
     fn take(&mut self, _statistics: &Statistics<'_>, _weights: &[f64], _rows: &[u32]) {}
 
-    /// The quality of the growing set, or of its complement with `others`, whose sums are given.
+    /// Returns the quality of the growing set, or of its complement if `others` is true. `sums` are
+    /// the sums over the evaluated set.
     fn quality(&mut self, statistics: &Statistics<'_>, sums: &Sums, others: bool) -> f64;
 
-    /// As [`Evaluator::cost`], for rows of `stride` labels.
+    /// The same as [`Evaluator::cost`], for rows of `stride` labels.
     fn cost(&self, stride: usize) -> [usize; 2] {
         [4 * stride, 8 * stride]
     }
 }
 
-/// Both halves, judged by their sums.
+/// Evaluates both halves from their sums.
 pub(crate) struct BySums<'a, J> {
     /// Sums of both halves.
     halves: Halves<'a>,
@@ -99,7 +102,7 @@ impl<'a, J: Judge> BySums<'a, J> {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// [`Error::TooLarge`] if the sums do not fit in memory.
     pub(crate) fn new(
         statistics: &'a Statistics<'a>,
         parent: &'a Parent<'a>,
@@ -157,12 +160,12 @@ pub(crate) enum Scored {
     All,
     /// The label with the best quality on its own.
     Best,
-    /// This label.
+    /// The label with this number.
     One(usize),
 }
 
-/// Judges labels that do not depend on one another. The quality is the sum over the labels that a
-/// head scores.
+/// Evaluates labels that are independent of one another. The quality is the sum over the labels
+/// that a head scores.
 pub(crate) struct Independent {
     /// The L2 weight ω.
     pub(crate) l2: f64,
@@ -188,11 +191,11 @@ impl Judge for Independent {
     }
 }
 
-/// Judges by bins of each candidate's own sums, under the label-wise loss.
+/// Evaluates bins under the label-wise loss. Bins are assigned from each candidate's own sums.
 pub(crate) struct IndependentBins {
     /// Assigns bins.
     binner: Binner,
-    /// Solves heads of bins; its matrix is diagonal here.
+    /// Solves the heads of bins. The matrix of the system is diagonal here.
     system: System,
     /// Working space: the bin of each label.
     bins: Vec<f64>,
@@ -205,7 +208,7 @@ impl IndependentBins {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// [`Error::TooLarge`] if it does not fit in memory.
     pub(crate) fn new(stride: usize, binner: Binner, l2: f64) -> Result<Self, Error> {
         Ok(Self {
             binner,

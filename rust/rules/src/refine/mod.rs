@@ -1,29 +1,31 @@
-//! The search for the condition that improves a rule most.
+//! Searches for the condition that improves a rule most.
 //!
-//! Given the rows that a body covers (the *parent set*), every condition on a feature splits them
-//! into two halves, one that it keeps and one that its opposite keeps. Both are candidates. The
-//! rows of the parent set are sorted by the feature (`groups.rs`) and taken one group of values
-//! after the other into a growing set (`sweep.rs`). An [`Evaluator`] knows the quality of the
-//! growing set, and of its complement within the parent set.
+//! The *parent set* is the set of rows that a body covers. Every condition on a feature splits it
+//! into two halves: the rows that satisfy the condition, and the rows that satisfy its opposite.
+//! Both halves are candidates. The rows of the parent set are sorted by the feature (`groups.rs`).
+//! They are added to a growing set, one group of values after the other (`sweep.rs`). An
+//! [`Evaluator`] computes the quality of the growing set, and of its complement within the parent
+//! set.
 //!
 //! | evaluator | head | what is kept up to date |
 //! |---|---|---|
 //! | `BySums` with `Independent` | one label, or independent labels | sums |
-//! | `BySums` with `IndependentBins` | independent bins | sums; bins of each candidate |
+//! | `BySums` with `IndependentBins` | independent bins | sums, and bins of each candidate |
 //! | `BySums` with `TwoBins` | one bin per sign, few labels | sums and a Gram matrix |
 //! | `Binned` | bins of each candidate's own sums | sums, rows by bins, products of bins |
 //! | `FewRows` | own bins for few rows, parent's bins for others | sums, rows by bins, sums by bins |
-//! | `Full` | all labels | sums, and heads near those of the candidates |
+//! | `Full` | all labels | sums, and approximate heads of the candidates |
 //!
-//! Full columns under the fast search do not use an evaluator: they add rows by the parent's bins
-//! to a histogram over groups of values (`parent_bins.rs`).
+//! With few label bins under the example-wise loss, the fast search uses no evaluator for full
+//! columns. Each row is reduced to a few sums over the bins of the parent set, and these sums are
+//! added to a histogram over groups of values (`parent_bins.rs`).
 //!
-//! Features are searched in parallel, a few per task. Of equally good conditions the first wins: by
-//! the order of the features in their sample, then by lower threshold, then ≤ before >. The result
-//! does not depend on the number of threads.
+//! Features are searched in parallel, with a few features per task. Among equally good conditions,
+//! the condition on the feature that comes first in the sample wins. On the same feature, the lower
+//! threshold wins, then ≤ before >. The result does not depend on the number of threads.
 //!
-//! Sums of a subset are differences from those of its parent where that is less work
-//! ([`Moments::keep`]).
+//! The sums of a subset are computed from the sums of its parent set by subtraction if that is less
+//! work ([`Moments::keep`]).
 
 mod full;
 mod groups;
@@ -55,47 +57,50 @@ use rayon::prelude::*;
 use sweep::{Evaluator, Split, sweep};
 use two_bins::{MOST_CHUNKS, TwoBins};
 
-/// Most labels (padded) for which the fast search under label binning keeps a Gram matrix.
+/// Largest number of labels (padded) for which the fast search with label binning keeps a Gram
+/// matrix.
 const MOST_LABELS: usize = 256;
 
-/// Features per task. They share an evaluator, and the best condition on one rules out candidates
-/// on the next.
+/// Number of features per task. The features of a task use the same evaluator. The best condition
+/// on one feature excludes candidates on the next feature.
 const FEATURES_OF_PIECE: usize = 2;
 
-/// A condition that a rule might get.
+/// A candidate for the next condition of a rule.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Candidate {
-    /// The quality of the sampled rows that satisfy it.
+    /// The quality of the sampled rows that satisfy the condition.
     pub(crate) quality: f64,
-    /// Whether the quality may be by the bins of the parent set instead of the candidate's own.
+    /// Whether the quality may have been computed with the bins of the parent set instead of the
+    /// candidate's own bins.
     pub(crate) estimated: bool,
-    /// The feature that is compared.
+    /// The feature that the condition compares.
     pub(crate) feature: usize,
-    /// How it is compared.
+    /// The comparison operator.
     pub(crate) operator: Operator,
-    /// What it is compared with.
+    /// The threshold that the feature is compared with.
     pub(crate) threshold: f32,
 }
 
-/// What the search needs of a parent set: sums over its rows, from which rows can be removed as the
-/// body grows.
+/// Quantities of a parent set that the search needs. They are sums over its rows, so rows can be
+/// removed as the body grows.
 #[derive(Debug)]
 pub(crate) struct Moments {
     /// Sums by label.
     sums: Sums,
-    /// `Σ w g gᵀ`, if the search needs it as a matrix.
+    /// The matrix `Σ w g gᵀ`, if the search needs it.
     gram: Option<Gram>,
-    /// The head of all labels, from which candidates start; of length 0 unless heads have all
-    /// labels.
+    /// The head of all labels, from which solving of candidates starts. Its length is 0 unless
+    /// heads score all labels without bins.
     pub(crate) near: Near,
 }
 
 impl Moments {
-    /// Computes sums, matrix and head of `rows`.
+    /// Computes the sums, the matrix and the head of `rows`.
     ///
     /// # Errors
     ///
-    /// As [`Watch::step`](manylabel_base::Watch::step), [`Error::TooLarge`].
+    /// The same as [`Watch::step`](manylabel_base::Watch::step). [`Error::TooLarge`] if there is
+    /// not enough memory.
     pub(crate) fn over(
         context: &Context<'_>,
         rows: &[u32],
@@ -110,11 +115,11 @@ impl Moments {
         Ok(moments)
     }
 
-    /// Sums and matrix of `rows`, with the head given.
+    /// Computes the sums and the matrix of `rows`. Uses the given head.
     ///
     /// # Errors
     ///
-    /// As [`over`](Self::over).
+    /// The same as [`over`](Self::over).
     fn sums(
         context: &Context<'_>,
         rows: &[u32],
@@ -132,11 +137,11 @@ impl Moments {
         })
     }
 
-    /// A copy.
+    /// Returns a copy.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// [`Error::TooLarge`] if the copy does not fit in memory.
     fn copied(&self) -> Result<Self, Error> {
         Ok(Self {
             sums: self.sums.copied()?,
@@ -145,13 +150,13 @@ impl Moments {
         })
     }
 
-    /// Reduces the set to the rows `kept`, by removing those `gone` or by summing again, whichever
-    /// has fewer rows. `head` is near that of the rows kept; without it, solving starts from the
-    /// head of the old set.
+    /// Reduces the set to the rows in `kept`. The rows in `gone` are subtracted if they are fewer
+    /// than the rows in `kept`. Otherwise the rows in `kept` are summed again. `head` is an
+    /// approximate head of the kept rows. Without it, solving starts from the head of the old set.
     ///
     /// # Errors
     ///
-    /// As [`over`](Self::over).
+    /// The same as [`over`](Self::over).
     pub(crate) fn keep(
         &mut self,
         context: &Context<'_>,
@@ -176,11 +181,12 @@ impl Moments {
         self.solve(context, kept, weights)
     }
 
-    /// Improves the head until it is that of `rows`. Does nothing unless heads have all labels.
+    /// Improves the head until it is the head of `rows`. Does nothing unless heads score all labels
+    /// without bins.
     ///
     /// # Errors
     ///
-    /// As [`over`](Self::over).
+    /// The same as [`over`](Self::over).
     fn solve(&mut self, context: &Context<'_>, rows: &[u32], weights: &[f64]) -> Result<(), Error> {
         let statistics = context.statistics;
         if let Method::Full = context.method {
@@ -196,25 +202,26 @@ impl Moments {
     }
 }
 
-/// The parent set: the sampled rows that the conditions so far cover, with everything that depends
-/// on them alone.
+/// The parent set: the sampled rows that satisfy the conditions so far, and data that depend only
+/// on these rows.
 pub(crate) struct Parent<'a> {
     /// The rows, ascending.
     rows: &'a [u32],
-    /// Weights of all training rows; 0 outside of the sample.
+    /// Weights of all training rows. Rows outside the sample have weight 0.
     weights: &'a [f64],
     /// Sums over the rows.
     moments: &'a Moments,
-    /// The Gram matrix summed by the set's own bins, under label binning.
+    /// The Gram matrix summed by the bins of the parent set, if there is label binning and a Gram
+    /// matrix.
     bins: Option<ParentBins>,
 }
 
 impl<'a> Parent<'a> {
-    /// Computes the bins of the set, if there is a Gram matrix.
+    /// Computes the bins of the parent set, if there is a Gram matrix.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// [`Error::TooLarge`] if there is not enough memory.
     fn new(
         context: &Context<'_>,
         rows: &'a [u32],
@@ -238,18 +245,19 @@ impl<'a> Parent<'a> {
         Ok(parent)
     }
 
-    /// The Gram matrix, if there is one.
+    /// Returns the Gram matrix, if there is one.
     fn gram(&self) -> Option<&'a Gram> {
         self.moments.gram.as_ref()
     }
 
-    /// The sum of outer products over the set, as a matrix if there is one.
+    /// Returns the sum of outer products over the set. It is a stored matrix if there is a Gram
+    /// matrix.
     fn outer(&self) -> Outer<'_> {
         Outer::of(self.gram(), self.rows, self.weights)
     }
 }
 
-/// What does not change while a rule grows.
+/// Data that do not change while a rule grows.
 pub(crate) struct Context<'a> {
     /// Gradients of all training rows.
     pub(crate) statistics: &'a Statistics<'a>,
@@ -257,12 +265,12 @@ pub(crate) struct Context<'a> {
     columns: &'a Columns,
     /// The parameters of the fit.
     params: &'a Params,
-    /// How heads are computed.
+    /// The method for computing heads.
     pub(crate) method: Method,
 }
 
 impl<'a> Context<'a> {
-    /// Collects references; computes nothing.
+    /// Stores references. Computes nothing.
     pub(crate) fn new(
         statistics: &'a Statistics<'a>,
         columns: &'a Columns,
@@ -277,43 +285,43 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Whether conditions on a feature are judged by the bins of the parent set. That is so in the
-    /// fast search if bins are few enough to save work, on full columns, and on all columns if
-    /// there are too many labels for a Gram matrix.
+    /// Returns whether conditions on a feature are evaluated with the bins of the parent set. The
+    /// fast search does this for full columns, if there are few enough bins to save work. If there
+    /// are too many labels for a Gram matrix, it does this for all columns.
     fn is_estimated(&self, column: &Column) -> bool {
         self.params.search == Search::Fast
             && self.has_few_bins()
             && (column.implicit.is_none() || self.statistics.stride > MOST_LABELS)
     }
 
-    /// Whether the search uses the positions of rows within their set, not only which rows are in
-    /// it.
+    /// Returns whether the search uses the positions of rows within their set. Otherwise it only
+    /// needs to know which rows are in the set.
     pub(crate) fn needs_positions(&self) -> bool {
         self.params.search == Search::Fast && self.has_few_bins()
     }
 
-    /// Whether bins are so few that a row by bins, with the products of bins, is at most twice as
-    /// long as a row by labels.
+    /// Returns whether there are few bins. A row summed by bins consists of sums and products of
+    /// bins. Bins are few if this row is at most twice as long as a row of labels.
     fn has_few_bins(&self) -> bool {
         matches!(self.method, Method::Bins { binner, .. }
             if binner.n_bins * (binner.n_bins + 3) / 2 <= 2 * self.statistics.stride)
     }
 
-    /// Whether the search needs `Σ w g gᵀ` over a set of `n_rows` rows as a matrix.
+    /// Returns whether the search needs `Σ w g gᵀ` over a set of `n_rows` rows as a matrix.
     fn needs_gram(&self, n_rows: usize) -> bool {
         match self.method {
             Method::Bins { .. } => {
                 let estimated = self.params.search == Search::Fast && self.has_few_bins();
                 !estimated || self.statistics.stride <= MOST_LABELS && self.columns.any_sparse
             }
-            // With few rows, products with them are cheaper.
+            // With few rows, products with the rows are cheaper.
             Method::Full => 2 * n_rows > self.statistics.stride,
             _ => false,
         }
     }
 
-    /// About how many numbers the search over a feature of a set of `n_rows` rows reads. Decides
-    /// whether threads are used.
+    /// Returns the approximate number of values that the search over a feature reads, for a set of
+    /// `n_rows` rows. This number decides whether threads are used.
     fn work(&self, feature: usize, n_rows: usize) -> usize {
         let (column, stride) = (&self.columns.all[feature], self.statistics.stride);
         let n_rows = n_rows.min(column.rows.len());
@@ -328,18 +336,21 @@ impl<'a> Context<'a> {
         stride * (n_rows + for_each * n_thresholds)
     }
 
-    /// The best condition on one of `features` with a quality below `bound`, or `None`.
+    /// Returns the best condition on one of `features` with a quality below `bound`, or `None` if
+    /// there is no such condition.
     ///
-    /// - `label` is the label of single-label heads, once chosen.
+    /// - `label` is the label of single-label heads, if it has already been chosen.
     /// - `room` is working space for statistics of rows by bins.
     ///
-    /// With the condition comes a head near that of the rows it keeps, if heads have all labels. Of
-    /// equally good conditions the first is returned, in the order of `features`, then by lower
-    /// threshold, then ≤ before >.
+    /// If heads score all labels without bins, an approximate head of the rows that satisfy the
+    /// condition is also returned. Among equally good conditions, the condition on the first
+    /// feature in `features` is returned. On the same feature, the lower threshold comes first,
+    /// then ≤ before >.
     ///
     /// # Errors
     ///
-    /// As [`Watch::step`](manylabel_base::Watch::step), [`Error::TooLarge`].
+    /// The same as [`Watch::step`](manylabel_base::Watch::step). [`Error::TooLarge`] if there is
+    /// not enough memory.
     pub(crate) fn best_condition(
         &self,
         set: RowSet<'_>,
@@ -410,12 +421,13 @@ impl<'a> Context<'a> {
         ))
     }
 
-    /// The best condition of all `tasks` with a quality below `bound`. Features with missing values
-    /// in the set get a parent set of their own, without these rows.
+    /// Returns the best condition of all `tasks` with a quality below `bound`. If a feature has
+    /// missing values in the set, a separate parent set without these rows is used for this
+    /// feature.
     ///
     /// # Errors
     ///
-    /// As [`best_condition`](Self::best_condition).
+    /// The same as [`best_condition`](Self::best_condition).
     fn sweep(
         &self,
         parent: &Parent<'_>,
@@ -428,7 +440,7 @@ impl<'a> Context<'a> {
         let lacking = collected("number of features", tasks.extract_if(.., is_lacking))?;
         let mut best = self.sweep_full(parent, &tasks, bound, label)?;
         for mut task in lacking {
-            // Rows without a value satisfy neither a condition nor its opposite.
+            // Rows with a missing value satisfy neither a condition nor its opposite.
             let missing = &mut task.groups.missing;
             missing.sort_unstable();
             let absent = |row: &u32| missing.binary_search(row).is_err();
@@ -443,12 +455,12 @@ impl<'a> Context<'a> {
         Ok(best)
     }
 
-    /// As [`sweep`](Self::sweep), for features without missing values in the set. Selects the
-    /// evaluator.
+    /// Does the work of [`sweep`](Self::sweep) for features without missing values in the set.
+    /// Selects the evaluator.
     ///
     /// # Errors
     ///
-    /// As [`best_condition`](Self::best_condition).
+    /// The same as [`best_condition`](Self::best_condition).
     fn sweep_full(
         &self,
         parent: &Parent<'_>,
@@ -530,12 +542,12 @@ struct Found {
     split: Split,
     /// Its threshold.
     threshold: f32,
-    /// A head near that of the rows it keeps, if one was solved for.
+    /// An approximate head of the rows that satisfy the condition, if one was computed.
     head: Option<Aligned>,
 }
 
 impl Found {
-    /// A condition without a head.
+    /// Returns a condition without a head.
     fn new(at: usize, (split, threshold): (Split, f32)) -> Self {
         Self {
             at,
@@ -546,7 +558,8 @@ impl Found {
     }
 }
 
-/// The better of two conditions; of equally good ones, that on the feature that comes first.
+/// Returns the better of two conditions. If they are equally good, returns the condition on the
+/// feature that comes first.
 fn better(a: Option<Found>, b: Option<Found>) -> Option<Found> {
     let key = |found: &Found| (found.split.quality, found.at);
     match (a, b) {
@@ -555,7 +568,8 @@ fn better(a: Option<Found>, b: Option<Found>) -> Option<Found> {
     }
 }
 
-/// The threshold of a split: between two groups, or the value of a nominal feature.
+/// Returns the threshold of a split. It lies between two groups, or is the value of a nominal
+/// feature.
 fn threshold(column: &Column, groups: &Groups, split: Split) -> f32 {
     let group = groups.list[split.group];
     if column.nominal {
@@ -565,12 +579,13 @@ fn threshold(column: &Column, groups: &Groups, split: Split) -> f32 {
     }
 }
 
-/// The best condition of all `tasks`, by one evaluator. The quality of the best condition so far is
-/// the bound for the next feature, so that most candidates need not be solved to the end.
+/// Returns the best condition of all `tasks`, using one evaluator. The quality of the best
+/// condition so far is the bound for the next feature. Most candidates therefore need not be solved
+/// completely.
 ///
 /// # Errors
 ///
-/// Those of `pace` and the evaluator.
+/// The errors of `pace` and of the evaluator.
 #[inline(always)]
 fn sweep_each(
     evaluator: &mut impl Evaluator,
@@ -592,11 +607,12 @@ fn sweep_each(
     }))
 }
 
-/// [`sweep_each`], compiled with everything it calls for several instruction sets.
+/// Calls [`sweep_each`]. The call and all code inlined into it are compiled for several instruction
+/// sets.
 ///
 /// # Errors
 ///
-/// As [`sweep_each`].
+/// The same as [`sweep_each`].
 #[wide]
 fn sweep_with<E: Evaluator>(
     evaluator: &mut E,
@@ -608,11 +624,11 @@ fn sweep_with<E: Evaluator>(
     sweep_each(evaluator, tasks, least, bound, pace)
 }
 
-/// [`sweep_each`] for heads of all labels, with the head of the best condition.
+/// Calls [`sweep_each`] for heads of all labels. Also returns the head of the best condition.
 ///
 /// # Errors
 ///
-/// As [`sweep_each`], [`Error::TooLarge`].
+/// The same as [`sweep_each`]. [`Error::TooLarge`] if there is not enough memory.
 #[wide]
 fn sweep_all_labels<const C: usize>(
     context: &Context<'_>,
@@ -631,11 +647,11 @@ fn sweep_all_labels<const C: usize>(
     }))
 }
 
-/// [`sweep_each`] for one bin per sign and few labels.
+/// Calls [`sweep_each`] for one bin per sign and few labels.
 ///
 /// # Errors
 ///
-/// As [`sweep_each`], [`Error::TooLarge`].
+/// The same as [`sweep_each`]. [`Error::TooLarge`] if there is not enough memory.
 #[wide]
 fn sweep_two_bins<const C: usize>(
     context: &Context<'_>,

@@ -1,13 +1,13 @@
-//! Candidates judged by bins of their own sums, under the example-wise loss.
+//! Evaluates candidates with bins of their own sums, under the example-wise loss.
 //!
-//! For each candidate, bins are assigned from its sums. The growing set keeps its rows summed by
-//! bins ([`BinnedRows`]); between candidates a few labels move to other bins and a few rows are
-//! added.
+//! The bins of each candidate are assigned from the sums of the candidate. The growing set keeps
+//! its rows summed by bins ([`BinnedRows`]). Between two candidates, a few labels move to other
+//! bins and a few rows are added.
 //!
-//! The complement has bins of its own too. Its products are those of the whole parent set minus
-//! those of the growing set, both by the bins of the complement. So the growing set is kept a
-//! second time, by these bins, and the Gram matrix of the parent set is summed by them
-//! ([`ParentBins`]), at O(labels) per label that moves.
+//! The complement has its own bins. Its products are the products of the parent set minus the
+//! products of the growing set, both with the bins of the complement. The growing set is therefore
+//! stored a second time, with the bins of the complement. The Gram matrix of the parent set is also
+//! summed by these bins ([`ParentBins`]). Moving a label to another bin costs O(labels).
 
 use super::Parent;
 use super::halves::Halves;
@@ -19,7 +19,7 @@ use crate::lanes::add_scaled;
 use crate::statistics::{Statistics, Sums};
 use manylabel_base::{Error, copied, filled, reserved};
 
-/// A growing set of rows with bins that follow given sums, and the head of these bins.
+/// A growing set of rows with bins assigned from given sums, and the head of these bins.
 pub(crate) struct OwnBins<'a> {
     /// Gradients of all training rows.
     statistics: &'a Statistics<'a>,
@@ -31,24 +31,24 @@ pub(crate) struct OwnBins<'a> {
     system: System,
     /// The growing set.
     rows: Vec<u32>,
-    /// Roots of the weights of its rows.
+    /// Square roots of the weights of these rows.
     roots: Vec<f64>,
     /// Working space: the bins of the next candidate.
     next: Vec<f64>,
     /// Working space of the binner.
     criteria: Vec<f64>,
-    /// Labels whose bins change from one candidate to the next.
+    /// Labels that change their bins from one candidate to the next.
     moves: Vec<Move>,
-    /// The rows by bins. Rows taken last may not have been added yet.
+    /// The rows summed by bins. The rows added last may still be missing.
     binned: BinnedRows,
 }
 
 impl<'a> OwnBins<'a> {
-    /// Allocates with capacity for `most_rows` rows.
+    /// Allocates working space for up to `most_rows` rows.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// [`Error::TooLarge`] if it does not fit in memory.
     pub(crate) fn new(
         statistics: &'a Statistics<'a>,
         weights: &'a [f64],
@@ -72,7 +72,7 @@ impl<'a> OwnBins<'a> {
         })
     }
 
-    /// As [`Evaluator::cost`].
+    /// The same as [`Evaluator::cost`].
     pub(crate) fn cost(&self) -> [usize; 2] {
         let stride = self.statistics.stride;
         [4 * stride, 8 * stride + self.system.cost()]
@@ -86,21 +86,21 @@ impl<'a> OwnBins<'a> {
         self.binned.clear();
     }
 
-    /// Adds rows to the growing set. They are summed by bins when a quality is next asked for.
+    /// Adds rows to the growing set. They are summed by bins when the next quality is computed.
     #[inline(always)]
-    #[expect(clippy::disallowed_methods, reason = "the room is there")]
+    #[expect(clippy::disallowed_methods, reason = "the capacity is reserved")]
     pub(crate) fn take(&mut self, rows: &[u32]) {
         self.rows.extend_from_slice(rows);
         let roots = rows.iter().map(|&row| self.weights[row as usize].sqrt());
         self.roots.extend(roots);
     }
 
-    /// Assigns bins from `sums`, which are those of the growing set or of its complement, and
-    /// brings the rows by bins up to date.
+    /// Assigns bins from `sums` and updates the rows summed by bins. `sums` are the sums of the
+    /// growing set or of its complement.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`], and those of the watch.
+    /// [`Error::TooLarge`] if there is not enough memory, and the errors of the watch.
     #[inline(always)]
     fn rebin(&mut self, sums: &Sums) -> Result<(), Error> {
         self.binner
@@ -113,23 +113,24 @@ impl<'a> OwnBins<'a> {
         (self.binned).update(&self.moves, rows.len(), gradient, |i| roots[i], &mut pace)
     }
 
-    /// The quality of the growing set, whose sums are given.
+    /// Returns the quality of the growing set. `sums` are the sums of the growing set.
     ///
     /// # Errors
     ///
-    /// As [`rebin`](Self::rebin).
+    /// The same as [`rebin`](Self::rebin).
     #[inline(always)]
     pub(crate) fn quality(&mut self, sums: &Sums) -> Result<f64, Error> {
         self.rebin(sums)?;
         Ok(self.system.quality(|a, b| self.binned.product(a, b)))
     }
 
-    /// The quality of the complement of the growing set, whose sums are given. `gram` is the matrix
-    /// of the parent set, and `all` that matrix by the bins of the latest complement.
+    /// Returns the quality of the complement of the growing set. `sums` are the sums of the
+    /// complement. `gram` is the matrix of the parent set. `all` is this matrix summed by the bins
+    /// of the latest complement.
     ///
     /// # Errors
     ///
-    /// As [`rebin`](Self::rebin).
+    /// The same as [`rebin`](Self::rebin).
     #[inline(always)]
     fn quality_without(
         &mut self,
@@ -144,30 +145,30 @@ impl<'a> OwnBins<'a> {
     }
 }
 
-/// Both halves, judged by bins of each candidate's own sums.
+/// Evaluates both halves with bins assigned from each candidate's own sums.
 pub(crate) struct Binned<'a> {
     /// Sums of both halves.
     halves: Halves<'a>,
     /// `Σ w g gᵀ` over the parent set.
     gram: &'a Gram,
-    /// The matrix summed by the parent set's own bins. A large complement has similar bins, so each
-    /// search starts from them.
+    /// The matrix `gram` summed by the bins of the parent set. A large complement has similar bins,
+    /// so each search starts from this matrix.
     parent: &'a ParentBins,
-    /// The growing set, by its own bins.
+    /// The growing set with its own bins.
     taken: OwnBins<'a>,
-    /// The growing set again, by the bins of its complement.
+    /// The growing set with the bins of its complement.
     others: OwnBins<'a>,
     /// The matrix of the parent set, summed by the bins of the complement.
     all: ParentBins,
 }
 
 impl<'a> Binned<'a> {
-    /// Allocates with capacity for `most_rows` rows in the growing set.
+    /// Allocates working space for up to `most_rows` rows in the growing set.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
-    #[expect(clippy::too_many_arguments, reason = "all of what it depends on")]
+    /// [`Error::TooLarge`] if it does not fit in memory.
+    #[expect(clippy::too_many_arguments, reason = "it has this many inputs")]
     pub(crate) fn new(
         statistics: &'a Statistics<'a>,
         parent: &'a Parent<'a>,
@@ -225,14 +226,15 @@ impl Evaluator for Binned<'_> {
     }
 }
 
-/// `Σ w g gᵀ` over a parent set summed by bins: on one side, and on both.
+/// The matrix `Σ w g gᵀ` over a parent set, summed by bins. Stores the sums over the rows of each
+/// bin, and the sums over rows and columns of each pair of bins.
 #[derive(Debug)]
 pub(crate) struct ParentBins {
     /// The bin of each label.
     pub(crate) bins: Vec<f64>,
     /// Number of bins, empty ones included.
     n_bins: usize,
-    /// One padded row per bin: the sum of the matrix rows of its labels.
+    /// One padded row per bin: the sum of the matrix rows that belong to the labels of the bin.
     by_bin: Vec<f64>,
     /// One number per pair of bins.
     products: Vec<f64>,
@@ -243,7 +245,7 @@ impl ParentBins {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// [`Error::TooLarge`] if the sums do not fit in memory.
     pub(crate) fn new(gram: &Gram, bins: Vec<f64>, n_bins: usize) -> Result<Self, Error> {
         let stride = gram.stride;
         let mut by_bin = filled("number of label bins", 0.0, n_bins * stride)?;
@@ -263,11 +265,11 @@ impl ParentBins {
         Ok(all)
     }
 
-    /// A copy.
+    /// Returns a copy.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// [`Error::TooLarge`] if the copy does not fit in memory.
     fn copied(&self) -> Result<Self, Error> {
         Ok(Self {
             bins: copied("number of labels", &self.bins)?,
@@ -277,14 +279,15 @@ impl ParentBins {
         })
     }
 
-    /// Takes over another matrix of the same size.
+    /// Copies the values of another matrix of the same size.
     fn copy_from(&mut self, other: &Self) {
         self.bins.copy_from_slice(&other.bins);
         self.by_bin.copy_from_slice(&other.by_bin);
         self.products.copy_from_slice(&other.products);
     }
 
-    /// Sums the row of one bin by bins, for the products of this bin with all others.
+    /// Sums the matrix row of one bin by bins. The results are the products of this bin with all
+    /// bins.
     #[inline(always)]
     fn add_up(&mut self, bin: usize) {
         let stride = self.bins.len();
@@ -296,15 +299,16 @@ impl ParentBins {
         }
     }
 
-    /// Changes the bins of the labels in `moves`, in O(labels) per move, and computes the products
-    /// of changed bins again.
+    /// Changes the bins of the labels in `moves`, in O(labels) per move. Computes the products of
+    /// changed bins again.
     #[inline(always)]
     fn update(&mut self, gram: &Gram, moves: &[Move]) {
         if moves.is_empty() {
             return;
         }
         let stride = self.bins.len();
-        // Bins that share a bit are all summed again.
+        // One bit is used for all bins with numbers that are equal modulo 128. If the bit is set,
+        // all these bins are summed again.
         let mut changed = 0u128;
         for &(label, from, to) in moves {
             self.bins[label] = to;
@@ -323,7 +327,7 @@ impl ParentBins {
         }
     }
 
-    /// The product of two bins over all rows of the parent set.
+    /// Returns the product of two bins over all rows of the parent set.
     #[inline(always)]
     fn product(&self, a: usize, b: usize) -> f64 {
         self.products[a * self.n_bins + b]

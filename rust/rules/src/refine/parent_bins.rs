@@ -1,21 +1,21 @@
-//! The fast search of binned heads under the example-wise loss: candidates are judged by the bins
-//! of their parent set.
+//! Implements the fast search for heads with label binning under the example-wise loss. Candidates
+//! are evaluated with the bins of their parent set.
 //!
-//! The bins of a large subset differ little from those of its parent. If every candidate uses the
-//! parent's bins, a row is reduced once to a few numbers ([`BinnedStatistics`]), and a candidate
-//! needs their sums only. With B bins, these are B gradients, B diagonals and B (B − 1) / 2
-//! products of different bins. The cost per row and feature then does not depend on the number of
-//! labels.
+//! The bins of a large subset differ little from the bins of its parent set. If every candidate
+//! uses the parent's bins, each row can be reduced once to a few numbers ([`BinnedStatistics`]). A
+//! candidate then needs only the sums of these numbers. With B bins, the numbers are B gradients, B
+//! diagonals and B (B − 1) / 2 products of different bins. The cost per row and feature then does
+//! not depend on the number of labels.
 //!
-//! - On a full column, rows are added to a histogram over the column's groups of values, at most
-//!   [`GROUPS`](crate::columns::GROUPS) for numeric features. Prefix sums over the groups give the
-//!   candidates.
-//! - On a sparse column, few rows have the feature, and their bins may differ much from the
-//!   parent's. They get bins of their own, as in the exact search; only their complement is judged
-//!   by the parent's bins ([`FewRows`]).
+//! - On a full column, rows are added to a histogram over the groups of values of the column.
+//!   Numeric features have at most [`GROUPS`](crate::columns::GROUPS) groups. Prefix sums over the
+//!   groups give the sums of the candidates.
+//! - On a sparse column, few rows have a non-zero value. The bins of these rows may differ much
+//!   from the parent's bins. The rows are therefore evaluated with their own bins, as in the exact
+//!   search. Only their complement is evaluated with the parent's bins ([`FewRows`]).
 //!
-//! The qualities are estimates. The condition that is chosen is judged again by its own head before
-//! it is accepted (`grow.rs`).
+//! The qualities are estimates. The chosen condition is evaluated again with its own head before it
+//! is accepted (`grow.rs`).
 
 use super::groups::{Groups, RowSet};
 use super::own_bins::OwnBins;
@@ -31,10 +31,11 @@ use manylabel_base::{Error, collected, copied, filled};
 use manylabel_simd::wide;
 use rayon::prelude::*;
 
-/// The rows of a set, each reduced by the bins of the set.
+/// The rows of a set, each reduced to a few numbers by the bins of the set.
 ///
-/// The numbers of a row are B gradients, then B diagonals, then the products of bins a > b in the
-/// order (1, 0), (2, 0), (2, 1), …, and padding. All are multiplied by the weight of the row.
+/// A row starts with B gradients and B diagonals. The products of bins a > b follow in the order
+/// (1, 0), (2, 0), (2, 1), …, and the rest is padding. All numbers are multiplied by the weight of
+/// the row.
 #[derive(Debug)]
 pub(crate) struct BinnedStatistics<'a> {
     /// The L2 weight ω.
@@ -43,32 +44,32 @@ pub(crate) struct BinnedStatistics<'a> {
     n_bins: usize,
     /// Number of labels of each bin.
     sizes: Vec<f64>,
-    /// Numbers per row, padded.
+    /// Number of values per reduced row, padded.
     width: usize,
     /// The reduced rows, in the order of the set.
     rows: &'a [f64],
-    /// Their sum.
+    /// The sum of the reduced rows.
     all: Vec<f64>,
 }
 
 /// Sums of reduced rows by groups of values.
 struct Histogram {
-    /// Numbers per row.
+    /// Number of values per reduced row.
     width: usize,
     /// One sum per group.
     sums: Vec<f64>,
-    /// Rows and codes of each group.
+    /// The number of rows and the codes of each group.
     groups: Vec<Slot>,
 }
 
-/// How many rows a group has, and between which codes they lie.
+/// The number of rows of a group, and the range of their codes.
 #[derive(Debug, Clone, Copy)]
 struct Slot {
     /// Number of rows.
     count: usize,
-    /// Lowest code of its rows.
+    /// Smallest code of the rows.
     first: u32,
-    /// Highest code of its rows.
+    /// Largest code of the rows.
     last: u32,
 }
 
@@ -80,15 +81,16 @@ const EMPTY: Slot = Slot {
 };
 
 impl<'a> BinnedStatistics<'a> {
-    /// Assigns bins from the sums of the set and reduces its rows, in parallel if they are many.
-    /// Takes O(rows · (labels + B²)).
+    /// Assigns bins from the sums of the set and reduces its rows. Many rows are reduced in
+    /// parallel. Takes O(rows · (labels + B²)).
     ///
-    /// The reduced rows are written to `room`, which is replaced by a larger allocation if it is
-    /// too small.
+    /// The reduced rows are written to `room`. If `room` is too small, it is replaced by a larger
+    /// allocation.
     ///
     /// # Errors
     ///
-    /// As [`Watch::step`](manylabel_base::Watch::step), [`Error::TooLarge`].
+    /// The same as [`Watch::step`](manylabel_base::Watch::step). [`Error::TooLarge`] if there is
+    /// not enough memory.
     pub(crate) fn new(
         context: &Context<'_>,
         set: RowSet<'_>,
@@ -105,7 +107,7 @@ impl<'a> BinnedStatistics<'a> {
         let of_bins = || filled("number of label bins", 0.0, binner.n_bins);
         let mut bins = of_labels(0.0)?;
         binner.assign(sums.g(), sums.h(), &mut of_labels(0.0)?, &mut bins);
-        // Bins that are not empty are numbered again.
+        // Bins that are not empty get consecutive numbers.
         let mut sizes = of_bins()?;
         add_up(&of_labels(1.0)?, &bins, &mut sizes);
         let mut names = of_bins()?;
@@ -134,7 +136,7 @@ impl<'a> BinnedStatistics<'a> {
                 statistics, &bins, n_bins, restricted, rows, weights, width, out,
             )
         };
-        // If all gradients are 0, there is no bin and the width is 0.
+        // If all gradients are 0, there is no bin, and the width is 0.
         let block_width = (width * block).max(1);
         if rows.len() * stride < PARALLEL_FROM {
             by_row
@@ -161,12 +163,12 @@ impl<'a> BinnedStatistics<'a> {
         })
     }
 
-    /// The best condition on a feature with a quality below `bound`, and its threshold. The quality
-    /// is an estimate.
+    /// Returns the best condition on a feature with a quality below `bound`, and its threshold. The
+    /// quality is an estimate.
     ///
     /// # Errors
     ///
-    /// As [`new`](Self::new).
+    /// The same as [`new`](Self::new).
     pub(crate) fn search(
         &self,
         context: &Context<'_>,
@@ -183,18 +185,19 @@ impl<'a> BinnedStatistics<'a> {
         Ok(split.map(|split| (split, threshold(column, &groups, split))))
     }
 
-    /// The reduced row at a position of the set.
+    /// Returns the reduced row at a position of the set.
     #[inline(always)]
     fn row(&self, position: usize) -> &[f64] {
         &self.rows[position * self.width..(position + 1) * self.width]
     }
 
-    /// The quality of the head of a sum of reduced rows.
+    /// Returns the quality of the head for a sum of reduced rows.
     #[inline(always)]
     fn quality(&self, system: &mut System, sums: &[f64]) -> f64 {
         let n = self.n_bins;
         if n == 2 && self.l2 > 0.0 {
-            // The usual case with few labels, one bin per sign: in closed form.
+            // With few labels, there is usually one bin per sign. This case is solved in closed
+            // form.
             let (g, h) = ([sums[0], sums[1]], [sums[2], sums[3]]);
             let h = [
                 h[0].max(0.0) + self.l2 * self.sizes[0],
@@ -213,11 +216,11 @@ impl<'a> BinnedStatistics<'a> {
     }
 }
 
-/// Writes the reduced rows of `rows` to `out`, `width` numbers each.
+/// Writes the reduced rows of `rows` to `out`, with `width` numbers per row.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`].
+/// [`Error::TooLarge`] if one number per label does not fit in memory.
 #[expect(
     clippy::too_many_arguments,
     reason = "one loop, compiled for every instruction set"
@@ -270,12 +273,12 @@ fn reduce(
     Ok(())
 }
 
-/// The search over a full column, by a histogram. Rows with a missing value are taken out of the
-/// sum of all rows.
+/// Searches a full column with a histogram. Rows with a missing value are subtracted from the sum
+/// of all rows.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`].
+/// [`Error::TooLarge`] if the histogram does not fit in memory.
 #[wide]
 fn search_full(
     statistics: &BinnedStatistics<'_>,
@@ -287,7 +290,7 @@ fn search_full(
     let width = statistics.width;
     let mut histogram = Histogram::new(column, width)?;
     let mut n_rows = set.rows.len();
-    // The sum of all rows with a value.
+    // The sum of all rows without a missing value.
     let mut all = copied("number of label bins", &statistics.all)?;
     let Some(codes) = column.codes_by_row() else {
         return Ok(None);
@@ -356,11 +359,12 @@ fn search_full(
 }
 
 impl Histogram {
-    /// Zeros for all groups of a column: its values if it is nominal, else its groups of values.
+    /// Returns a histogram of zeros for all groups of a column. A nominal column has one group per
+    /// value. Other columns use their groups of values.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// [`Error::TooLarge`] if it does not fit in memory.
     fn new(column: &Column, width: usize) -> Result<Self, Error> {
         let n_groups = if column.nominal {
             column.values.len()
@@ -377,7 +381,7 @@ impl Histogram {
         })
     }
 
-    /// The group of a code.
+    /// Returns the group of a code.
     #[inline(always)]
     fn group(column: &Column, code: u32) -> usize {
         if column.nominal {
@@ -387,7 +391,7 @@ impl Histogram {
         }
     }
 
-    /// Adds a reduced row with a code.
+    /// Adds a reduced row with the given code.
     #[inline(always)]
     fn add(&mut self, column: &Column, code: u32, row: &[f64]) {
         let group = Self::group(column, code);
@@ -402,18 +406,18 @@ impl Histogram {
         );
     }
 
-    /// The sum of a group.
+    /// Returns the sum of a group.
     #[inline(always)]
     fn sums(&self, group: usize) -> &[f64] {
         &self.sums[group * self.width..(group + 1) * self.width]
     }
 }
 
-/// The search over a sparse column; `None` if all rows of the set are in one group.
+/// Searches a sparse column. Returns `None` if all rows of the set are in one group.
 ///
 /// # Errors
 ///
-/// Those of the watch, [`Error::TooLarge`].
+/// The errors of the watch. [`Error::TooLarge`] if there is not enough memory.
 #[wide]
 fn search_sparse<'a>(
     estimates: &'a BinnedStatistics<'a>,
@@ -432,8 +436,8 @@ fn search_sparse<'a>(
     sweep(&mut evaluator, groups, nominal, least, bound, &mut pace)
 }
 
-/// A growing set of few rows, judged by bins of its own, and its complement, judged by the bins of
-/// the parent set.
+/// Evaluates a growing set of few rows with its own bins, and the complement with the bins of the
+/// parent set.
 pub(crate) struct FewRows<'a> {
     /// Gradients of all training rows.
     statistics: &'a Statistics<'a>,
@@ -441,19 +445,19 @@ pub(crate) struct FewRows<'a> {
     weights: &'a [f64],
     /// The reduced rows of the parent set.
     estimates: &'a BinnedStatistics<'a>,
-    /// For every training row its index in the parent set.
+    /// For every training row, its index in the parent set.
     positions: &'a [u32],
-    /// The growing set, by bins of its own.
+    /// The growing set with its own bins.
     own: OwnBins<'a>,
-    /// Sums of the growing set by label.
+    /// Sums by label over the growing set.
     taken: Sums,
     /// Sum of the reduced rows of the growing set.
     reduced: Vec<f64>,
-    /// Sum of the reduced rows of its complement.
+    /// Sum of the reduced rows of the complement.
     others: Vec<f64>,
-    /// Sum of the reduced rows of the parent set that have a value.
+    /// Sum of the reduced rows of the parent set that have no missing value.
     all: Vec<f64>,
-    /// Solves heads of the parent's bins.
+    /// Solves the heads of the parent's bins.
     system: System,
 }
 
@@ -462,7 +466,7 @@ impl<'a> FewRows<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// [`Error::TooLarge`] if there is not enough memory.
     pub(crate) fn new(
         estimates: &'a BinnedStatistics<'a>,
         context: &'a Context<'a>,

@@ -1,13 +1,13 @@
-//! The search over all conditions on one feature.
+//! Searches all conditions on one feature.
 //!
-//! The groups of values are taken into a growing set in an order that keeps this set the smaller
-//! half: from the lowest value upwards, and from the highest downwards, each until half of the rows
-//! are taken. After each group, both halves are judged. Only the complement's sums are differences,
-//! and of the larger half, where little precision is lost. Rows of an implicit zero are never
-//! touched.
+//! Groups of values are added to a growing set. They are added from the smallest value upwards
+//! until half of the rows are taken, and then from the largest value downwards. The growing set is
+//! therefore always the smaller half. After each group, both halves are evaluated. Only sums of the
+//! complement are computed as differences. The complement is the larger half, so little precision
+//! is lost. Rows with the implicit value 0 are never visited.
 //!
-//! Nominal features have one condition `= v` and one `≠ v` per value v; each starts from an empty
-//! set.
+//! Nominal features have two conditions, `= v` and `≠ v`, for each value v. For each value, the
+//! growing set starts empty.
 
 use super::groups::Groups;
 use crate::Operator;
@@ -15,45 +15,46 @@ use crate::pace::Pace;
 use manylabel_base::{Error, reserved};
 use std::ops::Range;
 
-/// Knows the quality of a growing set of rows, and of its complement within the parent set.
+/// Computes the quality of a growing set of rows, and of its complement within the parent set.
 ///
-/// Both qualities may be withheld (`None`) if they are certainly not below `bound`.
+/// An evaluator may return `None` as soon as a lower limit of the quality exceeds `bound`.
 pub(crate) trait Evaluator {
     /// Empties the growing set.
     fn restart(&mut self);
-    /// Adds rows to the growing set, which never exceeds the capacity that the evaluator was
-    /// created with.
+    /// Adds rows to the growing set. The set never exceeds the capacity with which the evaluator
+    /// was created.
     fn take(&mut self, rows: &[u32]);
-    /// The quality of the growing set.
+    /// Returns the quality of the growing set.
     ///
     /// # Errors
     ///
-    /// Those of the evaluator: no memory, or a stop.
+    /// The errors of the evaluator: there is not enough memory, or the watch was stopped.
     fn of_taken(&mut self, bound: f64) -> Result<Option<f64>, Error>;
-    /// The quality of the complement: the parent set without the growing set.
+    /// Returns the quality of the complement, which is the parent set without the growing set.
     ///
     /// # Errors
     ///
-    /// As [`of_taken`](Self::of_taken).
+    /// The same as [`of_taken`](Self::of_taken).
     fn of_others(&mut self, bound: f64) -> Result<Option<f64>, Error>;
-    /// About how many numbers it processes per row and per candidate.
+    /// Returns the approximate numbers of values that the evaluator processes per row and per
+    /// candidate.
     fn cost(&self) -> [usize; 2];
 }
 
-/// A condition on a feature, by its groups of values.
+/// A condition on a feature, expressed by groups of values.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Split {
-    /// The quality of the rows it keeps.
+    /// The quality of the rows that satisfy the condition.
     pub(crate) quality: f64,
-    /// The last group below the threshold; for a nominal feature, the group of the value.
+    /// The last group below the threshold. For a nominal feature, the group of the value.
     pub(crate) group: usize,
-    /// How values are compared.
+    /// The comparison operator.
     pub(crate) operator: Operator,
 }
 
 impl Split {
-    /// Whether this split is preferred to another: by better quality, then lower threshold, then ≤
-    /// before >.
+    /// Returns whether this split is preferred to another split. A better quality is preferred,
+    /// then a lower threshold, then ≤ before >.
     fn precedes(&self, other: &Self) -> bool {
         if self.quality != other.quality {
             return self.quality < other.quality;
@@ -62,30 +63,30 @@ impl Split {
     }
 }
 
-/// Rows to take into the growing set, and the two conditions that are then judged.
+/// Rows to add to the growing set, and the two conditions to evaluate afterwards.
 struct Step {
-    /// Whether the growing set is emptied first.
+    /// Whether to empty the growing set first.
     restart: bool,
-    /// Ranges of [`Groups::rows`] to take.
+    /// Ranges of [`Groups::rows`] to add.
     rows: [Range<usize>; 2],
-    /// Rows in the growing set afterwards.
+    /// Number of rows in the growing set afterwards.
     taken: usize,
-    /// As in [`Split`].
+    /// The group, as in [`Split::group`].
     group: usize,
-    /// The condition that keeps the growing set, and the one that keeps the others.
+    /// The operator that selects the growing set, and the operator that selects its complement.
     operators: [Operator; 2],
 }
 
-/// The order in which conditions on a feature are judged.
+/// Returns the order in which conditions on a feature are evaluated.
 ///
-/// Rows are taken from both ends towards the middle, so that the growing set is the smaller half.
-/// Sums of the other half are differences from those of all rows, and would lose digits if that
-/// half were small. Groups of implicit zeros have no rows to take, and are always in the other
-/// half.
+/// Rows are added from both ends towards the middle, so that the growing set is the smaller half.
+/// Sums of the complement are differences from the sums of all rows. They would lose digits if the
+/// complement were small. Groups of implicit zeros have no rows to add, and are always in the
+/// complement.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`].
+/// [`Error::TooLarge`] if the steps do not fit in memory.
 fn steps(groups: &Groups, nominal: bool) -> Result<Vec<Step>, Error> {
     let Groups {
         rows, list: groups, ..
@@ -145,15 +146,15 @@ fn steps(groups: &Groups, nominal: bool) -> Result<Vec<Step>, Error> {
     Ok(steps)
 }
 
-/// Most rows taken between two calls of the watch.
+/// Largest number of rows added between two calls of the watch.
 const ROWS_AT_ONCE: usize = 4096;
 
-/// Finds the best condition that keeps at least `least` rows and has a quality below `bound`;
-/// `None` if there is none.
+/// Finds the best condition with a quality below `bound` that at least `least` rows satisfy.
+/// Returns `None` if there is no such condition.
 ///
 /// # Errors
 ///
-/// Those of `pace` and the evaluator.
+/// The errors of `pace` and of the evaluator.
 #[inline(always)]
 pub(crate) fn sweep(
     evaluator: &mut impl Evaluator,
@@ -189,8 +190,8 @@ pub(crate) fn sweep(
                 best = Some(split);
             }
         };
-        // Not in the closure: calls of the evaluator must be inlined here to be compiled for wider
-        // registers.
+        // These calls are not in the closure, because they must be inlined here to be compiled for
+        // wider registers.
         if step.taken >= least {
             let quality = evaluator.of_taken(limit)?;
             judge(quality, step.operators[0]);

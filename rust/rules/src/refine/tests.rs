@@ -1,5 +1,5 @@
-//! Every evaluator against dense matrices: the full Hessian of each row is built, summed, binned by
-//! definition and solved by elimination.
+//! Compares every evaluator with dense matrices. The tests build the full Hessian of each row, sum
+//! the Hessians, assign bins directly from the definition, and solve by elimination.
 
 use super::full::Full;
 use super::halves::{BySums, Independent, IndependentBins, Scored};
@@ -19,10 +19,10 @@ use manylabel_sparse::{CsrOwned, CsrView};
 
 const N_ROWS: usize = 60;
 
-/// Why allocations do not fail in these tests.
+/// The reason why allocations do not fail in these tests.
 const SMALL: &str = "it is small";
 
-/// Rows with random labels, random scores between −3 and 1, and weights of 0 to 3.
+/// Rows with random labels, random scores between −3 and 1, and weights from 0 to 3.
 struct Problem<'w> {
     n_labels: usize,
     statistics: Statistics<'w>,
@@ -30,7 +30,7 @@ struct Problem<'w> {
     columns: Columns,
 }
 
-/// A problem of [`N_ROWS`] rows, whose labels are present with probability `density`.
+/// Creates a problem of [`N_ROWS`] rows. Each label is present with probability `density`.
 fn problem(loss: Loss, n_labels: usize, density: f64, watch: &Watch) -> Problem<'_> {
     let mut rng = Rng::with_seed(n_labels as u64);
     let mut y = CsrOwned {
@@ -87,7 +87,7 @@ fn solve(mut matrix: Vec<Vec<f64>>, mut right: Vec<f64>) -> Vec<f64> {
 }
 
 impl Problem<'_> {
-    /// `½ gᵀp` of the optimal head of some rows, by definition.
+    /// Returns `½ gᵀp` of the optimal head of some rows, computed from the definition.
     fn quality(&self, params: &Params, rows: &[u32]) -> f64 {
         let n = self.n_labels;
         let mut g = vec![0.0; n];
@@ -111,7 +111,7 @@ impl Problem<'_> {
         if params.head == Head::Single {
             return (0..n).map(|k| 0.5 * g[k] * alone(k)).fold(0.0, f64::min);
         }
-        // Which labels share a score.
+        // Assigns labels to bins.
         let bins: Vec<Vec<usize>> = match params.binning {
             None => (0..n).map(|k| vec![k]).collect(),
             Some(binning) => {
@@ -182,8 +182,9 @@ impl Problem<'_> {
     }
 
     /// Grows a set row by row with `evaluator` and compares both halves with the definition at
-    /// every step: without a bound, with a bound slightly above the quality, and with one slightly
-    /// below it. Returns how many qualities were withheld in the last case.
+    /// every step. Runs without a bound, with a bound slightly above the quality, and with a bound
+    /// slightly below the quality. Returns the number of qualities that were not computed in the
+    /// last case.
     fn check(
         &self,
         params: &Params,
@@ -297,7 +298,8 @@ fn qualities_are_those_of_dense_matrices() {
                                 let mut evaluator =
                                     Full::<0>::new(statistics, &parent, l2, N_ROWS).expect(SMALL);
                                 let n = problem.check(&params, "full", &rows, &mut evaluator);
-                                // Most candidates that are not better must be recognized as such.
+                                // The evaluator must reject most candidates that are not below the
+                                // bound.
                                 assert!(n > rows.len(), "{n} of {}", 2 * rows.len());
                             }
                         }
@@ -310,7 +312,7 @@ fn qualities_are_those_of_dense_matrices() {
 
 #[test]
 fn estimates_are_exact_where_all_sets_want_the_bins_of_their_parent() {
-    // Without a positive label all gradients have one sign, and one bin holds all labels.
+    // Without a positive label, all gradients have the same sign, and one bin holds all labels.
     let watch = Watch::new();
     for hessian in [Hessian::Paper, Hessian::Restricted] {
         for n_labels in [3, 20, 60] {

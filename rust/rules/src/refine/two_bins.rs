@@ -1,12 +1,12 @@
-//! Candidates judged by one bin per sign, with few labels.
+//! Evaluates candidates with one bin per sign, for few labels.
 //!
-//! This is the usual case of label binning on small label sets: 4 % of up to 25 labels of a sign
-//! are one bin. The Gram matrix of the growing set is kept up to date, at K² operations per row.
-//! Bins of a candidate may then differ from those of the one before without another look at its
-//! rows: the product between the two bins is `aᵀ A b` for their indicator vectors a and b, and the
-//! system of two equations is solved in closed form.
+//! With few labels, label binning usually gives one bin per sign. With the default ratio of 0.04,
+//! this is so for up to 25 labels. The Gram matrix A of the growing set is kept up to date, at K²
+//! operations per row. If labels change bins from one candidate to the next, the rows need not be
+//! read again. The product between the two bins is `aᵀ A b`, where a and b are the indicator
+//! vectors of the bins. The system of two equations is solved in closed form.
 //!
-//! For up to [`MOST_CHUNKS`] chunks of labels this is faster than rows summed by bins
+//! For up to [`MOST_CHUNKS`] chunks of labels, this method is faster than summing rows by bins
 //! (`own_bins.rs`).
 
 use super::halves::Judge;
@@ -16,21 +16,21 @@ use crate::lanes::{WIDTH, chunks_mut, dot};
 use crate::statistics::{Statistics, Sums};
 use manylabel_base::{Error, filled};
 
-/// Most chunks of labels for which this judge is used.
+/// Largest number of chunks of labels for which this judge is used.
 pub(crate) const MOST_CHUNKS: usize = 4;
 
-/// Judges sets of rows with `C` chunks of labels, under the example-wise loss with the paper's
-/// Hessian.
+/// Evaluates sets of rows with `C` chunks of labels, under the example-wise loss with the Hessian
+/// of GBLB ([`Hessian::Paper`](crate::Hessian::Paper)).
 pub(crate) struct TwoBins<'a, const C: usize> {
     /// The L2 weight ω.
     l2: f64,
     /// `Σ w g gᵀ` over the parent set.
     all: &'a Gram,
-    /// The same over the growing set.
+    /// `Σ w g gᵀ` over the growing set.
     taken: Gram,
-    /// Ones for labels with positive gradients, whose scores are negative.
+    /// Indicator vector of the labels with positive gradients, which have negative scores.
     first: Vec<f64>,
-    /// Ones for labels with negative gradients.
+    /// Indicator vector of the labels with negative gradients.
     second: Vec<f64>,
     /// Working space for a product.
     product: Vec<f64>,
@@ -41,7 +41,7 @@ impl<'a, const C: usize> TwoBins<'a, C> {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// [`Error::TooLarge`] if the matrix does not fit in memory.
     pub(crate) fn new(stride: usize, all: &'a Gram, l2: f64) -> Result<Self, Error> {
         let room = || filled("number of labels", 0.0, stride);
         Ok(Self {
@@ -74,7 +74,8 @@ impl<const C: usize> Judge for TwoBins<'_, C> {
         let stride = statistics.stride;
         let (g, h) = (&sums.g()[..stride], &sums.h()[..stride]);
         let (first, second) = (&mut self.first[..stride], &mut self.second[..stride]);
-        // One short loop per number: a single loop would need more registers than there are.
+        // Each number has its own short loop. A single loop would need more registers than
+        // available.
         for (first, &g) in first.iter_mut().zip(g) {
             *first = if g > 0.0 { 1.0 } else { 0.0 };
         }
@@ -85,7 +86,7 @@ impl<const C: usize> Judge for TwoBins<'_, C> {
         let (h, h_other) = (dot(first, h).max(0.0), dot(second, h).max(0.0));
         let (h, h_other) = (h + self.l2 * n, h_other + self.l2 * n_other);
         let (g, g_other) = (dot(first, g), dot(second, g));
-        // An empty bin leaves a row and a column of zeros.
+        // An empty bin has a row and a column of zeros in the system.
         if n == 0.0 || n_other == 0.0 {
             let (g, h) = if n == 0.0 { (g_other, h_other) } else { (g, h) };
             return if h > 0.0 { -0.5 * g * g / h } else { 0.0 };
