@@ -56,8 +56,11 @@ pub trait Model: Send + Sync {
         })
     }
 
-    /// Like [`topk`](Self::topk), with another beam width for models that search for candidate labels.
-    /// `None` means the beam width of the model. Only models with [`Rows::candidates`] use it.
+    /// Returns the same result as [`topk`](Self::topk), but with another beam width.
+    ///
+    /// `beam` is the number of nodes of each level that a row is sent to. If it is `None`, the beam width
+    /// of the model is used. `beam` has an effect only on models that implement [`Rows::candidates`].
+    /// Other models score all labels.
     ///
     /// # Errors
     ///
@@ -159,16 +162,18 @@ pub trait Rows: Sync {
     /// the watch was stopped.
     fn score(&self, rows: Range<usize>, scores: &mut [f32], task: &mut Task) -> Result<(), Error>;
 
-    /// Returns the number of rows for which candidates are searched together, for models that score only
-    /// some labels of a row. Returns `None` for models that score all labels. Their
-    /// [`candidates`](Self::candidates) are not used.
+    /// Returns the number of rows for which [`candidates`](Self::candidates) are searched together.
+    /// Candidates are the labels that a model scores for a row, if it does not score all labels. Returns
+    /// `None` for models that score all labels. [`candidates`](Self::candidates) is not called for these
+    /// models.
     fn candidates_at_once(&self) -> Option<usize> {
         None
     }
 
-    /// Appends the candidate labels of consecutive rows and their scores. Labels may be in any order, and
-    /// each label occurs at most once per row. The scores are the same as from [`score`](Self::score).
-    /// They must not depend on which rows are searched together.
+    /// Appends the candidate labels of consecutive rows and their scores. The labels of a row may be in
+    /// any order, but each label may occur only once per row. The scores must not depend on which rows
+    /// are searched together. They should equal the scores from [`score`](Self::score). Label trees with
+    /// several trees return estimates for some labels.
     ///
     /// # Errors
     ///
@@ -177,8 +182,8 @@ pub trait Rows: Sync {
     fn candidates(&self, _: Range<usize>, _: &mut Picked, _: &mut Task) -> Result<(), Error> {
         Err(Error::Param {
             name: "model",
-            expected: "one that searches for candidates",
-            got: "one that scores all labels".into(),
+            expected: "a model that searches for candidate labels",
+            got: "a model that scores all labels".into(),
         })
     }
 
@@ -231,8 +236,8 @@ pub trait Rows: Sync {
 pub struct Options {
     /// The purpose for which scores are computed.
     pub purpose: Purpose,
-    /// The width of a search for candidates; None for that of the model. Models without such a search ignore
-    /// it.
+    /// The beam width of the search for candidate labels. `None` means the beam width of the model.
+    /// Models that score all labels ignore this option.
     pub beam: Option<usize>,
 }
 

@@ -48,11 +48,12 @@ impl<'a> Batch<'a> {
         Self::within(model, x, purpose, None)
     }
 
-    /// Prepares the rows of `x` for a search of width `beam`, or that of the model.
+    /// Prepares the rows of `x` for scoring with the beam width `beam`. If `beam` is `None`, the beam
+    /// width of the model is used.
     ///
     /// # Errors
     ///
-    /// As [`new`](Self::new).
+    /// Returns the same errors as [`new`](Self::new).
     pub(crate) fn within<M: Model + ?Sized>(
         model: &'a M,
         x: Features<'a>,
@@ -93,8 +94,8 @@ impl<'a> Batch<'a> {
         firsts.map(move |first| first..(first + at_once).min(share.end))
     }
 
-    /// Searches candidates for every row, if the model supports it, and collects the pairs that `pick`
-    /// appends for the row. Returns `None` if the model scores all labels.
+    /// Searches for the candidate labels of every row and collects the pairs that `pick` selects from them.
+    /// Returns `None` if the model scores all labels and has no search for candidates.
     fn select_candidates<S>(
         &self,
         watch: &Watch,

@@ -1,80 +1,92 @@
-//! A fitted model as flat arrays, which scoring borrows.
+//! Stores a fitted model in flat arrays, which a scorer borrows.
 //!
-//! Every node with outputs (children, or labels of a leaf) has one *chunk* of weights: a sparse matrix with a
-//! row for each feature that any output uses. All chunks lie one after the other in a few arrays, in the
-//! order in which scoring reads them, so a mapped model file needs no preparation.
+//! The outputs of an inner node are its children. The outputs of a leaf are its labels. The weights of a node
+//! form a *chunk*. A chunk is a sparse matrix with a row for each feature that has a weight for any output.
+//! All chunks are stored one after the other in a few arrays, in the order in which a scorer reads them. So
+//! a memory-mapped model file can be used without a conversion.
 //!
-//! The features of a chunk are stored by buckets of a hash table. A feature is found by reading the ends of
-//! its bucket and comparing with the one or two features there, instead of a search in the whole chunk.
+//! Each chunk has a hash table of its features, and the features are sorted by bucket. To find a feature, a
+//! scorer reads where the bucket begins and ends, and compares the feature with the few features in the
+//! bucket. On average, a bucket has one or two features. A search through the whole chunk is not needed.
 
 use manylabel_base::Error;
 use manylabel_base::range::{ensure, same};
 use std::ops::Range;
 
-/// The arrays of a fitted model. [`check`](Self::check) says what holds for them.
+/// The arrays of a fitted model. [`check`](Self::check) lists the conditions that they must satisfy.
 #[derive(Debug, Clone, Copy)]
 pub struct Arrays<'a> {
-    /// Number of features.
+    /// The number of features.
     pub n_features: usize,
-    /// Number of labels, those in no leaf included.
+    /// The number of labels. Labels that are in no leaf count too.
     pub n_labels: usize,
-    /// Node v has the children `children[v]..children[v + 1]`; the first entry is the number of trees.
+    /// Node v has the children `children[v]..children[v + 1]`. The first entry is the number of trees.
     pub children: &'a [i64],
-    /// Node v has the labels `labels[label_ends[v]..label_ends[v + 1]]`; none unless it is a leaf.
+    /// Node v has the labels `labels[label_ends[v]..label_ends[v + 1]]`. Nodes with children have no labels.
     pub label_ends: &'a [i64],
     /// The labels of all leaves.
     pub labels: &'a [i32],
-    /// The intercept of each node; 0 for roots.
+    /// The intercept of the classifier that gives a row its margin for the node; 0 for roots.
     pub node_intercept: &'a [f32],
-    /// The intercept of each entry of `labels`.
+    /// The intercept of the classifier of each entry of `labels`.
     pub label_intercept: &'a [f32],
     /// Node v has the hash table `buckets[bucket_ends[v]..bucket_ends[v + 1]]`.
     pub bucket_ends: &'a [i64],
-    /// The ends of the buckets of each chunk, the first one 0.
+    /// The hash tables of all chunks. A table begins with 0 and then has the position after the last feature
+    /// of each bucket. Positions count from the first feature of the chunk.
     pub buckets: &'a [u32],
     /// Node v has the features `features[feature_ends[v]..feature_ends[v + 1]]`.
     pub feature_ends: &'a [i64],
-    /// The features of each chunk, bucket after bucket.
+    /// The features of all chunks. The features of a chunk are sorted by bucket.
     pub features: &'a [u32],
-    /// The end of each feature's weights within its chunk.
+    /// The position after the last weight of each feature. Positions count from the first weight of the
+    /// chunk.
     pub row_ends: &'a [u32],
     /// Node v has the weights `weights[weight_ends[v]..weight_ends[v + 1]]`.
     pub weight_ends: &'a [i64],
-    /// The output of each weight: the position of the child or label in its node.
+    /// The output of each weight. An output is the position of a child or label among the children or labels
+    /// of its node.
     pub outputs: &'a [u16],
-    /// The weights.
+    /// The weights of all chunks, feature after feature.
     pub weights: &'a [f32],
 }
 
 /// The weights of one node.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Chunk<'a> {
+    /// The hash table, with one entry more than it has buckets.
     buckets: &'a [u32],
+    /// The features, sorted by bucket.
     features: &'a [u32],
+    /// The position after the last weight of each feature.
     row_ends: &'a [u32],
+    /// The output of each weight.
     outputs: &'a [u16],
+    /// The weights, feature after feature.
     weights: &'a [f32],
-    /// 64 minus the logarithm of the number of buckets.
+    /// 64 minus the binary logarithm of the number of buckets.
     shift: u32,
 }
 
-/// The bucket of a feature in a chunk with `2^(64 − shift)` buckets: Knuth's multiplicative hash.
+/// Returns the bucket of a feature in a chunk with `2^(64 − shift)` buckets. The hash function is Knuth's
+/// multiplicative hash.
 #[inline(always)]
 pub(crate) fn bucket(feature: u32, shift: u32) -> usize {
-    // The shift is at most 64, for one bucket.
+    // With one bucket, the shift is 64, and `checked_shr` returns None.
     (u64::from(feature.wrapping_mul(0x9E37_79B1)) << 32)
         .checked_shr(shift)
         .unwrap_or(0) as usize
 }
 
-/// The shift of [`bucket`] for a power of two.
+/// Returns the shift that [`bucket`] needs for a number of buckets. The number must be a power of two.
 #[inline(always)]
 pub(crate) fn shift_of(n_buckets: usize) -> u32 {
     64 - n_buckets.trailing_zeros()
 }
 
 impl Chunk<'_> {
-    /// Adds the margins of a row to `out`, which has a number for each output. Features are added in order.
+    /// Adds the products of a row and the weights to `out`, which has an entry for each output. Features are
+    /// added in the order of `cols`.
     #[inline]
     pub(crate) fn add_row(&self, cols: &[u32], values: &[f32], out: &mut [f32]) {
         for (&col, &value) in cols.iter().zip(values) {
@@ -94,40 +106,41 @@ impl Chunk<'_> {
     }
 }
 
-/// The range of a node in one of the arrays of ends.
+/// Returns `ends[node]..ends[node + 1]`, the range of a node in the array that `ends` divides.
 #[inline(always)]
 fn range(ends: &[i64], node: usize) -> Range<usize> {
     ends[node] as usize..ends[node + 1] as usize
 }
 
 impl<'a> Arrays<'a> {
-    /// Number of trees, whose roots are the first nodes.
+    /// Returns the number of trees. The first nodes are the roots of these trees.
     pub fn n_trees(&self) -> usize {
         self.children.first().map_or(0, |&first| first as usize)
     }
 
-    /// Number of nodes.
+    /// Returns the number of nodes of all trees.
     pub fn n_nodes(&self) -> usize {
         self.children.len().saturating_sub(1)
     }
 
-    /// The children of a node.
+    /// Returns the numbers of the children of a node. The range is empty for a leaf.
     #[inline(always)]
     pub(crate) fn children(&self, node: usize) -> Range<usize> {
         range(self.children, node)
     }
 
-    /// The labels of a node, as positions of `labels`.
+    /// Returns the positions in `labels` of the labels of a node. The range is empty for a node with
+    /// children.
     #[inline(always)]
     pub(crate) fn labels(&self, node: usize) -> Range<usize> {
         range(self.label_ends, node)
     }
 
-    /// The weights of a node.
+    /// Returns the weights of a node.
     ///
     /// # Panics
     ///
-    /// If the arrays have not passed [`check`](Self::check).
+    /// Can panic if [`check`](Self::check) returns an error for the arrays.
     #[inline]
     pub(crate) fn chunk(&self, node: usize) -> Chunk<'a> {
         let buckets = &self.buckets[range(self.bucket_ends, node)];
@@ -143,13 +156,19 @@ impl<'a> Arrays<'a> {
         }
     }
 
-    /// Checks that the arrays make a model: that children come after their parents and only leaves have
-    /// labels, that a tree has each label at most once, that ends rise and agree with lengths, that each
-    /// chunk has a power of two of buckets, and that all positions exist. O(size of the arrays).
+    /// Checks that the arrays form a valid model. Takes O(size of the arrays) time. In a valid model:
+    ///
+    /// * the number of a child is larger than the number of its parent;
+    /// * only leaves have labels, and a tree has each label at most once;
+    /// * arrays that divide other arrays are ascending, and their last entry is the length of the divided
+    ///   array;
+    /// * the number of buckets of each chunk is a power of two;
+    /// * all nodes, labels, outputs and positions exist.
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] or [`Error::Param`] that names the first array at fault.
+    /// Returns [`Error::Shape`] or [`Error::Param`] with the name of the first invalid array. Returns
+    /// [`Error::TooLarge`] if memory is short.
     pub fn check(&self) -> Result<(), Error> {
         let n_nodes = self.n_nodes();
         let n_trees = self.n_trees();
@@ -205,18 +224,19 @@ impl<'a> Arrays<'a> {
         self.check_labels()
     }
 
-    /// Checks the children and the chunk of one node. Its ranges of the arrays have been checked.
+    /// Checks the children and the chunk of one node. The ranges of the node in all arrays must have been
+    /// checked before.
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] that names the first array at fault.
+    /// Returns [`Error::Param`] with the name of the first invalid array.
     fn check_node(&self, node: usize) -> Result<(), Error> {
         let (children, labels) = (self.children(node), self.labels(node));
         let below = children.start > node || children.is_empty();
         ensure(
             "node_children_",
             below,
-            "numbers above those of parents",
+            "larger than the number of the parent node",
             children.start,
         )?;
         let one_kind = children.is_empty() || labels.is_empty();
@@ -224,7 +244,7 @@ impl<'a> Arrays<'a> {
             "node_label_ends_",
             one_kind,
             "without labels for nodes with children",
-            node,
+            format_args!("labels for node {node}"),
         )?;
         let n_outputs = children.len() + labels.len();
         let buckets = &self.buckets[range(self.bucket_ends, node)];
@@ -234,8 +254,8 @@ impl<'a> Arrays<'a> {
         ensure(
             "chunk_bucket_ends_",
             is_table,
-            "tables of powers of two",
-            buckets.len(),
+            "the ends of hash tables with 2^n + 1 entries",
+            format_args!("{} entries for node {node}", buckets.len()),
         )?;
         let ends = buckets[0] == 0
             && buckets.is_sorted()
@@ -243,8 +263,8 @@ impl<'a> Arrays<'a> {
         ensure(
             "chunk_buckets_",
             ends,
-            "rising to the number of features",
-            node,
+            "ascending from 0 to the number of features of each node",
+            format_args!("other entries for node {node}"),
         )?;
         let chunk = self.chunk(node);
         let ends = chunk.row_ends.is_sorted()
@@ -252,8 +272,8 @@ impl<'a> Arrays<'a> {
         ensure(
             "chunk_row_ends_",
             ends,
-            "rising to the number of weights",
-            node,
+            "ascending up to the number of weights of each node",
+            format_args!("other entries for node {node}"),
         )?;
         let largest = chunk
             .outputs
@@ -263,19 +283,21 @@ impl<'a> Arrays<'a> {
         ensure(
             "chunk_outputs_",
             largest <= n_outputs,
-            "below the number of outputs",
-            largest,
+            "less than the number of outputs of the node",
+            format_args!("entries for {largest} outputs"),
         )
     }
 
-    /// Checks that labels exist and that no tree has one twice. A ranking would otherwise list it twice.
+    /// Checks that all labels exist and that each tree has each label at most once. If a tree had a label
+    /// twice, rankings would list the label twice.
     ///
     /// # Errors
     ///
-    /// [`Error::Param`], or [`Error::TooLarge`] if there is no memory for a mark on each label.
+    /// Returns [`Error::Param`] if a label is invalid. Returns [`Error::TooLarge`] if there is no memory for
+    /// an array with an entry for each label.
     fn check_labels(&self) -> Result<(), Error> {
         let mut seen = manylabel_base::filled("number of labels", 0u32, self.n_labels)?;
-        // The tree of each node, from that of its parent.
+        // The number of the tree of each node, starting at 1. A child has the same number as its parent.
         let mut tree = manylabel_base::filled("number of nodes", 0u32, self.n_nodes())?;
         for node in 0..self.n_nodes() {
             if node < self.n_trees() {
@@ -292,9 +314,19 @@ impl<'a> Arrays<'a> {
                         .ok()
                         .and_then(|label| seen.get_mut(label));
                     let Some(seen) = known else {
-                        return ensure("leaf_labels_", false, "existing labels", label);
+                        return ensure(
+                            "leaf_labels_",
+                            false,
+                            "non-negative and less than the number of labels",
+                            label,
+                        );
                     };
-                    ensure("leaf_labels_", *seen != this, "once in each tree", label)?;
+                    ensure(
+                        "leaf_labels_",
+                        *seen != this,
+                        "different within a tree",
+                        label,
+                    )?;
                     *seen = this;
                 }
             }
@@ -303,11 +335,12 @@ impl<'a> Arrays<'a> {
     }
 }
 
-/// Checks that ends rise from `first` to `last`, so that each two of them in turn are a valid range.
+/// Checks that `ends` is ascending from `first` to `last`. Then any two consecutive entries are a valid
+/// range.
 ///
 /// # Errors
 ///
-/// [`Error::Param`] with the name of the array.
+/// Returns [`Error::Param`] with the name of the array.
 fn rises(name: &'static str, ends: &[i64], first: usize, last: usize) -> Result<(), Error> {
     let holds = ends.is_sorted()
         && ends.first() == Some(&(first as i64))
@@ -315,7 +348,7 @@ fn rises(name: &'static str, ends: &[i64], first: usize, last: usize) -> Result<
     ensure(
         name,
         holds,
-        "rising to the size of what they divide",
-        format!("{} ends", ends.len()),
+        "ascending up to the length of the array that they divide",
+        format!("{} other entries", ends.len()),
     )
 }

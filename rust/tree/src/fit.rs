@@ -1,12 +1,15 @@
-//! The fit: label vectors, trees, and then the classifiers of the nodes, level by level.
+//! Fits label trees: first the label vectors, then the trees, then the classifiers, level by level.
 //!
-//! The classifiers of a level decide which rows the nodes of the next level are fitted to, in addition to the
-//! rows that have a label below them. So negatives are the rows that prediction will send to a node.
+//! A node is fitted to the rows that have a label below the node, and to the rows that are sent to it. The
+//! classifiers of the level above decide which rows are sent to a node. So the negative rows of a node are
+//! the rows that a prediction would send there.
 //!
-//! Cost of a level: its nodes have about `beam` times the training rows between them, since each row is sent
-//! to `beam` nodes. Gathering and transposing these rows is one pass each; a search for violators is one pass
-//! for sixteen outputs; a descent visits the positives of an output and some hundred negatives. So time grows
-//! with rows × beam × levels, and with the positives of all labels, not with rows × labels.
+//! Each row is sent to `beam` nodes of a level. So the nodes of a level have in total about `beam` times the
+//! number of training rows. Copying these rows takes one pass, and transposing them takes another pass. The
+//! solver for rare labels searches for rows that violate the margin, with one pass for every sixteen outputs.
+//! It then visits only the positive rows of an output and a few hundred negative rows. So the time of the fit
+//! grows with rows × beam × levels and with the number of positive rows of all labels. It does not grow with
+//! rows × labels.
 
 use crate::grow::Forest;
 use crate::held::{HeldOut, rows_of_nodes};
@@ -23,28 +26,35 @@ use rayon::prelude::*;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Rows that are sent to the next level together.
+/// The number of rows that are sent to the next level together.
 const ROWS_AT_ONCE: usize = 512;
 
-/// The name of beams in error messages.
+/// The name of the beams in error messages.
 const NODES: &str = "number of nodes that rows are sent to";
 
 impl Checked {
-    /// Fits trees over the columns of `y`. The stored entries of a row of `y` are the labels it carries;
-    /// their values are not used.
+    /// Fits trees over the labels, which are the columns of `y`. The stored entries of a row of `y` are the
+    /// labels of the row. The stored values of `y` are not used.
     ///
-    /// `weights`, if given, multiplies the loss of each row; all must be > 0. `watch` counts labels: a leaf
-    /// of one of T trees counts for its labels divided by T. Runs on all threads of the pool.
+    /// `weights`, if given, has a factor for the loss of each row. All factors must be > 0. `watch` counts
+    /// labels. With T trees, a leaf counts as its number of labels divided by T. The fit runs on all threads
+    /// of the pool.
     ///
-    /// Memory: copies of `x` and of `y` by label; the label vectors, which have up to as many stored values
-    /// as the rows of all labels together, until the trees are grown; 8 bytes for each row, tree and node in
-    /// its beam; the problem of one node for each thread; and the model.
+    /// The fit needs memory for:
+    ///
+    /// * a copy of `x`, and a transposed copy of `y`;
+    /// * the label vectors, until the trees are complete. A label vector has at most one stored value for
+    ///   each stored value in the rows of its label;
+    /// * up to 36 bytes for each row, tree and node in the beam of the row;
+    /// * the rows and weights of one node for each thread;
+    /// * the model.
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if the rows of `x`, `y` and `weights` differ; [`Error::Param`] if a value is not
-    /// finite as `f32`, or if `C`, `weights` and `x` lead out of the range of `f32`; [`Error::TooLarge`] if
-    /// sizes exceed memory or 32 bits; [`Error::Stopped`].
+    /// Returns [`Error::Shape`] if `x`, `y` and `weights` have different numbers of rows. Returns
+    /// [`Error::Param`] if a value is not finite as `f32`, or if `C`, `weights` and `x` are so large or
+    /// small that results leave the range of `f32`. Returns [`Error::TooLarge`] if memory is short, or
+    /// if a size does not fit in 32 bits. Returns [`Error::Stopped`] if the watch was stopped.
     pub fn fit(
         &self,
         x: Sparse<'_>,
@@ -107,11 +117,11 @@ impl Checked {
     }
 }
 
-/// A model with the nodes and labels of a forest. Its nodes have no weights yet.
+/// Returns a model with the nodes and labels of a forest. The nodes do not have weights yet.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`].
+/// Returns [`Error::TooLarge`] if memory is short.
 fn empty(forest: &Forest, n_features: usize, n_labels: usize) -> Result<Model, Error> {
     let n_nodes = forest.spans.len();
     let mut label_ends = filled("number of nodes", 0i64, 1)?;
@@ -145,18 +155,19 @@ fn empty(forest: &Forest, n_features: usize, n_labels: usize) -> Result<Model, E
     })
 }
 
-/// Fits the nodes of a level and appends their weights to the model. Then the held-out rows move on.
+/// Fits the nodes of a level and appends their weights to the model. Then sends the held-out rows to the next
+/// level.
 ///
-/// Nodes are fitted in parallel, each on one thread; weights are appended in order of the nodes. `n_done`
-/// counts the labels of the leaves of all trees. A label is reported as progress when as many are done as
-/// there are trees.
+/// Nodes are fitted in parallel, each on one thread. Weights are appended in the order of the nodes.
+/// `beams` has the nodes that each training row is sent to. `n_done` counts the labels of the finished leaves
+/// of all trees. The progress in `watch` is `n_done` divided by the number of trees, rounded down.
 ///
 /// # Errors
 ///
-/// Those of [`Desk::fit`], and [`Error::TooLarge`].
+/// Returns the errors of [`Desk::fit`]. Also returns [`Error::TooLarge`] if memory is short.
 #[allow(
     clippy::too_many_arguments,
-    reason = "the state of the fit, which only this function changes"
+    reason = "they are the state of the fit, which only this function changes"
 )]
 fn fit_level(
     training: &Training<'_>,
@@ -228,21 +239,22 @@ fn fit_level(
     }
 }
 
-/// The nodes that training rows are sent to.
+/// The beams of all training rows. The beam of a row has the nodes that the row is sent to, in all trees.
 struct Beams {
+    /// The number of trees.
     n_trees: usize,
-    /// The end of each row's visits.
+    /// The position in `visits` at which the visits of each row end.
     ends: Vec<usize>,
-    /// The visits of all rows. The slot of a visit is its tree.
+    /// The visits of all rows, row after row. The slot of a visit is the number of its tree.
     visits: Vec<Visit>,
 }
 
 impl Beams {
-    /// All rows at the roots of all trees, with probability 1.
+    /// Sends all rows to the roots of all trees, with probability 1.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// Returns [`Error::TooLarge`] if memory is short.
     fn at_roots(n_rows: usize, n_trees: usize) -> Result<Self, Error> {
         let root = |at: usize| Visit {
             slot: (at % n_trees) as u32,
@@ -256,23 +268,24 @@ impl Beams {
         })
     }
 
-    /// The row and the node of each visit.
+    /// Returns the row and the node of each visit.
     fn pairs(&self) -> impl Iterator<Item = (u32, u32)> + Clone {
         let rows = (0..).zip(0..self.ends.len());
         rows.flat_map(|(number, row)| self.row(row).iter().map(move |visit| (number, visit.node)))
     }
 
-    /// The visits of a row.
+    /// Returns the visits of a row.
     fn row(&self, row: usize) -> &[Visit] {
         let begin = row.checked_sub(1).map_or(0, |row| self.ends[row]);
         &self.visits[begin..self.ends[row]]
     }
 
-    /// The beams one level below, computed as in a prediction: with the weights of the model after pruning.
+    /// Returns the beams one level below. Like a prediction, this function uses the pruned weights of the
+    /// model.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`], [`Error::Stopped`].
+    /// Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the watch was stopped.
     fn step(&self, x: &CsrOwned, model: &Model, beam: usize, watch: &Watch) -> Result<Self, Error> {
         let n_rows = self.ends.len();
         let arrays = model.arrays();

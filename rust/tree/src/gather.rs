@@ -1,4 +1,7 @@
-//! Copies of some rows with renumbered columns, so that small problems have short vectors.
+//! Copies rows of a matrix and removes the columns that are empty in the copy.
+//!
+//! The remaining columns are renumbered from 0. A node has few rows, and these rows have few features. So the
+//! vectors of the solver are short for most nodes.
 
 use manylabel_base::{Error, filled, push, reserved};
 use manylabel_sparse::CsrOwned;
@@ -6,25 +9,25 @@ use manylabel_sparse::CsrOwned;
 /// The name of copied entries in error messages.
 const ENTRIES: &str = "stored values of some rows";
 
-/// A column that the last copy did not have.
+/// Marks a column that the last copy does not have.
 const ABSENT: u32 = u32::MAX;
 
-/// Copies rows and renumbers the columns that they have entries in. Takes 4 bytes per column, and is reused
-/// from copy to copy.
+/// Copies rows and renumbers the columns in which these rows have entries. Takes 4 bytes of memory per
+/// column. The same value can be used for any number of copies.
 #[derive(Debug)]
 pub(crate) struct Columns {
-    /// The new number of each column, or [`ABSENT`].
+    /// The new number of each column, or [`ABSENT`] for columns that the last copy does not have.
     new: Vec<u32>,
-    /// The old number of each column of the last copy, in increasing order.
+    /// The original number of each column of the last copy, in increasing order.
     kept: Vec<u32>,
 }
 
 impl Columns {
-    /// For matrices of `n_columns` columns.
+    /// Prepares copies from matrices with `n_columns` columns.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// Returns [`Error::TooLarge`] if memory is short.
     pub(crate) fn new(n_columns: usize) -> Result<Self, Error> {
         Ok(Self {
             new: filled("number of features", ABSENT, n_columns)?,
@@ -32,17 +35,17 @@ impl Columns {
         })
     }
 
-    /// The old number of each column of the last copy, in increasing order.
+    /// Returns the original number of each column of the last copy, in increasing order.
     pub(crate) fn kept(&self) -> &[u32] {
         &self.kept
     }
 
-    /// Copies rows, in the order given. Their columns are numbered anew, in the same order, without those
-    /// that no row has.
+    /// Copies the given rows, in the given order. Columns without an entry in these rows are removed. The
+    /// other columns are renumbered and keep their order.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// Returns [`Error::TooLarge`] if memory is short.
     pub(crate) fn gather(
         &mut self,
         x: &CsrOwned,
@@ -68,11 +71,12 @@ impl Columns {
         self.gather_known(x, rows)
     }
 
-    /// Copies rows with the columns of the last copy; entries in other columns are left out.
+    /// Copies the given rows with the columns of the last call of [`gather`](Self::gather). Entries in other
+    /// columns are dropped.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// Returns [`Error::TooLarge`] if memory is short.
     pub(crate) fn gather_known(
         &self,
         x: &CsrOwned,

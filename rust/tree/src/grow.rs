@@ -1,8 +1,9 @@
-//! The trees: labels are divided level by level until leaves are small enough.
+//! Builds the trees: the labels are divided level by level until the leaves are small enough.
 //!
-//! All trees grow together, and nodes are numbered level by level: first the roots, then the children of the
-//! first root, those of the second root, and so on. So the children of a node have consecutive numbers, the
-//! children of one node follow those of the node before it, and one array of ends describes all trees.
+//! All trees grow at the same time, and nodes are numbered level by level. The roots come first. Then come
+//! the children of the first root, the children of the second root, and so on. So the children of a node
+//! have consecutive numbers. They directly follow the children of the previous node. One array with the end
+//! of the children of each node therefore describes all trees.
 
 use crate::gather::Columns;
 use crate::params::Params;
@@ -13,16 +14,20 @@ use manylabel_sparse::CsrOwned;
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// The labels of a node: a range of the order of its tree.
+/// The labels of a node, as a range of positions. The positions refer to the list of all labels of the tree
+/// in [`Forest::orders`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Span {
+    /// The number of the tree.
     pub(crate) tree: u32,
+    /// The position of the first label.
     pub(crate) begin: u32,
+    /// One more than the position of the last label.
     pub(crate) end: u32,
 }
 
 impl Span {
-    /// The range of positions in the order of the tree.
+    /// Returns the range of positions in the list of the tree.
     pub(crate) fn range(self) -> Range<usize> {
         self.begin as usize..self.end as usize
     }
@@ -31,39 +36,42 @@ impl Span {
 /// The trees of a model.
 #[derive(Debug)]
 pub(crate) struct Forest {
-    /// The children of node v are `children[v]..children[v + 1]`; a leaf has none. The first entry is the
-    /// number of trees.
+    /// Node v has the children `children[v]..children[v + 1]`. The range of a leaf is empty. The first entry
+    /// is the number of trees.
     pub(crate) children: Vec<i64>,
-    /// The labels of each node.
+    /// The labels of each node, as a range of the list of its tree.
     pub(crate) spans: Vec<Span>,
-    /// The first node of each level, and the number of nodes at the end.
+    /// The first node of each level. The last entry is the number of nodes.
     pub(crate) levels: Vec<usize>,
-    /// The labels of each tree. Those below a node are consecutive; those of a leaf are in increasing order.
+    /// The list of all labels, for each tree in an order of its own. The labels below a node are consecutive.
+    /// The labels of a leaf are in increasing order.
     pub(crate) orders: Vec<Vec<u32>>,
 }
 
 impl Forest {
-    /// The labels below a node: a slice of the order of its tree. A leaf has its own labels there.
+    /// Returns the labels below a node. For a leaf, these are the labels of the leaf.
     pub(crate) fn labels(&self, node: usize) -> &[u32] {
         let span = self.spans[node];
         &self.orders[span.tree as usize][span.range()]
     }
 
-    /// The children of a node, as numbers of nodes; empty for a leaf. O(1).
+    /// Returns the numbers of the children of a node. The range is empty for a leaf. Takes O(1) time.
     pub(crate) fn children(&self, node: usize) -> Range<usize> {
         self.children[node] as usize..self.children[node + 1] as usize
     }
 
-    /// Grows the trees over `labels`, whose vectors are the rows of `z`.
+    /// Builds the trees over `labels`. Row i of `z` is the vector of `labels[i]`.
     ///
-    /// Balanced trees have the same number of children in all nodes, so that all leaves are at the same
-    /// depth. Other trees choose the number by the labels that are left. The nodes of a level are divided in
-    /// parallel, each with a seed that follows from its tree and its place in the order, so the number of
-    /// threads does not matter. Takes O(stored values of `z`) time per turn of 2-means and halving.
+    /// In balanced trees, all inner nodes have the same number of children, so all leaves are at the same
+    /// depth. In other trees, the number of children of a node depends on the number of its labels. The nodes
+    /// of a level are divided in parallel. The seed of a node depends only on `params.linear.seed`, on its
+    /// tree and on the position of its first label. So the trees do not depend on the number of threads. Each
+    /// division into two halves takes O(stored values of `z`) time per iteration of 2-means, for all nodes of
+    /// a level together.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`], [`Error::Stopped`].
+    /// Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the watch was stopped.
     pub(crate) fn grow(
         z: &CsrOwned,
         labels: &[u32],
@@ -145,21 +153,24 @@ impl Forest {
     }
 }
 
-/// How many children nodes get.
+/// Chooses the number of children of each node.
 ///
-/// The maximum number of children sets the depth of a tree. With that depth, a smaller number is often
-/// enough, and all nodes then have about the same work: 43 leaves need two levels with at most 16 children,
-/// and 7 × 7 leaves are enough.
+/// The depth of a tree is the smallest depth that is possible with at most `branching` children for each
+/// node. A smaller number of children is often sufficient for this depth. With the smallest sufficient
+/// number, all nodes have about the same work. For example, 43 leaves and at most 16 children need two
+/// levels. Seven children for each node are then sufficient, because 7 × 7 ≥ 43.
 #[derive(Debug, Clone, Copy)]
 struct Wanted {
+    /// The largest number of labels of a leaf.
     max_leaf: usize,
+    /// The largest number of children of a node.
     branching: usize,
-    /// The number of children of all nodes of balanced trees.
+    /// The number of children of all inner nodes of balanced trees; `None` for other trees.
     fixed: Option<usize>,
 }
 
 impl Wanted {
-    /// For trees over `n_labels` labels.
+    /// Prepares the choice for trees over `n_labels` labels.
     fn new(n_labels: usize, params: &Params) -> Self {
         let free = Self {
             max_leaf: params.max_leaf,
@@ -172,8 +183,9 @@ impl Wanted {
         }
     }
 
-    /// The number of children of a node with `n_labels` labels, 1 for a leaf: the smallest number with which
-    /// the tree below it is no deeper than with the maximum number.
+    /// Returns the number of children of a node with `n_labels` labels. The result is 1 if the node becomes a
+    /// leaf. Otherwise it is the smallest number with which the tree below the node is not deeper than with
+    /// `branching` children.
     fn children(self, n_labels: usize) -> usize {
         if n_labels <= self.max_leaf {
             return 1;
@@ -188,7 +200,7 @@ impl Wanted {
         while !enough(self.branching, depth) {
             depth += 1;
         }
-        // Rounded down, the root is at most one too small.
+        // The root of n_leaves is rounded down, so the result can be one too small.
         let mut base = (n_leaves as f64).powf(1.0 / f64::from(depth)) as usize;
         while !enough(base, depth) {
             base += 1;
@@ -197,14 +209,15 @@ impl Wanted {
     }
 }
 
-/// The rows of `z` in an order that follows from their contents alone, except for equal rows.
+/// Returns the rows of `z` in an order that depends only on their contents, except for equal rows.
 ///
-/// Clusters depend on the order in which labels enter. With this one, they do not depend on the numbers of
-/// the labels. The order is that of a 64-bit hash of columns and values; ties go to the lower label.
+/// The result of the clustering depends on the order of its input. With this order, the clusters do not
+/// depend on how the labels are numbered. Rows are sorted by a 64-bit hash of their columns and values.
+/// Rows with equal hashes are sorted by label.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`].
+/// Returns [`Error::TooLarge`] if memory is short.
 fn canonical_order(z: &CsrOwned, labels: &[u32]) -> Result<Vec<u32>, Error> {
     let key = |item: u32| {
         let (cols, values) = z.row(item as usize);
@@ -222,12 +235,13 @@ fn canonical_order(z: &CsrOwned, labels: &[u32]) -> Result<Vec<u32>, Error> {
     )
 }
 
-/// The labels of each node of a level, as parts of the orders of the trees, which threads may change at the
-/// same time. Nodes of a tree are in increasing order.
+/// Returns the labels of each node of a level, as disjoint parts of `orders`. Threads can change these
+/// parts at the same time. `spans` has the nodes of the level. The nodes of each tree must be in
+/// increasing order.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`].
+/// Returns [`Error::TooLarge`] if memory is short.
 fn pieces<'a>(
     orders: &'a mut [Vec<u32>],
     spans: &[Span],
@@ -246,15 +260,17 @@ fn pieces<'a>(
     Ok(pieces)
 }
 
-/// Divides the labels of one node by [`split`]. Unless these are `all` labels, their vectors are first copied
-/// to a matrix of the features that they have, because 2-means keeps vectors with an entry for each feature.
+/// Divides the labels of one node into clusters by [`split`].
+///
+/// If the node does not have `all` labels, the vectors of its labels are first copied to a matrix without
+/// empty columns. This saves time, because 2-means uses arrays with an entry for each column.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`], [`Error::Stopped`].
+/// Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the watch was stopped.
 #[allow(
     clippy::too_many_arguments,
-    reason = "the arguments of `split`, and two of its own"
+    reason = "they are the arguments of `split` and two more"
 )]
 fn divide(
     z: &CsrOwned,
@@ -288,6 +304,7 @@ mod tests {
     use super::*;
     use fastrand::Rng;
 
+    /// Returns random vectors of `n` labels. Each vector has two of ten features.
     fn vectors(n: usize, seed: u64) -> CsrOwned {
         let mut rng = Rng::with_seed(seed);
         CsrOwned {
@@ -300,6 +317,7 @@ mod tests {
         }
     }
 
+    /// Builds the trees over `labels`.
     fn grown(z: &CsrOwned, labels: &[u32], params: &Params) -> Forest {
         Forest::grow(z, labels, params, &Watch::new()).expect("small")
     }

@@ -1,10 +1,13 @@
-//! Rows that the weights have not seen, from whose scores the threshold is learned.
+//! Scores held-out rows and learns the threshold (the cut) from these scores.
 //!
-//! Training rows score higher for their own labels than new rows do. A second fit without some of the rows
-//! would cost as much again. Instead, each node is made to forget the held-out rows once its weights are
-//! returned: a few steps of the solver adapt them to the other rows. The adapted weights score the held-out
-//! rows, and their scores decide where these rows go, level by level, as in a prediction. The cut is the
-//! score above which as many labels are predicted as the held-out rows have.
+//! Training rows have higher scores for their own labels than new rows, so a threshold learned from training
+//! rows would be too high. A second fit without some rows would cost as much as the first fit. Instead, the
+//! influence of the held-out rows is removed from a copy of the weights. A few steps of the solver adapt this
+//! copy to the other rows of the node. The weights of the model do not change.
+//!
+//! The adapted weights score the held-out rows. Level by level, the scores decide which nodes these rows are
+//! sent to, as in a prediction. At the cut, the number of predicted labels of the held-out rows equals the
+//! number of their true labels.
 
 use crate::model::Model;
 use crate::params::{Combine, Params};
@@ -15,27 +18,30 @@ use manylabel_linear::dismec::held_out_rows;
 use manylabel_sparse::{CsrOwned, Picked};
 use std::ops::Range;
 
-/// The maximum number of held-out rows. With that many, the number of their labels is known to a percent.
+/// The largest number of held-out rows. With this number, the mean number of labels per row is accurate to
+/// about one percent.
 const MOST_ROWS: usize = 4096;
 
-/// The fewest labels that the held-out rows must have in all; with fewer, there is no cut.
+/// The smallest total number of labels of the held-out rows. With fewer labels, no cut is learned.
 const FEWEST_POSITIVES: usize = 10;
 
-/// The held-out rows and where they are in the trees.
+/// The held-out rows and the nodes that they are sent to.
 #[derive(Debug)]
 pub(crate) struct HeldOut {
-    /// The rows, in increasing order.
+    /// The numbers of the held-out rows in the training set, in increasing order.
     pub(crate) rows: Vec<u32>,
-    /// Their beams. A row has the number of its place in `rows`; its features are not used.
+    /// The beams of the held-out rows. In `walk`, the number of a row is its position in `rows`. The rows in
+    /// `walk` have no features, because the nodes compute their margins.
     walk: Walk,
 }
 
 impl HeldOut {
-    /// Draws the rows and sends them to the roots; None if they have too few labels.
+    /// Draws the held-out rows and sends them to the roots. Returns `None` if the rows have too few
+    /// labels, or if no other rows would remain.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// Returns [`Error::TooLarge`] if memory is short.
     pub(crate) fn new(y: &CsrOwned, n_trees: usize) -> Result<Option<Self>, Error> {
         let mut rows = held_out_rows(y.n_rows())?;
         let every = rows.len().div_ceil(MOST_ROWS).max(1);
@@ -56,11 +62,12 @@ impl HeldOut {
         Ok(Some(Self { rows, walk }))
     }
 
-    /// The places in `rows` of the rows that are sent to each of some nodes; (nodes, rows).
+    /// Returns, for each of the given nodes, the held-out rows that are sent to the node. Rows are given as
+    /// positions in `rows`. The shape is (nodes, rows).
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// Returns [`Error::TooLarge`] if memory is short.
     pub(crate) fn rows_of_nodes(
         &self,
         nodes: &Range<usize>,
@@ -71,13 +78,15 @@ impl HeldOut {
         rows_of_nodes(visits, nodes, self.rows.len())
     }
 
-    /// Moves the rows that are sent to the nodes of a level on to their children, or notes the scores of
-    /// their labels. `margins` has those of each node: row after row, in the order of
+    /// Sends the held-out rows from the nodes of a level to the best children of these nodes. If a node is a
+    /// leaf, stores the scores of its labels instead.
+    ///
+    /// `margins` has the margins of each node, row after row. The rows are in the order of
     /// [`rows_of_nodes`](Self::rows_of_nodes).
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// Returns [`Error::TooLarge`] if memory is short.
     pub(crate) fn step(
         &mut self,
         nodes: &Range<usize>,
@@ -109,12 +118,13 @@ impl HeldOut {
         self.walk.keep_best(params.beam, n_slots)
     }
 
-    /// The score above which as many labels are predicted as the rows have, weighted by the weights of the
-    /// rows.
+    /// Returns the score at which the number of predicted labels of the held-out rows equals the number
+    /// of their true labels. Both numbers are weighted by the weights of the rows. Returns `None` if no
+    /// such score can be learned.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// Returns [`Error::TooLarge`] if memory is short.
     pub(crate) fn cut(
         mut self,
         y: &CsrOwned,
@@ -143,7 +153,8 @@ impl HeldOut {
     }
 }
 
-/// The score of a label whose margin is 0 in a leaf that the row certainly belongs to.
+/// Returns the score of a label with margin 0, in a leaf with probability 1. The squared hinge loss
+/// implies this threshold.
 pub(crate) fn textbook_cut(combine: Combine) -> f32 {
     match combine {
         Combine::Leaf => 0.0,
@@ -151,18 +162,18 @@ pub(crate) fn textbook_cut(combine: Combine) -> f32 {
     }
 }
 
-/// The rows that visit each of some nodes, in the order of the visits; (nodes, `n_rows`). Visits are pairs of
-/// row and node; those of other nodes are skipped.
+/// Returns the rows that are sent to each of the given nodes, in the order of `visits`. The shape is
+/// (nodes, `n_rows`). `visits` has pairs of row and node. Pairs with other nodes are ignored.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`].
+/// Returns [`Error::TooLarge`] if memory is short.
 pub(crate) fn rows_of_nodes(
     visits: impl Iterator<Item = (u32, u32)> + Clone,
     nodes: &Range<usize>,
     n_rows: usize,
 ) -> Result<CsrOwned, Error> {
-    const ROWS: &str = "number of rows that nodes are visited by";
+    const ROWS: &str = "number of rows that are sent to nodes";
     let mut indptr = filled("number of nodes", 0usize, nodes.len() + 1)?;
     let known = |&(_, node): &(u32, u32)| nodes.contains(&(node as usize));
     for (_, node) in visits.clone().filter(known) {

@@ -1,41 +1,48 @@
-//! Label trees: linear one-vs-rest classifiers for very many labels, which a tree over the labels routes to.
+//! Fits label trees: linear classifiers for very many labels, arranged in trees over the labels.
 //!
-//! One-vs-rest classifiers cost rows × labels in the end: every label looks at every row, in training and in
-//! prediction. A tree over the labels says which labels are worth a look. Similar labels are clustered, the
-//! clusters are divided again, and so on, until a cluster has few labels: a leaf. Each node v has a linear
-//! classifier for each child, or for each label of a leaf. With the margin s of a row, the probability of a
-//! child or label is taken as
+//! One-vs-rest classifiers take O(rows × labels) time, because every label is compared with every row, in
+//! the fit and in predictions. A label tree selects a few labels for each row, and only these labels are
+//! scored. The root of a tree has all labels. They are divided into clusters of similar labels, one cluster
+//! for each child of the root. The clusters are divided again, until a node has few labels. Such a node is a
+//! leaf.
+//!
+//! Each inner node has a linear classifier for each child, and each leaf has one for each of its labels. If
+//! the classifier gives a row the margin s, the probability of the child or label is
 //!
 //! ```text
 //! p(s) = exp(−max(0, 1 − s)³)
 //! ```
 //!
-//! and the score of a label is the logarithm of the product of these numbers along the path to it. A beam
-//! search keeps a few nodes per level, so the time of a prediction grows with the logarithm of the number of
-//! labels. Several trees with different seeds are averaged.
+//! The score of a label is the logarithm of the product of these probabilities along the path from the root
+//! to the label. A beam search keeps the best nodes of each level. So the time of a prediction grows with
+//! the logarithm of the number of labels. A model can have several trees with different seeds. It averages
+//! the probabilities of its trees.
 //!
-//! Labels are represented by the mean direction of their rows and clustered by balanced spherical 2-means.
-//! Levels are trained from the root down. The rows of a node are those that have a label below it, and those
-//! that the levels above send to it: the negatives that a prediction will meet. (Prabhu et al.: Parabel, WWW
-//! 2018; Yu et al.: PECOS, JMLR 2022, sections 3 and 4, where these negatives are called matcher-aware.) The
-//! classifiers are those of `DiSMEC` ([`manylabel_linear::dismec`]), solved over the rows of the node alone.
+//! The vector of a label is the sum of its rows, scaled to unit length. Labels are clustered by balanced
+//! spherical 2-means of these vectors. The classifiers are fitted level by level, from the root down. Two
+//! kinds of rows are used at a node: the rows that have a label below the node, and the rows that the levels
+//! above send to the node. So the negative rows of a node are the ones that a prediction would send there.
+//! (Prabhu et al.: Parabel, WWW 2018; Yu et al.: PECOS, JMLR 2022, sections 3 and 4. PECOS calls these
+//! negatives matcher-aware.) The classifiers are fitted by the solvers of `DiSMEC`
+//! ([`manylabel_linear::dismec`]), over the rows of the node only.
 //!
-//! | file | what |
+//! | file | content |
 //! |---|---|
-//! | `vectors.rs` | label vectors |
-//! | `split.rs`, `grow.rs` | clusters of labels, and the trees made of them |
-//! | `gather.rs`, `node.rs` | the rows of a node with renumbered columns, and its classifiers |
-//! | `fit.rs` | the levels, from the root down |
+//! | `vectors.rs` | the vectors of the labels |
+//! | `split.rs`, `grow.rs` | clusters of labels, and the trees that consist of these clusters |
+//! | `gather.rs`, `node.rs` | copies of the rows of a node with renumbered columns, and the fit of a node |
+//! | `fit.rs` | the fit of all levels, from the root down |
 //! | `held.rs` | held-out rows, from which the threshold is learned |
-//! | `arrays.rs`, `model.rs` | weights in chunks, one for each node, with a hash table of features |
+//! | `arrays.rs`, `model.rs` | the fitted weights: a chunk for each node, with a hash table of features |
 //! | `walk.rs`, `predict.rs` | the beam search, and the scores of rows |
 //!
-//! Every node is computed as if it were alone, in a fixed order, so results do not depend on the number of
-//! threads. They do not depend on the numbers of the labels either, except for rounding and ties.
+//! The computation for a node depends on no other node of the same level, and its order is fixed. So results
+//! do not depend on the number of threads. Except for rounding and ties, they do not depend on the order of
+//! the labels either.
 //!
-//! *Invariant: nothing of size rows × labels or labels × features is allocated, except the scores that
-//! [`Model::decision`](manylabel_score::Model::decision) returns. A prediction clears no array of the length
-//! of the features or of the labels.*
+//! *Invariant: no array of size rows × labels or labels × features is allocated, except the scores that
+//! [`Model::decision`](manylabel_score::Model::decision) returns. A prediction clears no array with an entry
+//! for each feature or each label.*
 //!
 //! ```
 //! use manylabel_base::Watch;
@@ -43,7 +50,7 @@
 //! use manylabel_sparse::{CsrOwned, CsrView};
 //! use manylabel_tree::{Combine, Params, Scorer};
 //!
-//! // Four rows, four features, four labels: label j goes with feature j.
+//! // Four rows, four features and four labels. Row j has feature j and label j.
 //! let eye = CsrView::new("X", &[0i32, 1, 2, 3, 4], &[0, 1, 2, 3], &[1.0f32; 4], 4)?;
 //! let params = Params { max_leaf: 2, branching: 2, ..Params::default() };
 //! let labels = CsrOwned::from_view(eye, false)?;

@@ -1,18 +1,18 @@
-//! The owned form of a fitted model, and how chunks of weights are put together.
+//! Owns the arrays of a fitted model and appends the chunks of weights to them.
 //!
-//! The solver returns weights by output. A prediction reads them by feature, so each chunk is transposed and
-//! its features are sorted by bucket as soon as its node is solved.
+//! The solver returns the weights of a node output by output. A prediction reads them feature by feature. So
+//! the weights are transposed when the fit of a node ends, and their features are sorted by bucket.
 
 use crate::arrays::{Arrays, bucket, shift_of};
 use manylabel_base::{Error, extend, filled, push, reserved};
 use manylabel_sparse::CsrOwned;
 
-/// The name of weights in error messages.
+/// The name of the weights in error messages.
 const WEIGHTS: &str = "the weights";
 
-/// A fitted model. The fields are those of [`Arrays`], which documents them.
+/// A fitted model. Most fields are the same as in [`Arrays`] and are documented there.
 #[derive(Debug, Clone, PartialEq)]
-#[allow(missing_docs, reason = "documented in `Arrays`")]
+#[allow(missing_docs, reason = "the fields are documented in `Arrays`")]
 pub struct Model {
     pub n_features: usize,
     pub n_labels: usize,
@@ -29,17 +29,17 @@ pub struct Model {
     pub weight_ends: Vec<i64>,
     pub outputs: Vec<u16>,
     pub weights: Vec<f32>,
-    /// The score above which as many labels are predicted as rows carry, counted on rows that the weights
-    /// have not seen. None if it was not asked for or cannot be learned.
+    /// The learned threshold. It is the score at which the number of predicted labels of held-out rows equals
+    /// the number of their true labels. None if `learn_cut` is false or the threshold cannot be learned.
     pub cut: Option<f32>,
-    /// The number of nodes and labels whose classifier did not converge in `max_iter` steps.
+    /// The number of classifiers that did not converge in `max_iter` steps.
     pub n_unfinished: usize,
-    /// The most steps that a classifier took.
+    /// The largest number of steps of a classifier.
     pub n_iter: u32,
 }
 
 impl Model {
-    /// The arrays for scoring.
+    /// Borrows the arrays that a scorer needs.
     pub fn arrays(&self) -> Arrays<'_> {
         Arrays {
             n_features: self.n_features,
@@ -60,11 +60,11 @@ impl Model {
         }
     }
 
-    /// Appends the chunk of the next node.
+    /// Appends the chunk of the next node. Chunks must be appended in the order of the nodes.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// Returns [`Error::TooLarge`] if memory is short.
     pub(crate) fn append(&mut self, chunk: ChunkOwned) -> Result<(), Error> {
         extend(WEIGHTS, &mut self.buckets, chunk.buckets)?;
         extend(WEIGHTS, &mut self.features, chunk.features)?;
@@ -89,23 +89,28 @@ impl Model {
     }
 }
 
-/// The weights of one node; see [`Arrays`].
+/// The weights of one node, in the format of [`Arrays`].
 #[derive(Debug)]
 pub(crate) struct ChunkOwned {
+    /// The hash table: 0, and then the position after the last feature of each bucket.
     buckets: Vec<u32>,
+    /// The features that have weights, sorted by bucket.
     features: Vec<u32>,
+    /// The position after the last weight of each feature.
     row_ends: Vec<u32>,
+    /// The output of each weight.
     outputs: Vec<u16>,
+    /// The weights, feature after feature.
     weights: Vec<f32>,
 }
 
 impl ChunkOwned {
-    /// Lays out the weights of the outputs of a node, (`n_outputs`, `n_columns`). `features` has the original
-    /// number of each column.
+    /// Makes the chunk of a node from its weights, a matrix of shape (`n_outputs`, `n_columns`).
+    /// `features` has the original number of each column.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`], also if there are 2³² weights or more.
+    /// Returns [`Error::TooLarge`] if memory is short, or if there are 2³² weights or more.
     pub(crate) fn new(by_output: &CsrOwned, features: &[u32]) -> Result<Self, Error> {
         let by_feature = by_output.transpose()?;
         let n_weights = by_feature.indices.len();
@@ -117,7 +122,8 @@ impl ChunkOwned {
         }
         let used = |col: &usize| !by_feature.row(*col).0.is_empty();
         let n_used = (0..by_feature.n_rows()).filter(used).count();
-        // One or two features in a bucket.
+        // The mean number of features in a bucket is between one and two, or larger if there are few
+        // features.
         let n_buckets = (n_used / 2).next_power_of_two();
         let shift = shift_of(n_buckets);
         let mut buckets = filled(WEIGHTS, 0u32, n_buckets + 1)?;

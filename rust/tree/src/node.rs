@@ -1,8 +1,10 @@
-//! The problem of one node: its rows, gathered once for all of its outputs, and the classifiers of the
-//! outputs.
+//! Fits the classifiers of one node.
 //!
-//! A node sees few of the features. Its rows are copied with renumbered columns, so the vectors of the solver
-//! are short and stay in cache, and copied once for all of its outputs.
+//! The outputs of an inner node are its children, and the outputs of a leaf are its labels. Each output has a
+//! linear classifier. The rows of the node are copied once for all outputs.
+//!
+//! The rows of a node have entries in few of the features. The columns of the copy are renumbered without the
+//! empty columns. So the vectors of the solver are short and stay in cache.
 
 use crate::gather::Columns;
 use crate::grow::Forest;
@@ -11,59 +13,70 @@ use manylabel_base::{Error, Watch, collected, extend, filled, reserved};
 use manylabel_linear::dismec::{Block, Checked, Effort, Forgotten};
 use manylabel_sparse::CsrOwned;
 
-/// The name of rows in error messages.
+/// The name of the rows of a node in error messages.
 const ROWS: &str = "rows of a node";
 
-/// What all nodes share.
+/// The training set, the trees and the parameters. All nodes use the same ones.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Training<'a> {
-    /// The rows, scaled; (`n_rows`, `n_features`).
+    /// The training rows, already scaled; (`n_rows`, `n_features`).
     pub(crate) x: &'a CsrOwned,
-    /// The rows of each label; (`n_labels`, `n_rows`).
+    /// The rows that have each label; (`n_labels`, `n_rows`).
     pub(crate) rows_of_label: &'a CsrOwned,
-    /// The weights of the rows.
+    /// The weights of the rows; `None` if all weights are 1.
     pub(crate) weights: Option<&'a [f32]>,
+    /// The trees.
     pub(crate) forest: &'a Forest,
+    /// The parameters of the linear classifiers.
     pub(crate) linear: &'a Checked,
+    /// The settings of the solver for rare labels.
     pub(crate) effort: &'a Effort,
+    /// The largest number of steps of a classifier.
     pub(crate) max_iter: usize,
 }
 
 /// The fitted classifiers of a node.
 #[derive(Debug)]
 pub(crate) struct Fitted {
+    /// The pruned weights of all outputs.
     pub(crate) chunk: ChunkOwned,
     /// The intercept of each output.
     pub(crate) intercept: Vec<f32>,
     /// The number of outputs that did not converge.
     pub(crate) n_unfinished: usize,
-    /// The most steps of an output.
+    /// The largest number of steps of an output.
     pub(crate) n_iter: u32,
-    /// The margins of the rows of the probe by weights that forgot the held-out rows, row after row.
+    /// The margins of the rows in [`Probe::scored`], row after row. They are computed from weights
+    /// without the influence of the held-out rows.
     pub(crate) of_held_out: Vec<f32>,
 }
 
-/// Held-out rows, and which of them a node scores.
+/// The held-out rows, and the selection of held-out rows that a node scores.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Probe<'a> {
     /// All held-out rows, in increasing order.
     pub(crate) held_out: &'a [u32],
-    /// The places in `held_out` of the rows that the node scores.
+    /// The positions in `held_out` of the rows that the node scores.
     pub(crate) scored: &'a [u32],
 }
 
-/// What a thread needs to fit nodes; reused from node to node. Takes 4 bytes per row and per feature.
+/// The memory that a thread needs to fit nodes. The thread uses it for all of its nodes. Takes 4 bytes
+/// for each row and each feature of the training set.
 #[derive(Debug)]
 pub(crate) struct Desk {
+    /// Copies rows with renumbered columns.
     columns: Columns,
-    /// The place of each row among the rows of the node, valid for these only.
+    /// The position of each row of the node among the rows of the node. The entries of other rows are not
+    /// valid.
     place: Vec<u32>,
 }
 
 impl Desk {
+    /// Allocates the memory for nodes of `training`.
+    ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// Returns [`Error::TooLarge`] if memory is short.
     pub(crate) fn new(training: &Training<'_>) -> Result<Self, Error> {
         Ok(Self {
             columns: Columns::new(training.x.n_cols)?,
@@ -71,13 +84,16 @@ impl Desk {
         })
     }
 
-    /// Fits the classifiers of a node. Its rows are `routed`, those that earlier levels send to it, and all
-    /// rows that have a label below it. `watch` counts outputs.
+    /// Fits the classifiers of a node, on the calling thread.
+    ///
+    /// The classifiers are fitted to the rows in `routed` and to all rows that have a label below the
+    /// node. `routed` has the rows that the levels above send to the node. If `probe` is given, the
+    /// held-out rows in it are scored too. `watch` counts outputs.
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] if values are out of the range of the solver, [`Error::TooLarge`],
-    /// [`Error::Stopped`].
+    /// Returns [`Error::Param`] if a value is out of the range of the solver. Returns [`Error::TooLarge`] if
+    /// memory is short. Returns [`Error::Stopped`] if the watch was stopped.
     pub(crate) fn fit(
         &mut self,
         training: &Training<'_>,
@@ -128,8 +144,15 @@ impl Desk {
         })
     }
 
-    /// The places of the held-out rows among the rows of a node, and the rows that it scores, in the columns
-    /// of the node.
+    /// Selects the held-out rows of a node and copies the rows that the node scores.
+    ///
+    /// The first result has the positions of the held-out rows among `rows`, the rows of the node. This
+    /// list is empty if all rows of the node are held out. The second result has the rows that the node
+    /// scores, with the columns of the last copy.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::TooLarge`] if memory is short.
     fn probe(
         &self,
         training: &Training<'_>,
@@ -140,19 +163,22 @@ impl Desk {
         let here = probe.held_out.iter().filter(is_here);
         let mut here = collected(ROWS, here.map(|&row| self.place[row as usize]))?;
         if here.len() == rows.len() {
-            here.clear(); // nothing would be left to learn from
+            here.clear(); // the weights need at least one other row
         }
         let scored = probe.scored.iter().map(|&at| probe.held_out[at as usize]);
         Ok((here, self.columns.gather_known(training.x, scored)?))
     }
 }
 
-/// The rows of each output of a node, with the numbers of the whole training set; (outputs, `n_rows`). Those
-/// of a label are the rows that have it, those of a child the rows with any label below it.
+/// Returns the positive rows of each output of a node. The shape is (outputs, `n_rows`), and rows have
+/// their numbers in the training set.
+///
+/// The positive rows of a label are the rows that have the label. The positive rows of a child are the
+/// rows that have any label below the child.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`].
+/// Returns [`Error::TooLarge`] if memory is short.
 fn positives(training: &Training<'_>, node: usize) -> Result<CsrOwned, Error> {
     let forest = training.forest;
     let children = forest.children(node);

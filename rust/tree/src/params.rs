@@ -1,42 +1,46 @@
-//! Parameters of label trees and their ranges.
+//! The parameters of label trees and their ranges.
 
 use manylabel_base::range::{at_least_one, ensure};
 use manylabel_base::{Error, checked};
 use manylabel_linear::dismec;
 
-/// The largest number of outputs of a node: children, or labels of a leaf.
+/// The largest number of outputs of a node. The outputs of an inner node are its children, and the outputs of
+/// a leaf are its labels.
 pub const MOST_OUTPUTS: usize = u16::MAX as usize;
 
-/// How the margins along the path to a label become its score.
+/// How the score of a label is computed from the margins along the path to the label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Combine {
-    /// The logarithm of the product of the probabilities of all nodes on the path and of the label.
+    /// The score is the logarithm of a product of probabilities. The factors are the probabilities of all
+    /// nodes on the path and the probability of the label itself.
     Product,
-    /// The margin of the label alone. The path only decides which labels are scored.
+    /// The score is the margin of the label. The nodes on the path only decide which labels are scored.
     Leaf,
 }
 
-/// Parameters as the user gave them; [`check`](Self::check) makes them usable.
+/// The parameters as the user gave them. [`check`](Self::check) checks their ranges.
 #[derive(Debug, Clone)]
 pub struct Params {
-    /// The parameters of the linear classifiers at the nodes; `learn_cut` and `seed` apply to the whole
-    /// model.
+    /// The parameters of the linear classifiers of the nodes. Two of them apply to the whole model:
+    /// `learn_cut` and `seed`.
     pub linear: dismec::Params,
-    /// `n_trees`: number of trees, whose probabilities are averaged; ≥ 1.
+    /// `n_trees`: the number of trees; ≥ 1. The probabilities of the trees are averaged.
     pub n_trees: usize,
-    /// `branching`: the maximum number of children of a node; from 2 to [`MOST_OUTPUTS`].
+    /// `branching`: the largest number of children of a node; from 2 to [`MOST_OUTPUTS`].
     pub branching: usize,
-    /// `max_leaf`: the maximum number of labels in a leaf; from 1 to [`MOST_OUTPUTS`].
+    /// `max_leaf`: the largest number of labels of a leaf; from 1 to [`MOST_OUTPUTS`].
     pub max_leaf: usize,
-    /// `beam`: the number of nodes in each level that a row is sent to; ≥ 1.
+    /// `beam`: the number of nodes of each level that a row is sent to; ≥ 1.
     pub beam: usize,
-    /// Whether all leaves have the same number of labels, up to 1.
+    /// True if the numbers of labels of two leaves differ by at most 1. If false, the label vectors decide
+    /// how many labels a leaf has.
     pub balanced: bool,
-    /// How the margins along the path to a label become its score.
+    /// How the score of a label is computed from the margins along the path to the label.
     pub combine: Combine,
 }
 
 impl Default for Params {
+    /// Returns the parameters of one balanced tree, with the defaults of `DiSMEC` for the classifiers.
     fn default() -> Self {
         Self {
             linear: dismec::Params::default(),
@@ -57,7 +61,7 @@ impl Params {
     ///
     /// # Errors
     ///
-    /// [`Error::Param`] for the first one out of range.
+    /// Returns [`Error::Param`] for the first parameter that is out of range.
     fn ranges(&self) -> Result<(), Error> {
         self.linear.clone().check()?;
         at_least_one("n_trees", self.n_trees)?;

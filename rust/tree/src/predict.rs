@@ -1,8 +1,9 @@
-//! Scores of rows: the `Model` of label trees.
+//! Scores rows: the implementation of `Model` for label trees.
 //!
-//! Rankings and label sets consider the labels that the beam search finds. Score matrices consider all
-//! labels, by a search without limit. In models of one tree, a label has the same score, bit for bit, in
-//! both. With several trees, a label that one of them did not find is estimated (see `walk.rs`).
+//! Rankings and label sets use the labels that the beam search finds. Score matrices use all labels. They
+//! are computed by a beam search that keeps all nodes. With one tree, a ranking and a score matrix have
+//! exactly the same score for a label. With several trees, the scores can differ. If the beam search finds a
+//! label only in some of the trees, the probabilities in the other trees are estimated (see `walk.rs`).
 
 use crate::arrays::Arrays;
 use crate::params::Combine;
@@ -12,33 +13,35 @@ use manylabel_score::{Model, Options, Purpose, Rows, Task};
 use manylabel_sparse::{CsrView, Features, Index, Picked, Value, with_sparse};
 use std::ops::Range;
 
-/// Rows that are sent down the trees together. Many of them visit the same nodes, whose weights then stay in
-/// cache.
+/// The largest number of rows that are sent down the trees together. Many of these rows visit the same
+/// nodes, so the weights of these nodes stay in cache.
 const ROWS_AT_ONCE: usize = 256;
 
-/// The maximum number of scores of a group when all labels are scored.
+/// The largest number of scores that are computed together if all labels are scored.
 const SCORES_AT_ONCE: usize = 1 << 18;
 
-/// Scores rows with a fitted model, whose arrays it borrows.
+/// Scores rows with a fitted model. The scorer borrows the arrays of the model.
 #[derive(Debug, Clone, Copy)]
 pub struct Scorer<'a> {
+    /// The arrays of the model, already checked.
     arrays: Arrays<'a>,
-    /// The number of nodes in each level that a row is sent to.
+    /// The number of nodes of each level that a row is sent to.
     beam: usize,
+    /// How the score of a label is computed.
     combine: Combine,
-    /// Subtracted from all scores.
+    /// The threshold, which is subtracted from all scores.
     threshold: f32,
-    /// Whether rows are scaled to unit length before they are scored.
+    /// True if rows are scaled to unit length before they are scored.
     normalize: bool,
 }
 
-/// Predictions are those of [`Model`].
+/// The methods of [`Model`] compute predictions.
 impl<'a> Scorer<'a> {
-    /// Borrows the arrays of a model after checking them; O(size of the model).
+    /// Checks the arrays of a model and borrows them. Takes O(size of the model) time.
     ///
     /// # Errors
     ///
-    /// As [`Arrays::check`].
+    /// Returns the same errors as [`Arrays::check`].
     pub fn new(
         arrays: Arrays<'a>,
         beam: usize,
@@ -57,24 +60,26 @@ impl<'a> Scorer<'a> {
     }
 }
 
-/// A batch of rows, and the width of the search.
+/// A batch of rows, with the options of the beam search.
 struct Batch<'a, 'b, I, T> {
+    /// The model and its parameters.
     scorer: &'b Scorer<'a>,
+    /// The rows.
     x: CsrView<'b, I, T>,
-    /// None if all labels are scored.
+    /// The number of nodes of each level that a row is sent to. None if all labels are scored.
     beam: Option<usize>,
 }
 
 impl<I: Index, T: Value> Batch<'_, '_, I, T> {
-    /// Appends the labels of some rows that a search of width `beam` finds, with their scores minus the
-    /// threshold.
+    /// Finds labels for the given rows by a beam search and appends these labels. Each label comes with
+    /// its score minus the threshold. The search keeps the `beam` best nodes of each level.
     ///
-    /// Time: for each node that a row visits, a look into its hash table for each feature of the row, and an
-    /// addition for each weight of the features found.
+    /// For each node that a row visits, each feature of the row is searched in the hash table of the node. If
+    /// the node has the feature, each weight of the feature takes one multiplication and one addition.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// Returns [`Error::TooLarge`] if memory is short.
     fn search(
         &self,
         rows: Range<usize>,
@@ -151,7 +156,7 @@ impl<I: Index, T: Value> Rows for Batch<'_, '_, I, T> {
     }
 }
 
-/// Labels without a training row are in no leaf: they have the score −∞.
+/// Labels without a training row are in no leaf. They have the score −∞.
 impl Model for Scorer<'_> {
     fn n_labels(&self) -> usize {
         self.arrays.n_labels

@@ -1,45 +1,53 @@
-//! Clusters of similar labels: spherical 2-means, applied again and again until there are enough clusters.
+//! Divides labels into clusters of similar labels.
 //!
-//! Label vectors z have unit length. Two clusters with mean directions `c₀` and `c₁` are improved in turn:
-//! labels are sorted by `z · (c₁ − c₀)` and cut at a given position (or, without balance, near 0), and the
-//! directions are computed again. Each turn increases `‖Σ₀ z‖ + ‖Σ₁ z‖`, the sum of the cosines between
-//! labels and the mean directions of their clusters.
+//! Spherical 2-means divides the labels into two clusters. Each cluster is divided again, until there are
+//! enough clusters. The label vectors z have unit length. An iteration of 2-means has two steps:
 //!
-//! The result does not depend on the numbers of the labels: labels enter in an order that follows from their
-//! vectors, random draws refer to that order, and all ties are broken by it.
+//! 1. Labels are sorted by `z · (c₁ − c₀)`, where `c₀` and `c₁` are the mean directions of the two clusters.
+//!    The labels before a given position become the first cluster, and the other labels become the second.
+//!    Without balance, the position is chosen so that the first cluster has the labels with values up to 0.
+//! 2. The mean directions are computed from the new clusters.
+//!
+//! An iteration increases `‖Σ₀ z‖ + ‖Σ₁ z‖`, where the sums are over the labels of the two clusters. This is
+//! the sum of the cosines between the labels and the mean directions of their clusters.
+//!
+//! The result does not depend on how the labels are numbered. The caller passes the labels in an order that
+//! depends only on their vectors. Random draws select positions in this order, and ties are resolved by it.
 
 use fastrand::Rng;
 use manylabel_base::{Error, Watch, collected, copied, extend, filled};
 use manylabel_sparse::CsrOwned;
 use rayon::prelude::*;
 
-/// The maximum number of turns of 2-means.
+/// The largest number of iterations of 2-means.
 const TURNS: usize = 20;
 
-/// 2-means ends when a turn increases the mean cosine by less than this.
+/// 2-means ends when an iteration increases the mean cosine by less than this value.
 const LEAST_GAIN: f64 = 1e-4;
 
-/// The second starting point is the least similar of this many random labels to the first one.
+/// The number of random labels from which the second starting point is chosen. The label that is least
+/// similar to the first starting point is chosen.
 const DRAWS: usize = 8;
 
-/// Without balance, a cluster has at least one in this many of the labels that are divided. So the depth of a
-/// tree is limited whatever the data.
+/// Without balance, each half has at least the fraction 1 / `LEAST_SHARE` of the labels that are divided.
+/// So the depth of a tree is limited for all data.
 const LEAST_SHARE: usize = 4;
 
-/// With at least this many stored values, the halves are summed and scored in parallel.
+/// The smallest number of stored values for which scores and sums are computed in parallel.
 const PARALLEL_FROM: usize = 1 << 16;
 
-/// Labels scored by one thread at a time.
+/// The number of labels that a thread scores at a time.
 const LABELS_AT_ONCE: usize = 256;
 
-/// Divides labels into `n_clusters` clusters and sorts `items` by cluster; within a cluster, labels keep
-/// their order. Appends the size of each cluster to `sizes`; all are at least 1.
+/// Divides labels into `n_clusters` clusters and sorts `items` by cluster.
 ///
-/// `items` are rows of `z`, at least `n_clusters` of them. With `balanced`, sizes differ by at most 1.
+/// `items` has the rows of `z` to divide. It must have at least `n_clusters` entries. Within a cluster,
+/// labels keep their order. The size of each cluster is appended to `sizes`. Every cluster has at least
+/// one label. If `balanced` is true, the sizes differ by at most 1.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`], [`Error::Stopped`].
+/// Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the watch was stopped.
 pub(crate) fn split(
     z: &CsrOwned,
     items: &mut [u32],
@@ -93,14 +101,14 @@ pub(crate) fn split(
     extend("number of clusters", sizes, more)
 }
 
-/// The items on one side, in their order before. `sides` has an entry for each item.
+/// Returns the items of one side, in their order in `items`. `sides` has an entry for each item.
 fn kept(items: &[u32], sides: &[bool], side: bool) -> impl Iterator<Item = u32> {
     let both = items.iter().zip(sides);
     both.filter(move |&(_, &of)| of == side)
         .map(|(&item, _)| item)
 }
 
-/// A seed that follows from another one; the last steps of `SplitMix64`.
+/// Derives a new seed from a seed and a number. The operations are the last steps of `SplitMix64`.
 pub(crate) fn mixed(seed: u64, step: u64) -> u64 {
     let mut z = seed.wrapping_add(step.wrapping_mul(0x9E37_79B9_7F4A_7C15));
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -108,8 +116,14 @@ pub(crate) fn mixed(seed: u64, step: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Two clusters by spherical 2-means: the side of each item, true for the second. `n_left` is the number of
-/// items on the first side; None if the vectors decide.
+/// Divides items into two sides by spherical 2-means. Returns the side of each item, true for the second
+/// side.
+///
+/// `n_left` is the number of items on the first side. If it is None, the vectors decide about this number.
+///
+/// # Errors
+///
+/// Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the watch was stopped.
 fn halves(
     z: &CsrOwned,
     items: &[u32],
@@ -170,7 +184,10 @@ fn halves(
     Ok(sides)
 }
 
-/// The number of scores up to 0, but at least one in [`LEAST_SHARE`] on each side, and half of equal scores.
+/// Returns the number of labels on the first side if the vectors decide about this number.
+///
+/// It is the number of scores that are at most 0. Each side gets at least the fraction 1 /
+/// [`LEAST_SHARE`] of the labels. If all scores are equal, the first side gets half of the labels.
 fn natural_cut(scores: &[(f32, u32)]) -> usize {
     let n = scores.len();
     let least = n.div_ceil(LEAST_SHARE).max(1);
@@ -184,10 +201,13 @@ fn natural_cut(scores: &[(f32, u32)]) -> usize {
     natural.clamp(least, n - least)
 }
 
-/// Two labels to start from: a random one, and the least similar of a few others. They are the same label if
-/// all draws return it; then all scores are 0, and the order of the labels decides.
+/// Returns the two labels from which 2-means starts.
 ///
-/// `zeros` has a 0 for each feature, before and after.
+/// The first label is random. The second label is the least similar to the first label among [`DRAWS`] random
+/// labels. If all draws return the first label, both results are this label. In this case, all scores are 0,
+/// and the order of the labels decides.
+///
+/// `zeros` must have a 0 for each feature. It has these zeros again when the function returns.
 fn starts(z: &CsrOwned, items: &[u32], rng: &mut Rng, zeros: &mut [f32]) -> (u32, u32) {
     let first = items[rng.usize(..items.len())];
     let (cols, values) = z.row(first as usize);
@@ -208,7 +228,7 @@ fn starts(z: &CsrOwned, items: &[u32], rng: &mut Rng, zeros: &mut [f32]) -> (u32
     (first, second.1)
 }
 
-/// `z_item · towards`, summed in the order of the stored values.
+/// Returns `z_item · towards`. Products are added in the order of the stored values.
 #[inline]
 fn dot(z: &CsrOwned, item: u32, towards: &[f32]) -> f32 {
     let (cols, values) = z.row(item as usize);
@@ -217,7 +237,8 @@ fn dot(z: &CsrOwned, item: u32, towards: &[f32]) -> f32 {
         .sum()
 }
 
-/// Writes `right_by · Σ_right z − left_by · Σ_left z`, to which `towards` is set.
+/// Sets `towards` to `right_by · Σ_right z − left_by · Σ_left z`. The arguments `left` and `right` are
+/// pairs of labels and a factor: `left_by` and `right_by` are these factors.
 fn direction(z: &CsrOwned, left: (&[u32], f32), right: (&[u32], f32), towards: &mut [f32]) {
     towards.fill(0.0);
     for ((items, by), sign) in [(left, -1.0), (right, 1.0)] {
@@ -230,14 +251,15 @@ fn direction(z: &CsrOwned, left: (&[u32], f32), right: (&[u32], f32), towards: &
     }
 }
 
-/// Writes the difference of the mean directions of two sets of labels, and returns the sum of the lengths of
-/// their sums.
+/// Sets `towards` to the mean direction of the labels `right` minus the mean direction of the labels `left`.
+/// Returns `‖Σ_left z‖ + ‖Σ_right z‖`.
 ///
-/// Each side is summed by one thread, in the order of its labels, so the bits do not depend on `in_parallel`.
+/// The sum of each side is computed by one thread, in the order of the labels. So the result does not
+/// depend on `in_parallel`, not even by rounding.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`].
+/// Returns [`Error::TooLarge`] if memory is short.
 fn sums(
     z: &CsrOwned,
     left: &[u32],
@@ -279,7 +301,8 @@ fn sums(
 mod tests {
     use super::*;
 
-    /// Vectors of `n` labels: label l has the two features of its group `l % 4`, and a little of another one.
+    /// Returns the vectors of `n` labels. Label l has the two features of its group `l % 4`. It also has
+    /// a small value for another feature.
     fn groups(n: usize) -> CsrOwned {
         let mut rng = Rng::with_seed(0);
         let values = |_| [0.7, 0.7, 0.1 * rng.f32()];

@@ -1,7 +1,9 @@
-//! Label vectors: each label is the sum of the rows that have it, scaled to unit length.
+//! Computes the label vectors, from which similar labels are found.
 //!
-//! This is the representation that the literature calls PIFA (positive instance feature aggregation):
-//! `z_l = Σ_{i: y_il = 1} x_i / ‖…‖`. It is one sparse product, `Yᵀ X`, computed label by label.
+//! The vector of a label is the sum of the rows that have the label, scaled to unit length:
+//! `z_l = Σ_{i: y_il = 1} x_i / ‖Σ_{i: y_il = 1} x_i‖`. This representation is called PIFA (positive instance
+//! feature aggregation) in the literature. The sums of all labels are the sparse product `Yᵀ X`. It is
+//! computed label by label.
 
 use crate::gather::Columns;
 use manylabel_base::{Error, Watch, extend, parts, push, reserved};
@@ -9,27 +11,31 @@ use manylabel_linear::dismec::Spare;
 use manylabel_sparse::CsrOwned;
 use rayon::prelude::*;
 
-/// Labels in a unit of work.
+/// The number of labels in a unit of work of a thread.
 const LABELS_AT_ONCE: usize = 64;
 
-/// The name of entries in error messages.
+/// The name of the stored values in error messages.
 const ENTRIES: &str = "stored values of label vectors";
 
-/// The vectors of some labels, one after the other.
+/// The vectors of the labels of a unit of work, one after the other.
 #[derive(Default)]
 struct Part {
+    /// The position after the last stored value of each label.
     ends: Vec<usize>,
+    /// The feature of each stored value.
     cols: Vec<u32>,
+    /// The stored values.
     values: Vec<f32>,
 }
 
-/// The vectors of `labels`; (labels, features). A label whose rows have no features has an empty vector.
+/// Returns the vectors of `labels`, with shape (labels, features). If the rows of a label are empty, the
+/// vector of the label is empty too.
 ///
-/// Takes O(stored values of the rows of all labels) time.
+/// The time is proportional to the number of stored values in the rows of each label, summed over all labels.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`], [`Error::Stopped`].
+/// Returns [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the watch was stopped.
 pub(crate) fn label_vectors(
     x: &CsrOwned,
     rows_of_label: &CsrOwned,
@@ -77,12 +83,12 @@ pub(crate) fn label_vectors(
     Ok(all)
 }
 
-/// Appends the vector of the label that has the given rows, in increasing order of feature. Sums are in
-/// double precision. The vector is empty if they are 0 or overflow.
+/// Appends the vector of a label to `part`, in increasing order of feature. `rows` has the rows of the label.
+/// Sums are computed in double precision. The vector is empty if all sums are 0 or if the norm overflows.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`].
+/// Returns [`Error::TooLarge`] if memory is short.
 fn add_label(
     x: &CsrOwned,
     rows: &[u32],

@@ -1,9 +1,12 @@
-//! The way of rows down the trees: a beam search, level by level.
+//! Sends rows down the trees by a beam search, level by level.
 //!
-//! Each row has a beam in each tree: the nodes that it is sent to, with the logarithms of their
-//! probabilities. One step replaces the inner nodes of all beams by their children and keeps the best ones.
-//! Rows are processed in groups: their nodes are sorted, so that the weights of a node are read once for all
-//! rows of the group that are sent to it. Nothing here has the length of the features or of the labels.
+//! A row has a beam in each tree. The beam has the nodes that the row is sent to, and the logarithms of
+//! their probabilities. A step replaces the inner nodes of all beams by their children. Then it keeps the
+//! best nodes of each beam.
+//!
+//! Rows are processed in groups. The visits of a group are sorted by node. So the weights of a node are read
+//! once for all rows of the group that are sent to the node. No array in this file has an entry for each
+//! feature or each label.
 
 use crate::arrays::Arrays;
 use crate::params::Combine;
@@ -11,27 +14,28 @@ use manylabel_base::{Error, extend, filled, push};
 use manylabel_sparse::Picked;
 use std::ops::Range;
 
-/// The name of beams in error messages.
+/// The name of the beams in error messages.
 const NODES: &str = "number of nodes that rows are sent to";
 
-/// The name of candidates in error messages.
-const CANDIDATES: &str = "number of labels that rows are scored for";
+/// The name of the scored labels in error messages.
+const CANDIDATES: &str = "number of labels that are scored for rows";
 
-/// The lowest finite score: what overflows has this score.
+/// The lowest finite score. It replaces scores that overflow.
 const LOWEST: f32 = f32::MIN;
 
-/// A node that a row is sent to.
+/// A visit: a node that a row is sent to, with the logarithm of its probability.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Visit {
-    /// The row of the group and the tree: `row * n_trees + tree`.
+    /// The beam of the visit, `row * n_trees + tree`. Here, `row` is the position of the row in its group.
     pub(crate) slot: u32,
+    /// The node.
     pub(crate) node: u32,
-    /// The logarithm of the node's probability.
+    /// The logarithm of the probability of the node.
     pub(crate) score: f32,
 }
 
 impl Visit {
-    /// The visit of a child whose classifier gives the row a margin.
+    /// Returns the visit of a child of the node. `margin` is the margin of the row for the child.
     #[inline]
     pub(crate) fn child(&self, node: u32, margin: f32) -> Self {
         Self {
@@ -42,16 +46,19 @@ impl Visit {
     }
 }
 
-/// A label of a row, in one tree.
+/// A label that is scored for a row, in one tree.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Found {
+    /// The beam of the leaf, `row * n_trees + tree`.
     slot: u32,
+    /// The label.
     label: u32,
+    /// The score of the label in this tree. The threshold is not subtracted yet.
     score: f32,
 }
 
 impl Found {
-    /// A label with a margin in a leaf that is visited.
+    /// Returns a label of a visited leaf with its score. `margin` is the margin of the row for the label.
     #[inline]
     pub(crate) fn new(leaf: &Visit, label: u32, margin: f32, combine: Combine) -> Self {
         let margin = finite(margin);
@@ -67,35 +74,40 @@ impl Found {
     }
 }
 
-/// The rows of a group and their beams; reused from group to group.
+/// The rows of a group and their beams. A thread uses the same value for all of its groups.
 #[derive(Debug, Default)]
 pub(crate) struct Walk {
     /// The features of the rows, row after row.
     cols: Vec<u32>,
+    /// The values of these features.
     values: Vec<f32>,
+    /// The position in `cols` after the last feature of each row.
     ends: Vec<usize>,
-    /// The beams.
+    /// The visits of the current level, which form the beams.
     pub(crate) visits: Vec<Visit>,
-    /// The visits of the next level.
+    /// The visits of the next level, before the best ones are selected.
     pub(crate) next: Vec<Visit>,
-    /// The logarithm of the probability of the best node that each slot has dropped.
+    /// For each slot, the logarithm of the probability of the best node that was dropped from the beam.
     dropped: Vec<f32>,
-    /// The margins of a node's outputs.
+    /// The margins of the outputs of a node, for one row.
     margins: Vec<f32>,
-    /// The end of each slot or row in a list that is being sorted.
+    /// The position of the next entry of each slot or row, while a list is sorted by slot or row.
     places: Vec<u32>,
+    /// The labels of all visited leaves, with their scores.
     pub(crate) found: Vec<Found>,
+    /// The entries of `found`, sorted by row.
     by_row: Vec<Found>,
 }
 
-/// The logarithm of the probability that a margin stands for: `−max(0, 1 − s)³`.
+/// Returns the logarithm of the probability of a node or label with margin s, `−max(0, 1 − s)³`.
 #[inline]
 pub(crate) fn log_probability(margin: f32) -> f32 {
     let short = (1.0 - margin).max(0.0);
     -(short * short * short)
 }
 
-/// A margin that overflowed, made finite.
+/// Returns a finite number for a margin. NaN becomes 0, and infinite margins become the largest finite
+/// numbers.
 #[inline]
 fn finite(margin: f32) -> f32 {
     if margin.is_nan() {
@@ -106,7 +118,7 @@ fn finite(margin: f32) -> f32 {
 }
 
 impl Walk {
-    /// Begins a group without rows.
+    /// Begins a new group, which has no rows yet.
     pub(crate) fn clear(&mut self) {
         self.cols.clear();
         self.values.clear();
@@ -115,11 +127,11 @@ impl Walk {
         self.dropped.clear();
     }
 
-    /// Adds a row, whose features are in increasing order.
+    /// Adds a row to the group. `cols` has the features of the row, in increasing order.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// Returns [`Error::TooLarge`] if memory is short.
     pub(crate) fn add_row(
         &mut self,
         cols: impl IntoIterator<Item = u32>,
@@ -130,12 +142,12 @@ impl Walk {
         push("number of rows", &mut self.ends, self.cols.len())
     }
 
-    /// Number of rows of the group.
+    /// Returns the number of rows of the group.
     fn n_rows(&self) -> usize {
         self.ends.len()
     }
 
-    /// The entries of a row.
+    /// Returns the positions in `cols` and `values` of the entries of a row.
     fn row(ends: &[usize], row: usize) -> Range<usize> {
         let begin = row.checked_sub(1).map_or(0, |row| ends[row]);
         begin..ends[row]
@@ -145,7 +157,7 @@ impl Walk {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// Returns [`Error::TooLarge`] if memory is short.
     pub(crate) fn start(&mut self, n_trees: usize) -> Result<(), Error> {
         let slots = 0..(self.n_rows() * n_trees) as u32;
         let visit = |slot| Visit {
@@ -158,12 +170,12 @@ impl Walk {
         Ok(())
     }
 
-    /// Adds the beams of the row that was added last. Slots are increased by `first_slot`. Bounds of dropped
-    /// nodes are not known.
+    /// Adds the beams of the row that was added last. `first_slot` is added to the slot of each visit. The
+    /// probabilities of nodes that were dropped in earlier levels are not known.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// Returns [`Error::TooLarge`] if memory is short.
     pub(crate) fn resume(&mut self, visits: &[Visit], first_slot: u32) -> Result<(), Error> {
         let visits = visits.iter().map(|visit| Visit {
             slot: first_slot + visit.slot,
@@ -172,7 +184,11 @@ impl Walk {
         extend(NODES, &mut self.visits, visits)
     }
 
-    /// Writes the margins of the outputs of a node for a row of the group.
+    /// Computes the margins of all outputs of a node for a row of the group and stores them in `margins`.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::TooLarge`] if memory is short.
     #[inline]
     fn score(
         &mut self,
@@ -190,11 +206,11 @@ impl Walk {
     }
 
     /// Replaces the inner nodes of all beams by their children and keeps the `beam` best nodes of each slot.
-    /// Returns whether there was an inner node.
+    /// Returns true if the beams had an inner node. Leaves stay in the beams.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// Returns [`Error::TooLarge`] if memory is short.
     pub(crate) fn step(&mut self, model: &Arrays<'_>, beam: usize) -> Result<bool, Error> {
         let is_inner = |visit: &Visit| !model.children(visit.node as usize).is_empty();
         if !self.visits.iter().any(is_inner) {
@@ -225,7 +241,7 @@ impl Walk {
         Ok(true)
     }
 
-    /// The visits, those of a node together.
+    /// Returns the visits, sorted by node. Leaves `visits` empty.
     fn in_order_of_nodes(&mut self) -> Vec<Visit> {
         let mut visits = std::mem::take(&mut self.visits);
         if self.n_rows() > 1 {
@@ -234,7 +250,13 @@ impl Walk {
         visits
     }
 
-    /// Moves the best `beam` visits of each slot from `next` to `visits`.
+    /// Moves the `beam` best visits of each slot from `next` to `visits`. If two visits have the same
+    /// score, the visit of the node with the lower number is better. The best score of the dropped visits
+    /// is stored in `dropped`.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::TooLarge`] if memory is short.
     pub(crate) fn keep_best(&mut self, beam: usize, n_slots: usize) -> Result<(), Error> {
         let slots = self.next.iter().map(|visit| visit.slot);
         places_of(&mut self.places, slots, n_slots)?;
@@ -254,7 +276,7 @@ impl Walk {
             self.visits[*place as usize] = *visit;
             *place += 1;
         }
-        // Now `places` has the ends of the slots.
+        // After this loop, `places` has the position after the last visit of each slot.
         let (mut begin, mut kept) = (0, 0);
         for slot in 0..n_slots {
             let end = self.places[slot] as usize;
@@ -265,7 +287,7 @@ impl Walk {
                     |a: &Visit, b: &Visit| b.score.total_cmp(&a.score).then(a.node.cmp(&b.node));
                 of_slot.select_nth_unstable_by(beam, better);
                 n_kept = beam;
-                // The best one of those that are dropped is the one at `beam`.
+                // The best dropped visit is at the position `beam`.
                 if let Some(dropped) = self.dropped.get_mut(slot) {
                     *dropped = dropped.max(of_slot[beam].score);
                 }
@@ -278,11 +300,12 @@ impl Walk {
         Ok(())
     }
 
-    /// Appends the labels of all leaves in the beams, row by row, with their scores minus `threshold`.
+    /// Scores the labels of all leaves in the beams. Appends them to `out`, row by row, with their scores
+    /// minus `threshold`.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// Returns [`Error::TooLarge`] if memory is short.
     pub(crate) fn labels(
         &mut self,
         model: &Arrays<'_>,
@@ -311,11 +334,12 @@ impl Walk {
         self.by_row(n_trees, combine, threshold, out)
     }
 
-    /// Appends the labels found, row by row, with their scores minus `threshold`.
+    /// Appends the labels in `found` to `out`, row by row, with their scores minus `threshold`. With several
+    /// trees, each label of a row is appended once, with the mean over the trees.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// Returns [`Error::TooLarge`] if memory is short.
     pub(crate) fn by_row(
         &mut self,
         n_trees: usize,
@@ -353,11 +377,17 @@ impl Walk {
     }
 }
 
-/// Appends each label of a row with the mean of its probabilities in all trees, as a logarithm, or with the
-/// mean of its margins.
+/// Appends each label of a row to `out`, with its mean score over several trees, minus `threshold`.
 ///
-/// A label that a tree did not score gets half of the probability of the best node that the tree dropped,
-/// which is a bound of what lies below it.
+/// With [`Combine::Leaf`], the mean score is the mean margin over the trees that scored the label. With
+/// [`Combine::Product`], it is the logarithm of the mean probability over all trees. If a tree did not
+/// score the label, its probability in this tree is estimated. The estimate is half of the probability of
+/// the best node that was dropped from the beam of the tree. No label below a dropped node can have a
+/// higher probability than this node.
+///
+/// # Errors
+///
+/// Returns [`Error::TooLarge`] if memory is short.
 fn combined(
     found: &mut [Found],
     dropped: &[f32],
@@ -400,8 +430,12 @@ fn combined(
     Ok(())
 }
 
-/// Sets `places` to the beginning of each slot in a list that is sorted by slot, given the slots of its
-/// entries in any order.
+/// Sets `places` to the position at which each slot begins, in a list that is sorted by slot. `slots` has the
+/// slots of the entries of this list, in any order. The last entry of `places` is the length of the list.
+///
+/// # Errors
+///
+/// Returns [`Error::TooLarge`] if memory is short.
 fn places_of(
     places: &mut Vec<u32>,
     slots: impl Iterator<Item = u32>,

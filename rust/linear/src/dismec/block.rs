@@ -1,9 +1,9 @@
-//! Fits of a few labels to some of the rows, for models that divide rows and labels among many small
-//! problems.
+//! Fits a few labels to a selection of rows.
 //!
-//! The solvers are those of [`Checked::fit`]. A block has its own rows, its own columns and its own labels,
-//! so its vectors are short and stay in cache. It is solved on the calling thread: blocks are what callers
-//! distribute over threads.
+//! Some models divide rows and labels into many small problems, called blocks. This file fits one block, with
+//! the same solvers as [`Checked::fit`]. A block has its own rows, columns and labels, so its vectors are
+//! short and stay in cache. A block is fitted on the calling thread. Callers can fit several blocks in
+//! parallel.
 
 use super::fit::by_label;
 use super::params::Checked;
@@ -14,27 +14,30 @@ use crate::panel::{LANES, Lanes, times_panel};
 use manylabel_base::{Error, Watch, filled, push};
 use manylabel_sparse::CsrOwned;
 
-/// The rows and labels of one problem.
+/// The rows and labels of one block.
 #[derive(Debug)]
 pub struct Block<'a> {
-    /// The rows, already scaled, without the column of ones; (`n_rows`, `n_columns`). Every column has
-    /// entries.
+    /// The rows, already scaled; (`n_rows`, `n_columns`). Every column has at least one entry. The column of
+    /// ones for the intercept is not included.
     pub x: CsrOwned,
-    /// The rows of each label, in increasing order; (`n_labels`, `n_rows`). The values are not used.
+    /// The rows that have each label, in increasing order; (`n_labels`, `n_rows`). The values are not used.
     pub rows_of_label: CsrOwned,
-    /// The weights of the rows, 1 without them; all > 0.
+    /// The weights of the rows; all > 0. `None` gives every row the weight 1.
     pub weights: Option<&'a [f32]>,
-    /// Rows to forget after the fit, and rows to score then.
+    /// If given, the influence of some rows is removed after the fit, and other rows are scored.
     pub forgotten: Option<Forgotten<'a>>,
 }
 
-/// Rows that the weights are made to forget once they are returned, to score rows as if a fit without the
-/// forgotten rows had been made.
+/// Rows to remove from a copy of the weights, and rows to score with this copy.
+///
+/// After the fit, the influence of some rows is removed from a copy of the weights. The scores then
+/// approximate the scores of a model that is fitted without these rows. The returned weights do not
+/// change.
 #[derive(Debug, Clone, Copy)]
 pub struct Forgotten<'a> {
-    /// The rows of the block that are forgotten, in increasing order.
+    /// The rows of the block to remove, in increasing order.
     pub rows: &'a [u32],
-    /// The rows that are scored; their columns are those of the block, without the column of ones.
+    /// The rows to score. They have the same columns as [`Block::x`].
     pub scored: &'a CsrOwned,
 }
 
@@ -43,21 +46,22 @@ pub struct Forgotten<'a> {
 pub struct Solution {
     /// The pruned weights; (`n_labels`, `n_columns`).
     pub weights: CsrOwned,
-    /// 0 if no intercepts are fitted, −∞ for labels without a row; (`n_labels`).
+    /// The intercepts; (`n_labels`). They are 0 if no intercepts are fitted, and −∞ for labels without a row.
     pub intercept: Vec<f32>,
-    /// The steps of each label, as in [`Model`](super::Model); (`n_labels`).
+    /// The number of steps of each label, as in [`Model`](super::Model); (`n_labels`).
     pub n_iter: Vec<u32>,
-    /// The scores of the rows of [`Forgotten::scored`], row after row; (rows, `n_labels`).
+    /// The scores of the rows in [`Forgotten::scored`], row after row; (rows, `n_labels`). The array is
+    /// empty if the block has no [`Block::forgotten`].
     pub forgotten: Vec<f32>,
 }
 
 impl Checked {
-    /// Fits the labels of a block, on the calling thread. Parameters that concern whole data sets
-    /// (`normalize`, `learn_cut`) are not used. `watch` counts labels.
+    /// Fits the labels of a block, on the calling thread. `watch` counts labels. The parameters `normalize`
+    /// and `learn_cut` are not used, because they apply to whole data sets.
     ///
     /// # Errors
     ///
-    /// As [`fit`](Self::fit).
+    /// Returns the same errors as [`fit`](Self::fit).
     pub fn fit_block(
         &self,
         block: Block<'_>,
@@ -117,24 +121,28 @@ impl Checked {
     }
 }
 
-/// What happens after each panel: the scores of some rows by weights that forgot others.
+/// Scores rows after the fit of each panel, with weights from which the influence of other rows was removed.
 struct After<'a> {
+    /// The rows to score; `None` if there are none.
     scored: Option<&'a CsrOwned>,
+    /// The rows to remove; `None` if there are no rows to score.
     unseen: Option<Unseen>,
+    /// The number of labels of the block.
     n_labels: usize,
-    /// The weights of a panel, and its scores.
+    /// The weights of a panel.
     panel: Vec<Lanes>,
+    /// The scores of a panel, without intercepts.
     of_panel: Vec<Lanes>,
-    /// All scores, row after row.
+    /// The scores of all labels, row after row.
     scores: Vec<f32>,
 }
 
 impl<'a> After<'a> {
-    /// Room for the scores of all labels of `problem`.
+    /// Allocates memory for the scores of all labels of `problem`.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`].
+    /// Returns [`Error::TooLarge`] if memory is short.
     fn new(
         problem: &Problem,
         forgotten: Option<Forgotten<'a>>,
@@ -156,8 +164,8 @@ impl<'a> After<'a> {
         })
     }
 
-    /// Scores the rows by the weights of a panel, `weights` giving those of one lane: one for each column,
-    /// then the intercept if there is one.
+    /// Scores the rows with the weights of a panel. `weights(lane)` must return the weights of the label in
+    /// this lane: a weight for each column, and then the intercept if intercepts are fitted.
     fn score<W: Iterator<Item = f32>>(&mut self, labels: &[u32], weights: impl Fn(usize) -> W) {
         let Some(scored) = self.scored else { return };
         let mut bias = Lanes::default();

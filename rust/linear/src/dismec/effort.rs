@@ -1,37 +1,44 @@
-//! How much work the solver of rare labels spends on the search for negative rows that matter.
+//! Settings of the solver for rare labels. They limit how much work the solver spends on negative rows.
 
-/// The search for negative rows of a rare label; see `active.rs`.
+/// Settings of the search for negative rows that violate the margin of a rare label; see `active.rs`.
+///
+/// The solver does not use all rows of a rare label. It uses the active rows: all positive rows and a limited
+/// number of negative rows. A search looks through all rows for negative rows that violate the margin. The
+/// violators that are found become active. A descent then minimizes the objective over the active rows.
 ///
 /// `DiSMEC` uses [`FULL`](Self::FULL). A model that fits each label to a selection of rows can use
 /// [`OF_BLOCK`](Self::OF_BLOCK), because most of the selected rows already resemble the rows of the label.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Effort {
-    /// A label is rare if it has fewer than one positive in this many rows. For rare labels, descents over
-    /// the rows in play cost less than steps over all rows. In play are the positives and a limited number of
-    /// negatives.
+    /// A label is rare if fewer than one in `rare` rows is positive. For rare labels, descents over the
+    /// active rows take less time than steps over all rows.
     pub(crate) rare: usize,
-    /// A label with at most this many positives is also rare if it has fewer than one in `rare_if_few` rows.
+    /// The largest number of positive rows for which `rare_if_few` replaces `rare`.
     pub(crate) few: usize,
-    /// The share for labels with at most `few` positives.
+    /// A label with at most `few` positive rows is rare if fewer than one in `rare_if_few` rows is positive.
     pub(crate) rare_if_few: usize,
-    /// How often all rows are searched for violators.
+    /// The number of searches through all rows.
     pub(crate) searches: usize,
-    /// The maximum number of portions in which the violators of one search join, the worst first.
+    /// The largest number of portions in which the violators of a search become active. The largest
+    /// violations come first. A descent follows each portion.
     pub(crate) joins: usize,
-    /// How many negatives join at a time for each positive, but at least `min_join` in all.
+    /// The number of negative rows in a portion, divided by the number of positive rows. A portion has at
+    /// least `min_join` negative rows.
     pub(crate) join_per_positive: usize,
-    /// The minimum number of negatives that join at a time.
+    /// The smallest number of negative rows in a portion, if there are enough violators.
     pub(crate) min_join: usize,
-    /// How many violators a search keeps for each label, in units of the number that join at a time.
+    /// The largest number of violators that a search keeps for each label, divided by the number of negative
+    /// rows in a portion.
     pub(crate) joins_kept: usize,
-    /// The tolerance of a descent on the spread of projected gradients, in units of `tol`.
+    /// The tolerance of a descent, divided by `tol`. A descent has converged if the largest and the smallest
+    /// projected dual gradient differ by at most this tolerance.
     pub(crate) dual_tol: f64,
 }
 
 impl Effort {
-    /// The effort of `DiSMEC`. After two searches, rankings agree with those of the minimum over all rows.
-    /// With the default of `tol`, the tolerance of a descent is 0.3, at which rankings of test rows no longer
-    /// change. (LIBLINEAR's default is 0.1.)
+    /// The settings of `DiSMEC`. After two searches, rankings agree with the rankings of the minimum over
+    /// all rows. With the default of `tol`, the tolerance of a descent is 0.3. A smaller tolerance does
+    /// not change the rankings of test rows. (The default of LIBLINEAR is 0.1.)
     pub const FULL: Self = Self {
         rare: 100,
         few: 0,
@@ -44,8 +51,8 @@ impl Effort {
         dual_tol: 30.0,
     };
 
-    /// Whether a label with `n_positive` of `n_rows` rows is solved as a rare one. If so, labels with fewer
-    /// rows are, too.
+    /// Returns true if a label with `n_positive` of `n_rows` rows is rare. If it is rare, all labels with
+    /// fewer positive rows are rare too.
     pub(crate) fn is_rare(&self, n_positive: usize, n_rows: usize) -> bool {
         let share = if n_positive <= self.few {
             self.rare_if_few
@@ -55,8 +62,8 @@ impl Effort {
         n_positive * share < n_rows
     }
 
-    /// The effort for blocks of rows. Blocks have many features for few rows, so descents are the faster
-    /// solver also for labels that a few percent of the rows have.
+    /// The settings for blocks. The rows of a block are few and have many features. So descents are also the
+    /// faster solver for labels that a few percent of the rows have.
     pub const OF_BLOCK: Self = Self {
         few: 300,
         rare_if_few: 5,
