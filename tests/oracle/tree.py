@@ -1,7 +1,8 @@
-"""Label trees from their definition, with the tree given: nodes solved by scipy, beams found by sorting.
+"""Fits label trees by their definition, for a given tree. Nodes are fitted by scipy, beams found by sorting.
 
-The classifiers of a node minimize the objective of `oracle.linear` over the rows of the node: those that have
-a label below it, and those whose beam reaches it. A margin s has the probability exp(-max(0, 1 - s)^3).
+The classifiers of a node minimize the objective of `oracle.linear` over the rows of the node. These are the
+rows that have a label below the node, and the rows that have the node in their beam. The probability of a
+node or label with margin s is exp(-max(0, 1 - s)^3).
 """
 
 from itertools import pairwise
@@ -10,7 +11,7 @@ from oracle import linear
 
 
 class Tree:
-    """The nodes of a fitted model: children and labels of each."""
+    """The children and labels of each node of a fitted model."""
 
     def __init__(self, model):
         ends, labels = model.node_children_, model.node_label_ends_
@@ -19,7 +20,7 @@ class Tree:
         self.roots = list(range(ends[0]))
 
     def below(self, node):
-        """The labels below a node."""
+        """Return the labels below a node."""
         return self.labels[node] + [label for child in self.children[node] for label in self.below(child)]
 
 
@@ -28,12 +29,12 @@ def log_probability(margin):
 
 
 def best(visits, beam):
-    """The nodes with the highest scores; ties go to the lower node."""
+    """Return the `beam` nodes with the highest scores. If scores are equal, lower nodes come first."""
     return dict(sorted(visits.items(), key=lambda visit: (-visit[1], visit[0]))[:beam])
 
 
 class Model:
-    """One tree, trained level by level."""
+    """One tree, fitted level by level."""
 
     def __init__(self, tree, root, X, Y, C, m, beam, normalize=True, fit_intercept=True):
         self.tree, self.root, self.beam = tree, root, beam
@@ -54,7 +55,7 @@ class Model:
             level = [child for node in level for child in self.tree.children[node]]
 
     def outputs(self, node):
-        """The label set of each output of a node."""
+        """Return the labels of each output of a node. An output is a child or a label of a leaf."""
         children = [self.tree.below(child) for child in self.tree.children[node]]
         return children + [[label] for label in self.tree.labels[node]]
 
@@ -68,7 +69,7 @@ class Model:
         return best(found, beam or self.beam)
 
     def scores(self, x, beam):
-        """The score of each label that the beam reaches."""
+        """Return the score of each label that the beam reaches."""
         a = linear.design([x], self.normalize, self.fit_intercept)[0]
         visits = {self.root: 0.0}
         while any(self.tree.children[node] for node in visits):

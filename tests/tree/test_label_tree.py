@@ -1,4 +1,4 @@
-"""`LabelTreeClassifier` against its oracle, DiSMEC, and what must not change its results."""
+"""Tests of `LabelTreeClassifier`: comparisons with its oracle and with DiSMEC, invariants, and bad values."""
 
 from itertools import pairwise
 
@@ -60,7 +60,7 @@ def test_same_bits_for_any_number_of_threads(planted, n_trees, balanced):
 def test_one_leaf_scored_by_leaf_is_dismec(solver):
     X, Y = make_multilabel(2000, 200, 400, random_state=1)
     counts = np.bincount(Y.indices, minlength=400)
-    # Of the fast solvers, both treat labels as rare that fewer than one row in 100 has.
+    # Both estimators treat a label as rare if fewer than one in 100 rows has it. So both use the same solver.
     Y = Y[:, (counts > 0) & (counts < (20 if solver == "fast" else 2000))]
     params = {"threshold": "zero", "prune": 0.01, "normalize": "rows", "solver": solver, "random_state": 0}
     tree = LabelTreeClassifier(1.0, max_leaf=400, combine="leaf", **params).fit(X, Y)

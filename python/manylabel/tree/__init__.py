@@ -1,4 +1,4 @@
-"""Label trees: one-vs-rest classifiers for very many labels."""
+"""Label trees: one-vs-rest classifiers for very large numbers of labels."""
 
 from manylabel.tree.classifier import LabelTreeClassifier
 

@@ -1,4 +1,4 @@
-"""Linear one-vs-rest classifiers that a tree over the labels routes to."""
+"""Label trees: linear classifiers, arranged in a tree over the labels."""
 
 from __future__ import annotations
 
@@ -25,121 +25,139 @@ __all__ = ["LabelTreeClassifier"]
 
 @register(command="label-tree", demo=("Label tree", lambda tree: tree(random_state=0)))
 class LabelTreeClassifier(MultiLabelClassifier):
-    """Linear one-vs-rest classifiers that a tree over the labels routes to.
+    """Label tree: linear classifiers that are arranged in a tree over the labels.
 
-    The labels are divided into clusters of similar labels, and these into smaller ones, until a cluster has
-    few labels: a leaf. Every node has a linear classifier for each of its children, or for each label of a
-    leaf. A row is sent to the `beam` best nodes of each level, and only the labels of the leaves that it
-    reaches are scored. The time of a prediction grows with the logarithm of the number of labels [1]_.
+    The root of the tree has all labels. `fit` divides them into clusters of similar labels, one cluster for
+    each child of the root. The clusters are divided again, until a node has few labels. Such a node is a
+    leaf. Inner nodes have a linear classifier for each child, and leaves have one for each label.
+
+    A prediction starts at the root and sends a row to the `beam` best nodes of each level. It scores only the
+    labels of the leaves that the row reaches. So the time of a prediction grows with the logarithm of the
+    number of labels [1]_.
 
     Parameters
     ----------
     C : float, default=1.0
-        Weight of the loss against the regularizer in the squared hinge loss of each linear classifier; finite
-        and > 0.
+        Weight of the squared hinge loss relative to the regularization, in each linear classifier; finite and
+        > 0. Smaller values regularize more strongly.
     n_trees : int, default=1
-        Number of trees with different seeds, whose probabilities are averaged; >= 1. Three trees rank a
-        little better than one. Time and size grow in proportion.
+        Number of trees; >= 1. The trees have different seeds, and their probabilities are averaged. Rankings
+        are slightly better with three trees than with one tree. The fit time, the prediction time and the
+        size of the model are proportional to `n_trees`.
     branching : int, default=16
         Maximum number of children of a node; from 2 to 65,535.
     max_leaf : int, default=100
         Maximum number of labels of a leaf; from 1 to 65,535.
     beam : int, default=10
-        Number of nodes in each level that a row is sent to, in fit and in prediction; >= 1. Predictions can
-        use another number without a new fit: see `predict_topk`.
+        Number of nodes of each level that a row is sent to, in `fit` and in predictions; >= 1. Larger values
+        take more time and may find better labels. `predict_topk` can use another value without a new fit.
     balanced : bool, default=True
-        Whether all leaves have the same number of labels, up to 1. With False, the sizes of clusters follow
-        the data, and the leaves can be at different depths.
+        Whether the tree is balanced. If True, the numbers of labels of two leaves differ by at most 1. If
+        False, the data decide about the sizes of the clusters, and leaves can be at different depths.
     combine : {"product", "leaf"}, default="product"
-        How the score of a label is computed. "product" adds the logarithms of the probabilities of the nodes
-        on the path to the label to that of the label itself. "leaf" is the margin of
-        the label alone; the path then only decides which labels are scored.
+        How the score of a label is computed. "product" is the logarithm of a product of probabilities. The
+        factors are the probabilities of all nodes on the path from the root to the label, and the probability
+        of the label itself. "leaf" is the margin of the label. With "leaf", the nodes on the path only decide
+        which labels are scored.
     prune : float, default=0.1
-        Weights with a smaller absolute value are dropped; finite and >= 0.
+        Weights with an absolute value below `prune` are set to zero; finite and >= 0.
     fit_intercept : bool, default=True
-        Whether to fit intercepts. They are regularized like the weight of a feature that is 1 in every row.
+        Whether to fit intercepts. An intercept is regularized like the weight of a feature that is 1 in every
+        row.
     threshold : {"auto", "zero"} or float, default="auto"
-        Score above which `predict` assigns a label. "auto" learns it, so that rows get about as many labels
-        as they have (see Notes). "zero" is the score of a label with the margin 0 in a leaf that the row
-        certainly belongs to.
+        Score above which `predict` assigns a label. "auto" learns the threshold on held-out rows, so that
+        about the right number of labels is predicted (see Notes). "zero" is the score of a label with margin
+        0, in a leaf with probability 1. This score is -1 with ``combine="product"`` and 0 with
+        ``combine="leaf"``.
     normalize : {"auto", "rows"} or bool, default="auto"
-        "rows" (or True) scales every row to unit Euclidean length, in fit and in prediction; it suits text.
-        "auto" is "rows" unless more than an eighth of the values of X are nonzero. False scales nothing.
+        Whether to scale the rows. "rows" or True scales every row to unit Euclidean length, in `fit` and in
+        predictions. This is usually best for text data. "auto" is "rows", unless more than an eighth of the
+        values of X are nonzero. False does not scale the rows.
     solver : {"fast", "exact"}, default="fast"
-        "exact" finds the optimum of every linear classifier over the rows of its node, to `tol`. "fast"
-        solves children and labels with few rows as `DiSMECClassifier` solves rare labels: those that at most
-        300 rows and fewer than one in five rows of the node have, or fewer than one in 100.
+        Solver for the weights. "exact" computes the optimum of every linear classifier over the rows of its
+        node, within `tol`. "fast" uses an approximation for children and labels with few positive rows. It is
+        the approximation that `DiSMECClassifier` uses for rare labels. "fast" uses it if fewer than 1 % of
+        the rows of the node are positive. It also uses it if at most 300 rows, and fewer than 20 % of the
+        rows of the node, are positive.
     tol : float, default=0.01
-        Tolerance of the linear classifiers, as in `DiSMECClassifier`; finite and > 0.
+        Tolerance of the solver; finite and > 0. `tol` has the same meaning as in `DiSMECClassifier`.
     max_iter : int, default=1000
-        Maximum number of steps per linear classifier; >= 1.
+        Maximum number of steps for each linear classifier; >= 1.
     random_state : int, RandomState instance or None, default=None
-        Seeds the clusters, and the order in which "fast" visits rows. An int gives the same bits every time.
+        Seed of the clustering, and of the order in which "fast" visits rows. Pass an int for exactly
+        reproducible results.
 
     Attributes
     ----------
     threshold_ : float
-        The threshold, as given or learned. It is subtracted from all scores, so that predicted labels have
+        The threshold, as given or learned. It is subtracted from all scores, so predicted labels have
         positive scores.
     normalize_ : bool
         Whether rows are scaled to unit length before they are scored.
     by_leaf_ : bool
-        Whether scores are the margins of labels alone: ``combine="leaf"``.
+        Whether the score of a label is its margin. True if `combine` is "leaf".
     n_iter_ : int
-        Most steps that a linear classifier took; `max_iter` if one did not converge.
+        Largest number of steps of a linear classifier. It is `max_iter` if a classifier did not converge.
     node_children_ : ndarray of shape (n_nodes + 1,), dtype int64
         Node v has the children ``node_children_[v]`` to ``node_children_[v + 1] - 1``. The first nodes are
-        the roots of the trees; ``node_children_[0]`` is their number.
+        the roots of the trees, and ``node_children_[0]`` is the number of trees.
     node_label_ends_ : ndarray of shape (n_nodes + 1,), dtype int64
-        Node v has the labels ``leaf_labels_[node_label_ends_[v]:node_label_ends_[v + 1]]``; nodes with
-        children have none.
+        Node v has the labels ``leaf_labels_[node_label_ends_[v]:node_label_ends_[v + 1]]``. Nodes with
+        children have no labels.
     node_intercept_ : ndarray of shape (n_nodes,), dtype float32
-        Intercept of the classifier that sends rows to a node; 0 for roots.
+        Intercept of the classifier that computes the margin of each node. It is 0 for roots.
     leaf_labels_ : ndarray of shape (n_leaf_labels,), dtype int32
-        The labels of all leaves. Labels that no training row has are in no leaf.
+        Labels of all leaves. Labels that occur in no training row are in no leaf.
     leaf_intercept_ : ndarray of shape (n_leaf_labels,), dtype float32
-        Intercepts of the labels of all leaves.
+        Intercept of each entry of `leaf_labels_`.
     chunk_bucket_ends_, chunk_feature_ends_, chunk_weight_ends_ : ndarray of shape (n_nodes + 1,), dtype int64
-        Where the hash table, the features and the weights of each node begin and end in the following arrays.
+        Positions at which the hash table, the features and the weights of each node begin and end. Node v has
+        the entries from position v to position v + 1 of these arrays, with the end excluded. The positions
+        refer to `chunk_buckets_`, `chunk_features_` and `chunk_weights_`.
     chunk_buckets_ : ndarray of shape (n_buckets,), dtype uint32
-        Hash tables of the nodes: for each bucket, where its features begin.
+        Hash tables of the nodes. A table has the position at which the features of each bucket begin. The
+        last entry of a table is the number of features of the node.
     chunk_features_ : ndarray of shape (n_chunk_features,), dtype uint32
-        Features that have weights in a node.
+        Features that have weights in a node, for all nodes. The features of a node are sorted by bucket.
     chunk_row_ends_ : ndarray of shape (n_chunk_features,), dtype uint32
-        Where the weights of each feature end.
+        Position at which the weights of each feature end. Positions count from the first weight of the node.
     chunk_outputs_ : ndarray of shape (n_weights,), dtype uint16
-        The child or label of each weight, by its position in its node.
+        Child or label of each weight. The value is the position among the children or labels of the node.
     chunk_weights_ : ndarray of shape (n_weights,), dtype float32
-        The weights.
+        Weights of all linear classifiers.
 
     See Also
     --------
-    DiSMECClassifier : One-vs-rest without a tree.
-    manylabel.metrics : Measures for the rankings of `predict_topk`.
+    DiSMECClassifier : One linear classifier per label, without a tree.
+    manylabel.metrics : Metrics for the rankings of `predict_topk`.
 
     Notes
     -----
-    Labels are represented by the sum of the rows that have them, at unit length, and clustered by spherical
-    2-means. Each level is trained on the rows of each node: those that have a label below it, and those that
-    the levels above send to it. So the negative rows of a label are those that a prediction would compare
-    with it. The classifiers are those of `DiSMECClassifier`.
+    The vector of a label is the sum of the rows that have the label, scaled to unit length. Labels are
+    clustered by spherical 2-means of these vectors. The classifiers are fitted level by level, from the root
+    down. A node is fitted to the rows that have a label below the node, and to the rows that the levels above
+    send to the node. So the negative rows of a label are the rows for which a prediction would score it. The
+    classifiers minimize the same objective as `DiSMECClassifier`.
 
     The probability of a node or label with margin s is ``exp(-max(0, 1 - s)**3)``. With
-    ``combine="product"``, scores are logarithms of products of these numbers minus `threshold_`. They rank
-    labels, but they are not calibrated. `predict` and `predict_topk` consider the labels of the leaves that a
-    row reaches; `decision_function` scores all labels. With several trees, a label that a tree did not score
-    counts with half of the probability of the best node that this tree left out, so `predict_topk` may return
-    other scores than `decision_function`.
+    ``combine="product"``, a score is the logarithm of a product of probabilities, minus `threshold_`. Such
+    scores rank labels, but they are not calibrated.
 
-    The learned threshold is the score at which as many labels are predicted on held-out rows as these rows
-    have. A tenth of the rows is held out, at most 4,096. Each node is made to forget these rows by a few
-    solver steps after its weights are stored. If the held-out rows have fewer than ten labels in all, the
-    threshold is that of "zero".
+    `predict` and `predict_topk` score the labels of the leaves that a row reaches. `decision_function` scores
+    all labels. With several trees, a row can reach a label in one tree but not in another tree. The
+    probability in the other tree is then estimated. The estimate is half of the probability of the best node
+    that was dropped from the beam. So the scores from `predict_topk` and `decision_function` can differ.
 
-    The result does not depend on `n_jobs`. No array of size n_samples x n_labels or n_labels x n_features is
-    allocated, except for the scores that `decision_function` returns and, if Y was dense in fit, the
-    predictions of `predict`. While the tree is built, label vectors take up to 8 bytes for each stored value
-    of the rows of all labels.
+    With ``threshold="auto"``, the threshold is the score at which the number of predicted labels on held-out
+    rows equals the number of true labels. A tenth of the rows is held out, but at most 4,096 rows. After the
+    fit of a node, a few solver steps remove the influence of the held-out rows from a copy of the weights.
+    This copy scores the held-out rows. The weights of the model do not change. If the held-out rows have
+    fewer than ten labels in total, the threshold is the same as with "zero".
+
+    The result does not depend on `n_jobs`. `fit` allocates no array of shape (n_samples, n_labels) or
+    (n_labels, n_features). Only two results are dense: the scores from `decision_function` and, if Y was
+    dense in `fit`, the predictions from `predict`. While the tree is built, the vector of a label takes up to
+    8 bytes for each stored value in the rows of the label.
 
     References
     ----------
@@ -263,7 +281,7 @@ class LabelTreeClassifier(MultiLabelClassifier):
 
     @property
     def _beam(self) -> int:
-        """The width of the search, which may be set after fit."""
+        """The parameter `beam`, checked again because it can be changed after `fit`."""
         return int(self.parameters["beam"].check("beam", self.beam))
 
     @property
@@ -278,33 +296,36 @@ class LabelTreeClassifier(MultiLabelClassifier):
         return ODDS_OF_MARGINS * scores
 
     def predict_topk(self, X: Any, k: int = 5, beam: int | None = None) -> csr_array:
-        """Return the best labels of every row with their scores.
+        """Return the k labels with the highest scores for every row.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-            Features.
+            Features of the rows.
         k : int, default=5
-            Number of labels per row; >= 1. Rows get fewer if fewer labels were seen in fit, or if the leaves
-            that a row reaches have fewer.
+            Number of labels per row; >= 1. A row gets fewer labels if the leaves that it reaches have fewer
+            than k labels.
         beam : int or None, default=None
-            Number of nodes in each level that a row is sent to; >= 1. None is the parameter `beam` of the
-            model. A larger number costs time and may find better labels.
+            Number of nodes of each level that a row is sent to; >= 1. If None, the parameter `beam` of the
+            model is used. Larger values take more time and may find better labels.
 
         Returns
         -------
         csr_array of shape (n_samples, n_labels), dtype float32
-            The scores of the k best labels of each row, in order of label. Ties go to the lower label.
-            ``np.argsort(-row.data, kind="stable")`` ranks them.
+            Scores of the k best labels of each row. Within a row, labels are in increasing order. If two
+            labels have the same score, the label with the lower number is ranked first.
+            ``np.argsort(-row.data, kind="stable")`` ranks the labels of a row.
 
         Raises
         ------
         ValueError
-            If X has another number of features than in fit or is invalid, or k < 1, or beam < 1.
+            If X is invalid or does not have the number of features that X had in `fit`. Also raised if `k` or
+            `beam` is not an integer >= 1.
 
         Notes
         -----
-        Besides the result, memory holds the nodes and labels that a few rows are scored for.
+        Rows are processed in small groups. Besides the result, the method needs memory for the visited nodes
+        and the scored labels of the current groups.
         """
         self._check_fitted()
         k = check_count("k", k, 1)

@@ -1,4 +1,4 @@
-//! `manylabel.tree`: fits of label trees, and scoring by them.
+//! Fits label trees and scores rows with them, for `manylabel.tree`.
 
 use crate::arrays::handed;
 use crate::csr::Examples;
@@ -13,10 +13,10 @@ use manylabel_tree::{Arrays, Checked, Combine, Params};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-/// How scores are combined, by the names that users know.
+/// The values of the parameter `combine` and what they mean in the core.
 const COMBINE: [(&str, Combine); 2] = [("product", Combine::Product), ("leaf", Combine::Leaf)];
 
-/// The parameters of a fit.
+/// Converts the parameters of a fit and checks their ranges.
 fn checked(params: &Named<'_>) -> PyResult<Checked> {
     let linear = dismec::Params {
         c: params.get("C")?,
@@ -41,8 +41,8 @@ fn checked(params: &Named<'_>) -> PyResult<Checked> {
 
 /// Fits label trees.
 ///
-/// Returns a dict of the fitted arrays by their attribute names, the learned threshold or None, the most
-/// steps that a classifier took, and the number of classifiers that did not converge.
+/// Returns four values: a dict from attribute names to the fitted arrays, the learned threshold or None, the
+/// largest number of steps of a classifier, and the number of classifiers that did not converge.
 #[pyfunction]
 pub(crate) fn fit_tree<'py>(
     py: Python<'py>,
@@ -73,7 +73,7 @@ pub(crate) fn fit_tree<'py>(
     Ok((arrays, model.cut, model.n_iter, model.n_unfinished))
 }
 
-/// The attributes of a fitted estimator that scoring needs.
+/// The attributes of a fitted estimator that a scorer needs.
 #[derive(FromPyObject)]
 pub(crate) struct PyTree {
     #[pyo3(attribute("node_children_"))]
@@ -110,7 +110,7 @@ pub(crate) struct PyTree {
     threshold: f32,
     #[pyo3(attribute("_normalizes_rows"))]
     normalize: bool,
-    /// The parameter, after it was checked.
+    /// The parameter `beam`, already checked.
     #[pyo3(attribute("_beam"))]
     beam: usize,
     #[pyo3(attribute("by_leaf_"))]
