@@ -76,9 +76,9 @@ class LabelTreeClassifier(MultiLabelClassifier):
     solver : {"fast", "exact"}, default="fast"
         Solver for the weights. "exact" computes the optimum of every linear classifier over the rows of its
         node, within `tol`. "fast" uses an approximation for children and labels with few positive rows. It is
-        the approximation that `DiSMECClassifier` uses for rare labels. "fast" uses it if fewer than 1 % of
-        the rows of the node are positive. It also uses it if at most 300 rows, and fewer than 20 % of the
-        rows of the node, are positive.
+        the approximation that `DiSMECClassifier` uses for rare labels. It is used if
+        fewer than 1 % of the rows of the node are positive. If at most 300 rows of the node are positive, it
+        is used below 20 %.
     tol : float, default=0.01
         Tolerance of the solver; finite and > 0. `tol` has the same meaning as in `DiSMECClassifier`.
     max_iter : int, default=1000
@@ -111,9 +111,9 @@ class LabelTreeClassifier(MultiLabelClassifier):
     leaf_intercept_ : ndarray of shape (n_leaf_labels,), dtype float32
         Intercept of each entry of `leaf_labels_`.
     chunk_bucket_ends_, chunk_feature_ends_, chunk_weight_ends_ : ndarray of shape (n_nodes + 1,), dtype int64
-        Positions at which the hash table, the features and the weights of each node begin and end. Node v has
-        the entries from position v to position v + 1 of these arrays, with the end excluded. The positions
-        refer to `chunk_buckets_`, `chunk_features_` and `chunk_weights_`.
+        Positions at which the entries of each node begin and end in `chunk_buckets_`, `chunk_features_` and
+        `chunk_weights_`. For example, node v has the weights
+        ``chunk_weights_[chunk_weight_ends_[v]:chunk_weight_ends_[v + 1]]``.
     chunk_buckets_ : ndarray of shape (n_buckets,), dtype uint32
         Hash tables of the nodes. A table has the position at which the features of each bucket begin. The
         last entry of a table is the number of features of the node.

@@ -54,7 +54,7 @@ pub struct Arrays<'a> {
 /// The weights of one node.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Chunk<'a> {
-    /// The hash table, with one entry more than it has buckets.
+    /// The hash table: 0, and then the position after the last feature of each bucket.
     buckets: &'a [u32],
     /// The features, sorted by bucket.
     features: &'a [u32],
@@ -324,8 +324,8 @@ impl<'a> Arrays<'a> {
                     ensure(
                         "leaf_labels_",
                         *seen != this,
-                        "different within a tree",
-                        label,
+                        "without repeated labels in a tree",
+                        format_args!("label {label} twice"),
                     )?;
                     *seen = this;
                 }
@@ -349,6 +349,6 @@ fn rises(name: &'static str, ends: &[i64], first: usize, last: usize) -> Result<
         name,
         holds,
         "ascending up to the length of the array that they divide",
-        format!("{} other entries", ends.len()),
+        format!("{} entries that are not", ends.len()),
     )
 }

@@ -186,8 +186,8 @@ fn halves(
 
 /// Returns the number of labels on the first side if the vectors decide about this number.
 ///
-/// It is the number of scores that are at most 0. Each side gets at least the fraction 1 /
-/// [`LEAST_SHARE`] of the labels. If all scores are equal, the first side gets half of the labels.
+/// It is the number of scores that are at most 0. Each side gets at least one in
+/// [`LEAST_SHARE`] labels. If all scores are equal, the first side gets half of the labels.
 fn natural_cut(scores: &[(f32, u32)]) -> usize {
     let n = scores.len();
     let least = n.div_ceil(LEAST_SHARE).max(1);

@@ -2,16 +2,17 @@
 
 /// Settings of the search for negative rows that violate the margin of a rare label; see `active.rs`.
 ///
-/// The solver does not use all rows of a rare label. It uses the active rows: all positive rows and a limited
-/// number of negative rows. A search looks through all rows for negative rows that violate the margin. The
-/// violators that are found become active. A descent then minimizes the objective over the active rows.
+/// The solver does not use all rows of a rare label. It uses the rows in play: all positive rows and a
+/// limited number of negative rows. A search looks through all rows for negative rows that violate the
+/// margin. These violators join the rows in play. A descent then minimizes the objective over the rows in
+/// play.
 ///
 /// `DiSMEC` uses [`FULL`](Self::FULL). A model that fits each label to a selection of rows can use
 /// [`OF_BLOCK`](Self::OF_BLOCK), because most of the selected rows already resemble the rows of the label.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Effort {
     /// A label is rare if fewer than one in `rare` rows is positive. For rare labels, descents over the
-    /// active rows take less time than steps over all rows.
+    /// rows in play take less time than steps over all rows.
     pub(crate) rare: usize,
     /// The largest number of positive rows for which `rare_if_few` replaces `rare`.
     pub(crate) few: usize,
@@ -19,7 +20,7 @@ pub struct Effort {
     pub(crate) rare_if_few: usize,
     /// The number of searches through all rows.
     pub(crate) searches: usize,
-    /// The largest number of portions in which the violators of a search become active. The largest
+    /// The largest number of portions in which the violators of a search join the rows in play. The largest
     /// violations come first. A descent follows each portion.
     pub(crate) joins: usize,
     /// The number of negative rows in a portion, divided by the number of positive rows. A portion has at
