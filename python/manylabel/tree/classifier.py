@@ -76,9 +76,9 @@ class LabelTreeClassifier(MultiLabelClassifier):
     solver : {"fast", "exact"}, default="fast"
         Solver for the weights. "exact" computes the optimum of every linear classifier over the rows of its
         node, within `tol`. "fast" uses an approximation for children and labels with few positive rows. It is
-        the approximation that `DiSMECClassifier` uses for rare labels. It is used if
-        fewer than 1 % of the rows of the node are positive. If at most 300 rows of the node are positive, it
-        is used below 20 %.
+        the approximation that `DiSMECClassifier` uses for rare labels. "fast" uses it if fewer than 1 % of
+        the rows of the node are positive. If the number of positive rows is at most 300, the limit is 20 %
+        instead of 1 %.
     tol : float, default=0.01
         Tolerance of the solver; finite and > 0. `tol` has the same meaning as in `DiSMECClassifier`.
     max_iter : int, default=1000
