@@ -22,7 +22,7 @@ pub(crate) struct Held<T> {
 
 // SAFETY: the values are plain numbers, and are only read through this type.
 unsafe impl<T: Element> Send for Held<T> {}
-// The reason is the same as for `Send`.
+// SAFETY: the reason is the same as for `Send`.
 unsafe impl<T: Element> Sync for Held<T> {}
 
 impl<T> Held<T> {
@@ -40,8 +40,8 @@ impl<T> Deref for Held<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        // `_array` keeps the array of these values alive, and numpy does not resize an array that has
-        // other references.
+        // SAFETY: `_array` keeps the array of these values alive, and numpy does not resize an array that
+        // has other references.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }

@@ -69,11 +69,11 @@ pub struct Arff<V> {
 /// Features and labels are in the order of the attributes:
 ///
 /// - A numeric attribute is one feature.
-/// A nominal attribute with two values is one 0/1 feature. If one value means yes and the other means
-/// no, the feature is 1 for yes. Otherwise the feature is 1 for the second value.
-/// Any other nominal attribute has one 0/1 feature per value, named `attribute=value`.
-/// A label attribute must be numeric with the values 0 and 1, or nominal with values that mean no and
-/// yes.
+/// - A nominal attribute with two values is one 0/1 feature. If one value means yes and the other means
+///   no, the feature is 1 for yes. Otherwise the feature is 1 for the second value.
+/// - Any other nominal attribute has one 0/1 feature per value, named `attribute=value`.
+/// - A label attribute must be numeric with the values 0 and 1, or nominal with values that mean no and
+///   yes.
 ///
 /// The time is linear, in a single pass over the file. The memory is the memory of the result and of
 /// one block of text.
