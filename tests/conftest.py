@@ -7,8 +7,10 @@ from threadpoolctl import threadpool_limits
 
 from manylabel.datasets import make_multilabel
 
-# A loaded machine is not a failure.
-settings.register_profile("manylabel", deadline=None)
+# There is no deadline, because a busy machine is not a failure. The workflow draws more examples with
+# `--hypothesis-profile=thorough`.
+settings.register_profile("manylabel", deadline=None, max_examples=50)
+settings.register_profile("thorough", deadline=None, max_examples=1000)
 settings.load_profile("manylabel")
 
 

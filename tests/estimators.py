@@ -68,6 +68,9 @@ CLASSIFIERS += [
     if cls not in _LISTED and getattr(ml, name, None) is cls and issubclass(cls, MultiLabelClassifier)
 ]
 
+# The defaults of each class, for tests of code that the variants of a class share, such as input conversion.
+ONE_OF_EACH = list({type(each): each for each in reversed(CLASSIFIERS)}.values())
+
 
 @cache
 def as_written(value):

@@ -26,6 +26,7 @@ from sklearn.utils.fixes import parse_version
 import manylabel as ml
 from estimators import (
     CLASSIFIERS,
+    ONE_OF_EACH,
     PARTITIONERS,
     TRANSFORMERS,
     as_written,
@@ -100,6 +101,7 @@ def expected_failed_checks(classifier):
 
 
 every_classifier = pytest.mark.parametrize("classifier", CLASSIFIERS, ids=as_written)
+every_class = pytest.mark.parametrize("classifier", ONE_OF_EACH, ids=as_written)
 
 
 def test_no_public_estimator_is_left_out():
@@ -170,7 +172,7 @@ def few(problem):
     return problem[0][:120], problem[1][:120, :12]
 
 
-@pytest.fixture(scope="module", params=CLASSIFIERS, ids=as_written)
+@pytest.fixture(scope="module", params=ONE_OF_EACH, ids=as_written)
 def fitted_to_few(request, few):
     return clone(request.param).fit(*few)
 
@@ -188,7 +190,7 @@ TEXTS = ["a cat sat", "a dog ran", "cat and dog", "the sun rose", "sun and cat",
 TOPICS = [{"cat"}, {"dog"}, {"cat", "dog"}, {"sun"}, {"sun", "cat"}, {"dog", "sun"}] * 6
 
 
-@every_classifier
+@every_class
 @pytest.mark.parametrize("sparse_output", [False, True])
 def test_text_pipeline(classifier, sparse_output):
     Y = MultiLabelBinarizer(sparse_output=sparse_output).fit_transform(TOPICS)
@@ -394,7 +396,7 @@ def test_form_of_features(fitted_to_few, told_of_few, few, tmp_path, form):
     assert frozen(same) == before
 
 
-@every_classifier
+@every_class
 def test_bool_features(classifier, few):
     X, Y = few[0].astype(bool), few[1]
     assert bits(clone(classifier).fit(X, Y)) == bits(clone(classifier).fit(X.astype(np.float32), Y))
@@ -441,7 +443,7 @@ def test_form_of_labels(fitted_to_few, told_of_few, few, form):
     assert bits(model) == told_of_few[0]
 
 
-@every_classifier
+@every_class
 def test_form_of_sample_weight(classifier, few):
     X, Y = few
     weights = np.random.default_rng(0).integers(1, 4, X.shape[0]).astype(np.float64)
@@ -548,7 +550,7 @@ def test_one_label_may_be_a_vector(classifier, binary):
         np.testing.assert_array_equal(last, model.decision_function(X))
 
 
-@every_classifier
+@every_class
 def test_forms_of_one_label(classifier, binary, tmp_path):
     X, y = binary
     model = clone(classifier).fit(X, y)
@@ -568,7 +570,7 @@ def test_one_label_and_many_in_turn(classifier, binary, few):
     assert bits(model.fit(X, y)) == bits(clone(classifier).fit(X, y))
 
 
-@every_classifier
+@every_class
 def test_wrappers_of_a_model_for_each_label(classifier, problem):
     X, Y = problem[0][:200], problem[1][:200, :3].toarray()
     labels = clone(classifier).set_params(n_jobs=None)

@@ -15,11 +15,12 @@ from scipy.sparse import issparse
 from sklearn.base import clone
 
 from children import forked, forks
-from estimators import CLASSIFIERS, as_written
+from estimators import CLASSIFIERS, ONE_OF_EACH, as_written
 from manylabel import LEMLClassifier, PDSparseClassifier
 from manylabel.datasets import make_multilabel
 
 every_classifier = pytest.mark.parametrize("classifier", CLASSIFIERS, ids=as_written)
+every_class = pytest.mark.parametrize("classifier", ONE_OF_EACH, ids=as_written)
 posix_only = pytest.mark.skipif(os.name != "posix", reason="needs signals and fork")
 
 
@@ -109,7 +110,7 @@ def test_progress_counts_what_is_learned(classifier, small):
         assert done[-1] == n_labels
 
 
-@every_classifier
+@every_class
 def test_other_threads_run_during_a_fit(classifier, middling):
     begun, counted = threading.Event(), threading.Event()
 
@@ -133,7 +134,7 @@ def test_other_threads_run_during_a_fit(classifier, middling):
     thread.join()
 
 
-@every_classifier
+@every_class
 def test_predictions_in_many_threads(classifier, small):
     X, Y = small
     model = clone(classifier).set_params(n_jobs=2).fit(X, Y)
@@ -143,7 +144,7 @@ def test_predictions_in_many_threads(classifier, small):
             assert_same(result, expected)
 
 
-@every_classifier
+@every_class
 def test_fits_in_many_threads(classifier, small):
     X, Y = small
     expected = answers(clone(classifier).fit(X, Y), X)
@@ -158,7 +159,7 @@ def fit_and_answer(model, X, Y):
 
 @posix_only
 @forks
-@every_classifier
+@every_class
 def test_a_forked_child_fits_and_predicts(classifier, small):
     X, Y = small
     model = clone(classifier).set_params(n_jobs=2).fit(X, Y)

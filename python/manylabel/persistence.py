@@ -354,8 +354,8 @@ def _decode(content: NDArray[np.uint8]) -> Any:
     length = int.from_bytes(content[:8].tobytes(), "little")
     if length > min(_MAX_HEADER, len(content) - 8):
         raise ValueError(
-            f"the file claims a header of {length} bytes, but the whole file has {len(content)} bytes "
-            f"and a header may have at most {_MAX_HEADER} bytes"
+            f"the file claims a header of {length} bytes, but the header must fit in the file of "
+            f"{len(content)} bytes and have at most {_MAX_HEADER} bytes"
         )
     digits = slice(8 + beginning.start(3), 8 + beginning.end(3))
     found = _core.crc32(content[: digits.start])

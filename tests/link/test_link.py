@@ -209,7 +209,8 @@ def test_softmax(problem, tmp_path, kernel):
         same.predict(X).argmax(axis=1), np.searchsorted(np.sort(names), model.predict(X))
     )
     with pytest.raises(
-        ValueError, match=r'exactly one label with `loss="softmax"`, got 1 rows .* the first has 0'
+        ValueError,
+        match=r'`loss="softmax"`, .* exactly one label, got 1 rows .* the first of these rows has 0',
     ):
         fit((X, np.where(np.arange(len(Y))[:, None] == 4, 0, Y)), loss="softmax")
     with pytest.raises(ValueError, match=r"Y must be a 2-D indicator matrix .* rows of unequal length"):

@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as st_np
 
@@ -334,7 +334,6 @@ def follow_body(boosting, body, label, search):
 
 
 @pytest.mark.parametrize("search", ["exact", "fast"])
-@settings(max_examples=200)
 @given(problems(), chosen_settings())
 def test_every_rule_is_what_the_definitions_ask(search, problem, s):
     X, Y, weights, nominal = problem
@@ -394,7 +393,6 @@ def test_scores_are_sums_of_the_heads_that_fire(problem, s):
     np.testing.assert_allclose(model.decision_function(others), wanted, rtol=1e-6, atol=1e-6)
 
 
-@settings(max_examples=50)
 @given(problems(), chosen_settings())
 def test_label_sets_are_those_of_the_rows_most_frequent_first(problem, s):
     _, Y, weights, _ = problem

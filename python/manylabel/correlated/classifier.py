@@ -91,13 +91,13 @@ class CorrLogClassifier(MultiLabelClassifier):
         Solver for the weights and couplings. "fista" computes the optimum by accelerated proximal gradient
         steps, with restarts and one step size per label. "auto" computes the same optimum by quasi-Newton
         steps, which usually need at most a third as many gradient evaluations. Quasi-Newton steps need the
-        second moments of the features and labels. "auto" uses them if `epsilon` is not 0 and if the numbers
-        of features and labels sum to at most 2,048 and at most half the number of rows. Otherwise, or if the
-        quasi-Newton steps fail, "auto" continues as "fista". "reference" repeats the optimization in the code
-        of the authors of [2]_. It starts at zero and takes at most 500 steps of fixed size. It stops when the
-        objective changes by less than a thousandth, and this early stopping regularizes the model. With
-        "reference", the penalty of a coupling is ``l2_pairs * (2 c**2 + epsilon * abs(c))``, and `coding`
-        must be "01".
+        second moments of the features and labels. "auto" takes such steps only if `epsilon` is not 0, and if
+        the number of features plus the number of labels is at most 2,048 and at most half the number of rows.
+        Otherwise, or if the quasi-Newton steps fail, "auto" continues as "fista". "reference" repeats the
+        optimization in the code of the authors of [2]_. It starts at zero and takes at most 500 steps of
+        fixed size. It stops when the objective changes by less than a thousandth, and this early stopping
+        regularizes the model. With "reference", the penalty of a coupling is
+        ``l2_pairs * (2 c**2 + epsilon * abs(c))``, and `coding` must be "01".
     standardize : bool or "auto", default="auto"
         Whether the penalties apply to the weights of features scaled to unit variance. "auto" is True if more
         than an eighth of the values of X are nonzero. False suits text data, because it prevents large
@@ -120,8 +120,8 @@ class CorrLogClassifier(MultiLabelClassifier):
     correlations_ : csr_array of shape (n_labels, n_labels), dtype float64
         Couplings c, a symmetric matrix. The presence of label k adds c_ik to the log-odds of label i.
     label_sets_ : csr_array of shape (n_sets, n_labels), dtype float32
-        Distinct label sets of the training rows, without labels that have no couplings, in order of
-        decreasing frequency; at most 65,536 sets.
+        Distinct label sets of the training rows, in order of decreasing frequency; at most 65,536 sets. The
+        sets contain only labels that have couplings.
     label_set_energies_ : ndarray of shape (n_sets,), dtype float64
         Sum of the couplings of all pairs of labels in each set of `label_sets_`.
     objective_ : float
@@ -167,27 +167,27 @@ class CorrLogClassifier(MultiLabelClassifier):
     `tol` is below 1e-5. Quasi-Newton steps at least double the memory of each nonzero weight. The fit also
     stores two copies of X. Arrays of shape (n_samples, n_labels) are formed for one block of rows at a time.
 
-    If labels nearly determine one another, their couplings become so large that the predictions of these
-    labels determine one another. A larger `l2_pairs` prevents this.
+    If some labels follow from one another in nearly all training rows, their couplings become very large. In
+    the predictions, these labels then follow from one another in all rows. A larger `l2_pairs` prevents this.
 
     With ``l2_features="auto"``, the penalty is chosen on a sample of the data, by models without couplings.
-    The sample has 4,096 rows and 32 labels, or an eighth of the rows and 1 in 64 labels if these numbers are
-    larger. It has at most 16,384 rows and 512 labels. A quarter of the sampled rows is held out. On small
-    data sets, each quarter is held out once. The search starts at ``max(0.001, 2 / n_samples)``. The value
-    ``2 / n_samples`` corresponds to a Gaussian prior with standard deviation 1/2 for each weight. If features
-    are not standardized, the start is multiplied by the mean variance of the features. With `sample_weight`,
-    n_samples is the sum of the weights. The search multiplies or divides the penalty by ``sqrt(10)`` as long
-    as a step lowers the log loss on the held-out rows by 2 %. It goes at most three orders of magnitude up or
-    down. If the held-out rows have fewer than ten labels in total, the penalty is the start of the search. On
-    small data sets, the search takes about 0.1 seconds.
+    The sample has an eighth of the rows, but at least 4,096 and at most 16,384 rows. It has 1 in 64 labels,
+    but at least 32 and at most 512 labels. Smaller data sets are used completely. A quarter of the sampled
+    rows is held out. On small data sets, each quarter is held out once. The search starts at
+    ``max(0.001, 2 / n_samples)``. The value ``2 / n_samples`` corresponds to a Gaussian prior with standard
+    deviation 1/2 for each weight. If features are not standardized, the start is multiplied by the mean
+    variance of the features. With `sample_weight`, n_samples is the sum of the weights. The search multiplies
+    or divides the penalty by ``sqrt(10)`` as long as a step lowers the log loss on the held-out rows by 2 %.
+    It goes at most three orders of magnitude up or down. If the held-out rows have fewer than ten labels in
+    total, the penalty is the start of the search. On small data sets, the search takes about 0.1 seconds.
 
     With ``threshold="auto"``, the threshold is learned in two steps. The first step uses models without
     couplings. It finds the threshold at which the number of predicted labels on held-out rows equals the
-    number of true labels. With this threshold, the ratio of the number of predicted labels to the number of
-    true labels on the training rows of these models is computed. The second step uses the final model with
-    couplings. It finds the threshold at which the final model has the same ratio on 128 to 512 of its
-    training rows. The threshold is 0 if no rows can be held out or if the solver is "reference". To minimize
-    the Hamming loss, use ``predict_proba(X) > 0.5``.
+    number of true labels. It then computes a ratio on the rows that these models are fitted to: the number of
+    labels predicted with this threshold, divided by the number of true labels. The second step uses the final
+    model with couplings. It finds the threshold at which the final model has the same ratio on 128 to 512 of
+    its training rows. The threshold is 0 if no rows can be held out or if the solver is "reference". To
+    minimize the Hamming loss, use ``predict_proba(X) > 0.5``.
 
     References
     ----------

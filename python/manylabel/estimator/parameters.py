@@ -571,8 +571,8 @@ def _count(least: int) -> Count:
 def fixed_threshold(threshold: float | str, textbook: float = 0.0) -> float | None:
     """Convert a checked parameter ``threshold`` to a number.
 
-    "zero" gives `textbook`, which is the threshold that belongs to the loss. "auto" gives None. A number is
-    returned unchanged.
+    "zero" becomes `textbook`, the usual threshold of the loss. "auto" gives None. A number is returned
+    unchanged.
     """
     if isinstance(threshold, str):
         return None if threshold == "auto" else textbook

@@ -188,6 +188,6 @@ def check_one_label(Y: csr_array) -> None:
         # The message contains no row number, because rows with weight 0 have been removed and numbers have
         # shifted.
         raise ValueError(
-            f'each row of Y must have exactly one label with `loss="softmax"`, got {len(wrong)} rows with '
-            f"another number of labels; the first has {wrong[0]}"
+            f'with `loss="softmax"`, each row of Y must have exactly one label, got {len(wrong)} rows with '
+            f"no or several labels; the first of these rows has {wrong[0]} labels"
         )

@@ -88,12 +88,12 @@ class BlockPartitionClassifier(BlockClassifier):
         scaled to sum to 1. Scores that are margins, such as the scores of `DiSMECClassifier`, are multiplied
         by 4 to approximate log-odds.
     mode : {"rule", "accuracy", "speed"}, default="rule"
-        Method that chooses `lam` if it is "auto". "rule" needs no cross-validation. It uses the weight at
-        which a single block of all rows would have the labels of 95 % of the positive entries of Y. If
-        `n_blocks` is 1, or if there are too few rows or labels for several blocks, the weight is 0.
-        "accuracy" and "speed" use 5-fold cross-validation and compare the precision at 1, 3 and 5 (P@1, P@3
-        and P@5). "accuracy" maximizes their sum. "speed" chooses the largest weight for which each of the
-        three is at most 2 points lower than with `estimator` alone.
+        Method that chooses `lam` if it is "auto". "rule" needs no cross-validation. It uses the weight with
+        which a single block of all rows would get just enough of the most frequent labels to cover 95 % of
+        the positive entries of Y. If `n_blocks` is 1, or if there are too few rows or labels for several
+        blocks, the weight is 0. "accuracy" and "speed" use 5-fold cross-validation and compare the precision
+        at 1, 3 and 5 (P@1, P@3 and P@5). "accuracy" maximizes their sum. "speed" chooses the largest weight
+        for which each of the three is at most 2 points lower than with `estimator` alone.
     router_C : float, default=1.0
         Weight of the loss of the router relative to its regularization; finite and > 0. Smaller values
         regularize more strongly.
@@ -114,7 +114,7 @@ class BlockPartitionClassifier(BlockClassifier):
     random_state : int, RandomState instance or None, default=None
         Seed of k-means and of the router. It also seeds `estimator` and its inner estimators if their
         `random_state` is None. Pass an int for reproducible results. Two fits with the same int are exactly
-        equal if this is also true of `estimator`.
+        equal if two fits of `estimator` with the same int are.
     n_jobs : int or None, default=None
         Number of threads, which process different blocks. None means 1, and -1 means all cores. The result
         does not depend on this number.
@@ -147,7 +147,7 @@ class BlockPartitionClassifier(BlockClassifier):
     n_iter_ : int
         Number of rounds of the partition.
     captured_ : float
-        Fraction of the positive entries of Y that are captured: the label is in the block of the row.
+        Fraction of the positive entries of Y whose label is in the block of their row.
     speedup_ : tuple of two float
         Result of `measure_speedup` for the training rows.
 
@@ -184,17 +184,17 @@ class BlockPartitionClassifier(BlockClassifier):
     Y.
 
     With ``mode="accuracy"`` and ``mode="speed"``, ``lam="auto"`` compares eight candidates for `lam`. They
-    are the weights at which a single block of all rows would have the labels of 35 to 99 % of the positive
-    entries. Each of the five folds takes one fit of the partition, the router and the block models, with the
-    smallest candidate. A larger candidate keeps the blocks of rows and selects a subset of each label set. It
-    is therefore evaluated with the scores of the same models. The final model is fitted in the same way.
-    ``mode="speed"`` also takes five fits of `estimator` to all labels.
+    are the weights with which a single block of all rows would get just enough of the most frequent labels to
+    cover 35 to 99 % of the positive entries. Each of the five folds takes one fit of the partition, the
+    router and the block models, with the smallest candidate. A larger candidate keeps the blocks of rows and
+    selects a subset of each label set. It is therefore evaluated with the scores of the same models. The
+    final model is fitted in the same way. ``mode="speed"`` also takes five fits of `estimator` to all labels.
 
     If `n_blocks` is also "auto", the first number of blocks is the number that `BlockPartitioner` finds with
-    its default weight. This number is halved as long as every candidate is too inaccurate in some fold. A
-    candidate is too inaccurate if P@1, P@3 or P@5 is lower than with `estimator` alone by more than 1 point
-    ("accuracy") or 2 points ("speed"). With both modes, this comparison takes five fits of `estimator` to all
-    labels.
+    its default weight. This number is halved until at least one candidate is accurate enough in all folds, or
+    until it is 1. A candidate is accurate enough if P@1, P@3 and P@5 are each at most 1 point ("accuracy") or
+    2 points ("speed") lower than with `estimator` alone. With both modes, this comparison takes five fits of
+    `estimator` to all labels.
 
     References
     ----------

@@ -66,8 +66,8 @@ class CBMLCClassifier(BlockClassifier):
         Number of runs of k-means with different seeds; >= 1. The result with the lowest inertia is kept.
     random_state : int, RandomState instance or None, default=None
         Seed of k-means. It also seeds `estimator` and its inner estimators if their `random_state` is None.
-        Pass an int for reproducible results. Two fits with the same int are exactly equal if this is also
-        true of `estimator`.
+        Pass an int for reproducible results. Two fits with the same int are exactly equal if two fits of
+        `estimator` with the same int are.
 
     Attributes
     ----------
@@ -212,8 +212,8 @@ class LPSRClassifier(BlockClassifier):
         scorer for the row. Rows with weight 0 do not influence the centers.
     random_state : int, RandomState instance or None, default=None
         Seed of 2-means. It also seeds `estimator` and its inner estimators if their `random_state` is None.
-        Pass an int for reproducible results. Two fits with the same int are exactly equal if this is also
-        true of `estimator`.
+        Pass an int for reproducible results. Two fits with the same int are exactly equal if two fits of
+        `estimator` with the same int are.
 
     Attributes
     ----------

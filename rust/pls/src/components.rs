@@ -93,19 +93,27 @@ impl Checked {
             let spectrum = probe.spectrum(watch)?;
             probe = probe.orthonormal(&spectrum, width, watch)?;
             probe = probe.map_panels(|q| cross(rows, y, y, q, watch))?;
-            match reached(&probe.spectrum(watch)?.values, goal) {
-                // The last singular values are far below the eigenvalues that they estimate. Only
-                // the first half of them is used.
+            let values = probe.spectrum(watch)?.values;
+            let refused = |at_most: &str, sum: f64| Error::Param {
+                name: "n_components",
+                expected: "an integer, or a fraction that 1024 components reach",
+                got: format!("{share}; they reach {at_most}{:.3}", share * sum / goal),
+            };
+            // The last singular values are far below the eigenvalues that they estimate. Only the
+            // first half of them is used.
+            match reached(&values, goal) {
                 (Some(k), _) if 2 * k <= width || width == LAST_PROBE => return Ok(k),
-                (None, sum) if width == LAST_PROBE => {
-                    return Err(Error::Param {
-                        name: "n_components",
-                        expected: "an integer, or a fraction that 1024 components reach",
-                        got: format!("{share}; they reach {:.3}", share * sum / goal),
-                    });
-                }
-                _ => width *= 2,
+                (None, sum) if width == LAST_PROBE => return Err(refused("", sum)),
+                _ => {}
             }
+            // Eigenvalues decrease, so their sum grows at most in proportion to their number. If
+            // even twice this limit is too small, wider matrices would only take time. The factor
+            // allows for estimates that are too low.
+            let most = values[..width / 2].iter().sum::<f64>() * (2 * LAST_PROBE / width) as f64;
+            if 2.0 * most < goal {
+                return Err(refused("at most ", most));
+            }
+            width *= 2;
         }
     }
 }
