@@ -8,7 +8,10 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 GUNGRAUN_VERSION := $(shell sed -n 's/^gungraun = "=\(.*\)"/\1/p' Cargo.toml)
 GUNGRAUN := $(TARGET)/tools/gungraun-runner-$(GUNGRAUN_VERSION)
 
-.PHONY: demo test lint bench bench-check bench-record bench-python bench-rules clean
+.PHONY: demo test lint bench bench-check bench-record bench-python bench-rules clean crates
+
+# Packages are installed while crates are compiled.
+MAKEFLAGS += --jobs=2
 
 demo: .venv/built
 	$(BIN)/manylabel demo
@@ -66,11 +69,15 @@ bench-rules: .venv/built .venv-boomer/installed
 	touch $@
 
 # Installs the packages that tests and linters need in addition to the library.
-.venv/tools: .venv/made
+.venv/tools: .venv/made | .venv/built
 	$(BIN)/pip install --quiet --group dev
 	touch $@
 
-.venv/built: .venv/made $(RUST_SOURCES)
+# The crates without Python. `maturin` uses the result.
+crates:
+	cargo build --release --workspace --exclude manylabel-py --exclude manylabel-extension --exclude manylabel-benches --quiet
+
+.venv/built: .venv/made $(RUST_SOURCES) | crates
 	PIP_QUIET=1 $(BIN)/maturin develop --release --quiet --extras plot
 	touch $@
 

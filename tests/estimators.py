@@ -68,8 +68,9 @@ CLASSIFIERS += [
     if cls not in _LISTED and getattr(ml, name, None) is cls and issubclass(cls, MultiLabelClassifier)
 ]
 
-# The defaults of each class, for tests of code that the variants of a class share, such as input conversion.
-ONE_OF_EACH = list({type(each): each for each in reversed(CLASSIFIERS)}.values())
+# The first variant of each class and loss, for tests of code that the other variants share, such as the
+# conversion of input.
+ONE_OF_EACH = list({(type(each), getattr(each, "loss", "")): each for each in reversed(CLASSIFIERS)}.values())
 
 
 @cache

@@ -112,7 +112,7 @@ def test_no_public_estimator_is_left_out():
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
-@parametrize_with_checks(CLASSIFIERS, expected_failed_checks=expected_failed_checks)
+@parametrize_with_checks(ONE_OF_EACH, expected_failed_checks=expected_failed_checks)
 def test_scikit_learn_checks(estimator, check, request):
     try:
         check(estimator)

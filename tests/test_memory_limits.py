@@ -76,7 +76,7 @@ GROUPS = 3
 @pytest.mark.parametrize("group", range(GROUPS))
 def test_a_fit_without_memory(group, pytestconfig):
     cases = pytestconfig.getoption("--fuzz-cases", default=None)
-    n_limits, size = (cases, [20_000, 2_000, 300]) if cases else (3, [1_500, 300, 30])
+    n_limits, size = (cases, [20_000, 2_000, 300]) if cases else (2, [1_500, 300, 30])
     models = MODELS[group::GROUPS]
     command = [sys.executable, "-c", PROGRAM, repr(models), json.dumps(size), str(n_limits), "0"]
     # Neither threads of numpy's nor a heap for every thread, which would be room that no limit counts.
