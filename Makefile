@@ -8,10 +8,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 GUNGRAUN_VERSION := $(shell sed -n 's/^gungraun = "=\(.*\)"/\1/p' Cargo.toml)
 GUNGRAUN := $(TARGET)/tools/gungraun-runner-$(GUNGRAUN_VERSION)
 
-.PHONY: demo test lint bench bench-check bench-record bench-python bench-rules clean crates
-
-# Packages are installed while crates are compiled.
-MAKEFLAGS += --jobs=2
+.PHONY: demo test lint bench bench-check bench-record bench-python bench-rules clean
 
 demo: .venv/built
 	$(BIN)/manylabel demo
@@ -69,15 +66,11 @@ bench-rules: .venv/built .venv-boomer/installed
 	touch $@
 
 # Installs the packages that tests and linters need in addition to the library.
-.venv/tools: .venv/made | .venv/built
+.venv/tools: .venv/made
 	$(BIN)/pip install --quiet --group dev
 	touch $@
 
-# The crates without Python. `maturin` uses the result.
-crates:
-	cargo build --release --workspace --exclude manylabel-py --exclude manylabel-extension --exclude manylabel-benches --quiet
-
-.venv/built: .venv/made $(RUST_SOURCES) | crates
+.venv/built: .venv/made $(RUST_SOURCES)
 	PIP_QUIET=1 $(BIN)/maturin develop --release --quiet --extras plot
 	touch $@
 
