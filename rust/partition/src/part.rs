@@ -98,16 +98,9 @@ impl Model for Part<'_> {
     }
 
     fn rows<'a>(&'a self, x: Features<'a>, _: Options) -> Result<Box<dyn Rows + 'a>, Error> {
-        let purpose = Purpose::Scores;
         Ok(Box::new(Batch {
             part: self,
-            rows: self.model.rows(
-                x,
-                Options {
-                    purpose,
-                    beam: None,
-                },
-            )?,
+            rows: self.model.rows(x, Purpose::Scores.into())?,
         }))
     }
 

@@ -52,7 +52,7 @@ pub trait Model: Send + Sync {
     /// [`Error::TooLarge`] if memory is short. Returns [`Error::Stopped`] if the watch was stopped.
     fn topk(&self, x: Features<'_>, k: usize, watch: &Watch) -> Result<CsrOwned, Error> {
         in_known_form(self, x, |x| {
-            Batch::new(self, x, Purpose::Ranking)?.topk(k, watch)
+            Batch::new(self, x, Purpose::Ranking.into())?.topk(k, watch)
         })
     }
 
@@ -72,11 +72,12 @@ pub trait Model: Send + Sync {
         beam: Option<usize>,
         watch: &Watch,
     ) -> Result<CsrOwned, Error> {
-        let Some(beam) = beam else {
+        if beam.is_none() {
             return self.topk(x, k, watch);
-        };
+        }
+        let purpose = Purpose::Ranking;
         in_known_form(self, x, |x| {
-            Batch::within(self, x, Purpose::Ranking, Some(beam))?.topk(k, watch)
+            Batch::new(self, x, Options { purpose, beam })?.topk(k, watch)
         })
     }
 
@@ -98,7 +99,7 @@ pub trait Model: Send + Sync {
             });
         }
         in_known_form(self, x, |x| {
-            Batch::new(self, x, Purpose::Labels)?.above(bounds, watch)
+            Batch::new(self, x, Purpose::Labels.into())?.above(bounds, watch)
         })
     }
 
@@ -110,7 +111,7 @@ pub trait Model: Send + Sync {
     /// do not fit in memory.
     fn decision(&self, x: Features<'_>, watch: &Watch) -> Result<Vec<f32>, Error> {
         in_known_form(self, x, |x| {
-            Batch::new(self, x, Purpose::Scores)?.decision(watch)
+            Batch::new(self, x, Purpose::Scores.into())?.decision(watch)
         })
     }
 
@@ -123,7 +124,7 @@ pub trait Model: Send + Sync {
     /// model does not compute probabilities.
     fn probabilities(&self, x: Features<'_>, watch: &Watch) -> Result<Vec<f64>, Error> {
         in_known_form(self, x, |x| {
-            Batch::new(self, x, Purpose::Probabilities)?.probabilities(watch)
+            Batch::new(self, x, Purpose::Probabilities.into())?.probabilities(watch)
         })
     }
 }
@@ -239,6 +240,16 @@ pub struct Options {
     /// The beam width of the search for candidate labels. `None` means the beam width of the model.
     /// Models that score all labels ignore this option.
     pub beam: Option<usize>,
+}
+
+impl From<Purpose> for Options {
+    /// The options with the beam width of the model.
+    fn from(purpose: Purpose) -> Self {
+        Self {
+            purpose,
+            beam: None,
+        }
+    }
 }
 
 /// The purpose for which scores are computed. Most models ignore it.

@@ -43,22 +43,7 @@ impl<'a> Batch<'a> {
     pub(crate) fn new<M: Model + ?Sized>(
         model: &'a M,
         x: Features<'a>,
-        purpose: Purpose,
-    ) -> Result<Self, Error> {
-        Self::within(model, x, purpose, None)
-    }
-
-    /// Prepares the rows of `x` for scoring with the beam width `beam`. If `beam` is `None`, the beam
-    /// width of the model is used.
-    ///
-    /// # Errors
-    ///
-    /// Returns the same errors as [`new`](Self::new).
-    pub(crate) fn within<M: Model + ?Sized>(
-        model: &'a M,
-        x: Features<'a>,
-        purpose: Purpose,
-        beam: Option<usize>,
+        options: Options,
     ) -> Result<Self, Error> {
         if x.n_cols() != model.n_features() {
             return Err(Error::Shape {
@@ -67,7 +52,7 @@ impl<'a> Batch<'a> {
                 got: x.n_cols(),
             });
         }
-        let rows = model.rows(x, Options { purpose, beam })?;
+        let rows = model.rows(x, options)?;
         let n_rows = x.n_rows();
         let at_once = rows.at_once().clamp(1, n_rows.max(1));
         let rows_of_share = if model.is_quick(n_rows) {
@@ -87,11 +72,39 @@ impl<'a> Batch<'a> {
         })
     }
 
-    /// Divides a share into ranges of rows that are scored together.
-    fn parts(&self, share: Range<usize>) -> impl Iterator<Item = Range<usize>> {
-        let at_once = self.at_once;
-        let firsts = share.clone().step_by(at_once);
-        firsts.map(move |first| first..(first + at_once).min(share.end))
+    /// Divides a range of rows into ranges of at most `at_once` rows.
+    fn parts(rows: Range<usize>, at_once: usize) -> impl Iterator<Item = Range<usize>> {
+        let firsts = rows.clone().step_by(at_once);
+        firsts.map(move |first| first..(first + at_once).min(rows.end))
+    }
+
+    /// Collects the pairs that `work` appends for `at_once` rows at a time. `state` makes a value that
+    /// `work` reuses from call to call.
+    fn collect<S>(
+        &self,
+        at_once: usize,
+        watch: &Watch,
+        state: impl Fn() -> Result<S, Error> + Sync,
+        work: impl Fn(&mut S, Range<usize>, &mut Task, &mut Picked) -> Result<(), Error> + Sync,
+    ) -> Result<CsrOwned, Error> {
+        Picked::by_blocks(
+            self.n_rows,
+            self.rows_of_share,
+            self.n_labels,
+            || Ok(()),
+            |(), share, picked| {
+                let (mut scratch, mut state) = (Work::default(), state()?);
+                let mut task = Task {
+                    work: &mut scratch,
+                    watch,
+                };
+                for rows in Self::parts(share, at_once) {
+                    watch.step(0)?;
+                    work(&mut state, rows, &mut task, picked)?;
+                }
+                Ok(())
+            },
+        )
     }
 
     /// Searches for the candidate labels of every row and collects the pairs that `pick` selects from them.
@@ -103,30 +116,19 @@ impl<'a> Batch<'a> {
         pick: impl Fn(&mut S, &mut [(u32, f32)], &mut Vec<(u32, f32)>) -> Result<(), Error> + Sync,
     ) -> Option<Result<CsrOwned, Error>> {
         let at_once = self.rows.candidates_at_once()?.max(1);
-        Some(Picked::by_blocks(
-            self.n_rows,
-            self.rows_of_share,
-            self.n_labels,
-            || Ok(()),
-            |(), range, picked| {
-                let (mut work, mut state) = (Work::default(), state()?);
-                let mut task = Task {
-                    work: &mut work,
-                    watch,
-                };
-                let mut found = Picked::default();
-                for first in range.clone().step_by(at_once) {
-                    watch.step(0)?;
-                    found.pairs.clear();
-                    found.ends.clear();
-                    let rows = first..(first + at_once).min(range.end);
-                    self.rows.candidates(rows, &mut found, &mut task)?;
-                    let mut begin = 0;
-                    for &end in &found.ends {
-                        pick(&mut state, &mut found.pairs[begin..end], &mut picked.pairs)?;
-                        picked.end_row();
-                        begin = end;
-                    }
+        Some(self.collect(
+            at_once,
+            watch,
+            || Ok((Picked::default(), state()?)),
+            |(found, state), rows, task, picked| {
+                found.pairs.clear();
+                found.ends.clear();
+                self.rows.candidates(rows, found, task)?;
+                let mut begin = 0;
+                for &end in &found.ends {
+                    pick(state, &mut found.pairs[begin..end], &mut picked.pairs)?;
+                    picked.end_row();
+                    begin = end;
                 }
                 Ok(())
             },
@@ -141,28 +143,18 @@ impl<'a> Batch<'a> {
         state: impl Fn() -> Result<S, Error> + Sync,
         pick: impl Fn(&mut S, &[f32], &mut Vec<(u32, f32)>) -> Result<(), Error> + Sync,
     ) -> Result<CsrOwned, Error> {
-        Picked::by_blocks(
-            self.n_rows,
-            self.rows_of_share,
-            self.n_labels,
-            || Ok(()),
-            |(), range, picked| {
-                let (mut work, mut state) = (Work::default(), state()?);
-                let mut task = Task {
-                    work: &mut work,
-                    watch,
-                };
-                let size = self.at_once.min(range.len()) * self.n_labels;
-                let mut scores = filled("number of scores", 0.0, size)?;
-                for rows in self.parts(range) {
-                    watch.step(0)?;
-                    let scores = &mut scores[..rows.len() * self.n_labels];
-                    self.rows.score(rows.clone(), scores, &mut task)?;
-                    for row in 0..rows.len() {
-                        let scores = &scores[row * self.n_labels..][..self.n_labels];
-                        pick(&mut state, scores, &mut picked.pairs)?;
-                        picked.end_row();
-                    }
+        let size = self.at_once * self.n_labels;
+        self.collect(
+            self.at_once,
+            watch,
+            || Ok((filled("number of scores", 0.0, size)?, state()?)),
+            |(scores, state), rows, task, picked| {
+                let scores = &mut scores[..rows.len() * self.n_labels];
+                self.rows.score(rows.clone(), scores, task)?;
+                for row in 0..rows.len() {
+                    let scores = &scores[row * self.n_labels..][..self.n_labels];
+                    pick(state, scores, &mut picked.pairs)?;
+                    picked.end_row();
                 }
                 Ok(())
             },
@@ -187,9 +179,8 @@ impl<'a> Batch<'a> {
             };
             let first = at * self.rows_of_share;
             let range = first..first + out.len() / n_labels;
-            for (rows, out) in self
-                .parts(range)
-                .zip(out.chunks_mut(self.at_once * n_labels))
+            for (rows, out) in
+                Self::parts(range, self.at_once).zip(out.chunks_mut(self.at_once * n_labels))
             {
                 watch.step(0)?;
                 fill(rows, out, &mut task)?;
@@ -380,6 +371,6 @@ pub fn at(
         }
     }
     in_known_form(model, x, |x| {
-        Batch::new(model, x, Purpose::Scores)?.at(pairs, watch)
+        Batch::new(model, x, Purpose::Scores.into())?.at(pairs, watch)
     })
 }
