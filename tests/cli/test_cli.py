@@ -2,6 +2,7 @@
 
 import json
 import os
+import runpy
 import signal
 import subprocess
 import sys
@@ -350,16 +351,21 @@ def test_the_module_is_the_command(capsys, folder, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     with pytest.raises(SystemExit, match="0"):
         cli.main(["--help"])
-    for arguments, expected in [
-        (["--help"], (0, capsys.readouterr().out, "")),
-        (["predict"], (2, "", "manylabel: error: the following arguments are required: model, data\n")),
-        (["inspect", folder / "text.txt"], (1, "", None)),
+    with start("--help", stdout=subprocess.PIPE) as process:
+        assert process.communicate() == (capsys.readouterr().out, "")
+    assert process.returncode == 0
+    # What a process does once it has imported the package.
+    for arguments, code, expected in [
+        (["predict"], 2, "manylabel: error: the following arguments are required: model, data\n"),
+        (["inspect", str(folder / "text.txt")], 1, "manylabel: error: cannot"),
     ]:
-        with start(*arguments, stdout=subprocess.PIPE) as process:
-            out, err = process.communicate()
-        code, expected_out, expected_err = expected
-        assert (process.returncode, out) == (code, expected_out)
-        assert err == expected_err or (expected_err is None and err.startswith("manylabel: error: cannot"))
+        monkeypatch.setattr(sys, "argv", ["manylabel", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            runpy.run_module("manylabel", run_name="__main__")
+        out, err = capsys.readouterr()
+        assert (ended.value.code, out) == (code, "")
+        assert err.startswith(expected)
+        assert len(err.splitlines()) == 1
 
 
 def unread(pipe):

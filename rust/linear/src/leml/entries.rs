@@ -18,6 +18,7 @@
 //! visited one by one, in O(r) time each. If all entries are known, scores are computed as matrix
 //! products of tiles.
 
+use super::loss::{Stretch, Wanted};
 use super::params::Loss;
 use super::turns::Labels;
 use faer::linalg::matmul::matmul;
@@ -34,41 +35,6 @@ const OWN_ROWS: usize = 64;
 /// Number of rows of the other factor for which the scores with a block are computed together.
 const OTHER_ROWS: usize = 512;
 
-impl Loss {
-    /// Returns the loss `ℓ(z)` of an entry y.
-    pub(super) fn value(self, z: f32, y: f32) -> f32 {
-        let margin = (2.0 * y - 1.0) * z;
-        match self {
-            Self::Squared => (z - y).powi(2) / 2.0,
-            // This form is stable for large |z|, because the exponential is at most 1.
-            Self::Logistic => (-margin.abs()).exp().ln_1p() + (-margin).max(0.0),
-            Self::SquaredHinge => (1.0 - margin).max(0.0).powi(2) / 2.0,
-        }
-    }
-
-    /// Returns the derivative `ℓ'(z)`.
-    fn slope(self, z: f32, y: f32) -> f32 {
-        let sign = 2.0 * y - 1.0;
-        match self {
-            Self::Squared => z - y,
-            Self::Logistic => -sign / (1.0 + (sign * z).exp()),
-            Self::SquaredHinge => -sign * (1.0 - sign * z).max(0.0),
-        }
-    }
-
-    /// Returns the second derivative `ℓ''(z)`. For squared hinge loss it is a generalized derivative.
-    fn curvature(self, z: f32, y: f32) -> f32 {
-        match self {
-            Self::Squared => 1.0,
-            Self::Logistic => {
-                let e = (-z.abs()).exp();
-                e / (1.0 + e).powi(2)
-            }
-            Self::SquaredHinge => f32::from(u8::from((2.0 * y - 1.0) * z < 1.0)),
-        }
-    }
-}
-
 /// The result to compute.
 #[derive(Clone, Copy)]
 pub(super) enum Ask<'a> {
@@ -79,6 +45,17 @@ pub(super) enum Ask<'a> {
     /// The product of a direction and the Hessian with respect to the own factor. The direction has the
     /// shape of the own factor.
     Product(&'a [f32]),
+}
+
+impl Ask<'_> {
+    /// Returns the result to compute for each entry.
+    fn wanted(&self) -> Wanted {
+        match self {
+            Self::Value => Wanted::Value,
+            Self::Gradient => Wanted::Slope,
+            Self::Product(_) => Wanted::Product,
+        }
+    }
 }
 
 /// The known entries of Y, their loss, and the weights of the rows.
@@ -205,47 +182,53 @@ impl Block<'_> {
         }
     }
 
-    /// Returns the coefficient of the other row in the gradient or product, for an entry y with the
-    /// score z. `t` is the product of the direction and the other row. Adds the loss to `sum`, unless a
-    /// product is requested.
-    fn pull(loss: Loss, ask: Ask<'_>, z: f32, t: f32, y: f32, weight: f32, sum: &mut f32) -> f32 {
-        match ask {
-            Ask::Value => {
-                *sum += weight * loss.value(z, y);
-                0.0
-            }
-            Ask::Gradient => {
-                *sum += weight * loss.value(z, y);
-                weight * loss.slope(z, y)
-            }
-            Ask::Product(_) => weight * loss.curvature(z, y) * t,
-        }
+    /// Replaces the scores `z` of entries of own row `row` by the coefficients of the other rows in the
+    /// gradient or product. `t` holds the products of the direction and the other rows. It is empty
+    /// unless a product is requested. Adds the loss to the loss of the block.
+    fn pull(&mut self, z: &mut [f32], t: &[f32], y: &[f32], weights: &[f32]) {
+        let stretch = Stretch { z, t, y, weights };
+        let loss = self.side.entries.loss;
+        self.loss += f64::from(loss.of_stretch(self.ask.wanted(), stretch));
     }
 
-    /// Visits the stored entries one by one.
+    /// Visits the stored entries row by row.
     fn stored(&mut self, watch: &Watch) -> Result<(), Error> {
         let rank = self.rank;
+        let rows = self.rows.clone();
+        let own = self.side.own;
+        let most = rows.clone().map(|row| own.row(row).0.len()).max();
+        let most = most.unwrap_or(0);
+        let mut all_z = filled("number of entries of a row", 0.0, most)?;
+        let mut all_t = filled("number of entries of a row", 0.0, most)?;
+        let mut all_weights = filled("number of entries of a row", 0.0, most)?;
         let mut out = filled("the gradient matrix", 0.0, self.out.len().min(rank))?;
-        for (at, row) in self.rows.clone().enumerate() {
+        for (at, row) in rows.enumerate() {
             watch.step(0)?;
-            out.fill(0.0);
-            let own = &self.own[at * rank..][..rank];
-            let direction = self.directions().map(|all| &all[at * rank..][..rank]);
-            let (others, values) = self.side.own.row(row);
-            let mut sum = 0.0;
-            for (&other, &y) in others.iter().zip(values) {
-                let part = &self.other[other as usize * rank..][..rank];
-                let z = dot(own, part);
-                let t = direction.map_or(0.0, |direction| dot(direction, part));
-                let weight = self.side.weight(row, other as usize);
-                let loss = self.side.entries.loss;
-                let pull = Self::pull(loss, self.ask, z, t, y, weight, &mut sum);
-                for (out, part) in out.iter_mut().zip(part) {
-                    *out += pull * part;
+            let (others, values) = own.row(row);
+            let (z, weights) = (&mut all_z[..others.len()], &mut all_weights[..others.len()]);
+            let part = |other: u32| &self.other[other as usize * rank..][..rank];
+            let of_row = &self.own[at * rank..][..rank];
+            for ((z, weight), &other) in z.iter_mut().zip(weights.iter_mut()).zip(others) {
+                *z = dot(of_row, part(other));
+                *weight = self.side.weight(row, other as usize);
+            }
+            let mut t = &mut all_t[..0];
+            if let Some(directions) = self.directions() {
+                t = &mut all_t[..others.len()];
+                let direction = &directions[at * rank..][..rank];
+                for (t, &other) in t.iter_mut().zip(others) {
+                    *t = dot(direction, part(other));
                 }
             }
-            self.loss += f64::from(sum);
+            self.pull(z, t, values, weights);
             if !out.is_empty() {
+                out.fill(0.0);
+                for (&pull, &other) in z.iter().zip(others) {
+                    let part = &self.other[other as usize * rank..][..rank];
+                    for (out, part) in out.iter_mut().zip(part) {
+                        *out += pull * part;
+                    }
+                }
                 self.out[at * rank..][..rank].copy_from_slice(&out);
             }
         }
@@ -257,6 +240,8 @@ impl Block<'_> {
         let (rank, n_own) = (self.rank, self.rows.len());
         let n_other = self.other.len() / rank;
         let mut next = [0; OWN_ROWS];
+        let mut y = [0.0; OTHER_ROWS];
+        let mut weights = [1.0; OTHER_ROWS];
         for first in (0..n_other).step_by(OTHER_ROWS) {
             watch.step(0)?;
             let others = first..(first + OTHER_ROWS).min(n_other);
@@ -282,23 +267,27 @@ impl Block<'_> {
             for (at, next) in next[..n_own].iter_mut().enumerate() {
                 let row = self.rows.start + at;
                 let (stored, values) = self.side.own.row(row);
-                let mut sum = 0.0;
-                for (i, pull) in pulls.col_mut(at).iter_mut().enumerate() {
-                    let other = first + i;
-                    let mut y = 0.0;
-                    if stored
-                        .get(*next)
-                        .is_some_and(|&next| next as usize == other)
-                    {
-                        y = values[*next];
-                        *next += 1;
-                    }
-                    let t = rises.as_ref().map_or(0.0, |rises| rises[(i, at)]);
-                    let weight = self.side.weight(row, other);
-                    let loss = self.side.entries.loss;
-                    *pull = Self::pull(loss, self.ask, *pull, t, y, weight, &mut sum);
+                let begin = *next;
+                let of_tile = stored[begin..].iter().zip(&values[begin..]);
+                for (&other, &value) in
+                    of_tile.take_while(|&(&other, _)| (other as usize) < others.end)
+                {
+                    y[other as usize - first] = value;
+                    *next += 1;
                 }
-                self.loss += f64::from(sum);
+                if self.side.entries.weights.is_some() {
+                    for (weight, other) in weights.iter_mut().zip(others.clone()) {
+                        *weight = self.side.weight(row, other);
+                    }
+                }
+                let z = pulls.col_as_slice_mut(at);
+                let t = rises
+                    .as_ref()
+                    .map_or(&[][..], |rises| rises.col_as_slice(at));
+                self.pull(z, t, &y[..width], &weights[..width]);
+                for &other in &stored[begin..*next] {
+                    y[other as usize - first] = 0.0;
+                }
             }
             if !self.out.is_empty() {
                 let out = MatMut::from_row_major_slice_mut(&mut self.out, n_own, rank);

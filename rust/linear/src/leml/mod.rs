@@ -38,6 +38,7 @@
 //! | `turns.rs` | the interface that the two solvers share |
 //! | `ridge.rs`, `newton.rs` | the solvers |
 //! | `entries.rs` | the loss over known entries and its derivatives |
+//! | `loss.rs` | the losses of single entries and their derivatives |
 //! | `dense.rs` | tall dense matrices, and X with its products |
 //! | `held_out.rs` | `alpha` and the threshold |
 //! | `predict.rs` | scores of rows |
@@ -48,6 +49,7 @@ mod dense;
 mod entries;
 mod fit;
 mod held_out;
+mod loss;
 mod newton;
 mod params;
 mod predict;
