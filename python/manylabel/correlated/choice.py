@@ -148,8 +148,10 @@ def matching_threshold(count: Callable[[float], float], wanted: float, first: fl
 
 
 def weighted_count(counts: NDArray[Any], sample_weight: NDArray[Any] | None) -> float:
-    """Return the weighted sum of the counts. BLAS is not used, because it ends the process if memory is
-    short."""
+    """Return the weighted sum of the counts.
+
+    BLAS is not used, because it ends the process if memory is short.
+    """
     return float(counts.sum() if sample_weight is None else (counts * sample_weight.astype(np.float64)).sum())
 
 

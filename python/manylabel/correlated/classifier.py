@@ -277,8 +277,11 @@ class CorrLogClassifier(MultiLabelClassifier):
         *,
         quiet: bool = False,
     ) -> None:
-        """Fit the model; the optimization starts at the solution of `start`, a fitted model, if it is
-        given."""
+        """Fit the model.
+
+        If `start` is not None, the optimization starts at the solution of `start`, a fitted model of the same
+        features and labels.
+        """
         params = self.parameters.check(self)
         _core.check_correlated(params | _UNCHOSEN)
         threshold = fixed_threshold(params["threshold"])

@@ -83,8 +83,9 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     solver : {"psgd", "newton-cg"}, default="psgd"
         Solver for the weights V of the link. "psgd" starts at the least-squares solution and takes
         preconditioned stochastic gradient steps with momentum. The small number of passes, the ridge penalty
-        and label smoothing regularize its solution. "newton-cg" computes the optimum of the loss plus the
-        ridge penalty. With the squared loss, the solution has a closed form, so this parameter is ignored.
+        and label smoothing regularize its solution. "newton-cg" computes the optimum of the logistic loss
+        plus the ridge penalty, and does not support "softmax". With the squared loss, the solution has a
+        closed form, so this parameter is ignored.
     l2 : float or "auto", default="auto"
         Ridge penalty of all regressions of the embedding, as a multiple of the mean diagonal entry of
         ``X'X``; finite and >= 0. "auto" chooses the penalty with the lowest leave-one-out error. It also
