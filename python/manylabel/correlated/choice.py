@@ -1,7 +1,7 @@
 """Choice of the penalty and the threshold of `CorrLogClassifier` on held-out rows.
 
-Both choices fit models without couplings, the weights of pairs of labels. Such a model is a separate logistic
-regression for each label. A sample of the labels is therefore sufficient.
+Both choices use models without couplings. (A coupling is the weight of a pair of labels.) Without couplings,
+each label has a separate logistic regression, so a sample of the labels is sufficient.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class HeldOut:
     Parameters
     ----------
     model : CorrLogClassifier
-        Unfitted model with the parameters of the regressions. `HeldOut` changes its penalties, its threshold
-        and its limits of accuracy.
+        Unfitted model with the parameters of the regressions. `HeldOut` replaces only its penalties, its
+        threshold, `tol` and `max_iter`.
     folds : sequence of Fold
         Folds of the data; at least one. Each fold contains the rows for a fit and the held-out rows.
     report : callable
@@ -129,9 +129,9 @@ def matching_threshold(count: Callable[[float], float], wanted: float, first: fl
     Returns
     -------
     float
-        The best threshold that the search tried, between -8 and 8. Its number of labels is nearest to
-        `wanted`, but may differ from `wanted`. With couplings, a small change of the threshold may change
-        several labels at once.
+        The threshold, between -8 and 8. Among all tried thresholds, this threshold gives the number of labels
+        nearest to `wanted`. The number may differ from `wanted`, because a small change of the threshold may
+        change several labels at once.
     """
     low, high = -_WIDEST, _WIDEST
     threshold = best = min(max(first, low), high)

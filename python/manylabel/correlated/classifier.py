@@ -52,11 +52,12 @@ _MATCHED_LABELS, _MATCHED_ROWS = 300, (128, 512)
 class CorrLogClassifier(MultiLabelClassifier):
     """Correlated logistic regressions: one weight per feature and label, one coupling per pair of labels.
 
-    The log-odds of label i are ``x @ b_i + intercept_i + sum_k c_ik z_k``, where x are the features of a row
-    and z are the other labels of the row [1]_ [2]_. The b_i are called weights, and the c_ik are called
-    couplings. `fit` maximizes the pseudo-likelihood, the product of the probabilities of all labels given x
-    and z. Elastic net penalties regularize the weights and the couplings. `predict` chooses all labels of a
-    row together, as one label set.
+    Let x be the features of a row and z the other labels of the row. The log-odds of label i are
+    ``x @ b_i + intercept_i + sum_k c_ik z_k`` [1]_ [2]_. The b_i are called weights, and the c_ik are called
+    couplings. The log-odds give the probability of label i, conditional on x and z. `fit` maximizes the
+    pseudo-likelihood, the product of these probabilities over all rows and labels. Elastic net penalties
+    regularize the weights and the couplings. `predict` chooses all labels of a row together, as one label
+    set.
 
     Parameters
     ----------
@@ -73,8 +74,8 @@ class CorrLogClassifier(MultiLabelClassifier):
     threshold : {"auto", "zero"} or float, default="auto"
         Threshold of the log-odds. `predict` subtracts the threshold from every intercept before it computes
         label sets. "auto" learns the threshold on held-out rows, so that about the right number of labels is
-        predicted (see Notes). "zero" is the threshold 0, with which the most probable label set is predicted,
-        as in [2]_. This prediction minimizes the subset 0/1 loss, but it contains few or no labels if no
+        predicted (see Notes). "zero" is the threshold 0. `predict` then returns the most probable label set,
+        as in [2]_. This label set minimizes the expected subset 0/1 loss. It contains few or no labels if no
         label is likely.
     epsilon : float, default=1.0
         Factor of the absolute values in both penalties; finite and >= 0. With ``epsilon > 0``, many weights
@@ -82,26 +83,26 @@ class CorrLogClassifier(MultiLabelClassifier):
     coding : {"01", "pm1"}, default="01"
         Numbers that code an absent and a present label in the penalties. "01" codes the labels as 0 and 1,
         and the penalties apply to the weights b and the couplings c. "pm1" codes the labels as -1 and 1, as
-        in [2]_. In this coding, the weights are b/2 and the couplings are c/4, and the penalties apply to
-        these values. The fitted attributes always contain b and c.
+        in [2]_. With "pm1", the penalties apply to b/2 and c/4, which are the weights and couplings in this
+        coding. The fitted attributes always contain b and c.
     decoder : {"auto", "exact", "search", "bp"}, default="auto"
-        Method that computes the most probable label set. "exact" tries all label sets. It requires that at
-        most 20 labels have nonzero couplings. "search" starts from the most probable label sets among the
-        label sets of the training rows. It then changes single labels and pairs of labels as long as a change
-        increases the probability. "bp" is max-product belief propagation with at most 50 rounds, as in [2]_.
-        If many labels have couplings, "bp" often misses the most probable label set. "auto" is "exact" if at
-        most 14 labels have nonzero couplings, and "search" otherwise.
+        Method that computes the most probable label set. "exact" tries all label sets, and requires that at
+        most 20 labels have nonzero couplings. "search" finds the most probable label sets in `label_sets_`.
+        It then changes single labels and pairs of labels of these label sets as long as a change increases
+        the probability. "bp" is max-product belief propagation with at most 50 rounds, as in [2]_. If many
+        labels have couplings, "bp" often misses the most probable label set. "auto" is "exact" if at most 14
+        labels have nonzero couplings, and "search" otherwise.
     solver : {"auto", "fista", "reference"}, default="auto"
         Solver for the weights and couplings. "fista" computes the optimum by accelerated proximal gradient
         steps, with restarts and one step size per label. "auto" computes the same optimum by quasi-Newton
-        steps, if possible. It then usually needs at most a third of the gradient evaluations of "fista".
-        Quasi-Newton steps use the second moments of the features and labels. They require that `epsilon` is
-        not 0. They also require that the number of features plus the number of labels is at most 2,048 and at
-        most half the number of rows. If a requirement is not met or the steps fail, "auto" uses the steps of
-        "fista". "reference" is the algorithm of the code of the authors of [2]_. It starts at zero and takes
-        at most 500 steps of fixed size. It stops when the objective changes by less than a thousandth of its
-        value. This early stopping regularizes the model. With "reference", the penalty of a coupling is
-        ``l2_pairs * (2 c**2 + epsilon * abs(c))``, and `coding` must be "01".
+        steps, if possible. These steps usually need at most a third of the gradient evaluations of "fista".
+        Quasi-Newton steps use the second moments of the features and labels. These steps require that
+        `epsilon` is not 0. The number of features plus the number of labels must be at most 2,048 and at most
+        half the number of rows. If a requirement is not met, or if the quasi-Newton steps fail, "auto" is
+        "fista". "reference" is the algorithm in the code of the authors of [2]_. This algorithm starts with
+        zero weights and takes at most 500 steps of fixed size. It stops when the objective changes by less
+        than a thousandth of its value. This early stopping regularizes the model. With "reference", the
+        penalty of a coupling is ``l2_pairs * (2 c**2 + epsilon * abs(c))``, and `coding` must be "01".
     standardize : bool or "auto", default="auto"
         Whether the penalties are computed for features that are scaled to unit variance. The fitted weights
         always apply to the unscaled features. "auto" is True if more than an eighth of the values of X are
@@ -109,9 +110,9 @@ class CorrLogClassifier(MultiLabelClassifier):
     tol : float, default=1e-4
         Tolerance of the KKT violation; finite and > 0. The KKT violation measures how far the fit is from the
         optimum. It is the largest absolute entry of the (sub)gradient of the objective with respect to the
-        couplings and the weights, for features that are scaled to unit variance. The fit has converged when
-        the KKT violation is at most `tol`. Penalties below `tol` have no effect. The solver "reference"
-        ignores this parameter.
+        weights and couplings. For this gradient, the features are scaled to unit variance. The fit has
+        converged when the KKT violation is at most `tol`. Penalties below `tol` have no effect. The solver
+        "reference" ignores this parameter.
     max_iter : int, default=1000
         Maximum number of gradient evaluations; >= 1.
 
@@ -121,7 +122,7 @@ class CorrLogClassifier(MultiLabelClassifier):
         Weights b, in CSC format.
     intercept_ : ndarray of shape (n_labels,), dtype float64
         Intercepts. Labels that occur in no training row have the intercept -inf. Labels that occur in all
-        training rows have a large intercept, and all their weights and couplings are zero.
+        training rows have a large intercept, and zero weights and couplings.
     correlations_ : csr_array of shape (n_labels, n_labels), dtype float64
         Couplings c, a symmetric matrix. If label k is present, c_ik is added to the log-odds of label i.
     label_sets_ : csr_array of shape (n_sets, n_labels), dtype float32
@@ -155,15 +156,16 @@ class CorrLogClassifier(MultiLabelClassifier):
 
     `predict_proba` returns marginal probabilities, which do not depend on predictions for other labels. If at
     most 14 labels have nonzero couplings, the probabilities are exact sums over all label sets. Otherwise,
-    sum-product belief propagation with damping 1/2 computes the probabilities. A mean-field approximation is
-    used for rows without convergence in 100 rounds. It is used for all rows if more than 2,500 pairs of
-    labels have nonzero couplings.
+    sum-product belief propagation with damping 1/2 computes the probabilities. For rows that do not converge
+    in 100 rounds, a mean-field approximation replaces belief propagation. If more than 2,500 pairs of labels
+    have nonzero couplings, the mean-field approximation is used for all rows.
 
     `predict_topk` ranks labels by the log-odds of the marginal probabilities. Rankings by `decision_function`
     are worse, because the scores depend on uncertain predictions for other labels. For example, on the data
     set yeast, the precision at 1 is 76 % with `predict_topk` and 73 % with a ranking by `decision_function`.
-    On delicious, it is 55 % and 43 %. If more than 14 labels have nonzero couplings, `predict_proba` and
-    `predict_topk` take 2 to 15 times as long as `predict`. They take at most a few milliseconds per row.
+    On delicious, these two values are 55 % and 43 %. If more than 14 labels have nonzero couplings,
+    `predict_proba` and `predict_topk` take 2 to 15 times as long as `predict`. They take at most a few
+    milliseconds per row.
 
     A gradient evaluation takes O((nnz(X) + nnz(Y)) n_labels) time. Here, nnz is the number of nonzero values,
     and nnz(Y) counts only labels with nonzero couplings. The solver skips pairs of labels with a coupling of
@@ -171,31 +173,31 @@ class CorrLogClassifier(MultiLabelClassifier):
 
     The fit takes 36 bytes of memory per weight. If `tol` is below 1e-5, the fit uses double precision and
     takes 72 bytes per weight. Quasi-Newton steps at least double the memory for each nonzero weight. The fit
-    also stores two copies of X. It computes the predictions for all labels for one block of rows at a time,
-    so it never stores a dense array of shape (n_samples, n_labels).
+    also stores two copies of X. Log-odds are computed for one block of rows at a time. The fit therefore
+    stores no dense array of shape (n_samples, n_labels).
 
     Suppose that two labels occur together, or exclude each other, in nearly all training rows. The coupling
     of these labels then becomes very large. In the predictions, each of the two labels then determines the
     other label. A larger `l2_pairs` prevents such large couplings.
 
     With ``l2_features="auto"``, the penalty is chosen on a sample of the data, by models without couplings.
-    The sample has an eighth of the rows, but at least 4,096 and at most 16,384 rows. It has 1 in 64 labels,
-    but at least 32 and at most 512 labels. Smaller data sets are used completely. A quarter of the sampled
-    rows is held out. On small data sets, several quarters are held out one after the other. The first penalty
-    of the search is ``max(0.001, 2 / n_samples)``. The value ``2 / n_samples`` corresponds to a Gaussian
-    prior with standard deviation 1/2 for each weight. If features are not standardized, the first penalty is
-    multiplied by the mean variance of the features. With `sample_weight`, n_samples is the sum of the
-    weights. The search multiplies or divides the penalty by ``sqrt(10)`` as long as a step lowers the log
-    loss on the held-out rows by more than 2 %. The penalty changes by at most three orders of magnitude. If
-    the held-out rows have fewer than ten labels in total, the first penalty is used. On small data sets, the
-    search takes about 0.1 seconds.
+    The sample has an eighth of the rows, but at least 4,096 and at most 16,384 rows. It has 1/64 of the
+    labels, but at least 32 and at most 512 labels. Smaller data sets are used completely. A quarter of the
+    sampled rows is held out. On small data sets, several quarters are held out one after the other. The first
+    penalty of the search is ``max(0.001, 2 / n_samples)``. The value ``2 / n_samples`` corresponds to a
+    Gaussian prior with standard deviation 1/2 for each weight. If features are not standardized, the first
+    penalty is multiplied by the mean variance of the features. With `sample_weight`, n_samples is the sum of
+    the weights of the rows. The search multiplies or divides the penalty by ``sqrt(10)`` as long as a step
+    lowers the log loss on the held-out rows by more than 2 %. The search changes the penalty by at most three
+    orders of magnitude. If the held-out rows have fewer than ten labels in total, the first penalty is used.
+    On small data sets, the search takes about 0.1 seconds.
 
     With ``threshold="auto"``, the threshold is learned in two steps. The first step uses models without
     couplings. It finds the threshold at which the number of predicted labels on held-out rows equals the
-    number of true labels. With this threshold, it computes a ratio on the rows that these models are fitted
-    to. The ratio is the number of predicted labels divided by the number of true labels. The second step uses
-    the final model with couplings. It finds the threshold at which the final model has the same ratio on 128
-    to 512 of its training rows. The threshold is 0 if no rows can be held out or if the solver is
+    number of true labels. This threshold is then applied to the rows that the models are fitted to. The
+    result is the ratio of the number of predicted labels to the number of true labels on these rows. The
+    second step uses the final model with couplings. It finds the threshold at which this model has the same
+    ratio on 128 to 512 training rows. The threshold is 0 if no rows can be held out or if the solver is
     "reference". To minimize the Hamming loss, use ``predict_proba(X) > 0.5``.
 
     References
@@ -238,7 +240,7 @@ class CorrLogClassifier(MultiLabelClassifier):
         objective_=Scalar(float),
         kkt_=Scalar(float),
         n_iter_=Scalar(int),
-        l2_features_=Scalar(float, optional=True),  # files of version 0.1 lack these three
+        l2_features_=Scalar(float, optional=True),  # not in version 0.1, like the next two
         l2_pairs_=Scalar(float, optional=True),
         threshold_=Scalar(float, finite=True, optional=True),
     )
@@ -403,9 +405,10 @@ class CorrLogClassifier(MultiLabelClassifier):
         Parameters
         ----------
         coding : {"01", "pm1"}
-            Label coding of the result. "01" returns the fitted attributes. With "pm1", the probability of a
-            label set y is proportional to ``exp(sum_i y_i (w_i x + v_i) + sum_i<k a_ik y_i y_k)``, where
-            ``w = b / 2``, ``a = c / 4`` and ``v_i = intercept_i / 2 + sum_k c_ik / 4``.
+            Label coding of the result. "01" codes labels as 0 and 1, and the method returns the fitted
+            attributes. "pm1" codes labels as -1 and 1. With "pm1", the probability of a label set y is
+            proportional to ``exp(sum_i y_i (w_i x + v_i) + sum_i<k a_ik y_i y_k)``, where ``w = b / 2``,
+            ``a = c / 4`` and ``v_i = intercept_i / 2 + sum_k c_ik / 4``.
 
         Returns
         -------
@@ -452,15 +455,16 @@ class CorrLogClassifier(MultiLabelClassifier):
         Returns
         -------
         Explanation
-            The contributions to the log-odds of every label: one contribution of each feature, one
-            contribution of each other label that is predicted, and the intercept minus `threshold_`. The
-            ``repr`` of the object is a text that lists the contributions to the predicted labels.
+            The contributions to the log-odds of every label. There is one contribution of each feature and
+            one contribution of each other label that is predicted. The last contribution is the intercept
+            minus `threshold_`. The ``repr`` of the object is a text that lists the contributions to the
+            predicted labels.
 
         Raises
         ------
         ValueError
-            If x is not one row with the same number of features as in `fit`, or if the number of names
-            differs from the number of features or labels.
+            If x is not a single row, if x does not have the same number of features as in `fit`, or if
+            `feature_names` or `label_names` has the wrong length.
         """
         check_is_fitted(self)
         x = check_row(self, x)
@@ -554,11 +558,11 @@ def corrlog_path(
         by default, ``l2_pairs="auto"`` (see `estimator`). A decreasing sequence is fastest.
     estimator : CorrLogClassifier, default=None
         Unfitted estimator with the values of all other parameters. None means the default values. If
-        ``estimator.l2_pairs`` is "auto", all models have ``l2_pairs="auto"``. If it is a number, all models
-        have the ratio ``estimator.l2_pairs / estimator.l2_features`` of the two penalties. In this ratio,
-        ``estimator.l2_features`` is 0.001 if its value is "auto".
+        ``estimator.l2_pairs`` is "auto", all models have ``l2_pairs="auto"``. If ``estimator.l2_pairs`` is a
+        number, all models have the same ratio ``l2_pairs / l2_features`` as `estimator`. If
+        ``estimator.l2_features`` is "auto", this ratio is computed with 0.001.
     sample_weight : array-like of shape (n_samples,), default=None
-        Weights of the rows, which multiply their losses; >= 0.
+        Weights of the rows; >= 0. The loss of a row is multiplied by the weight of the row.
 
     Returns
     -------
@@ -569,8 +573,8 @@ def corrlog_path(
     Raises
     ------
     ValueError
-        If a penalty is not finite and > 0, or if `CorrLogClassifier.fit` raises `ValueError`. Also if the
-        solver is "reference", because it cannot start from another model.
+        If a penalty is not finite and > 0, if the solver is "reference", or if `CorrLogClassifier.fit` raises
+        `ValueError`. The solver "reference" cannot start at the solution of another model.
     TypeError
         If `lambdas` is not a sequence, or if `estimator` is neither None nor a `CorrLogClassifier`.
 

@@ -77,7 +77,10 @@ class Explanation:
 
 
 def _largest(contributions: csr_array, row: int, kind: str, names: Sequence[str]) -> list[str]:
-    """Return one line for each large contribution to a label, and a line with the sum of all others."""
+    """Return the largest contributions to a label as lines of text.
+
+    The last line contains the sum of all other contributions.
+    """
     stored = slice(contributions.indptr[row], contributions.indptr[row + 1])
     values, columns = contributions.data[stored], contributions.indices[stored]
     order = np.argsort(-np.abs(values), kind="stable")

@@ -73,26 +73,26 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
         components (see Notes). If `l2` is 0, "auto" means 0. The paper [2]_ uses 1. The code of its authors
         uses 1e-6.
     variant : {"power", "ritz"}, default="power"
-        Basis from which U is computed. The fit multiplies the random vectors by ``Y'PY`` one or several
+        Vectors from which U is computed. The fit multiplies the random vectors by ``Y'PY`` one or several
         times. "ritz" computes U from the vectors before the last product, as in algorithm 1 of [1]_. "power"
         computes U from the vectors after the last product, as in the authors' code. The two variants take the
         same time. "power" is about as accurate as "ritz" with `n_iter` increased by 1.
     embedding : {"rembrandt", "gaussian", "pca"}, default="rembrandt"
         Kind of embedding. "rembrandt" is the method described above. "gaussian" and "pca" are baselines for
-        comparison. "gaussian" draws U at random (compressed sensing). "pca" sets W to the right singular
-        vectors of X with the largest singular values, and does not use Y.
+        comparison. "gaussian" draws U at random (compressed sensing). "pca" does not use Y. It sets W to the
+        right singular vectors of X with the largest singular values.
     center : bool, default=False
         Whether to subtract the column means of X and Y. Sparse matrices stay sparse.
     fit_intercept : bool, default=True
         Whether to append a column of ones to X. The weights of this column are regularized like all other
-        weights. This parameter is ignored if `center` is True or `embedding` is "pca". With `center`, the
-        intercept is not regularized.
+        weights. This parameter is ignored if `embedding` is "pca" or `center` is True. With ``center=True``,
+        the intercept is not regularized.
     solver : {"auto", "cholesky", "cg", "dual"}, default="auto"
         Solver of the regressions. "cholesky" factorizes a matrix of shape (n_features, n_features). "dual"
         factorizes a matrix of shape (n_samples, n_samples). "cg" takes at most `max_iter` conjugate gradient
-        steps. Because it stops early, its solution is regularized and differs from the solution of the other
-        solvers. "auto" selects "cholesky" for up to 4000 features. With more features, it selects "dual" if X
-        is dense and has up to 4000 rows, and "cg" otherwise.
+        steps. Because "cg" stops early, the solution is regularized and differs from the solution of the
+        other solvers. "auto" is "cholesky" for at most 4000 features. For more features, "auto" is "dual" if
+        X is dense and has at most 4000 rows, and "cg" otherwise.
     max_iter : int, default=10
         Maximum number of conjugate gradient steps of the solver "cg"; >= 1. The default suffices for text
         data. Dense features may need 100 steps.
@@ -107,45 +107,45 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
     Attributes
     ----------
     label_embedding_ : ndarray of shape (n_labels, n_components_)
-        The matrix U, with the dtype of X. Its columns are orthonormal. In each column, the entry with the
-        largest absolute value is positive. U has a zero row for each label that occurs in no training row.
-        With "gaussian", the entries are independent normal random numbers with variance ``1 / n_components_``
-        instead. With "pca", the attribute does not exist.
+        The matrix U, with the dtype of X. The columns of U are orthonormal. In each column, the entry with
+        the largest absolute value is positive. U has a zero row for each label that occurs in no training
+        row. With ``embedding="gaussian"``, the entries of U are instead independent normal random numbers
+        with variance ``1 / n_components_``. With ``embedding="pca"``, the attribute does not exist.
     coef_ : ndarray of shape (n_features, n_components_)
         The matrix W, with the dtype of X.
     intercept_ : ndarray of shape (n_components_,)
         Intercepts that `transform` adds to the components.
     eigenvalues_ : ndarray of shape (n_components_,), dtype float64
-        Estimated eigenvalues of ``Y'PY``, in decreasing order. With "pca", they are eigenvalues of ``X'X``.
-        With "gaussian", the attribute does not exist.
+        Estimated eigenvalues of ``Y'PY``, in decreasing order. With ``embedding="pca"``, the array contains
+        eigenvalues of ``X'X``. With ``embedding="gaussian"``, the attribute does not exist.
     singular_values_ : ndarray of shape (n_components_,), dtype float64
-        Square roots of `eigenvalues_`, which are the singular values of ``PY``. With "pca", they are singular
-        values of X. With "gaussian", the attribute does not exist.
+        Square roots of `eigenvalues_`: the singular values of ``PY``. With ``embedding="pca"``, the array
+        contains singular values of X. With ``embedding="gaussian"``, the attribute does not exist.
     l2_ : float
-        Ridge of the regressions that computed U, as a multiple of the mean diagonal entry of ``X'X``. With
-        "pca", it is 0.
+        Ridge penalty of the regressions that computed U, as a multiple of the mean diagonal entry of ``X'X``.
+        With ``embedding="pca"``, the penalty is 0.
     l2_final_ : float
-        Ridge of the regression that computed W, as a multiple of `l2_`. If `l2_` is 0, it is a multiple of
-        the mean diagonal entry of ``X'X``.
+        Ridge penalty of the regression that computed W, as a multiple of `l2_`. If `l2_` is 0, the penalty is
+        given as a multiple of the mean diagonal entry of ``X'X``.
     n_components_ : int
-        Number of components; at least 1. It is smaller than an int `n_components` if the matrix ``PY`` has a
-        lower rank.
+        Number of components; at least 1. This number is smaller than an int `n_components` if the rank of
+        ``PY`` is smaller.
     n_iter_ : int
         Largest number of conjugate gradient steps that a regression took. The value is 1 if the solver is not
         "cg".
     classes_ : ndarray of shape (n_labels,)
-        The distinct classes if y was 1-D in `fit`. Otherwise ``arange(n_labels)``.
+        The labels, ``arange(n_labels)``. If y was 1-D in `fit`, the array contains the distinct classes.
 
     Notes
     -----
-    Let l = n_components + n_oversamples and q = n_iter, and let t be the number of conjugate gradient steps.
-    With "cg", the fit takes O((q + 2) (nnz(Y) + nnz(X) t) l + q n_labels l^2) time. With "cholesky", the fit
-    takes O(n_samples n_features^2 + n_features^3) time once and O(n_features^2 l) time for each of the q + 2
-    regressions.
+    Let l = n_components + n_oversamples and q = n_iter. Let t be the number of conjugate gradient steps, and
+    nnz the number of nonzero values of a matrix. With "cg", the fit takes O((q + 2) (nnz(Y) + nnz(X) t) l + q
+    n_labels l^2) time. With "cholesky", the fit takes O(n_samples n_features^2 + n_features^3) time once and
+    O(n_features^2 l) time for each of the q + 2 regressions.
 
     The fit uses the following memory:
 
-    - For a sparse X, a copy with 14 bytes per stored value (22 bytes with float64). A dense X is not copied.
+    - 14 bytes per stored value for a copy of a sparse X (22 bytes with float64). A dense X is not copied.
     - About 3 l numbers per label and n_components numbers per feature.
     - 200 numbers per feature for each thread.
     - With "cholesky", 48 n_features^2 bytes. With "dual", 48 n_samples^2 bytes. If `l2` or `l2_final` is
@@ -160,26 +160,26 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
     threads.
 
     If `n_components` is a float, `fit` computes the number of components from eigenvalues. With at most 5000
-    labels, the eigenvalues are exact. They take O(n_labels^3) time, about 15 seconds for 5000 labels. With
-    more labels, randomized algorithms with 128, 256, 512 and 1024 vectors compute lower bounds of the
-    eigenvalues. The number of components may then be slightly too large. `fit` raises `ValueError` if 1024
-    components do not reach the fraction.
+    labels, the eigenvalues are exact. The computation of the eigenvalues takes O(n_labels^3) time, about 15
+    seconds for 5000 labels. With more labels, randomized algorithms with 128, 256, 512 and 1024 vectors
+    compute lower bounds of the eigenvalues. The number of components may then be slightly too large. `fit`
+    raises `ValueError` if 1024 components do not reach the fraction.
 
     The ridge penalty of W matters if the number of features is close to the number of rows. If the penalty is
     too small, W overfits. The projections ``XW`` of training rows then have a different distribution than the
     projections of new rows. A classifier that is trained on the projections of training rows then predicts
     badly for new rows. For example, logistic regressions on 50 components of reuters-21578 (9603 rows, 11411
-    features) reach a precision at 1 of 0.82 with ``l2_final=1e-6`` and 0.86 with ``l2_final=1``. If the
-    features have different scales, however, a penalty of 1 is far too large.
+    features) reach a precision at 1 of 0.82 with ``l2_final=1e-6`` and 0.86 with ``l2_final=1``. However, if
+    the features have different scales, a penalty of 1 is far too large.
 
     With "auto", `fit` therefore searches for the ridge penalty. The search starts at 1. With dense X, it
     starts at the best of five values from 1e-6 to 100. The search multiplies or divides the penalty by
-    ``sqrt(10)`` as long as the leave-one-out error falls. The error of a penalty requires only one fit to all
-    rows. The leave-one-out residual of a row is its residual in this fit, divided by one minus its leverage.
-    The search tries at least three penalties. For each penalty, it computes the leverages and one regression
-    with 32 target columns. With "cholesky" and "dual", this takes two or three factorizations per penalty.
-    With "cg", a second regression with 64 random target columns estimates the leverages. The standard
-    deviation of these estimates is at most 0.06.
+    ``sqrt(10)`` as long as the leave-one-out error falls. For each penalty, a single fit to all rows is
+    sufficient to compute this error. The leave-one-out residual of a row is the residual of the row in this
+    fit, divided by one minus the leverage of the row. The search tries at least three penalties. For each
+    penalty, `fit` computes the leverages and one regression with 32 target columns. With "cholesky" and
+    "dual", this takes two or three factorizations per penalty. With "cg", a second regression with 64 random
+    target columns estimates the leverages. The standard deviation of these estimates is at most 0.06.
 
     The code of the authors of [1]_ and [2]_ uses ``l2_final=1e-6`` and ``n_iter=2`` for all data sets. For
     the data set LSHTC, the code divides each row by its sum and uses
@@ -192,7 +192,7 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
        arXiv:1412.6547, algorithm 1. The formula for F in line 8 is misprinted; this class uses
        ``(Y'XZ)'(Y'XZ)``.
     .. [2] P. Mineiro and N. Karampatziakis, "Scalable Multilabel Prediction via Randomized Methods",
-       arXiv:1502.02710. This paper describes the ridge and the weights of the rows.
+       arXiv:1502.02710. This paper describes the ridge penalties and the weights of the rows.
 
     Examples
     --------
@@ -227,7 +227,7 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
         label_embedding_=Array(("n_labels", "n_components"), "f4 f8", precision="float_bytes", optional=True),
         eigenvalues_=Array(("n_components",), "f8", optional=True),
         singular_values_=Array(("n_components",), "f8", optional=True),
-        l2_=Scalar(float, optional=True),  # files of version 0.1 lack l2_ and l2_final_
+        l2_=Scalar(float, optional=True),  # no l2_ and l2_final_ in files of version 0.1
         l2_final_=Scalar(float, optional=True),
         n_iter_=Scalar(int),
     )
@@ -261,7 +261,7 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
 
     @built_aside
     def fit(self, X: Any, y: Any, sample_weight: Any = None, *, progress: Progress = None) -> Rembrandt:
-        """Fit the embedding of the labels and the projection of the features.
+        """Fit the label embedding U and the regression coefficients W.
 
         Parameters
         ----------
@@ -273,9 +273,9 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the rows; >= 0. A row with weight 2 counts like two rows.
         progress : callable, default=None
-            Function that is called about 20 times per second. Its argument measures the finished work, in
-            panels over all passes. A panel is a group of up to 32 components. If the function raises an
-            exception, the fit stops.
+            Function that is called about 20 times per second. Its argument is the number of finished panels
+            (groups of up to 32 components), summed over all passes. If the function raises an exception, the
+            fit stops.
 
         Returns
         -------
@@ -295,7 +295,7 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
         Warns
         -----
         sklearn.exceptions.ConvergenceWarning
-            If `tol` is not None and some solution did not reach this tolerance in `max_iter` steps.
+            If `tol` is not None, and a solution did not reach this tolerance in `max_iter` steps.
         """
         self._fit(X, y, sample_weight, progress)
         return self

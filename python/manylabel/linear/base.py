@@ -17,8 +17,8 @@ __all__ = ["LinearClassifier"]
 class LinearClassifier(MultiLabelClassifier):
     """Base class of classifiers that compute scores as linear functions of the features.
 
-    A subclass sets the fitted attributes ``intercept_``, ``threshold_`` and ``normalize_``. A label that is
-    never predicted has the intercept -inf.
+    Each subclass sets the fitted attributes ``intercept_``, ``threshold_`` and ``normalize_``. A label that
+    is never predicted has the intercept -inf.
 
     Parameters
     ----------
@@ -29,9 +29,9 @@ class LinearClassifier(MultiLabelClassifier):
         values are also centered if an intercept is fitted. The fitted weights apply to the unscaled features.
         "auto" is "columns" if more than an eighth of the values of X are nonzero, and "rows" otherwise. False
         does not scale the features. Scores are computed in single precision. The scores are therefore less
-        accurate if the mean of a column is 10,000 times its standard deviation. If the mean is 1,000,000
-        times the standard deviation, the column is ignored. For such columns, subtract the mean before the
-        fit.
+        accurate if the mean of a column is 10,000 times its standard deviation. With "columns", a column is
+        ignored if its mean is 1,000,000 times its standard deviation. Subtract the means of such columns
+        before the fit.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class LinearClassifier(MultiLabelClassifier):
     fitted: ClassVar[dict[str, Attribute]] = {
         **MultiLabelClassifier.fitted,
         "intercept_": Array(("n_labels",), "f4", or_minus_infinity=True),
-        "threshold_": Scalar(float, finite=True, optional=True),  # files of version 0.1 lack these two
+        "threshold_": Scalar(float, finite=True, optional=True),  # not in version 0.1, like the next
         "normalize_": Scalar(bool, optional=True),
     }
 

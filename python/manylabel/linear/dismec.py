@@ -57,15 +57,15 @@ class DiSMECClassifier(LinearClassifier):
     solver : {"fast", "exact"}, default="fast"
         Solver for the weights. "exact" computes the optimum of every label over all rows, within `tol`.
         "fast" approximates the weights of rare labels, which occur in fewer than 1 % of the rows. For a rare
-        label, it uses the positive rows and the negative rows near the margin. It replaces all other rows by
-        their mean. With many rows, "fast" is many times faster than "exact", and the rankings are nearly the
-        same (see Notes).
+        label, "fast" uses the positive rows and the negative rows near the margin. All other rows are
+        replaced by the mean of these other rows. With many rows, "fast" is many times faster than "exact",
+        and the rankings are nearly the same (see Notes).
     tol : float, default=0.01
         Tolerance of the solver; finite and > 0. A label has converged when the norm of its gradient is at
         most ``tol * min(positives, negatives) / n_samples`` times the norm of its gradient at zero weights.
         Here, positives and negatives are the numbers of rows with and without the label. With the solver
-        "fast", a rare label has converged when the difference between its largest and smallest projected dual
-        gradient is at most ``30 * tol``.
+        "fast", a rare label has converged when the largest and the smallest projected dual gradient differ by
+        at most ``30 * tol``.
     max_iter : int, default=1000
         Maximum number of steps per label; >= 1.
     random_state : int, RandomState instance or None, default=None
@@ -97,21 +97,21 @@ class DiSMECClassifier(LinearClassifier):
     rows equals the number of true labels. A tenth of the rows is held out, or a quarter if the data set is
     small. The threshold is computed on a sample of the labels, which is drawn separately from the frequent
     and from the rare labels. From each of these two groups, the sample contains the 64 most frequent labels.
-    It also contains 1 in 20 of the other labels of the group, but at least 64. For the sampled labels, the
-    contribution of the held-out rows is subtracted from a copy of the weights. A few solver steps then adapt
-    this copy to the remaining rows, and the held-out rows are scored. The weights in `coef_` are not
-    affected. The computation takes up to 15 % of the fit time, or more if the fit takes only a few
-    milliseconds. If the held-out rows have fewer than ten labels in total, the threshold is 0.
+    It also contains 1/20 of the other labels of the group, but at least 64 labels. For the sampled labels,
+    the contribution of the held-out rows is subtracted from a copy of the weights. A few solver steps then
+    adapt this copy to the remaining rows. The held-out rows are scored with the adapted copy. The weights in
+    `coef_` are not affected. The computation takes up to 15 % of the fit time, or more if the fit takes only
+    a few milliseconds. If the held-out rows have fewer than ten labels in total, the threshold is 0.
 
     With ``C="auto"``, C is chosen on a sample of the data. The sample does not depend on `random_state`. It
-    has an eighth of the rows, but at least 4,096 and at most 16,384 rows. It has 1 in 64 labels, but at least
-    32 and at most 512 labels. Smaller data sets are used completely. Frequent labels are more likely to be in
-    the sample. A quarter of the sampled rows is held out. On small data sets, several quarters are held out
-    one after the other. The search starts at ``C=1``. It multiplies or divides C by ``sqrt(10)`` as long as a
-    step lowers the loss on the held-out rows by more than 2 %. C stays between 0.001 and 100. If the held-out
-    rows have fewer than ten labels in total, C is 1. On small data sets, the search takes about 0.1 seconds,
-    while a fit with a given C takes 0.01 seconds. In fits that take minutes, the search takes a few percent
-    of the time.
+    has an eighth of the rows, but at least 4,096 and at most 16,384 rows. It has 1/64 of the labels, but at
+    least 32 and at most 512 labels. Smaller data sets are used completely. Frequent labels are more likely to
+    be in the sample. A quarter of the sampled rows is held out. On small data sets, several quarters are held
+    out one after the other. The search starts at ``C=1``. It multiplies or divides C by ``sqrt(10)`` as long
+    as a step lowers the loss on the held-out rows by more than 2 %. C stays between 0.001 and 100. If the
+    held-out rows have fewer than ten labels in total, C is 1. On small data sets, the search takes about 0.1
+    seconds, and a fit with a given C takes 0.01 seconds. On large data sets, where a fit takes minutes, the
+    search takes a few percent of the fit time.
 
     The solver processes 16 labels at once. Each step takes O(nnz(X)) time, where nnz(X) is the number of
     nonzero values of X. The fit takes 16 bytes of memory per stored value of X, in addition to the weights.
@@ -120,9 +120,8 @@ class DiSMECClassifier(LinearClassifier):
     The result of `predict` is dense if Y was dense in `fit`.
 
     On the data sets bibtex, delicious and eurlex57k with ``C=1``, the precision at 1, 3 and 5 differs by less
-    than 0.2 percentage points between the solvers "fast" and "exact". If C is much larger than 1, "fast" is
-    less accurate, because the mean of many rows is then a worse approximation. In this case, use
-    ``solver="exact"``.
+    than 0.2 percentage points between the solvers "fast" and "exact". If C is much larger than 1, use
+    ``solver="exact"``, because the approximation of "fast" is then less accurate.
 
     References
     ----------

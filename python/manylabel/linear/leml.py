@@ -24,7 +24,7 @@ __all__ = ["LEMLClassifier"]
 
 @register(command="leml")
 class LEMLClassifier(LinearClassifier):
-    """Linear classifier with a low-rank weight matrix, which also supports unknown entries of Y.
+    """Linear classifier with a low-rank weight matrix. Entries of Y may be unknown.
 
     `fit` minimizes ``sum l(y_ij, x_i.W h_j) + alpha/2 (|W|^2 + |H|^2)``. The sum is over the known entries
     y_ij of Y, and l is the loss of an entry. x_i is row i of X. W has one row per feature, and H has one row
@@ -39,13 +39,13 @@ class LEMLClassifier(LinearClassifier):
         regularizes the model.
     alpha : float or "auto", default="auto"
         Strength of the regularization; from 1e-30 to 1e12. `alpha` is the weight of the squared norms of W
-        and H. These norms have the same effect as the nuclear norm of ``W H'`` with the weight `alpha`.
-        "auto" chooses the value by the loss on held-out rows (see Notes). With "auto", the fit takes two to
-        nine times as long.
+        and H. The same minimum results from a penalty on the nuclear norm of ``W H'`` with the weight
+        `alpha`. "auto" chooses the value by the loss on held-out rows (see Notes). With "auto", the fit takes
+        two to nine times as long.
     loss : {"squared", "logistic", "squared-hinge"}, default="squared"
         Loss function l of an entry y with score z. "squared" is ``(y - z)^2 / 2``. With ``s = 2 y - 1``,
         "logistic" is ``log(1 + exp(-s z))`` and "squared-hinge" is ``max(0, 1 - s z)^2 / 2``. If all entries
-        are known, "squared" is by far the fastest (see Notes).
+        are known, fits with "squared" are by far the fastest (see Notes).
     threshold : {"auto", "zero"} or float, default="auto"
         Score above which `predict` assigns a label. "auto" learns the threshold, so that the number of
         predicted labels on held-out rows equals the number of true labels (see Notes). "zero" is the usual
@@ -98,30 +98,31 @@ class LEMLClassifier(LinearClassifier):
     `predict_proba` is available only with ``loss="logistic"``. It returns
     ``1 / (1 + exp(-score - threshold_))``.
 
-    With ``alpha="auto"``, a quarter of the rows (at most 2,000) is held out. With few rows, up to four parts
-    are held out one after the other, or only one part if Newton's method is used. The remaining rows are
-    fitted with values of alpha that differ by factors of 3. For rows of unit length, the search starts at 3.
-    It follows the direction in which the loss on the held-out rows falls. The fit with the first value takes
-    four turns. The fit with each further value continues from the factors of the previous fit and takes two
-    turns. A parabola through the lowest loss and the two neighboring losses approximates the loss near its
-    minimum. On this parabola, the loss is 0.5 % above the minimum at two values of alpha. `fit` uses the
-    smaller of these two values, because a smaller alpha gives better rankings. It stores the value as
-    `alpha_` and then fits all rows. Longer rows and larger weights of rows lead to a larger value.
+    With ``alpha="auto"``, a quarter of the rows (at most 2,000) is held out. With few rows, up to four
+    different parts of the rows are held out one after the other. If the fit uses Newton's method, only one
+    part is held out. The remaining rows are fitted with values of alpha that differ by factors of 3. For rows
+    of unit length, the search starts at 3. It continues in the direction in which the loss on the held-out
+    rows falls. The fit with the first value takes four turns. The fit with each further value continues from
+    the factors of the previous fit and takes two turns. A parabola through the lowest loss and the two
+    neighboring losses approximates the loss near its minimum. On this parabola, the loss is 0.5 % above the
+    minimum at two values of alpha. `fit` uses the smaller of these two values, because a smaller alpha gives
+    better rankings. It stores this value as `alpha_` and then fits all rows. The value increases with the
+    lengths and the weights of the rows.
 
     With ``threshold="auto"``, a tenth of the rows (at most 2,000) is held out after the last turn. With few
-    rows, up to three parts are held out one after the other. A copy of W is updated once without the held-out
-    rows, while H stays fixed. The held-out rows are then scored. The threshold is chosen so that the number
-    of scores above the threshold equals the number of true labels of the held-out rows. The fitted factors do
-    not change. The computation takes 5 to 15 % of a fit with ``alpha="auto"``. It takes up to a third of a
-    fit with a given `alpha` and few turns.
+    rows, up to three different parts of the rows are held out one after the other. A copy of W is updated
+    once without the held-out rows, and H is not changed. The held-out rows are then scored with this copy.
+    The threshold is chosen so that the number of scores above the threshold equals the number of true labels
+    of the held-out rows. The fitted factors do not change. The computation takes 5 to 15 % of a fit with
+    ``alpha="auto"``. It takes up to a third of a fit with a given `alpha` and few turns.
 
     Let r be the number of factors. With the squared loss and no unknown entries, a turn takes at most
-    ``2 r cg_max_iter`` operations per stored value of X and r^2 operations for each row, each feature and
-    each label. The fit does not compute the scores of entries that are 0. With unknown entries, each product
-    in the conjugate gradient method takes r operations per known entry. If all entries are known, "logistic"
-    and "squared-hinge" compute all n_samples x n_labels scores in each product. A product takes O(n_samples
-    n_labels r) time. The scores are computed in blocks and not stored. With tens of thousands of labels, the
-    fit takes hours.
+    ``2 r cg_max_iter`` operations per stored value of X. It also takes r^2 operations for each row, each
+    feature and each label. The fit does not compute the scores of entries that are 0. With unknown entries,
+    each conjugate gradient step takes r operations per known entry. If all entries are known, "logistic" and
+    "squared-hinge" compute all n_samples x n_labels scores in each conjugate gradient step. A step then takes
+    O(n_samples n_labels r) time. The scores are computed in blocks and not stored. With tens of thousands of
+    labels, the fit takes hours.
 
     The fit takes 14 bytes of memory per stored value of X and 4 r bytes per row (12 r bytes with Newton's
     method). It also takes 22 r bytes for each feature and each label. If the threshold is learned, these 22 r

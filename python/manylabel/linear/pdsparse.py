@@ -46,12 +46,12 @@ class PDSparseClassifier(LinearClassifier):
         the primal objective.
     search : {"exact", "sampled"}, default="exact"
         Method that finds the labels that violate the margin most in a row. "exact" computes the scores of all
-        labels. "sampled" estimates the scores from a few features of the row. It draws these features with
-        probabilities proportional to their absolute values.
+        labels. "sampled" estimates the scores from a random sample of the features of the row. The
+        probability of a feature is proportional to the absolute value of the feature.
     n_candidates : int or None, default=None
-        Number of labels that a pass adds to the active set of a row; >= 1. These labels violate the margin
-        most. None means that the number starts at the mean number of labels per row. The number is doubled,
-        up to 100, after each pass that spent more than two thirds of its work on the search.
+        Number of labels that a pass adds to the active set of a row; >= 1. The labels that violate the margin
+        most are added. None means that the number starts at the mean number of labels per row. The number is
+        doubled, up to 100, after each pass that spent more than two thirds of its work on the search.
     post_solve : bool, default=True
         Whether to refit the nonzero weights without the L1 penalty after the main fit. The refit takes the
         same number of passes as the main fit. With `early_stopping`, the result of the refit is kept only if
@@ -70,7 +70,8 @@ class PDSparseClassifier(LinearClassifier):
     validation_fraction : float, default=0.1
         Fraction of the rows that `early_stopping` holds out; in (0, 1).
     n_iter_no_change : int, default=3
-        Number of passes without improvement after which `early_stopping` stops the fit; >= 1.
+        The fit stops after this number of consecutive passes without improvement, if `early_stopping` is
+        True; >= 1.
     random_state : int, RandomState instance or None, default=None
         Seed of the order of the rows, the order of labels with equal scores, the sampled features and the
         choice of held-out rows. Pass an int for reproducible results.
@@ -105,24 +106,24 @@ class PDSparseClassifier(LinearClassifier):
 
     With ``search="exact"``, a pass takes O(m + n_labels) time for each row, where m is the number of nonzero
     weights of the row's features. The fit stores a copy of the values of X, and 12 bytes for each label in
-    the active set of each row. It also stores about 30 bytes for some pairs of a feature and a label. These
-    are the pairs for which the label was in the active set of a row in which the feature is nonzero.
-    `early_stopping` doubles the memory of the weights and the active sets.
+    the active set of each row. It also stores about 30 bytes for some pairs of a feature and a label. A pair
+    is stored if, for some row, the feature is nonzero and the label is in the active set. `early_stopping`
+    doubles the memory of the weights and the active sets.
 
     The loss compares the labels of a row with one another. The sign of a score therefore has no meaning, and
     the weights do not depend on how frequent a label is. For this reason, the threshold and the intercepts
-    are learned after the weights. A tenth of the rows (at most 2,000) is held out. If a tenth is less than a
-    hundred rows, up to five tenths are held out one after the other. The contribution of the held-out rows is
-    subtracted from a copy of the weights. Two passes over the remaining rows then adapt this copy, and the
-    held-out rows are scored. The weights in `coef_` are not affected.
+    are learned after the weights. A tenth of the rows (at most 2,000) is held out. If this is less than a
+    hundred rows, up to five different tenths of the rows are held out one after the other. The contribution
+    of the held-out rows is subtracted from a copy of the weights. Two passes over the remaining rows then
+    adapt this copy, and the held-out rows are scored. The weights in `coef_` are not affected.
 
     The candidates for the factor of the intercepts are 0, 1/512, 1/256, ..., 2. `fit` computes the mean label
     ranking average precision of each candidate on the held-out rows. It chooses the smallest factor for which
     this precision is within one standard error of the best precision. The threshold is then chosen so that
     the number of predicted labels on the held-out rows equals the number of true labels. With
     `early_stopping`, the rows that are held out for early stopping are also used for these choices, at almost
-    no cost. Without `early_stopping`, the computation takes up to 16 % of the fit time with a thousand rows
-    or more. With a few hundred rows, it takes up to 28 % (a few milliseconds).
+    no cost. Without `early_stopping`, the choices take up to 16 % of the fit time if there are at least a
+    thousand rows. With a few hundred rows, the choices take up to 28 % of the fit time (a few milliseconds).
 
     The loss of a row depends only on two labels: the lowest-scored label that the row has and the
     highest-scored label that it does not have. If many labels are hard to predict, nearly every row has these

@@ -42,11 +42,11 @@ __all__ = ["SmoothLinkClassifier", "smooth_link_space"]
 class SmoothLinkClassifier(MultiLabelClassifier):
     """Classifier that scores labels by a nonlinear function of a few linear predictions.
 
-    The model has two parts. The first part, called the embedding, is a linear model such as `Rembrandt`. It
-    predicts a vector p of k numbers for each row, which summarize the labels of the row. The second part,
-    called the link, computes the scores ``cos((p, 1) R + b) V`` of all labels from p. The random frequencies
-    R and the random phases b are not fitted. The weights V are fitted. The link approximates a kernel machine
-    on p, because the cosines are random features of a kernel [1]_.
+    The model has two parts. The first part, called the embedding, is a linear model such as `Rembrandt`. The
+    embedding predicts a vector p of k numbers, which summarizes the labels of the row. The second part,
+    called the link, computes the scores ``cos((p, 1) R + b) V`` of all labels from p. R contains random
+    frequencies, b contains random phases, and V contains the fitted weights. The cosines are random features
+    of a kernel, so the link approximates a kernel machine on p [1]_.
 
     Parameters
     ----------
@@ -60,14 +60,14 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         distribution of the random frequencies depends on the kernel. Its tails are lightest with "gaussian",
         heavier with "matern-5" and "matern-3", and heaviest with "cauchy". "quasi-gaussian", "quasi-matern-3"
         and "quasi-matern-5" approximate the same kernels, but draw the frequencies by Latin hypercube
-        sampling. "linear" replaces the cosines by the linear predictions p.
+        sampling. "linear" uses no cosines: the scores are linear functions of p.
     n_features : int or "auto", default="auto"
         Number s of random features; >= 1. "auto" is a quarter of the number of rows, but at least 100 and at
         most 2000. This parameter is ignored with ``kernel="linear"``.
     gamma : float or "auto", default="auto"
         Factor that multiplies the random frequencies; finite and > 0. A larger gamma gives a more nonlinear
-        link. The factor is relative to the median heuristic. For example, the Gaussian kernel is
-        ``exp(-gamma^2 |p - p'|^2 / median)``, where p and p' are the linear predictions of two rows. Here,
+        link. With ``gamma=1``, the frequencies follow the median heuristic. For example, the Gaussian kernel
+        is ``exp(-gamma^2 |p - p'|^2 / median)``, where p and p' are the linear predictions of two rows. Here,
         median is the median squared distance of the linear predictions over all pairs of rows. "auto" tries
         1/4, 1/2 and 1 and chooses the value with the lowest leave-one-out error of least squares (see Notes).
     loss : {"logistic", "squared", "softmax"}, default="logistic"
@@ -75,11 +75,11 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         multinomial logistic loss, for data with exactly one label per row.
     embedding : {"rembrandt", "gaussian", "pca", "none"} or Rembrandt, default="rembrandt"
         Method that computes the linear predictions p. "rembrandt", "gaussian" and "pca" are described at the
-        parameter `embedding` of `Rembrandt`. "none" uses no embedding: a ridge regression predicts each
-        label, and p contains these predictions. The weights of these regressions are n_features_in_ x
-        n_labels numbers in memory. If an instance of `Rembrandt` is given, a clone of the instance is fitted
-        with the `n_components`, `l2`, `n_iter` and `n_oversamples` of the instance. If the `random_state` of
-        the instance is None, the `random_state` of this classifier is the seed of the clone.
+        parameter `embedding` of `Rembrandt`. "none" uses no embedding: p contains one prediction for each
+        label, from a ridge regression. The weights of these regressions take n_features_in_ x n_labels
+        numbers in memory. If an instance of `Rembrandt` is given, a clone of the instance is fitted with the
+        `n_components`, `l2`, `n_iter` and `n_oversamples` of the instance. If the `random_state` of the
+        instance is None, the `random_state` of this classifier is the seed of the clone.
     solver : {"psgd", "newton-cg"}, default="psgd"
         Solver for the weights V of the link. "psgd" starts at the least-squares solution and takes
         preconditioned stochastic gradient steps with momentum. The small number of passes, the ridge penalty
@@ -88,7 +88,7 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         closed form, so this parameter is ignored.
     l2 : float or "auto", default="auto"
         Ridge penalty of all regressions of the embedding, as a multiple of the mean diagonal entry of
-        ``X'X``; finite and >= 0. "auto" chooses the penalty with the lowest leave-one-out error. It also
+        ``X'X``; finite and >= 0. "auto" chooses the penalty with the lowest leave-one-out error. "auto" also
         centers X and Y, scales the columns of dense X to unit variance, and fits the link to leave-one-out
         predictions (see Notes). This parameter is ignored with ``embedding="pca"``.
     l2_link : float or "auto", default="auto"
@@ -125,8 +125,8 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     validation_fraction : float, default=0.1
         Fraction of the rows that `early_stopping` holds out; in (0, 1).
     n_iter_no_change : int, default=2
-        Number of passes without a lower loss on held-out rows after which `early_stopping` stops the fit;
-        >= 1.
+        The fit stops after this number of consecutive passes without a lower loss on held-out rows, if
+        `early_stopping` is True; >= 1.
     max_iter : int, default=100
         Maximum number of "newton-cg" steps; >= 1.
     tol : float, default=1e-3
@@ -134,9 +134,9 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         `tol` times the norm of its gradient at zero weights.
     max_memory : int or None, default=None
         Memory limit for the fit of the link, in bytes; >= 1. If the estimated memory exceeds the limit, `fit`
-        raises `MemoryError`. If the limit allows it, the random features of all rows are stored. Otherwise,
-        every pass computes them again. None means no limit. In this case, the random features are stored if
-        they take at most 2 GiB.
+        raises `MemoryError`. If the limit is large enough, the random features of all rows are stored.
+        Otherwise, every pass computes the random features again. None means no limit. In this case, the
+        random features are stored if they take at most 2 GiB.
     random_state : int, RandomState instance or None, default=None
         Seed of the embedding, the frequencies, the order of the rows and the choice of held-out rows. Pass an
         int for exactly reproducible results.
@@ -170,8 +170,8 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     validation_loss_ : ndarray of shape (n_iter_,), dtype float64
         Mean loss per held-out row after each pass; empty without `early_stopping`.
     n_iter_ : int
-        Number of passes of "psgd". With "newton-cg", it is the largest number of Newton steps of a label.
-        With the squared loss, it is 1.
+        Number of passes of "psgd". With "newton-cg", the value is the largest number of Newton steps of a
+        label. With the squared loss, the value is 1.
     n_components_ : int
         Number k of linear predictions.
     classes_ : ndarray of shape (n_labels,)
@@ -189,9 +189,9 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     -----
     With ``loss="softmax"``, each row must have exactly one label, and y may be 1-D with one class per row. If
     the estimated memory of a fit exceeds `max_memory`, the fit raises `MemoryError`. Ctrl-C ends a fit within
-    a second, except during a large factorization of the embedding. `fit` issues a `ConvergenceWarning` in two
-    cases: if the ridge penalty was increased because the Gram matrix was singular, or if labels did not
-    converge in `max_iter` Newton steps.
+    a second, except during a large factorization of the embedding. `fit` issues a `ConvergenceWarning` if the
+    ridge penalty was increased because the Gram matrix was singular. It also issues a `ConvergenceWarning` if
+    labels did not converge in `max_iter` Newton steps.
 
     Scores are logits minus `threshold_`. With the squared loss, scores are predictions minus 1/2 minus
     `threshold_`. `predict` assigns the labels with positive scores. With the logistic loss, probabilities are
@@ -219,35 +219,35 @@ class SmoothLinkClassifier(MultiLabelClassifier):
 
     The embedding predicts its own training rows better than new rows, especially if there are few training
     rows. A link that is fitted to such predictions overfits. With ``l2="auto"``, the link is therefore fitted
-    to leave-one-out predictions. For these predictions, the last regression of the embedding is fitted to all
-    rows except the row that it predicts. The leave-one-out predictions are computed from a single fit and the
+    to leave-one-out predictions. A leave-one-out prediction of a row uses the last regression of the
+    embedding, fitted without this row. All leave-one-out predictions are computed from a single fit and the
     leverages of the rows. The Notes of `Rembrandt` describe the computation of the leverages, the choice of
     the ridge penalty, and the time for these computations.
 
     With ``l2="auto"``, columns are scaled if more than an eighth of the values of X are nonzero. Each column
     is then divided by its standard deviation, because a single ridge penalty does not suit features of
     different scales. `projection_` applies to the unscaled features. If `l2` is a number or `embedding` is an
-    instance, X is not scaled, and the link is fitted to the ordinary predictions for the training rows, as in
-    [1]_.
+    instance of `Rembrandt`, X is not scaled. The link is then fitted to the ordinary predictions for the
+    training rows, as in [1]_.
 
     ``gamma="auto"`` compares values of gamma by least-squares fits to at most 4000 rows and the 64 most
-    frequent labels. These fits use 500 random features, or more if the comparison then takes at most a tenth
-    of the time of the fit of V. The final model differs from these fits, so the comparison makes two
-    corrections. First, with "psgd", the comparison uses a smaller ridge penalty than `l2_link`, because the
-    passes of "psgd" undo part of the ridge penalty. Second, if there are more than 4000 rows, the compared
-    error is a weighted mean of the leave-one-out error and the training error. The weight of the training
-    error increases with the number of rows, up to one half. The value 1 is tried only if 1/4 is not better
-    than 1/2.
+    frequent labels. These fits use at least 500 random features. They use more random features if the
+    comparison then takes at most a tenth of the time of the fit of V. The final model differs from the
+    compared models, so the comparison makes two corrections. First, with "psgd", the comparison uses a
+    smaller ridge penalty than `l2_link`, because the passes of "psgd" reduce the effect of the ridge penalty.
+    Second, with more than 4000 rows, the error is a weighted mean of the leave-one-out error and the training
+    error. The weight of the training error increases with the number of rows, up to one half. The value 1 is
+    tried only if 1/4 is not better than 1/2.
 
     A threshold at a probability of one half minimizes the Hamming loss. However, if labels are hard to
-    predict, only a few probabilities exceed one half. ``threshold="auto"`` therefore learns a threshold with
-    a sample of frequent and rare labels. The weights of these labels are fitted again to four fifths of the
-    rows. The remaining fifth (at most 4000 rows) is then scored. The second fit uses the random features and
-    the Gram matrix of the main fit. If the main fit uses leave-one-out predictions, the second fit uses the
-    same predictions. The sample has at least 32 labels, and more labels if the second fit then takes at most
-    a tenth of the time of the fit of V. With fewer than 2500 rows, further fifths are held out one after the
-    other. This ends when 500 rows have been held out, or when the held-out rows have 500 positive entries in
-    the sampled labels.
+    predict, only a few probabilities exceed one half. ``threshold="auto"`` therefore learns a threshold from
+    a sample of frequent and rare labels. A fifth of the rows (at most 4000 rows) is held out. The weights of
+    the sampled labels are fitted again without the held-out rows, and the held-out rows are scored. This
+    second fit uses the random features, the Gram matrix and the leave-one-out predictions of the main fit.
+    The sample has at least 32 labels. It has more labels if the second fit then takes at most a tenth of the
+    time of the fit of V. With fewer than 2500 rows, further fifths are held out one after the other. No
+    further fifth is held out when 500 rows have been held out, or when the held-out rows have 500 of the
+    sampled labels in total.
 
     The authors of [1]_ use ``n_components=0.9, n_iter=2, l2=1e-4, threshold="zero"`` and the parameters of
     `smooth_link_space`. Their code scales quasi-random frequencies differently: a value ``g`` of gamma in
@@ -306,7 +306,7 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         coef_=Array(("n_labels", "n_inputs"), "f4"),
         intercept_=Array(("n_labels",), "f4", or_minus_infinity=True),
         classes_=Classes(ANY),
-        gamma_=Scalar(float, optional=True),  # files of version 0.1 lack gamma_, threshold_ and l2_
+        gamma_=Scalar(float, optional=True),  # no gamma_, threshold_ and l2_ in files of version 0.1
         threshold_=Scalar(float, finite=True, optional=True),
         l2_=Scalar(float, optional=True),
         ridge_=Scalar(float),
@@ -456,7 +456,8 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     def _note_convergence(self, steps: NDArray[np.int32], l2_link: float) -> None:
         if self.ridge_ > l2_link * (1 + 1e-9):
             warnings.warn(
-                f"the Gram matrix was singular with l2_link={l2_link}; the ridge {self.ridge_:.3g} was used",
+                f"the Gram matrix was singular with l2_link={l2_link}; "
+                f"the ridge penalty {self.ridge_:.3g} was used",
                 ConvergenceWarning,
                 stacklevel=4,
             )

@@ -71,8 +71,8 @@ class Embedding(Parameter):
 def core_params(params: dict[str, Any]) -> dict[str, Any]:
     """Return the parameters for the Rust core, with `n_features` and `l2_link` as numbers.
 
-    If `n_features` is "auto", the result contains its maximum. The caller replaces the maximum by the result
-    of `automatic_features` when the number of training rows is known.
+    If `n_features` is "auto", the result contains the largest number that "auto" can mean. The caller
+    replaces this number by the result of `automatic_features` when the number of training rows is known.
     """
     auto = {"n_features": _MOST_FEATURES, "l2_link": _L2_LINK}
     settled = {name: value for name, value in auto.items() if params[name] == "auto"}

@@ -30,7 +30,7 @@ _Csr = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
 
 
 class DenseScorer:
-    """Scorer with the interface of `_core.Scorer`, which calls a function that scores all labels.
+    """Scorer that calls a function for the scores of all labels. It has the interface of `_core.Scorer`.
 
     Parameters
     ----------
@@ -73,13 +73,13 @@ class _Answer(Generic[T]):
 
 
 class AskedScorer:
-    """Scorer with the interface of `_core.Scorer`, which calls the methods of the block models.
+    """Scorer that calls the methods of the block models. It has the interface of `_core.Scorer`.
 
     If rows may be routed to several blocks, the scores of a row from all its blocks are merged. Merged scores
     are log-odds. Scores from a single block are also converted to log-odds, so that all scores are
-    comparable. The conversion may change the ranking of labels, because its factor may differ between the
-    labels of a model. All scores of the block are therefore computed and converted before the best labels are
-    selected.
+    comparable. The conversion may change the ranking of the labels, because labels may have different
+    conversion factors. All scores of the block are therefore computed and converted before the best labels
+    are selected.
 
     Parameters
     ----------

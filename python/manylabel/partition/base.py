@@ -1,7 +1,7 @@
 """Base class of the block classifiers, which route rows to blocks and merge the scores of block models.
 
-A block classifier routes every row to one or several blocks. The models of these blocks compute the scores of
-their labels for the row. All other labels get the score -inf. If scores of several blocks are merged, all
+A block classifier routes every row to one or several blocks. The models of these blocks score the labels of
+the blocks for the row. All other labels get the score -inf. If scores of several blocks are merged, all
 scores are log-odds.
 
 The Rust core computes the scores of models of this library, in one call for all rows and blocks.
@@ -86,7 +86,7 @@ def core_scorer(model: Any) -> _core.Scorer | None:
 
 
 class BlockClassifier(MultiLabelClassifier):
-    """Base class of classifiers that route rows to blocks with separate models.
+    """Base class of classifiers that route each row to blocks, where each block has a separate model.
 
     A subclass sets the fitted attributes ``row_blocks_``, ``label_blocks_``, ``estimators_``,
     ``router_coef_`` and ``router_intercept_``.

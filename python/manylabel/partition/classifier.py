@@ -53,9 +53,9 @@ class BlockPartitionClassifier(BlockClassifier):
 
     `fit` partitions the rows and labels into blocks in the same way as `BlockPartitioner`. For each block, it
     fits a clone of `estimator` to the rows and labels of the block. It also fits a router, which predicts the
-    block of a row from its features by one-vs-rest logistic regressions. Predictions for a row compute only
-    the scores of the labels in one block or a few blocks. They therefore take only a fraction of the time
-    that the scores of all labels would take [1]_.
+    block of a row from the features by one-vs-rest logistic regressions. A prediction for a row computes only
+    the scores of the labels in one block or in a few blocks. This takes only a fraction of the time of
+    scoring all labels [1]_.
 
     Parameters
     ----------
@@ -72,30 +72,30 @@ class BlockPartitionClassifier(BlockClassifier):
         modes, "auto" is the number of blocks that `BlockPartitioner` finds, but cross-validation may reduce
         this number (see Notes).
     lam : float or "auto", default="auto"
-        Weight of the squared numbers of labels of the blocks in the objective of the partition; finite and >=
-        0. A larger weight gives blocks with fewer labels and faster predictions. "auto" is 0 if `max_labels`
-        is given. Otherwise, `mode` determines how the weight is chosen.
+        Weight of the penalty on large blocks in the objective of the partition; finite and >= 0. The penalty
+        is the sum of the squared numbers of labels of the blocks. A larger weight gives blocks with fewer
+        labels, and therefore faster predictions. "auto" is 0 if `max_labels` is given. Otherwise, `mode`
+        determines how the weight is chosen.
     max_labels : int or None, default=None
         Maximum number of labels per block; >= 1. None means no limit.
     n_routes : int or "auto", default="auto"
         Number of blocks that a row is routed to; >= 1. "auto" means one to three blocks if `n_blocks` and
-        `lam` are "auto", `max_labels` is None and `mode` is "rule". Otherwise, "auto" means one block. With
-        one to three blocks, the blocks are taken in order of their probability. This stops when their
-        probabilities sum to at least 90 % of the total probability of the three most probable blocks. If rows
-        may be routed to more than one block, the scores of the blocks are merged. The merged score of a label
-        is the logit of ``sum_l p_l / (1 + exp(-s_l))``. The sum is over the blocks l of the row that have the
-        label. Here, s_l is the log-odds of the label in block l, and p_l is the probability of block l. The
-        router computes these probabilities, which are scaled to sum to 1 over the blocks of the row. Scores
-        that are margins, such as the scores of `DiSMECClassifier`, are multiplied by 4 to approximate
-        log-odds.
+        `lam` are "auto", `max_labels` is None and `mode` is "rule". Otherwise, "auto" means one block. In the
+        first case, blocks are added in order of decreasing probability. This stops when the probabilities sum
+        to at least 90 % of the total probability of the three most probable blocks. If rows may be routed to
+        more than one block, the scores of the blocks are merged. The merged score of a label is the logit of
+        ``sum_l p_l / (1 + exp(-s_l))``. The sum is over the blocks l of the row that have the label. Here,
+        s_l is the log-odds of the label in block l, and p_l is the probability of block l. The router
+        computes these probabilities, which are scaled to sum to 1 over the blocks of the row. Scores that are
+        margins, such as the scores of `DiSMECClassifier`, are multiplied by 4 to approximate log-odds.
     mode : {"rule", "accuracy", "speed"}, default="rule"
         Method that chooses `lam` if it is "auto". "rule" computes a weight without cross-validation. With
         this weight, a single block of all rows would contain just enough of the most frequent labels to cover
         95 % of the positive entries of Y. If `n_blocks` is 1, or if there are too few rows or labels for
         several blocks, the weight is 0. "accuracy" and "speed" use 5-fold cross-validation and the precision
         at 1, 3 and 5 (P@1, P@3 and P@5). "accuracy" chooses the weight with the largest sum of P@1, P@3 and
-        P@5. "speed" chooses the largest weight for which P@1, P@3 and P@5 are each at most 2 points lower
-        than with `estimator` alone.
+        P@5. "speed" chooses the largest weight for which P@1, P@3 and P@5 are each at most 2 percentage
+        points lower than with `estimator` alone.
     router_C : float, default=1.0
         Weight of the loss of the router relative to its regularization; finite and > 0. Smaller values
         regularize more strongly.
@@ -143,7 +143,7 @@ class BlockPartitionClassifier(BlockClassifier):
         The candidates for `lam` that cross-validation compared. Without cross-validation, the array contains
         only `lam_`.
     lam_precision_ : ndarray of shape (n_lams, n_folds, 3), dtype float64
-        Precision at 1, 3 and 5 of each weight in `lams_` on the held-out rows of each fold, from 0 to 1.
+        Precision at 1, 3 and 5, from 0 to 1, of each weight in `lams_` on the held-out rows of each fold.
     objective_ : float
         Final value of the objective of the partition.
     objective_history_ : ndarray of shape (n_half_steps,), dtype float64
@@ -152,15 +152,14 @@ class BlockPartitionClassifier(BlockClassifier):
     n_iter_ : int
         Number of rounds of the partition.
     captured_ : float
-        Fraction of the positive entries of Y whose label is in the block of their row.
+        Fraction of the positive entries of Y for which the row and the label are in the same block.
     speedup_ : tuple of two float
         Result of `measure_speedup` for the training rows.
 
     See Also
     --------
     BlockPartitioner : Computes only the partition.
-    CBMLCClassifier : Clusters the rows by their features only. Each cluster has all labels that occur in its
-    rows.
+    CBMLCClassifier : Clusters the rows by their features only. A cluster has all labels of its rows.
 
     Notes
     -----
@@ -176,7 +175,7 @@ class BlockPartitionClassifier(BlockClassifier):
     to all labels that occur in these rows.
 
     With the default parameters, a fit takes at most the time of a fit of `estimator` to all rows and labels.
-    This requires that the time of `estimator` increases with the number of rows and labels. With
+    This holds if the fit time of `estimator` increases with the number of rows and labels. With
     ``n_blocks="auto"`` and ``mode="rule"``, the first number of blocks is the largest number up to 4 for
     which there are 5,000 rows and 500 labels per block. A row that is routed to a wrong block usually gets
     wrong labels. `fit` therefore tests the router on 2,000 held-out rows, or on a tenth of the rows if this
@@ -189,18 +188,19 @@ class BlockPartitionClassifier(BlockClassifier):
     block contains only the most frequent labels, which have 97 % of the positive entries of Y.
 
     With ``mode="accuracy"`` and ``mode="speed"``, ``lam="auto"`` compares eight candidates for `lam`. Each
-    candidate belongs to a fraction from 35 to 99 %. With this candidate, a single block of all rows would
-    contain just enough of the most frequent labels to cover this fraction of the positive entries. Each of
-    the five folds takes one fit of the partition, the router and the block models, with the smallest
+    candidate corresponds to a fraction between 35 and 99 %. With this candidate, a single block of all rows
+    would contain just enough of the most frequent labels to cover this fraction of the positive entries. Each
+    of the five folds takes one fit of the partition, the router and the block models, with the smallest
     candidate. A larger candidate has the same blocks of rows and a subset of the labels of each block. It is
     therefore evaluated with the scores of the same models. The final fit also computes the partition with the
-    smallest candidate first. ``mode="speed"`` also takes five fits of `estimator` to all labels.
+    smallest candidate, and then selects the labels for `lam_`. ``mode="speed"`` also takes five fits of
+    `estimator` to all labels.
 
     If `n_blocks` is also "auto", the first number of blocks is the number that `BlockPartitioner` finds with
     its default value of `lam`. The number is halved until at least one candidate is accurate enough in all
     folds, or until the number is 1. A candidate is accurate enough if P@1, P@3 and P@5 are each at most 1
-    point ("accuracy") or 2 points ("speed") lower than with `estimator` alone. For this comparison, each of
-    the two modes takes five fits of `estimator` to all labels.
+    percentage point ("accuracy") or 2 percentage points ("speed") lower than with `estimator` alone. For this
+    comparison, each of the two modes takes five fits of `estimator` to all labels.
 
     References
     ----------

@@ -58,10 +58,10 @@ class CBMLCClassifier(BlockClassifier):
         Multi-label classifier, as in `BlockPartitionClassifier`. None means `DiSMECClassifier()`.
     n_clusters : int or "auto", default="auto"
         Number of clusters; >= 1. The number of clusters is at most the number of distinct rows. "auto" starts
-        with one cluster per 10,000 rows, but at most 8 clusters. If c clusters explain at least ``c - 1``
-        percent of the variance of the rows, they are used. Otherwise, c is halved. Too many clusters lower
-        the accuracy for two reasons. Each model learns only from the rows of its own cluster. If the rows do
-        not form clear clusters, similar rows are in different clusters.
+        with a number c of clusters, which is one per 10,000 rows, but at most 8. If the c clusters explain
+        less than ``c - 1`` percent of the variance of the rows, c is halved. This test is then repeated. Too
+        many clusters lower the accuracy for two reasons. Each model learns only from the rows of its own
+        cluster. If the rows do not form clear clusters, similar rows are in different clusters.
     n_init : int, default=1
         Number of times that k-means is run with different seeds; >= 1. The clusters with the lowest inertia
         are kept.
@@ -196,13 +196,14 @@ class LPSRClassifier(BlockClassifier):
     ----------
     estimator : estimator, "naive-bayes" or None, default=None
         Base scorer, which is fitted to all rows. It can be any multi-label classifier. None means
-        `DiSMECClassifier()`. "naive-bayes" is multinomial naive Bayes with add-one smoothing. It requires
-        features >= 0. Naive Bayes is fitted fast, because it only sums features, but gives worse rankings.
+        `DiSMECClassifier()`. "naive-bayes" is multinomial naive Bayes with add-one smoothing. "naive-bayes"
+        requires features >= 0. The fit of naive Bayes is fast, because only sums of features are computed.
+        However, naive Bayes gives worse rankings.
     leaf_size : int, default=1000
-        Maximum size of a part that is not split; >= 1. Parts with more rows are split. There are at most
-        ``2 * n_samples / leaf_size`` parts. After all splits, every row belongs to the part with the nearest
-        center. A part then has at most ``2 * leaf_size`` rows, unless the rows are too similar to be
-        separated.
+        Maximum number of rows of a part that is not split; >= 1. Parts with more rows are split again. There
+        are at most ``2 * n_samples / leaf_size`` parts. After all splits, every row belongs to the part with
+        the nearest center. A part then has at most ``2 * leaf_size`` rows, unless the rows are too similar to
+        be separated.
     n_candidates : int, default=500
         Maximum number of candidates per part; >= 1.
     weighting : {"rank", "counts"}, default="rank"
@@ -232,8 +233,8 @@ class LPSRClassifier(BlockClassifier):
     router_coef_ : csc_array of shape (n_parts, n_features), dtype float32
         The centers of the parts, for rows that are scaled to unit length.
     router_intercept_ : ndarray of shape (n_parts,), dtype float32
-        Intercepts: minus half the squared length of each center, or a lower value if the part would otherwise
-        get too many rows (see Notes). A part without labels has the intercept -inf.
+        Intercepts: minus half the squared length of each center. If a part would get too many rows, the value
+        is lower (see Notes). A part without labels has the intercept -inf.
     speedup_ : tuple of two float
         Result of `measure_speedup` for the training rows. Some base scorers do not reach this speedup (see
         Notes).

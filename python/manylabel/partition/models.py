@@ -27,7 +27,7 @@ _UNEVEN = 1.25
 
 
 class _StoppedError(Exception):
-    """Exception in the fit of a block, raised if the fit of another block failed or the caller stopped."""
+    """Exception that stops the fit of a block, because another fit failed or the caller stopped all fits."""
 
 
 def base_estimator(estimator: Any) -> Any:
@@ -90,9 +90,9 @@ def fit_models(
         Two values: whether the user passed X as a dense array, and whether the user passed Y as a dense
         array. An estimator of another library gets X and Y in the same form.
     threads : int
-        Number of threads. It is also the maximum number of blocks that are fitted at the same time. Fewer
-        blocks are fitted at the same time if there are fewer blocks, or if one block takes most of the work.
-        An estimator of this library then uses several threads for a block.
+        Number of threads, and maximum number of blocks that are fitted at the same time. Fewer blocks are
+        fitted at the same time if there are fewer blocks, or if one block takes most of the work. An
+        estimator of this library then uses several threads for a block.
     progress : callable
         Function that is called regularly. Its argument is the number of labels that have been fitted so far,
         over all blocks.
@@ -105,8 +105,8 @@ def fit_models(
     Raises
     ------
     ValueError
-        If the fit of an estimator of this library fails for some block. Also if the fit of an estimator of
-        another library fails for every block.
+        If an estimator of this library cannot be fitted to some block, or if an estimator of another library
+        cannot be fitted to any block.
 
     Warns
     -----

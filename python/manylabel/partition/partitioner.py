@@ -28,25 +28,25 @@ __all__ = ["BlockPartitioner"]
 
 @register
 class BlockPartitioner(Estimator):
-    """Partition of rows into blocks, each with the most frequent labels of its rows.
+    """Partition of rows into blocks, where each block has the most frequent labels of its rows.
 
     `fit` assigns each row i to a cluster c_i and each cluster l to a label set L_l. A cluster and its label
     set form a block. Clusters are disjoint, but label sets may overlap. A positive entry of Y is called
     captured if its row and its label are in the same block. The partition minimizes
     ``-sum_i |y_i & L_{c_i}| + lam * sum_l |L_l|^2``, where y_i is the set of labels of row i. The first term
-    counts the captured entries. The second term keeps the label sets small [1]_. k-means on the rows of X,
-    scaled to unit length, gives the initial clusters. `fit` then optimizes the label sets and the clusters
-    alternately.
+    counts the captured entries. The second term keeps the label sets small [1]_. The initial clusters are
+    computed by k-means on the rows of X, scaled to unit length. `fit` then optimizes the label sets and the
+    clusters alternately.
 
     Parameters
     ----------
     n_blocks : int or "auto", default="auto"
         Initial number of clusters; >= 1. The number is at most the number of distinct rows. "auto" searches
         for the number that captures the most positive entries. The search tries 1 to 16 clusters and then
-        increases the number by a quarter at a time, as long as every block has rows and labels. A larger
-        number must capture at least a thousandth of all positive entries more than the best number so far.
-        Otherwise, it is not an improvement. The search ends after five consecutive numbers without an
-        improvement.
+        increases the number by a quarter at a time, as long as every block has rows and labels. A number is
+        an improvement if it captures more positive entries than the best smaller number, and if the gain is
+        at least a thousandth of all positive entries. The search ends after five consecutive numbers without
+        an improvement.
     lam : float or "auto", default="auto"
         Weight of the squared sizes of the label sets; finite and >= 0. Larger values give smaller label sets.
         "auto" is 0 if `max_labels` is given. Otherwise, "auto" is the weight with which a single block of all
@@ -103,10 +103,10 @@ class BlockPartitioner(Estimator):
     If several blocks are equally good for a row, the row stays in its current block. The objective therefore
     falls in every round until it no longer changes.
 
-    An iteration of k-means takes O(nnz(X) n_blocks) time, where nnz is the number of nonzero values. k-means
-    uses at most 256 randomly drawn rows per cluster. A round takes O(nnz(Y) + n_samples n_blocks) time, or
-    more if frequent labels are in many blocks. k-means takes 4 bytes of memory for each pair of a cluster and
-    a feature, but at most 1 GiB. To stay below this limit, it ignores the rarest features.
+    An iteration of k-means takes O(nnz(X) n_blocks) time, where nnz is the number of nonzero values. The
+    algorithm uses at most 256 randomly drawn rows per cluster. A round takes O(nnz(Y) + n_samples n_blocks)
+    time, or more if frequent labels are in many blocks. k-means takes 4 bytes of memory for each pair of a
+    cluster and a feature, but at most 1 GiB. To stay below this limit, k-means ignores the rarest features.
 
     With ``n_blocks="auto"``, the blocks are the same as in a fit with the chosen number of blocks.
 

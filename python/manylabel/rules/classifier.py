@@ -58,17 +58,18 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         Number of rules; >= 1. This number includes the default rule, which has no conditions and covers every
         row. [2]_ uses 5000.
     loss : {"example-wise-logistic", "label-wise-logistic"}, default="example-wise-logistic"
-        Loss function of a row with scores p_k and labels y_k, coded as 1 and -1. "example-wise-logistic" is
-        ``log(1 + sum_k exp(-y_k p_k))``, a surrogate of the subset 0/1 loss. It models dependencies between
-        labels. "label-wise-logistic" is ``sum_k log(1 + exp(-y_k p_k))``, a surrogate of the Hamming loss.
+        Loss function of a row. Here, p_k is the score of label k, and y_k is 1 if the row has label k and -1
+        otherwise. "example-wise-logistic" is ``log(1 + sum_k exp(-y_k p_k))``, a surrogate of the subset 0/1
+        loss. This loss models dependencies between labels. "label-wise-logistic" is
+        ``sum_k log(1 + exp(-y_k p_k))``, a surrogate of the Hamming loss.
     head : {"complete", "single-label"}, default="complete"
         Labels for which a rule has scores. With "complete", a rule has scores for all labels. With
         "single-label", a rule has a score only for the label that lowers the loss most.
     label_binning : float or None, default=None
         Number of bins of a complete head, as a fraction of the number of labels; in (0, 1]. Labels with
-        positive steps and labels with negative steps have separate bins. The fraction applies to each of
-        these two groups of labels. None means no label binning, so that every label has its own score. [2]_
-        uses 0.04 and Newton steps.
+        positive Newton steps and labels with negative Newton steps have separate bins. The fraction applies
+        to each of these two groups of labels. None means no label binning, so that every label has its own
+        score. [2]_ uses 0.04 and Newton steps.
     min_bins : int, default=1
         Minimum number of bins for each sign of the step; >= 1.
     max_bins : int or None, default=None
@@ -83,12 +84,12 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         ``hessian="paper"``. In all other cases, "auto" is "safeguarded", because full Newton steps are too
         long if most labels are rare.
     search : {"fast", "exact"}, default="fast"
-        Search for the next condition. "exact" tries every threshold of every feature and computes new bins
-        for each threshold. "fast" tries at most 64 thresholds per numeric feature (65 if most values of the
-        feature are 0). With label binning, "fast" also saves the time for new bins. While it compares
-        conditions on a feature, it uses the bins of the rule without the new condition. This applies to
-        features with mostly nonzero values and, if there are more than 256 labels, to all features. The head
-        of a finished rule always has new bins.
+        Search for the next condition. "exact" tries every threshold of each drawn feature (see
+        `max_features`). With label binning, "exact" computes new bins for each threshold. "fast" tries at
+        most 64 thresholds per numeric feature (65 if most values of the feature are 0). With label binning,
+        "fast" computes fewer bins. For features with mostly nonzero values, "fast" tries conditions with the
+        bins of the rule without the new condition. With more than 256 labels, this applies to all features.
+        The head of a finished rule always has new bins.
     learning_rate : float, default=0.3
         Factor that multiplies every head except the head of the default rule; in (0, 1].
     l2 : float, default=1.0
@@ -125,8 +126,8 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     validation_fraction : float, default=0.1
         Fraction of the rows that `early_stopping` holds out; in (0, 1). At least one row is held out.
     n_iter_no_change : int, default=50
-        Number of rules without a lower loss on held-out rows after which `early_stopping` stops the fit;
-        >= 1.
+        The fit stops after this number of consecutive rules without a lower loss on held-out rows, if
+        `early_stopping` is True; >= 1.
     random_state : int, RandomState instance or None, default=None
         Seed of the samples of rows and features, and of the choice of held-out rows. Pass an int for
         reproducible results.
@@ -185,11 +186,11 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     training row get the score -inf and are never predicted.
 
     The fit takes 16 bytes of memory for each pair of a row and a label, and about 16 bytes per stored value
-    of X. Each thread also stores a few matrices of shape (n_labels, n_labels) in three cases: without label
-    binning, with ``search="exact"``, or if features are sparse and there are at most 256 labels. The number
-    of these matrices does not depend on the number of rows.
+    of X. In three cases, each thread also stores a few matrices of shape (n_labels, n_labels): without label
+    binning, with ``search="exact"``, and for sparse features with at most 256 labels. The number of these
+    matrices does not depend on the number of rows.
 
-    Two fits that differ only in `n_rules` have the same first rules.
+    If two fits differ only in `n_rules`, the shorter list of rules is the beginning of the longer list.
 
     The effect of a rule on a label is the absolute head score of the label times the coverage of the rule.
     The importance of a label is the sum of the effects of all rules on the label, except the default rule.
@@ -347,13 +348,13 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         return super()._probabilities(X)
 
     def staged_decision_function(self, X: Any) -> Iterator[NDArray[np.float32]]:
-        """Compute the scores of the first rule, of the first two rules, and so on.
+        """Compute the scores after each rule: from the first rule, from the first two rules, and so on.
 
         Returns
         -------
         iterator of ndarray of shape (n_samples, n_labels), or (n_samples,) if y was 1-D, dtype float32
-            One new array per rule with the scores of all labels. The last array equals the result of
-            `decision_function`.
+            One array for each rule. The r-th array contains the scores that the first r rules give to all
+            labels. The last array equals the result of `decision_function`.
 
         Raises
         ------

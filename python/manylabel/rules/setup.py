@@ -70,8 +70,8 @@ def categorical_positions(model: Any) -> NDArray[np.int32]:
             )
         return np.flatnonzero(np.isin(names, listed)).astype(np.int32)
     raise ValueError(
-        f"`categorical_features` must be None, positions from 0 to {n_features - 1}, a mask of {n_features} "
-        f"bool, or names if X has names, got {shown(given)}"
+        f"`categorical_features` must be None, positions from 0 to {n_features - 1}, a boolean mask "
+        f"of length {n_features}, or feature names if X has names, got {shown(given)}"
     )
 
 
