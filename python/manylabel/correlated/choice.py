@@ -1,7 +1,7 @@
 """Choice of the penalty and the threshold of `CorrLogClassifier` on held-out rows.
 
-Both choices use models without couplings. (A coupling is the weight of a pair of labels.) Without couplings,
-each label has a separate logistic regression, so a sample of the labels is sufficient.
+A coupling is the weight of a pair of labels. The models for both choices have no couplings. Without
+couplings, each label has a separate logistic regression, so a sample of the labels is sufficient.
 """
 
 from __future__ import annotations
@@ -123,8 +123,8 @@ def matching_threshold(count: Callable[[float], float], wanted: float, first: fl
     wanted : float
         Wanted number of predicted labels.
     first : float
-        First threshold that the search tries. If this threshold gives the wanted number of labels, it is
-        returned. This matters for overfitted models, where many thresholds give the same number of labels.
+        First threshold that the search tries. If this threshold gives the wanted number of labels, the search
+        returns `first`. With overfitted models, many other thresholds may give the same number.
 
     Returns
     -------
@@ -150,7 +150,7 @@ def matching_threshold(count: Callable[[float], float], wanted: float, first: fl
 def weighted_count(counts: NDArray[Any], sample_weight: NDArray[Any] | None) -> float:
     """Return the weighted sum of the counts.
 
-    BLAS is not used, because it ends the process if memory is short.
+    BLAS is not used, because BLAS ends the process if memory is short.
     """
     return float(counts.sum() if sample_weight is None else (counts * sample_weight.astype(np.float64)).sum())
 

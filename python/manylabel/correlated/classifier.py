@@ -560,7 +560,7 @@ def corrlog_path(
         Unfitted estimator with the values of all other parameters. None means the default values. If
         ``estimator.l2_pairs`` is "auto", all models have ``l2_pairs="auto"``. If ``estimator.l2_pairs`` is a
         number, all models have the same ratio ``l2_pairs / l2_features`` as `estimator`. If
-        ``estimator.l2_features`` is "auto", this ratio is computed with 0.001.
+        ``estimator.l2_features`` is "auto", the value 0.001 is used in this ratio.
     sample_weight : array-like of shape (n_samples,), default=None
         Weights of the rows; >= 0. The loss of a row is multiplied by the weight of the row.
 

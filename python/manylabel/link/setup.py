@@ -117,9 +117,9 @@ def linear_predictions(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float32] | None]:
     """Fit the embedding to the rows that are not held out; return weights, intercepts and predictions.
 
-    The predictions cover all rows. Rows that the embedding was fitted to get leave-one-out predictions.
-    Held-out rows get ordinary predictions. The predictions are None if the link should be fitted to ordinary
-    predictions of all rows.
+    The predictions cover all rows. They are leave-one-out predictions for the rows of the fit, and ordinary
+    predictions for held-out rows. If the link should be fitted to ordinary predictions of all rows, None is
+    returned instead of the predictions.
     """
     X, Y, sample_weight = training_set
     held_out_X = None

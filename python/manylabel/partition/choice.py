@@ -111,10 +111,11 @@ class Setting:
 def default_lam(Y: csr_array, share: float = DEFAULT_SHARE) -> float:
     """Return the weight `lam` with which one block captures a given fraction of the positive entries.
 
-    The block contains all rows. A positive entry is captured if its label is in the block. Let N_1 >= N_2 >=
+    `lam` is the weight of the squared number of labels in the objective of `BlockPartitioner`. The block
+    contains all rows. A positive entry of Y is captured if its label is in the block. Let N_1 >= N_2 >=
     ... be the numbers of rows that have the most frequent label, the second most frequent label, and so on.
     Let J be the smallest number of labels that together have the given fraction of the positive entries. The
-    weight is just below ``N_J / (2 J - 1)``. It is proportional to the number of rows.
+    weight is just below ``N_J / (2 J - 1)``. This value is proportional to the number of rows.
 
     Parameters
     ----------

@@ -115,9 +115,9 @@ class BlockPartitionClassifier(BlockClassifier):
         Tolerance of the partition; finite and > 0. The optimization of the partition stops after a round that
         lowers the objective by less than `tol`.
     random_state : int, RandomState instance or None, default=None
-        Seed of k-means and of the router. It also seeds `estimator` and its inner estimators if their
-        `random_state` is None. Pass an int for reproducible results. If `estimator` is reproducible, two fits
-        with the same int are exactly equal.
+        Seed of k-means and of the router. The seed also determines each `random_state` of `estimator` and its
+        inner estimators that is None. Pass an int for reproducible results. If `estimator` is reproducible,
+        two fits with the same int are exactly equal.
     n_jobs : int or None, default=None
         Number of threads. The threads process different blocks. None means 1, and -1 means all cores. The
         result does not depend on this number.

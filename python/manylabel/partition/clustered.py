@@ -66,9 +66,9 @@ class CBMLCClassifier(BlockClassifier):
         Number of times that k-means is run with different seeds; >= 1. The clusters with the lowest inertia
         are kept.
     random_state : int, RandomState instance or None, default=None
-        Seed of k-means. It also seeds `estimator` and its inner estimators if their `random_state` is None.
-        Pass an int for reproducible results. If `estimator` is reproducible, two fits with the same int are
-        exactly equal.
+        Seed of k-means. The seed also determines each `random_state` of `estimator` and its inner estimators
+        that is None. Pass an int for reproducible results. If `estimator` is reproducible, two fits with the
+        same int are exactly equal.
 
     Attributes
     ----------
@@ -215,9 +215,9 @@ class LPSRClassifier(BlockClassifier):
         of a row is the precision at 5 of the base scorer for this row. Rows with weight 0 do not influence
         the centers.
     random_state : int, RandomState instance or None, default=None
-        Seed of 2-means. It also seeds `estimator` and its inner estimators if their `random_state` is None.
-        Pass an int for reproducible results. If `estimator` is reproducible, two fits with the same int are
-        exactly equal.
+        Seed of 2-means. The seed also determines each `random_state` of `estimator` and its inner estimators
+        that is None. Pass an int for reproducible results. If `estimator` is reproducible, two fits with the
+        same int are exactly equal.
 
     Attributes
     ----------
@@ -395,7 +395,7 @@ class _RestrictedModels:
 
 
 class _Restricted:
-    """Wrapper of a model that scores only some labels of the model."""
+    """Wrapper that scores only some of the labels of a model."""
 
     def __init__(self, model: Any, labels: NDArray[Any], n_labels: int) -> None:
         self.model = model
